@@ -1,0 +1,101 @@
+"""The gradient of some rows of a variable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.kernels import merge
+
+__all__ = ["IndexedSlices"]
+
+
+class IndexedSlices:
+    """Gradient rows and the rows of the variable they belong to.
+
+    Row ``values[i]`` belongs to row ``indices[i]``; an index may occur several times, and its rows
+    are then summed. Rows that do not occur have no gradient, which is not a gradient of zero: most
+    optimizers leave such rows and their slots as they are.
+
+    Parameters
+    ----------
+    values : array_like, shape (n, ...)
+        Used as it is if it is an array.
+    indices : array_like of int32 or int64, shape (n,)
+        Used as it is if it is an array.
+    dense_shape : sequence of int, optional
+        The shape of the variable, for the record: nothing is computed from it.
+
+    See Also
+    --------
+    tfopt.optimizers.Optimizer.apply_gradients : takes them beside dense gradients.
+
+    Notes
+    -----
+    TensorFlow's class of the same name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tfopt import IndexedSlices
+    >>> IndexedSlices(np.ones((2, 3)), [4, 1], dense_shape=(5, 3))
+    IndexedSlices(values of shape (2, 3) and dtype float64, 2 indices, dense_shape (5, 3))
+    """
+
+    __slots__ = ("dense_shape", "indices", "values")
+
+    def __init__(self, values: Any, indices: Any, dense_shape: Any = None) -> None:
+        self.values: np.ndarray = np.asanyarray(values)
+        self.indices: np.ndarray = np.asanyarray(indices)
+        self.dense_shape = None if dense_shape is None else tuple(dense_shape)
+
+    def sum_duplicates(self) -> IndexedSlices:
+        """Return slices in which each index occurs once.
+
+        The indices stand in the order of their first occurrence; the rows of one index are added
+        in the order they come in, each to the sum so far, beginning with zero.
+
+        Raises
+        ------
+        InvalidTypeError
+            If the values are not float32 or float64, or the indices not int32 or int64.
+        InvalidArgumentError
+            If the indices are not one-dimensional, or are not as many as the rows of values.
+
+        Examples
+        --------
+        >>> slices = IndexedSlices([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], [7, 2, 7])
+        >>> merged = slices.sum_duplicates()
+        >>> merged.indices, merged.values
+        (array([7, 2]), array([[6., 8.],
+               [3., 4.]]))
+        """
+        if self.values.dtype not in (np.float32, np.float64):
+            raise InvalidTypeError(f"values must be float32 or float64, not {self.values.dtype}")
+        if self.indices.dtype not in (np.int32, np.int64):
+            raise InvalidTypeError(f"indices must be int32 or int64, not {self.indices.dtype}")
+        if self.indices.ndim != 1:
+            raise InvalidArgumentError(
+                f"indices must be one-dimensional: {list(self.indices.shape)}"
+            )
+        n = self.indices.size
+        if self.values.shape[:1] != (n,):
+            raise InvalidArgumentError(
+                f"values must be the same size as indices in the first dimension: "
+                f"{list(self.values.shape)} {n}"
+            )
+        distinct, place = merge.distinct_indices(np.ascontiguousarray(self.indices))
+        sums = np.zeros((distinct.size, *self.values.shape[1:]), self.values.dtype)
+        if sums.size:
+            rows = np.ascontiguousarray(self.values).reshape(n, -1)
+            merge.add_rows(rows, place, sums.reshape(distinct.size, -1))
+        return IndexedSlices(sums, distinct, self.dense_shape)
+
+    def __repr__(self) -> str:
+        shape = "" if self.dense_shape is None else f", dense_shape {self.dense_shape}"
+        return (
+            f"IndexedSlices(values of shape {self.values.shape} and dtype {self.values.dtype}, "
+            f"{self.indices.size} indices{shape})"
+        )

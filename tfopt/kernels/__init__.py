@@ -1,0 +1,52 @@
+"""The compiled kernels, and the choice of the instruction set they run on.
+
+``cpu`` names the set in use, ``available`` those this machine can run. The environment variable
+``TFOPT_CPU`` (``baseline`` or ``v3``) forces one.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from importlib.util import find_spec
+
+from tfopt.rules import RULES, Rule
+
+try:
+    from tfopt.kernels import calls, groups, merge, runtime, training
+except ModuleNotFoundError as error:
+    if (error.name or "").startswith("tfopt."):
+        raise ImportError(
+            "tfopt's kernels are not built in this source tree: run `pip install -e .` in it, "
+            "or leave it to use an installed tfopt"
+        ) from None
+    raise
+
+__all__ = ["available", "calls", "cpu", "groups", "kernels", "merge", "runtime", "training"]
+
+#: The instruction sets this build holds and this machine can run, the best one last.
+available: tuple[str, ...] = ("baseline",)
+if runtime.has_v3() and find_spec("tfopt.kernels.steps_v3"):
+    available += ("v3",)
+
+
+def _choose() -> str:
+    """Return the instruction set to use: the one TFOPT_CPU names, or the best."""
+    wanted = os.environ.get("TFOPT_CPU") or available[-1]
+    if wanted not in available:
+        raise ImportError(f"TFOPT_CPU={wanted}: this machine can run {', '.join(available)}")
+    return wanted
+
+
+def _kernels(table: tuple[Rule, ...]) -> dict[str, calls.Kernel]:
+    """Return a kernel for each row; its place is where its first variant's steps are."""
+    made, first = {}, 0
+    for rule in table:
+        made[rule.name] = calls.Kernel(rule, first)
+        first += len(rule.variants)
+    return made
+
+
+cpu = _choose()
+calls.use_steps(import_module(f"tfopt.kernels.steps_{cpu}").capsule)
+kernels: dict[str, calls.Kernel] = _kernels(RULES)

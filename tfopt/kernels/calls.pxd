@@ -1,0 +1,52 @@
+# cython: language_level=3
+cimport numpy as cnp
+from tfopt.kernels.layout cimport layout
+from tfopt.kernels.step cimport MAX_OPERANDS, MAX_SCALARS, steps
+
+cdef struct tensor:
+    char *data[MAX_OPERANDS]
+    layout *axes        # NULL where every operand is one run
+
+cdef struct work:
+    # what a driver needs, and all it needs
+    const steps *rule
+    int n_operands
+    Py_ssize_t itemsize
+    int flush
+    double[MAX_SCALARS + 1] h
+    # dense: tensors laid end to end; starts[t] is where the t-th begins, starts[n] the end
+    Py_ssize_t n_tensors
+    tensor *tensors
+    Py_ssize_t *starts
+    # sparse: row indices[i] of the variable and its slots takes row i of the gradient;
+    # tensors[0] has the first rows' addresses, and axes that describe one row
+    const char *indices
+    Py_ssize_t n_indices
+    Py_ssize_t index_stride
+    Py_ssize_t index_size       # 0: a dense call
+    Py_ssize_t inner            # elements of a row
+    Py_ssize_t[MAX_OPERANDS] row_stride
+
+cdef class Kernel:
+    cdef readonly object rule
+    cdef readonly str name
+    cdef tuple operands, hypers
+    cdef int n_operands, n_hypers, first
+
+cdef class Call:
+    cdef object arrays          # keeps the memory alive
+    cdef work w
+    cdef tensor one
+    cdef Py_ssize_t[2] one_start
+
+cdef cnp.ndarray as_array(object value, str name)
+cdef int check_operand(cnp.ndarray a, str name, cnp.ndarray var, bint written) except -1
+cdef int check_shape(cnp.ndarray a, str name, cnp.ndarray var) except -1
+cdef int check_itself(cnp.ndarray a, str name) except -1
+cdef void address_range(cnp.ndarray a, char **low, char **high) noexcept
+cdef bint overlap(cnp.ndarray a, cnp.ndarray b) except -1
+cdef bint same_memory(cnp.ndarray a, cnp.ndarray b) noexcept
+cdef int set_scalars(Kernel kernel, Call call, tuple hypers, int flags, object grad_scale,
+                     int typenum) except -1
+cdef int set_tensor(tensor *into, list arrays, int n_operands, int skip_axes) except -1
+cdef list check_operands(Kernel kernel, tuple arguments)

@@ -1,0 +1,407 @@
+"""Validation: from Python arguments to a call that cannot fail.
+
+The same functions serve every rule, driven by its row of the table. They write nothing; when one
+raises, no array has changed. What they return, a `Call`, holds addresses and sizes only, so that
+the drivers need neither the GIL nor a way to report an error.
+"""
+
+import sys
+
+import numpy as np
+
+from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp
+
+from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
+
+from tfopt.kernels.layout cimport is_run, layout, merge_axes
+from tfopt.kernels.machine cimport fp_enter, fp_leave, fp_state
+from tfopt.kernels.runtime cimport flush_denormals
+from tfopt.kernels.step cimport MAX_DIMS, MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, steps
+
+cimport numpy as cnp
+
+cnp.import_array()
+
+ctypedef fused index:
+    int32_t
+    int64_t
+
+cdef const steps *_table = NULL
+
+
+def use_steps(capsule):
+    """Take the step table of an instruction set."""
+    global _table
+    _table = <const steps *>PyCapsule_GetPointer(capsule, b"tfopt.steps")
+
+
+cdef class Kernel:
+    """A row of the table as the compiled side sees it."""
+
+    def __init__(self, rule, int first):
+        if len(rule.operands) > MAX_OPERANDS or len(rule.hypers) > MAX_HYPERS \
+                or len(rule.scalars) > MAX_SCALARS:
+            raise AssertionError(f"{rule.name} outgrew kernels/step.pxd")
+        self.rule = rule
+        self.name = rule.name
+        self.operands = rule.operands
+        self.hypers = rule.hypers
+        self.n_operands = len(rule.operands)
+        self.n_hypers = len(rule.hypers)
+        self.first = first
+
+    def __repr__(self):
+        return f"<kernel {self.name}>"
+
+
+cdef class Call:
+    """A checked call, ready to run."""
+
+    def __cinit__(self):
+        self.w.tensors = &self.one
+        self.w.starts = self.one_start
+        self.w.n_tensors = 1
+        self.one.axes = NULL
+
+    def __dealloc__(self):
+        cdef Py_ssize_t t
+        if self.w.tensors == NULL:
+            return
+        for t in range(self.w.n_tensors):
+            free(self.w.tensors[t].axes)
+        if self.w.tensors != &self.one:
+            free(self.w.tensors)
+            free(self.w.starts)
+
+
+# ---- one argument
+
+def _shape(tuple shape):
+    return "[" + ",".join(map(str, shape)) + "]"
+
+
+cdef object _wrong_type(str name, value, str expected):
+    return InvalidTypeError(f"{name} must be {expected}, not {type(value).__name__}")
+
+
+cdef int _scalar(object value, str name, double *into) except -1:
+    """A hyperparameter: a real number, NumPy's included, or a 0-d array."""
+    if PyFloat_Check(value):
+        into[0] = PyFloat_AS_DOUBLE(value)
+        return 0
+    shape = getattr(value, "shape", None)
+    if shape is None and isinstance(value, (list, tuple)):
+        shape = (len(value),)
+    if shape:
+        raise InvalidArgumentError(f"{name} is not a scalar: {_shape(tuple(shape))}")
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        into[0] = float(value)
+    except (TypeError, ValueError):
+        raise _wrong_type(name, value, "a real number") from None
+    except OverflowError:
+        raise InvalidArgumentError(f"{name} is too large for a float") from None
+    return 0
+
+
+cdef cnp.ndarray as_array(object value, str name):
+    """The array itself, or one that shares the memory of an object that exposes it."""
+    if cnp.PyArray_CheckExact(value):
+        return value
+    if isinstance(value, np.ndarray):
+        masked = sys.modules.get("numpy.ma")
+        if masked is not None and isinstance(value, masked.MaskedArray):
+            raise _wrong_type(name, value, "an array without a mask")
+        return value
+    if hasattr(value, "__array_interface__"):
+        return np.asarray(value)
+    raise _wrong_type(name, value, "a numpy.ndarray")
+
+
+cdef int _refuse_layout(cnp.ndarray a, str name, bint written) except -1:
+    if not cnp.PyArray_ISNOTSWAPPED(a):
+        raise InvalidTypeError(f"{name} has the byte-swapped dtype {a.dtype.str}")
+    if not cnp.PyArray_ISALIGNED(a):
+        raise InvalidArgumentError(f"{name} is not aligned to its items")
+    if written:
+        raise InvalidArgumentError(f"{name} is read-only")
+    return 0
+
+
+cdef int check_operand(cnp.ndarray a, str name, cnp.ndarray var, bint written) except -1:
+    """Type and layout; `var` decides the dtype."""
+    cdef int typenum = cnp.PyArray_TYPE(a)
+    if a is var:
+        if typenum != cnp.NPY_FLOAT32 and typenum != cnp.NPY_FLOAT64:
+            raise InvalidTypeError(f"{name} must be float32 or float64, not {a.dtype}")
+    elif typenum != cnp.PyArray_TYPE(var):
+        raise InvalidTypeError(f"{name} must be {var.dtype} as var is, not {a.dtype}")
+    if written:
+        if not cnp.PyArray_ISBEHAVED(a):
+            _refuse_layout(a, name, True)
+    elif not (cnp.PyArray_ISALIGNED(a) and cnp.PyArray_ISNOTSWAPPED(a)):
+        _refuse_layout(a, name, False)
+    return 0
+
+
+cdef inline bint _same_shape(cnp.ndarray a, cnp.ndarray b) noexcept:
+    return (cnp.PyArray_NDIM(a) == cnp.PyArray_NDIM(b)
+            and memcmp(cnp.PyArray_DIMS(a), cnp.PyArray_DIMS(b),
+                       cnp.PyArray_NDIM(a) * sizeof(cnp.npy_intp)) == 0)
+
+
+cdef int check_shape(cnp.ndarray a, str name, cnp.ndarray var) except -1:
+    if not _same_shape(a, var):
+        raise InvalidArgumentError(
+            f"var and {name} do not have the same shape: "
+            f"{_shape((<object>var).shape)} {_shape((<object>a).shape)}"
+        )
+    return 0
+
+
+# ---- memory that must not be shared
+
+cdef void address_range(cnp.ndarray a, char **low, char **high) noexcept:
+    """The addresses a's elements lie between."""
+    cdef int axis
+    cdef Py_ssize_t reach
+    low[0] = high[0] = <char *>cnp.PyArray_DATA(a)
+    if cnp.PyArray_SIZE(a) == 0:
+        return
+    if cnp.PyArray_IS_C_CONTIGUOUS(a):
+        high[0] += cnp.PyArray_NBYTES(a)
+        return
+    high[0] += cnp.PyArray_ITEMSIZE(a)
+    for axis in range(cnp.PyArray_NDIM(a)):
+        reach = (cnp.PyArray_DIM(a, axis) - 1) * cnp.PyArray_STRIDE(a, axis)
+        if reach < 0:
+            low[0] += reach
+        else:
+            high[0] += reach
+
+
+cdef bint overlap(cnp.ndarray a, cnp.ndarray b) except -1:
+    cdef char *a_low = NULL
+    cdef char *a_high = NULL
+    cdef char *b_low = NULL
+    cdef char *b_high = NULL
+    address_range(a, &a_low, &a_high)
+    address_range(b, &b_low, &b_high)
+    if a_high <= b_low or b_high <= a_low:
+        return False
+    if cnp.PyArray_IS_C_CONTIGUOUS(a) and cnp.PyArray_IS_C_CONTIGUOUS(b):
+        return a_low < a_high and b_low < b_high
+    return np.shares_memory(a, b)
+
+
+cdef bint same_memory(cnp.ndarray a, cnp.ndarray b) noexcept:
+    return (cnp.PyArray_DATA(a) == cnp.PyArray_DATA(b) and _same_shape(a, b)
+            and memcmp(cnp.PyArray_STRIDES(a), cnp.PyArray_STRIDES(b),
+                       cnp.PyArray_NDIM(a) * sizeof(cnp.npy_intp)) == 0)
+
+
+cdef int check_itself(cnp.ndarray a, str name) except -1:
+    """Refuse an array whose elements share memory among themselves (as_strided can make one)."""
+    cdef Py_ssize_t reach = cnp.PyArray_ITEMSIZE(a)
+    if cnp.PyArray_SIZE(a) == 0 or cnp.PyArray_IS_C_CONTIGUOUS(a) \
+            or cnp.PyArray_IS_F_CONTIGUOUS(a):
+        return 0
+    for stride, n in sorted((abs(s), n) for s, n in zip((<object>a).strides, (<object>a).shape) if n > 1):
+        if stride < reach:
+            raise InvalidArgumentError(f"{name} overlaps itself: its elements share memory")
+        reach += stride * (n - 1)
+    return 0
+
+
+cdef cnp.ndarray _separate(Kernel kernel, list arrays, bint sparse):
+    """Refuse variables that overlap; return the gradient, copied if a variable would change it.
+
+    A dense step reads an element's gradient before it writes the element, so a gradient that is
+    the variable or a slot itself needs no copy.
+    """
+    cdef int k, j, last = kernel.n_operands - 1
+    cdef cnp.ndarray grad = arrays[last]
+    for k in range(last):
+        check_itself(arrays[k], kernel.operands[k])
+        for j in range(k):
+            if overlap(arrays[j], arrays[k]):
+                raise InvalidArgumentError(
+                    f"{kernel.operands[j]} and {kernel.operands[k]} overlap in memory"
+                )
+    for k in range(last):
+        if overlap(arrays[k], grad) and (sparse or not same_memory(arrays[k], grad)):
+            return grad.copy()
+    return grad
+
+
+# ---- a call
+
+cdef int set_scalars(Kernel kernel, Call call, tuple hypers, int flags, object grad_scale,
+                      int typenum) except -1:
+    cdef double[MAX_HYPERS] values
+    cdef double scale = 1
+    cdef int k, entry
+    cdef fp_state caller
+    for k in range(kernel.n_hypers):
+        _scalar(hypers[k], <str>kernel.hypers[k], &values[k])
+    _scalar(grad_scale, "grad_scale", &scale)
+    call.w.flush = flush_denormals()
+    call.w.n_operands = kernel.n_operands
+    call.w.itemsize = 4 if typenum == cnp.NPY_FLOAT32 else 8
+    entry = 2 * (kernel.first + flags) + (typenum == cnp.NPY_FLOAT64)
+    caller = fp_enter(call.w.flush)
+    if _table[entry].choose != NULL:
+        entry += 2 * _table[entry].choose(values)
+    call.w.rule = &_table[entry]
+    call.w.rule.scalars(values, scale, call.w.h)
+    fp_leave(caller)
+    return 0
+
+
+cdef int set_tensor(tensor *into, list arrays, int n_operands, int skip_axes) except -1:
+    """Addresses and axes of operands that have one shape after the first `skip_axes` axes."""
+    cdef const cnp.npy_intp *strides[MAX_OPERANDS]
+    cdef layout *axes
+    cdef cnp.ndarray a = arrays[0]
+    cdef int k
+    cdef bint contiguous = True
+    for k in range(n_operands):
+        a = arrays[k]
+        into.data[k] = <char *>cnp.PyArray_DATA(a)
+        strides[k] = cnp.PyArray_STRIDES(a) + skip_axes
+        contiguous = contiguous and cnp.PyArray_IS_C_CONTIGUOUS(a)
+    into.axes = NULL
+    if contiguous:
+        return 0
+    axes = <layout *>malloc(sizeof(layout))
+    if axes == NULL:
+        raise MemoryError
+    merge_axes(axes, n_operands, cnp.PyArray_NDIM(a) - skip_axes,
+               cnp.PyArray_DIMS(a) + skip_axes, strides)
+    if is_run(axes, n_operands, cnp.PyArray_ITEMSIZE(a)):
+        free(axes)
+    else:
+        into.axes = axes
+    return 0
+
+
+cdef list check_operands(Kernel kernel, tuple arguments):
+    cdef list arrays = []
+    cdef int k
+    cdef cnp.ndarray var = as_array(arguments[0], "var")
+    cdef cnp.ndarray a = var
+    for k in range(kernel.n_operands):
+        if k:
+            a = as_array(arguments[k], <str>kernel.operands[k])
+        check_operand(a, <str>kernel.operands[k], var, k < kernel.n_operands - 1)
+        if 0 < k < kernel.n_operands - 1:
+            check_shape(a, <str>kernel.operands[k], var)
+        arrays.append(a)
+    return arrays
+
+
+def dense_call(Kernel kernel not None, tuple arguments not None, tuple hypers not None,
+               int flags, grad_scale):
+    """Check a dense update of one variable."""
+    cdef Call call = Call.__new__(Call)
+    cdef list arrays = check_operands(kernel, arguments)
+    cdef int last = kernel.n_operands - 1
+    cdef cnp.ndarray var = arrays[0]
+    check_shape(arrays[last], <str>kernel.operands[last], var)
+    set_scalars(kernel, call, hypers, flags, grad_scale, cnp.PyArray_TYPE(var))
+    arrays[last] = _separate(kernel, arrays, False)
+    set_tensor(&call.one, arrays, kernel.n_operands, 0)
+    call.one_start[0] = 0
+    call.one_start[1] = cnp.PyArray_SIZE(var)
+    call.arrays = arrays
+    return call
+
+
+cdef Py_ssize_t _first_outside(const index[:] indices, Py_ssize_t rows) noexcept nogil:
+    """Where the first index that names no row is, or -1."""
+    cdef Py_ssize_t i
+    cdef bint outside = False
+    for i in range(indices.shape[0]):       # no branch: one unsigned comparison sees both ends
+        outside |= <uint64_t>indices[i] >= <uint64_t>rows
+    if outside:
+        for i in range(indices.shape[0]):
+            if <uint64_t>indices[i] >= <uint64_t>rows:
+                return i
+    return -1
+
+
+cdef int _set_indices(cnp.ndarray indices, Py_ssize_t rows, Call call) except -1:
+    cdef Py_ssize_t bad
+    cdef const int32_t[:] narrow
+    cdef const int64_t[:] wide
+    call.w.index_size = cnp.PyArray_ITEMSIZE(indices)
+    call.w.index_stride = cnp.PyArray_STRIDE(indices, 0)
+    call.w.indices = <const char *>cnp.PyArray_DATA(indices)
+    call.w.n_indices = cnp.PyArray_DIM(indices, 0)
+    if call.w.index_size == 4:
+        narrow = indices
+        bad = _first_outside(narrow, rows)
+    else:
+        wide = indices
+        bad = _first_outside(wide, rows)
+    if bad >= 0:
+        raise IndexOutOfRangeError(
+            f"Index {indices[bad]} at offset {bad} in indices is out of range [0, {rows})"
+        )
+    return 0
+
+
+def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple hypers not None,
+                int flags, grad_scale):
+    """Check an update of the rows that `indices` names."""
+    cdef Call call = Call.__new__(Call)
+    cdef list arrays = check_operands(kernel, arguments)
+    cdef int k, axis, last = kernel.n_operands - 1
+    cdef cnp.ndarray var = arrays[0]
+    cdef cnp.ndarray grad = arrays[last]
+    cdef str grad_name = kernel.operands[last]
+    cdef cnp.ndarray ids = as_array(indices, "indices")
+    if ids.descr.kind != c"i" or cnp.PyArray_ITEMSIZE(ids) not in (4, 8):
+        raise InvalidTypeError(f"indices must be int32 or int64, not {ids.dtype}")
+    if not (cnp.PyArray_ISALIGNED(ids) and cnp.PyArray_ISNOTSWAPPED(ids)):
+        _refuse_layout(ids, "indices", False)
+    if cnp.PyArray_NDIM(var) == 0:
+        raise InvalidArgumentError("var must be at least 1 dimensional")
+    if cnp.PyArray_NDIM(ids) != 1:
+        raise InvalidArgumentError(
+            f"indices must be one-dimensional: {_shape((<object>ids).shape)}"
+        )
+    if cnp.PyArray_NDIM(grad) != cnp.PyArray_NDIM(var):
+        raise InvalidArgumentError(
+            f"{grad_name} must have the same number of dimensions as var: "
+            f"{_shape((<object>var).shape)} {_shape((<object>grad).shape)}"
+        )
+    call.w.inner = 1
+    for axis in range(1, cnp.PyArray_NDIM(var)):
+        call.w.inner *= cnp.PyArray_DIM(var, axis)
+        if cnp.PyArray_DIM(var, axis) != cnp.PyArray_DIM(grad, axis):
+            raise InvalidArgumentError(
+                f"var and {grad_name} must match in dimension {axis}: "
+                f"{_shape((<object>var).shape)} {_shape((<object>grad).shape)}"
+            )
+    if cnp.PyArray_DIM(grad, 0) != cnp.PyArray_DIM(ids, 0):
+        raise InvalidArgumentError(
+            f"{grad_name} must be the same size as indices in the first dimension: "
+            f"{cnp.PyArray_DIM(grad, 0)} {cnp.PyArray_DIM(ids, 0)}"
+        )
+    set_scalars(kernel, call, hypers, flags, grad_scale, cnp.PyArray_TYPE(var))
+    _set_indices(ids, cnp.PyArray_DIM(var, 0), call)
+    arrays[last] = _separate(kernel, arrays, True)
+    for k in range(kernel.n_operands):
+        if k < last and overlap(arrays[k], ids):
+            raise InvalidArgumentError(f"{kernel.operands[k]} and indices overlap in memory")
+        call.w.row_stride[k] = cnp.PyArray_STRIDE(arrays[k], 0)
+    set_tensor(&call.one, arrays, kernel.n_operands, 1)
+    arrays.append(ids)
+    call.arrays = arrays
+    return call

@@ -1,0 +1,16 @@
+# cython: language_level=3
+cimport numpy as cnp
+from tfopt.kernels.step cimport MAX_DIMS, MAX_OPERANDS, step_t
+
+cdef struct layout:
+    # the axes all operands share, innermost first, neighbours merged where every operand allows
+    int ndim
+    Py_ssize_t shape[MAX_DIMS]
+    Py_ssize_t stride[MAX_OPERANDS][MAX_DIMS]   # in bytes
+
+cdef void merge_axes(layout *into, int n_operands, int ndim, const cnp.npy_intp *shape,
+                     const cnp.npy_intp **strides) noexcept nogil
+cdef bint is_run(const layout *axes, int n_operands, Py_ssize_t itemsize) noexcept nogil
+cdef void run_layout(const layout *axes, step_t step, int n_operands, char **data,
+                     Py_ssize_t itemsize, Py_ssize_t start, Py_ssize_t count,
+                     const void *h) noexcept nogil

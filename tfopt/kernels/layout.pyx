@@ -1,0 +1,150 @@
+"""Runs out of arrays of any strides.
+
+A step wants contiguous runs. The axes of the operands are sorted by the distance a move along them
+covers in all operands together, and merged where that is one longer axis for every operand; what
+remains is walked like an odometer. An operand that does not lie contiguously along the innermost
+axis goes through a small buffer that stays in L1: gathered, stepped, scattered.
+"""
+
+from libc.string cimport memcpy
+
+from tfopt.kernels.step cimport MAX_DIMS, MAX_OPERANDS, step_t
+
+cimport numpy as cnp
+
+cdef enum:
+    PIECE = 512     # elements of a buffered piece: five operands of 4 KiB
+
+
+cdef Py_ssize_t _reach(int axis, int n_operands, const cnp.npy_intp **strides) noexcept nogil:
+    cdef Py_ssize_t total = 0
+    cdef int k
+    for k in range(n_operands):
+        total += strides[k][axis] if strides[k][axis] >= 0 else -strides[k][axis]
+    return total
+
+
+cdef void merge_axes(layout *into, int n_operands, int ndim, const cnp.npy_intp *shape,
+                     const cnp.npy_intp **strides) noexcept nogil:
+    cdef int[MAX_DIMS] order
+    cdef int n = 0, axis, at, k, last
+    cdef bint merges
+    for axis in range(ndim - 1, -1, -1):    # stable: the last axis stays innermost among equals
+        if shape[axis] == 1:
+            continue
+        at = n
+        while at > 0 and (_reach(order[at - 1], n_operands, strides)
+                          > _reach(axis, n_operands, strides)):
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = axis
+        n += 1
+    into.ndim = 0
+    for at in range(n):
+        axis = order[at]
+        last = into.ndim - 1
+        merges = last >= 0
+        for k in range(n_operands):
+            if not merges:
+                break
+            merges = strides[k][axis] == into.stride[k][last] * into.shape[last]
+        if merges:
+            into.shape[last] *= shape[axis]
+            continue
+        into.shape[into.ndim] = shape[axis]
+        for k in range(n_operands):
+            into.stride[k][into.ndim] = strides[k][axis]
+        into.ndim += 1
+
+
+cdef bint is_run(const layout *axes, int n_operands, Py_ssize_t itemsize) noexcept nogil:
+    """Whether the whole layout is one contiguous run in every operand."""
+    cdef int k
+    if axes.ndim == 0:
+        return True
+    if axes.ndim > 1:
+        return False
+    for k in range(n_operands):
+        if axes.stride[k][0] != itemsize:
+            return False
+    return True
+
+
+cdef inline void _copy(char *to, Py_ssize_t to_stride, const char *source, Py_ssize_t stride,
+                       Py_ssize_t n, Py_ssize_t itemsize) noexcept nogil:
+    cdef Py_ssize_t i
+    if itemsize == 4:
+        for i in range(n):
+            memcpy(to + i * to_stride, source + i * stride, 4)
+    else:
+        for i in range(n):
+            memcpy(to + i * to_stride, source + i * stride, 8)
+
+
+cdef void _run_axis(const layout *axes, step_t step, int n_operands, char **at,
+                    Py_ssize_t itemsize, Py_ssize_t n, const void *h) noexcept nogil:
+    """n elements along the innermost axis from the addresses `at`."""
+    cdef double[MAX_OPERANDS][PIECE] buffer
+    cdef void *p[MAX_OPERANDS]
+    cdef Py_ssize_t done = 0, piece, stride
+    cdef int k
+    cdef bint direct = True
+    for k in range(n_operands):
+        p[k] = at[k]
+        direct = direct and axes.stride[k][0] == itemsize
+    if direct:
+        step(p, n, h)
+        return
+    while done < n:
+        piece = n - done if n - done < PIECE else PIECE
+        for k in range(n_operands):
+            stride = axes.stride[k][0]
+            if stride == itemsize:
+                p[k] = at[k] + done * stride
+            else:
+                p[k] = buffer[k]
+                _copy(<char *>p[k], itemsize, at[k] + done * stride, stride, piece, itemsize)
+        step(p, piece, h)
+        for k in range(n_operands - 1):     # the gradient is only read
+            stride = axes.stride[k][0]
+            if stride != itemsize:
+                _copy(at[k] + done * stride, stride, <char *>p[k], itemsize, piece, itemsize)
+        done += piece
+
+
+cdef void run_layout(const layout *axes, step_t step, int n_operands, char **data,
+                     Py_ssize_t itemsize, Py_ssize_t start, Py_ssize_t count,
+                     const void *h) noexcept nogil:
+    """Step elements start .. start + count - 1, counted in the layout's own order."""
+    cdef Py_ssize_t index[MAX_DIMS]
+    cdef char *at[MAX_OPERANDS]
+    cdef Py_ssize_t rest = start, n
+    cdef int axis, k
+    for k in range(n_operands):
+        at[k] = data[k]
+    for axis in range(axes.ndim):
+        index[axis] = rest % axes.shape[axis]
+        rest //= axes.shape[axis]
+        for k in range(n_operands):
+            at[k] += index[axis] * axes.stride[k][axis]
+    while count > 0:
+        n = axes.shape[0] - index[0]
+        if n > count:
+            n = count
+        _run_axis(axes, step, n_operands, at, itemsize, n, h)
+        count -= n
+        if count == 0:
+            return
+        # the run ended at the end of the innermost axis: back to its start, and carry
+        for k in range(n_operands):
+            at[k] -= index[0] * axes.stride[k][0]
+        index[0] = 0
+        for axis in range(1, axes.ndim):
+            index[axis] += 1
+            for k in range(n_operands):
+                at[k] += axes.stride[k][axis]
+            if index[axis] < axes.shape[axis]:
+                break
+            for k in range(n_operands):
+                at[k] -= axes.shape[axis] * axes.stride[k][axis]
+            index[axis] = 0

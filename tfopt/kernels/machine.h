@@ -1,0 +1,71 @@
+/* What the kernels need of the machine and C has no portable word for. */
+#ifndef TFOPT_MACHINE_H
+#define TFOPT_MACHINE_H
+
+#ifdef _OPENMP
+#include <omp.h>
+#define TFOPT_OPENMP 1
+#else
+#define TFOPT_OPENMP 0
+static inline int omp_get_max_threads(void) { return 1; }
+static inline int omp_get_thread_num(void) { return 0; }
+static inline int omp_get_num_threads(void) { return 1; }
+#endif
+
+/* The floating-point state of a kernel: round to nearest, nothing trapped, denormals flushed (both
+   operands and results) or not, whatever the caller or another library has set. */
+#if defined(__x86_64__) || defined(_M_X64)
+#include <immintrin.h>
+typedef unsigned int fp_state;
+static inline fp_state fp_enter(int flush) {
+    fp_state caller = _mm_getcsr();
+    _mm_setcsr(flush ? 0x9fc0u : 0x1f80u); /* masks all; FTZ is bit 15, DAZ bit 6 */
+    return caller;
+}
+static inline void fp_leave(fp_state caller) { _mm_setcsr(caller); }
+#define TFOPT_CAN_FLUSH 1
+#elif defined(__aarch64__) && defined(__GNUC__)
+typedef unsigned long long fp_state;
+static inline fp_state fp_enter(int flush) {
+    fp_state caller, kernel = flush ? 1ull << 24 : 0; /* FPCR.FZ */
+    __asm__ __volatile__("mrs %0, fpcr" : "=r"(caller));
+    __asm__ __volatile__("msr fpcr, %0" : : "r"(kernel));
+    return caller;
+}
+static inline void fp_leave(fp_state caller) {
+    __asm__ __volatile__("msr fpcr, %0" : : "r"(caller));
+}
+#define TFOPT_CAN_FLUSH 1
+#else
+typedef int fp_state;
+static inline fp_state fp_enter(int flush) { (void)flush; return 0; }
+static inline void fp_leave(fp_state caller) { (void)caller; }
+#define TFOPT_CAN_FLUSH 0
+#endif
+
+/* A macro, because GCC drops calls to a function whose only effect is a prefetch. */
+#if defined(__GNUC__)
+#define TFOPT_PREFETCH(address) __builtin_prefetch((const void *)(address), 1)
+#else
+#define TFOPT_PREFETCH(address) ((void)(address))
+#endif
+
+static inline int cpu_has_v3(void) {
+#if defined(__x86_64__) && defined(__GNUC__)
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+#else
+    return 0;
+#endif
+}
+
+/* Calls `child` in every forked child, also after a fork that Python does not see. */
+#if !defined(_WIN32)
+#include <pthread.h>
+static inline void in_forked_child(void (*child)(void)) { pthread_atfork(0, 0, child); }
+#else
+static inline void in_forked_child(void (*child)(void)) { (void)child; }
+#endif
+
+#endif

@@ -1,0 +1,14 @@
+# cython: language_level=3
+
+cdef extern from "machine.h" nogil:
+    ctypedef unsigned long long fp_state
+    fp_state fp_enter(int flush) noexcept
+    void fp_leave(fp_state caller) noexcept
+    int TFOPT_CAN_FLUSH
+    int TFOPT_OPENMP
+    void TFOPT_PREFETCH(const void *address) noexcept
+    int cpu_has_v3() noexcept
+    void in_forked_child(void (*child)() noexcept nogil) noexcept
+    int omp_get_max_threads() noexcept
+    int omp_get_thread_num() noexcept
+    int omp_get_num_threads() noexcept

@@ -1,0 +1,67 @@
+"""Settings every kernel obeys: the number of threads, denormals, and what a fork changes."""
+
+from tfopt.kernels.machine cimport (
+    TFOPT_CAN_FLUSH, TFOPT_OPENMP, cpu_has_v3, in_forked_child, omp_get_max_threads,
+)
+
+cdef int _threads = 1
+# What OpenMP allowed at import. A lower allowance later (threadpoolctl, omp_set_num_threads) is
+# somebody's wish and caps the count; a higher one is not.
+cdef int _allowed_at_import = omp_get_max_threads()
+cdef int _flush = 1
+# OpenMP's threads do not survive a fork, and a parallel region in the child waits for them for
+# ever, whichever library started them. So a forked child runs on one thread.
+cdef int _forked = 0
+
+
+cdef void _after_fork() noexcept nogil:
+    global _forked
+    _forked = 1
+
+in_forked_child(_after_fork)
+
+
+cdef int flush_denormals() noexcept nogil:
+    return _flush
+
+
+cdef int team_size(Py_ssize_t elements) noexcept nogil:
+    """Threads for a piece of work of that many elements."""
+    if elements <= BLOCK or _threads == 1 or _forked:
+        return 1
+    cdef int allowed = omp_get_max_threads()
+    cdef int threads = _threads
+    if allowed < _allowed_at_import and allowed < threads:
+        threads = allowed
+    cdef Py_ssize_t blocks = (elements + BLOCK - 1) // BLOCK
+    return <int>blocks if blocks < threads else threads
+
+
+def set_threads(int threads):
+    global _threads
+    _threads = threads
+
+
+def get_threads():
+    return team_size(<Py_ssize_t>BLOCK * 4096)
+
+
+def allowed_threads():
+    return _allowed_at_import
+
+
+def set_flush(bint flush):
+    global _flush
+    _flush = flush
+
+
+def get_flush():
+    return bool(_flush and TFOPT_CAN_FLUSH)
+
+
+def has_openmp():
+    return bool(TFOPT_OPENMP)
+
+
+def has_v3():
+    return bool(cpu_has_v3())

@@ -1,0 +1,26 @@
+# cython: language_level=3
+"""What the drivers know of a rule: pointers to its compiled loops, whatever rule and type.
+
+One `steps` entry stands for one rule, variant and element type. A driver that holds it needs only
+the size of an element; the table of entries comes from the module compiled for the instruction set
+in use (kernels/__init__.py).
+"""
+
+cdef enum:
+    MAX_OPERANDS = 5    # the variable, up to three slots, the gradient
+    MAX_HYPERS = 8
+    MAX_SCALARS = 8
+    MAX_DIMS = 64       # NumPy's
+
+# Update a contiguous run: p = [var, slots..., grad], n elements, h = [gradient scale, scalars...]
+ctypedef void (*step_t)(void **p, Py_ssize_t n, const void *h) noexcept nogil
+# Make h of the hyperparameters, in the element type
+ctypedef void (*scalars_t)(const double *hypers, double scale, void *h) noexcept nogil
+# The bits of a variant that the hyperparameters decide
+ctypedef int (*choose_t)(const double *hypers) noexcept nogil
+
+cdef struct steps:
+    step_t dense
+    step_t rows
+    scalars_t scalars
+    choose_t choose

@@ -1,0 +1,199 @@
+"""The drivers: which elements a step sees, and on which thread.
+
+Dense calls, of one variable or many, are one line of elements cut into blocks of a fixed size.
+Sparse calls give every row of the variable to one thread, which takes the row's occurrences in
+their order. Neither cut depends on the number of threads, and no element's arithmetic depends on
+its place in a run, so neither do the results.
+"""
+
+from cython.parallel cimport parallel, prange
+from libc.stdint cimport uint64_t
+
+from tfopt.kernels.calls import dense_call, sparse_call
+
+from tfopt.kernels.calls cimport Call, Kernel, tensor, work
+from tfopt.kernels.layout cimport run_layout
+from tfopt.kernels.machine cimport (
+    TFOPT_PREFETCH, fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
+)
+from tfopt.kernels.runtime cimport BLOCK, team_size
+from tfopt.kernels.step cimport MAX_OPERANDS
+
+cdef enum:
+    PIECE = 4096            # indices a thread looks through for its own at a time
+    AHEAD = 8               # rows prefetched ahead
+    LINE = 64               # bytes of a cache line
+    PREFETCHED = 512        # bytes of a row worth asking for; the hardware sees the rest coming
+    OWNED_BYTES = 2048      # rows are owned in blocks of at least so much and
+    OWNED_ROWS = 16         # so many, or neighbours' owners would fight for a cache line
+
+
+# ---- dense
+
+cdef void _run_elements(const work *w, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+    """Step elements start .. stop - 1 of the tensors laid end to end."""
+    cdef Py_ssize_t low = 0, high = w.n_tensors, t, offset, count
+    cdef void *p[MAX_OPERANDS]
+    cdef int k
+    while high - low > 1:       # the last tensor that begins at or before start
+        t = (low + high) // 2
+        if w.starts[t] <= start:
+            low = t
+        else:
+            high = t
+    t = low
+    while start < stop:
+        offset = start - w.starts[t]
+        count = (w.starts[t + 1] if w.starts[t + 1] < stop else stop) - start
+        if count > 0:
+            if w.tensors[t].axes == NULL:
+                for k in range(w.n_operands):
+                    p[k] = w.tensors[t].data[k] + offset * w.itemsize
+                w.rule.dense(p, count, w.h)
+            else:
+                run_layout(w.tensors[t].axes, w.rule.dense, w.n_operands, w.tensors[t].data,
+                           w.itemsize, offset, count, w.h)
+            start += count
+        t += 1
+
+
+cdef void _run_dense(const work *w) noexcept nogil:
+    cdef Py_ssize_t n = w.starts[w.n_tensors]
+    cdef Py_ssize_t blocks = (n + BLOCK - 1) // BLOCK, block, stop
+    cdef int team = team_size(n)
+    cdef fp_state caller = 0
+    if team == 1:
+        caller = fp_enter(w.flush)
+        _run_elements(w, 0, n)
+        fp_leave(caller)
+        return
+    with parallel(num_threads=team):
+        caller = fp_enter(w.flush)
+        for block in prange(blocks, schedule="static"):
+            stop = (block + 1) * BLOCK
+            if stop > n:
+                stop = n
+            _run_elements(w, block * BLOCK, stop)
+        fp_leave(caller)
+
+
+# ---- sparse
+
+cdef inline Py_ssize_t _row(const work *w, Py_ssize_t i) noexcept nogil:
+    cdef const char *at = w.indices + i * w.index_stride
+    return (<const int *>at)[0] if w.index_size == 4 else (<const long long *>at)[0]
+
+
+cdef inline void _prefetch(const work *w, Py_ssize_t row) noexcept nogil:
+    cdef Py_ssize_t byte, n = w.inner * w.itemsize
+    cdef int k
+    if n > PREFETCHED:
+        n = PREFETCHED
+    for k in range(w.n_operands - 1):
+        byte = 0
+        while byte < n:
+            TFOPT_PREFETCH(w.tensors[0].data[k] + row * w.row_stride[k] + byte)
+            byte += LINE
+
+
+cdef inline void _run_row(const work *w, Py_ssize_t i, Py_ssize_t start,
+                          Py_ssize_t count) noexcept nogil:
+    """Elements start .. start + count - 1 of occurrence i.
+
+    That is row indices[i] of the variable and its slots, and row i of the gradient.
+    """
+    cdef void *p[MAX_OPERANDS]
+    cdef int k, last = w.n_operands - 1
+    cdef Py_ssize_t row = _row(w, i)
+    for k in range(last):
+        p[k] = w.tensors[0].data[k] + row * w.row_stride[k]
+    p[last] = w.tensors[0].data[last] + i * w.row_stride[last]
+    if w.tensors[0].axes == NULL:
+        for k in range(w.n_operands):
+            p[k] = <char *>p[k] + start * w.itemsize
+        w.rule.rows(p, count, w.h)
+    else:
+        run_layout(w.tensors[0].axes, w.rule.rows, w.n_operands, <char **>p, w.itemsize, start,
+                   count, w.h)
+
+
+cdef void _run_all_rows(const work *w) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(w.n_indices):
+        if i + AHEAD < w.n_indices:
+            _prefetch(w, _row(w, i + AHEAD))
+        _run_row(w, i, 0, w.inner)
+
+
+cdef void _run_owned_rows(const work *w, int owner, int owners) noexcept nogil:
+    """The occurrences of the rows that one of the threads owns."""
+    cdef Py_ssize_t[PIECE] mine
+    cdef Py_ssize_t start = 0, stop, i, n
+    cdef uint64_t hashed
+    cdef int shift = 0
+    while (1 << shift) < OWNED_ROWS or (w.inner * w.itemsize) << shift < OWNED_BYTES:
+        shift += 1
+    while start < w.n_indices:
+        stop = start + PIECE if start + PIECE < w.n_indices else w.n_indices
+        n = 0
+        for i in range(start, stop):        # no branch: always written, kept if owned
+            mine[n] = i
+            hashed = ((<uint64_t>_row(w, i) >> shift) * <uint64_t>0x9E3779B97F4A7C15) >> 32
+            n += <int>((hashed * <uint64_t>owners) >> 32) == owner
+        for i in range(n):
+            if i + AHEAD < n:
+                _prefetch(w, _row(w, mine[i + AHEAD]))
+            _run_row(w, mine[i], 0, w.inner)
+        start = stop
+
+
+cdef void _run_wide_rows(const work *w, int team) noexcept nogil:
+    """Rows so long that the threads share each of them."""
+    cdef Py_ssize_t blocks = (w.inner + BLOCK - 1) // BLOCK, block, start, count, i
+    cdef fp_state caller = 0
+    with parallel(num_threads=team):
+        caller = fp_enter(w.flush)
+        for block in prange(blocks, schedule="static"):
+            start = block * BLOCK
+            count = w.inner - start if w.inner - start < BLOCK else BLOCK
+            for i in range(w.n_indices):
+                _run_row(w, i, start, count)
+        fp_leave(caller)
+
+
+cdef void _run_sparse(const work *w) noexcept nogil:
+    cdef int team = team_size(w.n_indices * w.inner)
+    cdef fp_state caller = 0
+    if w.inner == 0:
+        return
+    if team > 1 and w.inner > BLOCK:
+        _run_wide_rows(w, team)
+    elif team > 1:
+        with parallel(num_threads=team):
+            caller = fp_enter(w.flush)
+            _run_owned_rows(w, omp_get_thread_num(), omp_get_num_threads())
+            fp_leave(caller)
+    else:
+        caller = fp_enter(w.flush)
+        _run_all_rows(w)
+        fp_leave(caller)
+
+
+# ---- for Python
+
+def run(Call call not None):
+    """Carry out a checked call."""
+    with nogil:
+        if call.w.index_size:
+            _run_sparse(&call.w)
+        else:
+            _run_dense(&call.w)
+
+
+def apply(Kernel kernel not None, tuple arrays not None, tuple hypers not None, int flags,
+          indices, grad_scale):
+    """Check one update, dense or of the rows that `indices` names, and carry it out."""
+    if indices is None:
+        run(dense_call(kernel, arrays, hypers, flags, grad_scale))
+    else:
+        run(sparse_call(kernel, arrays, indices, hypers, flags, grad_scale))

@@ -1,0 +1,77 @@
+"""Stochastic gradient descent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfopt.optimizers.hyper import Hyper
+from tfopt.optimizers.optimizer import Optimizer, Update
+
+__all__ = ["SGD"]
+
+
+class SGD(Optimizer):
+    """Steps against the gradient, with momentum or without.
+
+    Parameters
+    ----------
+    learning_rate : float, default 0.01
+    momentum : float, default 0.0
+        In [0, 1].
+    nesterov : bool, default False
+        Look ahead along the momentum. Without momentum it has no effect.
+    name : str, default "SGD"
+    **kwargs
+        `decay`.
+
+    Notes
+    -----
+    Slot: ``momentum``, if there is momentum; it holds past steps, the learning rate included. A
+    sparse gradient moves only the rows it names, and only their momentum decays. Without momentum
+    the rows of repeated indices are applied one after another.
+
+    References
+    ----------
+    Sutskever et al.: On the importance of initialization and momentum in deep learning, ICML 2013.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tfopt.optimizers import SGD
+    >>> w = np.array([1.0, 2.0])
+    >>> opt = SGD(learning_rate=0.5)
+    >>> int(opt.apply_gradients([(np.array([1.0, -1.0]), w)]))
+    1
+    >>> w
+    array([0.5, 2.5])
+    """
+
+    momentum = Hyper(0, 1)
+
+    def __init__(
+        self,
+        learning_rate: float = 0.01,
+        momentum: float = 0.0,
+        nesterov: bool = False,
+        name: str = "SGD",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name, learning_rate, **kwargs)
+        self.momentum = momentum
+        self.nesterov = nesterov
+
+    def _slot_values(self) -> dict[str, float]:
+        return {"momentum": 0.0} if self.momentum > 0 else {}
+
+    def _update(self, t: int, lr: float) -> Update:
+        if self.momentum == 0:
+            return Update("gradient_descent", {"alpha": lr}, merge=False)
+        return Update(
+            "keras_momentum",
+            {"lr": lr, "momentum": self.momentum},
+            {"use_nesterov": bool(self.nesterov)},
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        own = {"momentum": self.momentum, "nesterov": self.nesterov}
+        return {**super().get_config(), **own}

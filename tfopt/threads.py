@@ -1,0 +1,112 @@
+"""How many threads the kernels use.
+
+The count starts as the number of CPUs this process may use: its affinity, the limits of its
+control groups and ``OMP_NUM_THREADS`` are all obeyed. A limit that ``threadpoolctl`` sets later
+caps it for as long as it holds. Results never depend on the count. A forked child runs on one
+thread, because OpenMP's threads do not survive a fork.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from pathlib import Path
+
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.kernels import runtime
+
+__all__ = ["get_num_threads", "openmp", "set_num_threads"]
+
+_GROUPS = Path("/sys/fs/cgroup")
+
+
+def _quota(folder: Path) -> float:
+    """Return the CPUs that one control group grants, infinity if it sets no limit."""
+    try:
+        granted, period = (folder / "cpu.max").read_text().split()  # version 2
+    except (OSError, ValueError):
+        try:
+            granted = (folder / "cpu.cfs_quota_us").read_text().strip()  # version 1
+            period = (folder / "cpu.cfs_period_us").read_text().strip()
+        except OSError:
+            return float("inf")
+    try:
+        cpus = float(granted) / float(period)
+    except (ValueError, ZeroDivisionError):  # "max"
+        return float("inf")
+    return cpus if cpus > 0 else float("inf")
+
+
+def _control_groups() -> list[Path]:
+    """Return the folders of this process's control groups and of the groups they are in."""
+    folders = [_GROUPS, _GROUPS / "cpu"]
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return folders
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        root = _GROUPS / "cpu" if controllers else _GROUPS
+        group = root / path.strip("/")
+        while group != root and root in group.parents:
+            folders.append(group)
+            group = group.parent
+    return folders
+
+
+def _usable_cpus() -> int:
+    """Return the CPUs this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        cpus = len(os.sched_getaffinity(0))
+    else:
+        cpus = os.cpu_count() or 1
+    quota = min(map(_quota, _control_groups()))
+    return max(1, cpus if quota >= cpus else int(quota))
+
+
+def set_num_threads(n: int) -> None:
+    """Set how many threads a kernel may use.
+
+    Parameters
+    ----------
+    n : int
+        At least 1. More threads than CPUs are allowed, and slow.
+
+    Raises
+    ------
+    InvalidTypeError
+        If `n` is not an integer.
+    InvalidArgumentError
+        If `n` is less than 1.
+
+    Examples
+    --------
+    >>> import tfopt
+    >>> before = tfopt.threads.get_num_threads()
+    >>> tfopt.threads.set_num_threads(1)
+    >>> tfopt.threads.get_num_threads()
+    1
+    >>> tfopt.threads.set_num_threads(before)
+    """
+    try:
+        count = operator.index(n)
+    except TypeError:
+        raise InvalidTypeError(f"n must be an integer, not {type(n).__name__}") from None
+    if not 1 <= count <= 4096:
+        raise InvalidArgumentError(f"n must be between 1 and 4096, not {count}")
+    runtime.set_threads(count)
+
+
+def get_num_threads() -> int:
+    """Return how many threads a kernel with much work would use now."""
+    return runtime.get_threads()
+
+
+def openmp() -> bool:
+    """Return whether the kernels were built with OpenMP; without it they use one thread."""
+    return runtime.has_openmp()
+
+
+runtime.set_threads(min(_usable_cpus(), runtime.allowed_threads()))
