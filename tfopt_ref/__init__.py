@@ -1,0 +1,23 @@
+"""The readable twin of tfopt: what each operation means, in NumPy expressions and plain loops.
+
+Same public names, same results bit for bit, no speed. It imports nothing from tfopt.
+"""
+
+from tfopt_ref import errors, optimizers, training_ops
+from tfopt_ref.arithmetic import get_flush_denormals, set_flush_denormals
+from tfopt_ref.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
+from tfopt_ref.indexed_slices import IndexedSlices
+from tfopt_ref.variable import Variable
+
+__all__ = [
+    "IndexOutOfRangeError",
+    "IndexedSlices",
+    "InvalidArgumentError",
+    "InvalidTypeError",
+    "Variable",
+    "errors",
+    "get_flush_denormals",
+    "optimizers",
+    "set_flush_denormals",
+    "training_ops",
+]

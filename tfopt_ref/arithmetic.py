@@ -1,0 +1,101 @@
+"""The arithmetic of the rules: NumPy's, with denormals flushed to zero or not.
+
+The rules are plain expressions. Which arithmetic they mean is decided by the arrays passed through
+them: ordinary ones give gradual underflow, :class:`Flushed` ones flush every operand and every
+result, as the processor does in the mode the kernels run in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "Flushed",
+    "get_flush_denormals",
+    "maximum",
+    "maximum_or_nan",
+    "minimum",
+    "operand",
+    "power",
+    "select",
+    "set_flush_denormals",
+]
+
+_flush = True
+
+
+def set_flush_denormals(flush: bool) -> None:
+    """Choose between flushing denormal numbers to zero (the default) and gradual underflow."""
+    global _flush
+    _flush = bool(flush)
+
+
+def get_flush_denormals() -> bool:
+    """Return whether denormals are flushed."""
+    return _flush
+
+
+def operand(values: Any, dtype: Any) -> np.ndarray:
+    """Return the values as an operand of a rule, in the arithmetic that is set."""
+    array = np.asarray(values, dtype)
+    return array.view(Flushed) if _flush else array
+
+
+class Flushed(np.ndarray):
+    """An array in whose operations denormal operands and results count as zeros of their sign."""
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        plain = [flushed(x.view(np.ndarray)) if isinstance(x, np.ndarray) else x for x in inputs]
+        result = np.asarray(getattr(ufunc, method)(*plain, **kwargs))
+        if result.dtype.kind != "f":
+            return result
+        result = flushed(result)
+        if ufunc in (np.multiply, np.divide):
+            result = np.where(_rounds_up_to_normal(ufunc, plain, result), 0 * result, result)
+        return result.view(Flushed)
+
+
+def flushed(x: np.ndarray) -> np.ndarray:
+    """Return x with zeros, of the same sign, in place of denormals."""
+    return np.where(np.abs(x) < np.finfo(x.dtype).tiny, np.copysign(0, x).astype(x.dtype), x)
+
+
+def _rounds_up_to_normal(ufunc: Any, inputs: list[Any], result: np.ndarray) -> np.ndarray:
+    """Whether a result became the smallest normal number only in the denormals' coarser grid.
+
+    The processor calls a result tiny if it is so when rounded to full precision. Products and
+    quotients just below the smallest normal number are, though gradual underflow, with fewer bits
+    left, rounds them up to it. The same operation, scaled into the normal range, tells.
+    """
+    tiny, scale = np.finfo(result.dtype).tiny, result.dtype.type(2) ** 64
+    with np.errstate(all="ignore"):
+        full = ufunc(inputs[0] * scale, inputs[1])
+    return (np.abs(result) == tiny) & (np.abs(full) < tiny * scale)
+
+
+def select(condition: Any, where_true: Any, where_false: Any) -> Any:
+    """Choose element by element; a chosen value passes as it is."""
+    chosen = np.where(condition, where_true, where_false)
+    return chosen.view(Flushed) if _flush else chosen
+
+
+def maximum(a: Any, b: Any) -> Any:
+    """Return the larger; a NaN in a stays, a NaN in b is ignored."""
+    return select(a < b, b, a)
+
+
+def minimum(a: Any, b: Any) -> Any:
+    """Return the smaller; a NaN in a stays, a NaN in b is ignored."""
+    return select(b < a, b, a)
+
+
+def maximum_or_nan(a: Any, b: Any) -> Any:
+    """Return the larger, or NaN if either is."""
+    return select((a > b) | (a != a), a, b)
+
+
+def power(x: Any, exponent: Any) -> Any:
+    """Return x to the exponent; by a square root where that is exact about it."""
+    return np.sqrt(x) if exponent == 0.5 else np.power(x, exponent)

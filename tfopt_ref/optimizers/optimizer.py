@@ -1,0 +1,150 @@
+"""The contract of OptimizerV2: variables, slots, steps."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
+from tfopt_ref.indexed_slices import IndexedSlices
+from tfopt_ref.optimizers.hyper import Hyper
+from tfopt_ref.training_op import TrainingOp
+from tfopt_ref.variable import Variable
+
+__all__ = ["Optimizer"]
+
+Update = tuple[TrainingOp, dict[str, Any]]
+
+
+class Optimizer:
+    """Base class: a subclass gives the slots' first values and the op of a step."""
+
+    learning_rate = Hyper(0)
+    decay = Hyper(0)
+    merges = True  # whether the rows of repeated indices are summed before the update
+
+    def __init__(self, name: str, learning_rate: float, *, decay: float = 0.0) -> None:
+        self.name = name
+        self.learning_rate = learning_rate
+        self.decay = decay
+        self.iterations = Variable(np.zeros((), np.int64), name=f"{name}/iterations")
+        self._slots: dict[Any, dict[str, Variable]] = {}
+        self._owners: list[Variable] = []
+
+    @property
+    def lr(self) -> float:
+        """Another name of `learning_rate`."""
+        return self.learning_rate
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        self.learning_rate = value
+
+    def _slot_values(self) -> dict[str, float]:
+        raise NotImplementedError(f"{type(self).__name__} does not define its slots")
+
+    def _update(self, t: int, lr: float) -> Update:
+        """Return the op of step t (the first is 1) and its hyperparameters."""
+        raise NotImplementedError(f"{type(self).__name__} does not define its update")
+
+    def add_slot(self, var: Any, slot_name: str, initial_value: float = 0.0) -> Variable:
+        """Return the slot of a variable; make it if there is none."""
+        variable = _as_variable(var)
+        slots = self._slots.setdefault(_memory(variable), {})
+        self._owners.append(variable)
+        if slot_name not in slots:
+            array = np.full(variable.shape, initial_value, variable.dtype)
+            slots[slot_name] = Variable(array, f"{self.name}/{variable.name}/{slot_name}")
+        return slots[slot_name]
+
+    def get_slot(self, var: Any, slot_name: str) -> Variable:
+        """Return the slot of a variable; KeyError if there is none."""
+        return self._slots[_memory(_as_variable(var))][slot_name]
+
+    def get_slot_names(self) -> list[str]:
+        """Return the names of a variable's slots."""
+        return list(self._slot_values())
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], name: str | None = None
+    ) -> Variable | None:
+        """Take one step: check every pair, then update every variable by its gradient."""
+        pairs = list(grads_and_vars)
+        if not pairs:
+            return None
+        try:
+            pairs = [(grad, var) for grad, var in pairs]
+        except (TypeError, ValueError):
+            raise InvalidArgumentError(
+                "grads_and_vars must be pairs of a gradient and a variable"
+            ) from None
+        pairs = _without_none(pairs)
+        step = int(self.iterations)
+        op, hypers = self._update(step + 1, self.learning_rate / (1 + self.decay * step))
+        calls = []
+        for grad, var in pairs:
+            variable = _as_variable(var)
+            slots = [
+                self.add_slot(variable, slot, value).numpy()
+                for slot, value in self._slot_values().items()
+            ]
+            calls += self._checked(op, hypers, [variable.numpy(), *slots], grad)
+        for arrays, options in calls:
+            op(*arrays, **options)
+        self.iterations.assign(step + 1)
+        return self.iterations
+
+    def _checked(
+        self, op: TrainingOp, hypers: dict[str, Any], arrays: list[np.ndarray], grad: Any
+    ) -> list[Any]:
+        if not isinstance(grad, IndexedSlices):
+            array = grad if hasattr(grad, "dtype") else np.asarray(grad, arrays[0].dtype)
+            op.check(*arrays, array, **hypers)
+            return [((*arrays, array), hypers)]
+        op.check(*arrays, grad.values, **hypers, indices=grad.indices)
+        slices = grad.sum_duplicates() if self.merges else grad
+        return [((*arrays, slices.values), {**hypers, "indices": slices.indices})]
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make an optimizer like this one."""
+        return {"name": self.name, "learning_rate": self.learning_rate, "decay": self.decay}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Optimizer:
+        """Return an optimizer with the arguments that `get_config` returned."""
+        return cls(**config)
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
+        return f"{type(self).__name__}({arguments})"
+
+
+def _without_none(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    kept = [(grad, var) for grad, var in pairs if grad is not None]
+    missing = [
+        var.name if isinstance(var, Variable) else "Variable"
+        for grad, var in pairs
+        if grad is None
+    ]
+    if not kept:
+        raise InvalidArgumentError(f"No gradients provided for any variable: {missing}.")
+    if missing:
+        warnings.warn(f"Gradients do not exist for variables {missing}.", stacklevel=3)
+    return kept
+
+
+def _as_variable(var: Any) -> Variable:
+    if isinstance(var, Variable):
+        return var
+    if isinstance(var, np.ndarray):
+        return Variable(var)
+    raise InvalidTypeError(f"Trying to update a {type(var).__name__}, not a variable")
+
+
+def _memory(variable: Variable) -> Any:
+    """Return what identifies a variable: the same memory seen the same way."""
+    array = variable.numpy()
+    return array.ctypes.data, array.shape, array.strides, array.dtype

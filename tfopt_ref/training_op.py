@@ -1,0 +1,105 @@
+"""What all update rules have in common, so that a rule is its formula alone."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfopt_ref import checks
+from tfopt_ref.arithmetic import operand
+
+__all__ = ["TrainingOp"]
+
+Step = Callable[..., tuple[np.ndarray, ...]]
+_ADDED = {"indices": None, "grad_scale": 1.0}
+
+
+class TrainingOp:
+    """Makes an op of a step, a function from old values to new ones.
+
+    The step takes the variable, its slots and the gradient, then the hyperparameters by name, and
+    returns the new variable and slots. The op takes the same arguments and two more: `indices`,
+    the rows to update, and `grad_scale`, which multiplies the gradient.
+    """
+
+    def __init__(self, step: Step) -> None:
+        self.dense = self.rows = step
+        self.__name__, self.__doc__ = step.__name__, step.__doc__
+        own = inspect.signature(step)
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value)
+            for name, value in _ADDED.items()
+        ]
+        self.__signature__ = own.replace(
+            parameters=[*own.parameters.values(), *added],
+            return_annotation=inspect.Signature.empty,
+        )
+        kinds = [(p.name, p.kind, p.default) for p in own.parameters.values()]
+        by_name = inspect.Parameter.KEYWORD_ONLY
+        self.operands = [name for name, kind, _ in kinds if kind != by_name]
+        self.hypers = [
+            name for name, kind, default in kinds if kind == by_name and default is own.empty
+        ]
+        self.flags = [
+            name for name, kind, default in kinds if kind == by_name and default is not own.empty
+        ]
+
+    def for_rows(self, step: Step) -> TrainingOp:
+        """Take a step for sparse rows whose answers are not the dense step's."""
+        self.rows = step
+        return self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        arrays, scalars, flags, indices, scale = self.check(*args, **kwargs)
+        *variables, grad = arrays
+        with np.errstate(all="ignore"):
+            if indices is None:
+                self._update(self.dense, variables, grad, scalars, flags, scale)
+                return
+            grad = grad.copy()  # rows of it may be rows of a variable, about to change
+            for i, row in enumerate(indices):
+                one = [variable[row : row + 1] for variable in variables]
+                self._update(self.rows, one, grad[i : i + 1], scalars, flags, scale)
+
+    def _update(
+        self,
+        step: Step,
+        variables: list[np.ndarray],
+        grad: np.ndarray,
+        scalars: dict[str, float],
+        flags: dict[str, bool],
+        scale: float,
+    ) -> None:
+        dtype = grad.dtype
+        hypers = {name: operand(value, dtype) for name, value in scalars.items()}
+        old = [operand(variable, dtype) for variable in variables]
+        new = step(*old, operand(grad, dtype) * operand(scale, dtype), **hypers, **flags)
+        for variable, before, value in zip(variables, old, new, strict=True):
+            if value is not before:
+                variable[...] = value
+
+    def check(
+        self, *args: Any, **kwargs: Any
+    ) -> tuple[
+        list[np.ndarray], dict[str, float], dict[str, bool], np.ndarray | None, float
+    ]:
+        """Return the arguments of a call that can be carried out; raise for others."""
+        bound = self.__signature__.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = bound.arguments
+        indices = given["indices"]
+        arrays = checks.check_operands({name: given[name] for name in self.operands})
+        if indices is None:
+            checks.check_dense(arrays)
+        else:
+            indices = checks.check_sparse(arrays, indices)
+        scalars = checks.check_scalars({name: given[name] for name in self.hypers})
+        scale = checks.as_scalar(given["grad_scale"], "grad_scale")
+        if indices is not None:
+            checks.check_range(indices, len(arrays["var"]))
+        checks.check_memory(arrays, indices)
+        flags = {name: bool(given[name]) for name in self.flags}
+        return list(arrays.values()), scalars, flags, indices, scale

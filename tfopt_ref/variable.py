@@ -1,0 +1,85 @@
+"""An array with a name and a lock."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
+
+__all__ = ["Variable"]
+
+
+class Variable:
+    """An array that an optimizer updates in place; an array given is wrapped, not copied."""
+
+    def __init__(self, initial_value: Any, name: str | None = None, dtype: Any = None) -> None:
+        wrapped = isinstance(initial_value, np.ndarray)
+        array = initial_value if wrapped else np.array(initial_value, dtype)
+        if wrapped and dtype is not None and array.dtype != dtype:
+            raise InvalidTypeError(
+                f"the array is {array.dtype}, not {np.dtype(dtype)}; convert it first"
+            )
+        if not array.flags.writeable:
+            raise InvalidArgumentError("a Variable cannot wrap a read-only array")
+        if array.dtype.kind not in "fciub":
+            raise InvalidTypeError(f"a Variable holds numbers, not {array.dtype}")
+        self._array = array
+        self.name = "Variable" if name is None else name
+        self.lock = threading.RLock()
+
+    shape = property(lambda self: self._array.shape)
+    dtype = property(lambda self: self._array.dtype)
+    __array_interface__ = property(lambda self: self._array.__array_interface__)
+
+    def numpy(self) -> np.ndarray:
+        """Return the array itself, not a copy."""
+        return self._array
+
+    def assign(self, value: Any) -> Variable:
+        """Write a value of the same shape into the array."""
+        self._array[...] = self._fitting(value)
+        return self
+
+    def assign_add(self, delta: Any) -> Variable:
+        """Add a value of the same shape to the array."""
+        self._array += self._fitting(delta)
+        return self
+
+    def assign_sub(self, delta: Any) -> Variable:
+        """Subtract a value of the same shape from the array."""
+        self._array -= self._fitting(delta)
+        return self
+
+    def _fitting(self, value: Any) -> np.ndarray:
+        array = np.asarray(value)
+        if array.shape != self.shape:
+            raise InvalidArgumentError(
+                f"cannot assign shape {list(array.shape)} to {self.name} "
+                f"of shape {list(self.shape)}"
+            )
+        if not np.can_cast(array.dtype, self.dtype, "same_kind"):
+            raise InvalidTypeError(
+                f"cannot assign {array.dtype} to {self.name} of dtype {self.dtype}"
+            )
+        return array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self._array, dtype, copy=copy)
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._array[key]
+
+    def __int__(self) -> int:
+        return int(self._array)
+
+    def __float__(self) -> float:
+        return float(self._array)
+
+    def __repr__(self) -> str:
+        return f"<Variable {self.name!r} shape={self.shape} dtype={self.dtype}>"
