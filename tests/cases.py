@@ -1,0 +1,170 @@
+"""Arguments for calls of any rule, made from its row of the table."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tfopt.rules import DTYPES, RULES, Rule
+
+__all__ = [
+    "DTYPES",
+    "LAYOUTS",
+    "RULES",
+    "arrays_for",
+    "assert_same_bits",
+    "elements",
+    "hypers",
+    "lay_out",
+    "ordinary_hypers",
+]
+
+#: An ordinary value of each hyperparameter, by name; rules with a new one add it here.
+ORDINARY = {
+    "alpha": 0.1,
+    "lr": 0.1,
+    "momentum": 0.9,
+    "beta1_power": 0.81,
+    "beta1": 0.9,
+    "beta2": 0.99,
+    "epsilon": 1e-3,
+    "l1": 0.05,
+    "l2": 0.02,
+    "l2_shrinkage": 0.03,
+    "lr_power": -0.5,
+}
+
+
+def ordinary_hypers(rule: Rule) -> dict[str, float]:
+    return {name: ORDINARY[name] for name in rule.hypers}
+
+
+def edge_values(dtype: Any) -> list[float]:
+    """Zeros, infinities, NaN, and the neighbours of 1 and of the denormal range."""
+    info = np.finfo(dtype)
+    positive = [
+        0.0,
+        info.smallest_subnormal,
+        info.tiny / 2,
+        info.tiny,
+        info.tiny * (1 + info.eps),
+        2 * info.tiny,
+        math.sqrt(info.tiny),
+        1 - info.epsneg,
+        1.0,
+        1 + info.eps,
+        info.max,
+        math.inf,
+    ]
+    return [float(x) for x in positive] + [-float(x) for x in positive] + [math.nan]
+
+
+def elements(dtype: Any) -> st.SearchStrategy[float]:
+    width = 8 * np.dtype(dtype).itemsize
+    return st.sampled_from(edge_values(dtype)) | st.floats(width=width) | st.floats(-4, 4, width=16)
+
+
+@st.composite
+def hypers(draw: Any, rule: Rule, dtype: Any) -> dict[str, Any]:
+    """Hyperparameters, flags and gradient scale; lr_power stays -0.5, the one without a pow."""
+    usual = draw(st.booleans())
+    info = np.finfo(dtype)
+    odd = st.sampled_from(
+        [0.0, 1.0, 2.0, -0.5, float(info.tiny), float(info.tiny) / 4, 1 - float(info.epsneg),
+         math.inf, math.nan, 1e-3]
+    )  # fmt: skip
+    chosen = {
+        name: value if usual or name == "lr_power" else draw(odd | st.just(value))
+        for name, value in ordinary_hypers(rule).items()
+    }
+    flags = {name: draw(st.booleans()) for name in rule.flags}
+    scale = draw(st.sampled_from([1.0, 0.5, -3.0, 1e-3, float(info.tiny), 0.0]))
+    return {**chosen, **flags, "grad_scale": scale}
+
+
+# ---- layouts: an array with given values that lies in memory in some way
+
+_PADDING = 7.0  # between the elements of strided arrays, and never to be touched
+
+
+def _strided(values: np.ndarray) -> np.ndarray:
+    base = np.full([2 * n + 1 for n in values.shape], _PADDING, values.dtype)
+    return base[(*(slice(0, 2 * n, 2) for n in values.shape), ...)]
+
+
+def _reversed(values: np.ndarray) -> np.ndarray:
+    return np.empty_like(values, order="C")[(*(slice(None, None, -1) for _ in values.shape), ...)]
+
+
+def _transposed(values: np.ndarray) -> np.ndarray:
+    return np.empty(values.shape[::-1], values.dtype).T
+
+
+def _columns(values: np.ndarray) -> np.ndarray:
+    """Rows that are contiguous and lie apart."""
+    if values.ndim == 0:
+        return np.empty_like(values)
+    *outer, n = values.shape
+    return np.full([*outer, n + 3], _PADDING, values.dtype)[..., 1 : n + 1]
+
+
+def _shifted(values: np.ndarray) -> np.ndarray:
+    """Aligned to the item and to nothing more."""
+    flat = np.full(values.size + 1, _PADDING, values.dtype)
+    return flat[1:].reshape(values.shape)
+
+
+LAYOUTS = {
+    "contiguous": lambda values: np.empty_like(values, order="C"),
+    "fortran": lambda values: np.empty_like(values, order="F"),
+    "strided": _strided,
+    "reversed": _reversed,
+    "transposed": _transposed,
+    "columns": _columns,
+    "shifted": _shifted,
+}
+
+
+def lay_out(values: np.ndarray, layout: str) -> np.ndarray:
+    array = LAYOUTS[layout](values)
+    array[...] = values
+    return array
+
+
+def whole(array: np.ndarray) -> np.ndarray:
+    """Return the array an array is a view of, padding and all."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def arrays_for(rule: Rule, shape: Any, dtype: Any, seed: int = 0) -> list[np.ndarray]:
+    """Return ordinary values for the variable, its slots and the gradient, slots positive."""
+    random = np.random.default_rng(seed)
+    values = [random.standard_normal(shape).astype(dtype) for _ in rule.operands]
+    for slot in values[1:-1]:
+        np.abs(slot, out=slot)
+    return values
+
+
+def same_bits(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Where two float arrays agree bit for bit, or both are NaN."""
+    bits = f"u{a.itemsize}"
+    with np.errstate(invalid="ignore"):
+        return (np.ascontiguousarray(a).view(bits) == np.ascontiguousarray(b).view(bits)) | (
+            np.isnan(a) & np.isnan(b)
+        ).reshape(np.ascontiguousarray(a).shape)
+
+
+def assert_same_bits(a: np.ndarray, b: np.ndarray, what: str) -> None:
+    same = same_bits(a, b)
+    if not same.all():
+        where = tuple(int(i) for i in np.argwhere(~same)[0])
+        left, right = np.ascontiguousarray(a)[where], np.ascontiguousarray(b)[where]
+        raise AssertionError(
+            f"{what} differs at {where}: tfopt {left!r} ({float(left).hex()}), "
+            f"tfopt_ref {right!r} ({float(right).hex()})"
+        )

@@ -1,0 +1,50 @@
+"""Fixtures every test may use: the two implementations, and settings put back afterwards."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from types import ModuleType
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+import tfopt
+import tfopt_ref
+
+settings.register_profile(
+    "gate", max_examples=20, deadline=None, derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)  # fmt: skip
+settings.register_profile("long", settings.get_profile("gate"), max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
+
+#: How many property cases were tried, by (rule, dtype, kind, layout).
+TRIED: Counter[tuple[str, str, str, str]] = Counter()
+
+
+@pytest.fixture(params=[tfopt, tfopt_ref], ids=["tfopt", "tfopt_ref"])
+def impl(request: pytest.FixtureRequest) -> ModuleType:
+    """Each implementation in turn; both have the same public names."""
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def _settings_restored():
+    threads = tfopt.threads.get_num_threads()
+    yield
+    tfopt.threads.set_num_threads(threads)
+    for package in (tfopt, tfopt_ref):
+        package.set_flush_denormals(True)
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    if not TRIED:
+        return
+    terminalreporter.section(f"property cases, tfopt on {tfopt.kernels.cpu} against tfopt_ref")
+    for part, title in enumerate(("rule", "dtype", "kind", "layout")):
+        counts: Counter[str] = Counter()
+        for key, n in TRIED.items():
+            counts[key[part]] += n
+        listed = ", ".join(f"{name} {n}" for name, n in sorted(counts.items()))
+        terminalreporter.write_line(f"{title}: {listed}")

@@ -1,0 +1,73 @@
+"""No kernel reads or writes outside its arrays: they end, or begin, at memory nobody may touch."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+
+import numpy as np
+import pytest
+from cases import DTYPES, RULES, arrays_for, assert_same_bits, ordinary_hypers
+
+import tfopt
+from tfopt.rules import Rule
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mprotect as Linux has it")
+PAGE = mmap.PAGESIZE
+
+
+class Guarded:
+    """Three pages of which the outer two are protected."""
+
+    def __init__(self) -> None:
+        self.memory = mmap.mmap(-1, 3 * PAGE)
+        self.bytes = np.frombuffer(self.memory, np.uint8)
+        libc = ctypes.CDLL(None, use_errno=True)
+        for page in (0, 2):
+            address = ctypes.c_void_p(self.bytes.ctypes.data + page * PAGE)
+            assert libc.mprotect(address, PAGE, 0) == 0  # PROT_NONE
+
+    def array(self, values: np.ndarray, at_end: bool) -> np.ndarray:
+        start = 2 * PAGE - values.nbytes if at_end else PAGE
+        array = self.bytes[start : start + values.nbytes].view(values.dtype)
+        array = array.reshape(values.shape)
+        array[...] = values
+        return array
+
+
+@pytest.fixture(scope="module")
+def guarded() -> list[Guarded]:
+    return [Guarded() for _ in range(5)]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("at_end", [False, True], ids=["begin", "end"])
+def test_dense(guarded: list[Guarded], rule: Rule, dtype: str, at_end: bool) -> None:
+    function = getattr(tfopt.training_ops, f"apply_{rule.name}")
+    for length in range(68):
+        values = arrays_for(rule, length, dtype)
+        arrays = [g.array(v, at_end) for g, v in zip(guarded, values, strict=False)]
+        function(*arrays, **ordinary_hypers(rule))
+        function(*values, **ordinary_hypers(rule))
+        for name, a, b in zip(rule.operands, arrays, values, strict=True):
+            assert_same_bits(a, b, f"{name}, {length} elements")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("at_end", [False, True], ids=["begin", "end"])
+def test_sparse(guarded: list[Guarded], rule: Rule, dtype: str, at_end: bool) -> None:
+    """Prefetching runs ahead, but not the loads and stores."""
+    function = getattr(tfopt.training_ops, f"apply_{rule.name}")
+    ids = np.array([6, 0, 6, 3, 5, 1, 0, 6, 2, 6, 4, 6])
+    for width in (1, 2, 7, 9, 16):
+        *variables, _ = arrays_for(rule, (7, width), dtype)
+        grad = np.random.default_rng(0).standard_normal((len(ids), width)).astype(dtype)
+        values = [*variables, grad]
+        arrays = [g.array(v, at_end) for g, v in zip(guarded, values, strict=False)]
+        function(*arrays, **ordinary_hypers(rule), indices=ids)
+        function(*values, **ordinary_hypers(rule), indices=ids)
+        for name, a, b in zip(rule.operands, arrays, values, strict=True):
+            assert_same_bits(a, b, f"{name}, rows of {width}")

@@ -1,0 +1,213 @@
+"""What a call of an update rule promises beside its arithmetic."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import DTYPES, RULES, arrays_for, assert_same_bits, ordinary_hypers
+
+import tfopt
+import tfopt_ref
+from tfopt.rules import Rule
+
+each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+
+
+def update(impl: Any, rule: Rule, *operands: Any, **options: Any) -> None:
+    function = getattr(impl.training_ops, f"apply_{rule.name}")
+    function(*operands, **{**ordinary_hypers(rule), **options})
+
+
+@each_rule
+def test_signatures_are_the_same(rule: Rule) -> None:
+    fast, ref = (
+        inspect.signature(getattr(package.training_ops, f"apply_{rule.name}"))
+        for package in (tfopt, tfopt_ref)
+    )
+    shape = [(p.name, p.kind, p.default) for p in fast.parameters.values()]
+    assert shape == [(p.name, p.kind, p.default) for p in ref.parameters.values()]
+
+
+def test_both_packages_have_every_rule_of_the_table() -> None:
+    names = sorted(f"apply_{rule.name}" for rule in RULES)
+    assert sorted(tfopt.training_ops.__all__) == names
+    assert sorted(tfopt_ref.training_ops.__all__) == names
+
+
+@each_rule
+def test_docstrings_name_every_argument(rule: Rule) -> None:
+    function = getattr(tfopt.training_ops, f"apply_{rule.name}")
+    for name in inspect.signature(function).parameters:
+        assert name in function.__doc__
+    assert rule.op in function.__doc__ and rule.source in function.__doc__
+
+
+@each_rule
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gradient_scale_equals_a_scaled_gradient(impl: Any, rule: Rule, dtype: str) -> None:
+    *variables, grad = arrays_for(rule, (4, 5), dtype)
+    copies = [v.copy() for v in variables]
+    update(impl, rule, *variables, grad, grad_scale=0.3)
+    update(impl, rule, *copies, grad * grad.dtype.type(0.3))
+    for name, a, b in zip(rule.operands, variables, copies, strict=False):
+        assert_same_bits(a, b, name)
+
+
+@each_rule
+def test_repeated_indices_are_applied_in_order(impl: Any, rule: Rule) -> None:
+    *variables, _ = arrays_for(rule, (5, 3), np.float32)
+    rows = np.random.default_rng(3).standard_normal((4, 3)).astype(np.float32)
+    indices = np.array([2, 0, 2, 2], np.int32)
+    one_by_one = [v.copy() for v in variables]
+    update(impl, rule, *variables, rows, indices=indices)
+    for i in range(4):
+        update(impl, rule, *one_by_one, rows[i : i + 1], indices=indices[i : i + 1])
+    for name, a, b in zip(rule.operands, variables, one_by_one, strict=False):
+        assert_same_bits(a, b, name)
+
+
+@each_rule
+def test_rows_that_are_not_named_stay(impl: Any, rule: Rule) -> None:
+    *variables, _ = arrays_for(rule, (5, 3), np.float32)
+    before = [v.copy() for v in variables]
+    update(impl, rule, *variables, np.ones((2, 3), np.float32), indices=np.array([1, 3]))
+    for a, b in zip(variables, before, strict=True):
+        assert (a[[0, 2, 4]] == b[[0, 2, 4]]).all()
+    assert (variables[0][[1, 3]] != before[0][[1, 3]]).all()
+
+
+@each_rule
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 4)])
+def test_empty_arrays_are_no_work(impl: Any, rule: Rule, shape: tuple[int, ...]) -> None:
+    update(impl, rule, *(np.empty(shape, np.float32) for _ in rule.operands))
+    rows = np.empty((0, *shape[1:]), np.float32)
+    variables = [np.empty(shape, np.float32) for _ in rule.operands[:-1]]
+    update(impl, rule, *variables, rows, indices=np.empty(0, np.int64))
+
+
+@each_rule
+def test_gradient_may_be_a_slot_or_overlap_the_variable(impl: Any, rule: Rule) -> None:
+    """A gradient read from a variable means the values before the update."""
+    for source in range(len(rule.operands) - 1):
+        *variables, _ = arrays_for(rule, (8, 4), np.float32)
+        copies = [v.copy() for v in variables]
+        update(impl, rule, *variables, variables[source])
+        update(impl, rule, *copies, copies[source].copy())
+        for name, a, b in zip(rule.operands, variables, copies, strict=False):
+            assert_same_bits(a, b, name)
+    memory = np.random.default_rng(0).random(41).astype(np.float32)
+    for flipped in (False, True):  # the gradient begins one element after the variable, or before
+        buffer = memory.copy()
+        var, grad = (buffer[1:], buffer[:-1]) if flipped else (buffer[:-1], buffer[1:])
+        slots = [np.ones(40, np.float32) for _ in rule.slots]
+        expected = [var.copy(), *(s.copy() for s in slots)]
+        update(impl, rule, *expected, grad.copy())
+        update(impl, rule, var, *slots, grad)
+        assert_same_bits(var, expected[0], "var")
+
+
+def test_sparse_gradient_that_is_the_variable_itself(impl: Any) -> None:
+    var = np.arange(6, dtype=np.float64).reshape(3, 2)
+    impl.training_ops.apply_gradient_descent(var, var, alpha=1.0, indices=np.array([1, 2, 0]))
+    assert var.tolist() == [[-4, -4], [2, 2], [2, 2]]
+
+
+@each_rule
+def test_interleaved_variables_are_not_overlapping(impl: Any, rule: Rule) -> None:
+    values = arrays_for(rule, (6, 4), np.float32)
+    together = np.stack(values, axis=-1)
+    expected = [v.copy() for v in values]
+    update(impl, rule, *(together[..., k] for k in range(len(values))))
+    update(impl, rule, *expected)
+    for k, name in enumerate(rule.operands):
+        assert_same_bits(together[..., k], expected[k], name)
+
+
+@each_rule
+def test_variables_are_updated_where_they_lie(impl: Any, rule: Rule, tmp_path: Any) -> None:
+    """In a file behind a memory map, and behind a Variable."""
+    values = arrays_for(rule, (30, 2), np.float64)
+    expected = [v.copy() for v in values]
+    update(impl, rule, *expected)
+    mapped = []
+    for k, v in enumerate(values[:-1]):
+        path = tmp_path / f"{k}.bin"
+        v.tofile(path)
+        mapped.append(np.memmap(path, v.dtype, "r+", shape=v.shape))
+    update(impl, rule, *mapped, values[-1])
+    for k, name in enumerate(rule.operands[:-1]):
+        mapped[k].flush()
+        written = np.fromfile(tmp_path / f"{k}.bin").reshape(30, 2)
+        assert_same_bits(written, expected[k], name)
+    variables = [impl.Variable(v) for v in values[:-1]]
+    update(impl, rule, *variables, values[-1])
+    for k, name in enumerate(rule.operands[:-1]):
+        assert_same_bits(values[k], expected[k], name)
+
+
+def test_hyperparameters_may_be_any_real_scalar(impl: Any) -> None:
+    results = []
+    for alpha in (0.5, np.float32(0.5), np.float64(0.5), np.array(0.5), np.float16(0.5)):
+        var = np.ones(3, np.float32)
+        impl.training_ops.apply_gradient_descent(var, np.ones(3, np.float32), alpha=alpha)
+        results.append(var.tolist())
+    assert results == [[0.5] * 3] * 5
+    var = np.ones(3)
+    impl.training_ops.apply_gradient_descent(var, np.ones(3), alpha=2)
+    assert var.tolist() == [-1] * 3
+
+
+def test_hyperparameters_are_rounded_to_the_dtype_first(impl: Any) -> None:
+    """1 - beta1 is taken in float32, where it is not float32(1 - beta1)."""
+    m = np.zeros(1, np.float32)
+    one, beta1 = np.float32(1), np.float32(0.9)
+    impl.training_ops.apply_adamax(
+        np.zeros(1, np.float32), m, np.zeros(1, np.float32), np.ones(1, np.float32),
+        beta1_power=0.9, lr=0.1, beta1=0.9, beta2=0.99, epsilon=1e-7,
+    )  # fmt: skip
+    assert m[0] == one - beta1 != np.float32(1 - 0.9)
+
+
+def test_update_slots_false_reads_the_accumulator_only(impl: Any) -> None:
+    var, accum = np.ones(3), np.full(3, 4.0)
+    impl.training_ops.apply_adagrad(var, accum, np.ones(3), lr=1.0, update_slots=False)
+    assert accum.tolist() == [4] * 3
+    assert var.tolist() == [0.5] * 3
+
+
+def test_nan_rules(impl: Any) -> None:
+    """AdaMax's v ignores a NaN in the gradient, sparse rows take it; FTRL's var becomes 0, NaN."""
+    hypers = {"beta1_power": 0.9, "lr": 0.1, "beta1": 0.9, "beta2": 0.5, "epsilon": 1e-7}
+    for indices, expected in ((None, 0.5), (np.array([0]), np.nan)):
+        var, m, v = np.ones(1), np.ones(1), np.ones(1)
+        impl.training_ops.apply_adamax(var, m, v, np.array([np.nan]), **hypers, indices=indices)
+        assert np.isnan([var[0], m[0]]).all()
+        np.testing.assert_equal(v[0], expected)
+    ftrl = {"lr": 0.1, "l1": 0.0, "l2": 0.0, "lr_power": -0.5}
+    for indices, expected in ((None, 0.0), (np.array([0]), np.nan)):
+        var, accum, linear = np.ones(1), np.ones(1), np.zeros(1)
+        impl.training_ops.apply_ftrl(
+            var, accum, linear, np.array([np.nan]), **ftrl, indices=indices
+        )
+        np.testing.assert_equal(var[0], expected)
+        assert np.isnan([accum[0], linear[0]]).all()
+
+
+@pytest.mark.parametrize("offset", range(0, 64, 4))
+def test_any_alignment_to_the_cache_line(offset: int) -> None:
+    rule = next(r for r in RULES if r.name == "adamax")
+    values = arrays_for(rule, 100, np.float32)
+    expected = [v.copy() for v in values]
+    update(tfopt, rule, *expected)
+    moved = []
+    for v in values:
+        memory = np.zeros(v.size + 32, np.float32)
+        start = (-memory.ctypes.data % 64 + offset) // 4
+        moved.append(memory[start : start + v.size])
+        moved[-1][...] = v
+    update(tfopt, rule, *moved)
+    for name, a, b in zip(rule.operands, moved, expected, strict=True):
+        assert_same_bits(a, b, name)

@@ -1,0 +1,214 @@
+"""The fast package equals its twin bit for bit: every rule, dtype, kind of call and layout."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import (
+    DTYPES,
+    LAYOUTS,
+    RULES,
+    arrays_for,
+    assert_same_bits,
+    elements,
+    hypers,
+    lay_out,
+    ordinary_hypers,
+    whole,
+)
+from conftest import TRIED
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+import tfopt
+import tfopt_ref
+from tfopt.rules import Rule
+
+KINDS = ("dense", "sparse")
+GRADIENTS = (*LAYOUTS, "read-only", "broadcast")
+
+each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+each_dtype = pytest.mark.parametrize("dtype", DTYPES)
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def call(package: Any, rule: Rule, operands: list[np.ndarray], options: dict[str, Any]) -> None:
+    getattr(package.training_ops, f"apply_{rule.name}")(*operands, **options)
+
+
+def gradient(values: np.ndarray, layout: str) -> np.ndarray:
+    if layout == "read-only":
+        values = values.copy()
+        values.flags.writeable = False
+        return values
+    if layout == "broadcast":
+        return np.broadcast_to(values.flat[0], values.shape) if values.size else values
+    return lay_out(values, layout)
+
+
+def compare(rule: Rule, operands: list[list[np.ndarray]], options: dict[str, Any]) -> None:
+    """Call both packages, each on its own copy of the operands; compare all of the memory."""
+    for package, own in zip((tfopt, tfopt_ref), operands, strict=True):
+        call(package, rule, own, options)
+    for name, fast, ref in zip(rule.operands, *operands, strict=True):
+        assert_same_bits(whole(fast), whole(ref), f"{rule.name}: {name}")
+
+
+@each_rule
+@each_dtype
+@each_kind
+@pytest.mark.parametrize("layout", LAYOUTS)
+@given(data=st.data())
+def test_bits(rule: Rule, dtype: str, kind: str, layout: str, data: st.DataObject) -> None:
+    least = 1 if kind == "sparse" else 0
+    shape = data.draw(array_shapes(min_dims=least, max_dims=3, min_side=0, max_side=5))
+    options = data.draw(hypers(rule, dtype))
+    grad_shape = shape
+    if kind == "sparse":
+        n = data.draw(st.integers(0, 6)) if shape[0] else 0
+        index_dtype = data.draw(st.sampled_from([np.int32, np.int64]))
+        rows = st.integers(0, max(shape[0] - 1, 0))
+        options["indices"] = data.draw(arrays(index_dtype, n, elements=rows))
+        grad_shape = (n, *shape[1:])
+    values = [
+        data.draw(arrays(dtype, s, elements=elements(dtype)))
+        for s in [shape] * (len(rule.operands) - 1) + [grad_shape]
+    ]
+    grad_layout = data.draw(st.sampled_from(GRADIENTS))
+    flush = data.draw(st.booleans())
+    for package in (tfopt, tfopt_ref):
+        package.set_flush_denormals(flush)
+    operands = [
+        [*(lay_out(v, layout) for v in values[:-1]), gradient(values[-1], grad_layout)]
+        for _ in range(2)
+    ]
+    compare(rule, operands, options)
+    TRIED[rule.name, dtype, kind, layout] += 1
+
+
+def test_every_kind_of_case_was_tried(request: pytest.FixtureRequest) -> None:
+    """No rule, dtype, kind or layout of the test above was left without a case."""
+    collected = [item.callspec.params for item in request.session.items
+                 if item.originalname == "test_bits"]  # fmt: skip
+    assert collected
+    for p in collected:
+        assert TRIED[p["rule"].name, p["dtype"], p["kind"], p["layout"]] > 0
+
+
+@each_rule
+@each_dtype
+@each_kind
+@pytest.mark.parametrize("width", [1, 3, 40, 70_000])
+def test_threads_do_not_change_bits(rule: Rule, dtype: str, kind: str, width: int) -> None:
+    """Enough work for several threads: 70 000 elements, rows of any width, many repeats."""
+    rows = 70_000 // width if kind == "dense" else max(2, 30_000 // width)
+    values = arrays_for(rule, (rows, width), dtype)
+    options: dict[str, Any] = ordinary_hypers(rule)
+    if kind == "sparse":
+        random = np.random.default_rng(1)
+        n = max(3, 40_000 // width)
+        options["indices"] = (rows * random.random(n) ** 3).astype(np.int64)
+        values[-1] = random.standard_normal((n, width)).astype(dtype)
+    expected = None
+    for threads in (1, 2, 3):
+        tfopt.threads.set_num_threads(threads)
+        operands = [v.copy() for v in values]
+        call(tfopt, rule, operands, options)
+        expected = expected or operands
+        for name, got, want in zip(rule.operands, operands, expected, strict=True):
+            assert_same_bits(got, want, f"{rule.name}, {threads} threads: {name}")
+    if kind == "dense" or len(options["indices"]) < 2000:
+        reference = [v.copy() for v in values]
+        call(tfopt_ref, rule, reference, options)
+        for name, got, want in zip(rule.operands, expected, reference, strict=True):
+            assert_same_bits(got, want, f"{rule.name}: {name}")
+
+
+@each_rule
+@each_dtype
+def test_place_in_a_run_does_not_change_bits(rule: Rule, dtype: str) -> None:
+    """Vector body or scalar tail: element k of any run of any length is computed alike."""
+    values = arrays_for(rule, 64, dtype)
+    full = [v.copy() for v in values]
+    call(tfopt, rule, full, ordinary_hypers(rule))
+    for length in range(1, 40):
+        for start in (0, 1, 3):
+            part = [v[start : start + length].copy() for v in values]
+            call(tfopt, rule, part, ordinary_hypers(rule))
+            for name, got, want in zip(rule.operands, part, full, strict=True):
+                assert_same_bits(got, want[start : start + length], f"{rule.name}: {name}")
+
+
+@pytest.mark.parametrize("rule", [r for r in RULES if "lr_power" in r.hypers], ids=lambda r: r.name)
+@each_dtype
+@each_kind
+@pytest.mark.parametrize("lr_power", [-0.75, -0.3, -1.0, 0.0])
+def test_powers_agree_to_four_ulp(rule: Rule, dtype: str, kind: str, lr_power: float) -> None:
+    """With another power than a root, both go through pow, which may differ by 4 ULP."""
+    values = arrays_for(rule, (50, 20), dtype)
+    options: dict[str, Any] = {**ordinary_hypers(rule), "lr_power": lr_power}
+    if kind == "sparse":
+        options["indices"] = np.arange(50)
+    var, accum, linear, grad = (v.astype(np.float64) for v in values)
+    results = []
+    for package in (tfopt, tfopt_ref):
+        operands = [v.copy() for v in values]
+        call(package, rule, operands, options)
+        results.append([o.astype(np.float64) for o in operands])
+    (fast_var, fast_accum, fast_linear, _), (ref_var, ref_accum, ref_linear, _) = results
+    assert_same_bits(fast_accum, ref_accum, "accum")
+    eps, lr = float(np.finfo(dtype).eps), options["lr"]
+    power = (accum + grad**2) ** -lr_power
+    slack = 4 * eps * 2 * power * np.abs(var) / lr + 4 * eps * (np.abs(linear) + np.abs(grad))
+    assert (np.abs(fast_linear - ref_linear) <= slack).all()
+    y = power / lr + 2 * options["l2"]
+    assert (np.abs(fast_var - ref_var) <= slack / y + 8 * eps * np.abs(ref_var)).all()
+
+
+def test_rows_equal_the_dense_step_where_the_table_has_one_step() -> None:
+    for rule in (r for r in RULES if r.rows is None):
+        for dtype in DTYPES:
+            dense = arrays_for(rule, (9, 5), dtype)
+            rows = [v.copy() for v in dense]
+            call(tfopt, rule, dense, ordinary_hypers(rule))
+            call(tfopt, rule, rows, {**ordinary_hypers(rule), "indices": np.arange(9)})
+            for name, got, want in zip(rule.operands, rows, dense, strict=True):
+                assert_same_bits(got, want, f"{rule.name}: {name}")
+
+
+@pytest.mark.parametrize("cpu", sorted({*tfopt.kernels.available} - {tfopt.kernels.cpu}))
+def test_other_instruction_sets(cpu: str) -> None:
+    """The tests of this file again, in a process that runs another set."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    command += ["--deselect", f"{__file__}::test_other_instruction_sets"]
+    done = subprocess.run(
+        command, env={**os.environ, "TFOPT_CPU": cpu}, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    assert f"tfopt on {cpu} against" in done.stdout
+
+
+def test_flushing_is_the_default_and_gradual_underflow_a_choice(impl: Any) -> None:
+    tiny = float(np.finfo(np.float32).tiny)
+    for flush, expected in ((True, 0.0), (False, tiny / 4)):
+        impl.set_flush_denormals(flush)
+        assert impl.get_flush_denormals() is flush
+        var = np.array([tiny / 4], np.float32)
+        impl.training_ops.apply_gradient_descent(var, np.zeros(1, np.float32), alpha=1.0)
+        assert var[0] == np.float32(expected)
+
+
+def test_a_product_just_below_the_normal_range_is_flushed(impl: Any) -> None:
+    """Rounded to full precision it is denormal; gradual underflow alone would round it up."""
+    tiny, below_one = np.finfo(np.float32).tiny, np.nextafter(np.float32(1), np.float32(0))
+    var = np.zeros(1, np.float32)
+    delta = np.array([-tiny], np.float32)
+    impl.training_ops.apply_gradient_descent(var, delta, alpha=float(below_one))
+    assert var[0] == 0 and math.copysign(1, var[0]) == 1
