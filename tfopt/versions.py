@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
+import tfopt
 from tfopt import kernels, threads
 
-__all__ = ["__version__", "show_versions", "versions"]
-
-__version__ = "0.1.0"
+__all__ = ["show_versions", "versions"]
 
 _OPTIONAL = ("scikit-learn", "scipy", "tqdm", "matplotlib")
 
@@ -26,7 +25,7 @@ def versions() -> dict[str, Any]:
         not installed; none of them is imported.
     """
     return {
-        "tfopt": __version__,
+        "tfopt": tfopt.__version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
         "optional": {name: _installed(name) for name in _OPTIONAL},

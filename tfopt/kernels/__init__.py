@@ -12,15 +12,14 @@ from importlib.util import find_spec
 
 from tfopt.rules import RULES, Rule
 
-try:
-    from tfopt.kernels import calls, groups, merge, runtime, training
-except ModuleNotFoundError as error:
-    if (error.name or "").startswith("tfopt."):
-        raise ImportError(
-            "tfopt's kernels are not built in this source tree: run `pip install -e .` in it, "
-            "or leave it to use an installed tfopt"
-        ) from None
-    raise
+if find_spec("tfopt.kernels.runtime") is None:
+    raise ImportError(
+        "tfopt's kernels are not built in this source tree: run `pip install -e .` in it, "
+        "or leave it to use an installed tfopt",
+        name="tfopt",  # by which `python -m tfopt` knows to print this line and no traceback
+    )
+
+from tfopt.kernels import calls, groups, merge, runtime, training
 
 __all__ = ["available", "calls", "cpu", "groups", "kernels", "merge", "runtime", "training"]
 

@@ -206,7 +206,9 @@ class Optimizer:
     def _groups(
         self, rule: str, variables: tuple[Any, ...]
     ) -> list[tuple[Group, list[int]]] | None:
-        """Return the variables by dtype, or None if one comes twice: it needs two calls in turn.
+        """Return the variables by dtype, or None if they must be updated one after another.
+
+        That is so if a variable comes twice, or two share memory.
 
         A training loop passes the same variables each time; then nothing is looked at again.
         """
@@ -227,7 +229,10 @@ class Optimizer:
         groups = []
         for members in places.values():
             operands = [(known[i].numpy(), *self._slot_arrays(known[i])) for i in members]
-            groups.append((Group(kernels[rule], operands), members))
+            try:
+                groups.append((Group(kernels[rule], operands), members))
+            except InvalidArgumentError:
+                return None
         self._plan = _Plan(rule, variables, groups)
         return groups
 

@@ -1,0 +1,87 @@
+"""IndexedSlices and the summing of repeated rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import DTYPES, assert_same_bits, elements
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+import tfopt
+import tfopt_ref
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("index_dtype", [np.int32, np.int64])
+@given(data=st.data())
+def test_sums_equal_the_twins(dtype: str, index_dtype: Any, data: st.DataObject) -> None:
+    shape = data.draw(array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=6))
+    values = data.draw(arrays(dtype, shape, elements=elements(dtype)))
+    some = data.draw(st.sampled_from([st.integers(0, 3), st.integers(-(2**31), 2**31 - 1)]))
+    indices = data.draw(arrays(index_dtype, shape[0], elements=some))
+    flush = data.draw(st.booleans())
+    merged = []
+    for package in (tfopt, tfopt_ref):
+        package.set_flush_denormals(flush)
+        merged.append(package.IndexedSlices(values, indices, (9,)).sum_duplicates())
+    fast, ref = merged
+    assert fast.indices.dtype == ref.indices.dtype == index_dtype
+    assert fast.indices.tolist() == ref.indices.tolist() == list(dict.fromkeys(indices.tolist()))
+    assert fast.values.shape == ref.values.shape == (len(ref.indices), *shape[1:])
+    assert fast.values.dtype == ref.values.dtype == dtype
+    assert_same_bits(fast.values, ref.values, "sums")
+    assert fast.dense_shape == ref.dense_shape == (9,)
+
+
+def test_many_repeats() -> None:
+    random = np.random.default_rng(0)
+    indices = random.integers(0, 5000, 60_000) * 1_000_003
+    values = random.integers(-9, 9, (60_000, 2)).astype(np.float64)
+    merged = tfopt.IndexedSlices(values, indices).sum_duplicates()
+    expected = np.zeros((5000, 2))
+    np.add.at(expected, indices // 1_000_003, values)
+    assert len(set(merged.indices.tolist())) == len(merged.indices)
+    assert (merged.values == expected[merged.indices // 1_000_003]).all()
+
+
+def test_rows_are_added_in_their_order(impl: Any) -> None:
+    values = np.array([1e8, 1, -1e8, 1], np.float32)
+    merged = impl.IndexedSlices(values, [4, 4, 4, 2]).sum_duplicates()
+    assert merged.indices.tolist() == [4, 2]
+    assert merged.values.tolist() == [0, 1]
+
+
+def test_arrays_are_kept_and_lists_converted(impl: Any) -> None:
+    values, indices = np.ones((2, 3)), np.array([1, 0])
+    slices = impl.IndexedSlices(values, indices)
+    assert slices.values is values and slices.indices is indices and slices.dense_shape is None
+    assert impl.IndexedSlices([[1.0]], [0], [5, 1]).dense_shape == (5, 1)
+    assert "2 indices" in repr(slices)
+
+
+def test_strided_and_read_only_input(impl: Any) -> None:
+    values = np.arange(24.0).reshape(4, 6)[::2, ::3]
+    indices = np.array([3, 9, 3, 9])[::2]
+    values.flags.writeable = indices.flags.writeable = False
+    merged = impl.IndexedSlices(values, indices).sum_duplicates()
+    assert merged.values.tolist() == [[12, 18]]
+
+
+@pytest.mark.parametrize(
+    ("values", "indices", "error", "message"),
+    [
+        (np.ones(2, int), [0, 1], "InvalidTypeError", "values must be float32 or float64, not int"),
+        (np.ones(2), [0.0, 1.0], "InvalidTypeError", "indices must be int32 or int64, not float"),
+        (np.ones(2), np.zeros(2, np.int16), "InvalidTypeError", "not int16"),
+        (np.ones(2), [[0, 1]], "InvalidArgumentError", r"one-dimensional: \[1, 2\]"),
+        (np.ones(3), [0, 1], "InvalidArgumentError", r"same size as indices .*: \[3\] 2"),
+        (np.ones(()), [0], "InvalidArgumentError", r"same size as indices"),
+    ],
+)
+def test_refusals(impl: Any, values: Any, indices: Any, error: str, message: str) -> None:
+    with pytest.raises(getattr(impl, error), match=message):
+        impl.IndexedSlices(values, indices).sum_duplicates()

@@ -1,0 +1,106 @@
+"""The package as a whole: what imports what, what is built, what an unbuilt tree says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import tfopt
+import tfopt_ref
+
+HERE = Path(tfopt.__file__).parent
+
+
+def python(*arguments: str, cwd: Path | None = None, **environment: str):
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=60, cwd=cwd,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("package", "other"), [(tfopt, "tfopt_ref"), (tfopt_ref, "tfopt")])
+def test_neither_package_imports_the_other(package: ModuleType, other: str) -> None:
+    for path in Path(package.__file__).parent.rglob("*.py*"):
+        if path.suffix not in (".py", ".pyx", ".pxd", ".pyi"):
+            continue
+        for line in path.read_text().splitlines():
+            words = line.replace(",", " ").split()
+            if words[:1] in (["import"], ["from"], ["cimport"]):
+                assert other not in [word.split(".")[0] for word in words[1:]], path
+    shown = python("-c", f"import sys, {package.__name__}; print({other!r} in sys.modules)")
+    assert shown.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("name", ["tfopt", "tfopt_ref"])
+def test_importing_needs_numpy_alone(name: str) -> None:
+    code = f"import sys, numpy; before = {{*sys.modules}}; import {name}; "
+    code += "print(*{m.split('.')[0] for m in {*sys.modules} - before} - {*sys.stdlib_module_names})"
+    loaded = {*python("-c", code).stdout.split()}
+    assert {module for module in loaded if "cython" not in module} == {name}  # its runtime
+
+
+def test_public_names_exist_and_are_the_same() -> None:
+    for package in (tfopt, tfopt_ref):
+        for name in package.__all__:
+            assert hasattr(package, name)
+    only_fast = {*tfopt.__all__} - {*tfopt_ref.__all__}
+    assert only_fast == {"__version__", "show_versions", "threads"}  # nothing numerical
+    assert {*tfopt_ref.__all__} <= {*tfopt.__all__}
+    assert tfopt.optimizers.__all__ == tfopt_ref.optimizers.__all__
+
+
+def test_an_unbuilt_tree_says_in_one_line_what_to_do(tmp_path: Path) -> None:
+    for path in HERE.rglob("*.py"):
+        copy = tmp_path / "tfopt" / path.relative_to(HERE)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+    done = python("-m", "tfopt", cwd=tmp_path)
+    assert done.returncode != 0
+    (line,) = done.stderr.strip().splitlines()
+    assert "kernels are not built" in line and "pip install -e ." in line
+
+
+def test_tfopt_cpu_forces_an_instruction_set() -> None:
+    show = "import tfopt.kernels as k; print(k.cpu)"
+    for cpu in tfopt.kernels.available:
+        assert python("-c", show, TFOPT_CPU=cpu).stdout.strip() == cpu
+    assert python("-c", show, TFOPT_CPU="").stdout.strip() == tfopt.kernels.available[-1]
+    wrong = python("-c", show, TFOPT_CPU="v9")
+    assert "ImportError: TFOPT_CPU=v9: this machine can run baseline" in wrong.stderr
+
+
+def test_the_loops_are_vectorized() -> None:
+    """A division that tests for zero, or a set built without its flags, fails silently."""
+    if "v3" not in tfopt.kernels.available:
+        pytest.skip("this machine has no v3 to look at")
+    if shutil.which("objdump") is None:
+        pytest.skip("objdump is not installed")
+    text = {}
+    for cpu in ("baseline", "v3"):
+        (library,) = (HERE / "kernels").glob(f"steps_{cpu}.*.so")
+        text[cpu] = subprocess.run(
+            ["objdump", "-d", str(library)], capture_output=True, text=True, check=True
+        ).stdout
+        for instruction in ("sqrtps", "sqrtpd", "divps", "divpd", "maxps"):
+            assert instruction in text[cpu], (cpu, instruction)
+        assert "vfmadd" not in text[cpu]
+    assert "ymm" in text["v3"] and "ymm" not in text["baseline"]
+
+
+def test_no_division_tests_for_zero() -> None:
+    sources = list((HERE / "kernels").glob("steps_*.c"))
+    if not sources:
+        pytest.skip("the installed package has no generated sources")
+    for source in sources:
+        assert "ZeroDivisionError" not in source.read_text()
+
+
+def test_typed() -> None:
+    for package in (tfopt, tfopt_ref):
+        assert (Path(package.__file__).parent / "py.typed").exists()
