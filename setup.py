@@ -108,10 +108,7 @@ class BuildKernels(build_ext):
 
 setup(
     ext_modules=cythonize(
-        [
-            extension(f"steps_{name}", render_steps(name), flags)
-            for name, flags in SETS.items()
-        ]
+        [extension(f"steps_{name}", render_steps(name), flags) for name, flags in SETS.items()]
         + [extension(name, str(KERNELS / f"{name}.pyx"), []) for name in MODULES],
         compiler_directives=DIRECTIVES,
     ),

@@ -40,7 +40,9 @@ def test_neither_package_imports_the_other(package: ModuleType, other: str) -> N
 @pytest.mark.parametrize("name", ["tfopt", "tfopt_ref"])
 def test_importing_needs_numpy_alone(name: str) -> None:
     code = f"import sys, numpy; before = {{*sys.modules}}; import {name}; "
-    code += "print(*{m.split('.')[0] for m in {*sys.modules} - before} - {*sys.stdlib_module_names})"
+    code += (
+        "print(*{m.split('.')[0] for m in {*sys.modules} - before} - {*sys.stdlib_module_names})"
+    )
     loaded = {*python("-c", code).stdout.split()}
     assert {module for module in loaded if "cython" not in module} == {name}  # its runtime
 

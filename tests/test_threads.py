@@ -119,7 +119,9 @@ UPDATE = """
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
 def test_a_forked_child_computes_the_same_on_one_thread() -> None:
     """OpenMP's threads are gone in the child; waiting for them would hang it."""
-    code = UPDATE + """
+    code = (
+        UPDATE
+        + """
     import multiprocessing, os, warnings
     warnings.simplefilter("ignore")     # newer Pythons warn of any fork beside threads
     expected = update()
@@ -136,12 +138,15 @@ def test_a_forked_child_computes_the_same_on_one_thread() -> None:
     assert tfopt.threads.get_num_threads() == 2 and update() == expected
     print("done")
     """
+    )
     assert python(code, timeout=120) == "done"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
 def test_a_fork_that_python_does_not_see() -> None:
-    code = UPDATE + """
+    code = (
+        UPDATE
+        + """
     import ctypes, os
     expected = update()
     child = ctypes.CDLL(None).fork()
@@ -149,6 +154,7 @@ def test_a_fork_that_python_does_not_see() -> None:
         os._exit(0 if update() == expected else 1)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """
+    )
     assert python(code, timeout=60) == "0"
 
 
@@ -162,6 +168,7 @@ def test_spawned_children_use_threads() -> None:
 
 
 # ---- concurrency and machine state
+
 
 def test_updates_from_many_python_threads() -> None:
     """The kernels release the GIL; every thread's arrays are its own."""

@@ -1,8 +1,9 @@
 """The table: one row per update rule.
 
-Everything that can follow from a row does: the loops around a rule's step (``kernels/steps.pyx.tp``),
-the validation of a call, the functions of :mod:`tfopt.training_ops` with their signatures and
-docstrings, the property tests, the benchmarks and the tables of the documentation.
+Everything that can follow from a row does: the loops around a rule's step
+(``kernels/steps.pyx.tp``), the validation of a call, the functions of :mod:`tfopt.training_ops`
+with their signatures and docstrings, the property tests, the benchmarks and the tables of the
+documentation.
 
 The build reads this file on its own, so it imports nothing of the package.
 """

@@ -21,30 +21,41 @@ __all__ = [f"apply_{rule.name}" for rule in RULES]
 def _parameters(rule: Rule) -> str:
     """Return the signature of a rule's function, without the parentheses."""
     flags = [f"{flag}={default}" for flag, default in rule.flags.items()]
-    return ", ".join(
-        [*rule.operands, "*", *rule.hypers, *flags, "indices=None", "grad_scale=1.0"]
-    )
+    return ", ".join([*rule.operands, "*", *rule.hypers, *flags, "indices=None", "grad_scale=1.0"])
 
 
 def _docstring(rule: Rule) -> str:
     """Return a numpydoc docstring made from the row."""
-    slots = f"{', '.join(rule.slots)} : ndarray, shape and dtype of var\n" if rule.slots else ""
-    flags = "".join(f"{flag} : bool, default {on}\n" for flag, on in rule.flags.items())
-    return f"""{rule.summary}
+    slots = [f"{', '.join(rule.slots)} : ndarray, shape and dtype of var"] if rule.slots else []
+    parameters = {
+        "var : ndarray of float32 or float64, or an object that shares its memory": (
+            "Updated in place. Any strides; not read-only."
+        ),
+        **dict.fromkeys(slots, "Updated in place."),
+        f"{rule.grad} : ndarray, dtype of var": (
+            "Shape of var; with indices, one row for each index."
+        ),
+        f"{', '.join(rule.hypers)} : float": "Rounded to the dtype of var.",
+        **{f"{flag} : bool, default {on}": _FLAGS[flag] for flag, on in rule.flags.items()},
+        "indices : ndarray of int32 or int64, shape (n,), optional": (
+            "The rows of var, along its first axis, to update; repeated ones one after another."
+        ),
+        "grad_scale : float, default 1.0": "Multiplies the gradient as it is read.",
+    }
+    listed = [f"{name}\n    {text}" for name, text in parameters.items()]
+    return _DOCSTRING.format(rule=rule, parameters="\n".join(listed))
+
+
+_FLAGS = {
+    "use_nesterov": "Look ahead along the momentum.",
+    "update_slots": "False leaves the slots as they are.",
+    "multiply_linear_by_lr": "The linear slot holds its sum times the learning rate.",
+}
+_DOCSTRING = """{rule.summary}
 
 Parameters
 ----------
-var : ndarray of float32 or float64, or an object that shares its memory
-    Updated in place. Any strides; not read-only.
-{slots + "    Updated in place." if slots else ""}
-{rule.grad} : ndarray, dtype of var
-    Shape of var; with indices, one row for each index.
-{", ".join(rule.hypers)} : float
-    Rounded to the dtype of var.
-{flags}indices : ndarray of int32 or int64, shape (n,), optional
-    The rows of var, along its first axis, to update. Repeated ones are applied in their order.
-grad_scale : float, default 1.0
-    Multiplies the gradient as it is read.
+{parameters}
 
 Raises
 ------
@@ -57,9 +68,13 @@ IndexOutOfRangeError
 
 Notes
 -----
-TensorFlow's ``ResourceApply{rule.op}`` and ``ResourceSparseApply{rule.op}``. {rule.source}.
-The formula stands in :mod:`tfopt_ref.training_ops`, under the same name.
-""".replace("\n\n\n", "\n").replace("\n\n" + rule.grad, "\n" + rule.grad)
+TensorFlow's op ``ResourceApply{rule.op}``; its formula is the function of the same name in
+:mod:`tfopt_ref.training_ops`.
+
+References
+----------
+{rule.source}.
+"""
 
 
 def _function(rule: Rule) -> Callable[..., None]:
@@ -78,7 +93,7 @@ def _function(rule: Rule) -> Callable[..., None]:
         "indices, grad_scale)"
     )
     scope = {"apply": apply, "kernel": kernels[rule.name], "__name__": __name__}
-    exec(f"def apply_{rule.name}({_parameters(rule)}):\n    {body}", scope)  # noqa: S102
+    exec(f"def apply_{rule.name}({_parameters(rule)}):\n    {body}", scope)
     function: Callable[..., None] = scope[f"apply_{rule.name}"]  # type: ignore[assignment]
     function.__doc__ = _docstring(rule)
     return function

@@ -53,9 +53,7 @@ class Variable:
 
     __slots__ = ("__weakref__", "_array", "lock", "name")
 
-    def __init__(
-        self, initial_value: Any, name: str | None = None, dtype: Any = None
-    ) -> None:
+    def __init__(self, initial_value: Any, name: str | None = None, dtype: Any = None) -> None:
         if isinstance(initial_value, np.ndarray):
             array = initial_value
             if dtype is not None and array.dtype != dtype:
@@ -68,17 +66,20 @@ class Variable:
             array = np.array(initial_value, dtype)
         if array.dtype.kind not in "fciub":
             raise InvalidTypeError(f"a Variable holds numbers, not {array.dtype}")
-        self._array = array
+        self._array: np.ndarray[Any, Any] = array
         self.name = "Variable" if name is None else name
         self.lock = threading.RLock()
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._array.shape
+        """The array's shape."""
+        return tuple(self._array.shape)
 
     @property
-    def dtype(self) -> np.dtype:
-        return self._array.dtype
+    def dtype(self) -> np.dtype[Any]:
+        """The array's dtype."""
+        dtype: np.dtype[Any] = self._array.dtype
+        return dtype
 
     @property
     def __array_interface__(self) -> dict[str, Any]:

@@ -40,7 +40,9 @@ def get_flush_denormals() -> bool:
 def operand(values: Any, dtype: Any) -> np.ndarray:
     """Return the values as an operand of a rule, in the arithmetic that is set."""
     array = np.asarray(values, dtype)
-    return array.view(Flushed) if _flush else array
+    if _flush:
+        return array.view(Flushed)
+    return array
 
 
 class Flushed(np.ndarray):
@@ -59,7 +61,9 @@ class Flushed(np.ndarray):
 
 def flushed(x: np.ndarray) -> np.ndarray:
     """Return x with zeros, of the same sign, in place of denormals."""
-    return np.where(np.abs(x) < np.finfo(x.dtype).tiny, np.copysign(0, x).astype(x.dtype), x)
+    zero = np.copysign(0, x).astype(x.dtype)
+    result: np.ndarray = np.where(np.abs(x) < np.finfo(x.dtype).tiny, zero, x)
+    return result
 
 
 def _rounds_up_to_normal(ufunc: Any, inputs: list[Any], result: np.ndarray) -> np.ndarray:
@@ -72,7 +76,8 @@ def _rounds_up_to_normal(ufunc: Any, inputs: list[Any], result: np.ndarray) -> n
     tiny, scale = np.finfo(result.dtype).tiny, result.dtype.type(2) ** 64
     with np.errstate(all="ignore"):
         full = ufunc(inputs[0] * scale, inputs[1])
-    return (np.abs(result) == tiny) & (np.abs(full) < tiny * scale)
+    became: np.ndarray = (np.abs(result) == tiny) & (np.abs(full) < tiny * scale)
+    return became
 
 
 def select(condition: Any, where_true: Any, where_false: Any) -> Any:

@@ -154,7 +154,5 @@ def check_itself(array: np.ndarray, name: str) -> None:
     for stride, n in sorted(zip(map(abs, array.strides), array.shape, strict=True)):
         if n > 1:
             if stride < reach:
-                raise InvalidArgumentError(
-                    f"{name} overlaps itself: its elements share memory"
-                )
+                raise InvalidArgumentError(f"{name} overlaps itself: its elements share memory")
             reach += stride * (n - 1)

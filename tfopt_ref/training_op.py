@@ -83,9 +83,7 @@ class TrainingOp:
 
     def check(
         self, *args: Any, **kwargs: Any
-    ) -> tuple[
-        list[np.ndarray], dict[str, float], dict[str, bool], np.ndarray | None, float
-    ]:
+    ) -> tuple[list[np.ndarray], dict[str, float], dict[str, bool], np.ndarray | None, float]:
         """Return the arguments of a call that can be carried out; raise for others."""
         bound = self.__signature__.bind(*args, **kwargs)
         bound.apply_defaults()

@@ -96,9 +96,7 @@ def _clip_to_threshold(linear, l1, y):
 
 
 @TrainingOp
-def apply_ftrl(
-    var, accum, linear, grad, *, lr, l1, l2, lr_power, multiply_linear_by_lr=False
-):
+def apply_ftrl(var, accum, linear, grad, *, lr, l1, l2, lr_power, multiply_linear_by_lr=False):
     """Follow the proximally regularized leader."""
     accum, linear, l1, y = _ftrl(
         var, accum, linear, grad, grad, lr=lr, l1=l1, l2=l2, lr_power=lr_power,

@@ -22,10 +22,9 @@ class Hyper:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, optimizer: Any, owner: type | None = None) -> Any:
-        if optimizer is None:
-            return self
-        return optimizer.__dict__[self.name]
+    def __get__(self, optimizer: Any, owner: type | None = None) -> float:
+        number: float = optimizer.__dict__[self.name]
+        return number
 
     def __set__(self, optimizer: Any, value: Any) -> None:
         if isinstance(value, (str, bytes, bool)) or getattr(value, "shape", ()) != ():

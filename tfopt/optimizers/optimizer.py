@@ -198,9 +198,7 @@ class Optimizer:
                 calls.append(_sparse(update, arrays, grad, hypers, flags))
             else:
                 array = grad if hasattr(grad, "dtype") else np.asarray(grad, variable.dtype)
-                calls.append(
-                    dense_call(kernels[update.rule], (*arrays, array), hypers, flags, 1.0)
-                )
+                calls.append(dense_call(kernels[update.rule], (*arrays, array), hypers, flags, 1.0))
         return calls
 
     def _groups(

@@ -24,7 +24,6 @@ class Optimizer:
 
     learning_rate = Hyper(0)
     decay = Hyper(0)
-    merges = True  # whether the rows of repeated indices are summed before the update
 
     def __init__(self, name: str, learning_rate: float, *, decay: float = 0.0) -> None:
         self.name = name
@@ -49,6 +48,10 @@ class Optimizer:
     def _update(self, t: int, lr: float) -> Update:
         """Return the op of step t (the first is 1) and its hyperparameters."""
         raise NotImplementedError(f"{type(self).__name__} does not define its update")
+
+    def _merges(self) -> bool:
+        """Return whether the rows of repeated indices are summed before the update."""
+        return True
 
     def add_slot(self, var: Any, slot_name: str, initial_value: float = 0.0) -> Variable:
         """Return the slot of a variable; make it if there is none."""
@@ -105,7 +108,7 @@ class Optimizer:
             op.check(*arrays, array, **hypers)
             return [((*arrays, array), hypers)]
         op.check(*arrays, grad.values, **hypers, indices=grad.indices)
-        slices = grad.sum_duplicates() if self.merges else grad
+        slices = grad.sum_duplicates() if self._merges() else grad
         return [((*arrays, slices.values), {**hypers, "indices": slices.indices})]
 
     def get_config(self) -> dict[str, Any]:
@@ -125,9 +128,7 @@ class Optimizer:
 def _without_none(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     kept = [(grad, var) for grad, var in pairs if grad is not None]
     missing = [
-        var.name if isinstance(var, Variable) else "Variable"
-        for grad, var in pairs
-        if grad is None
+        var.name if isinstance(var, Variable) else "Variable" for grad, var in pairs if grad is None
     ]
     if not kept:
         raise InvalidArgumentError(f"No gradients provided for any variable: {missing}.")

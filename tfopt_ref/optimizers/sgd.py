@@ -28,11 +28,6 @@ class SGD(Optimizer):
         self.momentum = momentum
         self.nesterov = nesterov
 
-    @property
-    def merges(self) -> bool:
-        """Plain descent takes repeated rows one after another."""
-        return self.momentum > 0
-
     def _slot_values(self) -> dict[str, float]:
         return {"momentum": 0.0} if self.momentum > 0 else {}
 
@@ -41,6 +36,9 @@ class SGD(Optimizer):
             return apply_gradient_descent, {"alpha": lr}
         hypers = {"lr": lr, "momentum": self.momentum, "use_nesterov": bool(self.nesterov)}
         return apply_keras_momentum, hypers
+
+    def _merges(self) -> bool:
+        return self.momentum > 0  # plain descent takes repeated rows one after another
 
     def get_config(self) -> dict[str, Any]:
         own = {"momentum": self.momentum, "nesterov": self.nesterov}

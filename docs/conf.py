@@ -1,0 +1,59 @@
+"""Sphinx configuration. The table of rules is written from tfopt.rules at each build."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tfopt
+from tfopt.rules import RULES, Rule
+
+project = "tfopt"
+author = "the tfopt developers"
+copyright = "the tfopt developers"
+version = release = tfopt.__version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+]
+myst_enable_extensions = ["dollarmath", "fieldlist"]
+myst_heading_anchors = 3
+exclude_patterns = ["_build"]
+html_theme = "pydata_sphinx_theme"
+html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+autodoc_default_options = {"members": True, "undoc-members": False, "show-inheritance": True}
+nitpicky = False
+
+
+def _row(rule: Rule) -> str:
+    """Return a rule's line of the table in docs/rules.md."""
+    flags = ", ".join(f"`{name}={on}`" for name, on in rule.flags.items()) or "none"
+    cells = [
+        f"[`apply_{rule.name}`](api/training_ops)",
+        f"`{rule.op}`",
+        ", ".join(f"`{slot}`" for slot in rule.slots) or "none",
+        ", ".join(f"`{hyper}`" for hyper in rule.hypers),
+        flags,
+        "own step" if rule.rows else "the dense step",
+        str(4 * rule.traffic),
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _write_table(app: object) -> None:
+    header = ["function", "TensorFlow's op", "slots", "hyperparameters", "flags", "sparse rows",
+              "bytes per float32 element"]  # fmt: skip
+    lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header), *map(_row, RULES)]
+    sources = [f"- `{rule.name}`: {rule.summary} {rule.source}." for rule in RULES]
+    text = "\n".join([*lines, "", *sources, ""])
+    Path(__file__).with_name("_table.inc").write_text(text, encoding="utf-8")
+
+
+def setup(app: object) -> None:
+    app.connect("builder-inited", _write_table)  # type: ignore[attr-defined]

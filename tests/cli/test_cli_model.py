@@ -1,0 +1,207 @@
+"""The model file: whole or absent, and nothing but a model is taken for one."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+
+import numpy as np
+import pytest
+
+from tfopt.cli.errors import CommandError
+from tfopt.cli.files import write_atomically
+from tfopt.cli.model import FORMAT, Model, load_model, save_model
+
+
+@pytest.fixture
+def model():
+    return Model(
+        weights=np.array([1.5, -0.25, 0.0]),
+        bias=np.array([0.5]),
+        loss="logistic",
+        classes=(-1.0, 1.0),
+        zero_based=False,
+        optimizer={"name": "Adamax", "learning_rate": 0.05},
+        settings={"seed": 0},
+    )
+
+
+def arrays_of(path):
+    with np.load(path, allow_pickle=False) as archive:
+        return dict(archive)
+
+
+def complaint(path):
+    with pytest.raises(CommandError) as caught:
+        load_model(str(path))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_round_trip(folder, model):
+    save_model("a.npz", model)
+    save_model("b.npz", model)
+    again = load_model("a.npz")
+    for name in ("weights", "bias"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(model, name), strict=True)
+    for name in ("loss", "classes", "zero_based", "optimizer", "settings", "tfopt_version"):
+        assert getattr(again, name) == getattr(model, name)
+    assert (folder / "a.npz").read_bytes() == (folder / "b.npz").read_bytes()
+
+
+def test_no_clock_time_is_stored(folder, model):
+    save_model("a.npz", model)
+    with zipfile.ZipFile("a.npz") as archive:
+        assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
+
+CHANGES = {
+    "format": ("numpy", f"its header does not say '{FORMAT}'"),
+    "version": (2, "its format version is 2, newer than 1"),
+    "loss": ("hinge", "its header has an invalid 'loss'"),
+    "classes": ([1.0, -1.0], "its header has an invalid 'classes'"),
+    "n_features": (4, "weights has shape (3,) instead of (4,)"),
+    "zero_based": (0, "its header has an invalid 'zero_based'"),
+    "optimizer": ("Adamax", "its header has an invalid 'optimizer'"),
+    "settings": (None, "its header has an invalid 'settings'"),
+    "tfopt": (1, "its header has an invalid 'tfopt'"),
+}
+
+
+def test_refuses_a_changed_header(folder, model):
+    save_model("a.npz", model)
+    arrays = arrays_of("a.npz")
+    header = json.loads(str(arrays["header"]))
+    assert list(header) == list(CHANGES)
+    for key, (value, message) in CHANGES.items():
+        np.savez("b.npz", **arrays | {"header": np.array(json.dumps(header | {key: value}))})
+        assert complaint("b.npz") == f"b.npz: is not a model that this tfopt reads: {message}"
+        lacking = {name: value for name, value in header.items() if name != key}
+        np.savez("b.npz", **arrays | {"header": np.array(json.dumps(lacking))})
+        expected = message if key == "format" else f"its header lacks '{key}'"
+        assert complaint("b.npz") == f"b.npz: is not a model that this tfopt reads: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"weights": None}, "it must hold the arrays header, weights and bias"),
+        ({"more": np.zeros(1)}, "it must hold the arrays header, weights and bias"),
+        ({"weights": np.zeros((3, 1))}, "weights has shape (3, 1) instead of (3,)"),
+        ({"weights": np.zeros(3, "f4")}, "weights has dtype float32 instead of float64"),
+        ({"weights": np.zeros(3, ">f8")}, "weights has dtype >f8 instead of float64"),
+        ({"weights": np.array([1, np.nan, 1])}, "weights has values that are not finite"),
+        ({"bias": np.zeros(())}, "bias has shape () instead of (1,)"),
+        ({"bias": np.array([np.inf])}, "bias has values that are not finite"),
+        ({"weights": np.array([{}] * 3)}, "its arrays are damaged"),
+        ({"header": np.array([1])}, "its header is not a string"),
+        ({"header": np.array("{")}, "its header is not JSON"),
+        ({"header": np.array("[" * 100_000)}, "its header is not JSON"),
+        ({"header": np.array("[]")}, f"its header does not say '{FORMAT}'"),
+    ],
+)
+def test_refuses_changed_arrays(folder, model, changes, message):
+    save_model("a.npz", model)
+    arrays = {k: v for k, v in (arrays_of("a.npz") | changes).items() if v is not None}
+    np.savez("a.npz", **arrays)
+    assert complaint("a.npz") == f"a.npz: is not a model that this tfopt reads: {message}"
+
+
+def test_refuses_compression_since_sizes_could_then_explode(folder, model):
+    save_model("a.npz", model)
+    np.savez_compressed("b.npz", **arrays_of("a.npz"))
+    assert complaint("b.npz").endswith(": its arrays are compressed")
+
+
+def test_refuses_a_shape_that_the_file_cannot_hold(folder, model):
+    save_model("a.npz", model)
+    content = io.BytesIO()
+    shape = {"descr": "<f8", "fortran_order": False, "shape": (2**50,)}
+    np.lib.format.write_array_header_1_0(content, shape)
+    with zipfile.ZipFile("a.npz") as old, zipfile.ZipFile("b.npz", "w") as new:
+        for name in old.namelist():
+            new.writestr(name, content.getvalue() if "weights" in name else old.read(name))
+    assert complaint("b.npz").endswith(": its arrays are damaged")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not an .npz file, or cut short"),
+        (b"1 1:1\n", "not an .npz file, or cut short"),
+        (b"\x93NUMPY\x01\x00", "not an .npz file, or cut short"),
+    ],
+)
+def test_refuses_other_files(folder, content, message):
+    (folder / "x").write_bytes(content)
+    assert complaint("x") == f"x: is not a model that this tfopt reads: {message}"
+    assert complaint("missing") == "missing: No such file or directory"
+    assert complaint(".") == ".: Is a directory"
+
+
+def test_refuses_every_truncation_and_never_loads_other_numbers(folder, model):
+    save_model("a.npz", model)
+    whole = (folder / "a.npz").read_bytes()
+    for length in range(len(whole)):
+        (folder / "b.npz").write_bytes(whole[:length])
+        complaint("b.npz")
+    refused = 0
+    for place in range(len(whole)):
+        (folder / "b.npz").write_bytes(
+            whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :]
+        )
+        try:
+            again = load_model("b.npz")
+        except CommandError:
+            refused += 1
+        else:  # a byte that means nothing, like the clock time
+            assert again.weights.tolist() == model.weights.tolist()
+            assert (again.bias, again.classes) == (model.bias, model.classes)
+    assert refused > len(whole) // 2
+
+
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
+def test_a_failed_write_leaves_the_old_file(folder, model, monkeypatch, failing):
+    save_model("a.npz", model)
+    old = (folder / "a.npz").read_bytes()
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, failing, fail)
+    with pytest.raises(CommandError, match=r"^a.npz: No space left on device$"):
+        write_atomically("a.npz", [b"new"])
+    assert [path.name for path in folder.iterdir()] == ["a.npz"]
+    assert (folder / "a.npz").read_bytes() == old
+
+
+def test_an_interrupt_leaves_nothing(folder):
+    def chunks():
+        yield b"half"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically("a.npz", chunks())
+    assert list(folder.iterdir()) == []
+
+
+def test_links_are_followed_and_permissions_are_ordinary(folder):
+    (folder / "link").symlink_to("file")
+    write_atomically("link", [b"x"])
+    assert (folder / "link").is_symlink()
+    assert (folder / "file").read_bytes() == b"x"
+    (folder / "plain").write_bytes(b"")
+    assert (folder / "file").stat().st_mode == (folder / "plain").stat().st_mode
+
+
+def test_a_pipe_is_written_and_not_replaced(folder):
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_atomically("pipe", [b"some", b" text"])
+        assert os.read(reader, 100) == b"some text"
+    finally:
+        os.close(reader)
+    assert (folder / "pipe").is_fifo()

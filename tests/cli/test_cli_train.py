@@ -1,0 +1,248 @@
+"""`tfopt train`: the quality it promises, its flags, its outputs."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+from cli_samples import TINY
+
+from tfopt import kernels, threads
+from tfopt.cli.model import load_model
+
+
+# The optimum of the problem: log-loss 0.3241, accuracy 84.98 %; a constant predictor: 0.5467.
+@pytest.mark.parametrize(
+    ("optimizer", "seed"), [("adamax", 0), ("adamax", 1), ("ftrl", 0), ("ftrl", 1), ("sgd", 0)]
+)
+def test_defaults_reach_the_optimum_of_a9a(cli, optimizer, seed):
+    outcome = cli("train", "--optimizer", optimizer, "--seed", seed, "--json", "--quiet")
+    assert outcome.code == 0
+    assert outcome.err == ""
+    result = outcome.json()
+    assert result["rows"] == {"train": 32561, "test": 16281}
+    scores = result["scores"]["test"]
+    assert scores["log_loss"] <= 0.3241 * 1.005
+    assert scores["accuracy"] >= 0.848
+    assert scores["auc"] >= 0.9
+
+
+def test_without_arguments(cli, folder):
+    outcome = cli("train")
+    assert outcome.code == 0
+    test, speed, model = outcome.out.splitlines()[1:]
+    number = r"0\.\d{4,6}"
+    assert re.fullmatch(rf"test   accuracy {number}  log-loss {number}  AUC {number}", test)
+    assert re.fullmatch(r"speed  [\d,]+ rows/s \(\d+\.\d\d s in training\)", speed)
+    assert model == "model  model.npz"
+    assert [path.name for path in folder.iterdir()] == ["model.npz"]
+    # not a terminal: one row per epoch
+    rows = outcome.err.splitlines()
+    assert len(rows) == 10
+    for epoch, row in enumerate(rows, start=1):
+        assert re.fullmatch(rf"epoch +{epoch}  train loss {number}  test loss {number}", row)
+
+
+def test_scores_on_the_training_data_without_test_data(cli, tiny):
+    outcome = cli("train", tiny, "--quiet")
+    assert outcome.err == ""
+    assert outcome.out.startswith("train  accuracy 1  log-loss 0.")
+    assert "test" not in outcome.out
+
+
+def test_json(cli, tiny):
+    arguments = ["--model", "out.npz", "--optimizer", "ftrl", "--l1", "0.25", "--l2", "0.5"]
+    outcome = cli("train", tiny, "--test", tiny, *arguments, "--epochs", "3", "--json", "--quiet")
+    assert outcome.out.count("\n") == 1
+    result = outcome.json()
+    assert result["settings"] == {
+        "optimizer": "ftrl",
+        "loss": "logistic",
+        "l1": 0.25,
+        "l2": 0.5,
+        "learning_rate": 0.1,
+        "batch_size": 256,
+        "epochs": 3,
+        "seed": 0,
+    }
+    assert result["command"] == "train"
+    assert result["data"] == result["test_data"] == str(tiny)
+    assert result["model"] == "out.npz"
+    assert result["rows"] == {"train": 8, "test": 8}
+    assert result["features"] == 3
+    assert result["classes"] == [-1, 1]
+    assert result["zero_based"] is False
+    assert result["seed"] == 0
+    assert result["threads"] == threads.get_num_threads()
+    assert result["scores"]["train"] == result["scores"]["test"]
+    assert len(result["loss_per_epoch"]["train"]) == 3
+    last_loss = result["loss_per_epoch"]["test"][-1]
+    assert math.isclose(last_loss, result["scores"]["test"]["log_loss"], rel_tol=1e-9)
+    assert result["rows_per_second"] == pytest.approx(24 / result["seconds"])
+    assert result["versions"]["instruction_set"] == kernels.cpu
+
+
+def test_same_seed_same_file_on_any_threads_and_instruction_set(shell, folder):
+    if "v3" not in kernels.available:
+        pytest.skip(f"this machine runs {', '.join(kernels.available)} alone, not v3")
+    runs = [("1", "baseline"), ("2", "v3"), ("3", "v3")]
+    for count, instruction_set in runs:
+        arguments = ["train", "--quiet", "--epochs", "2", "--threads", count, "--l2", "1e-4"]
+        done = shell(*arguments, "--model", f"{count}.npz", env={"TFOPT_CPU": instruction_set})
+        assert (done.returncode, done.stderr) == (0, b"")
+    assert len({(folder / f"{count}.npz").read_bytes() for count, _ in runs}) == 1
+
+
+def test_seed_decides_the_file(cli, folder, tiny):
+    files = {}
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        cli("train", tiny, "--batch-size", "3", "--seed", seed, "--model", name, "--quiet")
+        files[name] = (folder / name).read_bytes()
+    assert files["a"] == files["b"] != files["c"]
+
+
+def test_threads_are_restored(cli, tiny):
+    before = threads.get_num_threads()
+    result = cli("train", tiny, "--threads", before + 1, "--json", "--quiet").json()
+    assert result["threads"] == before + 1
+    assert threads.get_num_threads() == before
+
+
+def squared_data(rows=400):
+    random = np.random.default_rng(5)
+    x = random.normal(size=(rows, 3))
+    y = x @ [1.0, -2.0, 0.5] + 3 + random.normal(scale=0.1, size=rows)
+    return x, y
+
+
+def write(path, x, y):
+    path.write_text(
+        "".join(
+            f"{label!r} " + " ".join(f"{i}:{v!r}" for i, v in enumerate(row, 1)) + "\n"
+            for row, label in zip(x.tolist(), y.tolist(), strict=True)
+        )
+    )
+
+
+@pytest.mark.parametrize("optimizer", ["adamax", "ftrl", "sgd"])
+def test_squared_loss_finds_the_weights(cli, folder, optimizer):
+    write(folder / "data.svm", *squared_data())
+    outcome = cli(
+        *("train", "data.svm", "--loss", "squared", "--optimizer", optimizer),
+        *("--batch-size", "16", "--epochs", "40", "--learning-rate", "0.2", "--quiet", "--json"),
+    )
+    scores = outcome.json()["scores"]["train"]
+    assert scores["rmse"] < 0.12
+    assert scores["mae"] < 0.1
+    assert scores["r2"] > 0.995
+    model = load_model("model.npz")
+    np.testing.assert_allclose(model.weights, [1, -2, 0.5], atol=0.05)
+    np.testing.assert_allclose(model.bias, [3], atol=0.05)
+
+
+@pytest.mark.parametrize("optimizer", ["adamax", "ftrl", "sgd"])
+def test_l2_gives_ridge_regression(cli, folder, optimizer):
+    x, y = squared_data()
+    write(folder / "data.svm", x, y)
+    cli(
+        *("train", "data.svm", "--loss", "squared", "--optimizer", optimizer, "--l2", "0.5"),
+        *("--batch-size", "100", "--epochs", "400", "--learning-rate", "0.2", "--quiet"),
+    )
+    centred = x - x.mean(0)
+    ridge = np.linalg.solve(centred.T @ centred / 400 + 0.5 * np.eye(3), centred.T @ y / 400)
+    np.testing.assert_allclose(load_model("model.npz").weights, ridge, atol=0.02)
+
+
+def test_l1_makes_weights_zero(cli):
+    common = ["train", "--optimizer", "ftrl", "--json", "--quiet"]
+    result = cli(*common, "--l1", "1").json()
+    assert 40 <= result["nonzero_weights"] <= 80  # of 123
+    assert result["scores"]["test"]["log_loss"] < 0.327
+
+
+def test_divergence_is_refused(cli, folder):
+    write(folder / "data.svm", *squared_data())
+    arguments = ["--loss", "squared", "--optimizer", "sgd", "--learning-rate", "1e200", "--quiet"]
+    outcome = cli("train", "data.svm", *arguments)
+    assert outcome.code == 1
+    assert outcome.err == (
+        "the train loss is not finite after epoch 1: "
+        "lower --learning-rate (1e+200 here) or scale the features\n"
+    )
+    assert not (folder / "model.npz").exists()
+
+
+@pytest.mark.parametrize("labels", [("1", "2"), ("0", "1"), ("-1", "1"), ("-0.5", "7")])
+def test_any_two_labels_are_classes(cli, folder, labels):
+    low, high = labels
+    text = TINY.replace("-1 ", "low ").replace("+1 ", "high ")
+    (folder / "data.svm").write_text(text.replace("low", low).replace("high", high))
+    result = cli("train", "data.svm", "--json", "--quiet").json()
+    assert result["classes"] == [float(low), float(high)]
+    assert result["scores"]["train"]["accuracy"] == 1
+
+
+def test_test_rows_may_have_more_and_fewer_features(cli, folder, tiny):
+    (folder / "wide.svm").write_text("1 1:1 99:1\n-1 2:1\n")
+    (folder / "same.svm").write_text("1 1:1\n-1 2:1\n")
+    wide = cli("train", tiny, "--test", "wide.svm", "--json", "--quiet").json()
+    same = cli("train", tiny, "--test", "same.svm", "--json", "--quiet").json()
+    assert wide["scores"]["test"] == same["scores"]["test"]
+
+
+def test_undefined_scores(cli, folder, tiny):
+    (folder / "one.svm").write_text("1 1:1\n")
+    outcome = cli("train", tiny, "--test", "one.svm", "--quiet")
+    assert outcome.out.splitlines()[1].endswith("AUC undefined")
+    result = cli("train", tiny, "--test", "one.svm", "--json", "--quiet").json()
+    assert result["scores"]["test"]["auc"] is None
+    result = cli(
+        "train", tiny, "--test", "one.svm", "--loss", "squared", "--json", "--quiet"
+    ).json()
+    assert result["scores"]["test"]["r2"] is None
+
+
+def test_rows_without_features(cli, folder):
+    (folder / "data.svm").write_text("1\n0\n1\n1\n")
+    result = cli("train", "data.svm", "--epochs", "200", "--json", "--quiet").json()
+    constant = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
+    assert result["scores"]["train"]["log_loss"] == pytest.approx(constant, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "magic"), [(".png", b"\x89PNG"), (".SVG", b"<?xml"), (".pdf", b"%PDF")]
+)
+def test_plot(cli, folder, tiny, suffix, magic):
+    outcome = cli("train", tiny, "--test", tiny, "--plot", f"loss{suffix}", "--quiet")
+    assert outcome.code == 0
+    assert (folder / f"loss{suffix}").read_bytes().startswith(magic)
+
+
+def test_plot_shows_the_losses(folder, monkeypatch):
+    from matplotlib.figure import Figure
+
+    from tfopt.cli.plot import save_loss_plot
+
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
+    save_loss_plot("loss.png", "a title", {"train": [3.0, 2.0], "test": [4.0, 3.0]})
+    (axes,) = figures[0].axes
+    assert axes.get_title() == "a title"
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("epoch", "mean loss")
+    assert {line.get_label(): line.get_xydata().tolist() for line in axes.lines} == {
+        "train": [[1, 3], [2, 2]],
+        "test": [[1, 4], [2, 3]],
+    }
+
+
+def test_model_header_is_complete(cli, tiny):
+    cli("train", tiny, "--quiet")
+    with np.load("model.npz", allow_pickle=False) as archive:
+        header = json.loads(str(archive["header"]))
+        assert archive["weights"].shape == (3,)
+    assert header["optimizer"]["learning_rate"] == 0.05
+    assert header["settings"]["seed"] == 0
+    assert "threads" not in header["settings"]

@@ -1,0 +1,225 @@
+"""Help, flags, exit codes and what is refused before any work begins."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tfopt
+from tfopt import kernels, threads
+from tfopt.cli import arguments, main
+from tfopt.cli.settings import LEARNING_RATES
+from tfopt.versions import versions
+
+EXTRA = ["sklearn", "scipy", "tqdm", "matplotlib"]
+
+
+@pytest.mark.parametrize("command", [[], ["train"], ["predict"], ["info"]])
+def test_help_goes_to_standard_output(cli, command):
+    outcome = cli(*command, "--help")
+    assert outcome.code == 0
+    assert outcome.err == ""
+    assert outcome.out.startswith("usage: tfopt")
+    assert "Exit codes: 0 done, 1 refused" in outcome.out
+
+
+@pytest.mark.parametrize("command", ["train", "predict", "info"])
+def test_help_shows_the_default_of_every_flag(cli, command, monkeypatch):
+    parsers = []
+    original = argparse.ArgumentParser.parse_args
+
+    def record(self, *rest):
+        parsers.append(self)
+        return original(self, *rest)
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", record)
+    assert cli(command, "--help").code == 0
+    (commands,) = (a for a in parsers[0]._actions if isinstance(a, argparse._SubParsersAction))
+    flags = [a for a in commands.choices[command]._actions if a.option_strings[1:] != ["--help"]]
+    for flag in flags:
+        assert "default: " in flag.help or flag.required, flag.dest
+
+
+def test_help_shows_the_learning_rates(cli):
+    text = " ".join(cli("train", "--help").out.split())
+    shown = (
+        f"{loss}: " + ", ".join(f"{o} {LEARNING_RATES[o, loss]:g}" for o in arguments.OPTIMIZERS)
+        for loss in arguments.LOSSES
+    )
+    assert f"(default: {'; '.join(shown)})" in text
+
+
+def test_version(cli):
+    outcome = cli("--version")
+    assert (outcome.code, outcome.out) == (0, f"tfopt {tfopt.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("", "the following arguments are required: COMMAND"),
+        ("fly", "invalid choice: 'fly'"),
+        ("train --fast", "unrecognized arguments: --fast"),
+        ("train --optimizer adam", "argument --optimizer: invalid choice: 'adam'"),
+        ("train --loss hinge", "argument --loss: invalid choice: 'hinge'"),
+        ("train --l1 1", "--l1 works with --optimizer ftrl alone, not with adamax"),
+        ("train --l1 1 --optimizer sgd", "--l1 works with --optimizer ftrl alone, not with sgd"),
+        ("train --l1 -1", "argument --l1: must not be negative, not -1"),
+        ("train --l2 -0.5", "argument --l2: must not be negative, not -0.5"),
+        ("train --l2 nan", "argument --l2: must be finite, not nan"),
+        ("train --learning-rate 0", "argument --learning-rate: must be above 0, not 0"),
+        ("train --learning-rate inf", "argument --learning-rate: must be finite, not inf"),
+        ("train --learning-rate x", "argument --learning-rate: invalid number value: 'x'"),
+        ("train --epochs 0", "argument --epochs: must be at least 1, not 0"),
+        ("train --epochs 1.5", "argument --epochs: invalid integer value: '1.5'"),
+        ("train --batch-size 0", "argument --batch-size: must be at least 1, not 0"),
+        ("train --seed -1", "argument --seed: must be at least 0, not -1"),
+        ("train --threads 0", "argument --threads: must be 1 to 4096, not 0"),
+        ("train --threads 5000", "argument --threads: must be 1 to 4096, not 5000"),
+        ("train --zero-based maybe", "argument --zero-based: invalid choice: 'maybe'"),
+        ("train --plot loss.txt", "--plot needs a file name that ends in one of .png, .svg, .pdf"),
+        ("train - --test -", "DATA and --test cannot both be standard input"),
+        ("train a b", "unrecognized arguments: b"),
+        ("predict model.npz", "the following arguments are required: DATA"),
+        ("info extra", "unrecognized arguments: extra"),
+    ],
+)
+def test_wrong_usage(cli, folder, line, message):
+    outcome = cli(*line.split())
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert message in outcome.err
+    assert outcome.err.startswith("usage: tfopt")
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("flag", ["--model", "--plot"])
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("no/such/x.png", "no/such/x.png: no such folder '{folder}/no/such'"),
+        ("sub.png", "sub.png: is a folder"),
+        ("tiny.svm/x.png", "tiny.svm/x.png: Not a directory"),
+    ],
+)
+def test_outputs_are_checked_before_any_work(cli, folder, tiny, monkeypatch, flag, path, message):
+    (folder / "sub.png").mkdir()
+    monkeypatch.setattr("tfopt.cli.train.read_libsvm", None)
+    outcome = cli("train", tiny, flag, path)
+    assert outcome.err == message.format(folder=folder) + "\n"
+    assert outcome.code == 1
+
+
+def test_inputs_are_not_overwritten(cli, folder, tiny, tiny_model):
+    before = tiny.read_bytes(), tiny_model.read_bytes()
+    (folder / "link").symlink_to(tiny)
+    for line, name in [
+        ("train tiny.svm --model link", "link"),
+        ("train --test tiny.svm --model tiny.svm", "tiny.svm"),
+        ("predict tiny.npz tiny.svm --output ./tiny.npz", "./tiny.npz"),
+        ("predict tiny.npz tiny.svm --output tiny.svm", "tiny.svm"),
+    ]:
+        outcome = cli(*line.split())
+        assert outcome.err == f"{name}: is also an input and would be overwritten\n"
+        assert outcome.code == 1
+    assert before == (tiny.read_bytes(), tiny_model.read_bytes())
+
+
+def test_a_folder_without_write_permission(cli, folder, tiny, monkeypatch):
+    # the tests may run as root, to whom every folder is writable
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    outcome = cli("train", tiny)
+    assert outcome.err == f"model.npz: '{folder}' is not writable\n"
+    assert outcome.code == 1
+
+
+def test_interrupt(cli, folder, tiny, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tfopt.cli.train.score", interrupt)
+    outcome = cli("train", tiny, "--quiet")
+    assert (outcome.code, outcome.out, outcome.err) == (130, "", "interrupted\n")
+    assert list(folder.iterdir()) == [tiny]
+
+
+def test_out_of_memory(cli, tiny, monkeypatch):
+    def fail(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("tfopt.cli.train.read_libsvm", fail)
+    outcome = cli("train", tiny)
+    assert (outcome.code, outcome.err) == (1, "not enough memory\n")
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "command"),
+    [
+        ("sklearn", "scikit-learn", "predict model.npz data.svm"),
+        ("tqdm", "tqdm", "train"),
+        ("matplotlib", "matplotlib", "train --plot loss.png"),
+    ],
+)
+def test_a_missing_extra_says_what_to_install(folder, module, package, command):
+    # in a process of its own, whose modules are not yet loaded
+    code = f"""
+import sys
+sys.modules[{module!r}] = None
+from tfopt.cli import main
+sys.exit(main({command.split()!r}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stderr == (
+        f'this needs {package}, which is not installed: install with pip install "tfopt[cli]"\n'
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["info"]])
+def test_light_commands_load_nothing_but_numpy(arguments):
+    code = f"""
+import sys
+from tfopt.cli import main
+assert main({arguments!r}) == 0
+print([name for name in {EXTRA!r} if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.endswith("\n[]\n"), done.stderr
+
+
+def test_a_missing_module_of_our_own_is_a_bug_and_shown_as_one(tiny, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tfopt.cli.train", None)
+    with pytest.raises(ModuleNotFoundError, match=r"tfopt\.cli\.train"):
+        main(["train", str(tiny)])
+
+
+def test_info(cli):
+    result = cli("info", "--json").json()
+    assert result == versions()
+    assert result["tfopt"] == tfopt.__version__ == importlib.metadata.version("tfopt")
+    assert result["numpy"] == np.__version__
+    assert result["optional"]["scikit-learn"] == importlib.metadata.version("scikit-learn")
+    assert result["instruction_set"] == kernels.cpu
+    assert result["instruction_sets_available"] == list(kernels.available)
+    assert result["threads"] == threads.get_num_threads()
+    assert result["openmp"] is threads.openmp()
+    assert result["cuda"] == "not built"
+
+
+def test_info_in_words(cli, monkeypatch):
+    def absent(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", absent)
+    outcome = cli("info")
+    facts = dict(re.split(r"  +", line) for line in outcome.out.splitlines())
+    assert facts["instruction set"] == kernels.cpu
+    assert facts["openmp"] == ("yes" if threads.openmp() else "no")
+    assert facts["tqdm"] == "not installed"

@@ -1,0 +1,60 @@
+"""Every example in the documentation runs, and every public name is documented."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import tfopt
+import tfopt_ref
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def modules(package: ModuleType) -> list[ModuleType]:
+    names = [m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+    names = [n for n in names if not n.endswith("__main__")]
+    return [package, *map(importlib.import_module, names)]
+
+
+def run(test: doctest.DocTest) -> doctest.TestResults:
+    return doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_examples_of_a_page(page: Path) -> None:
+    """The examples of a page are one session."""
+    if page.parts[-2] == "_build":
+        return
+    text = "\n".join(FENCE.findall(page.read_text(encoding="utf-8")))
+    test = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
+    assert run(test).failed == 0
+
+
+@pytest.mark.parametrize("module", modules(tfopt) + modules(tfopt_ref), ids=lambda m: m.__name__)
+def test_examples_of_docstrings(module: ModuleType) -> None:
+    for test in doctest.DocTestFinder(exclude_empty=True).find(module):
+        assert run(test).failed == 0, test.name
+
+
+@pytest.mark.parametrize("module", modules(tfopt) + modules(tfopt_ref), ids=lambda m: m.__name__)
+def test_public_names_have_docstrings(module: ModuleType) -> None:
+    assert module.__doc__
+    for name in getattr(module, "__all__", ()):
+        thing = getattr(module, name)
+        if not (inspect.isclass(thing) or inspect.isroutine(thing)):
+            continue
+        assert inspect.getdoc(thing), name
+        if inspect.isclass(thing):
+            for method, value in vars(thing).items():
+                if inspect.isfunction(value) and not method.startswith("_"):
+                    assert inspect.getdoc(getattr(thing, method)), f"{name}.{method}"

@@ -1,0 +1,91 @@
+"""The command line ``tfopt``: train, predict, info.
+
+Each command lives in a module of its own name, loaded only when it is called, so that
+``tfopt --help`` loads NumPy and nothing heavier.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from tfopt.cli.arguments import parse
+from tfopt.cli.console import printable
+from tfopt.cli.errors import CommandError
+
+__all__ = ["main"]
+
+#: The modules that the extra [cli] brings, and what people call them.
+_EXTRA = {
+    "sklearn": "scikit-learn",
+    "scipy": "scipy",
+    "tqdm": "tqdm",
+    "matplotlib": "matplotlib",
+}
+_INTERRUPTED = 128 + 2  # what a shell reports for SIGINT
+_BROKEN_PIPE = 128 + 13  # and for SIGPIPE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The arguments; by default those of the process.
+
+    Returns
+    -------
+    int
+        The exit code: 0 done, 1 refused, 2 wrong usage, 130 interrupted, 141 when the reader of
+        the output went away.
+    """
+    try:
+        try:
+            arguments = parse(argv)
+            importlib.import_module(f"tfopt.cli.{arguments.command}").run(arguments)
+        finally:
+            # while errors can still be told: a full disk or a closed pipe shows up here
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except SystemExit as stop:  # argparse, after its help or its complaint
+        return int(stop.code or 0)
+    except CommandError as error:
+        return _complain(str(error))
+    except ModuleNotFoundError as error:
+        package = _EXTRA.get((error.name or "").partition(".")[0])
+        if package is None:
+            raise
+        return _complain(
+            f'this needs {package}, which is not installed: install with pip install "tfopt[cli]"'
+        )
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        return _INTERRUPTED
+    except BrokenPipeError:
+        _discard_output()
+        return _BROKEN_PIPE
+    except OSError as error:
+        if error.filename is None:  # opening a file names it, writing to a stream does not
+            _discard_output()
+        return _complain(f"{printable(str(error.filename or '<stdout>'))}: {error.strerror}")
+    except MemoryError:
+        return _complain("not enough memory")
+    return 0
+
+
+def _complain(line: str) -> int:
+    with contextlib.suppress(OSError):  # nobody may be listening there either
+        print(line, file=sys.stderr, flush=True)
+    return 1
+
+
+def _discard_output() -> None:
+    # Python flushes standard output once more as it exits, and would complain about it again.
+    with contextlib.suppress(OSError, AttributeError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

@@ -1,0 +1,257 @@
+"""The flags of the commands, their defaults and their help."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import tfopt
+from tfopt.cli.settings import LEARNING_RATES, LOSSES, OPTIMIZERS, Settings
+
+_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+_DATASETS = Path(__file__).parent / "datasets"
+_DATA_FORMAT = """\
+Data are LIBSVM text, one row per line: label index:value index:value ...
+Indices ascend within a row; comments (#), blank lines and qid are ignored. Files may be
+compressed with gzip, bzip2 or xz, whatever they are called; - is standard input."""
+_EXIT_CODES = """\
+Exit codes: 0 done, 1 refused (one line says file, line and reason), 2 wrong usage,
+130 interrupted, 141 the reader of the output went away. Output files are whole or absent."""
+_PICTURES = (".png", ".svg", ".pdf")
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line; help and wrong usage end in SystemExit.
+
+    Parameters
+    ----------
+    argv : sequence of str, or None
+        None means ``sys.argv[1:]``.
+
+    Returns
+    -------
+    argparse.Namespace
+        With `command`, "train", "predict" or "info".
+    """
+    parser = argparse.ArgumentParser(
+        prog="tfopt",
+        description="Train linear models with TensorFlow's optimizers, without TensorFlow.",
+        epilog=_EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"tfopt {tfopt.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    train = _add_train(commands)
+    _add_predict(commands)
+    _add_info(commands)
+    arguments = parser.parse_args(argv)
+    if arguments.command == "train":
+        _complete(train, arguments)
+    return arguments
+
+
+def _add_train(commands: _Commands) -> argparse.ArgumentParser:
+    train = _add_command(
+        commands,
+        "train",
+        "train a model and score it",
+        f"""\
+Train a linear model by mini-batches and score it. Without arguments: on the a9a data
+that come with tfopt, with their official test split.
+
+{_DATA_FORMAT}
+
+The mean of a loss over the rows, plus l2/2 times the sum of the squared weights, is made
+small. The bias is not penalised. With margin = weights·x + bias:
+  logistic  log(1 + exp(margin)) - y·margin, y = 1 for the larger of the two labels, else 0
+  squared   (margin - label)² / 2
+The learning rate of adamax and sgd falls linearly to 0 over the epochs; ftrl adapts its own.
+Scores: accuracy, log-loss and AUC (logistic); RMSE, MAE and R2 (squared).""",
+    )
+    add = train.add_argument
+    add(
+        "data",
+        metavar="DATA",
+        nargs="?",
+        default=str(_DATASETS / "a9a.bz2"),
+        help="training data (default: the bundled a9a)",
+    )
+    add(
+        "--test",
+        metavar="FILE",
+        help="test data; features that training never saw are ignored "
+        "(default: a9a's test split without DATA, else none)",
+    )
+    add("--optimizer", choices=OPTIMIZERS, default=Settings.optimizer, help=_DEFAULT)
+    add("--loss", choices=LOSSES, default=Settings.loss, help=_DEFAULT)
+    add(
+        "--l1",
+        metavar="X",
+        type=_non_negative,
+        default=Settings.l1,
+        help="ftrl alone: Ftrl's l1_regularization_strength, which makes weights exactly 0 "
+        f"({_DEFAULT})",
+    )
+    add(
+        "--l2",
+        metavar="X",
+        type=_non_negative,
+        default=Settings.l2,
+        help="penalty on the squared weights; joins the gradient for every optimizer, ftrl "
+        f"included, whose own l2 would fade as steps add up ({_DEFAULT})",
+    )
+    add("--learning-rate", metavar="X", type=_positive, help=_learning_rates())
+    add(
+        "--batch-size",
+        metavar="N",
+        type=_count(1),
+        default=Settings.batch_size,
+        help=f"rows per step ({_DEFAULT})",
+    )
+    add(
+        "--epochs",
+        metavar="N",
+        type=_count(1),
+        default=Settings.epochs,
+        help=f"passes over the training data ({_DEFAULT})",
+    )
+    add(
+        "--seed",
+        metavar="N",
+        type=_count(0),
+        default=Settings.seed,
+        help="of the order of the rows; the same seed gives the same model file, byte for byte, "
+        f"for any number of threads ({_DEFAULT})",
+    )
+    add(
+        "--threads",
+        metavar="N",
+        type=_count(1, 4096),
+        help="threads of the kernels (default: the CPUs this process may use)",
+    )
+    add(
+        "--zero-based",
+        choices=("auto", "yes", "no"),
+        default="auto",
+        help="whether features are counted from 0; auto: only if index 0 occurs in DATA. "
+        f"The answer holds for the test data and is kept in the model ({_DEFAULT})",
+    )
+    add("--model", metavar="OUT", default="model.npz", help=f"the model file to write ({_DEFAULT})")
+    add(
+        "--plot",
+        metavar="PICTURE",
+        help=f"draw the loss after each epoch ({', '.join(_PICTURES)}; default: no picture)",
+    )
+    add(
+        "--json",
+        action="store_true",
+        help="print one JSON object instead of text: scores, settings, versions (default: off)",
+    )
+    add("--quiet", action="store_true", help="show no progress (default: off)")
+    return train
+
+
+def _add_predict(commands: _Commands) -> None:
+    predict = _add_command(
+        commands,
+        "predict",
+        "apply a model to data",
+        f"""\
+Print one number per row: for a logistic model the probability of the larger of the two
+training labels, for a squared one the predicted value. If the labels in DATA are of the
+kind the model was trained on, scores are shown on standard error.
+
+{_DATA_FORMAT}
+A row needs a label, which may be any number. Features are counted from 0 or 1 as in the
+training data; those that training never saw are ignored.""",
+    )
+    predict.add_argument("model", metavar="MODEL", help="a model file of tfopt train")
+    predict.add_argument("data", metavar="DATA", help="data to predict")
+    predict.add_argument(
+        "--output", metavar="FILE", help="where to write (default: standard output)"
+    )
+    predict.add_argument("--quiet", action="store_true", help="show no scores (default: off)")
+
+
+def _add_info(commands: _Commands) -> None:
+    description = "Show versions, the instruction set in use, threads, OpenMP and CUDA."
+    info = _add_command(commands, "info", "show versions and the state of the kernels", description)
+    info.add_argument("--json", action="store_true", help="print a JSON object (default: off)")
+
+
+def _add_command(
+    commands: _Commands, name: str, summary: str, description: str
+) -> argparse.ArgumentParser:
+    return commands.add_parser(
+        name,
+        help=summary,
+        description=description,
+        epilog=_EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def _complete(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """Fill in the defaults that depend on other flags, and refuse flags that do not go together."""
+    if arguments.l1 and arguments.optimizer != "ftrl":
+        parser.error(f"--l1 works with --optimizer ftrl alone, not with {arguments.optimizer}")
+    if arguments.plot and Path(arguments.plot).suffix.lower() not in _PICTURES:
+        parser.error(f"--plot needs a file name that ends in one of {', '.join(_PICTURES)}")
+    if arguments.data == "-" == arguments.test:
+        parser.error("DATA and --test cannot both be standard input")
+    if arguments.test is None and arguments.data == parser.get_default("data"):
+        arguments.test = str(_DATASETS / "a9a.t.bz2")
+    if arguments.learning_rate is None:
+        arguments.learning_rate = LEARNING_RATES[arguments.optimizer, arguments.loss]
+    arguments.zero_based = {"auto": "auto", "yes": True, "no": False}[arguments.zero_based]
+
+
+_DEFAULT = "default: %(default)s"
+
+
+def _learning_rates() -> str:
+    rates = "; ".join(
+        f"{loss}: " + ", ".join(f"{name} {LEARNING_RATES[name, loss]:g}" for name in OPTIMIZERS)
+        for loss in LOSSES
+    )
+    return f"step size (default: {rates})"
+
+
+def _count(smallest: int, largest: float = math.inf) -> Callable[[str], int]:
+    def parse_count(text: str) -> int:
+        number = int(text)
+        if not smallest <= number <= largest:
+            limits = f"at least {smallest}" if largest == math.inf else f"{smallest} to {largest}"
+            raise argparse.ArgumentTypeError(f"must be {limits}, not {text}")
+        return number
+
+    parse_count.__name__ = "integer"  # argparse's word for it: "invalid integer value: 'x'"
+    return parse_count
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"must be finite, not {text}")
+    return number
+
+
+def _positive(text: str) -> float:
+    number = _number(text)
+    if number <= 0:
+        raise argparse.ArgumentTypeError(f"must be above 0, not {text}")
+    return number
+
+
+def _non_negative(text: str) -> float:
+    number = _number(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"must not be negative, not {text}")
+    return number
+
+
+_number.__name__ = _positive.__name__ = _non_negative.__name__ = "number"

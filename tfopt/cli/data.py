@@ -1,0 +1,131 @@
+"""Reading LIBSVM data: scikit-learn reads, this module names the place that is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.datasets import load_svmlight_file
+
+from tfopt.cli.errors import CommandError, at
+from tfopt.cli.lines import MAX_INDEX, Lines, display_name, open_data
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """A LIBSVM file in memory.
+
+    Attributes
+    ----------
+    features : scipy CSR matrix, shape (rows, features)
+    labels : ndarray, shape (rows,)
+    zero_based : bool
+        Whether the file counts features from 0.
+    lines : ndarray of int64, shape (rows,)
+        The line number of each row.
+    name : str
+        The file's name in messages.
+    """
+
+    features: Any
+    labels: np.ndarray
+    zero_based: bool
+    lines: np.ndarray
+    name: str
+
+    def with_width(self, n_features: int) -> Data:
+        """Return the same rows with `n_features` columns: columns are cut off or added empty.
+
+        A feature that training never saw has no weight, so that nothing is lost by the cut.
+        """
+        if self.features.shape[1] == n_features:
+            return self
+        features = self.features[:, :n_features]
+        features.resize(features.shape[0], n_features)
+        return dataclasses.replace(self, features=features)
+
+    def refuse_row(self, row: int, message: str, token: str = "") -> CommandError:
+        """Return the refusal of one row."""
+        return at(self.name, int(self.lines[row]), message, token.encode())
+
+
+def read_libsvm(path: str, zero_based: bool | Literal["auto"]) -> Data:
+    """Read LIBSVM text, plain or compressed with gzip, bzip2 or xz.
+
+    Parameters
+    ----------
+    path : str
+        The file; ``-`` is standard input.
+    zero_based : bool or "auto"
+        Whether features are counted from 0. "auto": one-based unless index 0 occurs.
+
+    Returns
+    -------
+    Data
+        At least one row; all numbers finite; indices ascending within a row.
+    """
+    name = display_name(path)
+    one_based = zero_based is False
+    with open_data(path) as stream:
+        lines = Lines(stream, name, first_index=int(one_based))
+        try:
+            features, labels = load_svmlight_file(lines, zero_based=not one_based)
+        except (ValueError, OverflowError) as error:
+            raise lines.refusal(error) from error
+    if not labels.size:
+        raise CommandError(f"{name}: no data rows")
+    data = Data(features, labels, not one_based, np.frombuffer(lines.numbers, np.int64), name)
+    _check_range(data)
+    if zero_based == "auto" and features.nnz and features.indices.min() > 0:
+        return dataclasses.replace(data, features=features[:, 1:], zero_based=False)
+    return data
+
+
+def _check_range(data: Data) -> None:
+    # What is well written but out of range: 1e999, and an index that would claim all memory.
+    columns, values = data.features.indices, data.features.data
+    indices = columns if data.zero_based else columns + 1
+    large = indices > MAX_INDEX
+    wrong = np.flatnonzero(large | ~np.isfinite(values))
+    if wrong.size:
+        first = wrong[0]
+        row = int(np.searchsorted(data.features.indptr, first, side="right")) - 1
+        fault = f"the index is above {MAX_INDEX}" if large[first] else "the value is not finite"
+        raise data.refuse_row(row, fault, f"{indices[first]}:{values[first]:.17g}")
+    infinite = np.flatnonzero(~np.isfinite(data.labels))
+    if infinite.size:
+        raise data.refuse_row(infinite[0], "the label is not finite", f"{data.labels[infinite[0]]}")
+
+
+def two_classes(data: Data) -> tuple[float, float]:
+    """Return the two labels of a file, the smaller one first.
+
+    Parameters
+    ----------
+    data : Data
+        Training data of a two-class problem.
+
+    Returns
+    -------
+    tuple of float
+        The negative and the positive class.
+    """
+    labels = np.unique(data.labels)
+    if labels.size != 2:
+        shown = ", ".join([f"{label:g}" for label in labels[:5]] + ["..."] * (labels.size > 5))
+        raise CommandError(
+            f"{data.name}: logistic loss needs two classes, the labels have {labels.size}: {shown}"
+        )
+    return float(labels[0]), float(labels[1])
+
+
+def targets(data: Data, classes: tuple[float, float] | None) -> np.ndarray:
+    """Return what a model is to predict: 0 or 1 for two classes, else the labels themselves."""
+    if classes is None:
+        return data.labels
+    unseen = np.flatnonzero(~np.isin(data.labels, classes))
+    if unseen.size:
+        label = f"{data.labels[unseen[0]]:g}"
+        raise data.refuse_row(unseen[0], "the label does not occur in the training data", label)
+    return np.asarray(data.labels == classes[1], np.float64)

@@ -1,0 +1,103 @@
+"""Output files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from tfopt.cli.console import printable
+from tfopt.cli.errors import CommandError
+
+
+def check_writable(path: str, *inputs: str | None) -> None:
+    """Refuse an output path that could not be written, before any work is done for it.
+
+    Parameters
+    ----------
+    path : str
+        The file to be written later.
+    *inputs : str or None
+        Files that must not be overwritten.
+
+    Raises
+    ------
+    CommandError
+        If it is a folder or an input, or its folder is missing or not writable.
+    """
+    if os.path.isdir(path):
+        raise CommandError(f"{printable(path)}: is a folder")
+    if any(file and _is_same(file, path) for file in inputs):
+        raise CommandError(f"{printable(path)}: is also an input and would be overwritten")
+    folder = Path(path).resolve().parent
+    place = path if _is_device(path) else folder
+    if not os.path.exists(place):
+        raise CommandError(f"{printable(path)}: no such folder '{printable(str(folder))}'")
+    if not os.access(place, os.W_OK):
+        raise CommandError(f"{printable(path)}: '{printable(str(place))}' is not writable")
+
+
+def write_atomically(path: str, chunks: Iterable[bytes]) -> None:
+    """Write a file under a temporary name, then rename it: readers see the old or the new one.
+
+    A device or a pipe (``/dev/null``, ``/dev/stdout``) is written directly.
+
+    Parameters
+    ----------
+    path : str
+        The file. A symbolic link is followed, so that the link stays.
+    chunks : iterable of bytes
+        Its content.
+    """
+    try:
+        if _is_device(path):
+            with open(path, "wb") as file:
+                file.writelines(chunks)
+        else:
+            _replace(Path(path).resolve(), chunks)
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a full disk, say: the error does not know which file
+        raise CommandError(f"{printable(path)}: {error.strerror}") from error
+
+
+def _replace(target: Path, chunks: Iterable[bytes]) -> None:
+    # at most 255 bytes long on common file systems, whatever the target's name is
+    temporary = target.parent / f".tfopt-{secrets.token_hex(8)}.tmp"
+    try:
+        with temporary.open("xb") as file:
+            file.writelines(chunks)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except BaseException:  # Ctrl-C too must leave nothing behind
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
+    _sync_folder(target.parent)
+
+
+def _is_same(input_path: str, output_path: str) -> bool:
+    both = os.path.exists(input_path) and os.path.exists(output_path)
+    return both and os.path.samefile(input_path, output_path)
+
+
+def _is_device(path: str) -> bool:
+    try:
+        # of the name as given: what /dev/fd/63 resolves to has no name that can be opened
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def _sync_folder(folder: Path) -> None:
+    # the new name itself survives a power loss only once its folder is on disk
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,215 @@
+"""The model file: an .npz of the weights with a JSON header."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import struct
+import zipfile
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import tfopt
+from tfopt.cli.console import printable
+from tfopt.cli.data import Data
+from tfopt.cli.errors import CommandError
+from tfopt.cli.files import write_atomically
+from tfopt.cli.settings import LOSSES
+
+FORMAT = "tfopt linear model"
+FORMAT_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A trained linear model.
+
+    Attributes
+    ----------
+    weights : ndarray of float64, shape (features,)
+    bias : ndarray of float64, shape (1,)
+    loss : str
+        "logistic" or "squared".
+    classes : tuple of float, or None
+        The labels that stand for 0 and 1; None for the squared loss.
+    zero_based : bool
+        Whether the training file counted features from 0.
+    optimizer : dict
+        The optimizer's ``get_config()``.
+    settings : dict
+        The settings of the training run.
+    tfopt_version : str
+    """
+
+    weights: np.ndarray
+    bias: np.ndarray
+    loss: str
+    classes: tuple[float, float] | None
+    zero_based: bool
+    optimizer: dict[str, Any]
+    settings: dict[str, Any]
+    tfopt_version: str = tfopt.__version__
+
+    def margins(self, data: Data) -> np.ndarray:
+        """Return w·x + b of every row, all finite; features without a weight count nothing."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            margins: np.ndarray = data.with_width(self.weights.size).features @ self.weights
+            margins += self.bias
+        wrong = np.flatnonzero(~np.isfinite(margins))
+        if wrong.size:
+            raise data.refuse_row(wrong[0], "the model's prediction is not finite")
+        return margins
+
+
+def save_model(path: str, model: Model) -> None:
+    """Write a model file, whole or not at all.
+
+    Equal models give equal bytes: the archive's clock times are fixed (NumPy writes 1980-01-01)
+    and nothing about the run's surroundings is stored.
+
+    Parameters
+    ----------
+    path : str
+        The file; its folder exists.
+    model : Model
+    """
+    header = {
+        "format": FORMAT,
+        "version": FORMAT_VERSION,
+        "loss": model.loss,
+        "classes": model.classes,
+        "n_features": model.weights.size,
+        "zero_based": model.zero_based,
+        "optimizer": model.optimizer,
+        "settings": model.settings,
+        "tfopt": model.tfopt_version,
+    }
+    archive = io.BytesIO()
+    np.savez(archive, header=np.array(json.dumps(header)), weights=model.weights, bias=model.bias)
+    write_atomically(path, [archive.getvalue()])
+
+
+def load_model(path: str) -> Model:
+    """Read a model file and check everything in it.
+
+    Parameters
+    ----------
+    path : str
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    CommandError
+        Naming the file and what is wrong with it.
+    """
+    name = printable(path)
+    try:
+        with open(path, "rb") as file:
+            return _parse(_read_arrays(file))
+    except OSError as error:
+        raise CommandError(f"{name}: {error.strerror or 'is damaged'}") from error
+    except _UnreadableError as error:
+        raise CommandError(f"{name}: is not a model that this tfopt reads: {error}") from error
+
+
+class _UnreadableError(Exception):
+    pass
+
+
+def _read_arrays(file: Any) -> dict[str, np.ndarray]:
+    if not zipfile.is_zipfile(file):
+        raise _UnreadableError("not an .npz file, or cut short")
+    file.seek(0)
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            # uncompressed, as written: reading then takes no more memory than the file has bytes
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.zip.infolist()):
+                raise _UnreadableError("its arrays are compressed")
+            if sorted(archive.files) != ["bias", "header", "weights"]:
+                raise _UnreadableError("it must hold the arrays header, weights and bias")
+            arrays = {key: archive[key] for key in archive.files}
+    except (
+        ValueError,
+        EOFError,
+        MemoryError,
+        RuntimeError,
+        struct.error,
+        zipfile.BadZipFile,
+    ) as error:
+        raise _UnreadableError("its arrays are damaged") from error
+    if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+        raise _UnreadableError("its arrays are damaged")  # NumPy gives bytes where it finds none
+    return arrays
+
+
+def _parse(arrays: dict[str, np.ndarray]) -> Model:
+    header = _parse_header(arrays["header"])
+    _check_array("weights", arrays["weights"], header["n_features"])
+    _check_array("bias", arrays["bias"], 1)
+    return Model(
+        weights=arrays["weights"],
+        bias=arrays["bias"],
+        loss=header["loss"],
+        classes=header["classes"] and tuple(header["classes"]),
+        zero_based=header["zero_based"],
+        optimizer=header["optimizer"],
+        settings=header["settings"],
+        tfopt_version=header["tfopt"],
+    )
+
+
+def _check_array(name: str, array: np.ndarray, size: int) -> None:
+    if array.shape != (size,):
+        raise _UnreadableError(f"{name} has shape {array.shape} instead of ({size},)")
+    if array.dtype != np.float64:
+        raise _UnreadableError(f"{name} has dtype {array.dtype} instead of float64")
+    if not np.isfinite(array).all():
+        raise _UnreadableError(f"{name} has values that are not finite")
+
+
+def _parse_header(array: np.ndarray) -> dict[str, Any]:
+    if array.shape != () or array.dtype.kind != "U":
+        raise _UnreadableError("its header is not a string")
+    try:
+        header = json.loads(str(array))
+    except (ValueError, RecursionError) as error:
+        raise _UnreadableError("its header is not JSON") from error
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise _UnreadableError(f"its header does not say '{FORMAT}'")
+    version = header.get("version")
+    if type(version) is int and version > FORMAT_VERSION:
+        raise _UnreadableError(f"its format version is {version}, newer than {FORMAT_VERSION}")
+    for key, is_valid in _HEADER.items():
+        if key not in header:
+            raise _UnreadableError(f"its header lacks '{key}'")
+        if not is_valid(header[key]):
+            raise _UnreadableError(f"its header has an invalid '{key}'")
+    if (header["loss"] == "logistic") != (header["classes"] is not None):
+        raise _UnreadableError("its header has an invalid 'classes'")
+    return header
+
+
+def _is_pair(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and [type(label) for label in value] == [float, float]
+        and -np.inf < value[0] < value[1] < np.inf
+    )
+
+
+_HEADER: dict[str, Callable[[Any], bool]] = {
+    "version": lambda value: type(value) is int and value == FORMAT_VERSION,
+    "loss": lambda value: value in LOSSES,
+    "classes": lambda value: value is None or _is_pair(value),
+    "n_features": lambda value: type(value) is int and value >= 0,
+    "zero_based": lambda value: type(value) is bool,
+    "optimizer": lambda value: isinstance(value, dict),
+    "settings": lambda value: isinstance(value, dict),
+    "tfopt": lambda value: isinstance(value, str),
+}

@@ -1,0 +1,54 @@
+"""`tfopt predict`: what a model says about each row."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+
+from tfopt.cli import losses
+from tfopt.cli.data import read_libsvm, targets
+from tfopt.cli.errors import CommandError
+from tfopt.cli.files import check_writable, write_atomically
+from tfopt.cli.model import load_model
+from tfopt.cli.scores import score, score_line
+
+# Rows per write: large enough to be quick, small enough that `| head` ends the command early.
+_CHUNK = 8192
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run the command.
+
+    Parameters
+    ----------
+    arguments : argparse.Namespace
+        As parsed by `tfopt.cli.arguments`.
+    """
+    if arguments.output:
+        check_writable(arguments.output, arguments.model, arguments.data)
+    elif sys.stdout is None:
+        raise CommandError("<stdout>: is closed")
+    model = load_model(arguments.model)
+    data = read_libsvm(arguments.data, model.zero_based)
+    predictions = losses.BY_NAME[model.loss].predict(model.margins(data))
+    if arguments.output:
+        write_atomically(arguments.output, (text.encode() for text in as_text(predictions)))
+    else:
+        for text in as_text(predictions):
+            sys.stdout.write(text)
+    if arguments.quiet or sys.stderr is None:
+        return
+    if model.classes and not np.isin(data.labels, model.classes).all():
+        print("no scores: the labels are not those of the training data", file=sys.stderr)
+    else:
+        scores = score(model.loss, predictions, targets(data, model.classes))
+        print(score_line(scores), file=sys.stderr)
+
+
+def as_text(predictions: np.ndarray) -> Iterator[str]:
+    """Yield predictions as text, one per line, in pieces: the digits that give back each float."""
+    for start in range(0, predictions.size, _CHUNK):
+        yield "".join(f"{value!r}\n" for value in predictions[start : start + _CHUNK].tolist())

@@ -1,0 +1,198 @@
+"""`tfopt train`: a linear model by mini-batches, as one would write it with the library.
+
+`train_epochs` is the part worth reading: sparse gradients through ``Optimizer.apply_gradients``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import importlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tfopt import IndexedSlices, Variable, threads
+from tfopt.cli import losses
+from tfopt.cli.data import Data, read_libsvm, targets, two_classes
+from tfopt.cli.errors import CommandError
+from tfopt.cli.files import check_writable
+from tfopt.cli.model import Model, save_model
+from tfopt.cli.progress import Progress
+from tfopt.cli.report import Result, print_json, print_text
+from tfopt.cli.scores import score
+from tfopt.cli.settings import Settings
+from tfopt.optimizers import SGD, Adamax, Ftrl, Optimizer
+
+
+def make_optimizer(settings: Settings) -> Optimizer:
+    """Return the optimizer that the settings ask for."""
+    if settings.optimizer == "adamax":
+        return Adamax(settings.learning_rate)
+    if settings.optimizer == "ftrl":
+        return Ftrl(settings.learning_rate, l1_regularization_strength=settings.l1)
+    return SGD(settings.learning_rate)
+
+
+def train_epochs(
+    features: Any,
+    y: np.ndarray,
+    optimizer: Optimizer,
+    settings: Settings,
+    count_rows: Callable[[int], object],
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Train a linear model, epoch by epoch.
+
+    Parameters
+    ----------
+    features : scipy CSR matrix, shape (rows, features)
+    y : ndarray, shape (rows,)
+        0 or 1 for the logistic loss.
+    optimizer : tfopt.optimizers.Optimizer
+    settings : Settings
+    count_rows : callable
+        Told the number of rows after each batch.
+
+    Yields
+    ------
+    tuple of ndarray
+        Weights and bias after an epoch: each time the same arrays, updated in place.
+    """
+    n_rows, n_features = features.shape
+    loss = losses.BY_NAME[settings.loss]
+    # float64, as the reader gives the data: float32 takes as long on a9a and rounds more
+    w, b = np.zeros(n_features), np.zeros(1)
+    weights, bias = Variable(w, name="weights"), Variable(b, name="bias")  # they share the memory
+    shuffle = np.random.default_rng(settings.seed)
+    # The gradient of l2/2·|w|² is l2·w, without zeros to leave out. So that gradients stay sparse,
+    # each non-zero carries its share of its feature's penalty: right on average over batches.
+    occurrences = np.bincount(features.indices, minlength=n_features)
+    share = settings.l2 * n_rows / np.maximum(occurrences, 1)
+
+    for epoch in range(settings.epochs):
+        if settings.optimizer != "ftrl":  # whose rule lowers the rate of each weight by itself
+            optimizer.learning_rate = settings.learning_rate * (1 - epoch / settings.epochs)
+        order = shuffle.permutation(n_rows)
+        shuffled, shuffled_y = features[order], y[order]
+        for start in range(0, n_rows, settings.batch_size):
+            batch_y = shuffled_y[start : start + settings.batch_size]
+            size = batch_y.size
+            # the batch's non-zeros: value, column and row of each; slicing the scipy matrix
+            # instead would take as long as the step of the optimizer below
+            ends = shuffled.indptr[start : start + size + 1]
+            x, columns = (part[ends[0] : ends[-1]] for part in (shuffled.data, shuffled.indices))
+            rows = np.repeat(np.arange(size), np.diff(ends))
+
+            touched = w[columns]
+            margins = np.bincount(rows, x * touched, minlength=size) + b
+            residuals = loss.derivative(margins, batch_y) / size
+            values = x * residuals[rows]
+            if settings.l2:
+                values += share[columns] * touched / size
+            # A feature that occurs in many rows of the batch is in the list as often;
+            # the optimizer sums these entries before it takes its step.
+            gradient = IndexedSlices(values, columns, (n_features,))
+            optimizer.apply_gradients([(gradient, weights), (residuals.sum(keepdims=True), bias)])
+            count_rows(size)
+        yield w, b
+
+
+def fit(train: Data, test: Data | None, settings: Settings, quiet: bool) -> Result:
+    """Train a model and score it.
+
+    Parameters
+    ----------
+    train : Data
+    test : Data or None
+    settings : Settings
+    quiet : bool
+        Show no progress.
+
+    Returns
+    -------
+    Result
+    """
+    loss = losses.BY_NAME[settings.loss]
+    classes = two_classes(train) if settings.loss == "logistic" else None
+    n_features = train.features.shape[1]
+    parts = {"train": train} | ({"test": test.with_width(n_features)} if test else {})
+    truth = {part: targets(data, classes) for part, data in parts.items()}
+    history: dict[str, list[float]] = {part: [] for part in parts}
+    optimizer = make_optimizer(settings)
+    config = optimizer.get_config()
+    seconds = 0.0
+    n_rows = train.labels.size
+    # a loss that overflows is refused below, once and in words
+    with Progress(n_rows * settings.epochs, quiet) as progress, np.errstate(all="ignore"):
+        started = time.perf_counter()
+        epochs = train_epochs(train.features, truth["train"], optimizer, settings, progress.rows)
+        for epoch, (w, b) in enumerate(epochs, start=1):
+            seconds += time.perf_counter() - started
+            for part, data in parts.items():
+                history[part].append(loss.mean(data.features @ w + b, truth[part]))
+                if not np.isfinite(history[part][-1]):
+                    raise CommandError(
+                        f"the {part} loss is not finite after epoch {epoch}: lower "
+                        f"--learning-rate ({settings.learning_rate:g} here) or scale the features"
+                    )
+            progress.epoch(epoch, {part: values[-1] for part, values in history.items()})
+            started = time.perf_counter()
+    model = Model(
+        weights=w,
+        bias=b,
+        loss=settings.loss,
+        classes=classes,
+        zero_based=train.zero_based,
+        optimizer=config,
+        settings=dataclasses.asdict(settings),
+    )
+    scores = {
+        part: score(settings.loss, loss.predict(model.margins(data)), truth[part])
+        for part, data in parts.items()
+    }
+    rows = {part: data.labels.size for part, data in parts.items()}
+    return Result(model, history, scores, rows, seconds)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run the command.
+
+    Parameters
+    ----------
+    arguments : argparse.Namespace
+        As parsed by `tfopt.cli.arguments`.
+    """
+    for path in filter(None, (arguments.model, arguments.plot)):
+        check_writable(path, arguments.data, arguments.test)
+    # Loaded if needed only, for it takes longer than training on a9a; and now, so that a missing
+    # matplotlib is noticed before the training.
+    plot = importlib.import_module("tfopt.cli.plot") if arguments.plot else None
+    settings = Settings(
+        **{field.name: getattr(arguments, field.name) for field in dataclasses.fields(Settings)}
+    )
+    train = read_libsvm(arguments.data, arguments.zero_based)
+    test = read_libsvm(arguments.test, train.zero_based) if arguments.test else None
+    with thread_count(arguments.threads) as used_threads:
+        result = fit(train, test, settings, arguments.quiet)
+    save_model(arguments.model, result.model)
+    if plot:
+        title = f"{settings.optimizer}, {settings.loss} loss"
+        plot.save_loss_plot(arguments.plot, title, result.history)
+    if arguments.json:
+        print_json(result, arguments, used_threads)
+    else:
+        print_text(result, arguments.model)
+
+
+@contextlib.contextmanager
+def thread_count(count: int | None) -> Iterator[int]:
+    """Use `count` threads in the kernels within a block, or as many as before if it is None."""
+    before = threads.get_num_threads()
+    threads.set_num_threads(count or before)
+    try:
+        yield threads.get_num_threads()
+    finally:
+        threads.set_num_threads(before)

@@ -1,0 +1,27 @@
+from typing import Any, SupportsFloat
+
+from tfopt.rules import Rule
+
+class Kernel:
+    rule: Rule
+    name: str
+    def __init__(self, rule: Rule, first: int) -> None: ...
+
+class Call: ...
+
+def use_steps(capsule: object) -> None: ...
+def dense_call(
+    kernel: Kernel,
+    arguments: tuple[Any, ...],
+    hypers: tuple[SupportsFloat, ...],
+    flags: int,
+    grad_scale: SupportsFloat,
+) -> Call: ...
+def sparse_call(
+    kernel: Kernel,
+    arguments: tuple[Any, ...],
+    indices: Any,
+    hypers: tuple[SupportsFloat, ...],
+    flags: int,
+    grad_scale: SupportsFloat,
+) -> Call: ...

@@ -1,0 +1,15 @@
+from typing import Any, SupportsFloat
+
+from numpy.typing import NDArray
+
+from tfopt.kernels.calls import Call, Kernel
+
+class Group:
+    def __init__(self, kernel: Kernel, operands: list[tuple[NDArray[Any], ...]]) -> None: ...
+    def call(
+        self,
+        grads: list[Any],
+        hypers: tuple[SupportsFloat, ...],
+        flags: int,
+        grad_scale: SupportsFloat,
+    ) -> Call: ...

@@ -1,0 +1,13 @@
+from typing import Any, SupportsFloat
+
+from tfopt.kernels.calls import Call, Kernel
+
+def run(call: Call) -> None: ...
+def apply(
+    kernel: Kernel,
+    arrays: tuple[Any, ...],
+    hypers: tuple[SupportsFloat, ...],
+    flags: int,
+    indices: Any,
+    grad_scale: SupportsFloat,
+) -> None: ...
