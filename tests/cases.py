@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ __all__ = [
     "DTYPES",
     "LAYOUTS",
     "RULES",
+    "TRIED",
     "arrays_for",
     "assert_same_bits",
     "elements",
@@ -21,6 +23,9 @@ __all__ = [
     "lay_out",
     "ordinary_hypers",
 ]
+
+#: How many property cases were tried, by (rule, dtype, kind, layout).
+TRIED: Counter[tuple[str, str, str, str]] = Counter()
 
 #: An ordinary value of each hyperparameter, by name; rules with a new one add it here.
 ORDINARY = {

@@ -7,6 +7,7 @@ from collections import Counter
 from types import ModuleType
 
 import pytest
+from cases import TRIED
 from hypothesis import HealthCheck, settings
 
 import tfopt
@@ -18,9 +19,6 @@ settings.register_profile(
 )  # fmt: skip
 settings.register_profile("long", settings.get_profile("gate"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
-
-#: How many property cases were tried, by (rule, dtype, kind, layout).
-TRIED: Counter[tuple[str, str, str, str]] = Counter()
 
 
 @pytest.fixture(params=[tfopt, tfopt_ref], ids=["tfopt", "tfopt_ref"])

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -14,6 +11,7 @@ from cases import (
     DTYPES,
     LAYOUTS,
     RULES,
+    TRIED,
     arrays_for,
     assert_same_bits,
     elements,
@@ -22,7 +20,6 @@ from cases import (
     ordinary_hypers,
     whole,
 )
-from conftest import TRIED
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
@@ -181,18 +178,6 @@ def test_rows_equal_the_dense_step_where_the_table_has_one_step() -> None:
             call(tfopt, rule, rows, {**ordinary_hypers(rule), "indices": np.arange(9)})
             for name, got, want in zip(rule.operands, rows, dense, strict=True):
                 assert_same_bits(got, want, f"{rule.name}: {name}")
-
-
-@pytest.mark.parametrize("cpu", sorted({*tfopt.kernels.available} - {tfopt.kernels.cpu}))
-def test_other_instruction_sets(cpu: str) -> None:
-    """The tests of this file again, in a process that runs another set."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
-    command += ["--deselect", f"{__file__}::test_other_instruction_sets"]
-    done = subprocess.run(
-        command, env={**os.environ, "TFOPT_CPU": cpu}, capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    assert f"tfopt on {cpu} against" in done.stdout
 
 
 def test_flushing_is_the_default_and_gradual_underflow_a_choice(impl: Any) -> None:
