@@ -27,7 +27,7 @@ cdef int flush_denormals() noexcept nogil:
 
 cdef int team_size(Py_ssize_t elements) noexcept nogil:
     """Threads for a piece of work of that many elements."""
-    if elements <= BLOCK or _threads == 1 or _forked:
+    if elements <= BLOCK or _threads == 1 or _forked or not TFOPT_OPENMP:
         return 1
     cdef int allowed = omp_get_max_threads()
     cdef int threads = _threads
