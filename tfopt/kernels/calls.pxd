@@ -39,14 +39,9 @@ cdef class Call:
     cdef tensor one
     cdef Py_ssize_t[2] one_start
 
-cdef cnp.ndarray as_array(object value, str name)
-cdef int check_operand(cnp.ndarray a, str name, cnp.ndarray var, bint written) except -1
 cdef int check_shape(cnp.ndarray a, str name, cnp.ndarray var) except -1
-cdef int check_itself(cnp.ndarray a, str name) except -1
-cdef void address_range(cnp.ndarray a, char **low, char **high) noexcept
-cdef bint overlap(cnp.ndarray a, cnp.ndarray b) except -1
-cdef bint same_memory(cnp.ndarray a, cnp.ndarray b) noexcept
+cdef list check_variables(Kernel kernel, tuple arguments)
+cdef cnp.ndarray check_gradient(Kernel kernel, object argument, cnp.ndarray var)
 cdef int set_scalars(Kernel kernel, Call call, tuple hypers, int flags, object grad_scale,
                      int typenum) except -1
-cdef int set_tensor(tensor *into, list arrays, int n_operands, int skip_axes) except -1
-cdef list check_operands(Kernel kernel, tuple arguments)
+cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axes) except -1

@@ -13,12 +13,12 @@ from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp
 
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
 
 from tfopt.kernels.layout cimport is_run, layout, merge_axes
 from tfopt.kernels.machine cimport fp_enter, fp_leave, fp_state
+from tfopt.kernels.memory cimport check_itself, overlap, same_memory, same_shape
 from tfopt.kernels.runtime cimport flush_denormals
 from tfopt.kernels.step cimport MAX_DIMS, MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, steps
 
@@ -149,14 +149,8 @@ cdef int check_operand(cnp.ndarray a, str name, cnp.ndarray var, bint written) e
     return 0
 
 
-cdef inline bint _same_shape(cnp.ndarray a, cnp.ndarray b) noexcept:
-    return (cnp.PyArray_NDIM(a) == cnp.PyArray_NDIM(b)
-            and memcmp(cnp.PyArray_DIMS(a), cnp.PyArray_DIMS(b),
-                       cnp.PyArray_NDIM(a) * sizeof(cnp.npy_intp)) == 0)
-
-
 cdef int check_shape(cnp.ndarray a, str name, cnp.ndarray var) except -1:
-    if not _same_shape(a, var):
+    if not same_shape(a, var):
         raise InvalidArgumentError(
             f"var and {name} do not have the same shape: "
             f"{_shape((<object>var).shape)} {_shape((<object>a).shape)}"
@@ -166,75 +160,22 @@ cdef int check_shape(cnp.ndarray a, str name, cnp.ndarray var) except -1:
 
 # ---- memory that must not be shared
 
-cdef void address_range(cnp.ndarray a, char **low, char **high) noexcept:
-    """The addresses a's elements lie between."""
-    cdef int axis
-    cdef Py_ssize_t reach
-    low[0] = high[0] = <char *>cnp.PyArray_DATA(a)
-    if cnp.PyArray_SIZE(a) == 0:
-        return
-    if cnp.PyArray_IS_C_CONTIGUOUS(a):
-        high[0] += cnp.PyArray_NBYTES(a)
-        return
-    high[0] += cnp.PyArray_ITEMSIZE(a)
-    for axis in range(cnp.PyArray_NDIM(a)):
-        reach = (cnp.PyArray_DIM(a, axis) - 1) * cnp.PyArray_STRIDE(a, axis)
-        if reach < 0:
-            low[0] += reach
-        else:
-            high[0] += reach
-
-
-cdef bint overlap(cnp.ndarray a, cnp.ndarray b) except -1:
-    cdef char *a_low = NULL
-    cdef char *a_high = NULL
-    cdef char *b_low = NULL
-    cdef char *b_high = NULL
-    address_range(a, &a_low, &a_high)
-    address_range(b, &b_low, &b_high)
-    if a_high <= b_low or b_high <= a_low:
-        return False
-    if cnp.PyArray_IS_C_CONTIGUOUS(a) and cnp.PyArray_IS_C_CONTIGUOUS(b):
-        return a_low < a_high and b_low < b_high
-    return np.shares_memory(a, b)
-
-
-cdef bint same_memory(cnp.ndarray a, cnp.ndarray b) noexcept:
-    return (cnp.PyArray_DATA(a) == cnp.PyArray_DATA(b) and _same_shape(a, b)
-            and memcmp(cnp.PyArray_STRIDES(a), cnp.PyArray_STRIDES(b),
-                       cnp.PyArray_NDIM(a) * sizeof(cnp.npy_intp)) == 0)
-
-
-cdef int check_itself(cnp.ndarray a, str name) except -1:
-    """Refuse an array whose elements share memory among themselves (as_strided can make one)."""
-    cdef Py_ssize_t reach = cnp.PyArray_ITEMSIZE(a)
-    if cnp.PyArray_SIZE(a) == 0 or cnp.PyArray_IS_C_CONTIGUOUS(a) \
-            or cnp.PyArray_IS_F_CONTIGUOUS(a):
-        return 0
-    for stride, n in sorted((abs(s), n) for s, n in zip((<object>a).strides, (<object>a).shape) if n > 1):
-        if stride < reach:
-            raise InvalidArgumentError(f"{name} overlaps itself: its elements share memory")
-        reach += stride * (n - 1)
-    return 0
-
-
-cdef cnp.ndarray _separate(Kernel kernel, list arrays, bint sparse):
+cdef cnp.ndarray _separate(Kernel kernel, list variables, cnp.ndarray grad, bint sparse):
     """Refuse variables that overlap; return the gradient, copied if a variable would change it.
 
     A dense step reads an element's gradient before it writes the element, so a gradient that is
     the variable or a slot itself needs no copy.
     """
-    cdef int k, j, last = kernel.n_operands - 1
-    cdef cnp.ndarray grad = arrays[last]
-    for k in range(last):
-        check_itself(arrays[k], kernel.operands[k])
+    cdef int k, j
+    for k in range(kernel.n_operands - 1):
+        check_itself(variables[k], <str>kernel.operands[k])
         for j in range(k):
-            if overlap(arrays[j], arrays[k]):
+            if overlap(variables[j], variables[k]):
                 raise InvalidArgumentError(
                     f"{kernel.operands[j]} and {kernel.operands[k]} overlap in memory"
                 )
-    for k in range(last):
-        if overlap(arrays[k], grad) and (sparse or not same_memory(arrays[k], grad)):
+    for k in range(kernel.n_operands - 1):
+        if overlap(variables[k], grad) and (sparse or not same_memory(variables[k], grad)):
             return grad.copy()
     return grad
 
@@ -263,15 +204,15 @@ cdef int set_scalars(Kernel kernel, Call call, tuple hypers, int flags, object g
     return 0
 
 
-cdef int set_tensor(tensor *into, list arrays, int n_operands, int skip_axes) except -1:
+cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axes) except -1:
     """Addresses and axes of operands that have one shape after the first `skip_axes` axes."""
     cdef const cnp.npy_intp *strides[MAX_OPERANDS]
     cdef layout *axes
-    cdef cnp.ndarray a = arrays[0]
-    cdef int k
+    cdef cnp.ndarray a = grad
+    cdef int k, n = len(variables)
     cdef bint contiguous = True
-    for k in range(n_operands):
-        a = arrays[k]
+    for k in range(n + 1):
+        a = variables[k] if k < n else grad
         into.data[k] = <char *>cnp.PyArray_DATA(a)
         strides[k] = cnp.PyArray_STRIDES(a) + skip_axes
         contiguous = contiguous and cnp.PyArray_IS_C_CONTIGUOUS(a)
@@ -281,44 +222,53 @@ cdef int set_tensor(tensor *into, list arrays, int n_operands, int skip_axes) ex
     axes = <layout *>malloc(sizeof(layout))
     if axes == NULL:
         raise MemoryError
-    merge_axes(axes, n_operands, cnp.PyArray_NDIM(a) - skip_axes,
+    merge_axes(axes, n + 1, cnp.PyArray_NDIM(a) - skip_axes,
                cnp.PyArray_DIMS(a) + skip_axes, strides)
-    if is_run(axes, n_operands, cnp.PyArray_ITEMSIZE(a)):
+    if is_run(axes, n + 1, cnp.PyArray_ITEMSIZE(a)):
         free(axes)
     else:
         into.axes = axes
     return 0
 
 
-cdef list check_operands(Kernel kernel, tuple arguments):
-    cdef list arrays = []
+cdef list check_variables(Kernel kernel, tuple arguments):
+    """The variable and its slots, as arrays."""
+    cdef list variables = []
     cdef int k
     cdef cnp.ndarray var = as_array(arguments[0], "var")
-    cdef cnp.ndarray a = var
-    for k in range(kernel.n_operands):
+    cdef cnp.ndarray a
+    for k in range(kernel.n_operands - 1):
+        a = as_array(arguments[k], <str>kernel.operands[k]) if k else var
+        check_operand(a, <str>kernel.operands[k], var, True)
         if k:
-            a = as_array(arguments[k], <str>kernel.operands[k])
-        check_operand(a, <str>kernel.operands[k], var, k < kernel.n_operands - 1)
-        if 0 < k < kernel.n_operands - 1:
             check_shape(a, <str>kernel.operands[k], var)
-        arrays.append(a)
-    return arrays
+        variables.append(a)
+    return variables
+
+
+cdef cnp.ndarray check_gradient(Kernel kernel, object argument, cnp.ndarray var):
+    """The gradient, as an array of the variable's dtype."""
+    cdef str name = kernel.operands[kernel.n_operands - 1]
+    cdef cnp.ndarray grad = as_array(argument, name)
+    check_operand(grad, name, var, False)
+    return grad
 
 
 def dense_call(Kernel kernel not None, tuple arguments not None, tuple hypers not None,
                int flags, grad_scale):
     """Check a dense update of one variable."""
     cdef Call call = Call.__new__(Call)
-    cdef list arrays = check_operands(kernel, arguments)
     cdef int last = kernel.n_operands - 1
-    cdef cnp.ndarray var = arrays[0]
-    check_shape(arrays[last], <str>kernel.operands[last], var)
+    cdef list variables = check_variables(kernel, arguments)
+    cdef cnp.ndarray var = variables[0]
+    cdef cnp.ndarray grad = check_gradient(kernel, arguments[last], var)
+    check_shape(grad, <str>kernel.operands[last], var)
     set_scalars(kernel, call, hypers, flags, grad_scale, cnp.PyArray_TYPE(var))
-    arrays[last] = _separate(kernel, arrays, False)
-    set_tensor(&call.one, arrays, kernel.n_operands, 0)
+    grad = _separate(kernel, variables, grad, False)
+    set_tensor(&call.one, variables, grad, 0)
     call.one_start[0] = 0
     call.one_start[1] = cnp.PyArray_SIZE(var)
-    call.arrays = arrays
+    call.arrays = (variables, grad)
     return call
 
 
@@ -356,16 +306,10 @@ cdef int _set_indices(cnp.ndarray indices, Py_ssize_t rows, Call call) except -1
     return 0
 
 
-def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple hypers not None,
-                int flags, grad_scale):
-    """Check an update of the rows that `indices` names."""
-    cdef Call call = Call.__new__(Call)
-    cdef list arrays = check_operands(kernel, arguments)
-    cdef int k, axis, last = kernel.n_operands - 1
-    cdef cnp.ndarray var = arrays[0]
-    cdef cnp.ndarray grad = arrays[last]
-    cdef str grad_name = kernel.operands[last]
-    cdef cnp.ndarray ids = as_array(indices, "indices")
+cdef int _check_rows(Kernel kernel, cnp.ndarray var, cnp.ndarray grad, cnp.ndarray ids) except -1:
+    """Refuse indices and gradient rows that do not fit the variable or each other."""
+    cdef str name = kernel.operands[kernel.n_operands - 1]
+    cdef int axis
     if ids.descr.kind != c"i" or cnp.PyArray_ITEMSIZE(ids) not in (4, 8):
         raise InvalidTypeError(f"indices must be int32 or int64, not {ids.dtype}")
     if not (cnp.PyArray_ISALIGNED(ids) and cnp.PyArray_ISNOTSWAPPED(ids)):
@@ -378,30 +322,44 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
         )
     if cnp.PyArray_NDIM(grad) != cnp.PyArray_NDIM(var):
         raise InvalidArgumentError(
-            f"{grad_name} must have the same number of dimensions as var: "
+            f"{name} must have the same number of dimensions as var: "
             f"{_shape((<object>var).shape)} {_shape((<object>grad).shape)}"
         )
-    call.w.inner = 1
     for axis in range(1, cnp.PyArray_NDIM(var)):
-        call.w.inner *= cnp.PyArray_DIM(var, axis)
         if cnp.PyArray_DIM(var, axis) != cnp.PyArray_DIM(grad, axis):
             raise InvalidArgumentError(
-                f"var and {grad_name} must match in dimension {axis}: "
+                f"var and {name} must match in dimension {axis}: "
                 f"{_shape((<object>var).shape)} {_shape((<object>grad).shape)}"
             )
     if cnp.PyArray_DIM(grad, 0) != cnp.PyArray_DIM(ids, 0):
         raise InvalidArgumentError(
-            f"{grad_name} must be the same size as indices in the first dimension: "
+            f"{name} must be the same size as indices in the first dimension: "
             f"{cnp.PyArray_DIM(grad, 0)} {cnp.PyArray_DIM(ids, 0)}"
         )
+    return 0
+
+
+def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple hypers not None,
+                int flags, grad_scale):
+    """Check an update of the rows that `indices` names."""
+    cdef Call call = Call.__new__(Call)
+    cdef int k, axis, last = kernel.n_operands - 1
+    cdef list variables = check_variables(kernel, arguments)
+    cdef cnp.ndarray var = variables[0]
+    cdef cnp.ndarray grad = check_gradient(kernel, arguments[last], var)
+    cdef cnp.ndarray ids = as_array(indices, "indices")
+    _check_rows(kernel, var, grad, ids)
     set_scalars(kernel, call, hypers, flags, grad_scale, cnp.PyArray_TYPE(var))
     _set_indices(ids, cnp.PyArray_DIM(var, 0), call)
-    arrays[last] = _separate(kernel, arrays, True)
-    for k in range(kernel.n_operands):
-        if k < last and overlap(arrays[k], ids):
+    grad = _separate(kernel, variables, grad, True)
+    for k in range(last):
+        if overlap(variables[k], ids):
             raise InvalidArgumentError(f"{kernel.operands[k]} and indices overlap in memory")
-        call.w.row_stride[k] = cnp.PyArray_STRIDE(arrays[k], 0)
-    set_tensor(&call.one, arrays, kernel.n_operands, 1)
-    arrays.append(ids)
-    call.arrays = arrays
+        call.w.row_stride[k] = cnp.PyArray_STRIDE(variables[k], 0)
+    call.w.row_stride[last] = cnp.PyArray_STRIDE(grad, 0)
+    call.w.inner = 1
+    for axis in range(1, cnp.PyArray_NDIM(var)):
+        call.w.inner *= cnp.PyArray_DIM(var, axis)
+    set_tensor(&call.one, variables, grad, 1)
+    call.arrays = (variables, grad, ids)
     return call

@@ -6,18 +6,15 @@ NumPy's C structures. The costly check, that no two of all these arrays overlap,
 if an address or a size has changed since.
 """
 
-import numpy as np
-
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcmp, memcpy
 
 from tfopt.errors import InvalidArgumentError
 
 from tfopt.kernels.calls cimport (
-    Call, Kernel, address_range, as_array, check_itself, check_operand, check_operands,
-    check_shape, overlap, same_memory, set_scalars, set_tensor, tensor,
+    Call, Kernel, check_gradient, check_shape, check_variables, set_scalars, set_tensor, tensor,
 )
-from tfopt.kernels.step cimport MAX_OPERANDS
+from tfopt.kernels.memory cimport address_range, check_itself, overlap, same_memory
 
 cimport numpy as cnp
 
@@ -56,8 +53,6 @@ cdef class Group:
     cdef bint disjoint      # no two spans meet, as is the case for contiguous arrays
 
     def __cinit__(self, Kernel kernel not None, list operands not None):
-        cdef int k
-        cdef tuple arrays
         self.kernel = kernel
         self.n = len(operands)
         self.n_spans = self.n * (kernel.n_operands - 1)
@@ -65,10 +60,7 @@ cdef class Group:
         self.sorted = <span *>malloc((self.n_spans + 1) * sizeof(span))
         if self.spans == NULL or self.sorted == NULL:
             raise MemoryError
-        self.operands = []
-        for arrays in operands:
-            # the variable stands in for the gradient, which comes with each call
-            self.operands.append(check_operands(kernel, arrays + (arrays[0],)))
+        self.operands = [check_variables(kernel, arrays) for arrays in operands]
         self._see(self.spans)
         self._check_overlap()
 
@@ -143,8 +135,7 @@ cdef class Group:
         cdef Call call = Call.__new__(Call)
         cdef Py_ssize_t t
         cdef int last = self.kernel.n_operands - 1
-        cdef str name = self.kernel.operands[last]
-        cdef list arrays
+        cdef list variables
         cdef list kept = []
         cdef span *now
         cdef cnp.ndarray var = None
@@ -168,18 +159,15 @@ cdef class Group:
             raise MemoryError
         call.w.starts[0] = 0
         for t in range(self.n):
-            arrays = self.operands[t]
-            var = arrays[0]
-            grad = as_array(grads[t], name)
-            check_operand(grad, name, var, False)
-            check_shape(grad, name, var)
+            variables = self.operands[t]
+            var = variables[0]
+            grad = check_gradient(self.kernel, grads[t], var)
+            check_shape(grad, <str>self.kernel.operands[last], var)
             grad = self._separate(grad, t)
-            arrays[last] = grad
             kept.append(grad)
-            set_tensor(&call.w.tensors[t], arrays, last + 1, 0)
+            set_tensor(&call.w.tensors[t], variables, grad, 0)
             call.w.n_tensors = t + 1
             call.w.starts[t + 1] = call.w.starts[t] + cnp.PyArray_SIZE(var)
-            arrays[last] = var      # the group keeps no gradient alive
         if self.n:
             set_scalars(self.kernel, call, hypers, flags, grad_scale, cnp.PyArray_TYPE(var))
         call.arrays = (self, kept)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
-from tfopt.kernels.calls import Call, dense_call, sparse_call
+from tfopt.kernels.calls import Call, sparse_call
 from tfopt.kernels.groups import Group
 from tfopt.kernels.training import run
 from tfopt.optimizers.hyper import Hyper
@@ -30,12 +31,38 @@ class Update(NamedTuple):
     merge: bool = True  # whether the rows of repeated indices are summed first
 
 
+class _Dense(NamedTuple):
+    """Variables that one call updates together, and the places of their gradients in a step."""
+
+    group: Group
+    places: list[int]
+    dtype: np.dtype[Any]
+
+
+class _Rows(NamedTuple):
+    """A variable with its slots, some rows of which are updated, and its gradient's place."""
+
+    arrays: tuple[np.ndarray, ...]
+    place: int
+
+
 class _Plan(NamedTuple):
-    """The last step's variables, all dense, and the groups that update them."""
+    """What a step did, which the next one repeats if it has the same variables.
+
+    A training loop passes the same variables each time; then only the gradients are looked at.
+    """
 
     rule: str
+    types: tuple[type, ...]  # of the gradients
     variables: tuple[Any, ...]
-    groups: list[tuple[Group, list[int]]]  # with the places of the group's gradients
+    parts: list[_Dense | _Rows]
+
+    def fits(self, rule: str, types: tuple[type, ...], variables: tuple[Any, ...]) -> bool:
+        return (
+            self.rule == rule
+            and self.types == types
+            and all(map(operator.is_, self.variables, variables))
+        )
 
 
 class Optimizer:
@@ -156,8 +183,8 @@ class Optimizer:
             raise InvalidArgumentError(
                 "grads_and_vars must be pairs of a gradient and a variable"
             ) from None
-        if type(None) in set(map(type, grads)):
-            grads, variables = self._without_none(grads, variables)
+        if type(None) in map(type, grads):
+            grads, variables = _without_none(grads, variables)
         step = int(self.iterations)
         lr = self.learning_rate / (1 + self.decay * step)
         update = self._update(step + 1, lr)
@@ -166,14 +193,6 @@ class Optimizer:
         self.iterations.assign(step + 1)
         return self.iterations
 
-    def _without_none(self, grads: tuple[Any, ...], variables: tuple[Any, ...]) -> Any:
-        kept = [(g, v) for g, v in zip(grads, variables, strict=True) if g is not None]
-        missing = [_name(v) for g, v in zip(grads, variables, strict=True) if g is None]
-        if not kept:
-            raise InvalidArgumentError(f"No gradients provided for any variable: {missing}.")
-        warnings.warn(f"Gradients do not exist for variables {missing}.", stacklevel=3)
-        return zip(*kept, strict=True)
-
     def _calls(
         self, update: Update, grads: tuple[Any, ...], variables: tuple[Any, ...]
     ) -> list[Call]:
@@ -181,64 +200,49 @@ class Optimizer:
         rule = kernels[update.rule].rule
         hypers = tuple(update.hypers[hyper] for hyper in rule.hypers)
         flags = sum(1 << k for k, flag in enumerate(rule.flags) if update.flags[flag])
-        if set(map(type, grads)) == {np.ndarray}:
-            groups = self._groups(update.rule, variables)
-        else:
-            groups = None
-        if groups is not None:
-            return [
-                group.call([grads[i] for i in places], hypers, flags, 1.0)
-                for group, places in groups
-            ]
+        types = tuple(map(type, grads))
+        plan = self._plan
+        if plan is None or not plan.fits(update.rule, types, variables):
+            parts = self._parts(update.rule, types, variables)
+            plan = self._plan = _Plan(update.rule, types, variables, parts)
         calls = []
-        for grad, var in zip(grads, variables, strict=True):
-            variable = _as_variable(var)
-            arrays = (variable.numpy(), *self._slot_arrays(variable))
-            if isinstance(grad, IndexedSlices):
-                calls.append(_sparse(update, arrays, grad, hypers, flags))
+        for part in plan.parts:
+            if isinstance(part, _Dense):
+                dense = [_as_array(grads[place], part.dtype) for place in part.places]
+                calls.append(part.group.call(dense, hypers, flags, 1.0))
             else:
-                array = grad if hasattr(grad, "dtype") else np.asarray(grad, variable.dtype)
-                calls.append(dense_call(kernels[update.rule], (*arrays, array), hypers, flags, 1.0))
+                calls.append(_rows_call(update, part.arrays, grads[part.place], hypers, flags))
         return calls
 
-    def _groups(
-        self, rule: str, variables: tuple[Any, ...]
-    ) -> list[tuple[Group, list[int]]] | None:
-        """Return the variables by dtype, or None if they must be updated one after another.
+    def _parts(
+        self, rule: str, types: tuple[type, ...], variables: tuple[Any, ...]
+    ) -> list[_Dense | _Rows]:
+        """Sort a step's variables into as few calls as there can be."""
+        operands = [self._operands(_as_variable(var)) for var in variables]
+        dense: dict[np.dtype[Any], list[int]] = {}
+        parts: list[_Dense | _Rows] = []
+        for place, kind in enumerate(types):
+            if issubclass(kind, IndexedSlices):
+                parts.append(_Rows(operands[place], place))
+            else:
+                dense.setdefault(operands[place][0].dtype, []).append(place)
 
-        That is so if a variable comes twice, or two share memory.
+        def together(places: list[int]) -> _Dense:
+            group = Group(kernels[rule], [operands[place] for place in places])
+            return _Dense(group, places, operands[places[0]][0].dtype)
 
-        A training loop passes the same variables each time; then nothing is looked at again.
-        """
-        plan = self._plan
-        if (
-            plan is not None
-            and plan.rule == rule
-            and len(plan.variables) == len(variables)
-            and all(map(operator.is_, plan.variables, variables))
-        ):
-            return plan.groups
-        known = [_as_variable(var) for var in variables]
-        if len({_memory(variable) for variable in known}) < len(known):
-            return None
-        places: dict[np.dtype, list[int]] = {}
-        for i, variable in enumerate(known):
-            places.setdefault(variable.dtype, []).append(i)
-        groups = []
-        for members in places.values():
-            operands = [(known[i].numpy(), *self._slot_arrays(known[i])) for i in members]
-            try:
-                groups.append((Group(kernels[rule], operands), members))
-            except InvalidArgumentError:
-                return None
-        self._plan = _Plan(rule, variables, groups)
-        return groups
+        if not _any_overlap([arrays[0] for arrays in operands]):
+            return [*map(together, dense.values()), *parts]
+        # A variable that comes twice, or shares memory with another: one call each, in turn.
+        parts += [together([place]) for places in dense.values() for place in places]
+        return sorted(parts, key=lambda part: part[1] if isinstance(part, _Rows) else part[1][0])
 
-    def _slot_arrays(self, variable: Variable) -> list[np.ndarray]:
-        return [
+    def _operands(self, variable: Variable) -> tuple[np.ndarray, ...]:
+        slots = (
             self.add_slot(variable, slot, value).numpy()
             for slot, value in self._slot_values().items()
-        ]
+        )
+        return (variable.numpy(), *slots)
 
     # ---- configuration
 
@@ -256,7 +260,16 @@ class Optimizer:
         return f"{type(self).__name__}({arguments})"
 
 
-def _sparse(
+def _without_none(grads: tuple[Any, ...], variables: tuple[Any, ...]) -> Any:
+    kept = [(g, v) for g, v in zip(grads, variables, strict=True) if g is not None]
+    missing = [_name(v) for g, v in zip(grads, variables, strict=True) if g is None]
+    if not kept:
+        raise InvalidArgumentError(f"No gradients provided for any variable: {missing}.")
+    warnings.warn(f"Gradients do not exist for variables {missing}.", stacklevel=3)
+    return zip(*kept, strict=True)
+
+
+def _rows_call(
     update: Update,
     arrays: tuple[np.ndarray, ...],
     slices: IndexedSlices,
@@ -270,6 +283,17 @@ def _sparse(
         return call
     merged = slices.sum_duplicates()
     return sparse_call(kernel, (*arrays, merged.values), merged.indices, hypers, flags, 1.0)
+
+
+def _as_array(grad: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a dense gradient as it is if it has a dtype; a list gets the variable's."""
+    return grad if hasattr(grad, "dtype") else np.asarray(grad, dtype)
+
+
+def _any_overlap(arrays: list[np.ndarray]) -> bool:
+    """Whether the addresses of any two arrays that have elements meet."""
+    spans = sorted(np.lib.array_utils.byte_bounds(array) for array in arrays if array.size)
+    return any(low < end for (_, end), (low, _) in pairwise(spans))
 
 
 def _as_variable(var: Any) -> Variable:

@@ -1,0 +1,8 @@
+# cython: language_level=3
+cimport numpy as cnp
+
+cdef bint same_shape(cnp.ndarray a, cnp.ndarray b) noexcept
+cdef void address_range(cnp.ndarray a, char **low, char **high) noexcept
+cdef bint overlap(cnp.ndarray a, cnp.ndarray b) except -1
+cdef bint same_memory(cnp.ndarray a, cnp.ndarray b) noexcept
+cdef int check_itself(cnp.ndarray a, str name) except -1

@@ -1,0 +1,69 @@
+"""Where arrays lie, and whether they lie on each other."""
+
+import numpy as np
+
+from libc.string cimport memcmp
+
+from tfopt.errors import InvalidArgumentError
+
+cimport numpy as cnp
+
+cnp.import_array()
+
+
+cdef bint same_shape(cnp.ndarray a, cnp.ndarray b) noexcept:
+    return (cnp.PyArray_NDIM(a) == cnp.PyArray_NDIM(b)
+            and memcmp(cnp.PyArray_DIMS(a), cnp.PyArray_DIMS(b),
+                       cnp.PyArray_NDIM(a) * sizeof(cnp.npy_intp)) == 0)
+
+
+cdef void address_range(cnp.ndarray a, char **low, char **high) noexcept:
+    """The addresses a's elements lie between."""
+    cdef int axis
+    cdef Py_ssize_t reach
+    low[0] = high[0] = <char *>cnp.PyArray_DATA(a)
+    if cnp.PyArray_SIZE(a) == 0:
+        return
+    if cnp.PyArray_IS_C_CONTIGUOUS(a):
+        high[0] += cnp.PyArray_NBYTES(a)
+        return
+    high[0] += cnp.PyArray_ITEMSIZE(a)
+    for axis in range(cnp.PyArray_NDIM(a)):
+        reach = (cnp.PyArray_DIM(a, axis) - 1) * cnp.PyArray_STRIDE(a, axis)
+        if reach < 0:
+            low[0] += reach
+        else:
+            high[0] += reach
+
+
+cdef bint overlap(cnp.ndarray a, cnp.ndarray b) except -1:
+    cdef char *a_low = NULL
+    cdef char *a_high = NULL
+    cdef char *b_low = NULL
+    cdef char *b_high = NULL
+    address_range(a, &a_low, &a_high)
+    address_range(b, &b_low, &b_high)
+    if a_high <= b_low or b_high <= a_low:
+        return False
+    if cnp.PyArray_IS_C_CONTIGUOUS(a) and cnp.PyArray_IS_C_CONTIGUOUS(b):
+        return a_low < a_high and b_low < b_high
+    return np.shares_memory(a, b)
+
+
+cdef bint same_memory(cnp.ndarray a, cnp.ndarray b) noexcept:
+    return (cnp.PyArray_DATA(a) == cnp.PyArray_DATA(b) and same_shape(a, b)
+            and memcmp(cnp.PyArray_STRIDES(a), cnp.PyArray_STRIDES(b),
+                       cnp.PyArray_NDIM(a) * sizeof(cnp.npy_intp)) == 0)
+
+
+cdef int check_itself(cnp.ndarray a, str name) except -1:
+    """Refuse an array whose elements share memory among themselves (as_strided can make one)."""
+    cdef Py_ssize_t reach = cnp.PyArray_ITEMSIZE(a)
+    if cnp.PyArray_SIZE(a) == 0 or cnp.PyArray_IS_C_CONTIGUOUS(a) \
+            or cnp.PyArray_IS_F_CONTIGUOUS(a):
+        return 0
+    for stride, n in sorted((abs(s), n) for s, n in zip((<object>a).strides, (<object>a).shape) if n > 1):
+        if stride < reach:
+            raise InvalidArgumentError(f"{name} overlaps itself: its elements share memory")
+        reach += stride * (n - 1)
+    return 0
