@@ -356,7 +356,13 @@ def test_configurations_are_tensorflows(impl: Any) -> None:
     assert impl.optimizers.Adamax(epsilon=0).epsilon == 1e-7
 
 
-def test_lists_are_gradients_too(impl: Any) -> None:
+def test_lists_and_numbers_are_gradients_too(impl: Any) -> None:
+    for number in (3, 3.0, np.float64(3)):
+        b = np.array(1.0)
+        impl.optimizers.SGD(1.0).apply_gradients([(number, b)])
+        assert b == -2
+    with pytest.raises(impl.InvalidTypeError, match="float64 as var is, not float32"):
+        impl.optimizers.SGD(1.0).apply_gradients([(np.float32(3), b)])
     w = np.zeros(2, np.float32)
     impl.optimizers.SGD(1.0).apply_gradients([([1, 2], w)])
     assert w.tolist() == [-1, -2]

@@ -102,6 +102,7 @@ INVALID, TYPE, INDEX = "InvalidArgumentError", "InvalidTypeError", "IndexOutOfRa
 BOTH = {
     "int variable": (_replace("var", lambda a: a.astype(np.int32)), TYPE),
     "list variable": (_replace("var", lambda a: a.tolist()), TYPE),
+    "scalar variable": (_replace("var", lambda a: a.flat[0]), TYPE),
     "None variable": (_replace("var", lambda a: None), TYPE),
     "complex variable": (_replace("var", lambda a: a.astype(np.complex64)), TYPE),
     "masked variable": (_replace("var", np.ma.masked_array), TYPE),

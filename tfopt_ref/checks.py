@@ -22,7 +22,8 @@ def as_array(value: Any, name: str) -> np.ndarray:
         raise InvalidTypeError(f"{name} must be an array without a mask, not MaskedArray")
     if isinstance(value, np.ndarray):
         return value
-    if hasattr(value, "__array_interface__"):
+    # a NumPy scalar has the interface too, but asarray copies it
+    if hasattr(value, "__array_interface__") and not isinstance(value, np.generic):
         return np.asarray(value)
     raise InvalidTypeError(f"{name} must be a numpy.ndarray, not {type(value).__name__}")
 
@@ -61,7 +62,8 @@ def check_operands(arguments: Mapping[str, Any]) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     *_, grad = arguments
     for name, value in arguments.items():
-        array = as_array(value, name)
+        number = name == grad and isinstance(value, np.generic)  # arithmetic makes it of 0-d arrays
+        array = np.asarray(value) if number else as_array(value, name)
         var = arrays.get("var", array)
         if var.dtype.newbyteorder("=") not in (np.float32, np.float64):
             raise InvalidTypeError(f"var must be float32 or float64, not {var.dtype}")

@@ -118,7 +118,8 @@ cdef cnp.ndarray as_array(object value, str name):
         if masked is not None and isinstance(value, masked.MaskedArray):
             raise _wrong_type(name, value, "an array without a mask")
         return value
-    if hasattr(value, "__array_interface__"):
+    # a NumPy scalar has the interface too, but asarray copies it
+    if hasattr(value, "__array_interface__") and not isinstance(value, np.generic):
         return np.asarray(value)
     raise _wrong_type(name, value, "a numpy.ndarray")
 
@@ -249,6 +250,8 @@ cdef list check_variables(Kernel kernel, tuple arguments):
 cdef cnp.ndarray check_gradient(Kernel kernel, object argument, cnp.ndarray var):
     """The gradient, as an array of the variable's dtype."""
     cdef str name = kernel.operands[kernel.n_operands - 1]
+    if isinstance(argument, np.generic):    # what arithmetic makes of 0-d arrays
+        argument = np.asarray(argument)
     cdef cnp.ndarray grad = as_array(argument, name)
     check_operand(grad, name, var, False)
     return grad

@@ -1,0 +1,156 @@
+"""Write the golden files: what TensorFlow answers, for tests that run without it.
+
+    cd tests && TF_CPP_MIN_LOG_LEVEL=3 python -m golden.make
+
+needs tensorflow-cpu 2.21.0 and tfopt. Everything follows from the table in tfopt/rules.py and from
+golden/samples.py, so a new rule gets its data by running this again; with the same TensorFlow, on
+the same kind of processor, the other files come out as they were, byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from golden.samples import INPUTS, OPTIMIZERS, Input, arrays, ordinary, settings
+from golden.with_tensorflow import apply, apply_gradients, has_sparse, optimizer, tensorflow
+
+import tfopt
+from tfopt.rules import DTYPES, RULES, Rule
+
+VERSION = "2.21"
+DATA = Path(__file__).parent / "data"
+STORED_STEPS = (1, 2, 10, 50)
+VARIABLES = {"dense": (2, 3), "rows": (5, 2), "vector": (5,)}  # the last two get slices
+
+
+def save(name: str, members: dict[str, np.ndarray]) -> None:
+    """Write an .npz whose bytes depend on nothing but the arrays: no dates, no compression."""
+    with zipfile.ZipFile(DATA / f"{name}.npz", "w", zipfile.ZIP_STORED) as archive:
+        for key, array in members.items():
+            entry = zipfile.ZipInfo(f"{key}.npy", date_time=(1980, 1, 1, 0, 0, 0))
+            with archive.open(entry, "w") as file:
+                np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
+
+
+def save_text(name: str, value: Any) -> None:
+    (DATA / name).write_text(json.dumps(value, indent=1) + "\n")
+
+
+def seed_of(name: str) -> int:
+    """Return a seed that stays when inputs are added or put in another order."""
+    return zlib.crc32(name.encode())
+
+
+def make_inputs() -> dict[tuple[str, str], dict[str, np.ndarray]]:
+    made = {
+        (chosen.name, dtype): arrays(chosen, dtype, seed_of(chosen.name))
+        for chosen in INPUTS
+        for dtype in DTYPES
+    }
+    save(
+        "inputs",
+        {
+            f"{name}/{dtype}/{key}": array
+            for (name, dtype), members in made.items()
+            for key, array in members.items()
+        },
+    )
+    return made
+
+
+def steps(
+    rule: Rule, setting: dict[str, Any], chosen: Input, given: dict[str, np.ndarray]
+) -> np.ndarray:
+    """Return the variable and its slots after each step."""
+    state = list(given["variables"][: 1 + len(rule.slots)])
+    after = []
+    for step in range(chosen.steps):
+        indices = given["indices"][step] if chosen.rows is not None else None
+        state = apply(
+            rule, state, given["grads"][step], setting["hypers"], setting["flags"], indices
+        )
+        after.append(np.stack(state))
+    return np.stack(after)
+
+
+def make_rule(rule: Rule, inputs: dict[tuple[str, str], dict[str, np.ndarray]]) -> Any:
+    """Write a rule's file and return its settings."""
+    listed = settings(rule)
+    save(
+        rule.name,
+        {
+            f"{chosen.name}/{dtype}": np.stack(
+                [steps(rule, setting, chosen, inputs[chosen.name, dtype]) for setting in listed]
+            )
+            for chosen in INPUTS
+            if chosen.rows is None or has_sparse(rule)
+            for dtype in DTYPES
+        },
+    )
+    return listed
+
+
+def make_optimizer_inputs() -> dict[str, dict[str, np.ndarray]]:
+    """Return first values, gradients of each step and indices, which repeat."""
+    inputs: dict[str, dict[str, np.ndarray]] = {}
+    for name, shape in VARIABLES.items():
+        random = np.random.default_rng(seed_of(f"optimizers {name}"))
+        rows = shape if name == "dense" else (4, *shape[1:])
+        inputs[name] = {
+            "first": ordinary(random, shape, "float64"),
+            "grads": ordinary(random, (STORED_STEPS[-1], *rows), "float64"),
+        }
+        if name != "dense":
+            inputs[name]["indices"] = random.integers(shape[0], size=(STORED_STEPS[-1], 4))
+    return inputs
+
+
+def make_optimizers() -> None:
+    tf = tensorflow()
+    inputs = make_optimizer_inputs()
+    members = {f"{v}/{key}": a for v, given in inputs.items() for key, a in given.items()}
+    configs = []
+    for name, arguments in OPTIMIZERS:
+        ours = getattr(tfopt.optimizers, name)(**arguments)
+        configs.append({"class": name, "config": ours.get_config()})
+        for dtype in DTYPES:
+            theirs = optimizer(name, ours.get_config(), dtype)
+            variables = {
+                v: tf.Variable(given["first"].astype(dtype)) for v, given in inputs.items()
+            }
+            stored: dict[str, list[np.ndarray]] = {v: [] for v in inputs}
+            for step in range(STORED_STEPS[-1]):
+                pairs = []
+                for v, given in inputs.items():
+                    grad: Any = given["grads"][step].astype(dtype)
+                    if "indices" in given:
+                        grad = (grad, given["indices"][step])
+                    pairs.append((grad, variables[v]))
+                apply_gradients(theirs, pairs)
+                if step + 1 in STORED_STEPS:
+                    for v, variable in variables.items():
+                        slots = [theirs.get_slot(variable, s) for s in ours.get_slot_names()]
+                        stored[v].append(np.stack([x.numpy() for x in (variable, *slots)]))
+            for v, states in stored.items():
+                members[f"{len(configs) - 1}/{dtype}/{v}"] = np.stack(states)
+    save("optimizers", members)
+    save_text("optimizers.json", {"steps": STORED_STEPS, "optimizers": configs})
+
+
+def main() -> None:
+    version = tensorflow().__version__
+    if not version.startswith(VERSION + "."):
+        raise SystemExit(f"The golden files come from TensorFlow {VERSION}, and this is {version}.")
+    DATA.mkdir(exist_ok=True)
+    inputs = make_inputs()
+    save_text("settings.json", {rule.name: make_rule(rule, inputs) for rule in RULES})
+    make_optimizers()
+
+
+if __name__ == "__main__":
+    main()

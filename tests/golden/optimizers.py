@@ -1,0 +1,81 @@
+"""Optimizers on several variables at once, and how closely they are to agree with TensorFlow's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from golden.compare import RELATIVE, check_array
+from golden.reasons import notes, reasons
+
+import tfopt_ref
+from tfopt.rules import RULES
+
+__all__ = ["Inputs", "check_states", "reasons_of", "replay"]
+
+#: By variable: "first", "grads" of each step, and where the gradient is sparse "indices".
+Inputs = Mapping[str, Mapping[str, np.ndarray]]
+_RULES = {f"apply_{rule.name}": rule for rule in RULES}
+
+
+def replay(
+    impl: ModuleType, name: str, config: Mapping[str, Any], inputs: Inputs, dtype: str
+) -> Iterator[dict[str, list[np.ndarray]]]:
+    """Take the steps of an optimizer; yield each variable and its slots after each."""
+    opt = getattr(impl.optimizers, name)(**config)
+    variables = {v: np.array(given["first"], dtype) for v, given in inputs.items()}
+    for step in range(len(next(iter(inputs.values()))["grads"])):
+        pairs = []
+        for v, given in inputs.items():
+            grad = given["grads"][step].astype(dtype)
+            if "indices" in given:
+                grad = impl.IndexedSlices(grad, given["indices"][step])
+            pairs.append((grad, variables[v]))
+        opt.apply_gradients(pairs)
+        yield {
+            v: [variable, *(opt.get_slot(variable, s).numpy() for s in opt.get_slot_names())]
+            for v, variable in variables.items()
+        }
+
+
+def reasons_of(
+    name: str, config: Mapping[str, Any], dtype: str, shape: tuple[int, ...], sparse: bool
+) -> list[list[str]]:
+    """Return for a variable and each slot why the bits may differ after many steps.
+
+    Those of the rule; those of hyperparameters that TensorFlow computes at each step in the dtype
+    of the variable, and tfopt in float64; and those of the values of the step before.
+    """
+    op, arguments = getattr(tfopt_ref.optimizers, name)(**config)._update(1, 0.5)
+    rule = _RULES[op.__name__]
+    hypers = {hyper: arguments[hyper] for hyper in rule.hypers}
+    flags = {flag: arguments.get(flag, default) for flag, default in rule.flags.items()}
+    made_of = notes(rule, hypers, flags, sparse)
+    found = reasons(rule, hypers, flags, dtype, shape, sparse)
+    rounded = {"beta1_power": "beta_1 ** step"}
+    if dtype == "float32" and config["decay"]:
+        rounded["lr"] = rounded["alpha"] = "decay in float64"
+    if dtype == "float32" and config.get("beta"):
+        rounded["l2"] = "beta in float64"
+    for operand, known in made_of.items():
+        found[operand] += [why for hyper, why in rounded.items() if f"hyper {hyper}" in known]
+    for _ in found:  # as long a chain as there can be
+        for operand, known in made_of.items():
+            sources = [o for o in found if f"operand {o}" in known and found[o] and o != operand]
+            found[operand] += [f"{source} before" for source in sources if not found[operand]]
+    return list(found.values())
+
+
+def check_states(
+    ours: list[np.ndarray],
+    theirs: np.ndarray,
+    scale: list[np.ndarray],
+    found: list[list[str]],
+    what: str,
+) -> None:
+    """Compare a variable and its slots, relative to the largest value an element has had."""
+    for k, (own, tf) in enumerate(zip(ours, theirs, strict=True)):
+        allowed = RELATIVE[tf.dtype.name] * scale[k] if found[k] else None
+        check_array(own, tf, allowed, f"{what} {f'slot {k}' if k else 'variable'}", found[k])

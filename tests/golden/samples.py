@@ -1,0 +1,141 @@
+"""What the golden files hold: hyperparameters, flags and arrays, for any row of the table.
+
+Used by make.py only. The tests read hyperparameters and arrays from the files.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfopt.rules import Rule
+
+__all__ = ["INPUTS", "OPTIMIZERS", "Input", "arrays", "ordinary", "settings", "special"]
+
+#: Values of each hyperparameter, by name. A rule's k-th setting takes the k-th value of each,
+#: counted around, so the columns are read together. An int is passed to TensorFlow as int64.
+SAMPLES: dict[str, tuple[float, ...]] = {
+    "alpha": (0.1, 1.5, 1e-3),
+    "lr": (0.1, 1.5, 1e-3, 0.25, 0.1),
+    "momentum": (0.9, 0.0, 0.99),
+    "rho": (0.9, 0.0, 0.99),
+    "beta": (0.9, 0.0, 0.5),
+    "beta1": (0.9, 0.0, 0.5),
+    "beta2": (0.99, 0.9, 0.0),
+    "beta1_power": (0.81, 0.0, 0.5),
+    "beta2_power": (0.9801, 0.9, 0.0),
+    "epsilon": (1e-3, 1e-7, 1.0),
+    "sign_decay": (0.7, 1.0, 0.0),
+    "logbase": (1.0, 0.5, 0.0),
+    "global_step": (3, 1, 70000),
+    "l1": (0.05, 0.0, 0.0, 0.5, 0.05),
+    "l2": (0.02, 0.0, 0.5, 0.0, 0.02),
+    "l2_shrinkage": (0.03, 0.0, 0.5, 0.01, 0.03),
+    "lr_power": (-0.5, -0.5, -0.75, -1.0, 0.0),
+}
+
+
+def settings(rule: Rule) -> list[dict[str, dict[str, Any]]]:
+    """Return every combination of the flags with every sample of the hyperparameters."""
+    columns = max(len(SAMPLES[name]) for name in rule.hypers)
+    hypers = [
+        {name: SAMPLES[name][k % len(SAMPLES[name])] for name in rule.hypers}
+        for k in range(columns)
+    ]
+    flags = [
+        dict(zip(rule.flags, values, strict=True))
+        for values in product((False, True), repeat=len(rule.flags))
+    ]
+    return [{"flags": f, "hypers": h} for f in flags for h in hypers]
+
+
+class Input(NamedTuple):
+    """Arrays that all rules are applied to, some steps in a row."""
+
+    name: str
+    shape: tuple[int, ...]
+    steps: int
+    special: bool = False
+    rows: int | None = None  # how many indices a sparse gradient has; None: dense
+    index_dtype: str = "int64"
+
+
+#: Not multiples of eight, so that vectorized kernels have leftovers; nine columns and 77 elements,
+#: so that they have something to vectorize; rows of one element, on which TensorFlow's kernels
+#: branch, as a vector and as a column. More indices than rows, so that some repeat.
+INPUTS = (
+    Input("scalar", (), 2),
+    Input("matrix", (3, 5), 2),
+    Input("special", (77,), 1, special=True),
+    Input("rows", (3, 9), 2, rows=4),
+    Input("special_rows", (12, 3), 1, special=True, rows=15, index_dtype="int32"),
+    Input("vector", (12,), 2, rows=15, index_dtype="int32"),
+    Input("special_column", (20, 1), 1, special=True, rows=26),
+)
+_SLOTS = 3  # the most a rule has
+
+
+def ordinary(random: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Return numbers around 1, made without a logarithm, which might depend on the machine."""
+    numbers = random.uniform(-1, 1, shape) * 2.0 ** random.integers(-4, 3, shape)
+    return np.asarray(numbers, dtype)
+
+
+def special(random: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Return zeros, NaNs, infinities, numbers at both ends of the range, and some ordinary ones."""
+    info = np.finfo(dtype)
+    root = np.sqrt(info.max)
+    magnitudes = np.array(
+        [0, 1, np.inf, info.max, root / 2, 2 * root, 1 / root, info.tiny, info.tiny * 1.5,
+         info.tiny / 2, info.smallest_subnormal, info.eps, np.nan],
+        dtype,
+    )  # fmt: skip
+    numbers = random.choice(magnitudes, shape) * random.choice(np.array([-1, 1], dtype), shape)
+    return np.where(random.uniform(size=shape) < 0.3, ordinary(random, shape, dtype), numbers)
+
+
+def arrays(chosen: Input, dtype: str, seed: int) -> dict[str, np.ndarray]:
+    """Return the variable and slots, the gradient of each step, and the indices of each step."""
+    random = np.random.default_rng(seed)
+    rows = chosen.shape if chosen.rows is None else (chosen.rows, *chosen.shape[1:])
+    variables = ordinary(random, (1 + _SLOTS, *chosen.shape), dtype)
+    slots = variables[1:]
+    positive = random.uniform(size=slots.shape) < 0.75  # sums of squares are, sums are not
+    slots[positive] = np.abs(slots[positive])
+    grads = ordinary(random, (chosen.steps, *rows), dtype)
+    if chosen.special:
+        # one operand at a time in the first half, any of them in the second
+        operands = [*variables, grads[0]]
+        for k, operand in enumerate(operands):
+            place = np.arange(operand.size).reshape(operand.shape) % (2 * len(operands))
+            replaced = (place == k) | (place >= len(operands))
+            operand[replaced] = special(random, operand.shape, dtype)[replaced]
+    made = {"variables": variables, "grads": grads}
+    if chosen.rows is not None:
+        shape = (chosen.steps, chosen.rows)
+        made["indices"] = random.integers(chosen.shape[0], size=shape, dtype=chosen.index_dtype)
+    return made
+
+
+#: Optimizers by class and arguments.
+OPTIMIZERS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("SGD", {"learning_rate": 0.1}),
+    ("SGD", {"learning_rate": 0.1, "decay": 0.05}),
+    ("SGD", {"learning_rate": 0.1, "momentum": 0.9}),
+    ("SGD", {"learning_rate": 0.1, "momentum": 0.9, "decay": 0.05}),
+    ("SGD", {"learning_rate": 0.1, "momentum": 0.9, "nesterov": True}),
+    ("Adamax", {}),
+    ("Adamax", {"learning_rate": 0.1, "beta_1": 0.8, "beta_2": 0.9, "epsilon": 1e-3}),
+    ("Adamax", {"learning_rate": 0.1, "decay": 0.05}),
+    ("Ftrl", {}),
+    ("Ftrl", {"learning_rate": 0.1, "l1_regularization_strength": 0.05,
+              "l2_regularization_strength": 0.1}),
+    ("Ftrl", {"learning_rate": 0.1, "l1_regularization_strength": 0.05, "beta": 0.5,
+              "initial_accumulator_value": 0.5, "decay": 0.05}),
+    ("Ftrl", {"learning_rate": 0.1, "l2_shrinkage_regularization_strength": 0.05}),
+    ("Ftrl", {"learning_rate": 0.1, "learning_rate_power": -0.75}),
+    ("Ftrl", {"learning_rate": 0.1, "learning_rate_power": -0.3, "beta": 0.5,
+              "l2_shrinkage_regularization_strength": 0.05}),
+)  # fmt: skip

@@ -1,0 +1,123 @@
+"""The same calls, carried out by TensorFlow. Needs TensorFlow; importing it takes seconds."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tfopt.rules import Rule
+
+__all__ = [
+    "apply",
+    "apply_gradients",
+    "has_sparse",
+    "optimizer",
+    "required_tensorflow",
+    "tensorflow",
+]
+
+
+@cache
+def tensorflow() -> Any:
+    """Return TensorFlow, on one thread of the CPU."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import tensorflow as tf
+
+    tf.config.set_visible_devices([], "GPU")
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    return tf
+
+
+def required_tensorflow() -> Any:
+    """Return TensorFlow, or skip the calling module if it is not installed.
+
+    With TFOPT_REQUIRE_TENSORFLOW set nothing is skipped, so the comparison cannot get lost where
+    it is meant to run: a missing or broken TensorFlow is an ImportError.
+    """
+    required = os.environ.get("TFOPT_REQUIRE_TENSORFLOW")
+    if not required and importlib.util.find_spec("tensorflow") is None:
+        import pytest  # which make.py does without
+
+        pytest.skip(
+            "TensorFlow is not installed (TFOPT_REQUIRE_TENSORFLOW=1 makes this an error)",
+            allow_module_level=True,
+        )
+    return tensorflow()
+
+
+def has_sparse(rule: Rule) -> bool:
+    """Return whether TensorFlow has a sparse kernel of the rule."""
+    return hasattr(tensorflow().raw_ops, f"ResourceSparseApply{rule.op}")
+
+
+def constant(value: Any, dtype: Any = None) -> Any:
+    """Return a tensor; from an array, because TensorFlow caches scalars and loses the sign of 0."""
+    return tensorflow().constant(np.asarray(value, dtype))
+
+
+def apply(
+    rule: Rule,
+    variables: Sequence[np.ndarray],
+    grad: np.ndarray,
+    hypers: Mapping[str, Any],
+    flags: Mapping[str, bool],
+    indices: np.ndarray | None = None,
+) -> list[np.ndarray]:
+    """Return the variable and its slots after one step of TensorFlow's kernel."""
+    tf = tensorflow()
+    dtype = variables[0].dtype
+    states = [tf.Variable(constant(variable)) for variable in variables]
+    arguments = {name: state.handle for name, state in zip(rule.operands[:-1], states, strict=True)}
+    for name, value in hypers.items():
+        arguments[name] = constant(value, np.int64 if isinstance(value, int) else dtype)
+    if indices is None:
+        op = getattr(tf.raw_ops, f"ResourceApply{rule.op}")
+        arguments[rule.grad] = constant(grad)
+    else:
+        op = getattr(tf.raw_ops, f"ResourceSparseApply{rule.op}")
+        arguments |= {"grad": constant(grad), "indices": constant(indices)}
+    op(**arguments, **flags)
+    return [state.numpy() for state in states]
+
+
+def optimizer(name: str, config: Mapping[str, Any], dtype: Any) -> Any:
+    """Return TensorFlow's optimizer of a configuration, as tfopt's get_config returns it.
+
+    TensorFlow keeps Python floats in float32 whatever the variables are, so each hyperparameter is
+    passed in the dtype of the variables.
+    """
+    tensorflow()
+    from tensorflow.python.keras.optimizer_v2 import adamax, ftrl, gradient_descent
+
+    module = {"SGD": gradient_descent, "Adamax": adamax, "Ftrl": ftrl}[name]
+    scalar = np.dtype(dtype).type
+    typed = {k: scalar(v) if isinstance(v, float) else v for k, v in config.items()}
+    return getattr(module, name)(**typed)
+
+
+def apply_gradients(
+    opt: Any, pairs: Sequence[tuple[np.ndarray | tuple[np.ndarray, np.ndarray], Any]]
+) -> None:
+    """Take a step; a gradient is an array, or (values, indices)."""
+    tf = tensorflow()
+    opt.apply_gradients(
+        [
+            (
+                tf.IndexedSlices(constant(grad[0]), constant(grad[1]))
+                if isinstance(grad, tuple)
+                else constant(grad),
+                variable,
+            )
+            for grad, variable in pairs
+        ]
+    )

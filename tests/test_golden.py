@@ -1,0 +1,125 @@
+"""Both packages against TensorFlow's answers, from the golden files."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from golden.compare import Case, check
+from golden.differences import DIFFERENCES, Difference
+from golden.optimizers import check_states, reasons_of, replay
+from golden.reasons import OTHER_ORDER
+
+from tfopt.rules import DTYPES, RULES, Rule
+
+DATA = Path(__file__).parent / "golden" / "data"
+
+
+@cache
+def load(name: str) -> dict[str, np.ndarray]:
+    with np.load(DATA / f"{name}.npz") as file:
+        return dict(file)
+
+
+SETTINGS: dict[str, list[dict[str, Any]]] = json.loads((DATA / "settings.json").read_text())
+STORED = [
+    (rule, name)
+    for rule in RULES
+    if (DATA / f"{rule.name}.npz").exists()
+    for name in load(rule.name)
+]
+
+
+def test_every_rule_has_golden_files():
+    missing = {rule.name for rule in RULES} - {rule.name for rule, _ in STORED} - set(SETTINGS)
+    assert not missing, f"run python -m golden.make in tests/: {missing} came after the last run"
+
+
+def cases(rule: Rule, name: str) -> list[tuple[Case, list[np.ndarray]]]:
+    """Return every step of a file's member with TensorFlow's answer, from its answer before."""
+    inputs = load("inputs")
+    first = [np.asarray(x) for x in inputs[f"{name}/variables"][: 1 + len(rule.slots)]]
+    found = []
+    for setting, answers in zip(SETTINGS[rule.name], load(rule.name)[name], strict=True):
+        old = first
+        for step, answer in enumerate(answers):
+            indices = inputs[f"{name}/indices"][step] if f"{name}/indices" in inputs else None
+            grad = inputs[f"{name}/grads"][step]
+            case = Case(
+                rule, setting["hypers"], setting["flags"], old, grad, indices, f"step {step + 1}"
+            )
+            old = [np.asarray(state) for state in answer]
+            found.append((case, old))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rule", "name"), STORED, ids=[f"{rule.name}-{name.replace('/', '-')}" for rule, name in STORED]
+)
+def test_training_op(impl: ModuleType, rule: Rule, name: str):
+    for case, answer in cases(rule, name):
+        check(case, case.apply(impl), answer)
+
+
+OPTIMIZERS: dict[str, Any] = json.loads((DATA / "optimizers.json").read_text())
+NUMBERED = list(enumerate(OPTIMIZERS["optimizers"]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("number", "made"), NUMBERED, ids=[f"{made['class']}-{number}" for number, made in NUMBERED]
+)
+def test_optimizer(impl: ModuleType, number: int, made: dict[str, Any], dtype: str):
+    stored, (name, config) = load("optimizers"), made.values()
+    inputs: dict[str, dict[str, np.ndarray]] = {}
+    for key, array in stored.items():
+        variable, kind = key.split("/", 1)
+        if kind in ("first", "grads", "indices"):
+            inputs.setdefault(variable, {})[kind] = array
+    scale: dict[str, Any] = dict.fromkeys(inputs, 0.0)
+    for step, states in enumerate(replay(impl, name, config, inputs, dtype), start=1):
+        for v, ours in states.items():
+            scale[v] = np.maximum(scale[v], np.abs(ours))
+            if step in OPTIMIZERS["steps"]:
+                theirs = stored[f"{number}/{dtype}/{v}"][OPTIMIZERS["steps"].index(step)]
+                found = reasons_of(name, config, dtype, ours[0].shape, "indices" in inputs[v])
+                what = f"{name}({config}) {dtype} {v} after step {step}"
+                check_states(ours, theirs, scale[v], found, what)
+
+
+def last_elements(state: list[np.ndarray]) -> list[float]:
+    return [float(array[-1]) for array in state]
+
+
+@pytest.mark.parametrize("case", DIFFERENCES, ids=lambda case: case.name)
+def test_difference(impl: ModuleType, case: Difference):
+    state, grad, indices = case.arrays()
+    getattr(impl.training_ops, f"apply_{case.rule}")(*state, grad, **case.options, indices=indices)
+    assert last_elements(state) == case.ours
+
+
+@pytest.mark.parametrize("name", OTHER_ORDER)
+def test_every_other_order_has_an_example(name: str):
+    examples = [case for case in DIFFERENCES if case.rule == name and case.sparse]
+    assert any(case.ours != case.theirs for case in examples)
+
+
+def test_denormals_are_kept_on_request(impl: ModuleType):
+    """TensorFlow always takes this variable for a zero."""
+    for flush, expected in ((True, 0.0), (False, 1e-310)):
+        impl.set_flush_denormals(flush)
+        var = np.array([1e-310])
+        impl.training_ops.apply_gradient_descent(var, np.zeros(1), alpha=0.1)
+        assert var[0] == expected
+
+
+def test_hyperparameters_keep_their_precision(impl: ModuleType):
+    """TensorFlow rounds Python floats to float32, and has 0.9000000985097854 here."""
+    var = np.ones(1)
+    impl.optimizers.Adamax(0.1).apply_gradients([(np.array([0.1]), var)])
+    assert var[0] == pytest.approx(0.9000000999999, rel=1e-15)
