@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -77,22 +79,51 @@ def test_tfopt_cpu_forces_an_instruction_set() -> None:
     assert "ImportError: TFOPT_CPU=v9: this machine can run baseline" in wrong.stderr
 
 
-def test_the_loops_are_vectorized() -> None:
-    """A division that tests for zero, or a set built without its flags, fails silently."""
-    if "v3" not in tfopt.kernels.available:
-        pytest.skip("this machine has no v3 to look at")
-    if shutil.which("objdump") is None:
-        pytest.skip("objdump is not installed")
-    text = {}
-    for cpu in ("baseline", "v3"):
-        (library,) = (HERE / "kernels").glob(f"steps_{cpu}.*.so")
-        text[cpu] = subprocess.run(
-            ["objdump", "-d", str(library)], capture_output=True, text=True, check=True
-        ).stdout
-        for instruction in ("sqrtps", "sqrtpd", "divps", "divpd", "maxps"):
-            assert instruction in text[cpu], (cpu, instruction)
-        assert "vfmadd" not in text[cpu]
-    assert "ymm" in text["v3"] and "ymm" not in text["baseline"]
+needs_objdump = pytest.mark.skipif(
+    shutil.which("objdump") is None, reason="objdump is not installed"
+)
+
+
+def _machine_code(module: str) -> str:
+    (library,) = (HERE / "kernels").glob(f"{module}.*.so")
+    command = ["objdump", "-d", "--no-show-raw-insn", str(library)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def _loops(cpu: str) -> dict[str, str]:
+    """Return the machine code of every loop of an instruction set, by the loop's name."""
+    functions = re.findall(
+        r"^\w+ <(\w+)>:\n((?:.+\n)*)", _machine_code(f"steps_{cpu}"), re.MULTILINE
+    )
+    named = (
+        (re.search(r"fuse_([01]).*_((?:dense|rows)_\w+)$", name), code) for name, code in functions
+    )
+    return {f"{match[2]}-{match[1]}": code for match, code in named if match}
+
+
+@needs_objdump
+@pytest.mark.skipif("v3" not in tfopt.kernels.available, reason="this machine has no v3 to look at")
+def test_the_loops_are_vector_code() -> None:
+    """A branch, a division that tests for zero, a set without its flags: each fails silently."""
+    for cpu, register in (("baseline", "xmm"), ("v3", "ymm")):
+        loops = _loops(cpu)
+        for rule in tfopt.rules.RULES:
+            for number, constants in enumerate(rule.variants):
+                if dict(zip(rule.constants, constants, strict=True)).get("square_root") is False:
+                    continue  # calls pow
+                for kind in ("dense", "rows") if rule.rows else ("dense",):
+                    for type_, packed in ((0, "mulps"), (1, "mulpd")):
+                        code = loops[f"{kind}_{rule.name}_{number}-{type_}"]
+                        found = [line for line in code.splitlines() if packed in line]
+                        assert any(register in line for line in found), (cpu, kind, rule.name)
+        assert not any("vfmadd" in code for code in loops.values())
+
+
+@needs_objdump
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="x86's name of the instruction")
+def test_sparse_rows_are_prefetched() -> None:
+    """The compiler drops calls to functions that do nothing but prefetch."""
+    assert "prefetch" in _machine_code("training")
 
 
 def test_no_division_tests_for_zero() -> None:

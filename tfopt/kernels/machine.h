@@ -2,6 +2,8 @@
 #ifndef TFOPT_MACHINE_H
 #define TFOPT_MACHINE_H
 
+#include <stddef.h>
+
 #ifdef _OPENMP
 #include <omp.h>
 #define TFOPT_OPENMP 1
@@ -43,11 +45,25 @@ static inline void fp_leave(fp_state caller) { (void)caller; }
 #define TFOPT_CAN_FLUSH 0
 #endif
 
-/* A macro, because GCC drops calls to a function whose only effect is a prefetch. */
+/* Ask for a row of n arrays: its lines of 64 bytes, the last byte's too, since rows rarely begin
+   where lines do. GCC takes a function whose only effect is a prefetch for one without effects and
+   drops its calls, so this one must never be a function to it. */
 #if defined(__GNUC__)
-#define TFOPT_PREFETCH(address) __builtin_prefetch((const void *)(address), 1)
+__attribute__((always_inline)) static inline void prefetch_row(char *const *data,
+                                                               const ptrdiff_t *stride, int n,
+                                                               ptrdiff_t row, ptrdiff_t bytes) {
+    for (int k = 0; k < n; k++) {
+        const char *start = data[k] + row * stride[k];
+        for (ptrdiff_t byte = 0; byte < bytes; byte += 64)
+            __builtin_prefetch(start + byte, 1);
+        __builtin_prefetch(start + bytes - 1, 1);
+    }
+}
 #else
-#define TFOPT_PREFETCH(address) ((void)(address))
+static inline void prefetch_row(char *const *data, const ptrdiff_t *stride, int n, ptrdiff_t row,
+                                ptrdiff_t bytes) {
+    (void)data, (void)stride, (void)n, (void)row, (void)bytes;
+}
 #endif
 
 static inline int cpu_has_v3(void) {

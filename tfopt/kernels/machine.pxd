@@ -6,7 +6,8 @@ cdef extern from "machine.h" nogil:
     void fp_leave(fp_state caller) noexcept
     int TFOPT_CAN_FLUSH
     int TFOPT_OPENMP
-    void TFOPT_PREFETCH(const void *address) noexcept
+    void prefetch_row(char **data, const Py_ssize_t *stride, int n, Py_ssize_t row,
+                      Py_ssize_t bytes) noexcept
     int cpu_has_v3() noexcept
     void in_forked_child(void (*child)() noexcept nogil) noexcept
     int omp_get_max_threads() noexcept

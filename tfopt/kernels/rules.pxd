@@ -7,8 +7,8 @@ takes pointers to the variable and its slots, the gradient, the row's scalars an
 constants, which are known when the loop is compiled and cost nothing inside it.
 
 Two rules of writing keep a step fast and its bits right: literals are cast to `real` (a bare `1`
-makes C compute in double), and choices are written as conditional expressions (they become vector
-selects).
+makes C compute in double), and choices are conditional expressions, without `or` and `and`, whose
+branches would keep a loop from becoming vector code.
 """
 
 from libc.math cimport fabs, fabsf, pow, powf, sqrt, sqrtf
@@ -44,7 +44,8 @@ cdef inline real minimum(real a, real b) noexcept nogil:
 
 
 cdef inline real maximum_or_nan(real a, real b) noexcept nogil:
-    return a if a > b or a != a else b
+    cdef real larger = a if a > b else b
+    return a if a != a else larger
 
 
 cdef inline real sign(real x) noexcept nogil:

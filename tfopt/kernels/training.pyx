@@ -14,15 +14,14 @@ from tfopt.kernels.calls import dense_call, sparse_call
 from tfopt.kernels.calls cimport Call, Kernel, tensor, work
 from tfopt.kernels.layout cimport run_layout
 from tfopt.kernels.machine cimport (
-    TFOPT_PREFETCH, fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
+    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_row,
 )
 from tfopt.kernels.runtime cimport BLOCK, team_size
 from tfopt.kernels.step cimport MAX_OPERANDS
 
 cdef enum:
     PIECE = 4096            # indices a thread looks through for its own at a time
-    AHEAD = 8               # rows prefetched ahead
-    LINE = 64               # bytes of a cache line
+    AHEAD = 16              # rows prefetched ahead
     PREFETCHED = 512        # bytes of a row worth asking for; the hardware sees the rest coming
     OWNED_BYTES = 2048      # rows are owned in blocks of at least so much and
     OWNED_ROWS = 16         # so many, or neighbours' owners would fight for a cache line
@@ -84,16 +83,10 @@ cdef inline Py_ssize_t _row(const work *w, Py_ssize_t i) noexcept nogil:
     return (<const int *>at)[0] if w.index_size == 4 else (<const long long *>at)[0]
 
 
-cdef inline void _prefetch(const work *w, Py_ssize_t row) noexcept nogil:
-    cdef Py_ssize_t byte, n = w.inner * w.itemsize
-    cdef int k
-    if n > PREFETCHED:
-        n = PREFETCHED
-    for k in range(w.n_operands - 1):
-        byte = 0
-        while byte < n:
-            TFOPT_PREFETCH(w.tensors[0].data[k] + row * w.row_stride[k] + byte)
-            byte += LINE
+cdef inline Py_ssize_t _worth_fetching(const work *w) noexcept nogil:
+    """Bytes of a row to ask for ahead of time."""
+    cdef Py_ssize_t n = w.inner * w.itemsize
+    return n if n < PREFETCHED else PREFETCHED
 
 
 cdef inline void _run_row(const work *w, Py_ssize_t i, Py_ssize_t start,
@@ -118,17 +111,18 @@ cdef inline void _run_row(const work *w, Py_ssize_t i, Py_ssize_t start,
 
 
 cdef void _run_all_rows(const work *w) noexcept nogil:
-    cdef Py_ssize_t i
+    cdef Py_ssize_t i, bytes_ = _worth_fetching(w)
     for i in range(w.n_indices):
         if i + AHEAD < w.n_indices:
-            _prefetch(w, _row(w, i + AHEAD))
+            prefetch_row(w.tensors[0].data, w.row_stride, w.n_operands - 1,
+                         _row(w, i + AHEAD), bytes_)
         _run_row(w, i, 0, w.inner)
 
 
 cdef void _run_owned_rows(const work *w, int owner, int owners) noexcept nogil:
     """The occurrences of the rows that one of the threads owns."""
     cdef Py_ssize_t[PIECE] mine
-    cdef Py_ssize_t start = 0, stop, i, n
+    cdef Py_ssize_t start = 0, stop, i, n, bytes_ = _worth_fetching(w)
     cdef uint64_t hashed
     cdef int shift = 0
     while (1 << shift) < OWNED_ROWS or (w.inner * w.itemsize) << shift < OWNED_BYTES:
@@ -142,7 +136,8 @@ cdef void _run_owned_rows(const work *w, int owner, int owners) noexcept nogil:
             n += <int>((hashed * <uint64_t>owners) >> 32) == owner
         for i in range(n):
             if i + AHEAD < n:
-                _prefetch(w, _row(w, mine[i + AHEAD]))
+                prefetch_row(w.tensors[0].data, w.row_stride, w.n_operands - 1,
+                             _row(w, mine[i + AHEAD]), bytes_)
             _run_row(w, mine[i], 0, w.inner)
         start = stop
 
