@@ -1,0 +1,1 @@
+"""The benchmarks of tfopt, for airspeed velocity; README.md says how to run them."""

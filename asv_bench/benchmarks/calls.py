@@ -1,0 +1,46 @@
+"""What a call costs beside its arithmetic.
+
+A thousand calls are timed as one: the milliseconds shown are microseconds per call.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+
+from .common import RULES, filled, operands, public, step, times
+
+
+class Calls:
+    params = list(RULES)
+    param_names = ("rule",)
+    rounds = 1
+    repeat = (3, 20, 0.5)
+
+    def setup(self, rule: str) -> None:
+        self.calls = times(1000, step(rule, operands(rule, 16)))
+
+    def time_1000_calls_of_16_elements(self, rule: str) -> None:
+        self.calls()
+
+
+class RefusedCalls:
+    rounds = 1
+    repeat = (3, 20, 0.5)
+
+    def setup(self) -> None:
+        arrays = [*operands("adamax", (16, 4))[:-1], filled((2, 4))]
+        indices = np.array([3, 15])
+        call = step("adamax", arrays, indices=indices)
+        indices[1] = 16
+        error = public("errors.IndexOutOfRangeError")
+
+        def refused() -> None:
+            with suppress(error):
+                call()
+
+        self.calls = times(1000, refused)
+
+    def time_1000_index_out_of_range(self) -> None:
+        self.calls()

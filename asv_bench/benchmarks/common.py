@@ -1,0 +1,197 @@
+"""What the benchmarks share.
+
+The parameters come from the table of the checkout that the benchmarks lie in, so they are the same
+for every commit of a run; `tfopt` itself is the one under test. It is imported when a benchmark is
+set up, and what it does not have yet, or no longer, skips the benchmark.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import runpy
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).parent
+
+#: The rows of the table by name.
+RULES = {
+    rule.name: rule for rule in runpy.run_path(str(HERE.parents[1] / "tfopt/rules.py"))["RULES"]
+}
+
+#: Sample values of hyperparameters other than learning rates. No step's time depends on them,
+#: except that powers other than the square root are slow.
+HYPERS = {
+    "beta1": 0.9,
+    "beta1_power": 0.9,
+    "beta2": 0.999,
+    "beta2_power": 0.999,
+    "epsilon": 1e-7,
+    "l1": 0.001,
+    "l2": 0.001,
+    "l2_shrinkage": 0.001,
+    "lr_power": -0.5,
+    "momentum": 0.9,
+    "rho": 0.9,
+}
+
+Step = Callable[[], Any]
+
+
+def hyper(name: str) -> float:
+    """Return a sample value of a hyperparameter."""
+    return HYPERS.get(name, 0.01)
+
+
+def public(path: str) -> Any:
+    """Return an object of the tfopt under test; skip the benchmark if there is none."""
+    module, _, name = path.rpartition(".")
+    try:
+        return getattr(import_module(f"tfopt.{module}"), name)
+    except (AttributeError, ModuleNotFoundError) as error:
+        raise NotImplementedError(f"this tfopt has no {path}") from error
+
+
+def filled(shape: int | tuple[int, ...], dtype: str = "float32", seed: int = 0) -> np.ndarray:
+    """Return an array of positive numbers whose memory has been touched.
+
+    Positive, because some slots are sums of squares.
+    """
+    some = np.random.default_rng(seed).uniform(0.1, 1, 1 << 16).astype(dtype)
+    return np.resize(some, shape)
+
+
+def operands(rule: str, shape: int | tuple[int, ...], dtype: str = "float32") -> list[np.ndarray]:
+    """Return the arrays of a dense call: the variable, its slots and the gradient."""
+    return [filled(shape, dtype, seed) for seed, _ in enumerate(RULES[rule].operands)]
+
+
+def step(rule: str, arrays: list[np.ndarray], **options: Any) -> Step:
+    """Return one public update of the arrays as a call without arguments.
+
+    It has been made once, so that no measurement includes the start of the threads.
+    """
+    apply = public(f"training_ops.apply_{rule}")
+    hypers = {name: hyper(name) for name in RULES[rule].hypers}
+
+    def call() -> None:
+        apply(*arrays, **hypers, **options)
+
+    call()
+    return call
+
+
+def times(number: int, call: Step) -> Step:
+    """Return a call that makes `number` calls."""
+
+    def calls() -> None:
+        for _ in range(number):
+            call()
+
+    return calls
+
+
+def best_times(*calls: Step, seconds: float = 0.3, rounds: int = 5) -> list[float]:
+    """Return the shortest time of each call.
+
+    The calls take turns, for so many seconds and at least so many rounds, so that all of them see
+    the machine at its quietest.
+    """
+    best = [float("inf")] * len(calls)
+    end = perf_counter() + seconds
+    while rounds > 0 or perf_counter() < end:
+        for i, call in enumerate(calls):
+            start = perf_counter()
+            call()
+            best[i] = min(best[i], perf_counter() - start)
+        rounds -= 1
+    return best
+
+
+def least_printed(*programs: tuple[str, dict[str, str]], runs: int) -> list[float]:
+    """Return the least number that each program prints in fresh interpreters, by turns.
+
+    A program is its code and what it adds to the environment.
+    """
+    least = [float("inf")] * len(programs)
+    for _ in range(runs):
+        for i, (code, env) in enumerate(programs):
+            child = subprocess.run(
+                [sys.executable, "-P", "-c", code],
+                env={**os.environ, **env},
+                check=True,
+                capture_output=True,
+                text=True,
+            )
+            least[i] = min(least[i], float(child.stdout))
+    return least
+
+
+@cache
+def _same_traffic() -> Any:
+    """Return the function of same_traffic.c, compiled once per environment."""
+    source = HERE / "same_traffic.c"
+    command = [
+        *shlex.split(os.environ.get("CC", "cc")),
+        "-O3",
+        "-march=native",
+        "-fopenmp",
+        "-shared",
+        "-fPIC",
+        str(source),
+    ]
+    if platform.machine() == "x86_64":
+        command.append("-mprefer-vector-width=256")  # NumPy's arrays suit it better than 512
+    key = hashlib.sha256(source.read_bytes() + repr(command).encode()).hexdigest()[:16]
+    library = Path(sys.prefix, "cache", f"same_traffic_{key}.so")
+    if not library.exists():
+        library.parent.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+            built = Path(folder, library.name)
+            subprocess.run([*command, "-o", str(built)], check=True)
+            built.replace(library)  # in one step: other benchmarks may be looking
+    function = ctypes.CDLL(str(library)).same_traffic
+    function.restype = None
+    function.argtypes = [
+        ctypes.POINTER(ctypes.c_void_p),
+        ctypes.c_size_t,
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_float,
+        ctypes.c_float,
+        ctypes.c_int,
+        ctypes.c_size_t,
+    ]
+    return function
+
+
+def same_traffic_loop(arrays: list[np.ndarray], threads: int, repeats: int = 1) -> Step:
+    """Return a call of the plain C loop with the memory traffic of a dense step.
+
+    It reads and writes all the arrays but the last, which it reads, and changes no value. The
+    repeats are made in C, so that a small loop's time has no part of Python in it.
+    """
+    *written, read = arrays
+    if any(a.dtype != np.float32 or not a.flags.c_contiguous for a in arrays):
+        raise TypeError("the loop is written for contiguous float32")
+    loop = _same_traffic()
+    pointers = (ctypes.c_void_p * len(written))(*(a.ctypes.data for a in written))
+    arguments = (pointers, len(written), read.ctypes.data, read.size, 1, 0, threads, repeats)
+
+    def call(_alive: list[np.ndarray] = arrays) -> None:
+        loop(*arguments)
+
+    return call
