@@ -32,6 +32,12 @@ ORDINARY = {
     "alpha": 0.1,
     "lr": 0.1,
     "momentum": 0.9,
+    "rho": 0.9,
+    "beta": 0.9,
+    "sign_decay": 0.7,
+    "logbase": 0.0,  # whose power is 1 exactly
+    "global_step": 3,
+    "beta2_power": 0.9801,
     "beta1_power": 0.81,
     "beta1": 0.9,
     "beta2": 0.99,
@@ -41,6 +47,10 @@ ORDINARY = {
     "l2_shrinkage": 0.03,
     "lr_power": -0.5,
 }
+
+
+#: With these values no rule calls pow or exp, or the call is exact.
+EXACT = ("lr_power", "logbase")
 
 
 def ordinary_hypers(rule: Rule) -> dict[str, float]:
@@ -74,7 +84,7 @@ def elements(dtype: Any) -> st.SearchStrategy[float]:
 
 @st.composite
 def hypers(draw: Any, rule: Rule, dtype: Any) -> dict[str, Any]:
-    """Hyperparameters, flags and gradient scale; lr_power stays -0.5, the one without a pow."""
+    """Hyperparameters, flags and gradient scale; those that go through pow or exp stay exact."""
     usual = draw(st.booleans())
     info = np.finfo(dtype)
     odd = st.sampled_from(
@@ -82,7 +92,7 @@ def hypers(draw: Any, rule: Rule, dtype: Any) -> dict[str, Any]:
          math.inf, math.nan, 1e-3]
     )  # fmt: skip
     chosen = {
-        name: value if usual or name == "lr_power" else draw(odd | st.just(value))
+        name: value if usual or name in EXACT or name in rule.limits else draw(odd | st.just(value))
         for name, value in ordinary_hypers(rule).items()
     }
     flags = {name: draw(st.booleans()) for name in rule.flags}

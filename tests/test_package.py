@@ -111,7 +111,7 @@ def test_the_loops_are_vector_code() -> None:
             for number, constants in enumerate(rule.variants):
                 if dict(zip(rule.constants, constants, strict=True)).get("square_root") is False:
                     continue  # calls pow
-                for kind in ("dense", "rows") if rule.rows else ("dense",):
+                for kind in rule.steps.keys() - {"width1"}:
                     for type_, packed in ((0, "mulps"), (1, "mulpd")):
                         code = loops[f"{kind}_{rule.name}_{number}-{type_}"]
                         found = [line for line in code.splitlines() if packed in line]

@@ -184,6 +184,57 @@ SPARSE = {
     "indices in the variable": (_indices_in_var, INVALID),
 }
 
+#: A value outside of each limit, and one at its border.
+OUTSIDE = {
+    "greater than 0": (0.0, 1e-300),
+    "at least 0": (-1e-300, 0.0),
+    "at most 0": (1e-300, 0.0),
+    "greater than 0, or 0 with the first flag": (-1e-300, 1e-300),
+}
+LIMITED = [
+    pytest.param(
+        rule, sparse, hyper, limit, id=f"{rule.name}-{'rows' if sparse else 'dense'}-{hyper}"
+    )
+    for rule in RULES
+    for sparse in (False, True)
+    for hyper, limit in rule.limits.items()
+]
+
+
+@pytest.mark.parametrize(("rule", "sparse", "hyper", "limit"), LIMITED)
+def test_limits_of_hyperparameters(
+    impl: Any, rule: Rule, sparse: bool, hyper: str, limit: str
+) -> None:
+    outside, border = OUTSIDE[limit]
+    for value in (outside, float("nan")):
+        case = Case(rule, sparse)
+        case.options[hyper] = value
+        before = digest(case)
+        if not sparse and rule.limited == "rows":
+            case.call(impl)
+            continue
+        expected = limit.replace("the first flag", next(iter(rule.flags), ""))
+        with pytest.raises(impl.InvalidArgumentError) as raised:
+            case.call(impl)
+        assert str(raised.value) == f"{hyper} must be {expected}, not {value}"
+        assert digest(case) == before
+    case = Case(rule, sparse)
+    case.options[hyper] = border
+    case.call(impl)
+
+
+@pytest.mark.parametrize(
+    "rule", [r for r in RULES if "first flag" in str(r.limits)], ids=lambda r: r.name
+)
+def test_a_learning_rate_of_zero_needs_the_flag(impl: Any, rule: Rule) -> None:
+    case = Case(rule, sparse=True)
+    case.options["lr"] = 0.0
+    with pytest.raises(impl.InvalidArgumentError, match="or 0 with multiply_linear_by_lr"):
+        case.call(impl)
+    case.options["multiply_linear_by_lr"] = True
+    case.call(impl)
+
+
 CASES = [
     pytest.param(rule, sparse, spoil, error, id=f"{rule.name}-{kind}-{name}".replace(" ", "_"))
     for rule in RULES

@@ -169,6 +169,28 @@ def test_powers_agree_to_four_ulp(rule: Rule, dtype: str, kind: str, lr_power: f
     assert (np.abs(fast_var - ref_var) <= slack / y + 8 * eps * np.abs(ref_var)).all()
 
 
+@pytest.mark.parametrize("rule", [r for r in RULES if "logbase" in r.hypers], ids=lambda r: r.name)
+@each_dtype
+@each_kind
+@pytest.mark.parametrize("logbase", [1.0, -2.5, 0.3])
+def test_exponentials_agree_to_four_ulp(rule: Rule, dtype: str, kind: str, logbase: float) -> None:
+    values = arrays_for(rule, (50, 20), dtype)
+    options: dict[str, Any] = {**ordinary_hypers(rule), "logbase": logbase}
+    if kind == "sparse":
+        options["indices"] = np.arange(50)
+    results = []
+    for package in (tfopt, tfopt_ref):
+        operands = [v.copy() for v in values]
+        call(package, rule, operands, options)
+        results.append(operands)
+    (fast_var, fast_m, _), (ref_var, ref_m, _) = results
+    assert_same_bits(fast_m, ref_m, "m")
+    eps = float(np.finfo(dtype).eps)
+    step = np.abs(ref_var - values[0])
+    assert (np.abs(fast_var - ref_var) <= 5 * eps * step + eps * np.abs(ref_var)).all()
+    assert (fast_var != values[0]).any()
+
+
 def test_rows_equal_the_dense_step_where_the_table_has_one_step() -> None:
     for rule in (r for r in RULES if r.rows is None):
         for dtype in DTYPES:

@@ -17,11 +17,16 @@ from typing import NamedTuple
 DTYPES = ("float32", "float64")
 
 
+#: What TensorFlow demands of some hyperparameters. A NaN fulfils none.
+LIMITS = ("greater than 0", "at least 0", "at most 0", "greater than 0, or 0 with the first flag")
+
+
 class Rule(NamedTuple):
     """One update rule.
 
-    ``scalars`` are what the step takes after the gradient: expressions of the hyperparameters,
-    evaluated once per call in the variable's own type. ``flags`` (attributes of the call) and
+    ``scalars`` are what the step takes after the gradient: expressions of the hyperparameters, and
+    of scalars before them, evaluated once per call in the variable's own type; ``dense`` says for
+    which kind of call. ``flags`` (attributes of the call) and
     ``choices`` (conditions on hyperparameters) are constants inside the step: it is compiled once
     for every combination of them.
     """
@@ -36,7 +41,16 @@ class Rule(NamedTuple):
     flags: dict[str, bool] = {}  # name -> default
     choices: dict[str, str] = {}  # name -> condition
     rows: str | None = None  # the step of sparse rows, where its answers are not the dense step's
+    width1: str | None = None  # the step of rows of one element, where it is not that of others
     grad: str = "grad"  # TensorFlow's name of the gradient
+    limits: dict[str, str] = {}  # what hyperparameters must be, of those in LIMITS
+    limited: str = "dense and rows"  # the calls the limits hold for, or "rows"
+
+    @property
+    def steps(self) -> dict[str, str]:
+        """The rule's steps by the kind of call they serve; a kind without its own has another's."""
+        own = {"dense": self.name, "rows": self.rows, "width1": self.width1}
+        return {kind: step for kind, step in own.items() if step}
 
     @property
     def operands(self) -> tuple[str, ...]:
@@ -65,7 +79,34 @@ _FTRL_SCALARS = {
     "threshold": "l1 * lr if multiply_linear_by_lr else l1",
     "ridge": "2 * l2 * lr if multiply_linear_by_lr else 2 * l2",
 }
+_ADAM_SCALARS = {
+    "alpha": "lr * rules.root(1 - beta2_power) / (1 - beta1_power)",
+    "beta1": "beta1",
+    "one_minus_beta1": "1 - beta1",
+    "one_minus_beta2": "1 - beta2",
+    "epsilon": "epsilon",
+}
+_RMS_SCALARS = {
+    "lr": "lr",
+    "rho": "rho",
+    "one_minus_rho": "1 - rho",
+    "momentum": "momentum",
+    "epsilon": "epsilon",
+}
+_DUCHI = "Duchi, Hazan, Singer, Adaptive Subgradient Methods, JMLR 12, 2011"
+_FOBOS = "Duchi, Singer, Efficient Online and Batch Learning Using Forward Backward Splitting, 2009"
+_SUTSKEVER = "Sutskever et al., On the importance of initialization and momentum, ICML 2013"
+_FTRL_LIMITS = {
+    "lr": "greater than 0, or 0 with the first flag",
+    "l1": "at least 0",
+    "l2": "at least 0",
+    "lr_power": "at most 0",
+}
 _FTRL = "McMahan et al., Ad Click Prediction: a View from the Trenches, KDD 2013, algorithm 1"
+_TIELEMAN = "Tieleman, Hinton, Lecture 6.5: RMSProp, 2012"
+_BELLO = (
+    "Bello, Zoph, Vasudevan, Le, Neural Optimizer Search with Reinforcement Learning, ICML 2017"
+)
 
 RULES = (
     Rule(
@@ -79,10 +120,21 @@ RULES = (
         grad="delta",
     ),
     Rule(
+        name="proximal_gradient_descent",
+        op="ProximalGradientDescent",
+        summary="Take a gradient step, then shrink by `l1` and scale by `l2`.",
+        source=_FOBOS,
+        slots=(),
+        hypers=("alpha", "l1", "l2"),
+        scalars={"alpha": "alpha", "threshold": "alpha * l1", "divisor": "1 + l2 * alpha"},
+        choices={"shrinks": "l1 > 0"},
+        grad="delta",
+    ),
+    Rule(
         name="momentum",
         op="Momentum",
         summary="Step along a decaying sum of gradients.",
-        source="Polyak 1964; Nesterov 1983, in the form of Sutskever et al., ICML 2013",
+        source="Polyak 1964; Nesterov 1983, in the form of " + _SUTSKEVER,
         slots=("accum",),
         hypers=("lr", "momentum"),
         scalars={"lr": "lr", "momentum": "momentum"},
@@ -92,7 +144,7 @@ RULES = (
         name="keras_momentum",
         op="KerasMomentum",
         summary="Step along a decaying sum of past steps, which already hold the learning rate.",
-        source="Sutskever et al., On the importance of initialization and momentum, ICML 2013",
+        source=_SUTSKEVER,
         slots=("accum",),
         hypers=("lr", "momentum"),
         scalars={"lr": "lr", "momentum": "momentum"},
@@ -102,11 +154,80 @@ RULES = (
         name="adagrad",
         op="Adagrad",
         summary="Divide each element's step by the root of its sum of squared gradients.",
-        source="Duchi, Hazan, Singer, Adaptive Subgradient Methods, JMLR 12, 2011",
+        source=_DUCHI,
         slots=("accum",),
         hypers=("lr",),
         scalars={"lr": "lr"},
         flags={"update_slots": True},
+    ),
+    Rule(
+        name="adagrad_v2",
+        op="AdagradV2",
+        summary="Adagrad with `epsilon` added to the root.",
+        source=_DUCHI,
+        slots=("accum",),
+        hypers=("lr", "epsilon"),
+        scalars={"lr": "lr", "epsilon": "epsilon"},
+        flags={"update_slots": True},
+    ),
+    Rule(
+        name="adagrad_da",
+        op="AdagradDA",
+        summary="Adagrad by dual averaging: the variable is made anew of the summed gradients.",
+        source=_DUCHI + "; Xiao, Dual Averaging Methods, JMLR 11, 2010",
+        slots=("gradient_accumulator", "gradient_squared_accumulator"),
+        hypers=("lr", "l1", "l2", "global_step"),
+        scalars={
+            "t": "<float>global_step if dense else global_step",
+            "lr": "lr",
+            "l1": "l1",
+            "l2": "l2",
+            "threshold": "t * l1",
+            "ridge": "l2 * (t * lr)",
+            "t_lr": "t * lr",
+        },
+        choices={"shrinks": "l1 > 0"},
+        rows="adagrad_da_rows",
+        width1="adagrad_da_width1",
+    ),
+    Rule(
+        name="proximal_adagrad",
+        op="ProximalAdagrad",
+        summary="Take an Adagrad step, then shrink by `l1` and scale by `l2`, element by element.",
+        source=f"{_FOBOS}; {_DUCHI}",
+        slots=("accum",),
+        hypers=("lr", "l1", "l2"),
+        scalars={"lr": "lr", "l1": "l1", "l2": "l2"},
+        choices={"shrinks": "l1 > 0"},
+        limits={"lr": "greater than 0", "l1": "at least 0", "l2": "at least 0"},
+    ),
+    Rule(
+        name="adadelta",
+        op="Adadelta",
+        summary="Scale each element's step by the root mean square of its past steps.",
+        source="Zeiler, ADADELTA: An Adaptive Learning Rate Method, 2012, algorithm 1",
+        slots=("accum", "accum_update"),
+        hypers=("lr", "rho", "epsilon"),
+        scalars={"lr": "lr", "rho": "rho", "one_minus_rho": "1 - rho", "epsilon": "epsilon"},
+    ),
+    Rule(
+        name="adam",
+        op="Adam",
+        summary="Step by the mean gradient over the root of its mean square.",
+        source="Kingma, Ba, Adam, ICLR 2015, section 2; Dozat, Nesterov Momentum into Adam, 2016",
+        slots=("m", "v"),
+        hypers=("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"),
+        scalars=_ADAM_SCALARS,
+        flags={"use_nesterov": False},
+    ),
+    Rule(
+        name="adam_with_amsgrad",
+        op="AdamWithAmsgrad",
+        summary="Adam whose mean square is never taken smaller than it has been.",
+        source="Reddi, Kale, Kumar, On the Convergence of Adam and Beyond, ICLR 2018",
+        slots=("m", "v", "vhat"),
+        hypers=("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"),
+        scalars={**_ADAM_SCALARS, "zero": "0"},
     ),
     Rule(
         name="adamax",
@@ -125,6 +246,26 @@ RULES = (
         rows="adamax_rows",
     ),
     Rule(
+        name="rms_prop",
+        op="RMSProp",
+        summary="Divide by the root of the gradient's mean square, with momentum.",
+        source=_TIELEMAN,
+        slots=("ms", "mom"),
+        hypers=("lr", "rho", "momentum", "epsilon"),
+        scalars=_RMS_SCALARS,
+        rows="rms_prop_rows",
+    ),
+    Rule(
+        name="centered_rms_prop",
+        op="CenteredRMSProp",
+        summary="Divide by the gradient's standard deviation, with momentum.",
+        source=_TIELEMAN + "; Graves, Generating Sequences with Recurrent Neural Networks, 2013",
+        slots=("mg", "ms", "mom"),
+        hypers=("lr", "rho", "momentum", "epsilon"),
+        scalars=_RMS_SCALARS,
+        rows="centered_rms_prop_rows",
+    ),
+    Rule(
         name="ftrl",
         op="Ftrl",
         summary="Follow the proximally regularized leader.",
@@ -135,6 +276,8 @@ RULES = (
         flags={"multiply_linear_by_lr": False},
         choices={"square_root": "lr_power == -0.5"},
         rows="ftrl_rows",
+        limits=_FTRL_LIMITS,
+        limited="rows",
     ),
     Rule(
         name="ftrl_v2",
@@ -147,5 +290,38 @@ RULES = (
         flags={"multiply_linear_by_lr": False},
         choices={"square_root": "lr_power == -0.5"},
         rows="ftrl_v2_rows",
+        limits={**_FTRL_LIMITS, "l2_shrinkage": "at least 0"},
+        limited="rows",
+    ),
+    Rule(
+        name="add_sign",
+        op="AddSign",
+        summary="Lengthen the step where gradient and mean gradient agree, shorten it elsewhere.",
+        source=_BELLO,
+        slots=("m",),
+        hypers=("lr", "alpha", "sign_decay", "beta"),
+        scalars={
+            "lr": "lr",
+            "alpha": "alpha",
+            "sign_decay": "sign_decay",
+            "beta": "beta",
+            "one_minus_beta": "1 - beta",
+        },
+    ),
+    Rule(
+        name="power_sign",
+        op="PowerSign",
+        summary="Multiply the step where gradient and mean gradient agree, divide it elsewhere.",
+        source=_BELLO,
+        slots=("m",),
+        hypers=("lr", "logbase", "sign_decay", "beta"),
+        scalars={
+            "exponent": "logbase * sign_decay",
+            "agreeing": "lr * rules.exponential(exponent)",
+            "neither": "lr * rules.exponential(exponent * 0)",
+            "opposed": "lr * rules.exponential(-exponent)",
+            "beta": "beta",
+            "one_minus_beta": "1 - beta",
+        },
     ),
 )

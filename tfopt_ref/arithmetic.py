@@ -17,9 +17,12 @@ __all__ = [
     "maximum",
     "maximum_or_nan",
     "minimum",
+    "narrow",
     "operand",
     "power",
     "select",
+    "shrink",
+    "wide",
     "set_flush_denormals",
 ]
 
@@ -41,7 +44,7 @@ def operand(values: Any, dtype: Any) -> np.ndarray:
     """Return the values as an operand of a rule, in the arithmetic that is set."""
     array = np.asarray(values, dtype)
     if _flush:
-        return array.view(Flushed)
+        return flushed(array).view(Flushed)
     return array
 
 
@@ -86,6 +89,19 @@ def select(condition: Any, where_true: Any, where_false: Any) -> Any:
     return chosen.view(Flushed) if _flush else chosen
 
 
+def wide(x: Any) -> Any:
+    """Return x in double precision."""
+    return x.astype(np.float64)
+
+
+def narrow(x: Any, dtype: Any) -> Any:
+    """Return x rounded from double precision to a dtype."""
+    info = np.finfo(dtype)
+    if _flush and info.bits < 64:  # tiny is what is so when rounded to full precision, see above
+        x = select(abs(x) < float(info.tiny) * (1 - float(info.eps) / 4), 0 * x, x)
+    return x.astype(dtype)
+
+
 def maximum(a: Any, b: Any) -> Any:
     """Return the larger; a NaN in a stays, a NaN in b is ignored."""
     return select(a < b, b, a)
@@ -99,6 +115,11 @@ def minimum(a: Any, b: Any) -> Any:
 def maximum_or_nan(a: Any, b: Any) -> Any:
     """Return the larger, or NaN if either is."""
     return select((a > b) | (a != a), a, b)
+
+
+def shrink(x: Any, threshold: Any) -> Any:
+    """Return x moved toward zero by the threshold, and not past it."""
+    return np.sign(x) * maximum(abs(x) - threshold, x.dtype.type(0))
 
 
 def power(x: Any, exponent: Any) -> Any:

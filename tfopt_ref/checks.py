@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -79,9 +79,26 @@ def check_operands(arguments: Mapping[str, Any]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def check_scalars(hypers: Mapping[str, Any]) -> dict[str, float]:
-    """Return the hyperparameters as floats."""
-    return {name: as_scalar(value, name) for name, value in hypers.items()}
+def check_scalars(
+    hypers: Mapping[str, Any], limits: Mapping[str, str], flags: Mapping[str, bool]
+) -> dict[str, float]:
+    """Return the hyperparameters as floats, if they keep the step's limits."""
+    values = {}
+    for name, value in hypers.items():
+        values[name] = number = as_scalar(value, name)
+        limit = limits.get(name, "anything")
+        relation, _, flag = limit.partition(", or 0 with ")
+        if not (_LIMITS[relation](number) or (flags.get(flag, False) and number == 0)):
+            raise InvalidArgumentError(f"{name} must be {limit}, not {number}")
+    return values
+
+
+_LIMITS: dict[str, Callable[[float], bool]] = {
+    "anything": lambda x: True,
+    "greater than 0": lambda x: x > 0,
+    "at least 0": lambda x: x >= 0,
+    "at most 0": lambda x: x <= 0,
+}
 
 
 def check_dense(arrays: Mapping[str, np.ndarray]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +12,20 @@ import numpy as np
 from tfopt_ref import checks
 from tfopt_ref.arithmetic import operand
 
-__all__ = ["TrainingOp"]
+__all__ = ["TrainingOp", "limits"]
 
 Step = Callable[..., tuple[np.ndarray, ...]]
 _ADDED = {"indices": None, "grad_scale": 1.0}
+
+
+def limits(**limits: str) -> Callable[[Step], Step]:
+    """Say what hyperparameters of a step must be."""
+
+    def limit(step: Step) -> Step:
+        step.limits = limits  # type: ignore[attr-defined]
+        return step
+
+    return limit
 
 
 class TrainingOp:
@@ -26,7 +37,7 @@ class TrainingOp:
     """
 
     def __init__(self, step: Step) -> None:
-        self.dense = self.rows = step
+        self.dense = self.rows = self.width1 = step
         self.__name__, self.__doc__ = step.__name__, step.__doc__
         own = inspect.signature(step)
         added = [
@@ -49,7 +60,12 @@ class TrainingOp:
 
     def for_rows(self, step: Step) -> TrainingOp:
         """Take a step for sparse rows whose answers are not the dense step's."""
-        self.rows = step
+        self.rows = self.width1 = step
+        return self
+
+    def for_width1(self, step: Step) -> TrainingOp:
+        """Take a step for sparse rows of one element."""
+        self.width1 = step
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
@@ -60,9 +76,10 @@ class TrainingOp:
                 self._update(self.dense, variables, grad, scalars, flags, scale)
                 return
             grad = grad.copy()  # rows of it may be rows of a variable, about to change
+            step = self.width1 if math.prod(grad.shape[1:]) == 1 else self.rows
             for i, row in enumerate(indices):
                 one = [variable[row : row + 1] for variable in variables]
-                self._update(self.rows, one, grad[i : i + 1], scalars, flags, scale)
+                self._update(step, one, grad[i : i + 1], scalars, flags, scale)
 
     def _update(
         self,
@@ -94,10 +111,11 @@ class TrainingOp:
             checks.check_dense(arrays)
         else:
             indices = checks.check_sparse(arrays, indices)
-        scalars = checks.check_scalars({name: given[name] for name in self.hypers})
+        flags = {name: bool(given[name]) for name in self.flags}
+        limits = getattr(self.dense if indices is None else self.rows, "limits", {})
+        scalars = checks.check_scalars({name: given[name] for name in self.hypers}, limits, flags)
         scale = checks.as_scalar(given["grad_scale"], "grad_scale")
         if indices is not None:
             checks.check_range(indices, len(arrays["var"]))
         checks.check_memory(arrays, indices)
-        flags = {name: bool(given[name]) for name in self.flags}
         return list(arrays.values()), scalars, flags, indices, scale

@@ -10,17 +10,37 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfopt_ref.arithmetic import maximum, maximum_or_nan, minimum, power, select
-from tfopt_ref.training_op import TrainingOp
+from tfopt_ref.arithmetic import (
+    maximum,
+    maximum_or_nan,
+    minimum,
+    narrow,
+    power,
+    select,
+    shrink,
+    wide,
+)
+from tfopt_ref.training_op import TrainingOp, limits
 
 __all__ = [
+    "apply_adadelta",
     "apply_adagrad",
+    "apply_adagrad_da",
+    "apply_adagrad_v2",
+    "apply_adam",
+    "apply_adam_with_amsgrad",
     "apply_adamax",
+    "apply_add_sign",
+    "apply_centered_rms_prop",
     "apply_ftrl",
     "apply_ftrl_v2",
     "apply_gradient_descent",
     "apply_keras_momentum",
     "apply_momentum",
+    "apply_power_sign",
+    "apply_proximal_adagrad",
+    "apply_proximal_gradient_descent",
+    "apply_rms_prop",
 ]
 
 
@@ -28,6 +48,15 @@ __all__ = [
 def apply_gradient_descent(var, delta, *, alpha):
     """Take a step of length alpha against the gradient."""
     return (var - delta * alpha,)
+
+
+@TrainingOp
+def apply_proximal_gradient_descent(var, delta, *, alpha, l1, l2):
+    """Take a gradient step, then shrink by l1 and scale by l2."""
+    x = var - delta * alpha
+    if l1 > 0:
+        x = shrink(x, alpha * l1)
+    return (x / (1 + l2 * alpha),)
 
 
 @TrainingOp
@@ -57,6 +86,114 @@ def apply_adagrad(var, accum, grad, *, lr, update_slots=True):
 
 
 @TrainingOp
+def apply_adagrad_v2(var, accum, grad, *, lr, epsilon, update_slots=True):
+    """Adagrad with epsilon added to the root."""
+    if update_slots:
+        accum = accum + grad * grad
+    return var - grad * lr / (np.sqrt(accum) + epsilon), accum
+
+
+def _dual_average(ga, gg, t, lr, l1, l2):
+    """Minimize ga * var + t * l1 * abs(var) + (t * l2 + sqrt(gg) / lr) / 2 * var ** 2."""
+    d = l2 * (t * lr) + np.sqrt(gg)
+    if l1 > 0:
+        return -lr * np.sign(ga) * maximum(abs(ga) - t * l1, ga.dtype.type(0)) / d
+    return -(lr * ga) / d
+
+
+@TrainingOp
+def apply_adagrad_da(
+    var,
+    gradient_accumulator,
+    gradient_squared_accumulator,
+    grad,
+    *,
+    lr,
+    l1,
+    l2,
+    global_step,
+):
+    """Adagrad by dual averaging: the variable is made anew of the summed gradients."""
+    ga, gg = gradient_accumulator + grad, gradient_squared_accumulator + grad * grad
+    t = global_step.astype(np.float32).astype(ga.dtype)  # TensorFlow's detour
+    return _dual_average(ga, gg, t, lr, l1, l2), ga, gg
+
+
+@apply_adagrad_da.for_rows
+def _adagrad_da_rows(
+    var, gradient_accumulator, gradient_squared_accumulator, grad, *, lr, l1, l2, global_step
+):
+    """Divide by the step instead of multiplying, so that step 0 makes NaN."""
+    ga, gg = gradient_accumulator + grad, gradient_squared_accumulator + grad * grad
+    t = global_step
+    d = l2 + np.sqrt(gg) / (t * lr)
+    if l1 > 0:
+        return -np.sign(ga) * maximum(abs(ga) / t - l1, ga.dtype.type(0)) / d, ga, gg
+    return -(ga / t) / d, ga, gg
+
+
+@apply_adagrad_da.for_width1
+def _adagrad_da_width1(
+    var, gradient_accumulator, gradient_squared_accumulator, grad, *, lr, l1, l2, global_step
+):
+    """Compute in double precision, as TensorFlow does for rows of one element."""
+    dtype = var.dtype
+    g, lr, l1, l2, t = (wide(x) for x in (grad, lr, l1, l2, global_step))
+    ga = narrow(wide(gradient_accumulator) + g, dtype)
+    gg = narrow(wide(gradient_squared_accumulator) + g * g, dtype)
+    d = t * l2 * lr + wide(np.sqrt(gg))
+    a = wide(ga)
+    if l1 > 0:
+        return narrow(np.sign(-a) * lr * maximum(abs(a) - t * l1, 0.0) / d, dtype), ga, gg
+    return narrow(-a * lr / d, dtype), ga, gg
+
+
+@TrainingOp
+@limits(lr="greater than 0", l1="at least 0", l2="at least 0")
+def apply_proximal_adagrad(var, accum, grad, *, lr, l1, l2):
+    """Take an Adagrad step of length eta, then shrink by l1 and scale by l2."""
+    accum = accum + grad * grad
+    eta = lr * (1 / np.sqrt(accum))
+    x = var - grad * eta
+    if l1 > 0:
+        x = shrink(x, eta * l1)
+    return x / (1 + l2 * eta), accum
+
+
+@TrainingOp
+def apply_adadelta(var, accum, accum_update, grad, *, lr, rho, epsilon):
+    """Scale each element's step by the root mean square of its past steps."""
+    accum = accum * rho + grad * grad * (1 - rho)
+    update = np.sqrt(accum_update + epsilon) * (1 / np.sqrt(accum + epsilon)) * grad
+    var = var - update * lr
+    return var, accum, accum_update * rho + update * update * (1 - rho)
+
+
+@TrainingOp
+def apply_adam(
+    var, m, v, grad, *, beta1_power, beta2_power, lr, beta1, beta2, epsilon, use_nesterov=False
+):
+    """Step by the mean gradient m over the root of its mean square v."""
+    alpha = lr * np.sqrt(1 - beta2_power) / (1 - beta1_power)
+    m = m + (grad - m) * (1 - beta1)
+    v = v + (grad * grad - v) * (1 - beta2)
+    direction = grad * (1 - beta1) + beta1 * m if use_nesterov else m
+    return var - direction * alpha / (np.sqrt(v) + epsilon), m, v
+
+
+@TrainingOp
+def apply_adam_with_amsgrad(
+    var, m, v, vhat, grad, *, beta1_power, beta2_power, lr, beta1, beta2, epsilon
+):
+    """Adam whose mean square is never taken smaller than it has been."""
+    alpha = lr * np.sqrt(1 - beta2_power) / (1 - beta1_power)
+    m = m + (grad - m) * (1 - beta1)
+    v = v + (grad * grad - v) * (1 - beta2)
+    vhat = maximum(vhat, v)
+    return var - m * alpha / (np.sqrt(vhat) + epsilon), m, v, vhat
+
+
+@TrainingOp
 def apply_adamax(var, m, v, grad, *, beta1_power, lr, beta1, beta2, epsilon):
     """Step by the mean gradient m over its decaying largest magnitude v."""
     m = m + (grad - m) * (1 - beta1)
@@ -72,6 +209,48 @@ def _adamax_rows(var, m, v, grad, *, beta1_power, lr, beta1, beta2, epsilon):
     v = maximum_or_nan(v * beta2, abs(grad))
     var = var + -(lr / (1 - beta1_power)) * (m / (v + epsilon))
     return var, m, v
+
+
+@TrainingOp
+def apply_rms_prop(var, ms, mom, grad, *, lr, rho, momentum, epsilon):
+    """Divide by the root of the gradient's mean square ms, with momentum."""
+    ms = ms + (grad * grad - ms) * (1 - rho)
+    mom = mom * momentum + grad * lr / np.sqrt(ms + epsilon)
+    return var - mom, ms, mom
+
+
+@apply_rms_prop.for_rows
+def _rms_prop_rows(var, ms, mom, grad, *, lr, rho, momentum, epsilon):
+    """Let ms decay, so that an infinite one stays infinite."""
+    ms = ms * rho + grad * grad * (1 - rho)
+    mom = mom * momentum + 1 / np.sqrt(ms + epsilon) * lr * grad
+    return var - mom, ms, mom
+
+
+@TrainingOp
+def apply_centered_rms_prop(var, mg, ms, mom, grad, *, lr, rho, momentum, epsilon):
+    """Divide by the gradient's standard deviation, of mean mg and mean square ms."""
+    ms = ms + (grad * grad - ms) * (1 - rho)
+    mg = mg + (grad - mg) * (1 - rho)
+    mom = mom * momentum + grad * lr / np.sqrt(ms - mg * mg + epsilon)
+    return var - mom, mg, ms, mom
+
+
+@apply_centered_rms_prop.for_rows
+def _centered_rms_prop_rows(var, mg, ms, mom, grad, *, lr, rho, momentum, epsilon):
+    ms = ms * rho + grad * grad * (1 - rho)
+    mg = mg * rho + grad * (1 - rho)
+    mom = mom * momentum + 1 / np.sqrt(ms + epsilon - mg * mg) * lr * grad
+    return var - mom, mg, ms, mom
+
+
+_row_limits = limits(
+    lr="greater than 0, or 0 with multiply_linear_by_lr",
+    l1="at least 0",
+    l2="at least 0",
+    l2_shrinkage="at least 0",
+    lr_power="at most 0",
+)
 
 
 def _ftrl(var, accum, linear, grad, shrunk, *, lr, l1, l2, lr_power, multiply_linear_by_lr):
@@ -106,6 +285,7 @@ def apply_ftrl(var, accum, linear, grad, *, lr, l1, l2, lr_power, multiply_linea
 
 
 @apply_ftrl.for_rows
+@_row_limits
 def _ftrl_rows(var, accum, linear, grad, *, lr, l1, l2, lr_power, multiply_linear_by_lr=False):
     accum, linear, l1, y = _ftrl(
         var, accum, linear, grad, grad, lr=lr, l1=l1, l2=l2, lr_power=lr_power,
@@ -128,6 +308,7 @@ def apply_ftrl_v2(
 
 
 @apply_ftrl_v2.for_rows
+@_row_limits
 def _ftrl_v2_rows(
     var, accum, linear, grad, *, lr, l1, l2, l2_shrinkage, lr_power, multiply_linear_by_lr=False
 ):
@@ -137,3 +318,19 @@ def _ftrl_v2_rows(
         multiply_linear_by_lr=multiply_linear_by_lr,
     )  # fmt: skip
     return _clip_to_threshold(linear, l1, y), accum, linear
+
+
+@TrainingOp
+def apply_add_sign(var, m, grad, *, lr, alpha, sign_decay, beta):
+    """Lengthen the step where gradient and mean gradient m agree, shorten it elsewhere."""
+    m = m * beta + grad * (1 - beta)
+    agreement = np.sign(grad) * np.sign(m)
+    return var - lr * (alpha + sign_decay * agreement) * grad, m
+
+
+@TrainingOp
+def apply_power_sign(var, m, grad, *, lr, logbase, sign_decay, beta):
+    """Multiply the step where gradient and mean gradient m agree, divide it elsewhere."""
+    m = m * beta + grad * (1 - beta)
+    agreement = np.sign(grad) * np.sign(m)
+    return var - lr * np.exp(logbase * sign_decay * agreement) * grad, m

@@ -27,12 +27,13 @@ class Difference(NamedTuple):
     theirs: list[float]
     sparse: bool = True
     elements: int = 1
+    dtype: str = "float64"
 
     def arrays(self) -> tuple[list[np.ndarray], np.ndarray, np.ndarray | None]:
         """Return the variable and slots, the gradient, and the indices."""
-        state = [np.full(self.elements, value) for value in self.old]
+        state = [np.full(self.elements, value, self.dtype) for value in self.old]
         indices = np.arange(self.elements) if self.sparse else None
-        return state, np.full(self.elements, self.grad), indices
+        return state, np.full(self.elements, self.grad, self.dtype), indices
 
 
 DIFFERENCES = (
@@ -61,6 +62,22 @@ DIFFERENCES = (
         [1.0, 0.1, 0.5], 0.5,
         ours=[0.2626404950403072, 0.35, -1.553802122931236],
         theirs=[0.2626404950403072, 0.35, -1.5538021229312362],
+    ),
+    Difference(
+        "precision of sparse proximal descent, rows of one element", "proximal_gradient_descent",
+        {"alpha": 0.1, "l1": 0.05, "l2": 0.02},
+        [0.3], 0.4,
+        ours=[0.25449106097221375],
+        theirs=[0.25449103116989136],
+        dtype="float32",
+    ),
+    Difference(
+        "precision of sparse proximal adagrad, rows of one element", "proximal_adagrad",
+        {"lr": 0.1, "l1": 0.05, "l2": 0.02},
+        [0.3, 0.1], 0.5,
+        ours=[0.20633549988269806, 0.3499999940395355],
+        theirs=[0.20633551478385925, 0.3499999940395355],
+        dtype="float32",
     ),
     # A denormal counts as zero. TensorFlow forgets this in a power of one of the elements that are
     # left over after the last full vector, so its answer depends on the element's place; with three

@@ -41,11 +41,18 @@ class Order(NamedTuple):
 _POWERS = Order(
     "pow for sqrt, and linear + grad first", ("var", "linear"), lambda flags, inner: inner == 1
 )
+_IN_DOUBLE = Order(
+    "in double precision, rounded at the end",
+    ("var",),
+    lambda flags, inner: inner == 1,
+)
 OTHER_ORDER = {
     "momentum": Order(
         "accum * (lr * momentum)", ("var",), lambda flags, inner: flags["use_nesterov"]
     ),
     "adagrad": Order("grad * lr / sqrt(accum)", ("var",), lambda flags, inner: inner == 1),
+    "proximal_gradient_descent": _IN_DOUBLE,
+    "proximal_adagrad": _IN_DOUBLE,
     "ftrl": _POWERS,
     "ftrl_v2": _POWERS,
 }

@@ -1,7 +1,7 @@
 # cython: language_level=3
 cimport numpy as cnp
 from tfopt.kernels.layout cimport layout
-from tfopt.kernels.step cimport MAX_OPERANDS, MAX_SCALARS, steps
+from tfopt.kernels.step cimport MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, step_t, steps
 
 cdef struct tensor:
     char *data[MAX_OPERANDS]
@@ -9,7 +9,7 @@ cdef struct tensor:
 
 cdef struct work:
     # what a driver needs, and all it needs
-    const steps *rule
+    step_t step
     int n_operands
     Py_ssize_t itemsize
     int flush
@@ -32,6 +32,8 @@ cdef class Kernel:
     cdef readonly str name
     cdef tuple operands, hypers
     cdef int n_operands, n_hypers, first
+    cdef int[MAX_HYPERS] limits     # 1 + the place in tfopt.rules.LIMITS, 0: none
+    cdef bint limits_dense
 
 cdef class Call:
     cdef object arrays          # keeps the memory alive
@@ -42,6 +44,6 @@ cdef class Call:
 cdef int check_shape(cnp.ndarray a, str name, cnp.ndarray var) except -1
 cdef list check_variables(Kernel kernel, tuple arguments)
 cdef cnp.ndarray check_gradient(Kernel kernel, object argument, cnp.ndarray var)
-cdef int set_scalars(Kernel kernel, Call call, tuple hypers, int flags, object grad_scale,
-                     int typenum) except -1
+cdef const steps *set_scalars(Kernel kernel, Call call, tuple hypers, int flags,
+                              object grad_scale, int typenum, bint dense) except NULL
 cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axes) except -1

@@ -15,6 +15,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
+from tfopt.rules import LIMITS
 
 from tfopt.kernels.layout cimport is_run, layout, merge_axes
 from tfopt.kernels.machine cimport fp_enter, fp_leave, fp_state
@@ -53,6 +54,10 @@ cdef class Kernel:
         self.n_operands = len(rule.operands)
         self.n_hypers = len(rule.hypers)
         self.first = first
+        for k, hyper in enumerate(rule.hypers):
+            limit = rule.limits.get(hyper)
+            self.limits[k] = 0 if limit is None else 1 + LIMITS.index(limit)
+        self.limits_dense = rule.limited != "rows"
 
     def __repr__(self):
         return f"<kernel {self.name}>"
@@ -106,6 +111,26 @@ cdef int _scalar(object value, str name, double *into) except -1:
         raise _wrong_type(name, value, "a real number") from None
     except OverflowError:
         raise InvalidArgumentError(f"{name} is too large for a float") from None
+    return 0
+
+
+cdef int _check_limit(Kernel kernel, int k, double value, int flags) except -1:
+    cdef int limit = kernel.limits[k]
+    cdef bint kept
+    if limit == 1:
+        kept = value > 0
+    elif limit == 2:
+        kept = value >= 0
+    elif limit == 3:
+        kept = value <= 0
+    else:
+        kept = value > 0 or (flags & 1 and value == 0)
+    if not kept:
+        raise InvalidArgumentError(
+            f"{kernel.hypers[k]} must be {LIMITS[limit - 1]}, not {value}".replace(
+                "the first flag", f"{[*kernel.rule.flags, ''][0]}"
+            )
+        )
     return 0
 
 
@@ -183,26 +208,28 @@ cdef cnp.ndarray _separate(Kernel kernel, list variables, cnp.ndarray grad, bint
 
 # ---- a call
 
-cdef int set_scalars(Kernel kernel, Call call, tuple hypers, int flags, object grad_scale,
-                      int typenum) except -1:
+cdef const steps *set_scalars(Kernel kernel, Call call, tuple hypers, int flags,
+                              object grad_scale, int typenum, bint dense) except NULL:
+    """Set what a call's steps need beside arrays; return the steps to choose from."""
     cdef double[MAX_HYPERS] values
     cdef double scale = 1
-    cdef int k, entry
+    cdef int k
     cdef fp_state caller
+    cdef const steps *rule = &_table[2 * (kernel.first + flags) + (typenum == cnp.NPY_FLOAT64)]
     for k in range(kernel.n_hypers):
         _scalar(hypers[k], <str>kernel.hypers[k], &values[k])
+        if kernel.limits[k] and (kernel.limits_dense or not dense):
+            _check_limit(kernel, k, values[k], flags)
     _scalar(grad_scale, "grad_scale", &scale)
     call.w.flush = flush_denormals()
     call.w.n_operands = kernel.n_operands
     call.w.itemsize = 4 if typenum == cnp.NPY_FLOAT32 else 8
-    entry = 2 * (kernel.first + flags) + (typenum == cnp.NPY_FLOAT64)
     caller = fp_enter(call.w.flush)
-    if _table[entry].choose != NULL:
-        entry += 2 * _table[entry].choose(values)
-    call.w.rule = &_table[entry]
-    call.w.rule.scalars(values, scale, call.w.h)
+    if rule.choose != NULL:
+        rule += 2 * rule.choose(values)
+    rule.scalars(values, scale, dense, call.w.h)
     fp_leave(caller)
-    return 0
+    return rule
 
 
 cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axes) except -1:
@@ -266,7 +293,8 @@ def dense_call(Kernel kernel not None, tuple arguments not None, tuple hypers no
     cdef cnp.ndarray var = variables[0]
     cdef cnp.ndarray grad = check_gradient(kernel, arguments[last], var)
     check_shape(grad, <str>kernel.operands[last], var)
-    set_scalars(kernel, call, hypers, flags, grad_scale, cnp.PyArray_TYPE(var))
+    call.w.step = set_scalars(kernel, call, hypers, flags, grad_scale, cnp.PyArray_TYPE(var),
+                              True).dense
     grad = _separate(kernel, variables, grad, False)
     set_tensor(&call.one, variables, grad, 0)
     call.one_start[0] = 0
@@ -351,8 +379,9 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
     cdef cnp.ndarray var = variables[0]
     cdef cnp.ndarray grad = check_gradient(kernel, arguments[last], var)
     cdef cnp.ndarray ids = as_array(indices, "indices")
+    cdef const steps *rule
     _check_rows(kernel, var, grad, ids)
-    set_scalars(kernel, call, hypers, flags, grad_scale, cnp.PyArray_TYPE(var))
+    rule = set_scalars(kernel, call, hypers, flags, grad_scale, cnp.PyArray_TYPE(var), False)
     _set_indices(ids, cnp.PyArray_DIM(var, 0), call)
     grad = _separate(kernel, variables, grad, True)
     for k in range(last):
@@ -363,6 +392,7 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
     call.w.inner = 1
     for axis in range(1, cnp.PyArray_NDIM(var)):
         call.w.inner *= cnp.PyArray_DIM(var, axis)
+    call.w.step = rule.width1 if call.w.inner == 1 else rule.rows
     set_tensor(&call.one, variables, grad, 1)
     call.arrays = (variables, grad, ids)
     return call

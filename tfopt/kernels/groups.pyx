@@ -169,6 +169,7 @@ cdef class Group:
             call.w.n_tensors = t + 1
             call.w.starts[t + 1] = call.w.starts[t] + cnp.PyArray_SIZE(var)
         if self.n:
-            set_scalars(self.kernel, call, hypers, flags, grad_scale, cnp.PyArray_TYPE(var))
+            call.w.step = set_scalars(self.kernel, call, hypers, flags, grad_scale,
+                                      cnp.PyArray_TYPE(var), True).dense
         call.arrays = (self, kept)
         return call

@@ -11,7 +11,7 @@ makes C compute in double), and choices are conditional expressions, without `or
 branches would keep a loop from becoming vector code.
 """
 
-from libc.math cimport fabs, fabsf, pow, powf, sqrt, sqrtf
+from libc.math cimport exp, expf, fabs, fabsf, pow, powf, sqrt, sqrtf
 
 ctypedef fused real:
     float
@@ -53,6 +53,18 @@ cdef inline real sign(real x) noexcept nogil:
     return <real>1 if x > 0 else (<real>-1 if x < 0 else (x if x != x else <real>0))
 
 
+cdef inline real exponential(real x) noexcept nogil:
+    if real is float:
+        return expf(x)
+    else:
+        return exp(x)
+
+
+cdef inline real shrink(real x, real threshold) noexcept nogil:
+    # toward zero by the threshold, and not past it
+    return sign(x) * maximum(magnitude(x) - threshold, <real>0)
+
+
 cdef inline real power(real x, real exponent, bint square_root) noexcept nogil:
     if square_root:
         return root(x)
@@ -69,6 +81,12 @@ cdef inline real power(real x, real exponent, bint square_root) noexcept nogil:
 
 cdef inline void gradient_descent(real *var, real g, real alpha) noexcept nogil:
     var[0] = var[0] - g * alpha
+
+
+cdef inline void proximal_gradient_descent(real *var, real g, real alpha, real threshold,
+                                           real divisor, bint shrinks) noexcept nogil:
+    cdef real x = var[0] - g * alpha
+    var[0] = (shrink(x, threshold) if shrinks else x) / divisor
 
 
 cdef inline void momentum(real *var, real *accum, real g, real lr, real momentum,
@@ -96,6 +114,95 @@ cdef inline void adagrad(real *var, real *accum, real g, real lr,
     var[0] = var[0] - (g * lr) * (<real>1 / root(accum[0]))
 
 
+cdef inline void adagrad_v2(real *var, real *accum, real g, real lr, real epsilon,
+                            bint update_slots) noexcept nogil:
+    if update_slots:
+        accum[0] = accum[0] + g * g
+    var[0] = var[0] - (g * lr) / (root(accum[0]) + epsilon)
+
+
+cdef inline void adagrad_da(real *var, real *ga, real *gg, real g, real t, real lr, real l1,
+                            real l2, real threshold, real ridge, real t_lr,
+                            bint shrinks) noexcept nogil:
+    cdef real d
+    ga[0] = ga[0] + g
+    gg[0] = gg[0] + g * g
+    d = ridge + root(gg[0])
+    if shrinks:
+        var[0] = (-lr * sign(ga[0]) * maximum(magnitude(ga[0]) - threshold, <real>0)) / d
+    else:
+        var[0] = -(lr * ga[0]) / d
+
+
+cdef inline void adagrad_da_rows(real *var, real *ga, real *gg, real g, real t, real lr, real l1,
+                                 real l2, real threshold, real ridge, real t_lr,
+                                 bint shrinks) noexcept nogil:
+    # TensorFlow's other parametrisation: a step of 0 makes NaN
+    cdef real d
+    ga[0] = ga[0] + g
+    gg[0] = gg[0] + g * g
+    d = l2 + root(gg[0]) / t_lr
+    if shrinks:
+        var[0] = (-sign(ga[0]) * maximum(magnitude(ga[0]) / t - l1, <real>0)) / d
+    else:
+        var[0] = -(ga[0] / t) / d
+
+
+cdef inline void adagrad_da_width1(real *var, real *ga, real *gg, real g, real t, real lr, real l1,
+                                   real l2, real threshold, real ridge, real t_lr,
+                                   bint shrinks) noexcept nogil:
+    # TensorFlow computes rows of one element in double precision
+    cdef double d, a
+    ga[0] = <real>(<double>ga[0] + <double>g)
+    gg[0] = <real>(<double>gg[0] + <double>g * <double>g)
+    a = ga[0]
+    d = <double>t * <double>l2 * <double>lr + <double>root(gg[0])
+    if shrinks:
+        a = sign(-a) * <double>lr * maximum(magnitude(a) - <double>t * <double>l1, <double>0) / d
+    else:
+        a = -a * <double>lr / d
+    var[0] = <real>a
+
+
+cdef inline void proximal_adagrad(real *var, real *accum, real g, real lr, real l1, real l2,
+                                  bint shrinks) noexcept nogil:
+    cdef real eta, x
+    accum[0] = accum[0] + g * g
+    eta = lr * (<real>1 / root(accum[0]))
+    x = var[0] - g * eta
+    var[0] = (shrink(x, eta * l1) if shrinks else x) / (<real>1 + l2 * eta)
+
+
+cdef inline void adadelta(real *var, real *accum, real *accum_update, real g, real lr, real rho,
+                          real one_minus_rho, real epsilon) noexcept nogil:
+    cdef real update
+    accum[0] = accum[0] * rho + (g * g) * one_minus_rho
+    update = (root(accum_update[0] + epsilon) * (<real>1 / root(accum[0] + epsilon))) * g
+    var[0] = var[0] - update * lr
+    accum_update[0] = accum_update[0] * rho + (update * update) * one_minus_rho
+
+
+cdef inline void adam(real *var, real *m, real *v, real g, real alpha, real beta1,
+                      real one_minus_beta1, real one_minus_beta2, real epsilon,
+                      bint use_nesterov) noexcept nogil:
+    cdef real direction
+    m[0] = m[0] + (g - m[0]) * one_minus_beta1
+    v[0] = v[0] + (g * g - v[0]) * one_minus_beta2
+    direction = g * one_minus_beta1 + beta1 * m[0] if use_nesterov else m[0]
+    var[0] = var[0] - (direction * alpha) / (root(v[0]) + epsilon)
+
+
+cdef inline void adam_with_amsgrad(real *var, real *m, real *v, real *vhat, real g, real alpha,
+                                   real beta1, real one_minus_beta1, real one_minus_beta2,
+                                   real epsilon, real zero) noexcept nogil:
+    m[0] = m[0] + (g - m[0]) * one_minus_beta1
+    v[0] = v[0] + (g * g - v[0]) * one_minus_beta2
+    # An operand of arithmetic is flushed, one that is only compared and kept is not: hence the
+    # zero, which the compiler must not know.
+    vhat[0] = maximum(vhat[0] - zero, v[0])
+    var[0] = var[0] - (m[0] * alpha) / (root(vhat[0]) + epsilon)
+
+
 cdef inline void adamax(real *var, real *m, real *v, real g, real step, real beta1,
                         real one_minus_beta1, real beta2, real epsilon) noexcept nogil:
     m[0] = m[0] + (g - m[0]) * one_minus_beta1
@@ -109,6 +216,39 @@ cdef inline void adamax_rows(real *var, real *m, real *v, real g, real step, rea
     m[0] = m[0] * beta1 + g * one_minus_beta1
     v[0] = maximum_or_nan(v[0] * beta2, magnitude(g))
     var[0] = var[0] + -step * (m[0] / (v[0] + epsilon))
+
+
+cdef inline void rms_prop(real *var, real *ms, real *mom, real g, real lr, real rho,
+                          real one_minus_rho, real momentum, real epsilon) noexcept nogil:
+    ms[0] = ms[0] + (g * g - ms[0]) * one_minus_rho
+    mom[0] = mom[0] * momentum + (g * lr) / root(ms[0] + epsilon)
+    var[0] = var[0] - mom[0]
+
+
+cdef inline void rms_prop_rows(real *var, real *ms, real *mom, real g, real lr, real rho,
+                               real one_minus_rho, real momentum, real epsilon) noexcept nogil:
+    # ms stays infinite where ms - ms would be NaN
+    ms[0] = ms[0] * rho + (g * g) * one_minus_rho
+    mom[0] = mom[0] * momentum + ((<real>1 / root(ms[0] + epsilon)) * lr) * g
+    var[0] = var[0] - mom[0]
+
+
+cdef inline void centered_rms_prop(real *var, real *mg, real *ms, real *mom, real g, real lr,
+                                   real rho, real one_minus_rho, real momentum,
+                                   real epsilon) noexcept nogil:
+    ms[0] = ms[0] + (g * g - ms[0]) * one_minus_rho
+    mg[0] = mg[0] + (g - mg[0]) * one_minus_rho
+    mom[0] = mom[0] * momentum + (g * lr) / root((ms[0] - mg[0] * mg[0]) + epsilon)
+    var[0] = var[0] - mom[0]
+
+
+cdef inline void centered_rms_prop_rows(real *var, real *mg, real *ms, real *mom, real g, real lr,
+                                        real rho, real one_minus_rho, real momentum,
+                                        real epsilon) noexcept nogil:
+    ms[0] = ms[0] * rho + (g * g) * one_minus_rho
+    mg[0] = mg[0] * rho + g * one_minus_rho
+    mom[0] = mom[0] * momentum + ((<real>1 / root((ms[0] + epsilon) - mg[0] * mg[0])) * lr) * g
+    var[0] = var[0] - mom[0]
 
 
 cdef inline real ftrl_linear(real var, real accum, real linear, real gs, real new_accum,
@@ -177,3 +317,21 @@ cdef inline void ftrl_v2_rows(real *var, real *accum, real *linear, real g, real
                               bint multiply_linear_by_lr, bint square_root) noexcept nogil:
     ftrl_from(var, accum, linear, g, g + shrinkage * var[0], lr, exponent, threshold, ridge,
               multiply_linear_by_lr, square_root, True)
+
+
+cdef inline void add_sign(real *var, real *m, real g, real lr, real alpha, real sign_decay,
+                          real beta, real one_minus_beta) noexcept nogil:
+    m[0] = m[0] * beta + g * one_minus_beta
+    var[0] = var[0] - (lr * (alpha + sign_decay * (sign(g) * sign(m[0])))) * g
+
+
+cdef inline void power_sign(real *var, real *m, real g, real exponent, real agreeing, real neither,
+                            real opposed, real beta, real one_minus_beta) noexcept nogil:
+    # exp takes three values, and NaN
+    cdef real s, step
+    m[0] = m[0] * beta + g * one_minus_beta
+    s = sign(g) * sign(m[0])
+    step = agreeing if s > 0 else neither
+    step = opposed if s < 0 else step
+    step = s if s != s else step
+    var[0] = var[0] - step * g

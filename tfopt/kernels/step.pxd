@@ -15,12 +15,13 @@ cdef enum:
 # Update a contiguous run: p = [var, slots..., grad], n elements, h = [gradient scale, scalars...]
 ctypedef void (*step_t)(void **p, Py_ssize_t n, const void *h) noexcept nogil
 # Make h of the hyperparameters, in the element type
-ctypedef void (*scalars_t)(const double *hypers, double scale, void *h) noexcept nogil
+ctypedef void (*scalars_t)(const double *hypers, double scale, bint dense, void *h) noexcept nogil
 # The bits of a variant that the hyperparameters decide
 ctypedef int (*choose_t)(const double *hypers) noexcept nogil
 
 cdef struct steps:
     step_t dense
     step_t rows
+    step_t width1       # rows of one element
     scalars_t scalars
     choose_t choose

@@ -48,9 +48,9 @@ cdef void _run_elements(const work *w, Py_ssize_t start, Py_ssize_t stop) noexce
             if w.tensors[t].axes == NULL:
                 for k in range(w.n_operands):
                     p[k] = w.tensors[t].data[k] + offset * w.itemsize
-                w.rule.dense(p, count, w.h)
+                w.step(p, count, w.h)
             else:
-                run_layout(w.tensors[t].axes, w.rule.dense, w.n_operands, w.tensors[t].data,
+                run_layout(w.tensors[t].axes, w.step, w.n_operands, w.tensors[t].data,
                            w.itemsize, offset, count, w.h)
             start += count
         t += 1
@@ -104,9 +104,9 @@ cdef inline void _run_row(const work *w, Py_ssize_t i, Py_ssize_t start,
     if w.tensors[0].axes == NULL:
         for k in range(w.n_operands):
             p[k] = <char *>p[k] + start * w.itemsize
-        w.rule.rows(p, count, w.h)
+        w.step(p, count, w.h)
     else:
-        run_layout(w.tensors[0].axes, w.rule.rows, w.n_operands, <char **>p, w.itemsize, start,
+        run_layout(w.tensors[0].axes, w.step, w.n_operands, <char **>p, w.itemsize, start,
                    count, w.h)
 
 
