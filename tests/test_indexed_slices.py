@@ -74,7 +74,12 @@ def test_strided_and_read_only_input(impl: Any) -> None:
 @pytest.mark.parametrize(
     ("values", "indices", "error", "message"),
     [
-        (np.ones(2, int), [0, 1], "InvalidTypeError", "values must be float32 or float64, not int"),
+        (
+            np.ones(2, int),
+            [0, 1],
+            "InvalidTypeError",
+            "values must be float16, bfloat16, float32 or float64, not",
+        ),
         (np.ones(2), [0.0, 1.0], "InvalidTypeError", "indices must be int32 or int64, not float"),
         (np.ones(2), np.zeros(2, np.int16), "InvalidTypeError", "not int16"),
         (np.ones(2), [[0, 1]], "InvalidArgumentError", r"one-dimensional: \[1, 2\]"),

@@ -148,6 +148,35 @@ def test_variables_are_updated_where_they_lie(impl: Any, rule: Rule, tmp_path: A
         assert_same_bits(values[k], expected[k], name)
 
 
+class Exporter:
+    """Shares its memory through DLPack alone, as torch's tensors do."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("share", [memoryview, Exporter])
+def test_objects_that_share_their_memory_are_updated_in_place(impl: Any, share: Any) -> None:
+    var, accum = np.ones((2, 3)), np.ones((2, 3))
+    impl.training_ops.apply_momentum(
+        share(var), share(accum), share(np.ones((2, 3))), lr=0.5, momentum=1.0
+    )
+    assert accum.tolist() == [[2] * 3] * 2
+    assert var.tolist() == [[0] * 3] * 2
+
+
+@pytest.mark.parametrize("thing", [[1.0], "text", b"text", None, 3.0, {}, object()])
+def test_what_shares_no_memory_is_refused(impl: Any, thing: Any) -> None:
+    with pytest.raises(impl.InvalidArgumentError):
+        impl.training_ops.apply_gradient_descent(thing, np.ones(1), alpha=0.1)
+
+
 def test_hyperparameters_may_be_any_real_scalar(impl: Any) -> None:
     results = []
     for alpha in (0.5, np.float32(0.5), np.float64(0.5), np.array(0.5), np.float16(0.5)):

@@ -55,12 +55,14 @@ class IndexedSlices:
         """Return slices in which each index occurs once.
 
         The indices stand in the order of their first occurrence; the rows of one index are added
-        in the order they come in, each to the sum so far, beginning with zero.
+        in the order they come in, each to the sum so far, beginning with zero. Values of 16 bits
+        are summed in float32 and rounded once.
 
         Raises
         ------
         InvalidTypeError
-            If the values are not float32 or float64, or the indices not int32 or int64.
+            If the values are not float16, bfloat16, float32 or float64, or the indices not int32
+            or int64.
         InvalidArgumentError
             If the indices are not one-dimensional, or are not as many as the rows of values.
 
@@ -72,8 +74,11 @@ class IndexedSlices:
         (array([7, 2]), array([[6., 8.],
                [3., 4.]]))
         """
-        if self.values.dtype not in (np.float32, np.float64):
-            raise InvalidTypeError(f"values must be float32 or float64, not {self.values.dtype}")
+        dtype = self.values.dtype
+        if dtype.name not in ("float16", "bfloat16", "float32", "float64"):
+            raise InvalidTypeError(
+                f"values must be float16, bfloat16, float32 or float64, not {dtype}"
+            )
         if self.indices.dtype not in (np.int32, np.int64):
             raise InvalidTypeError(f"indices must be int32 or int64, not {self.indices.dtype}")
         if self.indices.ndim != 1:
@@ -87,11 +92,13 @@ class IndexedSlices:
                 f"{list(self.values.shape)} {n}"
             )
         distinct, place = merge.distinct_indices(np.ascontiguousarray(self.indices))
-        sums = np.zeros((distinct.size, *self.values.shape[1:]), self.values.dtype)
+        computed = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
+        sums = np.zeros((distinct.size, *self.values.shape[1:]), computed)
         if sums.size:
-            rows = np.ascontiguousarray(self.values).reshape(n, -1)
+            rows = np.ascontiguousarray(self.values, computed).reshape(n, -1)
             merge.add_rows(rows, place, sums.reshape(distinct.size, -1))
-        return IndexedSlices(sums, distinct, self.dense_shape)
+        with np.errstate(over="ignore"):  # what rounds to infinity does so without a word
+            return IndexedSlices(sums.astype(dtype, copy=False), distinct, self.dense_shape)
 
     def __repr__(self) -> str:
         shape = "" if self.dense_shape is None else f", dense_shape {self.dense_shape}"

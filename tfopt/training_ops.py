@@ -28,14 +28,16 @@ def _docstring(rule: Rule) -> str:
     """Return a numpydoc docstring made from the row."""
     slots = [f"{', '.join(rule.slots)} : ndarray, shape and dtype of var"] if rule.slots else []
     parameters = {
-        "var : ndarray of float32 or float64, or an object that shares its memory": (
-            "Updated in place. Any strides; not read-only."
+        "var : ndarray of floats, or an object that shares its memory": (
+            "Updated in place. Any strides; not read-only. float16 and bfloat16 (ml_dtypes) are "
+            "computed\n    in float32 and rounded once, float32 and float64 in their own precision."
         ),
         **dict.fromkeys(slots, "Updated in place."),
         f"{rule.grad} : ndarray, dtype of var": (
-            "Shape of var; with indices, one row for each index."
+            "Shape of var; with indices, one row for each index. That of a float32 variable may "
+            "be\n    float16 or bfloat16."
         ),
-        f"{', '.join(rule.hypers)} : float": "Rounded to the dtype of var.",
+        f"{', '.join(rule.hypers)} : float": "Rounded to the dtype of the computation.",
         **{f"{flag} : bool, default {on}": _FLAGS[flag] for flag, on in rule.flags.items()},
         "indices : ndarray of int32 or int64, shape (n,), optional": (
             "The rows of var, along its first axis, to update; repeated ones one after another."

@@ -64,7 +64,7 @@ class Variable:
                 raise InvalidArgumentError("a Variable cannot wrap a read-only array")
         else:
             array = np.array(initial_value, dtype)
-        if array.dtype.kind not in "fciub":
+        if array.dtype.kind not in "fciub" and array.dtype.name != "bfloat16":
             raise InvalidTypeError(f"a Variable holds numbers, not {array.dtype}")
         self._array: np.ndarray[Any, Any] = array
         self.name = "Variable" if name is None else name
@@ -83,6 +83,8 @@ class Variable:
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
+        if self._array.dtype.kind == "V":  # bfloat16, of which the interface knows the size alone
+            raise AttributeError("__array_interface__")
         return self._array.__array_interface__
 
     def numpy(self) -> np.ndarray:

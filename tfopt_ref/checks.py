@@ -12,6 +12,9 @@ from tfopt_ref.errors import IndexOutOfRangeError, InvalidArgumentError, Invalid
 __all__ = ["check_dense", "check_operands", "check_scalars", "check_sparse"]
 
 
+_NARROW = ("float16", "bfloat16")
+
+
 def _listed(shape: Any) -> str:
     return "[" + ",".join(map(str, shape)) + "]"
 
@@ -22,10 +25,14 @@ def as_array(value: Any, name: str) -> np.ndarray:
         raise InvalidTypeError(f"{name} must be an array without a mask, not MaskedArray")
     if isinstance(value, np.ndarray):
         return value
-    # a NumPy scalar has the interface too, but asarray copies it
-    if hasattr(value, "__array_interface__") and not isinstance(value, np.generic):
-        return np.asarray(value)
-    raise InvalidTypeError(f"{name} must be a numpy.ndarray, not {type(value).__name__}")
+    try:
+        if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
+            return np.from_dlpack(value)
+        return np.asarray(value, copy=False)
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
+        raise InvalidTypeError(
+            f"{name} must be a numpy.ndarray, or share memory with one, not {type(value).__name__}"
+        ) from None
 
 
 def as_scalar(value: Any, name: str) -> float:
@@ -65,9 +72,12 @@ def check_operands(arguments: Mapping[str, Any]) -> dict[str, np.ndarray]:
         number = name == grad and isinstance(value, np.generic)  # arithmetic makes it of 0-d arrays
         array = np.asarray(value) if number else as_array(value, name)
         var = arrays.get("var", array)
-        if var.dtype.newbyteorder("=") not in (np.float32, np.float64):
-            raise InvalidTypeError(f"var must be float32 or float64, not {var.dtype}")
-        if array.dtype.newbyteorder("=") != var.dtype.newbyteorder("="):
+        if var.dtype.name not in (*_NARROW, "float32", "float64"):
+            raise InvalidTypeError(
+                f"var must be float16, bfloat16, float32 or float64, not {var.dtype}"
+            )
+        narrow = name == grad and var.dtype.name == "float32" and array.dtype.name in _NARROW
+        if array.dtype.name != var.dtype.name and not narrow:
             raise InvalidTypeError(f"{name} must be {var.dtype} as var is, not {array.dtype}")
         check_layout(array, name, written=name != grad)
         if name != grad and array.shape != var.shape:

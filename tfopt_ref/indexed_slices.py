@@ -22,8 +22,11 @@ class IndexedSlices:
 
     def sum_duplicates(self) -> IndexedSlices:
         """Return slices in which each index occurs once, at the place of its first occurrence."""
-        if self.values.dtype not in (np.float32, np.float64):
-            raise InvalidTypeError(f"values must be float32 or float64, not {self.values.dtype}")
+        dtype = self.values.dtype
+        if dtype.name not in ("float16", "bfloat16", "float32", "float64"):
+            raise InvalidTypeError(
+                f"values must be float16, bfloat16, float32 or float64, not {dtype}"
+            )
         if self.indices.dtype not in (np.int32, np.int64):
             raise InvalidTypeError(f"indices must be int32 or int64, not {self.indices.dtype}")
         if self.indices.ndim != 1:
@@ -35,14 +38,15 @@ class IndexedSlices:
                 f"values must be the same size as indices in the first dimension: "
                 f"{list(self.values.shape)} {len(self.indices)}"
             )
+        computed = np.float32 if dtype.itemsize == 2 else dtype  # and rounded once at the end
         sums: dict[int, np.ndarray] = {}
-        for index, row in zip(self.indices.tolist(), self.values, strict=True):
-            row = operand(row, row.dtype)
-            with np.errstate(all="ignore"):
-                sums[index] = sums.get(index, operand(np.zeros_like(row), row.dtype)) + row
-        values = np.empty((len(sums), *self.values.shape[1:]), self.values.dtype)
-        for place, total in enumerate(sums.values()):
-            values[place] = total
+        values = np.empty((len(set(self.indices.tolist())), *self.values.shape[1:]), dtype)
+        with np.errstate(all="ignore"):
+            for index, row in zip(self.indices.tolist(), self.values, strict=True):
+                so_far = sums.get(index, operand(np.zeros_like(row), computed))
+                sums[index] = so_far + operand(row, computed)
+            for place, total in enumerate(sums.values()):
+                values[place] = total
         return IndexedSlices(values, np.array(list(sums), self.indices.dtype), self.dense_shape)
 
     def __repr__(self) -> str:

@@ -90,7 +90,8 @@ class TrainingOp:
         flags: dict[str, bool],
         scale: float,
     ) -> None:
-        dtype = grad.dtype
+        stored = variables[0].dtype
+        dtype = np.float32 if stored.itemsize == 2 else stored  # rounded once, when stored
         hypers = {name: operand(value, dtype) for name, value in scalars.items()}
         old = [operand(variable, dtype) for variable in variables]
         new = step(*old, operand(grad, dtype) * operand(scale, dtype), **hypers, **flags)

@@ -24,7 +24,7 @@ class Variable:
             )
         if not array.flags.writeable:
             raise InvalidArgumentError("a Variable cannot wrap a read-only array")
-        if array.dtype.kind not in "fciub":
+        if array.dtype.kind not in "fciub" and array.dtype.name != "bfloat16":
             raise InvalidTypeError(f"a Variable holds numbers, not {array.dtype}")
         self._array = array
         self.name = "Variable" if name is None else name
@@ -32,7 +32,13 @@ class Variable:
 
     shape = property(lambda self: self._array.shape)
     dtype = property(lambda self: self._array.dtype)
-    __array_interface__ = property(lambda self: self._array.__array_interface__)
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        if self._array.dtype.kind == "V":  # bfloat16, of which the interface knows the size alone
+            raise AttributeError("__array_interface__")
+        interface: dict[str, Any] = self._array.__array_interface__
+        return interface
 
     def numpy(self) -> np.ndarray:
         """Return the array itself, not a copy."""

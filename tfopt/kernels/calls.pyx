@@ -17,7 +17,7 @@ from libc.stdlib cimport free, malloc
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
 from tfopt.rules import LIMITS
 
-from tfopt.kernels.layout cimport is_run, layout, merge_axes
+from tfopt.kernels.layout cimport BFLOAT16, FLOAT16, NATIVE, is_run, layout, merge_axes
 from tfopt.kernels.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.memory cimport check_itself, overlap, same_memory, same_shape
 from tfopt.kernels.runtime cimport flush_denormals
@@ -32,6 +32,7 @@ ctypedef fused index:
     int64_t
 
 cdef const steps *_table = NULL
+cdef int _bfloat16 = -1     # ml_dtypes' type number, known once one has been seen
 
 
 def use_steps(capsule):
@@ -143,10 +144,12 @@ cdef cnp.ndarray as_array(object value, str name):
         if masked is not None and isinstance(value, masked.MaskedArray):
             raise _wrong_type(name, value, "an array without a mask")
         return value
-    # a NumPy scalar has the interface too, but asarray copies it
-    if hasattr(value, "__array_interface__") and not isinstance(value, np.generic):
-        return np.asarray(value)
-    raise _wrong_type(name, value, "a numpy.ndarray")
+    try:
+        if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
+            return np.from_dlpack(value)
+        return np.asarray(value, copy=False)
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
+        raise _wrong_type(name, value, "a numpy.ndarray, or share memory with one") from None
 
 
 cdef int _refuse_layout(cnp.ndarray a, str name, bint written) except -1:
@@ -159,14 +162,33 @@ cdef int _refuse_layout(cnp.ndarray a, str name, bint written) except -1:
     return 0
 
 
+cdef int _storage(cnp.ndarray a) except -2:
+    """How an operand is stored, or -1 if it cannot be one."""
+    global _bfloat16
+    cdef int typenum = cnp.PyArray_TYPE(a)
+    if typenum == cnp.NPY_FLOAT32 or typenum == cnp.NPY_FLOAT64:
+        return NATIVE
+    if typenum == cnp.NPY_FLOAT16:
+        return FLOAT16
+    if typenum == _bfloat16:
+        return BFLOAT16
+    if a.dtype.name == "bfloat16":
+        _bfloat16 = typenum
+        return BFLOAT16
+    return -1
+
+
 cdef int check_operand(cnp.ndarray a, str name, cnp.ndarray var, bint written) except -1:
     """Type and layout; `var` decides the dtype."""
     cdef int typenum = cnp.PyArray_TYPE(a)
     if a is var:
-        if typenum != cnp.NPY_FLOAT32 and typenum != cnp.NPY_FLOAT64:
-            raise InvalidTypeError(f"{name} must be float32 or float64, not {a.dtype}")
+        if _storage(a) < 0:
+            raise InvalidTypeError(
+                f"{name} must be float16, bfloat16, float32 or float64, not {a.dtype}"
+            )
     elif typenum != cnp.PyArray_TYPE(var):
-        raise InvalidTypeError(f"{name} must be {var.dtype} as var is, not {a.dtype}")
+        if written or cnp.PyArray_TYPE(var) != cnp.NPY_FLOAT32 or _storage(a) <= NATIVE:
+            raise InvalidTypeError(f"{name} must be {var.dtype} as var is, not {a.dtype}")
     if written:
         if not cnp.PyArray_ISBEHAVED(a):
             _refuse_layout(a, name, True)
@@ -223,7 +245,7 @@ cdef const steps *set_scalars(Kernel kernel, Call call, tuple hypers, int flags,
     _scalar(grad_scale, "grad_scale", &scale)
     call.w.flush = flush_denormals()
     call.w.n_operands = kernel.n_operands
-    call.w.itemsize = 4 if typenum == cnp.NPY_FLOAT32 else 8
+    call.w.itemsize = 8 if typenum == cnp.NPY_FLOAT64 else 4
     caller = fp_enter(call.w.flush)
     if rule.choose != NULL:
         rule += 2 * rule.choose(values)
@@ -235,6 +257,7 @@ cdef const steps *set_scalars(Kernel kernel, Call call, tuple hypers, int flags,
 cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axes) except -1:
     """Addresses and axes of operands that have one shape after the first `skip_axes` axes."""
     cdef const cnp.npy_intp *strides[MAX_OPERANDS]
+    cdef int storage[MAX_OPERANDS]
     cdef layout *axes
     cdef cnp.ndarray a = grad
     cdef int k, n = len(variables)
@@ -243,7 +266,8 @@ cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axe
         a = variables[k] if k < n else grad
         into.data[k] = <char *>cnp.PyArray_DATA(a)
         strides[k] = cnp.PyArray_STRIDES(a) + skip_axes
-        contiguous = contiguous and cnp.PyArray_IS_C_CONTIGUOUS(a)
+        storage[k] = _storage(a)
+        contiguous = contiguous and storage[k] == NATIVE and cnp.PyArray_IS_C_CONTIGUOUS(a)
     into.axes = NULL
     if contiguous:
         return 0
@@ -252,7 +276,9 @@ cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axe
         raise MemoryError
     merge_axes(axes, n + 1, cnp.PyArray_NDIM(a) - skip_axes,
                cnp.PyArray_DIMS(a) + skip_axes, strides)
-    if is_run(axes, n + 1, cnp.PyArray_ITEMSIZE(a)):
+    for k in range(n + 1):
+        axes.storage[k] = storage[k]
+    if is_run(axes, n + 1, cnp.PyArray_ITEMSIZE(variables[0])):
         free(axes)
     else:
         into.axes = axes

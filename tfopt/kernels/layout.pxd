@@ -2,11 +2,18 @@
 cimport numpy as cnp
 from tfopt.kernels.step cimport MAX_DIMS, MAX_OPERANDS, step_t
 
+cdef enum:
+    # how an operand is stored; steps compute in float32 or float64
+    NATIVE = 0      # as the step computes
+    FLOAT16 = 1
+    BFLOAT16 = 2
+
 cdef struct layout:
     # the axes all operands share, innermost first, neighbours merged where every operand allows
     int ndim
     Py_ssize_t shape[MAX_DIMS]
     Py_ssize_t stride[MAX_OPERANDS][MAX_DIMS]   # in bytes
+    int storage[MAX_OPERANDS]
 
 cdef void merge_axes(layout *into, int n_operands, int ndim, const cnp.npy_intp *shape,
                      const cnp.npy_intp **strides) noexcept nogil

@@ -3,11 +3,14 @@
 A step wants contiguous runs. The axes of the operands are sorted by the distance a move along them
 covers in all operands together, and merged where that is one longer axis for every operand; what
 remains is walked like an odometer. An operand that does not lie contiguously along the innermost
-axis goes through a small buffer that stays in L1: gathered, stepped, scattered.
+axis goes through a small buffer that stays in L1: gathered, stepped, scattered. So does one that is
+stored in 16 bits: it is widened as it is gathered, and rounded once as it is scattered.
 """
 
+from libc.stdint cimport uint16_t
 from libc.string cimport memcpy
 
+from tfopt.kernels.machine cimport bfloat16_of, float16_of, float_of_bfloat16, float_of_float16
 from tfopt.kernels.step cimport MAX_DIMS, MAX_OPERANDS, step_t
 
 cimport numpy as cnp
@@ -55,30 +58,59 @@ cdef void merge_axes(layout *into, int n_operands, int ndim, const cnp.npy_intp 
         for k in range(n_operands):
             into.stride[k][into.ndim] = strides[k][axis]
         into.ndim += 1
+    if into.ndim == 0:      # a single element
+        into.ndim = into.shape[0] = 1
+        for k in range(n_operands):
+            into.stride[k][0] = 0
 
 
 cdef bint is_run(const layout *axes, int n_operands, Py_ssize_t itemsize) noexcept nogil:
     """Whether the whole layout is one contiguous run in every operand."""
     cdef int k
-    if axes.ndim == 0:
-        return True
     if axes.ndim > 1:
         return False
     for k in range(n_operands):
-        if axes.stride[k][0] != itemsize:
+        if axes.storage[k] != NATIVE:
+            return False
+        if axes.stride[k][0] != itemsize and axes.shape[0] != 1:
             return False
     return True
 
 
-cdef inline void _copy(char *to, Py_ssize_t to_stride, const char *source, Py_ssize_t stride,
-                       Py_ssize_t n, Py_ssize_t itemsize) noexcept nogil:
+cdef inline void _gather(char *to, const char *source, Py_ssize_t stride, Py_ssize_t n,
+                         Py_ssize_t itemsize, int storage) noexcept nogil:
+    cdef float *floats = <float *>to
     cdef Py_ssize_t i
-    if itemsize == 4:
+    if storage == FLOAT16:
         for i in range(n):
-            memcpy(to + i * to_stride, source + i * stride, 4)
+            floats[i] = float_of_float16((<const uint16_t *>(source + i * stride))[0])
+    elif storage == BFLOAT16:
+        for i in range(n):
+            floats[i] = float_of_bfloat16((<const uint16_t *>(source + i * stride))[0])
+    elif itemsize == 4:
+        for i in range(n):
+            memcpy(to + i * 4, source + i * stride, 4)
     else:
         for i in range(n):
-            memcpy(to + i * to_stride, source + i * stride, 8)
+            memcpy(to + i * 8, source + i * stride, 8)
+
+
+cdef inline void _scatter(char *to, Py_ssize_t stride, const char *source, Py_ssize_t n,
+                          Py_ssize_t itemsize, int storage) noexcept nogil:
+    cdef const float *floats = <const float *>source
+    cdef Py_ssize_t i
+    if storage == FLOAT16:
+        for i in range(n):
+            (<uint16_t *>(to + i * stride))[0] = float16_of(floats[i])
+    elif storage == BFLOAT16:
+        for i in range(n):
+            (<uint16_t *>(to + i * stride))[0] = bfloat16_of(floats[i])
+    elif itemsize == 4:
+        for i in range(n):
+            memcpy(to + i * stride, source + i * 4, 4)
+    else:
+        for i in range(n):
+            memcpy(to + i * stride, source + i * 8, 8)
 
 
 cdef void _run_axis(const layout *axes, step_t step, int n_operands, char **at,
@@ -86,12 +118,14 @@ cdef void _run_axis(const layout *axes, step_t step, int n_operands, char **at,
     """n elements along the innermost axis from the addresses `at`."""
     cdef double[MAX_OPERANDS][PIECE] buffer
     cdef void *p[MAX_OPERANDS]
+    cdef bint buffered[MAX_OPERANDS]
+    cdef bint direct = True
     cdef Py_ssize_t done = 0, piece, stride
     cdef int k
-    cdef bint direct = True
     for k in range(n_operands):
         p[k] = at[k]
-        direct = direct and axes.stride[k][0] == itemsize
+        buffered[k] = axes.storage[k] != NATIVE or axes.stride[k][0] != itemsize
+        direct = direct and not buffered[k]
     if direct:
         step(p, n, h)
         return
@@ -99,16 +133,17 @@ cdef void _run_axis(const layout *axes, step_t step, int n_operands, char **at,
         piece = n - done if n - done < PIECE else PIECE
         for k in range(n_operands):
             stride = axes.stride[k][0]
-            if stride == itemsize:
-                p[k] = at[k] + done * stride
-            else:
+            p[k] = at[k] + done * stride
+            if buffered[k]:
                 p[k] = buffer[k]
-                _copy(<char *>p[k], itemsize, at[k] + done * stride, stride, piece, itemsize)
+                _gather(<char *>p[k], at[k] + done * stride, stride, piece, itemsize,
+                        axes.storage[k])
         step(p, piece, h)
         for k in range(n_operands - 1):     # the gradient is only read
             stride = axes.stride[k][0]
-            if stride != itemsize:
-                _copy(at[k] + done * stride, stride, <char *>p[k], itemsize, piece, itemsize)
+            if buffered[k]:
+                _scatter(at[k] + done * stride, stride, <char *>p[k], piece, itemsize,
+                         axes.storage[k])
         done += piece
 
 
