@@ -43,9 +43,9 @@ def render_steps(instruction_set: str) -> str:
     One copy per instruction set, because each is an extension module of its own.
     """
 
-    def typed(expression: str) -> str:
+    def typed(expression: str, number: str) -> str:
         # a bare literal would make C compute in double
-        return re.sub(r"(?<![\w.])(\d+)(?![\w.])", r"<real>\1", expression)
+        return re.sub(r"(?<![\w.])(\d+)(?![\w.])", rf"<{number}><double>\1", expression)
 
     table = runpy.run_path("tfopt/rules.py")["RULES"]
     template = Template.from_filename(str(KERNELS / "steps.pyx.tp"), encoding="utf-8")

@@ -14,7 +14,7 @@ import tfopt
 import tfopt_ref
 
 settings.register_profile(
-    "gate", max_examples=20, deadline=None, derandomize=True,
+    "gate", max_examples=12, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip
 settings.register_profile("long", settings.get_profile("gate"), max_examples=1000)

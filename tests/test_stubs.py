@@ -4,47 +4,93 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import tfopt
 from tfopt.rules import RULES, Rule
 
-
-def _function(rule: Rule) -> str:
-    arguments = [
-        *(f"{name}: _Array" for name in rule.operands),
-        "*",
-        *(f"{name}: SupportsFloat" for name in rule.hypers),
-        *(f"{name}: bool = ..." for name in rule.flags),
-        "indices: NDArray[signedinteger] | None = ...",
-        "grad_scale: SupportsFloat = ...",
-    ]
-    return f"def apply_{rule.name}(\n    " + ",\n    ".join(arguments) + ",\n) -> None: ...\n"
-
-
-def stub() -> str:
-    names = sorted(f"apply_{rule.name}" for rule in RULES)
-    listed = "[\n" + "".join(f'    "{name}",\n' for name in names) + "]"
-    header = f"""# Written by tests/test_stubs.py from the table.
-from typing import Any, SupportsFloat, TypeAlias
+_IMPORTS = """# Written by tests/test_stubs.py from the table.
+from typing import Any, SupportsFloat, {typing}
 
 from numpy import signedinteger
 from numpy.typing import NDArray
 
 from tfopt.variable import Variable
 
-__all__ = {listed}
+__all__ = [
+{names}]
 
 _Array: TypeAlias = NDArray[Any] | Variable
+"""
+
+
+def _header(names: list[str], typing: str = "TypeAlias") -> str:
+    return _IMPORTS.format(typing=typing, names="".join(f'    "{name}",\n' for name in names))
+
+
+def _function(name: str, arguments: list[str], returned: str) -> str:
+    return f"def {name}(\n    " + ",\n    ".join(arguments) + f",\n) -> {returned}: ...\n"
+
+
+def _rule(rule: Rule) -> str:
+    arguments = [
+        *(f"{name}: _Array" for name in rule.operands),
+        "*",
+        *(f"{name}: SupportsFloat" for name in rule.hypers),
+        *(f"{name}: bool = ..." for name in rule.flags),
+        "indices: NDArray[signedinteger] | None = ...",
+        "duplicates: str = ...",
+        "grad_scale: SupportsFloat = ...",
+    ]
+    return _function(f"apply_{rule.name}", arguments, "None")
+
+
+def _raw_op(rule: Rule, prefix: str) -> str:
+    """Return one of a rule's forms; those of Ref variables return what they are given."""
+    rows, ref = "Sparse" in prefix, "Resource" not in prefix
+    types = dict.fromkeys(rule.operands, "_Array") | dict.fromkeys(rule.hypers, "SupportsFloat")
+    types["var"] = "_Var" if ref else "_Array"
+    arguments = ["*"]
+    for name in rule.inputs:
+        arguments.append(f"{'grad' if rows and name == rule.grad else name}: {types[name]}")
+        if rows and name == rule.grad:
+            arguments.append("indices: NDArray[signedinteger]")
+    arguments += [f"{name}: bool = ..." for name in ("use_locking", *rule.flags)]
+    arguments.append("name: str | None = ...")
+    return _function(f"{prefix}Apply{rule.op}", arguments, "_Var" if ref else "None")
+
+
+def rules_stub() -> str:
+    names = sorted(f"apply_{rule.name}" for rule in RULES)
+    return _header(names) + "\n" + "".join(map(_rule, RULES))
+
+
+def raw_ops_stub() -> str:
+    functions = {
+        f"{prefix}Apply{rule.op}": _raw_op(rule, prefix)
+        for prefix in ("", "Sparse", "Resource", "ResourceSparse")
+        for rule in RULES
+        if (rule.sparse or "Sparse" not in prefix) and (rule.ref or "Resource" in prefix)
+    }
+    names = sorted(functions)
+    own = """Shape: TypeAlias = tuple[int | None, ...]
+_Var = TypeVar("_Var", bound=NDArray[Any] | Variable)
 
 """
-    return header + "".join(map(_function, RULES))
+    infer = "def infer_shapes(op: str, /, **shapes: Shape | None) -> Shape | None: ...\n"
+    header = _header([*names, "infer_shapes"], "TypeAlias, TypeVar")
+    return header + own + "".join(functions[name] for name in names) + infer
 
 
-STUB = Path(tfopt.__file__).with_name("training_ops.pyi")
+PACKAGE = Path(tfopt.__file__).parent
+STUBS = {"training_ops.pyi": rules_stub, "raw_ops.pyi": raw_ops_stub}
 
 
-def test_the_stub_is_that_of_the_table() -> None:
-    assert STUB.read_text() == stub()
+@pytest.mark.parametrize("name", STUBS)
+def test_the_stub_is_that_of_the_table(name: str) -> None:
+    assert (PACKAGE / name).read_text() == STUBS[name]()
 
 
 if __name__ == "__main__":
-    STUB.write_text(stub())
+    for name, stub in STUBS.items():
+        (PACKAGE / name).write_text(stub())

@@ -70,6 +70,41 @@ def test_repeated_indices_are_applied_in_order(impl: Any, rule: Rule) -> None:
 
 
 @each_rule
+def test_duplicates_are_summed_or_refused_on_request(impl: Any, rule: Rule) -> None:
+    *variables, _ = arrays_for(rule, (5, 3), np.float32)
+    rows = np.random.default_rng(3).standard_normal((4, 3)).astype(np.float32)
+    indices, summed = np.array([2, 0, 2, 2]), np.array([2, 0])
+    before, expected = [v.copy() for v in variables], [v.copy() for v in variables]
+    for meaning, message in (("error", "has duplicates"), ("mean", 'must be "sequential", "sum"')):
+        with pytest.raises(impl.InvalidArgumentError, match=message):
+            update(impl, rule, *variables, rows, indices=indices, duplicates=meaning)
+        assert all((a == b).all() for a, b in zip(variables, before, strict=True))
+    update(impl, rule, *variables, rows, indices=indices, duplicates="sum", grad_scale=0.5)
+    sums = np.stack([rows[0] + rows[2] + rows[3], rows[1]])
+    update(impl, rule, *expected, sums, indices=summed, duplicates="error", grad_scale=0.5)
+    for name, a, b in zip(rule.operands, variables, expected, strict=False):
+        assert_same_bits(a, b, name)
+
+
+def test_rows_past_two_to_the_31(tmp_path: Any) -> None:
+    """Lengths and offsets have 64 bits; the file behind the map has holes and takes no room."""
+    rows = 2**26 + 10
+    table = np.memmap(tmp_path / "table", np.float32, "w+", shape=(rows, 32))
+    ids = np.array([0, rows - 1, 2**26 - 1, 2**26, rows - 1])
+    grad = np.ones((5, 32), np.float32)
+    tfopt.training_ops.apply_gradient_descent(table, grad, alpha=1.0, indices=ids)
+    assert table[[0, 2**26 - 1, 2**26, rows - 1]][:, [0, 31]].tolist() == [[-1, -1]] * 3 + [
+        [-2, -2]
+    ]
+    assert not table[[1, 2**25, rows - 2]].any()
+    with pytest.raises(IndexError, match=f"Index {rows} at offset 4"):
+        tfopt.training_ops.apply_gradient_descent(
+            table, grad, alpha=1.0, indices=np.array([0, 0, 0, 0, rows])
+        )
+    assert table[0, 0] == -1
+
+
+@each_rule
 def test_rows_that_are_not_named_stay(impl: Any, rule: Rule) -> None:
     *variables, _ = arrays_for(rule, (5, 3), np.float32)
     before = [v.copy() for v in variables]

@@ -1,6 +1,6 @@
 """TensorFlow's training machinery without TensorFlow, for NumPy arrays."""
 
-from tfopt import errors, optimizers, threads, training_ops
+from tfopt import errors, optimizers, raw_ops, threads, training_ops
 from tfopt.denormals import get_flush_denormals, set_flush_denormals
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
@@ -19,6 +19,7 @@ __all__ = [
     "errors",
     "get_flush_denormals",
     "optimizers",
+    "raw_ops",
     "set_flush_denormals",
     "show_versions",
     "threads",

@@ -61,8 +61,7 @@ class IndexedSlices:
         Raises
         ------
         InvalidTypeError
-            If the values are not float16, bfloat16, float32 or float64, or the indices not int32
-            or int64.
+            If the values are neither floats nor complex, or the indices not int32 or int64.
         InvalidArgumentError
             If the indices are not one-dimensional, or are not as many as the rows of values.
 
@@ -75,10 +74,8 @@ class IndexedSlices:
                [3., 4.]]))
         """
         dtype = self.values.dtype
-        if dtype.name not in ("float16", "bfloat16", "float32", "float64"):
-            raise InvalidTypeError(
-                f"values must be float16, bfloat16, float32 or float64, not {dtype}"
-            )
+        if dtype.kind not in "fc" and dtype.name != "bfloat16":
+            raise InvalidTypeError(f"values must be floats or complex, not {dtype}")
         if self.indices.dtype not in (np.int32, np.int64):
             raise InvalidTypeError(f"indices must be int32 or int64, not {self.indices.dtype}")
         if self.indices.ndim != 1:

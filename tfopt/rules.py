@@ -45,6 +45,17 @@ class Rule(NamedTuple):
     grad: str = "grad"  # TensorFlow's name of the gradient
     limits: dict[str, str] = {}  # what hyperparameters must be, of those in LIMITS
     limited: str = "dense and rows"  # the calls the limits hold for, or "rows"
+    leading: int | None = None  # hyperparameters before the gradient in TensorFlow's order, or all
+    ref: bool = True  # whether TensorFlow has ApplyX beside ResourceApplyX
+    complex: bool = False  # whether it is there for complex numbers, too
+    sparse: bool = True  # whether TensorFlow has the forms for rows, (Resource)SparseApplyX
+
+    @property
+    def dtypes(self) -> str:
+        """The dtypes a variable may have, as a sentence lists them."""
+        if self.complex:
+            return "float16, bfloat16, float32, float64, complex64 or complex128"
+        return "float16, bfloat16, float32 or float64"
 
     @property
     def steps(self) -> dict[str, str]:
@@ -56,6 +67,12 @@ class Rule(NamedTuple):
     def operands(self) -> tuple[str, ...]:
         """Names of the arrays of a call, in its order."""
         return ("var", *self.slots, self.grad)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the inputs of TensorFlow's dense ops, in their order."""
+        n = len(self.hypers) if self.leading is None else self.leading
+        return ("var", *self.slots, *self.hypers[:n], self.grad, *self.hypers[n:])
 
     @property
     def constants(self) -> tuple[str, ...]:
@@ -118,6 +135,8 @@ RULES = (
         hypers=("alpha",),
         scalars={"alpha": "alpha"},
         grad="delta",
+        sparse=False,
+        complex=True,
     ),
     Rule(
         name="proximal_gradient_descent",
@@ -139,6 +158,8 @@ RULES = (
         hypers=("lr", "momentum"),
         scalars={"lr": "lr", "momentum": "momentum"},
         flags={"use_nesterov": False},
+        leading=1,
+        complex=True,
     ),
     Rule(
         name="keras_momentum",
@@ -149,6 +170,9 @@ RULES = (
         hypers=("lr", "momentum"),
         scalars={"lr": "lr", "momentum": "momentum"},
         flags={"use_nesterov": False},
+        leading=1,
+        ref=False,
+        complex=True,
     ),
     Rule(
         name="adagrad",
@@ -159,6 +183,7 @@ RULES = (
         hypers=("lr",),
         scalars={"lr": "lr"},
         flags={"update_slots": True},
+        complex=True,
     ),
     Rule(
         name="adagrad_v2",
@@ -169,6 +194,7 @@ RULES = (
         hypers=("lr", "epsilon"),
         scalars={"lr": "lr", "epsilon": "epsilon"},
         flags={"update_slots": True},
+        complex=True,
     ),
     Rule(
         name="adagrad_da",
@@ -189,6 +215,7 @@ RULES = (
         choices={"shrinks": "l1 > 0"},
         rows="adagrad_da_rows",
         width1="adagrad_da_width1",
+        leading=0,
     ),
     Rule(
         name="proximal_adagrad",
@@ -209,6 +236,7 @@ RULES = (
         slots=("accum", "accum_update"),
         hypers=("lr", "rho", "epsilon"),
         scalars={"lr": "lr", "rho": "rho", "one_minus_rho": "1 - rho", "epsilon": "epsilon"},
+        complex=True,
     ),
     Rule(
         name="adam",
@@ -219,6 +247,8 @@ RULES = (
         hypers=("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"),
         scalars=_ADAM_SCALARS,
         flags={"use_nesterov": False},
+        sparse=False,
+        complex=True,
     ),
     Rule(
         name="adam_with_amsgrad",
@@ -228,6 +258,8 @@ RULES = (
         slots=("m", "v", "vhat"),
         hypers=("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"),
         scalars={**_ADAM_SCALARS, "zero": "0"},
+        ref=False,
+        sparse=False,
     ),
     Rule(
         name="adamax",
@@ -244,6 +276,7 @@ RULES = (
             "epsilon": "epsilon",
         },
         rows="adamax_rows",
+        sparse=False,
     ),
     Rule(
         name="rms_prop",
@@ -254,6 +287,7 @@ RULES = (
         hypers=("lr", "rho", "momentum", "epsilon"),
         scalars=_RMS_SCALARS,
         rows="rms_prop_rows",
+        complex=True,
     ),
     Rule(
         name="centered_rms_prop",
@@ -264,6 +298,7 @@ RULES = (
         hypers=("lr", "rho", "momentum", "epsilon"),
         scalars=_RMS_SCALARS,
         rows="centered_rms_prop_rows",
+        complex=True,
     ),
     Rule(
         name="ftrl",
@@ -278,6 +313,7 @@ RULES = (
         rows="ftrl_rows",
         limits=_FTRL_LIMITS,
         limited="rows",
+        leading=0,
     ),
     Rule(
         name="ftrl_v2",
@@ -292,6 +328,7 @@ RULES = (
         rows="ftrl_v2_rows",
         limits={**_FTRL_LIMITS, "l2_shrinkage": "at least 0"},
         limited="rows",
+        leading=0,
     ),
     Rule(
         name="add_sign",
@@ -307,6 +344,7 @@ RULES = (
             "beta": "beta",
             "one_minus_beta": "1 - beta",
         },
+        sparse=False,
     ),
     Rule(
         name="power_sign",
@@ -323,5 +361,6 @@ RULES = (
             "beta": "beta",
             "one_minus_beta": "1 - beta",
         },
+        sparse=False,
     ),
 )

@@ -1,8 +1,9 @@
 """The update rules as functions: one call is one step of one variable.
 
-``apply_<rule>(var, *slots, grad, *, hyperparameters, indices=None, grad_scale=1.0)`` updates the
-variable and its slots in place. With ``indices`` only the rows it names are updated, each with its
-row of the gradient, and repeated indices one after another in their order.
+``apply_<rule>(var, *slots, grad, *, hyperparameters, indices=None, ...)`` updates the variable and
+its slots in place. With ``indices`` only the rows it names are updated, each with its row of the
+gradient, and repeated indices one after another in their order, unless ``duplicates`` says
+otherwise.
 
 The functions are made from the table in :mod:`tfopt.rules`, one per row.
 """
@@ -10,9 +11,11 @@ The functions are made from the table in :mod:`tfopt.rules`, one per row.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tfopt.kernels import kernels
-from tfopt.kernels.training import apply
+from tfopt.kernels.training import apply, run
+from tfopt.rows import rows_call
 from tfopt.rules import RULES, Rule
 
 __all__ = [f"apply_{rule.name}" for rule in RULES]
@@ -21,7 +24,17 @@ __all__ = [f"apply_{rule.name}" for rule in RULES]
 def _parameters(rule: Rule) -> str:
     """Return the signature of a rule's function, without the parentheses."""
     flags = [f"{flag}={default}" for flag, default in rule.flags.items()]
-    return ", ".join([*rule.operands, "*", *rule.hypers, *flags, "indices=None", "grad_scale=1.0"])
+    return ", ".join(
+        [
+            *rule.operands,
+            "*",
+            *rule.hypers,
+            *flags,
+            "indices=None",
+            'duplicates="sequential"',
+            "grad_scale=1.0",
+        ]
+    )
 
 
 def _docstring(rule: Rule) -> str:
@@ -40,7 +53,11 @@ def _docstring(rule: Rule) -> str:
         f"{', '.join(rule.hypers)} : float": "Rounded to the dtype of the computation.",
         **{f"{flag} : bool, default {on}": _FLAGS[flag] for flag, on in rule.flags.items()},
         "indices : ndarray of int32 or int64, shape (n,), optional": (
-            "The rows of var, along its first axis, to update; repeated ones one after another."
+            "The rows of var, along its first axis, to update."
+        ),
+        'duplicates : {"sequential", "sum", "error"}': (
+            "What an index that occurs several times means: one update after another, in order; "
+            "one\n    update by the sum of its rows, added in order; or a refusal."
         ),
         "grad_scale : float, default 1.0": "Multiplies the gradient as it is read.",
     }
@@ -90,13 +107,24 @@ def _function(rule: Rule) -> Callable[..., None]:
         return f"({', '.join(names)},)"
 
     flags = " | ".join(f"({1 << k} if {flag} else 0)" for k, flag in enumerate(rule.flags))
-    body = (
-        f"apply(kernel, {pack(rule.operands)}, {pack(rule.hypers)}, {flags or 0}, "
-        "indices, grad_scale)"
-    )
-    scope = {"apply": apply, "kernel": kernels[rule.name], "__name__": __name__}
-    exec(f"def apply_{rule.name}({_parameters(rule)}):\n    {body}", scope)
-    function: Callable[..., None] = scope[f"apply_{rule.name}"]  # type: ignore[assignment]
+    operands, hypers = pack(rule.operands), pack(rule.hypers)
+    lines = [
+        f"def apply_{rule.name}({_parameters(rule)}):",
+        "    if indices is None or duplicates == 'sequential':",
+        f"        apply(kernel, {operands}, {hypers}, {flags or 0}, indices, grad_scale)",
+        "    else:",
+        f"        run(rows_call(kernel, {operands}, indices, {hypers}, {flags or 0}, duplicates,",
+        "                      grad_scale))",
+    ]
+    scope: dict[str, Any] = {
+        "apply": apply,
+        "run": run,
+        "rows_call": rows_call,
+        "kernel": kernels[rule.name],
+        "__name__": __name__,
+    }
+    exec("\n".join(lines), scope)
+    function: Callable[..., None] = scope[f"apply_{rule.name}"]
     function.__doc__ = _docstring(rule)
     return function
 

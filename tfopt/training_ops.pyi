@@ -35,6 +35,7 @@ def apply_gradient_descent(
     *,
     alpha: SupportsFloat,
     indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_proximal_gradient_descent(
@@ -45,6 +46,7 @@ def apply_proximal_gradient_descent(
     l1: SupportsFloat,
     l2: SupportsFloat,
     indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_momentum(
@@ -56,6 +58,7 @@ def apply_momentum(
     momentum: SupportsFloat,
     use_nesterov: bool = ...,
     indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_keras_momentum(
@@ -67,6 +70,7 @@ def apply_keras_momentum(
     momentum: SupportsFloat,
     use_nesterov: bool = ...,
     indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_adagrad(
@@ -77,6 +81,7 @@ def apply_adagrad(
     lr: SupportsFloat,
     update_slots: bool = ...,
     indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_adagrad_v2(
@@ -88,6 +93,7 @@ def apply_adagrad_v2(
     epsilon: SupportsFloat,
     update_slots: bool = ...,
     indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_adagrad_da(
@@ -101,6 +107,7 @@ def apply_adagrad_da(
     l2: SupportsFloat,
     global_step: SupportsFloat,
     indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_proximal_adagrad(
@@ -112,6 +119,7 @@ def apply_proximal_adagrad(
     l1: SupportsFloat,
     l2: SupportsFloat,
     indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_adadelta(
@@ -124,6 +132,7 @@ def apply_adadelta(
     rho: SupportsFloat,
     epsilon: SupportsFloat,
     indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_adam(
@@ -140,6 +149,7 @@ def apply_adam(
     epsilon: SupportsFloat,
     use_nesterov: bool = ...,
     indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_adam_with_amsgrad(
@@ -156,6 +166,7 @@ def apply_adam_with_amsgrad(
     beta2: SupportsFloat,
     epsilon: SupportsFloat,
     indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_adamax(
@@ -170,6 +181,7 @@ def apply_adamax(
     beta2: SupportsFloat,
     epsilon: SupportsFloat,
     indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_rms_prop(
@@ -183,6 +195,7 @@ def apply_rms_prop(
     momentum: SupportsFloat,
     epsilon: SupportsFloat,
     indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_centered_rms_prop(
@@ -197,6 +210,7 @@ def apply_centered_rms_prop(
     momentum: SupportsFloat,
     epsilon: SupportsFloat,
     indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_ftrl(
@@ -211,6 +225,7 @@ def apply_ftrl(
     lr_power: SupportsFloat,
     multiply_linear_by_lr: bool = ...,
     indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_ftrl_v2(
@@ -226,6 +241,7 @@ def apply_ftrl_v2(
     lr_power: SupportsFloat,
     multiply_linear_by_lr: bool = ...,
     indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_add_sign(
@@ -238,6 +254,7 @@ def apply_add_sign(
     sign_decay: SupportsFloat,
     beta: SupportsFloat,
     indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_power_sign(
@@ -250,5 +267,6 @@ def apply_power_sign(
     sign_decay: SupportsFloat,
     beta: SupportsFloat,
     indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
 ) -> None: ...

@@ -3,7 +3,7 @@
 Same public names, same results bit for bit, no speed. It imports nothing from tfopt.
 """
 
-from tfopt_ref import errors, optimizers, training_ops
+from tfopt_ref import errors, optimizers, raw_ops, training_ops
 from tfopt_ref.arithmetic import get_flush_denormals, set_flush_denormals
 from tfopt_ref.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
 from tfopt_ref.indexed_slices import IndexedSlices
@@ -18,6 +18,7 @@ __all__ = [
     "errors",
     "get_flush_denormals",
     "optimizers",
+    "raw_ops",
     "set_flush_denormals",
     "training_ops",
 ]

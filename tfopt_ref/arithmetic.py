@@ -41,9 +41,12 @@ def get_flush_denormals() -> bool:
 
 
 def operand(values: Any, dtype: Any) -> np.ndarray:
-    """Return the values as an operand of a rule, in the arithmetic that is set."""
+    """Return the values as an operand of a rule, in the arithmetic that is set.
+
+    Flushing is modelled for real numbers. In an operation on complex ones it happens within.
+    """
     array = np.asarray(values, dtype)
-    if _flush:
+    if _flush and array.dtype.kind == "f":
         return flushed(array).view(Flushed)
     return array
 

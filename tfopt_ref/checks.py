@@ -13,6 +13,8 @@ __all__ = ["check_dense", "check_operands", "check_scalars", "check_sparse"]
 
 
 _NARROW = ("float16", "bfloat16")
+_REAL = (*_NARROW, "float32", "float64")
+_COMPLEX = ("complex64", "complex128")
 
 
 def _listed(shape: Any) -> str:
@@ -64,7 +66,7 @@ def check_layout(array: np.ndarray, name: str, written: bool) -> None:
         raise InvalidArgumentError(f"{name} is read-only")
 
 
-def check_operands(arguments: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def check_operands(arguments: Mapping[str, Any], complex_too: bool) -> dict[str, np.ndarray]:
     """Return the arrays of a call: the variable, its slots, and last the gradient."""
     arrays: dict[str, np.ndarray] = {}
     *_, grad = arguments
@@ -72,10 +74,10 @@ def check_operands(arguments: Mapping[str, Any]) -> dict[str, np.ndarray]:
         number = name == grad and isinstance(value, np.generic)  # arithmetic makes it of 0-d arrays
         array = np.asarray(value) if number else as_array(value, name)
         var = arrays.get("var", array)
-        if var.dtype.name not in (*_NARROW, "float32", "float64"):
-            raise InvalidTypeError(
-                f"var must be float16, bfloat16, float32 or float64, not {var.dtype}"
-            )
+        dtypes = _REAL + _COMPLEX if complex_too else _REAL
+        if var.dtype.name not in dtypes:
+            listed = f"{', '.join(dtypes[:-1])} or {dtypes[-1]}"
+            raise InvalidTypeError(f"var must be {listed}, not {var.dtype}")
         narrow = name == grad and var.dtype.name == "float32" and array.dtype.name in _NARROW
         if array.dtype.name != var.dtype.name and not narrow:
             raise InvalidTypeError(f"{name} must be {var.dtype} as var is, not {array.dtype}")

@@ -23,10 +23,8 @@ class IndexedSlices:
     def sum_duplicates(self) -> IndexedSlices:
         """Return slices in which each index occurs once, at the place of its first occurrence."""
         dtype = self.values.dtype
-        if dtype.name not in ("float16", "bfloat16", "float32", "float64"):
-            raise InvalidTypeError(
-                f"values must be float16, bfloat16, float32 or float64, not {dtype}"
-            )
+        if dtype.kind not in "fc" and dtype.name != "bfloat16":
+            raise InvalidTypeError(f"values must be floats or complex, not {dtype}")
         if self.indices.dtype not in (np.int32, np.int64):
             raise InvalidTypeError(f"indices must be int32 or int64, not {self.indices.dtype}")
         if self.indices.ndim != 1:

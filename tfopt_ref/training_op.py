@@ -11,11 +11,19 @@ import numpy as np
 
 from tfopt_ref import checks
 from tfopt_ref.arithmetic import operand
+from tfopt_ref.errors import InvalidArgumentError
+from tfopt_ref.indexed_slices import IndexedSlices
 
-__all__ = ["TrainingOp", "limits"]
+__all__ = ["TrainingOp", "limits", "takes_complex"]
 
 Step = Callable[..., tuple[np.ndarray, ...]]
-_ADDED = {"indices": None, "grad_scale": 1.0}
+_ADDED = {"indices": None, "duplicates": "sequential", "grad_scale": 1.0}
+
+
+def takes_complex(step: Step) -> Step:
+    """Say that a step is one for complex numbers, too."""
+    step.takes_complex = True  # type: ignore[attr-defined]
+    return step
 
 
 def limits(**limits: str) -> Callable[[Step], Step]:
@@ -32,8 +40,9 @@ class TrainingOp:
     """Makes an op of a step, a function from old values to new ones.
 
     The step takes the variable, its slots and the gradient, then the hyperparameters by name, and
-    returns the new variable and slots. The op takes the same arguments and two more: `indices`,
-    the rows to update, and `grad_scale`, which multiplies the gradient.
+    returns the new variable and slots. The op takes the same arguments and three more: `indices`,
+    the rows to update, `duplicates`, what repeated ones mean, and `grad_scale`, which multiplies
+    the gradient.
     """
 
     def __init__(self, step: Step) -> None:
@@ -106,8 +115,13 @@ class TrainingOp:
         bound = self.__signature__.bind(*args, **kwargs)
         bound.apply_defaults()
         given = bound.arguments
-        indices = given["indices"]
-        arrays = checks.check_operands({name: given[name] for name in self.operands})
+        indices, duplicates = given["indices"], given["duplicates"]
+        if indices is not None and duplicates not in ("sequential", "sum", "error"):
+            raise InvalidArgumentError(
+                f'duplicates must be "sequential", "sum" or "error", not {duplicates!r}'
+            )
+        complex_too = getattr(self.dense, "takes_complex", False)
+        arrays = checks.check_operands({name: given[name] for name in self.operands}, complex_too)
         if indices is None:
             checks.check_dense(arrays)
         else:
@@ -119,4 +133,10 @@ class TrainingOp:
         if indices is not None:
             checks.check_range(indices, len(arrays["var"]))
         checks.check_memory(arrays, indices)
-        return list(arrays.values()), scalars, flags, indices, scale
+        *variables, grad = arrays.values()
+        if indices is not None and duplicates != "sequential":
+            merged = IndexedSlices(grad, indices).sum_duplicates()
+            if duplicates == "error" and len(merged.indices) < len(indices):
+                raise InvalidArgumentError("indices has duplicates")
+            grad, indices = merged.values, merged.indices
+        return [*variables, grad], scalars, flags, indices, scale

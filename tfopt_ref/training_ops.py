@@ -20,7 +20,7 @@ from tfopt_ref.arithmetic import (
     shrink,
     wide,
 )
-from tfopt_ref.training_op import TrainingOp, limits
+from tfopt_ref.training_op import TrainingOp, limits, takes_complex
 
 __all__ = [
     "apply_adadelta",
@@ -45,6 +45,7 @@ __all__ = [
 
 
 @TrainingOp
+@takes_complex
 def apply_gradient_descent(var, delta, *, alpha):
     """Take a step of length alpha against the gradient."""
     return (var - delta * alpha,)
@@ -60,6 +61,7 @@ def apply_proximal_gradient_descent(var, delta, *, alpha, l1, l2):
 
 
 @TrainingOp
+@takes_complex
 def apply_momentum(var, accum, grad, *, lr, momentum, use_nesterov=False):
     """Step along a decaying sum of gradients."""
     accum = accum * momentum + grad
@@ -69,6 +71,7 @@ def apply_momentum(var, accum, grad, *, lr, momentum, use_nesterov=False):
 
 
 @TrainingOp
+@takes_complex
 def apply_keras_momentum(var, accum, grad, *, lr, momentum, use_nesterov=False):
     """Step along a decaying sum of past steps, which already hold the learning rate."""
     accum = accum * momentum - grad * lr
@@ -78,6 +81,7 @@ def apply_keras_momentum(var, accum, grad, *, lr, momentum, use_nesterov=False):
 
 
 @TrainingOp
+@takes_complex
 def apply_adagrad(var, accum, grad, *, lr, update_slots=True):
     """Divide each element's step by the root of its sum of squared gradients."""
     if update_slots:
@@ -86,6 +90,7 @@ def apply_adagrad(var, accum, grad, *, lr, update_slots=True):
 
 
 @TrainingOp
+@takes_complex
 def apply_adagrad_v2(var, accum, grad, *, lr, epsilon, update_slots=True):
     """Adagrad with epsilon added to the root."""
     if update_slots:
@@ -161,6 +166,7 @@ def apply_proximal_adagrad(var, accum, grad, *, lr, l1, l2):
 
 
 @TrainingOp
+@takes_complex
 def apply_adadelta(var, accum, accum_update, grad, *, lr, rho, epsilon):
     """Scale each element's step by the root mean square of its past steps."""
     accum = accum * rho + grad * grad * (1 - rho)
@@ -170,6 +176,7 @@ def apply_adadelta(var, accum, accum_update, grad, *, lr, rho, epsilon):
 
 
 @TrainingOp
+@takes_complex
 def apply_adam(
     var, m, v, grad, *, beta1_power, beta2_power, lr, beta1, beta2, epsilon, use_nesterov=False
 ):
@@ -212,6 +219,7 @@ def _adamax_rows(var, m, v, grad, *, beta1_power, lr, beta1, beta2, epsilon):
 
 
 @TrainingOp
+@takes_complex
 def apply_rms_prop(var, ms, mom, grad, *, lr, rho, momentum, epsilon):
     """Divide by the root of the gradient's mean square ms, with momentum."""
     ms = ms + (grad * grad - ms) * (1 - rho)
@@ -228,6 +236,7 @@ def _rms_prop_rows(var, ms, mom, grad, *, lr, rho, momentum, epsilon):
 
 
 @TrainingOp
+@takes_complex
 def apply_centered_rms_prop(var, mg, ms, mom, grad, *, lr, rho, momentum, epsilon):
     """Divide by the gradient's standard deviation, of mean mg and mean square ms."""
     ms = ms + (grad * grad - ms) * (1 - rho)

@@ -13,7 +13,7 @@ cdef struct work:
     int n_operands
     Py_ssize_t itemsize
     int flush
-    double[MAX_SCALARS + 1] h
+    double[2 * (MAX_SCALARS + 1)] h     # of the call's type, the widest of which is complex128
     # dense: tensors laid end to end; starts[t] is where the t-th begins, starts[n] the end
     Py_ssize_t n_tensors
     tensor *tensors
@@ -33,7 +33,7 @@ cdef class Kernel:
     cdef tuple operands, hypers
     cdef int n_operands, n_hypers, first
     cdef int[MAX_HYPERS] limits     # 1 + the place in tfopt.rules.LIMITS, 0: none
-    cdef bint limits_dense
+    cdef bint limits_dense, takes_complex
 
 cdef class Call:
     cdef object arrays          # keeps the memory alive
@@ -41,6 +41,7 @@ cdef class Call:
     cdef tensor one
     cdef Py_ssize_t[2] one_start
 
+cpdef cnp.ndarray as_array(object value, str name)
 cdef int check_shape(cnp.ndarray a, str name, cnp.ndarray var) except -1
 cdef list check_variables(Kernel kernel, tuple arguments)
 cdef cnp.ndarray check_gradient(Kernel kernel, object argument, cnp.ndarray var)

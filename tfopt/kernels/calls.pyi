@@ -1,14 +1,19 @@
-from typing import Any, SupportsFloat
+from typing import Any, SupportsFloat, final
+
+from numpy.typing import NDArray
 
 from tfopt.rules import Rule
 
+@final
 class Kernel:
     rule: Rule
     name: str
     def __init__(self, rule: Rule, first: int) -> None: ...
 
+@final
 class Call: ...
 
+def as_array(value: Any, name: str) -> NDArray[Any]: ...
 def use_steps(capsule: object) -> None: ...
 def dense_call(
     kernel: Kernel,

@@ -7,6 +7,8 @@ the drivers need neither the GIL nor a way to report an error.
 
 import sys
 
+cimport cython
+
 import numpy as np
 
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
@@ -41,6 +43,7 @@ def use_steps(capsule):
     _table = <const steps *>PyCapsule_GetPointer(capsule, b"tfopt.steps")
 
 
+@cython.final
 cdef class Kernel:
     """A row of the table as the compiled side sees it."""
 
@@ -59,11 +62,13 @@ cdef class Kernel:
             limit = rule.limits.get(hyper)
             self.limits[k] = 0 if limit is None else 1 + LIMITS.index(limit)
         self.limits_dense = rule.limited != "rows"
+        self.takes_complex = rule.complex
 
     def __repr__(self):
         return f"<kernel {self.name}>"
 
 
+@cython.final
 cdef class Call:
     """A checked call, ready to run."""
 
@@ -135,7 +140,7 @@ cdef int _check_limit(Kernel kernel, int k, double value, int flags) except -1:
     return 0
 
 
-cdef cnp.ndarray as_array(object value, str name):
+cpdef cnp.ndarray as_array(object value, str name):
     """The array itself, or one that shares the memory of an object that exposes it."""
     if cnp.PyArray_CheckExact(value):
         return value
@@ -166,7 +171,7 @@ cdef int _storage(cnp.ndarray a) except -2:
     """How an operand is stored, or -1 if it cannot be one."""
     global _bfloat16
     cdef int typenum = cnp.PyArray_TYPE(a)
-    if typenum == cnp.NPY_FLOAT32 or typenum == cnp.NPY_FLOAT64:
+    if typenum in (cnp.NPY_FLOAT32, cnp.NPY_FLOAT64, cnp.NPY_COMPLEX64, cnp.NPY_COMPLEX128):
         return NATIVE
     if typenum == cnp.NPY_FLOAT16:
         return FLOAT16
@@ -178,14 +183,13 @@ cdef int _storage(cnp.ndarray a) except -2:
     return -1
 
 
-cdef int check_operand(cnp.ndarray a, str name, cnp.ndarray var, bint written) except -1:
+cdef int check_operand(Kernel kernel, cnp.ndarray a, str name, cnp.ndarray var,
+                       bint written) except -1:
     """Type and layout; `var` decides the dtype."""
     cdef int typenum = cnp.PyArray_TYPE(a)
     if a is var:
-        if _storage(a) < 0:
-            raise InvalidTypeError(
-                f"{name} must be float16, bfloat16, float32 or float64, not {a.dtype}"
-            )
+        if _storage(a) < 0 or (cnp.PyArray_ISCOMPLEX(a) and not kernel.takes_complex):
+            raise InvalidTypeError(f"{name} must be {kernel.rule.dtypes}, not {a.dtype}")
     elif typenum != cnp.PyArray_TYPE(var):
         if written or cnp.PyArray_TYPE(var) != cnp.NPY_FLOAT32 or _storage(a) <= NATIVE:
             raise InvalidTypeError(f"{name} must be {var.dtype} as var is, not {a.dtype}")
@@ -237,7 +241,14 @@ cdef const steps *set_scalars(Kernel kernel, Call call, tuple hypers, int flags,
     cdef double scale = 1
     cdef int k
     cdef fp_state caller
-    cdef const steps *rule = &_table[2 * (kernel.first + flags) + (typenum == cnp.NPY_FLOAT64)]
+    cdef int type_ = 0      # float32, float64, complex64, complex128; of 16 bits: float32
+    if typenum == cnp.NPY_FLOAT64:
+        type_ = 1
+    elif typenum == cnp.NPY_COMPLEX64:
+        type_ = 2
+    elif typenum == cnp.NPY_COMPLEX128:
+        type_ = 3
+    cdef const steps *rule = &_table[4 * (kernel.first + flags) + type_]
     for k in range(kernel.n_hypers):
         _scalar(hypers[k], <str>kernel.hypers[k], &values[k])
         if kernel.limits[k] and (kernel.limits_dense or not dense):
@@ -245,10 +256,10 @@ cdef const steps *set_scalars(Kernel kernel, Call call, tuple hypers, int flags,
     _scalar(grad_scale, "grad_scale", &scale)
     call.w.flush = flush_denormals()
     call.w.n_operands = kernel.n_operands
-    call.w.itemsize = 8 if typenum == cnp.NPY_FLOAT64 else 4
+    call.w.itemsize = 4 << ((type_ + 1) // 2)
     caller = fp_enter(call.w.flush)
     if rule.choose != NULL:
-        rule += 2 * rule.choose(values)
+        rule += 4 * rule.choose(values)
     rule.scalars(values, scale, dense, call.w.h)
     fp_leave(caller)
     return rule
@@ -293,7 +304,7 @@ cdef list check_variables(Kernel kernel, tuple arguments):
     cdef cnp.ndarray a
     for k in range(kernel.n_operands - 1):
         a = as_array(arguments[k], <str>kernel.operands[k]) if k else var
-        check_operand(a, <str>kernel.operands[k], var, True)
+        check_operand(kernel, a, <str>kernel.operands[k], var, True)
         if k:
             check_shape(a, <str>kernel.operands[k], var)
         variables.append(a)
@@ -306,7 +317,7 @@ cdef cnp.ndarray check_gradient(Kernel kernel, object argument, cnp.ndarray var)
     if isinstance(argument, np.generic):    # what arithmetic makes of 0-d arrays
         argument = np.asarray(argument)
     cdef cnp.ndarray grad = as_array(argument, name)
-    check_operand(grad, name, var, False)
+    check_operand(kernel, grad, name, var, False)
     return grad
 
 

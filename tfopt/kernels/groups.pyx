@@ -6,6 +6,7 @@ NumPy's C structures. The costly check, that no two of all these arrays overlap,
 if an address or a size has changed since.
 """
 
+cimport cython
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcmp, memcpy
 
@@ -35,6 +36,7 @@ cdef int _by_address(const void *a, const void *b) noexcept nogil:
     return (x.high > y.high) - (x.high < y.high)
 
 
+@cython.final
 cdef class Group:
     """Variables of one dtype, with their slots, that one rule updates together.
 

@@ -16,7 +16,7 @@ from tfopt.kernels.step cimport MAX_DIMS, MAX_OPERANDS, step_t
 cimport numpy as cnp
 
 cdef enum:
-    PIECE = 512     # elements of a buffered piece: five operands of 4 KiB
+    PIECE = 512     # doubles that a buffered piece has room for: five operands fit in L1
 
 
 cdef Py_ssize_t _reach(int axis, int n_operands, const cnp.npy_intp **strides) noexcept nogil:
@@ -90,9 +90,12 @@ cdef inline void _gather(char *to, const char *source, Py_ssize_t stride, Py_ssi
     elif itemsize == 4:
         for i in range(n):
             memcpy(to + i * 4, source + i * stride, 4)
-    else:
+    elif itemsize == 8:
         for i in range(n):
             memcpy(to + i * 8, source + i * stride, 8)
+    else:
+        for i in range(n):
+            memcpy(to + i * 16, source + i * stride, 16)
 
 
 cdef inline void _scatter(char *to, Py_ssize_t stride, const char *source, Py_ssize_t n,
@@ -108,9 +111,12 @@ cdef inline void _scatter(char *to, Py_ssize_t stride, const char *source, Py_ss
     elif itemsize == 4:
         for i in range(n):
             memcpy(to + i * stride, source + i * 4, 4)
-    else:
+    elif itemsize == 8:
         for i in range(n):
             memcpy(to + i * stride, source + i * 8, 8)
+    else:
+        for i in range(n):
+            memcpy(to + i * stride, source + i * 16, 16)
 
 
 cdef void _run_axis(const layout *axes, step_t step, int n_operands, char **at,
@@ -130,7 +136,9 @@ cdef void _run_axis(const layout *axes, step_t step, int n_operands, char **at,
         step(p, n, h)
         return
     while done < n:
-        piece = n - done if n - done < PIECE else PIECE
+        piece = PIECE * <Py_ssize_t>sizeof(double) // itemsize
+        if piece > n - done:
+            piece = n - done
         for k in range(n_operands):
             stride = axes.stride[k][0]
             p[k] = at[k] + done * stride

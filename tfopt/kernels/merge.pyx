@@ -1,6 +1,5 @@
 """Summing the rows of a sparse gradient that share an index."""
 
-from cython cimport floating
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free
 
@@ -12,6 +11,13 @@ from tfopt.kernels.runtime cimport flush_denormals
 ctypedef fused index:
     int32_t
     int64_t
+
+
+ctypedef fused number:
+    float
+    double
+    float complex
+    double complex
 
 
 cdef Py_ssize_t _number(const index[::1] indices, index[::1] distinct, Py_ssize_t[::1] place,
@@ -36,8 +42,8 @@ cdef Py_ssize_t _number(const index[::1] indices, index[::1] distinct, Py_ssize_
     return n
 
 
-cdef void _add_rows(const floating[:, ::1] values, const Py_ssize_t[::1] place,
-                    floating[:, ::1] sums) noexcept nogil:
+cdef void _add_rows(const number[:, ::1] values, const Py_ssize_t[::1] place,
+                    number[:, ::1] sums) noexcept nogil:
     # sums[place[i]] += values[i], i ascending
     cdef Py_ssize_t i, j
     for i in range(values.shape[0]):
@@ -68,7 +74,7 @@ def distinct_indices(const index[::1] indices):
     return np.asarray(distinct[:n]), np.asarray(place)
 
 
-def add_rows(const floating[:, ::1] values, const Py_ssize_t[::1] place, floating[:, ::1] sums):
+def add_rows(const number[:, ::1] values, const Py_ssize_t[::1] place, number[:, ::1] sums):
     """Add each row of values, in order, to the row of sums that place names."""
     cdef fp_state caller
     with nogil:

@@ -7,24 +7,41 @@ takes pointers to the variable and its slots, the gradient, the row's scalars an
 constants, which are known when the loop is compiled and cost nothing inside it.
 
 Two rules of writing keep a step fast and its bits right: literals are cast to `real` (a bare `1`
-makes C compute in double), and choices are conditional expressions, without `or` and `and`, whose
+makes C compute in double; to `number` by way of double, for Cython knows no other way to complex), and choices are conditional expressions, without `or` and `and`, whose
 branches would keep a loop from becoming vector code.
 """
 
 from libc.math cimport exp, expf, fabs, fabsf, pow, powf, sqrt, sqrtf
 
+cdef extern from "<complex.h>" nogil:
+    float complex csqrtf(float complex x)
+    double complex csqrt(double complex x)
+
+ctypedef float complex floatcomplex
+ctypedef double complex doublecomplex
+
 ctypedef fused real:
     float
     double
 
+ctypedef fused number:      # of the rules that TensorFlow has for complex numbers, too
+    float
+    double
+    floatcomplex
+    doublecomplex
+
 
 # ---- the functions the formulas are made of
 
-cdef inline real root(real x) noexcept nogil:
-    if real is float:
+cdef inline number root(number x) noexcept nogil:
+    if number is float:
         return sqrtf(x)
-    else:
+    elif number is double:
         return sqrt(x)
+    elif number is floatcomplex:
+        return csqrtf(x)
+    else:
+        return csqrt(x)
 
 
 cdef inline real magnitude(real x) noexcept nogil:
@@ -79,7 +96,7 @@ cdef inline real power(real x, real exponent, bint square_root) noexcept nogil:
 
 # ---- the rules, in the order of the table
 
-cdef inline void gradient_descent(real *var, real g, real alpha) noexcept nogil:
+cdef inline void gradient_descent(number *var, number g, number alpha) noexcept nogil:
     var[0] = var[0] - g * alpha
 
 
@@ -89,7 +106,7 @@ cdef inline void proximal_gradient_descent(real *var, real g, real alpha, real t
     var[0] = (shrink(x, threshold) if shrinks else x) / divisor
 
 
-cdef inline void momentum(real *var, real *accum, real g, real lr, real momentum,
+cdef inline void momentum(number *var, number *accum, number g, number lr, number momentum,
                           bint use_nesterov) noexcept nogil:
     accum[0] = accum[0] * momentum + g
     if use_nesterov:
@@ -98,7 +115,7 @@ cdef inline void momentum(real *var, real *accum, real g, real lr, real momentum
         var[0] = var[0] - accum[0] * lr
 
 
-cdef inline void keras_momentum(real *var, real *accum, real g, real lr, real momentum,
+cdef inline void keras_momentum(number *var, number *accum, number g, number lr, number momentum,
                                 bint use_nesterov) noexcept nogil:
     accum[0] = accum[0] * momentum - g * lr
     if use_nesterov:
@@ -107,14 +124,14 @@ cdef inline void keras_momentum(real *var, real *accum, real g, real lr, real mo
         var[0] = var[0] + accum[0]
 
 
-cdef inline void adagrad(real *var, real *accum, real g, real lr,
+cdef inline void adagrad(number *var, number *accum, number g, number lr,
                          bint update_slots) noexcept nogil:
     if update_slots:
         accum[0] = accum[0] + g * g
-    var[0] = var[0] - (g * lr) * (<real>1 / root(accum[0]))
+    var[0] = var[0] - (g * lr) * (<number><double>1 / root(accum[0]))
 
 
-cdef inline void adagrad_v2(real *var, real *accum, real g, real lr, real epsilon,
+cdef inline void adagrad_v2(number *var, number *accum, number g, number lr, number epsilon,
                             bint update_slots) noexcept nogil:
     if update_slots:
         accum[0] = accum[0] + g * g
@@ -173,19 +190,19 @@ cdef inline void proximal_adagrad(real *var, real *accum, real g, real lr, real 
     var[0] = (shrink(x, eta * l1) if shrinks else x) / (<real>1 + l2 * eta)
 
 
-cdef inline void adadelta(real *var, real *accum, real *accum_update, real g, real lr, real rho,
-                          real one_minus_rho, real epsilon) noexcept nogil:
-    cdef real update
+cdef inline void adadelta(number *var, number *accum, number *accum_update, number g, number lr,
+                          number rho, number one_minus_rho, number epsilon) noexcept nogil:
+    cdef number update
     accum[0] = accum[0] * rho + (g * g) * one_minus_rho
-    update = (root(accum_update[0] + epsilon) * (<real>1 / root(accum[0] + epsilon))) * g
+    update = (root(accum_update[0] + epsilon) * (<number><double>1 / root(accum[0] + epsilon))) * g
     var[0] = var[0] - update * lr
     accum_update[0] = accum_update[0] * rho + (update * update) * one_minus_rho
 
 
-cdef inline void adam(real *var, real *m, real *v, real g, real alpha, real beta1,
-                      real one_minus_beta1, real one_minus_beta2, real epsilon,
+cdef inline void adam(number *var, number *m, number *v, number g, number alpha, number beta1,
+                      number one_minus_beta1, number one_minus_beta2, number epsilon,
                       bint use_nesterov) noexcept nogil:
-    cdef real direction
+    cdef number direction
     m[0] = m[0] + (g - m[0]) * one_minus_beta1
     v[0] = v[0] + (g * g - v[0]) * one_minus_beta2
     direction = g * one_minus_beta1 + beta1 * m[0] if use_nesterov else m[0]
@@ -218,36 +235,37 @@ cdef inline void adamax_rows(real *var, real *m, real *v, real g, real step, rea
     var[0] = var[0] + -step * (m[0] / (v[0] + epsilon))
 
 
-cdef inline void rms_prop(real *var, real *ms, real *mom, real g, real lr, real rho,
-                          real one_minus_rho, real momentum, real epsilon) noexcept nogil:
+cdef inline void rms_prop(number *var, number *ms, number *mom, number g, number lr, number rho,
+                          number one_minus_rho, number momentum, number epsilon) noexcept nogil:
     ms[0] = ms[0] + (g * g - ms[0]) * one_minus_rho
     mom[0] = mom[0] * momentum + (g * lr) / root(ms[0] + epsilon)
     var[0] = var[0] - mom[0]
 
 
-cdef inline void rms_prop_rows(real *var, real *ms, real *mom, real g, real lr, real rho,
-                               real one_minus_rho, real momentum, real epsilon) noexcept nogil:
+cdef inline void rms_prop_rows(number *var, number *ms, number *mom, number g, number lr,
+                               number rho, number one_minus_rho, number momentum,
+                               number epsilon) noexcept nogil:
     # ms stays infinite where ms - ms would be NaN
     ms[0] = ms[0] * rho + (g * g) * one_minus_rho
-    mom[0] = mom[0] * momentum + ((<real>1 / root(ms[0] + epsilon)) * lr) * g
+    mom[0] = mom[0] * momentum + ((<number><double>1 / root(ms[0] + epsilon)) * lr) * g
     var[0] = var[0] - mom[0]
 
 
-cdef inline void centered_rms_prop(real *var, real *mg, real *ms, real *mom, real g, real lr,
-                                   real rho, real one_minus_rho, real momentum,
-                                   real epsilon) noexcept nogil:
+cdef inline void centered_rms_prop(number *var, number *mg, number *ms, number *mom, number g,
+                                   number lr, number rho, number one_minus_rho, number momentum,
+                                   number epsilon) noexcept nogil:
     ms[0] = ms[0] + (g * g - ms[0]) * one_minus_rho
     mg[0] = mg[0] + (g - mg[0]) * one_minus_rho
     mom[0] = mom[0] * momentum + (g * lr) / root((ms[0] - mg[0] * mg[0]) + epsilon)
     var[0] = var[0] - mom[0]
 
 
-cdef inline void centered_rms_prop_rows(real *var, real *mg, real *ms, real *mom, real g, real lr,
-                                        real rho, real one_minus_rho, real momentum,
-                                        real epsilon) noexcept nogil:
+cdef inline void centered_rms_prop_rows(number *var, number *mg, number *ms, number *mom, number g,
+                                        number lr, number rho, number one_minus_rho,
+                                        number momentum, number epsilon) noexcept nogil:
     ms[0] = ms[0] * rho + (g * g) * one_minus_rho
     mg[0] = mg[0] * rho + g * one_minus_rho
-    mom[0] = mom[0] * momentum + ((<real>1 / root((ms[0] + epsilon) - mg[0] * mg[0])) * lr) * g
+    mom[0] = mom[0] * momentum + ((<number><double>1 / root((ms[0] + epsilon) - mg[0] * mg[0])) * lr) * g
     var[0] = var[0] - mom[0]
 
 

@@ -13,10 +13,11 @@ import numpy as np
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
-from tfopt.kernels.calls import Call, sparse_call
+from tfopt.kernels.calls import Call
 from tfopt.kernels.groups import Group
 from tfopt.kernels.training import run
 from tfopt.optimizers.hyper import Hyper
+from tfopt.rows import rows_call
 from tfopt.variable import Variable
 
 __all__ = ["Optimizer", "Update"]
@@ -28,7 +29,7 @@ class Update(NamedTuple):
     rule: str
     hypers: dict[str, float]
     flags: dict[str, bool] = {}
-    merge: bool = True  # whether the rows of repeated indices are summed first
+    duplicates: str = "sum"  # what repeated indices mean, as in training_ops
 
 
 class _Dense(NamedTuple):
@@ -211,7 +212,12 @@ class Optimizer:
                 dense = [_as_array(grads[place], part.dtype) for place in part.places]
                 calls.append(part.group.call(dense, hypers, flags, 1.0))
             else:
-                calls.append(_rows_call(update, part.arrays, grads[part.place], hypers, flags))
+                slices = grads[part.place]
+                operands = (*part.arrays, slices.values)
+                kernel, meaning = kernels[update.rule], update.duplicates
+                calls.append(
+                    rows_call(kernel, operands, slices.indices, hypers, flags, meaning, 1.0)
+                )
         return calls
 
     def _parts(
@@ -267,22 +273,6 @@ def _without_none(grads: tuple[Any, ...], variables: tuple[Any, ...]) -> Any:
         raise InvalidArgumentError(f"No gradients provided for any variable: {missing}.")
     warnings.warn(f"Gradients do not exist for variables {missing}.", stacklevel=3)
     return zip(*kept, strict=True)
-
-
-def _rows_call(
-    update: Update,
-    arrays: tuple[np.ndarray, ...],
-    slices: IndexedSlices,
-    hypers: tuple[float, ...],
-    flags: int,
-) -> Call:
-    """Check the update of some rows; the rows of repeated indices are summed if the rule says."""
-    kernel = kernels[update.rule]
-    call = sparse_call(kernel, (*arrays, slices.values), slices.indices, hypers, flags, 1.0)
-    if not update.merge:
-        return call
-    merged = slices.sum_duplicates()
-    return sparse_call(kernel, (*arrays, merged.values), merged.indices, hypers, flags, 1.0)
 
 
 def _as_array(grad: Any, dtype: np.dtype[Any]) -> Any:

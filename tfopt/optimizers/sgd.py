@@ -65,7 +65,7 @@ class SGD(Optimizer):
 
     def _update(self, t: int, lr: float) -> Update:
         if self.momentum == 0:
-            return Update("gradient_descent", {"alpha": lr}, merge=False)
+            return Update("gradient_descent", {"alpha": lr}, duplicates="sequential")
         return Update(
             "keras_momentum",
             {"lr": lr, "momentum": self.momentum},

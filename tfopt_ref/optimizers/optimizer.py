@@ -49,9 +49,9 @@ class Optimizer:
         """Return the op of step t (the first is 1) and its hyperparameters."""
         raise NotImplementedError(f"{type(self).__name__} does not define its update")
 
-    def _merges(self) -> bool:
-        """Return whether the rows of repeated indices are summed before the update."""
-        return True
+    def _duplicates(self) -> str:
+        """Return what repeated indices mean, as in training_ops."""
+        return "sum"
 
     def add_slot(self, var: Any, slot_name: str, initial_value: float = 0.0) -> Variable:
         """Return the slot of a variable; make it if there is none."""
@@ -107,9 +107,9 @@ class Optimizer:
             array = grad if hasattr(grad, "dtype") else np.asarray(grad, arrays[0].dtype)
             op.check(*arrays, array, **hypers)
             return [((*arrays, array), hypers)]
-        op.check(*arrays, grad.values, **hypers, indices=grad.indices)
-        slices = grad.sum_duplicates() if self._merges() else grad
-        return [((*arrays, slices.values), {**hypers, "indices": slices.indices})]
+        rows = {"indices": grad.indices, "duplicates": self._duplicates()}
+        op.check(*arrays, grad.values, **hypers, **rows)
+        return [((*arrays, grad.values), {**hypers, **rows})]
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one."""

@@ -37,8 +37,8 @@ class SGD(Optimizer):
         hypers = {"lr": lr, "momentum": self.momentum, "use_nesterov": bool(self.nesterov)}
         return apply_keras_momentum, hypers
 
-    def _merges(self) -> bool:
-        return self.momentum > 0  # plain descent takes repeated rows one after another
+    def _duplicates(self) -> str:
+        return "sum" if self.momentum > 0 else "sequential"
 
     def get_config(self) -> dict[str, Any]:
         own = {"momentum": self.momentum, "nesterov": self.nesterov}

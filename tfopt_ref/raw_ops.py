@@ -1,0 +1,211 @@
+"""TensorFlow's training ops by TensorFlow's own names, with its arguments in its order.
+
+Each is the rule of :mod:`tfopt_ref.training_ops` by another name. `use_locking` and `name` are
+accepted and change nothing: the twin is not for updates from several threads.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tfopt_ref import training_ops as rules
+from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
+from tfopt_ref.training_op import TrainingOp
+
+Shape = tuple[int | None, ...]
+
+#: TensorFlow's inputs; those in brackets are the sparse forms', which not every rule has.
+_INPUTS = {
+    "GradientDescent": (rules.apply_gradient_descent, "var alpha delta"),
+    "ProximalGradientDescent": (
+        rules.apply_proximal_gradient_descent,
+        "var alpha l1 l2 delta [indices]",
+    ),
+    "Adadelta": (
+        rules.apply_adadelta,
+        "var accum accum_update lr rho epsilon grad [indices]",
+    ),
+    "Adagrad": (rules.apply_adagrad, "var accum lr grad [indices]"),
+    "AdagradV2": (rules.apply_adagrad_v2, "var accum lr epsilon grad [indices]"),
+    "AdagradDA": (
+        rules.apply_adagrad_da,
+        "var gradient_accumulator gradient_squared_accumulator grad [indices] lr l1 l2 global_step",
+    ),
+    "ProximalAdagrad": (rules.apply_proximal_adagrad, "var accum lr l1 l2 grad [indices]"),
+    "Ftrl": (rules.apply_ftrl, "var accum linear grad [indices] lr l1 l2 lr_power"),
+    "FtrlV2": (
+        rules.apply_ftrl_v2,
+        "var accum linear grad [indices] lr l1 l2 l2_shrinkage lr_power",
+    ),
+    "Momentum": (rules.apply_momentum, "var accum lr grad [indices] momentum"),
+    "KerasMomentum": (rules.apply_keras_momentum, "var accum lr grad [indices] momentum"),
+    "Adam": (
+        rules.apply_adam,
+        "var m v beta1_power beta2_power lr beta1 beta2 epsilon grad",
+    ),
+    "AdamWithAmsgrad": (
+        rules.apply_adam_with_amsgrad,
+        "var m v vhat beta1_power beta2_power lr beta1 beta2 epsilon grad",
+    ),
+    "AdaMax": (rules.apply_adamax, "var m v beta1_power lr beta1 beta2 epsilon grad"),
+    "RMSProp": (rules.apply_rms_prop, "var ms mom lr rho momentum epsilon grad [indices]"),
+    "CenteredRMSProp": (
+        rules.apply_centered_rms_prop,
+        "var mg ms mom lr rho momentum epsilon grad [indices]",
+    ),
+    "AddSign": (rules.apply_add_sign, "var m lr alpha sign_decay beta grad"),
+    "PowerSign": (rules.apply_power_sign, "var m lr logbase sign_decay beta grad"),
+}
+_NO_REF = ("KerasMomentum", "AdamWithAmsgrad")
+
+
+class _RawOp:
+    """A rule with TensorFlow's inputs, in TensorFlow's order."""
+
+    def __init__(self, name: str, rule: TrainingOp, inputs: list[str]) -> None:
+        self.name, self.rule, self.inputs = name, rule, inputs
+        self.returns_var = not name.startswith("Resource")
+        self.sparse = "indices" in inputs
+        self.grad = "delta" if "delta" in inputs else "grad"
+        self.slots = list(rule.operands[1:-1])
+        flags = {flag: rule.__signature__.parameters[flag].default for flag in rule.flags}
+        defaults = {"use_locking": False, **flags, "name": None}
+        self.signature = inspect.Signature(
+            [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in inputs]
+            + [
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+                for name, default in defaults.items()
+            ]
+        )
+
+    def function(self) -> Callable[..., Any]:
+        """Return the op as a function with its signature."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = self.signature.bind(*args, **kwargs).arguments
+            options = [*self.rule.hypers, *self.rule.flags, "indices"]
+            self.rule(
+                given["var"],
+                *(given[slot] for slot in self.slots),
+                given[self.grad],
+                **{option: given[option] for option in options if option in given},
+            )
+            return given["var"] if self.returns_var else None
+
+        call.__name__ = call.__qualname__ = self.name
+        call.__doc__ = f"{self.rule.__doc__}\n\n``{self.name}{self.signature}``"
+        call.__signature__ = self.signature  # type: ignore[attr-defined]
+        return call
+
+
+def _forms() -> dict[str, _RawOp]:
+    """Return every form of every rule by its name."""
+    forms = {}
+    for op, (rule, inputs) in _INPUTS.items():
+        dense = inputs.replace("[indices]", "").split()
+        sparse = inputs.replace("[indices]", "indices").replace("delta", "grad").split()
+        for prefix in ("Resource",) if op in _NO_REF else ("", "Resource"):
+            name = f"{prefix}Apply{op}"
+            forms[name] = _RawOp(name, rule, dense)
+            if "indices" in sparse:
+                name = f"{prefix}SparseApply{op}"
+                forms[name] = _RawOp(name, rule, sparse)
+    return forms
+
+
+_OPS = _forms()
+globals().update({name: op.function() for name, op in _OPS.items()})
+
+__all__ = [*sorted(_OPS), "infer_shapes"]
+
+
+# ---- their shapes
+
+
+def infer_shapes(op: str, /, **shapes: Sequence[int | None] | None) -> Shape | None:
+    """Return the shape of an op's result, as far as those of its inputs tell; None is unknown."""
+    if op not in _OPS:
+        raise InvalidArgumentError(f"{op!r} is none of TensorFlow's training ops")
+    raw = _OPS[op]
+    if set(shapes) != set(raw.inputs):
+        raise InvalidTypeError(
+            f"{op} takes {', '.join(raw.inputs)}, not {', '.join(shapes) or 'nothing'}"
+        )
+    given = {name: _as_shape(name, shapes[name]) for name in raw.inputs}
+    var = given["var"]
+    for slot in raw.slots:
+        var = _merge(var, slot, given[slot])
+    for hyper in raw.rule.hypers:
+        _check_rank(hyper, given[hyper], 0)
+    grad = given[raw.grad]
+    if raw.sparse:
+        _check_rank("indices", given["indices"], 1)
+        _check_rows(given["indices"], grad)
+        if grad is not None:
+            grad = (None, *grad[1:])  # as many rows as indices, which says nothing of the variable
+    var = _merge(var, raw.grad, grad)
+    return var if raw.returns_var else None
+
+
+def _as_shape(name: str, value: Sequence[int | None] | None) -> Shape | None:
+    if value is None:
+        return None
+    try:
+        shape = tuple(None if n is None else operator.index(n) for n in value)
+    except TypeError:
+        raise InvalidTypeError(
+            f"{name} must be a shape, a tuple of integers and None, or None, not {value!r}"
+        ) from None
+    if any(n is not None and n < 0 for n in shape):
+        raise InvalidArgumentError(f"{name} has a negative dimension: {_text(shape)}")
+    return shape
+
+
+def _check_rank(name: str, shape: Shape | None, rank: int) -> None:
+    if shape is not None and len(shape) != rank:
+        raise InvalidArgumentError(
+            f"{name} must be rank {rank} but is rank {len(shape)}: {_text(shape)}"
+        )
+
+
+def _check_rows(indices: Shape | None, grad: Shape | None) -> None:
+    if grad is None:
+        return
+    if len(grad) == 0:
+        raise InvalidArgumentError("grad must not be a scalar")
+    if indices is not None and not _may_be_equal(indices[0], grad[0]):
+        raise InvalidArgumentError(
+            f"the first dimensions of indices {_text(indices)} and grad {_text(grad)} must be equal"
+        )
+
+
+def _merge(var: Shape | None, name: str, other: Shape | None) -> Shape | None:
+    """Return what two descriptions of one shape say together."""
+    if var is None:
+        return other
+    if other is None:
+        return var
+    both = f"var {_text(var)} and {name} {_text(other)}"
+    if len(var) != len(other):
+        raise InvalidArgumentError(
+            f"{both} must be of equal rank, but are {len(var)} and {len(other)}"
+        )
+    for axis in range(len(var)):
+        if not _may_be_equal(var[axis], other[axis]):
+            raise InvalidArgumentError(
+                f"dimension {axis} of {both} must be equal, but are {var[axis]} and {other[axis]}"
+            )
+    return tuple(n if m is None else m for m, n in zip(var, other, strict=True))
+
+
+def _may_be_equal(m: int | None, n: int | None) -> bool:
+    return m is None or n is None or m == n
+
+
+def _text(shape: Shape | None) -> str:
+    if shape is None:
+        return "unknown"
+    return "[" + ",".join("?" if n is None else str(n) for n in shape) + "]"
