@@ -92,8 +92,11 @@ def test_bits(rule: Rule, dtype: str, kind: str, layout: str, data: st.DataObjec
 
 def test_every_kind_of_case_was_tried(request: pytest.FixtureRequest) -> None:
     """No rule, dtype, kind or layout of the test above was left without a case."""
-    collected = [item.callspec.params for item in request.session.items
-                 if item.originalname == "test_bits" and item.module.__name__ == __name__]  # fmt: skip
+    collected = [
+        item.callspec.params
+        for item in request.session.items
+        if item.originalname == "test_bits" and item.module.__name__ == __name__
+    ]
     assert collected
     for p in collected:
         assert TRIED[p["rule"].name, p["dtype"], p["kind"], p["layout"]] > 0
