@@ -1,7 +1,7 @@
 # cython: language_level=3
 cimport numpy as cnp
 from tfopt.kernels.layout cimport layout
-from tfopt.kernels.step cimport MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, step_t, steps
+from tfopt.kernels.step cimport MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, scatter_t, step_t, steps
 
 cdef struct tensor:
     char *data[MAX_OPERANDS]
@@ -10,6 +10,7 @@ cdef struct tensor:
 cdef struct work:
     # what a driver needs, and all it needs
     step_t step
+    scatter_t scatter           # NULL unless rows are single elements as the step computes
     int n_operands
     Py_ssize_t itemsize
     int flush

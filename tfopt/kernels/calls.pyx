@@ -431,5 +431,7 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
         call.w.inner *= cnp.PyArray_DIM(var, axis)
     call.w.step = rule.width1 if call.w.inner == 1 else rule.rows
     set_tensor(&call.one, variables, grad, 1)
+    if call.w.inner == 1 and call.one.axes == NULL:
+        call.w.scatter = rule.scatter
     call.arrays = (variables, grad, ids)
     return call

@@ -7,6 +7,7 @@ in use (kernels/__init__.py).
 """
 
 cdef enum:
+    AHEAD = 16          # rows prefetched ahead
     MAX_OPERANDS = 5    # the variable, up to three slots, the gradient
     MAX_HYPERS = 8
     MAX_SCALARS = 8
@@ -14,6 +15,10 @@ cdef enum:
 
 # Update a contiguous run: p = [var, slots..., grad], n elements, h = [gradient scale, scalars...]
 ctypedef void (*step_t)(void **p, Py_ssize_t n, const void *h) noexcept nogil
+# Update rows of one element: for each j < n row rows[j] of the variable and its slots, by element
+# places[j] of the gradient; strides in bytes
+ctypedef void (*scatter_t)(char **data, const Py_ssize_t *stride, const Py_ssize_t *rows,
+                           const Py_ssize_t *places, Py_ssize_t n, const void *h) noexcept nogil
 # Make h of the hyperparameters, in the element type
 ctypedef void (*scalars_t)(const double *hypers, double scale, bint dense, void *h) noexcept nogil
 # The bits of a variant that the hyperparameters decide
@@ -23,5 +28,6 @@ cdef struct steps:
     step_t dense
     step_t rows
     step_t width1       # rows of one element
+    scatter_t scatter   # the same, many at a time
     scalars_t scalars
     choose_t choose

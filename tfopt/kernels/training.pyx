@@ -17,11 +17,10 @@ from tfopt.kernels.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_row,
 )
 from tfopt.kernels.runtime cimport BLOCK, team_size
-from tfopt.kernels.step cimport MAX_OPERANDS
+from tfopt.kernels.step cimport AHEAD, MAX_OPERANDS
 
 cdef enum:
     PIECE = 4096            # indices a thread looks through for its own at a time
-    AHEAD = 16              # rows prefetched ahead
     PREFETCHED = 512        # bytes of a row worth asking for; the hardware sees the rest coming
     OWNED_BYTES = 2048      # rows are owned in blocks of at least so much and
     OWNED_ROWS = 16         # so many, or neighbours' owners would fight for a cache line
@@ -110,18 +109,10 @@ cdef inline void _run_row(const work *w, Py_ssize_t i, Py_ssize_t start,
                    count, w.h)
 
 
-cdef void _run_all_rows(const work *w) noexcept nogil:
-    cdef Py_ssize_t i, bytes_ = _worth_fetching(w)
-    for i in range(w.n_indices):
-        if i + AHEAD < w.n_indices:
-            prefetch_row(w.tensors[0].data, w.row_stride, w.n_operands - 1,
-                         _row(w, i + AHEAD), bytes_)
-        _run_row(w, i, 0, w.inner)
-
-
 cdef void _run_owned_rows(const work *w, int owner, int owners) noexcept nogil:
-    """The occurrences of the rows that one of the threads owns."""
+    """The occurrences of the rows that one of the threads owns, in their order."""
     cdef Py_ssize_t[PIECE] mine
+    cdef Py_ssize_t[PIECE] rows
     cdef Py_ssize_t start = 0, stop, i, n, bytes_ = _worth_fetching(w)
     cdef uint64_t hashed
     cdef int shift = 0
@@ -132,14 +123,18 @@ cdef void _run_owned_rows(const work *w, int owner, int owners) noexcept nogil:
         n = 0
         for i in range(start, stop):        # no branch: always written, kept if owned
             mine[n] = i
-            hashed = ((<uint64_t>_row(w, i) >> shift) * <uint64_t>0x9E3779B97F4A7C15) >> 32
+            rows[n] = _row(w, i)
+            hashed = ((<uint64_t>rows[n] >> shift) * <uint64_t>0x9E3779B97F4A7C15) >> 32
             n += <int>((hashed * <uint64_t>owners) >> 32) == owner
+        start = stop
+        if w.scatter != NULL:
+            w.scatter(w.tensors[0].data, w.row_stride, rows, mine, n, w.h)
+            continue
         for i in range(n):
             if i + AHEAD < n:
                 prefetch_row(w.tensors[0].data, w.row_stride, w.n_operands - 1,
-                             _row(w, mine[i + AHEAD]), bytes_)
+                             rows[i + AHEAD], bytes_)
             _run_row(w, mine[i], 0, w.inner)
-        start = stop
 
 
 cdef void _run_wide_rows(const work *w, int team) noexcept nogil:
@@ -170,7 +165,7 @@ cdef void _run_sparse(const work *w) noexcept nogil:
             fp_leave(caller)
     else:
         caller = fp_enter(w.flush)
-        _run_all_rows(w)
+        _run_owned_rows(w, 0, 1)
         fp_leave(caller)
 
 
