@@ -164,7 +164,7 @@ SPARSE_FAULTS = {
     "more rows than indices": replace("grad", lambda grad: np.repeat(grad, 2, axis=0)),
     "rows too short": replace("grad", lambda grad: grad[:, :-1]),
     "one element for a row": replace("grad", lambda grad: grad[:, :1]),
-    "gradient of another dtype": replace("grad", lambda grad: grad.astype(np.float16)),
+    "gradient of another dtype": replace("grad", lambda grad: grad.astype(np.float64)),
     "variables of rank 0": replace("variables", lambda array: array[0, 0, ...]),
 }
 
@@ -178,7 +178,7 @@ def faults(rule: Rule, kind: str) -> dict[str, Callable[[Rule, Arguments], None]
         "gradient of another shape": another_shape(rule.grad),
         "gradient to be broadcast": replace("grad", lambda grad: grad[:1]),
         "gradient of rank 0": replace("grad", lambda grad: grad[0, 0, ...]),
-        "gradient of another dtype": replace("grad", lambda grad: grad.astype(np.float16)),
+        "gradient of another dtype": replace("grad", lambda grad: grad.astype(np.float64)),
     }
 
 

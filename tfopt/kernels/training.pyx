@@ -1,12 +1,12 @@
 """The drivers: which elements a step sees, and on which thread.
 
-Dense calls, of one variable or many, are one line of elements cut into blocks of a fixed size.
+Dense calls, of one variable or many, are one line of elements cut at multiples of a block.
 Sparse calls give every row of the variable to one thread, which takes the row's occurrences in
 their order. Neither cut depends on the number of threads, and no element's arithmetic depends on
 its place in a run, so neither do the results.
 """
 
-from cython.parallel cimport parallel, prange
+from cython.parallel cimport parallel
 from libc.stdint cimport uint64_t
 
 from tfopt.kernels.calls import dense_call, sparse_call
@@ -55,24 +55,27 @@ cdef void _run_elements(const work *w, Py_ssize_t start, Py_ssize_t stop) noexce
         t += 1
 
 
-cdef void _run_dense(const work *w) noexcept nogil:
+cdef inline Py_ssize_t _share(Py_ssize_t n, int thread, int threads) noexcept nogil:
+    """Where a thread's part of n elements begins; at the start of a block."""
+    cdef Py_ssize_t blocks = (n + BLOCK - 1) // BLOCK
+    cdef Py_ssize_t start = blocks * thread // threads * BLOCK
+    return start if start < n else n
+
+
+cdef void _run_share(const work *w, int thread, int threads) noexcept nogil:
     cdef Py_ssize_t n = w.starts[w.n_tensors]
-    cdef Py_ssize_t blocks = (n + BLOCK - 1) // BLOCK, block, stop
-    cdef int team = team_size(n)
-    cdef fp_state caller = 0
+    cdef fp_state caller = fp_enter(w.flush)
+    _run_elements(w, _share(n, thread, threads), _share(n, thread + 1, threads))
+    fp_leave(caller)
+
+
+cdef void _run_dense(const work *w) noexcept nogil:
+    cdef int team = team_size(w.starts[w.n_tensors])
     if team == 1:
-        caller = fp_enter(w.flush)
-        _run_elements(w, 0, n)
-        fp_leave(caller)
+        _run_share(w, 0, 1)
         return
-    with parallel(num_threads=team):
-        caller = fp_enter(w.flush)
-        for block in prange(blocks, schedule="static"):
-            stop = (block + 1) * BLOCK
-            if stop > n:
-                stop = n
-            _run_elements(w, block * BLOCK, stop)
-        fp_leave(caller)
+    with parallel(num_threads=team):    # no prange: its end would be a second barrier
+        _run_share(w, omp_get_thread_num(), omp_get_num_threads())
 
 
 # ---- sparse
@@ -137,36 +140,33 @@ cdef void _run_owned_rows(const work *w, int owner, int owners) noexcept nogil:
             _run_row(w, mine[i], 0, w.inner)
 
 
-cdef void _run_wide_rows(const work *w, int team) noexcept nogil:
-    """Rows so long that the threads share each of them."""
-    cdef Py_ssize_t blocks = (w.inner + BLOCK - 1) // BLOCK, block, start, count, i
-    cdef fp_state caller = 0
-    with parallel(num_threads=team):
-        caller = fp_enter(w.flush)
-        for block in prange(blocks, schedule="static"):
-            start = block * BLOCK
-            count = w.inner - start if w.inner - start < BLOCK else BLOCK
-            for i in range(w.n_indices):
-                _run_row(w, i, start, count)
-        fp_leave(caller)
+cdef void _run_share_of_rows(const work *w, int thread, int threads) noexcept nogil:
+    """A thread's part of each row, where rows are so long that all threads share each."""
+    cdef Py_ssize_t start = _share(w.inner, thread, threads), i
+    cdef Py_ssize_t count = _share(w.inner, thread + 1, threads) - start
+    if count:
+        for i in range(w.n_indices):
+            _run_row(w, i, start, count)
+
+
+cdef void _run_rows(const work *w, int thread, int threads) noexcept nogil:
+    cdef fp_state caller = fp_enter(w.flush)
+    if w.inner > BLOCK:
+        _run_share_of_rows(w, thread, threads)
+    else:
+        _run_owned_rows(w, thread, threads)
+    fp_leave(caller)
 
 
 cdef void _run_sparse(const work *w) noexcept nogil:
     cdef int team = team_size(w.n_indices * w.inner)
-    cdef fp_state caller = 0
     if w.inner == 0:
         return
-    if team > 1 and w.inner > BLOCK:
-        _run_wide_rows(w, team)
-    elif team > 1:
-        with parallel(num_threads=team):
-            caller = fp_enter(w.flush)
-            _run_owned_rows(w, omp_get_thread_num(), omp_get_num_threads())
-            fp_leave(caller)
-    else:
-        caller = fp_enter(w.flush)
-        _run_owned_rows(w, 0, 1)
-        fp_leave(caller)
+    if team == 1:
+        _run_rows(w, 0, 1)
+        return
+    with parallel(num_threads=team):
+        _run_rows(w, omp_get_thread_num(), omp_get_num_threads())
 
 
 # ---- for Python

@@ -1,0 +1,58 @@
+"""How much of the machine other programs took while something was measured."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from time import perf_counter, sleep
+
+__all__ = ["BUSY", "Others", "Patience"]
+
+#: The share of the CPUs' time from which on other programs spoil a measurement: two threads that
+#: wait for each other lose a time slice whenever one of them has to give way.
+BUSY = 0.05
+
+
+class Others:
+    """Measures from its making on; where the system does not tell, the answer is None."""
+
+    def __init__(self) -> None:
+        self.started = perf_counter()
+        self.before = _seconds()
+
+    def share(self) -> float | None:
+        """Return the CPUs' share of time that went to others, this machine's host among them."""
+        now = _seconds()
+        if self.before is None or now is None:
+            return None
+        wall = (perf_counter() - self.started) * (os.cpu_count() or 1)
+        return max(0.0, (now - self.before) / wall)
+
+
+class Patience:
+    """Seconds to wait for the others, all waits together."""
+
+    def __init__(self, seconds: float) -> None:
+        self.left = seconds
+
+    def wait(self) -> bool:
+        """Wait until the machine is quiet; return whether it got so in time."""
+        while self.left > 0:
+            watch = Others()
+            sleep(0.5)
+            self.left -= 0.5
+            if (watch.share() or 0.0) <= BUSY:
+                return True
+        return False
+
+
+def _seconds() -> float | None:
+    """Return the seconds of all CPUs that were not idle and not this process's."""
+    try:
+        first, *fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    except OSError:
+        return None
+    user, nice, system, _idle, _waiting, *interrupts_and_stolen = (int(x) for x in fields[:8])
+    busy = (user + nice + system + sum(interrupts_and_stolen)) / os.sysconf("SC_CLK_TCK")
+    own = os.times()
+    return busy - own.user - own.system if first == "cpu" else None

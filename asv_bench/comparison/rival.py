@@ -1,0 +1,23 @@
+"""What a rival's module returns for a work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from comparison.measure import Side
+
+__all__ = ["Rival", "Unavailable"]
+
+
+class Unavailable(Exception):
+    """The rival, or this tfopt, has nothing to compare; the message says what."""
+
+
+class Rival(NamedTuple):
+    """One way of a rival to do a work."""
+
+    label: str
+    side: Callable[[], Side]  # a fresh one
+    tolerance: float | None  # of measure.difference; None where the updates are not the same
+    note: str = ""
