@@ -1,11 +1,17 @@
 """TensorFlow's training machinery without TensorFlow, for NumPy arrays."""
 
-from tfopt import errors, optimizers, raw_ops, threads, training_ops
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from tfopt import errors, optimizers, threads, training_ops
 from tfopt.denormals import get_flush_denormals, set_flush_denormals
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.variable import Variable
 from tfopt.versions import show_versions
+
+if TYPE_CHECKING:
+    from tfopt import raw_ops
 
 __version__ = "0.1.0"
 
@@ -25,3 +31,9 @@ __all__ = [
     "threads",
     "training_ops",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "raw_ops":  # when it is first used, for its 57 functions take a while to make
+        return importlib.import_module("tfopt.raw_ops")
+    raise AttributeError(f"module 'tfopt' has no attribute {name!r}")
