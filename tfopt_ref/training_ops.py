@@ -262,15 +262,15 @@ _row_limits = limits(
 )
 
 
-def _ftrl(var, accum, linear, grad, shrunk, *, lr, l1, l2, lr_power, multiply_linear_by_lr):
-    """Return the new accum and linear, and what the variable is made of: threshold and y."""
+def _ftrl(var, accum, linear, grad, shrunk, finish, *, lr, l1, l2, lr_power, multiply_linear_by_lr):
+    """Return the new var, accum and linear; `finish` makes var of linear, the threshold and y."""
     new_accum = accum + grad * grad
     new, old = power(new_accum, -lr_power), power(accum, -lr_power)
     if multiply_linear_by_lr:
         linear = linear + (shrunk * lr - (new - old) * var)
-        return new_accum, linear, l1 * lr, new + 2 * l2 * lr
+        return finish(linear, l1 * lr, new + 2 * l2 * lr), new_accum, linear
     linear = linear + (shrunk - (new - old) / lr * var)
-    return new_accum, linear, l1, new / lr + 2 * l2
+    return finish(linear, l1, new / lr + 2 * l2), new_accum, linear
 
 
 def _soft_threshold(linear, l1, y):
@@ -286,21 +286,15 @@ def _clip_to_threshold(linear, l1, y):
 @TrainingOp
 def apply_ftrl(var, accum, linear, grad, *, lr, l1, l2, lr_power, multiply_linear_by_lr=False):
     """Follow the proximally regularized leader."""
-    accum, linear, l1, y = _ftrl(
-        var, accum, linear, grad, grad, lr=lr, l1=l1, l2=l2, lr_power=lr_power,
-        multiply_linear_by_lr=multiply_linear_by_lr,
-    )  # fmt: skip
-    return _soft_threshold(linear, l1, y), accum, linear
+    hypers = {"lr": lr, "l1": l1, "l2": l2, "lr_power": lr_power}
+    flag = {"multiply_linear_by_lr": multiply_linear_by_lr}
+    return _ftrl(var, accum, linear, grad, grad, _soft_threshold, **hypers, **flag)
 
 
 @apply_ftrl.for_rows
 @_row_limits
-def _ftrl_rows(var, accum, linear, grad, *, lr, l1, l2, lr_power, multiply_linear_by_lr=False):
-    accum, linear, l1, y = _ftrl(
-        var, accum, linear, grad, grad, lr=lr, l1=l1, l2=l2, lr_power=lr_power,
-        multiply_linear_by_lr=multiply_linear_by_lr,
-    )  # fmt: skip
-    return _clip_to_threshold(linear, l1, y), accum, linear
+def _ftrl_rows(var, accum, linear, grad, **hypers):
+    return _ftrl(var, accum, linear, grad, grad, _clip_to_threshold, **hypers)
 
 
 @TrainingOp
@@ -309,24 +303,16 @@ def apply_ftrl_v2(
 ):
     """Follow the proximally regularized leader, with shrinkage of the gradient."""
     shrunk = grad + 2 * l2_shrinkage * var
-    accum, linear, l1, y = _ftrl(
-        var, accum, linear, grad, shrunk, lr=lr, l1=l1, l2=l2, lr_power=lr_power,
-        multiply_linear_by_lr=multiply_linear_by_lr,
-    )  # fmt: skip
-    return _soft_threshold(linear, l1, y), accum, linear
+    hypers = {"lr": lr, "l1": l1, "l2": l2, "lr_power": lr_power}
+    flag = {"multiply_linear_by_lr": multiply_linear_by_lr}
+    return _ftrl(var, accum, linear, grad, shrunk, _soft_threshold, **hypers, **flag)
 
 
 @apply_ftrl_v2.for_rows
 @_row_limits
-def _ftrl_v2_rows(
-    var, accum, linear, grad, *, lr, l1, l2, l2_shrinkage, lr_power, multiply_linear_by_lr=False
-):
+def _ftrl_v2_rows(var, accum, linear, grad, *, l2_shrinkage, **hypers):
     shrunk = grad + 2 * l2_shrinkage * var
-    accum, linear, l1, y = _ftrl(
-        var, accum, linear, grad, shrunk, lr=lr, l1=l1, l2=l2, lr_power=lr_power,
-        multiply_linear_by_lr=multiply_linear_by_lr,
-    )  # fmt: skip
-    return _clip_to_threshold(linear, l1, y), accum, linear
+    return _ftrl(var, accum, linear, grad, shrunk, _clip_to_threshold, **hypers)
 
 
 @TrainingOp
