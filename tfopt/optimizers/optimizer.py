@@ -37,7 +37,7 @@ class _Dense(NamedTuple):
 
     group: Group
     places: list[int]
-    dtype: np.dtype[Any]
+    dtype: np.dtype[Any] | None  # for gradients that are no arrays; None if all are
 
 
 class _Rows(NamedTuple):
@@ -209,7 +209,9 @@ class Optimizer:
         calls = []
         for part in plan.parts:
             if isinstance(part, _Dense):
-                dense = [_as_array(grads[place], part.dtype) for place in part.places]
+                dense = [grads[place] for place in part.places]
+                if part.dtype is not None:
+                    dense = [_as_array(grad, part.dtype) for grad in dense]
                 calls.append(part.group.call(dense, hypers, flags, 1.0))
             else:
                 slices = grads[part.place]
@@ -235,7 +237,8 @@ class Optimizer:
 
         def together(places: list[int]) -> _Dense:
             group = Group(kernels[rule], [operands[place] for place in places])
-            return _Dense(group, places, operands[places[0]][0].dtype)
+            arrays = all(types[place] is np.ndarray for place in places)
+            return _Dense(group, places, None if arrays else operands[places[0]][0].dtype)
 
         if not _any_overlap([arrays[0] for arrays in operands]):
             return [*map(together, dense.values()), *parts]
