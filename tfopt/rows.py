@@ -6,7 +6,8 @@ from typing import Any
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.kernels.calls import Call, Kernel, as_array, sparse_call
+from tfopt.kernels.arguments import as_array
+from tfopt.kernels.calls import Call, Kernel, sparse_call
 
 __all__ = ["rows_call"]
 

@@ -20,6 +20,9 @@ DTYPES = ("float32", "float64")
 #: What TensorFlow demands of some hyperparameters. A NaN fulfils none.
 LIMITS = ("greater than 0", "at least 0", "at most 0", "greater than 0, or 0 with the first flag")
 
+#: What TensorFlow checks of an update of rows, in the order most of its ops have.
+_ROW_CHECKS = "slots rank hypers indices columns rows"
+
 
 class Rule(NamedTuple):
     """One update rule.
@@ -29,6 +32,13 @@ class Rule(NamedTuple):
     which kind of call. ``flags`` (attributes of the call) and
     ``choices`` (conditions on hyperparameters) are constants inside the step: it is compiled once
     for every combination of them.
+
+    ``checks`` and ``row_checks`` are TensorFlow's checks of a dense call and of one for rows, in
+    its order, so that of several faults the same one is reported: ``slots`` have the variable's
+    shape, ``grad`` too, ``hypers`` are scalars and keep their limits, or one of them by its name;
+    of rows, the variable has a ``rank`` of at least 1, ``indices`` one of 1, the gradient's
+    ``columns`` are the variable's, it has as many ``rows`` as there are indices, and ``inner``,
+    a row has at least one element.
     """
 
     name: str  # of the step in kernels/rules.pxd; the public function is apply_<name>
@@ -45,6 +55,8 @@ class Rule(NamedTuple):
     grad: str = "grad"  # TensorFlow's name of the gradient
     limits: dict[str, str] = {}  # what hyperparameters must be, of those in LIMITS
     limited: str = "dense and rows"  # the calls the limits hold for, or "rows"
+    checks: str = "hypers slots grad"
+    row_checks: str = _ROW_CHECKS
     leading: int | None = None  # hyperparameters before the gradient in TensorFlow's order, or all
     ref: bool = True  # whether TensorFlow has ApplyX beside ResourceApplyX
     complex: bool = False  # whether it is there for complex numbers, too
@@ -67,6 +79,12 @@ class Rule(NamedTuple):
     def operands(self) -> tuple[str, ...]:
         """Names of the arrays of a call, in its order."""
         return ("var", *self.slots, self.grad)
+
+    def order(self, dense: bool) -> tuple[str, ...]:
+        """Names of the checks of a call in their order, those of slots and hypers one by one."""
+        groups = {"slots": self.slots, "hypers": self.hypers, "grad": (self.grad,)}
+        words = (self.checks if dense else self.row_checks).split()
+        return tuple(name for word in words for name in groups.get(word, (word,)))
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -148,6 +166,7 @@ RULES = (
         scalars={"alpha": "alpha", "threshold": "alpha * l1", "divisor": "1 + l2 * alpha"},
         choices={"shrinks": "l1 > 0"},
         grad="delta",
+        row_checks=_ROW_CHECKS + " inner",
     ),
     Rule(
         name="momentum",
@@ -160,6 +179,8 @@ RULES = (
         flags={"use_nesterov": False},
         leading=1,
         complex=True,
+        checks="lr slots grad momentum",
+        row_checks="slots rank lr indices columns rows momentum",
     ),
     Rule(
         name="keras_momentum",
@@ -173,6 +194,8 @@ RULES = (
         leading=1,
         ref=False,
         complex=True,
+        checks="lr slots grad momentum",
+        row_checks="slots rank lr indices columns rows momentum",
     ),
     Rule(
         name="adagrad",
@@ -184,6 +207,7 @@ RULES = (
         scalars={"lr": "lr"},
         flags={"update_slots": True},
         complex=True,
+        row_checks=_ROW_CHECKS + " inner",
     ),
     Rule(
         name="adagrad_v2",
@@ -195,6 +219,7 @@ RULES = (
         scalars={"lr": "lr", "epsilon": "epsilon"},
         flags={"update_slots": True},
         complex=True,
+        row_checks=_ROW_CHECKS + " inner",
     ),
     Rule(
         name="adagrad_da",
@@ -216,6 +241,8 @@ RULES = (
         rows="adagrad_da_rows",
         width1="adagrad_da_width1",
         leading=0,
+        checks="slots grad hypers",
+        row_checks="slots rank indices hypers columns rows inner",
     ),
     Rule(
         name="proximal_adagrad",
@@ -227,6 +254,8 @@ RULES = (
         scalars={"lr": "lr", "l1": "l1", "l2": "l2"},
         choices={"shrinks": "l1 > 0"},
         limits={"lr": "greater than 0", "l1": "at least 0", "l2": "at least 0"},
+        checks="slots hypers grad",
+        row_checks=_ROW_CHECKS + " inner",
     ),
     Rule(
         name="adadelta",
@@ -288,6 +317,7 @@ RULES = (
         scalars=_RMS_SCALARS,
         rows="rms_prop_rows",
         complex=True,
+        row_checks="hypers slots rank indices columns rows",
     ),
     Rule(
         name="centered_rms_prop",
@@ -299,6 +329,7 @@ RULES = (
         scalars=_RMS_SCALARS,
         rows="centered_rms_prop_rows",
         complex=True,
+        row_checks="hypers slots rank indices columns rows",
     ),
     Rule(
         name="ftrl",
@@ -314,6 +345,8 @@ RULES = (
         limits=_FTRL_LIMITS,
         limited="rows",
         leading=0,
+        checks="slots grad hypers",
+        row_checks="slots rank indices hypers columns rows inner",
     ),
     Rule(
         name="ftrl_v2",
@@ -329,6 +362,8 @@ RULES = (
         limits={**_FTRL_LIMITS, "l2_shrinkage": "at least 0"},
         limited="rows",
         leading=0,
+        checks="slots grad lr l1 l2 lr_power l2_shrinkage",
+        row_checks="slots rank indices lr l1 l2 lr_power columns rows inner l2_shrinkage",
     ),
     Rule(
         name="add_sign",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tfopt_ref.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
 
-__all__ = ["check_dense", "check_operands", "check_scalars", "check_sparse"]
+__all__ = ["check_in_order", "check_indices", "check_memory", "check_operands", "check_range"]
 
 
 _NARROW = ("float16", "bfloat16")
@@ -67,7 +67,7 @@ def check_layout(array: np.ndarray, name: str, written: bool) -> None:
 
 
 def check_operands(arguments: Mapping[str, Any], complex_too: bool) -> dict[str, np.ndarray]:
-    """Return the arrays of a call: the variable, its slots, and last the gradient."""
+    """Return the arrays of a call, of one dtype: the variable, its slots, and the gradient."""
     arrays: dict[str, np.ndarray] = {}
     *_, grad = arguments
     for name, value in arguments.items():
@@ -82,27 +82,50 @@ def check_operands(arguments: Mapping[str, Any], complex_too: bool) -> dict[str,
         if array.dtype.name != var.dtype.name and not narrow:
             raise InvalidTypeError(f"{name} must be {var.dtype} as var is, not {array.dtype}")
         check_layout(array, name, written=name != grad)
-        if name != grad and array.shape != var.shape:
-            raise InvalidArgumentError(
-                f"var and {name} do not have the same shape: "
-                f"{_listed(var.shape)} {_listed(array.shape)}"
-            )
         arrays[name] = array
     return arrays
 
 
-def check_scalars(
-    hypers: Mapping[str, Any], limits: Mapping[str, str], flags: Mapping[str, bool]
+def check_indices(indices: Any) -> np.ndarray:
+    """Return the indices, if they have a type that indices may have."""
+    ids = as_array(indices, "indices")
+    if ids.dtype.newbyteorder("=") not in (np.int32, np.int64):
+        raise InvalidTypeError(f"indices must be int32 or int64, not {ids.dtype}")
+    check_layout(ids, "indices", written=False)
+    return ids
+
+
+def check_in_order(
+    order: Sequence[str],
+    arrays: Mapping[str, np.ndarray],
+    indices: np.ndarray | None,
+    hypers: Mapping[str, Any],
+    limits: Mapping[str, str],
+    flags: Mapping[str, bool],
 ) -> dict[str, float]:
-    """Return the hyperparameters as floats, if they keep the step's limits."""
+    """Make the named checks, of several faults to report the first; return the hyperparameters.
+
+    A name is that of a hyperparameter, of an array whose shape is to be the variable's, or of one
+    of the checks of rows.
+    """
     values = {}
-    for name, value in hypers.items():
-        values[name] = number = as_scalar(value, name)
-        limit = limits.get(name, "anything")
-        relation, _, flag = limit.partition(", or 0 with ")
-        if not (_LIMITS[relation](number) or (flags.get(flag, False) and number == 0)):
-            raise InvalidArgumentError(f"{name} must be {limit}, not {number}")
+    for name in order:
+        if name in hypers:
+            values[name] = check_scalar(hypers[name], name, limits.get(name, "anything"), flags)
+        elif name in arrays:
+            check_shape(arrays, name)
+        else:
+            _ROWS[name](arrays, indices)
     return values
+
+
+def check_scalar(value: Any, name: str, limit: str, flags: Mapping[str, bool]) -> float:
+    """Return a hyperparameter as a float, if it keeps its limit."""
+    number = as_scalar(value, name)
+    relation, _, flag = limit.partition(", or 0 with ")
+    if not (_LIMITS[relation](number) or (flags.get(flag, False) and number == 0)):
+        raise InvalidArgumentError(f"{name} must be {limit}, not {number}")
+    return number
 
 
 _LIMITS: dict[str, Callable[[float], bool]] = {
@@ -113,29 +136,32 @@ _LIMITS: dict[str, Callable[[float], bool]] = {
 }
 
 
-def check_dense(arrays: Mapping[str, np.ndarray]) -> None:
-    """Refuse a gradient of another shape than the variable's."""
-    *_, grad = arrays
+def check_shape(arrays: Mapping[str, np.ndarray], name: str) -> None:
+    """Refuse a slot, or a dense gradient, of another shape than the variable's."""
     var = arrays["var"]
-    if arrays[grad].shape != var.shape:
+    if arrays[name].shape != var.shape:
         raise InvalidArgumentError(
-            f"var and {grad} do not have the same shape: "
-            f"{_listed(var.shape)} {_listed(arrays[grad].shape)}"
+            f"var and {name} do not have the same shape: "
+            f"{_listed(var.shape)} {_listed(arrays[name].shape)}"
         )
 
 
-def check_sparse(arrays: Mapping[str, np.ndarray], indices: Any) -> np.ndarray:
-    """Return the indices, if they and the gradient's rows fit; their range is not looked at."""
+def check_rank(arrays: Mapping[str, np.ndarray], indices: np.ndarray) -> None:
+    """Refuse a variable that has no rows."""
+    if arrays["var"].ndim == 0:
+        raise InvalidArgumentError("var must be at least 1 dimensional")
+
+
+def check_list(arrays: Mapping[str, np.ndarray], indices: np.ndarray) -> None:
+    """Refuse indices that are no list."""
+    if indices.ndim != 1:
+        raise InvalidArgumentError(f"indices must be one-dimensional: {_listed(indices.shape)}")
+
+
+def check_columns(arrays: Mapping[str, np.ndarray], indices: np.ndarray) -> None:
+    """Refuse gradient rows of another shape than the variable's."""
     *_, name = arrays
     var, grad = arrays["var"], arrays[name]
-    ids = as_array(indices, "indices")
-    if ids.dtype.newbyteorder("=") not in (np.int32, np.int64):
-        raise InvalidTypeError(f"indices must be int32 or int64, not {ids.dtype}")
-    check_layout(ids, "indices", written=False)
-    if var.ndim == 0:
-        raise InvalidArgumentError("var must be at least 1 dimensional")
-    if ids.ndim != 1:
-        raise InvalidArgumentError(f"indices must be one-dimensional: {_listed(ids.shape)}")
     if grad.ndim != var.ndim:
         raise InvalidArgumentError(
             f"{name} must have the same number of dimensions as var: "
@@ -147,12 +173,32 @@ def check_sparse(arrays: Mapping[str, np.ndarray], indices: Any) -> np.ndarray:
                 f"var and {name} must match in dimension {axis}: "
                 f"{_listed(var.shape)} {_listed(grad.shape)}"
             )
-    if len(grad) != len(ids):
+
+
+def check_rows(arrays: Mapping[str, np.ndarray], indices: np.ndarray) -> None:
+    """Refuse more or fewer gradient rows than indices."""
+    *_, name = arrays
+    if len(arrays[name]) != len(indices):
         raise InvalidArgumentError(
             f"{name} must be the same size as indices in the first dimension: "
-            f"{len(grad)} {len(ids)}"
+            f"{len(arrays[name])} {len(indices)}"
         )
-    return ids
+
+
+def check_inner(arrays: Mapping[str, np.ndarray], indices: np.ndarray) -> None:
+    """Refuse rows without elements."""
+    shape = arrays["var"].shape
+    if 0 in shape[1:]:
+        raise InvalidArgumentError(f"the rows of var must not be empty: {_listed(shape)}")
+
+
+_ROWS: dict[str, Callable[..., None]] = {
+    "rank": check_rank,
+    "indices": check_list,
+    "columns": check_columns,
+    "rows": check_rows,
+    "inner": check_inner,
+}
 
 
 def check_range(indices: np.ndarray, rows: int) -> None:

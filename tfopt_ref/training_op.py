@@ -9,12 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from tfopt_ref import checks
 from tfopt_ref.arithmetic import operand
+from tfopt_ref.checks import (
+    as_scalar,
+    check_in_order,
+    check_indices,
+    check_memory,
+    check_operands,
+    check_range,
+)
 from tfopt_ref.errors import InvalidArgumentError
 from tfopt_ref.indexed_slices import IndexedSlices
 
-__all__ = ["TrainingOp", "limits", "takes_complex"]
+__all__ = ["TrainingOp", "checks", "limits", "takes_complex"]
 
 Step = Callable[..., tuple[np.ndarray, ...]]
 _ADDED = {"indices": None, "duplicates": "sequential", "grad_scale": 1.0}
@@ -36,6 +43,18 @@ def limits(**limits: str) -> Callable[[Step], Step]:
     return limit
 
 
+def checks(
+    dense: str = "hypers slots grad", rows: str = "slots rank hypers indices columns rows"
+) -> Callable[[Step], Step]:
+    """Say in which order TensorFlow checks a dense call and one for rows."""
+
+    def in_order(step: Step) -> Step:
+        step.checks, step.row_checks = dense, rows  # type: ignore[attr-defined]
+        return step
+
+    return in_order
+
+
 class TrainingOp:
     """Makes an op of a step, a function from old values to new ones.
 
@@ -46,6 +65,8 @@ class TrainingOp:
     """
 
     def __init__(self, step: Step) -> None:
+        if not hasattr(step, "checks"):
+            step = checks()(step)
         self.dense = self.rows = self.width1 = step
         self.__name__, self.__doc__ = step.__name__, step.__doc__
         own = inspect.signature(step)
@@ -108,6 +129,13 @@ class TrainingOp:
             if value is not before:
                 variable[...] = value
 
+    def order(self, dense: bool) -> list[str]:
+        """Return what is checked, in TensorFlow's order; slots and hyperparameters one by one."""
+        _, *slots, grad = self.operands
+        groups = {"slots": slots, "hypers": self.hypers, "grad": [grad]}
+        words = self.dense.checks if dense else self.dense.row_checks  # type: ignore[attr-defined]
+        return [name for word in words.split() for name in groups.get(word, [word])]
+
     def check(
         self, *args: Any, **kwargs: Any
     ) -> tuple[list[np.ndarray], dict[str, float], dict[str, bool], np.ndarray | None, float]:
@@ -121,18 +149,18 @@ class TrainingOp:
                 f'duplicates must be "sequential", "sum" or "error", not {duplicates!r}'
             )
         complex_too = getattr(self.dense, "takes_complex", False)
-        arrays = checks.check_operands({name: given[name] for name in self.operands}, complex_too)
-        if indices is None:
-            checks.check_dense(arrays)
-        else:
-            indices = checks.check_sparse(arrays, indices)
-        flags = {name: bool(given[name]) for name in self.flags}
-        limits = getattr(self.dense if indices is None else self.rows, "limits", {})
-        scalars = checks.check_scalars({name: given[name] for name in self.hypers}, limits, flags)
-        scale = checks.as_scalar(given["grad_scale"], "grad_scale")
+        arrays = check_operands({name: given[name] for name in self.operands}, complex_too)
         if indices is not None:
-            checks.check_range(indices, len(arrays["var"]))
-        checks.check_memory(arrays, indices)
+            indices = check_indices(indices)
+        flags = {name: bool(given[name]) for name in self.flags}
+        hypers = {name: given[name] for name in self.hypers}
+        limits = getattr(self.dense if indices is None else self.rows, "limits", {})
+        order = self.order(dense=indices is None)
+        scalars = check_in_order(order, arrays, indices, hypers, limits, flags)
+        scale = as_scalar(given["grad_scale"], "grad_scale")
+        if indices is not None:
+            check_range(indices, len(arrays["var"]))
+        check_memory(arrays, indices)
         *variables, grad = arrays.values()
         if indices is not None and duplicates != "sequential":
             merged = IndexedSlices(grad, indices).sum_duplicates()

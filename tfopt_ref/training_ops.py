@@ -20,7 +20,7 @@ from tfopt_ref.arithmetic import (
     shrink,
     wide,
 )
-from tfopt_ref.training_op import TrainingOp, limits, takes_complex
+from tfopt_ref.training_op import TrainingOp, checks, limits, takes_complex
 
 __all__ = [
     "apply_adadelta",
@@ -44,6 +44,10 @@ __all__ = [
 ]
 
 
+#: Of most ops; some demand that rows have elements, too.
+_NOT_EMPTY = "slots rank hypers indices columns rows inner"
+
+
 @TrainingOp
 @takes_complex
 def apply_gradient_descent(var, delta, *, alpha):
@@ -52,6 +56,7 @@ def apply_gradient_descent(var, delta, *, alpha):
 
 
 @TrainingOp
+@checks(rows=_NOT_EMPTY)
 def apply_proximal_gradient_descent(var, delta, *, alpha, l1, l2):
     """Take a gradient step, then shrink by l1 and scale by l2."""
     x = var - delta * alpha
@@ -62,6 +67,7 @@ def apply_proximal_gradient_descent(var, delta, *, alpha, l1, l2):
 
 @TrainingOp
 @takes_complex
+@checks("lr slots grad momentum", rows="slots rank lr indices columns rows momentum")
 def apply_momentum(var, accum, grad, *, lr, momentum, use_nesterov=False):
     """Step along a decaying sum of gradients."""
     accum = accum * momentum + grad
@@ -72,6 +78,7 @@ def apply_momentum(var, accum, grad, *, lr, momentum, use_nesterov=False):
 
 @TrainingOp
 @takes_complex
+@checks("lr slots grad momentum", rows="slots rank lr indices columns rows momentum")
 def apply_keras_momentum(var, accum, grad, *, lr, momentum, use_nesterov=False):
     """Step along a decaying sum of past steps, which already hold the learning rate."""
     accum = accum * momentum - grad * lr
@@ -82,6 +89,7 @@ def apply_keras_momentum(var, accum, grad, *, lr, momentum, use_nesterov=False):
 
 @TrainingOp
 @takes_complex
+@checks(rows=_NOT_EMPTY)
 def apply_adagrad(var, accum, grad, *, lr, update_slots=True):
     """Divide each element's step by the root of its sum of squared gradients."""
     if update_slots:
@@ -91,6 +99,7 @@ def apply_adagrad(var, accum, grad, *, lr, update_slots=True):
 
 @TrainingOp
 @takes_complex
+@checks(rows=_NOT_EMPTY)
 def apply_adagrad_v2(var, accum, grad, *, lr, epsilon, update_slots=True):
     """Adagrad with epsilon added to the root."""
     if update_slots:
@@ -107,6 +116,7 @@ def _dual_average(ga, gg, t, lr, l1, l2):
 
 
 @TrainingOp
+@checks("slots grad hypers", rows="slots rank indices hypers columns rows inner")
 def apply_adagrad_da(
     var,
     gradient_accumulator,
@@ -155,6 +165,7 @@ def _adagrad_da_width1(
 
 @TrainingOp
 @limits(lr="greater than 0", l1="at least 0", l2="at least 0")
+@checks("slots hypers grad", rows=_NOT_EMPTY)
 def apply_proximal_adagrad(var, accum, grad, *, lr, l1, l2):
     """Take an Adagrad step of length eta, then shrink by l1 and scale by l2."""
     accum = accum + grad * grad
@@ -220,6 +231,7 @@ def _adamax_rows(var, m, v, grad, *, beta1_power, lr, beta1, beta2, epsilon):
 
 @TrainingOp
 @takes_complex
+@checks(rows="hypers slots rank indices columns rows")
 def apply_rms_prop(var, ms, mom, grad, *, lr, rho, momentum, epsilon):
     """Divide by the root of the gradient's mean square ms, with momentum."""
     ms = ms + (grad * grad - ms) * (1 - rho)
@@ -237,6 +249,7 @@ def _rms_prop_rows(var, ms, mom, grad, *, lr, rho, momentum, epsilon):
 
 @TrainingOp
 @takes_complex
+@checks(rows="hypers slots rank indices columns rows")
 def apply_centered_rms_prop(var, mg, ms, mom, grad, *, lr, rho, momentum, epsilon):
     """Divide by the gradient's standard deviation, of mean mg and mean square ms."""
     ms = ms + (grad * grad - ms) * (1 - rho)
@@ -284,6 +297,7 @@ def _clip_to_threshold(linear, l1, y):
 
 
 @TrainingOp
+@checks("slots grad hypers", rows="slots rank indices hypers columns rows inner")
 def apply_ftrl(var, accum, linear, grad, *, lr, l1, l2, lr_power, multiply_linear_by_lr=False):
     """Follow the proximally regularized leader."""
     hypers = {"lr": lr, "l1": l1, "l2": l2, "lr_power": lr_power}
@@ -298,6 +312,10 @@ def _ftrl_rows(var, accum, linear, grad, **hypers):
 
 
 @TrainingOp
+@checks(
+    "slots grad lr l1 l2 lr_power l2_shrinkage",
+    rows="slots rank indices lr l1 l2 lr_power columns rows inner l2_shrinkage",
+)
 def apply_ftrl_v2(
     var, accum, linear, grad, *, lr, l1, l2, l2_shrinkage, lr_power, multiply_linear_by_lr=False
 ):

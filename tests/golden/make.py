@@ -16,8 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from golden.refusals import OPS, order
 from golden.samples import INPUTS, OPTIMIZERS, Input, arrays, ordinary, settings
-from golden.with_tensorflow import apply, apply_gradients, has_sparse, optimizer, tensorflow
+from golden.with_tensorflow import (
+    apply,
+    apply_gradients,
+    has_sparse,
+    optimizer,
+    refusal,
+    tensorflow,
+)
 
 import tfopt
 from tfopt.rules import DTYPES, RULES, Rule
@@ -150,6 +158,7 @@ def main() -> None:
     inputs = make_inputs()
     save_text("settings.json", {rule.name: make_rule(rule, inputs) for rule in RULES})
     make_optimizers()
+    save_text("refusals.json", {op: ", ".join(order(op, refusal)) for op in OPS})
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from golden.refusals import OPS
 
 from tfopt.rules import Rule
 
@@ -18,6 +19,7 @@ __all__ = [
     "apply_gradients",
     "has_sparse",
     "optimizer",
+    "refusal",
     "required_tensorflow",
     "tensorflow",
 ]
@@ -121,3 +123,17 @@ def apply_gradients(
             for grad, variable in pairs
         ]
     )
+
+
+def refusal(op: str, arguments: Mapping[str, Any]) -> str:
+    """Return the message with which TensorFlow refuses a call of a ``Resource*`` op."""
+    tf = tensorflow()
+    given = {name: constant(value) for name, value in arguments.items()}
+    for name in ("var", *OPS[op].slots):
+        given[name] = tf.Variable(given[name])
+    handles = {n: getattr(value, "handle", value) for n, value in given.items()}
+    try:
+        getattr(tf.raw_ops, op)(**handles)
+    except tf.errors.InvalidArgumentError as error:
+        return str(error)
+    raise AssertionError(f"{op} accepts {arguments}")

@@ -6,14 +6,17 @@ Skipped where TensorFlow is not installed, unless TFOPT_REQUIRE_TENSORFLOW is se
 from __future__ import annotations
 
 import inspect
+import json
 import zlib
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
-from golden.with_tensorflow import required_tensorflow
+from golden.refusals import OPS, order
+from golden.with_tensorflow import refusal, required_tensorflow
 
 import tfopt
 
@@ -33,6 +36,8 @@ SLOTS = {
     for op in (f"Apply{rule.op}", f"SparseApply{rule.op}")
 }
 
+RECORDED = json.loads((Path(__file__).parents[1] / "golden/data/refusals.json").read_text())
+
 Shapes = dict[str, tuple[int | None, ...] | None]
 
 
@@ -48,6 +53,12 @@ def test_signature(impl: ModuleType, name: str):
         for module in (impl.raw_ops, tf.raw_ops)
     )
     assert [(p.name, p.default) for p in ours] == [(p.name, p.default) for p in theirs]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_order_of_checks(op: str):
+    """As recorded, and as tests/test_check_order.py compares with ours."""
+    assert ", ".join(order(op, refusal)) == RECORDED[op]
 
 
 def draw(name: str, number: int) -> Shapes:

@@ -35,6 +35,9 @@ cdef class Kernel:
     cdef int n_operands, n_hypers, first
     cdef int[MAX_HYPERS] limits     # 1 + the place in tfopt.rules.LIMITS, 0: none
     cdef bint limits_dense, takes_complex
+    cdef int n_checks, n_row_checks
+    cdef int[MAX_HYPERS + MAX_OPERANDS + 8] checks, row_checks
+    cdef int _code(self, str check) except -1
 
 cdef class Call:
     cdef object arrays          # keeps the memory alive
@@ -42,10 +45,10 @@ cdef class Call:
     cdef tensor one
     cdef Py_ssize_t[2] one_start
 
-cpdef cnp.ndarray as_array(object value, str name)
 cdef int check_shape(cnp.ndarray a, str name, cnp.ndarray var) except -1
+cdef int check_hypers(Kernel kernel, tuple hypers, int flags, double *into) except -1
 cdef list check_variables(Kernel kernel, tuple arguments)
 cdef cnp.ndarray check_gradient(Kernel kernel, object argument, cnp.ndarray var)
-cdef const steps *set_scalars(Kernel kernel, Call call, tuple hypers, int flags,
+cdef const steps *set_scalars(Kernel kernel, Call call, double *values, int flags,
                               object grad_scale, int typenum, bint dense) except NULL
 cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axes) except -1

@@ -1,7 +1,5 @@
 from typing import Any, SupportsFloat, final
 
-from numpy.typing import NDArray
-
 from tfopt.rules import Rule
 
 @final
@@ -13,7 +11,6 @@ class Kernel:
 @final
 class Call: ...
 
-def as_array(value: Any, name: str) -> NDArray[Any]: ...
 def use_steps(capsule: object) -> None: ...
 def dense_call(
     kernel: Kernel,

@@ -5,13 +5,10 @@ raises, no array has changed. What they return, a `Call`, holds addresses and si
 the drivers need neither the GIL nor a way to report an error.
 """
 
-import sys
-
 cimport cython
 
 import numpy as np
 
-from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -19,7 +16,10 @@ from libc.stdlib cimport free, malloc
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
 from tfopt.rules import LIMITS
 
-from tfopt.kernels.layout cimport BFLOAT16, FLOAT16, NATIVE, is_run, layout, merge_axes
+from tfopt.kernels.arguments cimport (
+    as_array, read_scalar, refuse_layout, shape_of, storage_of,
+)
+from tfopt.kernels.layout cimport NATIVE, is_run, layout, merge_axes
 from tfopt.kernels.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.memory cimport check_itself, overlap, same_memory, same_shape
 from tfopt.kernels.runtime cimport flush_denormals
@@ -33,8 +33,14 @@ ctypedef fused index:
     int32_t
     int64_t
 
+cdef enum:      # a call's checks, after those of hyperparameters and of arrays' shapes
+    RANK = MAX_HYPERS + MAX_OPERANDS
+    INDICES
+    COLUMNS
+    ROWS
+    INNER
+
 cdef const steps *_table = NULL
-cdef int _bfloat16 = -1     # ml_dtypes' type number, known once one has been seen
 
 
 def use_steps(capsule):
@@ -62,7 +68,21 @@ cdef class Kernel:
             limit = rule.limits.get(hyper)
             self.limits[k] = 0 if limit is None else 1 + LIMITS.index(limit)
         self.limits_dense = rule.limited != "rows"
+        self.n_checks = len(rule.order(True))
+        self.n_row_checks = len(rule.order(False))
+        for k, check in enumerate(rule.order(True)):
+            self.checks[k] = self._code(check)
+        for k, check in enumerate(rule.order(False)):
+            self.row_checks[k] = self._code(check)
         self.takes_complex = rule.complex
+
+    cdef int _code(self, str check) except -1:
+        """The number of a check: a hyperparameter's, an array's, or one of the enum's."""
+        if check in self.hypers:
+            return self.hypers.index(check)
+        if check in self.operands:
+            return MAX_HYPERS + self.operands.index(check)
+        return RANK + ("rank", "indices", "columns", "rows", "inner").index(check)
 
     def __repr__(self):
         return f"<kernel {self.name}>"
@@ -89,115 +109,23 @@ cdef class Call:
             free(self.w.starts)
 
 
-# ---- one argument
-
-def _shape(tuple shape):
-    return "[" + ",".join(map(str, shape)) + "]"
-
-
-cdef object _wrong_type(str name, value, str expected):
-    return InvalidTypeError(f"{name} must be {expected}, not {type(value).__name__}")
-
-
-cdef int _scalar(object value, str name, double *into) except -1:
-    """A hyperparameter: a real number, NumPy's included, or a 0-d array."""
-    if PyFloat_Check(value):
-        into[0] = PyFloat_AS_DOUBLE(value)
-        return 0
-    shape = getattr(value, "shape", None)
-    if shape is None and isinstance(value, (list, tuple)):
-        shape = (len(value),)
-    if shape:
-        raise InvalidArgumentError(f"{name} is not a scalar: {_shape(tuple(shape))}")
-    try:
-        if isinstance(value, (str, bytes)):
-            raise TypeError
-        into[0] = float(value)
-    except (TypeError, ValueError):
-        raise _wrong_type(name, value, "a real number") from None
-    except OverflowError:
-        raise InvalidArgumentError(f"{name} is too large for a float") from None
-    return 0
-
-
-cdef int _check_limit(Kernel kernel, int k, double value, int flags) except -1:
-    cdef int limit = kernel.limits[k]
-    cdef bint kept
-    if limit == 1:
-        kept = value > 0
-    elif limit == 2:
-        kept = value >= 0
-    elif limit == 3:
-        kept = value <= 0
-    else:
-        kept = value > 0 or (flags & 1 and value == 0)
-    if not kept:
-        raise InvalidArgumentError(
-            f"{kernel.hypers[k]} must be {LIMITS[limit - 1]}, not {value}".replace(
-                "the first flag", f"{[*kernel.rule.flags, ''][0]}"
-            )
-        )
-    return 0
-
-
-cpdef cnp.ndarray as_array(object value, str name):
-    """The array itself, or one that shares the memory of an object that exposes it."""
-    if cnp.PyArray_CheckExact(value):
-        return value
-    if isinstance(value, np.ndarray):
-        masked = sys.modules.get("numpy.ma")
-        if masked is not None and isinstance(value, masked.MaskedArray):
-            raise _wrong_type(name, value, "an array without a mask")
-        return value
-    try:
-        if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
-            return np.from_dlpack(value)
-        return np.asarray(value, copy=False)
-    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
-        raise _wrong_type(name, value, "a numpy.ndarray, or share memory with one") from None
-
-
-cdef int _refuse_layout(cnp.ndarray a, str name, bint written) except -1:
-    if not cnp.PyArray_ISNOTSWAPPED(a):
-        raise InvalidTypeError(f"{name} has the byte-swapped dtype {a.dtype.str}")
-    if not cnp.PyArray_ISALIGNED(a):
-        raise InvalidArgumentError(f"{name} is not aligned to its items")
-    if written:
-        raise InvalidArgumentError(f"{name} is read-only")
-    return 0
-
-
-cdef int _storage(cnp.ndarray a) except -2:
-    """How an operand is stored, or -1 if it cannot be one."""
-    global _bfloat16
-    cdef int typenum = cnp.PyArray_TYPE(a)
-    if typenum in (cnp.NPY_FLOAT32, cnp.NPY_FLOAT64, cnp.NPY_COMPLEX64, cnp.NPY_COMPLEX128):
-        return NATIVE
-    if typenum == cnp.NPY_FLOAT16:
-        return FLOAT16
-    if typenum == _bfloat16:
-        return BFLOAT16
-    if a.dtype.name == "bfloat16":
-        _bfloat16 = typenum
-        return BFLOAT16
-    return -1
-
+# ---- one check
 
 cdef int check_operand(Kernel kernel, cnp.ndarray a, str name, cnp.ndarray var,
                        bint written) except -1:
     """Type and layout; `var` decides the dtype."""
     cdef int typenum = cnp.PyArray_TYPE(a)
     if a is var:
-        if _storage(a) < 0 or (cnp.PyArray_ISCOMPLEX(a) and not kernel.takes_complex):
+        if storage_of(a) < 0 or (cnp.PyArray_ISCOMPLEX(a) and not kernel.takes_complex):
             raise InvalidTypeError(f"{name} must be {kernel.rule.dtypes}, not {a.dtype}")
     elif typenum != cnp.PyArray_TYPE(var):
-        if written or cnp.PyArray_TYPE(var) != cnp.NPY_FLOAT32 or _storage(a) <= NATIVE:
+        if written or cnp.PyArray_TYPE(var) != cnp.NPY_FLOAT32 or storage_of(a) <= NATIVE:
             raise InvalidTypeError(f"{name} must be {var.dtype} as var is, not {a.dtype}")
     if written:
         if not cnp.PyArray_ISBEHAVED(a):
-            _refuse_layout(a, name, True)
+            refuse_layout(a, name, True)
     elif not (cnp.PyArray_ISALIGNED(a) and cnp.PyArray_ISNOTSWAPPED(a)):
-        _refuse_layout(a, name, False)
+        refuse_layout(a, name, False)
     return 0
 
 
@@ -205,8 +133,103 @@ cdef int check_shape(cnp.ndarray a, str name, cnp.ndarray var) except -1:
     if not same_shape(a, var):
         raise InvalidArgumentError(
             f"var and {name} do not have the same shape: "
-            f"{_shape((<object>var).shape)} {_shape((<object>a).shape)}"
+            f"{shape_of(var)} {shape_of(a)}"
         )
+    return 0
+
+
+cdef int _check_hyper(Kernel kernel, int k, object value, int flags, bint dense,
+                      double *into) except -1:
+    """A hyperparameter: a scalar that keeps its limit."""
+    cdef int limit = kernel.limits[k]
+    cdef bint kept
+    read_scalar(value, <str>kernel.hypers[k], into)
+    if limit == 0 or (dense and not kernel.limits_dense):
+        return 0
+    if limit == 1:
+        kept = into[0] > 0
+    elif limit == 2:
+        kept = into[0] >= 0
+    elif limit == 3:
+        kept = into[0] <= 0
+    else:
+        kept = into[0] > 0 or (flags & 1 and into[0] == 0)
+    if not kept:
+        raise InvalidArgumentError(
+            f"{kernel.hypers[k]} must be {LIMITS[limit - 1]}, not {into[0]}".replace(
+                "the first flag", f"{[*kernel.rule.flags, ''][0]}"
+            )
+        )
+    return 0
+
+
+cdef int check_hypers(Kernel kernel, tuple hypers, int flags, double *into) except -1:
+    """The hyperparameters of a dense call."""
+    cdef int k
+    for k in range(kernel.n_hypers):
+        _check_hyper(kernel, k, hypers[k], flags, True, &into[k])
+    return 0
+
+
+cdef int _check_columns(str name, cnp.ndarray grad, cnp.ndarray var) except -1:
+    cdef int axis
+    if cnp.PyArray_NDIM(grad) != cnp.PyArray_NDIM(var):
+        raise InvalidArgumentError(
+            f"{name} must have the same number of dimensions as var: "
+            f"{shape_of(var)} {shape_of(grad)}"
+        )
+    for axis in range(1, cnp.PyArray_NDIM(var)):
+        if cnp.PyArray_DIM(var, axis) != cnp.PyArray_DIM(grad, axis):
+            raise InvalidArgumentError(
+                f"var and {name} must match in dimension {axis}: "
+                f"{shape_of(var)} {shape_of(grad)}"
+            )
+    return 0
+
+
+cdef Py_ssize_t _inner(cnp.ndarray var) noexcept:
+    """How many elements a row has."""
+    cdef Py_ssize_t inner = 1
+    cdef int axis
+    for axis in range(1, cnp.PyArray_NDIM(var)):
+        inner *= cnp.PyArray_DIM(var, axis)
+    return inner
+
+
+cdef int _check_rows(int check, str name, cnp.ndarray grad, cnp.ndarray ids,
+                     cnp.ndarray var) except -1:
+    """One of the checks that only rows have."""
+    if check == RANK and cnp.PyArray_NDIM(var) == 0:
+        raise InvalidArgumentError("var must be at least 1 dimensional")
+    if check == INDICES and cnp.PyArray_NDIM(ids) != 1:
+        raise InvalidArgumentError(f"indices must be one-dimensional: {shape_of(ids)}")
+    if check == COLUMNS:
+        _check_columns(name, grad, var)
+    if check == ROWS and cnp.PyArray_DIM(grad, 0) != cnp.PyArray_DIM(ids, 0):
+        raise InvalidArgumentError(
+            f"{name} must be the same size as indices in the first dimension: "
+            f"{cnp.PyArray_DIM(grad, 0)} {cnp.PyArray_DIM(ids, 0)}"
+        )
+    if check == INNER and _inner(var) == 0:
+        raise InvalidArgumentError(f"the rows of var must not be empty: {shape_of(var)}")
+    return 0
+
+
+cdef int _check_in_order(Kernel kernel, list variables, cnp.ndarray grad, cnp.ndarray ids,
+                         tuple hypers, int flags, double *values) except -1:
+    """What a dense call (no ids) or one for rows must fulfil, in the order of the rule's row."""
+    cdef bint dense = ids is None
+    cdef int last = kernel.n_operands - 1
+    cdef int i, k
+    for i in range(kernel.n_checks if dense else kernel.n_row_checks):
+        k = kernel.checks[i] if dense else kernel.row_checks[i]
+        if k < MAX_HYPERS:
+            _check_hyper(kernel, k, hypers[k], flags, dense, &values[k])
+        elif k < RANK:
+            k -= MAX_HYPERS
+            check_shape(variables[k] if k < last else grad, <str>kernel.operands[k], variables[0])
+        else:
+            _check_rows(k, <str>kernel.operands[last], grad, ids, variables[0])
     return 0
 
 
@@ -234,12 +257,10 @@ cdef cnp.ndarray _separate(Kernel kernel, list variables, cnp.ndarray grad, bint
 
 # ---- a call
 
-cdef const steps *set_scalars(Kernel kernel, Call call, tuple hypers, int flags,
+cdef const steps *set_scalars(Kernel kernel, Call call, double *values, int flags,
                               object grad_scale, int typenum, bint dense) except NULL:
     """Set what a call's steps need beside arrays; return the steps to choose from."""
-    cdef double[MAX_HYPERS] values
     cdef double scale = 1
-    cdef int k
     cdef fp_state caller
     cdef int type_ = 0      # float32, float64, complex64, complex128; of 16 bits: float32
     if typenum == cnp.NPY_FLOAT64:
@@ -249,11 +270,7 @@ cdef const steps *set_scalars(Kernel kernel, Call call, tuple hypers, int flags,
     elif typenum == cnp.NPY_COMPLEX128:
         type_ = 3
     cdef const steps *rule = &_table[4 * (kernel.first + flags) + type_]
-    for k in range(kernel.n_hypers):
-        _scalar(hypers[k], <str>kernel.hypers[k], &values[k])
-        if kernel.limits[k] and (kernel.limits_dense or not dense):
-            _check_limit(kernel, k, values[k], flags)
-    _scalar(grad_scale, "grad_scale", &scale)
+    read_scalar(grad_scale, "grad_scale", &scale)
     call.w.flush = flush_denormals()
     call.w.n_operands = kernel.n_operands
     call.w.itemsize = 4 << ((type_ + 1) // 2)
@@ -277,7 +294,7 @@ cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axe
         a = variables[k] if k < n else grad
         into.data[k] = <char *>cnp.PyArray_DATA(a)
         strides[k] = cnp.PyArray_STRIDES(a) + skip_axes
-        storage[k] = _storage(a)
+        storage[k] = storage_of(a)
         contiguous = contiguous and storage[k] == NATIVE and cnp.PyArray_IS_C_CONTIGUOUS(a)
     into.axes = NULL
     if contiguous:
@@ -297,7 +314,7 @@ cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axe
 
 
 cdef list check_variables(Kernel kernel, tuple arguments):
-    """The variable and its slots, as arrays."""
+    """The variable and its slots, as arrays of one dtype."""
     cdef list variables = []
     cdef int k
     cdef cnp.ndarray var = as_array(arguments[0], "var")
@@ -305,8 +322,6 @@ cdef list check_variables(Kernel kernel, tuple arguments):
     for k in range(kernel.n_operands - 1):
         a = as_array(arguments[k], <str>kernel.operands[k]) if k else var
         check_operand(kernel, a, <str>kernel.operands[k], var, True)
-        if k:
-            check_shape(a, <str>kernel.operands[k], var)
         variables.append(a)
     return variables
 
@@ -325,12 +340,12 @@ def dense_call(Kernel kernel not None, tuple arguments not None, tuple hypers no
                int flags, grad_scale):
     """Check a dense update of one variable."""
     cdef Call call = Call.__new__(Call)
-    cdef int last = kernel.n_operands - 1
     cdef list variables = check_variables(kernel, arguments)
     cdef cnp.ndarray var = variables[0]
-    cdef cnp.ndarray grad = check_gradient(kernel, arguments[last], var)
-    check_shape(grad, <str>kernel.operands[last], var)
-    call.w.step = set_scalars(kernel, call, hypers, flags, grad_scale, cnp.PyArray_TYPE(var),
+    cdef cnp.ndarray grad = check_gradient(kernel, arguments[kernel.n_operands - 1], var)
+    cdef double[MAX_HYPERS] values
+    _check_in_order(kernel, variables, grad, None, hypers, flags, values)
+    call.w.step = set_scalars(kernel, call, values, flags, grad_scale, cnp.PyArray_TYPE(var),
                               True).dense
     grad = _separate(kernel, variables, grad, False)
     set_tensor(&call.one, variables, grad, 0)
@@ -374,51 +389,29 @@ cdef int _set_indices(cnp.ndarray indices, Py_ssize_t rows, Call call) except -1
     return 0
 
 
-cdef int _check_rows(Kernel kernel, cnp.ndarray var, cnp.ndarray grad, cnp.ndarray ids) except -1:
-    """Refuse indices and gradient rows that do not fit the variable or each other."""
-    cdef str name = kernel.operands[kernel.n_operands - 1]
-    cdef int axis
+cdef cnp.ndarray _check_indices(object argument):
+    """The indices, as an array of a type they may have."""
+    cdef cnp.ndarray ids = as_array(argument, "indices")
     if ids.descr.kind != c"i" or cnp.PyArray_ITEMSIZE(ids) not in (4, 8):
         raise InvalidTypeError(f"indices must be int32 or int64, not {ids.dtype}")
     if not (cnp.PyArray_ISALIGNED(ids) and cnp.PyArray_ISNOTSWAPPED(ids)):
-        _refuse_layout(ids, "indices", False)
-    if cnp.PyArray_NDIM(var) == 0:
-        raise InvalidArgumentError("var must be at least 1 dimensional")
-    if cnp.PyArray_NDIM(ids) != 1:
-        raise InvalidArgumentError(
-            f"indices must be one-dimensional: {_shape((<object>ids).shape)}"
-        )
-    if cnp.PyArray_NDIM(grad) != cnp.PyArray_NDIM(var):
-        raise InvalidArgumentError(
-            f"{name} must have the same number of dimensions as var: "
-            f"{_shape((<object>var).shape)} {_shape((<object>grad).shape)}"
-        )
-    for axis in range(1, cnp.PyArray_NDIM(var)):
-        if cnp.PyArray_DIM(var, axis) != cnp.PyArray_DIM(grad, axis):
-            raise InvalidArgumentError(
-                f"var and {name} must match in dimension {axis}: "
-                f"{_shape((<object>var).shape)} {_shape((<object>grad).shape)}"
-            )
-    if cnp.PyArray_DIM(grad, 0) != cnp.PyArray_DIM(ids, 0):
-        raise InvalidArgumentError(
-            f"{name} must be the same size as indices in the first dimension: "
-            f"{cnp.PyArray_DIM(grad, 0)} {cnp.PyArray_DIM(ids, 0)}"
-        )
-    return 0
+        refuse_layout(ids, "indices", False)
+    return ids
 
 
 def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple hypers not None,
                 int flags, grad_scale):
     """Check an update of the rows that `indices` names."""
     cdef Call call = Call.__new__(Call)
-    cdef int k, axis, last = kernel.n_operands - 1
+    cdef int k, last = kernel.n_operands - 1
     cdef list variables = check_variables(kernel, arguments)
     cdef cnp.ndarray var = variables[0]
     cdef cnp.ndarray grad = check_gradient(kernel, arguments[last], var)
-    cdef cnp.ndarray ids = as_array(indices, "indices")
+    cdef cnp.ndarray ids = _check_indices(indices)
     cdef const steps *rule
-    _check_rows(kernel, var, grad, ids)
-    rule = set_scalars(kernel, call, hypers, flags, grad_scale, cnp.PyArray_TYPE(var), False)
+    cdef double[MAX_HYPERS] values
+    _check_in_order(kernel, variables, grad, ids, hypers, flags, values)
+    rule = set_scalars(kernel, call, values, flags, grad_scale, cnp.PyArray_TYPE(var), False)
     _set_indices(ids, cnp.PyArray_DIM(var, 0), call)
     grad = _separate(kernel, variables, grad, True)
     for k in range(last):
@@ -426,9 +419,7 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
             raise InvalidArgumentError(f"{kernel.operands[k]} and indices overlap in memory")
         call.w.row_stride[k] = cnp.PyArray_STRIDE(variables[k], 0)
     call.w.row_stride[last] = cnp.PyArray_STRIDE(grad, 0)
-    call.w.inner = 1
-    for axis in range(1, cnp.PyArray_NDIM(var)):
-        call.w.inner *= cnp.PyArray_DIM(var, axis)
+    call.w.inner = _inner(var)
     call.w.step = rule.width1 if call.w.inner == 1 else rule.rows
     set_tensor(&call.one, variables, grad, 1)
     if call.w.inner == 1 and call.one.axes == NULL:

@@ -13,9 +13,10 @@ from libc.string cimport memcmp, memcpy
 from tfopt.errors import InvalidArgumentError
 
 from tfopt.kernels.calls cimport (
-    Call, Kernel, check_gradient, check_shape, check_variables, set_scalars, set_tensor, tensor,
+    Call, Kernel, check_gradient, check_hypers, check_shape, check_variables, set_scalars, set_tensor, tensor,
 )
 from tfopt.kernels.memory cimport address_range, check_itself, overlap, same_memory
+from tfopt.kernels.step cimport MAX_HYPERS
 
 cimport numpy as cnp
 
@@ -62,13 +63,20 @@ cdef class Group:
         self.sorted = <span *>malloc((self.n_spans + 1) * sizeof(span))
         if self.spans == NULL or self.sorted == NULL:
             raise MemoryError
-        self.operands = [check_variables(kernel, arrays) for arrays in operands]
+        self.operands = [self._checked(arrays) for arrays in operands]
         self._see(self.spans)
         self._check_overlap()
 
     def __dealloc__(self):
         free(self.spans)
         free(self.sorted)
+
+    cdef list _checked(self, tuple arrays):
+        """The arrays of one variable, if they can be updated together."""
+        cdef list variables = check_variables(self.kernel, arrays)
+        for name, slot in zip(self.kernel.operands, variables):
+            check_shape(slot, name, variables[0])
+        return variables
 
     cdef void _see(self, span *into) noexcept:
         cdef Py_ssize_t t, at = 0
@@ -140,6 +148,7 @@ cdef class Group:
         cdef list variables
         cdef list kept = []
         cdef span *now
+        cdef double[MAX_HYPERS] values
         cdef cnp.ndarray var = None
         cdef cnp.ndarray grad
         if len(grads) != self.n:
@@ -171,7 +180,8 @@ cdef class Group:
             call.w.n_tensors = t + 1
             call.w.starts[t + 1] = call.w.starts[t] + cnp.PyArray_SIZE(var)
         if self.n:
-            call.w.step = set_scalars(self.kernel, call, hypers, flags, grad_scale,
+            check_hypers(self.kernel, hypers, flags, values)
+            call.w.step = set_scalars(self.kernel, call, values, flags, grad_scale,
                                       cnp.PyArray_TYPE(var), True).dense
         call.arrays = (self, kept)
         return call
