@@ -16,7 +16,17 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
 
 KERNELS = Path("tfopt/kernels")
-MODULES = ("runtime", "layout", "memory", "arguments", "calls", "groups", "training", "merge")
+MODULES = (
+    "runtime",
+    "layout",
+    "memory",
+    "arguments",
+    "calls",
+    "groups",
+    "merge",
+    "rows",
+    "training",
+)
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 #: The compiler flags of each instruction set that `steps` is compiled for.
 SETS = {"baseline": [], **({"v3": ["-march=x86-64-v3"]} if X86 else {})}

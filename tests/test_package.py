@@ -123,7 +123,7 @@ def test_the_loops_are_vector_code() -> None:
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="x86's name of the instruction")
 def test_sparse_rows_are_prefetched() -> None:
     """The compiler drops calls to functions that do nothing but prefetch."""
-    assert "prefetch" in _machine_code("training")
+    assert "prefetch" in _machine_code("rows")
 
 
 def test_no_division_tests_for_zero() -> None:

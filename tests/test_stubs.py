@@ -22,6 +22,7 @@ __all__ = [
 
 _Array: TypeAlias = NDArray[Any] | Variable
 """
+_ARRAYS = "_Arrays: TypeAlias = _Array | list[Any] | tuple[Any, ...]\n"
 
 
 def _header(names: list[str], typing: str = "TypeAlias") -> str:
@@ -34,7 +35,7 @@ def _function(name: str, arguments: list[str], returned: str) -> str:
 
 def _rule(rule: Rule) -> str:
     arguments = [
-        *(f"{name}: _Array" for name in rule.operands),
+        *(f"{name}: _Arrays" for name in rule.operands),
         "*",
         *(f"{name}: SupportsFloat" for name in rule.hypers),
         *(f"{name}: bool = ..." for name in rule.flags),
@@ -62,7 +63,7 @@ def _raw_op(rule: Rule, prefix: str) -> str:
 
 def rules_stub() -> str:
     names = sorted(f"apply_{rule.name}" for rule in RULES)
-    return _header(names) + "\n" + "".join(map(_rule, RULES))
+    return _header(names) + _ARRAYS + "\n" + "".join(map(_rule, RULES))
 
 
 def raw_ops_stub() -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.arguments import as_array
 from tfopt.kernels.calls import Call, Kernel, sparse_call
+from tfopt.kernels.merge import distinct_indices
 
 __all__ = ["rows_call"]
 
@@ -30,10 +33,13 @@ def rows_call(
     if duplicates == "sequential":
         return call
     *variables, grad = operands
-    rows = IndexedSlices(as_array(grad, "grad"), as_array(indices, "indices"))
-    merged = rows.sum_duplicates()
-    if duplicates == "error" and merged.indices.size < rows.indices.size:
-        raise InvalidArgumentError("indices has duplicates")
+    ids = as_array(indices, "indices")
+    if duplicates == "error":
+        distinct, _ = distinct_indices(np.ascontiguousarray(ids))
+        if distinct.size < ids.size:
+            raise InvalidArgumentError("indices has duplicates")
+        return call
+    merged = IndexedSlices(as_array(grad, "grad"), ids).sum_duplicates()
     return sparse_call(
         kernel, (*variables, merged.values), merged.indices, hypers, flags, grad_scale
     )

@@ -28,10 +28,11 @@ __all__ = [
 ]
 
 _Array: TypeAlias = NDArray[Any] | Variable
+_Arrays: TypeAlias = _Array | list[Any] | tuple[Any, ...]
 
 def apply_gradient_descent(
-    var: _Array,
-    delta: _Array,
+    var: _Arrays,
+    delta: _Arrays,
     *,
     alpha: SupportsFloat,
     indices: NDArray[signedinteger] | None = ...,
@@ -39,8 +40,8 @@ def apply_gradient_descent(
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_proximal_gradient_descent(
-    var: _Array,
-    delta: _Array,
+    var: _Arrays,
+    delta: _Arrays,
     *,
     alpha: SupportsFloat,
     l1: SupportsFloat,
@@ -50,9 +51,9 @@ def apply_proximal_gradient_descent(
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_momentum(
-    var: _Array,
-    accum: _Array,
-    grad: _Array,
+    var: _Arrays,
+    accum: _Arrays,
+    grad: _Arrays,
     *,
     lr: SupportsFloat,
     momentum: SupportsFloat,
@@ -62,9 +63,9 @@ def apply_momentum(
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_keras_momentum(
-    var: _Array,
-    accum: _Array,
-    grad: _Array,
+    var: _Arrays,
+    accum: _Arrays,
+    grad: _Arrays,
     *,
     lr: SupportsFloat,
     momentum: SupportsFloat,
@@ -74,9 +75,9 @@ def apply_keras_momentum(
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_adagrad(
-    var: _Array,
-    accum: _Array,
-    grad: _Array,
+    var: _Arrays,
+    accum: _Arrays,
+    grad: _Arrays,
     *,
     lr: SupportsFloat,
     update_slots: bool = ...,
@@ -85,9 +86,9 @@ def apply_adagrad(
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_adagrad_v2(
-    var: _Array,
-    accum: _Array,
-    grad: _Array,
+    var: _Arrays,
+    accum: _Arrays,
+    grad: _Arrays,
     *,
     lr: SupportsFloat,
     epsilon: SupportsFloat,
@@ -97,10 +98,10 @@ def apply_adagrad_v2(
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_adagrad_da(
-    var: _Array,
-    gradient_accumulator: _Array,
-    gradient_squared_accumulator: _Array,
-    grad: _Array,
+    var: _Arrays,
+    gradient_accumulator: _Arrays,
+    gradient_squared_accumulator: _Arrays,
+    grad: _Arrays,
     *,
     lr: SupportsFloat,
     l1: SupportsFloat,
@@ -111,9 +112,9 @@ def apply_adagrad_da(
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_proximal_adagrad(
-    var: _Array,
-    accum: _Array,
-    grad: _Array,
+    var: _Arrays,
+    accum: _Arrays,
+    grad: _Arrays,
     *,
     lr: SupportsFloat,
     l1: SupportsFloat,
@@ -123,10 +124,10 @@ def apply_proximal_adagrad(
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_adadelta(
-    var: _Array,
-    accum: _Array,
-    accum_update: _Array,
-    grad: _Array,
+    var: _Arrays,
+    accum: _Arrays,
+    accum_update: _Arrays,
+    grad: _Arrays,
     *,
     lr: SupportsFloat,
     rho: SupportsFloat,
@@ -136,10 +137,10 @@ def apply_adadelta(
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_adam(
-    var: _Array,
-    m: _Array,
-    v: _Array,
-    grad: _Array,
+    var: _Arrays,
+    m: _Arrays,
+    v: _Arrays,
+    grad: _Arrays,
     *,
     beta1_power: SupportsFloat,
     beta2_power: SupportsFloat,
@@ -153,11 +154,11 @@ def apply_adam(
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_adam_with_amsgrad(
-    var: _Array,
-    m: _Array,
-    v: _Array,
-    vhat: _Array,
-    grad: _Array,
+    var: _Arrays,
+    m: _Arrays,
+    v: _Arrays,
+    vhat: _Arrays,
+    grad: _Arrays,
     *,
     beta1_power: SupportsFloat,
     beta2_power: SupportsFloat,
@@ -170,10 +171,10 @@ def apply_adam_with_amsgrad(
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_adamax(
-    var: _Array,
-    m: _Array,
-    v: _Array,
-    grad: _Array,
+    var: _Arrays,
+    m: _Arrays,
+    v: _Arrays,
+    grad: _Arrays,
     *,
     beta1_power: SupportsFloat,
     lr: SupportsFloat,
@@ -185,10 +186,10 @@ def apply_adamax(
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_rms_prop(
-    var: _Array,
-    ms: _Array,
-    mom: _Array,
-    grad: _Array,
+    var: _Arrays,
+    ms: _Arrays,
+    mom: _Arrays,
+    grad: _Arrays,
     *,
     lr: SupportsFloat,
     rho: SupportsFloat,
@@ -199,11 +200,11 @@ def apply_rms_prop(
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_centered_rms_prop(
-    var: _Array,
-    mg: _Array,
-    ms: _Array,
-    mom: _Array,
-    grad: _Array,
+    var: _Arrays,
+    mg: _Arrays,
+    ms: _Arrays,
+    mom: _Arrays,
+    grad: _Arrays,
     *,
     lr: SupportsFloat,
     rho: SupportsFloat,
@@ -214,10 +215,10 @@ def apply_centered_rms_prop(
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_ftrl(
-    var: _Array,
-    accum: _Array,
-    linear: _Array,
-    grad: _Array,
+    var: _Arrays,
+    accum: _Arrays,
+    linear: _Arrays,
+    grad: _Arrays,
     *,
     lr: SupportsFloat,
     l1: SupportsFloat,
@@ -229,10 +230,10 @@ def apply_ftrl(
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_ftrl_v2(
-    var: _Array,
-    accum: _Array,
-    linear: _Array,
-    grad: _Array,
+    var: _Arrays,
+    accum: _Arrays,
+    linear: _Arrays,
+    grad: _Arrays,
     *,
     lr: SupportsFloat,
     l1: SupportsFloat,
@@ -245,9 +246,9 @@ def apply_ftrl_v2(
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_add_sign(
-    var: _Array,
-    m: _Array,
-    grad: _Array,
+    var: _Arrays,
+    m: _Arrays,
+    grad: _Arrays,
     *,
     lr: SupportsFloat,
     alpha: SupportsFloat,
@@ -258,9 +259,9 @@ def apply_add_sign(
     grad_scale: SupportsFloat = ...,
 ) -> None: ...
 def apply_power_sign(
-    var: _Array,
-    m: _Array,
-    grad: _Array,
+    var: _Arrays,
+    m: _Arrays,
+    grad: _Arrays,
     *,
     lr: SupportsFloat,
     logbase: SupportsFloat,

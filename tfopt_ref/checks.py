@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -233,3 +234,27 @@ def check_itself(array: np.ndarray, name: str) -> None:
             if stride < reach:
                 raise InvalidArgumentError(f"{name} overlaps itself: its elements share memory")
             reach += stride * (n - 1)
+
+
+def check_lists(names: Sequence[str], lists: Sequence[Any]) -> None:
+    """Refuse operands of many variables that are no lists of one length."""
+    for name, arrays in zip(names, lists, strict=True):
+        if not isinstance(arrays, (list, tuple)):
+            raise InvalidTypeError(
+                f"{name} must be a list of arrays as var is, not {type(arrays).__name__}"
+            )
+        if len(arrays) != len(lists[0]):
+            raise InvalidArgumentError(f"{len(lists[0])} var, but {len(arrays)} {name}")
+
+
+def check_many_variables(variables: Sequence[Sequence[np.ndarray]]) -> None:
+    """Refuse variables, each with its slots, of several dtypes or that share memory."""
+    for t, (var, *_) in enumerate(variables):
+        if var.dtype != variables[0][0].dtype:
+            raise InvalidTypeError(
+                f"variable {t}: var must be {variables[0][0].dtype} as that of variable 0 is, "
+                f"not {var.dtype}"
+            )
+    for (s, one), (t, other) in combinations(enumerate(variables), 2):
+        if any(np.shares_memory(a, b) for a in one for b in other):
+            raise InvalidArgumentError(f"variables {s} and {t} overlap in memory")

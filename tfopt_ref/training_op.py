@@ -14,6 +14,8 @@ from tfopt_ref.checks import (
     as_scalar,
     check_in_order,
     check_indices,
+    check_lists,
+    check_many_variables,
     check_memory,
     check_operands,
     check_range,
@@ -99,17 +101,33 @@ class TrainingOp:
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        arrays, scalars, flags, indices, scale = self.check(*args, **kwargs)
-        *variables, grad = arrays
+        given = self.bind(*args, **kwargs)
+        if isinstance(given["var"], (list, tuple)) and given["indices"] is None:
+            calls = self.check_many(given)
+        else:
+            calls = [self.check(given)]
         with np.errstate(all="ignore"):
-            if indices is None:
-                self._update(self.dense, variables, grad, scalars, flags, scale)
-                return
-            grad = grad.copy()  # rows of it may be rows of a variable, about to change
-            step = self.width1 if math.prod(grad.shape[1:]) == 1 else self.rows
-            for i, row in enumerate(indices):
-                one = [variable[row : row + 1] for variable in variables]
-                self._update(step, one, grad[i : i + 1], scalars, flags, scale)
+            for call in calls:
+                self.run(*call)
+
+    def run(
+        self,
+        arrays: list[np.ndarray],
+        scalars: dict[str, float],
+        flags: dict[str, bool],
+        indices: np.ndarray | None,
+        scale: float,
+    ) -> None:
+        """Carry out a checked call."""
+        *variables, grad = arrays
+        if indices is None:
+            self._update(self.dense, variables, grad, scalars, flags, scale)
+            return
+        grad = grad.copy()  # rows of it may be rows of a variable, about to change
+        step = self.width1 if math.prod(grad.shape[1:]) == 1 else self.rows
+        for i, row in enumerate(indices):
+            one = [variable[row : row + 1] for variable in variables]
+            self._update(step, one, grad[i : i + 1], scalars, flags, scale)
 
     def _update(
         self,
@@ -136,13 +154,32 @@ class TrainingOp:
         words = self.dense.checks if dense else self.dense.row_checks  # type: ignore[attr-defined]
         return [name for word in words.split() for name in groups.get(word, [word])]
 
-    def check(
-        self, *args: Any, **kwargs: Any
-    ) -> tuple[list[np.ndarray], dict[str, float], dict[str, bool], np.ndarray | None, float]:
-        """Return the arguments of a call that can be carried out; raise for others."""
+    def bind(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return the arguments by name, those that were left out too."""
         bound = self.__signature__.bind(*args, **kwargs)
         bound.apply_defaults()
-        given = bound.arguments
+        return bound.arguments
+
+    def check_many(self, given: dict[str, Any]) -> list[Any]:
+        """Return one call for each of many variables, given as lists of arrays."""
+        lists = [given[name] for name in self.operands]
+        check_lists(self.operands, lists)
+        calls = []
+        for t, arrays in enumerate(zip(*lists, strict=True)):
+            try:
+                calls.append(self.check({**given, **dict(zip(self.operands, arrays, strict=True))}))
+            except InvalidArgumentError as error:
+                raise type(error)(f"variable {t}: {error}") from None
+        rows = [call[0] for call in calls]
+        check_many_variables([row[:-1] for row in rows])
+        for row in rows:
+            row[-1] = row[-1].copy()  # it may be another variable, about to change
+        return calls
+
+    def check(
+        self, given: dict[str, Any]
+    ) -> tuple[list[np.ndarray], dict[str, float], dict[str, bool], np.ndarray | None, float]:
+        """Return the arguments of a call that can be carried out; raise for others."""
         indices, duplicates = given["indices"], given["duplicates"]
         if indices is not None and duplicates not in ("sequential", "sum", "error"):
             raise InvalidArgumentError(
@@ -162,9 +199,9 @@ class TrainingOp:
             check_range(indices, len(arrays["var"]))
         check_memory(arrays, indices)
         *variables, grad = arrays.values()
-        if indices is not None and duplicates != "sequential":
+        if indices is not None and duplicates == "sum":
             merged = IndexedSlices(grad, indices).sum_duplicates()
-            if duplicates == "error" and len(merged.indices) < len(indices):
-                raise InvalidArgumentError("indices has duplicates")
             grad, indices = merged.values, merged.indices
+        if indices is not None and duplicates == "error" and len({*indices}) < len(indices):
+            raise InvalidArgumentError("indices has duplicates")
         return [*variables, grad], scalars, flags, indices, scale

@@ -6,10 +6,11 @@ A thousand calls are timed as one: the milliseconds shown are microseconds per c
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 
-from .common import RULES, filled, operands, public, step, times
+from .common import RULES, filled, hyper, operands, public, step, times
 
 
 class Calls:
@@ -22,6 +23,25 @@ class Calls:
         self.calls = times(1000, step(rule, operands(rule, 16)))
 
     def time_1000_calls_of_16_elements(self, rule: str) -> None:
+        self.calls()
+
+
+class RawOps:
+    """The same under TensorFlow's names, with and without the variables' locks."""
+
+    params = ([f"ResourceApply{rule.op}" for rule in RULES.values()], [False, True])
+    param_names = ("op", "use_locking")
+    rounds = 1
+    repeat = (3, 20, 0.5)
+
+    def setup(self, op: str, use_locking: bool) -> None:
+        rule = next(rule for rule in RULES.values() if op == f"ResourceApply{rule.op}")
+        arrays = dict(zip(rule.operands, operands(rule.name, 16), strict=True))
+        hypers = {name: hyper(name) for name in rule.hypers}
+        call = public(f"raw_ops.{op}")
+        self.calls = times(1000, partial(call, **arrays, **hypers, use_locking=use_locking))
+
+    def time_1000_calls_of_16_elements(self, op: str, use_locking: bool) -> None:
         self.calls()
 
 

@@ -1,10 +1,10 @@
-"""Models of many tensors, through an optimizer."""
+"""Models of many tensors, through an optimizer and by one call with lists."""
 
 from __future__ import annotations
 
 from functools import cache
 
-from .common import Step, best_times, filled, operands, public, step
+from .common import RULES, Step, best_times, filled, operands, public, step
 
 #: The rule that each optimizer's step carries out.
 OPTIMIZERS = {"Adamax": "adamax", "SGD": "gradient_descent"}
@@ -39,6 +39,27 @@ class ManyTensors:
 
     def time_apply_gradients(self, optimizer: str, model: str) -> None:
         self.step()
+
+
+class Lists:
+    """One call of a rule's function with lists, relative to one with a single array."""
+
+    params = (list(RULES), list(MODELS))
+    param_names = ("rule", "model")
+    unit = "times"
+
+    def setup(self, rule: str, model: str) -> None:
+        n, size = MODELS[model]
+        columns = zip(*(operands(rule, size) for _ in range(n)), strict=True)
+        try:
+            self.step = step(rule, [list(column) for column in columns])
+        except TypeError as error:
+            raise NotImplementedError("this tfopt takes no lists") from error
+        self.single = step(rule, operands(rule, n * size))
+
+    def track_ratio_to_single_array(self, rule: str, model: str) -> float:
+        many, single = best_times(self.step, self.single)
+        return many / single
 
 
 class Ratio:

@@ -190,13 +190,10 @@ class Many(NamedTuple):
                 partial(opt.apply_gradients, pairs),
                 lambda: [a for v in variables for a in (v.numpy(), *_slots(opt, v))],
             )
-        kernel = public("kernels.kernels")[self.rule]
-        group = public("kernels.groups.Group")(kernel, [tuple(a[:-1]) for a in made])
-        grads = [arrays[-1] for arrays in made]
-        run = public("kernels.training.run")
-        values = tuple(self.options().values())
+        apply = public(f"training_ops.apply_{self.rule}")
+        columns = [list(column) for column in zip(*made, strict=True)]
         return Side(
-            lambda: run(group.call(grads, values, 0, 1.0)),
+            partial(apply, *columns, **self.options()),
             lambda: [array for arrays in made for array in arrays[:-1]],
         )
 

@@ -1,16 +1,12 @@
-from typing import Any, SupportsFloat, final
-
-from numpy.typing import NDArray
+from collections.abc import Sequence
+from typing import Any, SupportsFloat
 
 from tfopt.kernels.calls import Call, Kernel
 
-@final
-class Group:
-    def __init__(self, kernel: Kernel, operands: list[tuple[NDArray[Any], ...]]) -> None: ...
-    def call(
-        self,
-        grads: list[Any],
-        hypers: tuple[SupportsFloat, ...],
-        flags: int,
-        grad_scale: SupportsFloat,
-    ) -> Call: ...
+def many_call(
+    kernel: Kernel,
+    operands: tuple[Sequence[Any], ...],
+    hypers: tuple[SupportsFloat, ...],
+    flags: int,
+    grad_scale: SupportsFloat,
+) -> Call: ...

@@ -1,8 +1,13 @@
 # cython: language_level=3
 cimport numpy as cnp
 
+cdef struct span:
+    size_t low
+    size_t high
+
 cdef bint same_shape(cnp.ndarray a, cnp.ndarray b) noexcept
 cdef void address_range(cnp.ndarray a, char **low, char **high) noexcept
 cdef bint overlap(cnp.ndarray a, cnp.ndarray b) except -1
 cdef bint same_memory(cnp.ndarray a, cnp.ndarray b) noexcept
 cdef int check_itself(cnp.ndarray a, str name) except -1
+cdef bint disjoint(span *spans, span *spare, Py_ssize_t n) noexcept nogil

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memset
 
 from tfopt.errors import InvalidArgumentError
 
@@ -67,3 +67,36 @@ cdef int check_itself(cnp.ndarray a, str name) except -1:
             raise InvalidArgumentError(f"{name} overlaps itself: its elements share memory")
         reach += stride * (n - 1)
     return 0
+
+
+cdef bint disjoint(span *spans, span *spare, Py_ssize_t n) noexcept nogil:
+    """Whether no two of n spans meet; sorts them. False, too, for some that share 16 bytes.
+
+    A radix sort: thousands of spans a step are too many for a sort by comparisons.
+    """
+    cdef size_t least = <size_t>-1, most = 0, digit
+    cdef Py_ssize_t[256] at
+    cdef Py_ssize_t i, begin, count
+    cdef int shift = 4          # what lies in the same 16 bytes stays in any order
+    for i in range(n):
+        least = spans[i].low if spans[i].low < least else least
+        most = spans[i].low if spans[i].low > most else most
+    while n and (most - least) >> shift:
+        memset(at, 0, sizeof(at))
+        for i in range(n):
+            at[((spans[i].low - least) >> shift) & 255] += 1
+        begin = 0
+        for i in range(256):
+            count = at[i]
+            at[i] = begin
+            begin += count
+        for i in range(n):
+            digit = ((spans[i].low - least) >> shift) & 255
+            spare[at[digit]] = spans[i]
+            at[digit] += 1
+        spans, spare = spare, spans
+        shift += 8
+    for i in range(1, n):
+        if spans[i - 1].high > spans[i].low:
+            return False
+    return True

@@ -7,3 +7,10 @@ cdef enum:
 
 cdef int flush_denormals() noexcept nogil
 cdef int team_size(Py_ssize_t elements) noexcept nogil
+
+
+cdef inline Py_ssize_t share_of(Py_ssize_t n, int thread, int threads) noexcept nogil:
+    """Where a thread's part of n elements begins; at the start of a block."""
+    cdef Py_ssize_t blocks = (n + BLOCK - 1) // BLOCK
+    cdef Py_ssize_t start = blocks * thread // threads * BLOCK
+    return start if start < n else n

@@ -14,7 +14,7 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
 from tfopt.kernels.calls import Call
-from tfopt.kernels.groups import Group
+from tfopt.kernels.groups import many_call
 from tfopt.kernels.training import run
 from tfopt.optimizers.hyper import Hyper
 from tfopt.rows import rows_call
@@ -35,7 +35,7 @@ class Update(NamedTuple):
 class _Dense(NamedTuple):
     """Variables that one call updates together, and the places of their gradients in a step."""
 
-    group: Group
+    operands: tuple[list[np.ndarray], ...]  # the variables, the first slots, the second ones, ...
     places: list[int]
     dtype: np.dtype[Any] | None  # for gradients that are no arrays; None if all are
 
@@ -198,13 +198,14 @@ class Optimizer:
         self, update: Update, grads: tuple[Any, ...], variables: tuple[Any, ...]
     ) -> list[Call]:
         """Check a step; return the calls that carry it out."""
-        rule = kernels[update.rule].rule
+        kernel = kernels[update.rule]
+        rule = kernel.rule
         hypers = tuple(update.hypers[hyper] for hyper in rule.hypers)
         flags = sum(1 << k for k, flag in enumerate(rule.flags) if update.flags[flag])
         types = tuple(map(type, grads))
         plan = self._plan
         if plan is None or not plan.fits(update.rule, types, variables):
-            parts = self._parts(update.rule, types, variables)
+            parts = self._parts(types, variables)
             plan = self._plan = _Plan(update.rule, types, variables, parts)
         calls = []
         for part in plan.parts:
@@ -212,19 +213,14 @@ class Optimizer:
                 dense = [grads[place] for place in part.places]
                 if part.dtype is not None:
                     dense = [_as_array(grad, part.dtype) for grad in dense]
-                calls.append(part.group.call(dense, hypers, flags, 1.0))
+                calls.append(many_call(kernel, (*part.operands, dense), hypers, flags, 1.0))
             else:
                 slices = grads[part.place]
-                operands = (*part.arrays, slices.values)
-                kernel, meaning = kernels[update.rule], update.duplicates
-                calls.append(
-                    rows_call(kernel, operands, slices.indices, hypers, flags, meaning, 1.0)
-                )
+                rows = (*part.arrays, slices.values), slices.indices
+                calls.append(rows_call(kernel, *rows, hypers, flags, update.duplicates, 1.0))
         return calls
 
-    def _parts(
-        self, rule: str, types: tuple[type, ...], variables: tuple[Any, ...]
-    ) -> list[_Dense | _Rows]:
+    def _parts(self, types: tuple[type, ...], variables: tuple[Any, ...]) -> list[_Dense | _Rows]:
         """Sort a step's variables into as few calls as there can be."""
         operands = [self._operands(_as_variable(var)) for var in variables]
         dense: dict[np.dtype[Any], list[int]] = {}
@@ -236,9 +232,10 @@ class Optimizer:
                 dense.setdefault(operands[place][0].dtype, []).append(place)
 
         def together(places: list[int]) -> _Dense:
-            group = Group(kernels[rule], [operands[place] for place in places])
+            columns = zip(*(operands[place] for place in places), strict=True)
             arrays = all(types[place] is np.ndarray for place in places)
-            return _Dense(group, places, None if arrays else operands[places[0]][0].dtype)
+            dtype = None if arrays else operands[places[0]][0].dtype
+            return _Dense(tuple(map(list, columns)), places, dtype)
 
         if not _any_overlap([arrays[0] for arrays in operands]):
             return [*map(together, dense.values()), *parts]

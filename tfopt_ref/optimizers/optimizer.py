@@ -105,10 +105,10 @@ class Optimizer:
     ) -> list[Any]:
         if not isinstance(grad, IndexedSlices):
             array = grad if hasattr(grad, "dtype") else np.asarray(grad, arrays[0].dtype)
-            op.check(*arrays, array, **hypers)
+            op.check(op.bind(*arrays, array, **hypers))
             return [((*arrays, array), hypers)]
         rows = {"indices": grad.indices, "duplicates": self._duplicates()}
-        op.check(*arrays, grad.values, **hypers, **rows)
+        op.check(op.bind(*arrays, grad.values, **hypers, **rows))
         return [((*arrays, grad.values), {**hypers, **rows})]
 
     def get_config(self) -> dict[str, Any]:

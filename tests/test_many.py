@@ -1,0 +1,202 @@
+"""Lists of arrays: many variables, one call, what a call for each alone would do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import RULES, arrays_for, assert_same_bits, ordinary_hypers
+
+import tfopt
+from tfopt.rules import Rule
+
+SHAPES = [(3,), (), (2, 5), (0, 3), (17_000,), (4, 1, 2)]
+each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+
+Columns = list[list[np.ndarray]]
+
+
+def columns_of(rule: Rule, dtype: str = "float32") -> Columns:
+    """Return the variables, the first slots, ..., and the gradients."""
+    rows = [arrays_for(rule, shape, dtype, seed) for seed, shape in enumerate(SHAPES)]
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def copied(columns: Columns) -> Columns:
+    return [[a.copy() for a in column] for column in columns]
+
+
+def call(package: Any, rule: Rule, operands: Any, **options: Any) -> None:
+    getattr(package.training_ops, f"apply_{rule.name}")(
+        *operands, **ordinary_hypers(rule), **options
+    )
+
+
+def assert_equal(rule: Rule, ours: Columns, theirs: Columns) -> None:
+    names = rule.operands[: len(ours)]
+    for name, one, other in zip(names, ours, theirs, strict=True):
+        for a, b in zip(one, other, strict=True):
+            assert_same_bits(a, b, name)
+
+
+@each_rule
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_equals_single_calls(impl: Any, rule: Rule, dtype: str, threads: int) -> None:
+    together = columns_of(rule, dtype)
+    alone = copied(together)
+    before = tfopt.threads.get_num_threads()
+    tfopt.threads.set_num_threads(threads)
+    try:
+        call(impl, rule, together, grad_scale=0.5)
+    finally:
+        tfopt.threads.set_num_threads(before)
+    for operands in zip(*alone, strict=True):
+        call(impl, rule, operands, grad_scale=0.5)
+    assert_equal(rule, together, alone)
+
+
+@each_rule
+def test_arrays_of_any_layout(impl: Any, rule: Rule) -> None:
+    columns = columns_of(rule)
+    strange = [[np.empty((*a.shape, 2), a.dtype)[..., 0] for a in column] for column in columns]
+    for column, made in zip(columns, strange, strict=True):
+        for a, b in zip(column, made, strict=True):
+            b[...] = a
+    call(impl, rule, columns)
+    call(impl, rule, [tuple(column) for column in strange])
+    assert_equal(rule, columns, strange)
+
+
+@each_rule
+def test_no_variables_are_no_work(impl: Any, rule: Rule) -> None:
+    call(impl, rule, [[] for _ in rule.operands])
+
+
+@each_rule
+def test_gradients_that_are_other_variables(impl: Any, rule: Rule) -> None:
+    """Every gradient means the values before the update, also one that is used twice."""
+    *variables, grads = (
+        list(column)
+        for column in zip(*(arrays_for(rule, (6,), "float32", s) for s in range(4)), strict=True)
+    )
+    first = variables[0]
+    given = [first[1], first[1], first[2], grads[0]]
+    together = [*variables, given]
+    alone = copied(together)
+    call(impl, rule, together)
+    for operands in zip(*alone, strict=True):
+        call(impl, rule, operands)
+    assert_equal(rule, together[:-1], alone[:-1])
+
+
+def _change(place: int, t: int, change: Callable[[np.ndarray], Any]) -> Callable[[Columns], Any]:
+    def spoil(columns: Columns) -> Any:
+        spoiled: Any = [list(column) for column in columns]
+        spoiled[place][t] = change(columns[place][t])
+        return spoiled
+
+    return spoil
+
+
+def _read_only(a: np.ndarray) -> np.ndarray:
+    b = a.copy()
+    b.flags.writeable = False
+    return b
+
+
+def _same_variable_twice(columns: Columns) -> Any:
+    spoiled = [list(column) for column in columns]
+    spoiled[0][5] = spoiled[0][2][:].reshape(-1)[:8].reshape(4, 1, 2)
+    return spoiled
+
+
+INVALID, TYPE = "InvalidArgumentError", "InvalidTypeError"
+
+REFUSED: dict[str, tuple[Callable[[Columns], Any], str]] = {
+    "too few gradients": (lambda c: [*c[:-1], c[-1][:-1]], INVALID),
+    "gradients that are one array": (lambda c: [*c[:-1], c[-1][0]], TYPE),
+    "variables that are one array": (lambda c: [c[0][0], *c[1:]], TYPE),
+    "no arrays": (lambda c: [[1.0, 2.0, 3.0] for _ in c], TYPE),
+    "a gradient of another shape": (_change(-1, 2, lambda a: a.T.copy()), INVALID),
+    "a gradient of another dtype": (_change(-1, 4, lambda a: a.astype(np.float64)), TYPE),
+    "a variable of another dtype": (_change(0, 1, lambda a: a.astype(np.float64)), TYPE),
+    "a read-only variable": (
+        _change(0, 3, lambda a: _read_only(np.zeros((0, 3), a.dtype))),
+        INVALID,
+    ),
+    "a read-only variable that is the last": (_change(0, 5, _read_only), INVALID),
+    "a byte-swapped gradient": (_change(-1, 0, lambda a: a.astype(">f4")), TYPE),
+    "None as a gradient": (_change(-1, 0, lambda a: None), TYPE),
+    "variables that overlap": (_same_variable_twice, INVALID),
+}
+
+
+@each_rule
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_calls_change_nothing(impl: Any, rule: Rule, name: str) -> None:
+    spoil, error = REFUSED[name]
+    columns = columns_of(rule)
+    before = copied(columns)
+    with pytest.raises(getattr(impl, error)):
+        call(impl, rule, spoil(columns))
+    assert_equal(rule, columns, before)
+
+
+@each_rule
+def test_other_arguments_are_refused(impl: Any, rule: Rule) -> None:
+    columns = columns_of(rule)
+    before = copied(columns)
+    function = getattr(impl.training_ops, f"apply_{rule.name}")
+    spoiled = {**ordinary_hypers(rule), rule.hypers[0]: np.ones(1)}
+    with pytest.raises(impl.InvalidArgumentError):
+        function(*columns, **spoiled)
+    for duplicates in ("sequential", "sum"):
+        with pytest.raises(impl.InvalidTypeError):  # indices are for one variable
+            call(impl, rule, columns, indices=np.array([0]), duplicates=duplicates)
+    with pytest.raises(impl.InvalidTypeError):
+        call(impl, rule, columns, grad_scale="1")
+    assert_equal(rule, columns, before)
+
+
+def test_variables_of_two_dtypes(impl: Any) -> None:
+    rule = RULES[0]
+    both = [a + b for a, b in zip(columns_of(rule), columns_of(rule, "float64"), strict=True)]
+    before = copied(both)
+    with pytest.raises(impl.InvalidTypeError, match="variable 6: var must be float32"):
+        call(impl, rule, both)
+    assert_equal(rule, both, before)
+
+
+def test_an_error_names_the_variable(impl: Any) -> None:
+    columns = columns_of(RULES[0])
+    columns[-1][2] = columns[-1][2].T
+    with pytest.raises(impl.InvalidArgumentError, match=r"variable 2: var and \w+ do not have"):
+        call(impl, RULES[0], columns)
+
+
+@pytest.mark.parametrize("order", ["ascending", "descending", "mixed"])
+def test_neighbours_do_not_overlap(impl: Any, order: str) -> None:
+    """Parts of one array, without a byte between them, in any order; one more byte is refused."""
+    rule = RULES[0]
+    memory = np.arange(5000, dtype=np.float32)
+    cuts = np.r_[0, np.sort(np.random.default_rng(0).choice(np.arange(1, 5000), 400, False)), 5000]
+    places = np.arange(401)
+    if order != "ascending":
+        places = (
+            places[::-1] if order == "descending" else np.random.default_rng(1).permutation(401)
+        )
+    parts = [memory[cuts[k] : cuts[k + 1]] for k in places]
+    grads = [np.ones_like(part) for part in parts]
+    call(impl, rule, [parts, grads])
+    expected = np.arange(5000, dtype=np.float32)
+    call(impl, rule, [expected, np.ones_like(expected)])
+    assert_same_bits(memory, expected, "memory")
+    k = int(places[7])
+    parts[7] = memory[cuts[k] : cuts[k + 1] + 1] if k < 400 else memory[cuts[k] - 1 :]
+    grads[7] = np.ones_like(parts[7])
+    with pytest.raises(impl.InvalidArgumentError, match="overlap"):
+        call(impl, rule, [parts, grads])
+    assert_same_bits(memory, expected, "memory")
