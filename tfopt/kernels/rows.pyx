@@ -112,7 +112,7 @@ cdef void _run_rows(const work *w, int thread, int threads) noexcept nogil:
 
 
 cdef void run_sparse(const work *w) noexcept nogil:
-    cdef int team = team_size(w.n_indices * w.inner)
+    cdef int team = team_size(w.n_indices * w.inner, w.n_operands)
     if w.inner == 0:
         return
     if team == 1:

@@ -1,12 +1,13 @@
 # cython: language_level=3
 
 cdef enum:
-    # Elements of one unit of parallel work. Below one block a second thread costs more than it
-    # brings, even when the pool is awake (docs/performance.md has the measurement).
-    BLOCK = 16384
+    BLOCK = 8192        # elements of one unit of parallel work
+    # Elements read and written that are worth a thread: with fewer it costs more than it brings,
+    # even when the pool is awake (docs/performance.md has the measurement).
+    MOVED = 7 * 8192
 
 cdef int flush_denormals() noexcept nogil
-cdef int team_size(Py_ssize_t elements) noexcept nogil
+cdef int team_size(Py_ssize_t elements, int operands) noexcept nogil
 
 
 cdef inline Py_ssize_t share_of(Py_ssize_t n, int thread, int threads) noexcept nogil:

@@ -25,16 +25,16 @@ cdef int flush_denormals() noexcept nogil:
     return _flush
 
 
-cdef int team_size(Py_ssize_t elements) noexcept nogil:
-    """Threads for a piece of work of that many elements."""
-    if elements <= BLOCK or _threads == 1 or _forked or not TFOPT_OPENMP:
+cdef int team_size(Py_ssize_t elements, int operands) noexcept nogil:
+    """Threads for an update of so many elements of so many arrays, all but one written, too."""
+    cdef Py_ssize_t worth = elements * (2 * operands - 1) // MOVED
+    if worth < 2 or _threads == 1 or _forked or not TFOPT_OPENMP:
         return 1
     cdef int allowed = omp_get_max_threads()
     cdef int threads = _threads
     if allowed < _allowed_at_import and allowed < threads:
         threads = allowed
-    cdef Py_ssize_t blocks = (elements + BLOCK - 1) // BLOCK
-    return <int>blocks if blocks < threads else threads
+    return <int>worth if worth < threads else threads
 
 
 def set_threads(int threads):
@@ -43,7 +43,7 @@ def set_threads(int threads):
 
 
 def get_threads():
-    return team_size(<Py_ssize_t>BLOCK * 4096)
+    return team_size(<Py_ssize_t>MOVED * 4096, 2)
 
 
 def allowed_threads():

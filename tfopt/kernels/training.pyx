@@ -55,7 +55,7 @@ cdef void _run_share(const work *w, int thread, int threads) noexcept nogil:
 
 
 cdef void _run_dense(const work *w) noexcept nogil:
-    cdef int team = team_size(w.starts[w.n_tensors])
+    cdef int team = team_size(w.starts[w.n_tensors], w.n_operands)
     if team == 1:
         _run_share(w, 0, 1)
         return
