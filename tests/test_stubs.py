@@ -42,6 +42,7 @@ def _rule(rule: Rule) -> str:
         "indices: NDArray[signedinteger] | None = ...",
         "duplicates: str = ...",
         "grad_scale: SupportsFloat = ...",
+        "check_indices: bool = ...",
     ]
     return _function(f"apply_{rule.name}", arguments, "None")
 

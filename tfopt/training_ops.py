@@ -6,6 +6,8 @@ gradient, and repeated indices one after another in their order, unless ``duplic
 otherwise. Lists in the place of arrays, all of one length, are many variables of one dtype: one
 call updates them all, much faster than a call for each.
 
+Arrays on a GPU, CuPy's, Numba's or torch's, are updated there (:mod:`tfopt.cuda`).
+
 The functions are made from the table in :mod:`tfopt.rules`, one per row.
 """
 
@@ -14,6 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from tfopt.devices import apply_on_gpu, on_gpu
 from tfopt.kernels import kernels
 from tfopt.kernels.training import apply, run
 from tfopt.rows import rows_call
@@ -34,6 +39,7 @@ def _parameters(rule: Rule) -> str:
             "indices=None",
             'duplicates="sequential"',
             "grad_scale=1.0",
+            "check_indices=True",
         ]
     )
 
@@ -62,6 +68,10 @@ def _docstring(rule: Rule) -> str:
             "one\n    update by the sum of its rows, added in order; or a refusal."
         ),
         "grad_scale : float, default 1.0": "Multiplies the gradient as it is read.",
+        "check_indices : bool, default True": (
+            "On a GPU, False spares the wait until the indices have been checked; those that name "
+            "no row\n    are skipped. In the host's memory they are always checked."
+        ),
     }
     listed = [f"{name}\n    {text}" for name, text in parameters.items()]
     return _DOCSTRING.format(rule=rule, parameters="\n".join(listed))
@@ -112,7 +122,10 @@ def _function(rule: Rule) -> Callable[..., None]:
     operands, hypers = pack(rule.operands), pack(rule.hypers)
     lines = [
         f"def apply_{rule.name}({_parameters(rule)}):",
-        "    if indices is None or duplicates == 'sequential':",
+        "    if type(var) is not ndarray and on_gpu(var):",
+        f"        apply_on_gpu(kernel, {operands}, {hypers}, {flags or 0}, indices, duplicates,",
+        "                     grad_scale, check_indices)",
+        "    elif indices is None or duplicates == 'sequential':",
         f"        apply(kernel, {operands}, {hypers}, {flags or 0}, indices, grad_scale)",
         "    else:",
         f"        run(rows_call(kernel, {operands}, indices, {hypers}, {flags or 0}, duplicates,",
@@ -120,6 +133,9 @@ def _function(rule: Rule) -> Callable[..., None]:
     ]
     scope: dict[str, Any] = {
         "apply": apply,
+        "apply_on_gpu": apply_on_gpu,
+        "ndarray": np.ndarray,
+        "on_gpu": on_gpu,
         "run": run,
         "rows_call": rows_call,
         "kernel": kernels[rule.name],

@@ -38,6 +38,7 @@ def apply_gradient_descent(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_proximal_gradient_descent(
     var: _Arrays,
@@ -49,6 +50,7 @@ def apply_proximal_gradient_descent(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_momentum(
     var: _Arrays,
@@ -61,6 +63,7 @@ def apply_momentum(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_keras_momentum(
     var: _Arrays,
@@ -73,6 +76,7 @@ def apply_keras_momentum(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_adagrad(
     var: _Arrays,
@@ -84,6 +88,7 @@ def apply_adagrad(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_adagrad_v2(
     var: _Arrays,
@@ -96,6 +101,7 @@ def apply_adagrad_v2(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_adagrad_da(
     var: _Arrays,
@@ -110,6 +116,7 @@ def apply_adagrad_da(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_proximal_adagrad(
     var: _Arrays,
@@ -122,6 +129,7 @@ def apply_proximal_adagrad(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_adadelta(
     var: _Arrays,
@@ -135,6 +143,7 @@ def apply_adadelta(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_adam(
     var: _Arrays,
@@ -152,6 +161,7 @@ def apply_adam(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_adam_with_amsgrad(
     var: _Arrays,
@@ -169,6 +179,7 @@ def apply_adam_with_amsgrad(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_adamax(
     var: _Arrays,
@@ -184,6 +195,7 @@ def apply_adamax(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_rms_prop(
     var: _Arrays,
@@ -198,6 +210,7 @@ def apply_rms_prop(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_centered_rms_prop(
     var: _Arrays,
@@ -213,6 +226,7 @@ def apply_centered_rms_prop(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_ftrl(
     var: _Arrays,
@@ -228,6 +242,7 @@ def apply_ftrl(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_ftrl_v2(
     var: _Arrays,
@@ -244,6 +259,7 @@ def apply_ftrl_v2(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_add_sign(
     var: _Arrays,
@@ -257,6 +273,7 @@ def apply_add_sign(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_power_sign(
     var: _Arrays,
@@ -270,4 +287,5 @@ def apply_power_sign(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...

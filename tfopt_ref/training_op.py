@@ -26,7 +26,7 @@ from tfopt_ref.indexed_slices import IndexedSlices
 __all__ = ["TrainingOp", "checks", "limits", "takes_complex"]
 
 Step = Callable[..., tuple[np.ndarray, ...]]
-_ADDED = {"indices": None, "duplicates": "sequential", "grad_scale": 1.0}
+_ADDED = {"indices": None, "duplicates": "sequential", "grad_scale": 1.0, "check_indices": True}
 
 
 def takes_complex(step: Step) -> Step:
@@ -61,9 +61,9 @@ class TrainingOp:
     """Makes an op of a step, a function from old values to new ones.
 
     The step takes the variable, its slots and the gradient, then the hyperparameters by name, and
-    returns the new variable and slots. The op takes the same arguments and three more: `indices`,
-    the rows to update, `duplicates`, what repeated ones mean, and `grad_scale`, which multiplies
-    the gradient.
+    returns the new variable and slots. The op takes the same arguments and four more: `indices`,
+    the rows to update, `duplicates`, what repeated ones mean, `grad_scale`, which multiplies the
+    gradient, and `check_indices`, which means something on a GPU only.
     """
 
     def __init__(self, step: Step) -> None:
