@@ -175,7 +175,7 @@ class BuildKernels(build_ext):
 
     def get_ext_filename(self, name: str) -> str:
         if name.endswith("libtfopt_cuda"):
-            return name.replace(".", os.sep) + ".so"
+            return name.replace(".", os.sep) + ".so.1"  # .so alone is a module's ending
         return super().get_ext_filename(name)
 
     def build_extension(self, extension: Extension) -> None:

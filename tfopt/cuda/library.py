@@ -71,7 +71,7 @@ class Library:
 def path() -> Path:
     """Return where the library is: beside this file, or where TFOPT_CUDA_LIBRARY says."""
     named = os.environ.get("TFOPT_CUDA_LIBRARY")
-    return Path(named) if named else Path(__file__).with_name("libtfopt_cuda.so")
+    return Path(named) if named else Path(__file__).with_name("libtfopt_cuda.so.1")
 
 
 _in_child = False
