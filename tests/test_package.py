@@ -54,7 +54,7 @@ def test_public_names_exist_and_are_the_same() -> None:
         for name in package.__all__:
             assert hasattr(package, name)
     only_fast = {*tfopt.__all__} - {*tfopt_ref.__all__}
-    assert only_fast == {"__version__", "show_versions", "threads"}  # nothing numerical
+    assert only_fast == {"__version__", "cuda", "show_versions", "threads"}  # nothing numerical
     assert {*tfopt_ref.__all__} <= {*tfopt.__all__}
     assert tfopt.optimizers.__all__ == tfopt_ref.optimizers.__all__
 
