@@ -47,4 +47,4 @@ def synchronize(device: int = 0) -> None:
         If there is none, or something it was given has failed.
     """
     library = load()
-    library.check(library.tfopt_cuda_synchronize(device))
+    library.check(library.call["synchronize"](device))

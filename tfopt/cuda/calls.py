@@ -79,16 +79,7 @@ def _apply_many(
             arrays = check_arrays(kernel, own)
             values = check_in_order(kernel, arrays, None, hypers, flags)
             devices.append(check_memory(kernel, arrays, None, library))
-            if arrays[0].dtype != checked[0][0].dtype if checked else False:
-                raise InvalidTypeError(
-                    f"var must be {checked[0][0].dtype} as that of variable 0 is, "
-                    f"not {arrays[0].dtype}"
-                )
-            if arrays[-1].dtype != checked[0][-1].dtype if checked else False:
-                raise InvalidTypeError(
-                    f"{kernel.rule.grad} must be {checked[0][-1].dtype} as that of variable 0 is, "
-                    f"not {arrays[-1].dtype}"
-                )
+            _check_same_types(kernel, arrays, (checked or [arrays])[0])
         except InvalidArgumentError as error:
             raise type(error)(f"variable {t}: {error}") from None
         checked.append(arrays)
@@ -97,6 +88,14 @@ def _apply_many(
     _check_disjoint(checked)
     if checked:
         _launch_dense(library, devices[0], kernel, checked, values, flags, grad_scale)
+
+
+def _check_same_types(kernel: Kernel, arrays: list[DeviceArray], first: list[DeviceArray]) -> None:
+    for name, one, other in zip(kernel.rule.operands, arrays, first, strict=True):
+        if one.dtype != other.dtype:
+            raise InvalidTypeError(
+                f"{name} must be {other.dtype} as that of variable 0 is, not {one.dtype}"
+            )
 
 
 def _check_disjoint(variables: list[list[DeviceArray]]) -> None:
@@ -125,10 +124,10 @@ def _in_order(library: Library, device: int, arrays: Sequence[DeviceArray]) -> I
     stream = arrays[0].stream
     others = {array.stream for array in arrays if array.size} - {stream}
     for other in others:
-        library.check(library.tfopt_cuda_follow(device, stream, other))
+        library.check(library.call["follow"](device, stream, other))
     yield stream
     for other in others:
-        library.check(library.tfopt_cuda_follow(device, other, stream))
+        library.check(library.call["follow"](device, other, stream))
 
 
 def _launch_dense(
@@ -146,7 +145,7 @@ def _launch_dense(
     n = len(variables)
     data = [array.address for arrays in variables for array in arrays[:-1]]
     with _in_order(library, device, [a for arrays in variables for a in arrays]) as stream:
-        code = library.tfopt_cuda_dense(
+        code = library.call["dense"](
             device,
             stream,
             library.rules[kernel.name],
@@ -194,7 +193,7 @@ def _apply_rows(
     at = c_int64()
     data = [array.address for array in arrays[:-1]]
     with _in_order(library, device, [*arrays, ids]) as stream:
-        code = library.tfopt_cuda_rows(
+        code = library.call["rows"](
             device,
             stream,
             library.rules[kernel.name],

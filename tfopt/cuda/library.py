@@ -15,25 +15,30 @@ __all__ = ["Library", "LibraryError", "load"]
 
 ABI = 1  # as in face.cu
 
-#: The library's functions: what they take and return.
-_FUNCTIONS: dict[str, tuple[Any, ...]] = {
-    "abi": (c_int,),
-    "rules": (c_int,),
-    "rule": (c_char_p, c_int, POINTER(c_int), POINTER(c_int)),
-    "devices": (c_int, POINTER(c_int)),
-    "versions": (c_int, POINTER(c_int), POINTER(c_int)),
-    "try": (c_int,),
-    "error": (c_char_p, c_int),
-    "device_of": (c_int, c_void_p, POINTER(c_int)),
-    "synchronize": (c_int, c_int),
-    "follow": (c_int, c_int, c_void_p, c_void_p),
+_ADDRESSES, _COUNTS, _NUMBERS = POINTER(c_void_p), POINTER(c_int64), POINTER(c_double)
+_LAUNCH = (c_int, c_void_p, c_int, c_int)  # device, stream, rule, types
+_SIZES = (c_int64, c_int64, c_int64)  # indices, rows, elements of a row
+_MODES = (c_int, c_int, c_int)  # constants, duplicates, whether to refuse indices
+
+#: The library's functions: what they return, and what they take as in face.cu.
+_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "abi": (c_int, []),
+    "rules": (c_int, []),
+    "rule": (c_char_p, [c_int, POINTER(c_int), POINTER(c_int)]),
+    "devices": (c_int, [POINTER(c_int)]),
+    "versions": (c_int, [POINTER(c_int), POINTER(c_int)]),
+    "try": (c_int, []),
+    "error": (c_char_p, [c_int]),
+    "device_of": (c_int, [c_void_p, POINTER(c_int)]),
+    "synchronize": (c_int, [c_int]),
+    "follow": (c_int, [c_int, c_void_p, c_void_p]),
     "dense": (
-        *(c_int, c_int, c_void_p, c_int, c_int, c_int64),
-        *(POINTER(c_void_p), POINTER(c_void_p), POINTER(c_int64), POINTER(c_double), c_int),
+        c_int,
+        [*_LAUNCH, c_int64, _ADDRESSES, _ADDRESSES, _COUNTS, _NUMBERS, c_int],
     ),
     "rows": (
-        *(c_int, c_int, c_void_p, c_int, c_int, POINTER(c_void_p), c_void_p, c_void_p, c_int),
-        *(c_int64, c_int64, c_int64, POINTER(c_double), c_int, c_int, c_int, POINTER(c_int64)),
+        c_int,
+        [*_LAUNCH, _ADDRESSES, c_void_p, c_void_p, c_int, *_SIZES, _NUMBERS, *_MODES, _COUNTS],
     ),
 }
 
@@ -43,28 +48,26 @@ class LibraryError(RuntimeError):
 
 
 class Library:
-    """The loaded library: its functions as attributes, ``rules`` their numbers by name."""
+    """The loaded library: its functions by name, and the numbers of the rules."""
 
     def __init__(self, path: Path) -> None:
-        library = ctypes.CDLL(str(path))
-        for name, (returned, *taken) in _FUNCTIONS.items():
-            function = getattr(library, f"tfopt_cuda_{name}")
+        loaded = ctypes.CDLL(str(path))
+        self.call: dict[str, Any] = {}
+        for name, (returned, taken) in _FUNCTIONS.items():
+            function = getattr(loaded, f"tfopt_cuda_{name}")
             function.restype, function.argtypes = returned, taken
-            setattr(self, f"tfopt_cuda_{name}", function)
+            self.call[name] = function
         self.rules: dict[str, int] = {}
-
-    def __getattr__(self, name: str) -> Any:  # for mypy; functions are set one by one
-        raise AttributeError(name)
 
     def check(self, code: int) -> None:
         """Raise CUDA's error, if there is one."""
         if code:
-            raise LibraryError(f"CUDA: {self.tfopt_cuda_error(code).decode()} (error {code})")
+            raise LibraryError(f"CUDA: {self.call['error'](code).decode()} (error {code})")
 
     def device_of(self, address: int) -> int:
         """Return the device whose memory an address is in, -1 for the host's."""
         device = c_int(-1)
-        self.check(self.tfopt_cuda_device_of(address, device))
+        self.check(self.call["device_of"](address, device))
         return device.value
 
 
@@ -107,8 +110,7 @@ def _load() -> Library:
     file = path()
     if not file.exists():
         raise LibraryError(
-            "tfopt was built without CUDA, for there was no nvcc (TFOPT_CUDA=1 makes a build "
-            "say what it misses)"
+            "tfopt was built without CUDA (with TFOPT_CUDA=1 a build says what it misses)"
         )
     try:
         library = Library(file)
@@ -121,14 +123,14 @@ def _load() -> Library:
 
 def _compare(library: Library) -> None:
     """Refuse a library that was built from another table, or speaks otherwise."""
-    if library.tfopt_cuda_abi() != ABI:
+    if library.call["abi"]() != ABI:
         raise LibraryError(
-            f"the CUDA library is of version {library.tfopt_cuda_abi()}, tfopt needs {ABI}"
+            f"the CUDA library is of version {library.call['abi']()}, tfopt needs {ABI}"
         )
     arrays, scalars = c_int(), c_int()
     found = []
-    for i in range(library.tfopt_cuda_rules()):
-        name = library.tfopt_cuda_rule(i, arrays, scalars).decode()
+    for i in range(library.call["rules"]()):
+        name = library.call["rule"](i, arrays, scalars).decode()
         found.append((name, arrays.value, scalars.value))
         library.rules[name] = i
     if found != [(rule.name, len(rule.slots) + 1, len(rule.scalars)) for rule in RULES]:
@@ -138,7 +140,7 @@ def _compare(library: Library) -> None:
 def _find_device(library: Library) -> None:
     """Refuse a machine without a GPU that the library can use."""
     driver, runtime, n = c_int(), c_int(), c_int()
-    library.check(library.tfopt_cuda_versions(driver, runtime))
+    library.check(library.call["versions"](driver, runtime))
     if driver.value == 0 and runtime.value:
         raise LibraryError("there is no NVIDIA driver")
     if driver.value // 1000 < runtime.value // 1000:
@@ -146,10 +148,10 @@ def _find_device(library: Library) -> None:
             f"the NVIDIA driver supports CUDA {_version(driver.value)}, "
             f"the library needs {_version(runtime.value)}"
         )
-    library.check(library.tfopt_cuda_devices(n))
+    library.check(library.call["devices"](n))
     if n.value == 0:
         raise LibraryError("there is no CUDA device")
-    library.check(library.tfopt_cuda_try())
+    library.check(library.call["try"]())
 
 
 def _version(number: int) -> str:
