@@ -96,7 +96,8 @@ def _loops(cpu: str) -> dict[str, str]:
         r"^\w+ <(\w+)>:\n((?:.+\n)*)", _machine_code(f"steps_{cpu}"), re.MULTILINE
     )
     named = (
-        (re.search(r"fuse_([01]).*_((?:dense|rows)_\w+)$", name), code) for name, code in functions
+        (re.search(r"fuse_([01]).*_((?:dense|rows|absent)_\w+)$", name), code)
+        for name, code in functions
     )
     return {f"{match[2]}-{match[1]}": code for match, code in named if match}
 

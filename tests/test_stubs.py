@@ -72,7 +72,9 @@ def raw_ops_stub() -> str:
         f"{prefix}Apply{rule.op}": _raw_op(rule, prefix)
         for prefix in ("", "Sparse", "Resource", "ResourceSparse")
         for rule in RULES
-        if (rule.sparse or "Sparse" not in prefix) and (rule.ref or "Resource" in prefix)
+        if rule.raw
+        and (rule.sparse or "Sparse" not in prefix)
+        and (rule.ref or "Resource" in prefix)
     }
     names = sorted(functions)
     own = """Shape: TypeAlias = tuple[int | None, ...]

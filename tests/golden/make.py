@@ -156,7 +156,7 @@ def main() -> None:
         raise SystemExit(f"The golden files come from TensorFlow {VERSION}, and this is {version}.")
     DATA.mkdir(exist_ok=True)
     inputs = make_inputs()
-    save_text("settings.json", {rule.name: make_rule(rule, inputs) for rule in RULES})
+    save_text("settings.json", {rule.name: make_rule(rule, inputs) for rule in RULES if rule.raw})
     make_optimizers()
     save_text("refusals.json", {op: ", ".join(order(op, refusal)) for op in OPS})
 

@@ -33,6 +33,7 @@ REF_NAMES = [name for name in NAMES if not name.startswith("Resource")]
 SLOTS = {
     op: rule.slots
     for rule in tfopt.rules.RULES
+    if rule.raw
     for op in (f"Apply{rule.op}", f"SparseApply{rule.op}")
 }
 

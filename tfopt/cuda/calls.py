@@ -175,6 +175,9 @@ def _apply_rows(
         raise InvalidArgumentError(
             f'duplicates must be "sequential", "sum" or "error", not {duplicates!r}'
         )
+    everywhere = kernel.rule.absent is not None
+    if everywhere and duplicates == "sequential":
+        raise InvalidArgumentError(f'{kernel.name} takes duplicates="sum" or "error"')
     arrays = check_arrays(kernel, operands)
     ids = check_indices(indices)
     values = check_in_order(kernel, arrays, ids, hypers, flags)
@@ -188,7 +191,7 @@ def _apply_rows(
         )
     wide = var.dtype == "float64"
     constants, scalars = step_arguments(kernel, values, flags, grad_scale, wide, False)
-    if n == 0 or inner == 0:
+    if (var.size == 0 and n == 0) or inner == 0 or (n == 0 and not everywhere):
         return
     at = c_int64()
     data = [array.address for array in arrays[:-1]]

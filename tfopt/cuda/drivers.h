@@ -5,7 +5,7 @@
 #include "rules.h"
 #include "storage.h"
 
-constexpr int MAX_SCALARS = 8;
+constexpr int MAX_SCALARS = 12;
 constexpr int MAX_ARRAYS = 4;    /* the variable and its slots */
 constexpr int THREADS = 256;     /* of a block */
 constexpr int CHUNK = 4096;      /* elements of a dense block */
@@ -30,7 +30,7 @@ template <class V, class G, int ARRAYS, int N> struct Tensors {
 };
 
 /* As many tensors as the parameters of one launch hold. */
-template <int ARRAYS> constexpr int many() { return 32000 / (8 * (ARRAYS + 2) + 4); }
+template <int ARRAYS> constexpr int many() { return 31900 / (8 * (ARRAYS + 2) + 4); }
 
 template <class Rule, class V, class G, int N, int ARRAYS>
 BOTH void step_pack(V *const (&data)[ARRAYS], const G *grad, std::int64_t i,
@@ -93,6 +93,35 @@ template <class V, class G, int ARRAYS> struct Rows {
     bool summed;                       /* whether a row takes one step, by its gradients' sum */
     int group;                         /* threads that share a row */
 };
+
+/* The rows that are not named, of rules that step them, too. */
+template <class Rule, class V, class G> KERNEL absent_rows(IN_PARAMETERS Rows<V, G, Rule::arrays> w) {
+    using real = typename Computed<V>::type;
+    const std::int64_t thread = std::int64_t(blockIdx.x) * THREADS + threadIdx.x;
+    const std::int64_t row = thread / w.group;
+    if (row >= w.n_rows || (w.found->outside & w.found->repeated) != NOTHING)
+        return;
+    std::int64_t first = 0, after = w.n;
+    while (first < after) { /* the first occurrence of this row or a later one */
+        const std::int64_t middle = (first + after) / 2;
+        if (w.row[middle] < row)
+            first = middle + 1;
+        else
+            after = middle;
+    }
+    if (first < w.n && w.row[first] == row)
+        return;
+    const std::int64_t begin = std::int64_t(blockIdx.y) * COLUMNS;
+    const std::int64_t end = w.inner - begin < COLUMNS ? w.inner : begin + COLUMNS;
+    for (std::int64_t c = begin + thread % w.group; c < end; c += w.group) {
+        real x[Rule::arrays];
+        for (int k = 0; k < Rule::arrays; k++)
+            x[k] = load(w.data[k][row * w.inner + c]);
+        Rule::absent(x, w.with.s, w.with.constants);
+        for (int k = 0; k < Rule::arrays; k++)
+            store(&w.data[k][row * w.inner + c], x[k]);
+    }
+}
 
 template <class Rule, class real>
 BOTH void step_row(real *x, real g, const Scalars<real> &with, std::int64_t inner) {

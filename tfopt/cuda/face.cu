@@ -76,21 +76,25 @@ API int tfopt_cuda_rows(int device, void *stream_, int rule, int types, void *co
     SortedRows sorted(n, n_rows, stream);
     if (sorted.error)
         return sorted.error;
-    const unsigned blocks = unsigned((n + THREADS - 1) / THREADS);
-    if (index_size == 4)
-        LAUNCH(stream, blocks, THREADS, (read_indices<std::int32_t>), static_cast<const std::int32_t *>(indices), n,
-               n_rows, refuse, sorted.row, sorted.order, sorted.found);
-    else
-        LAUNCH(stream, blocks, THREADS, (read_indices<std::int64_t>), static_cast<const std::int64_t *>(indices), n,
-               n_rows, refuse, sorted.row, sorted.order, sorted.found);
-    if (waits && duplicates != ERROR)
-        sorted.send_found();
-    sorted.sort();
-    if (duplicates == ERROR) {
-        LAUNCH(stream, blocks, THREADS, (find_repeated<std::uint32_t>), sorted.row, sorted.order, n, n_rows,
-               sorted.found);
-        sorted.send_found();
+    if (n) { /* none may be named where the rest takes a step, too */
+        const unsigned blocks = unsigned((n + THREADS - 1) / THREADS);
+        if (index_size == 4)
+            LAUNCH(stream, blocks, THREADS, (read_indices<std::int32_t>),
+                   static_cast<const std::int32_t *>(indices), n, n_rows, refuse, sorted.row,
+                   sorted.order, sorted.found);
+        else
+            LAUNCH(stream, blocks, THREADS, (read_indices<std::int64_t>),
+                   static_cast<const std::int64_t *>(indices), n, n_rows, refuse, sorted.row,
+                   sorted.order, sorted.found);
+        if (waits && duplicates != ERROR)
+            sorted.send_found();
+        sorted.sort();
+        if (duplicates == ERROR)
+            LAUNCH(stream, blocks, THREADS, (find_repeated<std::uint32_t>), sorted.row,
+                   sorted.order, n, n_rows, sorted.found);
     }
+    if (waits && (duplicates == ERROR || !n))
+        sorted.send_found();
     rule_at(rule).rows[types]({data, grad, n, n_rows, inner, sorted.row, sorted.order, sorted.found,
                                duplicates == SUM, scalars, constants},
                               stream);

@@ -87,13 +87,16 @@ template <class R, class V, class G> void any_rows(const RowsCall &call, cudaStr
     w.row = call.row;
     w.order = call.order;
     w.found = call.found;
-    w.summed = call.summed;
+    w.summed = call.summed || R::steps_absent_rows;
     w.group = 1;
     while (w.group < GROUP && w.group < call.inner)
         w.group *= 2;
-    const std::int64_t blocks = (call.n * w.group + THREADS - 1) / THREADS;
-    const std::int64_t parts = (call.inner + COLUMNS - 1) / COLUMNS;
-    LAUNCH(stream, dim3(unsigned(blocks), unsigned(parts)), THREADS, (rows<R, V, G>), w);
+    const unsigned parts = unsigned((call.inner + COLUMNS - 1) / COLUMNS);
+    const auto blocks = [&](std::int64_t n) { return unsigned((n * w.group + THREADS - 1) / THREADS); };
+    if constexpr (R::steps_absent_rows)
+        LAUNCH(stream, dim3(blocks(call.n_rows), parts), THREADS, (absent_rows<R, V, G>), w);
+    if (call.n)
+        LAUNCH(stream, dim3(blocks(call.n), parts), THREADS, (rows<R, V, G>), w);
 }
 
 template <class R> Rule rule_of() {

@@ -278,4 +278,91 @@ BOTH void power_sign(real *var, real *m, real g, real exponent, real agreeing, r
     *var = *var - (s > 0 ? agreeing : s < 0 ? opposed : s != s ? s : neither) * g;
 }
 
+/* ---- Keras' own */
+
+template <class real>
+BOTH void keras_adam(real *var, real *m, real *v, real g, real alpha, real beta1,
+                     real one_minus_beta1, real beta2, real one_minus_beta2, real epsilon) {
+    *m = *m * beta1 + g * one_minus_beta1;
+    *v = *v * beta2 + (g * g) * one_minus_beta2;
+    *var = *var - (alpha * *m) / (root(*v) + epsilon);
+}
+
+template <class real>
+BOTH void keras_adam_absent(real *var, real *m, real *v, real alpha, real beta1,
+                            real one_minus_beta1, real beta2, real one_minus_beta2, real epsilon) {
+    *m = *m * beta1;
+    *v = *v * beta2;
+    *var = *var - (alpha * *m) / (root(*v) + epsilon);
+}
+
+template <class real>
+BOTH void keras_adam_with_amsgrad(real *var, real *m, real *v, real *vhat, real g, real alpha,
+                                  real beta1, real one_minus_beta1, real beta2,
+                                  real one_minus_beta2, real epsilon) {
+    *m = *m * beta1 + g * one_minus_beta1;
+    *v = *v * beta2 + (g * g) * one_minus_beta2;
+    *vhat = maximum_or_nan(*vhat, *v);
+    *var = *var - (alpha * *m) / (root(*vhat) + epsilon);
+}
+
+template <class real>
+BOTH void keras_adam_with_amsgrad_absent(real *var, real *m, real *v, real *vhat, real alpha,
+                                         real beta1, real one_minus_beta1, real beta2,
+                                         real one_minus_beta2, real epsilon) {
+    *m = *m * beta1;
+    *v = *v * beta2;
+    *vhat = maximum_or_nan(*vhat, *v);
+    *var = *var - (alpha * *m) / (root(*vhat) + epsilon);
+}
+
+template <class real>
+BOTH void nadam(real *var, real *m, real *v, real g, real lr, real beta1, real one_minus_beta1,
+                real beta2, real one_minus_beta2, real one_minus_beta2_power, real one_minus_mu,
+                real mu_next, real one_minus_mu_product, real one_minus_mu_product_next,
+                real epsilon) {
+    *m = *m * beta1 + g * one_minus_beta1;
+    *v = *v * beta2 + (g * g) * one_minus_beta2;
+    real direction = one_minus_mu * (g / one_minus_mu_product);
+    direction = direction + mu_next * (*m / one_minus_mu_product_next);
+    *var = *var - (lr * direction) / (root(*v / one_minus_beta2_power) + epsilon);
+}
+
+template <class real>
+BOTH void nadam_absent(real *var, real *m, real *v, real lr, real beta1, real one_minus_beta1,
+                       real beta2, real one_minus_beta2, real one_minus_beta2_power,
+                       real one_minus_mu, real mu_next, real one_minus_mu_product,
+                       real one_minus_mu_product_next, real epsilon) {
+    *m = *m * beta1;
+    *v = *v * beta2;
+}
+
+template <class real>
+BOTH void keras_rms_prop(real *var, real *ms, real g, real lr, real rho, real one_minus_rho,
+                         real epsilon) {
+    *ms = *ms * rho + (g * g) * one_minus_rho;
+    *var = *var - (lr * g) / (root(*ms) + epsilon);
+}
+
+template <class real>
+BOTH void keras_rms_prop_absent(real *var, real *ms, real lr, real rho, real one_minus_rho,
+                                real epsilon) {
+    *ms = *ms * rho;
+}
+
+template <class real>
+BOTH void keras_centered_rms_prop(real *var, real *mg, real *ms, real g, real lr, real rho,
+                                  real one_minus_rho, real epsilon) {
+    *ms = *ms * rho + (g * g) * one_minus_rho;
+    *mg = *mg * rho + g * one_minus_rho;
+    *var = *var - (lr * g) / (root(*ms - *mg * *mg) + epsilon);
+}
+
+template <class real>
+BOTH void keras_centered_rms_prop_absent(real *var, real *mg, real *ms, real lr, real rho,
+                                         real one_minus_rho, real epsilon) {
+    *ms = *ms * rho;
+    *mg = *mg * rho;
+}
+
 } // namespace rules

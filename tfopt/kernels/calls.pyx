@@ -463,4 +463,10 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
     if call.w.inner == 1 and call.one.axes == NULL:
         call.w.scatter = rule.scatter
     call.arrays = (variables, grad, ids)
+    if rule.absent != NULL:
+        zeros = np.zeros((<object>grad).shape[1:], grad.dtype)
+        call.w.absent = rule.absent
+        call.w.n_rows = cnp.PyArray_DIM(var, 0)
+        call.w.zeros = <char *>cnp.PyArray_DATA(<cnp.ndarray>zeros)
+        call.arrays += (zeros,)
     return call
