@@ -1,0 +1,27 @@
+from typing import Any
+
+from numpy import float64, int64
+from numpy.typing import NDArray
+
+from tfopt.kernels.calls import Call
+
+def factor(root: float, exponent: int, limit: float, single: bool) -> tuple[float, float]: ...
+def factors(
+    roots: NDArray[float64],
+    exponents: NDArray[int64],
+    limits: NDArray[float64],
+    first: NDArray[Any],
+    second: NDArray[Any],
+) -> bool: ...
+def scale_call(
+    outs: list[NDArray[Any]], arrays: list[NDArray[Any]], first: float, second: float, single: bool
+) -> Call: ...
+def scale_each_call(
+    out: NDArray[Any], array: NDArray[Any], first: NDArray[Any], second: NDArray[Any]
+) -> Call: ...
+def clamp_call(
+    out: NDArray[Any], array: NDArray[Any], low: NDArray[Any], high: NDArray[Any]
+) -> Call: ...
+def check_layouts(arrays: list[NDArray[Any]], name: str, written: bool) -> None: ...
+def in_place(out: NDArray[Any], array: NDArray[Any]) -> bool: ...
+def certainly_apart(outs: list[NDArray[Any]], arrays: list[NDArray[Any]]) -> bool: ...

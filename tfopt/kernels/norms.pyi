@@ -1,0 +1,13 @@
+from typing import Any
+
+from numpy import float64, int64
+from numpy.typing import NDArray
+
+def use_sums(capsule: object) -> None: ...
+def norm(
+    arrays: list[NDArray[Any]], bounds: tuple[float, float] | None = None
+) -> tuple[float, int]: ...
+def sum_of_squares(array: NDArray[Any]) -> float: ...
+def slice_norms(
+    array: NDArray[Any], outer_axes: int, roots: NDArray[float64], exponents: NDArray[int64]
+) -> None: ...
