@@ -82,8 +82,15 @@ cdef void gather(char *to, const char *source, Py_ssize_t stride, Py_ssize_t n,
                  Py_ssize_t itemsize, int storage) noexcept nogil:
     """Make a contiguous run, as steps compute, of n elements that lie `stride` bytes apart."""
     cdef float *floats = <float *>to
+    cdef const uint16_t *narrow = <const uint16_t *>source
     cdef Py_ssize_t i
-    if storage == FLOAT16:
+    if storage == FLOAT16 and stride == 2:      # a stride that is known lets it be vector code
+        for i in range(n):
+            floats[i] = float_of_float16(narrow[i])
+    elif storage == BFLOAT16 and stride == 2:
+        for i in range(n):
+            floats[i] = float_of_bfloat16(narrow[i])
+    elif storage == FLOAT16:
         for i in range(n):
             floats[i] = float_of_float16((<const uint16_t *>(source + i * stride))[0])
     elif storage == BFLOAT16:
@@ -126,8 +133,15 @@ cdef void clamp(void *run, Py_ssize_t n, bint is_double, const double *bounds) n
 cdef inline void _scatter(char *to, Py_ssize_t stride, const char *source, Py_ssize_t n,
                           Py_ssize_t itemsize, int storage) noexcept nogil:
     cdef const float *floats = <const float *>source
+    cdef uint16_t *narrow = <uint16_t *>to
     cdef Py_ssize_t i
-    if storage == FLOAT16:
+    if storage == FLOAT16 and stride == 2:
+        for i in range(n):
+            narrow[i] = float16_of(floats[i])
+    elif storage == BFLOAT16 and stride == 2:
+        for i in range(n):
+            narrow[i] = bfloat16_of(floats[i])
+    elif storage == FLOAT16:
         for i in range(n):
             (<uint16_t *>(to + i * stride))[0] = float16_of(floats[i])
     elif storage == BFLOAT16:
