@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from golden.clipping import CALLS, DIFFERENCES, Call, Difference, Tensors, check_close, drawn, flat
-from golden.with_tensorflow import required_tensorflow
+from golden.with_tensorflow import apply_gradients, optimizer, required_tensorflow
 
 tf = required_tensorflow()
 
@@ -102,3 +102,34 @@ def test_refused(impl: ModuleType, name: str) -> None:
     with pytest.raises((ValueError, TypeError, tf.errors.InvalidArgumentError)) as theirs:
         REFUSED[name](tf)
     assert str(ours.value).split(" Received")[0] in str(theirs.value)
+
+
+# ---- in optimizers
+
+CLIPPING = (
+    {"clipnorm": 1.0},
+    {"clipvalue": 0.5},
+    {"global_clipnorm": 2.0},
+    {"clipvalue": 1.0, "global_clipnorm": 0.3},
+    {"clipvalue": 0.7, "clipnorm": 100.0},
+)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["SGD", "Adamax", "Ftrl"])
+@pytest.mark.parametrize("clipping", CLIPPING, ids=lambda given: "-".join(given))
+def test_optimizers(impl: ModuleType, clipping: dict[str, float], name: str, dtype: str) -> None:
+    """Dense gradients, and rows of which some repeat."""
+    random = np.random.default_rng(len(name))
+    first = [random.uniform(0.5, 1, shape).astype(dtype) for shape in ((2, 3), (5, 2))]
+    ours = getattr(impl.optimizers, name)(0.1, **clipping)
+    theirs = optimizer(name, ours.get_config(), dtype)
+    arrays, variables = [a.copy() for a in first], [tf.Variable(a) for a in first]
+    for _ in range(4):
+        dense = random.standard_normal((2, 3)).astype(dtype)
+        rows = random.standard_normal((4, 2)).astype(dtype), random.integers(5, size=4)
+        slices = impl.IndexedSlices(*rows)
+        ours.apply_gradients(zip([dense, slices], arrays, strict=True))
+        apply_gradients(theirs, list(zip([dense, rows], variables, strict=True)))
+    for a, b in zip(arrays, variables, strict=True):
+        np.testing.assert_allclose(a, b.numpy(), rtol=2e-5 if dtype == "float32" else 1e-12)

@@ -96,6 +96,7 @@ cdef class Call:
         self.w.tensors = &self.one
         self.w.starts = self.one_start
         self.w.n_tensors = 1
+        self.w.own_scales = False
         self.one.axes = NULL
 
     def __dealloc__(self):

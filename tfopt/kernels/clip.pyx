@@ -10,8 +10,8 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from tfopt.kernels.arguments cimport refuse_layout, storage_of
-from tfopt.kernels.calls cimport Call, set_tensor, tensor
-from tfopt.kernels.layout cimport NATIVE
+from tfopt.kernels.calls cimport Call, set_scale, set_tensor, tensor
+from tfopt.kernels.layout cimport NATIVE, layout
 from tfopt.kernels.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.memory cimport address_range, check_itself, disjoint, same_memory, span
 from tfopt.kernels.rules cimport real
@@ -259,6 +259,56 @@ def clamp_call(cnp.ndarray out not None, cnp.ndarray array not None, cnp.ndarray
         memcpy(<char *>call.w.h, cnp.PyArray_DATA(low), call.w.itemsize)
         memcpy(<char *>call.w.h + call.w.itemsize, cnp.PyArray_DATA(high), call.w.itemsize)
     return call
+
+
+# ---- clipping on the way into an update
+
+cdef layout *_run(Py_ssize_t n, int n_operands, Py_ssize_t itemsize) except NULL:
+    """The layout of contiguous operands, which have none."""
+    cdef layout *axes = <layout *>calloc(1, sizeof(layout))
+    cdef int k
+    if axes == NULL:
+        raise MemoryError
+    axes.ndim = 1
+    axes.shape[0] = n
+    for k in range(n_operands):
+        axes.stride[k][0] = itemsize
+    axes.n_written = n_operands - 1
+    return axes
+
+
+def gradients_of(Call call not None):
+    """The gradients of a checked call, in a list."""
+    if call.arrays is None:
+        return []
+    if isinstance(call.arrays, list):       # of many variables: a list for each operand
+        return list(call.arrays[call.w.n_operands - 1])
+    return [call.arrays[1]]
+
+
+def set_bounds(Call call not None, list bounds not None):
+    """Have a call's gradients clamped as they are read: each to its bound and the negative."""
+    cdef Py_ssize_t t, n
+    cdef tensor *it
+    call.w.scatter = NULL       # which does not look at the layout
+    for t in range(call.w.n_tensors):
+        it = &call.w.tensors[t]
+        if it.axes == NULL:
+            n = call.w.inner if call.w.index_size else call.w.starts[t + 1] - call.w.starts[t]
+            it.axes = _run(n, call.w.n_operands, call.w.itemsize)
+        it.axes.clamps = True
+        it.axes.bounds[0], it.axes.bounds[1] = -<double>bounds[t], bounds[t]
+
+
+def set_scales(Call call not None, list scales not None):
+    """Have a call's gradients multiplied as they are read, each by its own number."""
+    cdef Py_ssize_t t
+    for t in range(call.w.n_tensors):
+        call.w.tensors[t].scale = scales[t]
+    if call.w.n_tensors == 1:
+        set_scale(call.w.h, call.w.tensors[0].scale, call.w.itemsize)
+    else:
+        call.w.own_scales = True
 
 
 # ---- checks

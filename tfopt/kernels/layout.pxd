@@ -15,6 +15,8 @@ cdef struct layout:
     Py_ssize_t stride[MAX_OPERANDS][MAX_DIMS]   # in bytes
     int storage[MAX_OPERANDS]
     int n_written       # how many operands, the first ones, are written
+    bint clamps         # the last operand to these bounds, as it is read
+    double bounds[2]
 
 cdef void merge_axes(layout *into, int n_operands, int ndim, const cnp.npy_intp *shape,
                      const cnp.npy_intp **strides) noexcept nogil

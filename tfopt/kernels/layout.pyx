@@ -43,6 +43,7 @@ cdef void merge_axes(layout *into, int n_operands, int ndim, const cnp.npy_intp 
         order[at] = axis
         n += 1
     into.n_written = n_operands - 1     # a gradient is only read
+    into.clamps = False
     into.ndim = 0
     for at in range(n):
         axis = order[at]
@@ -176,6 +177,8 @@ cdef void _run_axis(const layout *axes, step_t step, int n_operands, char **at,
     for k in range(n_operands):
         p[k] = at[k]
         buffered[k] = axes.storage[k] != NATIVE or axes.stride[k][0] != itemsize
+        if axes.clamps and k == n_operands - 1:
+            buffered[k] = True
         direct = direct and not buffered[k]
     if direct:
         step(p, n, h)
@@ -191,6 +194,8 @@ cdef void _run_axis(const layout *axes, step_t step, int n_operands, char **at,
                 p[k] = buffer[k]
                 gather(<char *>p[k], at[k] + done * stride, stride, piece, itemsize,
                        axes.storage[k])
+        if axes.clamps:
+            clamp(p[n_operands - 1], piece, itemsize == 8, axes.bounds)
         step(p, piece, h)
         for k in range(axes.n_written):
             stride = axes.stride[k][0]

@@ -52,13 +52,13 @@ cdef struct source:
     bint is_double          # the type computed in is double, not float
     int storage
     walk *axes              # NULL: one contiguous run, as computed
+    bint clamps             # to these bounds, as they are read
+    double[2] bounds
 
 cdef struct batch:
     source *sources
     Py_ssize_t n_sources
     Py_ssize_t size         # elements of all
-    double[2] bounds        # the elements are clamped to, as they are read
-    bint clamps
     int flush
 
 
@@ -85,8 +85,11 @@ cdef walk *_axes_of(cnp.ndarray a, int skip) except? NULL:
     return axes
 
 
-cdef int _set_source(source *into, cnp.ndarray a, int skip, bint clamps) except -1:
+cdef int _set_source(source *into, cnp.ndarray a, int skip, object bound) except -1:
     cdef int axis
+    into.clamps = bound is not None
+    if into.clamps:
+        into.bounds[0], into.bounds[1] = -<double>bound, bound
     into.data = <char *>cnp.PyArray_DATA(a)
     into.is_double = cnp.PyArray_TYPE(a) == cnp.NPY_FLOAT64
     into.storage = storage_of(a)
@@ -94,15 +97,15 @@ cdef int _set_source(source *into, cnp.ndarray a, int skip, bint clamps) except 
     into.axes = NULL
     for axis in range(skip, cnp.PyArray_NDIM(a)):
         into.size *= cnp.PyArray_DIM(a, axis)
-    if clamps or skip or into.storage != NATIVE or not cnp.PyArray_IS_C_CONTIGUOUS(a):
+    if into.clamps or skip or into.storage != NATIVE or not cnp.PyArray_IS_C_CONTIGUOUS(a):
         into.axes = _axes_of(a, skip)
     return 0
 
 
 # ---- one span
 
-cdef void _visit(const source *s, Py_ssize_t start, Py_ssize_t count, const batch *b,
-                 lanes_t take, double scale, double *lanes) noexcept nogil:
+cdef void _visit(const source *s, Py_ssize_t start, Py_ssize_t count, lanes_t take,
+                 double scale, double *lanes) noexcept nogil:
     """Pass elements start .. start + count - 1, in C order, to `take`."""
     cdef double[PIECE] buffer
     cdef Py_ssize_t[MAX_DIMS] index
@@ -134,8 +137,8 @@ cdef void _visit(const source *s, Py_ssize_t start, Py_ssize_t count, const batc
                 index[axis] = 0
                 axis += 1
                 index[axis] += 1
-        if b.clamps:
-            clamp(buffer, filled, s.is_double, b.bounds)
+        if s.clamps:
+            clamp(buffer, filled, s.is_double, s.bounds)
         take(buffer, filled, scale, lanes)
 
 
@@ -154,13 +157,12 @@ cdef double _fold(double *lanes, Py_ssize_t used, bint peaks) noexcept nogil:
     return lanes[0]
 
 
-cdef double _span(const source *s, Py_ssize_t start, const batch *b, bint peaks,
-                  double scale) noexcept nogil:
+cdef double _span(const source *s, Py_ssize_t start, bint peaks, double scale) noexcept nogil:
     cdef double[LANES] lanes
     cdef Py_ssize_t count = min(s.size - start, <Py_ssize_t>SPAN)
     cdef lanes_t take = _sums.peaks[s.is_double] if peaks else _sums.squares[s.is_double]
     memset(lanes, 0, sizeof(lanes))
-    _visit(s, start, count, b, take, scale, lanes)
+    _visit(s, start, count, take, scale, lanes)
     return _fold(lanes, count, peaks)
 
 
@@ -191,7 +193,7 @@ cdef void _share(const batch *b, int thread, int threads, bint peaks, double sca
         start = 0
         while start < b.sources[t].size:
             if low <= before + start < high:
-                spans[span] = _span(&b.sources[t], start, b, peaks, scale)
+                spans[span] = _span(&b.sources[t], start, peaks, scale)
             span += 1
             start += SPAN
         before += b.sources[t].size
@@ -242,21 +244,18 @@ cdef double _norm(const batch *b, double *spans, Py_ssize_t n_spans, bint any_do
     return sqrt(total)
 
 
-cdef int _fill(batch *b, list arrays, object bounds, Py_ssize_t *n_spans,
+cdef int _fill(batch *b, list arrays, list bounds, Py_ssize_t *n_spans,
                bint *any_double) except -1:
     """Set up a batch; the caller frees it with `_free`, also after an error."""
     cdef Py_ssize_t t
     b.n_sources = len(arrays)
     b.size = 0
-    b.clamps = bounds is not None
-    if b.clamps:
-        b.bounds[0], b.bounds[1] = bounds
     b.flush = flush_denormals()
     b.sources = <source *>calloc(b.n_sources + 1, sizeof(source))
     if b.sources == NULL:
         raise MemoryError
     for t in range(b.n_sources):
-        _set_source(&b.sources[t], <cnp.ndarray?>arrays[t], 0, b.clamps)
+        _set_source(&b.sources[t], <cnp.ndarray?>arrays[t], 0, None if bounds is None else bounds[t])
         b.size += b.sources[t].size
         n_spans[0] += (b.sources[t].size + SPAN - 1) // SPAN
         any_double[0] |= b.sources[t].is_double
@@ -271,7 +270,7 @@ cdef void _free(batch *b) noexcept:
         free(b.sources)
 
 
-cdef double _of(list arrays, object bounds, bint square, int *exponent) except -1:
+cdef double _of(list arrays, list bounds, bint square, int *exponent) except -1:
     """The norm, or the plain sum of squares, of all elements of arrays."""
     cdef batch b
     cdef Py_ssize_t n_spans = 0
@@ -298,8 +297,10 @@ cdef double _of(list arrays, object bounds, bint square, int *exponent) except -
         _free(&b)
 
 
-def norm(list arrays not None, bounds=None):
-    """The norm of all elements of arrays of real floats, each clamped to two bounds if given.
+def norm(list arrays not None, list bounds=None):
+    """The norm of all elements of arrays of real floats.
+
+    Each array's are clamped first, to its bound and the negative of it, if there are bounds.
 
     Returns
     -------
@@ -320,17 +321,16 @@ def sum_of_squares(cnp.ndarray array not None):
 
 # ---- many norms of one array
 
-cdef double _slice_total(const source *s, const batch *b, bint peaks,
-                         double scale) noexcept nogil:
+cdef double _slice_total(const source *s, bint peaks, double scale) noexcept nogil:
     """What `_total` makes of one array, without memory for its spans."""
     cdef double[LANES] lanes
     cdef Py_ssize_t start = 0, n = 0
     cdef double total
     if s.size <= SPAN:
-        return _span(s, 0, b, peaks, scale)
+        return _span(s, 0, peaks, scale)
     memset(lanes, 0, sizeof(lanes))
     while start < s.size:
-        total = _span(s, start, b, peaks, scale)
+        total = _span(s, start, peaks, scale)
         if peaks:
             lanes[n % LANES] = max(lanes[n % LANES], total)
         else:
@@ -340,25 +340,25 @@ cdef double _slice_total(const source *s, const batch *b, bint peaks,
     return _fold(lanes, n, peaks)
 
 
-cdef double _slice_norm(const source *s, const batch *b, int64_t *exponent) noexcept nogil:
-    cdef double total = _slice_total(s, b, False, 1), scale = 1
+cdef double _slice_norm(const source *s, int64_t *exponent) noexcept nogil:
+    cdef double total = _slice_total(s, False, 1), scale = 1
     cdef int power = 0
     if s.is_double and _misses(total):
-        total = _slice_total(s, b, True, 1)
+        total = _slice_total(s, True, 1)
         if not _scaling(total, &scale, &power):
             return total
-        total = _slice_total(s, b, False, scale)
+        total = _slice_total(s, False, scale)
     exponent[0] = power
     return sqrt(total)
 
 
-cdef void _share_of_slices(const source *first, const walk *outer, Py_ssize_t n, const batch *b,
+cdef void _share_of_slices(const source *first, const walk *outer, Py_ssize_t n, int flush,
                            int thread, int threads, double *roots,
                            int64_t *exponents) noexcept nogil:
     cdef Py_ssize_t i, rest
     cdef int axis
     cdef source s
-    cdef fp_state caller = fp_enter(b.flush)
+    cdef fp_state caller = fp_enter(flush)
     memcpy(&s, first, sizeof(source))
     for i in range(n * thread // threads, n * (thread + 1) // threads):
         rest = i
@@ -366,7 +366,7 @@ cdef void _share_of_slices(const source *first, const walk *outer, Py_ssize_t n,
         for axis in range(outer.ndim):
             s.data += rest % outer.shape[axis] * outer.stride[axis]
             rest //= outer.shape[axis]
-        roots[i] = _slice_norm(&s, b, &exponents[i])
+        roots[i] = _slice_norm(&s, &exponents[i])
     fp_leave(caller)
 
 
@@ -382,28 +382,25 @@ def slice_norms(cnp.ndarray array not None, int outer_axes, double[::1] roots no
     roots, exponents : memoryviews
         As long as there are slices; the exponents zeros.
     """
-    cdef batch b
     cdef source s
     cdef walk outer
     cdef Py_ssize_t n = roots.shape[0]
-    cdef int axis, team
-    memset(&b, 0, sizeof(batch))
-    b.flush = flush_denormals()
+    cdef int axis, team, flush = flush_denormals()
     if n == 0:
         return
     outer.ndim = outer_axes
     for axis in range(outer_axes):      # innermost first
         outer.shape[axis] = cnp.PyArray_DIM(array, outer_axes - 1 - axis)
         outer.stride[axis] = cnp.PyArray_STRIDE(array, outer_axes - 1 - axis)
-    _set_source(&s, array, outer_axes, False)
+    _set_source(&s, array, outer_axes, None)
     if s.size > 0:
         team = team_size(n * s.size, 1)
         with nogil:
             if team == 1:
-                _share_of_slices(&s, &outer, n, &b, 0, 1, &roots[0], &exponents[0])
+                _share_of_slices(&s, &outer, n, flush, 0, 1, &roots[0], &exponents[0])
             else:
                 with parallel(num_threads=team):
-                    _share_of_slices(&s, &outer, n, &b, omp_get_thread_num(),
+                    _share_of_slices(&s, &outer, n, flush, omp_get_thread_num(),
                                      omp_get_num_threads(), &roots[0], &exponents[0])
     else:
         roots[:] = 0
