@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -10,7 +11,7 @@ import numpy as np
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.arguments import as_array
-from tfopt.kernels.clip import certainly_apart, check_layouts, in_place
+from tfopt.kernels.clip import all_plain, certainly_apart, check_layouts, in_place
 from tfopt.variable import Variable
 
 __all__ = [
@@ -118,7 +119,9 @@ def as_tensors(t_list: Any, one_dtype: bool) -> list[Array | None]:
         raise InvalidTypeError(
             f"`t_list` should be a sequence of tensors. Received {type(t_list)}."
         )
-    tensors = [None if t is None else _as_array(t, "t_list", FLOATS) for t in t_list]
+    if all_plain(tensors := list(t_list)):
+        return tensors
+    tensors = [None if t is None else _as_array(t, "t_list", FLOATS) for t in tensors]
     arrays = [t for t in tensors if t is not None]
     check_layouts(arrays, "t_list", False)
     if one_dtype:
@@ -232,7 +235,10 @@ def results_for(tensors: Sequence[Array | None], out: Any) -> list[Array | None]
         return [None if t is None else np.empty(t.shape, t.dtype) for t in tensors]
     if not isinstance(out, (list, tuple)) or len(out) != len(tensors):
         raise InvalidArgumentError(f"out must be a list of {len(tensors)} results")
-    results = [_result(given, t) for given, t in zip(out, tensors, strict=True)]
+    if all(map(operator.is_, out, tensors)):
+        results = list(tensors)
+    else:
+        results = [_result(given, t) for given, t in zip(out, tensors, strict=True)]
     check_layouts([result for result in results if result is not None], "out", True)
     return results
 
@@ -242,8 +248,6 @@ def _result(given: Any, t: Array | None) -> Any:
         if given is not None:
             raise InvalidArgumentError("out must be None where the tensor is")
         return None
-    if given is t:
-        return t
     if isinstance(given, IndexedSlices):
         given = given.values
     array = given.numpy() if isinstance(given, Variable) else as_array(given, "out")

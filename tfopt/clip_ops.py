@@ -34,7 +34,7 @@ from tfopt.clip_arguments import (
     results_for,
     wrapped,
 )
-from tfopt.clip_scaling import check_policy, rounded, scale, scale_slices, skips
+from tfopt.clip_scaling import by_type, check_policy, rounded, scale, scale_slices, skips
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.clip import clamp_call, factor
@@ -326,12 +326,11 @@ def clip_by_global_norm(
         value = rounded(root, exponent, arrays[0].dtype if arrays else np.dtype(np.float32))
     if not math.isfinite(root):
         limit = math.inf if limit == math.inf or skips(nonfinite, root) else math.nan
-    for single in (True, False):
-        chosen = [k for k, a in enumerate(arrays) if (computed(a.dtype) is np.float32) == single]
-        pairs = [outs[k] for k in chosen], [arrays[k] for k in chosen]
+    for single, pairs in by_type(outs, arrays, known is None):
         scale(*pairs, *factor(root, exponent, limit, single))
-    given = [None] * len(tensors) if out is None else out
-    return [wrapped(t, r, o) for t, r, o in zip(t_list, results, given, strict=True)], value
+    if out is not None:
+        return list(out), value
+    return [wrapped(t, r, None) for t, r in zip(t_list, results, strict=True)], value
 
 
 # ---- deprecated

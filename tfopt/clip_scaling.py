@@ -14,7 +14,15 @@ from tfopt.kernels.clip import factors, in_place, scale_call, scale_each_call
 from tfopt.kernels.norms import slice_norms
 from tfopt.kernels.training import run
 
-__all__ = ["check_policy", "norms_of_slices", "rounded", "scale", "scale_slices", "skips"]
+__all__ = [
+    "by_type",
+    "check_policy",
+    "norms_of_slices",
+    "rounded",
+    "scale",
+    "scale_slices",
+    "skips",
+]
 
 
 def check_policy(nonfinite: Any) -> None:
@@ -73,3 +81,17 @@ def rounded(root: float, exponent: int, dtype: np.dtype[Any]) -> Any:
     """Return ``root * 2**exponent`` as a NumPy scalar of a dtype."""
     with np.errstate(over="ignore", under="ignore"):
         return np.ldexp(np.float64(root), exponent).astype(dtype)
+
+
+def by_type(
+    outs: list[Array], arrays: list[Array], one_dtype: bool
+) -> list[tuple[bool, tuple[list[Array], list[Array]]]]:
+    """Sort arrays by whether they are computed in float32."""
+    if one_dtype and arrays:
+        return [(computed(arrays[0].dtype) is np.float32, (outs, arrays))]
+    parts: dict[bool, tuple[list[Array], list[Array]]] = {True: ([], []), False: ([], [])}
+    for out, array in zip(outs, arrays, strict=True):
+        chosen = parts[computed(array.dtype) is np.float32]
+        chosen[0].append(out)
+        chosen[1].append(array)
+    return list(parts.items())
