@@ -29,6 +29,8 @@ MODULES = (
     "merge",
     "rows",
     "training",
+    "norms",
+    "clip",
 )
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 #: The compiler flags of each instruction set that `steps` is compiled for.

@@ -71,3 +71,19 @@ def test_sparse(guarded: list[Guarded], rule: Rule, dtype: str, at_end: bool) ->
         function(*values, **ordinary_hypers(rule), indices=ids)
         for name, a, b in zip(rule.operands, arrays, values, strict=True):
             assert_same_bits(a, b, f"{name}, rows of {width}")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("at_end", [False, True], ids=["begin", "end"])
+def test_clipping(guarded: list[Guarded], dtype: str, at_end: bool) -> None:
+    for length in range(68):
+        values = np.linspace(-2, 3, length).astype(dtype)
+        t, out, low, high = (g.array(values, at_end) for g in guarded[:4])
+        for axes in (None, [], [0]):
+            tfopt.clip_by_norm(t, 0.5, axes, out=out)
+            expected = tfopt.clip_by_norm(values, 0.5, axes)
+            assert_same_bits(out, expected, f"axes {axes}, {length} elements")
+        tfopt.clip_by_value(t, low, high, out=out)
+        assert_same_bits(out, values, f"{length} elements")
+        tfopt.clip_by_value(t, -1, 1, out=t)
+        assert_same_bits(t, np.clip(values, -1, 1), f"{length} elements")

@@ -11,7 +11,8 @@ import pytest
 
 import tfopt
 
-BITS = [str(Path(__file__).with_name(name)) for name in ("test_twin.py", "test_guard_pages.py")]
+NAMES = ("test_twin.py", "test_clip_twin.py", "test_guard_pages.py")
+BITS = [str(Path(__file__).with_name(name)) for name in NAMES]
 OTHERS = [cpu for cpu in tfopt.kernels.available if cpu != tfopt.kernels.cpu]
 
 

@@ -62,6 +62,17 @@ def _raw_op(rule: Rule, prefix: str) -> str:
     return _function(f"{prefix}Apply{rule.op}", arguments, "_Var" if ref else "None")
 
 
+#: The ops that are not made from the table.
+_OTHERS = {
+    "ClipByValue": _function(
+        "ClipByValue",
+        ["*", "t: Any", "clip_value_min: Any", "clip_value_max: Any", "name: str | None = ..."],
+        "Any",
+    ),
+    "L2Loss": _function("L2Loss", ["*", "t: Any", "name: str | None = ..."], "Any"),
+}
+
+
 def rules_stub() -> str:
     names = sorted(f"apply_{rule.name}" for rule in RULES)
     return _header(names) + _ARRAYS + "\n" + "".join(map(_rule, RULES))
@@ -76,6 +87,7 @@ def raw_ops_stub() -> str:
         and (rule.sparse or "Sparse" not in prefix)
         and (rule.ref or "Resource" in prefix)
     }
+    functions |= _OTHERS
     names = sorted(functions)
     own = """Shape: TypeAlias = tuple[int | None, ...]
 _Var = TypeVar("_Var", bound=NDArray[Any] | Variable)

@@ -3,7 +3,14 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tfopt import errors, optimizers, threads, training_ops
+from tfopt import clip_grads, clip_ops, errors, linalg, optimizers, threads, training_ops
+from tfopt.clip_ops import (
+    clip_by_average_norm,
+    clip_by_global_norm,
+    clip_by_norm,
+    clip_by_value,
+    global_norm,
+)
 from tfopt.denormals import get_flush_denormals, set_flush_denormals
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
@@ -22,9 +29,17 @@ __all__ = [
     "InvalidTypeError",
     "Variable",
     "__version__",
+    "clip_by_average_norm",
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "clip_by_value",
+    "clip_grads",
+    "clip_ops",
     "cuda",
     "errors",
     "get_flush_denormals",
+    "global_norm",
+    "linalg",
     "optimizers",
     "raw_ops",
     "set_flush_denormals",

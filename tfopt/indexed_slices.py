@@ -73,6 +73,10 @@ class IndexedSlices:
         (array([7, 2]), array([[6., 8.],
                [3., 4.]]))
         """
+        return self._summed(None, 1.0)
+
+    def _summed(self, bound: float | None, scale: float) -> IndexedSlices:
+        """Sum rows that are clipped on the way: to a bound, and by a factor."""
         dtype = self.values.dtype
         if dtype.kind not in "fc" and dtype.name != "bfloat16":
             raise InvalidTypeError(f"values must be floats or complex, not {dtype}")
@@ -93,7 +97,11 @@ class IndexedSlices:
         sums = np.zeros((distinct.size, *self.values.shape[1:]), computed)
         if sums.size:
             rows = np.ascontiguousarray(self.values, computed).reshape(n, -1)
-            merge.add_rows(rows, place, sums.reshape(distinct.size, -1))
+            if bound is None and scale == 1:
+                merge.add_rows(rows, place, sums.reshape(distinct.size, -1))
+            else:
+                bound = np.inf if bound is None else bound
+                merge.add_scaled_rows(rows, place, sums.reshape(distinct.size, -1), bound, scale)
         with np.errstate(over="ignore"):  # what rounds to infinity does so without a word
             return IndexedSlices(sums.astype(dtype, copy=False), distinct, self.dense_shape)
 

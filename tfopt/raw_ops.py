@@ -6,7 +6,8 @@ variables of its first version, return the variable they were given; ``Resource*
 All take Variables and arrays. ``SparseApply*`` and ``ResourceSparseApply*`` update the rows that
 ``indices`` names.
 
-The functions are made from the table in :mod:`tfopt.rules`.
+The functions are made from the table in :mod:`tfopt.rules`; but for `ClipByValue` and `L2Loss`,
+which train nothing and return a new array.
 """
 
 from __future__ import annotations
@@ -16,8 +17,13 @@ from collections.abc import Callable
 from itertools import groupby, product
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from tfopt import training_ops
+from tfopt.clip_arguments import FLOATS, INTEGERS, Array, as_bound, as_tensor
+from tfopt.clip_ops import clip_by_value
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.kernels.norms import sum_of_squares
 from tfopt.locks import locked
 from tfopt.rules import RULES, Rule
 
@@ -56,7 +62,7 @@ _FORMS = (
 )
 _OPS = {op.name: op for op in _FORMS}
 
-__all__ = [*sorted(_OPS), "infer_shapes"]
+__all__ = [*sorted([*_OPS, "ClipByValue", "L2Loss"]), "infer_shapes"]
 
 
 # ---- the ops
@@ -154,7 +160,74 @@ def _function(op: _Op) -> Callable[..., Any]:
 globals().update({op.name: _function(op) for op in _OPS.values()})
 
 
-# ---- their shapes
+# ---- ops that train nothing
+
+
+def ClipByValue(
+    *, t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None
+) -> Any:
+    """Clip each element to two bounds, as :func:`tfopt.clip_by_value` does.
+
+    Parameters
+    ----------
+    t : array of floats or integers, or Variable
+    clip_value_min, clip_value_max : array_like
+        Scalars, or arrays of t's shape.
+    name : str, optional
+        Accepted as TensorFlow accepts it, and not used.
+
+    Returns
+    -------
+    ndarray, shape and dtype of t
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a bound has another shape, or as :func:`tfopt.clip_by_value` does.
+    """
+    array = as_tensor(t, "t", FLOATS + INTEGERS)
+    high = as_bound(clip_value_max, "clip_value_max", "ClipByValue", array.dtype)
+    low = as_bound(clip_value_min, "clip_value_min", "ClipByValue", array.dtype)
+    if {low.shape, high.shape} - {(), array.shape}:
+        raise InvalidArgumentError(
+            "clip_value_min and clip_value_max must be either of the same shape as input, or a "
+            f"scalar. input shape: {_text(array.shape)}clip_value_min shape: {_text(low.shape)}"
+            f"clip_value_max shape: {_text(high.shape)}"
+        )
+    return clip_by_value(array, low, high)
+
+
+def L2Loss(*, t: Any, name: str | None = None) -> Any:
+    """Return half the sum of all squares.
+
+    Parameters
+    ----------
+    t : array of floats, or Variable
+    name : str, optional
+        Accepted as TensorFlow accepts it, and not used.
+
+    Returns
+    -------
+    NumPy scalar, dtype of t
+        Summed in float64, in the order of norms, and rounded once.
+
+    Raises
+    ------
+    InvalidTypeError
+        If t is not of floats.
+
+    Examples
+    --------
+    >>> from tfopt import raw_ops
+    >>> float(raw_ops.L2Loss(t=[3.0, 4.0]))
+    12.5
+    """
+    array: Array = as_tensor(t, "t", FLOATS)
+    with np.errstate(over="ignore", under="ignore"):
+        return (np.float64(sum_of_squares(array)) / 2).astype(array.dtype)
+
+
+# ---- shapes of the training ops
 
 
 def _text(shape: Shape | None) -> str:

@@ -23,6 +23,8 @@ __all__ = [
     "ApplyProximalAdagrad",
     "ApplyProximalGradientDescent",
     "ApplyRMSProp",
+    "ClipByValue",
+    "L2Loss",
     "ResourceApplyAdaMax",
     "ResourceApplyAdadelta",
     "ResourceApplyAdagrad",
@@ -267,6 +269,18 @@ def ApplyRMSProp(
     use_locking: bool = ...,
     name: str | None = ...,
 ) -> _Var: ...
+def ClipByValue(
+    *,
+    t: Any,
+    clip_value_min: Any,
+    clip_value_max: Any,
+    name: str | None = ...,
+) -> Any: ...
+def L2Loss(
+    *,
+    t: Any,
+    name: str | None = ...,
+) -> Any: ...
 def ResourceApplyAdaMax(
     *,
     var: _Array,

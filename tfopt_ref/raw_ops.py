@@ -11,8 +11,13 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tfopt_ref import training_ops as rules
+from tfopt_ref.clip_checks import FLOATS, INTEGERS, as_bound, as_tensor
+from tfopt_ref.clip_ops import clip_by_value
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
+from tfopt_ref.norms import sum_of_squares
 from tfopt_ref.training_op import TrainingOp
 
 Shape = tuple[int | None, ...]
@@ -119,7 +124,33 @@ def _forms() -> dict[str, _RawOp]:
 _OPS = _forms()
 globals().update({name: op.function() for name, op in _OPS.items()})
 
-__all__ = [*sorted(_OPS), "infer_shapes"]
+__all__ = [*sorted([*_OPS, "ClipByValue", "L2Loss"]), "infer_shapes"]
+
+
+# ---- ops that train nothing
+
+
+def ClipByValue(
+    *, t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None
+) -> Any:
+    """Clip each element to two bounds, scalars or of t's shape."""
+    array = as_tensor(t, "t", FLOATS + INTEGERS)
+    high = as_bound(clip_value_max, "clip_value_max", "ClipByValue", array.dtype)
+    low = as_bound(clip_value_min, "clip_value_min", "ClipByValue", array.dtype)
+    if {low.shape, high.shape} - {(), array.shape}:
+        raise InvalidArgumentError(
+            "clip_value_min and clip_value_max must be either of the same shape as input, or a "
+            f"scalar. input shape: {_text(array.shape)}clip_value_min shape: {_text(low.shape)}"
+            f"clip_value_max shape: {_text(high.shape)}"
+        )
+    return clip_by_value(array, low, high)
+
+
+def L2Loss(*, t: Any, name: str | None = None) -> Any:
+    """Return half the sum of all squares, summed in float64 and rounded once."""
+    array = as_tensor(t, "t", FLOATS)
+    with np.errstate(over="ignore", under="ignore"):
+        return (sum_of_squares(array) / 2).astype(array.dtype)
 
 
 # ---- their shapes

@@ -146,7 +146,7 @@ def least_printed(*programs: tuple[str, dict[str, str]], runs: int) -> list[floa
 
 @cache
 def _same_traffic() -> Any:
-    """Return the function of same_traffic.c, compiled once per environment."""
+    """Return the library of same_traffic.c, compiled once per environment."""
     source = HERE / "same_traffic.c"
     command = [
         *shlex.split(os.environ.get("CC", "cc")),
@@ -167,9 +167,9 @@ def _same_traffic() -> Any:
             built = Path(folder, library.name)
             subprocess.run([*command, "-o", str(built)], check=True)
             built.replace(library)  # in one step: other benchmarks may be looking
-    function = ctypes.CDLL(str(library)).same_traffic
-    function.restype = None
-    function.argtypes = [
+    loops = ctypes.CDLL(str(library))
+    loops.same_traffic.restype = None
+    loops.same_traffic.argtypes = [
         ctypes.POINTER(ctypes.c_void_p),
         ctypes.c_size_t,
         ctypes.c_void_p,
@@ -179,7 +179,16 @@ def _same_traffic() -> Any:
         ctypes.c_int,
         ctypes.c_size_t,
     ]
-    return function
+    loops.clip_traffic.restype = ctypes.c_float
+    loops.clip_traffic.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_float,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_size_t,
+    ]
+    return loops
 
 
 def same_traffic_loop(arrays: list[np.ndarray], threads: int, repeats: int = 1) -> Step:
@@ -191,11 +200,27 @@ def same_traffic_loop(arrays: list[np.ndarray], threads: int, repeats: int = 1) 
     *written, read = arrays
     if any(a.dtype != np.float32 or not a.flags.c_contiguous for a in arrays):
         raise TypeError("the loop is written for contiguous float32")
-    loop = _same_traffic()
+    loop = _same_traffic().same_traffic
     pointers = (ctypes.c_void_p * len(written))(*(a.ctypes.data for a in written))
     arguments = (pointers, len(written), read.ctypes.data, read.size, 1, 0, threads, repeats)
 
     def call(_alive: list[np.ndarray] = arrays) -> None:
+        loop(*arguments)
+
+    return call
+
+
+def clip_traffic_loop(array: np.ndarray, writes: bool, threads: int, repeats: int = 1) -> Step:
+    """Return a call of the plain C loop with the memory traffic of clipping in place.
+
+    It reads the array and then, if `writes`, reads and writes it; no value changes.
+    """
+    if array.dtype != np.float32 or not array.flags.c_contiguous:
+        raise TypeError("the loop is written for contiguous float32")
+    loop = _same_traffic().clip_traffic
+    arguments = (array.ctypes.data, array.size, 1, writes, threads, repeats)
+
+    def call(_alive: np.ndarray = array) -> None:
         loop(*arguments)
 
     return call

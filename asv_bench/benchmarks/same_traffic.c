@@ -25,3 +25,32 @@ void same_traffic(float *const *written, size_t n_written, const float *read, si
         }
     }
 }
+
+/* The yardstick of clipping: read an array, and then, if `writes`, read and write it. */
+float clip_traffic(float *a, size_t n, float keep, int writes, int threads, size_t repeats) {
+    float total = 0;
+    while (repeats--) {
+#pragma omp parallel for schedule(static) num_threads(threads) reduction(+ : total)
+        for (size_t start = 0; start < n; start += BLOCK) {
+            size_t stop = start + BLOCK < n ? start + BLOCK : n;
+            float sum = 0;
+#pragma omp simd reduction(+ : sum)
+            for (size_t i = start; i < stop; i++) {
+                sum += a[i];
+            }
+            total += sum;
+        }
+        if (!writes) {
+            continue;
+        }
+#pragma omp parallel for schedule(static) num_threads(threads)
+        for (size_t start = 0; start < n; start += BLOCK) {
+            size_t stop = start + BLOCK < n ? start + BLOCK : n;
+#pragma omp simd
+            for (size_t i = start; i < stop; i++) {
+                a[i] *= keep;
+            }
+        }
+    }
+    return total;
+}

@@ -26,6 +26,7 @@ _KINDS = {
     "dense": "Dense variables",
     "sparse": "Rows of a table",
     "many": "Many small variables",
+    "clipping": "Clipping",
 }
 
 

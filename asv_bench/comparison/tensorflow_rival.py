@@ -11,7 +11,7 @@ from benchmarks.common import RULES
 
 from comparison.measure import Side
 from comparison.rival import Rival, Unavailable
-from comparison.works import Many, Sparse, Work
+from comparison.works import Clip, Many, Sparse, Work
 
 __all__ = ["rivals", "versions"]
 
@@ -43,6 +43,9 @@ def versions() -> dict[str, Any]:
 
 
 def rivals(work: Work) -> list[Rival]:
+    if isinstance(work, Clip):
+        name = "tf.linalg.global_norm" if work.way == "norm" else "tf.clip_by_global_norm"
+        return [Rival(name, lambda: _clip(work), TOLERANCE, "TensorFlow makes new tensors")]
     if isinstance(work, Many):
         return []
     if isinstance(work, Sparse) and work.way == "merged":
@@ -90,3 +93,18 @@ def _keras_adamax(work: Sparse) -> Side:
         partial(opt.apply_gradients, [(slices, variable)]),
         lambda: [v.numpy() for v in (variable, *(opt.get_slot(variable, s) for s in "mv"))],
     )
+
+
+def _clip(work: Clip) -> Side:
+    tf = _tensorflow()
+    grads = [tf.constant(grad) for grad in work.arrays()]
+    limit = work.limits()
+    answers: list[Any] = [None]
+
+    def step() -> None:
+        if work.way == "norm":
+            answers[0] = [tf.linalg.global_norm(grads)]
+        else:
+            answers[0], _ = tf.clip_by_global_norm(grads, limit())
+
+    return Side(step, lambda: [np.reshape(a.numpy(), -1) for a in answers[0]])

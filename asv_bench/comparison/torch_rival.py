@@ -10,7 +10,7 @@ import numpy as np
 from comparison.mapping import AT_STEP, TORCH, Torch
 from comparison.measure import Side
 from comparison.rival import Rival, Unavailable
-from comparison.works import Dense, Many, Sparse, Work
+from comparison.works import Clip, Dense, Many, Sparse, Work
 
 __all__ = ["rivals", "versions"]
 
@@ -31,6 +31,11 @@ def rivals(work: Work) -> list[Rival]:
         same = work.rule == "adam"
         note = "" if same else "SparseAdam is not AdaMax, but moves the same data: no other does"
         return [Rival("torch SparseAdam", lambda: _sparse(work), SUMMED if same else None, note)]
+    if isinstance(work, Clip):
+        if work.way == "norm":
+            return [Rival("torch get_total_norm", lambda: _clip(work), TOLERANCE)]
+        note = "torch divides by the norm plus 1e-6, and multiplies also by 1"
+        return [Rival("torch clip_grad_norm_", lambda: _clip(work), TOLERANCE, note)]
     key = work.variant if isinstance(work, Dense) else work.rule
     if key not in TORCH:
         raise Unavailable(f"torch has no optimizer with the update of {key}")
@@ -101,3 +106,21 @@ def _sparse(work: Sparse) -> Side:
     for key, slot in zip(("exp_avg", "exp_avg_sq"), slots, strict=True):
         state[key] = torch.from_numpy(slot)
     return Side(opt.step, lambda: [var, *slots])
+
+
+def _clip(work: Clip) -> Side:
+    import torch
+
+    grads, limit = work.arrays(), work.limits()
+    parameters = []
+    for grad in grads:
+        parameters.append(torch.nn.Parameter(torch.empty(grad.shape)))
+        parameters[-1].grad = torch.from_numpy(grad)
+    if work.way == "norm":
+        tensors, answers = [p.grad for p in parameters], np.zeros(1, np.float32)
+
+        def measure() -> None:
+            answers[0] = float(torch.nn.utils.get_total_norm(tensors))
+
+        return Side(measure, lambda: [answers])
+    return Side(lambda: torch.nn.utils.clip_grad_norm_(parameters, limit()), lambda: grads)

@@ -7,13 +7,22 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from benchmarks.common import RULES, Step, filled, hyper, operands, public, same_traffic_loop
+from benchmarks.common import (
+    RULES,
+    Step,
+    clip_traffic_loop,
+    filled,
+    hyper,
+    operands,
+    public,
+    same_traffic_loop,
+)
 from benchmarks.sparse import _distinct, _zipf
 
 from comparison.mapping import TORCH, sample_hypers
 from comparison.measure import Side
 
-__all__ = ["Dense", "Many", "Sparse", "Work", "works"]
+__all__ = ["Clip", "Dense", "Many", "Sparse", "Work", "works"]
 
 #: Elements under which the loop runs on one thread: starting more takes longer than it saves.
 SINGLE = 1 << 15
@@ -201,7 +210,60 @@ class Many(NamedTuple):
         return partial(loop_over, starting(self.rule, self.tensors * self.size))
 
 
-Work = Dense | Sparse | Many
+class Clip(NamedTuple):
+    """Clipping of gradients in place by their common norm, or that norm alone.
+
+    ``way`` is "norm", "clip", which scales at every call, or "within", which finds nothing to clip.
+    """
+
+    way: str
+    tensors: int
+    size: int
+    rule = "clipping"
+    kind = "clipping"
+    cold = False
+    share = 1.0
+
+    @property
+    def name(self) -> str:
+        size = f"2^{self.size.bit_length() - 1}" if self.tensors == 1 else str(self.size)
+        what = {"norm": "global norm", "clip": "clip by norm", "within": "norm within limit"}
+        return f"{what[self.way]}, {self.tensors} x {size}"
+
+    def arrays(self) -> list[np.ndarray]:
+        """Return gradients of both signs."""
+        return [filled(self.size, seed=k % 9) - np.float32(0.55) for k in range(self.tensors)]
+
+    def limits(self) -> Callable[[], float]:
+        """Return what gives a limit for each call: a little less each time, if it is to clip."""
+        limit = 10.0 if self.way == "clip" else 1e30
+
+        def following() -> float:
+            nonlocal limit
+            limit *= 0.9999
+            return limit
+
+        return following
+
+    def ours(self) -> Side:
+        grads, limit = self.arrays(), self.limits()
+        if self.way == "norm":
+            norm, answers = public("clip_ops.global_norm"), np.zeros(1, np.float32)
+
+            def measure() -> None:
+                answers[0] = norm(grads)
+
+            return Side(measure, lambda: [answers])
+        clip = public("clip_ops.clip_by_global_norm")
+        return Side(lambda: clip(grads, limit(), out=grads), lambda: grads)
+
+    def loop(self, changed: Sequence[np.ndarray]) -> Callable[[int], Step]:
+        array = filled(self.tensors * self.size)
+        threads = public("threads.get_num_threads")() if array.size >= SINGLE else 1
+        return partial(clip_traffic_loop, array, self.way == "clip", threads)
+
+
+Work = Dense | Sparse | Many | Clip
 
 #: The optimizer of a rule, for rules that have one with TensorFlow's defaults.
 _OPTIMIZERS = {"adamax": "Adamax", "gradient_descent": "SGD"}
@@ -242,7 +304,9 @@ def works(quick: bool) -> list[Work]:
     ]
     sparse = [Sparse(*it, cold=cold) for it in tables for cold in (False, True)]
     flagged = [key.split() for key in TORCH if " " in key and not quick]
+    clips = [(1000, 64), (1000, 1000), (1, 1 << 20), *([] if quick else [(1, 1 << 26)])]
     return [
+        *(Clip(way, *shape) for shape in clips for way in ("norm", "clip", "within")),
         *(Many(rule, 1000, n) for rule in ("gradient_descent", "adamax", "adam") for n in shapes),
         *(sparse[:6:2] if quick else sparse),
         *(Dense(rule, size) for size in sizes for rule in rules),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from golden.clipping import CALLS, Tensors, drawn, flat
 from golden.refusals import OPS, order
 from golden.samples import INPUTS, OPTIMIZERS, Input, arrays, ordinary, settings
 from golden.with_tensorflow import (
@@ -33,6 +34,7 @@ from tfopt.rules import DTYPES, RULES, Rule
 VERSION = "2.21"
 DATA = Path(__file__).parent / "data"
 STORED_STEPS = (1, 2, 10, 50)
+CLIPPING_CASES = 3  # of each function and dtype
 VARIABLES = {"dense": (2, 3), "rows": (5, 2), "vector": (5,)}  # the last two get slices
 
 
@@ -42,7 +44,7 @@ def save(name: str, members: dict[str, np.ndarray]) -> None:
         for key, array in members.items():
             entry = zipfile.ZipInfo(f"{key}.npy", date_time=(1980, 1, 1, 0, 0, 0))
             with archive.open(entry, "w") as file:
-                np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
+                np.lib.format.write_array(file, np.array(array, order="C"), allow_pickle=False)
 
 
 def save_text(name: str, value: Any) -> None:
@@ -150,6 +152,20 @@ def make_optimizers() -> None:
     save_text("optimizers.json", {"steps": STORED_STEPS, "optimizers": configs})
 
 
+def make_clipping() -> None:
+    """Write arguments and answers of clipping."""
+    package = Tensors(tensorflow())
+    members = {}
+    for call in CALLS:
+        for dtype in call.dtypes:
+            for number, arguments in enumerate(drawn(call, dtype, CLIPPING_CASES)):
+                answers = flat(call.function(package, *arguments))
+                for kind, listed in (("given", arguments), ("answer", answers)):
+                    for k, array in enumerate(listed):
+                        members[f"{call.name}/{dtype}/{number}/{kind}/{k}"] = array
+    save("clipping", members)
+
+
 def main() -> None:
     version = tensorflow().__version__
     if not version.startswith(VERSION + "."):
@@ -158,6 +174,7 @@ def main() -> None:
     inputs = make_inputs()
     save_text("settings.json", {rule.name: make_rule(rule, inputs) for rule in RULES if rule.raw})
     make_optimizers()
+    make_clipping()
     save_text("refusals.json", {op: ", ".join(order(op, refusal)) for op in OPS})
 
 

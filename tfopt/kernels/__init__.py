@@ -19,9 +19,20 @@ if find_spec("tfopt.kernels.runtime") is None:
         name="tfopt",  # by which `python -m tfopt` knows to print this line and no traceback
     )
 
-from tfopt.kernels import calls, groups, merge, runtime, training
+from tfopt.kernels import calls, clip, groups, merge, norms, runtime, training
 
-__all__ = ["available", "calls", "cpu", "groups", "kernels", "merge", "runtime", "training"]
+__all__ = [
+    "available",
+    "calls",
+    "clip",
+    "cpu",
+    "groups",
+    "kernels",
+    "merge",
+    "norms",
+    "runtime",
+    "training",
+]
 
 #: The instruction sets this build holds and this machine can run, the best one last.
 available: tuple[str, ...] = ("baseline",)
@@ -47,5 +58,7 @@ def _kernels(table: tuple[Rule, ...]) -> dict[str, calls.Kernel]:
 
 
 cpu = _choose()
-calls.use_steps(import_module(f"tfopt.kernels.steps_{cpu}").capsule)
+_compiled = import_module(f"tfopt.kernels.steps_{cpu}")
+calls.use_steps(_compiled.capsule)
+norms.use_sums(_compiled.sums_capsule)
 kernels: dict[str, calls.Kernel] = _kernels(RULES)

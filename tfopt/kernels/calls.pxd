@@ -6,6 +6,7 @@ from tfopt.kernels.step cimport MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, scatter_t
 cdef struct tensor:
     char *data[MAX_OPERANDS]
     layout *axes        # NULL where every operand is one run
+    double scale        # of the gradient, if the work's tensors have their own
 
 cdef struct work:
     # what a driver needs, and all it needs
@@ -14,6 +15,7 @@ cdef struct work:
     int n_operands
     Py_ssize_t itemsize
     int flush
+    bint own_scales
     double[2 * (MAX_SCALARS + 1)] h     # of the call's type, the widest of which is complex128
     # dense: tensors laid end to end; starts[t] is where the t-th begins, starts[n] the end
     Py_ssize_t n_tensors
@@ -57,3 +59,11 @@ cdef cnp.ndarray check_gradient(Kernel kernel, object argument, cnp.ndarray var)
 cdef const steps *set_scalars(Kernel kernel, Call call, double *values, int flags,
                               object grad_scale, int typenum, bint dense) except NULL
 cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axes) except -1
+
+
+cdef inline void set_scale(double *h, double scale, Py_ssize_t itemsize) noexcept nogil:
+    """Set the gradient's scale among the scalars of a call for real numbers."""
+    if itemsize == 4:
+        (<float *>h)[0] = <float>scale
+    else:
+        h[0] = scale

@@ -96,6 +96,7 @@ cdef class Call:
         self.w.tensors = &self.one
         self.w.starts = self.one_start
         self.w.n_tensors = 1
+        self.w.own_scales = False
         self.one.axes = NULL
 
     def __dealloc__(self):
@@ -332,7 +333,7 @@ cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axe
         a = variables[k] if k < n else grad
         into.data[k] = <char *>cnp.PyArray_DATA(a)
         strides[k] = cnp.PyArray_STRIDES(a) + skip_axes
-        storage[k] = storage_of(a)
+        storage[k] = max(storage_of(a), <int>NATIVE)    # integers, which clipping takes
         contiguous = contiguous and storage[k] == NATIVE and cnp.PyArray_IS_C_CONTIGUOUS(a)
     into.axes = NULL
     if contiguous:

@@ -14,9 +14,15 @@ cdef struct layout:
     Py_ssize_t shape[MAX_DIMS]
     Py_ssize_t stride[MAX_OPERANDS][MAX_DIMS]   # in bytes
     int storage[MAX_OPERANDS]
+    int n_written       # how many operands, the first ones, are written
+    bint clamps         # the last operand to these bounds, as it is read
+    double bounds[2]
 
 cdef void merge_axes(layout *into, int n_operands, int ndim, const cnp.npy_intp *shape,
                      const cnp.npy_intp **strides) noexcept nogil
+cdef void gather(char *to, const char *source, Py_ssize_t stride, Py_ssize_t n,
+                 Py_ssize_t itemsize, int storage) noexcept nogil
+cdef void clamp(void *run, Py_ssize_t n, bint is_double, const double *bounds) noexcept nogil
 cdef bint is_run(const layout *axes, int n_operands, Py_ssize_t itemsize) noexcept nogil
 cdef void run_layout(const layout *axes, step_t step, int n_operands, char **data,
                      Py_ssize_t itemsize, Py_ssize_t start, Py_ssize_t count,

@@ -42,6 +42,8 @@ cdef void merge_axes(layout *into, int n_operands, int ndim, const cnp.npy_intp 
             at -= 1
         order[at] = axis
         n += 1
+    into.n_written = n_operands - 1     # a gradient is only read
+    into.clamps = False
     into.ndim = 0
     for at in range(n):
         axis = order[at]
@@ -77,11 +79,19 @@ cdef bint is_run(const layout *axes, int n_operands, Py_ssize_t itemsize) noexce
     return True
 
 
-cdef inline void _gather(char *to, const char *source, Py_ssize_t stride, Py_ssize_t n,
-                         Py_ssize_t itemsize, int storage) noexcept nogil:
+cdef void gather(char *to, const char *source, Py_ssize_t stride, Py_ssize_t n,
+                 Py_ssize_t itemsize, int storage) noexcept nogil:
+    """Make a contiguous run, as steps compute, of n elements that lie `stride` bytes apart."""
     cdef float *floats = <float *>to
+    cdef const uint16_t *narrow = <const uint16_t *>source
     cdef Py_ssize_t i
-    if storage == FLOAT16:
+    if storage == FLOAT16 and stride == 2:      # a stride that is known lets it be vector code
+        for i in range(n):
+            floats[i] = float_of_float16(narrow[i])
+    elif storage == BFLOAT16 and stride == 2:
+        for i in range(n):
+            floats[i] = float_of_bfloat16(narrow[i])
+    elif storage == FLOAT16:
         for i in range(n):
             floats[i] = float_of_float16((<const uint16_t *>(source + i * stride))[0])
     elif storage == BFLOAT16:
@@ -93,16 +103,46 @@ cdef inline void _gather(char *to, const char *source, Py_ssize_t stride, Py_ssi
     elif itemsize == 8:
         for i in range(n):
             memcpy(to + i * 8, source + i * stride, 8)
-    else:
+    elif itemsize == 16:
         for i in range(n):
             memcpy(to + i * 16, source + i * stride, 16)
+    elif itemsize == 2:
+        for i in range(n):
+            memcpy(to + i * 2, source + i * stride, 2)
+    else:
+        for i in range(n):
+            memcpy(to + i * 1, source + i * stride, 1)
+
+
+cdef void clamp(void *run, Py_ssize_t n, bint is_double, const double *bounds) noexcept nogil:
+    """Clamp a run to two bounds, none of them NaN; a NaN in it stays."""
+    cdef float *floats = <float *>run
+    cdef double *doubles = <double *>run
+    cdef double low = bounds[0], high = bounds[1]
+    cdef float low_float = <float>low, high_float = <float>high
+    cdef Py_ssize_t i
+    if is_double:
+        for i in range(n):
+            doubles[i] = high if high < doubles[i] else doubles[i]
+            doubles[i] = low if low > doubles[i] else doubles[i]
+    else:
+        for i in range(n):
+            floats[i] = high_float if high_float < floats[i] else floats[i]
+            floats[i] = low_float if low_float > floats[i] else floats[i]
 
 
 cdef inline void _scatter(char *to, Py_ssize_t stride, const char *source, Py_ssize_t n,
                           Py_ssize_t itemsize, int storage) noexcept nogil:
     cdef const float *floats = <const float *>source
+    cdef uint16_t *narrow = <uint16_t *>to
     cdef Py_ssize_t i
-    if storage == FLOAT16:
+    if storage == FLOAT16 and stride == 2:
+        for i in range(n):
+            narrow[i] = float16_of(floats[i])
+    elif storage == BFLOAT16 and stride == 2:
+        for i in range(n):
+            narrow[i] = bfloat16_of(floats[i])
+    elif storage == FLOAT16:
         for i in range(n):
             (<uint16_t *>(to + i * stride))[0] = float16_of(floats[i])
     elif storage == BFLOAT16:
@@ -114,9 +154,15 @@ cdef inline void _scatter(char *to, Py_ssize_t stride, const char *source, Py_ss
     elif itemsize == 8:
         for i in range(n):
             memcpy(to + i * stride, source + i * 8, 8)
-    else:
+    elif itemsize == 16:
         for i in range(n):
             memcpy(to + i * stride, source + i * 16, 16)
+    elif itemsize == 2:
+        for i in range(n):
+            memcpy(to + i * stride, source + i * 2, 2)
+    else:
+        for i in range(n):
+            memcpy(to + i * stride, source + i * 1, 1)
 
 
 cdef void _run_axis(const layout *axes, step_t step, int n_operands, char **at,
@@ -131,6 +177,8 @@ cdef void _run_axis(const layout *axes, step_t step, int n_operands, char **at,
     for k in range(n_operands):
         p[k] = at[k]
         buffered[k] = axes.storage[k] != NATIVE or axes.stride[k][0] != itemsize
+        if axes.clamps and k == n_operands - 1:
+            buffered[k] = True
         direct = direct and not buffered[k]
     if direct:
         step(p, n, h)
@@ -144,10 +192,12 @@ cdef void _run_axis(const layout *axes, step_t step, int n_operands, char **at,
             p[k] = at[k] + done * stride
             if buffered[k]:
                 p[k] = buffer[k]
-                _gather(<char *>p[k], at[k] + done * stride, stride, piece, itemsize,
-                        axes.storage[k])
+                gather(<char *>p[k], at[k] + done * stride, stride, piece, itemsize,
+                       axes.storage[k])
+        if axes.clamps:
+            clamp(p[n_operands - 1], piece, itemsize == 8, axes.bounds)
         step(p, piece, h)
-        for k in range(n_operands - 1):     # the gradient is only read
+        for k in range(axes.n_written):
             stride = axes.stride[k][0]
             if buffered[k]:
                 _scatter(at[k] + done * stride, stride, <char *>p[k], piece, itemsize,

@@ -6,6 +6,7 @@ from libc.stdlib cimport calloc, free
 import numpy as np
 
 from tfopt.kernels.machine cimport fp_enter, fp_leave, fp_state
+from tfopt.kernels.rules cimport real
 from tfopt.kernels.runtime cimport flush_denormals
 
 ctypedef fused index:
@@ -80,4 +81,25 @@ def add_rows(const number[:, ::1] values, const Py_ssize_t[::1] place, number[:,
     with nogil:
         caller = fp_enter(flush_denormals())
         _add_rows(values, place, sums)
+        fp_leave(caller)
+
+
+cdef void _add_scaled_rows(const real[:, ::1] values, const Py_ssize_t[::1] place,
+                           real[:, ::1] sums, double bound, double scale) noexcept nogil:
+    cdef real high = <real>bound, low = -<real>bound, factor = <real>scale, value
+    cdef Py_ssize_t i, j
+    for i in range(values.shape[0]):
+        for j in range(values.shape[1]):
+            value = high if high < values[i, j] else values[i, j]
+            value = low if low > value else value
+            sums[place[i], j] = sums[place[i], j] + value * factor
+
+
+def add_scaled_rows(const real[:, ::1] values, const Py_ssize_t[::1] place, real[:, ::1] sums,
+                    double bound, double scale):
+    """Do the same with rows that are clamped to a bound first, and multiplied by a number."""
+    cdef fp_state caller
+    with nogil:
+        caller = fp_enter(flush_denormals())
+        _add_scaled_rows(values, place, sums, bound, scale)
         fp_leave(caller)

@@ -6,25 +6,31 @@ run, so neither do the results.
 """
 
 from cython.parallel cimport parallel
+from libc.string cimport memcpy
 
 from tfopt.kernels.calls import dense_call, sparse_call
 from tfopt.kernels.groups import many_call
 
-from tfopt.kernels.calls cimport Call, Kernel, work
+from tfopt.kernels.calls cimport Call, Kernel, set_scale, work
 from tfopt.kernels.layout cimport run_layout
 from tfopt.kernels.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
 )
 from tfopt.kernels.rows cimport run_sparse
 from tfopt.kernels.runtime cimport share_of, team_size
-from tfopt.kernels.step cimport MAX_OPERANDS
+from tfopt.kernels.step cimport MAX_OPERANDS, MAX_SCALARS
 
 
 cdef void _run_elements(const work *w, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
     """Step elements start .. stop - 1 of the tensors laid end to end."""
     cdef Py_ssize_t low = 0, high = w.n_tensors, t, offset, count
     cdef void *p[MAX_OPERANDS]
+    cdef double[2 * (MAX_SCALARS + 1)] own
+    cdef const double *h = <const double *>w.h
     cdef int k
+    if w.own_scales:
+        memcpy(own, w.h, sizeof(own))
+        h = own
     while high - low > 1:       # the last tensor that begins at or before start
         t = (low + high) // 2
         if w.starts[t] <= start:
@@ -36,13 +42,15 @@ cdef void _run_elements(const work *w, Py_ssize_t start, Py_ssize_t stop) noexce
         offset = start - w.starts[t]
         count = (w.starts[t + 1] if w.starts[t + 1] < stop else stop) - start
         if count > 0:
+            if w.own_scales:
+                set_scale(own, w.tensors[t].scale, w.itemsize)
             if w.tensors[t].axes == NULL:
                 for k in range(w.n_operands):
                     p[k] = w.tensors[t].data[k] + offset * w.itemsize
-                w.step(p, count, w.h)
+                w.step(p, count, h)
             else:
                 run_layout(w.tensors[t].axes, w.step, w.n_operands, w.tensors[t].data,
-                           w.itemsize, offset, count, w.h)
+                           w.itemsize, offset, count, h)
             start += count
         t += 1
 

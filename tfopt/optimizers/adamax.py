@@ -24,7 +24,7 @@ class Adamax(Optimizer):
         Added to the largest magnitude. 0 and None mean the default, as in TensorFlow.
     name : str, default "Adamax"
     **kwargs
-        `decay`.
+        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`: as in `Optimizer`.
 
     Notes
     -----

@@ -27,7 +27,7 @@ class Ftrl(Optimizer):
     beta : float, default 0.0
         The paper's beta: adds ``beta / (2 * learning rate)`` to the L2 strength.
     **kwargs
-        `decay`.
+        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`: as in `Optimizer`.
 
     Notes
     -----

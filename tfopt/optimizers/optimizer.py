@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Iterable
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -13,9 +14,11 @@ import numpy as np
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
-from tfopt.kernels.calls import Call
+from tfopt.kernels.calls import Call, Kernel
+from tfopt.kernels.clip import gradients_of
 from tfopt.kernels.groups import many_call
 from tfopt.kernels.training import run
+from tfopt.optimizers.clipping import Checked, Limit, clipped_calls
 from tfopt.optimizers.hyper import Hyper
 from tfopt.rows import rows_call
 from tfopt.variable import Variable
@@ -66,6 +69,45 @@ class _Plan(NamedTuple):
         )
 
 
+class _Step(NamedTuple):
+    """What is the same for all calls of a step."""
+
+    kernel: Kernel
+    hypers: tuple[float, ...]
+    flags: int
+    duplicates: str
+
+    def dense(self, operands: tuple[list[np.ndarray], ...], grads: list[np.ndarray]) -> Call:
+        """Check an update of whole variables."""
+        return many_call(self.kernel, (*operands, grads), self.hypers, self.flags, 1.0)
+
+    def rows(
+        self, arrays: tuple[np.ndarray, ...], slices: IndexedSlices, duplicates: str | None = None
+    ) -> Call:
+        """Check an update of rows."""
+        rows = (*arrays, slices.values), slices.indices
+        how = self.duplicates if duplicates is None else duplicates
+        return rows_call(self.kernel, *rows, self.hypers, self.flags, how, 1.0)
+
+    def clipped_rows(
+        self, arrays: tuple[np.ndarray, ...], slices: IndexedSlices, merge: str
+    ) -> Checked:
+        """Check an update of rows whose gradient is to be clipped, before it is summed or after."""
+        call = self.rows(arrays, slices, "sequential")
+        if merge == "before":
+            slices = slices.sum_duplicates()
+            call = self.rows(arrays, slices, "sequential")
+
+        def remake(gradients: list[np.ndarray]) -> Call:
+            return self.rows(arrays, IndexedSlices(gradients[0], slices.indices))
+
+        def summed(bound: float | None, scale: float) -> Call:
+            return self.rows(arrays, slices._summed(bound, scale), "sequential")
+
+        sums = self.duplicates == "sum" and merge == "after"
+        return Checked(call, gradients_of(call), remake, summed if sums else None)
+
+
 class Optimizer:
     """Base class of the optimizers.
 
@@ -80,6 +122,15 @@ class Optimizer:
         At least 0.
     decay : float, default 0.0
         The learning rate of a step is ``learning_rate / (1 + decay * iterations)``.
+    clipvalue : float, optional
+        Every gradient is clipped to this and its negative, first.
+    clipnorm : float, optional
+        Every gradient is clipped to this norm.
+    global_clipnorm : float, optional
+        All gradients are clipped to this common norm; not together with `clipnorm`.
+    merge : {"after", "before"}
+        Whether gradient rows of one index are summed after the clipping, as in TensorFlow, or
+        before it, so that the norm is the one of the true gradient.
 
     Attributes
     ----------
@@ -89,8 +140,27 @@ class Optimizer:
 
     learning_rate = Hyper(0)
     decay = Hyper(0)
+    clipnorm = Limit()
+    clipvalue = Limit()
+    global_clipnorm = Limit()
 
-    def __init__(self, name: str, learning_rate: float, *, decay: float = 0.0) -> None:
+    def __init__(
+        self,
+        name: str,
+        learning_rate: float,
+        *,
+        decay: float = 0.0,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        merge: str = "after",
+    ) -> None:
+        if merge not in ("after", "before"):
+            raise InvalidArgumentError(f'merge must be "after" or "before", not {merge!r}')
+        self.clipnorm = clipnorm
+        self.clipvalue = clipvalue
+        self.global_clipnorm = global_clipnorm
+        self.merge = merge
         self.name = name
         self.learning_rate = learning_rate
         self.decay = decay
@@ -207,18 +277,25 @@ class Optimizer:
         if plan is None or not plan.fits(update.rule, types, variables):
             parts = self._parts(types, variables)
             plan = self._plan = _Plan(update.rule, types, variables, parts)
-        calls = []
+        limits = self.clipvalue, self.clipnorm, self.global_clipnorm
+        clips = limits != (None, None, None)
+        step = _Step(kernel, hypers, flags, update.duplicates)
+        calls: list[Call] = []
+        checked: list[Checked] = []
         for part in plan.parts:
             if isinstance(part, _Dense):
                 dense = [grads[place] for place in part.places]
                 if part.dtype is not None:
                     dense = [_as_array(grad, part.dtype) for grad in dense]
-                calls.append(many_call(kernel, (*part.operands, dense), hypers, flags, 1.0))
+                calls.append(step.dense(part.operands, dense))
+                if clips:
+                    remake = partial(step.dense, part.operands)
+                    checked.append(Checked(calls[-1], gradients_of(calls[-1]), remake, None))
+            elif clips:
+                checked.append(step.clipped_rows(part.arrays, grads[part.place], self.merge))
             else:
-                slices = grads[part.place]
-                rows = (*part.arrays, slices.values), slices.indices
-                calls.append(rows_call(kernel, *rows, hypers, flags, update.duplicates, 1.0))
-        return calls
+                calls.append(step.rows(part.arrays, grads[part.place]))
+        return clipped_calls(checked, *limits) if clips else calls
 
     def _parts(self, types: tuple[type, ...], variables: tuple[Any, ...]) -> list[_Dense | _Rows]:
         """Sort a step's variables into as few calls as there can be."""
@@ -254,7 +331,18 @@ class Optimizer:
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one, without its state."""
-        return {"name": self.name, "learning_rate": self.learning_rate, "decay": self.decay}
+        clipping = {
+            "clipnorm": self.clipnorm,
+            "clipvalue": self.clipvalue,
+            "global_clipnorm": self.global_clipnorm,
+            "merge": None if self.merge == "after" else self.merge,
+        }
+        return {
+            "name": self.name,
+            **{key: value for key, value in clipping.items() if value is not None},
+            "learning_rate": self.learning_rate,
+            "decay": self.decay,
+        }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Optimizer:

@@ -22,7 +22,7 @@ class SGD(Optimizer):
         Look ahead along the momentum. Without momentum it has no effect.
     name : str, default "SGD"
     **kwargs
-        `decay`.
+        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`: as in `Optimizer`.
 
     Notes
     -----

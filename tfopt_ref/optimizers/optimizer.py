@@ -10,6 +10,7 @@ import numpy as np
 
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.indexed_slices import IndexedSlices
+from tfopt_ref.optimizers.clipping import Limit, clipped
 from tfopt_ref.optimizers.hyper import Hyper
 from tfopt_ref.training_op import TrainingOp
 from tfopt_ref.variable import Variable
@@ -25,7 +26,27 @@ class Optimizer:
     learning_rate = Hyper(0)
     decay = Hyper(0)
 
-    def __init__(self, name: str, learning_rate: float, *, decay: float = 0.0) -> None:
+    clipnorm = Limit()
+    clipvalue = Limit()
+    global_clipnorm = Limit()
+
+    def __init__(
+        self,
+        name: str,
+        learning_rate: float,
+        *,
+        decay: float = 0.0,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        merge: str = "after",
+    ) -> None:
+        if merge not in ("after", "before"):
+            raise InvalidArgumentError(f'merge must be "after" or "before", not {merge!r}')
+        self.clipnorm = clipnorm
+        self.clipvalue = clipvalue
+        self.global_clipnorm = global_clipnorm
+        self.merge = merge
         self.name = name
         self.learning_rate = learning_rate
         self.decay = decay
@@ -88,6 +109,7 @@ class Optimizer:
         step = int(self.iterations)
         op, hypers = self._update(step + 1, self.learning_rate / (1 + self.decay * step))
         calls = []
+        clips = (self.clipvalue, self.clipnorm, self.global_clipnorm) != (None, None, None)
         for grad, var in pairs:
             variable = _as_variable(var)
             slots = [
@@ -95,6 +117,8 @@ class Optimizer:
                 for slot, value in self._slot_values().items()
             ]
             calls += self._checked(op, hypers, [variable.numpy(), *slots], grad)
+        if clips:
+            calls = clipped(calls, self)
         for arrays, options in calls:
             op(*arrays, **options)
         self.iterations.assign(step + 1)
@@ -113,7 +137,18 @@ class Optimizer:
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one."""
-        return {"name": self.name, "learning_rate": self.learning_rate, "decay": self.decay}
+        clipping = {
+            "clipnorm": self.clipnorm,
+            "clipvalue": self.clipvalue,
+            "global_clipnorm": self.global_clipnorm,
+            "merge": None if self.merge == "after" else self.merge,
+        }
+        return {
+            "name": self.name,
+            **{key: value for key, value in clipping.items() if value is not None},
+            "learning_rate": self.learning_rate,
+            "decay": self.decay,
+        }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Optimizer:

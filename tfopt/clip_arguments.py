@@ -1,0 +1,291 @@
+"""The arguments of clipping, checked before anything is written."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.indexed_slices import IndexedSlices
+from tfopt.kernels.arguments import as_array
+from tfopt.kernels.clip import all_plain, certainly_apart, check_layouts, in_place
+from tfopt.variable import Variable
+
+__all__ = [
+    "FLOATS",
+    "INTEGERS",
+    "as_axes",
+    "as_bound",
+    "as_limit",
+    "as_limits",
+    "as_tensor",
+    "as_tensors",
+    "check_broadcast",
+    "check_separate",
+    "computed",
+    "results_for",
+    "tensor_name",
+    "wrapped",
+]
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+#: TensorFlow's names of dtypes, where they are not NumPy's.
+_NAMES = {"float16": "half", "float32": "float", "float64": "double"}
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+
+
+def tensor_name(dtype: np.dtype[Any]) -> str:
+    """Return TensorFlow's name of a dtype."""
+    return _NAMES.get(dtype.name, dtype.name)
+
+
+def computed(dtype: np.dtype[Any]) -> type[np.float32] | type[np.float64]:
+    """Return the type in which arrays of a dtype are scaled."""
+    return np.float64 if dtype == np.float64 else np.float32
+
+
+# ---- what is clipped
+
+
+def as_tensor(value: Any, name: str, dtypes: tuple[str, ...]) -> Array:
+    """Return an argument as an array: itself, or the values that it holds.
+
+    Python's numbers become float32 and int32, as in TensorFlow.
+    """
+    array = _as_array(value, name, dtypes)
+    check_layouts([array], name, False)
+    return array
+
+
+def _as_array(value: Any, name: str, dtypes: tuple[str, ...]) -> Array:
+    array: Array
+    if type(value) is np.ndarray:
+        array = value
+    elif value is None:
+        raise _none()
+    elif isinstance(value, IndexedSlices):
+        array = as_array(value.values, f"{name}.values")
+    elif isinstance(value, Variable):
+        array = value.numpy()
+    elif isinstance(value, np.generic):
+        array = np.asarray(value)
+    elif isinstance(value, (bool, int, float, complex, str, bytes, list, tuple)):
+        array = _converted(value, name)
+    else:
+        array = as_array(value, name)
+    dtype = array.dtype
+    if dtype.char not in "efd" and dtype.name not in dtypes:  # the short test saves time
+        allowed = ", ".join(_NAMES.get(dtype, dtype) for dtype in dtypes)
+        raise InvalidTypeError(
+            f"Value for attr 'T' of {tensor_name(dtype)} is not in the list of allowed values: "
+            f"{allowed}"
+        )
+    return array
+
+
+def _none() -> InvalidTypeError:
+    return InvalidTypeError(
+        "Attempt to convert a value (None) with an unsupported type (<class 'NoneType'>) to a "
+        "Tensor."
+    )
+
+
+def _converted(value: Any, name: str) -> Array:
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InvalidArgumentError(f"{name}: {error}") from None
+    if not _holds_arrays(value):
+        python = {"f": np.float32, "i": np.int32, "c": np.complex128}.get(array.dtype.kind)
+        return array if python is None else array.astype(python)
+    return array
+
+
+def _holds_arrays(value: Any) -> bool:
+    """Whether a nested list has elements that know their dtype."""
+    if isinstance(value, (list, tuple)):
+        return any(map(_holds_arrays, value))
+    return hasattr(value, "dtype")
+
+
+def as_tensors(t_list: Any, one_dtype: bool) -> list[Array | None]:
+    """Return the arrays of a list, with None in the places of None."""
+    if not isinstance(t_list, Sequence) or isinstance(t_list, (str, bytes)):
+        raise InvalidTypeError(
+            f"`t_list` should be a sequence of tensors. Received {type(t_list)}."
+        )
+    if all_plain(tensors := list(t_list)):
+        return tensors
+    tensors = [None if t is None else _as_array(t, "t_list", FLOATS) for t in tensors]
+    arrays = [t for t in tensors if t is not None]
+    check_layouts(arrays, "t_list", False)
+    if one_dtype:
+        dtypes = [t.dtype for t in arrays]
+        for k, dtype in enumerate(dtypes):
+            if dtype is not dtypes[0] and dtype != dtypes[0]:
+                raise InvalidTypeError(
+                    f"cannot compute Pack as input #{k}(zero-based) was expected to be a "
+                    f"{tensor_name(dtypes[0])} tensor but is a {tensor_name(dtype)} tensor"
+                )
+    return tensors
+
+
+# ---- bounds and limits
+
+
+def as_bound(value: Any, name: str, op: str, dtype: np.dtype[Any]) -> Array:
+    """Return a bound of clip_by_value, in the tensor's dtype."""
+    if value is None:
+        raise _none()
+    if isinstance(value, (Variable, np.ndarray, np.generic)) or hasattr(value, "__dlpack__"):
+        given = value.numpy() if isinstance(value, Variable) else np.asarray(value)
+        if given.dtype != dtype and given.dtype.kind not in "iu":
+            raise InvalidTypeError(
+                f"cannot compute {op} as input #1(zero-based) was expected to be a "
+                f"{tensor_name(dtype)} tensor but is a {tensor_name(given.dtype)} tensor"
+            )
+    else:
+        try:
+            given = np.asarray(value)
+        except ValueError as error:
+            raise InvalidArgumentError(f"{name}: {error}") from None
+        allowed = "iu" if dtype.kind in "iu" else "iuf"
+        if given.dtype.kind not in allowed and given.size:
+            raise InvalidTypeError(f"Cannot convert {value!r} to a tensor of dtype {dtype}")
+    if dtype.kind in "iu" and given.size:
+        info = np.iinfo(dtype)
+        least, most = given.min(), given.max()
+        if int(least) < info.min or int(most) > info.max:
+            raise InvalidArgumentError(f"{name} must be between {info.min} and {info.max}")
+    with np.errstate(all="ignore"):
+        return given.astype(dtype, copy=False)
+
+
+def as_limit(value: Any, name: str) -> float:
+    """Return a number that may be a NumPy scalar, a 0-d array or a Variable."""
+    limits = as_limits(value, name)
+    if limits.ndim:
+        raise InvalidArgumentError(f"{name} must be a scalar, not of shape {limits.shape}")
+    return float(limits)
+
+
+def as_limits(value: Any, name: str) -> Array:
+    """Return numbers as float64."""
+    if value is None:
+        raise _none()
+    if isinstance(value, Variable):
+        value = value.numpy()
+    try:
+        given = np.asarray(value)
+    except ValueError as error:
+        raise InvalidArgumentError(f"{name}: {error}") from None
+    if given.dtype.kind not in "biuf" and given.dtype.name not in FLOATS:
+        raise InvalidTypeError(f"{name} must be a real number, not {value!r}")
+    return given.astype(np.float64)
+
+
+def as_axes(axes: Any, ndim: int) -> tuple[int, ...]:
+    """Return the axes as numbers from 0 on."""
+    if axes is None:
+        return tuple(range(ndim))
+    given = np.asarray(axes)
+    if given.size and given.dtype.kind not in "iub":
+        raise InvalidTypeError(
+            f"Value for attr 'Tidx' of {given.dtype} is not in the list of allowed values: "
+            "int32, int64"
+        )
+    found: list[int] = []
+    for axis in map(int, given.flat):
+        if not -ndim <= axis < ndim:
+            raise InvalidArgumentError(
+                f"Invalid reduction dimension ({axis} for input with {ndim} dimension(s)"
+            )
+        if axis % ndim in found:
+            raise InvalidArgumentError(
+                f"Invalid reduction arguments: Axes contains duplicate dimension: {axis % ndim}"
+            )
+        found.append(axis % ndim)
+    return tuple(sorted(found))
+
+
+def check_broadcast(array: Array, other: Array) -> None:
+    """Refuse what would enlarge a tensor in an operation with it."""
+    if other.ndim == 0 or other.shape == array.shape:
+        return
+    try:
+        shape = np.broadcast_shapes(array.shape, other.shape)
+    except ValueError:
+        ours, theirs = (str(list(a.shape)).replace(" ", "") for a in (array, other))
+        raise InvalidArgumentError(f"Incompatible shapes: {ours} vs. {theirs}") from None
+    if shape != array.shape:
+        raise InvalidArgumentError(f"Shapes {array.shape} and {shape} are incompatible")
+
+
+# ---- results
+
+
+def results_for(tensors: Sequence[Array | None], out: Any) -> list[Array | None]:
+    """Return the arrays that results are written into; new ones if there is no `out`."""
+    if out is None:
+        return [None if t is None else np.empty(t.shape, t.dtype) for t in tensors]
+    if not isinstance(out, (list, tuple)) or len(out) != len(tensors):
+        raise InvalidArgumentError(f"out must be a list of {len(tensors)} results")
+    if all(map(operator.is_, out, tensors)):
+        results = list(tensors)
+    else:
+        results = [_result(given, t) for given, t in zip(out, tensors, strict=True)]
+    check_layouts([result for result in results if result is not None], "out", True)
+    return results
+
+
+def _result(given: Any, t: Array | None) -> Any:
+    if t is None:
+        if given is not None:
+            raise InvalidArgumentError("out must be None where the tensor is")
+        return None
+    if isinstance(given, IndexedSlices):
+        given = given.values
+    array = given.numpy() if isinstance(given, Variable) else as_array(given, "out")
+    if array.dtype != t.dtype:
+        raise InvalidTypeError(f"out must be {t.dtype} as the tensor is, not {array.dtype}")
+    if array.shape != t.shape:
+        raise InvalidArgumentError(f"out must have the tensor's shape {t.shape}, not {array.shape}")
+    return array
+
+
+def check_separate(outs: list[Array], tensors: list[Array]) -> None:
+    """Refuse results that share memory with each other, or with a tensor not their own."""
+    if certainly_apart(outs, tensors):
+        return
+    spans = [
+        (*np.lib.array_utils.byte_bounds(array), written, k, array)
+        for written, arrays in ((True, outs), (False, tensors))
+        for k, array in enumerate(arrays)
+        if array.size
+    ]
+    spans.sort(key=lambda span: span[0])
+    opened: list[Any] = []
+    for span in spans:
+        low, _, written, k, array = span
+        opened = [other for other in opened if other[1] > low]
+        for _, _, other_written, j, other in opened:
+            if not (written or other_written) or not np.shares_memory(array, other):
+                continue
+            if k == j and written != other_written and in_place(array, other):
+                continue
+            raise InvalidArgumentError("out overlaps in memory with another result or tensor")
+        opened.append(span)
+
+
+def wrapped(t: Any, result: Array | None, given: Any) -> Any:
+    """Return a result as its tensor was given: slices as slices; or the `out` that was given."""
+    if given is not None:
+        return given
+    if isinstance(t, IndexedSlices):
+        return IndexedSlices(result, t.indices, t.dense_shape)
+    return result

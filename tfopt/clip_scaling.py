@@ -1,0 +1,97 @@
+"""What clipping by norms is made of: norms of slices, scaling, policies."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from tfopt.clip_arguments import Array, computed
+from tfopt.errors import InvalidArgumentError
+from tfopt.kernels.clip import factors, in_place, scale_call, scale_each_call
+from tfopt.kernels.norms import slice_norms
+from tfopt.kernels.training import run
+
+__all__ = [
+    "by_type",
+    "check_policy",
+    "norms_of_slices",
+    "rounded",
+    "scale",
+    "scale_slices",
+    "skips",
+]
+
+
+def check_policy(nonfinite: Any) -> None:
+    """Refuse what is no policy for norms that are not finite."""
+    if nonfinite not in ("propagate", "raise", "skip"):
+        raise InvalidArgumentError(
+            f'nonfinite must be "propagate", "raise" or "skip", not {nonfinite!r}'
+        )
+
+
+def skips(nonfinite: str, value: float, calls: int = 1) -> bool:
+    """Say or raise what a policy wants of a norm that is not finite; return whether to skip."""
+    if nonfinite == "raise":
+        raise InvalidArgumentError(f"the norm is {value}")
+    if nonfinite == "skip":
+        warnings.warn(f"the norm is {value}: not clipped", RuntimeWarning, stacklevel=2 + calls)
+    return nonfinite == "skip"
+
+
+def norms_of_slices(array: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+    """Return the norms over some axes, which become 1, as roots and exponents."""
+    outer = [axis for axis in range(array.ndim) if axis not in axes]
+    shape = [1 if axis in axes else n for axis, n in enumerate(array.shape)]
+    roots, exponents = np.zeros(math.prod(shape)), np.zeros(math.prod(shape), np.int64)
+    slice_norms(array.transpose(*outer, *axes), len(outer), roots, exponents)
+    return roots.reshape(shape), exponents.reshape(shape)
+
+
+def scale_slices(
+    result: Array, array: Array, axes: tuple[int, ...], limits: Array, nonfinite: str
+) -> None:
+    """Scale each slice along some axes by its own factor."""
+    roots, exponents = norms_of_slices(array, axes)
+    bad = ~np.isfinite(roots)
+    if bad.any() and skips(nonfinite, float(roots[bad][0]), 2):
+        limits = np.where(bad, math.inf, limits)
+    roots, exponents, limits = np.broadcast_arrays(roots, exponents, limits)
+    first, second = np.empty((2, limits.size), computed(array.dtype))
+    factors(roots.ravel(), exponents.ravel(), limits.ravel(), first, second)
+    first, second = (np.broadcast_to(x.reshape(limits.shape), array.shape) for x in (first, second))
+    run(scale_each_call(result, array, first, second))
+
+
+def scale(outs: list[Array], arrays: list[Array], first: float, second: float) -> None:
+    """Multiply arrays of one computed type by a factor; by 1: copy those that are not in place."""
+    if first == 1:
+        for out, array in zip(outs, arrays, strict=True):
+            if not in_place(out, array):
+                np.copyto(out, array)
+    elif arrays:
+        single = computed(arrays[0].dtype) is np.float32
+        run(scale_call(outs, arrays, first, second, single))
+
+
+def rounded(root: float, exponent: int, dtype: np.dtype[Any]) -> Any:
+    """Return ``root * 2**exponent`` as a NumPy scalar of a dtype."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.ldexp(np.float64(root), exponent).astype(dtype)
+
+
+def by_type(
+    outs: list[Array], arrays: list[Array], one_dtype: bool
+) -> list[tuple[bool, tuple[list[Array], list[Array]]]]:
+    """Sort arrays by whether they are computed in float32."""
+    if one_dtype and arrays:
+        return [(computed(arrays[0].dtype) is np.float32, (outs, arrays))]
+    parts: dict[bool, tuple[list[Array], list[Array]]] = {True: ([], []), False: ([], [])}
+    for out, array in zip(outs, arrays, strict=True):
+        chosen = parts[computed(array.dtype) is np.float32]
+        chosen[0].append(out)
+        chosen[1].append(array)
+    return list(parts.items())

@@ -1,0 +1,145 @@
+"""Gradients clipped on their way into an update.
+
+A norm needs a pass over the gradients; clamping and scaling do not, for the update does them as it
+reads. So clipping by norm reads the gradients once more, and by value moves no memory at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from tfopt.clip_arguments import Array, computed
+from tfopt.clip_ops import clip_by_value
+from tfopt.clip_scaling import scale
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.kernels.calls import Call
+from tfopt.kernels.clip import factor, set_bounds, set_scales
+from tfopt.kernels.norms import norm
+
+__all__ = ["Checked", "Limit", "clipped_calls"]
+
+Factor: TypeAlias = tuple[float, float]
+
+
+class Limit:
+    """An attribute that holds None or a number that is at least 0; infinity clips nothing."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, optimizer: Any, owner: type | None = None) -> float | None:
+        number: float | None = optimizer.__dict__.get(self.name)
+        return number
+
+    def __set__(self, optimizer: Any, value: Any) -> None:
+        if value is not None:
+            if isinstance(value, (str, bytes, bool)) or getattr(value, "shape", ()) != ():
+                raise InvalidTypeError(f"{self.name} must be a number, not {value!r}")
+            try:
+                value = float(value)
+            except (TypeError, ValueError):
+                raise InvalidTypeError(f"{self.name} must be a number, not {value!r}") from None
+            if not value >= 0:
+                raise InvalidArgumentError(f"Expected {self.name} >= 0, received: {value}")
+            norms = {"clipnorm": optimizer.clipnorm, "global_clipnorm": optimizer.global_clipnorm}
+            if self.name in norms:
+                norms[self.name] = value
+                if None not in norms.values():
+                    passed = ", ".join(f"`{name}` {limit}" for name, limit in norms.items())
+                    raise InvalidArgumentError(
+                        f"Cannot accept both `clipnorm` and `global_clipnorm`, passed {passed}"
+                    )
+        optimizer.__dict__[self.name] = value
+
+
+class Checked(NamedTuple):
+    """A call that has been checked, and how to make it anew of other gradients."""
+
+    call: Call
+    gradients: list[Array]
+    remake: Callable[[list[Array]], Call]
+    summed: Callable[[float | None, float], Call] | None  # of rows that are clipped and then summed
+
+
+def clipped_calls(
+    checked: list[Checked],
+    clipvalue: float | None,
+    clipnorm: float | None,
+    global_clipnorm: float | None,
+) -> list[Call]:
+    """Return calls that clip their gradients: to bounds, then by norms."""
+    for one in checked:
+        for gradient in one.gradients:
+            if gradient.dtype.kind == "c":
+                raise InvalidTypeError(f"gradients of {gradient.dtype} cannot be clipped")
+    bounds = [[_bound(clipvalue, g.dtype) for g in one.gradients] for one in checked]
+    if clipnorm is not None:
+        factors = [
+            [_factor([g], [bound], clipnorm) for g, bound in zip(one.gradients, own, strict=True)]
+            for one, own in zip(checked, bounds, strict=True)
+        ]
+    elif global_clipnorm is not None:
+        flat = [bound for own in bounds for bound in own]
+        factors = _global_factors(checked, flat, global_clipnorm)
+    else:
+        factors = [[(1.0, 1.0)] * len(own) for own in bounds]
+    return [_clipped(*each) for each in zip(checked, bounds, factors, strict=True)]
+
+
+def _bound(clipvalue: float | None, dtype: np.dtype[Any]) -> float | None:
+    """Return the bound as a gradient's dtype holds it."""
+    if clipvalue is None:
+        return None
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.float64(clipvalue).astype(dtype))
+
+
+def _norm(gradients: list[Array], bounds: list[float | None]) -> tuple[float, int]:
+    given = [bound for bound in bounds if bound is not None]
+    return norm(gradients, given if len(given) == len(bounds) else None)
+
+
+def _factor(gradients: list[Array], bounds: list[float | None], limit: float) -> Factor:
+    single = computed(gradients[0].dtype) is np.float32
+    return factor(*_norm(gradients, bounds), limit, single)
+
+
+def _global_factors(
+    checked: list[Checked], bounds: list[float | None], limit: float
+) -> list[list[Factor]]:
+    gradients = [gradient for one in checked for gradient in one.gradients]
+    root, exponent = _norm(gradients, bounds)
+    if not math.isfinite(root) and limit != math.inf:
+        limit = math.nan  # everything becomes NaN, as in clip_by_global_norm
+
+    @cache
+    def of(single: bool) -> Factor:
+        return factor(root, exponent, limit, single)
+
+    return [[of(computed(g.dtype) is np.float32) for g in one.gradients] for one in checked]
+
+
+def _clipped(one: Checked, bounds: list[float | None], factors: list[Factor]) -> Call:
+    limits = [bound for bound in bounds if bound is not None]
+    if any(second != 1 for _, second in factors):
+        # A factor too small for a normal number: no single multiplication will do.
+        return one.remake(list(map(_clip, one.gradients, bounds, factors)))
+    if one.summed is not None:
+        return one.summed(bounds[0], factors[0][0])
+    if limits:
+        set_bounds(one.call, limits)
+    if any(first != 1 for first, _ in factors):
+        set_scales(one.call, [first for first, _ in factors])
+    return one.call
+
+
+def _clip(gradient: Array, bound: float | None, by: Factor) -> Array:
+    """Return a clipped gradient."""
+    clipped: Array = np.array(gradient) if bound is None else clip_by_value(gradient, -bound, bound)
+    scale([clipped], [clipped], *by)
+    return clipped

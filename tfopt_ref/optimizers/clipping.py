@@ -1,0 +1,112 @@
+"""Gradients clipped before an update: to bounds, then by norms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfopt_ref.arithmetic import operand
+from tfopt_ref.clip_ops import clip_by_value, scaled
+from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
+from tfopt_ref.indexed_slices import IndexedSlices
+from tfopt_ref.norms import computed, factors, norm
+
+__all__ = ["Limit", "clipped"]
+
+Call = tuple[tuple[np.ndarray, ...], dict[str, Any]]
+
+
+class Limit:
+    """An attribute that holds None or a number that is at least 0."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, optimizer: Any, owner: type | None = None) -> float | None:
+        number: float | None = optimizer.__dict__.get(self.name)
+        return number
+
+    def __set__(self, optimizer: Any, value: Any) -> None:
+        if value is not None:
+            if isinstance(value, (str, bytes, bool)) or getattr(value, "shape", ()) != ():
+                raise InvalidTypeError(f"{self.name} must be a number, not {value!r}")
+            try:
+                value = float(value)
+            except (TypeError, ValueError):
+                raise InvalidTypeError(f"{self.name} must be a number, not {value!r}") from None
+            if not value >= 0:
+                raise InvalidArgumentError(f"Expected {self.name} >= 0, received: {value}")
+            norms = {"clipnorm": optimizer.clipnorm, "global_clipnorm": optimizer.global_clipnorm}
+            if self.name in norms:
+                norms[self.name] = value
+                if None not in norms.values():
+                    passed = ", ".join(f"`{name}` {limit}" for name, limit in norms.items())
+                    raise InvalidArgumentError(
+                        f"Cannot accept both `clipnorm` and `global_clipnorm`, passed {passed}"
+                    )
+        optimizer.__dict__[self.name] = value
+
+
+def clipped(calls: list[Call], optimizer: Any) -> list[Call]:
+    """Return calls with clipped gradients, each an op's arrays and options."""
+    if any(arrays[-1].dtype.kind == "c" for arrays, _ in calls):
+        raise InvalidTypeError(
+            f"gradients of {next(a[-1].dtype for a, _ in calls if a[-1].dtype.kind == 'c')} "
+            "cannot be clipped"
+        )
+    if optimizer.merge == "before":
+        calls = [merged(*call) for call in calls]
+    bound = optimizer.clipvalue
+    if bound is not None:
+        calls = [
+            ((*arrays, clip_by_value(grad, -bound, bound)), options)
+            for (*arrays, grad), options in calls
+        ]
+    grads = [arrays[-1] for arrays, _ in calls]
+    if optimizer.clipnorm is not None:
+        norms = [norm([grad]) for grad in grads]
+        limit = np.float64(optimizer.clipnorm)
+    elif optimizer.global_clipnorm is not None:
+        root, exponent = norm(grads)
+        norms = [(root, exponent)] * len(grads)
+        limit = np.float64(optimizer.global_clipnorm)
+        if not np.isfinite(root) and limit != np.inf:
+            limit = np.float64(np.nan)
+    else:
+        return calls
+    return [scaled_call(*call, *one, limit) for call, one in zip(calls, norms, strict=True)]
+
+
+def merged(arrays: tuple[np.ndarray, ...], options: dict[str, Any]) -> Call:
+    """Return a call whose rows of one index have been summed."""
+    if "indices" not in options:
+        return arrays, options
+    *variables, grad = arrays
+    slices = IndexedSlices(grad, options["indices"]).sum_duplicates()
+    return (*variables, slices.values), {
+        **options,
+        "indices": slices.indices,
+        "duplicates": "sequential",
+    }
+
+
+def scaled_call(
+    arrays: tuple[np.ndarray, ...], options: dict[str, Any], root: Any, exponent: int, limit: Any
+) -> Call:
+    """Return a call whose gradient is multiplied by what brings a norm down to a limit.
+
+    The product is not rounded to 16 bits before it is used.
+    """
+    *variables, grad = arrays
+    dtype = computed(grad.dtype)
+    first, second = factors(root, exponent, limit, dtype)
+    if second != 1:
+        return (*variables, scaled(grad, first, second)), options
+    if options.get("duplicates") != "sum":
+        return arrays, {**options, "grad_scale": float(first)}
+    with np.errstate(all="ignore"):
+        rows = np.asarray(operand(grad, dtype) * operand(first, dtype))
+        summed = IndexedSlices(rows, options["indices"]).sum_duplicates()
+        options = {**options, "indices": summed.indices}
+        return (*variables, summed.values.astype(grad.dtype)), options
