@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 from golden.refusals import OPS, order
-from golden.samples import INPUTS, OPTIMIZERS, Input, arrays, ordinary, settings
+from golden.samples import INPUTS, OPTIMIZERS, SCHEDULES, STEPS, Input, arrays, ordinary, settings
 from golden.with_tensorflow import (
     apply,
     apply_gradients,
     has_sparse,
+    learning_rates,
     optimizer,
     refusal,
     tensorflow,
@@ -150,6 +151,16 @@ def make_optimizers() -> None:
     save_text("optimizers.json", {"steps": STORED_STEPS, "optimizers": configs})
 
 
+def make_schedules() -> None:
+    made = []
+    for name, arguments, dtype in SCHEDULES:
+        first = {} if name == "PiecewiseConstantDecay" else {"initial_learning_rate": 0.1}
+        config = getattr(tfopt.optimizers.schedules, name)(**first, **arguments).get_config()
+        answers = learning_rates(name, config, STEPS, dtype)
+        made.append({"class": name, "config": config, "dtype": dtype, "answers": answers})
+    save_text("schedules.json", {"steps": STEPS, "schedules": made})
+
+
 def main() -> None:
     version = tensorflow().__version__
     if not version.startswith(VERSION + "."):
@@ -158,6 +169,7 @@ def main() -> None:
     inputs = make_inputs()
     save_text("settings.json", {rule.name: make_rule(rule, inputs) for rule in RULES})
     make_optimizers()
+    make_schedules()
     save_text("refusals.json", {op: ", ".join(order(op, refusal)) for op in OPS})
 
 

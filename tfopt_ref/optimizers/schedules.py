@@ -68,8 +68,12 @@ class Formula(Checked):
 
     def __call__(self, step: Any) -> float:
         """Return the learning rate of a step."""
-        with np.errstate(all="ignore"):  # dividing by zero is infinity, not an error
-            return float(self.rate(np.float64(finite("step", step))))
+        s = np.float64(finite("step", step))
+        with np.errstate(all="ignore"):
+            rate = float(self.rate(s))
+        if not math.isfinite(rate):
+            raise InvalidArgumentError(f"{self} has no finite learning rate at step {s}")
+        return rate
 
     def rate(self, s: Any) -> Any:
         """Return the learning rate of step s."""
@@ -155,10 +159,11 @@ class PolynomialDecay(Formula):
         """Return (lr - end) (1 - s/d)^power + end, with d or the multiple of d next to s."""
         d, end = self.decay_steps, self.end_learning_rate
         if self.cycle:
-            d = d * (1 if s == 0 else np.ceil(s / d))
+            d = d * np.maximum(1, np.ceil(s / d))
         else:
             s = np.minimum(s, d)
-        return (self.initial_learning_rate - end) * (1 - s / d) ** self.power + end
+        left = np.maximum(1 - s / d, 0)  # which rounding can make negative
+        return (self.initial_learning_rate - end) * left**self.power + end
 
 
 @dataclass(eq=False)

@@ -12,7 +12,8 @@ axes, or a `Variable` such as an optimizer's `iterations`.
 0.1
 
 Every number among the arguments must be finite and at least 0, and a number of steps greater
-than 0; anything else is refused by `InvalidArgumentError`, also when an attribute is set later.
+than 0; anything else is refused by `InvalidArgumentError`, also when an attribute is set later, and
+so is a step at which a formula has no finite value.
 """
 
 from tfopt.optimizers.schedules.cosines import (

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import math
-import operator
-from typing import Any
 
 import numpy as np
 
-from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.optimizers.schedules.schedule import Formula, Number
+from tfopt.optimizers.schedules.schedule import Formula, Number, Whole, power
 
 __all__ = ["CosineDecay", "CosineDecayRestarts", "LinearCosineDecay", "NoisyLinearCosineDecay"]
 
 
-def _wave(x: Any) -> float:
-    """Return the cosine that is 1 at x = 0 and 0 at x = 1.
-
-    The C library's, because that of NumPy depends on the processor.
-    """
-    angle = math.pi * x
-    return 0.5 * (1 + (math.cos(angle) if math.isfinite(angle) else math.nan))
+def _wave(x: float) -> float:
+    """Return half a cosine, which falls from 1 at x = 0 to 0 at x = 1."""
+    return 0.5 * (1 + math.cos(math.pi * x))
 
 
 class CosineDecay(Formula):
@@ -72,8 +65,8 @@ class CosineDecay(Formula):
         self.alpha = alpha
         self.name = name
 
-    def _rate(self, s: np.float64) -> Any:
-        c = _wave(np.minimum(s, self.decay_steps) / self.decay_steps)
+    def _rate(self, s: float) -> float:
+        c = _wave(min(s, self.decay_steps) / self.decay_steps)
         return self.initial_learning_rate * ((1 - self.alpha) * c + self.alpha)
 
 
@@ -91,8 +84,8 @@ class CosineDecayRestarts(Formula):
         The length of the first period, greater than 0.
     t_mul : float, default 2.0
         How many times longer than the one before each period is, greater than 0. If it is less
-        than 1, the periods end at step ``first_decay_steps / (1 - t_mul)``; from there on the
-        rate is NaN.
+        than 1, the periods end at step ``first_decay_steps / (1 - t_mul)``, and there is no
+        learning rate from there on.
     m_mul : float, default 1.0
         How many times higher than the one before each period starts.
     alpha : float, default 0.0
@@ -140,27 +133,27 @@ class CosineDecayRestarts(Formula):
         self.alpha = alpha
         self.name = name
 
-    def _rate(self, s: np.float64) -> Any:
+    def _rate(self, s: float) -> float:
         i, f = self._period(s / self.first_decay_steps)
-        c = self.m_mul**i * _wave(f)
+        c = power(self.m_mul, i) * _wave(f)
         return self.initial_learning_rate * ((1 - self.alpha) * c + self.alpha)
 
-    def _period(self, f: np.float64) -> tuple[Any, Any]:
+    def _period(self, f: float) -> tuple[int, float]:
         """Return a period's number and the completed part of it, f first periods from the start."""
         t = self.t_mul
         if t == 1:
-            i = np.floor(f)
+            i = math.floor(f)
             return i, f - i
 
-        def start(i: np.float64) -> Any:
-            return (1 - t**i) / (1 - t)
+        def start(i: int) -> float:
+            return (1 - power(t, i)) / (1 - t)
 
-        i = np.floor(np.log(1 - f * (1 - t)) / np.log(t))
+        i = math.floor(math.log(1 - f * (1 - t)) / math.log(t))
         if f >= start(i + 1):  # the quotient was rounded across the border
             i += 1
         elif f < start(i):
             i -= 1
-        return i, (f - start(i)) / t**i
+        return i, (f - start(i)) / power(t, i)
 
 
 class LinearCosineDecay(Formula):
@@ -222,9 +215,9 @@ class LinearCosineDecay(Formula):
         self.beta = beta
         self.name = name
 
-    def _rate(self, s: np.float64) -> Any:
+    def _rate(self, s: float) -> float:
         d = self.decay_steps
-        s = np.minimum(s, d)
+        s = min(s, d)
         line = (d - s) / d
         c = _wave(2 * self.num_periods * (s / d))
         return self.initial_learning_rate * ((self.alpha + line) * c + self.beta)
@@ -288,6 +281,7 @@ class NoisyLinearCosineDecay(Formula):
     num_periods = Number()
     alpha = Number()
     beta = Number()
+    seed = Whole()
 
     def __init__(
         self,
@@ -310,24 +304,14 @@ class NoisyLinearCosineDecay(Formula):
         self.alpha = alpha
         self.beta = beta
         self.name = name
-        self.seed = _seed(seed)
+        self.seed = seed
 
-    def _rate(self, s: np.float64) -> Any:
+    def _rate(self, s: float) -> float:
         d = self.decay_steps
         # a step before the first has no noise of its own, and half a step that of the whole one
         draw = np.random.default_rng((self.seed, int(abs(s)))).standard_normal()
-        s = np.minimum(s, d)
-        e = np.sqrt(self.initial_variance / (1 + s) ** self.variance_decay) * draw
+        s = min(s, d)
+        e = math.sqrt(self.initial_variance / power(1 + s, self.variance_decay)) * draw
         line = (d - s) / d + e
         c = _wave(2 * self.num_periods * (s / d))
         return self.initial_learning_rate * ((self.alpha + line) * c + self.beta)
-
-
-def _seed(value: Any) -> int:
-    try:
-        seed = operator.index(value)
-    except TypeError:
-        raise InvalidTypeError(f"seed must be an integer, not {value!r}") from None
-    if seed < 0:
-        raise InvalidArgumentError(f"seed must be at least 0, not {seed}")
-    return seed

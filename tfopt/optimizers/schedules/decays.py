@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from tfopt.errors import InvalidArgumentError
-from tfopt.optimizers.schedules.schedule import Formula, Number, increasing
+from tfopt.optimizers.schedules.schedule import Formula, Number, increasing, power
 
 __all__ = ["ExponentialDecay", "InverseTimeDecay", "PiecewiseConstantDecay", "PolynomialDecay"]
 
@@ -61,11 +60,11 @@ class ExponentialDecay(Formula):
         self.staircase = bool(staircase)
         self.name = name
 
-    def _rate(self, s: np.float64) -> Any:
+    def _rate(self, s: float) -> float:
         q = s / self.decay_steps
         if self.staircase:
-            q = np.floor(q)
-        return self.initial_learning_rate * self.decay_rate**q
+            q = math.floor(q)
+        return self.initial_learning_rate * power(self.decay_rate, q)
 
 
 class InverseTimeDecay(Formula):
@@ -115,10 +114,10 @@ class InverseTimeDecay(Formula):
         self.staircase = bool(staircase)
         self.name = name
 
-    def _rate(self, s: np.float64) -> Any:
+    def _rate(self, s: float) -> float:
         q = s / self.decay_steps
         if self.staircase:
-            q = np.floor(q)
+            q = math.floor(q)
         return self.initial_learning_rate / (1 + self.decay_rate * q)
 
 
@@ -168,7 +167,7 @@ class PiecewiseConstantDecay(Formula):
             )
         self.name = name
 
-    def _rate(self, s: np.float64) -> Any:
+    def _rate(self, s: float) -> float:
         return self.values[bisect_left(self.boundaries, s)]
 
     def get_config(self) -> dict[str, Any]:
@@ -237,11 +236,12 @@ class PolynomialDecay(Formula):
         self.cycle = bool(cycle)
         self.name = name
 
-    def _rate(self, s: np.float64) -> Any:
+    def _rate(self, s: float) -> float:
         if self.cycle:
-            cycles = 1 if s == 0 else np.ceil(s / self.decay_steps)
-            p = s / (self.decay_steps * cycles)
+            d = self.decay_steps * max(1, math.ceil(s / self.decay_steps))
+            p = s / d
         else:
-            p = np.minimum(s, self.decay_steps) / self.decay_steps
+            p = min(s, self.decay_steps) / self.decay_steps
+        left = max(1 - p, 0)  # which the rounding of d can make negative
         end = self.end_learning_rate
-        return (self.initial_learning_rate - end) * (1 - p) ** self.power + end
+        return (self.initial_learning_rate - end) * power(left, self.power) + end

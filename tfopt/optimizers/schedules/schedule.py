@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
-__all__ = ["Formula", "LearningRateSchedule", "Number", "finite", "increasing"]
+__all__ = ["Formula", "LearningRateSchedule", "Number", "Whole", "finite", "increasing", "power"]
 
 
 def finite(name: str, value: Any) -> float:
     """Return a finite real number as Python's int or float."""
-    array = np.asarray(value)
-    if array.shape != () or array.dtype.kind not in "iuf":
-        raise InvalidTypeError(f"{name} must be a number, not {value!r}")
-    number = float(array) if array.dtype.kind == "f" else int(array)
+    number: float = value
+    if type(value) is not int and type(value) is not float:
+        array = np.asarray(value)
+        if array.shape != () or array.dtype.kind not in "iuf":
+            raise InvalidTypeError(f"{name} must be a number, not {value!r}")
+        number = float(array) if array.dtype.kind == "f" else int(array)
     if not math.isfinite(number):
         raise InvalidArgumentError(f"{name} must be finite, not {number}")
     return number
@@ -33,8 +36,19 @@ def increasing(values: Iterable[Any]) -> list[float]:
     return boundaries
 
 
+def power(base: float, exponent: float) -> float:
+    """Return a power of a number that is at least 0; infinity if it overflows."""
+    try:
+        return math.pow(base, exponent)
+    except OverflowError:
+        return math.inf
+
+
 class Number:
-    """An attribute that holds a finite number, at least 0 or, if `above`, greater."""
+    """An attribute that holds a finite number, at least 0 or, if `above`, greater.
+
+    Reading finds it in the instance, at no further cost.
+    """
 
     def __init__(self, above: bool = False) -> None:
         self.above = above
@@ -42,9 +56,9 @@ class Number:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, schedule: Any, owner: type | None = None) -> float:
-        number: float = schedule.__dict__[self.name]
-        return number
+    if TYPE_CHECKING:
+
+        def __get__(self, schedule: Any, owner: type | None = None) -> float: ...
 
     def __set__(self, schedule: Any, value: Any) -> None:
         schedule.__dict__[self.name] = self.checked(self.name, value)
@@ -55,6 +69,24 @@ class Number:
         if number < 0 or (self.above and number == 0):
             bounds = "greater than 0" if self.above else "at least 0"
             raise InvalidArgumentError(f"{name} must be finite and {bounds}, not {number}")
+        return number
+
+
+class Whole(Number):
+    """An attribute that holds an integer, at least 0."""
+
+    if TYPE_CHECKING:
+
+        def __get__(self, schedule: Any, owner: type | None = None) -> int: ...
+
+    def checked(self, name: str, value: Any) -> int:
+        """Return the integer if it is at least 0."""
+        try:
+            number = operator.index(value)
+        except TypeError:
+            raise InvalidTypeError(f"{name} must be an integer, not {value!r}") from None
+        if number < 0:
+            raise InvalidArgumentError(f"{name} must be at least 0, not {number}")
         return number
 
 
@@ -88,9 +120,9 @@ class LearningRateSchedule:
 
 
 class Formula(LearningRateSchedule):
-    """A schedule that is an expression in the step, computed as IEEE 754 says.
+    """A schedule that is an expression in the step.
 
-    What Python would refuse, such as a power that overflows, gives infinity or NaN.
+    It is computed in Python's floats, which raise where IEEE 754 has infinity or NaN.
     """
 
     arguments: ClassVar[tuple[str, ...]] = ()  # of the constructor, each also an attribute
@@ -101,13 +133,18 @@ class Formula(LearningRateSchedule):
         Raises
         ------
         InvalidArgumentError
-            If the step is not one finite number.
+            If the step is not one finite number, or has no finite learning rate.
         """
-        s = np.float64(finite("step", step))
-        with np.errstate(all="ignore"):
-            return float(self._rate(s))
+        s = float(finite("step", step))
+        try:
+            rate = float(self._rate(s))
+        except (ArithmeticError, ValueError):
+            rate = math.nan
+        if not math.isfinite(rate):
+            raise InvalidArgumentError(f"{self} has no finite learning rate at step {s}")
+        return rate
 
-    def _rate(self, s: np.float64) -> Any:
+    def _rate(self, s: float) -> float:
         raise NotImplementedError(f"{type(self).__name__} does not define its formula")
 
     def get_config(self) -> dict[str, Any]:
