@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import operator
+import sys
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any
@@ -363,11 +364,13 @@ def wave(x: Any) -> float:
 
 def finite(name: str, value: Any) -> float:
     """Return a finite real number as Python's int or float."""
-    array = np.asarray(value)
-    if array.shape != () or array.dtype.kind not in "iuf":
-        raise InvalidTypeError(f"{name} must be a number, not {value!r}")
-    number = float(array) if array.dtype.kind == "f" else int(array)
-    if not math.isfinite(number):
+    number: float = value
+    if type(value) not in (int, float):
+        array = np.asarray(value)
+        if array.shape != () or array.dtype.kind not in "iuf":
+            raise InvalidTypeError(f"{name} must be a number, not {value!r}")
+        number = float(array) if array.dtype.kind == "f" else int(array)
+    if not -sys.float_info.max <= number <= sys.float_info.max:  # an int may also be too large
         raise InvalidArgumentError(f"{name} must be finite, not {number}")
     return number
 

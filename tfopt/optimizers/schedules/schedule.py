@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,7 +24,7 @@ def finite(name: str, value: Any) -> float:
         if array.shape != () or array.dtype.kind not in "iuf":
             raise InvalidTypeError(f"{name} must be a number, not {value!r}")
         number = float(array) if array.dtype.kind == "f" else int(array)
-    if not math.isfinite(number):
+    if not -sys.float_info.max <= number <= sys.float_info.max:  # an int may also be too large
         raise InvalidArgumentError(f"{name} must be finite, not {number}")
     return number
 
