@@ -121,6 +121,19 @@ def test_the_loops_are_vector_code() -> None:
 
 
 @needs_objdump
+@pytest.mark.skipif("v3" not in tfopt.kernels.available, reason="this machine has no v3 to look at")
+def test_norms_are_vector_code() -> None:
+    """A sum in one accumulator would not be; the lanes are what makes it so."""
+    for cpu, register in (("baseline", "xmm"), ("v3", "ymm")):
+        functions = re.findall(r"<(\w*_add_squares)>:\n((?:.+\n)*)", _machine_code(f"steps_{cpu}"))
+        assert len(functions) == 2
+        for _, code in functions:
+            for packed in ("mulpd", "addpd"):
+                found = [line for line in code.splitlines() if packed in line]
+                assert any(register in line for line in found), cpu
+
+
+@needs_objdump
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="x86's name of the instruction")
 def test_sparse_rows_are_prefetched() -> None:
     """The compiler drops calls to functions that do nothing but prefetch."""

@@ -77,3 +77,24 @@ class ByValue:
     def track_ratio_to_gradient_descent(self, dtype: str) -> float:
         clip, other = best_times(self.clip, self.step)
         return clip / other
+
+
+class Fused:
+    """The time of an optimizer's step that clips relative to one that does not."""
+
+    params = (["clipvalue", "clipnorm", "global_clipnorm"],)
+    param_names = ("clipping",)
+    unit = "times"
+
+    def setup(self, clipping: str) -> None:
+        make = public("optimizers.Adamax")
+        pairs = [(filled(1 << 24), filled(1 << 24, seed=1))]
+        try:
+            optimizers = [make(), make(**{clipping: 0.5})]
+        except TypeError as error:
+            raise NotImplementedError("this tfopt's optimizers do not clip") from error
+        self.steps = [lambda opt=opt: opt.apply_gradients(pairs) for opt in optimizers]
+
+    def track_ratio_to_unclipped(self, clipping: str) -> float:
+        plain, clipped = best_times(*self.steps, seconds=1)
+        return clipped / plain

@@ -85,7 +85,9 @@ cdef void gather(char *to, const char *source, Py_ssize_t stride, Py_ssize_t n,
     cdef float *floats = <float *>to
     cdef const uint16_t *narrow = <const uint16_t *>source
     cdef Py_ssize_t i
-    if storage == FLOAT16 and stride == 2:      # a stride that is known lets it be vector code
+    if storage == NATIVE and stride == itemsize:
+        memcpy(to, source, n * itemsize)
+    elif storage == FLOAT16 and stride == 2:        # a stride that is known lets it be vector code
         for i in range(n):
             floats[i] = float_of_float16(narrow[i])
     elif storage == BFLOAT16 and stride == 2:

@@ -61,7 +61,11 @@ __attribute__((always_inline)) static inline void prefetch_row(char *const *data
         __builtin_prefetch(start + bytes - 1, 1);
     }
 }
+__attribute__((always_inline)) static inline void prefetch_line(const char *at) {
+    __builtin_prefetch(at);
+}
 #else
+static inline void prefetch_line(const char *at) { (void)at; }
 static inline void prefetch_row(char *const *data, const ptrdiff_t *stride, int n, ptrdiff_t row,
                                 ptrdiff_t bytes) {
     (void)data, (void)stride, (void)n, (void)row, (void)bytes;

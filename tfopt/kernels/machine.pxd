@@ -10,6 +10,7 @@ cdef extern from "machine.h" nogil:
     int TFOPT_OPENMP
     void prefetch_row(char **data, const Py_ssize_t *stride, int n, Py_ssize_t row,
                       Py_ssize_t bytes) noexcept
+    void prefetch_line(const char *at) noexcept
     int cpu_has_v3() noexcept
     void in_forked_child(void (*child)() noexcept nogil) noexcept
     int omp_get_max_threads() noexcept

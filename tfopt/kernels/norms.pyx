@@ -142,18 +142,28 @@ cdef void _visit(const source *s, Py_ssize_t start, Py_ssize_t count, lanes_t ta
         take(buffer, filled, scale, lanes)
 
 
-cdef double _fold(double *lanes, Py_ssize_t used, bint peaks) noexcept nogil:
-    """Halve the lanes down to one; those not used hold zeros, and adding them changes nothing."""
-    cdef Py_ssize_t half = LANES // 2, i
-    while half >= used and half > 0:
-        half //= 2
-    while half > 0:
+cdef inline void _halve(double *lanes, Py_ssize_t half, Py_ssize_t used) noexcept nogil:
+    cdef Py_ssize_t i
+    if used > half:     # the lanes not used hold zeros, and adding them changes nothing
         for i in range(half):
-            if peaks:
-                lanes[i] = lanes[i] if lanes[i] > lanes[i + half] else lanes[i + half]
-            else:
-                lanes[i] = lanes[i] + lanes[i + half]
-        half //= 2
+            lanes[i] = lanes[i] + lanes[i + half]
+
+
+cdef double _fold(double *lanes, Py_ssize_t used, bint peaks) noexcept nogil:
+    """Halve the lanes down to one."""
+    cdef Py_ssize_t i
+    if peaks:
+        for i in range(1, LANES):
+            lanes[0] = max(lanes[0], lanes[i])
+        return lanes[0]
+    _halve(lanes, 128, used)    # lengths that are known make vector code
+    _halve(lanes, 64, used)
+    _halve(lanes, 32, used)
+    _halve(lanes, 16, used)
+    _halve(lanes, 8, used)
+    _halve(lanes, 4, used)
+    _halve(lanes, 2, used)
+    _halve(lanes, 1, used)
     return lanes[0]
 
 

@@ -6,11 +6,13 @@ and the lanes by halving: lanes 128 to 255 to lanes 0 to 127, and so on. The sum
 then added up in the same way. The lanes are what vector code needs, and short chains of additions
 are what precision needs.
 """
+from tfopt.kernels.machine cimport prefetch_line
 from tfopt.kernels.rules cimport real
 
 cdef enum:
     LANES = 256
     SPAN = 65536
+    AHEAD = 8192    # bytes from what is added to what is asked for; past the end does no harm
 
 # Take n elements into the lanes; the first belongs to lane 0. Each is multiplied by scale, a power
 # of two, first.
@@ -34,12 +36,19 @@ cdef inline double larger(double a, real x, double scale) noexcept nogil:
 
 cdef inline void add_squares(const real *x, Py_ssize_t n, double scale,
                              double *lanes) noexcept nogil:
-    cdef Py_ssize_t i
-    while n > 0:        # row by row: several at a time lose the prefetcher, and half the speed
-        for i in range(n if n < LANES else LANES):
-            lanes[i] = lanes[i] + square(x[i], scale)
+    # Row by row: to take several at a time loses the processor's prefetching, and half the speed.
+    # Lines asked for by name gain a tenth on one thread.
+    cdef Py_ssize_t k, i
+    while n >= LANES:
+        for k in range(0, LANES, 64):
+            for i in range(0, 64 * <Py_ssize_t>sizeof(real), 64):
+                prefetch_line(<const char *>(x + k) + i + AHEAD)
+            for i in range(64):
+                lanes[k + i] = lanes[k + i] + square(x[k + i], scale)
         x += LANES
         n -= LANES
+    for i in range(n):
+        lanes[i] = lanes[i] + square(x[i], scale)
 
 
 cdef inline void take_peaks(const real *x, Py_ssize_t n, double scale,
