@@ -4,8 +4,11 @@ import os
 import platform
 import re
 import runpy
+import shutil
+import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy
@@ -13,7 +16,7 @@ from Cython.Build import cythonize
 from Cython.Tempita import Template
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
-from setuptools.errors import BaseError, CCompilerError
+from setuptools.errors import BaseError, CCompilerError, CompileError
 
 KERNELS = Path("tfopt/kernels")
 MODULES = (
@@ -49,6 +52,14 @@ if "-g" not in os.environ.get("CFLAGS", ""):
     FLAGS.append("-g0")  # Python's own flags ask for symbols, which would be most of the wheel
 
 
+CUDA = Path("tfopt/cuda")
+#: The GPUs that get machine code, if the compiler knows them; PTX serves the later ones.
+CUDA_ARCHITECTURES = ("80", "90", "100")
+#: IEEE division and root, gradual underflow, and no product contracted with a sum.
+CUDA_FLAGS = ["-std=c++17", "-O3", "-fmad=false", "-prec-div=true", "-prec-sqrt=true", "-ftz=false"]
+CUDA_FLAGS += ["-Xcompiler=-fPIC,-fvisibility=hidden,-ffp-contract=off", "--compress-mode=size"]
+
+
 def render_steps(instruction_set: str) -> str:
     """Write the loops around the table's rules and return the file's path.
 
@@ -79,8 +90,105 @@ def extension(name: str, source: str, flags: list[str]) -> Extension:
     )
 
 
+def find_nvcc() -> str | None:
+    """Return CUDA's compiler, if the build is to use one."""
+    wanted = os.environ.get("TFOPT_CUDA", "")
+    if wanted == "0" or not sys.platform.startswith("linux"):
+        return None
+    folders = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    places = [Path(folder, "bin/nvcc") for folder in folders if folder]
+    found = next((str(place) for place in places if place.exists()), shutil.which("nvcc"))
+    if wanted == "1" and not found:
+        raise SystemExit(
+            "TFOPT_CUDA=1 demands CUDA, but there is no nvcc: looked in CUDA_HOME, CUDA_PATH, "
+            "/usr/local/cuda and PATH"
+        )
+    return found
+
+
+def render_cuda_table(table: tuple) -> None:
+    """Write the header through which CUDA's sources see the table, if it is another one."""
+    template = Template.from_filename(str(CUDA / "table.h.tp"), encoding="utf-8")
+    source = template.substitute(TABLE=table)
+    rendered = CUDA / "table.h"
+    if not rendered.exists() or rendered.read_text() != source:
+        rendered.write_text(source)
+
+
+class CudaLibrary(Extension):
+    """The shared library of the CUDA path: no Python in it, loaded by tfopt/cuda/library.py."""
+
+    def __init__(self, nvcc: str) -> None:
+        self.nvcc = nvcc
+        table = runpy.run_path("tfopt/rules.py")["RULES"]
+        sources = sorted(str(path) for path in CUDA.iterdir() if path.suffix in (".cu", ".h"))
+        super().__init__(
+            "tfopt.cuda.libtfopt_cuda",
+            sources,
+            depends=["tfopt/rules.py"],
+            optional=os.environ.get("TFOPT_CUDA") != "1",
+        )
+        self.ops = [rule.op for rule in table]
+
+    def architectures(self) -> list[str]:
+        known = subprocess.run(
+            [self.nvcc, "--list-gpu-code"], capture_output=True, text=True
+        ).stdout
+        only = os.environ.get("TFOPT_CUDA_ARCH")
+        chosen = [only] if only else [a for a in CUDA_ARCHITECTURES if f"sm_{a}" in known.split()]
+        codes = [f"sm_{a}" for a in chosen]
+        flags = [f"-gencode=arch=compute_{chosen[0]},code=[{codes[0]},compute_{chosen[0]}]"]
+        return flags + [
+            f"-gencode=arch=compute_{a},code={code}"
+            for a, code in zip(chosen[1:], codes[1:], strict=True)
+        ]
+
+    def build(self, folder: Path, library: str) -> None:
+        """Compile each rule on its own, as many at a time as there are processors, and link."""
+        folder.mkdir(parents=True, exist_ok=True)
+        flags = CUDA_FLAGS + self.architectures()
+        # face.cu first, for its sort takes the longest
+        jobs = [["face.cu", "-o", str(folder / "face.o")]]
+        jobs += [
+            ["rule.cu", f"-DTFOPT_RULE={op}", "-o", str(folder / f"{op}.o")] for op in self.ops
+        ]
+
+        def compile_one(job: list[str]) -> None:
+            source, *rest = job
+            self.run([self.nvcc, *flags, "-c", str(CUDA / source), *rest])
+
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            list(pool.map(compile_one, jobs))
+        objects = [job[-1] for job in jobs]
+        self.run(
+            [self.nvcc, *flags, "-shared", "-cudart=static", "-Xlinker=-s", *objects, "-o", library]
+        )
+
+    @staticmethod
+    def run(command: list[str]) -> None:
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            print(done.stdout, done.stderr, sep="", file=sys.stderr)
+            raise CompileError(f"{command[0]} failed with {done.returncode}")
+
+
 class BuildKernels(build_ext):
     """build_ext that goes without OpenMP where there is none, and says what a build needs."""
+
+    def get_ext_filename(self, name: str) -> str:
+        if name.endswith("libtfopt_cuda"):
+            return name.replace(".", os.sep) + ".so.1"  # .so alone is a module's ending
+        return super().get_ext_filename(name)
+
+    def build_extension(self, extension: Extension) -> None:
+        if not isinstance(extension, CudaLibrary):
+            super().build_extension(extension)
+            return
+        library = Path(self.get_ext_fullpath(extension.name))
+        newest = max(Path(path).stat().st_mtime for path in extension.sources + extension.depends)
+        if self.force or not library.exists() or library.stat().st_mtime < newest:
+            library.parent.mkdir(parents=True, exist_ok=True)
+            extension.build(Path(self.build_temp, "cuda"), str(library))
 
     def build_extensions(self) -> None:
         if not self.compiles(""):
@@ -118,11 +226,14 @@ class BuildKernels(build_ext):
         return True
 
 
+render_cuda_table(runpy.run_path("tfopt/rules.py")["RULES"])  # the tests compile it without nvcc
+nvcc = find_nvcc()
 setup(
     ext_modules=cythonize(
         [extension(f"steps_{name}", render_steps(name), flags) for name, flags in SETS.items()]
         + [extension(name, str(KERNELS / f"{name}.pyx"), []) for name in MODULES],
         compiler_directives=DIRECTIVES,
-    ),
+    )
+    + ([CudaLibrary(nvcc)] if nvcc else []),
     cmdclass={"build_ext": BuildKernels},
 )

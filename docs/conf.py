@@ -36,7 +36,7 @@ def _row(rule: Rule) -> str:
     flags = ", ".join(f"`{name}={on}`" for name, on in rule.flags.items()) or "none"
     cells = [
         f"[`apply_{rule.name}`](api/training_ops)",
-        f"`{rule.op}`",
+        f"`{rule.op}`" if rule.raw else "none",
         ", ".join(f"`{slot}`" for slot in rule.slots) or "none",
         ", ".join(f"`{hyper}`" for hyper in rule.hypers),
         flags,

@@ -46,6 +46,10 @@ ORDINARY = {
     "l2": 0.02,
     "l2_shrinkage": 0.03,
     "lr_power": -0.5,
+    "mu": 0.88,
+    "mu_next": 0.885,
+    "mu_product": 0.7,
+    "mu_product_next": 0.62,
 }
 
 

@@ -153,7 +153,7 @@ def test_other_arguments_are_refused(impl: Any, rule: Rule) -> None:
     spoiled = {**ordinary_hypers(rule), rule.hypers[0]: np.ones(1)}
     with pytest.raises(impl.InvalidArgumentError):
         function(*columns, **spoiled)
-    for duplicates in ("sequential", "sum"):
+    for duplicates in ("sum", "error" if rule.absent else "sequential"):
         with pytest.raises(impl.InvalidTypeError):  # indices are for one variable
             call(impl, rule, columns, indices=np.array([0]), duplicates=duplicates)
     with pytest.raises(impl.InvalidTypeError):

@@ -54,7 +54,7 @@ def test_public_names_exist_and_are_the_same() -> None:
         for name in package.__all__:
             assert hasattr(package, name)
     only_fast = {*tfopt.__all__} - {*tfopt_ref.__all__}
-    assert only_fast == {"__version__", "show_versions", "threads"}  # nothing numerical
+    assert only_fast == {"__version__", "cuda", "show_versions", "threads"}  # nothing numerical
     assert {*tfopt_ref.__all__} <= {*tfopt.__all__}
     assert tfopt.optimizers.__all__ == tfopt_ref.optimizers.__all__
 
@@ -96,7 +96,8 @@ def _loops(cpu: str) -> dict[str, str]:
         r"^\w+ <(\w+)>:\n((?:.+\n)*)", _machine_code(f"steps_{cpu}"), re.MULTILINE
     )
     named = (
-        (re.search(r"fuse_([01]).*_((?:dense|rows)_\w+)$", name), code) for name, code in functions
+        (re.search(r"fuse_([01]).*_((?:dense|rows|absent)_\w+)$", name), code)
+        for name, code in functions
     )
     return {f"{match[2]}-{match[1]}": code for match, code in named if match}
 

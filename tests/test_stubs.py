@@ -42,6 +42,7 @@ def _rule(rule: Rule) -> str:
         "indices: NDArray[signedinteger] | None = ...",
         "duplicates: str = ...",
         "grad_scale: SupportsFloat = ...",
+        "check_indices: bool = ...",
     ]
     return _function(f"apply_{rule.name}", arguments, "None")
 
@@ -82,7 +83,9 @@ def raw_ops_stub() -> str:
         f"{prefix}Apply{rule.op}": _raw_op(rule, prefix)
         for prefix in ("", "Sparse", "Resource", "ResourceSparse")
         for rule in RULES
-        if (rule.sparse or "Sparse" not in prefix) and (rule.ref or "Resource" in prefix)
+        if rule.raw
+        and (rule.sparse or "Sparse" not in prefix)
+        and (rule.ref or "Resource" in prefix)
     }
     functions |= _OTHERS
     names = sorted(functions)

@@ -43,7 +43,8 @@ def test_docstrings_name_every_argument(rule: Rule) -> None:
     function = getattr(tfopt.training_ops, f"apply_{rule.name}")
     for name in inspect.signature(function).parameters:
         assert name in function.__doc__
-    assert rule.op in function.__doc__ and rule.source in function.__doc__
+    assert rule.source in function.__doc__
+    assert (f"ResourceApply{rule.op}" in function.__doc__) == rule.raw
 
 
 @each_rule
@@ -57,7 +58,7 @@ def test_gradient_scale_equals_a_scaled_gradient(impl: Any, rule: Rule, dtype: s
         assert_same_bits(a, b, name)
 
 
-@each_rule
+@pytest.mark.parametrize("rule", [r for r in RULES if not r.absent], ids=lambda rule: rule.name)
 def test_repeated_indices_are_applied_in_order(impl: Any, rule: Rule) -> None:
     *variables, _ = arrays_for(rule, (5, 3), np.float32)
     rows = np.random.default_rng(3).standard_normal((4, 3)).astype(np.float32)
@@ -105,7 +106,7 @@ def test_rows_past_two_to_the_31(tmp_path: Any) -> None:
     assert table[0, 0] == -1
 
 
-@each_rule
+@pytest.mark.parametrize("rule", [r for r in RULES if not r.absent], ids=lambda rule: rule.name)
 def test_rows_that_are_not_named_stay(impl: Any, rule: Rule) -> None:
     *variables, _ = arrays_for(rule, (5, 3), np.float32)
     before = [v.copy() for v in variables]
@@ -113,6 +114,51 @@ def test_rows_that_are_not_named_stay(impl: Any, rule: Rule) -> None:
     for a, b in zip(variables, before, strict=True):
         assert (a[[0, 2, 4]] == b[[0, 2, 4]]).all()
     assert (variables[0][[1, 3]] != before[0][[1, 3]]).all()
+
+
+@pytest.mark.parametrize("rule", [r for r in RULES if r.absent], ids=lambda rule: rule.name)
+def test_rows_that_are_not_named_decay(impl: Any, rule: Rule) -> None:
+    """Their slots do in a step for rows; some rules move the variable, too."""
+    *variables, _ = arrays_for(rule, (5, 3), np.float32)
+    before = [v.copy() for v in variables]
+    update(impl, rule, *variables, np.ones((3, 3), np.float32), indices=np.array([3, 1, 3]))
+    absent = [0, 2, 4]
+    moved = rule.name.startswith("keras_adam")
+    assert ((variables[0][absent] != before[0][absent]) == moved).all()
+    for name, a, b in zip(rule.slots, variables[1:], before[1:], strict=True):
+        if name != "vhat":
+            assert (abs(a[absent]) < abs(b[absent])).all()
+    assert (variables[0][[1, 3]] != before[0][[1, 3]]).all()
+
+
+@pytest.mark.parametrize("rule", [r for r in RULES if r.absent], ids=lambda rule: rule.name)
+def test_a_step_of_all_rows_is_not_repeated_in_order(impl: Any, rule: Rule) -> None:
+    *variables, _ = arrays_for(rule, (5, 3), np.float32)
+    before = [v.copy() for v in variables]
+    rows, indices = np.ones((2, 3), np.float32), np.array([1, 3])
+    with pytest.raises(impl.InvalidArgumentError, match='takes duplicates="sum" or "error"'):
+        update(impl, rule, *variables, rows, indices=indices, duplicates="sequential")
+    for a, b in zip(variables, before, strict=True):
+        assert (a == b).all()
+
+
+@pytest.mark.parametrize("rule", [r for r in RULES if r.absent], ids=lambda rule: rule.name)
+@pytest.mark.parametrize("inner", [(), (1,), (7,), (3000,)])
+def test_a_step_of_all_rows_on_threads(rule: Rule, inner: tuple[int, ...]) -> None:
+    """Rows that are named first, last, next to each other, not at all: the same bits on any."""
+    random = np.random.default_rng(0)
+    for ids in ([], [0], [499], [0, 1, 2, 250, 498, 499], random.permutation(500)[:200]):
+        indices = np.array(ids, np.int64)
+        rows = random.standard_normal((len(indices), *inner)).astype(np.float32)
+        results = []
+        for threads in (1, 2, 3):
+            tfopt.threads.set_num_threads(threads)
+            *variables, _ = arrays_for(rule, (500, *inner), np.float32)
+            update(tfopt, rule, *variables, rows, indices=indices)
+            results.append(variables)
+        for other in results[1:]:
+            for name, a, b in zip(rule.operands, results[0], other, strict=False):
+                assert_same_bits(a, b, name)
 
 
 @each_rule

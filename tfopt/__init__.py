@@ -18,7 +18,7 @@ from tfopt.variable import Variable
 from tfopt.versions import show_versions
 
 if TYPE_CHECKING:
-    from tfopt import raw_ops
+    from tfopt import cuda, raw_ops
 
 __version__ = "0.1.0"
 
@@ -35,6 +35,7 @@ __all__ = [
     "clip_by_value",
     "clip_grads",
     "clip_ops",
+    "cuda",
     "errors",
     "get_flush_denormals",
     "global_norm",
@@ -49,6 +50,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "raw_ops":  # when it is first used, for its 57 functions take a while to make
-        return importlib.import_module("tfopt.raw_ops")
+    if name in ("cuda", "raw_ops"):  # when they are first used: not everybody's, and not instant
+        return importlib.import_module(f"tfopt.{name}")
     raise AttributeError(f"module 'tfopt' has no attribute {name!r}")

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tfopt.devices import on_gpu
 from tfopt.variable import Variable
 
 __all__ = ["locked"]
@@ -52,7 +53,12 @@ def _locks(value: Any) -> Iterator[_Lock]:
     """Yield an argument's locks; none for one without memory, which the update will refuse."""
     if isinstance(value, Variable):
         yield value.lock
-        value = value.numpy()
+        value = value.value()
+    if on_gpu(value):
+        from tfopt.cuda.arrays import as_device_array
+
+        yield _STRIPES[as_device_array(value, "var").address // 16 % len(_STRIPES)]
+        return
     if not isinstance(value, np.ndarray) and not hasattr(value, "__array_interface__"):
         return
     array = np.asarray(value)

@@ -58,7 +58,7 @@ class _Op(NamedTuple):
 _FORMS = (
     _Op(rule, ref, sparse)
     for ref, sparse, rule in product((True, False), (False, True), RULES)
-    if rule.ref >= ref and rule.sparse >= sparse
+    if rule.raw and rule.ref >= ref and rule.sparse >= sparse
 )
 _OPS = {op.name: op for op in _FORMS}
 

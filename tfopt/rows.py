@@ -29,6 +29,9 @@ def rows_call(
         raise InvalidArgumentError(
             f'duplicates must be "sequential", "sum" or "error", not {duplicates!r}'
         )
+    everywhere = kernel.rule.absent is not None  # a step of some rows is one of all others, too
+    if everywhere and duplicates == "sequential":
+        raise InvalidArgumentError(f'{kernel.name} takes duplicates="sum" or "error"')
     call = sparse_call(kernel, operands, indices, hypers, flags, grad_scale)
     if duplicates == "sequential":
         return call
@@ -38,8 +41,12 @@ def rows_call(
         distinct, _ = distinct_indices(np.ascontiguousarray(ids))
         if distinct.size < ids.size:
             raise InvalidArgumentError("indices has duplicates")
-        return call
+        if not everywhere:
+            return call
     merged = IndexedSlices(as_array(grad, "grad"), ids).sum_duplicates()
+    if everywhere:
+        order = np.argsort(merged.indices)
+        merged = IndexedSlices(merged.values[order], merged.indices[order])
     return sparse_call(
         kernel, (*variables, merged.values), merged.indices, hypers, flags, grad_scale
     )

@@ -52,6 +52,7 @@ class Rule(NamedTuple):
     choices: dict[str, str] = {}  # name -> condition
     rows: str | None = None  # the step of sparse rows, where its answers are not the dense step's
     width1: str | None = None  # the step of rows of one element, where it is not that of others
+    absent: str | None = None  # the step of the rows that a call for rows does not name, if any
     grad: str = "grad"  # TensorFlow's name of the gradient
     limits: dict[str, str] = {}  # what hyperparameters must be, of those in LIMITS
     limited: str = "dense and rows"  # the calls the limits hold for, or "rows"
@@ -61,6 +62,7 @@ class Rule(NamedTuple):
     ref: bool = True  # whether TensorFlow has ApplyX beside ResourceApplyX
     complex: bool = False  # whether it is there for complex numbers, too
     sparse: bool = True  # whether TensorFlow has the forms for rows, (Resource)SparseApplyX
+    raw: bool = True  # whether TensorFlow has any of these ops: Keras makes some rules of others
 
     @property
     def dtypes(self) -> str:
@@ -72,7 +74,12 @@ class Rule(NamedTuple):
     @property
     def steps(self) -> dict[str, str]:
         """The rule's steps by the kind of call they serve; a kind without its own has another's."""
-        own = {"dense": self.name, "rows": self.rows, "width1": self.width1}
+        own = {
+            "dense": self.name,
+            "rows": self.rows,
+            "width1": self.width1,
+            "absent": self.absent,
+        }
         return {kind: step for kind, step in own.items() if step}
 
     @property
@@ -119,6 +126,21 @@ _ADAM_SCALARS = {
     "beta1": "beta1",
     "one_minus_beta1": "1 - beta1",
     "one_minus_beta2": "1 - beta2",
+    "epsilon": "epsilon",
+}
+#: TensorFlow's sparse Adam, which is made of other ops, associates the step's length differently.
+_KERAS_ADAM_SCALARS = {
+    "alpha": "lr * (rules.root(1 - beta2_power) / (1 - beta1_power))",
+    "beta1": "beta1",
+    "one_minus_beta1": "1 - beta1",
+    "beta2": "beta2",
+    "one_minus_beta2": "1 - beta2",
+    "epsilon": "epsilon",
+}
+_KERAS_RMS_SCALARS = {
+    "lr": "lr",
+    "rho": "rho",
+    "one_minus_rho": "1 - rho",
     "epsilon": "epsilon",
 }
 _RMS_SCALARS = {
@@ -397,5 +419,92 @@ RULES = (
             "one_minus_beta": "1 - beta",
         },
         sparse=False,
+    ),
+    Rule(
+        name="keras_adam",
+        op="KerasAdam",
+        summary="Adam; a step for rows lets the means of all others decay, and moves them, too.",
+        source="Kingma, Ba, Adam, ICLR 2015, section 2",
+        slots=("m", "v"),
+        hypers=("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"),
+        scalars=_KERAS_ADAM_SCALARS,
+        absent="keras_adam_absent",
+        ref=False,
+        sparse=False,
+        raw=False,
+    ),
+    Rule(
+        name="keras_adam_with_amsgrad",
+        op="KerasAdamWithAmsgrad",
+        summary="AMSGrad; a step for rows lets the means of all other rows decay, and moves them.",
+        source="Reddi, Kale, Kumar, On the Convergence of Adam and Beyond, ICLR 2018",
+        slots=("m", "v", "vhat"),
+        hypers=("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"),
+        scalars=_KERAS_ADAM_SCALARS,
+        absent="keras_adam_with_amsgrad_absent",
+        ref=False,
+        sparse=False,
+        raw=False,
+    ),
+    Rule(
+        name="nadam",
+        op="Nadam",
+        summary="Adam with Nesterov's momentum; a step for rows lets the means of all rows decay.",
+        source="Dozat, Incorporating Nesterov Momentum into Adam, ICLR workshop 2016",
+        slots=("m", "v"),
+        hypers=(
+            "lr",
+            "beta1",
+            "beta2",
+            "beta2_power",
+            "mu",
+            "mu_next",
+            "mu_product",
+            "mu_product_next",
+            "epsilon",
+        ),
+        scalars={
+            "lr": "lr",
+            "beta1": "beta1",
+            "one_minus_beta1": "1 - beta1",
+            "beta2": "beta2",
+            "one_minus_beta2": "1 - beta2",
+            "one_minus_beta2_power": "1 - beta2_power",
+            "one_minus_mu": "1 - mu",
+            "mu_next": "mu_next",
+            "one_minus_mu_product": "1 - mu_product",
+            "one_minus_mu_product_next": "1 - mu_product_next",
+            "epsilon": "epsilon",
+        },
+        absent="nadam_absent",
+        ref=False,
+        sparse=False,
+        raw=False,
+    ),
+    Rule(
+        name="keras_rms_prop",
+        op="KerasRMSProp",
+        summary="RMSProp without momentum, `epsilon` after the root; all rows' mean squares decay.",
+        source=_TIELEMAN,
+        slots=("ms",),
+        hypers=("lr", "rho", "epsilon"),
+        scalars=_KERAS_RMS_SCALARS,
+        absent="keras_rms_prop_absent",
+        ref=False,
+        sparse=False,
+        raw=False,
+    ),
+    Rule(
+        name="keras_centered_rms_prop",
+        op="KerasCenteredRMSProp",
+        summary="Centered RMSProp without momentum, `epsilon` after the root; all means decay.",
+        source=_TIELEMAN + "; Graves, Generating Sequences with Recurrent Neural Networks, 2013",
+        slots=("mg", "ms"),
+        hypers=("lr", "rho", "epsilon"),
+        scalars=_KERAS_RMS_SCALARS,
+        absent="keras_centered_rms_prop_absent",
+        ref=False,
+        sparse=False,
+        raw=False,
     ),
 )

@@ -6,6 +6,8 @@ gradient, and repeated indices one after another in their order, unless ``duplic
 otherwise. Lists in the place of arrays, all of one length, are many variables of one dtype: one
 call updates them all, much faster than a call for each.
 
+Arrays on a GPU, CuPy's, Numba's or torch's, are updated there (:mod:`tfopt.cuda`).
+
 The functions are made from the table in :mod:`tfopt.rules`, one per row.
 """
 
@@ -14,6 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from tfopt.devices import apply_on_gpu, on_gpu
 from tfopt.kernels import kernels
 from tfopt.kernels.training import apply, run
 from tfopt.rows import rows_call
@@ -32,10 +37,16 @@ def _parameters(rule: Rule) -> str:
             *rule.hypers,
             *flags,
             "indices=None",
-            'duplicates="sequential"',
+            f'duplicates="{_duplicates(rule)}"',
             "grad_scale=1.0",
+            "check_indices=True",
         ]
     )
+
+
+def _duplicates(rule: Rule) -> str:
+    """Return what repeated indices mean if nothing is said."""
+    return "sum" if rule.absent else "sequential"
 
 
 def _docstring(rule: Rule) -> str:
@@ -57,16 +68,36 @@ def _docstring(rule: Rule) -> str:
         "indices : ndarray of int32 or int64, shape (n,), optional": (
             "The rows of var, along its first axis, to update."
         ),
-        'duplicates : {"sequential", "sum", "error"}': (
-            "What an index that occurs several times means: one update after another, in order; "
-            "one\n    update by the sum of its rows, added in order; or a refusal."
-        ),
+        _DUPLICATES[rule.absent is None][0]: _DUPLICATES[rule.absent is None][1],
         "grad_scale : float, default 1.0": "Multiplies the gradient as it is read.",
+        "check_indices : bool, default True": (
+            "On a GPU, False spares the wait until the indices have been checked; those that name "
+            "no row\n    are skipped. In the host's memory they are always checked."
+        ),
     }
     listed = [f"{name}\n    {text}" for name, text in parameters.items()]
-    return _DOCSTRING.format(rule=rule, parameters="\n".join(listed))
+    origin = (
+        f"TensorFlow's op ``ResourceApply{rule.op}``;"
+        if rule.raw
+        else "What Keras' optimizer makes of TensorFlow's other ops. With `indices`, the slots\n"
+        "of all other rows decay;"
+    )
+    return _DOCSTRING.format(rule=rule, parameters="\n".join(listed), origin=origin)
 
 
+#: Of rules that touch all rows in a step for some, and of the others.
+_DUPLICATES = (
+    (
+        'duplicates : {"sum", "error"}',
+        "What an index that occurs several times means: one update by the sum of its rows, added "
+        "in\n    order; or a refusal.",
+    ),
+    (
+        'duplicates : {"sequential", "sum", "error"}',
+        "What an index that occurs several times means: one update after another, in order; "
+        "one\n    update by the sum of its rows, added in order; or a refusal.",
+    ),
+)
 _FLAGS = {
     "use_nesterov": "Look ahead along the momentum.",
     "update_slots": "False leaves the slots as they are.",
@@ -89,7 +120,7 @@ IndexOutOfRangeError
 
 Notes
 -----
-TensorFlow's op ``ResourceApply{rule.op}``; its formula is the function of the same name in
+{origin} its formula is the function of the same name in
 :mod:`tfopt_ref.training_ops`.
 
 References
@@ -112,7 +143,12 @@ def _function(rule: Rule) -> Callable[..., None]:
     operands, hypers = pack(rule.operands), pack(rule.hypers)
     lines = [
         f"def apply_{rule.name}({_parameters(rule)}):",
-        "    if indices is None or duplicates == 'sequential':",
+        "    if type(var) is not ndarray and on_gpu(var):",
+        f"        apply_on_gpu(kernel, {operands}, {hypers}, {flags or 0}, indices, duplicates,",
+        "                     grad_scale, check_indices)",
+        "    elif indices is None"
+        + ("" if rule.absent else " or duplicates == 'sequential'")
+        + ":",
         f"        apply(kernel, {operands}, {hypers}, {flags or 0}, indices, grad_scale)",
         "    else:",
         f"        run(rows_call(kernel, {operands}, indices, {hypers}, {flags or 0}, duplicates,",
@@ -120,6 +156,9 @@ def _function(rule: Rule) -> Callable[..., None]:
     ]
     scope: dict[str, Any] = {
         "apply": apply,
+        "apply_on_gpu": apply_on_gpu,
+        "ndarray": np.ndarray,
+        "on_gpu": on_gpu,
         "run": run,
         "rows_call": rows_call,
         "kernel": kernels[rule.name],

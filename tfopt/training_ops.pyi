@@ -19,8 +19,13 @@ __all__ = [
     "apply_ftrl",
     "apply_ftrl_v2",
     "apply_gradient_descent",
+    "apply_keras_adam",
+    "apply_keras_adam_with_amsgrad",
+    "apply_keras_centered_rms_prop",
     "apply_keras_momentum",
+    "apply_keras_rms_prop",
     "apply_momentum",
+    "apply_nadam",
     "apply_power_sign",
     "apply_proximal_adagrad",
     "apply_proximal_gradient_descent",
@@ -38,6 +43,7 @@ def apply_gradient_descent(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_proximal_gradient_descent(
     var: _Arrays,
@@ -49,6 +55,7 @@ def apply_proximal_gradient_descent(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_momentum(
     var: _Arrays,
@@ -61,6 +68,7 @@ def apply_momentum(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_keras_momentum(
     var: _Arrays,
@@ -73,6 +81,7 @@ def apply_keras_momentum(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_adagrad(
     var: _Arrays,
@@ -84,6 +93,7 @@ def apply_adagrad(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_adagrad_v2(
     var: _Arrays,
@@ -96,6 +106,7 @@ def apply_adagrad_v2(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_adagrad_da(
     var: _Arrays,
@@ -110,6 +121,7 @@ def apply_adagrad_da(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_proximal_adagrad(
     var: _Arrays,
@@ -122,6 +134,7 @@ def apply_proximal_adagrad(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_adadelta(
     var: _Arrays,
@@ -135,6 +148,7 @@ def apply_adadelta(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_adam(
     var: _Arrays,
@@ -152,6 +166,7 @@ def apply_adam(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_adam_with_amsgrad(
     var: _Arrays,
@@ -169,6 +184,7 @@ def apply_adam_with_amsgrad(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_adamax(
     var: _Arrays,
@@ -184,6 +200,7 @@ def apply_adamax(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_rms_prop(
     var: _Arrays,
@@ -198,6 +215,7 @@ def apply_rms_prop(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_centered_rms_prop(
     var: _Arrays,
@@ -213,6 +231,7 @@ def apply_centered_rms_prop(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_ftrl(
     var: _Arrays,
@@ -228,6 +247,7 @@ def apply_ftrl(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_ftrl_v2(
     var: _Arrays,
@@ -244,6 +264,7 @@ def apply_ftrl_v2(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_add_sign(
     var: _Arrays,
@@ -257,6 +278,7 @@ def apply_add_sign(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...
 def apply_power_sign(
     var: _Arrays,
@@ -270,4 +292,87 @@ def apply_power_sign(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
+) -> None: ...
+def apply_keras_adam(
+    var: _Arrays,
+    m: _Arrays,
+    v: _Arrays,
+    grad: _Arrays,
+    *,
+    beta1_power: SupportsFloat,
+    beta2_power: SupportsFloat,
+    lr: SupportsFloat,
+    beta1: SupportsFloat,
+    beta2: SupportsFloat,
+    epsilon: SupportsFloat,
+    indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
+    grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
+) -> None: ...
+def apply_keras_adam_with_amsgrad(
+    var: _Arrays,
+    m: _Arrays,
+    v: _Arrays,
+    vhat: _Arrays,
+    grad: _Arrays,
+    *,
+    beta1_power: SupportsFloat,
+    beta2_power: SupportsFloat,
+    lr: SupportsFloat,
+    beta1: SupportsFloat,
+    beta2: SupportsFloat,
+    epsilon: SupportsFloat,
+    indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
+    grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
+) -> None: ...
+def apply_nadam(
+    var: _Arrays,
+    m: _Arrays,
+    v: _Arrays,
+    grad: _Arrays,
+    *,
+    lr: SupportsFloat,
+    beta1: SupportsFloat,
+    beta2: SupportsFloat,
+    beta2_power: SupportsFloat,
+    mu: SupportsFloat,
+    mu_next: SupportsFloat,
+    mu_product: SupportsFloat,
+    mu_product_next: SupportsFloat,
+    epsilon: SupportsFloat,
+    indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
+    grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
+) -> None: ...
+def apply_keras_rms_prop(
+    var: _Arrays,
+    ms: _Arrays,
+    grad: _Arrays,
+    *,
+    lr: SupportsFloat,
+    rho: SupportsFloat,
+    epsilon: SupportsFloat,
+    indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
+    grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
+) -> None: ...
+def apply_keras_centered_rms_prop(
+    var: _Arrays,
+    mg: _Arrays,
+    ms: _Arrays,
+    grad: _Arrays,
+    *,
+    lr: SupportsFloat,
+    rho: SupportsFloat,
+    epsilon: SupportsFloat,
+    indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
+    grad_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
 ) -> None: ...

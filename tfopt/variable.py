@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.devices import on_gpu
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 __all__ = ["Variable"]
@@ -18,8 +19,8 @@ class Variable:
     Parameters
     ----------
     initial_value : array_like
-        An array is wrapped, not copied: updates are seen in it, and its changes here. Anything
-        else becomes a new array.
+        An array is wrapped, not copied: updates are seen in it, and its changes here; one on a GPU,
+        too. Anything else becomes a new array.
     name : str, optional
         Appears in messages and names the optimizer's slots.
     dtype : dtype, optional
@@ -54,19 +55,12 @@ class Variable:
     __slots__ = ("__weakref__", "_array", "lock", "name")
 
     def __init__(self, initial_value: Any, name: str | None = None, dtype: Any = None) -> None:
-        if isinstance(initial_value, np.ndarray):
-            array = initial_value
-            if dtype is not None and array.dtype != dtype:
-                raise InvalidTypeError(
-                    f"the array is {array.dtype}, not {np.dtype(dtype)}; convert it first"
-                )
-            if not array.flags.writeable:
-                raise InvalidArgumentError("a Variable cannot wrap a read-only array")
+        if on_gpu(initial_value):
+            if dtype is not None:
+                raise InvalidTypeError("an array on a GPU has its dtype; convert it first")
+            self._array: Any = initial_value
         else:
-            array = np.array(initial_value, dtype)
-        if array.dtype.kind not in "fciub" and array.dtype.name != "bfloat16":
-            raise InvalidTypeError(f"a Variable holds numbers, not {array.dtype}")
-        self._array: np.ndarray[Any, Any] = array
+            self._array = _host_array(initial_value, dtype)
         self.name = "Variable" if name is None else name
         self.lock = threading.RLock()
 
@@ -76,19 +70,39 @@ class Variable:
         return tuple(self._array.shape)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Any:
         """The array's dtype."""
-        dtype: np.dtype[Any] = self._array.dtype
-        return dtype
+        return self._array.dtype
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        if self._array.dtype.kind == "V":  # bfloat16, of which the interface knows the size alone
+        array = self._array
+        # of bfloat16 the interface knows the size alone
+        if not isinstance(array, np.ndarray) or array.dtype.kind == "V":
             raise AttributeError("__array_interface__")
-        return self._array.__array_interface__
+        return array.__array_interface__
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if isinstance(self._array, np.ndarray):
+            raise AttributeError("__cuda_array_interface__")
+        interface: dict[str, Any] = self._array.__cuda_array_interface__
+        return interface
+
+    def value(self) -> Any:
+        """Return the array itself, wherever it is."""
+        return self._array
 
     def numpy(self) -> np.ndarray:
-        """Return the array itself, not a copy."""
+        """Return the array itself, not a copy.
+
+        Raises
+        ------
+        InvalidTypeError
+            If it is on a GPU.
+        """
+        if not isinstance(self._array, np.ndarray):
+            raise InvalidTypeError(f"{self.name} is on a GPU; copy its value() to the host")
         return self._array
 
     def assign(self, value: Any) -> Variable:
@@ -97,19 +111,21 @@ class Variable:
         Raises
         ------
         InvalidArgumentError
-            If the shapes differ; nothing is broadcast.
+            If the shapes differ, for nothing is broadcast, or the array is on a GPU.
         """
-        self._array[...] = self._fitting(value)
+        self.numpy()[...] = self._fitting(value)
         return self
 
     def assign_add(self, delta: Any) -> Variable:
         """Add `delta`, of the same shape, to the array."""
-        self._array += self._fitting(delta)
+        array = self.numpy()
+        array += self._fitting(delta)
         return self
 
     def assign_sub(self, delta: Any) -> Variable:
         """Subtract `delta`, of the same shape, from the array."""
-        self._array -= self._fitting(delta)
+        array = self.numpy()
+        array -= self._fitting(delta)
         return self
 
     def _fitting(self, value: Any) -> np.ndarray:
@@ -126,7 +142,7 @@ class Variable:
         return array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.array(self._array, dtype, copy=copy)
+        return np.array(self.numpy(), dtype, copy=copy)
 
     def __len__(self) -> int:
         return len(self._array)
@@ -142,3 +158,18 @@ class Variable:
 
     def __repr__(self) -> str:
         return f"<Variable {self.name!r} shape={self.shape} dtype={self.dtype}>"
+
+
+def _host_array(value: Any, dtype: Any) -> np.ndarray:
+    """Return an array as it is, or a new one."""
+    if isinstance(value, np.ndarray):
+        if dtype is not None and value.dtype != dtype:
+            raise InvalidTypeError(
+                f"the array is {value.dtype}, not {np.dtype(dtype)}; convert it first"
+            )
+        if not value.flags.writeable:
+            raise InvalidArgumentError("a Variable cannot wrap a read-only array")
+    array = value if isinstance(value, np.ndarray) else np.array(value, dtype)
+    if array.dtype.kind not in "fciub" and array.dtype.name != "bfloat16":
+        raise InvalidTypeError(f"a Variable holds numbers, not {array.dtype}")
+    return array

@@ -24,6 +24,8 @@ def versions() -> dict[str, Any]:
         Ready for JSON. ``optional`` holds the version of each optional package, None where it is
         not installed; none of them is imported.
     """
+    from tfopt import cuda  # here, because it would delay `import tfopt`
+
     return {
         "tfopt": tfopt.__version__,
         "python": platform.python_version(),
@@ -34,7 +36,7 @@ def versions() -> dict[str, Any]:
         "instruction_sets_available": list(kernels.available),
         "threads": threads.get_num_threads(),
         "openmp": threads.openmp(),
-        "cuda": "not built",
+        "cuda": cuda.why_not() or "available",
     }
 
 

@@ -26,7 +26,7 @@ from tfopt_ref.indexed_slices import IndexedSlices
 __all__ = ["TrainingOp", "checks", "limits", "takes_complex"]
 
 Step = Callable[..., tuple[np.ndarray, ...]]
-_ADDED = {"indices": None, "duplicates": "sequential", "grad_scale": 1.0}
+_ADDED = {"indices": None, "duplicates": "sequential", "grad_scale": 1.0, "check_indices": True}
 
 
 def takes_complex(step: Step) -> Step:
@@ -61,9 +61,9 @@ class TrainingOp:
     """Makes an op of a step, a function from old values to new ones.
 
     The step takes the variable, its slots and the gradient, then the hyperparameters by name, and
-    returns the new variable and slots. The op takes the same arguments and three more: `indices`,
-    the rows to update, `duplicates`, what repeated ones mean, and `grad_scale`, which multiplies
-    the gradient.
+    returns the new variable and slots. The op takes the same arguments and four more: `indices`,
+    the rows to update, `duplicates`, what repeated ones mean, `grad_scale`, which multiplies the
+    gradient, and `check_indices`, which means something on a GPU only.
     """
 
     def __init__(self, step: Step) -> None:
@@ -71,15 +71,9 @@ class TrainingOp:
             step = checks()(step)
         self.dense = self.rows = self.width1 = step
         self.__name__, self.__doc__ = step.__name__, step.__doc__
+        self.absent: Step | None = None
+        self.__signature__ = self._with_added(step, _ADDED)
         own = inspect.signature(step)
-        added = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value)
-            for name, value in _ADDED.items()
-        ]
-        self.__signature__ = own.replace(
-            parameters=[*own.parameters.values(), *added],
-            return_annotation=inspect.Signature.empty,
-        )
         kinds = [(p.name, p.kind, p.default) for p in own.parameters.values()]
         by_name = inspect.Parameter.KEYWORD_ONLY
         self.operands = [name for name, kind, _ in kinds if kind != by_name]
@@ -90,6 +84,17 @@ class TrainingOp:
             name for name, kind, default in kinds if kind == by_name and default is not own.empty
         ]
 
+    @staticmethod
+    def _with_added(step: Step, added: dict[str, Any]) -> inspect.Signature:
+        """Return a step's signature with what an op takes beside."""
+        own = inspect.signature(step)
+        by_name = inspect.Parameter.KEYWORD_ONLY
+        more = [inspect.Parameter(name, by_name, default=v) for name, v in added.items()]
+        return own.replace(
+            parameters=[*own.parameters.values(), *more],
+            return_annotation=inspect.Signature.empty,
+        )
+
     def for_rows(self, step: Step) -> TrainingOp:
         """Take a step for sparse rows whose answers are not the dense step's."""
         self.rows = self.width1 = step
@@ -98,6 +103,15 @@ class TrainingOp:
     def for_width1(self, step: Step) -> TrainingOp:
         """Take a step for sparse rows of one element."""
         self.width1 = step
+        return self
+
+    def for_absent(self, step: Step) -> TrainingOp:
+        """Take a step, without a gradient, for the rows that a step for rows does not name.
+
+        Such a step is one of all rows, so repeated indices cannot be taken one after another.
+        """
+        self.absent = step
+        self.__signature__ = self._with_added(self.dense, {**_ADDED, "duplicates": "sum"})
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
@@ -128,12 +142,16 @@ class TrainingOp:
         for i, row in enumerate(indices):
             one = [variable[row : row + 1] for variable in variables]
             self._update(step, one, grad[i : i + 1], scalars, flags, scale)
+        if self.absent is not None:
+            for row in {*range(len(variables[0]))} - {*indices.tolist()}:
+                one = [variable[row : row + 1] for variable in variables]
+                self._update(self.absent, one, None, scalars, flags, scale)
 
     def _update(
         self,
         step: Step,
         variables: list[np.ndarray],
-        grad: np.ndarray,
+        grad: np.ndarray | None,
         scalars: dict[str, float],
         flags: dict[str, bool],
         scale: float,
@@ -142,7 +160,8 @@ class TrainingOp:
         dtype = np.float32 if stored.itemsize == 2 else stored  # rounded once, when stored
         hypers = {name: operand(value, dtype) for name, value in scalars.items()}
         old = [operand(variable, dtype) for variable in variables]
-        new = step(*old, operand(grad, dtype) * operand(scale, dtype), **hypers, **flags)
+        scaled = [] if grad is None else [operand(grad, dtype) * operand(scale, dtype)]
+        new = step(*old, *scaled, **hypers, **flags)
         for variable, before, value in zip(variables, old, new, strict=True):
             if value is not before:
                 variable[...] = value
@@ -185,6 +204,8 @@ class TrainingOp:
             raise InvalidArgumentError(
                 f'duplicates must be "sequential", "sum" or "error", not {duplicates!r}'
             )
+        if indices is not None and self.absent is not None and duplicates == "sequential":
+            raise InvalidArgumentError(f'{self.__name__} takes duplicates="sum" or "error"')
         complex_too = getattr(self.dense, "takes_complex", False)
         arrays = check_operands({name: given[name] for name in self.operands}, complex_too)
         if indices is not None:
@@ -199,9 +220,9 @@ class TrainingOp:
             check_range(indices, len(arrays["var"]))
         check_memory(arrays, indices)
         *variables, grad = arrays.values()
-        if indices is not None and duplicates == "sum":
-            merged = IndexedSlices(grad, indices).sum_duplicates()
-            grad, indices = merged.values, merged.indices
         if indices is not None and duplicates == "error" and len({*indices}) < len(indices):
             raise InvalidArgumentError("indices has duplicates")
+        if indices is not None and (duplicates == "sum" or self.absent is not None):
+            merged = IndexedSlices(grad, indices).sum_duplicates()
+            grad, indices = merged.values, merged.indices
         return [*variables, grad], scalars, flags, indices, scale

@@ -35,8 +35,13 @@ __all__ = [
     "apply_ftrl",
     "apply_ftrl_v2",
     "apply_gradient_descent",
+    "apply_keras_adam",
+    "apply_keras_adam_with_amsgrad",
+    "apply_keras_centered_rms_prop",
     "apply_keras_momentum",
+    "apply_keras_rms_prop",
     "apply_momentum",
+    "apply_nadam",
     "apply_power_sign",
     "apply_proximal_adagrad",
     "apply_proximal_gradient_descent",
@@ -347,3 +352,96 @@ def apply_power_sign(var, m, grad, *, lr, logbase, sign_decay, beta):
     m = m * beta + grad * (1 - beta)
     agreement = np.sign(grad) * np.sign(m)
     return var - lr * np.exp(logbase * sign_decay * agreement) * grad, m
+
+
+@TrainingOp
+def apply_keras_adam(var, m, v, grad, *, beta1_power, beta2_power, lr, beta1, beta2, epsilon):
+    """Step by the mean gradient m over the root of its mean square v."""
+    m, v = m * beta1 + grad * (1 - beta1), v * beta2 + grad * grad * (1 - beta2)
+    alpha = lr * (np.sqrt(1 - beta2_power) / (1 - beta1_power))
+    return var - alpha * m / (np.sqrt(v) + epsilon), m, v
+
+
+@apply_keras_adam.for_absent
+def _keras_adam_absent(var, m, v, *, beta1_power, beta2_power, lr, beta1, beta2, epsilon):
+    """Let the means decay, and move by what is left of them."""
+    m, v = m * beta1, v * beta2
+    alpha = lr * (np.sqrt(1 - beta2_power) / (1 - beta1_power))
+    return var - alpha * m / (np.sqrt(v) + epsilon), m, v
+
+
+@TrainingOp
+def apply_keras_adam_with_amsgrad(
+    var, m, v, vhat, grad, *, beta1_power, beta2_power, lr, beta1, beta2, epsilon
+):
+    """Adam whose mean square is never taken smaller than it has been; vhat takes NaNs."""
+    m, v = m * beta1 + grad * (1 - beta1), v * beta2 + grad * grad * (1 - beta2)
+    vhat = maximum_or_nan(vhat, v)
+    alpha = lr * (np.sqrt(1 - beta2_power) / (1 - beta1_power))
+    return var - alpha * m / (np.sqrt(vhat) + epsilon), m, v, vhat
+
+
+@apply_keras_adam_with_amsgrad.for_absent
+def _keras_adam_with_amsgrad_absent(
+    var, m, v, vhat, *, beta1_power, beta2_power, lr, beta1, beta2, epsilon
+):
+    """Let the means decay, and move by what is left of them."""
+    m, v = m * beta1, v * beta2
+    vhat = maximum_or_nan(vhat, v)
+    alpha = lr * (np.sqrt(1 - beta2_power) / (1 - beta1_power))
+    return var - alpha * m / (np.sqrt(vhat) + epsilon), m, v, vhat
+
+
+@TrainingOp
+def apply_nadam(
+    var,
+    m,
+    v,
+    grad,
+    *,
+    lr,
+    beta1,
+    beta2,
+    beta2_power,
+    mu,
+    mu_next,
+    mu_product,
+    mu_product_next,
+    epsilon,
+):
+    """Adam by the mean gradient of the step to come; mu_t and mu_(t+1) are mu and mu_next."""
+    m, v = m * beta1 + grad * (1 - beta1), v * beta2 + grad * grad * (1 - beta2)
+    m_bar = (1 - mu) * (grad / (1 - mu_product)) + mu_next * (m / (1 - mu_product_next))
+    return var - lr * m_bar / (np.sqrt(v / (1 - beta2_power)) + epsilon), m, v
+
+
+@apply_nadam.for_absent
+def _nadam_absent(var, m, v, *, beta1, beta2, **hypers):
+    """Let the means decay."""
+    return var, m * beta1, v * beta2
+
+
+@TrainingOp
+def apply_keras_rms_prop(var, ms, grad, *, lr, rho, epsilon):
+    """Divide by the root of the gradient's mean square ms, and epsilon added to it."""
+    ms = ms * rho + grad * grad * (1 - rho)
+    return var - lr * grad / (np.sqrt(ms) + epsilon), ms
+
+
+@apply_keras_rms_prop.for_absent
+def _keras_rms_prop_absent(var, ms, *, lr, rho, epsilon):
+    """Let the mean square decay."""
+    return var, ms * rho
+
+
+@TrainingOp
+def apply_keras_centered_rms_prop(var, mg, ms, grad, *, lr, rho, epsilon):
+    """Divide by the gradient's standard deviation, of mean mg and mean square ms."""
+    ms, mg = ms * rho + grad * grad * (1 - rho), mg * rho + grad * (1 - rho)
+    return var - lr * grad / (np.sqrt(ms - mg * mg) + epsilon), mg, ms
+
+
+@apply_keras_centered_rms_prop.for_absent
+def _keras_centered_rms_prop_absent(var, mg, ms, *, lr, rho, epsilon):
+    """Let the means decay."""
+    return var, mg * rho, ms * rho

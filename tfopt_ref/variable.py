@@ -40,6 +40,10 @@ class Variable:
         interface: dict[str, Any] = self._array.__array_interface__
         return interface
 
+    def value(self) -> np.ndarray:
+        """Return the array itself."""
+        return self._array
+
     def numpy(self) -> np.ndarray:
         """Return the array itself, not a copy."""
         return self._array

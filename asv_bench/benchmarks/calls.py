@@ -29,7 +29,7 @@ class Calls:
 class RawOps:
     """The same under TensorFlow's names, with and without the variables' locks."""
 
-    params = ([f"ResourceApply{rule.op}" for rule in RULES.values()], [False, True])
+    params = ([f"ResourceApply{rule.op}" for rule in RULES.values() if rule.raw], [False, True])
     param_names = ("op", "use_locking")
     rounds = 1
     repeat = (3, 20, 0.5)

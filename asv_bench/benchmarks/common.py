@@ -45,6 +45,10 @@ HYPERS = {
     "l2_shrinkage": 0.001,
     "lr_power": -0.5,
     "momentum": 0.9,
+    "mu": 0.88,
+    "mu_next": 0.885,
+    "mu_product": 0.7,
+    "mu_product_next": 0.62,
     "rho": 0.9,
 }
 

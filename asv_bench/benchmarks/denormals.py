@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from .common import Step, best_times, operands, public, step, times
+from .common import RULES, Step, best_times, operands, public, step, times
 
-SIZE = 1 << 14
+SIZE = 1 << 16
 
 
 class Denormals:
-    params = [True, False]
-    param_names = ("flush",)
+    params = (list(RULES), [True, False])
+    param_names = ("rule", "flush")
     unit = "times"
 
-    def setup(self, flush: bool) -> None:
+    def setup(self, rule: str, flush: bool) -> None:
         public("denormals.set_flush_denormals")(flush)
-        arrays = operands("adamax", SIZE)
-        steps = times(100, step("adamax", arrays))
+        arrays = operands(rule, SIZE)
+        steps = times(100, step(rule, arrays))
 
         def steps_from(state: list[np.ndarray]) -> Step:
             """Return a call of the steps in the same memory, whose place has its own effect."""
@@ -37,7 +37,7 @@ class Denormals:
         times(20, steps)()
         self.decayed = steps_from([array.copy() for array in arrays])
 
-    def track_ratio_to_ordinary_values(self, flush: bool) -> float:
+    def track_ratio_to_ordinary_values(self, rule: str, flush: bool) -> float:
         """Return the time of a step after 2000 steps of zero gradients, relative to any other."""
         decayed, ordinary = best_times(self.decayed, self.ordinary)
         return decayed / ordinary

@@ -210,7 +210,7 @@ def test_info(cli):
     assert result["instruction_sets_available"] == list(kernels.available)
     assert result["threads"] == threads.get_num_threads()
     assert result["openmp"] is threads.openmp()
-    assert result["cuda"] == "not built"
+    assert result["cuda"] == (tfopt.cuda.why_not() or "available")
 
 
 def test_info_in_words(cli, monkeypatch):

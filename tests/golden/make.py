@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 from golden.clipping import CALLS, Tensors, drawn, flat
 from golden.refusals import OPS, order
-from golden.samples import INPUTS, OPTIMIZERS, Input, arrays, ordinary, settings
+from golden.samples import INPUTS, OPTIMIZERS, SCHEDULES, STEPS, Input, arrays, ordinary, settings
 from golden.with_tensorflow import (
     apply,
     apply_gradients,
     has_sparse,
+    learning_rates,
     optimizer,
     refusal,
     tensorflow,
@@ -166,15 +167,26 @@ def make_clipping() -> None:
     save("clipping", members)
 
 
+def make_schedules() -> None:
+    made = []
+    for name, arguments, dtype in SCHEDULES:
+        first = {} if name == "PiecewiseConstantDecay" else {"initial_learning_rate": 0.1}
+        config = getattr(tfopt.optimizers.schedules, name)(**first, **arguments).get_config()
+        answers = learning_rates(name, config, STEPS, dtype)
+        made.append({"class": name, "config": config, "dtype": dtype, "answers": answers})
+    save_text("schedules.json", {"steps": STEPS, "schedules": made})
+
+
 def main() -> None:
     version = tensorflow().__version__
     if not version.startswith(VERSION + "."):
         raise SystemExit(f"The golden files come from TensorFlow {VERSION}, and this is {version}.")
     DATA.mkdir(exist_ok=True)
     inputs = make_inputs()
-    save_text("settings.json", {rule.name: make_rule(rule, inputs) for rule in RULES})
+    save_text("settings.json", {rule.name: make_rule(rule, inputs) for rule in RULES if rule.raw})
     make_optimizers()
     make_clipping()
+    make_schedules()
     save_text("refusals.json", {op: ", ".join(order(op, refusal)) for op in OPS})
 
 

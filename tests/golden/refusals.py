@@ -26,7 +26,7 @@ OPS: dict[str, Rule] = {
     f"Resource{sparse}Apply{rule.op}": rule
     for rule in RULES
     for sparse in ("", "Sparse")
-    if rule.sparse or not sparse
+    if rule.raw and (rule.sparse or not sparse)
 }
 #: A value outside of each limit.
 OUTSIDE = {

@@ -12,7 +12,17 @@ import numpy as np
 
 from tfopt.rules import Rule
 
-__all__ = ["INPUTS", "OPTIMIZERS", "Input", "arrays", "ordinary", "settings", "special"]
+__all__ = [
+    "INPUTS",
+    "OPTIMIZERS",
+    "SCHEDULES",
+    "STEPS",
+    "Input",
+    "arrays",
+    "ordinary",
+    "settings",
+    "special",
+]
 
 #: Values of each hyperparameter, by name. A rule's k-th setting takes the k-th value of each,
 #: counted around, so the columns are read together. An int is passed to TensorFlow as int64.
@@ -139,3 +149,30 @@ OPTIMIZERS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Ftrl", {"learning_rate": 0.1, "learning_rate_power": -0.3, "beta": 0.5,
               "l2_shrinkage_regularization_strength": 0.05}),
 )  # fmt: skip
+
+#: Schedules by class, arguments and dtype. TensorFlow's cosines multiply by a float32 constant and
+#: so compute in float32 alone; their periods are powers of two, which leaves the phase exact.
+SCHEDULES: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("ExponentialDecay", {"decay_steps": 10, "decay_rate": 0.5}, "float64"),
+    ("ExponentialDecay", {"decay_steps": 7.5, "decay_rate": 0.3, "staircase": True}, "float64"),
+    ("InverseTimeDecay", {"decay_steps": 10, "decay_rate": 0.3}, "float64"),
+    ("InverseTimeDecay", {"decay_steps": 7, "decay_rate": 0.5, "staircase": True}, "float64"),
+    ("PiecewiseConstantDecay", {"boundaries": [5, 20], "values": [0.1, 0.05, 0.3]}, "float64"),
+    ("PiecewiseConstantDecay", {"boundaries": [9.5], "values": [0.1, 0.0]}, "float64"),
+    ("PolynomialDecay", {"decay_steps": 10}, "float64"),
+    ("PolynomialDecay", {"decay_steps": 16, "end_learning_rate": 0.3, "power": 2.5}, "float64"),
+    ("PolynomialDecay", {"decay_steps": 10, "power": 0.0}, "float64"),
+    ("PolynomialDecay",
+     {"decay_steps": 10, "end_learning_rate": 0.01, "power": 0.5, "cycle": True}, "float64"),
+    ("CosineDecay", {"decay_steps": 16}, "float32"),
+    ("CosineDecay", {"decay_steps": 32, "alpha": 0.1}, "float32"),
+    ("CosineDecayRestarts", {"first_decay_steps": 16}, "float32"),
+    ("CosineDecayRestarts",
+     {"first_decay_steps": 8, "t_mul": 3.0, "m_mul": 0.5, "alpha": 0.1}, "float32"),
+    ("CosineDecayRestarts", {"first_decay_steps": 8, "t_mul": 1.0, "m_mul": 0.9}, "float32"),
+    ("LinearCosineDecay", {"decay_steps": 16}, "float32"),
+    ("LinearCosineDecay",
+     {"decay_steps": 32, "num_periods": 1.5, "alpha": 0.2, "beta": 0.01}, "float32"),
+    ("NoisyLinearCosineDecay", {"decay_steps": 16, "initial_variance": 0.0}, "float32"),
+)  # fmt: skip
+STEPS = (0, 1, 3, 5, 6, 8, 9, 10, 11, 16, 17, 20, 21, 31, 32, 33, 48, 100, 1000, 2**20)

@@ -18,6 +18,7 @@ __all__ = [
     "apply",
     "apply_gradients",
     "has_sparse",
+    "learning_rates",
     "optimizer",
     "refusal",
     "required_tensorflow",
@@ -123,6 +124,35 @@ def apply_gradients(
             for grad, variable in pairs
         ]
     )
+
+
+def schedules() -> Any:
+    """Return the module of OptimizerV2's schedules."""
+    tensorflow()
+    from tensorflow.python.keras.optimizer_v2 import learning_rate_schedule
+
+    return learning_rate_schedule
+
+
+def learning_rates(
+    name: str, config: Mapping[str, Any], steps: Sequence[float], dtype: Any
+) -> list[float]:
+    """Return what TensorFlow's schedule gives at steps, computed in a dtype.
+
+    The configuration is tfopt's and complete: TensorFlow computes in the dtype of
+    `initial_learning_rate`, and a Python float passes through float32 even then, so every number
+    is passed in that dtype.
+    """
+    scalar = np.dtype(dtype).type
+
+    def typed(value: Any) -> Any:
+        if isinstance(value, list):
+            return [typed(number) for number in value]
+        return scalar(value) if type(value) in (int, float) else value
+
+    typed_config = {key: typed(value) for key, value in config.items() if key != "seed"}
+    made = getattr(schedules(), name)(**typed_config)
+    return [float(made(scalar(step)).numpy()) for step in steps]
 
 
 def refusal(op: str, arguments: Mapping[str, Any]) -> str:

@@ -25,7 +25,12 @@ tf = required_tensorflow()
 
 CASES = 400  # of each rule, dtype and kind
 BY_NAME = {rule.name: rule for rule in RULES}
-KINDS = [(rule, kind) for rule in RULES for kind in ("dense", "sparse")[: 1 + has_sparse(rule)]]
+KINDS = [
+    (rule, kind)
+    for rule in RULES
+    if rule.raw
+    for kind in ("dense", "sparse")[: 1 + has_sparse(rule)]
+]
 DENSE_SHAPES = ((), (1,), (3,), (8,), (37,), (64,), (0,), (4, 5), (2, 3, 4), (3, 0))
 ROW_SHAPES = ((), (1,), (1, 1), (2,), (9,), (16,), (2, 3))
 POWERS = (-0.5, -0.5, -0.75, -0.3, -1.0, 0.0)

@@ -34,6 +34,7 @@ REF_NAMES = [name for name in TRAINING if not name.startswith("Resource")]
 SLOTS = {
     op: rule.slots
     for rule in tfopt.rules.RULES
+    if rule.raw
     for op in (f"Apply{rule.op}", f"SparseApply{rule.op}")
 }
 

@@ -35,6 +35,7 @@ def has_kernel(rule: Rule, dtype: str, sparse: bool) -> bool:
 CASES = [
     pytest.param(rule, dtype, sparse, id=f"{rule.name}-{dtype}-{'sparse' if sparse else 'dense'}")
     for rule in RULES
+    if rule.raw
     for dtype in TOLERANCE
     for sparse in (False, True)[: 1 + has_sparse(rule)]
     if has_kernel(rule, dtype, sparse)

@@ -65,6 +65,8 @@ cpdef cnp.ndarray as_array(object value, str name):
             return np.from_dlpack(value)
         return np.asarray(value, copy=False)
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
+        if hasattr(type(value), "__cuda_array_interface__"):
+            raise InvalidTypeError(f"{name} is on a GPU, var is not") from None
         raise _wrong_type(name, value, "a numpy.ndarray, or share memory with one") from None
 
 

@@ -29,6 +29,11 @@ cdef struct work:
     Py_ssize_t index_size       # 0: a dense call
     Py_ssize_t inner            # elements of a row
     Py_ssize_t[MAX_OPERANDS] row_stride
+    # where the rows that are not named take a step, too: theirs, all rows, and a gradient row of
+    # zeros; the indices are then distinct and ascend
+    step_t absent
+    Py_ssize_t n_rows
+    char *zeros
 
 cdef class Kernel:
     cdef readonly object rule

@@ -27,3 +27,12 @@ def sparse_call(
     flags: int,
     grad_scale: SupportsFloat,
 ) -> Call: ...
+def read_hyper(kernel: Kernel, k: int, value: Any, flags: int, dense: bool) -> float: ...
+def step_arguments(
+    kernel: Kernel,
+    hypers: tuple[float, ...],
+    flags: int,
+    grad_scale: SupportsFloat,
+    double_precision: bool,
+    dense: bool,
+) -> tuple[int, tuple[float, ...]]: ...

@@ -283,6 +283,44 @@ cdef const steps *set_scalars(Kernel kernel, Call call, double *values, int flag
     return rule
 
 
+def read_hyper(Kernel kernel not None, int k, value, int flags, bint dense):
+    """A hyperparameter as a float, if it is a scalar and keeps its limit."""
+    cdef double read = 0
+    _check_hyper(kernel, k, value, flags, dense, &read)
+    return read
+
+
+def step_arguments(Kernel kernel not None, tuple hypers not None, int flags, grad_scale,
+                   bint double_precision, bint dense):
+    """What a step takes beside arrays, for those who carry it out elsewhere.
+
+    Returns
+    -------
+    constants : int
+        Bit k is the row's k-th flag or choice.
+    scalars : tuple of float
+        The gradient's scale, then the row's scalars: computed with gradual underflow in the type
+        of the step, float32 or float64.
+    """
+    cdef double[MAX_HYPERS] values
+    cdef double[MAX_SCALARS + 1] h
+    cdef float *single = <float *>h
+    cdef double scale = 1
+    cdef int k, constants = flags, n = len(kernel.rule.scalars) + 1
+    cdef const steps *rule = &_table[4 * (kernel.first + flags) + double_precision]
+    cdef fp_state caller
+    for k in range(kernel.n_hypers):
+        values[k] = hypers[k]
+    read_scalar(grad_scale, "grad_scale", &scale)
+    caller = fp_enter(0)
+    if rule.choose != NULL:
+        constants += rule.choose(values)
+    rule += 4 * (constants - flags)
+    rule.scalars(values, scale, dense, h)
+    fp_leave(caller)
+    return constants, tuple([h[k] if double_precision else single[k] for k in range(n)])
+
+
 cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axes) except -1:
     """Addresses and axes of operands that have one shape after the first `skip_axes` axes."""
     cdef const cnp.npy_intp *strides[MAX_OPERANDS]
@@ -426,4 +464,10 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
     if call.w.inner == 1 and call.one.axes == NULL:
         call.w.scatter = rule.scatter
     call.arrays = (variables, grad, ids)
+    if rule.absent != NULL:
+        zeros = np.zeros((<object>grad).shape[1:], grad.dtype)
+        call.w.absent = rule.absent
+        call.w.n_rows = cnp.PyArray_DIM(var, 0)
+        call.w.zeros = <char *>cnp.PyArray_DATA(<cnp.ndarray>zeros)
+        call.arrays += (zeros,)
     return call

@@ -102,9 +102,54 @@ cdef void _run_share_of_rows(const work *w, int thread, int threads) noexcept no
             _run_row(w, i, start, count)
 
 
+cdef inline void _run_absent(const work *w, Py_ssize_t row, Py_ssize_t stop) noexcept nogil:
+    """Step rows that are not named, row .. stop - 1."""
+    cdef void *p[MAX_OPERANDS]
+    cdef int k, last = w.n_operands - 1
+    cdef Py_ssize_t rows = 1, bytes_ = w.inner * w.itemsize
+    if w.tensors[0].axes == NULL:
+        rows = stop - row
+        for k in range(last):
+            if w.row_stride[k] != bytes_:   # rows that lie apart
+                rows = 1
+    p[last] = w.zeros
+    while row < stop:
+        for k in range(last):
+            p[k] = w.tensors[0].data[k] + row * w.row_stride[k]
+        if w.tensors[0].axes == NULL:
+            w.absent(p, rows * w.inner, w.h)
+        else:
+            run_layout(w.tensors[0].axes, w.absent, w.n_operands, <char **>p, w.itemsize, 0,
+                       w.inner, w.h)
+        row += rows
+
+
+cdef void _run_all_rows(const work *w, int thread, int threads) noexcept nogil:
+    """A thread's part of all rows: those that are named by their gradients, the others without."""
+    cdef Py_ssize_t row = w.n_rows * thread // threads, stop = w.n_rows * (thread + 1) // threads
+    cdef Py_ssize_t i = 0, high = w.n_indices, middle, named
+    while i < high:             # the first index that is at least row
+        middle = (i + high) // 2
+        if _row(w, middle) < row:
+            i = middle + 1
+        else:
+            high = middle
+    while row < stop:
+        named = _row(w, i) if i < w.n_indices else stop
+        if named > stop:
+            named = stop
+        _run_absent(w, row, named)
+        if named < stop:
+            _run_row(w, i, 0, w.inner)
+            i += 1
+        row = named + 1
+
+
 cdef void _run_rows(const work *w, int thread, int threads) noexcept nogil:
     cdef fp_state caller = fp_enter(w.flush)
-    if w.inner > BLOCK:
+    if w.absent != NULL:
+        _run_all_rows(w, thread, threads)
+    elif w.inner > BLOCK:
         _run_share_of_rows(w, thread, threads)
     else:
         _run_owned_rows(w, thread, threads)
@@ -112,7 +157,8 @@ cdef void _run_rows(const work *w, int thread, int threads) noexcept nogil:
 
 
 cdef void run_sparse(const work *w) noexcept nogil:
-    cdef int team = team_size(w.n_indices * w.inner, w.n_operands)
+    cdef Py_ssize_t rows = w.n_indices if w.absent == NULL else w.n_rows
+    cdef int team = team_size(rows * w.inner, w.n_operands)
     if w.inner == 0:
         return
     if team == 1:

@@ -353,3 +353,86 @@ cdef inline void power_sign(real *var, real *m, real g, real exponent, real agre
     step = opposed if s < 0 else step
     step = s if s != s else step
     var[0] = var[0] - step * g
+
+
+# ---- Keras' own, which let the slots of absent rows decay
+
+cdef inline void keras_adam(real *var, real *m, real *v, real g, real alpha, real beta1,
+                            real one_minus_beta1, real beta2, real one_minus_beta2,
+                            real epsilon) noexcept nogil:
+    m[0] = m[0] * beta1 + g * one_minus_beta1
+    v[0] = v[0] * beta2 + (g * g) * one_minus_beta2
+    var[0] = var[0] - (alpha * m[0]) / (root(v[0]) + epsilon)
+
+
+cdef inline void keras_adam_absent(real *var, real *m, real *v, real alpha, real beta1,
+                                   real one_minus_beta1, real beta2, real one_minus_beta2,
+                                   real epsilon) noexcept nogil:
+    m[0] = m[0] * beta1
+    v[0] = v[0] * beta2
+    var[0] = var[0] - (alpha * m[0]) / (root(v[0]) + epsilon)
+
+
+cdef inline void keras_adam_with_amsgrad(real *var, real *m, real *v, real *vhat, real g,
+                                         real alpha, real beta1, real one_minus_beta1, real beta2,
+                                         real one_minus_beta2, real epsilon) noexcept nogil:
+    m[0] = m[0] * beta1 + g * one_minus_beta1
+    v[0] = v[0] * beta2 + (g * g) * one_minus_beta2
+    vhat[0] = maximum_or_nan(vhat[0], v[0])
+    var[0] = var[0] - (alpha * m[0]) / (root(vhat[0]) + epsilon)
+
+
+cdef inline void keras_adam_with_amsgrad_absent(real *var, real *m, real *v, real *vhat,
+                                                real alpha, real beta1, real one_minus_beta1,
+                                                real beta2, real one_minus_beta2,
+                                                real epsilon) noexcept nogil:
+    m[0] = m[0] * beta1
+    v[0] = v[0] * beta2
+    vhat[0] = maximum_or_nan(vhat[0], v[0])
+    var[0] = var[0] - (alpha * m[0]) / (root(vhat[0]) + epsilon)
+
+
+cdef inline void nadam(real *var, real *m, real *v, real g, real lr, real beta1,
+                       real one_minus_beta1, real beta2, real one_minus_beta2,
+                       real one_minus_beta2_power, real one_minus_mu, real mu_next,
+                       real one_minus_mu_product, real one_minus_mu_product_next,
+                       real epsilon) noexcept nogil:
+    cdef real direction
+    m[0] = m[0] * beta1 + g * one_minus_beta1
+    v[0] = v[0] * beta2 + (g * g) * one_minus_beta2
+    direction = one_minus_mu * (g / one_minus_mu_product)
+    direction = direction + mu_next * (m[0] / one_minus_mu_product_next)
+    var[0] = var[0] - (lr * direction) / (root(v[0] / one_minus_beta2_power) + epsilon)
+
+
+cdef inline void nadam_absent(real *var, real *m, real *v, real lr, real beta1,
+                              real one_minus_beta1, real beta2, real one_minus_beta2,
+                              real one_minus_beta2_power, real one_minus_mu, real mu_next,
+                              real one_minus_mu_product, real one_minus_mu_product_next,
+                              real epsilon) noexcept nogil:
+    m[0] = m[0] * beta1
+    v[0] = v[0] * beta2
+
+
+cdef inline void keras_rms_prop(real *var, real *ms, real g, real lr, real rho,
+                                real one_minus_rho, real epsilon) noexcept nogil:
+    ms[0] = ms[0] * rho + (g * g) * one_minus_rho
+    var[0] = var[0] - (lr * g) / (root(ms[0]) + epsilon)
+
+
+cdef inline void keras_rms_prop_absent(real *var, real *ms, real lr, real rho,
+                                       real one_minus_rho, real epsilon) noexcept nogil:
+    ms[0] = ms[0] * rho
+
+
+cdef inline void keras_centered_rms_prop(real *var, real *mg, real *ms, real g, real lr, real rho,
+                                         real one_minus_rho, real epsilon) noexcept nogil:
+    ms[0] = ms[0] * rho + (g * g) * one_minus_rho
+    mg[0] = mg[0] * rho + g * one_minus_rho
+    var[0] = var[0] - (lr * g) / (root(ms[0] - mg[0] * mg[0]) + epsilon)
+
+
+cdef inline void keras_centered_rms_prop_absent(real *var, real *mg, real *ms, real lr, real rho,
+                                                real one_minus_rho, real epsilon) noexcept nogil:
+    ms[0] = ms[0] * rho
+    mg[0] = mg[0] * rho

@@ -9,8 +9,8 @@ in use (kernels/__init__.py).
 cdef enum:
     AHEAD = 16          # rows prefetched ahead
     MAX_OPERANDS = 5    # the variable, up to three slots, the gradient
-    MAX_HYPERS = 8
-    MAX_SCALARS = 8
+    MAX_HYPERS = 12
+    MAX_SCALARS = 12
     MAX_DIMS = 64       # NumPy's
 
 # Update a contiguous run: p = [var, slots..., grad], n elements, h = [gradient scale, scalars...]
@@ -28,6 +28,7 @@ cdef struct steps:
     step_t dense
     step_t rows
     step_t width1       # rows of one element
+    step_t absent       # rows that are not named; NULL: they stay as they are
     scatter_t scatter   # the same, many at a time
     scalars_t scalars
     choose_t choose

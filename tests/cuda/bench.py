@@ -1,0 +1,151 @@
+"""Time the CUDA path on a GPU, beside torch: python bench.py [--json FILE] [--exponent 28].
+
+Each figure is the median of CUDA events, after warm-up. Percentages are of the rate at which torch
+copies memory in the same run, for the bytes an update has to move.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from cases import ordinary_hypers
+
+import tfopt
+from tfopt.rules import RULES, Rule
+
+Step = Callable[[], Any]
+
+
+def milliseconds(step: Step, repeat: int = 20) -> float:
+    times = []
+    for k in range(repeat + 3):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        step()
+        end.record()
+        end.synchronize()
+        if k >= 3:
+            times.append(begin.elapsed_time(end))
+    return statistics.median(times)
+
+
+def ours(rule: Rule, arrays: list[Any], **options: Any) -> Step:
+    function = getattr(tfopt.training_ops, f"apply_{rule.name}")
+    hypers = ordinary_hypers(rule)
+    return lambda: function(*arrays, **hypers, **options)
+
+
+def copy_rate(n: int) -> float:
+    """Return the bytes that a copy reads and writes in a millisecond."""
+    source, target = (torch.rand(n, device="cuda") for _ in range(2))
+    return 8 * n / milliseconds(lambda: target.copy_(source))
+
+
+GRADIENTS: dict[str, Callable[[Any], Any]] = {
+    "random": lambda grad: grad.sub_(0.5),
+    "99 % zero": lambda grad: grad.mul_(torch.rand_like(grad) < 0.01),
+    "zero": lambda grad: grad.zero_(),
+}
+
+
+def dense(n: int, rate: float) -> list[dict[str, Any]]:
+    rows = []
+    for rule in RULES:
+        arrays = [torch.rand(n, device="cuda") for _ in rule.operands]
+        for name, change in GRADIENTS.items():
+            change(arrays[-1])
+            time = milliseconds(ours(rule, arrays))
+            share = 4 * n * rule.traffic / time / rate
+            work = f"{rule.name}, {name} gradient"
+            rows.append({"work": work, "ms": time, "percent of copy": 100 * share})
+        del arrays
+    return rows
+
+
+def torch_optimizer(kind: str, tensors: list[Any], **options: Any) -> Step:
+    for tensor in tensors:
+        tensor.grad = torch.rand_like(tensor)
+    return getattr(torch.optim, kind)(tensors, lr=1e-3, **options).step
+
+
+RIVALS = {
+    "adam": ("Adam", {"fused": True}),
+    "gradient_descent": ("SGD", {"fused": True}),
+    "adagrad": ("Adagrad", {"fused": True}),
+    "adamax": ("Adamax", {"foreach": True}),
+}
+
+
+def against_torch(sizes: list[int], what: str) -> list[dict[str, Any]]:
+    rows = []
+    for rule in RULES:
+        if rule.name not in RIVALS:
+            continue
+        kind, options = RIVALS[rule.name]
+        columns = [[torch.rand(n, device="cuda") for n in sizes] for _ in rule.operands]
+        arrays = columns if len(sizes) > 1 else [column[0] for column in columns]
+        time = milliseconds(ours(rule, arrays))
+        del columns, arrays
+        try:
+            step = torch_optimizer(kind, [torch.rand(n, device="cuda") for n in sizes], **options)
+        except (RuntimeError, TypeError) as error:
+            print(f"torch {kind} {options}: {error}")
+            continue
+        rival = milliseconds(step)
+        label = f"{rule.name}, {what}, torch {next(iter(options))} {kind}"
+        rows.append({"work": label, "ms": time, "torch ms": rival, "ratio": rival / time})
+    return rows
+
+
+def sparse(rate: float, rows: int, width: int, lookups: int) -> list[dict[str, Any]]:
+    rule = next(rule for rule in RULES if rule.name == "adamax")
+    arrays = [torch.rand(rows, width, device="cuda") for _ in rule.operands[:-1]]
+    arrays.append(torch.rand(lookups, width, device="cuda"))
+    made = []
+    for name, indices in (
+        ("distinct", torch.randperm(rows, device="cuda")[:lookups]),
+        ("uniform", torch.randint(rows, (lookups,), device="cuda")),
+    ):
+        distinct = int(torch.unique(indices).numel())
+        moved = 4 * width * (2 * len(rule.slots) + 2) * distinct + lookups * (4 * width + 8)
+        for check in (True, False):
+            time = milliseconds(ours(rule, arrays, indices=indices, check_indices=check))
+            made.append(
+                {
+                    "work": f"adamax, {lookups} {name} rows of {rows} x {width}, check {check}",
+                    "ms": time,
+                    "percent of copy": 100 * moved / time / rate,
+                }
+            )
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json")
+    parser.add_argument("--exponent", type=int, default=28)
+    parser.add_argument("--table", type=int, default=50_000_000, help="rows of the sparse table")
+    arguments = parser.parse_args()
+    n = 1 << arguments.exponent
+    rate = copy_rate(n)
+    results = [{"work": "copy", "GB/s": rate / 1e6}]
+    results += dense(n, rate)
+    results += against_torch([n], f"2^{arguments.exponent}")
+    results += against_torch([1000] * 1000, "1000 x 1000")
+    results += sparse(rate, arguments.table, 64, min(1_000_000, arguments.table // 50))
+    for row in results:
+        figures = ", ".join(f"{k} {v:.3g}" for k, v in row.items() if k != "work")
+        print(f"{row['work']:<72}{figures}")
+    if arguments.json:
+        facts = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
+        with open(arguments.json, "w") as file:
+            json.dump({**facts, "results": results}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

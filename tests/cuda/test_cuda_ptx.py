@@ -1,0 +1,75 @@
+"""The compiler keeps every operation apart and exact, which only its output can tell.
+
+In the PTX of all kernels there is no fused multiply-add, no flushed denormal and no approximation,
+and each sum, difference, product, quotient and root of floats names its rounding: one that did not
+might be contracted later. CUDA's own `pow`, which FTRL calls for powers other than the square root,
+is made of such operations, so FTRL is looked at without it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from host_library import SOURCES
+
+from tfopt.rules import RULES
+
+SETUP = Path(__file__).resolve().parents[2] / "setup.py"
+FORBIDDEN = re.compile(
+    r"\b(?:fma|mad)\.(?:\w+\.)*f(?:32|64)|\.ftz\b|\.approx\b|\brsqrt\b|\bex2\b|\blg2\b"
+)
+ARITHMETIC = re.compile(r"\b(?:add|sub|mul|div|sqrt)\.((?:\w+\.)*)f(?:32|64)\b")
+
+
+def nvcc() -> str | None:
+    """Return the compiler that a build would use."""
+    places = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    found = [Path(place, "bin/nvcc") for place in places if place]
+    return next((str(file) for file in found if file.exists()), shutil.which("nvcc"))
+
+
+needs_nvcc = pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
+
+
+def flags() -> list[str]:
+    """Return the build's own flags, which are what is tested."""
+    text = re.search(r"^CUDA_FLAGS = (\[.*?\])$", SETUP.read_text(), re.M | re.S)
+    assert text
+    made: list[str] = eval(text[1])
+    return made
+
+
+def ptx_of(folder: Path, op: str, chosen: list[str]) -> str:
+    target = folder / "rule.ptx"
+    options = ["-DTFOPT_NO_POWER", f"-DTFOPT_RULE={op}", "-arch=compute_80", "-ptx"]
+    source = str(SOURCES / "rule.cu")
+    subprocess.run([str(nvcc()), *chosen, *options, source, "-o", str(target)], check=True)
+    return target.read_text()
+
+
+def faults(ptx: str) -> list[str]:
+    unnamed = [match[0] for match in ARITHMETIC.finditer(ptx) if "rn." not in match[1]]
+    return FORBIDDEN.findall(ptx) + unnamed
+
+
+@needs_nvcc
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_every_operation_is_exact(rule, tmp_path: Path) -> None:
+    ptx = ptx_of(tmp_path, rule.op, flags())
+    assert len(ARITHMETIC.findall(ptx)) > 10
+    assert not faults(ptx)
+
+
+@needs_nvcc
+def test_other_flags_are_found_out(tmp_path: Path) -> None:
+    for one in flags():
+        if one in ("-fmad=false", "-ftz=false", "-prec-sqrt=true", "-prec-div=true"):
+            name, value = one.split("=")
+            spoiled = f"{name}={'true' if value == 'false' else 'false'}"
+            others = [flag for flag in flags() if flag != one]
+            assert faults(ptx_of(tmp_path, "Adam", [*others, spoiled])), spoiled

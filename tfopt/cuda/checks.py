@@ -1,0 +1,157 @@
+"""What a call with arrays on a GPU must fulfil; as for those of the host, in the same order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfopt.cuda.arrays import DeviceArray, as_device_array
+from tfopt.cuda.library import Library
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.kernels.calls import Kernel, read_hyper
+
+__all__ = ["check_arrays", "check_indices", "check_in_order", "check_memory"]
+
+_DTYPES = ("float16", "bfloat16", "float32", "float64")
+
+
+def _listed(shape: tuple[int, ...]) -> str:
+    return "[" + ",".join(map(str, shape)) + "]"
+
+
+def check_arrays(kernel: Kernel, arguments: tuple[Any, ...]) -> list[DeviceArray]:
+    """Return the variable, its slots and the gradient, if their dtypes and layouts fit."""
+    arrays: list[DeviceArray] = []
+    for name, value in zip(kernel.rule.operands, arguments, strict=True):
+        array = as_device_array(value, name)
+        var = arrays[0] if arrays else array
+        written = name != kernel.rule.grad
+        if var.dtype not in _DTYPES:
+            raise InvalidTypeError(
+                f"var must be {', '.join(_DTYPES[:-1])} or {_DTYPES[-1]} on a GPU, not {var.dtype}"
+            )
+        narrow = not written and var.dtype == "float32" and array.dtype in _DTYPES[:2]
+        if array.dtype != var.dtype and not narrow:
+            raise InvalidTypeError(f"{name} must be {var.dtype} as var is, not {array.dtype}")
+        _check_layout(array, name, written)
+        arrays.append(array)
+    return arrays
+
+
+def _check_layout(array: DeviceArray, name: str, written: bool) -> None:
+    if not array.contiguous:
+        raise InvalidArgumentError(f"{name} is not contiguous, as arrays on a GPU must be")
+    if written and array.read_only:
+        raise InvalidArgumentError(f"{name} is read-only")
+
+
+def check_indices(value: Any) -> DeviceArray:
+    """Return the indices, if they have a type and a layout that indices may have."""
+    indices = as_device_array(value, "indices")
+    if indices.dtype not in ("int32", "int64"):
+        raise InvalidTypeError(f"indices must be int32 or int64, not {indices.dtype}")
+    _check_layout(indices, "indices", False)
+    return indices
+
+
+def check_in_order(
+    kernel: Kernel,
+    arrays: list[DeviceArray],
+    indices: DeviceArray | None,
+    hypers: tuple[Any, ...],
+    flags: int,
+) -> tuple[float, ...]:
+    """Make the checks of the rule's row, of several faults to report the first.
+
+    Returns
+    -------
+    hypers : tuple of float
+    """
+    rule, dense = kernel.rule, indices is None
+    named = dict(zip(rule.operands, arrays, strict=True))
+    values: dict[str, float] = {}
+    for name in rule.order(dense):
+        if name in rule.hypers:
+            k = rule.hypers.index(name)
+            values[name] = read_hyper(kernel, k, hypers[k], flags, dense)
+        elif name in named:
+            _check_shape(named, name)
+        elif indices is not None:
+            _check_rows(name, arrays, indices, rule.grad)
+    return tuple(values[name] for name in rule.hypers)
+
+
+def _check_shape(named: dict[str, DeviceArray], name: str) -> None:
+    var, array = named["var"], named[name]
+    if var.shape != array.shape:
+        raise InvalidArgumentError(
+            f"var and {name} do not have the same shape: "
+            f"{_listed(var.shape)} {_listed(array.shape)}"
+        )
+
+
+def _check_rows(check: str, arrays: list[DeviceArray], indices: DeviceArray, name: str) -> None:
+    var, grad = arrays[0].shape, arrays[-1].shape
+    if check == "rank" and not var:
+        raise InvalidArgumentError("var must be at least 1 dimensional")
+    if check == "indices" and len(indices.shape) != 1:
+        raise InvalidArgumentError(f"indices must be one-dimensional: {_listed(indices.shape)}")
+    if check == "columns":
+        if len(grad) != len(var):
+            raise InvalidArgumentError(
+                f"{name} must have the same number of dimensions as var: "
+                f"{_listed(var)} {_listed(grad)}"
+            )
+        for axis in range(1, len(var)):
+            if var[axis] != grad[axis]:
+                raise InvalidArgumentError(
+                    f"var and {name} must match in dimension {axis}: {_listed(var)} {_listed(grad)}"
+                )
+    if check == "rows" and grad[0] != indices.shape[0]:
+        raise InvalidArgumentError(
+            f"{name} must be the same size as indices in the first dimension: "
+            f"{grad[0]} {indices.shape[0]}"
+        )
+    if check == "inner" and 0 in var[1:]:
+        raise InvalidArgumentError(f"the rows of var must not be empty: {_listed(var)}")
+
+
+def _overlap(a: DeviceArray, b: DeviceArray) -> bool:
+    return a.address < b.end and b.address < a.end and bool(a.size and b.size)
+
+
+def check_memory(
+    kernel: Kernel, arrays: list[DeviceArray], indices: DeviceArray | None, library: Library
+) -> int:
+    """Return the device of the arrays, if it is one, and none is changed by another's update."""
+    names = kernel.rule.operands
+    *variables, grad = arrays
+    for k, variable in enumerate(variables):
+        for j in range(k):
+            if _overlap(variables[j], variable):
+                raise InvalidArgumentError(f"{names[j]} and {names[k]} overlap in memory")
+    for name, variable in zip(names, variables, strict=False):
+        same = indices is None and variable.address == grad.address
+        if _overlap(variable, grad) and not same:
+            raise InvalidArgumentError(
+                f"{name} and {names[-1]} overlap in memory: on a GPU the gradient must be a copy"
+            )
+        if indices is not None and _overlap(variable, indices):
+            raise InvalidArgumentError(f"{name} and indices overlap in memory")
+    every = [*zip(names, arrays, strict=True)]
+    if indices is not None:
+        every.append(("indices", indices))
+    return _device(every, library)
+
+
+def _device(arrays: list[tuple[str, DeviceArray]], library: Library) -> int:
+    device = -1
+    for name, array in arrays:
+        if array.size == 0:
+            continue
+        own = library.device_of(array.address)
+        if own < 0:
+            raise InvalidArgumentError(f"{name} is not in a GPU's memory")
+        if device not in (-1, own):
+            raise InvalidArgumentError(f"{name} is on GPU {own}, arrays before it on {device}")
+        device = own
+    return max(device, 0)

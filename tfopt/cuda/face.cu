@@ -1,0 +1,111 @@
+/* The C functions that tfopt/cuda/library.py calls. A positive answer is CUDA's error. */
+#include "table.h"
+
+#ifdef __CUDACC__
+#include "device.h"
+#else
+#include "host.h"
+#endif
+
+#define API extern "C" __attribute__((visibility("default")))
+
+enum { OUTSIDE = -1, REPEATED = -2, CAPTURED = -3 };
+enum { SEQUENTIAL, SUM, ERROR };
+
+/* Counts up whenever a function here changes its arguments or its meaning. */
+API int tfopt_cuda_abi() { return 1; }
+
+API int tfopt_cuda_rules() { return N_RULES; }
+
+API const char *tfopt_cuda_rule(int i, int *arrays, int *scalars) {
+    const Rule &rule = rule_at(i);
+    *arrays = rule.arrays;
+    *scalars = rule.scalars;
+    return rule.name;
+}
+
+API int tfopt_cuda_devices(int *n) { return count_devices(n); }
+
+API int tfopt_cuda_versions(int *driver, int *runtime) { return find_versions(driver, runtime); }
+
+/* Whether the library has code for the devices there are: launches a kernel that does nothing. */
+API int tfopt_cuda_try() {
+    LAUNCH(nullptr, 1, 1, (find_repeated<std::uint32_t>), nullptr, nullptr, 0, 0, nullptr);
+    return last_error();
+}
+
+API const char *tfopt_cuda_error(int code) { return text_of(code); }
+
+/* The device whose memory an address is in, -1 for the host's. */
+API int tfopt_cuda_device_of(const void *address, int *device) {
+    return find_device(address, device);
+}
+
+API int tfopt_cuda_synchronize(int device) {
+    const OnDevice on(device);
+    return wait_for_all();
+}
+
+/* Let what comes next on one stream wait for what has been given to another. */
+API int tfopt_cuda_follow(int device, void *later, void *earlier) {
+    const OnDevice on(device);
+    return follow(static_cast<cudaStream_t>(later), static_cast<cudaStream_t>(earlier));
+}
+
+API int tfopt_cuda_dense(int device, void *stream, int rule, int types, std::int64_t n,
+                         void *const *data, const void *const *grad, const std::int64_t *size,
+                         const double *scalars, int constants) {
+    const OnDevice on(device);
+    rule_at(rule).dense[types]({data, grad, size, n, scalars, constants},
+                               static_cast<cudaStream_t>(stream));
+    return last_error();
+}
+
+/* Step the rows that n indices of 4 or 8 bytes name. Unless `refuse` is set, indices that name no
+ * row are skipped, and the call does not wait; if it is, *at becomes the offset of the first one.
+ */
+API int tfopt_cuda_rows(int device, void *stream_, int rule, int types, void *const *data,
+                        const void *grad, const void *indices, int index_size, std::int64_t n,
+                        std::int64_t n_rows, std::int64_t inner, const double *scalars,
+                        int constants, int duplicates, int refuse, std::int64_t *at) {
+    const OnDevice on(device);
+    const auto stream = static_cast<cudaStream_t>(stream_);
+    const bool waits = refuse || duplicates == ERROR;
+    if (waits && is_captured(stream))
+        return CAPTURED;
+    SortedRows sorted(n, n_rows, stream);
+    if (sorted.error)
+        return sorted.error;
+    if (n) { /* none may be named where the rest takes a step, too */
+        const unsigned blocks = unsigned((n + THREADS - 1) / THREADS);
+        if (index_size == 4)
+            LAUNCH(stream, blocks, THREADS, (read_indices<std::int32_t>),
+                   static_cast<const std::int32_t *>(indices), n, n_rows, refuse, sorted.row,
+                   sorted.order, sorted.found);
+        else
+            LAUNCH(stream, blocks, THREADS, (read_indices<std::int64_t>),
+                   static_cast<const std::int64_t *>(indices), n, n_rows, refuse, sorted.row,
+                   sorted.order, sorted.found);
+        if (waits && duplicates != ERROR)
+            sorted.send_found();
+        sorted.sort();
+        if (duplicates == ERROR)
+            LAUNCH(stream, blocks, THREADS, (find_repeated<std::uint32_t>), sorted.row,
+                   sorted.order, n, n_rows, sorted.found);
+    }
+    if (waits && (duplicates == ERROR || !n))
+        sorted.send_found();
+    rule_at(rule).rows[types]({data, grad, n, n_rows, inner, sorted.row, sorted.order, sorted.found,
+                               duplicates == SUM, scalars, constants},
+                              stream);
+    sorted.free();
+    const int error = last_error();
+    if (error || !waits)
+        return error;
+    Found found; /* the update, which has been queued, does nothing if there is any */
+    if (const int failed = sorted.receive_found(&found))
+        return failed;
+    const bool outside = found.outside != NOTHING;
+    *at = std::int64_t(outside ? found.outside : found.repeated);
+    return outside ? OUTSIDE : found.repeated != NOTHING ? REPEATED : 0;
+}

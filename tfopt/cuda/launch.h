@@ -1,0 +1,112 @@
+/* From untyped arguments to a launch, for every type that a rule is compiled for. */
+#pragma once
+
+#include "drivers.h"
+
+/* The tensors of a dense call; data[t * arrays + k] is the k-th array of the t-th. */
+struct DenseCall {
+    void *const *data;
+    const void *const *grad;
+    const std::int64_t *size;
+    std::int64_t n;
+    const double *scalars; /* the gradient's scale, then the row's; already rounded */
+    int constants;
+};
+
+struct RowsCall {
+    void *const *data;
+    const void *grad;
+    std::int64_t n, n_rows, inner;
+    const std::uint32_t *row, *order;
+    const Found *found;
+    bool summed;
+    const double *scalars;
+    int constants;
+};
+
+/* What a variable and a gradient are stored as. */
+enum Types { F32, F64, F16, BF16, F32_F16, F32_BF16, TYPES };
+
+/* A rule as the C face sees it. */
+struct Rule {
+    const char *name;
+    int arrays, scalars;
+    void (*dense[TYPES])(const DenseCall &, cudaStream_t);
+    void (*rows[TYPES])(const RowsCall &, cudaStream_t);
+};
+
+template <class R, class real> Scalars<real> scalars_of(const double *values, int constants) {
+    Scalars<real> with = {};
+    with.scale = real(values[0]);
+    for (int k = 0; k < R::scalars; k++)
+        with.s[k] = real(values[k + 1]);
+    with.constants = constants;
+    return with;
+}
+
+/* Launch as many tensors as fit, again and again. */
+template <class R, class V, class G, int N>
+void launch_dense(const DenseCall &call, cudaStream_t stream) {
+    Tensors<V, G, R::arrays, N> w;
+    w.with = scalars_of<R, typename Computed<V>::type>(call.scalars, call.constants);
+    std::int64_t t = 0;
+    while (t < call.n) {
+        std::int64_t blocks = 0;
+        for (w.n = 0; t < call.n && w.n < N && blocks < (1 << 30); t++) {
+            if (call.size[t] == 0)
+                continue;
+            for (int k = 0; k < R::arrays; k++)
+                w.data[w.n][k] = static_cast<V *>(call.data[t * R::arrays + k]);
+            w.grad[w.n] = static_cast<const G *>(call.grad[t]);
+            w.size[w.n] = call.size[t];
+            w.first[w.n] = std::uint32_t(blocks);
+            blocks += (call.size[t] + CHUNK - 1) / CHUNK;
+            w.n++;
+        }
+        if (blocks)
+            LAUNCH(stream, unsigned(blocks), THREADS, (dense<R, V, G, N>), w);
+    }
+}
+
+template <class R, class V, class G> void any_dense(const DenseCall &call, cudaStream_t stream) {
+    if (call.n == 1)
+        launch_dense<R, V, G, 1>(call, stream);
+    else
+        launch_dense<R, V, G, many<R::arrays>()>(call, stream);
+}
+
+template <class R, class V, class G> void any_rows(const RowsCall &call, cudaStream_t stream) {
+    Rows<V, G, R::arrays> w;
+    w.with = scalars_of<R, typename Computed<V>::type>(call.scalars, call.constants);
+    for (int k = 0; k < R::arrays; k++)
+        w.data[k] = static_cast<V *>(call.data[k]);
+    w.grad = static_cast<const G *>(call.grad);
+    w.n = call.n;
+    w.n_rows = call.n_rows;
+    w.inner = call.inner;
+    w.row = call.row;
+    w.order = call.order;
+    w.found = call.found;
+    w.summed = call.summed || R::steps_absent_rows;
+    w.group = 1;
+    while (w.group < GROUP && w.group < call.inner)
+        w.group *= 2;
+    const unsigned parts = unsigned((call.inner + COLUMNS - 1) / COLUMNS);
+    const auto blocks = [&](std::int64_t n) { return unsigned((n * w.group + THREADS - 1) / THREADS); };
+    if constexpr (R::steps_absent_rows)
+        LAUNCH(stream, dim3(blocks(call.n_rows), parts), THREADS, (absent_rows<R, V, G>), w);
+    if (call.n)
+        LAUNCH(stream, dim3(blocks(call.n), parts), THREADS, (rows<R, V, G>), w);
+}
+
+template <class R> Rule rule_of() {
+    return {R::name(),
+            R::arrays,
+            R::scalars,
+            {any_dense<R, float, float>, any_dense<R, double, double>,
+             any_dense<R, float16, float16>, any_dense<R, bfloat16, bfloat16>,
+             any_dense<R, float, float16>, any_dense<R, float, bfloat16>},
+            {any_rows<R, float, float>, any_rows<R, double, double>, any_rows<R, float16, float16>,
+             any_rows<R, bfloat16, bfloat16>, any_rows<R, float, float16>,
+             any_rows<R, float, bfloat16>}};
+}

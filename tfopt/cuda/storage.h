@@ -1,0 +1,62 @@
+/* How numbers are stored, and the type they are computed in: 16-bit ones in float, rounded once. */
+#pragma once
+
+#include "shim.h"
+
+#ifndef __CUDACC__
+#include <cstring>
+
+#include "../kernels/machine.h"
+#endif
+
+struct float16 {
+    std::uint16_t bits;
+};
+struct bfloat16 {
+    std::uint16_t bits;
+};
+
+template <class Stored> struct Computed {
+    using type = Stored;
+};
+template <> struct Computed<float16> {
+    using type = float;
+};
+template <> struct Computed<bfloat16> {
+    using type = float;
+};
+
+BOTH float load(float x) { return x; }
+BOTH double load(double x) { return x; }
+
+#ifdef __CUDACC__
+__device__ __forceinline__ float load(float16 x) { return __half2float(__ushort_as_half(x.bits)); }
+__device__ __forceinline__ float load(bfloat16 x) {
+    return __uint_as_float(std::uint32_t(x.bits) << 16);
+}
+#else
+inline float load(float16 x) { return float_of_float16(x.bits); }
+inline float load(bfloat16 x) { return float_of_bfloat16(x.bits); }
+#endif
+
+BOTH void store(float *at, float x) { *at = x; }
+BOTH void store(double *at, double x) { *at = x; }
+
+#ifdef __CUDACC__
+__device__ __forceinline__ void store(float16 *at, float x) {
+    at->bits = __half_as_ushort(__float2half_rn(x));
+}
+__device__ __forceinline__ void store(bfloat16 *at, float x) {
+    // to nearest, ties to even; a NaN stays one
+    const std::uint32_t bits = __float_as_uint(x);
+    at->bits = std::uint16_t(x != x ? (bits >> 16) | 64 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+#else
+inline void store(float16 *at, float x) { at->bits = float16_of(x); }
+inline void store(bfloat16 *at, float x) { at->bits = bfloat16_of(x); }
+#endif
+
+/* Some neighbours that are read and written as one. */
+template <class Stored, int N> struct alignas(sizeof(Stored) * N) Pack {
+    Stored e[N];
+};

@@ -1,0 +1,27 @@
+"""Where an array is: in the host's memory, or on a GPU, whose side is loaded when it is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["apply_on_gpu", "on_gpu"]
+
+
+def on_gpu(value: Any) -> bool:
+    """Return whether an array, or the first of a list, is in a GPU's memory.
+
+    Also of a torch tensor that requires a gradient, which tells it by a RuntimeError.
+    """
+    if isinstance(value, (list, tuple)):
+        value = value[0] if value else None
+    try:
+        return hasattr(value, "__cuda_array_interface__")
+    except RuntimeError:
+        return True
+
+
+def apply_on_gpu(*arguments: Any) -> None:
+    """Call :func:`tfopt.cuda.calls.apply`."""
+    from tfopt.cuda.calls import apply
+
+    apply(*arguments)

@@ -1,0 +1,49 @@
+"""Learning rates that change with the step.
+
+A schedule is a callable: ``schedule(step)`` is the learning rate of a step, the first of which is
+number 0. Everything is computed in float64. A step is a Python or NumPy number, an array without
+axes, or a `Variable` such as an optimizer's `iterations`.
+
+>>> from tfopt.optimizers import SGD, schedules
+>>> schedule = schedules.ExponentialDecay(0.1, decay_steps=10, decay_rate=0.5)
+>>> schedule(0), schedule(10), schedule(20)
+(0.1, 0.05, 0.025)
+>>> schedule(SGD().iterations)
+0.1
+
+Every number among the arguments must be finite and at least 0, and a number of steps greater
+than 0; anything else is refused by `InvalidArgumentError`, also when an attribute is set later, and
+so is a step at which a formula has no finite value.
+"""
+
+from tfopt.optimizers.schedules.cosines import (
+    CosineDecay,
+    CosineDecayRestarts,
+    LinearCosineDecay,
+    NoisyLinearCosineDecay,
+)
+from tfopt.optimizers.schedules.decays import (
+    ExponentialDecay,
+    InverseTimeDecay,
+    PiecewiseConstantDecay,
+    PolynomialDecay,
+)
+from tfopt.optimizers.schedules.joined import Join, LinearWarmup
+from tfopt.optimizers.schedules.schedule import LearningRateSchedule
+from tfopt.optimizers.schedules.serialization import deserialize, serialize
+
+__all__ = [
+    "CosineDecay",
+    "CosineDecayRestarts",
+    "ExponentialDecay",
+    "InverseTimeDecay",
+    "Join",
+    "LearningRateSchedule",
+    "LinearCosineDecay",
+    "LinearWarmup",
+    "NoisyLinearCosineDecay",
+    "PiecewiseConstantDecay",
+    "PolynomialDecay",
+    "deserialize",
+    "serialize",
+]

@@ -1,0 +1,317 @@
+"""Schedules that follow half a cosine."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tfopt.optimizers.schedules.schedule import Formula, Number, Whole, power
+
+__all__ = ["CosineDecay", "CosineDecayRestarts", "LinearCosineDecay", "NoisyLinearCosineDecay"]
+
+
+def _wave(x: float) -> float:
+    """Return half a cosine, which falls from 1 at x = 0 to 0 at x = 1."""
+    return 0.5 * (1 + math.cos(math.pi * x))
+
+
+class CosineDecay(Formula):
+    """Down to a fraction in `decay_steps` steps, along half a cosine.
+
+    At step s it is ``initial_learning_rate * ((1 - alpha) * c + alpha)``, where ``c =
+    (1 + cos(pi * min(s, decay_steps) / decay_steps)) / 2``.
+
+    Parameters
+    ----------
+    initial_learning_rate : float
+    decay_steps : float
+        Greater than 0.
+    alpha : float, default 0.0
+        The last learning rate as a fraction of the first.
+    name : str, optional
+        Without effect.
+
+    Notes
+    -----
+    TensorFlow's class of the same name. For a warm-up see `LinearWarmup`.
+
+    References
+    ----------
+    Loshchilov, Hutter: SGDR: Stochastic Gradient Descent with Warm Restarts, ICLR 2017.
+
+    Examples
+    --------
+    >>> from tfopt.optimizers.schedules import CosineDecay
+    >>> schedule = CosineDecay(0.1, 10, alpha=0.1)
+    >>> [round(schedule(s), 4) for s in (0, 5, 10, 1000)]
+    [0.1, 0.055, 0.01, 0.01]
+    """
+
+    arguments = ("initial_learning_rate", "decay_steps", "alpha", "name")
+    initial_learning_rate = Number()
+    decay_steps = Number(above=True)
+    alpha = Number()
+
+    def __init__(
+        self,
+        initial_learning_rate: float,
+        decay_steps: float,
+        alpha: float = 0.0,
+        name: str | None = None,
+    ) -> None:
+        self.initial_learning_rate = initial_learning_rate
+        self.decay_steps = decay_steps
+        self.alpha = alpha
+        self.name = name
+
+    def _rate(self, s: float) -> float:
+        c = _wave(min(s, self.decay_steps) / self.decay_steps)
+        return self.initial_learning_rate * ((1 - self.alpha) * c + self.alpha)
+
+
+class CosineDecayRestarts(Formula):
+    """Half a cosine, again and again.
+
+    Period i lasts ``first_decay_steps * t_mul ** i`` steps. In it the rate is
+    ``initial_learning_rate * ((1 - alpha) * m_mul ** i * c + alpha)``, where c falls from 1 to 0
+    like that of `CosineDecay`.
+
+    Parameters
+    ----------
+    initial_learning_rate : float
+    first_decay_steps : float
+        The length of the first period, greater than 0.
+    t_mul : float, default 2.0
+        How many times longer than the one before each period is, greater than 0. If it is less
+        than 1, the periods end at step ``first_decay_steps / (1 - t_mul)``, and there is no
+        learning rate from there on.
+    m_mul : float, default 1.0
+        How many times higher than the one before each period starts.
+    alpha : float, default 0.0
+        The lowest learning rate as a fraction of the first.
+    name : str, optional
+        Without effect.
+
+    Notes
+    -----
+    TensorFlow's class of the same name. A step at which a period begins belongs to it; in
+    TensorFlow, which takes a period's number from a rounded logarithm, sometimes to the one before.
+
+    References
+    ----------
+    Loshchilov, Hutter: SGDR: Stochastic Gradient Descent with Warm Restarts, ICLR 2017.
+
+    Examples
+    --------
+    >>> from tfopt.optimizers.schedules import CosineDecayRestarts
+    >>> schedule = CosineDecayRestarts(0.1, 10, m_mul=0.5)
+    >>> [round(schedule(s), 4) for s in (0, 5, 9, 10, 20, 29, 30)]
+    [0.1, 0.05, 0.0024, 0.05, 0.025, 0.0003, 0.025]
+    """
+
+    arguments = ("initial_learning_rate", "first_decay_steps", "t_mul", "m_mul", "alpha", "name")
+    initial_learning_rate = Number()
+    first_decay_steps = Number(above=True)
+    t_mul = Number(above=True)
+    m_mul = Number()
+    alpha = Number()
+
+    def __init__(
+        self,
+        initial_learning_rate: float,
+        first_decay_steps: float,
+        t_mul: float = 2.0,
+        m_mul: float = 1.0,
+        alpha: float = 0.0,
+        name: str | None = None,
+    ) -> None:
+        self.initial_learning_rate = initial_learning_rate
+        self.first_decay_steps = first_decay_steps
+        self.t_mul = t_mul
+        self.m_mul = m_mul
+        self.alpha = alpha
+        self.name = name
+
+    def _rate(self, s: float) -> float:
+        i, f = self._period(s / self.first_decay_steps)
+        c = power(self.m_mul, i) * _wave(f)
+        return self.initial_learning_rate * ((1 - self.alpha) * c + self.alpha)
+
+    def _period(self, f: float) -> tuple[int, float]:
+        """Return a period's number and the completed part of it, f first periods from the start."""
+        t = self.t_mul
+        if t == 1:
+            i = math.floor(f)
+            return i, f - i
+
+        def start(i: int) -> float:
+            return (1 - power(t, i)) / (1 - t)
+
+        i = math.floor(math.log(1 - f * (1 - t)) / math.log(t))
+        if f >= start(i + 1):  # the quotient was rounded across the border
+            i += 1
+        elif f < start(i):
+            i -= 1
+        return i, (f - start(i)) / power(t, i)
+
+
+class LinearCosineDecay(Formula):
+    """A line times a cosine, down to nearly nothing in `decay_steps` steps.
+
+    At step s it is ``initial_learning_rate * ((alpha + 1 - p) * c + beta)``, where ``p =
+    min(s, decay_steps) / decay_steps`` and ``c = (1 + cos(pi * 2 * num_periods * p)) / 2``.
+
+    Parameters
+    ----------
+    initial_learning_rate : float
+    decay_steps : float
+        Greater than 0.
+    num_periods : float, default 0.5
+        How many periods of the cosine there are.
+    alpha : float, default 0.0
+        Added to the line.
+    beta : float, default 0.001
+        Added to the product, a fraction of `initial_learning_rate`.
+    name : str, optional
+        Without effect.
+
+    Notes
+    -----
+    TensorFlow's class of the same name.
+
+    References
+    ----------
+    Bello et al.: Neural Optimizer Search with Reinforcement Learning, ICML 2017.
+
+    Examples
+    --------
+    >>> from tfopt.optimizers.schedules import LinearCosineDecay
+    >>> schedule = LinearCosineDecay(0.1, 10)
+    >>> [round(schedule(s), 4) for s in (0, 5, 10, 1000)]
+    [0.1001, 0.0251, 0.0001, 0.0001]
+    """
+
+    arguments = ("initial_learning_rate", "decay_steps", "num_periods", "alpha", "beta", "name")
+    initial_learning_rate = Number()
+    decay_steps = Number(above=True)
+    num_periods = Number()
+    alpha = Number()
+    beta = Number()
+
+    def __init__(
+        self,
+        initial_learning_rate: float,
+        decay_steps: float,
+        num_periods: float = 0.5,
+        alpha: float = 0.0,
+        beta: float = 0.001,
+        name: str | None = None,
+    ) -> None:
+        self.initial_learning_rate = initial_learning_rate
+        self.decay_steps = decay_steps
+        self.num_periods = num_periods
+        self.alpha = alpha
+        self.beta = beta
+        self.name = name
+
+    def _rate(self, s: float) -> float:
+        d = self.decay_steps
+        s = min(s, d)
+        line = (d - s) / d
+        c = _wave(2 * self.num_periods * (s / d))
+        return self.initial_learning_rate * ((self.alpha + line) * c + self.beta)
+
+
+class NoisyLinearCosineDecay(Formula):
+    """`LinearCosineDecay` with noise, less of it with every step.
+
+    At step s it is ``initial_learning_rate * ((alpha + 1 - p + e) * c + beta)`` with the p and c of
+    `LinearCosineDecay` and a normally distributed e of variance
+    ``initial_variance / (1 + min(s, decay_steps)) ** variance_decay``.
+
+    Parameters
+    ----------
+    initial_learning_rate : float
+    decay_steps : float
+        Greater than 0.
+    initial_variance : float, default 1.0
+    variance_decay : float, default 0.55
+    num_periods : float, default 0.5
+        How many periods of the cosine there are.
+    alpha : float, default 0.0
+        Added to the line.
+    beta : float, default 0.001
+        Added to the product, a fraction of `initial_learning_rate`.
+    name : str, optional
+        Without effect.
+    seed : int, default 0
+        At least 0. Not TensorFlow's.
+
+    Notes
+    -----
+    TensorFlow's class of the same name, but for the noise: TensorFlow draws anew at each call, and
+    here it follows from `seed` and the step, so that a resumed training goes on as the first
+    would have. The e of step s is its standard deviation times
+    ``np.random.default_rng((seed, s)).standard_normal()``. With much noise a rate can be negative,
+    as in TensorFlow.
+
+    References
+    ----------
+    Bello et al.: Neural Optimizer Search with Reinforcement Learning, ICML 2017.
+
+    Examples
+    --------
+    >>> from tfopt.optimizers.schedules import NoisyLinearCosineDecay
+    >>> schedule = NoisyLinearCosineDecay(0.1, 10, initial_variance=0.01, seed=1)
+    >>> schedule(3) == schedule(3)
+    True
+    >>> NoisyLinearCosineDecay(0.1, 10, initial_variance=0)(5)
+    0.0251
+    """
+
+    arguments = (
+        "initial_learning_rate", "decay_steps", "initial_variance", "variance_decay",
+        "num_periods", "alpha", "beta", "name", "seed",
+    )  # fmt: skip
+    initial_learning_rate = Number()
+    decay_steps = Number(above=True)
+    initial_variance = Number()
+    variance_decay = Number()
+    num_periods = Number()
+    alpha = Number()
+    beta = Number()
+    seed = Whole()
+
+    def __init__(
+        self,
+        initial_learning_rate: float,
+        decay_steps: float,
+        initial_variance: float = 1.0,
+        variance_decay: float = 0.55,
+        num_periods: float = 0.5,
+        alpha: float = 0.0,
+        beta: float = 0.001,
+        name: str | None = None,
+        *,
+        seed: int = 0,
+    ) -> None:
+        self.initial_learning_rate = initial_learning_rate
+        self.decay_steps = decay_steps
+        self.initial_variance = initial_variance
+        self.variance_decay = variance_decay
+        self.num_periods = num_periods
+        self.alpha = alpha
+        self.beta = beta
+        self.name = name
+        self.seed = seed
+
+    def _rate(self, s: float) -> float:
+        d = self.decay_steps
+        # a step before the first has no noise of its own, and half a step that of the whole one
+        draw = np.random.default_rng((self.seed, int(abs(s)))).standard_normal()
+        s = min(s, d)
+        e = math.sqrt(self.initial_variance / power(1 + s, self.variance_decay)) * draw
+        line = (d - s) / d + e
+        c = _wave(2 * self.num_periods * (s / d))
+        return self.initial_learning_rate * ((self.alpha + line) * c + self.beta)

@@ -1,0 +1,247 @@
+"""Schedules without a cosine."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Any
+
+from tfopt.errors import InvalidArgumentError
+from tfopt.optimizers.schedules.schedule import Formula, Number, increasing, power
+
+__all__ = ["ExponentialDecay", "InverseTimeDecay", "PiecewiseConstantDecay", "PolynomialDecay"]
+
+
+class ExponentialDecay(Formula):
+    """Multiplied by `decay_rate` every `decay_steps` steps.
+
+    At step s it is ``initial_learning_rate * decay_rate ** (s / decay_steps)``.
+
+    Parameters
+    ----------
+    initial_learning_rate : float
+    decay_steps : float
+        Greater than 0.
+    decay_rate : float
+    staircase : bool, default False
+        Round ``s / decay_steps`` down, so that the rate falls in steps.
+    name : str, optional
+        Without effect.
+
+    Notes
+    -----
+    TensorFlow's class of the same name.
+
+    Examples
+    --------
+    >>> from tfopt.optimizers.schedules import ExponentialDecay
+    >>> schedule = ExponentialDecay(0.1, 10, 0.5, staircase=True)
+    >>> schedule(9), schedule(10)
+    (0.1, 0.05)
+    """
+
+    arguments = ("initial_learning_rate", "decay_steps", "decay_rate", "staircase", "name")
+    initial_learning_rate = Number()
+    decay_steps = Number(above=True)
+    decay_rate = Number()
+
+    def __init__(
+        self,
+        initial_learning_rate: float,
+        decay_steps: float,
+        decay_rate: float,
+        staircase: bool = False,
+        name: str | None = None,
+    ) -> None:
+        self.initial_learning_rate = initial_learning_rate
+        self.decay_steps = decay_steps
+        self.decay_rate = decay_rate
+        self.staircase = bool(staircase)
+        self.name = name
+
+    def _rate(self, s: float) -> float:
+        q = s / self.decay_steps
+        if self.staircase:
+            q = math.floor(q)
+        return self.initial_learning_rate * power(self.decay_rate, q)
+
+
+class InverseTimeDecay(Formula):
+    """Divided by a number that grows by `decay_rate` every `decay_steps` steps.
+
+    At step s it is ``initial_learning_rate / (1 + decay_rate * s / decay_steps)``.
+
+    Parameters
+    ----------
+    initial_learning_rate : float
+    decay_steps : float
+        Greater than 0.
+    decay_rate : float
+    staircase : bool, default False
+        Round ``s / decay_steps`` down, so that the rate falls in steps.
+    name : str, optional
+        Without effect.
+
+    Notes
+    -----
+    TensorFlow's class of the same name.
+
+    Examples
+    --------
+    >>> from tfopt.optimizers.schedules import InverseTimeDecay
+    >>> schedule = InverseTimeDecay(0.1, 10, 1.0)
+    >>> schedule(0), schedule(10), schedule(40)
+    (0.1, 0.05, 0.02)
+    """
+
+    arguments = ("initial_learning_rate", "decay_steps", "decay_rate", "staircase", "name")
+    initial_learning_rate = Number()
+    decay_steps = Number(above=True)
+    decay_rate = Number()
+
+    def __init__(
+        self,
+        initial_learning_rate: float,
+        decay_steps: float,
+        decay_rate: float,
+        staircase: bool = False,
+        name: str | None = None,
+    ) -> None:
+        self.initial_learning_rate = initial_learning_rate
+        self.decay_steps = decay_steps
+        self.decay_rate = decay_rate
+        self.staircase = bool(staircase)
+        self.name = name
+
+    def _rate(self, s: float) -> float:
+        q = s / self.decay_steps
+        if self.staircase:
+            q = math.floor(q)
+        return self.initial_learning_rate / (1 + self.decay_rate * q)
+
+
+class PiecewiseConstantDecay(Formula):
+    """One value up to and including the first boundary, the next up to the second, and so on.
+
+    At step s it is ``values[0]`` if ``s <= boundaries[0]``, ``values[1]`` if
+    ``boundaries[0] < s <= boundaries[1]``, and ``values[-1]`` after the last boundary.
+
+    Parameters
+    ----------
+    boundaries : list of float
+        Each greater than the one before.
+    values : list of float
+        One more than there are boundaries.
+    name : str, optional
+        Without effect.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there are not as many values as that, or the boundaries do not increase.
+
+    Notes
+    -----
+    TensorFlow's class of the same name. `Join` differs: there a boundary is the first step of
+    what follows.
+
+    Examples
+    --------
+    >>> from tfopt.optimizers.schedules import PiecewiseConstantDecay
+    >>> schedule = PiecewiseConstantDecay([100, 110], [1.0, 0.5, 0.1])
+    >>> schedule(100), schedule(101), schedule(1000)
+    (1.0, 0.5, 0.1)
+    """
+
+    arguments = ("boundaries", "values", "name")
+
+    def __init__(
+        self, boundaries: Iterable[float], values: Iterable[float], name: str | None = None
+    ) -> None:
+        self.boundaries = increasing(boundaries)
+        self.values = [Number().checked("each value", value) for value in values]
+        if len(self.boundaries) != len(self.values) - 1:
+            raise InvalidArgumentError(
+                "The length of boundaries should be 1 less than the length of values"
+            )
+        self.name = name
+
+    def _rate(self, s: float) -> float:
+        return self.values[bisect_left(self.boundaries, s)]
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make a schedule like this one."""
+        own = {"boundaries": list(self.boundaries), "values": list(self.values)}
+        return {**super().get_config(), **own}
+
+
+class PolynomialDecay(Formula):
+    """From one learning rate to another in `decay_steps` steps, along a line or another power.
+
+    At step s it is ``(initial_learning_rate - end_learning_rate) * (1 - p) ** power +
+    end_learning_rate``, where ``p = min(s, decay_steps) / decay_steps``.
+
+    Parameters
+    ----------
+    initial_learning_rate : float
+    decay_steps : float
+        Greater than 0.
+    end_learning_rate : float, default 0.0001
+    power : float, default 1.0
+        With 0 the rate stays at `initial_learning_rate`.
+    cycle : bool, default False
+        Instead of staying at the end, start again: ``p = s / d``, where d is the multiple of
+        `decay_steps` that is next to s, or s itself, so that each start is lower than the one
+        before.
+    name : str, optional
+        Without effect.
+
+    Notes
+    -----
+    TensorFlow's class of the same name.
+
+    Examples
+    --------
+    >>> from tfopt.optimizers.schedules import PolynomialDecay
+    >>> schedule = PolynomialDecay(0.5, 4, end_learning_rate=0.25)
+    >>> [schedule(s) for s in range(6)]
+    [0.5, 0.4375, 0.375, 0.3125, 0.25, 0.25]
+    >>> schedule.cycle = True
+    >>> [schedule(s) for s in range(6)]
+    [0.5, 0.4375, 0.375, 0.3125, 0.25, 0.34375]
+    """
+
+    arguments = (
+        "initial_learning_rate", "decay_steps", "end_learning_rate", "power", "cycle", "name",
+    )  # fmt: skip
+    initial_learning_rate = Number()
+    decay_steps = Number(above=True)
+    end_learning_rate = Number()
+    power = Number()
+
+    def __init__(
+        self,
+        initial_learning_rate: float,
+        decay_steps: float,
+        end_learning_rate: float = 0.0001,
+        power: float = 1.0,
+        cycle: bool = False,
+        name: str | None = None,
+    ) -> None:
+        self.initial_learning_rate = initial_learning_rate
+        self.decay_steps = decay_steps
+        self.end_learning_rate = end_learning_rate
+        self.power = power
+        self.cycle = bool(cycle)
+        self.name = name
+
+    def _rate(self, s: float) -> float:
+        if self.cycle:
+            d = self.decay_steps * max(1, math.ceil(s / self.decay_steps))
+            p = s / d
+        else:
+            p = min(s, self.decay_steps) / self.decay_steps
+        left = max(1 - p, 0)  # which the rounding of d can make negative
+        end = self.end_learning_rate
+        return (self.initial_learning_rate - end) * power(left, self.power) + end

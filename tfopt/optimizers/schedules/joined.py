@@ -1,0 +1,191 @@
+"""Schedules made of schedules."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tfopt.errors import InvalidArgumentError
+from tfopt.optimizers.schedules.schedule import LearningRateSchedule, Number, finite, increasing
+from tfopt.optimizers.schedules.serialization import deserialize, serialize
+
+__all__ = ["Join", "LinearWarmup"]
+
+Part = Callable[[Any], Any] | float
+
+
+class LinearWarmup(LearningRateSchedule):
+    """A straight line up to where a schedule starts, then the schedule.
+
+    At step ``s < warmup_steps`` it is ``initial_learning_rate + (schedule(0) -
+    initial_learning_rate) * s / warmup_steps``, and from then on ``schedule(s - warmup_steps)``:
+    the schedule begins with its step 0 when the warm-up is over.
+
+    Parameters
+    ----------
+    schedule : callable or float
+        Any callable of a step, or a constant learning rate.
+    warmup_steps : float
+        Greater than 0.
+    initial_learning_rate : float, default 0.0
+    name : str, optional
+        Without effect.
+
+    Notes
+    -----
+    Not in TensorFlow's OptimizerV2. With a `CosineDecay` it is Keras 3's ``CosineDecay`` with
+    ``warmup_target`` and ``warmup_steps``, and optax's ``warmup_cosine_decay_schedule``, which
+    counts the warm-up among its ``decay_steps``.
+
+    References
+    ----------
+    Goyal et al.: Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour, 2017.
+
+    Examples
+    --------
+    >>> from tfopt.optimizers.schedules import CosineDecay, LinearWarmup
+    >>> schedule = LinearWarmup(CosineDecay(0.5, decay_steps=10), warmup_steps=4)
+    >>> [schedule(s) for s in range(5)]
+    [0.0, 0.125, 0.25, 0.375, 0.5]
+    >>> schedule(9), schedule(14)
+    (0.25, 0.0)
+    >>> LinearWarmup(0.5, warmup_steps=2)(1)
+    0.25
+    """
+
+    warmup_steps = Number(above=True)
+    initial_learning_rate = Number()
+
+    def __init__(
+        self,
+        schedule: Part,
+        warmup_steps: float,
+        initial_learning_rate: float = 0.0,
+        name: str | None = None,
+    ) -> None:
+        self.schedule = _checked("schedule", schedule)
+        self.warmup_steps = warmup_steps
+        self.initial_learning_rate = initial_learning_rate
+        self.name = name
+
+    def __call__(self, step: Any) -> float:
+        """Return the learning rate of a step; the first step is number 0."""
+        s = finite("step", step)
+        if s >= self.warmup_steps:
+            return _rate(self.schedule, s - self.warmup_steps)
+        first = self.initial_learning_rate
+        return (_rate(self.schedule, 0) - first) * (s / self.warmup_steps) + first
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make a schedule like this one, the schedule serialized."""
+        return {
+            "schedule": _serialized(self.schedule),
+            "warmup_steps": self.warmup_steps,
+            "initial_learning_rate": self.initial_learning_rate,
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> LinearWarmup:
+        """Return a schedule with the arguments that `get_config` returned."""
+        return cls(**{**config, "schedule": _deserialized(config["schedule"], custom_objects)})
+
+    def __repr__(self) -> str:
+        return (
+            f"LinearWarmup(schedule={self.schedule!r}, warmup_steps={self.warmup_steps!r}, "
+            f"initial_learning_rate={self.initial_learning_rate!r}, name={self.name!r})"
+        )
+
+
+class Join(LearningRateSchedule):
+    """One schedule after another.
+
+    The first is used at steps before ``boundaries[0]``, the second from there on and before
+    ``boundaries[1]``, and so on. Each counts from its own beginning: at step s the second one is
+    called with ``s - boundaries[0]``.
+
+    Parameters
+    ----------
+    schedules : list of callable or float
+        Callables of a step, or constant learning rates.
+    boundaries : list of float
+        One less than there are schedules, each greater than the one before.
+    name : str, optional
+        Without effect.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there are not as many boundaries as that, or they do not increase.
+
+    Notes
+    -----
+    Not in TensorFlow. Steps are counted as by optax's ``join_schedules``. `PiecewiseConstantDecay`
+    differs: there a boundary is the last step of what precedes.
+
+    Examples
+    --------
+    >>> from tfopt.optimizers.schedules import Join, PolynomialDecay
+    >>> line = PolynomialDecay(0.5, decay_steps=4, end_learning_rate=0.25)
+    >>> schedule = Join([0.5, line, lambda step: 0.25 / (1 + step)], boundaries=[2, 6])
+    >>> [schedule(s) for s in range(9)]
+    [0.5, 0.5, 0.5, 0.4375, 0.375, 0.3125, 0.25, 0.125, 0.08333333333333333]
+    """
+
+    def __init__(
+        self, schedules: Iterable[Part], boundaries: Iterable[float], name: str | None = None
+    ) -> None:
+        self.schedules = [_checked("each schedule", part) for part in schedules]
+        self.boundaries = increasing(boundaries)
+        if len(self.boundaries) != len(self.schedules) - 1:
+            raise InvalidArgumentError(
+                "The length of boundaries should be 1 less than the length of schedules"
+            )
+        self.name = name
+
+    def __call__(self, step: Any) -> float:
+        """Return the learning rate of a step; the first step is number 0."""
+        s = finite("step", step)
+        k = bisect_right(self.boundaries, s)
+        return _rate(self.schedules[k], s - self.boundaries[k - 1] if k else s)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make a schedule like this one, the schedules serialized."""
+        return {
+            "schedules": [_serialized(part) for part in self.schedules],
+            "boundaries": list(self.boundaries),
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Join:
+        """Return a schedule with the arguments that `get_config` returned."""
+        parts = [_deserialized(part, custom_objects) for part in config["schedules"]]
+        return cls(**{**config, "schedules": parts})
+
+    def __repr__(self) -> str:
+        return (
+            f"Join(schedules={self.schedules!r}, boundaries={self.boundaries!r}, "
+            f"name={self.name!r})"
+        )
+
+
+def _checked(name: str, part: Any) -> Part:
+    return part if callable(part) else Number().checked(name, part)
+
+
+def _rate(part: Part, step: float) -> float:
+    return float(part(step) if callable(part) else part)
+
+
+def _serialized(part: Part) -> Any:
+    return serialize(part) if callable(part) else part
+
+
+def _deserialized(part: Any, custom_objects: Mapping[str, Any] | None) -> Any:
+    return deserialize(part, custom_objects) if isinstance(part, (dict, str)) else part

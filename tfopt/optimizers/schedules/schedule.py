@@ -1,0 +1,157 @@
+"""What all schedules have in common: steps, checked arguments, configurations."""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+
+__all__ = ["Formula", "LearningRateSchedule", "Number", "Whole", "finite", "increasing", "power"]
+
+
+def finite(name: str, value: Any) -> float:
+    """Return a finite real number as Python's int or float."""
+    number: float = value
+    if type(value) is not int and type(value) is not float:
+        array = np.asarray(value)
+        if array.shape != () or array.dtype.kind not in "iuf":
+            raise InvalidTypeError(f"{name} must be a number, not {value!r}")
+        number = float(array) if array.dtype.kind == "f" else int(array)
+    if not -sys.float_info.max <= number <= sys.float_info.max:  # an int may also be too large
+        raise InvalidArgumentError(f"{name} must be finite, not {number}")
+    return number
+
+
+def increasing(values: Iterable[Any]) -> list[float]:
+    """Return boundaries, each greater than the one before."""
+    boundaries = [finite("each boundary", value) for value in values]
+    if any(low >= high for low, high in pairwise(boundaries)):
+        raise InvalidArgumentError(f"boundaries must increase, not {boundaries}")
+    return boundaries
+
+
+def power(base: float, exponent: float) -> float:
+    """Return a power of a number that is at least 0; infinity if it overflows."""
+    try:
+        return math.pow(base, exponent)
+    except OverflowError:
+        return math.inf
+
+
+class Number:
+    """An attribute that holds a finite number, at least 0 or, if `above`, greater.
+
+    Reading finds it in the instance, at no further cost.
+    """
+
+    def __init__(self, above: bool = False) -> None:
+        self.above = above
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    if TYPE_CHECKING:
+
+        def __get__(self, schedule: Any, owner: type | None = None) -> float: ...
+
+    def __set__(self, schedule: Any, value: Any) -> None:
+        schedule.__dict__[self.name] = self.checked(self.name, value)
+
+    def checked(self, name: str, value: Any) -> float:
+        """Return the number if it is within the bounds."""
+        number = finite(name, value)
+        if number < 0 or (self.above and number == 0):
+            bounds = "greater than 0" if self.above else "at least 0"
+            raise InvalidArgumentError(f"{name} must be finite and {bounds}, not {number}")
+        return number
+
+
+class Whole(Number):
+    """An attribute that holds an integer, at least 0."""
+
+    if TYPE_CHECKING:
+
+        def __get__(self, schedule: Any, owner: type | None = None) -> int: ...
+
+    def checked(self, name: str, value: Any) -> int:
+        """Return the integer if it is at least 0."""
+        try:
+            number = operator.index(value)
+        except TypeError:
+            raise InvalidTypeError(f"{name} must be an integer, not {value!r}") from None
+        if number < 0:
+            raise InvalidArgumentError(f"{name} must be at least 0, not {number}")
+        return number
+
+
+class LearningRateSchedule:
+    """Base class of the schedules, also of your own.
+
+    A subclass defines `__call__`, and `get_config` if it is to be serialized.
+
+    Examples
+    --------
+    >>> from tfopt.optimizers.schedules import LearningRateSchedule
+    >>> class Harmonic(LearningRateSchedule):
+    ...     def __call__(self, step):
+    ...         return 1 / (1 + int(step))
+    >>> Harmonic()(3)
+    0.25
+    """
+
+    def __call__(self, step: Any) -> float:
+        """Return the learning rate of a step; the first step is number 0."""
+        raise NotImplementedError("Learning rate schedule must override __call__")
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make a schedule like this one."""
+        raise NotImplementedError("Learning rate schedule must override get_config")
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> LearningRateSchedule:
+        """Return a schedule with the arguments that `get_config` returned."""
+        return cls(**config)
+
+
+class Formula(LearningRateSchedule):
+    """A schedule that is an expression in the step.
+
+    It is computed in Python's floats, which raise where IEEE 754 has infinity or NaN.
+    """
+
+    arguments: ClassVar[tuple[str, ...]] = ()  # of the constructor, each also an attribute
+
+    def __call__(self, step: Any) -> float:
+        """Return the learning rate of a step; the first step is number 0.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the step is not one finite number, or has no finite learning rate.
+        """
+        s = float(finite("step", step))
+        try:
+            rate = float(self._rate(s))
+        except (ArithmeticError, ValueError):
+            rate = math.nan
+        if not math.isfinite(rate):
+            raise InvalidArgumentError(f"{self} has no finite learning rate at step {s}")
+        return rate
+
+    def _rate(self, s: float) -> float:
+        raise NotImplementedError(f"{type(self).__name__} does not define its formula")
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make a schedule like this one."""
+        return {name: getattr(self, name) for name in self.arguments}
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
+        return f"{type(self).__name__}({arguments})"

@@ -1,0 +1,94 @@
+"""Schedules as dictionaries that JSON can hold, and back."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from tfopt.errors import InvalidArgumentError
+
+__all__ = ["deserialize", "serialize"]
+
+
+def serialize(learning_rate_schedule: Any) -> Any:
+    """Return a schedule's class name and configuration.
+
+    Parameters
+    ----------
+    learning_rate_schedule : LearningRateSchedule, function or None
+
+    Returns
+    -------
+    dict, str or None
+        ``{"class_name": ..., "config": ...}``; of a function its name; None for None.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is anything else.
+
+    Examples
+    --------
+    >>> from tfopt.optimizers.schedules import CosineDecay, deserialize, serialize
+    >>> saved = serialize(CosineDecay(0.1, 10))
+    >>> saved["class_name"], saved["config"]["decay_steps"]
+    ('CosineDecay', 10)
+    >>> deserialize(saved)
+    CosineDecay(initial_learning_rate=0.1, decay_steps=10, alpha=0.0, name=None)
+    """
+    if learning_rate_schedule is None:
+        return None
+    if hasattr(learning_rate_schedule, "get_config"):
+        name = type(learning_rate_schedule).__name__
+        return {"class_name": name, "config": learning_rate_schedule.get_config()}
+    if hasattr(learning_rate_schedule, "__name__"):
+        return learning_rate_schedule.__name__
+    raise InvalidArgumentError(f"Cannot serialize {learning_rate_schedule!r}")
+
+
+def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """Return the schedule that `serialize` was given.
+
+    Parameters
+    ----------
+    config : dict, str or None
+        What `serialize` returned. A function is returned as it is.
+    custom_objects : dict, optional
+        Classes and functions of your own, by name.
+
+    Returns
+    -------
+    LearningRateSchedule, function or None
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a name is unknown, or `config` is not what `serialize` returns.
+    """
+    if config is None or inspect.isfunction(config):
+        return config
+    if isinstance(config, str):
+        known = _known(config, custom_objects)
+        return known() if inspect.isclass(known) else known
+    if not isinstance(config, dict):
+        raise InvalidArgumentError(f"Could not interpret serialized decay: {config!r}")
+    if not {"class_name", "config"} <= config.keys():
+        raise InvalidArgumentError(f"Improper config format: {config}")
+    make = _known(config["class_name"], custom_objects).from_config
+    if "custom_objects" in inspect.signature(make).parameters:
+        return make(config["config"], custom_objects=custom_objects)
+    return make(config["config"])
+
+
+def _known(name: str, custom_objects: Mapping[str, Any] | None) -> Any:
+    from tfopt.optimizers import schedules  # which imports this module
+
+    if custom_objects is not None and name in custom_objects:
+        return custom_objects[name]
+    if name in schedules.__all__:
+        return getattr(schedules, name)
+    raise InvalidArgumentError(
+        f"Unknown decay: {name}. Please ensure this object is passed to the `custom_objects` "
+        "argument."
+    )
