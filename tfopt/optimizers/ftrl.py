@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfopt.optimizers.hyper import Hyper
+from tfopt.optimizers.hyper import Hyper, LearningRate
 from tfopt.optimizers.optimizer import Optimizer, Update
 
 __all__ = ["Ftrl"]
@@ -50,7 +50,7 @@ class Ftrl(Optimizer):
     array([-0.37,  0.  ])
     """
 
-    learning_rate = Hyper(0, above=True)
+    learning_rate = LearningRate(0, above=True)
     learning_rate_power = Hyper(high=0)
     initial_accumulator_value = Hyper(0)
     l1_regularization_strength = Hyper(0)

@@ -19,7 +19,8 @@ from tfopt.kernels.clip import gradients_of
 from tfopt.kernels.groups import many_call
 from tfopt.kernels.training import run
 from tfopt.optimizers.clipping import Checked, Limit, clipped_calls
-from tfopt.optimizers.hyper import Hyper
+from tfopt.optimizers.hyper import Hyper, LearningRate, rate_config
+from tfopt.optimizers.schedules import deserialize
 from tfopt.rows import rows_call
 from tfopt.variable import Variable
 
@@ -33,6 +34,7 @@ class Update(NamedTuple):
     hypers: dict[str, float]
     flags: dict[str, bool] = {}
     duplicates: str = "sum"  # what repeated indices mean, as in training_ops
+    rows: str | None = None  # the rule for sparse gradients, where it is another one
 
 
 class _Dense(NamedTuple):
@@ -93,19 +95,29 @@ class _Step(NamedTuple):
         self, arrays: tuple[np.ndarray, ...], slices: IndexedSlices, merge: str
     ) -> Checked:
         """Check an update of rows whose gradient is to be clipped, before it is summed or after."""
-        call = self.rows(arrays, slices, "sequential")
+        # a rule that steps all rows sums in any case
+        unsummed = "sum" if self.kernel.rule.absent else "sequential"
+        call = self.rows(arrays, slices, unsummed)
         if merge == "before":
             slices = slices.sum_duplicates()
-            call = self.rows(arrays, slices, "sequential")
+            call = self.rows(arrays, slices, unsummed)
 
         def remake(gradients: list[np.ndarray]) -> Call:
             return self.rows(arrays, IndexedSlices(gradients[0], slices.indices))
 
         def summed(bound: float | None, scale: float) -> Call:
-            return self.rows(arrays, slices._summed(bound, scale), "sequential")
+            return self.rows(arrays, slices._summed(bound, scale), unsummed)
 
         sums = self.duplicates == "sum" and merge == "after"
-        return Checked(call, gradients_of(call), remake, summed if sums else None)
+        gradients = [slices.values] if self.kernel.rule.absent else gradients_of(call)
+        return Checked(call, gradients, remake, summed if sums else None)
+
+
+def _step(kernel: Kernel, update: Update) -> _Step:
+    rule = kernel.rule
+    hypers = tuple(update.hypers[hyper] for hyper in rule.hypers)
+    flags = sum(1 << k for k, flag in enumerate(rule.flags) if update.flags[flag])
+    return _Step(kernel, hypers, flags, update.duplicates)
 
 
 class Optimizer:
@@ -118,8 +130,9 @@ class Optimizer:
     ----------
     name : str
         Part of the slots' names.
-    learning_rate : float
-        At least 0.
+    learning_rate : float, LearningRateSchedule or callable
+        At least 0. A schedule, or another function of one argument, is called with the number of
+        steps taken before, at each step; a function without arguments is called as it is.
     decay : float, default 0.0
         The learning rate of a step is ``learning_rate / (1 + decay * iterations)``.
     clipvalue : float, optional
@@ -138,7 +151,7 @@ class Optimizer:
         The number of steps taken, int64.
     """
 
-    learning_rate = Hyper(0)
+    learning_rate = LearningRate(0)
     decay = Hyper(0)
     clipnorm = Limit()
     clipvalue = Limit()
@@ -147,7 +160,7 @@ class Optimizer:
     def __init__(
         self,
         name: str,
-        learning_rate: float,
+        learning_rate: Any,
         *,
         decay: float = 0.0,
         clipnorm: float | None = None,
@@ -170,12 +183,12 @@ class Optimizer:
         self._plan: _Plan | None = None
 
     @property
-    def lr(self) -> float:
+    def lr(self) -> Any:
         """Another name of `learning_rate`."""
         return self.learning_rate
 
     @lr.setter
-    def lr(self, value: float) -> None:
+    def lr(self, value: Any) -> None:
         self.learning_rate = value
 
     # ---- what a subclass defines
@@ -187,6 +200,13 @@ class Optimizer:
     def _update(self, t: int, lr: float) -> Update:
         """Return what step number t (the first is 1) does at learning rate lr."""
         raise NotImplementedError(f"{type(self).__name__} does not define its update")
+
+    def _rule_slots(self) -> tuple[str, ...]:
+        """Return the names of the slots in the order in which the rule takes them."""
+        return tuple(self._slot_values())
+
+    def _stepped(self, update: Update) -> None:
+        """Keep what a step leaves for the next one, beside slots."""
 
     # ---- slots
 
@@ -257,10 +277,12 @@ class Optimizer:
         if type(None) in map(type, grads):
             grads, variables = _without_none(grads, variables)
         step = int(self.iterations)
-        lr = self.learning_rate / (1 + self.decay * step)
+        rate = type(self).__dict__.get("learning_rate", Optimizer.__dict__["learning_rate"])
+        lr = rate.at(self, step) / (1 + self.decay * step)
         update = self._update(step + 1, lr)
         for call in self._calls(update, grads, variables):
             run(call)
+        self._stepped(update)
         self.iterations.assign(step + 1)
         return self.iterations
 
@@ -268,10 +290,8 @@ class Optimizer:
         self, update: Update, grads: tuple[Any, ...], variables: tuple[Any, ...]
     ) -> list[Call]:
         """Check a step; return the calls that carry it out."""
-        kernel = kernels[update.rule]
-        rule = kernel.rule
-        hypers = tuple(update.hypers[hyper] for hyper in rule.hypers)
-        flags = sum(1 << k for k, flag in enumerate(rule.flags) if update.flags[flag])
+        whole = _step(kernels[update.rule], update)
+        some = whole if update.rows is None else _step(kernels[update.rows], update)
         types = tuple(map(type, grads))
         plan = self._plan
         if plan is None or not plan.fits(update.rule, types, variables):
@@ -279,7 +299,6 @@ class Optimizer:
             plan = self._plan = _Plan(update.rule, types, variables, parts)
         limits = self.clipvalue, self.clipnorm, self.global_clipnorm
         clips = limits != (None, None, None)
-        step = _Step(kernel, hypers, flags, update.duplicates)
         calls: list[Call] = []
         checked: list[Checked] = []
         for part in plan.parts:
@@ -287,14 +306,14 @@ class Optimizer:
                 dense = [grads[place] for place in part.places]
                 if part.dtype is not None:
                     dense = [_as_array(grad, part.dtype) for grad in dense]
-                calls.append(step.dense(part.operands, dense))
+                calls.append(whole.dense(part.operands, dense))
                 if clips:
-                    remake = partial(step.dense, part.operands)
+                    remake = partial(whole.dense, part.operands)
                     checked.append(Checked(calls[-1], gradients_of(calls[-1]), remake, None))
             elif clips:
-                checked.append(step.clipped_rows(part.arrays, grads[part.place], self.merge))
+                checked.append(some.clipped_rows(part.arrays, grads[part.place], self.merge))
             else:
-                calls.append(step.rows(part.arrays, grads[part.place]))
+                calls.append(some.rows(part.arrays, grads[part.place]))
         return clipped_calls(checked, *limits) if clips else calls
 
     def _parts(self, types: tuple[type, ...], variables: tuple[Any, ...]) -> list[_Dense | _Rows]:
@@ -321,11 +340,11 @@ class Optimizer:
         return sorted(parts, key=lambda part: part[1] if isinstance(part, _Rows) else part[1][0])
 
     def _operands(self, variable: Variable) -> tuple[np.ndarray, ...]:
-        slots = (
-            self.add_slot(variable, slot, value).numpy()
+        slots = {
+            slot: self.add_slot(variable, slot, value).numpy()
             for slot, value in self._slot_values().items()
-        )
-        return (variable.numpy(), *slots)
+        }
+        return (variable.numpy(), *(slots[slot] for slot in self._rule_slots()))
 
     # ---- configuration
 
@@ -340,14 +359,22 @@ class Optimizer:
         return {
             "name": self.name,
             **{key: value for key, value in clipping.items() if value is not None},
-            "learning_rate": self.learning_rate,
+            "learning_rate": rate_config(self.learning_rate),
             "decay": self.decay,
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Optimizer:
-        """Return an optimizer with the arguments that `get_config` returned."""
-        return cls(**config)
+        """Return an optimizer with the arguments that `get_config` returned.
+
+        ``lr`` is another name of ``learning_rate``, of which a dict makes a schedule.
+        """
+        given = dict(config)
+        if "lr" in given:
+            given["learning_rate"] = given.pop("lr")
+        if isinstance(given.get("learning_rate"), dict):
+            given["learning_rate"] = deserialize(given["learning_rate"])
+        return cls(**given)
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())

@@ -87,7 +87,7 @@ def merged(arrays: tuple[np.ndarray, ...], options: dict[str, Any]) -> Call:
     return (*variables, slices.values), {
         **options,
         "indices": slices.indices,
-        "duplicates": "sequential",
+        "duplicates": "error",  # there are none
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfopt_ref.optimizers.hyper import Hyper
+from tfopt_ref.optimizers.hyper import Hyper, LearningRate
 from tfopt_ref.optimizers.optimizer import Optimizer, Update
 from tfopt_ref.training_ops import apply_ftrl, apply_ftrl_v2
 
@@ -14,7 +14,7 @@ __all__ = ["Ftrl"]
 class Ftrl(Optimizer):
     """FTRL-Proximal (McMahan et al. 2013)."""
 
-    learning_rate = Hyper(0, above=True)
+    learning_rate = LearningRate(0, above=True)
     learning_rate_power = Hyper(high=0)
     initial_accumulator_value = Hyper(0)
     l1_regularization_strength = Hyper(0)

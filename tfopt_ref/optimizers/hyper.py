@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
+from tfopt_ref.optimizers.schedules import LearningRateSchedule, serialize
 
-__all__ = ["Hyper"]
+__all__ = ["Hyper", "LearningRate", "rate_config"]
 
 
 class Hyper:
@@ -27,6 +29,10 @@ class Hyper:
         return number
 
     def __set__(self, optimizer: Any, value: Any) -> None:
+        optimizer.__dict__[self.name] = self.checked(value)
+
+    def checked(self, value: Any) -> float:
+        """Return a value as a float, if it is one that fits."""
         if isinstance(value, (str, bytes, bool)) or getattr(value, "shape", ()) != ():
             raise InvalidTypeError(f"{self.name} must be a number, not {value!r}")
         try:
@@ -36,7 +42,7 @@ class Hyper:
         low = number > self.low if self.above else number >= self.low
         if not (low and number <= self.high and math.isfinite(number)):
             raise InvalidArgumentError(f"{self.name} must be {self._bounds()}, not {number}")
-        optimizer.__dict__[self.name] = number
+        return number
 
     def _bounds(self) -> str:
         if math.isfinite(self.low) and math.isfinite(self.high):
@@ -46,3 +52,47 @@ class Hyper:
         if math.isfinite(self.high):
             return f"finite and at most {self.high:g}"
         return "finite"
+
+
+class LearningRate(Hyper):
+    """A hyperparameter that may be a function instead: of the step, or of nothing.
+
+    What a function returns must be what the number would have to be.
+    """
+
+    def __get__(self, optimizer: Any, owner: type | None = None) -> Any:
+        return optimizer.__dict__[self.name]
+
+    def __set__(self, optimizer: Any, value: Any) -> None:
+        if callable(value):
+            optimizer.__dict__[self.name] = value
+        else:
+            super().__set__(optimizer, value)
+
+    def at(self, optimizer: Any, step: int) -> float:
+        """Return the number for a step, the first of which is 0."""
+        value = optimizer.__dict__[self.name]
+        if not callable(value):
+            number: float = value
+            return number
+        return self.checked(value(step) if _takes_a_step(value) else value())
+
+
+def _takes_a_step(function: Any) -> bool:
+    """Whether a function has a parameter without a default."""
+    if isinstance(function, LearningRateSchedule):
+        return True
+    parameters = inspect.signature(function).parameters.values()
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return any(p.kind in positional and p.default is p.empty for p in parameters)
+
+
+def rate_config(rate: Any) -> Any:
+    """Return a learning rate as a configuration holds it: a number, or a schedule's own."""
+    if isinstance(rate, LearningRateSchedule):
+        return serialize(rate)
+    if not callable(rate):
+        return rate
+    if _takes_a_step(rate):
+        raise InvalidTypeError("a configuration cannot hold a function; make it a schedule")
+    return rate()

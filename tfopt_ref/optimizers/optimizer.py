@@ -11,7 +11,8 @@ import numpy as np
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.optimizers.clipping import Limit, clipped
-from tfopt_ref.optimizers.hyper import Hyper
+from tfopt_ref.optimizers.hyper import Hyper, LearningRate, rate_config
+from tfopt_ref.optimizers.schedules import deserialize
 from tfopt_ref.training_op import TrainingOp
 from tfopt_ref.variable import Variable
 
@@ -23,7 +24,7 @@ Update = tuple[TrainingOp, dict[str, Any]]
 class Optimizer:
     """Base class: a subclass gives the slots' first values and the op of a step."""
 
-    learning_rate = Hyper(0)
+    learning_rate = LearningRate(0)
     decay = Hyper(0)
 
     clipnorm = Limit()
@@ -33,7 +34,7 @@ class Optimizer:
     def __init__(
         self,
         name: str,
-        learning_rate: float,
+        learning_rate: Any,
         *,
         decay: float = 0.0,
         clipnorm: float | None = None,
@@ -55,12 +56,12 @@ class Optimizer:
         self._owners: list[Variable] = []
 
     @property
-    def lr(self) -> float:
+    def lr(self) -> Any:
         """Another name of `learning_rate`."""
         return self.learning_rate
 
     @lr.setter
-    def lr(self, value: float) -> None:
+    def lr(self, value: Any) -> None:
         self.learning_rate = value
 
     def _slot_values(self) -> dict[str, float]:
@@ -70,9 +71,20 @@ class Optimizer:
         """Return the op of step t (the first is 1) and its hyperparameters."""
         raise NotImplementedError(f"{type(self).__name__} does not define its update")
 
+    def _sparse_op(self) -> TrainingOp | None:
+        """Return the op for sparse gradients, if it is another one."""
+        return None
+
     def _duplicates(self) -> str:
         """Return what repeated indices mean, as in training_ops."""
         return "sum"
+
+    def _op_slots(self) -> tuple[str, ...]:
+        """Return the names of the slots in the order in which the op takes them."""
+        return tuple(self._slot_values())
+
+    def _stepped(self, hypers: dict[str, Any]) -> None:
+        """Keep what a step leaves for the next one, beside slots."""
 
     def add_slot(self, var: Any, slot_name: str, initial_value: float = 0.0) -> Variable:
         """Return the slot of a variable; make it if there is none."""
@@ -107,33 +119,41 @@ class Optimizer:
             ) from None
         pairs = _without_none(pairs)
         step = int(self.iterations)
-        op, hypers = self._update(step + 1, self.learning_rate / (1 + self.decay * step))
+        rate = type(self).__dict__.get("learning_rate", Optimizer.__dict__["learning_rate"])
+        lr = rate.at(self, step) / (1 + self.decay * step)
+        op, hypers = self._update(step + 1, lr)
         calls = []
         clips = (self.clipvalue, self.clipnorm, self.global_clipnorm) != (None, None, None)
         for grad, var in pairs:
             variable = _as_variable(var)
-            slots = [
-                self.add_slot(variable, slot, value).numpy()
+            slots = {
+                slot: self.add_slot(variable, slot, value).numpy()
                 for slot, value in self._slot_values().items()
-            ]
-            calls += self._checked(op, hypers, [variable.numpy(), *slots], grad)
+            }
+            arrays = [variable.numpy(), *(slots[slot] for slot in self._op_slots())]
+            own = self._sparse_op() if isinstance(grad, IndexedSlices) else None
+            calls.append(self._checked(own or op, hypers, arrays, grad))
         if clips:
-            calls = clipped(calls, self)
-        for arrays, options in calls:
-            op(*arrays, **options)
+            ops = [called for called, *_ in calls]
+            given = clipped([(operands, options) for _, operands, options in calls], self)
+            calls = [(called, *each) for called, each in zip(ops, given, strict=True)]
+        for called, operands, options in calls:
+            called(*operands, **options)
+        self._stepped(hypers)
         self.iterations.assign(step + 1)
         return self.iterations
 
     def _checked(
         self, op: TrainingOp, hypers: dict[str, Any], arrays: list[np.ndarray], grad: Any
-    ) -> list[Any]:
+    ) -> Any:
+        """Return an op with the arrays and options of a call that can be carried out."""
         if not isinstance(grad, IndexedSlices):
             array = grad if hasattr(grad, "dtype") else np.asarray(grad, arrays[0].dtype)
             op.check(op.bind(*arrays, array, **hypers))
-            return [((*arrays, array), hypers)]
+            return op, (*arrays, array), hypers
         rows = {"indices": grad.indices, "duplicates": self._duplicates()}
         op.check(op.bind(*arrays, grad.values, **hypers, **rows))
-        return [((*arrays, grad.values), {**hypers, **rows})]
+        return op, (*arrays, grad.values), {**hypers, **rows}
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one."""
@@ -146,14 +166,19 @@ class Optimizer:
         return {
             "name": self.name,
             **{key: value for key, value in clipping.items() if value is not None},
-            "learning_rate": self.learning_rate,
+            "learning_rate": rate_config(self.learning_rate),
             "decay": self.decay,
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Optimizer:
         """Return an optimizer with the arguments that `get_config` returned."""
-        return cls(**config)
+        given = dict(config)
+        if "lr" in given:
+            given["learning_rate"] = given.pop("lr")
+        if isinstance(given.get("learning_rate"), dict):
+            given["learning_rate"] = deserialize(given["learning_rate"])
+        return cls(**given)
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
