@@ -19,7 +19,7 @@ import tfopt_ref
 
 WIDE = ("float32", "float64")
 each_float = pytest.mark.parametrize("dtype", FLOATS)
-CLASSES = ("SGD", "Momentum", "Adamax", "Ftrl")
+CLASSES = ("SGD", "Momentum", "Adam", "Adamax", "Ftrl", "Nadam", "RMSprop")
 CLIPPING = ("clipvalue", "clipnorm", "global_clipnorm", "both")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from golden.compare import Case, check
 from golden.differences import DIFFERENCES, Difference
-from golden.optimizers import check_states, reasons_of, replay
+from golden.optimizers import check_states, conditioning, reasons_of, replay
 from golden.reasons import OTHER_ORDER
 
 from tfopt.rules import DTYPES, RULES, Rule
@@ -89,7 +89,7 @@ def test_optimizer(impl: ModuleType, number: int, made: dict[str, Any], dtype: s
     scale: dict[str, Any] = dict.fromkeys(inputs, 0.0)
     for step, states in enumerate(replay(impl, name, config, inputs, dtype), start=1):
         for v, ours in states.items():
-            scale[v] = np.maximum(scale[v], np.abs(ours))
+            scale[v] = np.maximum(scale[v], conditioning(config, dtype) * np.abs(ours))
             if step in OPTIMIZERS["steps"]:
                 theirs = stored[f"{number}/{dtype}/{v}"][OPTIMIZERS["steps"].index(step)]
                 found = reasons_of(name, config, dtype, ours[0].shape, "indices" in inputs[v])

@@ -16,6 +16,15 @@ import tfopt_ref
 MAKERS: dict[str, dict[str, Any]] = {
     "Adamax": {},
     "Adamax-decay": {"learning_rate": 0.1, "decay": 0.5},
+    "Adam": {"learning_rate": 0.1},
+    "Adam-amsgrad": {"learning_rate": 0.1, "amsgrad": True},
+    "Adagrad": {"learning_rate": 0.1, "decay": 0.5},
+    "Adadelta": {"learning_rate": 0.5},
+    "RMSprop": {"learning_rate": 0.1},
+    "RMSprop-momentum": {"learning_rate": 0.1, "momentum": 0.5},
+    "RMSprop-centered": {"learning_rate": 0.1, "rho": 0.5, "centered": True},
+    "RMSprop-both": {"learning_rate": 0.1, "rho": 0.5, "momentum": 0.5, "centered": True},
+    "Nadam": {"learning_rate": 0.1, "schedule_decay": 0.5},
     "SGD": {},
     "SGD-momentum": {"learning_rate": 0.1, "momentum": 0.9},
     "SGD-nesterov": {"learning_rate": 0.1, "momentum": 0.9, "nesterov": True},
@@ -122,6 +131,48 @@ SPARSE = [
 ]
 # TensorFlow 2.21, float64: the variables after three steps
 EXPECTED = {
+    "Adam": (
+        {"learning_rate": 0.1},
+        [0.751396228134943, 2.1269027400060385, 2.940807394173067],
+        [1.2442220387006564, -1.2491029124492263, 1.7606003710599365, -1.7812002077770033,
+         2.868065021017612, -3.131933587984204],
+    ),
+    "Adam with amsgrad": (
+        {"learning_rate": 0.1, "amsgrad": True},
+        [0.751396228134943, 2.1268692297733733, 2.940807394173067],
+        [1.2441885281146765, -1.249069401686587, 1.7606338819992362, -1.781285513417529,
+         2.8680937889042095, -3.131904820704226],
+    ),
+    "Adagrad": (
+        {"learning_rate": 0.1},
+        [0.9024471145733413, 1.9733881700147418, 2.9801354440464363],
+        [1.158333199840712, -1.1435634124004217, 1.8769491209419227, -1.9215535613293389,
+         2.911534839350538, -3.0534522340967745],
+    ),
+    "Adadelta": (
+        {"learning_rate": 0.1},
+        [0.9996985434476049, 1.9999568157486718, 2.999942567413701],
+        [1.00033110717108, -1.000290734748666, 1.9997799633766473, -1.9998585795276378,
+         2.9998585790365984, -3.000141417820836],
+    ),
+    "RMSprop": (
+        {"learning_rate": 0.1},
+        [0.4162940181935114, 2.0186927187427353, 2.8528475765033567],
+        [1.618396424382808, -1.5604136903666737, 1.550917733856452, -1.6837724839829644,
+         2.6837724006497408, -3.3162272660176284],
+    ),
+    "RMSprop with both": (
+        {"learning_rate": 0.1, "momentum": 0.9, "centered": True},
+        [-0.4920865939968879, 2.599579303837727, 2.5296909961388065],
+        [1.960441141980037, -1.8986988208456708, 1.2277982554923157, -1.3666688657292871,
+         2.6666671810687683, -3.3333287038001522],
+    ),
+    "Nadam": (
+        {"learning_rate": 0.1},
+        [0.7964025097934617, 2.0095965281351047, 2.9489520483257827],
+        [1.2145508598468266, -1.1934215989221257, 1.8448270469317967, -1.887763514366433,
+         2.895501978173673, -3.1044979725778385],
+    ),
     "Adamax": (
         {"learning_rate": 0.1},
         [0.7994202240253533, 2.122471118700342, 2.9318408187747114],
@@ -147,7 +198,7 @@ EXPECTED = {
 def test_tensorflows_numbers(impl: Any, which: str) -> None:
     options, want_w, want_s = EXPECTED[which]
     w, s = impl.Variable(np.array(W)), impl.Variable(np.array(S))
-    optimizer = getattr(impl.optimizers, which)(**options)
+    optimizer = getattr(impl.optimizers, which.split(" ")[0])(**options)
     for dense, (values, indices) in zip(DENSE, SPARSE, strict=True):
         slices = impl.IndexedSlices(np.array(values, float), indices, (3, 2))
         optimizer.apply_gradients([(np.array(dense), w), (slices, s)])

@@ -13,7 +13,7 @@ from golden.reasons import notes, reasons
 import tfopt_ref
 from tfopt.rules import RULES
 
-__all__ = ["Inputs", "check_states", "reasons_of", "replay"]
+__all__ = ["Inputs", "check_states", "conditioning", "reasons_of", "replay"]
 
 #: By variable: "first", "grads" of each step, and where the gradient is sparse "indices".
 Inputs = Mapping[str, Mapping[str, np.ndarray]]
@@ -48,13 +48,18 @@ def reasons_of(
     Those of the rule; those of hyperparameters that TensorFlow computes at each step in the dtype
     of the variable, and tfopt in float64; and those of the values of the step before.
     """
-    op, arguments = getattr(tfopt_ref.optimizers, name)(**config)._update(1, 0.5)
+    opt = getattr(tfopt_ref.optimizers, name)(**config)
+    op, arguments = opt._update(1, 0.5)
+    op = (opt._sparse_op() if sparse else None) or op
     rule = _RULES[op.__name__]
     hypers = {hyper: arguments[hyper] for hyper in rule.hypers}
     flags = {flag: arguments.get(flag, default) for flag, default in rule.flags.items()}
     made_of = notes(rule, hypers, flags, sparse)
     found = reasons(rule, hypers, flags, dtype, shape, sparse)
-    rounded = {"beta1_power": "beta_1 ** step"}
+    rounded = dict.fromkeys(("beta1_power", "beta2_power"), "beta ** step")
+    rounded |= dict.fromkeys(
+        ("mu", "mu_next", "mu_product", "mu_product_next"), "0.96 ** (schedule_decay * step)"
+    )
     if dtype == "float32" and config["decay"]:
         rounded["lr"] = rounded["alpha"] = "decay in float64"
     if dtype == "float32" and config.get("beta"):
@@ -66,6 +71,18 @@ def reasons_of(
             sources = [o for o in found if f"operand {o}" in known and found[o] and o != operand]
             found[operand] += [f"{source} before" for source in sources if not found[operand]]
     return list(found.values())
+
+
+def conditioning(config: Mapping[str, Any], dtype: str) -> float:
+    """Return how many times as far as usual variables may be apart.
+
+    Adam's and Nadam's first steps are divided by ``1 - beta_2 ** step``, which is so small that the
+    rounding of the power counts: to the dtype in both, but TensorFlow rounds beta_2 before.
+    """
+    if "beta_2" not in config or config["name"] == "Adamax":
+        return 1.0
+    left = max(1 - config["beta_2"], float(np.finfo(dtype).eps))
+    return max(1.0, 2 * float(np.finfo(dtype).eps) / left / RELATIVE[dtype])
 
 
 def check_states(

@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -100,12 +101,13 @@ def optimizer(name: str, config: Mapping[str, Any], dtype: Any) -> Any:
     passed in the dtype of the variables.
     """
     tensorflow()
-    from tensorflow.python.keras.optimizer_v2 import adamax, ftrl, gradient_descent
-
-    module = {"SGD": gradient_descent, "Adamax": adamax, "Ftrl": ftrl}[name]
+    module = "gradient_descent" if name == "SGD" else name.lower()
+    theirs = import_module(f"tensorflow.python.keras.optimizer_v2.{module}")
     scalar = np.dtype(dtype).type
     typed = {k: scalar(v) if isinstance(v, float) else v for k, v in config.items()}
-    return getattr(module, name)(**typed)
+    if name == "Nadam":  # whose configuration has another name for it than the constructor
+        typed["schedule_decay"] = typed.pop("decay")
+    return getattr(theirs, name)(**typed)
 
 
 def apply_gradients(

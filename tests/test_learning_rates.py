@@ -1,0 +1,165 @@
+"""Learning rates that are functions: schedules, functions of the step, functions of nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import assert_same_bits
+
+import tfopt
+
+CLASSES = ("SGD", "Adam", "Adamax", "Adagrad", "Adadelta", "RMSprop", "Ftrl")
+
+
+def steps(impl: Any, name: str, rate: Any, n: int = 4, **options: Any) -> list[np.ndarray]:
+    """Return a variable after each step."""
+    optimizer = getattr(impl.optimizers, name)(rate, **options)
+    var, after = np.array([1.0, -2.0]), []
+    for k in range(n):
+        optimizer.apply_gradients([(np.array([0.5, 0.25 * k]), var)])
+        after.append(var.copy())
+    return after
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_constant_function_is_the_number(impl: Any, name: str) -> None:
+    plain = steps(impl, name, 0.1, decay=0.25)
+    constant = impl.optimizers.schedules.PiecewiseConstantDecay([2], [0.1, 0.1])
+    for rate in (constant, lambda step: 0.1, lambda: 0.1, lambda: np.float64(0.1)):
+        for one, other in zip(plain, steps(impl, name, rate, decay=0.25), strict=True):
+            assert_same_bits(one, other, name)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_function_is_called_with_the_steps_taken_before(impl: Any, name: str) -> None:
+    seen: list[Any] = []
+
+    def rate(step: Any) -> float:
+        seen.append(step)
+        return 0.1
+
+    steps(impl, name, rate)
+    assert seen == [0, 1, 2, 3]
+
+
+def test_tensorflows_numbers(impl: Any) -> None:
+    """A schedule and `decay` combine: differences of TensorFlow 2.21."""
+    schedule = impl.optimizers.schedules.ExponentialDecay(1.0, 10, 0.5)
+    optimizer, var = impl.optimizers.SGD(schedule, decay=0.5), np.zeros(1)
+    moved = []
+    for _ in range(3):
+        before = var[0]
+        optimizer.apply_gradients([(np.ones(1), var)])
+        moved.append(before - var[0])
+    np.testing.assert_allclose(moved, [1, 0.6220219930, 0.4352752865], rtol=1e-7)
+
+
+def test_an_optional_argument_is_no_step(impl: Any) -> None:
+    given: list[Any] = []
+
+    def rate(factor: float = 0.5) -> float:
+        given.append(factor)
+        return factor
+
+    steps(impl, "SGD", rate, 2)
+    assert given == [0.5, 0.5]
+
+
+def test_what_reading_returns(impl: Any) -> None:
+    schedule = impl.optimizers.schedules.CosineDecay(0.1, 10)
+    optimizer = impl.optimizers.Adam(schedule)
+    assert optimizer.learning_rate is schedule and optimizer.lr is schedule
+    optimizer.lr = 0.5
+    assert optimizer.learning_rate == 0.5
+    optimizer.learning_rate = schedule
+    assert optimizer.lr is schedule
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_configurations(impl: Any, name: str) -> None:
+    schedule = impl.optimizers.schedules.ExponentialDecay(0.5, 10, 0.9)
+    made = getattr(impl.optimizers, name)(schedule)
+    config = made.get_config()
+    assert config["learning_rate"] == impl.optimizers.schedules.serialize(schedule)
+    again = type(made).from_config(config)
+    assert again.get_config() == config
+    assert again.learning_rate(7) == schedule(7)
+    assert "ExponentialDecay" in repr(made)
+    of_nothing = getattr(impl.optimizers, name)(lambda: 0.25)
+    assert of_nothing.get_config()["learning_rate"] == 0.25
+    of_the_step = getattr(impl.optimizers, name)(lambda step: 0.25)
+    with pytest.raises(impl.InvalidTypeError, match="make it a schedule"):
+        of_the_step.get_config()
+
+
+def test_lr_in_a_configuration(impl: Any) -> None:
+    config = {"lr": 0.5}
+    assert impl.optimizers.SGD.from_config(config).learning_rate == 0.5
+    assert config == {"lr": 0.5}  # TensorFlow changes it
+
+
+@pytest.mark.parametrize("value", ["0.1", None, [0.1], np.ones(1), b"1"])
+@pytest.mark.parametrize("name", [*CLASSES, "Nadam"])
+def test_refused_values(impl: Any, name: str, value: Any) -> None:
+    with pytest.raises(impl.InvalidTypeError):
+        getattr(impl.optimizers, name)(learning_rate=value)
+    optimizer = getattr(impl.optimizers, name)()
+    before = optimizer.learning_rate
+    for attribute in ("lr", "learning_rate"):
+        with pytest.raises(impl.InvalidTypeError):
+            setattr(optimizer, attribute, value)
+        assert optimizer.learning_rate == before
+
+
+@pytest.mark.parametrize(
+    ("returned", "error"),
+    [(-0.1, "InvalidArgumentError"), (np.nan, "InvalidArgumentError"),
+     (np.inf, "InvalidArgumentError"), ("0.1", "InvalidTypeError"), (None, "InvalidTypeError"),
+     (np.ones(2), "InvalidTypeError")],
+)  # fmt: skip
+@pytest.mark.parametrize("name", [*CLASSES, "Nadam"])
+def test_functions_that_return_no_rate_change_nothing(
+    impl: Any, name: str, returned: Any, error: str
+) -> None:
+    optimizer, var = getattr(impl.optimizers, name)(lambda: returned), np.ones(2)
+    with pytest.raises(getattr(impl, error)):
+        optimizer.apply_gradients([(np.ones(2), var)])
+    assert (var == 1).all() and int(optimizer.iterations) == 0
+
+
+def test_nadam_takes_no_schedule(impl: Any) -> None:
+    with pytest.raises(impl.InvalidArgumentError, match="Nadam does not take a schedule"):
+        impl.optimizers.Nadam(impl.optimizers.schedules.CosineDecay(0.1, 10))
+
+
+def test_nadams_configuration_comes_back(impl: Any) -> None:
+    """In TensorFlow it does not."""
+    made = impl.optimizers.Nadam(schedule_decay=0.5)
+    assert made.get_config()["decay"] == 0.5
+    assert type(made).from_config(made.get_config()).schedule_decay == 0.5
+
+
+def test_a_refused_step_of_nadam_leaves_its_momenta(impl: Any) -> None:
+    optimizer, var = impl.optimizers.Nadam(), np.ones(2)
+    optimizer.apply_gradients([(np.ones(2), var)])
+    before = optimizer.momentum_cache
+    with pytest.raises(impl.InvalidArgumentError):
+        optimizer.apply_gradients([(np.ones(3), var)])
+    assert optimizer.momentum_cache == before
+
+
+def test_slots_in_tensorflows_order() -> None:
+    expected = {
+        "Adam": ["m", "v"],
+        "Adagrad": ["accumulator"],
+        "Adadelta": ["accum_grad", "accum_var"],
+        "RMSprop": ["rms"],
+        "Nadam": ["m", "v"],
+    }
+    for name, slots in expected.items():
+        assert getattr(tfopt.optimizers, name)().get_slot_names() == slots
+    both = tfopt.optimizers.RMSprop(momentum=0.5, centered=True)
+    assert both.get_slot_names() == ["rms", "momentum", "mg"]
+    assert tfopt.optimizers.Adam(amsgrad=True).get_slot_names() == ["m", "v", "vhat"]
