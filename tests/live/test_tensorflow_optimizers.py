@@ -214,3 +214,24 @@ def test_refused(impl: ModuleType, name: str, fault: str):
     with pytest.raises(impl.InvalidArgumentError):
         opt.apply_gradients([(np.ones(2), other), (slices, var)])
     assert (var == 1).all() and (other == 1).all() and int(opt.iterations) == 0
+
+
+@each_optimizer
+def test_weights_in_tensorflows_order(impl: ModuleType, name: str):
+    """Each list can be given to the other's optimizer."""
+    config = getattr(tfopt.optimizers, name)(learning_rate=0.5).get_config()
+    values = [np.array([1.0, -2.0]), np.ones((3, 2))]
+    grads = [np.array([0.5, 0.25]), np.full((3, 2), -0.5)]
+    theirs, states = optimizer(name, config, "float64"), [tf.Variable(v) for v in values]
+    ours, variables = getattr(impl.optimizers, name)(**config), [v.copy() for v in values]
+    for _ in range(2):
+        apply_gradients(theirs, list(zip(grads, states, strict=True)))
+        ours.apply_gradients(zip(grads, variables, strict=True))
+    for own, other in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-12)
+    ours.set_weights(theirs.get_weights())
+    theirs.set_weights(ours.get_weights())
+    apply_gradients(theirs, list(zip(grads, states, strict=True)))
+    ours.apply_gradients(zip(grads, variables, strict=True))
+    for own, state in zip(variables, states, strict=True):
+        np.testing.assert_allclose(own, state.numpy(), rtol=1e-12)

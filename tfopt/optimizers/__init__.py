@@ -9,6 +9,7 @@ from tfopt.optimizers.ftrl import Ftrl
 from tfopt.optimizers.nadam import Nadam
 from tfopt.optimizers.optimizer import Optimizer
 from tfopt.optimizers.rmsprop import RMSprop
+from tfopt.optimizers.serialization import deserialize, get, serialize
 from tfopt.optimizers.sgd import SGD
 
 __all__ = [
@@ -21,5 +22,8 @@ __all__ = [
     "Optimizer",
     "RMSprop",
     "SGD",
+    "deserialize",
+    "get",
     "schedules",
+    "serialize",
 ]

@@ -6,6 +6,7 @@ from typing import Any
 
 from tfopt.optimizers.hyper import Hyper
 from tfopt.optimizers.optimizer import Optimizer, Update
+from tfopt.optimizers.weights import with_iterations
 
 __all__ = ["Adadelta"]
 
@@ -71,6 +72,9 @@ class Adadelta(Optimizer):
             "epsilon": self.epsilon,
         }
         return Update("adadelta", hypers)
+
+    def set_weights(self, weights: Any) -> None:
+        super().set_weights(with_iterations(self._weights, weights))
 
     def get_config(self) -> dict[str, Any]:
         own = {"rho": self.rho, "epsilon": self.epsilon}

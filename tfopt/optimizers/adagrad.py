@@ -6,6 +6,7 @@ from typing import Any
 
 from tfopt.optimizers.hyper import Hyper
 from tfopt.optimizers.optimizer import Optimizer, Update
+from tfopt.optimizers.weights import with_iterations
 
 __all__ = ["Adagrad"]
 
@@ -68,6 +69,9 @@ class Adagrad(Optimizer):
             "epsilon": self.epsilon,
         }
         return Update("adagrad_v2", hypers, {"update_slots": True})
+
+    def set_weights(self, weights: Any) -> None:
+        super().set_weights(with_iterations(self._weights, weights))
 
     def get_config(self) -> dict[str, Any]:
         own = {

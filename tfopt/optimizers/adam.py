@@ -86,6 +86,12 @@ class Adam(Optimizer):
         rule = "adam_with_amsgrad" if self.amsgrad else "adam"
         return Update(rule, hypers, {"use_nesterov": False}, rows=f"keras_{rule}")
 
+    def set_weights(self, weights: Any) -> None:
+        ours = len(self._weights)
+        if len(weights) == 3 * ((ours - 1) // 2) + 1:  # an older Adam's, which always has vhat
+            weights = weights[:ours]
+        super().set_weights(weights)
+
     def get_config(self) -> dict[str, Any]:
         own = {
             "beta_1": self.beta_1,

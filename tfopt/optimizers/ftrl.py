@@ -6,6 +6,7 @@ from typing import Any
 
 from tfopt.optimizers.hyper import Hyper, LearningRate
 from tfopt.optimizers.optimizer import Optimizer, Update
+from tfopt.variable import Variable
 
 __all__ = ["Ftrl"]
 
@@ -80,6 +81,10 @@ class Ftrl(Optimizer):
 
     def _slot_values(self) -> dict[str, float]:
         return {"accumulator": self.initial_accumulator_value, "linear": 0.0}
+
+    def _create_slots(self, variables: list[Variable]) -> None:
+        for variable in variables:  # one after the other, unlike other classes
+            super()._create_slots([variable])
 
     def _update(self, t: int, lr: float) -> Update:
         hypers = {

@@ -10,6 +10,7 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.hyper import Hyper
 from tfopt.optimizers.optimizer import Optimizer, Update
 from tfopt.optimizers.schedules import LearningRateSchedule
+from tfopt.variable import Variable
 
 __all__ = ["Nadam"]
 
@@ -39,8 +40,8 @@ class Nadam(Optimizer):
 
     Attributes
     ----------
-    momentum_cache : float
-        The product of the momenta of all steps so far.
+    momentum_cache : Variable
+        The product of the momenta of all steps so far, float64; one of the weights.
 
     Notes
     -----
@@ -87,7 +88,8 @@ class Nadam(Optimizer):
         self.beta_2 = beta_2
         self.epsilon = epsilon or 1e-7
         self.schedule_decay = schedule_decay if decay is None else decay
-        self.momentum_cache = 1.0
+        self.momentum_cache = Variable(np.ones(()), name=f"{name}/momentum_cache")
+        self._weights.append(self.momentum_cache)
 
     def _slot_values(self) -> dict[str, float]:
         return {"m": 0.0, "v": 0.0}
@@ -98,7 +100,7 @@ class Nadam(Optimizer):
 
     def _update(self, t: int, lr: float) -> Update:
         mu, mu_next = self._momentum(t), self._momentum(t + 1)
-        product = self.momentum_cache * mu
+        product = float(self.momentum_cache) * mu
         hypers = {
             "lr": lr,
             "beta1": self.beta_1,
@@ -113,7 +115,7 @@ class Nadam(Optimizer):
         return Update("nadam", hypers)
 
     def _stepped(self, update: Update) -> None:
-        self.momentum_cache = update.hypers["mu_product"]
+        self.momentum_cache.assign(update.hypers["mu_product"])
 
     def get_config(self) -> dict[str, Any]:
         own = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}

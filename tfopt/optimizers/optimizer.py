@@ -21,6 +21,7 @@ from tfopt.kernels.training import run
 from tfopt.optimizers.clipping import Checked, Limit, clipped_calls
 from tfopt.optimizers.hyper import Hyper, LearningRate, rate_config
 from tfopt.optimizers.schedules import deserialize
+from tfopt.optimizers.weights import fitting
 from tfopt.rows import rows_call
 from tfopt.variable import Variable
 
@@ -178,6 +179,7 @@ class Optimizer:
         self.learning_rate = learning_rate
         self.decay = decay
         self.iterations = Variable(np.zeros((), np.int64), name=f"{name}/iterations")
+        self._weights = [self.iterations]
         self._slots: dict[tuple[Any, ...], dict[str, Variable]] = {}
         self._owners: list[Variable] = []  # keeps each slot's variable, hence its address, alive
         self._plan: _Plan | None = None
@@ -208,6 +210,12 @@ class Optimizer:
     def _stepped(self, update: Update) -> None:
         """Keep what a step leaves for the next one, beside slots."""
 
+    def _create_slots(self, variables: list[Variable]) -> None:
+        """Make the slots of variables that have none, in the order of `weights`."""
+        for slot, value in self._slot_values().items():
+            for variable in variables:
+                self.add_slot(variable, slot, value)
+
     # ---- slots
 
     def add_slot(self, var: Any, slot_name: str, initial_value: float = 0.0) -> Variable:
@@ -221,6 +229,7 @@ class Optimizer:
             array = np.full(variable.shape, initial_value, variable.dtype)
             name = f"{self.name}/{variable.name}/{slot_name}"
             slots[slot_name] = Variable(array, name)
+            self._weights.append(slots[slot_name])
         return slots[slot_name]
 
     def get_slot(self, var: Any, slot_name: str) -> Variable:
@@ -318,7 +327,9 @@ class Optimizer:
 
     def _parts(self, types: tuple[type, ...], variables: tuple[Any, ...]) -> list[_Dense | _Rows]:
         """Sort a step's variables into as few calls as there can be."""
-        operands = [self._operands(_as_variable(var)) for var in variables]
+        listed = [_as_variable(var) for var in variables]
+        self._create_slots(listed)
+        operands = [self._operands(variable) for variable in listed]
         dense: dict[np.dtype[Any], list[int]] = {}
         parts: list[_Dense | _Rows] = []
         for place, kind in enumerate(types):
@@ -340,11 +351,42 @@ class Optimizer:
         return sorted(parts, key=lambda part: part[1] if isinstance(part, _Rows) else part[1][0])
 
     def _operands(self, variable: Variable) -> tuple[np.ndarray, ...]:
-        slots = {
-            slot: self.add_slot(variable, slot, value).numpy()
-            for slot, value in self._slot_values().items()
-        }
-        return (variable.numpy(), *(slots[slot] for slot in self._rule_slots()))
+        slots = (self.get_slot(variable, slot).numpy() for slot in self._rule_slots())
+        return (variable.numpy(), *slots)
+
+    # ---- state
+
+    @property
+    def weights(self) -> list[Variable]:
+        """The state: the step count, then the slots in the order in which they were made."""
+        return list(self._weights)
+
+    def variables(self) -> list[Variable]:
+        """Return `weights`, as TensorFlow's method does."""
+        return self.weights
+
+    def get_weights(self) -> list[np.ndarray]:
+        """Return copies of the state's arrays, in the order of `weights`."""
+        return [weight.numpy().copy() for weight in self._weights]
+
+    def set_weights(self, weights: Any) -> None:
+        """Set the state to arrays as `get_weights` returns them.
+
+        Parameters
+        ----------
+        weights : list of array_like
+            As many as `weights`, which the first step makes, and of their shapes; converted to
+            their dtypes.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If they are not; nothing has changed.
+        """
+        for weight, array in zip(
+            self._weights, fitting(self.name, self._weights, weights), strict=True
+        ):
+            weight.assign(array)
 
     # ---- configuration
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from tfopt.optimizers.hyper import Hyper
 from tfopt.optimizers.optimizer import Optimizer, Update
+from tfopt.optimizers.weights import with_iterations
 
 __all__ = ["RMSprop"]
 
@@ -89,6 +90,9 @@ class RMSprop(Optimizer):
         }
         rule = "centered_rms_prop" if self.centered else "rms_prop"
         return Update(rule if self.momentum > 0 else f"keras_{rule}", hypers)
+
+    def set_weights(self, weights: Any) -> None:
+        super().set_weights(with_iterations(self._weights, weights))
 
     def get_config(self) -> dict[str, Any]:
         own = {

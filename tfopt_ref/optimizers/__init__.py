@@ -9,6 +9,7 @@ from tfopt_ref.optimizers.ftrl import Ftrl
 from tfopt_ref.optimizers.nadam import Nadam
 from tfopt_ref.optimizers.optimizer import Optimizer
 from tfopt_ref.optimizers.rmsprop import RMSprop
+from tfopt_ref.optimizers.serialization import deserialize, get, serialize
 from tfopt_ref.optimizers.sgd import SGD
 
 __all__ = [
@@ -21,5 +22,8 @@ __all__ = [
     "Optimizer",
     "RMSprop",
     "SGD",
+    "deserialize",
+    "get",
     "schedules",
+    "serialize",
 ]

@@ -6,6 +6,7 @@ from typing import Any
 
 from tfopt_ref.optimizers.hyper import Hyper
 from tfopt_ref.optimizers.optimizer import Optimizer, Update
+from tfopt_ref.optimizers.weights import with_iterations
 from tfopt_ref.training_ops import apply_adadelta
 
 __all__ = ["Adadelta"]
@@ -39,6 +40,9 @@ class Adadelta(Optimizer):
             "epsilon": self.epsilon,
         }
         return apply_adadelta, hypers
+
+    def set_weights(self, weights: Any) -> None:
+        super().set_weights(with_iterations(self._weights, weights))
 
     def get_config(self) -> dict[str, Any]:
         own = {"rho": self.rho, "epsilon": self.epsilon}

@@ -6,6 +6,7 @@ from typing import Any
 
 from tfopt_ref.optimizers.hyper import Hyper
 from tfopt_ref.optimizers.optimizer import Optimizer, Update
+from tfopt_ref.optimizers.weights import with_iterations
 from tfopt_ref.training_ops import apply_adagrad_v2
 
 __all__ = ["Adagrad"]
@@ -38,6 +39,9 @@ class Adagrad(Optimizer):
             "epsilon": self.epsilon,
         }
         return apply_adagrad_v2, hypers
+
+    def set_weights(self, weights: Any) -> None:
+        super().set_weights(with_iterations(self._weights, weights))
 
     def get_config(self) -> dict[str, Any]:
         own = {

@@ -58,6 +58,12 @@ class Adam(Optimizer):
     def _sparse_op(self) -> TrainingOp:
         return apply_keras_adam_with_amsgrad if self.amsgrad else apply_keras_adam
 
+    def set_weights(self, weights: Any) -> None:
+        ours = len(self._weights)
+        if len(weights) == 3 * ((ours - 1) // 2) + 1:  # an older Adam's, which always has vhat
+            weights = weights[:ours]
+        super().set_weights(weights)
+
     def get_config(self) -> dict[str, Any]:
         own = {
             "beta_1": self.beta_1,

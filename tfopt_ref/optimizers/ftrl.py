@@ -7,6 +7,7 @@ from typing import Any
 from tfopt_ref.optimizers.hyper import Hyper, LearningRate
 from tfopt_ref.optimizers.optimizer import Optimizer, Update
 from tfopt_ref.training_ops import apply_ftrl, apply_ftrl_v2
+from tfopt_ref.variable import Variable
 
 __all__ = ["Ftrl"]
 
@@ -44,6 +45,10 @@ class Ftrl(Optimizer):
 
     def _slot_values(self) -> dict[str, float]:
         return {"accumulator": self.initial_accumulator_value, "linear": 0.0}
+
+    def _create_slots(self, variables: list[Variable]) -> None:
+        for variable in variables:  # one after the other, unlike other classes
+            super()._create_slots([variable])
 
     def _update(self, t: int, lr: float) -> Update:
         hypers = {

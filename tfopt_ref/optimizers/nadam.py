@@ -11,6 +11,7 @@ from tfopt_ref.optimizers.hyper import Hyper
 from tfopt_ref.optimizers.optimizer import Optimizer, Update
 from tfopt_ref.optimizers.schedules import LearningRateSchedule
 from tfopt_ref.training_ops import apply_nadam
+from tfopt_ref.variable import Variable
 
 __all__ = ["Nadam"]
 
@@ -44,7 +45,8 @@ class Nadam(Optimizer):
         self.beta_2 = beta_2
         self.epsilon = epsilon or 1e-7
         self.schedule_decay = schedule_decay if decay is None else decay
-        self.momentum_cache = 1.0
+        self.momentum_cache = Variable(np.ones(()), name=f"{name}/momentum_cache")
+        self._weights.append(self.momentum_cache)
 
     def _slot_values(self) -> dict[str, float]:
         return {"m": 0.0, "v": 0.0}
@@ -55,7 +57,7 @@ class Nadam(Optimizer):
 
     def _update(self, t: int, lr: float) -> Update:
         mu, mu_next = self._momentum(t), self._momentum(t + 1)
-        product = self.momentum_cache * mu
+        product = float(self.momentum_cache) * mu
         hypers = {
             "lr": lr,
             "beta1": self.beta_1,
@@ -70,7 +72,7 @@ class Nadam(Optimizer):
         return apply_nadam, hypers
 
     def _stepped(self, hypers: dict[str, Any]) -> None:
-        self.momentum_cache = hypers["mu_product"]
+        self.momentum_cache.assign(hypers["mu_product"])
 
     def get_config(self) -> dict[str, Any]:
         own = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}

@@ -13,6 +13,7 @@ from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.optimizers.clipping import Limit, clipped
 from tfopt_ref.optimizers.hyper import Hyper, LearningRate, rate_config
 from tfopt_ref.optimizers.schedules import deserialize
+from tfopt_ref.optimizers.weights import fitting
 from tfopt_ref.training_op import TrainingOp
 from tfopt_ref.variable import Variable
 
@@ -52,6 +53,7 @@ class Optimizer:
         self.learning_rate = learning_rate
         self.decay = decay
         self.iterations = Variable(np.zeros((), np.int64), name=f"{name}/iterations")
+        self._weights = [self.iterations]
         self._slots: dict[Any, dict[str, Variable]] = {}
         self._owners: list[Variable] = []
 
@@ -86,6 +88,12 @@ class Optimizer:
     def _stepped(self, hypers: dict[str, Any]) -> None:
         """Keep what a step leaves for the next one, beside slots."""
 
+    def _create_slots(self, variables: list[Variable]) -> None:
+        """Make the slots of variables that have none, in the order of `weights`."""
+        for slot, value in self._slot_values().items():
+            for variable in variables:
+                self.add_slot(variable, slot, value)
+
     def add_slot(self, var: Any, slot_name: str, initial_value: float = 0.0) -> Variable:
         """Return the slot of a variable; make it if there is none."""
         variable = _as_variable(var)
@@ -94,6 +102,7 @@ class Optimizer:
         if slot_name not in slots:
             array = np.full(variable.shape, initial_value, variable.dtype)
             slots[slot_name] = Variable(array, f"{self.name}/{variable.name}/{slot_name}")
+            self._weights.append(slots[slot_name])
         return slots[slot_name]
 
     def get_slot(self, var: Any, slot_name: str) -> Variable:
@@ -124,13 +133,11 @@ class Optimizer:
         op, hypers = self._update(step + 1, lr)
         calls = []
         clips = (self.clipvalue, self.clipnorm, self.global_clipnorm) != (None, None, None)
-        for grad, var in pairs:
-            variable = _as_variable(var)
-            slots = {
-                slot: self.add_slot(variable, slot, value).numpy()
-                for slot, value in self._slot_values().items()
-            }
-            arrays = [variable.numpy(), *(slots[slot] for slot in self._op_slots())]
+        variables = [_as_variable(var) for _, var in pairs]
+        self._create_slots(variables)
+        for (grad, _), variable in zip(pairs, variables, strict=True):
+            slots = (self.get_slot(variable, slot).numpy() for slot in self._op_slots())
+            arrays = [variable.numpy(), *slots]
             own = self._sparse_op() if isinstance(grad, IndexedSlices) else None
             calls.append(self._checked(own or op, hypers, arrays, grad))
         if clips:
@@ -154,6 +161,26 @@ class Optimizer:
         rows = {"indices": grad.indices, "duplicates": self._duplicates()}
         op.check(op.bind(*arrays, grad.values, **hypers, **rows))
         return op, (*arrays, grad.values), {**hypers, **rows}
+
+    @property
+    def weights(self) -> list[Variable]:
+        """The state: the step count, then the slots in the order in which they were made."""
+        return list(self._weights)
+
+    def variables(self) -> list[Variable]:
+        """Return `weights`, as TensorFlow's method does."""
+        return self.weights
+
+    def get_weights(self) -> list[np.ndarray]:
+        """Return copies of the state's arrays."""
+        return [weight.numpy().copy() for weight in self._weights]
+
+    def set_weights(self, weights: Any) -> None:
+        """Set the state to arrays as `get_weights` returns them."""
+        for weight, array in zip(
+            self._weights, fitting(self.name, self._weights, weights), strict=True
+        ):
+            weight.assign(array)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one."""

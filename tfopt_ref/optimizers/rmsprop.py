@@ -6,6 +6,7 @@ from typing import Any
 
 from tfopt_ref.optimizers.hyper import Hyper
 from tfopt_ref.optimizers.optimizer import Optimizer, Update
+from tfopt_ref.optimizers.weights import with_iterations
 from tfopt_ref.training_ops import (
     apply_centered_rms_prop,
     apply_keras_centered_rms_prop,
@@ -58,6 +59,9 @@ class RMSprop(Optimizer):
             return (apply_centered_rms_prop if self.centered else apply_rms_prop), hypers
         del hypers["momentum"]
         return (apply_keras_centered_rms_prop if self.centered else apply_keras_rms_prop), hypers
+
+    def set_weights(self, weights: Any) -> None:
+        super().set_weights(with_iterations(self._weights, weights))
 
     def get_config(self) -> dict[str, Any]:
         own = {
