@@ -61,7 +61,7 @@ class LearningRate(Hyper):
     """
 
     def __get__(self, optimizer: Any, owner: type | None = None) -> Any:
-        return optimizer.__dict__[self.name]
+        return self if optimizer is None else optimizer.__dict__[self.name]
 
     def __set__(self, optimizer: Any, value: Any) -> None:
         if callable(value):

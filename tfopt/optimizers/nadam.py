@@ -8,8 +8,9 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.hyper import Hyper
-from tfopt.optimizers.optimizer import Optimizer, Update
+from tfopt.optimizers.optimizer import Optimizer
 from tfopt.optimizers.schedules import LearningRateSchedule
+from tfopt.optimizers.steps import Update
 from tfopt.variable import Variable
 
 __all__ = ["Nadam"]

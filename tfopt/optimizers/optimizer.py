@@ -4,38 +4,27 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.kernels import kernels
-from tfopt.kernels.calls import Call, Kernel
+from tfopt.kernels.calls import Call
 from tfopt.kernels.clip import gradients_of
-from tfopt.kernels.groups import many_call
 from tfopt.kernels.training import run
 from tfopt.optimizers.clipping import Checked, Limit, clipped_calls
 from tfopt.optimizers.hyper import Hyper, LearningRate, rate_config
+from tfopt.optimizers.names import made_unique
+from tfopt.optimizers.pairs import any_overlap, as_array, as_variable, memory_of, unzipped
 from tfopt.optimizers.schedules import deserialize
+from tfopt.optimizers.steps import Update, step_of
 from tfopt.optimizers.weights import fitting
-from tfopt.rows import rows_call
 from tfopt.variable import Variable
 
 __all__ = ["Optimizer", "Update"]
-
-
-class Update(NamedTuple):
-    """What one step does: a rule of the table with its hyperparameters."""
-
-    rule: str
-    hypers: dict[str, float]
-    flags: dict[str, bool] = {}
-    duplicates: str = "sum"  # what repeated indices mean, as in training_ops
-    rows: str | None = None  # the rule for sparse gradients, where it is another one
 
 
 class _Dense(NamedTuple):
@@ -72,55 +61,6 @@ class _Plan(NamedTuple):
         )
 
 
-class _Step(NamedTuple):
-    """What is the same for all calls of a step."""
-
-    kernel: Kernel
-    hypers: tuple[float, ...]
-    flags: int
-    duplicates: str
-
-    def dense(self, operands: tuple[list[np.ndarray], ...], grads: list[np.ndarray]) -> Call:
-        """Check an update of whole variables."""
-        return many_call(self.kernel, (*operands, grads), self.hypers, self.flags, 1.0)
-
-    def rows(
-        self, arrays: tuple[np.ndarray, ...], slices: IndexedSlices, duplicates: str | None = None
-    ) -> Call:
-        """Check an update of rows."""
-        rows = (*arrays, slices.values), slices.indices
-        how = self.duplicates if duplicates is None else duplicates
-        return rows_call(self.kernel, *rows, self.hypers, self.flags, how, 1.0)
-
-    def clipped_rows(
-        self, arrays: tuple[np.ndarray, ...], slices: IndexedSlices, merge: str
-    ) -> Checked:
-        """Check an update of rows whose gradient is to be clipped, before it is summed or after."""
-        # a rule that steps all rows sums in any case
-        unsummed = "sum" if self.kernel.rule.absent else "sequential"
-        call = self.rows(arrays, slices, unsummed)
-        if merge == "before":
-            slices = slices.sum_duplicates()
-            call = self.rows(arrays, slices, unsummed)
-
-        def remake(gradients: list[np.ndarray]) -> Call:
-            return self.rows(arrays, IndexedSlices(gradients[0], slices.indices))
-
-        def summed(bound: float | None, scale: float) -> Call:
-            return self.rows(arrays, slices._summed(bound, scale), unsummed)
-
-        sums = self.duplicates == "sum" and merge == "after"
-        gradients = [slices.values] if self.kernel.rule.absent else gradients_of(call)
-        return Checked(call, gradients, remake, summed if sums else None)
-
-
-def _step(kernel: Kernel, update: Update) -> _Step:
-    rule = kernel.rule
-    hypers = tuple(update.hypers[hyper] for hyper in rule.hypers)
-    flags = sum(1 << k for k, flag in enumerate(rule.flags) if update.flags[flag])
-    return _Step(kernel, hypers, flags, update.duplicates)
-
-
 class Optimizer:
     """Base class of the optimizers.
 
@@ -142,6 +82,12 @@ class Optimizer:
         Every gradient is clipped to this norm.
     global_clipnorm : float, optional
         All gradients are clipped to this common norm; not together with `clipnorm`.
+    gradient_aggregator : callable, optional
+        Gets the list of pairs and returns the gradients that take their place, first of all.
+    gradient_transformers : list of callable, optional
+        Each gets the list of pairs and returns one, in turn; not together with clipping.
+    lr : float, optional
+        An old name of `learning_rate`, with a warning.
     merge : {"after", "before"}
         Whether gradient rows of one index are summed after the clipping, as in TensorFlow, or
         before it, so that the norm is the one of the true gradient.
@@ -168,6 +114,9 @@ class Optimizer:
         clipvalue: float | None = None,
         global_clipnorm: float | None = None,
         merge: str = "after",
+        gradient_aggregator: Callable[[list[Any]], Sequence[Any]] | None = None,
+        gradient_transformers: Sequence[Callable[[list[Any]], Iterable[Any]]] | None = None,
+        lr: float | None = None,
     ) -> None:
         if merge not in ("after", "before"):
             raise InvalidArgumentError(f'merge must be "after" or "before", not {merge!r}')
@@ -175,7 +124,21 @@ class Optimizer:
         self.clipvalue = clipvalue
         self.global_clipnorm = global_clipnorm
         self.merge = merge
-        self.name = name
+        limits = {"clipnorm": clipnorm, "clipvalue": clipvalue, "global_clipnorm": global_clipnorm}
+        given = [key for key, limit in limits.items() if limit is not None]
+        if gradient_transformers and given:
+            raise InvalidArgumentError(
+                f"`{given[0]}` cannot be set when `gradient_transformers` is set. Instead, use the "
+                "`gradient_transformers` to specify clipping and other transformations."
+            )
+        self.gradient_aggregator = gradient_aggregator
+        self.gradient_transformers = list(gradient_transformers or ())
+        self.name = name or made_unique(type(self).__name__)
+        if lr is not None:
+            warnings.warn(
+                "The `lr` argument is deprecated, use `learning_rate` instead.", stacklevel=3
+            )
+            learning_rate = lr
         self.learning_rate = learning_rate
         self.decay = decay
         self.iterations = Variable(np.zeros((), np.int64), name=f"{name}/iterations")
@@ -220,10 +183,10 @@ class Optimizer:
 
     def add_slot(self, var: Any, slot_name: str, initial_value: float = 0.0) -> Variable:
         """Return the slot of a variable; make it, of the variable's shape, if there is none."""
-        variable = _as_variable(var)
-        slots = self._slots.get(_memory(variable))
+        variable = as_variable(var)
+        slots = self._slots.get(memory_of(variable))
         if slots is None:
-            slots = self._slots[_memory(variable)] = {}
+            slots = self._slots[memory_of(variable)] = {}
             self._owners.append(variable)
         if slot_name not in slots:
             array = np.full(variable.shape, initial_value, variable.dtype)
@@ -240,7 +203,7 @@ class Optimizer:
         KeyError
             If the variable has no such slot; slots are made by the first step.
         """
-        return self._slots[_memory(_as_variable(var))][slot_name]
+        return self._slots[memory_of(as_variable(var))][slot_name]
 
     def get_slot_names(self) -> list[str]:
         """Return the names of the slots this optimizer gives to each variable."""
@@ -249,7 +212,10 @@ class Optimizer:
     # ---- steps
 
     def apply_gradients(
-        self, grads_and_vars: Iterable[tuple[Any, Any]], name: str | None = None
+        self,
+        grads_and_vars: Iterable[tuple[Any, Any]],
+        name: str | None = None,
+        experimental_aggregate_gradients: bool = True,
     ) -> Variable | None:
         """Take one step: update every variable by its gradient.
 
@@ -263,6 +229,8 @@ class Optimizer:
             comes twice is updated twice.
         name : str, optional
             Accepted for compatibility, without effect.
+        experimental_aggregate_gradients : bool, default True
+            False leaves the `gradient_aggregator` out.
 
         Returns
         -------
@@ -277,17 +245,13 @@ class Optimizer:
         pairs = list(grads_and_vars)
         if not pairs:
             return None
-        try:
-            grads, variables = zip(*pairs, strict=True)
-        except (TypeError, ValueError):
-            raise InvalidArgumentError(
-                "grads_and_vars must be pairs of a gradient and a variable"
-            ) from None
-        if type(None) in map(type, grads):
-            grads, variables = _without_none(grads, variables)
+        grads, variables = unzipped(pairs)
+        if self.gradient_aggregator is not None and experimental_aggregate_gradients:
+            grads = tuple(self.gradient_aggregator(list(zip(grads, variables, strict=True))))
+        for transform in self.gradient_transformers:
+            grads, variables = unzipped(transform(list(zip(grads, variables, strict=True))))
         step = int(self.iterations)
-        rate = type(self).__dict__.get("learning_rate", Optimizer.__dict__["learning_rate"])
-        lr = rate.at(self, step) / (1 + self.decay * step)
+        lr = type(self).learning_rate.at(self, step) / (1 + self.decay * step)
         update = self._update(step + 1, lr)
         for call in self._calls(update, grads, variables):
             run(call)
@@ -295,12 +259,58 @@ class Optimizer:
         self.iterations.assign(step + 1)
         return self.iterations
 
+    def minimize(
+        self, loss: Callable[[], tuple[Any, Sequence[Any]]], var_list: Any, name: str | None = None
+    ) -> Variable | None:
+        """Take one step down a loss.
+
+        Parameters
+        ----------
+        loss : callable
+            Without arguments; returns the loss, which is not used, and its gradients.
+        var_list : list of variables, a variable, or callable
+            The variables the gradients are of; a function is called after the loss.
+        name : str, optional
+            Accepted for compatibility, without effect.
+
+        Returns
+        -------
+        iterations : Variable or None
+            As `apply_gradients` returns it.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the loss is not callable, or returns something else.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tfopt.optimizers import SGD
+        >>> w = np.array([3.0, -4.0])
+        >>> _ = SGD(0.25).minimize(lambda: (w @ w, [2 * w]), [w])
+        >>> w
+        array([ 1.5, -2. ])
+        """
+        if not callable(loss):
+            raise InvalidArgumentError("`tape` is required when a `Tensor` loss is passed.")
+        made = loss()
+        if not isinstance(made, tuple) or len(made) != 2:
+            raise InvalidArgumentError("the loss must return a pair: the loss and its gradients")
+        variables = var_list() if callable(var_list) else var_list
+        if isinstance(variables, (Variable, np.ndarray)):
+            variables = [variables]
+        _, grads = made
+        if len(grads) != len(variables):
+            raise InvalidArgumentError(f"{len(variables)} variables, but {len(grads)} gradients")
+        return self.apply_gradients(zip(grads, variables, strict=True), name)
+
     def _calls(
         self, update: Update, grads: tuple[Any, ...], variables: tuple[Any, ...]
     ) -> list[Call]:
         """Check a step; return the calls that carry it out."""
-        whole = _step(kernels[update.rule], update)
-        some = whole if update.rows is None else _step(kernels[update.rows], update)
+        whole = step_of(update.rule, update)
+        some = whole if update.rows is None else step_of(update.rows, update)
         types = tuple(map(type, grads))
         plan = self._plan
         if plan is None or not plan.fits(update.rule, types, variables):
@@ -314,7 +324,7 @@ class Optimizer:
             if isinstance(part, _Dense):
                 dense = [grads[place] for place in part.places]
                 if part.dtype is not None:
-                    dense = [_as_array(grad, part.dtype) for grad in dense]
+                    dense = [as_array(grad, part.dtype) for grad in dense]
                 calls.append(whole.dense(part.operands, dense))
                 if clips:
                     remake = partial(whole.dense, part.operands)
@@ -327,7 +337,7 @@ class Optimizer:
 
     def _parts(self, types: tuple[type, ...], variables: tuple[Any, ...]) -> list[_Dense | _Rows]:
         """Sort a step's variables into as few calls as there can be."""
-        listed = [_as_variable(var) for var in variables]
+        listed = [as_variable(var) for var in variables]
         self._create_slots(listed)
         operands = [self._operands(variable) for variable in listed]
         dense: dict[np.dtype[Any], list[int]] = {}
@@ -344,7 +354,7 @@ class Optimizer:
             dtype = None if arrays else operands[places[0]][0].dtype
             return _Dense(tuple(map(list, columns)), places, dtype)
 
-        if not _any_overlap([arrays[0] for arrays in operands]):
+        if not any_overlap([arrays[0] for arrays in operands]):
             return [*map(together, dense.values()), *parts]
         # A variable that comes twice, or shares memory with another: one call each, in turn.
         parts += [together([place]) for places in dense.values() for place in places]
@@ -421,44 +431,3 @@ class Optimizer:
     def __repr__(self) -> str:
         arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
         return f"{type(self).__name__}({arguments})"
-
-
-def _without_none(grads: tuple[Any, ...], variables: tuple[Any, ...]) -> Any:
-    kept = [(g, v) for g, v in zip(grads, variables, strict=True) if g is not None]
-    missing = [_name(v) for g, v in zip(grads, variables, strict=True) if g is None]
-    if not kept:
-        raise InvalidArgumentError(f"No gradients provided for any variable: {missing}.")
-    warnings.warn(f"Gradients do not exist for variables {missing}.", stacklevel=3)
-    return zip(*kept, strict=True)
-
-
-def _as_array(grad: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a dense gradient as it is if it has a dtype; a list gets the variable's."""
-    return grad if hasattr(grad, "dtype") else np.asarray(grad, dtype)
-
-
-def _any_overlap(arrays: list[np.ndarray]) -> bool:
-    """Whether the addresses of any two arrays that have elements meet."""
-    spans = sorted(np.lib.array_utils.byte_bounds(array) for array in arrays if array.size)
-    return any(low < end for (_, end), (low, _) in pairwise(spans))
-
-
-def _as_variable(var: Any) -> Variable:
-    if isinstance(var, Variable):
-        return var
-    if isinstance(var, np.ndarray):
-        return Variable(var)
-    raise InvalidTypeError(f"Trying to update a {type(var).__name__}, not a variable")
-
-
-def _name(var: Any) -> str:
-    return var.name if isinstance(var, Variable) else "Variable"
-
-
-def _memory(variable: Variable) -> tuple[Any, ...]:
-    """Return what identifies a variable: the same memory seen the same way is the same variable.
-
-    So that slots are found again when a caller makes a new view, or wraps an array, at each step.
-    """
-    array = variable.numpy()
-    return array.ctypes.data, array.shape, array.strides, array.dtype

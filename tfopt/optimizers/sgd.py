@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tfopt.optimizers.hyper import Hyper
-from tfopt.optimizers.optimizer import Optimizer, Update
+from tfopt.optimizers.optimizer import Optimizer
+from tfopt.optimizers.steps import Update
 
 __all__ = ["SGD"]
 

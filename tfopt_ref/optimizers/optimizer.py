@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.optimizers.clipping import Limit, clipped
 from tfopt_ref.optimizers.hyper import Hyper, LearningRate, rate_config
+from tfopt_ref.optimizers.names import made_unique
 from tfopt_ref.optimizers.schedules import deserialize
 from tfopt_ref.optimizers.weights import fitting
 from tfopt_ref.training_op import TrainingOp
@@ -42,6 +43,9 @@ class Optimizer:
         clipvalue: float | None = None,
         global_clipnorm: float | None = None,
         merge: str = "after",
+        gradient_aggregator: Callable[[list[Any]], Sequence[Any]] | None = None,
+        gradient_transformers: Sequence[Callable[[list[Any]], Iterable[Any]]] | None = None,
+        lr: float | None = None,
     ) -> None:
         if merge not in ("after", "before"):
             raise InvalidArgumentError(f'merge must be "after" or "before", not {merge!r}')
@@ -49,7 +53,21 @@ class Optimizer:
         self.clipvalue = clipvalue
         self.global_clipnorm = global_clipnorm
         self.merge = merge
-        self.name = name
+        limits = {"clipnorm": clipnorm, "clipvalue": clipvalue, "global_clipnorm": global_clipnorm}
+        given = [key for key, limit in limits.items() if limit is not None]
+        if gradient_transformers and given:
+            raise InvalidArgumentError(
+                f"`{given[0]}` cannot be set when `gradient_transformers` is set. Instead, use the "
+                "`gradient_transformers` to specify clipping and other transformations."
+            )
+        self.gradient_aggregator = gradient_aggregator
+        self.gradient_transformers = list(gradient_transformers or ())
+        self.name = name or made_unique(type(self).__name__)
+        if lr is not None:
+            warnings.warn(
+                "The `lr` argument is deprecated, use `learning_rate` instead.", stacklevel=3
+            )
+            learning_rate = lr
         self.learning_rate = learning_rate
         self.decay = decay
         self.iterations = Variable(np.zeros((), np.int64), name=f"{name}/iterations")
@@ -114,22 +132,23 @@ class Optimizer:
         return list(self._slot_values())
 
     def apply_gradients(
-        self, grads_and_vars: Iterable[tuple[Any, Any]], name: str | None = None
+        self,
+        grads_and_vars: Iterable[tuple[Any, Any]],
+        name: str | None = None,
+        experimental_aggregate_gradients: bool = True,
     ) -> Variable | None:
         """Take one step: check every pair, then update every variable by its gradient."""
         pairs = list(grads_and_vars)
         if not pairs:
             return None
-        try:
-            pairs = [(grad, var) for grad, var in pairs]
-        except (TypeError, ValueError):
-            raise InvalidArgumentError(
-                "grads_and_vars must be pairs of a gradient and a variable"
-            ) from None
-        pairs = _without_none(pairs)
+        pairs = _checked_pairs(pairs)
+        if self.gradient_aggregator is not None and experimental_aggregate_gradients:
+            grads = self.gradient_aggregator(pairs)
+            pairs = [(grad, var) for grad, (_, var) in zip(grads, pairs, strict=True)]
+        for transform in self.gradient_transformers:
+            pairs = _checked_pairs(transform(pairs))
         step = int(self.iterations)
-        rate = type(self).__dict__.get("learning_rate", Optimizer.__dict__["learning_rate"])
-        lr = rate.at(self, step) / (1 + self.decay * step)
+        lr = type(self).learning_rate.at(self, step) / (1 + self.decay * step)
         op, hypers = self._update(step + 1, lr)
         calls = []
         clips = (self.clipvalue, self.clipnorm, self.global_clipnorm) != (None, None, None)
@@ -149,6 +168,23 @@ class Optimizer:
         self._stepped(hypers)
         self.iterations.assign(step + 1)
         return self.iterations
+
+    def minimize(
+        self, loss: Callable[[], tuple[Any, Sequence[Any]]], var_list: Any, name: str | None = None
+    ) -> Variable | None:
+        """Take one step down a loss, a function that returns the loss and its gradients."""
+        if not callable(loss):
+            raise InvalidArgumentError("`tape` is required when a `Tensor` loss is passed.")
+        made = loss()
+        if not isinstance(made, tuple) or len(made) != 2:
+            raise InvalidArgumentError("the loss must return a pair: the loss and its gradients")
+        variables = var_list() if callable(var_list) else var_list
+        if isinstance(variables, (Variable, np.ndarray)):
+            variables = [variables]
+        _, grads = made
+        if len(grads) != len(variables):
+            raise InvalidArgumentError(f"{len(variables)} variables, but {len(grads)} gradients")
+        return self.apply_gradients(zip(grads, variables, strict=True), name)
 
     def _checked(
         self, op: TrainingOp, hypers: dict[str, Any], arrays: list[np.ndarray], grad: Any
@@ -212,6 +248,17 @@ class Optimizer:
         return f"{type(self).__name__}({arguments})"
 
 
+def _checked_pairs(pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
+    try:
+        return _without_none([(grad, var) for grad, var in pairs])
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InvalidArgumentError):
+            raise
+        raise InvalidArgumentError(
+            "grads_and_vars must be pairs of a gradient and a variable"
+        ) from None
+
+
 def _without_none(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     kept = [(grad, var) for grad, var in pairs if grad is not None]
     missing = [
@@ -220,7 +267,7 @@ def _without_none(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     if not kept:
         raise InvalidArgumentError(f"No gradients provided for any variable: {missing}.")
     if missing:
-        warnings.warn(f"Gradients do not exist for variables {missing}.", stacklevel=3)
+        warnings.warn(f"Gradients do not exist for variables {missing}.", stacklevel=4)
     return kept
 
 

@@ -1,0 +1,177 @@
+"""What an optimizer's constructor and its steps take beside hyperparameters."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+CLASSES = ("SGD", "Adam", "Adamax", "Adagrad", "Adadelta", "RMSprop", "Nadam", "Ftrl")
+each_class = pytest.mark.parametrize("name", CLASSES)
+
+
+# ---- names
+
+
+@each_class
+def test_names_are_made_unique(impl: Any, name: str) -> None:
+    cls = getattr(impl.optimizers, name)
+    first, second, third = (cls(name=given).name for given in (None, "", None))
+    stem = {"RMSprop": "rm_sprop"}.get(name, name.lower())
+    numbers = [
+        int(made.removeprefix(stem).removeprefix("_") or 0) for made in (first, second, third)
+    ]
+    assert numbers == [numbers[0], numbers[0] + 1, numbers[0] + 2]
+    assert cls().name == name and cls(name="mine").name == "mine"
+
+
+# ---- the old name of the learning rate
+
+
+@each_class
+def test_lr_warns_and_counts(impl: Any, name: str) -> None:
+    """In Ftrl, too, which ignores it in TensorFlow."""
+    with pytest.warns(UserWarning, match="use `learning_rate` instead"):
+        optimizer = getattr(impl.optimizers, name)(learning_rate=0.1, lr=0.5)
+    assert optimizer.learning_rate == 0.5 and "lr" not in optimizer.get_config()
+
+
+@each_class
+def test_unknown_arguments(impl: Any, name: str) -> None:
+    with pytest.raises(TypeError, match="foo"):
+        getattr(impl.optimizers, name)(foo=1.0)
+
+
+# ---- gradients changed on their way
+
+
+def test_transformers_in_turn(impl: Any) -> None:
+    def twice(pairs: Any) -> Any:
+        return [(2 * grad, var) for grad, var in pairs]
+
+    def and_one(pairs: Any) -> Any:
+        return ((grad + 1, var) for grad, var in pairs)
+
+    optimizer = impl.optimizers.SGD(1.0, gradient_transformers=[twice, and_one])
+    var = np.zeros(3)
+    optimizer.apply_gradients([(np.array([1.0, 2.0, 3.0]), var)])
+    assert var.tolist() == [-3, -5, -7]
+
+
+def test_the_aggregator_comes_first_unless_it_is_left_out(impl: Any) -> None:
+    def aggregate(pairs: Any) -> Any:
+        return [10 * grad for grad, _ in pairs]
+
+    def and_one(pairs: Any) -> Any:
+        return [(grad + 1, var) for grad, var in pairs]
+
+    optimizer = impl.optimizers.SGD(
+        1.0, gradient_aggregator=aggregate, gradient_transformers=[and_one]
+    )
+    var = np.zeros(1)
+    optimizer.apply_gradients([(np.ones(1), var)])
+    assert var[0] == -11
+    optimizer.apply_gradients([(np.ones(1), var)], experimental_aggregate_gradients=False)
+    assert var[0] == -13
+
+
+def test_gradients_that_are_none_do_not_reach_a_transformer(impl: Any) -> None:
+    seen: list[int] = []
+
+    def look(pairs: Any) -> Any:
+        seen.append(len(pairs))
+        return pairs
+
+    optimizer, var = impl.optimizers.SGD(1.0, gradient_transformers=[look]), np.zeros(1)
+    with pytest.warns(UserWarning, match="do not exist"):
+        optimizer.apply_gradients([(None, np.zeros(2)), (np.ones(1), var)])
+    assert seen == [1]
+
+
+@pytest.mark.parametrize("option", ["clipnorm", "clipvalue", "global_clipnorm"])
+def test_transformers_and_clipping_do_not_go_together(impl: Any, option: str) -> None:
+    with pytest.raises(impl.InvalidArgumentError, match=f"`{option}` cannot be set"):
+        impl.optimizers.SGD(**{option: 1.0}, gradient_transformers=[lambda pairs: pairs])
+    impl.optimizers.SGD(**{option: 1.0}, gradient_transformers=[])
+
+
+@pytest.mark.parametrize("returned", [[1.0], [(np.ones(2), np.zeros(1))], 3])
+def test_what_a_transformer_returns_is_checked(impl: Any, returned: Any) -> None:
+    optimizer = impl.optimizers.SGD(1.0, gradient_transformers=[lambda pairs: returned])
+    var = np.zeros(1)
+    with pytest.raises(impl.InvalidArgumentError):
+        optimizer.apply_gradients([(np.ones(1), var)])
+    assert var[0] == 0 and int(optimizer.iterations) == 0
+
+
+# ---- minimize
+
+
+def test_minimize(impl: Any) -> None:
+    w, calls = np.array([3.0, -4.0]), []
+
+    def loss() -> Any:
+        calls.append(w.copy())
+        return w @ w, [2 * w]
+
+    optimizer = impl.optimizers.SGD(0.25)
+    assert int(optimizer.minimize(loss, [w])) == 1
+    assert w.tolist() == [1.5, -2] and len(calls) == 1
+    optimizer.minimize(loss, w)  # one variable
+    optimizer.minimize(loss, lambda: [w])  # a function of nothing
+    assert w.tolist() == [0.375, -0.5] and int(optimizer.iterations) == 3
+
+
+def test_variables_are_asked_for_after_the_loss(impl: Any) -> None:
+    order: list[str] = []
+    w = impl.Variable(np.ones(1))
+
+    def loss() -> Any:
+        order.append("loss")
+        return 1.0, [np.ones(1)]
+
+    def variables() -> Any:
+        order.append("variables")
+        return [w]
+
+    impl.optimizers.SGD(1.0).minimize(loss, variables)
+    assert order == ["loss", "variables"] and w.numpy()[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (1.0, "`tape` is required"),
+        (lambda: 1.0, "must return a pair"),
+        (lambda: (1.0, []), "1 variables, but 0 gradients"),
+        (lambda: (1.0, [None]), "No gradients provided"),
+    ],
+)
+def test_refused_losses(impl: Any, loss: Any, message: str) -> None:
+    optimizer, w = impl.optimizers.SGD(1.0), np.ones(1)
+    with pytest.raises(impl.InvalidArgumentError, match=message):
+        optimizer.minimize(loss, [w])
+    assert w[0] == 1 and int(optimizer.iterations) == 0
+
+
+def test_nothing_to_minimize(impl: Any) -> None:
+    assert impl.optimizers.SGD(1.0).minimize(lambda: (1.0, []), []) is None
+
+
+# ---- a rule of one's own
+
+
+def test_a_subclass_of_a_subclass_keeps_its_bounds(impl: Any) -> None:
+    class Mine(impl.optimizers.Ftrl):
+        pass
+
+    rates = iter([0.5, 0.0])
+    optimizer, w = Mine(lambda: next(rates)), np.ones(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        optimizer.apply_gradients([(np.ones(1), w)])
+    with pytest.raises(impl.InvalidArgumentError, match="greater than 0"):
+        optimizer.apply_gradients([(np.ones(1), w)])
+    assert int(optimizer.iterations) == 1

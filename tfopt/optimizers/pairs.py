@@ -1,0 +1,73 @@
+"""Gradients and variables as a caller gives them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.variable import Variable
+
+__all__ = ["any_overlap", "as_array", "as_variable", "memory_of", "unzipped"]
+
+
+def unzipped(pairs: Iterable[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return gradients and variables of pairs, without those whose gradient is None."""
+    try:
+        grads, variables = zip(*pairs, strict=True)
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(
+            "grads_and_vars must be pairs of a gradient and a variable"
+        ) from None
+    if type(None) not in map(type, grads):
+        return grads, variables
+    return _without_none(grads, variables)
+
+
+def _without_none(
+    grads: tuple[Any, ...], variables: tuple[Any, ...]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    kept = [(g, v) for g, v in zip(grads, variables, strict=True) if g is not None]
+    missing = [_name(v) for g, v in zip(grads, variables, strict=True) if g is None]
+    if not kept:
+        raise InvalidArgumentError(f"No gradients provided for any variable: {missing}.")
+    warnings.warn(f"Gradients do not exist for variables {missing}.", stacklevel=4)
+    grads, variables = zip(*kept, strict=True)
+    return grads, variables
+
+
+def as_array(grad: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a dense gradient as it is if it has a dtype; a list gets the variable's."""
+    return grad if hasattr(grad, "dtype") else np.asarray(grad, dtype)
+
+
+def any_overlap(arrays: list[np.ndarray]) -> bool:
+    """Whether the addresses of any two arrays that have elements meet."""
+    spans = sorted(np.lib.array_utils.byte_bounds(array) for array in arrays if array.size)
+    return any(low < end for (_, end), (low, _) in pairwise(spans))
+
+
+def as_variable(var: Any) -> Variable:
+    """Return a variable as it is, and an array as one."""
+    if isinstance(var, Variable):
+        return var
+    if isinstance(var, np.ndarray):
+        return Variable(var)
+    raise InvalidTypeError(f"Trying to update a {type(var).__name__}, not a variable")
+
+
+def _name(var: Any) -> str:
+    return var.name if isinstance(var, Variable) else "Variable"
+
+
+def memory_of(variable: Variable) -> tuple[Any, ...]:
+    """Return what identifies a variable: the same memory seen the same way is the same variable.
+
+    So that slots are found again when a caller makes a new view, or wraps an array, at each step.
+    """
+    array = variable.numpy()
+    return array.ctypes.data, array.shape, array.strides, array.dtype

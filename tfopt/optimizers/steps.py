@@ -1,0 +1,78 @@
+"""What a step does: a rule of the table with its hyperparameters, and the calls made of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tfopt.indexed_slices import IndexedSlices
+from tfopt.kernels import kernels
+from tfopt.kernels.calls import Call, Kernel
+from tfopt.kernels.clip import gradients_of
+from tfopt.kernels.groups import many_call
+from tfopt.optimizers.clipping import Checked
+from tfopt.rows import rows_call
+
+__all__ = ["Step", "Update", "step_of"]
+
+
+class Update(NamedTuple):
+    """What one step does: a rule of the table with its hyperparameters."""
+
+    rule: str
+    hypers: dict[str, float]
+    flags: dict[str, bool] = {}
+    duplicates: str = "sum"  # what repeated indices mean, as in training_ops
+    rows: str | None = None  # the rule for sparse gradients, where it is another one
+
+
+class Step(NamedTuple):
+    """What is the same for all calls of a step."""
+
+    kernel: Kernel
+    hypers: tuple[float, ...]
+    flags: int
+    duplicates: str
+
+    def dense(self, operands: tuple[list[np.ndarray], ...], grads: list[np.ndarray]) -> Call:
+        """Check an update of whole variables."""
+        return many_call(self.kernel, (*operands, grads), self.hypers, self.flags, 1.0)
+
+    def rows(
+        self, arrays: tuple[np.ndarray, ...], slices: IndexedSlices, duplicates: str | None = None
+    ) -> Call:
+        """Check an update of rows."""
+        rows = (*arrays, slices.values), slices.indices
+        how = self.duplicates if duplicates is None else duplicates
+        return rows_call(self.kernel, *rows, self.hypers, self.flags, how, 1.0)
+
+    def clipped_rows(
+        self, arrays: tuple[np.ndarray, ...], slices: IndexedSlices, merge: str
+    ) -> Checked:
+        """Check an update of rows whose gradient is to be clipped, before it is summed or after."""
+        # a rule that steps all rows sums in any case
+        unsummed = "sum" if self.kernel.rule.absent else "sequential"
+        call = self.rows(arrays, slices, unsummed)
+        if merge == "before":
+            slices = slices.sum_duplicates()
+            call = self.rows(arrays, slices, unsummed)
+
+        def remake(gradients: list[np.ndarray]) -> Call:
+            return self.rows(arrays, IndexedSlices(gradients[0], slices.indices))
+
+        def summed(bound: float | None, scale: float) -> Call:
+            return self.rows(arrays, slices._summed(bound, scale), unsummed)
+
+        sums = self.duplicates == "sum" and merge == "after"
+        gradients = [slices.values] if self.kernel.rule.absent else gradients_of(call)
+        return Checked(call, gradients, remake, summed if sums else None)
+
+
+def step_of(name: str, update: Update) -> Step:
+    """Return the step of a rule with the hyperparameters of an update."""
+    kernel = kernels[name]
+    rule = kernel.rule
+    hypers = tuple(update.hypers[hyper] for hyper in rule.hypers)
+    flags = sum(1 << k for k, flag in enumerate(rule.flags) if update.flags[flag])
+    return Step(kernel, hypers, flags, update.duplicates)
