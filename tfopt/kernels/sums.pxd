@@ -36,8 +36,8 @@ cdef inline double larger(double a, real x, double scale) noexcept nogil:
 
 cdef inline void add_squares(const real *x, Py_ssize_t n, double scale,
                              double *lanes) noexcept nogil:
-    # Row by row: to take several at a time loses the processor's prefetching, and half the speed.
-    # Lines asked for by name gain a tenth on one thread.
+    # Row by row: several at a time were as fast in cache, and a third of the speed from memory.
+    # Lines asked for by name gained 4 to 9 % on one thread.
     cdef Py_ssize_t k, i
     while n >= LANES:
         for k in range(0, LANES, 64):
