@@ -24,6 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tfopt.devices import on_gpu
+from tfopt.kernels.arguments import memory_address
 from tfopt.variable import Variable
 
 __all__ = ["locked"]
@@ -54,18 +55,14 @@ def _locks(value: Any) -> Iterator[_Lock]:
     if isinstance(value, Variable):
         yield value.lock
         value = value.value()
-    if on_gpu(value):
+    if not isinstance(value, np.ndarray) and on_gpu(value):
         from tfopt.cuda.arrays import as_device_array
 
         yield _STRIPES[as_device_array(value, "var").address // 16 % len(_STRIPES)]
         return
     if not isinstance(value, np.ndarray) and not hasattr(value, "__array_interface__"):
         return
-    array = np.asarray(value)
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    address = array.__array_interface__["data"][0]
-    yield _STRIPES[address // 16 % len(_STRIPES)]
+    yield _STRIPES[memory_address(np.asarray(value)) // 16 % len(_STRIPES)]
 
 
 def _acquire(locks: list[_Lock]) -> None:

@@ -95,3 +95,12 @@ cdef int storage_of(cnp.ndarray a) except -2:
         _bfloat16 = typenum
         return BFLOAT16
     return -1
+
+
+def memory_address(cnp.ndarray array not None):
+    """Where the memory begins that an array is a view of."""
+    cdef object base = (<object>array).base
+    while isinstance(base, np.ndarray):
+        array = base
+        base = (<object>array).base
+    return <size_t>cnp.PyArray_DATA(array)
