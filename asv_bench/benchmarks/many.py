@@ -7,7 +7,7 @@ from functools import cache
 from .common import RULES, Step, best_times, filled, operands, public, step
 
 #: The rule that each optimizer's step carries out.
-OPTIMIZERS = {"Adamax": "adamax", "SGD": "gradient_descent"}
+OPTIMIZERS = {"Adam": "adam", "Adamax": "adamax", "SGD": "gradient_descent"}
 
 #: Tensors and their size.
 MODELS = {

@@ -48,7 +48,8 @@ def _update(rule: str, lookup: str) -> Update:
     ids = draw(n, rows, np.random.default_rng(0))
     grad = filled((n, width))
     changed = operands(rule, (rows, width))[:-1]
-    read_and_written = 2 * len(changed) * len(np.unique(ids)) * changed[0][0].nbytes
+    stepped = rows if RULES[rule].absent else len(np.unique(ids))
+    read_and_written = 2 * len(changed) * stepped * changed[0][0].nbytes
     return Update(
         step(rule, [*changed, grad], indices=ids),
         changed,
@@ -72,6 +73,7 @@ class Time:
 class Bandwidth:
     """The rate of a step in percent of moving only its ids, its gradient and the rows they name.
 
+    Of rules that let all others decay, of all rows, though some leave the variable's as they are.
     That at the speed of the plain loop over the whole table; it runs before each step, so no row
     is in cache. Rows of one number cannot come near 100 %: memory moves lines of sixteen.
     """
