@@ -70,15 +70,11 @@ KERNEL dense(IN_PARAMETERS Tensors<V, G, Rule::arrays, N> w) {
     for (int k = 0; k < Rule::arrays; k++)
         aligned = aligned && reinterpret_cast<std::uintptr_t>(w.data[t][k]) % 16 == 0;
     i += threadIdx.x * (aligned ? WIDE : 1);
-    if (aligned) {
-        for (; i + WIDE <= stop; i += THREADS * WIDE)
-            step_pack<Rule, V, G, WIDE>(w.data[t], w.grad[t], i, w.with);
-        for (; i < stop; i++) /* what is left over is less than a pack, and one thread's */
-            step_pack<Rule, V, G, 1>(w.data[t], w.grad[t], i, w.with);
-    } else {
-        for (; i < stop; i += THREADS)
-            step_pack<Rule, V, G, 1>(w.data[t], w.grad[t], i, w.with);
-    }
+    for (; aligned && i + WIDE <= stop; i += THREADS * WIDE)
+        step_pack<Rule, V, G, WIDE>(w.data[t], w.grad[t], i, w.with);
+    /* all elements, or those left over, which are less than a pack and one thread's */
+    for (; i < stop; i += aligned ? 1 : THREADS)
+        step_pack<Rule, V, G, 1>(w.data[t], w.grad[t], i, w.with);
 }
 
 /* ---- rows: occurrences sorted by row, those of one row in their order */
