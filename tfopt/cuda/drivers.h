@@ -6,7 +6,6 @@
 #include "storage.h"
 
 constexpr int MAX_SCALARS = 12;
-constexpr int MAX_ARRAYS = 4;    /* the variable and its slots */
 constexpr int THREADS = 256;     /* of a block */
 constexpr int CHUNK = 4096;      /* elements of a dense block */
 constexpr int COLUMNS = 2048;    /* elements of a row that one group of threads takes */

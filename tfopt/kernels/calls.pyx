@@ -23,7 +23,7 @@ from tfopt.kernels.layout cimport NATIVE, is_run, layout, merge_axes
 from tfopt.kernels.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.memory cimport check_itself, overlap, same_memory, same_shape
 from tfopt.kernels.runtime cimport flush_denormals
-from tfopt.kernels.step cimport MAX_DIMS, MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, steps
+from tfopt.kernels.step cimport MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, steps
 
 cimport numpy as cnp
 
