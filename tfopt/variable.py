@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ class Variable:
         Appears in messages and names the optimizer's slots.
     dtype : dtype, optional
         Given for values that are not arrays; an array must already have it.
+    constraint : callable, optional
+        Gets the array after an optimizer's step and returns what it is to be: a projection, say.
 
     Attributes
     ----------
@@ -52,9 +55,15 @@ class Variable:
     array([1., 2., 3.])
     """
 
-    __slots__ = ("__weakref__", "_array", "lock", "name")
+    __slots__ = ("__weakref__", "_array", "_constraint", "lock", "name")
 
-    def __init__(self, initial_value: Any, name: str | None = None, dtype: Any = None) -> None:
+    def __init__(
+        self,
+        initial_value: Any,
+        name: str | None = None,
+        dtype: Any = None,
+        constraint: Callable[[Any], Any] | None = None,
+    ) -> None:
         if on_gpu(initial_value):
             if dtype is not None:
                 raise InvalidTypeError("an array on a GPU has its dtype; convert it first")
@@ -62,6 +71,7 @@ class Variable:
         else:
             self._array = _host_array(initial_value, dtype)
         self.name = "Variable" if name is None else name
+        self._constraint = constraint
         self.lock = threading.RLock()
 
     @property
@@ -73,6 +83,16 @@ class Variable:
     def dtype(self) -> Any:
         """The array's dtype."""
         return self._array.dtype
+
+    @property
+    def constraint(self) -> Callable[[Any], Any] | None:
+        """What an optimizer applies to the value after each step."""
+        return self._constraint
+
+    @property
+    def device(self) -> str:
+        """Where the array is: "cpu" or "gpu"."""
+        return "cpu" if isinstance(self._array, np.ndarray) else "gpu"
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -127,6 +147,11 @@ class Variable:
         array = self.numpy()
         array -= self._fitting(delta)
         return self
+
+    def constrain(self) -> None:
+        """Assign what the constraint makes of the value, if there is one."""
+        if self.constraint is not None:
+            self.assign(self.constraint(self.value()))
 
     def _fitting(self, value: Any) -> np.ndarray:
         array = np.asarray(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,13 @@ __all__ = ["Variable"]
 class Variable:
     """An array that an optimizer updates in place; an array given is wrapped, not copied."""
 
-    def __init__(self, initial_value: Any, name: str | None = None, dtype: Any = None) -> None:
+    def __init__(
+        self,
+        initial_value: Any,
+        name: str | None = None,
+        dtype: Any = None,
+        constraint: Callable[[Any], Any] | None = None,
+    ) -> None:
         wrapped = isinstance(initial_value, np.ndarray)
         array = initial_value if wrapped else np.array(initial_value, dtype)
         if wrapped and dtype is not None and array.dtype != dtype:
@@ -28,10 +35,13 @@ class Variable:
             raise InvalidTypeError(f"a Variable holds numbers, not {array.dtype}")
         self._array = array
         self.name = "Variable" if name is None else name
+        self._constraint = constraint
         self.lock = threading.RLock()
 
     shape = property(lambda self: self._array.shape)
     dtype = property(lambda self: self._array.dtype)
+    constraint = property(lambda self: self._constraint)
+    device = "cpu"
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -62,6 +72,11 @@ class Variable:
         """Subtract a value of the same shape from the array."""
         self._array -= self._fitting(delta)
         return self
+
+    def constrain(self) -> None:
+        """Assign what the constraint makes of the value, if there is one."""
+        if self.constraint is not None:
+            self.assign(self.constraint(self._array))
 
     def _fitting(self, value: Any) -> np.ndarray:
         array = np.asarray(value)

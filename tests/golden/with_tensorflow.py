@@ -98,13 +98,14 @@ def optimizer(name: str, config: Mapping[str, Any], dtype: Any) -> Any:
     """Return TensorFlow's optimizer of a configuration, as tfopt's get_config returns it.
 
     TensorFlow keeps Python floats in float32 whatever the variables are, so each hyperparameter is
-    passed in the dtype of the variables.
+    passed in the dtype of the variables, unless the configuration is to round as TensorFlow does.
     """
     tensorflow()
     module = "gradient_descent" if name == "SGD" else name.lower()
     theirs = import_module(f"tensorflow.python.keras.optimizer_v2.{module}")
-    scalar = np.dtype(dtype).type
+    scalar = float if "compat" in config else np.dtype(dtype).type
     typed = {k: scalar(v) if isinstance(v, float) else v for k, v in config.items()}
+    typed.pop("compat", None)
     if name == "Nadam":  # whose configuration has another name for it than the constructor
         typed["schedule_decay"] = typed.pop("decay")
     return getattr(theirs, name)(**typed)

@@ -159,6 +159,21 @@ def test_random_configuration(impl: ModuleType, name: str, dtype: str, number: i
 
 
 @each_optimizer
+def test_compat(impl: ModuleType, name: str):
+    """Python numbers are rounded to float32, whatever the dtype of the variables."""
+    plain, inputs = draw(name, "float64", 0)
+    config = {**plain, "compat": "tensorflow"}
+    answers = list(replay_with_tensorflow(name, config, inputs, "float64"))
+    exact = list(replay(impl, name, plain, inputs, "float64"))
+    for step, states in enumerate(replay(impl, name, config, inputs, "float64")):
+        for v, ours in states.items():
+            for own, answer in zip(ours, answers[step][v], strict=True):
+                np.testing.assert_allclose(own, answer, rtol=1e-12, atol=1e-13, err_msg=v)
+    far = max(np.abs(answers[-1][v][0] - states[0]).max() for v, states in exact[-1].items())
+    assert far > 1e-9  # and without it they are not
+
+
+@each_optimizer
 def test_nan_gradient(impl: ModuleType, name: str):
     """Dense and sparse steps treat a NaN differently, and so do the optimizers."""
     grads = np.array([[0.1, np.nan, -0.3, np.inf], [0.1, 0.2, np.nan, 0.4]])

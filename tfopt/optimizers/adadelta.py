@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tfopt.optimizers.hyper import Hyper
-from tfopt.optimizers.optimizer import Optimizer
+from tfopt.optimizers.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.steps import Update
 from tfopt.optimizers.weights import with_iterations
 
 __all__ = ["Adadelta"]
 
 
-class Adadelta(Optimizer):
+class Adadelta(RuleOptimizer):
     """Adadelta: scales each element's step by the root mean square of its past steps.
 
     Parameters
@@ -49,7 +49,7 @@ class Adadelta(Optimizer):
     """
 
     rho = Hyper(0, 1)
-    epsilon = Hyper(0)
+    epsilon = Hyper(0, exact=True)
 
     def __init__(
         self,

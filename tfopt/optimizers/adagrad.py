@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tfopt.optimizers.hyper import Hyper
-from tfopt.optimizers.optimizer import Optimizer
+from tfopt.optimizers.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.steps import Update
 from tfopt.optimizers.weights import with_iterations
 
 __all__ = ["Adagrad"]
 
 
-class Adagrad(Optimizer):
+class Adagrad(RuleOptimizer):
     """Adagrad: divides each element's step by the root of its sum of squared gradients.
 
     Parameters
@@ -46,8 +46,8 @@ class Adagrad(Optimizer):
     array([0.9698, 2.0535, 2.9312])
     """
 
-    initial_accumulator_value = Hyper(0)
-    epsilon = Hyper(0)
+    initial_accumulator_value = Hyper(0, exact=True)
+    epsilon = Hyper(0, exact=True)
 
     def __init__(
         self,

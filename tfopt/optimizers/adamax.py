@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tfopt.optimizers.hyper import Hyper
-from tfopt.optimizers.optimizer import Optimizer
+from tfopt.optimizers.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.steps import Update
 
 __all__ = ["Adamax"]
 
 
-class Adamax(Optimizer):
+class Adamax(RuleOptimizer):
     """Adam with the infinity norm: steps by the mean gradient over its largest magnitude.
 
     Parameters
@@ -49,7 +49,7 @@ class Adamax(Optimizer):
 
     beta_1 = Hyper(0, 1)
     beta_2 = Hyper(0, 1)
-    epsilon = Hyper(0)
+    epsilon = Hyper(0, exact=True)
 
     def __init__(
         self,

@@ -14,14 +14,15 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tfopt.clip_arguments import Array, computed
-from tfopt.clip_ops import clip_by_value
+from tfopt.clip_ops import clip_by_global_norm, clip_by_norm, clip_by_value
 from tfopt.clip_scaling import scale
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.calls import Call
 from tfopt.kernels.clip import factor, set_bounds, set_scales
 from tfopt.kernels.norms import norm
 
-__all__ = ["Checked", "Limit", "clipped_calls"]
+__all__ = ["Checked", "Limit", "clipped_calls", "clipped_gradients"]
 
 Factor: TypeAlias = tuple[float, float]
 
@@ -143,3 +144,22 @@ def _clip(gradient: Array, bound: float | None, by: Factor) -> Array:
     clipped: Array = np.array(gradient) if bound is None else clip_by_value(gradient, -bound, bound)
     scale([clipped], [clipped], *by)
     return clipped
+
+
+def clipped_gradients(
+    grads: tuple[Any, ...],
+    merge: str,
+    clipvalue: float | None,
+    clipnorm: float | None,
+    global_clipnorm: float | None,
+) -> tuple[Any, ...]:
+    """Return clipped copies of gradients, for steps that do not clip as they read."""
+    if merge == "before":
+        grads = tuple(g.sum_duplicates() if isinstance(g, IndexedSlices) else g for g in grads)
+    if clipvalue is not None:
+        grads = tuple(clip_by_value(grad, -clipvalue, clipvalue) for grad in grads)
+    if clipnorm is not None:
+        grads = tuple(clip_by_norm(grad, clipnorm) for grad in grads)
+    if global_clipnorm is not None:
+        grads = tuple(clip_by_global_norm(list(grads), global_clipnorm)[0])
+    return grads

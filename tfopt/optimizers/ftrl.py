@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tfopt.optimizers.hyper import Hyper, LearningRate
-from tfopt.optimizers.optimizer import Optimizer
+from tfopt.optimizers.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.steps import Update
 from tfopt.variable import Variable
 
 __all__ = ["Ftrl"]
 
 
-class Ftrl(Optimizer):
+class Ftrl(RuleOptimizer):
     """FTRL-Proximal: per-coordinate learning rates and exact zeros under L1.
 
     Parameters
@@ -54,7 +54,7 @@ class Ftrl(Optimizer):
 
     learning_rate = LearningRate(0, above=True)
     learning_rate_power = Hyper(high=0)
-    initial_accumulator_value = Hyper(0)
+    initial_accumulator_value = Hyper(0, exact=True)
     l1_regularization_strength = Hyper(0)
     l2_regularization_strength = Hyper(0)
     l2_shrinkage_regularization_strength = Hyper(0)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.hyper import Hyper
-from tfopt.optimizers.optimizer import Optimizer
+from tfopt.optimizers.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.schedules import LearningRateSchedule
 from tfopt.optimizers.steps import Update
 from tfopt.variable import Variable
@@ -18,7 +18,7 @@ __all__ = ["Nadam"]
 _C = float(np.float32(0.96))  # TensorFlow's constant
 
 
-class Nadam(Optimizer):
+class Nadam(RuleOptimizer):
     """Adam with Nesterov's momentum: steps by the mean gradient of the step to come.
 
     Parameters
@@ -67,8 +67,8 @@ class Nadam(Optimizer):
 
     beta_1 = Hyper(0, 1)
     beta_2 = Hyper(0, 1)
-    epsilon = Hyper(0)
-    schedule_decay = Hyper(0)
+    epsilon = Hyper(0, exact=True)
+    schedule_decay = Hyper(0, exact=True)
 
     def __init__(
         self,

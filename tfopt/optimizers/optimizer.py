@@ -1,77 +1,41 @@
-"""The contract of OptimizerV2: variables, slots, steps."""
+"""The contract of OptimizerV2: settings, steps, and the methods a subclass may override."""
 
 from __future__ import annotations
 
-import operator
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.kernels.calls import Call
-from tfopt.kernels.clip import gradients_of
-from tfopt.kernels.training import run
-from tfopt.optimizers.clipping import Checked, Limit, clipped_calls
+from tfopt.locks import locked
+from tfopt.optimizers.clipping import Limit, clipped_gradients
 from tfopt.optimizers.hyper import Hyper, LearningRate, rate_config
 from tfopt.optimizers.names import made_unique
-from tfopt.optimizers.pairs import any_overlap, as_array, as_variable, memory_of, unzipped
-from tfopt.optimizers.schedules import deserialize
-from tfopt.optimizers.steps import Update, step_of
-from tfopt.optimizers.weights import fitting
+from tfopt.optimizers.pairs import as_variable, checked_gradient, refuse_rows, unzipped
+from tfopt.optimizers.schedules import LearningRateSchedule, deserialize
+from tfopt.optimizers.state import State
 from tfopt.variable import Variable
 
-__all__ = ["Optimizer", "Update"]
+__all__ = ["Optimizer"]
+
+ApplyState = dict[tuple[str, np.dtype[Any]], dict[str, Any]]
 
 
-class _Dense(NamedTuple):
-    """Variables that one call updates together, and the places of their gradients in a step."""
+class Optimizer(State):
+    """Base class of the optimizers, and of a user's own.
 
-    operands: tuple[list[np.ndarray], ...]  # the variables, the first slots, the second ones, ...
-    places: list[int]
-    dtype: np.dtype[Any] | None  # for gradients that are no arrays; None if all are
-
-
-class _Rows(NamedTuple):
-    """A variable with its slots, some rows of which are updated, and its gradient's place."""
-
-    arrays: tuple[np.ndarray, ...]
-    place: int
-
-
-class _Plan(NamedTuple):
-    """What a step did, which the next one repeats if it has the same variables.
-
-    A training loop passes the same variables each time; then only the gradients are looked at.
-    """
-
-    rule: str
-    types: tuple[type, ...]  # of the gradients
-    variables: tuple[Any, ...]
-    parts: list[_Dense | _Rows]
-
-    def fits(self, rule: str, types: tuple[type, ...], variables: tuple[Any, ...]) -> bool:
-        return (
-            self.rule == rule
-            and self.types == types
-            and all(map(operator.is_, self.variables, variables))
-        )
-
-
-class Optimizer:
-    """Base class of the optimizers.
-
-    A subclass says which slots a variable gets (`_slot_values`) and which rule makes a step
-    (`_update`); everything else is here.
+    A subclass of this class takes its steps in NumPy: it overrides `_create_slots`,
+    `_resource_apply_dense` and `_resource_apply_sparse` as one of TensorFlow's OptimizerV2 does.
 
     Parameters
     ----------
     name : str
         Part of the slots' names.
-    learning_rate : float, LearningRateSchedule or callable
+    learning_rate : float, LearningRateSchedule or callable, default 0.001
         At least 0. A schedule, or another function of one argument, is called with the number of
         steps taken before, at each step; a function without arguments is called as it is.
     decay : float, default 0.0
@@ -82,20 +46,57 @@ class Optimizer:
         Every gradient is clipped to this norm.
     global_clipnorm : float, optional
         All gradients are clipped to this common norm; not together with `clipnorm`.
+    merge : {"after", "before"}
+        Whether gradient rows of one index are summed after the clipping, as in TensorFlow, or
+        before it, so that the norm is the one of the true gradient.
     gradient_aggregator : callable, optional
         Gets the list of pairs and returns the gradients that take their place, first of all.
     gradient_transformers : list of callable, optional
         Each gets the list of pairs and returns one, in turn; not together with clipping.
+    use_locking : bool, default False
+        Hold the locks of the variables while they are updated, so that two threads do not update
+        one at once, and whoever holds ``variable.lock`` sees no half of a step.
+    compat : {None, "tensorflow"}
+        "tensorflow" rounds hyperparameters given as Python numbers to float32, as TensorFlow does;
+        otherwise they are kept in float64.
     lr : float, optional
         An old name of `learning_rate`, with a warning.
-    merge : {"after", "before"}
-        Whether gradient rows of one index are summed after the clipping, as in TensorFlow, or
-        before it, so that the norm is the one of the true gradient.
 
     Attributes
     ----------
     iterations : Variable
         The number of steps taken, int64.
+
+    Examples
+    --------
+    Sign descent with momentum (Bernstein et al., signSGD, ICML 2018):
+
+    >>> import numpy as np
+    >>> from tfopt.optimizers import Optimizer
+    >>> class Signum(Optimizer):
+    ...     def __init__(self, learning_rate=0.001, momentum=0.9, name="Signum", **kwargs):
+    ...         super().__init__(name, learning_rate, **kwargs)
+    ...         self._set_hyper("momentum", momentum)
+    ...
+    ...     def _create_slots(self, var_list):
+    ...         for var in var_list:
+    ...             self.add_slot(var, "m")
+    ...
+    ...     def _resource_apply_dense(self, grad, var, apply_state):
+    ...         m = self.get_slot(var, "m").numpy()
+    ...         mu = self._get_hyper("momentum", var.dtype)
+    ...         m[...] = mu * m + (1 - mu) * grad
+    ...         var.assign_sub(apply_state["cpu", var.dtype]["lr_t"] * np.sign(m))
+    ...
+    ...     def get_config(self):
+    ...         own = {"momentum": self._serialize_hyperparameter("momentum")}
+    ...         return {**super().get_config(), **own}
+    >>> w = np.array([3.0, -4.0])
+    >>> opt = Signum(0.5)
+    >>> int(opt.apply_gradients([(2 * w, w)]))
+    1
+    >>> w
+    array([ 2.5, -3.5])
     """
 
     learning_rate = LearningRate(0)
@@ -107,7 +108,7 @@ class Optimizer:
     def __init__(
         self,
         name: str,
-        learning_rate: Any,
+        learning_rate: Any = 0.001,
         *,
         decay: float = 0.0,
         clipnorm: float | None = None,
@@ -116,14 +117,21 @@ class Optimizer:
         merge: str = "after",
         gradient_aggregator: Callable[[list[Any]], Sequence[Any]] | None = None,
         gradient_transformers: Sequence[Callable[[list[Any]], Iterable[Any]]] | None = None,
+        use_locking: bool = False,
+        compat: str | None = None,
         lr: float | None = None,
     ) -> None:
         if merge not in ("after", "before"):
             raise InvalidArgumentError(f'merge must be "after" or "before", not {merge!r}')
+        if compat not in (None, "tensorflow"):
+            raise InvalidArgumentError(f'compat must be None or "tensorflow", not {compat!r}')
+        super().__init__(name or made_unique(type(self).__name__))
+        self.compat = compat
+        self.merge = merge
+        self.use_locking = bool(use_locking)
         self.clipnorm = clipnorm
         self.clipvalue = clipvalue
         self.global_clipnorm = global_clipnorm
-        self.merge = merge
         limits = {"clipnorm": clipnorm, "clipvalue": clipvalue, "global_clipnorm": global_clipnorm}
         given = [key for key, limit in limits.items() if limit is not None]
         if gradient_transformers and given:
@@ -133,7 +141,6 @@ class Optimizer:
             )
         self.gradient_aggregator = gradient_aggregator
         self.gradient_transformers = list(gradient_transformers or ())
-        self.name = name or made_unique(type(self).__name__)
         if lr is not None:
             warnings.warn(
                 "The `lr` argument is deprecated, use `learning_rate` instead.", stacklevel=3
@@ -141,11 +148,6 @@ class Optimizer:
             learning_rate = lr
         self.learning_rate = learning_rate
         self.decay = decay
-        self.iterations = Variable(np.zeros((), np.int64), name=f"{name}/iterations")
-        self._weights = [self.iterations]
-        self._slots: dict[tuple[Any, ...], dict[str, Variable]] = {}
-        self._owners: list[Variable] = []  # keeps each slot's variable, hence its address, alive
-        self._plan: _Plan | None = None
 
     @property
     def lr(self) -> Any:
@@ -156,58 +158,62 @@ class Optimizer:
     def lr(self, value: Any) -> None:
         self.learning_rate = value
 
-    # ---- what a subclass defines
+    # ---- what a subclass may override
 
-    def _slot_values(self) -> dict[str, float]:
-        """Return the names of a variable's slots, in the rule's order, and their first values."""
-        raise NotImplementedError(f"{type(self).__name__} does not define its slots")
+    def _create_slots(self, var_list: list[Variable]) -> None:
+        """Make the slots (`add_slot`) of variables, some of which may have theirs."""
 
-    def _update(self, t: int, lr: float) -> Update:
-        """Return what step number t (the first is 1) does at learning rate lr."""
-        raise NotImplementedError(f"{type(self).__name__} does not define its update")
+    def _prepare_local(
+        self, var_device: str, var_dtype: np.dtype[Any], apply_state: ApplyState
+    ) -> None:
+        """Compute what a step's variables of one device and dtype have in common."""
+        apply_state[var_device, var_dtype] = {"lr_t": self._decayed_lr(var_dtype)}
 
-    def _rule_slots(self) -> tuple[str, ...]:
-        """Return the names of the slots in the order in which the rule takes them."""
-        return tuple(self._slot_values())
+    def _resource_apply_dense(
+        self, grad: np.ndarray, handle: Variable, apply_state: ApplyState
+    ) -> None:
+        """Update a variable by a gradient of its shape and dtype."""
+        raise NotImplementedError(f"{type(self).__name__} must override _resource_apply_dense")
 
-    def _stepped(self, update: Update) -> None:
-        """Keep what a step leaves for the next one, beside slots."""
+    def _resource_apply_sparse(
+        self, grad: np.ndarray, handle: Variable, indices: np.ndarray, apply_state: ApplyState
+    ) -> None:
+        """Update the rows of a variable that distinct indices name."""
+        raise NotImplementedError(f"{type(self).__name__} must override _resource_apply_sparse")
 
-    def _create_slots(self, variables: list[Variable]) -> None:
-        """Make the slots of variables that have none, in the order of `weights`."""
-        for slot, value in self._slot_values().items():
-            for variable in variables:
-                self.add_slot(variable, slot, value)
+    def _resource_apply_sparse_duplicate_indices(
+        self, grad: np.ndarray, handle: Variable, indices: np.ndarray, apply_state: ApplyState
+    ) -> None:
+        """Update rows, of which some may be named several times: sum what they get."""
+        merged = IndexedSlices(grad, indices).sum_duplicates()
+        self._resource_apply_sparse(merged.values, handle, merged.indices, apply_state)
 
-    # ---- slots
+    # ---- hyperparameters
 
-    def add_slot(self, var: Any, slot_name: str, initial_value: float = 0.0) -> Variable:
-        """Return the slot of a variable; make it, of the variable's shape, if there is none."""
-        variable = as_variable(var)
-        slots = self._slots.get(memory_of(variable))
-        if slots is None:
-            slots = self._slots[memory_of(variable)] = {}
-            self._owners.append(variable)
-        if slot_name not in slots:
-            array = np.full(variable.shape, initial_value, variable.dtype)
-            name = f"{self.name}/{variable.name}/{slot_name}"
-            slots[slot_name] = Variable(array, name)
-            self._weights.append(slots[slot_name])
-        return slots[slot_name]
+    def _set_hyper(self, name: str, value: Any) -> None:
+        """Set a hyperparameter, an attribute of that name: a number, or a function of nothing."""
+        setattr(self, name, value)
 
-    def get_slot(self, var: Any, slot_name: str) -> Variable:
-        """Return the slot of a variable.
+    def _get_hyper(self, name: str, dtype: Any = None) -> Any:
+        """Return a hyperparameter: of a dtype if one is given; a schedule as it is."""
+        value = getattr(self, name)
+        if isinstance(value, LearningRateSchedule):
+            return value
+        value = value() if callable(value) else value
+        return value if dtype is None else np.dtype(dtype).type(value)
 
-        Raises
-        ------
-        KeyError
-            If the variable has no such slot; slots are made by the first step.
-        """
-        return self._slots[memory_of(as_variable(var))][slot_name]
+    def _serialize_hyperparameter(self, name: str) -> Any:
+        """Return a hyperparameter as `get_config` holds it."""
+        return rate_config(getattr(self, name))
 
-    def get_slot_names(self) -> list[str]:
-        """Return the names of the slots this optimizer gives to each variable."""
-        return list(self._slot_values())
+    def _decayed_lr(self, var_dtype: Any) -> Any:
+        """Return the learning rate of the next step, computed in float64, in a dtype."""
+        return np.dtype(var_dtype).type(self._next_rate())
+
+    def _next_rate(self) -> float:
+        step = int(self.iterations)
+        rate: float = type(self).learning_rate.at(self, step)
+        return rate / (1 + self.decay * step)
 
     # ---- steps
 
@@ -241,6 +247,8 @@ class Optimizer:
         ------
         InvalidArgumentError
             If all gradients are None, or an argument does not fit.
+        RuntimeError
+            If a variable with a constraint has a gradient of some rows.
         """
         pairs = list(grads_and_vars)
         if not pairs:
@@ -250,14 +258,30 @@ class Optimizer:
             grads = tuple(self.gradient_aggregator(list(zip(grads, variables, strict=True))))
         for transform in self.gradient_transformers:
             grads, variables = unzipped(transform(list(zip(grads, variables, strict=True))))
-        step = int(self.iterations)
-        lr = type(self).learning_rate.at(self, step) / (1 + self.decay * step)
-        update = self._update(step + 1, lr)
-        for call in self._calls(update, grads, variables):
-            run(call)
-        self._stepped(update)
-        self.iterations.assign(step + 1)
+        with locked(*variables) if self.use_locking else nullcontext():
+            self._take_step(grads, variables)
+        self.iterations.assign_add(1)
         return self.iterations
+
+    def _take_step(self, grads: tuple[Any, ...], variables: tuple[Any, ...]) -> None:
+        """Check every pair, then update: here, one variable after another."""
+        handles = [as_variable(var) for var in variables]
+        refuse_rows(grads, handles)
+        grads = tuple(map(checked_gradient, grads, handles))
+        limits = self.clipvalue, self.clipnorm, self.global_clipnorm
+        grads = clipped_gradients(grads, self.merge, *limits)
+        self._create_slots(handles)
+        apply_state: ApplyState = {}
+        for device, dtype in dict.fromkeys((handle.device, handle.dtype) for handle in handles):
+            self._prepare_local(device, dtype, apply_state)
+        for grad, handle in zip(grads, handles, strict=True):
+            if isinstance(grad, IndexedSlices):
+                self._resource_apply_sparse_duplicate_indices(
+                    grad.values, handle, grad.indices, apply_state
+                )
+            else:
+                self._resource_apply_dense(grad, handle, apply_state)
+                handle.constrain()
 
     def minimize(
         self, loss: Callable[[], tuple[Any, Sequence[Any]]], var_list: Any, name: str | None = None
@@ -305,99 +329,6 @@ class Optimizer:
             raise InvalidArgumentError(f"{len(variables)} variables, but {len(grads)} gradients")
         return self.apply_gradients(zip(grads, variables, strict=True), name)
 
-    def _calls(
-        self, update: Update, grads: tuple[Any, ...], variables: tuple[Any, ...]
-    ) -> list[Call]:
-        """Check a step; return the calls that carry it out."""
-        whole = step_of(update.rule, update)
-        some = whole if update.rows is None else step_of(update.rows, update)
-        types = tuple(map(type, grads))
-        plan = self._plan
-        if plan is None or not plan.fits(update.rule, types, variables):
-            parts = self._parts(types, variables)
-            plan = self._plan = _Plan(update.rule, types, variables, parts)
-        limits = self.clipvalue, self.clipnorm, self.global_clipnorm
-        clips = limits != (None, None, None)
-        calls: list[Call] = []
-        checked: list[Checked] = []
-        for part in plan.parts:
-            if isinstance(part, _Dense):
-                dense = [grads[place] for place in part.places]
-                if part.dtype is not None:
-                    dense = [as_array(grad, part.dtype) for grad in dense]
-                calls.append(whole.dense(part.operands, dense))
-                if clips:
-                    remake = partial(whole.dense, part.operands)
-                    checked.append(Checked(calls[-1], gradients_of(calls[-1]), remake, None))
-            elif clips:
-                checked.append(some.clipped_rows(part.arrays, grads[part.place], self.merge))
-            else:
-                calls.append(some.rows(part.arrays, grads[part.place]))
-        return clipped_calls(checked, *limits) if clips else calls
-
-    def _parts(self, types: tuple[type, ...], variables: tuple[Any, ...]) -> list[_Dense | _Rows]:
-        """Sort a step's variables into as few calls as there can be."""
-        listed = [as_variable(var) for var in variables]
-        self._create_slots(listed)
-        operands = [self._operands(variable) for variable in listed]
-        dense: dict[np.dtype[Any], list[int]] = {}
-        parts: list[_Dense | _Rows] = []
-        for place, kind in enumerate(types):
-            if issubclass(kind, IndexedSlices):
-                parts.append(_Rows(operands[place], place))
-            else:
-                dense.setdefault(operands[place][0].dtype, []).append(place)
-
-        def together(places: list[int]) -> _Dense:
-            columns = zip(*(operands[place] for place in places), strict=True)
-            arrays = all(types[place] is np.ndarray for place in places)
-            dtype = None if arrays else operands[places[0]][0].dtype
-            return _Dense(tuple(map(list, columns)), places, dtype)
-
-        if not any_overlap([arrays[0] for arrays in operands]):
-            return [*map(together, dense.values()), *parts]
-        # A variable that comes twice, or shares memory with another: one call each, in turn.
-        parts += [together([place]) for places in dense.values() for place in places]
-        return sorted(parts, key=lambda part: part[1] if isinstance(part, _Rows) else part[1][0])
-
-    def _operands(self, variable: Variable) -> tuple[np.ndarray, ...]:
-        slots = (self.get_slot(variable, slot).numpy() for slot in self._rule_slots())
-        return (variable.numpy(), *slots)
-
-    # ---- state
-
-    @property
-    def weights(self) -> list[Variable]:
-        """The state: the step count, then the slots in the order in which they were made."""
-        return list(self._weights)
-
-    def variables(self) -> list[Variable]:
-        """Return `weights`, as TensorFlow's method does."""
-        return self.weights
-
-    def get_weights(self) -> list[np.ndarray]:
-        """Return copies of the state's arrays, in the order of `weights`."""
-        return [weight.numpy().copy() for weight in self._weights]
-
-    def set_weights(self, weights: Any) -> None:
-        """Set the state to arrays as `get_weights` returns them.
-
-        Parameters
-        ----------
-        weights : list of array_like
-            As many as `weights`, which the first step makes, and of their shapes; converted to
-            their dtypes.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If they are not; nothing has changed.
-        """
-        for weight, array in zip(
-            self._weights, fitting(self.name, self._weights, weights), strict=True
-        ):
-            weight.assign(array)
-
     # ---- configuration
 
     def get_config(self) -> dict[str, Any]:
@@ -406,11 +337,13 @@ class Optimizer:
             "clipnorm": self.clipnorm,
             "clipvalue": self.clipvalue,
             "global_clipnorm": self.global_clipnorm,
-            "merge": None if self.merge == "after" else self.merge,
         }
+        usual = {"merge": "after", "use_locking": False, "compat": None}
+        others = {key: getattr(self, key) for key in usual}
         return {
             "name": self.name,
             **{key: value for key, value in clipping.items() if value is not None},
+            **{key: value for key, value in others.items() if value != usual[key]},
             "learning_rate": rate_config(self.learning_rate),
             "decay": self.decay,
         }

@@ -10,9 +10,20 @@ from typing import Any
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.indexed_slices import IndexedSlices
+from tfopt.kernels import kernels
+from tfopt.kernels.calls import dense_call, sparse_call
 from tfopt.variable import Variable
 
-__all__ = ["any_overlap", "as_array", "as_variable", "memory_of", "unzipped"]
+__all__ = [
+    "any_overlap",
+    "as_array",
+    "as_variable",
+    "checked_gradient",
+    "memory_of",
+    "refuse_rows",
+    "unzipped",
+]
 
 
 def unzipped(pairs: Iterable[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -43,6 +54,27 @@ def _without_none(
 def as_array(grad: Any, dtype: np.dtype[Any]) -> Any:
     """Return a dense gradient as it is if it has a dtype; a list gets the variable's."""
     return grad if hasattr(grad, "dtype") else np.asarray(grad, dtype)
+
+
+def checked_gradient(grad: Any, variable: Variable) -> Any:
+    """Return a gradient, an array or IndexedSlices, that fits a variable."""
+    array = variable.numpy()
+    simplest, lr = kernels["gradient_descent"], (0.0,)  # checked as for it, and never carried out
+    if isinstance(grad, IndexedSlices):
+        sparse_call(simplest, (array, grad.values), grad.indices, lr, 0, 1.0)
+        return grad
+    grad = as_array(grad, array.dtype)
+    dense_call(simplest, (array, grad), lr, 0, 1.0)
+    return np.asarray(grad)
+
+
+def refuse_rows(grads: Iterable[Any], variables: Iterable[Variable]) -> None:
+    """Refuse gradients of some rows where a constraint is one of the whole variable."""
+    for grad, variable in zip(grads, variables, strict=True):
+        if variable.constraint is not None and isinstance(grad, IndexedSlices):
+            raise RuntimeError(
+                f"Cannot use a constraint function on a sparse variable: {variable.name}"
+            )
 
 
 def any_overlap(arrays: list[np.ndarray]) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tfopt.optimizers.hyper import Hyper
-from tfopt.optimizers.optimizer import Optimizer
+from tfopt.optimizers.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.steps import Update
 from tfopt.optimizers.weights import with_iterations
 
 __all__ = ["RMSprop"]
 
 
-class RMSprop(Optimizer):
+class RMSprop(RuleOptimizer):
     """RMSprop: divides by the root of the gradient's mean square.
 
     Parameters
@@ -56,7 +56,7 @@ class RMSprop(Optimizer):
 
     rho = Hyper(0, 1)
     momentum = Hyper(0, 1)
-    epsilon = Hyper(0)
+    epsilon = Hyper(0, exact=True)
 
     def __init__(
         self,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tfopt.optimizers.hyper import Hyper
-from tfopt.optimizers.optimizer import Optimizer
+from tfopt.optimizers.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.steps import Update
 
 __all__ = ["SGD"]
 
 
-class SGD(Optimizer):
+class SGD(RuleOptimizer):
     """Steps against the gradient, with momentum or without.
 
     Parameters

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from tfopt_ref.optimizers.hyper import Hyper
-from tfopt_ref.optimizers.optimizer import Optimizer, Update
+from tfopt_ref.optimizers.rule_optimizer import RuleOptimizer, Update
 from tfopt_ref.optimizers.weights import with_iterations
 from tfopt_ref.training_ops import apply_adadelta
 
 __all__ = ["Adadelta"]
 
 
-class Adadelta(Optimizer):
+class Adadelta(RuleOptimizer):
     """Scales steps by the root mean square of past ones (Zeiler 2012)."""
 
     rho = Hyper(0, 1)
-    epsilon = Hyper(0)
+    epsilon = Hyper(0, exact=True)
 
     def __init__(
         self,

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from tfopt_ref.optimizers.hyper import Hyper
-from tfopt_ref.optimizers.optimizer import Optimizer, Update
+from tfopt_ref.optimizers.rule_optimizer import RuleOptimizer, Update
 from tfopt_ref.optimizers.weights import with_iterations
 from tfopt_ref.training_ops import apply_adagrad_v2
 
 __all__ = ["Adagrad"]
 
 
-class Adagrad(Optimizer):
+class Adagrad(RuleOptimizer):
     """Divides by the root of the sum of squared gradients (Duchi et al. 2011)."""
 
-    initial_accumulator_value = Hyper(0)
-    epsilon = Hyper(0)
+    initial_accumulator_value = Hyper(0, exact=True)
+    epsilon = Hyper(0, exact=True)
 
     def __init__(
         self,

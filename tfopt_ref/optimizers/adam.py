@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfopt_ref.optimizers.hyper import Hyper
-from tfopt_ref.optimizers.optimizer import Optimizer, Update
+from tfopt_ref.optimizers.rule_optimizer import RuleOptimizer, Update
 from tfopt_ref.training_op import TrainingOp
 from tfopt_ref.training_ops import (
     apply_adam,
@@ -17,12 +17,12 @@ from tfopt_ref.training_ops import (
 __all__ = ["Adam"]
 
 
-class Adam(Optimizer):
+class Adam(RuleOptimizer):
     """Steps by the mean gradient over the root of its mean square (Kingma, Ba 2015)."""
 
     beta_1 = Hyper(0, 1)
     beta_2 = Hyper(0, 1)
-    epsilon = Hyper(0)
+    epsilon = Hyper(0, exact=True)
 
     def __init__(
         self,

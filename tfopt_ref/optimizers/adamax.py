@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from tfopt_ref.optimizers.hyper import Hyper
-from tfopt_ref.optimizers.optimizer import Optimizer, Update
+from tfopt_ref.optimizers.rule_optimizer import RuleOptimizer, Update
 from tfopt_ref.training_ops import apply_adamax
 
 __all__ = ["Adamax"]
 
 
-class Adamax(Optimizer):
+class Adamax(RuleOptimizer):
     """Adam with the infinity norm (Kingma, Ba 2015, algorithm 2)."""
 
     beta_1 = Hyper(0, 1)
     beta_2 = Hyper(0, 1)
-    epsilon = Hyper(0)
+    epsilon = Hyper(0, exact=True)
 
     def __init__(
         self,

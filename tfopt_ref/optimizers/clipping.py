@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from tfopt_ref.arithmetic import operand
-from tfopt_ref.clip_ops import clip_by_value, scaled
+from tfopt_ref.clip_ops import clip_by_global_norm, clip_by_norm, clip_by_value, scaled
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.norms import computed, factors, norm
 
-__all__ = ["Limit", "clipped"]
+__all__ = ["Limit", "clipped", "clipped_gradients"]
 
 Call = tuple[tuple[np.ndarray, ...], dict[str, Any]]
 
@@ -110,3 +110,16 @@ def scaled_call(
         summed = IndexedSlices(rows, options["indices"]).sum_duplicates()
         options = {**options, "indices": summed.indices}
         return (*variables, summed.values.astype(grad.dtype)), options
+
+
+def clipped_gradients(optimizer: Any, grads: list[Any]) -> list[Any]:
+    """Return clipped copies of gradients: to bounds, then by norms."""
+    if optimizer.merge == "before":
+        grads = [g.sum_duplicates() if isinstance(g, IndexedSlices) else g for g in grads]
+    if optimizer.clipvalue is not None:
+        grads = [clip_by_value(g, -optimizer.clipvalue, optimizer.clipvalue) for g in grads]
+    if optimizer.clipnorm is not None:
+        grads = [clip_by_norm(g, optimizer.clipnorm) for g in grads]
+    if optimizer.global_clipnorm is not None:
+        grads = clip_by_global_norm(grads, optimizer.global_clipnorm)[0]
+    return grads

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from tfopt_ref.optimizers.hyper import Hyper, LearningRate
-from tfopt_ref.optimizers.optimizer import Optimizer, Update
+from tfopt_ref.optimizers.rule_optimizer import RuleOptimizer, Update
 from tfopt_ref.training_ops import apply_ftrl, apply_ftrl_v2
 from tfopt_ref.variable import Variable
 
 __all__ = ["Ftrl"]
 
 
-class Ftrl(Optimizer):
+class Ftrl(RuleOptimizer):
     """FTRL-Proximal (McMahan et al. 2013)."""
 
     learning_rate = LearningRate(0, above=True)
     learning_rate_power = Hyper(high=0)
-    initial_accumulator_value = Hyper(0)
+    initial_accumulator_value = Hyper(0, exact=True)
     l1_regularization_strength = Hyper(0)
     l2_regularization_strength = Hyper(0)
     l2_shrinkage_regularization_strength = Hyper(0)

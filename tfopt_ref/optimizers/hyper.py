@@ -6,6 +6,8 @@ import inspect
 import math
 from typing import Any
 
+import numpy as np
+
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.optimizers.schedules import LearningRateSchedule, serialize
 
@@ -15,11 +17,19 @@ __all__ = ["Hyper", "LearningRate", "rate_config"]
 class Hyper:
     """An attribute that holds a finite float within bounds.
 
-    Kept in float64 and rounded to a variable's dtype when its update is computed.
+    Kept in float64 and rounded to a variable's dtype when its update is computed. An optimizer
+    with ``compat="tensorflow"`` rounds what is given as a Python number to float32, unless the
+    attribute is exact in TensorFlow, too.
     """
 
-    def __init__(self, low: float = -math.inf, high: float = math.inf, above: bool = False):
-        self.low, self.high, self.above = low, high, above
+    def __init__(
+        self,
+        low: float = -math.inf,
+        high: float = math.inf,
+        above: bool = False,
+        exact: bool = False,
+    ):
+        self.low, self.high, self.above, self.exact = low, high, above, exact
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -29,7 +39,10 @@ class Hyper:
         return number
 
     def __set__(self, optimizer: Any, value: Any) -> None:
-        optimizer.__dict__[self.name] = self.checked(value)
+        number = self.checked(value)
+        if optimizer.compat == "tensorflow" and not self.exact and type(value) in (float, int):
+            number = float(np.float32(number))
+        optimizer.__dict__[self.name] = number
 
     def checked(self, value: Any) -> float:
         """Return a value as a float, if it is one that fits."""
@@ -75,7 +88,9 @@ class LearningRate(Hyper):
         if not callable(value):
             number: float = value
             return number
-        return self.checked(value(step) if _takes_a_step(value) else value())
+        made = value(step) if _takes_a_step(value) else value()
+        single = optimizer.compat == "tensorflow" and type(made) is float
+        return self.checked(np.float32(made) if single else made)
 
 
 def _takes_a_step(function: Any) -> bool:

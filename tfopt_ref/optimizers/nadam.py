@@ -8,7 +8,7 @@ import numpy as np
 
 from tfopt_ref.errors import InvalidArgumentError
 from tfopt_ref.optimizers.hyper import Hyper
-from tfopt_ref.optimizers.optimizer import Optimizer, Update
+from tfopt_ref.optimizers.rule_optimizer import RuleOptimizer, Update
 from tfopt_ref.optimizers.schedules import LearningRateSchedule
 from tfopt_ref.training_ops import apply_nadam
 from tfopt_ref.variable import Variable
@@ -18,13 +18,13 @@ __all__ = ["Nadam"]
 _C = float(np.float32(0.96))  # TensorFlow's constant
 
 
-class Nadam(Optimizer):
+class Nadam(RuleOptimizer):
     """Adam by the mean gradient of the step to come (Dozat 2016)."""
 
     beta_1 = Hyper(0, 1)
     beta_2 = Hyper(0, 1)
-    epsilon = Hyper(0)
-    schedule_decay = Hyper(0)
+    epsilon = Hyper(0, exact=True)
+    schedule_decay = Hyper(0, exact=True)
 
     def __init__(
         self,

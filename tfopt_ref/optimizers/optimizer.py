@@ -1,4 +1,4 @@
-"""The contract of OptimizerV2: variables, slots, steps."""
+"""The contract of OptimizerV2: settings, steps, and the methods a subclass may override."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ from typing import Any
 
 import numpy as np
 
-from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
+from tfopt_ref.errors import InvalidArgumentError
 from tfopt_ref.indexed_slices import IndexedSlices
-from tfopt_ref.optimizers.clipping import Limit, clipped
+from tfopt_ref.optimizers.clipping import Limit, clipped_gradients
 from tfopt_ref.optimizers.hyper import Hyper, LearningRate, rate_config
 from tfopt_ref.optimizers.names import made_unique
-from tfopt_ref.optimizers.schedules import deserialize
-from tfopt_ref.optimizers.weights import fitting
-from tfopt_ref.training_op import TrainingOp
+from tfopt_ref.optimizers.pairs import as_variable, checked_gradient, checked_pairs, refuse_rows
+from tfopt_ref.optimizers.schedules import LearningRateSchedule, deserialize
+from tfopt_ref.optimizers.state import State
 from tfopt_ref.variable import Variable
 
 __all__ = ["Optimizer"]
 
-Update = tuple[TrainingOp, dict[str, Any]]
+ApplyState = dict[tuple[str, np.dtype[Any]], dict[str, Any]]
 
 
-class Optimizer:
-    """Base class: a subclass gives the slots' first values and the op of a step."""
+class Optimizer(State):
+    """Base class of the optimizers, and of a user's own.
+
+    `use_locking` is accepted without effect.
+    """
 
     learning_rate = LearningRate(0)
     decay = Hyper(0)
-
     clipnorm = Limit()
     clipvalue = Limit()
     global_clipnorm = Limit()
@@ -36,7 +38,7 @@ class Optimizer:
     def __init__(
         self,
         name: str,
-        learning_rate: Any,
+        learning_rate: Any = 0.001,
         *,
         decay: float = 0.0,
         clipnorm: float | None = None,
@@ -45,14 +47,21 @@ class Optimizer:
         merge: str = "after",
         gradient_aggregator: Callable[[list[Any]], Sequence[Any]] | None = None,
         gradient_transformers: Sequence[Callable[[list[Any]], Iterable[Any]]] | None = None,
+        use_locking: bool = False,
+        compat: str | None = None,
         lr: float | None = None,
     ) -> None:
         if merge not in ("after", "before"):
             raise InvalidArgumentError(f'merge must be "after" or "before", not {merge!r}')
+        if compat not in (None, "tensorflow"):
+            raise InvalidArgumentError(f'compat must be None or "tensorflow", not {compat!r}')
+        super().__init__(name or made_unique(type(self).__name__))
+        self.compat = compat
+        self.merge = merge
+        self.use_locking = bool(use_locking)
         self.clipnorm = clipnorm
         self.clipvalue = clipvalue
         self.global_clipnorm = global_clipnorm
-        self.merge = merge
         limits = {"clipnorm": clipnorm, "clipvalue": clipvalue, "global_clipnorm": global_clipnorm}
         given = [key for key, limit in limits.items() if limit is not None]
         if gradient_transformers and given:
@@ -62,7 +71,6 @@ class Optimizer:
             )
         self.gradient_aggregator = gradient_aggregator
         self.gradient_transformers = list(gradient_transformers or ())
-        self.name = name or made_unique(type(self).__name__)
         if lr is not None:
             warnings.warn(
                 "The `lr` argument is deprecated, use `learning_rate` instead.", stacklevel=3
@@ -70,10 +78,6 @@ class Optimizer:
             learning_rate = lr
         self.learning_rate = learning_rate
         self.decay = decay
-        self.iterations = Variable(np.zeros((), np.int64), name=f"{name}/iterations")
-        self._weights = [self.iterations]
-        self._slots: dict[Any, dict[str, Variable]] = {}
-        self._owners: list[Variable] = []
 
     @property
     def lr(self) -> Any:
@@ -84,52 +88,64 @@ class Optimizer:
     def lr(self, value: Any) -> None:
         self.learning_rate = value
 
-    def _slot_values(self) -> dict[str, float]:
-        raise NotImplementedError(f"{type(self).__name__} does not define its slots")
+    # ---- what a subclass may override
 
-    def _update(self, t: int, lr: float) -> Update:
-        """Return the op of step t (the first is 1) and its hyperparameters."""
-        raise NotImplementedError(f"{type(self).__name__} does not define its update")
+    def _create_slots(self, var_list: list[Variable]) -> None:
+        """Make the slots (`add_slot`) of variables, some of which may have theirs."""
 
-    def _sparse_op(self) -> TrainingOp | None:
-        """Return the op for sparse gradients, if it is another one."""
-        return None
+    def _prepare_local(
+        self, var_device: str, var_dtype: np.dtype[Any], apply_state: ApplyState
+    ) -> None:
+        """Compute what a step's variables of one device and dtype have in common."""
+        apply_state[var_device, var_dtype] = {"lr_t": self._decayed_lr(var_dtype)}
 
-    def _duplicates(self) -> str:
-        """Return what repeated indices mean, as in training_ops."""
-        return "sum"
+    def _resource_apply_dense(
+        self, grad: np.ndarray, handle: Variable, apply_state: ApplyState
+    ) -> None:
+        """Update a variable by a gradient of its shape and dtype."""
+        raise NotImplementedError(f"{type(self).__name__} must override _resource_apply_dense")
 
-    def _op_slots(self) -> tuple[str, ...]:
-        """Return the names of the slots in the order in which the op takes them."""
-        return tuple(self._slot_values())
+    def _resource_apply_sparse(
+        self, grad: np.ndarray, handle: Variable, indices: np.ndarray, apply_state: ApplyState
+    ) -> None:
+        """Update the rows of a variable that distinct indices name."""
+        raise NotImplementedError(f"{type(self).__name__} must override _resource_apply_sparse")
 
-    def _stepped(self, hypers: dict[str, Any]) -> None:
-        """Keep what a step leaves for the next one, beside slots."""
+    def _resource_apply_sparse_duplicate_indices(
+        self, grad: np.ndarray, handle: Variable, indices: np.ndarray, apply_state: ApplyState
+    ) -> None:
+        """Update rows, of which some may be named several times: sum what they get."""
+        merged = IndexedSlices(grad, indices).sum_duplicates()
+        self._resource_apply_sparse(merged.values, handle, merged.indices, apply_state)
 
-    def _create_slots(self, variables: list[Variable]) -> None:
-        """Make the slots of variables that have none, in the order of `weights`."""
-        for slot, value in self._slot_values().items():
-            for variable in variables:
-                self.add_slot(variable, slot, value)
+    # ---- hyperparameters
 
-    def add_slot(self, var: Any, slot_name: str, initial_value: float = 0.0) -> Variable:
-        """Return the slot of a variable; make it if there is none."""
-        variable = _as_variable(var)
-        slots = self._slots.setdefault(_memory(variable), {})
-        self._owners.append(variable)
-        if slot_name not in slots:
-            array = np.full(variable.shape, initial_value, variable.dtype)
-            slots[slot_name] = Variable(array, f"{self.name}/{variable.name}/{slot_name}")
-            self._weights.append(slots[slot_name])
-        return slots[slot_name]
+    def _set_hyper(self, name: str, value: Any) -> None:
+        """Set a hyperparameter, an attribute of that name: a number, or a function of nothing."""
+        setattr(self, name, value)
 
-    def get_slot(self, var: Any, slot_name: str) -> Variable:
-        """Return the slot of a variable; KeyError if there is none."""
-        return self._slots[_memory(_as_variable(var))][slot_name]
+    def _get_hyper(self, name: str, dtype: Any = None) -> Any:
+        """Return a hyperparameter: of a dtype if one is given; a schedule as it is."""
+        value = getattr(self, name)
+        if isinstance(value, LearningRateSchedule):
+            return value
+        value = value() if callable(value) else value
+        return value if dtype is None else np.dtype(dtype).type(value)
 
-    def get_slot_names(self) -> list[str]:
-        """Return the names of a variable's slots."""
-        return list(self._slot_values())
+    def _serialize_hyperparameter(self, name: str) -> Any:
+        """Return a hyperparameter as `get_config` holds it."""
+        return rate_config(getattr(self, name))
+
+    def _decayed_lr(self, var_dtype: Any) -> Any:
+        """Return the learning rate of the next step, computed in float64, in a dtype."""
+        return np.dtype(var_dtype).type(self._next_rate())
+
+    def _next_rate(self) -> float:
+        step = int(self.iterations)
+        rate: float = type(self).learning_rate.at(self, step)
+        return rate / (1 + self.decay * step)
+
+    # ---- steps
 
     def apply_gradients(
         self,
@@ -141,33 +157,33 @@ class Optimizer:
         pairs = list(grads_and_vars)
         if not pairs:
             return None
-        pairs = _checked_pairs(pairs)
+        pairs = checked_pairs(pairs)
         if self.gradient_aggregator is not None and experimental_aggregate_gradients:
             grads = self.gradient_aggregator(pairs)
             pairs = [(grad, var) for grad, (_, var) in zip(grads, pairs, strict=True)]
         for transform in self.gradient_transformers:
-            pairs = _checked_pairs(transform(pairs))
-        step = int(self.iterations)
-        lr = type(self).learning_rate.at(self, step) / (1 + self.decay * step)
-        op, hypers = self._update(step + 1, lr)
-        calls = []
-        clips = (self.clipvalue, self.clipnorm, self.global_clipnorm) != (None, None, None)
-        variables = [_as_variable(var) for _, var in pairs]
-        self._create_slots(variables)
-        for (grad, _), variable in zip(pairs, variables, strict=True):
-            slots = (self.get_slot(variable, slot).numpy() for slot in self._op_slots())
-            arrays = [variable.numpy(), *slots]
-            own = self._sparse_op() if isinstance(grad, IndexedSlices) else None
-            calls.append(self._checked(own or op, hypers, arrays, grad))
-        if clips:
-            ops = [called for called, *_ in calls]
-            given = clipped([(operands, options) for _, operands, options in calls], self)
-            calls = [(called, *each) for called, each in zip(ops, given, strict=True)]
-        for called, operands, options in calls:
-            called(*operands, **options)
-        self._stepped(hypers)
-        self.iterations.assign(step + 1)
+            pairs = checked_pairs(transform(pairs))
+        self._take_step([grad for grad, _ in pairs], [as_variable(var) for _, var in pairs])
+        self.iterations.assign_add(1)
         return self.iterations
+
+    def _take_step(self, grads: list[Any], variables: list[Variable]) -> None:
+        """Check every pair, then update one variable after another."""
+        refuse_rows(grads, variables)
+        given = [checked_gradient(grad, var) for grad, var in zip(grads, variables, strict=True)]
+        given = clipped_gradients(self, given)
+        self._create_slots(variables)
+        apply_state: ApplyState = {}
+        for device, dtype in dict.fromkeys((var.device, var.dtype) for var in variables):
+            self._prepare_local(device, dtype, apply_state)
+        for grad, var in zip(given, variables, strict=True):
+            if isinstance(grad, IndexedSlices):
+                self._resource_apply_sparse_duplicate_indices(
+                    grad.values, var, grad.indices, apply_state
+                )
+            else:
+                self._resource_apply_dense(grad, var, apply_state)
+                var.constrain()
 
     def minimize(
         self, loss: Callable[[], tuple[Any, Sequence[Any]]], var_list: Any, name: str | None = None
@@ -186,49 +202,19 @@ class Optimizer:
             raise InvalidArgumentError(f"{len(variables)} variables, but {len(grads)} gradients")
         return self.apply_gradients(zip(grads, variables, strict=True), name)
 
-    def _checked(
-        self, op: TrainingOp, hypers: dict[str, Any], arrays: list[np.ndarray], grad: Any
-    ) -> Any:
-        """Return an op with the arrays and options of a call that can be carried out."""
-        if not isinstance(grad, IndexedSlices):
-            array = grad if hasattr(grad, "dtype") else np.asarray(grad, arrays[0].dtype)
-            op.check(op.bind(*arrays, array, **hypers))
-            return op, (*arrays, array), hypers
-        rows = {"indices": grad.indices, "duplicates": self._duplicates()}
-        op.check(op.bind(*arrays, grad.values, **hypers, **rows))
-        return op, (*arrays, grad.values), {**hypers, **rows}
-
-    @property
-    def weights(self) -> list[Variable]:
-        """The state: the step count, then the slots in the order in which they were made."""
-        return list(self._weights)
-
-    def variables(self) -> list[Variable]:
-        """Return `weights`, as TensorFlow's method does."""
-        return self.weights
-
-    def get_weights(self) -> list[np.ndarray]:
-        """Return copies of the state's arrays."""
-        return [weight.numpy().copy() for weight in self._weights]
-
-    def set_weights(self, weights: Any) -> None:
-        """Set the state to arrays as `get_weights` returns them."""
-        for weight, array in zip(
-            self._weights, fitting(self.name, self._weights, weights), strict=True
-        ):
-            weight.assign(array)
-
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one."""
         clipping = {
             "clipnorm": self.clipnorm,
             "clipvalue": self.clipvalue,
             "global_clipnorm": self.global_clipnorm,
-            "merge": None if self.merge == "after" else self.merge,
         }
+        usual = {"merge": "after", "use_locking": False, "compat": None}
+        others = {key: getattr(self, key) for key in usual}
         return {
             "name": self.name,
             **{key: value for key, value in clipping.items() if value is not None},
+            **{key: value for key, value in others.items() if value != usual[key]},
             "learning_rate": rate_config(self.learning_rate),
             "decay": self.decay,
         }
@@ -246,40 +232,3 @@ class Optimizer:
     def __repr__(self) -> str:
         arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
         return f"{type(self).__name__}({arguments})"
-
-
-def _checked_pairs(pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
-    try:
-        return _without_none([(grad, var) for grad, var in pairs])
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InvalidArgumentError):
-            raise
-        raise InvalidArgumentError(
-            "grads_and_vars must be pairs of a gradient and a variable"
-        ) from None
-
-
-def _without_none(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    kept = [(grad, var) for grad, var in pairs if grad is not None]
-    missing = [
-        var.name if isinstance(var, Variable) else "Variable" for grad, var in pairs if grad is None
-    ]
-    if not kept:
-        raise InvalidArgumentError(f"No gradients provided for any variable: {missing}.")
-    if missing:
-        warnings.warn(f"Gradients do not exist for variables {missing}.", stacklevel=4)
-    return kept
-
-
-def _as_variable(var: Any) -> Variable:
-    if isinstance(var, Variable):
-        return var
-    if isinstance(var, np.ndarray):
-        return Variable(var)
-    raise InvalidTypeError(f"Trying to update a {type(var).__name__}, not a variable")
-
-
-def _memory(variable: Variable) -> Any:
-    """Return what identifies a variable: the same memory seen the same way."""
-    array = variable.numpy()
-    return array.ctypes.data, array.shape, array.strides, array.dtype

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfopt_ref.optimizers.hyper import Hyper
-from tfopt_ref.optimizers.optimizer import Optimizer, Update
+from tfopt_ref.optimizers.rule_optimizer import RuleOptimizer, Update
 from tfopt_ref.optimizers.weights import with_iterations
 from tfopt_ref.training_ops import (
     apply_centered_rms_prop,
@@ -17,12 +17,12 @@ from tfopt_ref.training_ops import (
 __all__ = ["RMSprop"]
 
 
-class RMSprop(Optimizer):
+class RMSprop(RuleOptimizer):
     """Divides by the root of the gradient's mean square (Tieleman, Hinton 2012)."""
 
     rho = Hyper(0, 1)
     momentum = Hyper(0, 1)
-    epsilon = Hyper(0)
+    epsilon = Hyper(0, exact=True)
 
     def __init__(
         self,

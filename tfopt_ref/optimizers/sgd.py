@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tfopt_ref.optimizers.hyper import Hyper
-from tfopt_ref.optimizers.optimizer import Optimizer, Update
+from tfopt_ref.optimizers.rule_optimizer import RuleOptimizer, Update
 from tfopt_ref.training_ops import apply_gradient_descent, apply_keras_momentum
 
 __all__ = ["SGD"]
 
 
-class SGD(Optimizer):
+class SGD(RuleOptimizer):
     """Steps against the gradient, with momentum or without (Sutskever et al. 2013)."""
 
     momentum = Hyper(0, 1)

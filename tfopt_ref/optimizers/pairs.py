@@ -1,0 +1,75 @@
+"""Gradients and variables as a caller gives them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
+from tfopt_ref.indexed_slices import IndexedSlices
+from tfopt_ref.training_ops import apply_gradient_descent
+from tfopt_ref.variable import Variable
+
+__all__ = ["as_variable", "checked_gradient", "checked_pairs", "memory_of", "refuse_rows"]
+
+
+def checked_pairs(pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """Return pairs without those whose gradient is None."""
+    try:
+        return _without_none([(grad, var) for grad, var in pairs])
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InvalidArgumentError):
+            raise
+        raise InvalidArgumentError(
+            "grads_and_vars must be pairs of a gradient and a variable"
+        ) from None
+
+
+def _without_none(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    kept = [(grad, var) for grad, var in pairs if grad is not None]
+    missing = [
+        var.name if isinstance(var, Variable) else "Variable" for grad, var in pairs if grad is None
+    ]
+    if not kept:
+        raise InvalidArgumentError(f"No gradients provided for any variable: {missing}.")
+    if missing:
+        warnings.warn(f"Gradients do not exist for variables {missing}.", stacklevel=4)
+    return kept
+
+
+def as_variable(var: Any) -> Variable:
+    """Return a variable as it is, and an array as one."""
+    if isinstance(var, Variable):
+        return var
+    if isinstance(var, np.ndarray):
+        return Variable(var)
+    raise InvalidTypeError(f"Trying to update a {type(var).__name__}, not a variable")
+
+
+def memory_of(variable: Variable) -> Any:
+    """Return what identifies a variable: the same memory seen the same way."""
+    array = variable.numpy()
+    return array.ctypes.data, array.shape, array.strides, array.dtype
+
+
+def checked_gradient(grad: Any, variable: Variable) -> Any:
+    """Return a gradient, an array or IndexedSlices, that fits a variable."""
+    array, op, alpha = variable.numpy(), apply_gradient_descent, {"alpha": 0.0}
+    if isinstance(grad, IndexedSlices):
+        op.check(op.bind(array, grad.values, indices=grad.indices, **alpha))
+        return grad
+    grad = grad if hasattr(grad, "dtype") else np.asarray(grad, array.dtype)
+    op.check(op.bind(array, grad, **alpha))
+    return np.asarray(grad)
+
+
+def refuse_rows(grads: Iterable[Any], variables: Iterable[Variable]) -> None:
+    """Refuse gradients of some rows where a constraint is one of the whole variable."""
+    for grad, variable in zip(grads, variables, strict=True):
+        if variable.constraint is not None and isinstance(grad, IndexedSlices):
+            raise RuntimeError(
+                f"Cannot use a constraint function on a sparse variable: {variable.name}"
+            )

@@ -1,0 +1,117 @@
+"""An optimizer's state: the step count, and the slots of variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfopt_ref.errors import InvalidArgumentError
+from tfopt_ref.optimizers.pairs import as_variable, memory_of
+from tfopt_ref.optimizers.weights import fitting
+from tfopt_ref.variable import Variable
+
+__all__ = ["State"]
+
+_NAMED_VALUES = {"zeros": 0, "ones": 1}
+
+
+class State:
+    """What every step changes beside variables, in the order in which it was made."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._weights = [Variable(np.zeros((), np.int64), name=f"{name}/iterations")]
+        self._slots: dict[Any, dict[str, Variable]] = {}
+        self._owners: list[Variable] = []  # keeps each slot's variable, hence its address, alive
+
+    @property
+    def iterations(self) -> Variable:
+        """The number of steps taken, int64.
+
+        It can be set to a Variable, which is then counted up: before slots are made.
+        """
+        return self._weights[0]
+
+    @iterations.setter
+    def iterations(self, variable: Variable) -> None:
+        if self._slots:
+            raise RuntimeError(
+                "Cannot set `iterations` to a new Variable after the Optimizer weights have been "
+                "created"
+            )
+        count = as_variable(variable)
+        if count.shape != () or count.dtype != np.int64:
+            raise InvalidArgumentError(
+                f"iterations must be an int64 scalar, not {count.dtype} of shape {count.shape}"
+            )
+        self._weights[0] = count
+
+    # ---- slots
+
+    def add_slot(
+        self,
+        var: Any,
+        slot_name: str,
+        initializer: str | float | np.ndarray | Callable[..., Any] = "zeros",
+        shape: tuple[int, ...] | None = None,
+    ) -> Variable:
+        """Return the slot of a variable; make it if there is none."""
+        variable = as_variable(var)
+        slots = self._slots.get(memory_of(variable), {})
+        if slot_name not in slots:
+            array = np.empty(variable.shape if shape is None else shape, variable.dtype)
+            array[...] = _first_value(initializer, array, slot_name)
+            slot = Variable(array, f"{self.name}/{variable.name}/{slot_name}")
+            if not slots:
+                self._slots[memory_of(variable)] = slots
+                self._owners.append(variable)
+            slots[slot_name] = slot
+            self._weights.append(slot)
+        return slots[slot_name]
+
+    def get_slot(self, var: Any, slot_name: str) -> Variable:
+        """Return the slot of a variable."""
+        return self._slots[memory_of(as_variable(var))][slot_name]
+
+    def get_slot_names(self) -> list[str]:
+        """Return the names of the slots that have been made, in the order of the first of each."""
+        return list(dict.fromkeys(name for slots in self._slots.values() for name in slots))
+
+    # ---- weights
+
+    @property
+    def weights(self) -> list[Variable]:
+        """The state: the step count, then the slots in the order in which they were made."""
+        return list(self._weights)
+
+    def variables(self) -> list[Variable]:
+        """Return `weights`, as TensorFlow's method does."""
+        return self.weights
+
+    def get_weights(self) -> list[np.ndarray]:
+        """Return copies of the state's arrays, in the order of `weights`."""
+        return [weight.numpy().copy() for weight in self._weights]
+
+    def set_weights(self, weights: Any) -> None:
+        """Set the state to arrays as `get_weights` returns them."""
+        for weight, array in zip(
+            self._weights, fitting(self.name, self._weights, weights), strict=True
+        ):
+            weight.assign(array)
+
+
+def _first_value(initializer: Any, array: np.ndarray, slot_name: str) -> Any:
+    if isinstance(initializer, str):
+        if initializer not in _NAMED_VALUES:
+            raise InvalidArgumentError(
+                f'a slot\'s initializer may be named "zeros" or "ones", not {initializer!r}'
+            )
+        return _NAMED_VALUES[initializer]
+    value = initializer(array.shape, array.dtype) if callable(initializer) else initializer
+    if np.shape(value) not in ((), array.shape):
+        raise InvalidArgumentError(
+            f"{slot_name} has shape {array.shape}, its first value {np.shape(value)}"
+        )
+    return value
