@@ -29,6 +29,7 @@ MODULES = (
     "merge",
     "rows",
     "training",
+    "catch_up",
     "norms",
     "clip",
 )

@@ -23,16 +23,22 @@ def rows_call(
     flags: int,
     duplicates: str,
     grad_scale: Any,
+    lazy: bool = False,
 ) -> Call:
-    """Check an update of the rows that `indices` names, and what repeated ones mean."""
+    """Check an update of the rows that `indices` names, and what repeated ones mean.
+
+    A lazy one leaves all other rows as they are, whatever the rule.
+    """
     if duplicates not in ("sequential", "sum", "error"):
         raise InvalidArgumentError(
             f'duplicates must be "sequential", "sum" or "error", not {duplicates!r}'
         )
-    everywhere = kernel.rule.absent is not None  # a step of some rows is one of all others, too
+    everywhere = (
+        kernel.rule.absent is not None and not lazy
+    )  # a step of some rows is one of all others, too
     if everywhere and duplicates == "sequential":
         raise InvalidArgumentError(f'{kernel.name} takes duplicates="sum" or "error"')
-    call = sparse_call(kernel, operands, indices, hypers, flags, grad_scale)
+    call = sparse_call(kernel, operands, indices, hypers, flags, grad_scale, lazy)
     if duplicates == "sequential":
         return call
     *variables, grad = operands
@@ -48,5 +54,5 @@ def rows_call(
         order = np.argsort(merged.indices)
         merged = IndexedSlices(merged.values[order], merged.indices[order])
     return sparse_call(
-        kernel, (*variables, merged.values), merged.indices, hypers, flags, grad_scale
+        kernel, (*variables, merged.values), merged.indices, hypers, flags, grad_scale, lazy
     )

@@ -53,6 +53,7 @@ class Rule(NamedTuple):
     rows: str | None = None  # the step of sparse rows, where its answers are not the dense step's
     width1: str | None = None  # the step of rows of one element, where it is not that of others
     absent: str | None = None  # the step of the rows that a call for rows does not name, if any
+    decays: dict[str, str] = {}  # slots which a step without a gradient multiplies, and by what
     grad: str = "grad"  # TensorFlow's name of the gradient
     limits: dict[str, str] = {}  # what hyperparameters must be, of those in LIMITS
     limited: str = "dense and rows"  # the calls the limits hold for, or "rows"
@@ -211,6 +212,7 @@ RULES = (
         source=_SUTSKEVER,
         slots=("accum",),
         hypers=("lr", "momentum"),
+        decays={"accum": "momentum"},
         scalars={"lr": "lr", "momentum": "momentum"},
         flags={"use_nesterov": False},
         leading=1,
@@ -286,6 +288,7 @@ RULES = (
         source="Zeiler, ADADELTA: An Adaptive Learning Rate Method, 2012, algorithm 1",
         slots=("accum", "accum_update"),
         hypers=("lr", "rho", "epsilon"),
+        decays={"accum": "rho", "accum_update": "rho"},
         scalars={"lr": "lr", "rho": "rho", "one_minus_rho": "1 - rho", "epsilon": "epsilon"},
         complex=True,
     ),
@@ -296,6 +299,7 @@ RULES = (
         source="Kingma, Ba, Adam, ICLR 2015, section 2; Dozat, Nesterov Momentum into Adam, 2016",
         slots=("m", "v"),
         hypers=("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"),
+        decays={"m": "beta1", "v": "beta2"},
         scalars=_ADAM_SCALARS,
         flags={"use_nesterov": False},
         sparse=False,
@@ -308,6 +312,7 @@ RULES = (
         source="Reddi, Kale, Kumar, On the Convergence of Adam and Beyond, ICLR 2018",
         slots=("m", "v", "vhat"),
         hypers=("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"),
+        decays={"m": "beta1", "v": "beta2"},
         scalars={**_ADAM_SCALARS, "zero": "0"},
         ref=False,
         sparse=False,
@@ -319,6 +324,7 @@ RULES = (
         source="Kingma, Ba, Adam: A Method for Stochastic Optimization, ICLR 2015, algorithm 2",
         slots=("m", "v"),
         hypers=("beta1_power", "lr", "beta1", "beta2", "epsilon"),
+        decays={"m": "beta1", "v": "beta2"},
         scalars={
             "step": "lr / (1 - beta1_power)",
             "beta1": "beta1",
@@ -336,6 +342,7 @@ RULES = (
         source=_TIELEMAN,
         slots=("ms", "mom"),
         hypers=("lr", "rho", "momentum", "epsilon"),
+        decays={"ms": "rho", "mom": "momentum"},
         scalars=_RMS_SCALARS,
         rows="rms_prop_rows",
         complex=True,
@@ -348,6 +355,7 @@ RULES = (
         source=_TIELEMAN + "; Graves, Generating Sequences with Recurrent Neural Networks, 2013",
         slots=("mg", "ms", "mom"),
         hypers=("lr", "rho", "momentum", "epsilon"),
+        decays={"mg": "rho", "ms": "rho", "mom": "momentum"},
         scalars=_RMS_SCALARS,
         rows="centered_rms_prop_rows",
         complex=True,
@@ -463,6 +471,7 @@ RULES = (
             "mu_product_next",
             "epsilon",
         ),
+        decays={"m": "beta1", "v": "beta2"},
         scalars={
             "lr": "lr",
             "beta1": "beta1",
@@ -488,6 +497,7 @@ RULES = (
         source=_TIELEMAN,
         slots=("ms",),
         hypers=("lr", "rho", "epsilon"),
+        decays={"ms": "rho"},
         scalars=_KERAS_RMS_SCALARS,
         absent="keras_rms_prop_absent",
         ref=False,
@@ -501,6 +511,7 @@ RULES = (
         source=_TIELEMAN + "; Graves, Generating Sequences with Recurrent Neural Networks, 2013",
         slots=("mg", "ms"),
         hypers=("lr", "rho", "epsilon"),
+        decays={"mg": "rho", "ms": "rho"},
         scalars=_KERAS_RMS_SCALARS,
         absent="keras_centered_rms_prop_absent",
         ref=False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -113,6 +114,12 @@ class TrainingOp:
         self.absent = step
         self.__signature__ = self._with_added(self.dense, {**_ADDED, "duplicates": "sum"})
         return self
+
+    def lazy(self) -> TrainingOp:
+        """Return the op that leaves alone the rows that a step does not name."""
+        other = copy(self)
+        other.absent = None
+        return other
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         given = self.bind(*args, **kwargs)

@@ -26,6 +26,7 @@ def sparse_call(
     hypers: tuple[SupportsFloat, ...],
     flags: int,
     grad_scale: SupportsFloat,
+    lazy: bool = False,
 ) -> Call: ...
 def read_hyper(kernel: Kernel, k: int, value: Any, flags: int, dense: bool) -> float: ...
 def step_arguments(

@@ -258,6 +258,11 @@ cdef cnp.ndarray _separate(Kernel kernel, list variables, cnp.ndarray grad, bint
 
 # ---- a call
 
+cdef const steps *steps_of(Kernel kernel, int flags, int type_) noexcept:
+    """The steps of a rule for float32, float64, complex64 or complex128."""
+    return &_table[4 * (kernel.first + flags) + type_]
+
+
 cdef const steps *set_scalars(Kernel kernel, Call call, double *values, int flags,
                               object grad_scale, int typenum, bint dense) except NULL:
     """Set what a call's steps need beside arrays; return the steps to choose from."""
@@ -270,7 +275,7 @@ cdef const steps *set_scalars(Kernel kernel, Call call, double *values, int flag
         type_ = 2
     elif typenum == cnp.NPY_COMPLEX128:
         type_ = 3
-    cdef const steps *rule = &_table[4 * (kernel.first + flags) + type_]
+    cdef const steps *rule = steps_of(kernel, flags, type_)
     read_scalar(grad_scale, "grad_scale", &scale)
     call.w.flush = flush_denormals()
     call.w.n_operands = kernel.n_operands
@@ -307,7 +312,7 @@ def step_arguments(Kernel kernel not None, tuple hypers not None, int flags, gra
     cdef float *single = <float *>h
     cdef double scale = 1
     cdef int k, constants = flags, n = len(kernel.rule.scalars) + 1
-    cdef const steps *rule = &_table[4 * (kernel.first + flags) + double_precision]
+    cdef const steps *rule = steps_of(kernel, flags, double_precision)
     cdef fp_state caller
     for k in range(kernel.n_hypers):
         values[k] = hypers[k]
@@ -439,8 +444,8 @@ cdef cnp.ndarray _check_indices(object argument):
 
 
 def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple hypers not None,
-                int flags, grad_scale):
-    """Check an update of the rows that `indices` names."""
+                int flags, grad_scale, bint lazy=False):
+    """Check an update of the rows that `indices` names; a lazy one leaves all others alone."""
     cdef Call call = Call.__new__(Call)
     cdef int k, last = kernel.n_operands - 1
     cdef list variables = check_variables(kernel, arguments)
@@ -464,7 +469,7 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
     if call.w.inner == 1 and call.one.axes == NULL:
         call.w.scatter = rule.scatter
     call.arrays = (variables, grad, ids)
-    if rule.absent != NULL:
+    if rule.absent != NULL and not lazy:
         zeros = np.zeros((<object>grad).shape[1:], grad.dtype)
         call.w.absent = rule.absent
         call.w.n_rows = cnp.PyArray_DIM(var, 0)

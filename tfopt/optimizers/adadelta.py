@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfopt.optimizers.catch_up import Reach
 from tfopt.optimizers.hyper import Hyper
 from tfopt.optimizers.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.steps import Update
@@ -73,6 +74,9 @@ class Adadelta(RuleOptimizer):
             "epsilon": self.epsilon,
         }
         return Update("adadelta", hypers)
+
+    def _reach(self, update: Update) -> Reach:
+        return Reach(0.0, 1.0)
 
     def set_weights(self, weights: Any) -> None:
         super().set_weights(with_iterations(self._weights, weights))

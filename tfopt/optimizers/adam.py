@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from tfopt.optimizers.catch_up import Reach, over
 from tfopt.optimizers.hyper import Hyper
 from tfopt.optimizers.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.steps import Update
@@ -86,6 +88,11 @@ class Adam(RuleOptimizer):
         }
         rule = "adam_with_amsgrad" if self.amsgrad else "adam"
         return Update(rule, hypers, {"use_nesterov": False}, rows=f"keras_{rule}")
+
+    def _reach(self, update: Update) -> Reach:
+        h = update.hypers
+        first = over(h["lr"] * math.sqrt(1 - h["beta2_power"]), 1 - h["beta1_power"])
+        return Reach(first, over(h["beta1"], math.sqrt(h["beta2"])))
 
     def set_weights(self, weights: Any) -> None:
         ours = len(self._weights)

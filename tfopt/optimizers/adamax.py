@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfopt.optimizers.catch_up import Reach, over
 from tfopt.optimizers.hyper import Hyper
 from tfopt.optimizers.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.steps import Update
@@ -77,6 +78,10 @@ class Adamax(RuleOptimizer):
             "epsilon": self.epsilon,
         }
         return Update("adamax", hypers)
+
+    def _reach(self, update: Update) -> Reach:
+        h = update.hypers
+        return Reach(over(h["lr"], 1 - h["beta1_power"]), over(h["beta1"], h["beta2"]))
 
     def get_config(self) -> dict[str, Any]:
         own = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError
+from tfopt.optimizers.catch_up import Reach, over
 from tfopt.optimizers.hyper import Hyper
 from tfopt.optimizers.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.schedules import LearningRateSchedule
@@ -114,6 +116,12 @@ class Nadam(RuleOptimizer):
             "epsilon": self.epsilon,
         }
         return Update("nadam", hypers)
+
+    def _reach(self, update: Update) -> Reach:
+        h = update.hypers
+        length = h["lr"] * h["mu_next"] * math.sqrt(1 - h["beta2_power"])
+        first = over(length, 1 - h["mu_product_next"])
+        return Reach(first, over(h["beta1"], math.sqrt(h["beta2"])))
 
     def _stepped(self, update: Update) -> None:
         self.momentum_cache.assign(update.hypers["mu_product"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfopt.optimizers.catch_up import Reach
 from tfopt.optimizers.hyper import Hyper
 from tfopt.optimizers.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.steps import Update
@@ -91,6 +92,9 @@ class RMSprop(RuleOptimizer):
         }
         rule = "centered_rms_prop" if self.centered else "rms_prop"
         return Update(rule if self.momentum > 0 else f"keras_{rule}", hypers)
+
+    def _reach(self, update: Update) -> Reach:
+        return Reach(1.0, self.momentum)
 
     def set_weights(self, weights: Any) -> None:
         super().set_weights(with_iterations(self._weights, weights))

@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.calls import Call
 from tfopt.kernels.clip import gradients_of
 from tfopt.kernels.training import run
+from tfopt.optimizers.catch_up import Backlog, Reach, refuse_catching_up
 from tfopt.optimizers.clipping import Checked, clipped_calls
 from tfopt.optimizers.optimizer import ApplyState, Optimizer
-from tfopt.optimizers.pairs import any_overlap, as_array, as_variable, refuse_rows
-from tfopt.optimizers.steps import Update, step_of
+from tfopt.optimizers.pairs import any_overlap, as_array, as_variable, memory_of, refuse_rows
+from tfopt.optimizers.steps import Step, Update, step_of
 from tfopt.variable import Variable
 
 __all__ = ["RuleOptimizer", "Update"]
@@ -33,6 +35,7 @@ class _Dense(NamedTuple):
 
     operands: tuple[list[np.ndarray], ...]  # the variables, the first slots, the second ones, ...
     places: list[int]
+    variables: list[Variable]
     dtype: np.dtype[Any] | None  # for gradients that are no arrays; None if all are
 
 
@@ -41,6 +44,7 @@ class _Rows(NamedTuple):
 
     arrays: tuple[np.ndarray, ...]
     place: int
+    variable: Variable
 
 
 class _Plan(NamedTuple):
@@ -71,10 +75,37 @@ class RuleOptimizer(Optimizer):
 
     Where a method that `Optimizer` calls for each variable is overridden, they are called for each:
     then ``apply_state`` holds the rule's hyperparameters, which the methods here read from it.
+
+    Parameters
+    ----------
+    name, learning_rate, **kwargs
+        As in `Optimizer`.
+    sparse : {"tensorflow", "lazy", "catch_up"}
+        What a step of some rows does to the others of the variable. "tensorflow": what it does
+        there, which differs from optimizer to optimizer. "lazy": nothing; neither they nor their
+        slots change. "catch_up": what a dense step with a gradient of zero would do, but late, so
+        that its cost does not depend on them: when a step names them, or `catch_up` or `flush` is
+        called. Until then they must not be read.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the optimizer cannot catch up.
     """
 
-    def __init__(self, name: str, learning_rate: Any, **kwargs: Any) -> None:
+    def __init__(
+        self, name: str, learning_rate: Any, *, sparse: str = "tensorflow", **kwargs: Any
+    ) -> None:
         super().__init__(name, learning_rate, **kwargs)
+        catches_up = type(self)._reach is not RuleOptimizer._reach
+        modes = ("tensorflow", "lazy", *(("catch_up",) if catches_up else ()))
+        if sparse not in modes:
+            raise InvalidArgumentError(
+                f"sparse must be one of {', '.join(modes)} for {type(self).__name__}, "
+                f"not {sparse!r}"
+            )
+        self.sparse = sparse
+        self._backlogs: dict[Any, Backlog] = {}
         self._plan: _Plan | None = None
         self._one_by_one = any(
             getattr(type(self), hook) is not getattr(RuleOptimizer, hook) for hook in _HOOKS
@@ -93,6 +124,10 @@ class RuleOptimizer(Optimizer):
     def _rule_slots(self) -> tuple[str, ...]:
         """Return the names of the slots in the order in which the rule takes them."""
         return tuple(self._slot_values())
+
+    def _reach(self, update: Update) -> Reach:
+        """Return how far steps without a gradient move a variable, if rows can catch up."""
+        raise NotImplementedError(f"{type(self).__name__} cannot catch up")
 
     def _stepped(self, update: Update) -> None:
         """Keep what a step leaves for the next one, beside slots."""
@@ -114,11 +149,16 @@ class RuleOptimizer(Optimizer):
             self._stepped(self._next_update())
             return
         update = self._next_update()
-        for call in self._calls(update, grads, variables):
-            run(call)
-        if self._plan is not None:
-            for variable in self._plan.constrained:
-                variable.constrain()
+        plan, calls = self._calls(update, grads, variables)
+        for part, call in zip(plan.parts, calls, strict=True):
+            if self.sparse != "catch_up":
+                run(call)
+            elif isinstance(part, _Dense):
+                self._run_caught_up(call, part.variables)
+            else:
+                self._run_and_remember(call, update, part.variable, grads[part.place].indices)
+        for variable in plan.constrained:
+            variable.constrain()
         self._stepped(update)
 
     def _next_update(self) -> Update:
@@ -126,10 +166,10 @@ class RuleOptimizer(Optimizer):
 
     def _calls(
         self, update: Update, grads: tuple[Any, ...], variables: tuple[Any, ...]
-    ) -> list[Call]:
-        """Check a step; return the calls that carry it out."""
+    ) -> tuple[_Plan, list[Call]]:
+        """Check a step; return the calls that carry it out, one for each part of the plan."""
         whole = step_of(update.rule, update)
-        some = whole if update.rows is None else step_of(update.rows, update)
+        some = self._step_of_rows(update)
         types = tuple(map(type, grads))
         plan = self._plan
         if plan is None or not plan.fits(update.rule, types, variables):
@@ -151,7 +191,12 @@ class RuleOptimizer(Optimizer):
                 checked.append(some.clipped_rows(part.arrays, grads[part.place], self.merge))
             else:
                 calls.append(some.rows(part.arrays, grads[part.place]))
-        return clipped_calls(checked, *limits) if clips else calls
+        return plan, clipped_calls(checked, *limits) if clips else calls
+
+    def _step_of_rows(self, update: Update) -> Step:
+        if self.sparse == "catch_up":  # as a dense step, so that the result is that of dense ones
+            return step_of(update.rule, update, lazy=True)
+        return step_of(update.rows or update.rule, update, lazy=self.sparse == "lazy")
 
     def _planned(self, rule: str, grads: tuple[Any, ...], variables: tuple[Any, ...]) -> _Plan:
         listed = [as_variable(var) for var in variables]
@@ -162,13 +207,17 @@ class RuleOptimizer(Optimizer):
 
     def _parts(self, types: tuple[type, ...], variables: list[Variable]) -> list[_Dense | _Rows]:
         """Sort a step's variables into as few calls as there can be."""
+        if self.sparse == "catch_up":
+            for kind, variable in zip(types, variables, strict=True):
+                if issubclass(kind, IndexedSlices):
+                    refuse_catching_up(variable)
         self._create_slots(variables)
         operands = [self._operands(variable) for variable in variables]
         dense: dict[np.dtype[Any], list[int]] = {}
         parts: list[_Dense | _Rows] = []
         for place, kind in enumerate(types):
             if issubclass(kind, IndexedSlices):
-                parts.append(_Rows(operands[place], place))
+                parts.append(_Rows(operands[place], place, variables[place]))
             else:
                 dense.setdefault(operands[place][0].dtype, []).append(place)
 
@@ -176,7 +225,8 @@ class RuleOptimizer(Optimizer):
             columns = zip(*(operands[place] for place in places), strict=True)
             arrays = all(types[place] is np.ndarray for place in places)
             dtype = None if arrays else operands[places[0]][0].dtype
-            return _Dense(tuple(map(list, columns)), places, dtype)
+            owners = [variables[place] for place in places]
+            return _Dense(tuple(map(list, columns)), places, owners, dtype)
 
         if not any_overlap([arrays[0] for arrays in operands]):
             return [*map(together, dense.values()), *parts]
@@ -187,6 +237,109 @@ class RuleOptimizer(Optimizer):
     def _operands(self, variable: Variable) -> tuple[np.ndarray, ...]:
         slots = (self.get_slot(variable, slot).numpy() for slot in self._rule_slots())
         return (variable.numpy(), *slots)
+
+    # ---- rows that catch up
+
+    def _backlog(self, variable: Variable, rule: str) -> Backlog:
+        key = memory_of(variable)
+        found = self._backlogs.get(key)
+        if found is None or found.rule != rule:  # another one if momentum has been switched on
+            if found is not None:
+                found.catch_up()
+            found = self._backlogs[key] = Backlog(rule, self._operands(variable))
+        return found
+
+    def _run_caught_up(self, call: Call, variables: list[Variable]) -> None:
+        """Run a step of whole variables."""
+        for variable in variables if self._backlogs else ():
+            found = self._backlogs.get(memory_of(variable))
+            if found is not None:
+                found.catch_up()
+        run(call)
+
+    def _run_and_remember(
+        self, call: Call, update: Update, variable: Variable, indices: Any
+    ) -> None:
+        """Run a step of rows, which the others will catch up on."""
+        backlog, step = self._backlog(variable, update.rule), self._step_of_rows(update)
+        rows = backlog.rows_of(indices)
+        backlog.prepare(step, rows)
+        run(call)
+        backlog.remember(step, rows, self._reach(update))
+
+    def catch_up(self, var: Any, rows: Any) -> None:
+        """Let rows of a variable take the steps they have not taken, so that they can be read.
+
+        Nothing happens unless ``sparse="catch_up"``.
+
+        Parameters
+        ----------
+        var : Variable or ndarray
+        rows : array_like of int
+            Repeated ones are taken once.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `rows` are not integers.
+        IndexOutOfRangeError
+            If the variable does not have one of them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tfopt import IndexedSlices
+        >>> from tfopt.optimizers import Adam
+        >>> table = np.ones((1000, 2))
+        >>> opt = Adam(0.1, sparse="catch_up")
+        >>> for row in (3, 5):
+        ...     _ = opt.apply_gradients([(IndexedSlices(np.ones((1, 2)), np.array([row])), table)])
+        >>> before = table[3, 0]
+        >>> opt.catch_up(table, [3])
+        >>> bool(table[3, 0] < before)
+        True
+        """
+        key = memory_of(as_variable(var))
+        if key in self._backlogs:
+            self._backlogs[key].catch_up(self._backlogs[key].rows_of(rows))
+
+    def flush(self) -> None:
+        """Let all rows of all variables take the steps they have not taken.
+
+        Before variables are read or saved as a whole; `get_weights` does it, too.
+        """
+        for backlog in self._backlogs.values():
+            backlog.catch_up()
+
+    def get_weights(self) -> list[np.ndarray]:
+        """Return copies of the state's arrays, in the order of `weights`, after a `flush`."""
+        self.flush()
+        return super().get_weights()
+
+    def set_weights(self, weights: Any) -> None:
+        """Set the state to arrays as `get_weights` returns them.
+
+        Steps that rows have not taken are forgotten: call `flush` first to keep them.
+
+        Parameters
+        ----------
+        weights : list of array_like
+            As many as `weights`, which the first step makes, and of their shapes; converted to
+            their dtypes.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If they are not; nothing has changed.
+        """
+        super().set_weights(weights)
+        for backlog in self._backlogs.values():
+            backlog.forget()
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make an optimizer like this one, without its state."""
+        config = super().get_config()
+        return config if self.sparse == "tensorflow" else {**config, "sparse": self.sparse}
 
     # ---- one variable after another
 
@@ -202,14 +355,18 @@ class RuleOptimizer(Optimizer):
     ) -> None:
         update = _local_update(handle, apply_state)
         operands = tuple([array] for array in self._operands(handle))
-        run(step_of(update.rule, update).dense(operands, [grad]))
+        self._run_caught_up(step_of(update.rule, update).dense(operands, [grad]), [handle])
 
     def _resource_apply_sparse(
         self, grad: np.ndarray, handle: Variable, indices: np.ndarray, apply_state: ApplyState
     ) -> None:
         update = _local_update(handle, apply_state)
-        some = step_of(update.rows or update.rule, update)
-        run(some.rows(self._operands(handle), IndexedSlices(grad, indices)))
+        slices = IndexedSlices(grad, indices)
+        call = self._step_of_rows(update).rows(self._operands(handle), slices)
+        if self.sparse == "catch_up":
+            self._run_and_remember(call, update, handle, indices)
+        else:
+            run(call)
 
     def _resource_apply_sparse_duplicate_indices(
         self, grad: np.ndarray, handle: Variable, indices: np.ndarray, apply_state: ApplyState

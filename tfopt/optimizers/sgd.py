@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfopt.optimizers.catch_up import Reach
 from tfopt.optimizers.hyper import Hyper
 from tfopt.optimizers.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.steps import Update
@@ -72,6 +73,9 @@ class SGD(RuleOptimizer):
             {"lr": lr, "momentum": self.momentum},
             {"use_nesterov": bool(self.nesterov)},
         )
+
+    def _reach(self, update: Update) -> Reach:
+        return Reach(1.0, self.momentum)
 
     def get_config(self) -> dict[str, Any]:
         own = {"momentum": self.momentum, "nesterov": self.nesterov}

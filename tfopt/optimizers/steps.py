@@ -34,6 +34,12 @@ class Step(NamedTuple):
     hypers: tuple[float, ...]
     flags: int
     duplicates: str
+    lazy: bool  # whether rows without a gradient stay as they are, whatever the rule
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether a step of some rows is one of all others, too."""
+        return self.kernel.rule.absent is not None and not self.lazy
 
     def dense(self, operands: tuple[list[np.ndarray], ...], grads: list[np.ndarray]) -> Call:
         """Check an update of whole variables."""
@@ -45,14 +51,14 @@ class Step(NamedTuple):
         """Check an update of rows."""
         rows = (*arrays, slices.values), slices.indices
         how = self.duplicates if duplicates is None else duplicates
-        return rows_call(self.kernel, *rows, self.hypers, self.flags, how, 1.0)
+        return rows_call(self.kernel, *rows, self.hypers, self.flags, how, 1.0, self.lazy)
 
     def clipped_rows(
         self, arrays: tuple[np.ndarray, ...], slices: IndexedSlices, merge: str
     ) -> Checked:
         """Check an update of rows whose gradient is to be clipped, before it is summed or after."""
         # a rule that steps all rows sums in any case
-        unsummed = "sum" if self.kernel.rule.absent else "sequential"
+        unsummed = "sum" if self.everywhere else "sequential"
         call = self.rows(arrays, slices, unsummed)
         if merge == "before":
             slices = slices.sum_duplicates()
@@ -65,14 +71,14 @@ class Step(NamedTuple):
             return self.rows(arrays, slices._summed(bound, scale), unsummed)
 
         sums = self.duplicates == "sum" and merge == "after"
-        gradients = [slices.values] if self.kernel.rule.absent else gradients_of(call)
+        gradients = [slices.values] if self.everywhere else gradients_of(call)
         return Checked(call, gradients, remake, summed if sums else None)
 
 
-def step_of(name: str, update: Update) -> Step:
+def step_of(name: str, update: Update, lazy: bool = False) -> Step:
     """Return the step of a rule with the hyperparameters of an update."""
     kernel = kernels[name]
     rule = kernel.rule
     hypers = tuple(update.hypers[hyper] for hyper in rule.hypers)
     flags = sum(1 << k for k, flag in enumerate(rule.flags) if update.flags[flag])
-    return Step(kernel, hypers, flags, update.duplicates)
+    return Step(kernel, hypers, flags, update.duplicates, lazy)

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from tfopt_ref.errors import InvalidArgumentError
 from tfopt_ref.indexed_slices import IndexedSlices
+from tfopt_ref.optimizers.catch_up import Backlog, refuse_catching_up
 from tfopt_ref.optimizers.clipping import clipped
 from tfopt_ref.optimizers.optimizer import ApplyState, Optimizer
-from tfopt_ref.optimizers.pairs import refuse_rows
+from tfopt_ref.optimizers.pairs import as_variable, memory_of, refuse_rows
 from tfopt_ref.training_op import TrainingOp
 from tfopt_ref.variable import Variable
 
@@ -30,7 +32,26 @@ class RuleOptimizer(Optimizer):
 
     Where a method that `Optimizer` calls for each variable is overridden, they are called for each:
     then ``apply_state`` holds the op's hyperparameters, which the methods here read from it.
+
+    `sparse` says what a step of some rows does to the others: what it does in TensorFlow, nothing
+    ("lazy"), or, when they are next named or read, what dense steps without a gradient would have
+    done ("catch_up").
     """
+
+    _catches_up = True
+
+    def __init__(
+        self, name: str, learning_rate: Any, *, sparse: str = "tensorflow", **kwargs: Any
+    ) -> None:
+        super().__init__(name, learning_rate, **kwargs)
+        modes = ("tensorflow", "lazy", *(("catch_up",) if self._catches_up else ()))
+        if sparse not in modes:
+            raise InvalidArgumentError(
+                f"sparse must be one of {', '.join(modes)} for {type(self).__name__}, "
+                f"not {sparse!r}"
+            )
+        self.sparse = sparse
+        self._backlogs: dict[Any, Backlog] = {}
 
     def _slot_values(self) -> dict[str, float]:
         raise NotImplementedError(f"{type(self).__name__} does not define its slots")
@@ -74,20 +95,47 @@ class RuleOptimizer(Optimizer):
             self._stepped(hypers)
             return
         refuse_rows(grads, variables)
+        for grad, variable in zip(grads, variables, strict=True):
+            if self.sparse == "catch_up" and isinstance(grad, IndexedSlices):
+                refuse_catching_up(variable)
         self._create_slots(variables)
         calls = []
         for grad, variable in zip(grads, variables, strict=True):
-            own = self._sparse_op() if isinstance(grad, IndexedSlices) else None
-            calls.append(self._checked(own or op, hypers, self._operands(variable), grad))
+            own = self._op_of_rows(op) if isinstance(grad, IndexedSlices) else op
+            calls.append(self._checked(own, hypers, self._operands(variable), grad))
         if (self.clipvalue, self.clipnorm, self.global_clipnorm) != (None, None, None):
             ops = [called for called, *_ in calls]
             given = clipped([(operands, options) for _, operands, options in calls], self)
             calls = [(called, *each) for called, each in zip(ops, given, strict=True)]
-        for called, operands, options in calls:
-            called(*operands, **options)
-        for variable in variables:
+        for (called, operands, options), variable in zip(calls, variables, strict=True):
+            self._call(op, hypers, variable, called, operands, options)
             variable.constrain()
         self._stepped(hypers)
+
+    def _op_of_rows(self, op: TrainingOp) -> TrainingOp:
+        if self.sparse == "catch_up":
+            return op.lazy()
+        own = self._sparse_op() or op
+        return own.lazy() if self.sparse == "lazy" else own
+
+    def _call(
+        self,
+        op: TrainingOp,
+        hypers: dict[str, Any],
+        variable: Variable,
+        called: TrainingOp,
+        operands: Any,
+        options: dict[str, Any],
+    ) -> None:
+        """Call an op; rows that are to be updated have taken all steps before."""
+        if self.sparse != "catch_up":
+            called(*operands, **options)
+            return
+        backlog, rows = self._backlog(variable, op), options.get("indices")
+        backlog.catch_up(rows)
+        called(*operands, **options)
+        if rows is not None:
+            backlog.remember(hypers, rows)
 
     def _operands(self, variable: Variable) -> list[np.ndarray]:
         slots = (self.get_slot(variable, slot).numpy() for slot in self._op_slots())
@@ -105,6 +153,44 @@ class RuleOptimizer(Optimizer):
         op.check(op.bind(*arrays, grad.values, **hypers, **rows))
         return op, (*arrays, grad.values), {**hypers, **rows}
 
+    # ---- rows that catch up
+
+    def _backlog(self, variable: Variable, op: TrainingOp) -> Backlog:
+        key = memory_of(variable)
+        found = self._backlogs.get(key)
+        if found is None or found.op is not op:
+            if found is not None:
+                found.catch_up()
+            found = self._backlogs[key] = Backlog(op, self._operands(variable))
+        return found
+
+    def catch_up(self, var: Any, rows: Any) -> None:
+        """Let rows of a variable take the steps they have not taken, so that they can be read."""
+        key = memory_of(as_variable(var))
+        if key in self._backlogs:
+            self._backlogs[key].catch_up(self._backlogs[key].checked(rows))
+
+    def flush(self) -> None:
+        """Let all rows of all variables take the steps they have not taken."""
+        for backlog in self._backlogs.values():
+            backlog.catch_up()
+
+    def get_weights(self) -> list[np.ndarray]:
+        """Return copies of the state's arrays, after a `flush`."""
+        self.flush()
+        return super().get_weights()
+
+    def set_weights(self, weights: Any) -> None:
+        """Set the state; steps that rows have not taken are forgotten."""
+        super().set_weights(weights)
+        for backlog in self._backlogs.values():
+            backlog.forget()
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make an optimizer like this one."""
+        config = super().get_config()
+        return config if self.sparse == "tensorflow" else {**config, "sparse": self.sparse}
+
     # ---- one variable after another
 
     def _prepare_local(
@@ -119,16 +205,17 @@ class RuleOptimizer(Optimizer):
     ) -> None:
         local = apply_state[handle.device, handle.dtype]
         hypers = {hyper: local[hyper] for hyper in local["hypers"]}
-        local["op"](*self._operands(handle), grad, **hypers)
+        op, operands = local["op"], (*self._operands(handle), grad)
+        self._call(op, hypers, handle, op, operands, hypers)
 
     def _resource_apply_sparse(
         self, grad: np.ndarray, handle: Variable, indices: np.ndarray, apply_state: ApplyState
     ) -> None:
         local = apply_state[handle.device, handle.dtype]
         hypers = {hyper: local[hyper] for hyper in local["hypers"]}
-        op = self._sparse_op() or local["op"]
-        rows = {"indices": indices, "duplicates": self._duplicates()}
-        op(*self._operands(handle), grad, **hypers, **rows)
+        op, operands = local["op"], (*self._operands(handle), grad)
+        options = {**hypers, "indices": indices, "duplicates": self._duplicates()}
+        self._call(op, hypers, handle, self._op_of_rows(op), operands, options)
 
     def _resource_apply_sparse_duplicate_indices(
         self, grad: np.ndarray, handle: Variable, indices: np.ndarray, apply_state: ApplyState

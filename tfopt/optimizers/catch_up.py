@@ -1,0 +1,170 @@
+"""Sparse steps that cost what the rows they name cost, with the result of dense ones.
+
+A row that a step does not name has a gradient of zero there, which moves it all the same. It takes
+such steps late: when it is next named, or read.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
+from tfopt.kernels.calls import step_arguments
+from tfopt.kernels.catch_up import catch_up
+from tfopt.kernels.merge import distinct_indices
+from tfopt.optimizers.steps import Step
+from tfopt.variable import Variable
+
+__all__ = ["Backlog", "Reach", "over", "refuse_catching_up"]
+
+_MOST_STEPS = 1 << 16  # that are remembered; then all rows take theirs
+
+
+class Reach(NamedTuple):
+    """A bound of how far steps without a gradient move the variable.
+
+    The k-th in a row moves it by at most ``first * ratio**k`` times a constant.
+    """
+
+    first: float
+    ratio: float
+
+
+class Backlog:
+    """The steps that rows of one variable have not taken yet.
+
+    Parameters
+    ----------
+    rule : str
+        Of all the steps.
+    arrays : tuple of ndarray
+        The variable and its slots.
+    """
+
+    def __init__(self, rule: str, arrays: tuple[np.ndarray, ...]) -> None:
+        var = arrays[0]
+        self.rule = rule
+        self._arrays = arrays
+        self._since = np.zeros(len(var), np.int64)  # how many of the steps each row has taken
+        self._step: Step | None = None  # the last one
+        self._decays: tuple[float, ...] = ()
+        self._n = 0
+        self._scalars = np.empty((0, 0), var.dtype)
+        self._fading = np.empty(0, np.int8)
+        # the steps that no later one has surpassed so far, by how far they reach (logarithms)
+        self._unsurpassed: list[tuple[int, float]] = []
+
+    def rows_of(self, rows: Any) -> np.ndarray:
+        """Return the distinct ones of row numbers, if the variable has them.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If they are no integers.
+        IndexOutOfRangeError
+            If the variable does not have one of them.
+        """
+        ids = np.asarray(rows)
+        if ids.dtype.kind not in "iu" and ids.size:
+            raise InvalidArgumentError(f"rows must be integers, not {ids.dtype}")
+        if ids.size and not (ids.min() >= 0 and ids.max() < len(self._since)):
+            raise IndexOutOfRangeError(f"rows must be in [0, {len(self._since)})")
+        distinct, _ = distinct_indices(np.ascontiguousarray(ids.ravel(), np.int64))
+        return distinct
+
+    def catch_up(self, rows: np.ndarray | None = None) -> None:
+        """Let rows, distinct ones or all, take the steps they have not taken."""
+        if self._n == 0 or self._step is None:
+            return
+        step, arrays, since = self._step, self._arrays, self._since
+        all_rows = rows is None
+        if rows is None:
+            rows = np.arange(len(since))
+        in_place = all(array.flags.c_contiguous for array in arrays)
+        if not in_place:
+            arrays, since = tuple(array[rows] for array in arrays), since[rows]
+        places = rows if in_place else np.arange(len(rows))
+        debt = self._scalars, self._n, self._fading, places, since, self._decays
+        catch_up(step.kernel, step.flags, arrays, *debt)
+        if not in_place:
+            for array, changed in zip(self._arrays, arrays, strict=True):
+                array[rows] = changed
+            self._since[rows] = self._n
+        if all_rows:
+            self.forget()
+
+    def forget(self) -> None:
+        """Count all rows as having taken all steps."""
+        self._since[:] = 0
+        self._n = 0
+        self._unsurpassed.clear()
+
+    def prepare(self, step: Step, rows: np.ndarray) -> None:
+        """Before a step of some rows: let them catch up.
+
+        And all rows if flags or the slots' decays change, so that the steps remembered have one.
+        """
+        rule = step.kernel.rule
+        hypers = dict(zip(rule.hypers, step.hypers, strict=True))
+        names = (rule.decays.get(slot) for slot in rule.slots)
+        decays = tuple(1.0 if name is None else hypers[name] for name in names)
+        flags = step.flags if self._step is None else self._step.flags
+        if decays != self._decays or flags != step.flags or self._n == _MOST_STEPS:
+            self.catch_up()
+        self._decays = decays
+        self.catch_up(rows)
+
+    def remember(self, step: Step, rows: np.ndarray, reach: Reach) -> None:
+        """After a step that all rows but these have not taken."""
+        double = self._scalars.dtype == np.float64
+        _, scalars = step_arguments(step.kernel, step.hypers, step.flags, 1.0, double, True)
+        if self._n == len(self._fading):
+            self._grow(len(scalars))
+        self._scalars[self._n] = scalars
+        self._fading[self._n] = True
+        height = _log(reach.first) + self._n * _log(reach.ratio)
+        while self._unsurpassed and self._unsurpassed[-1][1] < height:
+            self._fading[self._unsurpassed.pop()[0]] = False
+        self._unsurpassed.append((self._n, height))
+        self._step = step
+        self._n += 1
+        self._since[rows] = self._n
+
+    def _grow(self, columns: int) -> None:
+        room = max(64, 2 * self._n)
+        scalars, fading = self._scalars[: self._n], self._fading[: self._n]
+        self._scalars = np.empty((room, columns), self._scalars.dtype)
+        self._fading = np.empty(room, np.int8)
+        if self._n:
+            self._scalars[: self._n] = scalars
+            self._fading[: self._n] = fading
+
+
+def refuse_catching_up(variable: Variable) -> None:
+    """Refuse a variable whose rows cannot catch up.
+
+    Raises
+    ------
+    InvalidTypeError
+        If it is of 16 bits, which each step would round to.
+    InvalidArgumentError
+        If it has no rows.
+    """
+    if variable.dtype not in (np.float32, np.float64):
+        raise InvalidTypeError(
+            f'sparse="catch_up" takes variables of float32 or float64, not {variable.dtype}'
+        )
+    if not variable.shape:
+        raise InvalidArgumentError("var must be at least 1 dimensional")
+
+
+def over(a: float, b: float) -> float:
+    """Return a quotient, infinity if it is one by zero."""
+    return a / b if b else math.inf
+
+
+def _log(x: float) -> float:
+    return math.log(min(max(x, 1e-300), 1e300))
