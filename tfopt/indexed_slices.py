@@ -8,6 +8,7 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels import merge
+from tfopt.room import Room
 
 __all__ = ["IndexedSlices"]
 
@@ -73,10 +74,15 @@ class IndexedSlices:
         (array([7, 2]), array([[6., 8.],
                [3., 4.]]))
         """
-        return self._summed(None, 1.0)
+        return self._summed(None, 1.0, Room())
 
-    def _summed(self, bound: float | None, scale: float) -> IndexedSlices:
-        """Sum rows that are clipped on the way: to a bound, and by a factor."""
+    def _summed(
+        self, bound: float | None, scale: float, room: Room, ascending: bool = False
+    ) -> IndexedSlices:
+        """Sum rows that are clipped on the way: to a bound, and by a factor.
+
+        The sums are in memory of the room; on request the indices ascend.
+        """
         dtype = self.values.dtype
         if dtype.kind not in "fc" and dtype.name != "bfloat16":
             raise InvalidTypeError(f"values must be floats or complex, not {dtype}")
@@ -92,9 +98,11 @@ class IndexedSlices:
                 f"values must be the same size as indices in the first dimension: "
                 f"{list(self.values.shape)} {n}"
             )
-        distinct, place = merge.distinct_indices(np.ascontiguousarray(self.indices))
+        distinct, place = merge.distinct_indices(np.ascontiguousarray(self.indices), room)
+        if ascending:
+            merge.put_in_order(distinct, place, room)
         computed = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
-        sums = np.zeros((distinct.size, *self.values.shape[1:]), computed)
+        sums = room.array("sums", (distinct.size, *self.values.shape[1:]), computed)
         if sums.size:
             rows = np.ascontiguousarray(self.values, computed).reshape(n, -1)
             if bound is None and scale == 1:

@@ -11,6 +11,7 @@ from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.arguments import as_array
 from tfopt.kernels.calls import Call, Kernel, sparse_call
 from tfopt.kernels.merge import distinct_indices
+from tfopt.room import Room
 
 __all__ = ["rows_call"]
 
@@ -23,11 +24,13 @@ def rows_call(
     flags: int,
     duplicates: str,
     grad_scale: Any,
+    room: Room,
     lazy: bool = False,
 ) -> Call:
     """Check an update of the rows that `indices` names, and what repeated ones mean.
 
-    A lazy one leaves all other rows as they are, whatever the rule.
+    A lazy one leaves all other rows as they are, whatever the rule. Gradients are summed in memory
+    of the room, so the call must be carried out before the next one with this room is made.
     """
     if duplicates not in ("sequential", "sum", "error"):
         raise InvalidArgumentError(
@@ -44,15 +47,13 @@ def rows_call(
     *variables, grad = operands
     ids = as_array(indices, "indices")
     if duplicates == "error":
-        distinct, _ = distinct_indices(np.ascontiguousarray(ids))
+        distinct, _ = distinct_indices(np.ascontiguousarray(ids), room)
         if distinct.size < ids.size:
             raise InvalidArgumentError("indices has duplicates")
         if not everywhere:
             return call
-    merged = IndexedSlices(as_array(grad, "grad"), ids).sum_duplicates()
-    if everywhere:
-        order = np.argsort(merged.indices)
-        merged = IndexedSlices(merged.values[order], merged.indices[order])
+    slices = IndexedSlices(as_array(grad, "grad"), ids)
+    merged = slices._summed(None, 1.0, room, ascending=everywhere)
     return sparse_call(
         kernel, (*variables, merged.values), merged.indices, hypers, flags, grad_scale, lazy
     )

@@ -21,6 +21,7 @@ import numpy as np
 from tfopt.devices import apply_on_gpu, on_gpu
 from tfopt.kernels import kernels
 from tfopt.kernels.training import apply, run
+from tfopt.room import Room
 from tfopt.rows import rows_call
 from tfopt.rules import RULES, Rule
 
@@ -152,7 +153,7 @@ def _function(rule: Rule) -> Callable[..., None]:
         f"        apply(kernel, {operands}, {hypers}, {flags or 0}, indices, grad_scale)",
         "    else:",
         f"        run(rows_call(kernel, {operands}, indices, {hypers}, {flags or 0}, duplicates,",
-        "                      grad_scale))",
+        "                      grad_scale, Room()))",
     ]
     scope: dict[str, Any] = {
         "apply": apply,
@@ -160,6 +161,7 @@ def _function(rule: Rule) -> Callable[..., None]:
         "ndarray": np.ndarray,
         "on_gpu": on_gpu,
         "run": run,
+        "Room": Room,
         "rows_call": rows_call,
         "kernel": kernels[rule.name],
         "__name__": __name__,

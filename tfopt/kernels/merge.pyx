@@ -1,13 +1,18 @@
 """Summing the rows of a sparse gradient that share an index."""
 
-from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport calloc, free
+from cython.parallel cimport parallel
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memset
 
 import numpy as np
 
-from tfopt.kernels.machine cimport fp_enter, fp_leave, fp_state
+from tfopt.errors import InvalidArgumentError
+
+from tfopt.kernels.machine cimport (
+    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
+)
 from tfopt.kernels.rules cimport real
-from tfopt.kernels.runtime cimport flush_denormals
+from tfopt.kernels.runtime cimport flush_denormals, team_size
 
 ctypedef fused index:
     int32_t
@@ -20,9 +25,12 @@ ctypedef fused number:
     float complex
     double complex
 
+cdef enum:
+    OWNED_BYTES = 2048      # sums have one owner in blocks of so much, or cache lines would be shared
+
 
 cdef Py_ssize_t _number(const index[::1] indices, index[::1] distinct, Py_ssize_t[::1] place,
-                        Py_ssize_t *table, uint64_t mask) noexcept nogil:
+                        uint32_t *table, uint64_t mask) noexcept nogil:
     """Number the distinct indices in the order of their first occurrence.
 
     place[i] becomes the number of indices[i]; returns how many there are. The table, of at least
@@ -38,68 +46,134 @@ cdef Py_ssize_t _number(const index[::1] indices, index[::1] distinct, Py_ssize_
         if table[at] == 0:
             distinct[n] = indices[i]
             n += 1
-            table[at] = n
+            table[at] = <uint32_t>n
         place[i] = table[at] - 1
     return n
 
 
-cdef void _add_rows(const number[:, ::1] values, const Py_ssize_t[::1] place,
-                    number[:, ::1] sums) noexcept nogil:
-    # sums[place[i]] += values[i], i ascending
-    cdef Py_ssize_t i, j
-    for i in range(values.shape[0]):
-        for j in range(values.shape[1]):
-            sums[place[i], j] = sums[place[i], j] + values[i, j]
-
-
-def distinct_indices(const index[::1] indices):
+def distinct_indices(const index[::1] indices, room):
     """The distinct indices, in the order of their first occurrence, and each index's place there.
 
     Returns
     -------
     distinct : ndarray, dtype of indices
     place : ndarray of intp
-        ``distinct[place] == indices``.
+        ``distinct[place] == indices``. Both are the room's "distinct" and "place".
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there are more indices than 32 bits can number.
     """
     cdef Py_ssize_t n = indices.shape[0], size = 16
-    cdef index[::1] distinct = np.empty(n, np.int32 if index is int32_t else np.int64)
-    cdef Py_ssize_t[::1] place = np.empty(n, np.intp)
+    if n >= <Py_ssize_t>0xFFFFFFFF:
+        raise InvalidArgumentError("there are 2**32 indices or more")
     while size < 2 * n:
         size *= 2
-    cdef Py_ssize_t *table = <Py_ssize_t *>calloc(size, sizeof(Py_ssize_t))
-    if table == NULL:
-        raise MemoryError
+    numbered = room.array("distinct", (n,), np.int32 if index is int32_t else np.int64)
+    places = room.array("place", (n,), np.intp)
+    cdef index[::1] distinct = numbered
+    cdef Py_ssize_t[::1] place = places
+    cdef uint32_t[::1] table = room.array("table", (size,), np.uint32)
     with nogil:
-        n = _number(indices, distinct, place, table, size - 1)
-    free(table)
-    return np.asarray(distinct[:n]), np.asarray(place)
+        memset(&table[0], 0, size * sizeof(uint32_t))
+        n = _number(indices, distinct, place, &table[0], size - 1)
+    return numbered[:n], places
+
+
+cdef Py_ssize_t _rank(const index[::1] ascending, index one) noexcept nogil:
+    cdef Py_ssize_t low = 0, high = ascending.shape[0], middle
+    while high - low > 1:
+        middle = (low + high) // 2
+        if ascending[middle] <= one:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def put_in_order(index[::1] distinct, Py_ssize_t[::1] place, room):
+    """Sort distinct indices, and renumber the places accordingly."""
+    cdef Py_ssize_t i, n = distinct.shape[0]
+    cdef Py_ssize_t[::1] rank = room.array("rank", (n,), np.intp)
+    sorted_ = room.array("sorted", (n,), np.int32 if index is int32_t else np.int64)
+    sorted_[...] = distinct
+    sorted_.sort()
+    cdef const index[::1] ascending = sorted_
+    with nogil:
+        for i in range(n):
+            rank[i] = _rank(ascending, distinct[i])
+        for i in range(place.shape[0]):
+            place[i] = rank[place[i]]
+        distinct[...] = ascending
+
+
+cdef inline int _shift(Py_ssize_t row_bytes) noexcept nogil:
+    """The logarithm of how many neighbouring sums have one owner."""
+    cdef int shift = 0
+    while row_bytes << shift < OWNED_BYTES and shift < 11:
+        shift += 1
+    return shift
+
+
+cdef void _add_owned_rows(const number[:, ::1] values, const Py_ssize_t[::1] place,
+                          number[:, ::1] sums, int owner, int owners) noexcept nogil:
+    # sums[place[i]] += values[i], i ascending, where this thread owns the sum
+    cdef Py_ssize_t i, j, p
+    cdef Py_ssize_t row_bytes = sums.shape[1] * sizeof(number)
+    cdef int shift = _shift(row_bytes)
+    cdef fp_state caller = fp_enter(flush_denormals())
+    for p in range(sums.shape[0]):
+        if (p >> shift) % owners == owner:
+            memset(&sums[p, 0], 0, row_bytes)
+    for i in range(values.shape[0]):
+        p = place[i]
+        if (p >> shift) % owners == owner:
+            for j in range(values.shape[1]):
+                sums[p, j] = sums[p, j] + values[i, j]
+    fp_leave(caller)
 
 
 def add_rows(const number[:, ::1] values, const Py_ssize_t[::1] place, number[:, ::1] sums):
-    """Add each row of values, in order, to the row of sums that place names."""
-    cdef fp_state caller
+    """Set each row of sums to the rows of values that have its place, added up in order."""
+    cdef int team = team_size(values.shape[0] * values.shape[1], 2)
     with nogil:
-        caller = fp_enter(flush_denormals())
-        _add_rows(values, place, sums)
-        fp_leave(caller)
+        if team == 1:
+            _add_owned_rows(values, place, sums, 0, 1)
+        else:
+            with parallel(num_threads=team):
+                _add_owned_rows(values, place, sums, omp_get_thread_num(), omp_get_num_threads())
 
 
-cdef void _add_scaled_rows(const real[:, ::1] values, const Py_ssize_t[::1] place,
-                           real[:, ::1] sums, double bound, double scale) noexcept nogil:
+cdef void _add_owned_scaled_rows(const real[:, ::1] values, const Py_ssize_t[::1] place,
+                                 real[:, ::1] sums, double bound, double scale, int owner,
+                                 int owners) noexcept nogil:
     cdef real high = <real>bound, low = -<real>bound, factor = <real>scale, value
-    cdef Py_ssize_t i, j
+    cdef Py_ssize_t i, j, p
+    cdef Py_ssize_t row_bytes = sums.shape[1] * sizeof(real)
+    cdef int shift = _shift(row_bytes)
+    cdef fp_state caller = fp_enter(flush_denormals())
+    for p in range(sums.shape[0]):
+        if (p >> shift) % owners == owner:
+            memset(&sums[p, 0], 0, row_bytes)
     for i in range(values.shape[0]):
-        for j in range(values.shape[1]):
-            value = high if high < values[i, j] else values[i, j]
-            value = low if low > value else value
-            sums[place[i], j] = sums[place[i], j] + value * factor
+        p = place[i]
+        if (p >> shift) % owners == owner:
+            for j in range(values.shape[1]):
+                value = high if high < values[i, j] else values[i, j]
+                value = low if low > value else value
+                sums[p, j] = sums[p, j] + value * factor
+    fp_leave(caller)
 
 
 def add_scaled_rows(const real[:, ::1] values, const Py_ssize_t[::1] place, real[:, ::1] sums,
                     double bound, double scale):
     """Do the same with rows that are clamped to a bound first, and multiplied by a number."""
-    cdef fp_state caller
+    cdef int team = team_size(values.shape[0] * values.shape[1], 2)
     with nogil:
-        caller = fp_enter(flush_denormals())
-        _add_scaled_rows(values, place, sums, bound, scale)
-        fp_leave(caller)
+        if team == 1:
+            _add_owned_scaled_rows(values, place, sums, bound, scale, 0, 1)
+        else:
+            with parallel(num_threads=team):
+                _add_owned_scaled_rows(values, place, sums, bound, scale, omp_get_thread_num(),
+                                       omp_get_num_threads())

@@ -16,6 +16,7 @@ from tfopt.kernels.calls import step_arguments
 from tfopt.kernels.catch_up import catch_up
 from tfopt.kernels.merge import distinct_indices
 from tfopt.optimizers.steps import Step
+from tfopt.room import Room
 from tfopt.variable import Variable
 
 __all__ = ["Backlog", "Reach", "over", "refuse_catching_up"]
@@ -48,6 +49,7 @@ class Backlog:
         var = arrays[0]
         self.rule = rule
         self._arrays = arrays
+        self._room = Room()
         self._since = np.zeros(len(var), np.int64)  # how many of the steps each row has taken
         self._step: Step | None = None  # the last one
         self._decays: tuple[float, ...] = ()
@@ -72,7 +74,7 @@ class Backlog:
             raise InvalidArgumentError(f"rows must be integers, not {ids.dtype}")
         if ids.size and not (ids.min() >= 0 and ids.max() < len(self._since)):
             raise IndexOutOfRangeError(f"rows must be in [0, {len(self._since)})")
-        distinct, _ = distinct_indices(np.ascontiguousarray(ids.ravel(), np.int64))
+        distinct, _ = distinct_indices(np.ascontiguousarray(ids.ravel(), np.int64), self._room)
         return distinct
 
     def catch_up(self, rows: np.ndarray | None = None) -> None:

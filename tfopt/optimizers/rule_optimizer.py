@@ -18,6 +18,7 @@ from tfopt.optimizers.clipping import Checked, clipped_calls
 from tfopt.optimizers.optimizer import ApplyState, Optimizer
 from tfopt.optimizers.pairs import any_overlap, as_array, as_variable, memory_of, refuse_rows
 from tfopt.optimizers.steps import Step, Update, step_of
+from tfopt.room import Room
 from tfopt.variable import Variable
 
 __all__ = ["RuleOptimizer", "Update"]
@@ -45,6 +46,7 @@ class _Rows(NamedTuple):
     arrays: tuple[np.ndarray, ...]
     place: int
     variable: Variable
+    room: Room
 
 
 class _Plan(NamedTuple):
@@ -188,9 +190,10 @@ class RuleOptimizer(Optimizer):
                     remake = partial(whole.dense, part.operands)
                     checked.append(Checked(calls[-1], gradients_of(calls[-1]), remake, None))
             elif clips:
-                checked.append(some.clipped_rows(part.arrays, grads[part.place], self.merge))
+                rows = part.arrays, grads[part.place], part.room
+                checked.append(some.clipped_rows(*rows, self.merge))
             else:
-                calls.append(some.rows(part.arrays, grads[part.place]))
+                calls.append(some.rows(part.arrays, grads[part.place], part.room))
         return plan, clipped_calls(checked, *limits) if clips else calls
 
     def _step_of_rows(self, update: Update) -> Step:
@@ -217,7 +220,7 @@ class RuleOptimizer(Optimizer):
         parts: list[_Dense | _Rows] = []
         for place, kind in enumerate(types):
             if issubclass(kind, IndexedSlices):
-                parts.append(_Rows(operands[place], place, variables[place]))
+                parts.append(_Rows(operands[place], place, variables[place], Room()))
             else:
                 dense.setdefault(operands[place][0].dtype, []).append(place)
 
@@ -362,7 +365,7 @@ class RuleOptimizer(Optimizer):
     ) -> None:
         update = _local_update(handle, apply_state)
         slices = IndexedSlices(grad, indices)
-        call = self._step_of_rows(update).rows(self._operands(handle), slices)
+        call = self._step_of_rows(update).rows(self._operands(handle), slices, Room())
         if self.sparse == "catch_up":
             self._run_and_remember(call, update, handle, indices)
         else:

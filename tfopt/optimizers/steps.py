@@ -8,10 +8,11 @@ import numpy as np
 
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
-from tfopt.kernels.calls import Call, Kernel
+from tfopt.kernels.calls import Call, Kernel, sparse_call
 from tfopt.kernels.clip import gradients_of
 from tfopt.kernels.groups import many_call
 from tfopt.optimizers.clipping import Checked
+from tfopt.room import Room
 from tfopt.rows import rows_call
 
 __all__ = ["Step", "Update", "step_of"]
@@ -46,29 +47,35 @@ class Step(NamedTuple):
         return many_call(self.kernel, (*operands, grads), self.hypers, self.flags, 1.0)
 
     def rows(
-        self, arrays: tuple[np.ndarray, ...], slices: IndexedSlices, duplicates: str | None = None
+        self,
+        arrays: tuple[np.ndarray, ...],
+        slices: IndexedSlices,
+        room: Room,
+        duplicates: str | None = None,
     ) -> Call:
-        """Check an update of rows."""
+        """Check an update of rows, whose gradients are summed in a room."""
         rows = (*arrays, slices.values), slices.indices
         how = self.duplicates if duplicates is None else duplicates
-        return rows_call(self.kernel, *rows, self.hypers, self.flags, how, 1.0, self.lazy)
+        return rows_call(self.kernel, *rows, self.hypers, self.flags, how, 1.0, room, self.lazy)
 
     def clipped_rows(
-        self, arrays: tuple[np.ndarray, ...], slices: IndexedSlices, merge: str
+        self, arrays: tuple[np.ndarray, ...], slices: IndexedSlices, room: Room, merge: str
     ) -> Checked:
         """Check an update of rows whose gradient is to be clipped, before it is summed or after."""
         # a rule that steps all rows sums in any case
         unsummed = "sum" if self.everywhere else "sequential"
-        call = self.rows(arrays, slices, unsummed)
+        call = self.rows(arrays, slices, room, unsummed)
         if merge == "before":
             slices = slices.sum_duplicates()
-            call = self.rows(arrays, slices, unsummed)
+            call = self.rows(arrays, slices, room, unsummed)
 
         def remake(gradients: list[np.ndarray]) -> Call:
-            return self.rows(arrays, IndexedSlices(gradients[0], slices.indices))
+            return self.rows(arrays, IndexedSlices(gradients[0], slices.indices), room)
 
         def summed(bound: float | None, scale: float) -> Call:
-            return self.rows(arrays, slices._summed(bound, scale), unsummed)
+            merged = slices._summed(bound, scale, room, ascending=self.everywhere)
+            rows = (*arrays, merged.values), merged.indices
+            return sparse_call(self.kernel, *rows, self.hypers, self.flags, 1.0, self.lazy)
 
         sums = self.duplicates == "sum" and merge == "after"
         gradients = [slices.values] if self.everywhere else gradients_of(call)
