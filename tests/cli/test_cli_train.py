@@ -12,11 +12,12 @@ from cli_samples import TINY
 
 from tfopt import kernels, threads
 from tfopt.cli.model import load_model
+from tfopt.cli.optimizers import OPTIMIZERS
 
 
 # The optimum of the problem: log-loss 0.3241, accuracy 84.98 %; a constant predictor: 0.5467.
 @pytest.mark.parametrize(
-    ("optimizer", "seed"), [("adamax", 0), ("adamax", 1), ("ftrl", 0), ("ftrl", 1), ("sgd", 0)]
+    ("optimizer", "seed"), [*((name, 0) for name in OPTIMIZERS), ("adamax", 1), ("ftrl", 1)]
 )
 def test_defaults_reach_the_optimum_of_a9a(cli, optimizer, seed):
     outcome = cli("train", "--optimizer", optimizer, "--seed", seed, "--json", "--quiet")
@@ -61,9 +62,12 @@ def test_json(cli, tiny):
     assert result["settings"] == {
         "optimizer": "ftrl",
         "loss": "logistic",
-        "l1": 0.25,
         "l2": 0.5,
         "learning_rate": 0.1,
+        "hyperparameters": {"l1_regularization_strength": 0.25},
+        "schedule": "auto",
+        "schedule_arguments": {},
+        "warmup_arguments": {},
         "batch_size": 256,
         "epochs": 3,
         "seed": 0,
@@ -127,12 +131,12 @@ def write(path, x, y):
     )
 
 
-@pytest.mark.parametrize("optimizer", ["adamax", "ftrl", "sgd"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_squared_loss_finds_the_weights(cli, folder, optimizer):
     write(folder / "data.svm", *squared_data())
     outcome = cli(
         *("train", "data.svm", "--loss", "squared", "--optimizer", optimizer),
-        *("--batch-size", "16", "--epochs", "40", "--learning-rate", "0.2", "--quiet", "--json"),
+        *("--batch-size", "16", "--epochs", "40", "--quiet", "--json"),
     )
     scores = outcome.json()["scores"]["train"]
     assert scores["rmse"] < 0.12

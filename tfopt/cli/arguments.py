@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import math
-from collections.abc import Callable, Sequence
+import dataclasses
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 import tfopt
-from tfopt.cli.settings import LEARNING_RATES, LOSSES, OPTIMIZERS, Settings
+from tfopt.cli.converters import count, non_negative, positive, whole
+from tfopt.cli.optimizer_flags import WARMUP_NAME, OptimizerFlags, one_of
+from tfopt.cli.optimizers import (
+    OPTIMIZERS,
+    default_learning_rate,
+    make_learning_rate,
+    make_optimizer,
+    takes_learning_rate,
+)
+from tfopt.cli.settings import AUTO, LOSSES, Settings
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -35,8 +46,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     Returns
     -------
     argparse.Namespace
-        With `command`, "train", "predict" or "info".
+        With `command`, "train", "predict" or "info"; for "train" with `settings`.
     """
+    argv = sys.argv[1:] if argv is None else argv
     parser = argparse.ArgumentParser(
         prog="tfopt",
         description="Train linear models with TensorFlow's optimizers, without TensorFlow.",
@@ -46,11 +58,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--version", action="version", version=f"tfopt {tfopt.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     train = _add_train(commands)
+    flags = OptimizerFlags(train, argv)
     _add_predict(commands)
     _add_info(commands)
     arguments = parser.parse_args(argv)
     if arguments.command == "train":
-        _complete(train, arguments)
+        _complete(train, flags, arguments)
     return arguments
 
 
@@ -69,7 +82,6 @@ The mean of a loss over the rows, plus l2/2 times the sum of the squared weights
 small. The bias is not penalised. With margin = weights·x + bias:
   logistic  log(1 + exp(margin)) - y·margin, y = 1 for the larger of the two labels, else 0
   squared   (margin - label)² / 2
-The learning rate of adamax and sgd falls linearly to 0 over the epochs; ftrl adapts its own.
 Scores: accuracy, log-loss and AUC (logistic); RMSE, MAE and R2 (squared).""",
     )
     add = train.add_argument
@@ -86,43 +98,42 @@ Scores: accuracy, log-loss and AUC (logistic); RMSE, MAE and R2 (squared).""",
         help="test data; features that training never saw are ignored "
         "(default: a9a's test split without DATA, else none)",
     )
-    add("--optimizer", choices=OPTIMIZERS, default=Settings.optimizer, help=_DEFAULT)
-    add("--loss", choices=LOSSES, default=Settings.loss, help=_DEFAULT)
     add(
-        "--l1",
-        metavar="X",
-        type=_non_negative,
-        default=Settings.l1,
-        help="ftrl alone: Ftrl's l1_regularization_strength, which makes weights exactly 0 "
-        f"({_DEFAULT})",
+        "--optimizer",
+        metavar="NAME",
+        type=one_of(OPTIMIZERS),
+        choices=OPTIMIZERS,
+        default=Settings.optimizer,
+        help=f"{', '.join(OPTIMIZERS)} ({_DEFAULT})",
     )
+    add("--loss", choices=LOSSES, default=Settings.loss, help=_DEFAULT)
     add(
         "--l2",
         metavar="X",
-        type=_non_negative,
+        type=non_negative,
         default=Settings.l2,
         help="penalty on the squared weights; joins the gradient for every optimizer, ftrl "
         f"included, whose own l2 would fade as steps add up ({_DEFAULT})",
     )
-    add("--learning-rate", metavar="X", type=_positive, help=_learning_rates())
+    add("--learning-rate", metavar="X", type=positive, help=_learning_rates())
     add(
         "--batch-size",
         metavar="N",
-        type=_count(1),
+        type=count(1),
         default=Settings.batch_size,
         help=f"rows per step ({_DEFAULT})",
     )
     add(
         "--epochs",
         metavar="N",
-        type=_count(1),
+        type=count(1),
         default=Settings.epochs,
         help=f"passes over the training data ({_DEFAULT})",
     )
     add(
         "--seed",
         metavar="N",
-        type=_count(0),
+        type=whole,
         default=Settings.seed,
         help="of the order of the rows; the same seed gives the same model file, byte for byte, "
         f"for any number of threads ({_DEFAULT})",
@@ -130,7 +141,7 @@ Scores: accuracy, log-loss and AUC (logistic); RMSE, MAE and R2 (squared).""",
     add(
         "--threads",
         metavar="N",
-        type=_count(1, 4096),
+        type=count(1, 4096),
         help="threads of the kernels (default: the CPUs this process may use)",
     )
     add(
@@ -195,19 +206,47 @@ def _add_command(
     )
 
 
-def _complete(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+def _complete(
+    parser: argparse.ArgumentParser, flags: OptimizerFlags, arguments: argparse.Namespace
+) -> None:
     """Fill in the defaults that depend on other flags, and refuse flags that do not go together."""
-    if arguments.l1 and arguments.optimizer != "ftrl":
-        parser.error(f"--l1 works with --optimizer ftrl alone, not with {arguments.optimizer}")
     if arguments.plot and Path(arguments.plot).suffix.lower() not in _PICTURES:
         parser.error(f"--plot needs a file name that ends in one of {', '.join(_PICTURES)}")
     if arguments.data == "-" == arguments.test:
         parser.error("DATA and --test cannot both be standard input")
     if arguments.test is None and arguments.data == parser.get_default("data"):
         arguments.test = str(_DATASETS / "a9a.t.bz2")
-    if arguments.learning_rate is None:
-        arguments.learning_rate = LEARNING_RATES[arguments.optimizer, arguments.loss]
     arguments.zero_based = {"auto": "auto", "yes": True, "no": False}[arguments.zero_based]
+    arguments.hyperparameters = flags.collect(arguments, "optimizer", arguments.optimizer)
+    arguments.schedule_arguments = flags.collect(arguments, "schedule", arguments.schedule)
+    arguments.warmup_arguments = flags.collect(arguments, "warmup", WARMUP_NAME)
+    if arguments.warmup_arguments and arguments.schedule == AUTO:
+        parser.error("a warm-up needs a --schedule to follow it, constant for instance")
+    if takes_learning_rate(arguments.schedule):
+        if arguments.learning_rate is None:
+            arguments.learning_rate = default_learning_rate(arguments.optimizer, arguments.loss)
+    elif arguments.learning_rate is not None:
+        parser.error(f"--learning-rate does not go with {arguments.schedule}, which has its own")
+    fields = (field.name for field in dataclasses.fields(Settings))
+    arguments.settings = Settings(**{name: getattr(arguments, name) for name in fields})
+    _check(parser, flags, arguments.settings)
+
+
+def _check(parser: argparse.ArgumentParser, flags: OptimizerFlags, settings: Settings) -> None:
+    """Refuse what the constructors or the first step would, before any data are read."""
+    refusals = (InvalidArgumentError, InvalidTypeError)
+    try:
+        make_learning_rate(settings)
+    except refusals as error:
+        parser.error(flags.in_flags(str(error), "schedule", "warmup"))
+    try:
+        optimizer = make_optimizer(settings)
+    except refusals as error:
+        parser.error(flags.in_flags(str(error), "optimizer"))
+    try:
+        type(optimizer).learning_rate.at(optimizer, 0)
+    except refusals as error:
+        parser.error(f"at the first step {error}")
 
 
 _DEFAULT = "default: %(default)s"
@@ -215,43 +254,8 @@ _DEFAULT = "default: %(default)s"
 
 def _learning_rates() -> str:
     rates = "; ".join(
-        f"{loss}: " + ", ".join(f"{name} {LEARNING_RATES[name, loss]:g}" for name in OPTIMIZERS)
+        f"{loss}: "
+        + ", ".join(f"{name} {default_learning_rate(name, loss):g}" for name in OPTIMIZERS)
         for loss in LOSSES
     )
     return f"step size (default: {rates})"
-
-
-def _count(smallest: int, largest: float = math.inf) -> Callable[[str], int]:
-    def parse_count(text: str) -> int:
-        number = int(text)
-        if not smallest <= number <= largest:
-            limits = f"at least {smallest}" if largest == math.inf else f"{smallest} to {largest}"
-            raise argparse.ArgumentTypeError(f"must be {limits}, not {text}")
-        return number
-
-    parse_count.__name__ = "integer"  # argparse's word for it: "invalid integer value: 'x'"
-    return parse_count
-
-
-def _number(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise argparse.ArgumentTypeError(f"must be finite, not {text}")
-    return number
-
-
-def _positive(text: str) -> float:
-    number = _number(text)
-    if number <= 0:
-        raise argparse.ArgumentTypeError(f"must be above 0, not {text}")
-    return number
-
-
-def _non_negative(text: str) -> float:
-    number = _number(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"must not be negative, not {text}")
-    return number
-
-
-_number.__name__ = _positive.__name__ = _non_negative.__name__ = "number"

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-#: Found on a9a (logistic) and abalone (squared). Labels of the squared loss may be far from 0, and
-#: its gradient has no bound: adamax and ftrl need longer steps there, sgd shorter ones.
-LEARNING_RATES = {
-    ("adamax", "logistic"): 0.05,
-    ("adamax", "squared"): 0.3,
-    ("ftrl", "logistic"): 0.1,
-    ("ftrl", "squared"): 0.5,
-    ("sgd", "logistic"): 1.0,
-    ("sgd", "squared"): 0.1,
-}
-OPTIMIZERS = ("adamax", "ftrl", "sgd")
 LOSSES = ("logistic", "squared")
+#: What --schedule may be, beside the library's schedules.
+AUTO, CONSTANT = "auto", "constant"
 
 
 @dataclass(frozen=True)
@@ -23,13 +15,24 @@ class Settings:
     """What decides the weights, together with the data: the same settings give the same model.
 
     Threads are absent because results do not depend on their number.
+
+    Attributes
+    ----------
+    learning_rate : float or None
+        None if the schedule has rates of its own.
+    hyperparameters, schedule_arguments, warmup_arguments : dict
+        By name of the constructors' arguments, those that were given; the rest have their defaults.
+    schedule : str
     """
 
     optimizer: str = "adamax"
     loss: str = "logistic"
-    l1: float = 0.0
     l2: float = 0.0
-    learning_rate: float = LEARNING_RATES["adamax", "logistic"]
+    learning_rate: float | None = None
+    hyperparameters: dict[str, Any] = field(default_factory=dict)
+    schedule: str = AUTO
+    schedule_arguments: dict[str, Any] = field(default_factory=dict)
+    warmup_arguments: dict[str, Any] = field(default_factory=dict)
     batch_size: int = 256
     epochs: int = 10
     seed: int = 0

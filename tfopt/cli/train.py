@@ -21,20 +21,13 @@ from tfopt.cli.data import Data, read_libsvm, targets, two_classes
 from tfopt.cli.errors import CommandError
 from tfopt.cli.files import check_writable
 from tfopt.cli.model import Model, save_model
+from tfopt.cli.optimizers import make_optimizer, set_learning_rate
 from tfopt.cli.progress import Progress
 from tfopt.cli.report import Result, print_json, print_text
 from tfopt.cli.scores import score
 from tfopt.cli.settings import Settings
-from tfopt.optimizers import SGD, Adamax, Ftrl, Optimizer
-
-
-def make_optimizer(settings: Settings) -> Optimizer:
-    """Return the optimizer that the settings ask for."""
-    if settings.optimizer == "adamax":
-        return Adamax(settings.learning_rate)
-    if settings.optimizer == "ftrl":
-        return Ftrl(settings.learning_rate, l1_regularization_strength=settings.l1)
-    return SGD(settings.learning_rate)
+from tfopt.errors import InvalidArgumentError
+from tfopt.optimizers import Optimizer
 
 
 def train_epochs(
@@ -73,8 +66,7 @@ def train_epochs(
     share = settings.l2 * n_rows / np.maximum(occurrences, 1)
 
     for epoch in range(settings.epochs):
-        if settings.optimizer != "ftrl":  # whose rule lowers the rate of each weight by itself
-            optimizer.learning_rate = settings.learning_rate * (1 - epoch / settings.epochs)
+        set_learning_rate(optimizer, settings, epoch)
         order = shuffle.permutation(n_rows)
         shuffled, shuffled_y = features[order], y[order]
         for start in range(0, n_rows, settings.batch_size):
@@ -126,7 +118,11 @@ def fit(train: Data, test: Data | None, settings: Settings, quiet: bool) -> Resu
     seconds = 0.0
     n_rows = train.labels.size
     # a loss that overflows is refused below, once and in words
-    with Progress(n_rows * settings.epochs, quiet) as progress, np.errstate(all="ignore"):
+    with (
+        Progress(n_rows * settings.epochs, quiet) as progress,
+        np.errstate(all="ignore"),
+        _refusals(optimizer),
+    ):
         started = time.perf_counter()
         epochs = train_epochs(train.features, truth["train"], optimizer, settings, progress.rows)
         for epoch, (w, b) in enumerate(epochs, start=1):
@@ -136,7 +132,7 @@ def fit(train: Data, test: Data | None, settings: Settings, quiet: bool) -> Resu
                 if not np.isfinite(history[part][-1]):
                     raise CommandError(
                         f"the {part} loss is not finite after epoch {epoch}: lower "
-                        f"--learning-rate ({settings.learning_rate:g} here) or scale the features"
+                        f"{_rate_in_words(settings)} or scale the features"
                     )
             progress.epoch(epoch, {part: values[-1] for part, values in history.items()})
             started = time.perf_counter()
@@ -157,6 +153,21 @@ def fit(train: Data, test: Data | None, settings: Settings, quiet: bool) -> Resu
     return Result(model, history, scores, rows, seconds)
 
 
+def _rate_in_words(settings: Settings) -> str:
+    if settings.learning_rate is None:
+        return "the learning rates of the schedule"
+    return f"--learning-rate ({settings.learning_rate:g} here)"
+
+
+@contextlib.contextmanager
+def _refusals(optimizer: Optimizer) -> Iterator[None]:
+    """Say at which step a schedule came to a learning rate that the optimizer refuses."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        raise CommandError(f"at step {int(optimizer.iterations)}: {error}") from error
+
+
 def run(arguments: argparse.Namespace) -> None:
     """Run the command.
 
@@ -170,9 +181,7 @@ def run(arguments: argparse.Namespace) -> None:
     # Loaded if needed only, for it takes longer than training on a9a; and now, so that a missing
     # matplotlib is noticed before the training.
     plot = importlib.import_module("tfopt.cli.plot") if arguments.plot else None
-    settings = Settings(
-        **{field.name: getattr(arguments, field.name) for field in dataclasses.fields(Settings)}
-    )
+    settings = arguments.settings
     train = read_libsvm(arguments.data, arguments.zero_based)
     test = read_libsvm(arguments.test, train.zero_based) if arguments.test else None
     with thread_count(arguments.threads) as used_threads:
