@@ -15,6 +15,7 @@ from golden.differences import DIFFERENCES, Difference
 from golden.optimizers import check_states, conditioning, reasons_of, replay
 from golden.reasons import OTHER_ORDER
 
+import tfopt
 from tfopt.rules import DTYPES, RULES, Rule
 
 DATA = Path(__file__).parent / "golden" / "data"
@@ -75,17 +76,59 @@ OPTIMIZERS: dict[str, Any] = json.loads((DATA / "optimizers.json").read_text())
 NUMBERED = list(enumerate(OPTIMIZERS["optimizers"]))
 
 
+def optimizer_inputs() -> dict[str, dict[str, np.ndarray]]:
+    """Return first values, gradients and indices of the optimizers' variables."""
+    inputs: dict[str, dict[str, np.ndarray]] = {}
+    for key, array in load("optimizers").items():
+        variable, kind = key.split("/", 1)
+        if kind in ("first", "grads", "indices"):
+            inputs.setdefault(variable, {})[kind] = array
+    return inputs
+
+
+LIMITS = ("clipnorm", "clipvalue", "global_clipnorm")
+
+
+def test_every_optimizer_is_run_with_every_option():
+    """Fifty steps, dense and sparse. Nadam has no decay of its learning rate, and no schedule."""
+    expected = {
+        (name, option)
+        for name in tfopt.optimizers.__all__
+        if isinstance(getattr(tfopt.optimizers, name), type) and name != "Optimizer"
+        for option in ("nothing", "decay", "a schedule", *LIMITS)
+    } - {("Nadam", "decay"), ("Nadam", "a schedule")}
+    found = set()
+    for name, config in (made.values() for made in OPTIMIZERS["optimizers"]):
+        options = [limit for limit in LIMITS if limit in config]
+        options += ["a schedule"] if isinstance(config["learning_rate"], dict) else []
+        options += ["decay"] if config["decay"] and name != "Nadam" else []
+        found.add((name, " and ".join(options) or "nothing"))
+    assert found >= expected
+    assert OPTIMIZERS["steps"][-1] == 50
+    sparse = {v for v, given in optimizer_inputs().items() if "indices" in given}
+    assert sparse and optimizer_inputs().keys() - sparse
+
+
+@pytest.mark.parametrize("option", LIMITS)
+def test_limits_clip_some_gradients_of_every_variable_and_not_others(option: str):
+    (limit,) = {
+        made["config"][option] for made in OPTIMIZERS["optimizers"] if option in made["config"]
+    }
+    grads = [given["grads"].reshape(50, -1) for given in optimizer_inputs().values()]
+    if option == "global_clipnorm":
+        grads = [np.concatenate(grads, axis=1)]
+    for rows in grads:
+        sizes = np.abs(rows) if option == "clipvalue" else np.linalg.norm(rows, axis=1)
+        assert 0.1 < np.mean(sizes > limit) < 0.9
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("number", "made"), NUMBERED, ids=[f"{made['class']}-{number}" for number, made in NUMBERED]
 )
 def test_optimizer(impl: ModuleType, number: int, made: dict[str, Any], dtype: str):
     stored, (name, config) = load("optimizers"), made.values()
-    inputs: dict[str, dict[str, np.ndarray]] = {}
-    for key, array in stored.items():
-        variable, kind = key.split("/", 1)
-        if kind in ("first", "grads", "indices"):
-            inputs.setdefault(variable, {})[kind] = array
+    inputs = optimizer_inputs()
     scale: dict[str, Any] = dict.fromkeys(inputs, 0.0)
     for step, states in enumerate(replay(impl, name, config, inputs, dtype), start=1):
         for v, ours in states.items():

@@ -127,7 +127,7 @@ def make_optimizers() -> None:
     members = {f"{v}/{key}": a for v, given in inputs.items() for key, a in given.items()}
     configs = []
     for name, arguments in OPTIMIZERS:
-        ours = getattr(tfopt.optimizers, name)(**arguments)
+        ours = getattr(tfopt.optimizers, name).from_config(arguments)
         configs.append({"class": name, "config": ours.get_config()})
         for dtype in DTYPES:
             theirs = optimizer(name, ours.get_config(), dtype)

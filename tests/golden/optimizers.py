@@ -17,6 +17,8 @@ __all__ = ["Inputs", "check_states", "conditioning", "reasons_of", "replay"]
 
 #: By variable: "first", "grads" of each step, and where the gradient is sparse "indices".
 Inputs = Mapping[str, Mapping[str, np.ndarray]]
+_WITH_POWER = ("ExponentialDecay", "PolynomialDecay")
+_WITHOUT_ARITHMETIC = "PiecewiseConstantDecay"
 _RULES = {f"apply_{rule.name}": rule for rule in RULES}
 
 
@@ -24,7 +26,7 @@ def replay(
     impl: ModuleType, name: str, config: Mapping[str, Any], inputs: Inputs, dtype: str
 ) -> Iterator[dict[str, list[np.ndarray]]]:
     """Take the steps of an optimizer; yield each variable and its slots after each."""
-    opt = getattr(impl.optimizers, name)(**config)
+    opt = getattr(impl.optimizers, name).from_config(config)
     variables = {v: np.array(given["first"], dtype) for v, given in inputs.items()}
     for step in range(len(next(iter(inputs.values()))["grads"])):
         pairs = []
@@ -46,9 +48,10 @@ def reasons_of(
     """Return for a variable and each slot why the bits may differ after many steps.
 
     Those of the rule; those of hyperparameters that TensorFlow computes at each step in the dtype
-    of the variable, and tfopt in float64; and those of the values of the step before.
+    of the variable, and tfopt in float64; those of a norm, whose sum of squares has no order, and
+    of the factor made of it; and those of the values of the step before.
     """
-    opt = getattr(tfopt_ref.optimizers, name)(**config)
+    opt = getattr(tfopt_ref.optimizers, name).from_config(config)
     op, arguments = opt._update(1, 0.5)
     op = (opt._sparse_op() if sparse else None) or op
     rule = _RULES[op.__name__]
@@ -62,10 +65,18 @@ def reasons_of(
     )
     if dtype == "float32" and config["decay"]:
         rounded["lr"] = rounded["alpha"] = "decay in float64"
+    if isinstance(config["learning_rate"], dict):
+        schedule = config["learning_rate"]["class_name"]
+        if schedule in _WITH_POWER or (dtype == "float32" and schedule != _WITHOUT_ARITHMETIC):
+            rounded["lr"] = rounded["alpha"] = f"{schedule} in float64"
     if dtype == "float32" and config.get("beta"):
         rounded["l2"] = "beta in float64"
     for operand, known in made_of.items():
         found[operand] += [why for hyper, why in rounded.items() if f"hyper {hyper}" in known]
+    if config.get("clipnorm") or config.get("global_clipnorm"):
+        for operand, known in made_of.items():
+            if f"operand {rule.operands[-1]}" in known:
+                found[operand].append("norm")
     for _ in found:  # as long a chain as there can be
         for operand, known in made_of.items():
             sources = [o for o in found if f"operand {o}" in known and found[o] and o != operand]

@@ -129,7 +129,59 @@ def arrays(chosen: Input, dtype: str, seed: int) -> dict[str, np.ndarray]:
     return made
 
 
-#: Optimizers by class and arguments.
+def schedule(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"class_name": name, "config": arguments}
+
+
+#: What every optimizer is run with besides. The limits are such that some gradients are clipped.
+CLIPPING: tuple[dict[str, float], ...] = (
+    {"clipnorm": 2.0},
+    {"clipvalue": 0.75},
+    {"global_clipnorm": 4.0},
+)
+#: By class: usual arguments, and a schedule that starts from the same learning rate; Nadam takes
+#: none. No cosines, which TensorFlow cannot compute in float64.
+USUAL: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
+    "SGD": (
+        {"learning_rate": 0.1, "momentum": 0.9},
+        schedule("ExponentialDecay", initial_learning_rate=0.1, decay_steps=10, decay_rate=0.5),
+    ),
+    "Adamax": (
+        {"learning_rate": 0.1},
+        schedule("PolynomialDecay", initial_learning_rate=0.1, decay_steps=40, power=2.0),
+    ),
+    "Adam": (
+        {"learning_rate": 0.1},
+        schedule("PiecewiseConstantDecay", boundaries=[9, 30], values=[0.1, 0.05, 0.01]),
+    ),
+    "Adagrad": (
+        {"learning_rate": 0.1},
+        schedule("InverseTimeDecay", initial_learning_rate=0.1, decay_steps=10, decay_rate=0.5),
+    ),
+    "Adadelta": (
+        {"learning_rate": 0.5},
+        schedule(
+            "ExponentialDecay",
+            initial_learning_rate=0.5, decay_steps=7, decay_rate=0.3, staircase=True,
+        ),
+    ),
+    "RMSprop": (
+        {"learning_rate": 0.1},
+        schedule(
+            "InverseTimeDecay",
+            initial_learning_rate=0.1, decay_steps=7, decay_rate=0.5, staircase=True,
+        ),
+    ),
+    "Nadam": ({"learning_rate": 0.1}, None),
+    "Ftrl": (
+        {"learning_rate": 0.1, "l1_regularization_strength": 0.05},
+        schedule(
+            "PolynomialDecay",
+            initial_learning_rate=0.1, decay_steps=15, end_learning_rate=0.01, cycle=True,
+        ),
+    ),
+}  # fmt: skip
+#: Optimizers by class and arguments, as `from_config` takes them.
 OPTIMIZERS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("SGD", {"learning_rate": 0.1}),
     ("SGD", {"learning_rate": 0.1, "decay": 0.05}),
@@ -161,6 +213,9 @@ OPTIMIZERS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Ftrl", {"learning_rate": 0.1, "learning_rate_power": -0.75}),
     ("Ftrl", {"learning_rate": 0.1, "learning_rate_power": -0.3, "beta": 0.5,
               "l2_shrinkage_regularization_strength": 0.05}),
+    ("Adadelta", {"learning_rate": 0.5, "decay": 0.05}),
+    *((name, usual | limit) for name, (usual, _) in USUAL.items() for limit in CLIPPING),
+    *((name, usual | {"learning_rate": rate}) for name, (usual, rate) in USUAL.items() if rate),
 )  # fmt: skip
 
 #: Schedules by class, arguments and dtype. TensorFlow's cosines multiply by a float32 constant and

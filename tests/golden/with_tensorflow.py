@@ -106,6 +106,9 @@ def optimizer(name: str, config: Mapping[str, Any], dtype: Any) -> Any:
     scalar = float if "compat" in config else np.dtype(dtype).type
     typed = {k: scalar(v) if isinstance(v, float) else v for k, v in config.items()}
     typed.pop("compat", None)
+    rate = config["learning_rate"]
+    if isinstance(rate, dict):
+        typed["learning_rate"] = schedule(rate["class_name"], rate["config"], dtype)
     if name == "Nadam":  # whose configuration has another name for it than the constructor
         typed["schedule_decay"] = typed.pop("decay")
     return getattr(theirs, name)(**typed)
@@ -137,10 +140,8 @@ def schedules() -> Any:
     return learning_rate_schedule
 
 
-def learning_rates(
-    name: str, config: Mapping[str, Any], steps: Sequence[float], dtype: Any
-) -> list[float]:
-    """Return what TensorFlow's schedule gives at steps, computed in a dtype.
+def schedule(name: str, config: Mapping[str, Any], dtype: Any) -> Any:
+    """Return TensorFlow's schedule that computes in a dtype.
 
     The configuration is tfopt's and complete: TensorFlow computes in the dtype of
     `initial_learning_rate`, and a Python float passes through float32 even then, so every number
@@ -154,7 +155,15 @@ def learning_rates(
         return scalar(value) if type(value) in (int, float) else value
 
     typed_config = {key: typed(value) for key, value in config.items() if key != "seed"}
-    made = getattr(schedules(), name)(**typed_config)
+    return getattr(schedules(), name)(**typed_config)
+
+
+def learning_rates(
+    name: str, config: Mapping[str, Any], steps: Sequence[float], dtype: Any
+) -> list[float]:
+    """Return what TensorFlow's schedule gives at steps, computed in a dtype."""
+    scalar = np.dtype(dtype).type
+    made = schedule(name, config, dtype)
     return [float(made(scalar(step)).numpy()) for step in steps]
 
 
