@@ -224,6 +224,7 @@ def test_a_run_is_the_librarys(cli, tiny, line, made):
         ),
         ("--decay 1 --optimizer nadam", "rmsprop, sgd; nadam takes --beta-1, --beta-2, --epsilon"),
         ("--optimizer ftrl --l1 -1", "--l1 must be finite and at least 0, not -1.0"),
+        ("--optimizer ftrl --beta -1", ": --beta must be finite and at least 0, not -1.0"),
         ("--beta-1 2", "--beta-1 must be between 0 and 1, not 2.0"),
         ("--beta-1 x", "argument --beta-1: invalid number value: 'x'"),
         ("--beta-2 nan", "argument --beta-2: must be finite, not nan"),
