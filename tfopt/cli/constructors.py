@@ -25,9 +25,10 @@ _CONVERTERS: dict[Any, Callable[[str], Any] | None] = {
     float | None: number,
     Iterable[float]: numbers,
     str: str,
+    str | None: str,
 }
 #: Without effect on what is computed, or given by --learning-rate.
-_LEFT_OUT = {"name", "learning_rate", "lr"}
+_LEFT_OUT = {"learning_rate", "lr", "name", "use_locking"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +82,7 @@ def arguments_of(cls: type) -> list[Argument]:
         if described and name not in described:
             continue  # another name of an argument that the docstring does describe
         values, meaning = described.get(name, ("", ""))
-        choices = tuple(re.findall(r'"(\w+)"', values)) if types[name] is str else ()
+        choices = tuple(re.findall(r'"(\w+)"', values)) if _CONVERTERS[types[name]] is str else ()
         convert = _CONVERTERS[types[name]]
         found.append(Argument(name, convert, parameter.default, choices, meaning))
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):

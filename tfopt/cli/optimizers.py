@@ -10,6 +10,7 @@ from tfopt import optimizers
 from tfopt.cli.constructors import Argument, arguments_of, needs_objects
 from tfopt.cli.settings import AUTO, Settings
 from tfopt.optimizers import Optimizer, schedules
+from tfopt.optimizers.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.schedules import LearningRateSchedule, LinearWarmup
 
 __all__ = [
@@ -60,7 +61,7 @@ def _classes(module: Any, base: type) -> dict[str, Any]:
     }
 
 
-_OPTIMIZERS: dict[str, type[Optimizer]] = _classes(optimizers, Optimizer)
+_OPTIMIZERS: dict[str, type[RuleOptimizer]] = _classes(optimizers, Optimizer)
 #: But for those made of other schedules, which a flag cannot give.
 _SCHEDULES: dict[str, type[LearningRateSchedule]] = {
     name: cls
@@ -76,8 +77,8 @@ SCHEDULES: dict[str, list[Argument]] = {
     name: [one for one in arguments_of(cls) if one.name != _INITIAL_RATE]
     for name, cls in _SCHEDULES.items()
 }
-#: What the optimizers' base class takes for all of them, or nearly all.
-SHARED: list[Argument] = arguments_of(Optimizer)
+#: What the optimizers' base classes take for all of them, or nearly all.
+SHARED: list[Argument] = arguments_of(RuleOptimizer)
 WARMUP: list[Argument] = arguments_of(LinearWarmup)
 
 
@@ -117,7 +118,7 @@ def make_learning_rate(settings: Settings) -> Any:
     return rate
 
 
-def make_optimizer(settings: Settings) -> Optimizer:
+def make_optimizer(settings: Settings) -> RuleOptimizer:
     """Return the optimizer that settings ask for.
 
     Raises

@@ -27,13 +27,13 @@ from tfopt.cli.report import Result, print_json, print_text
 from tfopt.cli.scores import score
 from tfopt.cli.settings import Settings
 from tfopt.errors import InvalidArgumentError
-from tfopt.optimizers import Optimizer
+from tfopt.optimizers.rule_optimizer import RuleOptimizer
 
 
 def train_epochs(
     features: Any,
     y: np.ndarray,
-    optimizer: Optimizer,
+    optimizer: RuleOptimizer,
     settings: Settings,
     count_rows: Callable[[int], object],
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -44,7 +44,8 @@ def train_epochs(
     features : scipy CSR matrix, shape (rows, features)
     y : ndarray, shape (rows,)
         0 or 1 for the logistic loss.
-    optimizer : tfopt.optimizers.Optimizer
+    optimizer : Optimizer
+        One of `tfopt.optimizers`.
     settings : Settings
     count_rows : callable
         Told the number of rows after each batch.
@@ -78,6 +79,7 @@ def train_epochs(
             x, columns = (part[ends[0] : ends[-1]] for part in (shuffled.data, shuffled.indices))
             rows = np.repeat(np.arange(size), np.diff(ends))
 
+            optimizer.catch_up(weights, columns)  # with --sparse catch_up they may be behind
             touched = w[columns]
             margins = np.bincount(rows, x * touched, minlength=size) + b
             residuals = loss.derivative(margins, batch_y) / size
@@ -89,6 +91,7 @@ def train_epochs(
             gradient = IndexedSlices(values, columns, (n_features,))
             optimizer.apply_gradients([(gradient, weights), (residuals.sum(keepdims=True), bias)])
             count_rows(size)
+        optimizer.flush()
         yield w, b
 
 
@@ -160,7 +163,7 @@ def _rate_in_words(settings: Settings) -> str:
 
 
 @contextlib.contextmanager
-def _refusals(optimizer: Optimizer) -> Iterator[None]:
+def _refusals(optimizer: RuleOptimizer) -> Iterator[None]:
     """Say at which step a schedule came to a learning rate that the optimizer refuses."""
     try:
         yield
