@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from tfopt.devices import on_gpu
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels import merge
 
@@ -22,7 +24,7 @@ class IndexedSlices:
     Parameters
     ----------
     values : array_like, shape (n, ...)
-        Used as it is if it is an array.
+        Used as it is if it is an array, one on a GPU, too.
     indices : array_like of int32 or int64, shape (n,)
         Used as it is if it is an array.
     dense_shape : sequence of int, optional
@@ -47,8 +49,8 @@ class IndexedSlices:
     __slots__ = ("dense_shape", "indices", "values")
 
     def __init__(self, values: Any, indices: Any, dense_shape: Any = None) -> None:
-        self.values: np.ndarray = np.asanyarray(values)
-        self.indices: np.ndarray = np.asanyarray(indices)
+        self.values: Any = values if on_gpu(values) else np.asanyarray(values)
+        self.indices: Any = indices if on_gpu(indices) else np.asanyarray(indices)
         self.dense_shape = None if dense_shape is None else tuple(dense_shape)
 
     def sum_duplicates(self) -> IndexedSlices:
@@ -77,6 +79,8 @@ class IndexedSlices:
 
     def _summed(self, bound: float | None, scale: float) -> IndexedSlices:
         """Sum rows that are clipped on the way: to a bound, and by a factor."""
+        if on_gpu(self.values) or on_gpu(self.indices):
+            raise InvalidTypeError("rows on a GPU are summed by an update alone")
         dtype = self.values.dtype
         if dtype.kind not in "fc" and dtype.name != "bfloat16":
             raise InvalidTypeError(f"values must be floats or complex, not {dtype}")
@@ -108,6 +112,6 @@ class IndexedSlices:
     def __repr__(self) -> str:
         shape = "" if self.dense_shape is None else f", dense_shape {self.dense_shape}"
         return (
-            f"IndexedSlices(values of shape {self.values.shape} and dtype {self.values.dtype}, "
-            f"{self.indices.size} indices{shape})"
+            f"IndexedSlices(values of shape {tuple(self.values.shape)} and dtype "
+            f"{self.values.dtype}, {math.prod(self.indices.shape)} indices{shape})"
         )

@@ -26,6 +26,9 @@ template <> struct Computed<bfloat16> {
     using type = float;
 };
 
+/* What a variable and a gradient are stored as; an array alone, as one of the first four. */
+enum Types { F32, F64, F16, BF16, F32_F16, F32_BF16, TYPES };
+
 BOTH float load(float x) { return x; }
 BOTH double load(double x) { return x; }
 
@@ -55,6 +58,24 @@ __device__ __forceinline__ void store(bfloat16 *at, float x) {
 inline void store(float16 *at, float x) { at->bits = float16_of(x); }
 inline void store(bfloat16 *at, float x) { at->bits = bfloat16_of(x); }
 #endif
+
+/* A double, at least 0 or NaN, rounded as NumPy rounds it: to float16 at once, to bfloat16 by way
+ * of float. */
+DEVICE void store_double(float *at, double x) { *at = float(x); }
+DEVICE void store_double(double *at, double x) { *at = x; }
+DEVICE void store_double(float16 *at, double x) {
+    /* A float between two halves tells, by a last bit of 1, that there is something beyond it. */
+    union {
+        float value;
+        std::uint32_t bits;
+    } nearest = {float(x)};
+    if (double(nearest.value) > x)
+        nearest.bits -= 1; /* now it is the last float up to x */
+    if (double(nearest.value) < x)
+        nearest.bits |= 1;
+    store(at, nearest.value);
+}
+DEVICE void store_double(bfloat16 *at, double x) { store(at, float(x)); }
 
 /* Some neighbours that are read and written as one. */
 template <class Stored, int N> struct alignas(sizeof(Stored) * N) Pack {
