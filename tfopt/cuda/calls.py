@@ -91,7 +91,7 @@ def dense_update(
         return None
     wide = variables[0][0].dtype == "float64"
     constants, scalars = step_arguments(kernel, values, flags, grad_scale, wide, True)
-    return DenseUpdate(library, device, kernel, variables, constants, scalars)
+    return DenseUpdate(library, device, kernel, variables, constants, scalars, operands)
 
 
 def _check_many(
@@ -189,5 +189,14 @@ def rows_update(
     wide = var.dtype == "float64"
     constants, scalars = step_arguments(kernel, values, flags, grad_scale, wide, False)
     return RowsUpdate(
-        library, device, kernel, arrays, ids, constants, scalars, duplicates, check_range
+        library,
+        device,
+        kernel,
+        arrays,
+        ids,
+        constants,
+        scalars,
+        duplicates,
+        check_range,
+        (*operands, indices),
     )

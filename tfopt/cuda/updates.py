@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from ctypes import byref, c_double, c_int64, c_void_p
 from math import prod
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tfopt.cuda.arrays import DeviceArray
 from tfopt.cuda.library import Library
@@ -45,6 +45,7 @@ class DenseUpdate(NamedTuple):
     variables: list[list[DeviceArray]]  # of each the variable, its slots and its gradient
     constants: int
     scalars: tuple[float, ...]
+    given: tuple[Any, ...]  # the objects that keep the arrays' memory
 
     @property
     def arrays(self) -> list[DeviceArray]:
@@ -90,6 +91,7 @@ class RowsUpdate(NamedTuple):
     scalars: tuple[float, ...]
     duplicates: str
     check_range: bool
+    given: tuple[Any, ...]  # the objects that keep the arrays' memory
 
     @property
     def arrays(self) -> list[DeviceArray]:
