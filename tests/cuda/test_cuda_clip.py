@@ -202,7 +202,7 @@ def spread(n: int, dtype: str, seed: int = 0) -> np.ndarray:
 
 @each_float
 @pytest.mark.parametrize("n", [1, 255, 257, 4096, 4099, 65_536, 65_537, 200_000])
-def test_long_sums(dtype: str, n: int) -> None:
+def test_long_arrays(dtype: str, n: int) -> None:
     def call(package: ModuleType, own: Any, out: Any) -> Any:
         clipped = package.clip_by_norm(own[0], 2.5), package.clip_by_global_norm(own, 0.5)
         return package.global_norm(own), package.raw_ops.L2Loss(t=own[0]), clipped

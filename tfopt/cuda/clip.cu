@@ -44,14 +44,18 @@ struct Norms {
 
 std::int64_t spans_of(std::int64_t size) { return (size + SPAN - 1) / SPAN; }
 
-Settling settling_of(const Norms &to, double limit, int policy, bool may_miss, bool rooted) {
-    return {to.factors, to.norms, to.bad, limit, nullptr, F64, policy, may_miss, rooted};
+/* Make factors of norms. */
+void settle_norms(const Norms &to, std::int64_t n, double limit, const void *limits, int type,
+                  int policy, cudaStream_t stream) {
+    const Settling settling = {to.factors, to.norms, to.bad, n, limit, limits, type, policy};
+    if (n)
+        LAUNCH(stream, unsigned((n + THREADS - 1) / THREADS), THREADS, settle, settling);
 }
 
 /* Run a function for each pass that there has to be. */
-template <class Function> void in_passes(bool may_miss, const Function &function) {
+template <class Function> void in_passes(int wanted, const Function &function) {
     function(std::integral_constant<int, SQUARES>());
-    if (!may_miss)
+    if (wanted != ROOT_OF_DOUBLES)
         return;
     function(std::integral_constant<int, PEAKS>());
     function(std::integral_constant<int, SCALED>());
@@ -106,14 +110,14 @@ void spans_of_list(const List &list, bool own, const Norms &to, cudaStream_t str
 
 /* One norm for each tensor. */
 template <int PASS>
-void totals_of_list(const List &list, const Norms &to, const Settling &settling, cudaStream_t stream) {
+void totals_of_list(const List &list, const Norms &to, int wanted, cudaStream_t stream) {
     Totals<Listed<MOST>, PASS> w;
     w.sums = to.sums;
-    w.settling = settling;
+    w.wanted = wanted;
     std::int64_t span = 0, most = 0;
     for (std::int64_t t = 0; t < list.n;) {
         int n = 0;
-        w.before = t;
+        w.norms = to.norms + t;
         for (w.begins.first[0] = span; t < list.n && n < MOST; t++) {
             span += spans_of(list.size[t]);
             w.begins.first[++n] = span;
@@ -125,9 +129,8 @@ void totals_of_list(const List &list, const Norms &to, const Settling &settling,
 
 /* As many norms as there are equal parts of so many spans. */
 template <int PASS>
-void totals(std::int64_t n, std::int64_t per, const Norms &to, const Settling &settling,
-            cudaStream_t stream) {
-    reduce(Totals<Equal, PASS>{{}, {per}, to.sums, settling, 0}, n, width_for(per), stream);
+void totals(std::int64_t n, std::int64_t per, const Norms &to, int wanted, cudaStream_t stream) {
+    reduce(Totals<Equal, PASS>{{}, {per}, to.sums, to.norms, wanted}, n, width_for(per), stream);
 }
 
 } // namespace
@@ -173,20 +176,20 @@ API int tfopt_cuda_norms_of_list(int device, void *stream_, void *at, int own, s
     const List list = {n, type, data, size, bound};
     const Norms to(at, own ? n : 1);
     std::int64_t spans = 0;
-    bool may_miss = false;
+    int wanted = ROOT;
     for (std::int64_t t = 0; t < n; t++) {
         spans += spans_of(size[t]);
-        may_miss = may_miss || type[t] == F64;
+        wanted = type[t] == F64 ? ROOT_OF_DOUBLES : wanted;
     }
-    const Settling settling = settling_of(to, limit, policy, may_miss, true);
-    in_passes(may_miss, [&](auto pass) {
+    in_passes(wanted, [&](auto pass) {
         constexpr int PASS = decltype(pass)::value;
         spans_of_list<PASS>(list, own, to, stream);
         if (own)
-            totals_of_list<PASS>(list, to, settling, stream);
+            totals_of_list<PASS>(list, to, wanted, stream);
         else
-            totals<PASS>(1, spans, to, settling, stream);
+            totals<PASS>(1, spans, to, wanted, stream);
     });
+    settle_norms(to, own ? n : 1, limit, nullptr, F64, policy, stream);
     return last_error();
 }
 
@@ -200,75 +203,66 @@ API int tfopt_cuda_norms_of_slices(int device, void *stream_, void *at, std::int
     const OnDevice on(device);
     const auto stream = static_cast<cudaStream_t>(stream_);
     const Norms to(at, n);
-    const bool may_miss = rooted && type == F64;
+    const int wanted = !rooted ? SUM : type == F64 ? ROOT_OF_DOUBLES : ROOT;
     const std::int64_t per = spans_of(size);
-    Settling settling = settling_of(to, limit, policy, may_miss, rooted);
-    settling.limits = limits;
-    settling.type = type;
-    in_passes(may_miss, [&](auto pass) {
+    in_passes(wanted, [&](auto pass) {
         constexpr int PASS = decltype(pass)::value;
         with_type(Floats(), type, [&](auto g) {
             using G = decltype(g);
-            if (PASS == SQUARES || type == F64)
+            if constexpr (PASS == SQUARES || std::is_same<G, double>::value)
                 reduce(SliceSpans<G, PASS>{{}, static_cast<const G *>(data), *outer, *inner, size, per,
                                            to.sums, to.norms},
                        n * per, width_for(size), stream);
         });
-        totals<PASS>(n, per, to, settling, stream);
+        totals<PASS>(n, per, to, wanted, stream);
     });
+    settle_norms(to, n, limit, limits, type, policy, stream);
     return last_error();
 }
 
-template <class V> KERNEL known_norm(const V *norm, double given, Settling settling) {
-    const double root = norm ? double(load(*norm)) : given;
-    settling.norms->root = root < 0 ? NAN : root;
-    settling.norms->exponent = 0;
-    finish(settling, 0);
+namespace {
+
+KERNEL set_norm(Norm *to, const void *norm, int type, double given) {
+    const double root = norm ? load_one(norm, type, 0) : given;
+    to->root = root < 0 ? NAN : root;
+    to->exponent = 0;
 }
+
+KERNEL set_factors(Factors *to, const void *scale, int type) {
+    const double x = load_one(scale, type, 0);
+    *to = {{double(float(x)), 1}, {x, 1}};
+}
+
+KERNEL round_norm(const Norm *norm, int power, void *out, int type) {
+    store_one(out, type, ldexp(norm->root, int(norm->exponent) + power));
+}
+
+} // namespace
 
 /* A norm that is known: a number of the host, or of some type on the device. */
-API int tfopt_cuda_known_norm(int device, void *stream, void *at, int type, const void *norm,
+API int tfopt_cuda_known_norm(int device, void *stream_, void *at, int type, const void *norm,
                               double given, double limit, int policy) {
     const OnDevice on(device);
-    const Settling settling = settling_of(Norms(at, 1), limit, policy, false, true);
-    with_type(Floats(), type, [&](auto v) {
-        using V = decltype(v);
-        LAUNCH(static_cast<cudaStream_t>(stream), 1, 1, (known_norm<V>), static_cast<const V *>(norm),
-               given, settling);
-    });
+    const auto stream = static_cast<cudaStream_t>(stream_);
+    const Norms to(at, 1);
+    LAUNCH(stream, 1, 1, set_norm, to.norms, norm, type, given);
+    settle_norms(to, 1, limit, nullptr, F64, policy, stream);
     return last_error();
-}
-
-template <class V> KERNEL factors_of_scale(const V *scale, Factors *factors) {
-    const double x = load(*scale);
-    *factors = {{double(float(x)), 1}, {x, 1}};
 }
 
 /* A number on the device as a factor. */
 API int tfopt_cuda_factor_of(int device, void *stream, void *at, int type, const void *scale) {
     const OnDevice on(device);
-    with_type(Floats(), type, [&](auto v) {
-        using V = decltype(v);
-        LAUNCH(static_cast<cudaStream_t>(stream), 1, 1, (factors_of_scale<V>),
-               static_cast<const V *>(scale), Norms(at, 1).factors);
-    });
+    LAUNCH(static_cast<cudaStream_t>(stream), 1, 1, set_factors, Norms(at, 1).factors, scale, type);
     return last_error();
 }
 
 /* ---- what is made of norms */
 
-template <class V> KERNEL write_norm(V *out, const Norm *norm, int power) {
-    store_double(out, ldexp(norm->root, int(norm->exponent) + power));
-}
-
 /* Round a norm times a power of two to a type. */
 API int tfopt_cuda_write_norm(int device, void *stream, void *at, int type, void *out, int power) {
     const OnDevice on(device);
-    with_type(Floats(), type, [&](auto v) {
-        using V = decltype(v);
-        LAUNCH(static_cast<cudaStream_t>(stream), 1, 1, (write_norm<V>), static_cast<V *>(out),
-               Norms(at, 1).norms, power);
-    });
+    LAUNCH(static_cast<cudaStream_t>(stream), 1, 1, round_norm, Norms(at, 1).norms, power, out, type);
     return last_error();
 }
 

@@ -16,8 +16,8 @@ enum Pass { SQUARES, PEAKS, SCALED };
 struct Norm {
     double root;
     std::int64_t exponent;
-    double scale; /* what elements are multiplied by before they are squared again, if they are */
-    std::int64_t again;
+    double scale; /* what elements are multiplied by before they are squared again, */
+    bool again;   /* if they are */
 };
 
 /* ---- from a norm to factors: the arithmetic of kernels/clip.pyx */
@@ -50,33 +50,26 @@ constexpr unsigned long long NONE_BAD = ~0ull;
 /* What a norm that is not finite does: as one of its own, as the one of many, nothing. */
 enum Policy { OWN, SHARED_BY_ALL, SKIPPED };
 
-/* What becomes of sums. */
+/* What becomes of norms. */
 struct Settling {
     Factors *factors;
-    Norm *norms;
+    const Norm *norms;
     unsigned long long *bad; /* the first norm that is not finite */
+    std::int64_t n;
     double limit;
     const void *limits; /* one for each norm, instead; of some type */
     int type;
     int policy;
-    bool may_miss; /* whether there are doubles among the elements */
-    bool rooted;   /* or the plain sum of squares is wanted */
 };
 
-DEVICE double limit_of(const Settling &s, std::int64_t k) {
-    if (!s.limits)
-        return s.limit;
-    const double limit = s.type == F64    ? load(static_cast<const double *>(s.limits)[k])
-                         : s.type == F32  ? load(static_cast<const float *>(s.limits)[k])
-                         : s.type == F16  ? load(static_cast<const float16 *>(s.limits)[k])
-                                          : load(static_cast<const bfloat16 *>(s.limits)[k]);
-    return limit < 0 ? 0 : limit;
-}
-
-/* Set the factors of a norm. */
-DEVICE void finish(const Settling &s, std::int64_t k) {
+/* Set the factors of norms. */
+KERNEL settle(IN_PARAMETERS Settling s) {
+    const std::int64_t k = std::int64_t(blockIdx.x) * THREADS + threadIdx.x;
+    if (k >= s.n)
+        return;
     const Norm &norm = s.norms[k];
-    double limit = limit_of(s, k);
+    double limit = s.limits ? load_one(s.limits, s.type, k) : s.limit;
+    limit = limit < 0 ? 0 : limit;
     if (norm.root - norm.root != 0) {
         atomicMin(s.bad, static_cast<unsigned long long>(k));
         if (s.policy == SKIPPED)
@@ -88,32 +81,34 @@ DEVICE void finish(const Settling &s, std::int64_t k) {
     s.factors[k].wide = factor_of(norm.root, int(norm.exponent), limit, false);
 }
 
+/* ---- from sums to norms */
+
 constexpr int FARTHEST = 1021; /* the exponents up to which a power of two and its inverse are normal */
 
+/* What is wanted of a sum of squares. */
+enum Wanted { SUM, ROOT, ROOT_OF_DOUBLES };
+
 /* Make of the result of a pass a norm, or what the next pass needs. */
-template <int PASS> DEVICE void settle(const Settling &s, std::int64_t k, double total) {
-    Norm &norm = s.norms[k];
+template <int PASS> DEVICE void take_total(Norm &norm, double total, int wanted) {
     norm.again = false;
     if (PASS == SQUARES) {
         norm.exponent = 0;
-        norm.root = s.rooted ? sqrt(total) : total;
+        norm.root = wanted == SUM ? total : sqrt(total);
         /* squares that are too small to count in the least such sum are 2^-122 of it */
-        norm.again = s.may_miss && (total == INFINITY || total < ldexp(1.0, -900));
-    } else if (PASS == PEAKS) {
-        norm.root = total;
-        if (total != 0 && total != INFINITY) {
-            int exponent;
-            frexp(total, &exponent);
-            exponent = exponent > FARTHEST ? FARTHEST : exponent < -FARTHEST ? -FARTHEST : exponent;
-            norm.exponent = exponent;
-            norm.scale = ldexp(1.0, -exponent);
-            norm.again = true;
-        }
-    } else {
+        norm.again = wanted == ROOT_OF_DOUBLES && (total == INFINITY || total < 0x1p-900);
+    } else if (PASS == SCALED) {
         norm.root = sqrt(total);
+    } else {
+        norm.root = total;
+        if (total == 0 || total == INFINITY)
+            return;
+        int exponent;
+        frexp(total, &exponent);
+        exponent = exponent > FARTHEST ? FARTHEST : exponent < -FARTHEST ? -FARTHEST : exponent;
+        norm.exponent = exponent;
+        norm.scale = ldexp(1.0, -exponent);
+        norm.again = true;
     }
-    if (!norm.again)
-        finish(s, k);
 }
 
 /* ---- spans */
@@ -152,7 +147,7 @@ template <class G, int PASS, int N> struct ListSpans : Joined<PASS> {
         const std::int64_t start = (unit - first[t]) * SPAN;
         const std::int64_t stop = size[t] - start < SPAN ? size[t] : start + SPAN;
         double share = 0;
-#pragma unroll 8
+#pragma unroll 4
         for (std::int64_t i = start + lane; i < stop; i += LANES)
             share = this->join(share, part_of<PASS>(clamped(load(data[t][i]), bound), scale));
         return share;
@@ -178,9 +173,16 @@ template <class G, int PASS> struct SliceSpans : Joined<PASS> {
         const double scale = PASS == SCALED ? norms[slice].scale : 1;
         const std::int64_t stop = size - start < SPAN ? size : start + SPAN;
         double share = 0;
-#pragma unroll 8
+        if (inner.n > 1) { /* every place takes divisions */
+#pragma unroll 1
+            for (std::int64_t i = start + lane; i < stop; i += LANES)
+                share = this->join(share, part_of<PASS>(load(at[offset_of(inner, i)]), scale));
+            return share;
+        }
+        const std::int64_t step = inner.n ? inner.stride[0] : 0;
+#pragma unroll 4
         for (std::int64_t i = start + lane; i < stop; i += LANES)
-            share = this->join(share, part_of<PASS>(load(at[offset_of(inner, i)]), scale));
+            share = this->join(share, part_of<PASS>(load(at[i * step]), scale));
         return share;
     }
     DEVICE void give(std::int64_t unit, double sum) const { sums[unit] = sum; }
@@ -203,12 +205,10 @@ template <int N> struct Listed {
 template <class Begins, int PASS> struct Totals : Joined<PASS> {
     Begins begins;
     const double *sums;
-    Settling settling;
-    std::int64_t before; /* norms of the launches before */
+    Norm *norms;
+    int wanted;
 
-    DEVICE bool wants(std::int64_t unit) const {
-        return PASS == SQUARES || settling.norms[before + unit].again;
-    }
+    DEVICE bool wants(std::int64_t unit) const { return PASS == SQUARES || norms[unit].again; }
     DEVICE double take(std::int64_t unit, int lane) const {
         const std::int64_t stop = begins.begin(unit + 1);
         double share = 0;
@@ -217,6 +217,6 @@ template <class Begins, int PASS> struct Totals : Joined<PASS> {
         return share;
     }
     DEVICE void give(std::int64_t unit, double total) const {
-        settle<PASS>(settling, before + unit, total);
+        take_total<PASS>(norms[unit], total, wanted);
     }
 };

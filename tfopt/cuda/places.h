@@ -50,6 +50,7 @@ struct Axes {
 /* Where the i-th element along some axes lies, counted in C order. */
 BOTH std::int64_t offset_of(const Axes &axes, std::int64_t i) {
     std::int64_t offset = 0;
+#pragma unroll 1
     for (int k = 0; k < axes.n - 1; k++) {
         offset += i % axes.size[k] * axes.stride[k];
         i /= axes.size[k];

@@ -83,7 +83,7 @@ template <class T> struct Clamping {
 };
 
 template <class T> KERNEL clamp(IN_PARAMETERS Clamping<T> w) {
-    constexpr int WIDE = 16 / sizeof(T);
+    constexpr int WIDE = std::is_integral<T>::value ? 1 : 16 / sizeof(T); /* gradients are floats */
     const bool aligned = on_packs(16, w.out, w.data, w.low, w.high);
     walk<WIDE>(blockIdx.x, w.size, aligned, [&](auto wide, std::int64_t i) {
         constexpr int n = decltype(wide)::value;
