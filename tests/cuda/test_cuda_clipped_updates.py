@@ -168,6 +168,7 @@ def test_norms_out_of_range(dtype: str, scale: float) -> None:
         return
     model = Model(RULES[0])
     model.add_list([array_of(np.array([3.0, -2.0]) * scale, dtype), array_of([scale], dtype)])
+    model.add_list([array_of([1.0, 2.0], "float16")])
     for bound in (1e-30, 1.0, 1e-290, 2.0 * scale):
         model.compare(clipnorm=bound)
         model.compare(global_clipnorm=bound)
