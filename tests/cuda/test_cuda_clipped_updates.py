@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cases import RULES, arrays_for, assert_same_bits, ordinary_hypers
 from clip_cases import FLOATS, array_of, tensor
-from devices import DEVICE
+from devices import DEVICE, HostArray
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -226,3 +226,34 @@ def test_refused_scales(scale: np.ndarray) -> None:
     with pytest.raises(tfopt.errors.InvalidArgumentError, match="grad_scale"):
         tfopt.training_ops.apply_gradient_descent(var, grad, alpha=1.0, grad_scale=DEVICE.to(scale))
     np.testing.assert_array_equal(DEVICE.back(var), 1)
+
+
+@pytest.mark.skipif(DEVICE.name != "host", reason="GPU libraries choose the stream")
+def test_streams_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a step the variable's stream for the others, after it they for it; errors too."""
+    waits: list[tuple[int, int]] = []
+    monkeypatch.setitem(load().call, "follow", lambda device, *pair: waits.append(pair) or 0)
+    rule = next(rule for rule in RULES if rule.name == "momentum")
+    step = step_of(rule.name, Update(rule.name, ordinary_hypers(rule), dict(rule.flags)))
+
+    def update(indices: list[int]) -> Any:
+        arrays = [HostArray(np.ones((2, 2), np.float32), stream) for stream in (11, 12, 13)]
+        ids = HostArray(np.array(indices), 14)
+        return rows_update(
+            step.kernel, tuple(arrays), step.hypers, step.flags, ids, "sum", 1.0, True
+        )
+
+    def pairs_of(call: Any) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+        waits.clear()
+        call()
+        assert len(waits) == 6
+        return set(waits[:3]), set(waits[3:])
+
+    expected = {(11, k) for k in (12, 13, 14)}, {(k, 11) for k in (12, 13, 14)}
+    assert pairs_of(lambda: run_clipped([update([0, 1])], global_clipnorm=1.0)) == expected
+
+    def refused() -> None:
+        with pytest.raises(tfopt.errors.IndexOutOfRangeError):
+            run_clipped([update([0, 2])], global_clipnorm=1.0)
+
+    assert pairs_of(refused) == expected

@@ -42,6 +42,14 @@ def run_clipped(
         Every gradient is clipped to this norm.
     global_clipnorm : float, optional
         All gradients are clipped to this common norm; not together with `clipnorm`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the variables are on several GPUs; nothing has been written.
+    IndexOutOfRangeError
+        If an index names no row. That is found when its update comes, and changes nothing of its
+        own variable; the updates before it have been made.
     """
     if not updates:
         return

@@ -113,6 +113,9 @@ template <int PASS> DEVICE void take_total(Norm &norm, double total, int wanted)
 
 /* ---- spans */
 
+/* Elements that a thread asks for at a time: 16 bytes of them. */
+template <class G> constexpr int AHEAD = 16 / sizeof(G);
+
 template <int PASS> struct Joined {
     static DEVICE double join(double a, double b) {
         return PASS == PEAKS ? (b > a ? b : a) : a + b;
@@ -147,7 +150,7 @@ template <class G, int PASS, int N> struct ListSpans : Joined<PASS> {
         const std::int64_t start = (unit - first[t]) * SPAN;
         const std::int64_t stop = size[t] - start < SPAN ? size[t] : start + SPAN;
         double share = 0;
-#pragma unroll 4
+#pragma unroll AHEAD<G>
         for (std::int64_t i = start + lane; i < stop; i += LANES)
             share = this->join(share, part_of<PASS>(clamped(load(data[t][i]), bound), scale));
         return share;
@@ -180,7 +183,7 @@ template <class G, int PASS> struct SliceSpans : Joined<PASS> {
             return share;
         }
         const std::int64_t step = inner.n ? inner.stride[0] : 0;
-#pragma unroll 4
+#pragma unroll AHEAD<G>
         for (std::int64_t i = start + lane; i < stop; i += LANES)
             share = this->join(share, part_of<PASS>(load(at[i * step]), scale));
         return share;

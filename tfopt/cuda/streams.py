@@ -18,6 +18,8 @@ def in_order(library: Library, device: int, arrays: Sequence[DeviceArray]) -> It
     others = {array.stream for array in arrays if array.size} - {stream}
     for other in others:
         library.check(library.call["follow"](device, stream, other))
-    yield stream
-    for other in others:
-        library.check(library.call["follow"](device, other, stream))
+    try:
+        yield stream
+    finally:  # also after an error that has come up behind something queued
+        for other in others:
+            library.check(library.call["follow"](device, other, stream))
