@@ -148,8 +148,8 @@ class CudaLibrary(Extension):
         """Compile each rule on its own, as many at a time as there are processors, and link."""
         folder.mkdir(parents=True, exist_ok=True)
         flags = CUDA_FLAGS + self.architectures()
-        # face.cu first, for its sort takes the longest
-        jobs = [["face.cu", "-o", str(folder / "face.o")]]
+        # these first, for they take the longest
+        jobs = [[f"{name}.cu", "-o", str(folder / f"{name}.o")] for name in ("face", "clip")]
         jobs += [
             ["rule.cu", f"-DTFOPT_RULE={op}", "-o", str(folder / f"{op}.o")] for op in self.ops
         ]

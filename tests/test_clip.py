@@ -117,6 +117,7 @@ def test_by_norm(impl: ModuleType, t: Any, limit: Any, axes: Any, expected: Any)
         (np.float64([1e308] * 100), 1e-290, [1e-291] * 100),
         (np.float64([1e-290]), 1e300, [1e-290]),
         (np.float32([1e38, 0]), 1e-30, [1e-30, 0]),
+        (np.float32([2.0**126, 2.0**110]), 1.0, [1, 2.0**-16]),  # 2^-126, less what rounding adds
     ],
 )
 def test_squares_neither_overflow_nor_vanish(

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tfopt.devices import on_gpu
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.arguments import as_array
@@ -26,6 +27,8 @@ __all__ = [
     "check_broadcast",
     "check_separate",
     "computed",
+    "densified",
+    "is_on_gpu",
     "results_for",
     "tensor_name",
     "wrapped",
@@ -50,6 +53,13 @@ def computed(dtype: np.dtype[Any]) -> type[np.float32] | type[np.float64]:
 
 
 # ---- what is clipped
+
+
+def is_on_gpu(t: Any) -> bool:
+    """Return whether a tensor, or the first of a list, is in a GPU's memory."""
+    if isinstance(t, (list, tuple)):
+        t = next((each for each in t if each is not None), None)
+    return on_gpu(t.values if isinstance(t, IndexedSlices) else t)
 
 
 def as_tensor(value: Any, name: str, dtypes: tuple[str, ...]) -> Array:
@@ -95,6 +105,10 @@ def _none() -> InvalidTypeError:
     )
 
 
+def _there(name: str) -> InvalidTypeError:
+    return InvalidTypeError(f"{name} is on a GPU, where only arrays are that go with others there")
+
+
 def _converted(value: Any, name: str) -> Array:
     try:
         array = np.asarray(value)
@@ -135,6 +149,23 @@ def as_tensors(t_list: Any, one_dtype: bool) -> list[Array | None]:
     return tensors
 
 
+def densified(slices: IndexedSlices) -> Array:
+    """Return the array that slices are the rows of."""
+    values = as_tensor(slices, "t", FLOATS)
+    if slices.dense_shape is None:
+        raise InvalidArgumentError("IndexedSlices without dense_shape cannot become a tensor")
+    merged = IndexedSlices(values, slices.indices).sum_duplicates()
+    shape = tuple(slices.dense_shape)
+    rows = shape[0] if shape else 0
+    if merged.values.shape[1:] != shape[1:]:
+        raise InvalidArgumentError(f"values of shape {values.shape} are no rows of {shape}")
+    if merged.indices.size and not (merged.indices.min() >= 0 and merged.indices.max() < rows):
+        raise InvalidArgumentError(f"indices are out of range [0, {rows})")
+    dense = np.zeros(shape, values.dtype)
+    dense[merged.indices] = merged.values
+    return dense
+
+
 # ---- bounds and limits
 
 
@@ -142,6 +173,8 @@ def as_bound(value: Any, name: str, op: str, dtype: np.dtype[Any]) -> Array:
     """Return a bound of clip_by_value, in the tensor's dtype."""
     if value is None:
         raise _none()
+    if on_gpu(value):
+        raise _there(name)
     if isinstance(value, (Variable, np.ndarray, np.generic)) or hasattr(value, "__dlpack__"):
         given = value.numpy() if isinstance(value, Variable) else np.asarray(value)
         if given.dtype != dtype and given.dtype.kind not in "iu":
@@ -178,6 +211,8 @@ def as_limits(value: Any, name: str) -> Array:
     """Return numbers as float64."""
     if value is None:
         raise _none()
+    if on_gpu(value):
+        raise _there(name)
     if isinstance(value, Variable):
         value = value.numpy()
     try:

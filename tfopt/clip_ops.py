@@ -7,7 +7,7 @@ tensor's dtype; what needs no scaling keeps its bits.
 
 Tensors are arrays, Variables, IndexedSlices, of which the values are clipped, or Python's numbers
 and lists, which become float32 or int32. With `out` nothing is allocated; a tensor may be its own
-`out`.
+`out`. What lies on a GPU is clipped there (:mod:`tfopt.cuda.clip_ops`), and so is the result.
 """
 
 from __future__ import annotations
@@ -31,10 +31,13 @@ from tfopt.clip_arguments import (
     check_broadcast,
     check_separate,
     computed,
+    densified,
+    is_on_gpu,
     results_for,
     wrapped,
 )
 from tfopt.clip_scaling import by_type, check_policy, rounded, scale, scale_slices, skips
+from tfopt.devices import gpu_clip_ops
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.clip import clamp_call, factor
@@ -96,6 +99,8 @@ def clip_by_value(
     array([[-1.,  2.,  3.],
            [ 4.,  4.,  4.]])
     """
+    if type(t) is not np.ndarray and is_on_gpu(t):
+        return gpu_clip_ops().clip_by_value(t, clip_value_min, clip_value_max, out)
     array = as_tensor(t, "t", FLOATS + INTEGERS)
     (result,) = results_for([array], None if out is None else [out])
     assert result is not None
@@ -174,6 +179,8 @@ def clip_by_norm(
     array([[-2.4,  0. ],
            [ 3.2,  1. ]])
     """
+    if type(t) is not np.ndarray and is_on_gpu(t):
+        return gpu_clip_ops().clip_by_norm(t, clip_norm, axes, out, nonfinite)
     check_policy(nonfinite)
     array = as_tensor(t, "t", FLOATS)
     limits: Array = np.maximum(as_limits(clip_norm, "clip_norm"), 0.0)
@@ -232,6 +239,8 @@ def global_norm(t_list: Any, name: str | None = None, *, out: Any = None) -> Any
     >>> float(tfopt.global_norm([np.array([-2.0, 4.0]), None, np.array([1.0, -2.0])]))
     5.0
     """
+    if is_on_gpu(t_list):
+        return gpu_clip_ops().global_norm(t_list, out)
     tensors = [t for t in as_tensors(t_list, one_dtype=True) if t is not None]
     dtype = tensors[0].dtype if tensors else np.dtype(np.float32)
     into = None
@@ -308,6 +317,11 @@ def clip_by_global_norm(
     >>> clipped, float(norm)
     ([array([-1.6,  3.2]), None, array([ 0.8, -1.6])], 5.0)
     """
+    if is_on_gpu(t_list):
+        clipped, norm_too = gpu_clip_ops().clip_by_global_norm(
+            t_list, clip_norm, use_norm, out, nonfinite
+        )
+        return clipped, norm_too
     check_policy(nonfinite)
     tensors = as_tensors(t_list, one_dtype=use_norm is None)
     limit = as_limit(clip_norm, "clip_norm")
@@ -396,23 +410,9 @@ def clip_by_average_norm(
         DeprecationWarning,
         stacklevel=2,
     )
-    array = _densified(t) if isinstance(t, IndexedSlices) else as_tensor(t, "t", FLOATS)
+    if isinstance(t, IndexedSlices):
+        t = densified(t)
+    elif not is_on_gpu(t):
+        t = as_tensor(t, "t", FLOATS)
     limit = as_limit(clip_norm, "clip_norm")
-    return clip_by_norm(array, limit * array.size, out=out, nonfinite=nonfinite)
-
-
-def _densified(slices: IndexedSlices) -> Array:
-    """Return the array that slices are the rows of."""
-    values = as_tensor(slices, "t", FLOATS)
-    if slices.dense_shape is None:
-        raise InvalidArgumentError("IndexedSlices without dense_shape cannot become a tensor")
-    merged = IndexedSlices(values, slices.indices).sum_duplicates()
-    shape = tuple(slices.dense_shape)
-    rows = shape[0] if shape else 0
-    if merged.values.shape[1:] != shape[1:]:
-        raise InvalidArgumentError(f"values of shape {values.shape} are no rows of {shape}")
-    if merged.indices.size and not (merged.indices.min() >= 0 and merged.indices.max() < rows):
-        raise InvalidArgumentError(f"indices are out of range [0, {rows})")
-    dense = np.zeros(shape, values.dtype)
-    dense[merged.indices] = merged.values
-    return dense
+    return clip_by_norm(t, limit * math.prod(t.shape), out=out, nonfinite=nonfinite)

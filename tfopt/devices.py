@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["apply_on_gpu", "on_gpu"]
+__all__ = ["apply_on_gpu", "gpu_clip_ops", "on_gpu"]
 
 
 def on_gpu(value: Any) -> bool:
@@ -25,3 +25,10 @@ def apply_on_gpu(*arguments: Any) -> None:
     from tfopt.cuda.calls import apply
 
     apply(*arguments)
+
+
+def gpu_clip_ops() -> Any:
+    """Return :mod:`tfopt.cuda.clip_ops`."""
+    from tfopt.cuda import clip_ops
+
+    return clip_ops

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from tfopt.devices import on_gpu
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels import merge
 from tfopt.room import Room
@@ -23,7 +25,7 @@ class IndexedSlices:
     Parameters
     ----------
     values : array_like, shape (n, ...)
-        Used as it is if it is an array.
+        Used as it is if it is an array, one on a GPU, too.
     indices : array_like of int32 or int64, shape (n,)
         Used as it is if it is an array.
     dense_shape : sequence of int, optional
@@ -48,8 +50,8 @@ class IndexedSlices:
     __slots__ = ("dense_shape", "indices", "values")
 
     def __init__(self, values: Any, indices: Any, dense_shape: Any = None) -> None:
-        self.values: np.ndarray = np.asanyarray(values)
-        self.indices: np.ndarray = np.asanyarray(indices)
+        self.values: Any = values if on_gpu(values) else np.asanyarray(values)
+        self.indices: Any = indices if on_gpu(indices) else np.asanyarray(indices)
         self.dense_shape = None if dense_shape is None else tuple(dense_shape)
 
     def sum_duplicates(self) -> IndexedSlices:
@@ -83,6 +85,8 @@ class IndexedSlices:
 
         The sums are in memory of the room; on request the indices ascend.
         """
+        if on_gpu(self.values) or on_gpu(self.indices):
+            raise InvalidTypeError("rows on a GPU are summed by an update alone")
         dtype = self.values.dtype
         if dtype.kind not in "fc" and dtype.name != "bfloat16":
             raise InvalidTypeError(f"values must be floats or complex, not {dtype}")
@@ -116,6 +120,6 @@ class IndexedSlices:
     def __repr__(self) -> str:
         shape = "" if self.dense_shape is None else f", dense_shape {self.dense_shape}"
         return (
-            f"IndexedSlices(values of shape {self.values.shape} and dtype {self.values.dtype}, "
-            f"{self.indices.size} indices{shape})"
+            f"IndexedSlices(values of shape {tuple(self.values.shape)} and dtype "
+            f"{self.values.dtype}, {math.prod(self.indices.shape)} indices{shape})"
         )

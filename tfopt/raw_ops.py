@@ -20,8 +20,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tfopt import training_ops
-from tfopt.clip_arguments import FLOATS, INTEGERS, Array, as_bound, as_tensor
+from tfopt.clip_arguments import FLOATS, INTEGERS, Array, as_bound, as_tensor, is_on_gpu
 from tfopt.clip_ops import clip_by_value
+from tfopt.devices import gpu_clip_ops
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.norms import sum_of_squares
 from tfopt.locks import locked
@@ -185,6 +186,8 @@ def ClipByValue(
     InvalidArgumentError
         If a bound has another shape, or as :func:`tfopt.clip_by_value` does.
     """
+    if is_on_gpu(t):
+        return clip_by_value(t, clip_value_min, clip_value_max)
     array = as_tensor(t, "t", FLOATS + INTEGERS)
     high = as_bound(clip_value_max, "clip_value_max", "ClipByValue", array.dtype)
     low = as_bound(clip_value_min, "clip_value_min", "ClipByValue", array.dtype)
@@ -222,6 +225,8 @@ def L2Loss(*, t: Any, name: str | None = None) -> Any:
     >>> float(raw_ops.L2Loss(t=[3.0, 4.0]))
     12.5
     """
+    if is_on_gpu(t):
+        return gpu_clip_ops().l2_loss(t)
     array: Array = as_tensor(t, "t", FLOATS)
     with np.errstate(over="ignore", under="ignore"):
         return (np.float64(sum_of_squares(array)) / 2).astype(array.dtype)

@@ -70,7 +70,10 @@ def _docstring(rule: Rule) -> str:
             "The rows of var, along its first axis, to update."
         ),
         _DUPLICATES[rule.absent is None][0]: _DUPLICATES[rule.absent is None][1],
-        "grad_scale : float, default 1.0": "Multiplies the gradient as it is read.",
+        "grad_scale : float, default 1.0": (
+            "Multiplies the gradient as it is read. On a GPU it may be an array of no dimension "
+            "there."
+        ),
         "check_indices : bool, default True": (
             "On a GPU, False spares the wait until the indices have been checked; those that name "
             "no row\n    are skipped. In the host's memory they are always checked."

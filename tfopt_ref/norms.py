@@ -91,4 +91,5 @@ def factors(root: Any, exponent: Any, limit: Any, dtype: Any) -> tuple[Any, Any]
         keep = (limit == np.inf) | (root <= np.ldexp(limit, np.negative(exponent)))
         first = np.where(keep, 1, factor).astype(dtype)
         second = np.where(twice & ~keep, 2.0**smallest, 1).astype(dtype)
-    return first, second
+        rounded_up = first == 1  # then the second is the whole factor
+        return np.where(rounded_up, second, first), np.where(rounded_up, first, second)

@@ -16,6 +16,9 @@ import torch
 from cases import ordinary_hypers
 
 import tfopt
+from tfopt.cuda.calls import dense_update
+from tfopt.cuda.clipping import run_clipped
+from tfopt.kernels import kernels
 from tfopt.rules import RULES, Rule
 
 Step = Callable[[], Any]
@@ -125,6 +128,56 @@ def sparse(rate: float, rows: int, width: int, lookups: int) -> list[dict[str, A
     return made
 
 
+def clip_calls(t: Any) -> list[tuple[str, int, Step]]:
+    """Return calls that clip a tensor, with how often each reads or writes it."""
+    out = torch.empty_like(t)
+    rows, rows_out = t.view(-1, 1024), out.view(-1, 1024)
+    return [
+        ("global_norm", 1, lambda: tfopt.global_norm([t])),
+        ("clip_by_value", 2, lambda: tfopt.clip_by_value(t, 0.25, 0.75, out=out)),
+        ("clip_by_norm", 3, lambda: tfopt.clip_by_norm(t, 1.0, out=out)),
+        ("clip_by_norm, rows", 3, lambda: tfopt.clip_by_norm(rows, 1.0, [1], out=rows_out)),
+        ("clip_by_norm, within the limit", 1, lambda: tfopt.clip_by_norm(t, 1e30, out=t)),
+    ]
+
+
+def clipping(n: int, rate: float) -> list[dict[str, Any]]:
+    made = []
+    for dtype in (torch.float32, torch.bfloat16):
+        t = torch.rand(n, device="cuda").to(dtype)
+        for name, traffic, call in clip_calls(t):
+            time = milliseconds(call)
+            share = traffic * t.element_size() * n / time / rate
+            made.append({"work": f"{name}, {dtype}", "ms": time, "percent of copy": 100 * share})
+    return made
+
+
+def clipped_steps(sizes: list[int], rate: float, what: str) -> list[dict[str, Any]]:
+    """Time steps of Adam that clip; beside them torch's clipping alone."""
+    rule = next(rule for rule in RULES if rule.name == "adam")
+    columns = tuple([torch.rand(n, device="cuda") for n in sizes] for _ in rule.operands)
+    hypers = tuple(ordinary_hypers(rule)[name] for name in rule.hypers)
+
+    def step(**limits: float) -> Step:
+        return lambda: run_clipped(
+            [dense_update(kernels["adam"], columns, hypers, 0, 1.0)], **limits
+        )
+
+    made = []
+    for limits, traffic in (({}, 7), ({"clipvalue": 0.5}, 7), ({"global_clipnorm": 1.0}, 8),
+                            ({"clipnorm": 1.0}, 8)):  # fmt: skip
+        time = milliseconds(step(**limits))
+        share = 4 * traffic * sum(sizes) / time / rate
+        label = f"adam, {', '.join(limits) or 'not clipped'}, {what}"
+        made.append({"work": label, "ms": time, "percent of copy": 100 * share})
+    parameters = [torch.zeros_like(grad) for grad in columns[-1]]
+    for parameter, grad in zip(parameters, columns[-1], strict=True):
+        parameter.grad = grad
+    clip = torch.nn.utils.clip_grad_norm_
+    time = milliseconds(lambda: clip(parameters, 1.0, foreach=True))
+    return [*made, {"work": f"torch clip_grad_norm_ alone, {what}", "ms": time}]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json")
@@ -137,6 +190,9 @@ def main() -> None:
     results += dense(n, rate)
     results += against_torch([n], f"2^{arguments.exponent}")
     results += against_torch([1000] * 1000, "1000 x 1000")
+    results += clipping(n, rate)
+    results += clipped_steps([n], rate, f"2^{arguments.exponent}")
+    results += clipped_steps([1000] * 1000, rate, "1000 x 1000")
     results += sparse(rate, arguments.table, 64, min(1_000_000, arguments.table // 50))
     for row in results:
         figures = ", ".join(f"{k} {v:.3g}" for k, v in row.items() if k != "work")

@@ -14,8 +14,19 @@ import numpy as np
 __all__ = ["DEVICE", "HostArray"]
 
 
+class Namespace:
+    """What the array API standard has to make an array like another."""
+
+    @staticmethod
+    def empty(shape: Any, *, dtype: Any, device: Any) -> HostArray:
+        assert device == "host"
+        return HostArray(np.full(shape, 7).astype(dtype))
+
+
 class HostArray:
     """A NumPy array that looks like one on a GPU."""
+
+    device = "host"
 
     def __init__(self, array: np.ndarray, stream: int | None = None) -> None:
         self.array, self.stream = array, stream
@@ -27,6 +38,9 @@ class HostArray:
     @property
     def shape(self) -> tuple[int, ...]:
         return self.array.shape
+
+    def __array_namespace__(self) -> Any:
+        return Namespace
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def build(*flags: str) -> Path:
     if library.exists():
         return library
     folder.mkdir(exist_ok=True)
-    jobs = [["face.cu", "-o", str(folder / "face.o")]]
+    jobs = [[f"{name}.cu", "-o", str(folder / f"{name}.o")] for name in ("clip", "face")]
     jobs += [
         ["rule.cu", f"-DTFOPT_RULE={rule.op}", "-o", str(folder / f"{rule.op}.o")] for rule in RULES
     ]

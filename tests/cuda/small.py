@@ -11,6 +11,9 @@ import numpy as np
 from cases import RULES, arrays_for, ordinary_hypers
 
 import tfopt
+from tfopt.cuda.calls import dense_update, rows_update
+from tfopt.cuda.clipping import run_clipped
+from tfopt.kernels import kernels
 
 cupy.cuda.set_allocator(None)
 
@@ -26,9 +29,28 @@ for rule in RULES:
         for inner in ((), (3,), (70,)):
             *variables, grad = map(cupy.asarray, arrays_for(rule, (9, *inner), dtype))
             ids = cupy.asarray(np.array([8, 0, 8, 3, 0, 8, 1, 2, 8]))
-            for duplicates in ("sequential", "sum"):
+            for duplicates in ("sum",) if rule.absent else ("sequential", "sum"):
                 apply(*variables, grad, **hypers, indices=ids, duplicates=duplicates)
             ids[4] = 9
             apply(*variables, grad, **hypers, indices=ids, check_indices=False)
+for dtype in ("float32", "float64", "float16"):
+    for n in (1, 5, 4097, 70_001):
+        array = cupy.ones(n, dtype)
+        tfopt.clip_by_value(array, 0, 0.5)
+        tfopt.clip_by_global_norm([array, array[:3], array[:0]], 1.0)
+        tfopt.clip_by_global_norm([array], 1.0, use_norm=tfopt.global_norm([array]), out=[array])
+        tfopt.raw_ops.L2Loss(t=array)
+    table = cupy.ones((7, 300, 5), dtype)
+    for axes in (None, [0], [1], [2], [0, 2], []):
+        tfopt.clip_by_norm(table, 1.0, axes, nonfinite="skip")
+
+rule = RULES[0]
+kernel, hypers = kernels[rule.name], tuple(ordinary_hypers(rule)[h] for h in rule.hypers)
+for limits in ({"clipvalue": 0.5}, {"clipnorm": 1.0}, {"clipvalue": 0.5, "global_clipnorm": 1.0}):
+    columns = [[cupy.ones(n, "float32") for n in (5, 4097, 0)] for _ in rule.operands]
+    whole = dense_update(kernel, tuple(columns), hypers, 0, 1.0)
+    table, rows = cupy.ones((9, 3), "float32"), cupy.ones((4, 3), "float32")
+    some = rows_update(kernel, (table, rows), hypers, 0, cupy.arange(4), "sum", 1.0, True)
+    run_clipped([whole, some], **limits)
 tfopt.cuda.synchronize()
 print("done")

@@ -44,12 +44,15 @@ def flags() -> list[str]:
     return made
 
 
-def ptx_of(folder: Path, op: str, chosen: list[str]) -> str:
-    target = folder / "rule.ptx"
-    options = ["-DTFOPT_NO_POWER", f"-DTFOPT_RULE={op}", "-arch=compute_80", "-ptx"]
-    source = str(SOURCES / "rule.cu")
-    subprocess.run([str(nvcc()), *chosen, *options, source, "-o", str(target)], check=True)
+def ptx_of(folder: Path, source: str, chosen: list[str], *options: str) -> str:
+    target = folder / "made.ptx"
+    command = [str(nvcc()), *chosen, *options, "-arch=compute_80", "-ptx", str(SOURCES / source)]
+    subprocess.run([*command, "-o", str(target)], check=True)
     return target.read_text()
+
+
+def ptx_of_rule(folder: Path, op: str, chosen: list[str]) -> str:
+    return ptx_of(folder, "rule.cu", chosen, "-DTFOPT_NO_POWER", f"-DTFOPT_RULE={op}")
 
 
 def faults(ptx: str) -> list[str]:
@@ -60,8 +63,15 @@ def faults(ptx: str) -> list[str]:
 @needs_nvcc
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_every_operation_is_exact(rule, tmp_path: Path) -> None:
-    ptx = ptx_of(tmp_path, rule.op, flags())
+    ptx = ptx_of_rule(tmp_path, rule.op, flags())
     assert len(ARITHMETIC.findall(ptx)) > 10
+    assert not faults(ptx)
+
+
+@needs_nvcc
+def test_clipping_is_exact(tmp_path: Path) -> None:
+    ptx = ptx_of(tmp_path, "clip.cu", flags())
+    assert {match[0] for match in ARITHMETIC.finditer(ptx)} > {"add.rn.f64", "sqrt.rn.f64"}
     assert not faults(ptx)
 
 
@@ -72,4 +82,4 @@ def test_other_flags_are_found_out(tmp_path: Path) -> None:
             name, value = one.split("=")
             spoiled = f"{name}={'true' if value == 'false' else 'false'}"
             others = [flag for flag in flags() if flag != one]
-            assert faults(ptx_of(tmp_path, "Adam", [*others, spoiled])), spoiled
+            assert faults(ptx_of_rule(tmp_path, "Adam", [*others, spoiled])), spoiled

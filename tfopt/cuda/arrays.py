@@ -12,8 +12,10 @@ from tfopt.variable import Variable
 __all__ = ["DeviceArray", "as_device_array"]
 
 #: Names of the dtypes by the interface's typestr; bfloat16 is told by the array's own dtype.
-_DTYPES = {"<f2": "float16", "<f4": "float32", "<f8": "float64", "<i4": "int32", "<i8": "int64"}
-_ITEMSIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
+_DTYPES = {"<f2": "float16", "<f4": "float32", "<f8": "float64"}
+_DTYPES |= {"|i1": "int8", "<i2": "int16", "<i4": "int32", "<i8": "int64"}
+_DTYPES |= {"|u1": "uint8", "<u2": "uint16", "<u4": "uint32", "<u8": "uint64"}
+_ITEMSIZES = {name: int(typestr[2:]) for typestr, name in _DTYPES.items()} | {"bfloat16": 2}
 
 LEGACY_STREAM = 1  # of an array that names none; the other streams wait for it
 
@@ -39,14 +41,14 @@ class DeviceArray(NamedTuple):
         return self.address + self.size * _ITEMSIZES[self.dtype]
 
 
-def as_device_array(value: Any, name: str) -> DeviceArray:
-    """Return what is known of an array on a GPU; refuse anything else."""
+def as_device_array(value: Any, name: str, as_what: str = "var") -> DeviceArray:
+    """Return what is known of an array on a GPU, as that of another name is; refuse the rest."""
     if isinstance(value, Variable):
         value = value.value()
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         if not value.is_cuda:
-            raise _not_there(value, name)
+            raise _not_there(value, name, as_what)
         return DeviceArray(
             value.data_ptr(),
             tuple(value.shape),
@@ -57,7 +59,7 @@ def as_device_array(value: Any, name: str) -> DeviceArray:
         )
     interface = getattr(value, "__cuda_array_interface__", None)
     if interface is None:
-        raise _not_there(value, name)
+        raise _not_there(value, name, as_what)
     address, read_only = interface["data"]
     dtype = _DTYPES.get(interface["typestr"], str(getattr(value, "dtype", interface["typestr"])))
     shape = tuple(interface["shape"])
@@ -67,9 +69,10 @@ def as_device_array(value: Any, name: str) -> DeviceArray:
     )
 
 
-def _not_there(value: Any, name: str) -> InvalidTypeError:
+def _not_there(value: Any, name: str, as_what: str) -> InvalidTypeError:
     return InvalidTypeError(
-        f"{name} must be an array on the GPU as var is, not {type(value).__name__} of the host"
+        f"{name} must be an array on the GPU as {as_what} is, "
+        f"not {type(value).__name__} of the host"
     )
 
 

@@ -1,32 +1,27 @@
-"""Calls of the library: checked arrays become addresses, on the variable's stream."""
+"""Calls of rules: from arguments to updates that have been checked, and their launch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from ctypes import byref, c_double, c_int64, c_void_p
 from math import prod
 from typing import Any
 
 from tfopt.cuda.arrays import DeviceArray
-from tfopt.cuda.checks import check_arrays, check_in_order, check_indices, check_memory
+from tfopt.cuda.checks import (
+    check_arrays,
+    check_in_order,
+    check_indices,
+    check_memory,
+    check_scalar,
+)
 from tfopt.cuda.library import Library, load
-from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
+from tfopt.cuda.norms import Norms
+from tfopt.cuda.streams import in_order
+from tfopt.cuda.updates import DenseUpdate, Reading, RowsUpdate, Update
+from tfopt.devices import on_gpu
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.calls import Kernel, step_arguments
 
-__all__ = ["apply"]
-
-#: The number of a pair of dtypes, of variable and gradient, in launch.h.
-_TYPES = {
-    ("float32", "float32"): 0,
-    ("float64", "float64"): 1,
-    ("float16", "float16"): 2,
-    ("bfloat16", "bfloat16"): 3,
-    ("float32", "float16"): 4,
-    ("float32", "bfloat16"): 5,
-}
-_DUPLICATES = {"sequential": 0, "sum": 1, "error": 2}
-_OUTSIDE, _REPEATED, _CAPTURED = -1, -2, -3
+__all__ = ["apply", "dense_update", "rows_update"]
 
 #: What the sort's 32-bit keys and the launch's grid can count.
 _MOST_ROWS = 2**32 - 2
@@ -44,26 +39,69 @@ def apply(
     check_range: bool,
 ) -> None:
     """Update variables on a GPU: one, some rows of it, or many given as lists."""
+    scale = grad_scale if on_gpu(grad_scale) else None
+    factor = 1.0 if scale is not None else grad_scale
+    update: Update | None
     if indices is not None:
-        _apply_rows(kernel, operands, hypers, flags, indices, duplicates, grad_scale, check_range)
-    elif isinstance(operands[0], (list, tuple)):
-        _apply_many(kernel, operands, hypers, flags, grad_scale)
+        update = rows_update(
+            kernel, operands, hypers, flags, indices, duplicates, factor, check_range
+        )
     else:
-        library = load()
-        arrays = check_arrays(kernel, operands)
-        values = check_in_order(kernel, arrays, None, hypers, flags)
-        device = check_memory(kernel, arrays, None, library)
-        _launch_dense(library, device, kernel, [arrays], values, flags, grad_scale)
+        update = dense_update(kernel, operands, hypers, flags, factor)
+    if update is None:
+        return
+    if scale is not None:
+        _launch_scaled(update, check_scalar(scale, "grad_scale", update.device, update.library))
+        return
+    with in_order(update.library, update.device, update.arrays) as stream:
+        update.launch(stream, Reading())
 
 
-def _apply_many(
+def _launch_scaled(update: Update, scale: DeviceArray) -> None:
+    """Launch an update whose gradient's scale lies on the GPU, too."""
+    library, device = update.library, update.device
+    with (
+        in_order(library, device, [*update.arrays, scale]) as stream,
+        Norms(library, device, stream) as factors,
+    ):
+        factors.be_factor(scale)
+        update.launch(stream, Reading(factors=factors.address))
+
+
+# ---- dense
+
+
+def dense_update(
     kernel: Kernel,
     operands: tuple[Any, ...],
     hypers: tuple[Any, ...],
     flags: int,
     grad_scale: Any,
-) -> None:
+) -> DenseUpdate | None:
+    """Check an update of a variable, or of as many as lists have; None if these are empty."""
     library = load()
+    if isinstance(operands[0], (list, tuple)):
+        variables, values, device = _check_many(library, kernel, operands, hypers, flags)
+    else:
+        arrays = check_arrays(kernel, operands)
+        values = check_in_order(kernel, arrays, None, hypers, flags)
+        device = check_memory(kernel, arrays, None, library)
+        variables = [arrays]
+    if not variables:
+        return None
+    wide = variables[0][0].dtype == "float64"
+    constants, scalars = step_arguments(kernel, values, flags, grad_scale, wide, True)
+    return DenseUpdate(library, device, kernel, variables, constants, scalars, operands)
+
+
+def _check_many(
+    library: Library,
+    kernel: Kernel,
+    operands: tuple[Any, ...],
+    hypers: tuple[Any, ...],
+    flags: int,
+) -> tuple[list[list[DeviceArray]], tuple[float, ...], int]:
+    """Return the arrays of each variable, the hyperparameters and the device."""
     for name, arrays in zip(kernel.rule.operands, operands, strict=True):
         if not isinstance(arrays, (list, tuple)):
             raise InvalidTypeError(
@@ -86,8 +124,7 @@ def _apply_many(
     if len(set(devices)) > 1:
         raise InvalidArgumentError("the variables are on several GPUs")
     _check_disjoint(checked)
-    if checked:
-        _launch_dense(library, devices[0], kernel, checked, values, flags, grad_scale)
+    return checked, values, max(devices, default=0)
 
 
 def _check_same_types(kernel: Kernel, arrays: list[DeviceArray], first: list[DeviceArray]) -> None:
@@ -118,49 +155,10 @@ def _check_disjoint(variables: list[list[DeviceArray]]) -> None:
             end, owner = high, t
 
 
-@contextmanager
-def _in_order(library: Library, device: int, arrays: Sequence[DeviceArray]) -> Iterator[int]:
-    """Give the variable's stream; the other arrays' are waited for, and wait in their turn."""
-    stream = arrays[0].stream
-    others = {array.stream for array in arrays if array.size} - {stream}
-    for other in others:
-        library.check(library.call["follow"](device, stream, other))
-    yield stream
-    for other in others:
-        library.check(library.call["follow"](device, other, stream))
+# ---- rows
 
 
-def _launch_dense(
-    library: Library,
-    device: int,
-    kernel: Kernel,
-    variables: list[list[DeviceArray]],
-    hypers: tuple[float, ...],
-    flags: int,
-    grad_scale: Any,
-) -> None:
-    first = variables[0]
-    wide = first[0].dtype == "float64"
-    constants, scalars = step_arguments(kernel, hypers, flags, grad_scale, wide, True)
-    n = len(variables)
-    data = [array.address for arrays in variables for array in arrays[:-1]]
-    with _in_order(library, device, [a for arrays in variables for a in arrays]) as stream:
-        code = library.call["dense"](
-            device,
-            stream,
-            library.rules[kernel.name],
-            _TYPES[first[0].dtype, first[-1].dtype],
-            n,
-            (c_void_p * len(data))(*data),
-            (c_void_p * n)(*(arrays[-1].address for arrays in variables)),
-            (c_int64 * n)(*(arrays[0].size for arrays in variables)),
-            (c_double * len(scalars))(*scalars),
-            constants,
-        )
-    library.check(code)
-
-
-def _apply_rows(
+def rows_update(
     kernel: Kernel,
     operands: tuple[Any, ...],
     hypers: tuple[Any, ...],
@@ -169,59 +167,36 @@ def _apply_rows(
     duplicates: str,
     grad_scale: Any,
     check_range: bool,
-) -> None:
+) -> RowsUpdate:
+    """Check an update of the rows that `indices` names, but for the indices themselves."""
     library = load()
-    if duplicates not in _DUPLICATES:
+    if duplicates not in ("sequential", "sum", "error"):
         raise InvalidArgumentError(
             f'duplicates must be "sequential", "sum" or "error", not {duplicates!r}'
         )
-    everywhere = kernel.rule.absent is not None
-    if everywhere and duplicates == "sequential":
+    if kernel.rule.absent is not None and duplicates == "sequential":
         raise InvalidArgumentError(f'{kernel.name} takes duplicates="sum" or "error"')
     arrays = check_arrays(kernel, operands)
     ids = check_indices(indices)
     values = check_in_order(kernel, arrays, ids, hypers, flags)
     device = check_memory(kernel, arrays, ids, library)
-    var, n = arrays[0], ids.shape[0]
-    inner = prod(var.shape[1:])
-    if max(n, var.shape[0]) > _MOST_ROWS or inner > _MOST_COLUMNS:
+    var = arrays[0]
+    if max(ids.shape[0], var.shape[0]) > _MOST_ROWS or prod(var.shape[1:]) > _MOST_COLUMNS:
         raise InvalidArgumentError(
             f"on a GPU var can have {_MOST_ROWS} rows of {_MOST_COLUMNS} elements, "
             f"and there can be as many indices"
         )
     wide = var.dtype == "float64"
     constants, scalars = step_arguments(kernel, values, flags, grad_scale, wide, False)
-    if (var.size == 0 and n == 0) or inner == 0 or (n == 0 and not everywhere):
-        return
-    at = c_int64()
-    data = [array.address for array in arrays[:-1]]
-    with _in_order(library, device, [*arrays, ids]) as stream:
-        code = library.call["rows"](
-            device,
-            stream,
-            library.rules[kernel.name],
-            _TYPES[var.dtype, arrays[-1].dtype],
-            (c_void_p * len(data))(*data),
-            arrays[-1].address,
-            ids.address,
-            4 if ids.dtype == "int32" else 8,
-            n,
-            var.shape[0],
-            inner,
-            (c_double * len(scalars))(*scalars),
-            constants,
-            _DUPLICATES[duplicates],
-            check_range,
-            byref(at),
-        )
-    if code == _OUTSIDE:
-        raise IndexOutOfRangeError(
-            f"The index at offset {at.value} in indices is out of range [0, {var.shape[0]})"
-        )
-    if code == _REPEATED:
-        raise InvalidArgumentError(f"indices has duplicates, one of them at offset {at.value}")
-    if code == _CAPTURED:
-        raise InvalidArgumentError(
-            "a check of indices cannot be captured in a graph: pass check_indices=False"
-        )
-    library.check(code)
+    return RowsUpdate(
+        library,
+        device,
+        kernel,
+        arrays,
+        ids,
+        constants,
+        scalars,
+        duplicates,
+        check_range,
+        (*operands, indices),
+    )

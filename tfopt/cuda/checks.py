@@ -9,7 +9,15 @@ from tfopt.cuda.library import Library
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.calls import Kernel, read_hyper
 
-__all__ = ["check_arrays", "check_indices", "check_in_order", "check_memory"]
+__all__ = [
+    "check_arrays",
+    "check_in_order",
+    "check_indices",
+    "check_layout",
+    "check_memory",
+    "check_scalar",
+    "device_of",
+]
 
 _DTYPES = ("float16", "bfloat16", "float32", "float64")
 
@@ -32,12 +40,13 @@ def check_arrays(kernel: Kernel, arguments: tuple[Any, ...]) -> list[DeviceArray
         narrow = not written and var.dtype == "float32" and array.dtype in _DTYPES[:2]
         if array.dtype != var.dtype and not narrow:
             raise InvalidTypeError(f"{name} must be {var.dtype} as var is, not {array.dtype}")
-        _check_layout(array, name, written)
+        check_layout(array, name, written)
         arrays.append(array)
     return arrays
 
 
-def _check_layout(array: DeviceArray, name: str, written: bool) -> None:
+def check_layout(array: DeviceArray, name: str, written: bool) -> None:
+    """Refuse an array that cannot be read, or written, as it lies."""
     if not array.contiguous:
         raise InvalidArgumentError(f"{name} is not contiguous, as arrays on a GPU must be")
     if written and array.read_only:
@@ -49,8 +58,21 @@ def check_indices(value: Any) -> DeviceArray:
     indices = as_device_array(value, "indices")
     if indices.dtype not in ("int32", "int64"):
         raise InvalidTypeError(f"indices must be int32 or int64, not {indices.dtype}")
-    _check_layout(indices, "indices", False)
+    check_layout(indices, "indices", False)
     return indices
+
+
+def check_scalar(value: Any, name: str, device: int, library: Library) -> DeviceArray:
+    """Return a number on a GPU, if that is the one where everything else is."""
+    number = as_device_array(value, name)
+    if number.dtype not in _DTYPES:
+        raise InvalidTypeError(f"{name} must be of floats, not {number.dtype}")
+    if number.shape:
+        raise InvalidArgumentError(f"{name} is not a scalar: {_listed(number.shape)}")
+    own = device_of([(name, number)], library)
+    if own != device:
+        raise InvalidArgumentError(f"{name} is on GPU {own}, other arrays on {device}")
+    return number
 
 
 def check_in_order(
@@ -140,10 +162,11 @@ def check_memory(
     every = [*zip(names, arrays, strict=True)]
     if indices is not None:
         every.append(("indices", indices))
-    return _device(every, library)
+    return device_of(every, library)
 
 
-def _device(arrays: list[tuple[str, DeviceArray]], library: Library) -> int:
+def device_of(arrays: list[tuple[str, DeviceArray]], library: Library) -> int:
+    """Return the device of arrays, with their names; refuse several."""
     device = -1
     for name, array in arrays:
         if array.size == 0:

@@ -1,12 +1,9 @@
-/* What the C face needs of a device beside launches: memory, sorting, waiting. */
+/* What the C functions need of a device beside launches: memory and waiting. */
 #pragma once
 
-#include <cub/device/device_radix_sort.cuh>
-
+#include <cstdint>
 #include <cuda_runtime.h>
 #include <mutex>
-
-#include "indices.h"
 
 inline int last_error() { return cudaGetLastError(); }
 inline int wait_for_all() { return cudaDeviceSynchronize(); }
@@ -85,72 +82,21 @@ inline int find_pool(cudaMemPool_t *pool) {
     return 0;
 }
 
-/* Memory of the host that a device writes to while the host goes on. */
-struct Mailbox {
-    Found *found = nullptr;
-    Mailbox() { cudaHostAlloc(reinterpret_cast<void **>(&found), sizeof(Found), cudaHostAllocPortable); }
-    ~Mailbox() { cudaFreeHost(found); }
-};
+/* Memory that is taken when the stream comes to it, and given back so. */
+inline int take(void **at, std::size_t bytes, cudaStream_t stream) {
+    cudaMemPool_t pool;
+    const int error = find_pool(&pool);
+    return error ? error : int(cudaMallocFromPoolAsync(at, bytes, pool, stream));
+}
+inline int give(void *at, cudaStream_t stream) { return cudaFreeAsync(at, stream); }
 
-/* The rows that indices name, to be sorted; in memory that is taken and freed on the stream. */
-struct SortedRows {
-    int error = 0;
-    std::uint32_t *row = nullptr, *order = nullptr;
-    Found *found = nullptr;
+/* Fill memory with ones. */
+inline int fill(void *at, std::size_t bytes, cudaStream_t stream) {
+    return cudaMemsetAsync(at, 0xff, bytes, stream);
+}
 
-    SortedRows(std::int64_t n, std::int64_t n_rows, cudaStream_t stream) : n(n), stream(stream) {
-        for (bits = 1; bits < 32 && n_rows >> bits; bits++) {
-        }
-        cub::DeviceRadixSort::SortPairs(nullptr, temporary, row, row, order, order, n, 0, bits, stream);
-        const std::size_t list = (n * sizeof(std::uint32_t) + 255) / 256 * 256;
-        cudaMemPool_t pool;
-        if ((error = find_pool(&pool)))
-            return;
-        if ((error = cudaMallocFromPoolAsync(&memory, 256 + 4 * list + temporary, pool, stream)))
-            return;
-        char *at = static_cast<char *>(memory);
-        found = reinterpret_cast<Found *>(at);
-        row = reinterpret_cast<std::uint32_t *>(at + 256);
-        order = reinterpret_cast<std::uint32_t *>(at + 256 + list);
-        sorted_row = reinterpret_cast<std::uint32_t *>(at + 256 + 2 * list);
-        sorted_order = reinterpret_cast<std::uint32_t *>(at + 256 + 3 * list);
-        workspace = at + 256 + 4 * list;
-        error = cudaMemsetAsync(found, 0xff, sizeof(Found), stream); /* NOTHING, twice */
-    }
-    void sort() {
-        cub::DeviceRadixSort::SortPairs(workspace, temporary, row, sorted_row, order, sorted_order, n,
-                                        0, bits, stream);
-        row = sorted_row;
-        order = sorted_order;
-    }
-    /* Begin to tell the host what was found so far. */
-    void send_found() {
-        cudaEventCreateWithFlags(&sent, cudaEventDisableTiming);
-        cudaMemcpyAsync(mailbox().found, found, sizeof(Found), cudaMemcpyDeviceToHost, stream);
-        cudaEventRecord(sent, stream);
-    }
-    int receive_found(Found *into) {
-        const int failed = cudaEventSynchronize(sent);
-        *into = *mailbox().found;
-        return failed;
-    }
-    void free() { cudaFreeAsync(memory, stream); }
-    ~SortedRows() {
-        if (sent)
-            cudaEventDestroy(sent);
-    }
-
-  private:
-    std::int64_t n;
-    cudaStream_t stream;
-    int bits;
-    std::size_t temporary = 0;
-    void *memory = nullptr, *workspace = nullptr;
-    std::uint32_t *sorted_row = nullptr, *sorted_order = nullptr;
-    cudaEvent_t sent = nullptr;
-
-    static Mailbox &mailbox() {
-        static thread_local Mailbox box;
-        return box;
-    }
-};
+/* Copy to the host what the stream will have made of some memory, and wait for it. */
+inline int fetch(void *into, const void *from, std::size_t bytes, cudaStream_t stream) {
+    const int error = cudaMemcpyAsync(into, from, bytes, cudaMemcpyDeviceToHost, stream);
+    return error ? error : int(cudaStreamSynchronize(stream));
+}

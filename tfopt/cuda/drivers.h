@@ -2,12 +2,11 @@
 #pragma once
 
 #include "indices.h"
+#include "places.h"
+#include "reading.h"
 #include "rules.h"
-#include "storage.h"
 
 constexpr int MAX_SCALARS = 12;
-constexpr int THREADS = 256;     /* of a block */
-constexpr int CHUNK = 4096;      /* elements of a dense block */
 constexpr int COLUMNS = 2048;    /* elements of a row that one group of threads takes */
 constexpr int GROUP = 32;        /* the most threads of a group */
 
@@ -15,12 +14,25 @@ constexpr int GROUP = 32;        /* the most threads of a group */
 template <class real> struct Scalars {
     real scale, s[MAX_SCALARS];
     int constants; /* bit k is the row's k-th flag or choice */
+    real bound;
+    const Factors *factors; /* take the scale's place, if there are any */
+    bool own;
 };
+
+/* How the gradient of a call's tensor is read. */
+template <class real>
+DEVICE Reading<real> reading_of(const Scalars<real> &with, std::int64_t tensor) {
+    if (!with.factors)
+        return {with.bound, with.scale, 1};
+    const Factor factor = factor_for(with.factors[with.own ? tensor : 0], real());
+    return {with.bound, real(factor.first), real(factor.second)};
+}
 
 /* ---- dense: some tensors laid end to end, each cut into chunks of its own */
 
 template <class V, class G, int ARRAYS, int N> struct Tensors {
     Scalars<typename Computed<V>::type> with;
+    std::int64_t before; /* tensors of the launches before */
     int n;
     V *data[N][ARRAYS];
     const G *grad[N];
@@ -29,11 +41,12 @@ template <class V, class G, int ARRAYS, int N> struct Tensors {
 };
 
 /* As many tensors as the parameters of one launch hold. */
-template <int ARRAYS> constexpr int many() { return 31900 / (8 * (ARRAYS + 2) + 4); }
+template <int ARRAYS> constexpr int many() { return 31800 / (8 * (ARRAYS + 2) + 4); }
 
 template <class Rule, class V, class G, int N, int ARRAYS>
-BOTH void step_pack(V *const (&data)[ARRAYS], const G *grad, std::int64_t i,
-                    const Scalars<typename Computed<V>::type> &with) {
+DEVICE void step_pack(V *const (&data)[ARRAYS], const G *grad, std::int64_t i,
+                      const Scalars<typename Computed<V>::type> &with,
+                      const Reading<typename Computed<V>::type> &read) {
     using real = typename Computed<V>::type;
     Pack<V, N> packs[ARRAYS];
     const Pack<G, N> g = *reinterpret_cast<const Pack<G, N> *>(grad + i);
@@ -44,7 +57,7 @@ BOTH void step_pack(V *const (&data)[ARRAYS], const G *grad, std::int64_t i,
         real x[ARRAYS];
         for (int k = 0; k < ARRAYS; k++)
             x[k] = load(packs[k].e[j]);
-        Rule::dense(x, real(load(g.e[j])) * with.scale, with.s, with.constants);
+        Rule::dense(x, read(load(g.e[j])), with.s, with.constants);
         for (int k = 0; k < ARRAYS; k++)
             store(&packs[k].e[j], x[k]);
     }
@@ -55,25 +68,14 @@ BOTH void step_pack(V *const (&data)[ARRAYS], const G *grad, std::int64_t i,
 template <class Rule, class V, class G, int N>
 KERNEL dense(IN_PARAMETERS Tensors<V, G, Rule::arrays, N> w) {
     constexpr int WIDE = 16 / sizeof(V); /* elements of a 16-byte pack */
-    int t = 0, after = w.n;
-    while (after - t > 1) { /* the last tensor that begins at or before this block */
-        const int middle = (t + after) / 2;
-        if (w.first[middle] <= blockIdx.x)
-            t = middle;
-        else
-            after = middle;
-    }
-    std::int64_t i = std::int64_t(blockIdx.x - w.first[t]) * CHUNK;
-    const std::int64_t stop = w.size[t] - i < CHUNK ? w.size[t] : i + CHUNK;
-    bool aligned = reinterpret_cast<std::uintptr_t>(w.grad[t]) % sizeof(Pack<G, WIDE>) == 0;
+    const int t = last_up_to(w.first, w.n, blockIdx.x);
+    bool aligned = on_packs(sizeof(Pack<G, WIDE>), w.grad[t]);
     for (int k = 0; k < Rule::arrays; k++)
-        aligned = aligned && reinterpret_cast<std::uintptr_t>(w.data[t][k]) % 16 == 0;
-    i += threadIdx.x * (aligned ? WIDE : 1);
-    for (; aligned && i + WIDE <= stop; i += THREADS * WIDE)
-        step_pack<Rule, V, G, WIDE>(w.data[t], w.grad[t], i, w.with);
-    /* all elements, or those left over, which are less than a pack and one thread's */
-    for (; i < stop; i += aligned ? 1 : THREADS)
-        step_pack<Rule, V, G, 1>(w.data[t], w.grad[t], i, w.with);
+        aligned = aligned && on_packs(16, w.data[t][k]);
+    const auto read = reading_of(w.with, w.before + t);
+    walk<WIDE>(blockIdx.x - w.first[t], w.size[t], aligned, [&](auto wide, std::int64_t i) {
+        step_pack<Rule, V, G, decltype(wide)::value>(w.data[t], w.grad[t], i, w.with, read);
+    });
 }
 
 /* ---- rows: occurrences sorted by row, those of one row in their order */
@@ -86,6 +88,7 @@ template <class V, class G, int ARRAYS> struct Rows {
     const std::uint32_t *row, *order;  /* of each sorted occurrence; a row of n_rows is no row */
     const Found *found;                /* if anything was, nothing may be written */
     bool summed;                       /* whether a row takes one step, by its gradients' sum */
+    bool clips_each;                   /* and whether each is clipped, or the sum */
     int group;                         /* threads that share a row */
 };
 
@@ -121,9 +124,9 @@ template <class Rule, class V, class G> KERNEL absent_rows(IN_PARAMETERS Rows<V,
 template <class Rule, class real>
 BOTH void step_row(real *x, real g, const Scalars<real> &with, std::int64_t inner) {
     if (inner == 1)
-        Rule::width1(x, g * with.scale, with.s, with.constants);
+        Rule::width1(x, g, with.s, with.constants);
     else
-        Rule::rows(x, g * with.scale, with.s, with.constants);
+        Rule::rows(x, g, with.s, with.constants);
 }
 
 template <class Rule, class V, class G> KERNEL rows(IN_PARAMETERS Rows<V, G, Rule::arrays> w) {
@@ -135,6 +138,7 @@ template <class Rule, class V, class G> KERNEL rows(IN_PARAMETERS Rows<V, G, Rul
     const std::uint32_t row = w.row[first];
     if (row == w.n_rows || (first > 0 && w.row[first - 1] == row))
         return; /* another group has the row */
+    const auto read = reading_of(w.with, 0);
     const std::int64_t begin = std::int64_t(blockIdx.y) * COLUMNS;
     const std::int64_t end = w.inner - begin < COLUMNS ? w.inner : begin + COLUMNS;
     for (std::int64_t c = begin + thread % w.group; c < end; c += w.group) {
@@ -145,12 +149,12 @@ template <class Rule, class V, class G> KERNEL rows(IN_PARAMETERS Rows<V, G, Rul
             stored[k] = w.data[k][at];
         for (std::int64_t i = first; i < w.n && w.row[i] == row; i++) {
             const real g = load(w.grad[w.order[i] * w.inner + c]);
-            sum = sum + g;
+            sum = sum + (w.clips_each ? read(g) : g);
             if (w.summed)
                 continue;
             for (int k = 0; k < Rule::arrays; k++)
                 x[k] = load(stored[k]);
-            step_row<Rule>(x, g, w.with, w.inner);
+            step_row<Rule>(x, read(g), w.with, w.inner);
             for (int k = 0; k < Rule::arrays; k++) /* 16 bits are rounded after every step */
                 store(&stored[k], x[k]);
         }
@@ -159,7 +163,8 @@ template <class Rule, class V, class G> KERNEL rows(IN_PARAMETERS Rows<V, G, Rul
             store(&rounded, sum);
             for (int k = 0; k < Rule::arrays; k++)
                 x[k] = load(stored[k]);
-            step_row<Rule>(x, real(load(rounded)), w.with, w.inner);
+            const real g = load(rounded);
+            step_row<Rule>(x, w.clips_each ? g : read(g), w.with, w.inner);
             for (int k = 0; k < Rule::arrays; k++)
                 store(&stored[k], x[k]);
         }

@@ -1,19 +1,15 @@
 /* The C functions that tfopt/cuda/library.py calls. A positive answer is CUDA's error. */
+#include "face.h"
 #include "table.h"
 
 #ifdef __CUDACC__
-#include "device.h"
-#else
-#include "host.h"
+#include "sorting.h"
 #endif
 
-#define API extern "C" __attribute__((visibility("default")))
-
-enum { OUTSIDE = -1, REPEATED = -2, CAPTURED = -3 };
 enum { SEQUENTIAL, SUM, ERROR };
 
 /* Counts up whenever a function here changes its arguments or its meaning. */
-API int tfopt_cuda_abi() { return 1; }
+API int tfopt_cuda_abi() { return 2; }
 
 API int tfopt_cuda_rules() { return N_RULES; }
 
@@ -52,22 +48,28 @@ API int tfopt_cuda_follow(int device, void *later, void *earlier) {
     return follow(static_cast<cudaStream_t>(later), static_cast<cudaStream_t>(earlier));
 }
 
+/* Step n tensors. Their gradients are clamped to a bound and multiplied by the scale, or by factors
+ * on the device: the first of those norms, or each by its own. */
 API int tfopt_cuda_dense(int device, void *stream, int rule, int types, std::int64_t n,
                          void *const *data, const void *const *grad, const std::int64_t *size,
-                         const double *scalars, int constants) {
+                         const double *scalars, int constants, double bound,
+                         const void *factors, int own) {
     const OnDevice on(device);
-    rule_at(rule).dense[types]({data, grad, size, n, scalars, constants},
+    const Clipping clipping = {bound, static_cast<const Factors *>(factors), bool(own)};
+    rule_at(rule).dense[types]({data, grad, size, n, scalars, constants, clipping},
                                static_cast<cudaStream_t>(stream));
     return last_error();
 }
 
 /* Step the rows that n indices of 4 or 8 bytes name. Unless `refuse` is set, indices that name no
  * row are skipped, and the call does not wait; if it is, *at becomes the offset of the first one.
+ * The gradient is clipped as that of a dense call; with `clips_each`, rows before they are summed.
  */
 API int tfopt_cuda_rows(int device, void *stream_, int rule, int types, void *const *data,
                         const void *grad, const void *indices, int index_size, std::int64_t n,
                         std::int64_t n_rows, std::int64_t inner, const double *scalars,
-                        int constants, int duplicates, int refuse, std::int64_t *at) {
+                        int constants, double bound, const void *factors, int clips_each,
+                        int duplicates, int refuse, std::int64_t *at) {
     const OnDevice on(device);
     const auto stream = static_cast<cudaStream_t>(stream_);
     const bool waits = refuse || duplicates == ERROR;
@@ -96,7 +98,8 @@ API int tfopt_cuda_rows(int device, void *stream_, int rule, int types, void *co
     if (waits && (duplicates == ERROR || !n))
         sorted.send_found();
     rule_at(rule).rows[types]({data, grad, n, n_rows, inner, sorted.row, sorted.order, sorted.found,
-                               duplicates == SUM, scalars, constants},
+                               duplicates == SUM, bool(clips_each), scalars, constants,
+                               {bound, static_cast<const Factors *>(factors), false}},
                               stream);
     sorted.free();
     const int error = last_error();

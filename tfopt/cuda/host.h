@@ -1,8 +1,9 @@
-/* What a device does for the C face, done by the host: for tests without a GPU. */
+/* What a device does for the C functions, done by the host: for tests without a GPU. */
 #pragma once
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -32,6 +33,23 @@ inline int find_device(const void *, int *device) {
 struct OnDevice {
     explicit OnDevice(int) {}
 };
+
+inline int take(void **at, std::size_t bytes, cudaStream_t) {
+    *at = std::malloc(bytes);
+    return 0;
+}
+inline int give(void *at, cudaStream_t) {
+    std::free(at);
+    return 0;
+}
+inline int fill(void *at, std::size_t bytes, cudaStream_t) {
+    std::memset(at, 0xff, bytes);
+    return 0;
+}
+inline int fetch(void *into, const void *from, std::size_t bytes, cudaStream_t) {
+    std::memcpy(into, from, bytes);
+    return 0;
+}
 
 /* The rows that indices name, to be sorted. */
 struct SortedRows {

@@ -3,6 +3,13 @@
 
 #include "drivers.h"
 
+/* How the gradients of a call are read. */
+struct Clipping {
+    double bound;           /* INFINITY if there is none */
+    const Factors *factors; /* on the device; if there are any, they take the scale's place */
+    bool own;               /* whether each tensor has its own, or all have the first */
+};
+
 /* The tensors of a dense call; data[t * arrays + k] is the k-th array of the t-th. */
 struct DenseCall {
     void *const *data;
@@ -11,6 +18,7 @@ struct DenseCall {
     std::int64_t n;
     const double *scalars; /* the gradient's scale, then the row's; already rounded */
     int constants;
+    Clipping clipping;
 };
 
 struct RowsCall {
@@ -19,13 +27,11 @@ struct RowsCall {
     std::int64_t n, n_rows, inner;
     const std::uint32_t *row, *order;
     const Found *found;
-    bool summed;
+    bool summed, clips_each;
     const double *scalars;
     int constants;
+    Clipping clipping;
 };
-
-/* What a variable and a gradient are stored as. */
-enum Types { F32, F64, F16, BF16, F32_F16, F32_BF16, TYPES };
 
 /* A rule as the C face sees it. */
 struct Rule {
@@ -35,12 +41,15 @@ struct Rule {
     void (*rows[TYPES])(const RowsCall &, cudaStream_t);
 };
 
-template <class R, class real> Scalars<real> scalars_of(const double *values, int constants) {
+template <class R, class real, class Call> Scalars<real> scalars_of(const Call &call) {
     Scalars<real> with = {};
-    with.scale = real(values[0]);
+    with.scale = real(call.scalars[0]);
     for (int k = 0; k < R::scalars; k++)
-        with.s[k] = real(values[k + 1]);
-    with.constants = constants;
+        with.s[k] = real(call.scalars[k + 1]);
+    with.constants = call.constants;
+    with.bound = real(call.clipping.bound);
+    with.factors = call.clipping.factors;
+    with.own = call.clipping.own;
     return with;
 }
 
@@ -48,13 +57,12 @@ template <class R, class real> Scalars<real> scalars_of(const double *values, in
 template <class R, class V, class G, int N>
 void launch_dense(const DenseCall &call, cudaStream_t stream) {
     Tensors<V, G, R::arrays, N> w;
-    w.with = scalars_of<R, typename Computed<V>::type>(call.scalars, call.constants);
+    w.with = scalars_of<R, typename Computed<V>::type>(call);
     std::int64_t t = 0;
     while (t < call.n) {
         std::int64_t blocks = 0;
+        w.before = t;
         for (w.n = 0; t < call.n && w.n < N && blocks < (1 << 30); t++) {
-            if (call.size[t] == 0)
-                continue;
             for (int k = 0; k < R::arrays; k++)
                 w.data[w.n][k] = static_cast<V *>(call.data[t * R::arrays + k]);
             w.grad[w.n] = static_cast<const G *>(call.grad[t]);
@@ -77,7 +85,7 @@ template <class R, class V, class G> void any_dense(const DenseCall &call, cudaS
 
 template <class R, class V, class G> void any_rows(const RowsCall &call, cudaStream_t stream) {
     Rows<V, G, R::arrays> w;
-    w.with = scalars_of<R, typename Computed<V>::type>(call.scalars, call.constants);
+    w.with = scalars_of<R, typename Computed<V>::type>(call);
     for (int k = 0; k < R::arrays; k++)
         w.data[k] = static_cast<V *>(call.data[k]);
     w.grad = static_cast<const G *>(call.grad);
@@ -88,6 +96,7 @@ template <class R, class V, class G> void any_rows(const RowsCall &call, cudaStr
     w.order = call.order;
     w.found = call.found;
     w.summed = call.summed || R::steps_absent_rows;
+    w.clips_each = call.clips_each;
     w.group = 1;
     while (w.group < GROUP && w.group < call.inner)
         w.group *= 2;

@@ -11,14 +11,30 @@ from typing import Any
 
 from tfopt.rules import RULES
 
-__all__ = ["Library", "LibraryError", "load"]
+__all__ = ["Axes", "Library", "LibraryError", "load"]
 
-ABI = 1  # as in face.cu
+ABI = 2  # as in face.cu
 
 _ADDRESSES, _COUNTS, _NUMBERS = POINTER(c_void_p), POINTER(c_int64), POINTER(c_double)
 _LAUNCH = (c_int, c_void_p, c_int, c_int)  # device, stream, rule, types
+_ROWS = (c_void_p, c_void_p, c_int)  # gradient, indices, bytes of an index
 _SIZES = (c_int64, c_int64, c_int64)  # indices, rows, elements of a row
-_MODES = (c_int, c_int, c_int)  # constants, duplicates, whether to refuse indices
+_CLIPPING = (c_double, c_void_p, c_int)  # a bound, factors, and which gradients they are for
+_INDICES = (c_int, c_int, _COUNTS)  # duplicates, whether to refuse indices, and one that is
+_NORMS = (c_int, c_void_p, c_void_p)  # device, stream, and where the norms are
+_ARRAY = (c_int, c_void_p, c_int64)  # type, address, elements of a slice
+_LIMITS = (c_int, c_double, c_void_p, c_int)  # whether to root, a limit or many, policy
+_BOUNDS = (c_void_p, c_void_p, c_void_p, c_void_p)  # the lower one, here or there; the upper one
+
+
+class Axes(ctypes.Structure):
+    """Some axes of a contiguous array, innermost first; as in places.h."""
+
+    MOST = 16
+    _fields_ = [("n", c_int), ("size", c_int64 * MOST), ("stride", c_int64 * MOST)]
+
+
+_AXES = POINTER(Axes)
 
 #: The library's functions: what they return, and what they take as in face.cu.
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
@@ -34,12 +50,26 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "follow": (c_int, [c_int, c_void_p, c_void_p]),
     "dense": (
         c_int,
-        [*_LAUNCH, c_int64, _ADDRESSES, _ADDRESSES, _COUNTS, _NUMBERS, c_int],
+        [*_LAUNCH, c_int64, _ADDRESSES, _ADDRESSES, _COUNTS, _NUMBERS, c_int, *_CLIPPING],
     ),
     "rows": (
         c_int,
-        [*_LAUNCH, _ADDRESSES, c_void_p, c_void_p, c_int, *_SIZES, _NUMBERS, *_MODES, _COUNTS],
+        [*_LAUNCH, _ADDRESSES, *_ROWS, *_SIZES, _NUMBERS, c_int, *_CLIPPING, *_INDICES],
     ),
+    "take_norms": (c_int, [c_int, c_void_p, c_int64, c_int64, _ADDRESSES]),
+    "give_norms": (c_int, [*_NORMS]),
+    "bad_norm": (c_int, [*_NORMS, c_int64, _NUMBERS]),
+    "norms_of_list": (
+        c_int,
+        [*_NORMS, c_int, c_int64, POINTER(c_int), _ADDRESSES, _COUNTS, _NUMBERS, c_double, c_int],
+    ),
+    "norms_of_slices": (c_int, [*_NORMS, c_int64, *_ARRAY, _AXES, _AXES, *_LIMITS]),
+    "known_norm": (c_int, [*_NORMS, c_int, c_void_p, c_double, c_double, c_int]),
+    "factor_of": (c_int, [*_NORMS, c_int, c_void_p]),
+    "write_norm": (c_int, [*_NORMS, c_int, c_void_p, c_int]),
+    "scale": (c_int, [*_NORMS, c_int, c_int64, _ADDRESSES, _ADDRESSES, _COUNTS]),
+    "scale_slices": (c_int, [*_NORMS, c_int, c_void_p, c_void_p, c_int64, _AXES]),
+    "clamp": (c_int, [c_int, c_void_p, c_int, c_void_p, c_void_p, c_int64, *_BOUNDS]),
 }
 
 

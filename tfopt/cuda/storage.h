@@ -26,6 +26,9 @@ template <> struct Computed<bfloat16> {
     using type = float;
 };
 
+/* What a variable and a gradient are stored as; an array alone, as one of the first four. */
+enum Types { F32, F64, F16, BF16, F32_F16, F32_BF16, TYPES };
+
 BOTH float load(float x) { return x; }
 BOTH double load(double x) { return x; }
 
@@ -38,6 +41,20 @@ __device__ __forceinline__ float load(bfloat16 x) {
 inline float load(float16 x) { return float_of_float16(x.bits); }
 inline float load(bfloat16 x) { return float_of_bfloat16(x.bits); }
 #endif
+
+/* A number whose type is told by its own. */
+DEVICE double load_one(const void *at, int type, std::int64_t i) {
+    switch (type) {
+    case F64:
+        return static_cast<const double *>(at)[i];
+    case F32:
+        return static_cast<const float *>(at)[i];
+    case F16:
+        return load(static_cast<const float16 *>(at)[i]);
+    default:
+        return load(static_cast<const bfloat16 *>(at)[i]);
+    }
+}
 
 BOTH void store(float *at, float x) { *at = x; }
 BOTH void store(double *at, double x) { *at = x; }
@@ -55,6 +72,33 @@ __device__ __forceinline__ void store(bfloat16 *at, float x) {
 inline void store(float16 *at, float x) { at->bits = float16_of(x); }
 inline void store(bfloat16 *at, float x) { at->bits = bfloat16_of(x); }
 #endif
+
+/* A number of at least 0, or NaN, rounded to a type as NumPy rounds it: to float16 at once, to
+ * bfloat16 by way of float. */
+DEVICE void store_one(void *at, int type, double x) {
+    union {
+        float value;
+        std::uint32_t bits;
+    } nearest = {float(x)};
+    switch (type) {
+    case F64:
+        *static_cast<double *>(at) = x;
+        break;
+    case F32:
+        *static_cast<float *>(at) = nearest.value;
+        break;
+    case F16:
+        /* A float between two halves tells, by a last bit of 1, that there is something beyond. */
+        if (double(nearest.value) > x)
+            nearest.bits -= 1; /* now it is the last float up to x */
+        if (double(nearest.value) < x)
+            nearest.bits |= 1;
+        store(static_cast<float16 *>(at), nearest.value);
+        break;
+    default:
+        store(static_cast<bfloat16 *>(at), nearest.value);
+    }
+}
 
 /* Some neighbours that are read and written as one. */
 template <class Stored, int N> struct alignas(sizeof(Stored) * N) Pack {

@@ -42,6 +42,7 @@ cdef void _factor(double root, int64_t exponent, double limit, bint single, doub
     """What brings a norm of root * 2^exponent down to a limit: first * second.
 
     The second is 1, unless the product is too small for a normal number of the type computed in.
+    The first is 1 only where nothing is to be scaled.
     """
     cdef int power = 0, smallest = -126 if single else -1022
     cdef double quotient, factor
@@ -58,6 +59,9 @@ cdef void _factor(double root, int64_t exponent, double limit, bint single, doub
         factor = ldexp(quotient, power - smallest)
         second[0] = ldexp(1, smallest)
     first[0] = <float>factor if single else factor
+    if first[0] == 1:       # rounded up to it: the second, if there is one, is the whole factor
+        first[0] = second[0]
+        second[0] = 1
 
 
 def factor(double root, int exponent, double limit, bint single):
@@ -76,7 +80,8 @@ def factor(double root, int exponent, double limit, bint single):
     Returns
     -------
     first, second : float
-        The second is 1, unless the whole factor is no normal number.
+        The second is 1, unless the whole factor is no normal number. The first is 1 only where
+        nothing is to be scaled.
     """
     cdef double first = 1, second = 1
     cdef fp_state caller = fp_enter(False)

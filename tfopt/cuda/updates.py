@@ -1,0 +1,148 @@
+"""Updates that have been checked: what is left is to launch them, clipped or not."""
+
+from __future__ import annotations
+
+import math
+from ctypes import byref, c_double, c_int64, c_void_p
+from math import prod
+from typing import Any, NamedTuple, TypeAlias
+
+from tfopt.cuda.arrays import DeviceArray
+from tfopt.cuda.library import Library
+from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError
+from tfopt.kernels.calls import Kernel
+
+__all__ = ["DenseUpdate", "Reading", "RowsUpdate", "Update"]
+
+#: The number of a pair of dtypes, of variable and gradient, in storage.h.
+_TYPES = {
+    ("float32", "float32"): 0,
+    ("float64", "float64"): 1,
+    ("float16", "float16"): 2,
+    ("bfloat16", "bfloat16"): 3,
+    ("float32", "float16"): 4,
+    ("float32", "bfloat16"): 5,
+}
+_DUPLICATES = {"sequential": 0, "sum": 1, "error": 2}
+_OUTSIDE, _REPEATED, _CAPTURED = -1, -2, -3
+
+
+class Reading(NamedTuple):
+    """How gradients are read: clamped, then multiplied by numbers that lie on the GPU."""
+
+    bound: float = math.inf
+    factors: int | None = None  # their address; they take the place of `grad_scale`
+    own: bool = False  # whether each gradient has its own, or all have the first
+    each_row: bool = False  # whether rows are clipped one by one, or when they have been summed
+
+
+class DenseUpdate(NamedTuple):
+    """An update of whole variables of one dtype."""
+
+    library: Library
+    device: int
+    kernel: Kernel
+    variables: list[list[DeviceArray]]  # of each the variable, its slots and its gradient
+    constants: int
+    scalars: tuple[float, ...]
+    given: tuple[Any, ...]  # the objects that keep the arrays' memory
+
+    @property
+    def arrays(self) -> list[DeviceArray]:
+        """All of them, a variable first."""
+        return [array for arrays in self.variables for array in arrays]
+
+    @property
+    def gradients(self) -> list[DeviceArray]:
+        """The gradient of each variable."""
+        return [arrays[-1] for arrays in self.variables]
+
+    def launch(self, stream: int, reading: Reading) -> None:
+        """Queue the update."""
+        first, n = self.variables[0], len(self.variables)
+        data = [array.address for arrays in self.variables for array in arrays[:-1]]
+        code = self.library.call["dense"](
+            self.device,
+            stream,
+            self.library.rules[self.kernel.name],
+            _TYPES[first[0].dtype, first[-1].dtype],
+            n,
+            (c_void_p * len(data))(*data),
+            (c_void_p * n)(*(gradient.address for gradient in self.gradients)),
+            (c_int64 * n)(*(arrays[0].size for arrays in self.variables)),
+            (c_double * len(self.scalars))(*self.scalars),
+            self.constants,
+            reading.bound,
+            reading.factors,
+            reading.own,
+        )
+        self.library.check(code)
+
+
+class RowsUpdate(NamedTuple):
+    """An update of some rows of a variable."""
+
+    library: Library
+    device: int
+    kernel: Kernel
+    operands: list[DeviceArray]
+    indices: DeviceArray
+    constants: int
+    scalars: tuple[float, ...]
+    duplicates: str
+    check_range: bool
+    given: tuple[Any, ...]  # the objects that keep the arrays' memory
+
+    @property
+    def arrays(self) -> list[DeviceArray]:
+        """All of them, the variable first."""
+        return [*self.operands, self.indices]
+
+    @property
+    def gradients(self) -> list[DeviceArray]:
+        """The gradient's rows."""
+        return [self.operands[-1]]
+
+    def launch(self, stream: int, reading: Reading) -> None:
+        """Queue the update; wait until the indices have been checked, if they are to be."""
+        var, n, inner = self.operands[0], self.indices.shape[0], prod(self.operands[0].shape[1:])
+        everywhere = self.kernel.rule.absent is not None
+        if (var.size == 0 and n == 0) or inner == 0 or (n == 0 and not everywhere):
+            return
+        at = c_int64()
+        data = [array.address for array in self.operands[:-1]]
+        code = self.library.call["rows"](
+            self.device,
+            stream,
+            self.library.rules[self.kernel.name],
+            _TYPES[var.dtype, self.operands[-1].dtype],
+            (c_void_p * len(data))(*data),
+            self.operands[-1].address,
+            self.indices.address,
+            4 if self.indices.dtype == "int32" else 8,
+            n,
+            var.shape[0],
+            inner,
+            (c_double * len(self.scalars))(*self.scalars),
+            self.constants,
+            reading.bound,
+            reading.factors,
+            reading.each_row,
+            _DUPLICATES[self.duplicates],
+            self.check_range,
+            byref(at),
+        )
+        if code == _OUTSIDE:
+            raise IndexOutOfRangeError(
+                f"The index at offset {at.value} in indices is out of range [0, {var.shape[0]})"
+            )
+        if code == _REPEATED:
+            raise InvalidArgumentError(f"indices has duplicates, one of them at offset {at.value}")
+        if code == _CAPTURED:
+            raise InvalidArgumentError(
+                "a check of indices cannot be captured in a graph: pass check_indices=False"
+            )
+        self.library.check(code)
+
+
+Update: TypeAlias = DenseUpdate | RowsUpdate
