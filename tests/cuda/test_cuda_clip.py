@@ -257,20 +257,39 @@ def test_many_axes() -> None:
         tfopt.clip_by_norm(too_many, 3.0, list(range(0, 17, 2)))
 
 
+def parts_of(powers: Any) -> list[float]:
+    """Return numbers whose squares' sum is twice a sum of powers of two, given by exponents."""
+    return [2.0 ** -(m // 2) for m in powers for _ in range(2 - m % 2)]
+
+
 @each_float
-def test_norms_between_numbers_of_the_dtype(dtype: str) -> None:
-    """A norm is rounded once from double: ties, numbers beside them, the largest ones."""
-    eps = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}.get(dtype, 2.0**-53)
-    top = {"float16": 65504, "bfloat16": 3.3895e38, "float32": 3.4028235e38}.get(dtype, 1e308)
-    for base in (1.0, 1.0 + 2 * eps, top, 2.0**-14, 6e-8, 3e-8, 1e-40, 5e-324):
-        for nudge in (-1e-15, 0.0, 1e-15):
-            value = array_of([base], "float64") * (1 + eps) * (1 + nudge)
-            ours = tfopt.clip_by_global_norm([DEVICE.to(array_of([1.0], dtype))], 1.0)[1]
-            assert back(ours).dtype == array_of([1.0], dtype).dtype
-            with np.errstate(all="ignore"):
-                pair = array_of([float(value[0]) * 0.6, float(value[0]) * 0.8], dtype)
-            assert_same(back(tfopt.global_norm([DEVICE.to(pair)])),
-                        tfopt_ref.global_norm([pair]), f"{base}")  # fmt: skip
+def test_losses_beside_ties(dtype: str) -> None:
+    """A double is rounded once, to float16 at least: not to float first, and then up or down."""
+    for powers in (
+        [0, 11],  # a tie of float16, to the even number below; more, and less than a float tells
+        [0, 11, 29],
+        [0, 10, 11],  # one to the even number above
+        [0, 10, *range(12, 30)],
+        [0, 8],  # of bfloat16, which NumPy rounds by way of float
+        [0, 8, 29],
+        [0, 7, *range(9, 30)],
+        [25],  # the least of float16, and its half, and more
+        [26],
+        [26, 29],
+    ):
+        t = array_of(parts_of(powers), dtype)
+        expected = tfopt_ref.raw_ops.L2Loss(t=t)
+        assert_same(back(tfopt.raw_ops.L2Loss(t=DEVICE.to(t))), expected, f"{powers}")
+
+
+@each_float
+def test_norms_that_the_dtype_cannot_hold(dtype: str) -> None:
+    top = {"float16": 65504, "bfloat16": 3.3895e38, "float32": 3.4028235e38}.get(dtype, 1.7e308)
+    for n in (1, 2):
+        t = array_of([top] * n, dtype)
+        assert_same(
+            back(tfopt.global_norm([DEVICE.to(t)])), tfopt_ref.global_norm([t]), f"{n} of {top}"
+        )
 
 
 # ---- what else goes in and comes out

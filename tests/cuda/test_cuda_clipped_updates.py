@@ -129,18 +129,17 @@ def test_clipped(rule: Rule, dtype: str, data: st.DataObject) -> None:
     model.compare(**data.draw(limits()))
 
 
-@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
 @pytest.mark.parametrize(
     "given_limits",
     [{"clipvalue": 0.7}, {"clipnorm": 1.5}, {"clipvalue": 0.7, "global_clipnorm": 3.0}],
     ids=", ".join,
 )
-def test_long_lists(dtype: str, given_limits: dict[str, float]) -> None:
+def test_long_lists(given_limits: dict[str, float]) -> None:
     """More gradients than a launch holds, each with its own norm or all with one."""
     random = np.random.default_rng(0)
     model = Model(next(rule for rule in RULES if rule.name == "momentum"))
     sizes = [70_000, 0, 5000, *random.integers(0, 9, 1600), 3]
-    model.add_list([array_of(random.standard_normal(n), dtype) for n in sizes])
+    model.add_list([array_of(random.standard_normal(n), "bfloat16") for n in sizes])
     model.compare(**given_limits)
 
 
