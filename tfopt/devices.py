@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["apply_on_gpu", "gpu_clip_ops", "on_gpu"]
+__all__ = ["apply_on_gpu", "gpu_arrays", "gpu_clip_ops", "gpu_steps", "on_gpu"]
 
 
 def on_gpu(value: Any) -> bool:
@@ -32,3 +32,17 @@ def gpu_clip_ops() -> Any:
     from tfopt.cuda import clip_ops
 
     return clip_ops
+
+
+def gpu_steps() -> Any:
+    """Return :mod:`tfopt.cuda.steps`."""
+    from tfopt.cuda import steps
+
+    return steps
+
+
+def gpu_arrays() -> Any:
+    """Return :mod:`tfopt.cuda.transfer`."""
+    from tfopt.cuda import transfer
+
+    return transfer

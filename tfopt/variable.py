@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.devices import on_gpu
+from tfopt.devices import gpu_arrays, on_gpu
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 __all__ = ["Variable"]
@@ -128,12 +128,18 @@ class Variable:
     def assign(self, value: Any) -> Variable:
         """Write `value`, of the same shape, into the array.
 
+        Into one on a GPU: an array of the host and of the same dtype, or one of the same library.
+
         Raises
         ------
         InvalidArgumentError
-            If the shapes differ, for nothing is broadcast, or the array is on a GPU.
+            If the shapes differ, for nothing is broadcast.
         """
-        self.numpy()[...] = self._fitting(value)
+        if self.device == "gpu":
+            self._check_shape(np.shape(value) if not on_gpu(value) else tuple(value.shape))
+            gpu_arrays().write(self._array, value)
+        else:
+            self._array[...] = self._fitting(value)
         return self
 
     def assign_add(self, delta: Any) -> Variable:
@@ -155,16 +161,18 @@ class Variable:
 
     def _fitting(self, value: Any) -> np.ndarray:
         array = np.asarray(value)
-        if array.shape != self.shape:
-            raise InvalidArgumentError(
-                f"cannot assign shape {list(array.shape)} to {self.name} "
-                f"of shape {list(self.shape)}"
-            )
+        self._check_shape(array.shape)
         if not np.can_cast(array.dtype, self.dtype, "same_kind"):
             raise InvalidTypeError(
                 f"cannot assign {array.dtype} to {self.name} of dtype {self.dtype}"
             )
         return array
+
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        if shape != self.shape:
+            raise InvalidArgumentError(
+                f"cannot assign shape {list(shape)} to {self.name} of shape {list(self.shape)}"
+            )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.numpy(), dtype, copy=copy)

@@ -39,6 +39,16 @@ class HostArray:
     def shape(self) -> tuple[int, ...]:
         return self.array.shape
 
+    def get(self) -> np.ndarray:
+        return self.array.copy()
+
+    def set(self, array: np.ndarray) -> None:
+        assert array.dtype == self.dtype and array.shape == self.shape
+        self.array[...] = array
+
+    def __setitem__(self, key: Any, value: HostArray) -> None:
+        self.array[key] = value.array
+
     def __array_namespace__(self) -> Any:
         return Namespace
 

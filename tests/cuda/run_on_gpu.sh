@@ -26,6 +26,7 @@ cd tests
 step cupy 150 env TFOPT_TEST_DEVICE=cupy python3 -m pytest -q -x --deselect cuda/test_cuda_ptx.py cuda
 step torch 100 env TFOPT_TEST_DEVICE=torch python3 -m pytest -q -x cuda/test_cuda_twin.py \
     cuda/test_cuda_clip.py cuda/test_cuda_clip_refusals.py cuda/test_cuda_clipped_updates.py \
+    cuda/test_cuda_optimizers.py \
     -k "not (test_bits or test_clipped) or adamax or ftrl"
 cd cuda
 export PYTHONPATH=$PYTHONPATH:$PWD/..

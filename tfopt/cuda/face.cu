@@ -61,6 +61,45 @@ API int tfopt_cuda_dense(int device, void *stream, int rule, int types, std::int
     return last_error();
 }
 
+static void launch_read_indices(const void *indices, int index_size, std::int64_t n,
+                                std::int64_t n_rows, bool refuse, SortedRows &sorted,
+                                cudaStream_t stream) {
+    const unsigned blocks = unsigned((n + THREADS - 1) / THREADS);
+    if (index_size == 4)
+        LAUNCH(stream, blocks, THREADS, (read_indices<std::int32_t>),
+               static_cast<const std::int32_t *>(indices), n, n_rows, refuse, sorted.row,
+               sorted.order, sorted.found);
+    else
+        LAUNCH(stream, blocks, THREADS, (read_indices<std::int64_t>),
+               static_cast<const std::int64_t *>(indices), n, n_rows, refuse, sorted.row,
+               sorted.order, sorted.found);
+}
+
+/* Wait until n indices have been looked at; *at becomes the offset of the first one that names no
+ * row. So several updates of rows can be refused before any is queued. */
+API int tfopt_cuda_outside(int device, void *stream_, const void *indices, int index_size,
+                           std::int64_t n, std::int64_t n_rows, std::int64_t *at) {
+    const OnDevice on(device);
+    const auto stream = static_cast<cudaStream_t>(stream_);
+    if (!n)
+        return 0;
+    if (is_captured(stream))
+        return CAPTURED;
+    SortedRows sorted(n, n_rows, stream);
+    if (sorted.error)
+        return sorted.error;
+    launch_read_indices(indices, index_size, n, n_rows, true, sorted, stream);
+    sorted.send_found();
+    sorted.free();
+    if (const int error = last_error())
+        return error;
+    Found found;
+    if (const int failed = sorted.receive_found(&found))
+        return failed;
+    *at = std::int64_t(found.outside);
+    return found.outside != NOTHING ? OUTSIDE : 0;
+}
+
 /* Step the rows that n indices of 4 or 8 bytes name. Unless `refuse` is set, indices that name no
  * row are skipped, and the call does not wait; if it is, *at becomes the offset of the first one.
  * The gradient is clipped as that of a dense call; with `clips_each`, rows before they are summed.
@@ -80,14 +119,7 @@ API int tfopt_cuda_rows(int device, void *stream_, int rule, int types, void *co
         return sorted.error;
     if (n) { /* none may be named where the rest takes a step, too */
         const unsigned blocks = unsigned((n + THREADS - 1) / THREADS);
-        if (index_size == 4)
-            LAUNCH(stream, blocks, THREADS, (read_indices<std::int32_t>),
-                   static_cast<const std::int32_t *>(indices), n, n_rows, refuse, sorted.row,
-                   sorted.order, sorted.found);
-        else
-            LAUNCH(stream, blocks, THREADS, (read_indices<std::int64_t>),
-                   static_cast<const std::int64_t *>(indices), n, n_rows, refuse, sorted.row,
-                   sorted.order, sorted.found);
+        launch_read_indices(indices, index_size, n, n_rows, refuse, sorted, stream);
         if (waits && duplicates != ERROR)
             sorted.send_found();
         sorted.sort();

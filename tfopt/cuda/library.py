@@ -56,6 +56,10 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         c_int,
         [*_LAUNCH, _ADDRESSES, *_ROWS, *_SIZES, _NUMBERS, c_int, *_CLIPPING, *_INDICES],
     ),
+    "outside": (
+        c_int,
+        [c_int, c_void_p, c_void_p, c_int, c_int64, c_int64, POINTER(c_int64)],
+    ),
     "take_norms": (c_int, [c_int, c_void_p, c_int64, c_int64, _ADDRESSES]),
     "give_norms": (c_int, [*_NORMS]),
     "bad_norm": (c_int, [*_NORMS, c_int64, _NUMBERS]),

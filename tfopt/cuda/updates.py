@@ -103,6 +103,20 @@ class RowsUpdate(NamedTuple):
         """The gradient's rows."""
         return [self.operands[-1]]
 
+    def check_indices(self, stream: int) -> None:
+        """Wait until the indices have been checked."""
+        at = c_int64()
+        code = self.library.call["outside"](
+            self.device,
+            stream,
+            self.indices.address,
+            4 if self.indices.dtype == "int32" else 8,
+            self.indices.shape[0],
+            self.operands[0].shape[0],
+            byref(at),
+        )
+        self._raise_for(code, at.value)
+
     def launch(self, stream: int, reading: Reading) -> None:
         """Queue the update; wait until the indices have been checked, if they are to be."""
         var, n, inner = self.operands[0], self.indices.shape[0], prod(self.operands[0].shape[1:])
@@ -132,12 +146,16 @@ class RowsUpdate(NamedTuple):
             self.check_range,
             byref(at),
         )
+        self._raise_for(code, at.value)
+
+    def _raise_for(self, code: int, at: int) -> None:
         if code == _OUTSIDE:
             raise IndexOutOfRangeError(
-                f"The index at offset {at.value} in indices is out of range [0, {var.shape[0]})"
+                f"The index at offset {at} in indices is out of range "
+                f"[0, {self.operands[0].shape[0]})"
             )
         if code == _REPEATED:
-            raise InvalidArgumentError(f"indices has duplicates, one of them at offset {at.value}")
+            raise InvalidArgumentError(f"indices has duplicates, one of them at offset {at}")
         if code == _CAPTURED:
             raise InvalidArgumentError(
                 "a check of indices cannot be captured in a graph: pass check_indices=False"

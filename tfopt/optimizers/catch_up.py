@@ -151,10 +151,12 @@ def refuse_catching_up(variable: Variable) -> None:
     Raises
     ------
     InvalidTypeError
-        If it is of 16 bits, which each step would round to.
+        If it is of 16 bits, which each step would round to, or on a GPU.
     InvalidArgumentError
         If it has no rows.
     """
+    if variable.device == "gpu":
+        raise InvalidTypeError('sparse="catch_up" takes variables of the host')
     if variable.dtype not in (np.float32, np.float64):
         raise InvalidTypeError(
             f'sparse="catch_up" takes variables of float32 or float64, not {variable.dtype}'

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.devices import gpu_arrays, on_gpu
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
@@ -77,17 +78,25 @@ def refuse_rows(grads: Iterable[Any], variables: Iterable[Variable]) -> None:
             )
 
 
-def any_overlap(arrays: list[np.ndarray]) -> bool:
-    """Whether the addresses of any two arrays that have elements meet."""
-    spans = sorted(np.lib.array_utils.byte_bounds(array) for array in arrays if array.size)
+def any_overlap(variables: Iterable[Variable]) -> bool:
+    """Whether the addresses of any two variables that have elements meet."""
+    spans = sorted(span for span in map(_span, variables) if span is not None)
     return any(low < end for (_, end), (low, _) in pairwise(spans))
+
+
+def _span(variable: Variable) -> tuple[int, int] | None:
+    if variable.device == "gpu":
+        there = gpu_arrays().as_device_array(variable, variable.name)
+        return (there.address, there.end) if there.size else None
+    host = variable.numpy()
+    return np.lib.array_utils.byte_bounds(host) if host.size else None
 
 
 def as_variable(var: Any) -> Variable:
     """Return a variable as it is, and an array as one."""
     if isinstance(var, Variable):
         return var
-    if isinstance(var, np.ndarray):
+    if isinstance(var, np.ndarray) or on_gpu(var):
         return Variable(var)
     raise InvalidTypeError(f"Trying to update a {type(var).__name__}, not a variable")
 
@@ -101,5 +110,8 @@ def memory_of(variable: Variable) -> tuple[Any, ...]:
 
     So that slots are found again when a caller makes a new view, or wraps an array, at each step.
     """
+    if variable.device == "gpu":
+        there = gpu_arrays().as_device_array(variable, variable.name)
+        return there.address, there.shape, there.dtype
     array = variable.numpy()
     return array.ctypes.data, array.shape, array.strides, array.dtype

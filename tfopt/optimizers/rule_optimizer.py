@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from tfopt.devices import gpu_steps
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.calls import Call
@@ -16,7 +16,8 @@ from tfopt.kernels.training import run
 from tfopt.optimizers.catch_up import Backlog, Reach, refuse_catching_up
 from tfopt.optimizers.clipping import Checked, clipped_calls
 from tfopt.optimizers.optimizer import ApplyState, Optimizer
-from tfopt.optimizers.pairs import any_overlap, as_array, as_variable, memory_of, refuse_rows
+from tfopt.optimizers.pairs import as_array, as_variable, memory_of, refuse_rows
+from tfopt.optimizers.plan import Dense, Plan, parts_of
 from tfopt.optimizers.steps import Step, Update, step_of
 from tfopt.room import Room
 from tfopt.variable import Variable
@@ -29,44 +30,6 @@ _HOOKS = (
     "_resource_apply_sparse",
     "_resource_apply_sparse_duplicate_indices",
 )
-
-
-class _Dense(NamedTuple):
-    """Variables that one call updates together, and the places of their gradients in a step."""
-
-    operands: tuple[list[np.ndarray], ...]  # the variables, the first slots, the second ones, ...
-    places: list[int]
-    variables: list[Variable]
-    dtype: np.dtype[Any] | None  # for gradients that are no arrays; None if all are
-
-
-class _Rows(NamedTuple):
-    """A variable with its slots, some rows of which are updated, and its gradient's place."""
-
-    arrays: tuple[np.ndarray, ...]
-    place: int
-    variable: Variable
-    room: Room
-
-
-class _Plan(NamedTuple):
-    """What a step did, which the next one repeats if it has the same variables.
-
-    A training loop passes the same variables each time; then only the gradients are looked at.
-    """
-
-    rule: str
-    types: tuple[type, ...]  # of the gradients
-    variables: tuple[Any, ...]
-    parts: list[_Dense | _Rows]
-    constrained: list[Variable]
-
-    def fits(self, rule: str, types: tuple[type, ...], variables: tuple[Any, ...]) -> bool:
-        return (
-            self.rule == rule
-            and self.types == types
-            and all(map(operator.is_, self.variables, variables))
-        )
 
 
 class RuleOptimizer(Optimizer):
@@ -108,7 +71,7 @@ class RuleOptimizer(Optimizer):
             )
         self.sparse = sparse
         self._backlogs: dict[Any, Backlog] = {}
-        self._plan: _Plan | None = None
+        self._plan: Plan | None = None
         self._one_by_one = any(
             getattr(type(self), hook) is not getattr(RuleOptimizer, hook) for hook in _HOOKS
         )
@@ -151,14 +114,21 @@ class RuleOptimizer(Optimizer):
             self._stepped(self._next_update())
             return
         update = self._next_update()
-        plan, calls = self._calls(update, grads, variables)
+        plan = self._plan
+        types = tuple(map(type, grads))
+        if plan is None or not plan.fits(update.rule, types, variables):
+            plan = self._plan = self._planned(update.rule, grads, variables)
+        calls = self._calls(plan, update, grads)
+        updates = self._updates(plan, update, grads) if plan.there else []
         for part, call in zip(plan.parts, calls, strict=True):
             if self.sparse != "catch_up":
                 run(call)
-            elif isinstance(part, _Dense):
+            elif isinstance(part, Dense):
                 self._run_caught_up(call, part.variables)
             else:
                 self._run_and_remember(call, update, part.variable, grads[part.place].indices)
+        if updates:
+            gpu_steps().run_clipped(updates, *self._limits)
         for variable in plan.constrained:
             variable.constrain()
         self._stepped(update)
@@ -166,22 +136,19 @@ class RuleOptimizer(Optimizer):
     def _next_update(self) -> Update:
         return self._update(int(self.iterations) + 1, self._next_rate())
 
-    def _calls(
-        self, update: Update, grads: tuple[Any, ...], variables: tuple[Any, ...]
-    ) -> tuple[_Plan, list[Call]]:
-        """Check a step; return the calls that carry it out, one for each part of the plan."""
+    @property
+    def _limits(self) -> tuple[float | None, float | None, float | None]:
+        return self.clipvalue, self.clipnorm, self.global_clipnorm
+
+    def _calls(self, plan: Plan, update: Update, grads: tuple[Any, ...]) -> list[Call]:
+        """Check a step of the host; return the calls that carry it out, one for each part."""
         whole = step_of(update.rule, update)
         some = self._step_of_rows(update)
-        types = tuple(map(type, grads))
-        plan = self._plan
-        if plan is None or not plan.fits(update.rule, types, variables):
-            plan = self._plan = self._planned(update.rule, grads, variables)
-        limits = self.clipvalue, self.clipnorm, self.global_clipnorm
-        clips = limits != (None, None, None)
+        clips = self._limits != (None, None, None)
         calls: list[Call] = []
         checked: list[Checked] = []
         for part in plan.parts:
-            if isinstance(part, _Dense):
+            if isinstance(part, Dense):
                 dense = [grads[place] for place in part.places]
                 if part.dtype is not None:
                     dense = [as_array(grad, part.dtype) for grad in dense]
@@ -194,52 +161,39 @@ class RuleOptimizer(Optimizer):
                 checked.append(some.clipped_rows(*rows, self.merge))
             else:
                 calls.append(some.rows(part.arrays, grads[part.place], part.room))
-        return plan, clipped_calls(checked, *limits) if clips else calls
+        return clipped_calls(checked, *self._limits) if clips else calls
+
+    def _updates(self, plan: Plan, update: Update, grads: tuple[Any, ...]) -> list[Any]:
+        """Check a step on a GPU; return the updates that carry it out."""
+        if plan.parts and self.global_clipnorm is not None:
+            raise InvalidArgumentError("global_clipnorm is one of variables on one device")
+        if self.merge == "before" and self._limits != (None, None, None):
+            raise InvalidArgumentError('on a GPU merge must be "after"')
+        whole, some = step_of(update.rule, update), self._step_of_rows(update)
+        return gpu_steps().checked_updates(plan.there, grads, whole, some)  # type: ignore[no-any-return]
 
     def _step_of_rows(self, update: Update) -> Step:
         if self.sparse == "catch_up":  # as a dense step, so that the result is that of dense ones
             return step_of(update.rule, update, lazy=True)
         return step_of(update.rows or update.rule, update, lazy=self.sparse == "lazy")
 
-    def _planned(self, rule: str, grads: tuple[Any, ...], variables: tuple[Any, ...]) -> _Plan:
+    def _planned(self, rule: str, grads: tuple[Any, ...], variables: tuple[Any, ...]) -> Plan:
         listed = [as_variable(var) for var in variables]
         refuse_rows(grads, listed)
         constrained = [variable for variable in listed if variable.constraint is not None]
         types = tuple(map(type, grads))
-        return _Plan(rule, types, variables, self._parts(types, listed), constrained)
+        for kind, variable in zip(types, listed, strict=True):
+            if self.sparse == "catch_up" and issubclass(kind, IndexedSlices):
+                refuse_catching_up(variable)
+        self._create_slots(listed)
+        parts = parts_of(types, listed, [self._operands(variable) for variable in listed])
+        here = [part for part in parts if part.device == "cpu"]
+        there = [part for part in parts if part.device == "gpu"]
+        return Plan(rule, types, variables, here, there, constrained)
 
-    def _parts(self, types: tuple[type, ...], variables: list[Variable]) -> list[_Dense | _Rows]:
-        """Sort a step's variables into as few calls as there can be."""
-        if self.sparse == "catch_up":
-            for kind, variable in zip(types, variables, strict=True):
-                if issubclass(kind, IndexedSlices):
-                    refuse_catching_up(variable)
-        self._create_slots(variables)
-        operands = [self._operands(variable) for variable in variables]
-        dense: dict[np.dtype[Any], list[int]] = {}
-        parts: list[_Dense | _Rows] = []
-        for place, kind in enumerate(types):
-            if issubclass(kind, IndexedSlices):
-                parts.append(_Rows(operands[place], place, variables[place], Room()))
-            else:
-                dense.setdefault(operands[place][0].dtype, []).append(place)
-
-        def together(places: list[int]) -> _Dense:
-            columns = zip(*(operands[place] for place in places), strict=True)
-            arrays = all(types[place] is np.ndarray for place in places)
-            dtype = None if arrays else operands[places[0]][0].dtype
-            owners = [variables[place] for place in places]
-            return _Dense(tuple(map(list, columns)), places, owners, dtype)
-
-        if not any_overlap([arrays[0] for arrays in operands]):
-            return [*map(together, dense.values()), *parts]
-        # A variable that comes twice, or shares memory with another: one call each, in turn.
-        parts += [together([place]) for places in dense.values() for place in places]
-        return sorted(parts, key=lambda part: part[1] if isinstance(part, _Rows) else part[1][0])
-
-    def _operands(self, variable: Variable) -> tuple[np.ndarray, ...]:
-        slots = (self.get_slot(variable, slot).numpy() for slot in self._rule_slots())
-        return (variable.numpy(), *slots)
+    def _operands(self, variable: Variable) -> tuple[Any, ...]:
+        slots = (self.get_slot(variable, slot).value() for slot in self._rule_slots())
+        return (variable.value(), *slots)
 
     # ---- rows that catch up
 

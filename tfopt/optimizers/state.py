@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.devices import gpu_arrays
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.pairs import as_variable, memory_of
 from tfopt.optimizers.weights import fitting
@@ -88,8 +89,8 @@ class State:
         variable = as_variable(var)
         slots = self._slots.get(memory_of(variable), {})
         if slot_name not in slots:
-            array = np.empty(variable.shape if shape is None else shape, variable.dtype)
-            array[...] = _first_value(initializer, array, slot_name)
+            own = variable.shape if shape is None else shape
+            array = _first_array(variable, own, initializer, slot_name)
             slot = Variable(array, f"{self.name}/{variable.name}/{slot_name}")
             if not slots:
                 self._slots[memory_of(variable)] = slots
@@ -125,7 +126,12 @@ class State:
 
     def get_weights(self) -> list[np.ndarray]:
         """Return copies of the state's arrays, in the order of `weights`."""
-        return [weight.numpy().copy() for weight in self._weights]
+        return [
+            weight.numpy().copy()
+            if weight.device == "cpu"
+            else gpu_arrays().to_host(weight.value())
+            for weight in self._weights
+        ]
 
     def set_weights(self, weights: Any) -> None:
         """Set the state to arrays as `get_weights` returns them.
@@ -145,6 +151,16 @@ class State:
             self._weights, fitting(self.name, self._weights, weights), strict=True
         ):
             weight.assign(array)
+
+
+def _first_array(
+    variable: Variable, shape: tuple[int, ...], initializer: Any, slot_name: str
+) -> Any:
+    there = variable.device == "gpu"
+    dtype = gpu_arrays().dtype_of(variable.value()) if there else variable.dtype
+    array = np.empty(shape, dtype)
+    array[...] = _first_value(initializer, array, slot_name)
+    return gpu_arrays().filled_like(variable.value(), array) if there else array
 
 
 def _first_value(initializer: Any, array: np.ndarray, slot_name: str) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.devices import gpu_arrays
 from tfopt.errors import InvalidArgumentError
 from tfopt.variable import Variable
 
@@ -29,7 +30,13 @@ def fitting(name: str, params: Sequence[Variable], weights: Any) -> list[np.ndar
                 f"{array.shape}"
             )
     with np.errstate(all="ignore"):
-        return [array.astype(p.dtype) for p, array in zip(params, arrays, strict=True)]
+        return [array.astype(_dtype(p)) for p, array in zip(params, arrays, strict=True)]
+
+
+def _dtype(param: Variable) -> np.dtype[Any]:
+    dtype: np.dtype[Any]
+    dtype = gpu_arrays().dtype_of(param.value()) if param.device == "gpu" else param.dtype
+    return dtype
 
 
 def with_iterations(params: Sequence[Variable], weights: Any) -> Any:

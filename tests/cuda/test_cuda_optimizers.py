@@ -1,0 +1,180 @@
+"""The optimizers with variables on a GPU: the host's steps, bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import assert_same_bits
+from clip_cases import array_of
+from devices import DEVICE
+from test_optimizers import MAKERS, make
+
+import tfopt
+from tfopt import IndexedSlices, Variable
+from tfopt.optimizers.schedules import CosineDecay
+
+ROWS = 6
+each_optimizer = pytest.mark.parametrize("which", MAKERS)
+each_dtype = pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+
+
+@pytest.fixture(autouse=True)
+def _gradual_underflow():
+    tfopt.set_flush_denormals(False)
+
+
+def there(value: Any) -> Any:
+    """Return a copy on the device, of slices those of their arrays."""
+    if isinstance(value, IndexedSlices):
+        return IndexedSlices(DEVICE.to(value.values), DEVICE.to(value.indices))
+    return DEVICE.to(value)
+
+
+def model(dtype: str) -> list[np.ndarray]:
+    random = np.random.default_rng(1)
+    shapes: list[tuple[int, ...]] = [(), (5,), (5_000,), (ROWS, 3), (ROWS,)]
+    return [array_of(random.standard_normal(shape), dtype) for shape in shapes]
+
+
+def gradients(dtype: str, seed: int) -> list[Any]:
+    random = np.random.default_rng(seed)
+    grads: list[Any] = [
+        array_of(random.standard_normal(var.shape), dtype) for var in model(dtype)[:-2]
+    ]
+    for shape in ((4, 3), (4,)):
+        ids = random.integers(ROWS, size=4, dtype=random.choice(["i4", "i8"]))
+        grads.append(IndexedSlices(array_of(random.standard_normal(shape), dtype), ids))
+    return grads
+
+
+def compared(make_one: Any, dtype: str, steps: int = 3) -> None:
+    """Take steps here and there; compare variables and states."""
+    host, device = make_one(), make_one()
+    here = model(dtype)
+    variables = [Variable(there(var), name=f"v{k}") for k, var in enumerate(here)]
+    for seed in range(steps):
+        grads = gradients(dtype, seed)
+        host.apply_gradients(zip(grads, here, strict=True))
+        count = device.apply_gradients(zip(map(there, grads), variables, strict=True))
+        assert int(count) == seed + 1
+    for k, (var, own) in enumerate(zip(variables, here, strict=True)):
+        assert_same_bits(DEVICE.back(var.value()), own, f"variable {k}")
+    for k, (ours, theirs) in enumerate(zip(device.get_weights(), host.get_weights(), strict=True)):
+        assert isinstance(ours, np.ndarray)
+        assert_same_bits(ours, theirs, f"weight {k}")
+
+
+@each_dtype
+@each_optimizer
+def test_steps_are_the_hosts(which: str, dtype: str) -> None:
+    if which in ("Adadelta", "Ftrl-l1-l2-beta") and DEVICE.name != "host":
+        pytest.skip("a reciprocal root and a power are not the host's to the bit")
+    compared(lambda: make(tfopt, which), dtype)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"clipvalue": 0.5},
+        {"clipnorm": 0.5},
+        {"global_clipnorm": 1.0},
+        {"clipvalue": 1, "clipnorm": 1},
+    ],
+    ids=lambda limits: " ".join(limits),
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["SGD", "Adamax", "Adagrad"])
+def test_clipped_steps_are_the_hosts(name: str, dtype: str, limits: dict[str, float]) -> None:
+    compared(lambda: getattr(tfopt.optimizers, name)(0.1, **limits), dtype)
+
+
+def test_schedules_and_lists_of_variables_of_both_kinds() -> None:
+    opt = tfopt.optimizers.Adamax(CosineDecay(0.1, 10), decay=0.1)
+    other = tfopt.optimizers.Adamax(CosineDecay(0.1, 10), decay=0.1)
+    here, moved = np.ones(4), Variable(there(np.ones(4)))
+    own, own_too = np.ones(3), np.ones(3)
+    for k in range(3):
+        grad, more = np.arange(4.0) - k, np.ones(3)
+        opt.apply_gradients([(there(grad), moved), (more, own)])
+        other.apply_gradients([(grad, here), (more, own_too)])
+    assert_same_bits(DEVICE.back(moved.value()), here, "on the device")
+    assert_same_bits(own, own_too, "on the host")
+
+
+def test_the_state_is_set_and_slots_are_there() -> None:
+    opt, var = tfopt.optimizers.Adam(0.1), there(np.ones(3))
+    opt.apply_gradients([(there(np.ones(3)), var)])
+    weights = opt.get_weights()
+    opt.apply_gradients([(there(np.ones(3)), var)])
+    opt.set_weights(weights)
+    for ours, theirs in zip(opt.get_weights(), weights, strict=True):
+        assert_same_bits(ours, theirs, "weights")
+    m = opt.get_slot(var, "m")
+    assert m.device == "gpu" and m.shape == (3,)
+    made = opt.add_slot(var, "more", np.array([1.0, 2, 3]))
+    assert DEVICE.back(made.value()).tolist() == [1, 2, 3]
+
+
+def test_constraints() -> None:
+    var = Variable(there(np.array([0.5, 2.0])), constraint=lambda _: there(np.array([7.0, 8.0])))
+    tfopt.optimizers.SGD(1.0).apply_gradients([(there(np.ones(2)), var)])
+    assert DEVICE.back(var.value()).tolist() == [7, 8]
+
+
+def test_a_variable_that_comes_twice() -> None:
+    here, moved = np.zeros(3), there(np.zeros(3))
+    for var, put in ((here, np.array), (moved, there)):
+        pairs = [(put(np.ones(3)), var), (put(np.full(3, 2.0)), var)]
+        tfopt.optimizers.Adamax(0.1).apply_gradients(pairs)
+    assert_same_bits(DEVICE.back(moved), here, "twice")
+
+
+# ---- refusals
+
+
+def refused(opt: Any, pairs: list[Any], error: type[Exception], match: str) -> None:
+    before = [var.copy() if isinstance(var, np.ndarray) else DEVICE.back(var) for _, var in pairs]
+    with pytest.raises(error, match=match):
+        opt.apply_gradients(pairs)
+    for (_, var), old in zip(pairs, before, strict=True):
+        now = var if isinstance(var, np.ndarray) else DEVICE.back(var)
+        assert_same_bits(now, old, "refused")
+    assert int(opt.iterations) == 0
+
+
+def test_one_pair_that_does_not_fit() -> None:
+    good = [(np.ones(2), np.ones(2)), (there(np.ones(3)), there(np.ones(3)))]
+    rows = (there(IndexedSlices(np.ones((2, 3)), np.array([0, 1]))), there(np.ones((ROWS, 3))))
+    bad_index = there(IndexedSlices(np.ones((2, 3)), np.array([0, ROWS])))
+    for pair, error, match in [
+        ((there(np.ones(4)), there(np.ones(3))), tfopt.InvalidArgumentError, "shape"),
+        ((there(np.ones(3, np.float32)), there(np.ones(3))), tfopt.InvalidTypeError, "float64"),
+        ((np.ones(3), there(np.ones(3))), tfopt.InvalidTypeError, "on the GPU as var is"),
+        ((there(np.ones(3)), np.ones(3)), tfopt.InvalidTypeError, "grad"),
+        ((bad_index, there(np.ones((ROWS, 3)))), tfopt.IndexOutOfRangeError, "offset 1"),
+    ]:
+        refused(tfopt.optimizers.Adamax(), [*good, rows, pair], error, match)  # type: ignore[arg-type]
+
+
+def test_what_is_for_the_host_alone() -> None:
+    slices = there(IndexedSlices(np.ones((2, 3)), np.array([0, 1])))
+    table = there(np.ones((ROWS, 3)))
+    for options, match in [
+        ({"sparse": "lazy"}, "step of all rows"),
+        ({"clipnorm": 1.0, "merge": "before"}, "merge must be"),
+    ]:
+        refused(
+            tfopt.optimizers.Adam(**options), [(slices, table)], tfopt.InvalidArgumentError, match
+        )
+    late = tfopt.optimizers.Adam(sparse="catch_up")
+    refused(late, [(slices, table)], tfopt.InvalidTypeError, "catch_up")
+    pairs = [(there(np.ones(3)), there(np.ones(3))), (np.ones(3), np.ones(3))]
+    both = tfopt.optimizers.Adam(global_clipnorm=1.0)
+    refused(both, pairs, tfopt.InvalidArgumentError, "on one device")
+
+    class Mine(tfopt.optimizers.Optimizer):
+        pass
+
+    refused(Mine("mine"), pairs[:1], tfopt.InvalidTypeError, "is on a GPU")

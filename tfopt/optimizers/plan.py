@@ -1,0 +1,101 @@
+"""What a step does, sorted into as few calls as there can be."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfopt.indexed_slices import IndexedSlices
+from tfopt.optimizers.pairs import any_overlap
+from tfopt.room import Room
+from tfopt.variable import Variable
+
+__all__ = ["Dense", "Plan", "Rows", "parts_of"]
+
+
+class Dense(NamedTuple):
+    """Variables that one call updates together, and the places of their gradients in a step."""
+
+    operands: tuple[list[Any], ...]  # the variables, the first slots, the second ones, ...
+    places: list[int]
+    variables: list[Variable]
+    dtype: np.dtype[Any] | None  # for gradients that are no arrays; None if all are
+
+    @property
+    def device(self) -> str:
+        """Where they are, "cpu" or "gpu"."""
+        return self.variables[0].device
+
+
+class Rows(NamedTuple):
+    """A variable with its slots, some rows of which are updated, and its gradient's place."""
+
+    arrays: tuple[Any, ...]
+    place: int
+    variable: Variable
+    room: Room
+
+    @property
+    def device(self) -> str:
+        """Where it is, "cpu" or "gpu"."""
+        return self.variable.device
+
+
+class Plan(NamedTuple):
+    """What a step did, which the next one repeats if it has the same variables.
+
+    A training loop passes the same variables each time; then only the gradients are looked at.
+    """
+
+    rule: str
+    types: tuple[type, ...]  # of the gradients
+    variables: tuple[Any, ...]
+    parts: list[Dense | Rows]  # of variables of the host
+    there: list[Dense | Rows]  # of those on a GPU
+    constrained: list[Variable]
+
+    def fits(self, rule: str, types: tuple[type, ...], variables: tuple[Any, ...]) -> bool:
+        """Whether a step is the same again."""
+        return (
+            self.rule == rule
+            and self.types == types
+            and all(map(operator.is_, self.variables, variables))
+        )
+
+
+def parts_of(
+    types: Sequence[type], variables: Sequence[Variable], operands: Sequence[tuple[Any, ...]]
+) -> list[Dense | Rows]:
+    """Return the parts of a step: one for all dense variables of a dtype and a device.
+
+    Parameters
+    ----------
+    types : sequence of type
+        Of the gradients.
+    variables : sequence of Variable
+    operands : sequence of tuple
+        Of each variable, its array and its slots'.
+    """
+    dense: dict[Any, list[int]] = {}
+    parts: list[Dense | Rows] = []
+    for place, (kind, variable) in enumerate(zip(types, variables, strict=True)):
+        if issubclass(kind, IndexedSlices):
+            parts.append(Rows(operands[place], place, variable, Room()))
+        else:
+            dense.setdefault((variable.device, variable.dtype), []).append(place)
+
+    def together(places: list[int]) -> Dense:
+        columns = zip(*(operands[place] for place in places), strict=True)
+        owners = [variables[place] for place in places]
+        converted = owners[0].device == "cpu" and any(types[k] is not np.ndarray for k in places)
+        dtype = owners[0].dtype if converted else None
+        return Dense(tuple(map(list, columns)), places, owners, dtype)
+
+    if not any_overlap(variables):
+        return [*map(together, dense.values()), *parts]
+    # A variable that comes twice, or shares memory with another: one call each, in turn.
+    parts += [together([place]) for places in dense.values() for place in places]
+    return sorted(parts, key=lambda part: part[1] if isinstance(part, Rows) else part[1][0])
