@@ -9,10 +9,11 @@ import numpy as np
 from tfopt.errors import InvalidArgumentError
 
 from tfopt.kernels.machine cimport (
-    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
+    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_row,
 )
 from tfopt.kernels.rules cimport real
 from tfopt.kernels.runtime cimport flush_denormals, team_size
+from tfopt.kernels.step cimport AHEAD
 
 ctypedef fused index:
     int32_t
@@ -27,6 +28,7 @@ ctypedef fused number:
 
 cdef enum:
     OWNED_BYTES = 2048      # sums have one owner in blocks of so much, or cache lines would be shared
+    PIECE = 4096            # rows a thread looks through for its own at a time
 
 
 cdef Py_ssize_t _number(const index[::1] indices, index[::1] distinct, Py_ssize_t[::1] place,
@@ -116,21 +118,47 @@ cdef inline int _shift(Py_ssize_t row_bytes) noexcept nogil:
     return shift
 
 
+cdef Py_ssize_t _owned(const Py_ssize_t[::1] place, Py_ssize_t start, Py_ssize_t stop, int shift,
+                       int owner, int owners, Py_ssize_t *mine) noexcept nogil:
+    """Collect the rows start .. stop - 1 whose sums a thread owns; return how many there are."""
+    cdef Py_ssize_t i, n = 0
+    for i in range(start, stop):    # no branch: always written, kept if owned
+        mine[n] = i
+        n += (place[i] >> shift) % owners == owner
+    return n
+
+
+cdef void _clear_owned(char *sums, Py_ssize_t n, Py_ssize_t row_bytes, int shift, int owner,
+                       int owners) noexcept nogil:
+    cdef Py_ssize_t p
+    for p in range(n):
+        if (p >> shift) % owners == owner:
+            memset(sums + p * row_bytes, 0, row_bytes)
+
+
 cdef void _add_owned_rows(const number[:, ::1] values, const Py_ssize_t[::1] place,
                           number[:, ::1] sums, int owner, int owners) noexcept nogil:
     # sums[place[i]] += values[i], i ascending, where this thread owns the sum
-    cdef Py_ssize_t i, j, p
-    cdef Py_ssize_t row_bytes = sums.shape[1] * sizeof(number)
+    cdef Py_ssize_t[PIECE] mine
+    cdef Py_ssize_t start = 0, stop, n, i, j, width = values.shape[1]
+    cdef Py_ssize_t row_bytes = width * sizeof(number)
+    cdef char *base = <char *>&sums[0, 0]
+    cdef number *into
+    cdef const number *row
     cdef int shift = _shift(row_bytes)
     cdef fp_state caller = fp_enter(flush_denormals())
-    for p in range(sums.shape[0]):
-        if (p >> shift) % owners == owner:
-            memset(&sums[p, 0], 0, row_bytes)
-    for i in range(values.shape[0]):
-        p = place[i]
-        if (p >> shift) % owners == owner:
-            for j in range(values.shape[1]):
-                sums[p, j] = sums[p, j] + values[i, j]
+    _clear_owned(base, sums.shape[0], row_bytes, shift, owner, owners)
+    while start < values.shape[0]:
+        stop = min(start + PIECE, values.shape[0])
+        n = _owned(place, start, stop, shift, owner, owners, mine)
+        for i in range(n):
+            if i + AHEAD < n:
+                prefetch_row(&base, &row_bytes, 1, place[mine[i + AHEAD]], row_bytes)
+            into = &sums[place[mine[i]], 0]
+            row = &values[mine[i], 0]
+            for j in range(width):
+                into[j] = into[j] + row[j]
+        start = stop
     fp_leave(caller)
 
 
@@ -149,20 +177,28 @@ cdef void _add_owned_scaled_rows(const real[:, ::1] values, const Py_ssize_t[::1
                                  real[:, ::1] sums, double bound, double scale, int owner,
                                  int owners) noexcept nogil:
     cdef real high = <real>bound, low = -<real>bound, factor = <real>scale, value
-    cdef Py_ssize_t i, j, p
-    cdef Py_ssize_t row_bytes = sums.shape[1] * sizeof(real)
+    cdef Py_ssize_t[PIECE] mine
+    cdef Py_ssize_t start = 0, stop, n, i, j, width = values.shape[1]
+    cdef Py_ssize_t row_bytes = width * sizeof(real)
+    cdef char *base = <char *>&sums[0, 0]
+    cdef real *into
+    cdef const real *row
     cdef int shift = _shift(row_bytes)
     cdef fp_state caller = fp_enter(flush_denormals())
-    for p in range(sums.shape[0]):
-        if (p >> shift) % owners == owner:
-            memset(&sums[p, 0], 0, row_bytes)
-    for i in range(values.shape[0]):
-        p = place[i]
-        if (p >> shift) % owners == owner:
-            for j in range(values.shape[1]):
-                value = high if high < values[i, j] else values[i, j]
+    _clear_owned(base, sums.shape[0], row_bytes, shift, owner, owners)
+    while start < values.shape[0]:
+        stop = min(start + PIECE, values.shape[0])
+        n = _owned(place, start, stop, shift, owner, owners, mine)
+        for i in range(n):
+            if i + AHEAD < n:
+                prefetch_row(&base, &row_bytes, 1, place[mine[i + AHEAD]], row_bytes)
+            into = &sums[place[mine[i]], 0]
+            row = &values[mine[i], 0]
+            for j in range(width):
+                value = high if high < row[j] else row[j]
                 value = low if low > value else value
-                sums[p, j] = sums[p, j] + value * factor
+                into[j] = into[j] + value * factor
+        start = stop
     fp_leave(caller)
 
 
