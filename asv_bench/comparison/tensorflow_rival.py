@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cache, partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ _RACES = {
     "adagrad": "with repeated ids not compared: TensorFlow steps them on several threads at once "
     "and loses some of the updates; on one thread it agrees"
 }
+
+#: Keras' optimizers that end where a step of ours ends; its Adam steps all rows.
+_KERAS = {("adamax", "merged"): "Adamax", ("adam", "catch up"): "Adam"}
 
 
 @cache
@@ -48,10 +52,11 @@ def rivals(work: Work) -> list[Rival]:
         return [Rival(name, lambda: _clip(work), TOLERANCE, "TensorFlow makes new tensors")]
     if isinstance(work, Many):
         return []
-    if isinstance(work, Sparse) and work.way == "merged":
-        if work.rule != "adamax":
+    if isinstance(work, Sparse) and work.way != "op":
+        if (work.rule, work.way) not in _KERAS:
             return []
-        return [Rival("Keras Adamax", lambda: _keras_adamax(work), TOLERANCE)]
+        name = _KERAS[work.rule, work.way]
+        return [Rival(f"Keras {name}", lambda: _keras(work, name), TOLERANCE)]
     prefix = "ResourceSparseApply" if isinstance(work, Sparse) else "ResourceApply"
     name = prefix + RULES[work.rule].op
     if not hasattr(_tensorflow().raw_ops, name):
@@ -81,14 +86,13 @@ def _op(work: Work, name: str) -> Side:
     )
 
 
-def _keras_adamax(work: Sparse) -> Side:
+def _keras(work: Sparse, name: str) -> Side:
     tf = _tensorflow()
-    from tensorflow.python.keras.optimizer_v2 import adamax
-
+    module = import_module(f"tensorflow.python.keras.optimizer_v2.{name.lower()}")
     var, *_, grad = work.arrays()
     variable = tf.Variable(var)
     slices = tf.IndexedSlices(tf.constant(grad), tf.constant(work.ids()))
-    opt = adamax.Adamax(learning_rate=np.float32(0.01))
+    opt = getattr(module, name)(learning_rate=np.float32(0.01))
     return Side(
         partial(opt.apply_gradients, [(slices, variable)]),
         lambda: [v.numpy() for v in (variable, *(opt.get_slot(variable, s) for s in "mv"))],

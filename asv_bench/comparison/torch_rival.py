@@ -28,7 +28,7 @@ def versions() -> dict[str, Any]:
 
 def rivals(work: Work) -> list[Rival]:
     if isinstance(work, Sparse):
-        if work.rule not in ("adamax", "adam"):
+        if work.way != "merged":
             return []
         same = work.rule == "adam"
         note = "" if same else "SparseAdam is not AdaMax, but moves the same data: no other does"
