@@ -33,6 +33,8 @@ MODULES = (
     "norms",
     "clip",
     "sdca",
+    "sdca_pack",
+    "fingerprint",
 )
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 #: The compiler flags of each instruction set that `steps` is compiled for.

@@ -7,7 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-__all__ = ["LOSSES", "Problem", "labels_for", "problem_of", "problems", "values_for"]
+__all__ = [
+    "LOSSES",
+    "Problem",
+    "arrays_in",
+    "call_of",
+    "labels_for",
+    "problem_of",
+    "problems",
+    "values_for",
+]
 
 LOSSES = ("logistic_loss", "squared_loss", "hinge_loss", "smooth_hinge_loss", "poisson_loss")
 EXAMPLE = np.dtype([("a", "f8"), ("y", "f8"), ("weight", "f8"), ("curvature", "f8")])
@@ -101,3 +110,56 @@ def problems(draw: Any, loss: str, dtype: str, index: str) -> Problem:
         width=draw(st.sampled_from([0, 0, 1, 6])),
         longest=draw(st.sampled_from([0, 1, 3, 40])),
     )
+
+
+def call_of(loss: str, seed: int, *, n: int = 6, index: str = "int64") -> dict[str, Any]:
+    """Return arguments of sdca_optimizer: up to two groups of each kind, ids in any order."""
+    random = np.random.default_rng(seed)
+    groups, blocks = ((1, 0), (2, 1), (0, 1), (1, 2))[random.integers(4)]
+    y = labels_for(loss, random, n)
+    given: dict[str, Any] = {
+        "sparse_example_indices": [],
+        "sparse_feature_indices": [],
+        "sparse_feature_values": [],
+        "dense_features": [],
+        "example_weights": random.choice([0.0, 0.5, 1.0, 3.0], n),
+        "example_labels": y,
+        "sparse_indices": [],
+        "sparse_weights": [],
+        "dense_weights": [],
+    }
+    with_values = random.integers(0, groups + 1)
+    for j in range(groups):
+        counts = random.integers(0, 4, n)
+        ids = random.permutation(12)[:8] - 3 if random.uniform() < 0.5 else np.arange(5, 13)
+        chosen = [random.permutation(ids)[:count] for count in counts]
+        given["sparse_example_indices"].append(np.repeat(np.arange(n), counts).astype(index))
+        given["sparse_feature_indices"].append(np.concatenate([*chosen, []]).astype(index))
+        if j < with_values:
+            given["sparse_feature_values"].append(random.standard_normal(counts.sum()))
+        given["sparse_indices"].append(ids.astype(index))
+        given["sparse_weights"].append(random.standard_normal((4, 2)))
+    for _ in range(blocks):
+        width = int(random.integers(1, 6))
+        given["dense_features"].append(random.standard_normal((n, width)))
+        given["dense_weights"].append(random.standard_normal(width))
+    signed = y if loss in ("squared_loss", "poisson_loss") else 2 * y - 1
+    given["example_state_data"] = random.standard_normal((n, 4))
+    given["example_state_data"][:, 0] = duals_for(loss, random, signed)
+    settings = {
+        "loss_type": loss,
+        "l1": float(random.choice([0.0, 0.1, 0.5])),
+        "l2": float(random.choice([0.5, 1.0, 10.0])),
+        "num_loss_partitions": int(random.choice([1, 4])),
+        "num_inner_iterations": 1,
+    }
+    return given | settings
+
+
+def arrays_in(arguments: dict[str, Any]) -> list[np.ndarray]:
+    """Return every array among the arguments."""
+    found: list[np.ndarray] = []
+    for value in arguments.values():
+        members = value if isinstance(value, list) else [value]
+        found += [member for member in members if isinstance(member, np.ndarray)]
+    return found

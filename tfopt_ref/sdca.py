@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import accumulate
 
 import numpy as np
@@ -99,7 +99,7 @@ def epoch(
     indices: np.ndarray,
     indptr: np.ndarray,
     dense: np.ndarray,
-    plan: Sequence[int],
+    plan: np.ndarray,
     examples: np.ndarray,
     before: np.ndarray,
     u: np.ndarray,

@@ -174,13 +174,13 @@ cdef inline double poisson_step(double a, double y, double wx, double K,
             x -= d
             if fabs(d) <= 1e-9:     # the error is of the order of d^2
                 break
-        return y - exp(fmin(x, 709))    # K may be 0, and wx beyond what e^wx can hold
+        return y - exp(fmin(x, 709))    # K may be next to nothing, and e^wx more than a double
     for _ in range(50):
         d = (u + log(u) - s) / (1 + 1 / u)
         u -= d
         if fabs(d) <= 1e-9 * u:
             break
-    return y - u / K
+    return y - fmin(u / K, exp(709))
 
 
 # ---- by name
