@@ -10,6 +10,7 @@ from tfopt_ref import (
     linalg,
     optimizers,
     raw_ops,
+    sdca_model,
     sdca_ops,
     training_ops,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "linalg",
     "optimizers",
     "raw_ops",
+    "sdca_model",
     "sdca_ops",
     "set_flush_denormals",
     "training_ops",
