@@ -32,6 +32,10 @@ MODULES = (
     "catch_up",
     "norms",
     "clip",
+    "sdca",
+    "sdca_pack",
+    "fingerprint",
+    "fingerprint_table",
 )
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 #: The compiler flags of each instruction set that `steps` is compiled for.

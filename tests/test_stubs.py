@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import pytest
 
 import tfopt
 from tfopt.rules import RULES, Rule
+from tfopt.sdca_ops import sdca_optimizer
 
 _IMPORTS = """# Written by tests/test_stubs.py from the table.
 from typing import Any, SupportsFloat, {typing}
@@ -15,7 +17,7 @@ from typing import Any, SupportsFloat, {typing}
 from numpy import signedinteger
 from numpy.typing import NDArray
 
-from tfopt.variable import Variable
+{imports}from tfopt.variable import Variable
 
 __all__ = [
 {names}]
@@ -25,8 +27,9 @@ _Array: TypeAlias = NDArray[Any] | Variable
 _ARRAYS = "_Arrays: TypeAlias = _Array | list[Any] | tuple[Any, ...]\n"
 
 
-def _header(names: list[str], typing: str = "TypeAlias") -> str:
-    return _IMPORTS.format(typing=typing, names="".join(f'    "{name}",\n' for name in names))
+def _header(names: list[str], typing: str = "TypeAlias", imports: str = "") -> str:
+    listed = "".join(f'    "{name}",\n' for name in names)
+    return _IMPORTS.format(typing=typing, imports=imports, names=listed)
 
 
 def _function(name: str, arguments: list[str], returned: str) -> str:
@@ -62,6 +65,14 @@ def _raw_op(rule: Rule, prefix: str) -> str:
     return _function(f"{prefix}Apply{rule.op}", arguments, "_Var" if ref else "None")
 
 
+def _optimizer(op: str, flag: str) -> str:
+    parameters = list(inspect.signature(sdca_optimizer).parameters)
+    inputs = parameters[: parameters.index("adaptive")]
+    arguments = [f"{name}: Any" for name in inputs]
+    options = [f"{flag}: bool = ...", "name: str | None = ..."]
+    return _function(op, ["*", *arguments, *options], "SdcaResult")
+
+
 #: The ops that are not made from the table.
 _OTHERS = {
     "ClipByValue": _function(
@@ -70,6 +81,14 @@ _OTHERS = {
         "Any",
     ),
     "L2Loss": _function("L2Loss", ["*", "t: Any", "name: str | None = ..."], "Any"),
+    "SdcaFprint": _function("SdcaFprint", ["*", "input: Any", "name: str | None = ..."], "Any"),
+    "SdcaOptimizer": _optimizer("SdcaOptimizer", "adaptative"),
+    "SdcaOptimizerV2": _optimizer("SdcaOptimizerV2", "adaptive"),
+    "SdcaShrinkL1": _function(
+        "SdcaShrinkL1",
+        ["*", "weights: Any", "l1: Any", "l2: Any", "name: str | None = ..."],
+        "None",
+    ),
 }
 
 
@@ -94,7 +113,8 @@ _Var = TypeVar("_Var", bound=NDArray[Any] | Variable)
 
 """
     infer = "def infer_shapes(op: str, /, **shapes: Shape | None) -> Shape | None: ...\n"
-    header = _header([*names, "infer_shapes"], "TypeAlias, TypeVar")
+    imports = "from tfopt.sdca_ops import SdcaResult\n"
+    header = _header([*names, "infer_shapes"], "TypeAlias, TypeVar", imports)
     return header + own + "".join(functions[name] for name in names) + infer
 
 

@@ -18,7 +18,7 @@ from tfopt.variable import Variable
 from tfopt.versions import show_versions
 
 if TYPE_CHECKING:
-    from tfopt import cuda, raw_ops
+    from tfopt import cuda, raw_ops, sdca_model, sdca_ops
 
 __version__ = "0.1.0"
 
@@ -42,6 +42,8 @@ __all__ = [
     "linalg",
     "optimizers",
     "raw_ops",
+    "sdca_model",
+    "sdca_ops",
     "set_flush_denormals",
     "show_versions",
     "threads",
@@ -50,6 +52,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("cuda", "raw_ops"):  # when they are first used: not everybody's, and not instant
+    if name in (
+        "cuda",
+        "raw_ops",
+        "sdca_model",
+        "sdca_ops",
+    ):  # when they are first used: not everybody's, and not instant
         return importlib.import_module(f"tfopt.{name}")
     raise AttributeError(f"module 'tfopt' has no attribute {name!r}")

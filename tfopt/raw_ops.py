@@ -7,11 +7,12 @@ All take Variables and arrays. ``SparseApply*`` and ``ResourceSparseApply*`` upd
 ``indices`` names.
 
 The functions are made from the table in :mod:`tfopt.rules`; but for `ClipByValue` and `L2Loss`,
-which train nothing and return a new array.
+which train nothing and return a new array, and the four of :mod:`tfopt.sdca_ops`.
 """
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable
 from itertools import groupby, product
@@ -27,6 +28,7 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.norms import sum_of_squares
 from tfopt.locks import locked
 from tfopt.rules import RULES, Rule
+from tfopt.sdca_ops import sdca_fprint, sdca_optimizer, sdca_shrink_l1
 
 Shape: TypeAlias = tuple[int | None, ...]
 
@@ -63,7 +65,9 @@ _FORMS = (
 )
 _OPS = {op.name: op for op in _FORMS}
 
-__all__ = [*sorted([*_OPS, "ClipByValue", "L2Loss"]), "infer_shapes"]
+_SDCA = ("SdcaFprint", "SdcaOptimizer", "SdcaOptimizerV2", "SdcaShrinkL1")
+
+__all__ = [*sorted([*_OPS, *_SDCA, "ClipByValue", "L2Loss"]), "infer_shapes"]
 
 
 # ---- the ops
@@ -230,6 +234,89 @@ def L2Loss(*, t: Any, name: str | None = None) -> Any:
     array: Array = as_tensor(t, "t", FLOATS)
     with np.errstate(over="ignore", under="ignore"):
         return (np.float64(sum_of_squares(array)) / 2).astype(array.dtype)
+
+
+# ---- dual coordinate ascent
+
+
+def _optimizer(name: str, flag: str) -> Callable[..., Any]:
+    """Return one of the two ops of sdca_optimizer, which spell its `adaptive` differently."""
+    inputs = list(inspect.signature(sdca_optimizer).parameters)
+    inputs = inputs[: inputs.index("adaptive")]
+    text = f"def {name}(*, {', '.join(inputs)}, {flag}=True, name=None):\n"
+    text += f"    return optimize({', '.join(inputs)}, {flag})"
+    scope: dict[str, Any] = {"optimize": sdca_optimizer, "__name__": __name__}
+    exec(text, scope)
+    function: Callable[..., Any] = scope[name]
+    function.__doc__ = _OPTIMIZER.format(inputs=", ".join(inputs), flag=flag)
+    return function
+
+
+_OPTIMIZER = """Maximize the dual of a linear model, as :func:`tfopt.sdca_ops.sdca_optimizer` does.
+
+Parameters
+----------
+{inputs}
+    As there.
+{flag} : bool, default True
+    Its `adaptive`.
+name : str, optional
+    Accepted as TensorFlow accepts it, and not used.
+
+Returns
+-------
+tfopt.sdca_ops.SdcaResult
+
+Raises
+------
+InvalidArgumentError
+    Or one of its kinds, as there.
+TypeError
+    If an argument is missing, unknown, or not given by keyword.
+"""
+
+SdcaOptimizer = _optimizer("SdcaOptimizer", "adaptative")
+SdcaOptimizerV2 = _optimizer("SdcaOptimizerV2", "adaptive")
+
+
+def SdcaShrinkL1(*, weights: Any, l1: Any, l2: Any, name: str | None = None) -> None:
+    """Move each weight by l1 / l2 towards 0, as :func:`tfopt.sdca_ops.sdca_shrink_l1` does.
+
+    Parameters
+    ----------
+    weights : list of float arrays or Variables
+        Changed in place.
+    l1, l2 : float
+    name : str, optional
+        Accepted as TensorFlow accepts it, and not used.
+
+    Raises
+    ------
+    InvalidArgumentError
+        As there; nothing has been written.
+    """
+    sdca_shrink_l1(weights, l1, l2)
+
+
+def SdcaFprint(*, input: Any, name: str | None = None) -> Any:
+    """Return the fingerprint of each string, as :func:`tfopt.sdca_ops.sdca_fprint` does.
+
+    Parameters
+    ----------
+    input : list or array of bytes or str, shape (n,)
+    name : str, optional
+        Accepted as TensorFlow accepts it, and not used.
+
+    Returns
+    -------
+    ndarray of int64, shape (n, 2)
+
+    Raises
+    ------
+    InvalidArgumentError
+        As there.
+    """
+    return sdca_fprint(input)
 
 
 # ---- shapes of the training ops

@@ -4,6 +4,7 @@ from typing import Any, SupportsFloat, TypeAlias, TypeVar
 from numpy import signedinteger
 from numpy.typing import NDArray
 
+from tfopt.sdca_ops import SdcaResult
 from tfopt.variable import Variable
 
 __all__ = [
@@ -55,6 +56,10 @@ __all__ = [
     "ResourceSparseApplyProximalAdagrad",
     "ResourceSparseApplyProximalGradientDescent",
     "ResourceSparseApplyRMSProp",
+    "SdcaFprint",
+    "SdcaOptimizer",
+    "SdcaOptimizerV2",
+    "SdcaShrinkL1",
     "SparseApplyAdadelta",
     "SparseApplyAdagrad",
     "SparseApplyAdagradDA",
@@ -659,6 +664,58 @@ def ResourceSparseApplyRMSProp(
     grad: _Array,
     indices: NDArray[signedinteger],
     use_locking: bool = ...,
+    name: str | None = ...,
+) -> None: ...
+def SdcaFprint(
+    *,
+    input: Any,
+    name: str | None = ...,
+) -> Any: ...
+def SdcaOptimizer(
+    *,
+    sparse_example_indices: Any,
+    sparse_feature_indices: Any,
+    sparse_feature_values: Any,
+    dense_features: Any,
+    example_weights: Any,
+    example_labels: Any,
+    sparse_indices: Any,
+    sparse_weights: Any,
+    dense_weights: Any,
+    example_state_data: Any,
+    loss_type: Any,
+    l1: Any,
+    l2: Any,
+    num_loss_partitions: Any,
+    num_inner_iterations: Any,
+    adaptative: bool = ...,
+    name: str | None = ...,
+) -> SdcaResult: ...
+def SdcaOptimizerV2(
+    *,
+    sparse_example_indices: Any,
+    sparse_feature_indices: Any,
+    sparse_feature_values: Any,
+    dense_features: Any,
+    example_weights: Any,
+    example_labels: Any,
+    sparse_indices: Any,
+    sparse_weights: Any,
+    dense_weights: Any,
+    example_state_data: Any,
+    loss_type: Any,
+    l1: Any,
+    l2: Any,
+    num_loss_partitions: Any,
+    num_inner_iterations: Any,
+    adaptive: bool = ...,
+    name: str | None = ...,
+) -> SdcaResult: ...
+def SdcaShrinkL1(
+    *,
+    weights: Any,
+    l1: Any,
+    l2: Any,
     name: str | None = ...,
 ) -> None: ...
 def SparseApplyAdadelta(

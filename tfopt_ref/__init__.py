@@ -3,7 +3,17 @@
 Same public names, same results bit for bit, no speed. It imports nothing from tfopt.
 """
 
-from tfopt_ref import clip_grads, clip_ops, errors, linalg, optimizers, raw_ops, training_ops
+from tfopt_ref import (
+    clip_grads,
+    clip_ops,
+    errors,
+    linalg,
+    optimizers,
+    raw_ops,
+    sdca_model,
+    sdca_ops,
+    training_ops,
+)
 from tfopt_ref.arithmetic import get_flush_denormals, set_flush_denormals
 from tfopt_ref.clip_ops import (
     clip_by_average_norm,
@@ -34,6 +44,8 @@ __all__ = [
     "linalg",
     "optimizers",
     "raw_ops",
+    "sdca_model",
+    "sdca_ops",
     "set_flush_denormals",
     "training_ops",
 ]

@@ -18,6 +18,7 @@ from tfopt_ref.clip_checks import FLOATS, INTEGERS, as_bound, as_tensor
 from tfopt_ref.clip_ops import clip_by_value
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.norms import sum_of_squares
+from tfopt_ref.sdca_ops import SdcaResult, sdca_fprint, sdca_optimizer, sdca_shrink_l1
 from tfopt_ref.training_op import TrainingOp
 
 Shape = tuple[int | None, ...]
@@ -124,7 +125,9 @@ def _forms() -> dict[str, _RawOp]:
 _OPS = _forms()
 globals().update({name: op.function() for name, op in _OPS.items()})
 
-__all__ = [*sorted([*_OPS, "ClipByValue", "L2Loss"]), "infer_shapes"]
+_SDCA = ("SdcaFprint", "SdcaOptimizer", "SdcaOptimizerV2", "SdcaShrinkL1")
+
+__all__ = [*sorted([*_OPS, *_SDCA, "ClipByValue", "L2Loss"]), "infer_shapes"]
 
 
 # ---- ops that train nothing
@@ -151,6 +154,46 @@ def L2Loss(*, t: Any, name: str | None = None) -> Any:
     array = as_tensor(t, "t", FLOATS)
     with np.errstate(over="ignore", under="ignore"):
         return (sum_of_squares(array) / 2).astype(array.dtype)
+
+
+# ---- dual coordinate ascent
+
+
+def _optimizer(op: str, flag: str) -> Callable[..., SdcaResult]:
+    """Return one of the two ops of sdca_optimizer, which spell its `adaptive` differently."""
+    inputs = list(inspect.signature(sdca_optimizer).parameters)
+    inputs = inputs[: inputs.index("adaptive")]
+    defaults = {flag: True, "name": None}
+    signature = inspect.Signature(
+        [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in inputs]
+        + [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+            for name, default in defaults.items()
+        ]
+    )
+
+    def call(*args: Any, **kwargs: Any) -> SdcaResult:
+        given = defaults | signature.bind(*args, **kwargs).arguments
+        return sdca_optimizer(**{name: given[name] for name in inputs}, adaptive=bool(given[flag]))
+
+    call.__name__ = call.__qualname__ = op
+    call.__doc__ = f"{sdca_optimizer.__doc__}\n\n``{op}{signature}``"
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call
+
+
+SdcaOptimizer = _optimizer("SdcaOptimizer", "adaptative")
+SdcaOptimizerV2 = _optimizer("SdcaOptimizerV2", "adaptive")
+
+
+def SdcaShrinkL1(*, weights: Any, l1: Any, l2: Any, name: str | None = None) -> None:
+    """Set each weight t to sign(t) * max(|t| - l1 / l2, 0), in place."""
+    sdca_shrink_l1(weights, l1, l2)
+
+
+def SdcaFprint(*, input: Any, name: str | None = None) -> np.ndarray:
+    """Return the two halves of each string's fingerprint."""
+    return sdca_fprint(input)
 
 
 # ---- their shapes

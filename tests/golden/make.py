@@ -19,6 +19,8 @@ import numpy as np
 from golden.clipping import CALLS, Tensors, drawn, flat
 from golden.refusals import OPS, order
 from golden.samples import INPUTS, OPTIMIZERS, SCHEDULES, STEPS, Input, arrays, ordinary, settings
+from golden.sdca import LOSSES, optima, strings, train
+from golden.sdca import drawn as drawn_sdca
 from golden.with_tensorflow import (
     apply,
     apply_gradients,
@@ -26,6 +28,7 @@ from golden.with_tensorflow import (
     learning_rates,
     optimizer,
     refusal,
+    sdca_optimizer,
     tensorflow,
 )
 
@@ -36,6 +39,7 @@ VERSION = "2.21"
 DATA = Path(__file__).parent / "data"
 STORED_STEPS = (1, 2, 10, 50)
 CLIPPING_CASES = 3  # of each function and dtype
+SDCA_CASES = 8  # of each loss
 VARIABLES = {"dense": (2, 3), "rows": (5, 2), "vector": (5,)}  # the last two get slices
 
 
@@ -167,6 +171,23 @@ def make_clipping() -> None:
     save("clipping", members)
 
 
+def make_sdca() -> None:
+    """Write calls of the optimizer with answers, where it ends, and fingerprints."""
+    members = {}
+    for loss in LOSSES:
+        for number in range(SDCA_CASES):
+            call = drawn_sdca(loss, number)
+            state, sparse, dense = sdca_optimizer(**call.arguments)
+            for name, array in call.members().items():
+                members[f"call/{loss}/{number}/given/{name}"] = array
+            for k, array in enumerate([state, *sparse, *dense]):
+                members[f"call/{loss}/{number}/answer/{k}"] = array
+    for number, problem in enumerate(optima()):
+        members[f"optimum/{number}"] = np.concatenate(train(sdca_optimizer, problem))
+    members["fingerprints"] = tensorflow().raw_ops.SdcaFprint(input=strings()).numpy()
+    save("sdca", members)
+
+
 def make_schedules() -> None:
     made = []
     for name, arguments, dtype in SCHEDULES:
@@ -186,6 +207,7 @@ def main() -> None:
     save_text("settings.json", {rule.name: make_rule(rule, inputs) for rule in RULES if rule.raw})
     make_optimizers()
     make_clipping()
+    make_sdca()
     make_schedules()
     save_text("refusals.json", {op: ", ".join(order(op, refusal)) for op in OPS})
 

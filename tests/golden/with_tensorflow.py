@@ -23,6 +23,7 @@ __all__ = [
     "optimizer",
     "refusal",
     "required_tensorflow",
+    "sdca_optimizer",
     "tensorflow",
 ]
 
@@ -130,6 +131,18 @@ def apply_gradients(
             for grad, variable in pairs
         ]
     )
+
+
+def sdca_optimizer(**arguments: Any) -> tuple[Any, list[Any], list[Any]]:
+    """Return what SdcaOptimizerV2 does, as arrays; TensorFlow changes a tensor it is given."""
+    tf = tensorflow()
+    given = {
+        name: [tf.constant(a.copy()) for a in value] if isinstance(value, list) else value
+        for name, value in arguments.items()
+    }
+    given["example_state_data"] = tf.constant(np.array(arguments["example_state_data"]))
+    state, sparse, dense = tf.raw_ops.SdcaOptimizerV2(**given)
+    return state.numpy(), [d.numpy() for d in sparse], [d.numpy() for d in dense]
 
 
 def schedules() -> Any:

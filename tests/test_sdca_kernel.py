@@ -1,0 +1,286 @@
+"""The loops of SDCA against their twins: plans, epochs and certificates."""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import TRIED
+from hypothesis import given
+from hypothesis import strategies as st
+from sdca_cases import LOSSES, Problem, problem_of, problems
+
+import tfopt
+from tfopt.kernels import sdca as kernel
+from tfopt_ref import sdca as twin
+
+each_loss = pytest.mark.parametrize("loss", LOSSES)
+each_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
+each_index = pytest.mark.parametrize("index", ["int32", "int64"])
+each_module = pytest.mark.parametrize("module", [kernel, twin], ids=["tfopt", "tfopt_ref"])
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def close(ours: Any, theirs: Any) -> None:
+    """Compare to 1e-12 of the largest."""
+    scale = max(1.0, np.abs(theirs, where=np.isfinite(theirs), out=np.zeros_like(theirs)).max())
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12 * scale)
+
+
+def start(problem: Problem, module: ModuleType = twin) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the examples, the weights that belong to them, and room for what was before."""
+    examples, u = problem.examples.copy(), np.zeros(problem.n_weights)
+    module.weights_of(*problem.rows, examples, u, problem.l2)
+    return examples, u, np.zeros(len(examples))
+
+
+@each_loss
+@each_dtype
+@each_index
+@given(data=st.data())
+def test_epochs(loss: str, dtype: str, index: str, data: st.DataObject) -> None:
+    problem = data.draw(problems(loss, dtype, index))
+    sigma = data.draw(st.sampled_from([1.0, 1.0, 3.0]))
+    shrink = problem.l1 / problem.l2
+    rows = [read_only(part) for part in problem.rows]
+    after = []
+    for module in (kernel, twin):
+        examples, u, before = start(problem)
+        for number in range(2):
+            plan = read_only(module.shuffled(len(examples), 1, 5, number))
+            module.epoch(*rows, plan, examples, before, u, loss, problem.l2, shrink, sigma)
+        after.append((examples["a"], u, before))
+    for ours, theirs in zip(*after, strict=True):
+        if theirs.size:
+            close(ours, theirs)
+    TRIED["SDCA epoch", dtype, loss, index] += 1
+
+
+@each_loss
+@each_dtype
+@each_index
+@given(data=st.data())
+def test_passes(loss: str, dtype: str, index: str, data: st.DataObject) -> None:
+    """What changes nothing. Predictions and norms are the same sums, so of the same bits."""
+    problem = data.draw(problems(loss, dtype, index))
+    examples, v, _ = start(problem)
+    rows, shrink = problem.rows, problem.l1 / problem.l2
+    ours, theirs = np.zeros_like(v), np.zeros_like(v)
+    kernel.weights_of(*rows, examples, ours, problem.l2)
+    twin.weights_of(*rows, examples, theirs, problem.l2)
+    np.testing.assert_array_equal(ours, theirs)
+    norms = [m.squared_norms(rows[0], rows[2], rows[3]) for m in (kernel, twin)]
+    np.testing.assert_array_equal(*norms)
+    wx, expected = (m.predictions(*rows, v, shrink) for m in (kernel, twin))
+    np.testing.assert_array_equal(wx, expected)
+    for name, arguments in {
+        "importance": (examples, wx, loss, problem.l2),
+        "terms": (examples, examples["a"].copy(), wx, loss),
+    }.items():
+        made = [np.asarray(getattr(m, name)(*arguments)) for m in (kernel, twin)]
+        np.testing.assert_allclose(*made, rtol=1e-14)
+    bounds = [
+        m.certificate(*rows, examples, v, loss, problem.l1, problem.l2) for m in (kernel, twin)
+    ]
+    if len(examples):
+        close(*map(np.array, bounds))
+    assert min(gap for *_, gap in bounds) >= 0
+    TRIED["SDCA passes", dtype, loss, index] += 1
+
+
+@given(
+    n=st.sampled_from([0, 1, 2, 7, 64, 1000]),
+    bucket=st.sampled_from([1, 2, 8, 100]),
+    seed=st.integers(0, 2**64 - 1),
+    epoch=st.integers(0, 2**64 - 1),
+)
+def test_shuffled(n: int, bucket: int, seed: int, epoch: int) -> None:
+    plan = kernel.shuffled(n, bucket, seed, epoch)
+    assert plan.dtype == np.int64 and sorted(plan) == [*range(n)]
+    np.testing.assert_array_equal(plan, twin.shuffled(n, bucket, seed, epoch))
+
+
+@given(
+    n=st.sampled_from([0, 1, 2, 7, 64, 300]),
+    kind=st.sampled_from(["equal", "zero", "even", "one", "infinite", "steep"]),
+    seed=st.integers(0, 2**64 - 1),
+)
+def test_sampled(n: int, kind: str, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    p = {
+        "equal": np.ones(n),
+        "zero": np.zeros(n),
+        "even": random.uniform(size=n),
+        "one": np.arange(n) * 1e-9 + (np.arange(n) == n // 2),
+        "infinite": np.where(np.arange(n) == n // 2, np.inf, 1.0),
+        "steep": np.exp(-np.arange(n)),
+    }[kind]
+    plan = kernel.sampled(p, seed, 3)
+    np.testing.assert_array_equal(plan, twin.sampled(p, seed, 3))
+    assert plan.shape == (n,)
+    if kind in ("one", "infinite") and n > 2:
+        assert plan[0] == n // 2 and len({*plan}) >= n - n // 8 - 2
+
+
+@each_module
+def test_plans_differ_by_seed_and_epoch(module: ModuleType) -> None:
+    plans = {tuple(module.shuffled(50, 1, seed, epoch)) for seed in (0, 1) for epoch in (0, 1)}
+    assert len(plans) == 4
+    neighbours = module.shuffled(80, 8, 0, 0)
+    assert (np.abs(np.diff(neighbours)) < 8).mean() > 0.6
+
+
+def test_those_not_drawn_fill_a_plan_by_falling_importance() -> None:
+    p = np.array([1e-30, 3e-30, 1.0, 2e-30])
+    for module in (kernel, twin):
+        plan = list(module.sampled(p, 0, 0))
+        drawn = plan.count(2)
+        assert plan == [2] * drawn + [1, 3, 0][: 4 - drawn]
+
+
+# ---- steps
+
+EXTREME = (0.0, 1e-300, 1e-12, 1e-3, 0.7, 1.0, 1 - 1e-12, 1.3, 31.9, 1e3, 1e6, 1e12)
+
+
+def steps(module: ModuleType, loss: str, cases: list[tuple[float, ...]]) -> np.ndarray:
+    """Return the new a for each (a, y, wx, K): every example has a feature of its own."""
+    n = len(cases)
+    a, y, wx, K = np.array(cases).T
+    examples = np.zeros(n, kernel.EXAMPLE)
+    examples["a"], examples["y"], examples["weight"], examples["curvature"] = a, y, 1, K
+    each = np.arange(n + 1)
+    rows = np.ones(n), each[:-1].copy(), each, np.zeros((n, 0))
+    module.epoch(*rows, each[:-1].copy(), examples, np.zeros(n), wx.copy(), loss, 1.0, 0.0, 1.0)
+    return examples["a"].copy()
+
+
+def drawn_cases(loss: str, seed: int, n: int) -> list[tuple[float, ...]]:
+    random = np.random.default_rng(seed)
+    made = []
+    for _ in range(n):
+        size = random.choice(EXTREME) if random.uniform() < 0.5 else 10 ** random.uniform(-6, 4)
+        K = random.choice(EXTREME) if random.uniform() < 0.3 else 10 ** random.uniform(-6, 6)
+        wx = size * random.choice([-1, 1])
+        b = random.choice([0, 1, 0.5, 1e-11, 1 - 1e-11, random.uniform()])
+        y = {"squared_loss": wx + 1, "poisson_loss": random.choice([0.0, 1.0, 3.0, 0.5, 1e3])}.get(
+            loss, random.choice([-1.0, 1.0])
+        )
+        a = {"squared_loss": 2 * b - 1, "poisson_loss": y - b * 3}.get(loss, y * b)
+        made.append((float(a), float(y), float(wx), float(K)))
+    return made
+
+
+@each_loss
+@given(seed=st.integers(0, 2**32))
+def test_steps_of_all_sizes(loss: str, seed: int) -> None:
+    """The twin's halve a bracket; what they find, the kernel's finds."""
+    cases = drawn_cases(loss, seed, 20)
+    ours, theirs = (steps(module, loss, cases) for module in (kernel, twin))
+    assert np.isfinite(ours).all()
+    for case, a, b in zip(cases, ours, theirs, strict=True):
+        # an error of rounding in wx, in the dual variable
+        _, y, wx, K = case
+        noise = 1e-15 * (abs(wx) + abs(y) + K * 2) / max(K, 1e-3 if "hinge" in loss else 1)
+        assert abs(a - b) <= 1e-12 * abs(b) + noise + 1e-14, (case, a, b)
+
+
+@pytest.mark.parametrize(
+    ("y", "wx", "expected"),
+    [(3, 20, -17.004065), (3, 50, -46.1060), (3, 100, -95.4108), (3, 800, -793.3200)],
+)
+@each_module
+def test_poisson_where_tensorflows_newton_diverges(
+    module: ModuleType, y: float, wx: float, expected: float
+) -> None:
+    (a,) = steps(module, "poisson_loss", [(0.0, y, wx, 1.0)])
+    assert a == pytest.approx(expected, abs=1e-4 if wx > 20 else 1e-6)
+
+
+@each_module
+def test_logistic_where_halleys_method_would_circle(module: ModuleType) -> None:
+    (a,) = steps(module, "logistic_loss", [(2e-11, 1.0, -13.35, 31.9)])
+    t = math.log(a / (1 - a))
+    assert t - 13.35 + 31.9 * (a - 2e-11) == pytest.approx(0, abs=1e-12)
+
+
+# ---- certificates
+
+
+@each_loss
+@each_module
+def test_the_gap_closes(module: ModuleType, loss: str) -> None:
+    problem = problem_of(loss, 3, n=12 if module is twin else 60)
+    examples, u, before = start(problem)
+    shrink = problem.l1 / problem.l2
+    gaps = []
+    for number in range(60):
+        plan = module.shuffled(len(examples), 1, 0, number)
+        module.epoch(*problem.rows, plan, examples, before, u, loss, problem.l2, shrink, 1.0)
+        primal, dual, gap = module.certificate(
+            *problem.rows, examples, u, loss, problem.l1, problem.l2
+        )
+        assert gap >= 0 and primal - dual == pytest.approx(gap, abs=1e-9 * abs(primal))
+        gaps.append(gap)
+    assert gaps[-1] < 1e-3 * gaps[0]
+
+
+@each_loss
+def test_primal_and_dual_are_those_of_the_formulas(loss: str) -> None:
+    """Summed in NumPy from the definitions; the dual from weights made anew."""
+    problem = problem_of(loss, 11, n=200)
+    examples, u, before = start(problem)
+    plan = kernel.shuffled(200, 1, 0, 0)
+    shrink = problem.l1 / problem.l2
+    kernel.epoch(*problem.rows, plan, examples, before, u, loss, problem.l2, shrink, 1.0)
+    primal, dual, _ = kernel.certificate(*problem.rows, examples, u, loss, problem.l1, problem.l2)
+    X = np.zeros((200, problem.n_weights))
+    for i, (low, high) in enumerate(zip(problem.indptr[:-1], problem.indptr[1:], strict=True)):
+        X[i, problem.indices[low:high]] = problem.data[low:high]
+        X[i, problem.n_weights - problem.dense.shape[1] :] = problem.dense[i]
+    a, y, c = examples["a"], examples["y"], examples["weight"]
+    v = X.T @ (c * a) / problem.l2
+    w = np.sign(v) * np.maximum(np.abs(v) - shrink, 0)
+    z, b = X @ w, a * y
+    with np.errstate(all="ignore"):
+        values, conjugates = {
+            "squared_loss": lambda: ((z - y) ** 2 / 2, a * a / 2 - a * y),
+            "hinge_loss": lambda: (np.maximum(0, 1 - y * z), -b),
+            "smooth_hinge_loss": lambda: (
+                np.where(y * z >= 1, 0, np.where(y * z <= 0, 0.5 - y * z, (1 - y * z) ** 2 / 2)),
+                b * b / 2 - b,
+            ),
+            "logistic_loss": lambda: (
+                np.logaddexp(0, -y * z),
+                np.nan_to_num(b * np.log(b)) + np.nan_to_num((1 - b) * np.log(1 - b)),
+            ),
+            "poisson_loss": lambda: (
+                np.exp(z) - y * z,
+                np.nan_to_num((y - a) * (np.log(y - a) - 1)),
+            ),
+        }[loss]()
+    expected = c @ values + problem.l1 * np.abs(w).sum() + problem.l2 / 2 * w @ w
+    assert primal == pytest.approx(expected, rel=1e-11)
+    assert dual == pytest.approx(-(c @ conjugates) - problem.l2 / 2 * w @ w, rel=1e-9)
+
+
+@each_dtype
+def test_threads_change_no_bits(dtype: str) -> None:
+    problem = problem_of("logistic_loss", 1, dtype=dtype, n=9000, n_sparse=90, longest=40)
+    examples, v, _ = start(problem, kernel)
+    answers = []
+    for threads in (1, 2, 3):
+        tfopt.threads.set_num_threads(threads)
+        wx = kernel.predictions(*problem.rows, v, 0.01)
+        bounds = kernel.certificate(*problem.rows, examples, v, problem.loss, 1.0, problem.l2)
+        answers.append((wx.tobytes(), bounds))
+        assert kernel.predictions(*problem.rows, v, 0.01, 1).tobytes() == wx.tobytes()
+    assert answers[0] == answers[1] == answers[2]

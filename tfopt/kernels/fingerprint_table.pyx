@@ -1,0 +1,79 @@
+"""A hash table of fingerprints: each gets a number, in the order in which they come."""
+
+cimport cython
+
+from libc.stdint cimport int64_t, uint64_t
+
+import numpy as np
+
+
+@cython.final
+cdef class FingerprintTable:
+    """Numbers of fingerprints.
+
+    Open addressing: a fingerprint is as good as random, so its first half says where to look.
+    """
+
+    cdef int64_t[:, ::1] _prints    # by number
+    cdef int64_t[::1] _numbers      # one more than the number, where a fingerprint is; else 0
+    cdef Py_ssize_t _n
+
+    def __init__(self):
+        self._prints = np.empty((8, 2), np.int64)
+        self._numbers = np.zeros(16, np.int64)
+        self._n = 0
+
+    def __len__(self):
+        return self._n
+
+    @property
+    def fingerprints(self):
+        """Those in the table by their numbers, int64 of shape (n, 2): a copy."""
+        return np.array(self._prints[:self._n])
+
+    cdef Py_ssize_t _place(self, const int64_t *one) noexcept nogil:
+        """Where a fingerprint is, or would be."""
+        cdef uint64_t mask = <uint64_t>self._numbers.shape[0] - 1
+        cdef uint64_t at = <uint64_t>one[0] & mask
+        cdef Py_ssize_t k
+        while self._numbers[at]:
+            k = self._numbers[at] - 1
+            if self._prints[k, 0] == one[0] and self._prints[k, 1] == one[1]:
+                break
+            at = (at + 1) & mask
+        return <Py_ssize_t>at
+
+    cdef int _grow(self) except -1:
+        cdef Py_ssize_t k
+        cdef int64_t[:, ::1] before = self._prints
+        self._prints = np.empty((2 * before.shape[0], 2), np.int64)
+        self._prints[:before.shape[0]] = before
+        self._numbers = np.zeros(2 * self._numbers.shape[0], np.int64)
+        for k in range(self._n):
+            self._numbers[self._place(&self._prints[k, 0])] = k + 1
+        return 0
+
+    def find(self, const int64_t[:, ::1] fingerprints):
+        """Return the number of each fingerprint, -1 of those that are not there."""
+        cdef Py_ssize_t i
+        cdef int64_t[::1] found = np.empty(fingerprints.shape[0], np.int64)
+        with nogil:
+            for i in range(fingerprints.shape[0]):
+                found[i] = self._numbers[self._place(&fingerprints[i, 0])] - 1
+        return np.asarray(found)
+
+    def add(self, const int64_t[:, ::1] fingerprints):
+        """Return the number of each fingerprint; those that are not there get the next ones."""
+        cdef Py_ssize_t i, at
+        cdef int64_t[::1] found = np.empty(fingerprints.shape[0], np.int64)
+        for i in range(fingerprints.shape[0]):
+            if self._n == self._prints.shape[0]:
+                self._grow()
+            at = self._place(&fingerprints[i, 0])
+            if self._numbers[at] == 0:
+                self._prints[self._n, 0] = fingerprints[i, 0]
+                self._prints[self._n, 1] = fingerprints[i, 1]
+                self._n += 1
+                self._numbers[at] = self._n
+            found[i] = self._numbers[at] - 1
+        return np.asarray(found)

@@ -1,0 +1,207 @@
+# cython: language_level=3
+"""The losses of SDCA: of each its value, its conjugate, its slope and the step of a dual variable.
+
+In the symbols of Shalev-Shwartz and Zhang: an example has the features x, the label y (-1 or 1 for
+the losses of classification), the prediction wx and the dual variable a; `conjugate` is phi*(-a).
+A step is the a' that maximizes
+
+    -phi*(-a') - (a' - a) * wx - K / 2 * (a' - a)^2,    K = sigma * weight * |x|^2 / l2,
+
+and is found for every wx and every K >= 0. gamma is the strong convexity of the conjugate, or
+stands for it in adaptive sampling. It is also what makes a hinge smooth; the other losses are
+passed it so that all have one signature.
+"""
+
+from libc.math cimport INFINITY, exp, fabs, fmax, fmin, log, log1p
+
+ctypedef double (*value_t)(double wx, double y, double gamma) noexcept nogil
+ctypedef double (*conjugate_t)(double a, double y, double gamma) noexcept nogil
+ctypedef double (*step_t)(double a, double y, double wx, double K, double gamma) noexcept nogil
+
+cdef struct loss_t:
+    value_t value
+    value_t slope
+    conjugate_t conjugate
+    step_t step
+    double gamma
+
+
+# ---- squared: (wx - y)^2 / 2
+
+cdef inline double squared_value(double wx, double y, double gamma) noexcept nogil:
+    return (wx - y) * (wx - y) / 2
+
+
+cdef inline double squared_slope(double wx, double y, double gamma) noexcept nogil:
+    return wx - y
+
+
+cdef inline double squared_conjugate(double a, double y, double gamma) noexcept nogil:
+    return a * (a / 2 - y)
+
+
+cdef inline double squared_step(double a, double y, double wx, double K,
+                                double gamma) noexcept nogil:
+    return a + (y - a - wx) / (1 + K)
+
+
+# ---- hinge: max(0, 1 - m), m = y * wx; with gamma > 0 the corner is a parabola of that width
+
+cdef inline double hinge_value(double wx, double y, double gamma) noexcept nogil:
+    cdef double u = 1 - y * wx
+    if u <= 0:
+        return 0
+    return u - gamma / 2 if u >= gamma else u * u / (2 * gamma)
+
+
+cdef inline double hinge_slope(double wx, double y, double gamma) noexcept nogil:
+    cdef double u = 1 - y * wx
+    if u <= 0:
+        return 0
+    return -y if u >= gamma else -y * u / gamma
+
+
+cdef inline double hinge_conjugate(double a, double y, double gamma) noexcept nogil:
+    cdef double b = y * a
+    return -b + gamma * b * b / 2 if 0 <= b <= 1 else INFINITY
+
+
+cdef inline double hinge_step(double a, double y, double wx, double K,
+                              double gamma) noexcept nogil:
+    cdef double b = y * a, g = 1 - y * wx - gamma * b
+    if g == 0:      # nothing to gain; and K + gamma may be 0
+        return a
+    return y * fmax(0, fmin(1, b + g / (K + gamma)))
+
+
+# ---- logistic: log(1 + e^-m), m = y * wx
+
+cdef inline double logistic_value(double wx, double y, double gamma) noexcept nogil:
+    cdef double m = y * wx
+    return log1p(exp(-fabs(m))) + fmax(0, -m)
+
+
+cdef inline double logistic_slope(double wx, double y, double gamma) noexcept nogil:
+    cdef double m = y * wx, e = exp(-fabs(m))
+    return -y * (e if m > 0 else 1) / (1 + e)
+
+
+cdef inline double logistic_conjugate(double a, double y, double gamma) noexcept nogil:
+    cdef double b = y * a
+    if b < 0 or b > 1:
+        return INFINITY
+    return (b * log(b) if b > 0 else 0) + ((1 - b) * log1p(-b) if b < 1 else 0)
+
+
+cdef inline void sigmoid(double t, double *p, double *r) noexcept nogil:
+    """p = 1 / (1 + e^-t) and r = 1 - p, neither rounded off."""
+    cdef double e = exp(-fabs(t))
+    p[0] = (1 if t >= 0 else e) / (1 + e)
+    r[0] = (e if t >= 0 else 1) / (1 + e)
+
+
+cdef inline double logistic_step(double a, double y, double wx, double K,
+                                 double gamma) noexcept nogil:
+    """The new a is y * sigmoid(t), t the root of h(t) = t + m + K * (sigmoid(t) - b), b = y * a.
+
+    Halley's method from t = logit(b), where h is known without an exponential. It can circle round
+    the root, so a step is replaced by a bisection if it leaves the bracket or is longer than half
+    the last but one.
+    """
+    cdef double b = y * a, m = y * wx, low = -m - K * (1 - b), high = -m + K * b
+    cdef double t, h, v, h1, p = 0, r = 0, d = 0, last = INFINITY, before = INFINITY
+    cdef bint bisects
+    cdef int _
+    if 0 < b < 1:
+        p, r = b, 1 - b
+        t = log(p / r)
+        h = t + m
+    else:
+        t = fmax(low, fmin(high, 0))
+        sigmoid(t, &p, &r)
+        h = t + m + K * (p - b)
+    for _ in range(200):
+        if h > 0:
+            high = fmin(high, t)
+        else:
+            low = fmax(low, t)
+        v = K * p * r
+        h1 = 1 + v
+        d = -h * h1 / fmax(h1 * h1 - h * v * (r - p) / 2, h1 * h1 / 2)
+        bisects = not (low <= t + d <= high) or fabs(d) > before / 2
+        if bisects:
+            d = low + (high - low) / 2 - t
+        elif fabs(d) < 1e-4:        # the error is of the order of d^3
+            break
+        before, last = last, fabs(d)
+        t += d
+        sigmoid(t, &p, &r)
+        h = t + m + K * (p - b)
+    return y * p / (p + r * exp(-d))
+
+
+# ---- Poisson: e^wx - y * wx
+
+cdef inline double poisson_value(double wx, double y, double gamma) noexcept nogil:
+    return exp(wx) - y * wx
+
+
+cdef inline double poisson_slope(double wx, double y, double gamma) noexcept nogil:
+    return exp(wx) - y
+
+
+cdef inline double poisson_conjugate(double a, double y, double gamma) noexcept nogil:
+    cdef double r = y - a
+    if r <= 0:
+        return 0 if r == 0 else INFINITY
+    return r * (log(r) - 1)
+
+
+cdef inline double poisson_step(double a, double y, double wx, double K,
+                                double gamma) noexcept nogil:
+    """The new a is y - e^x, x the root of x + K * e^x = z, z = wx + K * (y - a).
+
+    Newton's method in x, or in u = K * e^x if that is the larger part: u + log(u) = z + log(K).
+    Both functions bend one way, so after one step the root is approached from one side.
+    """
+    cdef double z = wx + K * (y - a), log_K = log(K), s = z + log_K
+    cdef double x = z, u = s, rate, d
+    cdef int _
+    if s <= 1:
+        for _ in range(50):
+            rate = exp(x + log_K)
+            d = (x + rate - z) / (1 + rate)
+            x -= d
+            if fabs(d) <= 1e-9:     # the error is of the order of d^2
+                break
+        return y - exp(fmin(x, 709))    # K may be next to nothing, and e^wx more than a double
+    for _ in range(50):
+        d = (u + log(u) - s) / (1 + 1 / u)
+        u -= d
+        if fabs(d) <= 1e-9 * u:
+            break
+    return y - fmin(u / K, exp(709))
+
+
+# ---- by name
+
+cdef enum:
+    LOGISTIC, SQUARED, HINGE, SMOOTH_HINGE, POISSON
+
+
+cdef inline loss_t loss_of(int kind) noexcept nogil:
+    cdef loss_t loss
+    loss.gamma = 4 if kind == LOGISTIC else 0 if kind == HINGE else 1
+    if kind == LOGISTIC:
+        loss.value, loss.slope = logistic_value, logistic_slope
+        loss.conjugate, loss.step = logistic_conjugate, logistic_step
+    elif kind == SQUARED:
+        loss.value, loss.slope = squared_value, squared_slope
+        loss.conjugate, loss.step = squared_conjugate, squared_step
+    elif kind == POISSON:
+        loss.value, loss.slope = poisson_value, poisson_slope
+        loss.conjugate, loss.step = poisson_conjugate, poisson_step
+    else:
+        loss.value, loss.slope = hinge_value, hinge_slope
+        loss.conjugate, loss.step = hinge_conjugate, hinge_step
+    return loss

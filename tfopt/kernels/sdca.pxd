@@ -1,0 +1,132 @@
+# cython: language_level=3
+"""Stochastic dual coordinate ascent: examples, and the loop that visits them.
+
+An example's features are a row of a CSR matrix and a row of a dense block; their weights stand in
+one vector, the block's at its end. The vector holds v = sum of weight * a * x / l2, unshrunk; a
+prediction is x . S(v), with S(v) = sign(v) * max(|v| - shrink, 0) and shrink = l1 / l2.
+"""
+
+from libc.stdint cimport int32_t, int64_t
+
+from tfopt.kernels.losses cimport loss_t
+from tfopt.kernels.machine cimport prefetch_line
+from tfopt.kernels.rules cimport real
+
+ctypedef fused index:
+    int32_t
+    int64_t
+
+#: What is known of an example besides its features. Of 32 bytes: never in two lines of cache.
+cdef struct example:
+    double a            # the dual variable
+    double y            # the label; -1 or 1 for the losses of classification
+    double weight
+    double curvature    # |x|^2 / l2
+
+cdef enum:
+    AHEAD = 4           # how many visits ahead a row's memory is asked for
+
+
+cdef inline double shrunk(double v, double shrink) noexcept nogil:
+    cdef double inside = v if v < shrink else shrink
+    inside = inside if inside > -shrink else -shrink
+    return v - inside
+
+
+cdef inline double dot(const real *x, const index *j, Py_ssize_t n, const double *v,
+                       double shrink) noexcept nogil:
+    """x . S(v), in four sums: one would have to wait for itself."""
+    cdef double s0 = 0, s1 = 0, s2 = 0, s3 = 0
+    cdef Py_ssize_t k, fours = n - n % 4
+    for k in range(0, fours, 4):
+        s0 += x[k] * shrunk(v[j[k]], shrink)
+        s1 += x[k + 1] * shrunk(v[j[k + 1]], shrink)
+        s2 += x[k + 2] * shrunk(v[j[k + 2]], shrink)
+        s3 += x[k + 3] * shrunk(v[j[k + 3]], shrink)
+    for k in range(fours, n):
+        s0 += x[k] * shrunk(v[j[k]], shrink)
+    return (s0 + s1) + (s2 + s3)
+
+
+cdef inline double dense_dot(const real *x, Py_ssize_t n, const double *v,
+                             double shrink) noexcept nogil:
+    cdef double s0 = 0, s1 = 0, s2 = 0, s3 = 0
+    cdef Py_ssize_t k, fours = n - n % 4
+    for k in range(0, fours, 4):
+        s0 += x[k] * shrunk(v[k], shrink)
+        s1 += x[k + 1] * shrunk(v[k + 1], shrink)
+        s2 += x[k + 2] * shrunk(v[k + 2], shrink)
+        s3 += x[k + 3] * shrunk(v[k + 3], shrink)
+    for k in range(fours, n):
+        s0 += x[k] * shrunk(v[k], shrink)
+    return (s0 + s1) + (s2 + s3)
+
+
+cdef inline double predict(const real[::1] data, const index[::1] indices,
+                           const index[::1] indptr, const real[:, ::1] dense, Py_ssize_t i,
+                           const double *v, Py_ssize_t n_v, double shrink) noexcept nogil:
+    """x_i . S(v)"""
+    cdef Py_ssize_t start = indptr[i], width = dense.shape[1]
+    cdef double wx = dot(&data[start], &indices[start], indptr[i + 1] - start, v, shrink)
+    if width > 0:
+        wx += dense_dot(&dense[i, 0], width, v + (n_v - width), shrink)
+    return wx
+
+
+cdef inline void add_features(const real[::1] data, const index[::1] indices,
+                              const index[::1] indptr, const real[:, ::1] dense, Py_ssize_t i,
+                              double *v, Py_ssize_t n_v, double factor) noexcept nogil:
+    """v += factor * x_i"""
+    cdef Py_ssize_t k, width = dense.shape[1]
+    cdef double *tail = v + (n_v - width)
+    for k in range(indptr[i], indptr[i + 1]):
+        v[indices[k]] += factor * data[k]
+    for k in range(width):
+        tail[k] += factor * dense[i, k]
+
+
+cdef inline void prefetch(const char *start, const char *end) noexcept nogil:
+    while start < end:
+        prefetch_line(start)
+        start += 64
+
+
+cdef inline void prefetch_features(const real[::1] data, const index[::1] indices,
+                                   const index[::1] indptr, const real[:, ::1] dense,
+                                   Py_ssize_t i) noexcept nogil:
+    """Have a row's memory fetched: rows in random order are waited for otherwise."""
+    cdef Py_ssize_t start = indptr[i], end = indptr[i + 1], width = dense.shape[1]
+    prefetch(<const char *>&data[start], <const char *>&data[end])
+    prefetch(<const char *>&indices[start], <const char *>&indices[end])
+    if width > 0:
+        prefetch(<const char *>&dense[i, 0], <const char *>(&dense[i, 0] + width))
+
+
+cdef inline void visit(const real[::1] data, const index[::1] indices, const index[::1] indptr,
+                       const real[:, ::1] dense, const int64_t[::1] plan, example[::1] examples,
+                       double[::1] before, double *u, Py_ssize_t n_u, const loss_t *loss,
+                       double l2, double shrink, double sigma) noexcept nogil:
+    """Visit the examples of a plan, one after another.
+
+    Each visit maximizes the dual over one variable. Safe adding (Ma et al., 2015): u starts as v,
+    changes are added to it sigma times, and sigma also counts the curvature; so partitions that
+    start from one v and share no example can all add their (u - v) / sigma to it. before[i] is
+    what a was before example i's last visit.
+    """
+    cdef Py_ssize_t e, i, n = plan.shape[0]
+    cdef double wx, a
+    for e in range(n):
+        if e + AHEAD < n:
+            prefetch_features(data, indices, indptr, dense, plan[e + AHEAD])
+        if e + 2 * AHEAD < n:
+            prefetch_line(<const char *>&examples[plan[e + 2 * AHEAD]])
+            prefetch_line(<const char *>&indptr[plan[e + 2 * AHEAD]])
+        i = plan[e]
+        wx = predict(data, indices, indptr, dense, i, u, n_u, shrink)
+        before[i] = examples[i].a
+        a = loss.step(before[i], examples[i].y, wx,
+                      sigma * examples[i].weight * examples[i].curvature, loss.gamma)
+        examples[i].a = a
+        if a != before[i]:
+            add_features(data, indices, indptr, dense, i, u, n_u,
+                         sigma * examples[i].weight * (a - before[i]) / l2)

@@ -1,0 +1,63 @@
+from typing import Any
+
+from numpy import dtype, float64, int64, void
+from numpy.typing import NDArray
+
+LOSSES: tuple[str, ...]
+EXAMPLE: dtype[void]
+
+def shuffled(n: int, bucket: int, seed: int, epoch: int) -> NDArray[int64]: ...
+def importance(
+    examples: NDArray[void], wx: NDArray[float64], loss: str, l2: float
+) -> NDArray[float64]: ...
+def sampled(p: NDArray[float64], seed: int, epoch: int) -> NDArray[int64]: ...
+def epoch(
+    data: NDArray[Any],
+    indices: NDArray[Any],
+    indptr: NDArray[Any],
+    dense: NDArray[Any],
+    plan: NDArray[int64],
+    examples: NDArray[void],
+    before: NDArray[float64],
+    u: NDArray[float64],
+    loss: str,
+    l2: float,
+    shrink: float,
+    sigma: float,
+) -> None: ...
+def weights_of(
+    data: NDArray[Any],
+    indices: NDArray[Any],
+    indptr: NDArray[Any],
+    dense: NDArray[Any],
+    examples: NDArray[void],
+    v: NDArray[float64],
+    l2: float,
+) -> None: ...
+def squared_norms(
+    data: NDArray[Any], indptr: NDArray[Any], dense: NDArray[Any]
+) -> NDArray[float64]: ...
+def predictions(
+    data: NDArray[Any],
+    indices: NDArray[Any],
+    indptr: NDArray[Any],
+    dense: NDArray[Any],
+    v: NDArray[float64],
+    shrink: float,
+    threads: int = ...,
+) -> NDArray[float64]: ...
+def terms(
+    examples: NDArray[void], before: NDArray[float64], wx: NDArray[float64], loss: str
+) -> tuple[NDArray[float64], NDArray[float64]]: ...
+def certificate(
+    data: NDArray[Any],
+    indices: NDArray[Any],
+    indptr: NDArray[Any],
+    dense: NDArray[Any],
+    examples: NDArray[void],
+    v: NDArray[float64],
+    loss: str,
+    l1: float,
+    l2: float,
+    threads: int = ...,
+) -> tuple[float, float, float]: ...

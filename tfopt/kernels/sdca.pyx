@@ -1,0 +1,359 @@
+"""Stochastic dual coordinate ascent over rows in memory: plans, epochs and certificates.
+
+The loops over one example are in sdca.pxd, the losses in losses.pxd. Whatever is summed over
+examples is summed in blocks of fixed size, so results do not depend on the number of threads.
+"""
+
+from cython.parallel cimport parallel
+from libc.math cimport fabs, fmax, fmin, sqrt
+from libc.stdint cimport int64_t, uint64_t
+
+from math import fsum
+
+import numpy as np
+
+from tfopt.kernels.losses cimport loss_of, loss_t
+from tfopt.kernels.machine cimport (
+    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
+)
+from tfopt.kernels.rules cimport real
+from tfopt.kernels.runtime cimport team_size
+from tfopt.kernels.sdca cimport add_features, example, index, predict, shrunk, visit
+
+#: TensorFlow's names of the losses, in the order of the kernel's numbers.
+LOSSES = ("logistic_loss", "squared_loss", "hinge_loss", "smooth_hinge_loss", "poisson_loss")
+
+#: An example as the struct in sdca.pxd: dual variable, label, weight and |x|^2 / l2.
+EXAMPLE = np.dtype([("a", "f8"), ("y", "f8"), ("weight", "f8"), ("curvature", "f8")])
+
+cdef enum:
+    BLOCK = 512     # examples whose sums are taken together
+
+
+cdef loss_t _named(str loss):
+    return loss_of(LOSSES.index(loss))
+
+
+cdef int _team(Py_ssize_t elements, int threads) noexcept:
+    """Threads for a pass over so many features; at most `threads`, if that is not 0."""
+    cdef int team = team_size(elements, 1)
+    return threads if 0 < threads < team else team
+
+
+# ---- plans
+
+cdef inline uint64_t _next(uint64_t *state) noexcept nogil:
+    """splitmix64 (Steele, Lea and Flood, 2014)."""
+    cdef uint64_t z
+    state[0] += <uint64_t>0x9E3779B97F4A7C15
+    z = state[0]
+    z = (z ^ (z >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
+    z = (z ^ (z >> 27)) * <uint64_t>0x94D049BB133111EB
+    return z ^ (z >> 31)
+
+
+cdef inline double _uniform(uint64_t *state) noexcept nogil:
+    """A number of [0, 1)."""
+    return (_next(state) >> 11) * 2.0**-53
+
+
+cdef uint64_t _generator(uint64_t seed, uint64_t epoch) noexcept nogil:
+    """The state of a generator of its own for each seed and epoch."""
+    cdef uint64_t state = seed
+    state = _next(&state) ^ epoch
+    return _next(&state)
+
+
+cdef void _shuffle(int64_t *items, Py_ssize_t n, uint64_t *state) noexcept nogil:
+    """Fisher and Yates."""
+    cdef Py_ssize_t k, j
+    for k in range(n - 1, 0, -1):
+        j = <Py_ssize_t>(_next(state) % <uint64_t>(k + 1))
+        items[k], items[j] = items[j], items[k]
+
+
+def shuffled(Py_ssize_t n, Py_ssize_t bucket, uint64_t seed, uint64_t epoch):
+    """All of n examples in random order, neighbours together in shuffled buckets.
+
+    Buckets of 8 make an epoch faster if the rows do not fit the cache. Where the buckets begin is
+    random, too, so that each epoch has others.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+    """
+    cdef uint64_t state = _generator(seed, epoch)
+    cdef Py_ssize_t shift = <Py_ssize_t>(_next(&state) % <uint64_t>bucket)
+    cdef Py_ssize_t k, i, low, high, start = 0, n_buckets = (n + shift + bucket - 1) // bucket
+    cdef int64_t[::1] buckets = np.arange(n_buckets)
+    cdef int64_t[::1] plan = np.empty(n, np.int64)
+    if n == 0:
+        return np.asarray(plan)
+    with nogil:
+        _shuffle(&buckets[0], n_buckets, &state)
+        for k in range(n_buckets):
+            low = max(0, buckets[k] * bucket - shift)
+            high = min(n, (buckets[k] + 1) * bucket - shift)
+            for i in range(low, high):
+                plan[start + i - low] = i
+            _shuffle(&plan[start], high - low, &state)
+            start += high - low
+    return np.asarray(plan)
+
+
+def importance(const example[::1] examples, const double[::1] wx, str loss, double l2):
+    """How far each example is from its optimum (Csiba, Qu and Richtarik, 2015), given x . w.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+        weight * sqrt(|x|^2 + l2 * gamma) * |a + phi'(wx)|.
+    """
+    cdef loss_t f = _named(loss)
+    cdef Py_ssize_t i, n = examples.shape[0]
+    cdef double[::1] p = np.empty(n)
+    cdef double residue
+    for i in range(n):
+        residue = fabs(examples[i].a + f.slope(wx[i], examples[i].y, f.gamma))
+        p[i] = examples[i].weight * sqrt(l2 * (examples[i].curvature + f.gamma)) * residue
+    return np.asarray(p)
+
+
+def sampled(const double[::1] p, uint64_t seed, uint64_t epoch):
+    """A plan of as many visits as there are examples, drawn in proportion to p.
+
+    An example that has been drawn k times is accepted with probability 0.1^k. After as many
+    rejections as there are examples, the plan is filled up with those not drawn, by falling p. If
+    all p are 0, all examples are equally likely.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+    """
+    cdef Py_ssize_t n = p.shape[0], k, i, low, high, middle, n_drawn = 0, rejected = 0
+    cdef uint64_t state = _generator(seed, epoch)
+    cdef double[::1] ends = np.empty(n)
+    cdef int64_t[::1] plan = np.empty(n, np.int64)
+    cdef int64_t[::1] times = np.zeros(n, np.int64)
+    cdef double total = 0, at
+    with nogil:
+        for i in range(n):
+            total += fmin(p[i], 1e290)      # an infinite one leaves next to nothing to the others
+            ends[i] = total
+        if total == 0:
+            for i in range(n):
+                ends[i] = i + 1
+            total = n
+        while n_drawn < n and rejected < n:
+            at = _uniform(&state) * total
+            low, high = 0, n - 1
+            while low < high:               # the first whose end lies beyond
+                middle = (low + high) // 2
+                if ends[middle] > at:
+                    high = middle
+                else:
+                    low = middle + 1
+            if times[low] and _uniform(&state) >= 0.1 ** times[low]:
+                rejected += 1
+                continue
+            times[low] += 1
+            plan[n_drawn] = low
+            n_drawn += 1
+    if n_drawn < n:
+        for i in np.argsort(-np.asarray(p), kind="stable"):
+            if n_drawn < n and times[i] == 0:
+                plan[n_drawn] = i
+                n_drawn += 1
+    return np.asarray(plan)
+
+
+# ---- epochs
+
+def epoch(const real[::1] data not None, const index[::1] indices not None,
+          const index[::1] indptr not None, const real[:, ::1] dense not None,
+          const int64_t[::1] plan not None, example[::1] examples not None,
+          double[::1] before not None, double[::1] u not None, str loss, double l2,
+          double shrink, double sigma):
+    """Visit the examples that a plan names, in its order, on one thread.
+
+    Parameters
+    ----------
+    data, indices, indptr
+        The rows, as those of a CSR matrix.
+    dense : memoryview, shape (n_examples, width)
+        More features, whose weights are the last ones.
+    plan
+        Numbers of examples.
+    examples : memoryview of EXAMPLE
+        The dual variables are changed.
+    before : memoryview, shape (n_examples,)
+        Gets what the dual variable of each example was before its last visit.
+    u : memoryview, shape (n_weights,)
+        Unshrunk weights; the changes are added to them sigma times.
+    loss : str
+    l2, shrink, sigma : float
+        shrink is l1 / l2.
+    """
+    cdef loss_t f = _named(loss)
+    cdef Py_ssize_t n_u = u.shape[0]
+    cdef double *first = &u[0] if n_u else NULL
+    cdef fp_state caller
+    with nogil:
+        caller = fp_enter(False)
+        visit(data, indices, indptr, dense, plan, examples, before, first, n_u, &f, l2, shrink,
+              sigma)
+        fp_leave(caller)
+
+
+def weights_of(const real[::1] data not None, const index[::1] indices not None,
+               const index[::1] indptr not None, const real[:, ::1] dense not None,
+               const example[::1] examples not None, double[::1] v not None, double l2):
+    """Write into v the unshrunk weights that belong to the dual variables."""
+    cdef Py_ssize_t i, n_v = v.shape[0]
+    cdef double *first = &v[0] if n_v else NULL
+    cdef fp_state caller
+    v[:] = 0
+    with nogil:
+        caller = fp_enter(False)
+        for i in range(examples.shape[0]):
+            add_features(data, indices, indptr, dense, i, first, n_v,
+                         examples[i].weight * examples[i].a / l2)
+        fp_leave(caller)
+
+
+# ---- passes that change nothing
+
+cdef void _squares(const real[::1] data, const index[::1] indptr, const real[:, ::1] dense,
+                   double[::1] norms) noexcept nogil:
+    cdef Py_ssize_t i, k
+    cdef double s
+    for i in range(norms.shape[0]):
+        s = 0
+        for k in range(indptr[i], indptr[i + 1]):
+            s += <double>data[k] * data[k]
+        for k in range(dense.shape[1]):
+            s += <double>dense[i, k] * dense[i, k]
+        norms[i] = s
+
+
+def squared_norms(const real[::1] data not None, const index[::1] indptr not None,
+                  const real[:, ::1] dense not None):
+    """|x|^2 of each example.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_examples,)
+    """
+    cdef double[::1] norms = np.empty(indptr.shape[0] - 1)
+    cdef fp_state caller
+    with nogil:
+        caller = fp_enter(False)
+        _squares(data, indptr, dense, norms)
+        fp_leave(caller)
+    return np.asarray(norms)
+
+
+cdef void _predict_share(const real[::1] data, const index[::1] indices,
+                         const index[::1] indptr, const real[:, ::1] dense, const double *v,
+                         Py_ssize_t n_v, double shrink, double[::1] wx, int thread,
+                         int threads) noexcept nogil:
+    cdef Py_ssize_t i, n = wx.shape[0]
+    cdef fp_state caller = fp_enter(False)
+    for i in range(n * thread // threads, n * (thread + 1) // threads):
+        wx[i] = predict(data, indices, indptr, dense, i, v, n_v, shrink)
+    fp_leave(caller)
+
+
+def predictions(const real[::1] data not None, const index[::1] indices not None,
+                const index[::1] indptr not None, const real[:, ::1] dense not None,
+                const double[::1] v not None, double shrink, int threads=0):
+    """x . S(v) of each example.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_examples,)
+    """
+    cdef double[::1] wx = np.empty(indptr.shape[0] - 1)
+    cdef Py_ssize_t n_v = v.shape[0]
+    cdef const double *first = &v[0] if n_v else NULL
+    cdef int team = _team(data.shape[0] + dense.shape[0] * dense.shape[1], threads)
+    with nogil, parallel(num_threads=team):
+        _predict_share(data, indices, indptr, dense, first, n_v, shrink, wx,
+                       omp_get_thread_num(), omp_get_num_threads())
+    return np.asarray(wx)
+
+
+def terms(const example[::1] examples not None, const double[::1] before not None,
+          const double[::1] wx not None, str loss):
+    """What each example adds to the primal at a prediction, and takes from the dual at `before`.
+
+    Returns
+    -------
+    primal, dual : ndarray of float64, shape (n_examples,)
+        weight * phi(wx) and weight * phi*(-before); 0 for an example without weight.
+    """
+    cdef loss_t f = _named(loss)
+    cdef Py_ssize_t i, n = examples.shape[0]
+    cdef double[::1] primal = np.zeros(n), dual = np.zeros(n)
+    for i in range(n):
+        if examples[i].weight > 0:
+            primal[i] = examples[i].weight * f.value(wx[i], examples[i].y, f.gamma)
+            dual[i] = examples[i].weight * f.conjugate(before[i], examples[i].y, f.gamma)
+    return np.asarray(primal), np.asarray(dual)
+
+
+cdef void _certify_share(const real[::1] data, const index[::1] indices,
+                         const index[::1] indptr, const real[:, ::1] dense,
+                         const example[::1] examples, const double *v, Py_ssize_t n_v,
+                         const loss_t *f, double shrink, double[:, ::1] sums, int thread,
+                         int threads) noexcept nogil:
+    """The losses, and the gaps of Fenchel and Young, of a thread's blocks."""
+    cdef Py_ssize_t b, i, n = examples.shape[0], blocks = sums.shape[0]
+    cdef double wx, value, gap
+    cdef fp_state caller = fp_enter(False)
+    for b in range(blocks * thread // threads, blocks * (thread + 1) // threads):
+        sums[b, 0] = sums[b, 1] = 0
+        for i in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
+            if examples[i].weight > 0:
+                wx = predict(data, indices, indptr, dense, i, v, n_v, shrink)
+                value = f.value(wx, examples[i].y, f.gamma)
+                gap = value + f.conjugate(examples[i].a, examples[i].y, f.gamma) \
+                    + examples[i].a * wx
+                sums[b, 0] += examples[i].weight * value
+                sums[b, 1] += examples[i].weight * fmax(gap, 0)
+    fp_leave(caller)
+
+
+def certificate(const real[::1] data not None, const index[::1] indices not None,
+                const index[::1] indptr not None, const real[:, ::1] dense not None,
+                const example[::1] examples not None, const double[::1] v not None, str loss,
+                double l1, double l2, int threads=0):
+    """The primal at w = S(v), the dual at the dual variables, and their difference.
+
+    v are the weights that belong to the dual variables, but for rounding. Then the gap is the sum
+    of each example's phi(wx) + phi*(-a) + a * wx, none of which is negative (Fenchel and Young).
+    A rounding d in v makes an error of l2 / 2 * |d|^2 at most, where the difference of two sums
+    would have one of the order of l2 * |w| * |d|.
+
+    Returns
+    -------
+    primal, dual, gap : float
+        primal = sum of weight * phi(wx) + l1 * |w|_1 + l2 / 2 * |w|^2; gap is at least 0.
+    """
+    cdef loss_t f = _named(loss)
+    cdef Py_ssize_t k, n = examples.shape[0], n_v = v.shape[0]
+    cdef double[:, ::1] sums = np.empty(((n + BLOCK - 1) // BLOCK, 2))
+    cdef const double *first = &v[0] if n_v else NULL
+    cdef double shrink = l1 / l2, w, absolute = 0, squares = 0
+    cdef int team = _team(data.shape[0] + dense.shape[0] * dense.shape[1], threads)
+    with nogil, parallel(num_threads=team):
+        _certify_share(data, indices, indptr, dense, examples, first, n_v, &f, shrink, sums,
+                       omp_get_thread_num(), omp_get_num_threads())
+    for k in range(n_v):
+        w = shrunk(v[k], shrink)
+        absolute += fabs(w)
+        squares += w * w
+    losses, gaps = np.asarray(sums).T
+    primal = fsum([*losses, l1 * absolute, l2 / 2 * squares])
+    gap = fsum(gaps)
+    return primal, primal - gap, gap

@@ -1,0 +1,163 @@
+"""Groups of sparse features, as TensorFlow's SDCA has them, made into rows.
+
+Each group lists (example, feature id, value), ordered by example, and the ids that have weights.
+Every function returns where it found the first fault, or -1.
+"""
+
+cimport cython
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport calloc, free
+
+from tfopt.kernels.rules cimport real
+from tfopt.kernels.sdca cimport index
+
+ctypedef fused place:
+    int
+    int64_t
+
+
+@cython.final
+cdef class Places:
+    """Where the weight of each listed id is: found by a difference if ids ascend by one."""
+
+    cdef readonly Py_ssize_t repeated   # where an id stands that has stood before, or -1
+    cdef int64_t first
+    cdef Py_ssize_t n
+    cdef bint ascend
+    cdef const int64_t[::1] ids
+    cdef Py_ssize_t *table              # places plus one; NULL if not needed
+    cdef uint64_t mask
+
+    def __cinit__(self, const int64_t[::1] ids not None):
+        cdef Py_ssize_t k
+        self.ids, self.n, self.repeated = ids, ids.shape[0], -1
+        self.first = ids[0] if self.n else 0
+        self.ascend = True
+        for k in range(self.n):
+            if ids[k] != self.first + k:
+                self.ascend = False
+                break
+        if not self.ascend:
+            self._fill_table()
+
+    def __dealloc__(self):
+        free(self.table)
+
+    cdef int _fill_table(self) except -1:
+        cdef Py_ssize_t k
+        cdef uint64_t size = 16, at
+        while size < 2 * <uint64_t>self.n:
+            size *= 2
+        self.mask = size - 1
+        self.table = <Py_ssize_t *>calloc(size, sizeof(Py_ssize_t))
+        if self.table == NULL:
+            raise MemoryError
+        for k in range(self.n):
+            at = self._slot(self.ids[k])
+            if self.table[at]:
+                self.repeated = k
+                return 0
+            self.table[at] = k + 1
+        return 0
+
+    cdef inline uint64_t _slot(self, int64_t id) noexcept nogil:
+        """Where the table has an id, or would have it."""
+        cdef uint64_t at = (<uint64_t>id * <uint64_t>0x9E3779B97F4A7C15) >> 20 & self.mask
+        while self.table[at] and self.ids[self.table[at] - 1] != id:
+            at = (at + 1) & self.mask
+        return at
+
+    cdef inline Py_ssize_t find(self, int64_t id) noexcept nogil:
+        """The place of an id, or -1."""
+        cdef uint64_t distance
+        if self.ascend:
+            distance = <uint64_t>id - <uint64_t>self.first
+            return <Py_ssize_t>distance if distance < <uint64_t>self.n else -1
+        return self.table[self._slot(id)] - 1
+
+
+def count(const index[::1] example_indices not None, int64_t[::1] counts not None):
+    """Add 1 to the count of each entry's example; they must ascend and be examples."""
+    cdef Py_ssize_t k, n = counts.shape[0], fault = -1
+    cdef index last = 0
+    with nogil:
+        for k in range(example_indices.shape[0]):
+            if not last <= example_indices[k] < n:
+                fault = k
+                break
+            last = example_indices[k]
+            counts[last] += 1
+    return fault
+
+
+cdef Py_ssize_t _fill(const index[::1] example_indices, const index[::1] ids,
+                      const real[::1] values, Places places, Py_ssize_t offset,
+                      int64_t[::1] ends, int64_t[::1] seen, real[::1] data,
+                      place[::1] indices, bint *repeated) noexcept nogil:
+    cdef Py_ssize_t k, at
+    cdef int64_t to
+    cdef bint has_values = values is not None
+    for k in range(example_indices.shape[0]):
+        at = places.find(ids[k])
+        if at < 0:
+            return k
+        if seen[at] == example_indices[k]:
+            repeated[0] = True
+            return k
+        seen[at] = example_indices[k]
+        to = ends[example_indices[k]]
+        ends[example_indices[k]] = to + 1
+        indices[to] = <place>(offset + at)
+        data[to] = values[k] if has_values else 1
+    return -1
+
+
+def fill(real[::1] data not None, place[::1] indices not None, int64_t[::1] ends not None,
+         const index[::1] example_indices not None, const index[::1] ids not None,
+         const real[::1] values, Places places not None, Py_ssize_t offset,
+         int64_t[::1] seen not None):
+    """Append a group's entries to the rows of their examples, with the places of their weights.
+
+    Parameters
+    ----------
+    data, indices
+        The rows.
+    ends : memoryview of int64
+        Where each row ends by now.
+    example_indices, ids, values
+        The entries; without values, they are 1.
+    places : Places
+        Of the ids that have weights; `offset` is the place of the first.
+    seen : memoryview of int64
+        -1 for each place.
+
+    Returns
+    -------
+    fault : int
+        The first entry whose id has no weight, or stands twice in its example; or -1.
+    repeated : bool
+        Whether it stands twice.
+    """
+    cdef bint repeated = False
+    cdef Py_ssize_t fault
+    with nogil:
+        fault = _fill(example_indices, ids, values, places, offset, ends, seen, data, indices,
+                      &repeated)
+    return fault, bool(repeated)
+
+
+def first_not_finite(const real[::1] values not None):
+    """The place of the first infinity or NaN, or -1."""
+    cdef Py_ssize_t k, n = values.shape[0]
+    cdef bint bad = False
+    with nogil:
+        for k in range(n):
+            bad |= values[k] - values[k] != 0
+        if not bad:
+            n = -1
+        else:
+            for k in range(n):
+                if values[k] - values[k] != 0:
+                    n = k
+                    break
+    return n

@@ -1,0 +1,382 @@
+"""A linear model trained by SDCA on batches of examples that are known by their ids."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.kernels.fingerprint_table import FingerprintTable
+from tfopt.sdca_batches import Batch, SparseFeatureColumn, batch_of, rounds
+from tfopt.sdca_ops import SdcaResult, sdca_optimizer, sdca_shrink_l1
+from tfopt.variable import Variable
+
+__all__ = ["SDCAModel", "SparseFeatureColumn"]
+
+Array = np.ndarray[Any, Any]
+
+
+class SDCAModel:
+    """Linear models on examples that come in batches, again and again.
+
+    Each example has an id, by which its dual variable is found when it comes again.
+
+    Parameters
+    ----------
+    sparse_features_weights, dense_features_weights : list of float arrays or Variables
+        One vector for each group of sparse features, with an element for each feature id, and for
+        each group of dense features, as long as it is wide. `update_weights` writes the weights of
+        the model there; what they hold before is of no effect.
+    loss_type : str
+        As in :func:`~tfopt.sdca_ops.sdca_optimizer`.
+    symmetric_l1_regularization, symmetric_l2_regularization : float
+        The model minimizes ``sum(weight * loss) + l1 * |w|_1 + l2 / 2 * |w|^2``; l2 is positive.
+    num_loss_partitions : int, default 1
+        How many models with other examples have their changes added.
+    adaptive : bool, default True
+        Visit examples of a batch in proportion to how far they are from their optimum.
+    dtype : {float32, float64}
+        In which dual variables are kept, and features are read.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a setting is out of its range, or there are no weights.
+    InvalidTypeError
+        If weights are no list of vectors of float32 or float64.
+
+    References
+    ----------
+    TensorFlow's ``SDCAModel``, which its estimators' ``LinearSDCA`` is made of.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tfopt.sdca_model import SDCAModel
+    >>> weights = np.zeros(2)
+    >>> model = SDCAModel([], [weights], "squared_loss", adaptive=False)
+    >>> batch = {
+    ...     "example_ids": ["a", "b"],
+    ...     "example_labels": [10, -5],
+    ...     "dense_features": [np.eye(2)],
+    ... }
+    >>> for _ in range(3):
+    ...     model.partial_fit(batch)
+    >>> model.update_weights()
+    >>> weights
+    array([ 5. , -2.5])
+    >>> model.predictions(batch)
+    array([ 5. , -2.5])
+    >>> abs(model.approximate_duality_gap()) < 1e-6
+    True
+    """
+
+    def __init__(
+        self,
+        sparse_features_weights: Sequence[Any],
+        dense_features_weights: Sequence[Any],
+        loss_type: str = "logistic_loss",
+        symmetric_l1_regularization: float = 0.0,
+        symmetric_l2_regularization: float = 1.0,
+        num_loss_partitions: int = 1,
+        adaptive: bool = True,
+        dtype: Any = np.float32,
+    ) -> None:
+        self._sparse = _vectors(sparse_features_weights, "sparse_features_weights")
+        self._dense = _vectors(dense_features_weights, "dense_features_weights")
+        self.loss_type = loss_type
+        self.symmetric_l1_regularization = float(symmetric_l1_regularization)
+        self.symmetric_l2_regularization = float(symmetric_l2_regularization)
+        self.num_loss_partitions = num_loss_partitions
+        self.adaptive = bool(adaptive)
+        self._unshrunk_sparse = [np.zeros(w.shape, w.dtype) for w in self._sparse]
+        self._unshrunk_dense = [np.zeros(w.shape, w.dtype) for w in self._dense]
+        self._table = FingerprintTable()
+        self._state: Array = np.zeros((8, 4), dtype)  # by the numbers of the table
+        self._try_op()
+
+    def _try_op(self) -> None:
+        """Let the op refuse settings that it will refuse."""
+        none = np.zeros(0)
+        self._visit(
+            Batch(
+                np.zeros((0, 2), np.int64),
+                none,
+                none,
+                [SparseFeatureColumn(none.astype(int), none.astype(int)) for _ in self._sparse],
+                [np.zeros((0, w.size)) for w in self._dense],
+            ),
+            self._state[:0],
+            [(none.astype(np.int64), w[:0]) for w in self._unshrunk_sparse],
+            self._unshrunk_dense,
+        )
+
+    # ---- training
+
+    def partial_fit(self, examples: Mapping[str, Any], seed: int | None = None) -> None:
+        """Visit the examples of a batch.
+
+        Parameters
+        ----------
+        examples : mapping
+            ``example_ids``: strings; ``example_labels``; ``example_weights``, ones by default;
+            ``sparse_features``: a list of :class:`SparseFeatureColumn` or tuples like it;
+            ``dense_features``: a list of arrays of shape (n, width). An id that occurs twice has
+            its examples visited one after the other.
+        seed : int, optional
+            As in :func:`~tfopt.sdca_ops.sdca_optimizer`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            As the op raises it, or if a feature id has no weight, or a key is missing or unknown.
+            Nothing has changed.
+        InvalidTypeError
+            If ids are no strings.
+        """
+        batch = batch_of(examples, self._sparse, self._dense, trains=True)
+        first, local = _distinct(batch.fingerprints)
+        known = self._table.find(batch.fingerprints[first])
+        state = np.where((known >= 0)[:, None], self._state[known], 0).astype(self._state.dtype)
+        ids = [np.unique(column.feature_indices) for column in batch.sparse]
+        # On copies, which take the place of what there is when all has gone well.
+        sparse = [(own, w[own]) for own, w in zip(ids, self._unshrunk_sparse, strict=True)]
+        dense = [w.copy() for w in self._unshrunk_dense]
+        for chosen in rounds(local):
+            part = batch if len(chosen) == len(local) else batch.rows(chosen)
+            result = self._visit(part, state[local[chosen]], sparse, dense, seed)
+            state[local[chosen]] = result.out_example_state_data
+            for (_, weights), delta in zip(sparse, result.out_delta_sparse_weights, strict=True):
+                weights += delta
+            for weights, delta in zip(dense, result.out_delta_dense_weights, strict=True):
+                weights += delta
+        numbers = self._table.add(batch.fingerprints[first])
+        self._make_room()
+        self._state[numbers] = state
+        for slot, (own, weights) in zip(self._unshrunk_sparse, sparse, strict=True):
+            slot[own] = weights
+        for slot, weights in zip(self._unshrunk_dense, dense, strict=True):
+            slot[...] = weights
+
+    def _visit(
+        self,
+        batch: Batch,
+        state: Array,
+        sparse: list[tuple[Array, Array]],
+        dense: list[Array],
+        seed: int | None = None,
+    ) -> SdcaResult:
+        columns = batch.sparse
+        values = [
+            np.ones(len(c.feature_indices)) if c.feature_values is None else c.feature_values
+            for c in columns
+        ]
+        return sdca_optimizer(
+            [c.example_indices for c in columns],
+            [c.feature_indices for c in columns],
+            values,
+            batch.dense,
+            batch.weights,
+            batch.labels,
+            [ids for ids, _ in sparse],
+            [weights for _, weights in sparse],
+            dense,
+            state,
+            self.loss_type,
+            self.symmetric_l1_regularization,
+            self.symmetric_l2_regularization,
+            self.num_loss_partitions,
+            num_inner_iterations=1,
+            adaptive=self.adaptive,
+            seed=seed,
+            dtype=self._state.dtype,
+        )
+
+    def _make_room(self) -> None:
+        while len(self._state) < len(self._table):
+            self._state = np.concatenate([self._state, np.zeros_like(self._state)])
+
+    def update_weights(self) -> None:
+        """Write the weights of the model into the arrays that were passed to the constructor."""
+        unshrunk = [*self._unshrunk_sparse, *self._unshrunk_dense]
+        for weights, slot in zip([*self._sparse, *self._dense], unshrunk, strict=True):
+            weights[...] = slot
+        if self.symmetric_l1_regularization > 0:
+            sdca_shrink_l1(
+                [*self._sparse, *self._dense],
+                self.symmetric_l1_regularization,
+                self.symmetric_l2_regularization,
+            )
+
+    # ---- what the weights say, as `update_weights` left them
+
+    def predictions(self, examples: Mapping[str, Any]) -> Array:
+        """Return the prediction of each example, float64.
+
+        A probability for "logistic_loss", a mean for "poisson_loss", the product of features and
+        weights for the other losses. Neither labels nor ids are needed.
+        """
+        products = self._products(batch_of(examples, self._sparse, self._dense, trains=False))
+        with np.errstate(over="ignore"):
+            if self.loss_type == "logistic_loss":
+                return np.asarray(1 / (1 + np.exp(-products)))
+            if self.loss_type == "poisson_loss":
+                return np.asarray(np.exp(products))
+        return products
+
+    def _products(self, batch: Batch) -> Array:
+        n = len(batch.labels)
+        total = np.zeros(n)
+        for column, weights in zip(batch.sparse, self._sparse, strict=True):
+            terms = weights[column.feature_indices].astype(np.float64)
+            if column.feature_values is not None:
+                terms *= column.feature_values
+            total += np.bincount(column.example_indices, terms, n)
+        for block, weights in zip(batch.dense, self._dense, strict=True):
+            total += block.astype(np.float64) @ weights.astype(np.float64)
+        return total
+
+    def unregularized_loss(self, examples: Mapping[str, Any]) -> float:
+        """Return the mean loss of examples, each with its weight."""
+        batch = batch_of(examples, self._sparse, self._dense, trains=True)
+        losses = _losses(self.loss_type, self._products(batch), batch.labels)
+        return float(np.sum(batch.weights * losses) / np.sum(batch.weights))
+
+    def regularized_loss(self, examples: Mapping[str, Any]) -> float:
+        """Return what the model minimizes, over the sum of the examples' weights."""
+        weights = batch_of(examples, self._sparse, self._dense, trains=True).weights
+        l1, squares = self._norms()
+        penalty = (
+            self.symmetric_l1_regularization * l1 + self.symmetric_l2_regularization * squares / 2
+        )
+        return self.unregularized_loss(examples) + float(penalty / np.sum(weights))
+
+    def approximate_duality_gap(self) -> float:
+        """Return the gap of all examples visited so far, over the sum of their weights.
+
+        Approximate, because the losses are those at the visits. NaN if there have been none.
+        """
+        state = self._state[: len(self._table)].astype(np.float64)
+        l1, squares = self._norms()
+        total = (
+            state[:, 1].sum()
+            + state[:, 2].sum()
+            + self.symmetric_l1_regularization * l1
+            + self.symmetric_l2_regularization * squares
+        )
+        weights = state[:, 3].sum()
+        return float(total / weights) if weights else float("nan")
+
+    def _norms(self) -> tuple[float, float]:
+        """Return the sum of the weights' magnitudes, and that of their squares."""
+        joined = np.concatenate([*self._sparse, *self._dense]).astype(np.float64)
+        return float(np.abs(joined).sum()), float(joined @ joined)
+
+    # ---- configuration and files
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the settings, as arguments of the constructor."""
+        return {
+            "loss_type": self.loss_type,
+            "symmetric_l1_regularization": self.symmetric_l1_regularization,
+            "symmetric_l2_regularization": self.symmetric_l2_regularization,
+            "num_loss_partitions": self.num_loss_partitions,
+            "adaptive": self.adaptive,
+            "dtype": self._state.dtype.name,
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the state to a file, an .npz archive, which is whole or absent."""
+        arrays = {
+            "config": np.frombuffer(json.dumps(self.get_config()).encode(), np.uint8),
+            "fingerprints": self._table.fingerprints,
+            "state": self._state[: len(self._table)],
+            **{f"sparse_{k}": w for k, w in enumerate(self._unshrunk_sparse)},
+            **{f"dense_{k}": w for k, w in enumerate(self._unshrunk_dense)},
+        }
+        target = Path(path)
+        part = target.with_name(target.name + ".part")
+        with open(part, "wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+        os.replace(part, target)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        sparse_features_weights: Sequence[Any],
+        dense_features_weights: Sequence[Any],
+    ) -> SDCAModel:
+        """Return a model with the state of a file, and write its weights into arrays.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the arrays are not of the shapes and dtypes of those that were saved.
+        """
+        with np.load(path, allow_pickle=False) as saved:
+            config = json.loads(saved["config"].tobytes())
+            model = cls(sparse_features_weights, dense_features_weights, **config)
+            for kind, slots in (
+                ("sparse", model._unshrunk_sparse),
+                ("dense", model._unshrunk_dense),
+            ):
+                if f"{kind}_{len(slots)}" in saved:
+                    raise InvalidArgumentError(f"the file has more {kind} weights")
+                for k, slot in enumerate(slots):
+                    _check_same(saved, f"{kind}_{k}", slot)
+            for k, slot in enumerate(model._unshrunk_sparse):
+                slot[...] = saved[f"sparse_{k}"]
+            for k, slot in enumerate(model._unshrunk_dense):
+                slot[...] = saved[f"dense_{k}"]
+            model._table.add(saved["fingerprints"])
+            model._state = saved["state"].copy()
+        model.update_weights()
+        return model
+
+
+def _vectors(weights: Any, name: str) -> list[Array]:
+    if not isinstance(weights, (list, tuple)):
+        raise InvalidTypeError(f"{name} must be a list.")
+    arrays = [w.numpy() if isinstance(w, Variable) else w for w in weights]
+    for k, array in enumerate(arrays):
+        if not isinstance(array, np.ndarray) or array.dtype not in (np.float32, np.float64):
+            raise InvalidTypeError(f"{name}[{k}] must be an array of float32 or float64")
+        if array.ndim != 1:
+            raise InvalidArgumentError(f"{name}[{k}] must be a vector: {list(array.shape)}")
+        if not array.flags.writeable:
+            raise InvalidArgumentError(f"{name}[{k}] is read-only")
+    return arrays
+
+
+def _distinct(fingerprints: Array) -> tuple[Array, Array]:
+    """Return where each distinct fingerprint is first, and which one each row has."""
+    _, first, inverse = np.unique(fingerprints, axis=0, return_index=True, return_inverse=True)
+    return first, inverse.reshape(-1)
+
+
+def _losses(loss: Any, products: Array, labels: Array) -> Array:
+    signs = 2.0 * labels - 1
+    if loss == "logistic_loss":
+        return np.logaddexp(0, -signs * products)
+    if loss == "squared_loss":
+        return np.asarray((products - labels) ** 2 / 2)
+    if loss == "poisson_loss":
+        return np.asarray(np.exp(products) - labels * products)
+    missing = np.maximum(0, 1 - signs * products)
+    if loss == "hinge_loss":
+        return missing
+    return np.where(missing >= 1, missing - 0.5, missing**2 / 2)
+
+
+def _check_same(saved: Any, name: str, slot: Array) -> None:
+    if name not in saved or saved[name].shape != slot.shape or saved[name].dtype != slot.dtype:
+        found = f"{saved[name].dtype} {list(saved[name].shape)}" if name in saved else "none"
+        raise InvalidArgumentError(
+            f"the weights {name} are {slot.dtype} {list(slot.shape)}, in the file {found}"
+        )

@@ -1,0 +1,326 @@
+"""Stochastic dual coordinate ascent: TensorFlow's four ops for linear models.
+
+`sdca_optimizer` is what both of TensorFlow's ops ``SdcaOptimizer`` and ``SdcaOptimizerV2`` do; they
+differ in how they spell `adaptive`. It is a function of its arguments: nothing it is given is
+changed.
+"""
+
+from __future__ import annotations
+
+import operator
+import zlib
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfopt.clip_arguments import Array
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.kernels.arguments import as_array
+from tfopt.kernels.clip import certainly_apart, check_layouts
+from tfopt.kernels.fingerprint import of_bytes, of_strings
+from tfopt.kernels.sdca import epoch, importance, predictions, sampled, shuffled, terms
+from tfopt.sdca_arguments import (
+    Examples,
+    Groups,
+    as_loss,
+    as_order,
+    as_partitions,
+    as_penalties,
+    pack,
+)
+from tfopt.variable import Variable
+
+__all__ = ["SdcaResult", "sdca_fprint", "sdca_optimizer", "sdca_shrink_l1"]
+
+
+class SdcaResult(NamedTuple):
+    """What `sdca_optimizer` returns.
+
+    Parameters
+    ----------
+    out_example_state_data : ndarray, shape (n_examples, 4)
+        The new dual variable of each example that was visited; its weighted loss at the weights
+        that were passed; the weighted conjugate of the loss at the dual variable before the visit;
+        and its weight. The rows of other examples are those that were passed.
+    out_delta_sparse_weights, out_delta_dense_weights : list of ndarray
+        What to add to each array of weights; of its shape.
+    """
+
+    out_example_state_data: Array
+    out_delta_sparse_weights: list[Array]
+    out_delta_dense_weights: list[Array]
+
+
+def sdca_optimizer(
+    sparse_example_indices: Any,
+    sparse_feature_indices: Any,
+    sparse_feature_values: Any,
+    dense_features: Any,
+    example_weights: Any,
+    example_labels: Any,
+    sparse_indices: Any,
+    sparse_weights: Any,
+    dense_weights: Any,
+    example_state_data: Any,
+    loss_type: str,
+    l1: float,
+    l2: float,
+    num_loss_partitions: int,
+    num_inner_iterations: int,
+    adaptive: bool = True,
+    name: str | None = None,
+    *,
+    seed: int | None = None,
+    order: Any = None,
+    dtype: Any = np.float32,
+    num_threads: int | None = None,
+) -> SdcaResult:
+    """Make as many visits as there are examples: maximize the dual over one's dual variable.
+
+    The model minimizes ``sum(weight * loss(x . w)) + l1 * |w|_1 + l2 / 2 * |w|^2`` over w: sums,
+    not means. The arrays of weights hold v, of which :func:`sdca_shrink_l1` makes w; with dual
+    variables that are all 0, all of v must be 0, too.
+
+    Parameters
+    ----------
+    sparse_example_indices, sparse_feature_indices : list of int arrays, shape (n_entries,)
+        For each group of sparse features: the example and the feature id of each entry, examples
+        ascending.
+    sparse_feature_values : list of float arrays, shape (n_entries,)
+        The values of the first groups; those of the others are 1.
+    dense_features : list of float arrays, shape (n_examples, width)
+    example_weights, example_labels : float arrays of n_examples elements
+        Labels are 0 or 1 for the losses of classification, and at least 0 for "poisson_loss".
+    sparse_indices : list of int arrays
+        For each group of sparse features: the ids whose weights are passed.
+    sparse_weights, dense_weights : list of float arrays or Variables
+        As many elements as ids are listed, and as a group of dense features is wide.
+    example_state_data : float array, shape (n_examples, 4)
+        Zeros, or what the last call returned. Of it, the first column is read.
+    loss_type : {"logistic_loss", "squared_loss", "hinge_loss", "smooth_hinge_loss", \
+"poisson_loss"}
+    l1, l2 : float
+        l1 at least 0, l2 greater than 0.
+    num_loss_partitions : int
+        How many calls, each with other examples and with the same weights, have their deltas added
+        (Ma et al., 2015).
+    num_inner_iterations : int
+        At least 1, and of no effect, as in TensorFlow.
+    adaptive : bool, default True
+        Visit examples in proportion to how far they are from their optimum, some several times,
+        others not at all. False visits each of them once.
+    name : str, optional
+        Accepted as TensorFlow accepts it, and not used.
+    seed : int, optional
+        From 0 to 2**64 - 1; what the order of the visits is drawn from. None draws it from the
+        dual variables: another one in each round of a training, and the same in the same call.
+    order : int array, optional
+        The examples to visit, one after another, instead of those that `adaptive` would choose.
+    dtype : {float32, float64}
+        Of the results. Arguments are rounded to it; everything is computed in float64.
+    num_threads : int, optional
+        At most as many as :func:`tfopt.threads.set_num_threads` allows, which is the default. The
+        result does not depend on it; the visits themselves are made by one thread.
+
+    Returns
+    -------
+    SdcaResult
+        A named tuple of new arrays: the state, and the deltas of both lists of weights.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If shapes do not fit, examples do not ascend, an id is not listed or occurs twice, a number
+        is not finite, a weight is negative, a label or dual variable is none the loss can have, or
+        a setting is out of its range.
+    InvalidTypeError
+        If an argument is of another kind than described.
+
+    References
+    ----------
+    TensorFlow's ``SdcaOptimizerV2`` (tensorflow/core/kernels/sdca_ops.cc). Shalev-Shwartz, Zhang:
+    Stochastic dual coordinate ascent methods for regularized loss minimization, JMLR 2013, and
+    Accelerated proximal stochastic dual coordinate ascent, ICML 2014. Ma et al.: Adding vs.
+    averaging in distributed primal-dual optimization, ICML 2015. Csiba, Qu, Richtarik: Stochastic
+    dual coordinate ascent with adaptive probabilities, ICML 2015.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tfopt.sdca_ops import sdca_optimizer
+    >>> result = sdca_optimizer(
+    ...     [], [], [], [np.eye(2)], [1, 1], [10, -5], [], [], [np.zeros(2)], np.zeros((2, 4)),
+    ...     loss_type="squared_loss", l1=0, l2=1, num_loss_partitions=1, num_inner_iterations=1)
+    >>> result.out_delta_dense_weights
+    [array([ 5. , -2.5], dtype=float32)]
+    """
+    loss = as_loss(loss_type)
+    sigma = as_partitions(num_loss_partitions, "num_loss_partitions")
+    as_partitions(num_inner_iterations, "num_inner_iterations")
+    kept = np.dtype(dtype)
+    if kept not in (np.float32, np.float64):
+        raise InvalidTypeError(f"dtype must be float32 or float64, not {kept}")
+    threads = 0 if num_threads is None else as_partitions(num_threads, "num_threads")
+    rounded_l2, shrink = as_penalties(l1, l2, kept)
+    groups = Groups(
+        sparse_example_indices, sparse_feature_indices, sparse_feature_values, dense_features,
+        sparse_indices, sparse_weights, dense_weights,
+    )  # fmt: skip
+    packed = pack(
+        groups, example_weights, example_labels, example_state_data, loss, rounded_l2, kept
+    )
+    wx = predictions(*packed.rows, packed.v, shrink, threads)
+    if not np.isfinite(wx).all():
+        raise InvalidArgumentError("the predictions are too large for float64")
+    plan = _plan(packed, wx, loss, rounded_l2, seed, order, adaptive)
+    u, before = packed.v.copy(), packed.examples["a"].copy()
+    epoch(*packed.rows, plan, packed.examples, before, u, loss, rounded_l2, shrink, float(sigma))
+    visited = np.zeros(len(before), bool)
+    visited[plan] = True
+    columns = [packed.examples["a"], *terms(packed.examples, before, wx, loss)]
+    _write(packed.state, [*columns, packed.examples["weight"]], visited)
+    deltas = _split((u - packed.v) / sigma, packed.weights)
+    n_sparse = len(sparse_weights)
+    return SdcaResult(packed.state, deltas[:n_sparse], deltas[n_sparse:])
+
+
+def _plan(
+    packed: Examples, wx: Array, loss: str, l2: float, seed: Any, order: Any, adaptive: bool
+) -> Array:
+    """Return the examples to visit, in order."""
+    n = len(packed.examples)
+    if order is not None:
+        if seed is not None:
+            raise InvalidArgumentError("order and seed are two orders")
+        return as_order(order, n)
+    number = zlib.crc32(packed.examples["a"].tobytes()) if seed is None else _seed(seed)
+    if adaptive:
+        return sampled(importance(packed.examples, wx, loss, l2), number, 0)
+    return shuffled(n, 1, number, 0)
+
+
+def _seed(seed: Any) -> int:
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        raise InvalidTypeError(f"seed must be an integer, not {seed!r}") from None
+    if not 0 <= number < 2**64:
+        raise InvalidArgumentError(f"seed must be from 0 to 2**64 - 1, not {number}")
+    return number
+
+
+def _write(state: Array, columns: list[Array], visited: Array) -> None:
+    """Write the columns of the examples that were visited."""
+    most = np.finfo(state.dtype).max
+    columns[0] = np.clip(columns[0], -most, most)  # a state must remain one
+    with np.errstate(over="ignore", under="ignore"):
+        for k, column in enumerate(columns):
+            np.copyto(state[:, k], column, casting="same_kind", where=visited)
+
+
+def _split(delta: Array, weights: list[Array]) -> list[Array]:
+    """Return the parts of a vector, each as the weights it is for."""
+    ends = np.cumsum([w.size for w in weights])
+    with np.errstate(over="ignore", under="ignore"):
+        return [
+            delta[end - w.size : end].reshape(w.shape).astype(w.dtype)
+            for w, end in zip(weights, ends, strict=True)
+        ]
+
+
+def sdca_shrink_l1(weights: Any, l1: float, l2: float, name: str | None = None) -> None:
+    """Move each weight by l1 / l2 towards 0, and those nearer to 0 than that onto it, in place.
+
+    Parameters
+    ----------
+    weights : list of float arrays or Variables
+        Of float32 or float64; changed in place.
+    l1, l2 : float
+        l1 at least 0, l2 greater than 0.
+    name : str, optional
+        Accepted as TensorFlow accepts it, and not used.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If l1 or l2 is out of its range, an array cannot be written to, or shares memory with
+        another. Nothing has been written.
+    InvalidTypeError
+        If `weights` is no list of float arrays.
+
+    References
+    ----------
+    TensorFlow's ``SdcaShrinkL1`` (tensorflow/core/kernels/sdca_ops.cc).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tfopt.sdca_ops import sdca_shrink_l1
+    >>> weights = np.array([1.0, -0.25, -3.0])
+    >>> sdca_shrink_l1([weights], l1=1, l2=2)
+    >>> weights
+    array([ 0.5, -0. , -2.5])
+    """
+    if not isinstance(weights, (list, tuple)):
+        raise InvalidTypeError(f"weights must be a list of arrays, not {type(weights).__name__}")
+    arrays = [
+        w.numpy() if isinstance(w, Variable) else as_array(w, f"weights[{k}]")
+        for k, w in enumerate(weights)
+    ]
+    for k, array in enumerate(arrays):
+        if array.dtype.name not in ("float32", "float64"):
+            raise InvalidTypeError(f"weights[{k}] must be float32 or float64, not {array.dtype}")
+    shrinks = [array.dtype.type(as_penalties(l1, l2, array.dtype)[1]) for array in arrays]
+    as_penalties(l1, l2, np.dtype(np.float64))
+    check_layouts(arrays, "weights", True)
+    if not certainly_apart(arrays, arrays) and any(
+        np.shares_memory(a, b) for k, a in enumerate(arrays) for b in arrays[:k]
+    ):
+        raise InvalidArgumentError("weights overlap in memory")
+    for array, shrink in zip(arrays, shrinks, strict=True):
+        magnitude = np.maximum(np.abs(array) - shrink, array.dtype.type(0))
+        np.copysign(magnitude, array, out=array)
+
+
+def sdca_fprint(input: Any, name: str | None = None) -> Array:
+    """Return the fingerprint of each string, of 128 bits: what TensorFlow knows examples by.
+
+    Parameters
+    ----------
+    input : list or array of bytes or str, shape (n,)
+        Of str, the UTF-8 is meant.
+    name : str, optional
+        Accepted as TensorFlow accepts it, and not used.
+
+    Returns
+    -------
+    ndarray of int64, shape (n, 2)
+        The two halves of each fingerprint.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `input` is no vector, or holds a str that has no UTF-8.
+    InvalidTypeError
+        If `input` holds anything but strings.
+
+    References
+    ----------
+    TensorFlow's ``SdcaFprint`` (tensorflow/core/kernels/sdca_ops.cc); FarmHash's Fingerprint128.
+
+    Examples
+    --------
+    >>> from tfopt.sdca_ops import sdca_fprint
+    >>> sdca_fprint(["abc", b"very looooooong string"])
+    array([[ 4143508125394299908, -6879828354153669051],
+           [ 5849691694103072671, -4874542629849009556]])
+    """
+    if isinstance(input, (list, tuple)):
+        return of_strings(list(input))
+    array = np.asarray(input)
+    if array.ndim != 1:
+        shape = ",".join(map(str, array.shape))
+        raise InvalidArgumentError(f"Input must be a vector, got shape [{shape}]")
+    if array.dtype.kind == "S":
+        return of_bytes(array)
+    return of_strings(array.tolist())

@@ -1,0 +1,174 @@
+"""The losses of SDCA: of each its value, its slope, its conjugate and the step of a dual variable.
+
+In the symbols of Shalev-Shwartz and Zhang: x are an example's features, y is its label (-1 or 1 for
+the losses of classification), wx the prediction and a the dual variable; `conjugate` is phi*(-a).
+A `step` returns the a' that maximizes
+
+    -phi*(-a') - (a' - a) * wx - K / 2 * (a' - a)**2,    K = sigma * weight * |x|**2 / l2.
+
+`gamma` is the strong convexity of the conjugate, or stands for it in adaptive sampling.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+#: How often a bracket is halved: it may be wide, and a root near 0 has many digits.
+HALVINGS = 200
+LARGEST = 709.0  # whose exponential is finite
+
+__all__ = ["LOSSES", "Loss"]
+
+
+class Loss(Protocol):
+    """What SDCA must know of a loss."""
+
+    gamma: float
+
+    def value(self, wx: float, y: float) -> float:
+        """phi(wx)"""
+
+    def slope(self, wx: float, y: float) -> float:
+        """phi'(wx)"""
+
+    def conjugate(self, a: float, y: float) -> float:
+        """phi*(-a), which is infinite where a cannot be"""
+
+    def step(self, a: float, y: float, wx: float, K: float) -> float:
+        """The new a."""
+
+
+class Squared:
+    """phi(wx) = (wx - y)**2 / 2"""
+
+    gamma = 1.0
+
+    def value(self, wx: float, y: float) -> float:
+        return (wx - y) * (wx - y) / 2
+
+    def slope(self, wx: float, y: float) -> float:
+        return wx - y
+
+    def conjugate(self, a: float, y: float) -> float:
+        return a * (a / 2 - y)
+
+    def step(self, a: float, y: float, wx: float, K: float) -> float:
+        return a + (y - a - wx) / (1 + K)
+
+
+class Hinge:
+    """phi(wx) = max(0, 1 - y * wx), its corner smoothed to a parabola as wide as gamma"""
+
+    def __init__(self, gamma: float) -> None:
+        self.gamma = gamma
+
+    def value(self, wx: float, y: float) -> float:
+        u = 1 - y * wx
+        if u <= 0:
+            return 0.0
+        return u - self.gamma / 2 if u >= self.gamma else u * u / (2 * self.gamma)
+
+    def slope(self, wx: float, y: float) -> float:
+        u = 1 - y * wx
+        if u <= 0:
+            return 0.0
+        return -y if u >= self.gamma else -y * u / self.gamma
+
+    def conjugate(self, a: float, y: float) -> float:
+        b = y * a
+        return -b + self.gamma * b * b / 2 if 0 <= b <= 1 else math.inf
+
+    def step(self, a: float, y: float, wx: float, K: float) -> float:
+        b = y * a
+        g = 1 - y * wx - self.gamma * b
+        curvature = K + self.gamma
+        if g == 0:
+            return a
+        if curvature == 0:
+            return y if g > 0 else 0.0
+        return y * min(max(b + g / curvature, 0.0), 1.0)
+
+
+class Logistic:
+    """phi(wx) = log(1 + exp(-y * wx))"""
+
+    gamma = 4.0
+
+    def value(self, wx: float, y: float) -> float:
+        m = y * wx
+        return math.log1p(math.exp(-abs(m))) + max(0.0, -m)
+
+    def slope(self, wx: float, y: float) -> float:
+        return -y * sigmoid(-y * wx)
+
+    def conjugate(self, a: float, y: float) -> float:
+        b = y * a
+        if not 0 <= b <= 1:
+            return math.inf
+        return (b * math.log(b) if b > 0 else 0.0) + ((1 - b) * math.log1p(-b) if b < 1 else 0.0)
+
+    def step(self, a: float, y: float, wx: float, K: float) -> float:
+        """With a' = y * sigmoid(t): t is the root of h(t) = t + m + K * (sigmoid(t) - b).
+
+        h increases, and a bracket of its root is halved until it is no wider than rounding.
+        """
+        b, m = y * a, y * wx
+        low, high = -m - K * (1 - b), -m + K * b
+        for _ in range(HALVINGS):
+            t = low + (high - low) / 2
+            if t + m + K * (sigmoid(t) - b) > 0:
+                high = t
+            else:
+                low = t
+        return y * sigmoid(high)
+
+
+class Poisson:
+    """phi(wx) = exp(wx) - y * wx"""
+
+    gamma = 1.0
+
+    def value(self, wx: float, y: float) -> float:
+        return exp(wx) - y * wx
+
+    def slope(self, wx: float, y: float) -> float:
+        return exp(wx) - y
+
+    def conjugate(self, a: float, y: float) -> float:
+        r = y - a
+        if r <= 0:
+            return 0.0 if r == 0 else math.inf
+        return r * (math.log(r) - 1)
+
+    def step(self, a: float, y: float, wx: float, K: float) -> float:
+        """With a' = y - exp(x): x is the root of x + K * exp(x) = z, z = wx + K * (y - a)."""
+        z = wx + K * (y - a)
+        low, high = min(z, 0.0) - K * math.exp(min(z, 0.0)), z
+        for _ in range(HALVINGS):
+            x = low + (high - low) / 2
+            if x + K * math.exp(min(x, LARGEST)) > z:
+                high = x
+            else:
+                low = x
+        return y - math.exp(min(high, LARGEST))
+
+
+def sigmoid(t: float) -> float:
+    """Return 1 / (1 + exp(-t)), whose exponential may not overflow."""
+    e = math.exp(-abs(t))
+    return (1 if t >= 0 else e) / (1 + e)
+
+
+def exp(t: float) -> float:
+    return math.exp(t) if t < 709.78 else math.inf
+
+
+#: TensorFlow's names.
+LOSSES: dict[str, Loss] = {
+    "logistic_loss": Logistic(),
+    "squared_loss": Squared(),
+    "hinge_loss": Hinge(gamma=0.0),
+    "smooth_hinge_loss": Hinge(gamma=1.0),
+    "poisson_loss": Poisson(),
+}
