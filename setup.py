@@ -28,6 +28,7 @@ MODULES = (
     "groups",
     "merge",
     "rows",
+    "summed",
     "training",
     "catch_up",
     "norms",

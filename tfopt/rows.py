@@ -41,8 +41,9 @@ def rows_call(
     )  # a step of some rows is one of all others, too
     if everywhere and duplicates == "sequential":
         raise InvalidArgumentError(f'{kernel.name} takes duplicates="sum" or "error"')
-    call = sparse_call(kernel, operands, indices, hypers, flags, grad_scale, lazy)
-    if duplicates == "sequential":
+    sums = room if duplicates == "sum" else None
+    call = sparse_call(kernel, operands, indices, hypers, flags, grad_scale, lazy, sums)
+    if duplicates == "sequential" or call.sums:
         return call
     *variables, grad = operands
     ids = as_array(indices, "indices")

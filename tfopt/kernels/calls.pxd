@@ -8,6 +8,15 @@ cdef struct tensor:
     layout *axes        # NULL where every operand is one run
     double scale        # of the gradient, if the work's tensors have their own
 
+cdef struct summing:
+    # what it takes to sum the gradients of equal indices on the way, clamped and scaled
+    char *own           # each thread's memory
+    Py_ssize_t own_bytes
+    Py_ssize_t most     # distinct rows there can be
+    int team
+    double bound
+    double scale
+
 cdef struct work:
     # what a driver needs, and all it needs
     step_t step
@@ -34,6 +43,7 @@ cdef struct work:
     step_t absent
     Py_ssize_t n_rows
     char *zeros
+    summing *summing        # NULL: equal indices are stepped one after another
 
 cdef class Kernel:
     cdef readonly object rule
@@ -51,6 +61,7 @@ cdef class Call:
     cdef work w
     cdef tensor one
     cdef Py_ssize_t[2] one_start
+    cdef summing summed
 
 cdef int check_shape(cnp.ndarray a, str name, cnp.ndarray var) except -1
 cdef int check_hypers(Kernel kernel, tuple hypers, int flags, double *into) except -1

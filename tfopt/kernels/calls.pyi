@@ -1,5 +1,6 @@
 from typing import Any, SupportsFloat, final
 
+from tfopt.room import Room
 from tfopt.rules import Rule
 
 @final
@@ -9,7 +10,9 @@ class Kernel:
     def __init__(self, rule: Rule, first: int) -> None: ...
 
 @final
-class Call: ...
+class Call:
+    @property
+    def sums(self) -> bool: ...
 
 def use_steps(capsule: object) -> None: ...
 def dense_call(
@@ -27,7 +30,9 @@ def sparse_call(
     flags: int,
     grad_scale: SupportsFloat,
     lazy: bool = False,
+    room: Room | None = None,
 ) -> Call: ...
+def set_summing(call: Call, bound: float, scale: float) -> None: ...
 def read_hyper(kernel: Kernel, k: int, value: Any, flags: int, dense: bool) -> float: ...
 def step_arguments(
     kernel: Kernel,

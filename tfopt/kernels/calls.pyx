@@ -22,8 +22,9 @@ from tfopt.kernels.arguments cimport (
 from tfopt.kernels.layout cimport NATIVE, is_run, layout, merge_axes
 from tfopt.kernels.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.memory cimport check_itself, overlap, same_memory, same_shape
-from tfopt.kernels.runtime cimport flush_denormals
+from tfopt.kernels.runtime cimport BLOCK, flush_denormals, team_size
 from tfopt.kernels.step cimport MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, steps
+from tfopt.kernels.summed cimport own_bytes
 
 cimport numpy as cnp
 
@@ -39,6 +40,9 @@ cdef enum:      # a call's checks, after those of hyperparameters and of arrays'
     COLUMNS
     ROWS
     INNER
+
+cdef enum:
+    MOST_OWN_BYTES = 1 << 28    # of a thread's sums: more are made one array, as long as it must be
 
 cdef const steps *_table = NULL
 
@@ -98,6 +102,11 @@ cdef class Call:
         self.w.n_tensors = 1
         self.w.own_scales = False
         self.one.axes = NULL
+
+    @property
+    def sums(self):
+        """Whether the gradients of equal indices are summed on the way."""
+        return self.w.summing != NULL
 
     def __dealloc__(self):
         cdef Py_ssize_t t
@@ -444,8 +453,11 @@ cdef cnp.ndarray _check_indices(object argument):
 
 
 def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple hypers not None,
-                int flags, grad_scale, bint lazy=False):
-    """Check an update of the rows that `indices` names; a lazy one leaves all others alone."""
+                int flags, grad_scale, bint lazy=False, room=None):
+    """Check an update of the rows that `indices` names; a lazy one leaves all others alone.
+
+    With a room it sums the gradients of equal indices on the way, if it can (`Call.sums`).
+    """
     cdef Call call = Call.__new__(Call)
     cdef int k, last = kernel.n_operands - 1
     cdef list variables = check_variables(kernel, arguments)
@@ -475,4 +487,32 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
         call.w.n_rows = cnp.PyArray_DIM(var, 0)
         call.w.zeros = <char *>cnp.PyArray_DATA(<cnp.ndarray>zeros)
         call.arrays += (zeros,)
+    elif room is not None and cnp.PyArray_TYPE(var) in (cnp.NPY_FLOAT32, cnp.NPY_FLOAT64):
+        _sum_on_the_way(call, cnp.PyArray_DIM(var, 0), room)
     return call
+
+
+cdef int _sum_on_the_way(Call call, Py_ssize_t n_rows, room) except -1:
+    """Let a call sum the gradients of equal indices, if its rows are runs that fit in a cache."""
+    cdef Py_ssize_t n = call.w.n_indices, row_bytes = call.w.inner * call.w.itemsize
+    cdef cnp.ndarray own
+    if call.one.axes != NULL or not 1 < call.w.inner <= BLOCK or not 0 < n < 0xFFFFFFFF:
+        return 0
+    call.summed.team = team_size(n * call.w.inner, call.w.n_operands)
+    call.summed.most = min(n, n_rows)
+    call.summed.own_bytes = own_bytes(call.summed.most, row_bytes)
+    if call.summed.own_bytes > MOST_OWN_BYTES:
+        return 0
+    own = room.array("own", (call.summed.team, call.summed.own_bytes), np.uint8)
+    call.summed.own = <char *>cnp.PyArray_DATA(own)
+    call.summed.bound = np.inf
+    call.summed.scale = 1
+    call.w.summing = &call.summed
+    call.arrays += (own,)
+    return 0
+
+
+def set_summing(Call call not None, double bound, double scale):
+    """Clamp the gradient rows of a call that sums them, and multiply them by a number."""
+    call.summed.bound = bound
+    call.summed.scale = scale

@@ -5,7 +5,6 @@ result depends on the number of threads.
 """
 
 from cython.parallel cimport parallel
-from libc.stdint cimport uint64_t
 
 from tfopt.kernels.calls cimport work
 from tfopt.kernels.layout cimport run_layout
@@ -14,39 +13,7 @@ from tfopt.kernels.machine cimport (
 )
 from tfopt.kernels.runtime cimport BLOCK, share_of, team_size
 from tfopt.kernels.step cimport AHEAD, MAX_OPERANDS
-
-cdef enum:
-    PREFETCHED = 512        # bytes of a row worth asking for; the hardware sees the rest coming
-    OWNED_BYTES = 2048      # rows are owned in blocks of at least so much and
-    OWNED_ROWS = 16         # so many, or neighbours' owners would fight for a cache line
-    PIECE = 4096            # indices a thread looks through for its own at a time
-
-
-cdef inline Py_ssize_t _row(const work *w, Py_ssize_t i) noexcept nogil:
-    """The row that index i names."""
-    cdef const char *at = w.indices + i * w.index_stride
-    return (<const int *>at)[0] if w.index_size == 4 else (<const long long *>at)[0]
-
-
-cdef inline Py_ssize_t _worth_fetching(const work *w) noexcept nogil:
-    """Bytes of a row to ask for ahead of time."""
-    cdef Py_ssize_t n = w.inner * w.itemsize    # of what is stored in 16 bits: twice as much
-    return n if n < PREFETCHED else PREFETCHED
-
-
-cdef inline int _owned_shift(const work *w) noexcept nogil:
-    """The logarithm of how many neighbouring rows have one owner."""
-    cdef int shift = 0
-    while (1 << shift) < OWNED_ROWS or (w.inner * w.itemsize) << shift < OWNED_BYTES:
-        shift += 1
-    return shift
-
-
-cdef inline int _owner(Py_ssize_t row, int shift, int owners) noexcept nogil:
-    """The thread that owns a row, the same for any order of the indices."""
-    cdef uint64_t hashed = ((<uint64_t>row >> shift) * <uint64_t>0x9E3779B97F4A7C15) >> 32
-    return <int>((hashed * <uint64_t>owners) >> 32)
-
+from tfopt.kernels.summed cimport run_summed
 
 cdef inline void _run_row(const work *w, Py_ssize_t i, Py_ssize_t start,
                           Py_ssize_t count) noexcept nogil:
@@ -56,7 +23,7 @@ cdef inline void _run_row(const work *w, Py_ssize_t i, Py_ssize_t start,
     """
     cdef void *p[MAX_OPERANDS]
     cdef int k, last = w.n_operands - 1
-    cdef Py_ssize_t row = _row(w, i)
+    cdef Py_ssize_t row = named_row(w, i)
     for k in range(last):
         p[k] = w.tensors[0].data[k] + row * w.row_stride[k]
     p[last] = w.tensors[0].data[last] + i * w.row_stride[last]
@@ -73,15 +40,15 @@ cdef void _run_owned_rows(const work *w, int owner, int owners) noexcept nogil:
     """The occurrences of the rows that one of the threads owns, in their order."""
     cdef Py_ssize_t[PIECE] mine
     cdef Py_ssize_t[PIECE] rows
-    cdef Py_ssize_t start = 0, stop, i, n, bytes_ = _worth_fetching(w)
-    cdef int shift = _owned_shift(w)
+    cdef Py_ssize_t start = 0, stop, i, n, bytes_ = worth_fetching(w)
+    cdef int shift = owned_shift(w)
     while start < w.n_indices:
         stop = start + PIECE if start + PIECE < w.n_indices else w.n_indices
         n = 0
         for i in range(start, stop):        # no branch: always written, kept if owned
             mine[n] = i
-            rows[n] = _row(w, i)
-            n += _owner(rows[n], shift, owners) == owner
+            rows[n] = named_row(w, i)
+            n += owner_of(rows[n], shift, owners) == owner
         start = stop
         if w.scatter != NULL:
             w.scatter(w.tensors[0].data, w.row_stride, rows, mine, n, w.h)
@@ -130,12 +97,12 @@ cdef void _run_all_rows(const work *w, int thread, int threads) noexcept nogil:
     cdef Py_ssize_t i = 0, high = w.n_indices, middle, named
     while i < high:             # the first index that is at least row
         middle = (i + high) // 2
-        if _row(w, middle) < row:
+        if named_row(w, middle) < row:
             i = middle + 1
         else:
             high = middle
     while row < stop:
-        named = _row(w, i) if i < w.n_indices else stop
+        named = named_row(w, i) if i < w.n_indices else stop
         if named > stop:
             named = stop
         _run_absent(w, row, named)
@@ -160,6 +127,9 @@ cdef void run_sparse(const work *w) noexcept nogil:
     cdef Py_ssize_t rows = w.n_indices if w.absent == NULL else w.n_rows
     cdef int team = team_size(rows * w.inner, w.n_operands)
     if w.inner == 0:
+        return
+    if w.summing != NULL:
+        run_summed(w)
         return
     if team == 1:
         _run_rows(w, 0, 1)

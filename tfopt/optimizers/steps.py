@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
-from tfopt.kernels.calls import Call, Kernel, sparse_call
+from tfopt.kernels.calls import Call, Kernel, set_summing, sparse_call
 from tfopt.kernels.clip import gradients_of
 from tfopt.kernels.groups import many_call
 from tfopt.optimizers.clipping import Checked
@@ -73,6 +74,11 @@ class Step(NamedTuple):
             return self.rows(arrays, IndexedSlices(gradients[0], slices.indices), room)
 
         def summed(bound: float | None, scale: float) -> Call:
+            rows = (*arrays, slices.values), slices.indices
+            call = sparse_call(self.kernel, *rows, self.hypers, self.flags, 1.0, self.lazy, room)
+            if call.sums:
+                set_summing(call, math.inf if bound is None else bound, scale)
+                return call
             merged = slices._summed(bound, scale, room, ascending=self.everywhere)
             rows = (*arrays, merged.values), merged.indices
             return sparse_call(self.kernel, *rows, self.hypers, self.flags, 1.0, self.lazy)
