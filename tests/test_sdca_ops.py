@@ -192,6 +192,18 @@ def test_without_a_seed_each_round_has_another_order(
     assert len({*plans}) == 4
 
 
+def test_many_features_are_visited_in_buckets(
+    impl: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n = 40
+    alone = visits(impl, n, seed=3)
+    assert bits(alone) == bits(visits(impl, n, order=tfopt_ref.sdca.shuffled(n, 1, 3, 0)))
+    monkeypatch.setattr(impl.sdca_ops, "CACHED", n - 1)
+    together = visits(impl, n, seed=3)
+    assert bits(together) == bits(visits(impl, n, order=tfopt_ref.sdca.shuffled(n, 8, 3, 0)))
+    assert bits(together) != bits(alone)
+
+
 def test_order(impl: ModuleType) -> None:
     """Each visit sees what those before it have done; who is not visited, stays as it was."""
     result = visits(impl, n=3, order=[2, 0, 2], state=np.full((3, 4), 0.25))
