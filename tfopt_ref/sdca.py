@@ -275,16 +275,16 @@ def sampled(p: np.ndarray, seed: int, epoch: int) -> np.ndarray:
     ends = list(accumulate(min(float(t), 1e290) for t in p))
     if not ends or ends[-1] == 0:
         ends = [i + 1.0 for i in range(n)]
-    times = [0] * n
+    chance = [1.0] * n
     plan: list[int] = []
     rejected = 0
     while len(plan) < n and rejected < n:
         i = min(bisect_right(ends, uniform(random) * ends[-1]), n - 1)
-        if times[i] and uniform(random) >= 0.1 ** times[i]:
+        if chance[i] < 1 and uniform(random) >= chance[i]:
             rejected += 1
             continue
-        times[i] += 1
+        chance[i] *= 0.1
         plan.append(i)
-    left = [i for i in range(n) if times[i] == 0]
+    left = [i for i in range(n) if chance[i] == 1]
     plan += sorted(left, key=lambda i: -p[i])[: n - len(plan)]
     return np.array(plan, np.int64)
