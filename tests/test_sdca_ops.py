@@ -253,6 +253,17 @@ def test_the_dual_of_an_example_without_weight_moves(impl: ModuleType) -> None:
         assert result.out_delta_dense_weights[0] == [0]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_dual_without_bound_stays_a_number(impl: ModuleType, dtype: str) -> None:
+    """An example without weight, whose rate no float can hold, still is one of a next call."""
+    arguments = (
+        [], [], [], [[[1.0]]], [0], [3], [], [], [[800.0]], np.zeros((1, 4)), "poisson_loss", 0, 1,
+    )  # fmt: skip
+    result = impl.sdca_ops.sdca_optimizer(*arguments, **SETTINGS, dtype=dtype)
+    assert -np.inf < result.out_example_state_data[0, 0] < -1e38
+    assert result.out_delta_dense_weights[0] == [0]
+
+
 def test_lists_and_variables(impl: ModuleType) -> None:
     arguments = call_of("squared_loss", 2)
     expected = impl.sdca_ops.sdca_optimizer(**arguments)

@@ -127,7 +127,7 @@ def examples_of(
 
 
 def sdca_shrink_l1(weights: Any, l1: float, l2: float, name: str | None = None) -> None:
-    """Set each weight t to sign(t) * max(|t| - l1 / l2, 0)."""
+    """Set each weight t to ``sign(t) * max(|t| - l1 / l2, 0)``."""
     arrays = [
         w.numpy() if isinstance(w, Variable) else as_array(w, f"weights[{k}]")
         for k, w in enumerate(checks.members(weights, "weights"))
