@@ -192,6 +192,18 @@ def test_without_a_seed_each_round_has_another_order(
     assert len({*plans}) == 4
 
 
+def test_many_features_are_visited_in_buckets(
+    impl: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n = 40
+    alone = visits(impl, n, seed=3)
+    assert bits(alone) == bits(visits(impl, n, order=tfopt_ref.sdca.shuffled(n, 1, 3, 0)))
+    monkeypatch.setattr(impl.sdca_ops, "CACHED", n - 1)
+    together = visits(impl, n, seed=3)
+    assert bits(together) == bits(visits(impl, n, order=tfopt_ref.sdca.shuffled(n, 8, 3, 0)))
+    assert bits(together) != bits(alone)
+
+
 def test_order(impl: ModuleType) -> None:
     """Each visit sees what those before it have done; who is not visited, stays as it was."""
     result = visits(impl, n=3, order=[2, 0, 2], state=np.full((3, 4), 0.25))
@@ -239,6 +251,17 @@ def test_the_dual_of_an_example_without_weight_moves(impl: ModuleType) -> None:
         )  # fmt: skip
         np.testing.assert_allclose(result.out_example_state_data, [[expected, 0, 0, 0]], atol=1e-15)
         assert result.out_delta_dense_weights[0] == [0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_dual_without_bound_stays_a_number(impl: ModuleType, dtype: str) -> None:
+    """An example without weight, whose rate no float can hold, still is one of a next call."""
+    arguments = (
+        [], [], [], [[[1.0]]], [0], [3], [], [], [[800.0]], np.zeros((1, 4)), "poisson_loss", 0, 1,
+    )  # fmt: skip
+    result = impl.sdca_ops.sdca_optimizer(*arguments, **SETTINGS, dtype=dtype)
+    assert -np.inf < result.out_example_state_data[0, 0] < -1e38
+    assert result.out_delta_dense_weights[0] == [0]
 
 
 def test_lists_and_variables(impl: ModuleType) -> None:

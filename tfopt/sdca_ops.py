@@ -30,6 +30,9 @@ from tfopt.sdca_arguments import (
 )
 from tfopt.variable import Variable
 
+#: More features than these are out of cache, and neighbouring examples are visited together.
+CACHED = 2**20
+
 __all__ = ["SdcaResult", "sdca_fprint", "sdca_optimizer", "sdca_shrink_l1"]
 
 
@@ -196,7 +199,8 @@ def _plan(
     number = zlib.crc32(packed.examples["a"].tobytes()) if seed is None else _seed(seed)
     if adaptive:
         return sampled(importance(packed.examples, wx, loss, l2), number, 0)
-    return shuffled(n, 1, number, 0)
+    data, _, _, dense = packed.rows
+    return shuffled(n, 8 if data.size + dense.size > CACHED else 1, number, 0)
 
 
 def _seed(seed: Any) -> int:

@@ -2,17 +2,17 @@
 
 Each function is that of ``tfopt.kernels.sdca`` by the same name. Examples are given as the rows of
 a CSR matrix (`data`, `indices`, `indptr`) and of a dense block, whose weights are the last ones;
-with them, in a structured array, a dual variable a, a label y, a weight and |x|**2 / l2 each.
+with them, in a structured array, a dual variable a, a label y, a weight and ``|x|**2 / l2`` each.
 
-The problem is to minimize, over w,
+The problem is to minimize, over w, ::
 
-    sum of weight * phi(x . w; y) + l1 * |w|_1 + l2 / 2 * |w|**2,
+    sum of weight * phi(x . w; y) + l1 * |w|_1 + l2 / 2 * |w|**2
 
-and its dual to maximize, over the a,
+and its dual to maximize, over the a, ::
 
-    -sum of weight * phi*(-a; y) - l2 / 2 * |S(v)|**2,  v = sum of weight * a * x / l2,
+    -sum of weight * phi*(-a; y) - l2 / 2 * |S(v)|**2,  v = sum of weight * a * x / l2
 
-where S(v) = sign(v) * max(|v| - l1 / l2, 0). At the optimum w = S(v).
+where ``S(v) = sign(v) * max(|v| - l1 / l2, 0)``. At the optimum w = S(v).
 
 References
 ----------
@@ -64,7 +64,7 @@ def features(rows: Rows, i: int, n_weights: int) -> tuple[list[tuple[float, int]
 
 
 def shrunk(v: float, shrink: float) -> float:
-    """Return sign(v) * max(|v| - shrink, 0)."""
+    """Return ``sign(v) * max(|v| - shrink, 0)``."""
     return v - min(max(v, -shrink), shrink)
 
 
@@ -144,7 +144,7 @@ def weights_of(
 
 
 def squared_norms(data: np.ndarray, indptr: np.ndarray, dense: np.ndarray) -> np.ndarray:
-    """Return |x|**2 of each example."""
+    """Return ``|x|**2`` of each example."""
     norms = np.zeros(len(indptr) - 1)
     for i in range(len(norms)):
         for x in (*data[indptr[i] : indptr[i + 1]], *dense[i]):
@@ -169,7 +169,7 @@ def predictions(
 def terms(
     examples: np.ndarray, before: np.ndarray, wx: np.ndarray, loss: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return each example's weight * phi(wx) and weight * phi*(-before)."""
+    """Return each example's ``weight * phi(wx)`` and ``weight * phi*(-before)``."""
     phi = LOSSES[loss]
     primal, dual = np.zeros(len(examples)), np.zeros(len(examples))
     for i, (_, y, weight, _) in enumerate(examples.tolist()):
@@ -194,7 +194,7 @@ def certificate(
     """Return the primal at w = S(v), the dual at the dual variables, and their difference.
 
     v must belong to the dual variables. The difference is then the sum of the gaps of Fenchel and
-    Young, phi(wx) + phi*(-a) + a * wx, none of which is negative.
+    Young, ``phi(wx) + phi*(-a) + a * wx``, none of which is negative.
     """
     phi = LOSSES[loss]
     w = [shrunk(float(t), l1 / l2) for t in v]
@@ -255,7 +255,7 @@ def uniform(random: Iterator[int]) -> float:
 
 
 def importance(examples: np.ndarray, wx: np.ndarray, loss: str, l2: float) -> np.ndarray:
-    """Return weight * sqrt(|x|**2 + l2 * gamma) * |a + phi'(wx)|: how far an example is off."""
+    """Return ``weight * sqrt(|x|**2 + l2 * gamma) * |a + phi'(wx)|``: how far each is off."""
     phi = LOSSES[loss]
     p = np.zeros(len(examples))
     for i, (a, y, weight, curvature) in enumerate(examples.tolist()):
@@ -275,16 +275,16 @@ def sampled(p: np.ndarray, seed: int, epoch: int) -> np.ndarray:
     ends = list(accumulate(min(float(t), 1e290) for t in p))
     if not ends or ends[-1] == 0:
         ends = [i + 1.0 for i in range(n)]
-    times = [0] * n
+    chance = [1.0] * n
     plan: list[int] = []
     rejected = 0
     while len(plan) < n and rejected < n:
         i = min(bisect_right(ends, uniform(random) * ends[-1]), n - 1)
-        if times[i] and uniform(random) >= 0.1 ** times[i]:
+        if chance[i] < 1 and uniform(random) >= chance[i]:
             rejected += 1
             continue
-        times[i] += 1
+        chance[i] *= 0.1
         plan.append(i)
-    left = [i for i in range(n) if times[i] == 0]
+    left = [i for i in range(n) if chance[i] == 1]
     plan += sorted(left, key=lambda i: -p[i])[: n - len(plan)]
     return np.array(plan, np.int64)

@@ -1,10 +1,10 @@
 """The losses of SDCA: of each its value, its slope, its conjugate and the step of a dual variable.
 
 In the symbols of Shalev-Shwartz and Zhang: x are an example's features, y is its label (-1 or 1 for
-the losses of classification), wx the prediction and a the dual variable; `conjugate` is phi*(-a).
-A `step` returns the a' that maximizes
+the losses of classification), wx the prediction and a the dual variable; `conjugate` is
+``phi*(-a)``. A `step` returns the a' that maximizes ::
 
-    -phi*(-a') - (a' - a) * wx - K / 2 * (a' - a)**2,    K = sigma * weight * |x|**2 / l2.
+    -phi*(-a') - (a' - a) * wx - K / 2 * (a' - a)**2,    K = sigma * weight * |x|**2 / l2
 
 `gamma` is the strong convexity of the conjugate, or stands for it in adaptive sampling.
 """
@@ -33,7 +33,7 @@ class Loss(Protocol):
         """phi'(wx)"""
 
     def conjugate(self, a: float, y: float) -> float:
-        """phi*(-a), which is infinite where a cannot be"""
+        """``phi*(-a)``, which is infinite where a cannot be"""
 
     def step(self, a: float, y: float, wx: float, K: float) -> float:
         """The new a."""

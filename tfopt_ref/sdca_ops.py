@@ -15,6 +15,9 @@ from tfopt_ref.fingerprint import fingerprint
 from tfopt_ref.sdca_groups import Groups
 from tfopt_ref.variable import Variable
 
+#: More features than these are out of cache, and neighbouring examples are visited together.
+CACHED = 2**20
+
 __all__ = ["SdcaResult", "sdca_fprint", "sdca_optimizer", "sdca_shrink_l1"]
 
 
@@ -86,7 +89,8 @@ def sdca_optimizer(
         if adaptive:
             plan = sdca.sampled(sdca.importance(examples, wx, loss_type, l2), number, 0)
         else:
-            plan = sdca.shuffled(len(examples), 1, number, 0)
+            bucket = 8 if rows[0].size + rows[3].size > CACHED else 1
+            plan = sdca.shuffled(len(examples), bucket, number, 0)
 
     u, before = v.copy(), examples["a"].copy()
     sdca.epoch(*rows, plan, examples, before, u, loss_type, l2, shrink, float(num_loss_partitions))
@@ -123,7 +127,7 @@ def examples_of(
 
 
 def sdca_shrink_l1(weights: Any, l1: float, l2: float, name: str | None = None) -> None:
-    """Set each weight t to sign(t) * max(|t| - l1 / l2, 0)."""
+    """Set each weight t to ``sign(t) * max(|t| - l1 / l2, 0)``."""
     arrays = [
         w.numpy() if isinstance(w, Variable) else as_array(w, f"weights[{k}]")
         for k, w in enumerate(checks.members(weights, "weights"))

@@ -302,6 +302,13 @@ def test_tensorflow_has_no_number_for_a_hinge_without_weight_at_its_corner(
     assert state[0, 0] == 0 and delta == [0]
 
 
+def test_tensorflow_has_an_infinite_dual_variable(impl: ModuleType) -> None:
+    weightless = {"example_weights": np.zeros(1, np.float32)}
+    arguments = only_dense("poisson_loss", [[1.0]], [1], [800.0]) | weightless
+    assert not np.isfinite(sdca_optimizer(**arguments)[0][0, 0])
+    assert np.isfinite(impl.raw_ops.SdcaOptimizerV2(**arguments)[0][0, 0])
+
+
 def test_rare_plans_are_filled_by_importance() -> None:
     """What TensorFlow's code means to do, and its results show it does not."""
     plan = sampled(np.array([1e-12, 3e-12, 1.0, 2e-12, 4e-12]), 0, 0)

@@ -5,16 +5,17 @@ kept (Pike and Alakuijala, https://github.com/google/farmhash).
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_Check, PyBytes_GET_SIZE
+from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_Check
 from cython.parallel cimport parallel
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
-from tfopt.kernels.machine cimport omp_get_num_threads, omp_get_thread_num
+from tfopt.kernels.machine cimport omp_get_num_threads, omp_get_thread_num, prefetch_line
 from tfopt.kernels.runtime cimport team_size
 
 cimport numpy as cnp
@@ -23,11 +24,14 @@ cnp.import_array()
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object, Py_ssize_t *) except NULL
+    PyObject *PyList_GET_ITEM(object, Py_ssize_t)
 
 ctypedef const unsigned char *text
 
 cdef enum:
     WORTH = 16      # elements of an array in the time of which one string is hashed
+    TURN = 512      # strings looked at before they are hashed
+    AHEAD = 16
 
 cdef uint64_t K0 = <uint64_t>0xC3A5C85C97CB3127
 cdef uint64_t K1 = <uint64_t>0xB492B66FBE98F273
@@ -40,12 +44,16 @@ cdef struct pair:
 
 
 cdef inline uint64_t load4(text s) noexcept nogil:
-    """The little-endian number in four bytes."""
-    return <uint32_t>s[0] | <uint32_t>s[1] << 8 | <uint32_t>s[2] << 16 | <uint32_t>s[3] << 24
+    """The little-endian number in four bytes; all machines that NumPy has wheels for are such."""
+    cdef uint32_t v = 0
+    memcpy(&v, s, 4)
+    return v
 
 
 cdef inline uint64_t load8(text s) noexcept nogil:
-    return load4(s) | load4(s + 4) << 32
+    cdef uint64_t v = 0
+    memcpy(&v, s, 8)
+    return v
 
 
 cdef inline uint64_t rotate(uint64_t v, int k) noexcept nogil:
@@ -88,7 +96,7 @@ cdef inline pair weak(text s, uint64_t a, uint64_t b) noexcept nogil:
     return result
 
 
-cdef pair hash_medium(text s, uint64_t n, uint64_t a, uint64_t b) noexcept nogil:
+cdef inline pair hash_medium(text s, uint64_t n, uint64_t a, uint64_t b) noexcept nogil:
     """Of less than 128 bytes, with two seeds."""
     cdef uint64_t c, d, i
     cdef pair result
@@ -153,7 +161,7 @@ cdef pair hash_long(text s, uint64_t n, uint64_t x, uint64_t y) noexcept nogil:
     return result
 
 
-cdef inline void fingerprint(text s, uint64_t n, int64_t[::1] row) noexcept nogil:
+cdef inline void fingerprint(text s, uint64_t n, int64_t *row) noexcept nogil:
     """Of the low halves 0 and 1 are kept free: they mark keys of TensorFlow's table."""
     cdef uint64_t a = K0, b = K1
     cdef pair result
@@ -169,60 +177,62 @@ cdef inline void fingerprint(text s, uint64_t n, int64_t[::1] row) noexcept nogi
 # ---- many strings
 
 cdef struct string:
-    const char *start
+    text start
     Py_ssize_t size
 
 
-cdef void _share(const string *strings, int64_t[:, ::1] rows, int thread,
-                 int threads) noexcept nogil:
-    cdef Py_ssize_t i, n = rows.shape[0]
-    for i in range(n * thread // threads, n * (thread + 1) // threads):
-        fingerprint(<text>strings[i].start, strings[i].size, rows[i])
+cdef void _hash(const string *strings, Py_ssize_t n, int64_t[:, ::1] rows,
+                Py_ssize_t first) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(n):
+        fingerprint(strings[i].start, strings[i].size, &rows[first + i, 0])
 
 
-cdef void _share_of_field(const char *first, Py_ssize_t stride, Py_ssize_t width,
-                          int64_t[:, ::1] rows, int thread, int threads) noexcept nogil:
+cdef void _hash_field(text first, Py_ssize_t stride, Py_ssize_t width, int64_t[:, ::1] rows,
+                      int thread, int threads) noexcept nogil:
     cdef Py_ssize_t i, size, n = rows.shape[0]
-    cdef const char *start
+    cdef text start
     for i in range(n * thread // threads, n * (thread + 1) // threads):
         start, size = first + i * stride, width
         while size > 0 and start[size - 1] == 0:
             size -= 1
-        fingerprint(<text>start, size, rows[i])
+        fingerprint(start, size, &rows[i, 0])
 
 
 def of_strings(list items not None):
     """The fingerprints of bytes and str; of str, those of its UTF-8.
 
+    Looked at and hashed by turns, so that strings are still in cache when they are hashed.
+
     Returns
     -------
     ndarray of int64, shape (n, 2)
     """
-    cdef Py_ssize_t i = 0, n = len(items)
+    cdef Py_ssize_t i, start = 0, n = len(items)
     cdef int64_t[:, ::1] rows = np.empty((n, 2), np.int64)
-    cdef string *strings = <string *>malloc((n + 1) * sizeof(string))
-    cdef int team = team_size(n * WORTH, 1)
+    cdef string[TURN] strings
     cdef object item
-    if strings == NULL:
-        raise MemoryError
-    try:
-        for i in range(n):
-            item = items[i]
+    while start < n:
+        for i in range(min(TURN, n - start)):
+            if start + i + AHEAD < n:
+                prefetch_line(<const char *>PyList_GET_ITEM(items, start + i + AHEAD))
+            item = <object>PyList_GET_ITEM(items, start + i)
             if PyBytes_Check(item):
-                strings[i].start = PyBytes_AS_STRING(item)
+                strings[i].start = <text>PyBytes_AS_STRING(item)
                 strings[i].size = PyBytes_GET_SIZE(item)
             elif PyUnicode_Check(item):
-                strings[i].start = PyUnicode_AsUTF8AndSize(item, &strings[i].size)
+                try:
+                    strings[i].start = <text>PyUnicode_AsUTF8AndSize(item, &strings[i].size)
+                except UnicodeEncodeError as error:
+                    raise InvalidArgumentError(
+                        f"input[{start + i}] has no UTF-8: {error}") from None
             else:
                 raise InvalidTypeError(
-                    f"input must be strings, and input[{i}] is {type(item).__name__}"
+                    f"input must be strings, and input[{start + i}] is {type(item).__name__}"
                 )
-        with nogil, parallel(num_threads=team):
-            _share(strings, rows, omp_get_thread_num(), omp_get_num_threads())
-    except UnicodeEncodeError as error:
-        raise InvalidArgumentError(f"input[{i}] has no UTF-8: {error}") from None
-    finally:
-        free(strings)
+        with nogil:
+            _hash(strings, min(TURN, n - start), rows, start)
+        start += TURN
     return np.asarray(rows)
 
 
@@ -234,9 +244,9 @@ def of_bytes(cnp.ndarray array not None):
     ndarray of int64, shape (n, 2)
     """
     cdef int64_t[:, ::1] rows = np.empty((array.shape[0], 2), np.int64)
-    cdef const char *first = <const char *>cnp.PyArray_DATA(array)
+    cdef text first = <text>cnp.PyArray_DATA(array)
     cdef Py_ssize_t stride = array.strides[0], width = cnp.PyArray_ITEMSIZE(array)
     cdef int team = team_size(array.shape[0] * WORTH, 1)
     with nogil, parallel(num_threads=team):
-        _share_of_field(first, stride, width, rows, omp_get_thread_num(), omp_get_num_threads())
+        _hash_field(first, stride, width, rows, omp_get_thread_num(), omp_get_num_threads())
     return np.asarray(rows)

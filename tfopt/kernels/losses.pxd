@@ -93,6 +93,11 @@ cdef inline double logistic_conjugate(double a, double y, double gamma) noexcept
     return (b * log(b) if b > 0 else 0) + ((1 - b) * log1p(-b) if b < 1 else 0)
 
 
+cdef inline double exp_near_0(double d) noexcept nogil:
+    """e^d for |d| < 1e-4."""
+    return 1 + d * (1 + d / 2 * (1 + d / 3))
+
+
 cdef inline void sigmoid(double t, double *p, double *r) noexcept nogil:
     """p = 1 / (1 + e^-t) and r = 1 - p, neither rounded off."""
     cdef double e = exp(-fabs(t))
@@ -137,7 +142,7 @@ cdef inline double logistic_step(double a, double y, double wx, double K,
         t += d
         sigmoid(t, &p, &r)
         h = t + m + K * (p - b)
-    return y * p / (p + r * exp(-d))
+    return y * p / (p + r * exp_near_0(-d))
 
 
 # ---- Poisson: e^wx - y * wx
@@ -161,26 +166,28 @@ cdef inline double poisson_step(double a, double y, double wx, double K,
                                 double gamma) noexcept nogil:
     """The new a is y - e^x, x the root of x + K * e^x = z, z = wx + K * (y - a).
 
-    Newton's method in x, or in u = K * e^x if that is the larger part: u + log(u) = z + log(K).
-    Both functions bend one way, so after one step the root is approached from one side.
+    Newton's method. It is slow if it comes from far on the right, as it does after a step from far
+    on the left, where the curve is flat: so it starts from the old x = log(y - a) only if that is
+    near. Otherwise from z, if K * e^z <= e; or from u + log(u) < z + log(K), u = K * e^x, which
+    holds for u = s - log(s), s = z + log(K), and almost as an equation.
     """
-    cdef double z = wx + K * (y - a), log_K = log(K), s = z + log_K
-    cdef double x = z, u = s, rate, d
+    cdef double r = y - a, e = r, z = wx + K * r, s
+    cdef double x = log(r), d = (x + K * r - z) / (1 + K * r)
     cdef int _
-    if s <= 1:
-        for _ in range(50):
-            rate = exp(x + log_K)
-            d = (x + rate - z) / (1 + rate)
-            x -= d
-            if fabs(d) <= 1e-9:     # the error is of the order of d^2
-                break
-        return y - exp(fmin(x, 709))    # K may be next to nothing, and e^wx more than a double
+    if fabs(d) < 0.5:
+        x -= d
+    else:
+        s = z + log(K)
+        x = z if s <= 1 else log(s - log(s)) - log(K)
     for _ in range(50):
-        d = (u + log(u) - s) / (1 + 1 / u)
-        u -= d
-        if fabs(d) <= 1e-9 * u:
+        if x > 709:         # K is next to nothing, and e^x more than a double
+            return y - exp(709)
+        e = exp(x)
+        d = (x + K * e - z) / (1 + K * e)
+        if fabs(d) < 1e-8:          # the error is of the order of d^2
             break
-    return y - fmin(u / K, exp(709))
+        x -= d
+    return y - e * exp_near_0(-d)
 
 
 # ---- by name

@@ -38,6 +38,15 @@ cdef inline double dot(const real *x, const index *j, Py_ssize_t n, const double
     """x . S(v), in four sums: one would have to wait for itself."""
     cdef double s0 = 0, s1 = 0, s2 = 0, s3 = 0
     cdef Py_ssize_t k, fours = n - n % 4
+    if shrink == 0:
+        for k in range(0, fours, 4):
+            s0 += x[k] * v[j[k]]
+            s1 += x[k + 1] * v[j[k + 1]]
+            s2 += x[k + 2] * v[j[k + 2]]
+            s3 += x[k + 3] * v[j[k + 3]]
+        for k in range(fours, n):
+            s0 += x[k] * v[j[k]]
+        return (s0 + s1) + (s2 + s3)
     for k in range(0, fours, 4):
         s0 += x[k] * shrunk(v[j[k]], shrink)
         s1 += x[k + 1] * shrunk(v[j[k + 1]], shrink)

@@ -119,7 +119,40 @@ def importance(const example[::1] examples, const double[::1] wx, str loss, doub
     return np.asarray(p)
 
 
-def sampled(const double[::1] p, uint64_t seed, uint64_t epoch):
+cdef void _accumulate(const double[::1] p, double[::1] ends, int64_t[::1] guide) noexcept nogil:
+    """Running sums of p, and where the first lies beyond each n-th of their total.
+
+    Indexed search (Chen and Asau, 1974): from there, a sum is found in two steps on average.
+    """
+    cdef Py_ssize_t i, k = 0, n = p.shape[0]
+    cdef double total = 0
+    for i in range(n):
+        total += fmin(p[i], 1e290)      # an infinite one leaves next to nothing to the others
+        ends[i] = total
+    if total == 0:
+        for i in range(n):
+            ends[i] = i + 1
+        total = n
+    for i in range(n):
+        while k < n - 1 and ends[k] <= i * (total / n):
+            k += 1
+        guide[i] = k
+
+
+cdef Py_ssize_t _draw(const double[::1] ends, const int64_t[::1] guide,
+                      uint64_t *state) noexcept nogil:
+    """The first whose running sum is larger than a random part of the total."""
+    cdef Py_ssize_t n = ends.shape[0], k
+    cdef double part = _uniform(state), at = part * ends[n - 1]
+    k = guide[<Py_ssize_t>(part * n)]
+    while k > 0 and ends[k - 1] > at:   # by rounding
+        k -= 1
+    while k < n - 1 and ends[k] <= at:
+        k += 1
+    return k
+
+
+def sampled(const double[::1] p not None, uint64_t seed, uint64_t epoch):
     """A plan of as many visits as there are examples, drawn in proportion to p.
 
     An example that has been drawn k times is accepted with probability 0.1^k. After as many
@@ -130,40 +163,24 @@ def sampled(const double[::1] p, uint64_t seed, uint64_t epoch):
     -------
     ndarray of int64, shape (n,)
     """
-    cdef Py_ssize_t n = p.shape[0], k, i, low, high, middle, n_drawn = 0, rejected = 0
+    cdef Py_ssize_t n = p.shape[0], k, drawn = 0, rejected = 0
     cdef uint64_t state = _generator(seed, epoch)
-    cdef double[::1] ends = np.empty(n)
-    cdef int64_t[::1] plan = np.empty(n, np.int64)
-    cdef int64_t[::1] times = np.zeros(n, np.int64)
-    cdef double total = 0, at
+    cdef double[::1] ends = np.empty(n), chance = np.ones(n)
+    cdef int64_t[::1] guide = np.empty(n, np.int64), plan = np.empty(n, np.int64)
     with nogil:
-        for i in range(n):
-            total += fmin(p[i], 1e290)      # an infinite one leaves next to nothing to the others
-            ends[i] = total
-        if total == 0:
-            for i in range(n):
-                ends[i] = i + 1
-            total = n
-        while n_drawn < n and rejected < n:
-            at = _uniform(&state) * total
-            low, high = 0, n - 1
-            while low < high:               # the first whose end lies beyond
-                middle = (low + high) // 2
-                if ends[middle] > at:
-                    high = middle
-                else:
-                    low = middle + 1
-            if times[low] and _uniform(&state) >= 0.1 ** times[low]:
+        _accumulate(p, ends, guide)
+        while drawn < n and rejected < n:
+            k = _draw(ends, guide, &state)
+            if chance[k] < 1 and _uniform(&state) >= chance[k]:
                 rejected += 1
                 continue
-            times[low] += 1
-            plan[n_drawn] = low
-            n_drawn += 1
-    if n_drawn < n:
-        for i in np.argsort(-np.asarray(p), kind="stable"):
-            if n_drawn < n and times[i] == 0:
-                plan[n_drawn] = i
-                n_drawn += 1
+            chance[k] *= 0.1
+            plan[drawn] = k
+            drawn += 1
+    if drawn < n:
+        left = np.flatnonzero(np.asarray(chance) == 1)
+        falling = left[np.argsort(-np.asarray(p)[left], kind="stable")]
+        np.asarray(plan)[drawn:] = falling[:n - drawn]
     return np.asarray(plan)
 
 
