@@ -18,7 +18,7 @@ cdef class FingerprintTable:
     cdef int64_t[::1] _numbers      # one more than the number, where a fingerprint is; else 0
     cdef Py_ssize_t _n
 
-    def __init__(self):
+    def __cinit__(self):
         self._prints = np.empty((8, 2), np.int64)
         self._numbers = np.zeros(16, np.int64)
         self._n = 0
