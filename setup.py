@@ -35,6 +35,8 @@ MODULES = (
     "sdca",
     "sdca_pack",
     "fingerprint",
+    "sdca_solver",
+    "curvature",
 )
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 #: The compiler flags of each instruction set that `steps` is compiled for.

@@ -1,0 +1,17 @@
+"""Linear models with scikit-learn's face, solved by the rules of this package.
+
+`SDCAClassifier` and `SDCARegressor` look for the minimum of a regularized loss and say, by a
+duality gap, how far they are from it.
+"""
+
+try:
+    import sklearn  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "tfopt.linear_model needs scikit-learn: pip install 'tfopt[sklearn]'"
+    ) from error
+
+from tfopt.linear_model.classifier import SDCAClassifier
+from tfopt.linear_model.regressor import SDCARegressor
+
+__all__ = ["SDCAClassifier", "SDCARegressor"]
