@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from tfopt import threads
 from tfopt.kernels import sdca
-from tfopt.linear_model.problem import Certificate, Problem
+from tfopt.linear_model.problem import Problem
 from tfopt.linear_model.solver import Settings, Solution, partitions_for, solve
 
 __all__ = ["SDCAEstimator"]
@@ -51,9 +51,10 @@ def off_centre(X: Any) -> np.ndarray | None:
     """
     if sparse.issparse(X):
         return None
-    mean = X.mean(axis=0, dtype=np.float64)
-    variance = X.var(axis=0, dtype=np.float64)
-    return mean if mean @ mean > variance.sum() else None
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = X.mean(axis=0, dtype=np.float64)
+        variance = X.var(axis=0, dtype=np.float64)
+        return mean if mean @ mean > variance.sum() else None
 
 
 def check_number(name: str, value: Any, low: float, *, open_end: bool = False) -> float:
@@ -114,21 +115,24 @@ class SDCAEstimator(BaseEstimator):  # type: ignore[misc]
             return allowed
         return min(check_count("n_jobs", self.n_jobs, 1), allowed)
 
-    def _duals_before(self, n_problems: int, n_examples: int) -> np.ndarray:
-        """Return the dual variables to start from."""
+    def _start(
+        self, targets: list[np.ndarray], weights: np.ndarray, shift: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the dual variables and the intercepts to start from, of each problem."""
+        n_problems, n_examples = len(targets), len(weights)
         if not (self.warm_start and hasattr(self, "dual_coef_")):
-            return np.zeros((n_problems, n_examples))
+            guesses = [self._bias_of(y, weights) for y in targets]
+            return np.zeros((n_problems, n_examples)), np.array(guesses)
         duals = np.atleast_2d(self.dual_coef_)
         if duals.shape != (n_problems, n_examples):
             raise ValueError(
                 f"warm_start goes on from the dual variables of the same samples: there were "
                 f"{duals.shape[1]} in {duals.shape[0]} problems, now {n_examples} in {n_problems}"
             )
-        return duals
+        biases: np.ndarray = np.atleast_1d(self.intercept_)
+        return duals, biases if shift is None else biases + np.atleast_2d(self.coef_) @ shift
 
-    def _solve(
-        self, X: Any, targets: list[np.ndarray], weights: np.ndarray, duals: np.ndarray
-    ) -> list[Solution]:
+    def _solve(self, X: Any, targets: list[np.ndarray], weights: np.ndarray) -> None:
         """Solve a problem for each array of targets, side by side.
 
         Parameters
@@ -136,10 +140,9 @@ class SDCAEstimator(BaseEstimator):  # type: ignore[misc]
         X : array or CSR matrix, shape (n_samples, n_features)
         targets : list of ndarray, shape (n_samples,)
         weights : ndarray, shape (n_samples,)
-        duals : ndarray, shape (n_problems, n_samples)
-            Where to start; variables that a label does not allow become the nearest allowed.
         """
         shift = off_centre(X) if self.fit_intercept else None
+        duals, biases = self._start(targets, weights, shift)
         rows = rows_of(X if shift is None else X - shift)
         n_threads = self._n_threads()
         workers = min(n_threads, len(targets))
@@ -174,31 +177,36 @@ class SDCAEstimator(BaseEstimator):  # type: ignore[misc]
                 n_partitions, bool(self.adaptive), seed, self.max_iter, self.tol, report
             )
 
-            def one(y: np.ndarray, a: np.ndarray) -> Solution:
+            def one(y: np.ndarray, a: np.ndarray, bias: float) -> Solution:
                 examples = np.zeros(len(y), sdca.EXAMPLE)
                 examples["y"], examples["weight"], examples["curvature"] = y, weights, curvature
                 examples["a"] = self._allowed(a, y)
-                return solve(problem, examples, self._bias_of(y, weights), settings)
+                return solve(problem, examples, bias, settings)
 
-            pairs = zip(targets, duals, strict=True)
+            tasks = list(zip(targets, duals, biases, strict=True))
             if workers == 1:
-                solutions = [one(y, a) for y, a in pairs]
+                solutions = [one(*task) for task in tasks]
             else:
                 parallel = Parallel(n_jobs=workers, prefer="threads")
-                solutions = parallel(delayed(one)(y, a) for y, a in pairs)
+                solutions = parallel(delayed(one)(*task) for task in tasks)
         self._warn(solutions)
-        self._shift = 0.0 if shift is None else shift
+        points = [solution.certificate for solution in solutions]
+        self.coef_ = np.array([point.w for point in points])
+        self.intercept_ = np.array([point.bias for point in points])
+        if shift is not None:
+            self.intercept_ -= self.coef_ @ shift
+        self.dual_coef_ = np.array([point.examples["a"] for point in points])
+        self.objective_ = np.array([point.objective for point in points])
+        self.dual_gap_ = np.array([point.gap for point in points])
         self.n_iter_ = np.array([solution.n_iter for solution in solutions])
         self.history_ = [solution.history for solution in solutions]
-        return solutions
-
-    def _intercept_of(self, point: Certificate) -> float:
-        return point.bias - float(np.sum(self._shift * point.w))
 
     def _allowed(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Return the dual variables nearest to `a` that the labels allow."""
         raise NotImplementedError
 
     def _bias_of(self, y: np.ndarray, weights: np.ndarray) -> float:
+        """Return the intercept of a model that has nothing else, or a guess."""
         raise NotImplementedError
 
     def _warn(self, solutions: list[Solution]) -> None:

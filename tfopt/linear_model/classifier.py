@@ -191,13 +191,7 @@ class SDCAClassifier(ClassifierMixin, SDCAEstimator):  # type: ignore[misc]
             )
         positive = [1] if self.classes_.size == 2 else range(self.classes_.size)
         targets = [np.where(codes == k, 1.0, -1.0) for k in positive]
-        solutions = self._solve(X, targets, weights, self._duals_before(len(targets), len(y)))
-        points = [solution.certificate for solution in solutions]
-        self.coef_ = np.array([point.w for point in points])
-        self.intercept_ = np.array([self._intercept_of(point) for point in points])
-        self.dual_coef_ = np.array([point.examples["a"] for point in points])
-        self.objective_ = np.array([point.objective for point in points])
-        self.dual_gap_ = np.array([point.gap for point in points])
+        self._solve(X, targets, weights)
         return self
 
     def _allowed(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -120,11 +120,9 @@ class SDCARegressor(RegressorMixin, SDCAEstimator):  # type: ignore[misc]
                 raise ValueError(
                     "all targets with weight are 0: the best intercept would be minus infinity"
                 )
-        (solution,) = self._solve(X, [y], weights, self._duals_before(1, len(y)))
-        point = solution.certificate
-        self.coef_, self.intercept_ = point.w, self._intercept_of(point)
-        self.dual_coef_ = point.examples["a"].copy()
-        self.objective_, self.dual_gap_ = point.objective, point.gap
+        self._solve(X, [y], weights)
+        for name in ("coef_", "intercept_", "dual_coef_", "objective_", "dual_gap_"):
+            setattr(self, name, getattr(self, name)[0])
         return self
 
     def _allowed(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
