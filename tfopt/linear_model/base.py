@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from tfopt import threads
 from tfopt.kernels import sdca
+from tfopt.linear_model.checks import check_count, check_number
 from tfopt.linear_model.problem import Problem
 from tfopt.linear_model.solver import Settings, Solution, partitions_for, solve
 
@@ -55,21 +54,6 @@ def off_centre(X: Any) -> np.ndarray | None:
         mean = X.mean(axis=0, dtype=np.float64)
         variance = X.var(axis=0, dtype=np.float64)
         return mean if mean @ mean > variance.sum() else None
-
-
-def check_number(name: str, value: Any, low: float, *, open_end: bool = False) -> float:
-    """Return a finite number that is at least `low`, or above it."""
-    good = isinstance(value, numbers.Real) and math.isfinite(value)
-    if not good or value < low or (open_end and value == low):
-        wanted = f"above {low:g}" if open_end else f"at least {low:g}"
-        raise ValueError(f"{name} must be a finite number {wanted}, not {value!r}")
-    return float(value)
-
-
-def check_count(name: str, value: Any, low: int) -> int:
-    if not isinstance(value, numbers.Integral) or value < low:
-        raise ValueError(f"{name} must be an integer of at least {low}, not {value!r}")
-    return int(value)
 
 
 class SDCAEstimator(BaseEstimator):  # type: ignore[misc]

@@ -63,6 +63,7 @@ class Problem:
         return sdca.predictions(*self.rows, w, 0.0, self.threads)
 
     def penalty(self, w: np.ndarray) -> float:
+        """Return l1 * |w|_1 + l2 / 2 * |w|**2."""
         return self.l1 * math.fsum(np.abs(w)) + self.l2 / 2 * math.fsum(w * w)
 
 
