@@ -53,7 +53,7 @@ def off_centre(X: Any) -> np.ndarray | None:
     with np.errstate(over="ignore", invalid="ignore"):
         mean = X.mean(axis=0, dtype=np.float64)
         variance = X.var(axis=0, dtype=np.float64)
-        return mean if mean @ mean > variance.sum() else None
+        return mean if np.square(mean).sum() > variance.sum() else None
 
 
 class SDCAEstimator(BaseEstimator):  # type: ignore[misc]
@@ -114,7 +114,9 @@ class SDCAEstimator(BaseEstimator):  # type: ignore[misc]
                 f"{duals.shape[1]} in {duals.shape[0]} problems, now {n_examples} in {n_problems}"
             )
         biases: np.ndarray = np.atleast_1d(self.intercept_)
-        return duals, biases if shift is None else biases + np.atleast_2d(self.coef_) @ shift
+        return duals, biases if shift is None else biases + (np.atleast_2d(self.coef_) * shift).sum(
+            axis=1
+        )
 
     def _solve(self, X: Any, targets: list[np.ndarray], weights: np.ndarray) -> None:
         """Solve a problem for each array of targets, side by side.
@@ -178,7 +180,7 @@ class SDCAEstimator(BaseEstimator):  # type: ignore[misc]
         self.coef_ = np.array([point.w for point in points])
         self.intercept_ = np.array([point.bias for point in points])
         if shift is not None:
-            self.intercept_ -= self.coef_ @ shift
+            self.intercept_ -= (self.coef_ * shift).sum(axis=1)
         self.dual_coef_ = np.array([point.examples["a"] for point in points])
         self.objective_ = np.array([point.objective for point in points])
         self.dual_gap_ = np.array([point.gap for point in points])

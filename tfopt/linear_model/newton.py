@@ -8,6 +8,7 @@ import numpy as np
 
 from tfopt.kernels import curvature
 from tfopt.linear_model.problem import Certificate, Problem, best_bias, certify
+from tfopt.linear_model.sums import total
 
 __all__ = ["MOST_WEIGHTS", "applies", "cost", "newton_steps"]
 
@@ -28,7 +29,7 @@ def cost(problem: Problem) -> float:
     _, _, indptr, dense = problem.rows
     lengths = np.diff(indptr).astype(float) + dense.shape[1]
     epoch = VISIT * lengths.size + FEATURE * lengths.sum()
-    pairs = lengths @ (lengths + 1) / 2 + problem.n_weights**3 / 12
+    pairs = total(lengths, lengths + 1) / 2 + problem.n_weights**3 / 12
     return float(PAIR * pairs / max(epoch, 1.0)) + 1
 
 
@@ -58,7 +59,7 @@ def newton_steps(problem: Problem, start: Certificate) -> Iterator[Certificate]:
         descent = step.copy()
         if not curvature.solve(H, step):
             return
-        moved = line_search(problem, point, wx, step, float(descent @ step))
+        moved = line_search(problem, point, wx, step, total(descent, step))
         if moved is None:
             return
         w, wx, bias = moved

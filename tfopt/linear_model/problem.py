@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from tfopt.kernels import curvature, sdca
+from tfopt.linear_model.sums import total
 
 __all__ = ["Certificate", "Problem", "certify"]
 
@@ -149,12 +150,12 @@ def balance(examples: np.ndarray, loss: str) -> np.ndarray:
     a, y, weight = examples["a"], examples["y"], examples["weight"]
     balanced = examples.copy()
     if loss == "squared_loss":
-        balanced["a"] = a - (weight @ a) / weight.sum()
+        balanced["a"] = a - total(weight, a) / weight.sum()
     elif loss == "poisson_loss":  # y - a is not negative, and must have the mean of y
-        balanced["a"] = y - (y - a) * ((weight @ y) / (weight @ (y - a)))
+        balanced["a"] = y - (y - a) * (total(weight, y) / total(weight, y - a))
     else:  # y * a is not negative, nor above 1: the heavier class has to give way
         positive = y > 0
-        sums = {side: weight[side == positive] @ np.abs(a[side == positive]) for side in (0, 1)}
+        sums = {side: total(weight, np.abs(a) * (side == positive)) for side in (0, 1)}
         heavy = int(sums[1] > sums[0])
         if sums[heavy] > sums[1 - heavy]:
             balanced["a"][positive == heavy] *= sums[1 - heavy] / sums[heavy]
@@ -165,10 +166,10 @@ def best_bias(problem: Problem, examples: np.ndarray, wx: np.ndarray, bias: floa
     """Return the bias that minimizes the sum of the losses, near enough."""
     y, weight = examples["y"], examples["weight"]
     if problem.loss == "squared_loss":
-        return float(weight @ (y - wx) / weight.sum())
+        return float(total(weight, y - wx) / weight.sum())
     if problem.loss == "poisson_loss":
         top = wx.max()
-        return float(np.log(weight @ y / (weight @ np.exp(wx - top))) - top)
+        return float(np.log(total(weight, y) / total(weight, np.exp(wx - top))) - top)
     if problem.loss == "hinge_loss":  # of lines whose slope grows by a weight at each corner
         corners = y - wx
         order = np.argsort(corners, kind="stable")

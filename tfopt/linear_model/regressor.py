@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from tfopt.linear_model.base import SDCAEstimator
+from tfopt.linear_model.sums import total
 
 __all__ = ["SDCARegressor"]
 
@@ -116,7 +117,7 @@ class SDCARegressor(RegressorMixin, SDCAEstimator):  # type: ignore[misc]
         if self.loss == "poisson":
             if (y < 0).any():
                 raise ValueError("loss='poisson' needs non-negative targets")
-            if self.fit_intercept and not weights @ y > 0:
+            if self.fit_intercept and not total(weights, y) > 0:
                 raise ValueError(
                     "all targets with weight are 0: the best intercept would be minus infinity"
                 )
@@ -131,7 +132,7 @@ class SDCARegressor(RegressorMixin, SDCAEstimator):  # type: ignore[misc]
     def _bias_of(self, y: np.ndarray, weights: np.ndarray) -> float:
         if not self.fit_intercept:
             return 0.0
-        mean = float(weights @ y / weights.sum())
+        mean = float(total(weights, y) / weights.sum())
         return float(np.log(mean)) if self.loss == "poisson" else mean
 
     def predict(self, X: Any) -> np.ndarray:

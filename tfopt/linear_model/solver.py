@@ -13,6 +13,7 @@ import numpy as np
 from tfopt.kernels import sdca, sdca_solver
 from tfopt.linear_model import newton
 from tfopt.linear_model.problem import Certificate, Problem, certify
+from tfopt.linear_model.sums import total
 
 __all__ = ["Settings", "Solution", "partitions_for", "solve"]
 
@@ -23,6 +24,8 @@ INTERCEPT_SHARE = 0.1
 #: From so many features on, the rows of neighbours are visited together: they leave the cache.
 LARGE = 600_000
 MERGES = 2
+#: How many steps Newton's method takes from where a few epochs lead, about.
+NEWTON_STEPS = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +131,9 @@ class _Epochs:
         The intercept is the weight of a feature 1 whose penalty is rho / 2 * (b - centre)**2: an
         augmented Lagrangian for the dual's constraint that the weighted variables sum to 0.
         """
-        self.bias += self.bias_curvature * float(self.examples["weight"] @ self.examples["a"])
+        if self.problem.intercept:
+            drift = total(self.examples["weight"], self.examples["a"])
+            self.bias += self.bias_curvature * drift
 
     def plan(self, number: int) -> np.ndarray:
         if not self.settings.adaptive:
@@ -187,10 +192,10 @@ def solve(problem: Problem, examples: np.ndarray, bias: float, settings: Setting
         per_gap = estimate / point.gap
         rate = math.log(last_gap / point.gap) / (number - last_number)
         if math.isinf(last_gap):
-            rate = 0.5  # of a first certificate nothing is known
+            rate = 0.3  # of a first certificate nothing is known
         left = math.log(point.relative_gap / settings.tol) / rate if rate > 0 else math.inf
         last_gap, last_number = point.gap, number
-        if left > 4 * newton_cost:
+        if left > NEWTON_STEPS * newton_cost:
             best = _polish(problem, best, settings, tracker)
             if best.relative_gap <= settings.tol or len(tracker.history) >= settings.max_iter:
                 break
