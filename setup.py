@@ -37,6 +37,8 @@ MODULES = (
     "sdca_pack",
     "fingerprint",
     "fingerprint_table",
+    "sdca_solver",
+    "curvature",
 )
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 #: The compiler flags of each instruction set that `steps` is compiled for.

@@ -1,0 +1,106 @@
+"""The estimators of FTRL-Proximal: the rule, streams, hashing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from linear_data import libsvm
+from scipy import sparse
+from sklearn.metrics import log_loss
+
+import tfopt_ref
+from tfopt.linear_model import FTRLClassifier, FTRLRegressor
+
+
+def data(n: int = 40, d: int = 6) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(0)
+    X = random.standard_normal((n, d)) * (random.uniform(size=(n, d)) < 0.4)
+    return X, (X @ random.standard_normal(d) + 0.3 * random.standard_normal(n) > 0.2) * 1.0
+
+
+def test_one_sample_at_a_time_is_the_rule() -> None:
+    """With the twin's formula, a sample and its features after the other."""
+    X, y = data()
+    w, linear, accumulator = np.zeros(7), np.zeros(7), np.full(7, 0.2)
+    for row, label in zip(X, y, strict=True):
+        row = np.append(row, 1.0)
+        slope = 1 / (1 + np.exp(-(row @ w))) - label
+        for j in np.flatnonzero(row):
+            part = slice(j, j + 1)
+            tfopt_ref.training_ops.apply_ftrl(
+                w[part], accumulator[part], linear[part], slope * row[part],
+                lr=0.3, l1=0.4 * (j < 6), l2=0.1 * (j < 6), lr_power=-0.5,
+            )  # fmt: skip
+    model = FTRLClassifier(
+        learning_rate=0.3, initial_accumulator=0.2, l1=0.4, l2=0.1, batch_size=1
+    ).partial_fit(sparse.csr_matrix(X), y, classes=[0, 1])
+    np.testing.assert_allclose(model.coef_[0], w[:-1], rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(model.intercept_, w[-1:], rtol=1e-12)
+    assert 0 < (model.coef_ == 0).sum() < 6 and model.t_ == 40 and model.n_iter_ == 1
+
+
+@pytest.mark.parametrize("model", [FTRLClassifier(batch_size=8), FTRLRegressor(batch_size=8)])
+def test_a_stream_may_come_in_pieces(model: Any) -> None:
+    X, y = data()
+    options = {"classes": [0, 1]} if isinstance(model, FTRLClassifier) else {}
+    model.partial_fit(X, y, **options)
+    whole = model.coef_.tobytes()
+    del model.coef_
+    model.__dict__.pop("classes_", None)
+    for piece in (slice(0, 16), slice(16, 40)):
+        model.partial_fit(X[piece], y[piece], **options)
+    assert model.coef_.tobytes() == whole
+
+
+def test_it_comes_near_the_optimum_of_a9a() -> None:
+    X, y = libsvm("a9a")
+    model = FTRLClassifier(learning_rate=0.1, max_iter=3).fit(X, y)
+    assert log_loss(y, model.predict_proba(X)) < 10528.57243054 / len(y) * 1.005
+
+
+def test_names_are_hashed() -> None:
+    days = [{"sky": "grey", "wind": 3.0}, {"sky": "blue", "wind": 1.0}] * 30
+    model = FTRLClassifier(n_hashes=2**10).fit(days, ["rain", "dry"] * 30)
+    assert model.coef_.shape == (1, 2**10)
+    assert list(model.predict([{"sky": "blue"}, {"sky": "grey", "unseen": 1}])) == ["dry", "rain"]
+
+
+def test_poisson() -> None:
+    X, _ = data(400)
+    y = np.random.default_rng(0).poisson(np.exp(X[:, 0] / 2 + 1)).astype(float)
+    model = FTRLRegressor("poisson", learning_rate=0.2, max_iter=100).fit(X, y)
+    assert model.coef_[0] == pytest.approx(0.5, abs=0.1)
+    assert model.intercept_[0] == pytest.approx(1.0, abs=0.1)
+    assert (model.predict(X) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda X, y: FTRLClassifier().partial_fit(X, y),
+            "first call of partial_fit needs classes",
+        ),
+        (lambda X, y: FTRLClassifier().partial_fit(X, y, classes=[0, 2]), "labels that classes"),
+        (lambda X, y: FTRLClassifier().fit(X, y * 0), "one class only"),
+        (lambda X, y: FTRLClassifier().fit(X, y, -np.ones(40)), "Negative values"),
+        (lambda X, y: FTRLClassifier(learning_rate=0.0).fit(X, y), "learning_rate must be"),
+        (lambda X, y: FTRLClassifier(l1=-1.0).fit(X, y), "l1 must be"),
+        (lambda X, y: FTRLClassifier(batch_size=0).fit(X, y), "batch_size must be"),
+        (lambda X, y: FTRLRegressor("hinge").fit(X, y), "loss must be 'squared' or 'poisson'"),
+        (lambda X, y: FTRLRegressor("poisson").fit(X, y - 1), "non-negative targets"),
+        (
+            lambda X, y: FTRLRegressor("poisson", learning_rate=1e4).fit(X * 100, y * 1e3),
+            "weights are not finite any more: lower learning_rate",
+        ),
+        (
+            lambda X, y: FTRLClassifier().fit(X, y).partial_fit(X, y, classes=[0, 1, 2]),
+            "in the first call",
+        ),
+    ],
+)
+def test_refusals(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call(*data())

@@ -1,0 +1,185 @@
+"""What a loss adds to a primal and to its derivatives, given predictions; and Newton's system.
+
+All sums are taken over blocks of fixed size, so they do not depend on the number of threads.
+"""
+
+from cython.parallel cimport parallel
+from libc.math cimport exp, fmax, sqrt
+
+from math import fsum
+
+import numpy as np
+
+from tfopt.kernels.losses cimport (
+    LOGISTIC, POISSON, SMOOTH_HINGE, loss_of, loss_t, sigmoid,
+)
+from tfopt.kernels.machine cimport (
+    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
+)
+from tfopt.kernels.rules cimport real
+from tfopt.kernels.runtime cimport team_size
+from tfopt.kernels.sdca cimport example, index
+from tfopt.kernels.sdca import LOSSES
+
+cdef enum:
+    BLOCK = 512     # examples whose sums are taken together
+    SHARES = 8      # parts of the examples that have a Hessian of their own
+
+
+cdef inline double bend(int kind, double wx, double y, double gamma) noexcept nogil:
+    """phi''(wx); 0 where a hinge has none."""
+    cdef double p = 0, r = 0, u
+    if kind == LOGISTIC:
+        sigmoid(wx, &p, &r)
+        return p * r
+    if kind == POISSON:
+        return exp(wx)
+    if kind == SMOOTH_HINGE:
+        u = 1 - y * wx
+        return 1 / gamma if 0 < u < gamma else 0
+    return 1
+
+
+cdef loss_t _named(str loss, double gamma):
+    cdef int kind = LOSSES.index(loss)
+    cdef loss_t f = loss_of(kind)
+    if kind == SMOOTH_HINGE:
+        f.gamma = gamma
+    return f
+
+
+def gaps(const example[::1] examples not None, const double[::1] wx not None, double bias,
+         str loss, double gamma):
+    """The losses at predictions, and the gaps of Fenchel and Young to the dual variables.
+
+    Returns
+    -------
+    losses, gap : float
+        Sums of weight * phi(wx + bias), and of weight * (phi(wx + bias) + phi*(-a)
+        + a * (wx + bias)), no term of which is negative.
+    """
+    cdef loss_t f = _named(loss, gamma)
+    cdef Py_ssize_t b, i, n = examples.shape[0]
+    cdef double[:, ::1] sums = np.zeros(((n + BLOCK - 1) // BLOCK, 2))
+    cdef double z, value
+    with nogil:
+        for b in range(sums.shape[0]):
+            for i in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
+                if examples[i].weight > 0:
+                    z = wx[i] + bias
+                    value = f.value(z, examples[i].y, f.gamma)
+                    sums[b, 0] += examples[i].weight * value
+                    value += f.conjugate(examples[i].a, examples[i].y, f.gamma) + examples[i].a * z
+                    sums[b, 1] += examples[i].weight * fmax(value, 0)
+    losses, gap = np.asarray(sums).T
+    return fsum(losses), fsum(gap)
+
+
+def derivatives(const example[::1] examples not None, const double[::1] wx not None, double bias,
+                str loss, double gamma):
+    """phi' and phi'' of each example at its prediction, each times its weight.
+
+    Returns
+    -------
+    slopes, bends : ndarray of float64, shape (n_examples,)
+    """
+    cdef loss_t f = _named(loss, gamma)
+    cdef int kind = LOSSES.index(loss)
+    cdef Py_ssize_t i, n = examples.shape[0]
+    cdef double[::1] slopes = np.zeros(n), bends = np.zeros(n)
+    with nogil:
+        for i in range(n):
+            if examples[i].weight > 0:
+                slopes[i] = examples[i].weight * f.slope(wx[i] + bias, examples[i].y, f.gamma)
+                bends[i] = examples[i].weight * bend(kind, wx[i] + bias, examples[i].y, f.gamma)
+    return np.asarray(slopes), np.asarray(bends)
+
+
+cdef void _hessian_share(const real[::1] data, const index[::1] indices, const index[::1] indptr,
+                         const real[:, ::1] dense, const double[::1] bends, double[:, :, ::1] sums,
+                         int thread, int threads) noexcept nogil:
+    """Each pair of a row's features once, for each of a thread's shares; the intercept is last."""
+    cdef Py_ssize_t s, i, j, k, n = bends.shape[0], width = dense.shape[1]
+    cdef Py_ssize_t last = sums.shape[1] - 1, first = last - width
+    cdef double factor
+    cdef double *row
+    cdef fp_state caller = fp_enter(False)
+    for s in range(SHARES * thread // threads, SHARES * (thread + 1) // threads):
+        for i in range(n * s // SHARES, n * (s + 1) // SHARES):
+            if bends[i] == 0:
+                continue
+            for j in range(indptr[i], indptr[i + 1]):
+                factor = bends[i] * data[j]
+                row = &sums[s, indices[j], 0]
+                for k in range(indptr[i], j + 1):
+                    row[indices[k]] += factor * data[k]
+                sums[s, last, indices[j]] += factor
+            for j in range(width):
+                factor = bends[i] * dense[i, j]
+                row = &sums[s, first + j, 0]
+                for k in range(indptr[i], indptr[i + 1]):
+                    row[indices[k]] += factor * data[k]
+                row += first
+                for k in range(j + 1):
+                    row[k] += factor * dense[i, k]
+                sums[s, last, first + j] += factor
+            sums[s, last, last] += bends[i]
+    fp_leave(caller)
+
+
+def hessian(const real[::1] data not None, const index[::1] indices not None,
+            const index[::1] indptr not None, const real[:, ::1] dense not None,
+            const double[::1] bends not None, Py_ssize_t n_weights, int threads=0):
+    """The sum of bend * x x^T, x with a last feature of 1 added. A row has a feature once at most.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_weights + 1, n_weights + 1)
+    """
+    cdef double[:, :, ::1] sums = np.zeros((SHARES, n_weights + 1, n_weights + 1))
+    cdef int team = team_size((data.shape[0] + dense.shape[0] * dense.shape[1]) * 4, 1)
+    if 0 < threads < team:
+        team = threads
+    with nogil, parallel(num_threads=min(team, SHARES)):
+        _hessian_share(data, indices, indptr, dense, bends, sums, omp_get_thread_num(),
+                       omp_get_num_threads())
+    H = np.add.reduce(np.asarray(sums), axis=0)
+    return H + H.T - np.diag(np.diagonal(H))
+
+
+def solve(double[:, ::1] A not None, double[::1] b not None):
+    """Solve A x = b, A positive definite, by Cholesky's method; write x into b. A is used up.
+
+    LAPACK's bits would depend on its number of threads.
+
+    Returns
+    -------
+    bool
+        Whether A was positive definite, but for rounding; if not, b is not the solution.
+    """
+    cdef Py_ssize_t i, j, k, n = b.shape[0]
+    cdef double pivot, s
+    cdef double[:, ::1] U = A       # of its upper triangle becomes U, by rows: U^T U = A
+    cdef double[::1] diagonal = np.array(np.diagonal(A))
+    with nogil:
+        for k in range(n):
+            if not U[k, k] > 1e-14 * diagonal[k]:
+                with gil:
+                    return False
+            pivot = sqrt(U[k, k])
+            for j in range(k, n):
+                U[k, j] /= pivot
+            for i in range(k + 1, n):
+                s = U[k, i]
+                for j in range(i, n):
+                    U[i, j] -= s * U[k, j]
+        for i in range(n):
+            b[i] /= U[i, i]
+            for j in range(i + 1, n):
+                b[j] -= U[i, j] * b[i]
+        for i in range(n - 1, -1, -1):
+            s = b[i]
+            for j in range(i + 1, n):
+                s -= U[i, j] * b[j]
+            b[i] = s / U[i, i]
+    return True

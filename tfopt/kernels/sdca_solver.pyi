@@ -1,0 +1,25 @@
+from typing import Any
+
+from numpy import float64, int64
+from numpy.typing import NDArray
+
+def epoch(
+    data: NDArray[Any],
+    indices: NDArray[Any],
+    indptr: NDArray[Any],
+    dense: NDArray[Any],
+    plan: NDArray[int64],
+    examples: NDArray[Any],
+    v: NDArray[float64],
+    replicas: NDArray[float64],
+    before: NDArray[float64],
+    loss: str,
+    gamma: float,
+    l2: float,
+    shrink: float,
+    bias: float,
+    bias_curvature: float,
+    sigma: float,
+    merges: int,
+    threads: int,
+) -> tuple[float, float, float]: ...

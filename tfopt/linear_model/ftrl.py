@@ -1,0 +1,397 @@
+"""Linear models that learn from a stream: follow the regularized leader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.feature_extraction import FeatureHasher
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from tfopt import training_ops
+from tfopt.linear_model.checks import check_count, check_number
+
+__all__ = ["FTRLClassifier", "FTRLRegressor"]
+
+
+class FTRLEstimator(BaseEstimator):  # type: ignore[misc]
+    """Weights, one row for each score, and the two slots of FTRL-Proximal for each weight."""
+
+    def _slopes(self, scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """Return d loss / d score of each sample and score."""
+        raise NotImplementedError
+
+    def _features(self, X: Any, reset: bool, **options: Any) -> Any:
+        """Return a CSR matrix, and with it what `validate_data` makes of y."""
+        check_number("learning_rate", self.learning_rate, 0, open_end=True)
+        check_number("initial_accumulator", self.initial_accumulator, 0)
+        for name in ("l1", "l2"):
+            check_number(name, getattr(self, name), 0)
+        for name in ("batch_size", "max_iter"):
+            check_count(name, getattr(self, name), 1)
+        if self.n_hashes is not None:
+            hasher = FeatureHasher(check_count("n_hashes", self.n_hashes, 1))
+            X = hasher.transform(X)
+        return validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], **options
+        )
+
+    def _reset(self, n_scores: int, n_features: int) -> None:
+        """Forget everything."""
+        shape = n_scores, n_features + 1  # the last is the intercept
+        self._w, self._linear = np.zeros(shape), np.zeros(shape)
+        self._accumulator = np.full(shape, float(self.initial_accumulator))
+        self.n_iter_, self.t_ = 0, 0
+
+    def _learn(self, X: Any, targets: np.ndarray, weights: np.ndarray, order: np.ndarray) -> None:
+        """Take the samples in an order, a batch at a time.
+
+        Parameters
+        ----------
+        X : array or CSR matrix, shape (n_samples, n_features)
+        targets : ndarray, shape (n_samples, n_scores)
+        weights : ndarray, shape (n_samples,)
+        order : ndarray of int
+        """
+        X = sparse.csr_matrix(X)
+        for start in range(0, order.size, self.batch_size):
+            batch = order[start : start + self.batch_size]
+            rows = X[batch]
+            scores = rows @ self._w[:, :-1].T + self._w[:, -1]
+            slopes = self._slopes(scores, targets[batch]) * weights[batch, None]
+            columns = np.unique(rows.indices).astype(np.int64)
+            for k, gradient in enumerate((rows.T @ slopes).T):
+                self._step(k, columns, gradient[columns], self.l1, self.l2)
+                if self.fit_intercept:
+                    last = np.array([X.shape[1]])
+                    self._step(k, last, slopes[:, k].sum(keepdims=True), 0.0, 0.0)
+        self.t_ += order.size
+        if not np.isfinite(self._w).all():
+            raise ValueError(
+                f"the weights are not finite any more: lower learning_rate={self.learning_rate:g} "
+                "or scale the features"
+            )
+        self.coef_, self.intercept_ = self._w[:, :-1].copy(), self._w[:, -1].copy()
+
+    def _step(
+        self, k: int, columns: np.ndarray, gradient: np.ndarray, l1: float, l2: float
+    ) -> None:
+        training_ops.apply_ftrl(
+            self._w[k],
+            self._accumulator[k],
+            self._linear[k],
+            gradient,
+            indices=columns,
+            lr=self.learning_rate,
+            l1=l1,
+            l2=l2,
+            lr_power=-0.5,
+        )
+
+    def _epochs(self, n_samples: int) -> Iterator[np.ndarray]:
+        """Yield the order of each epoch of `fit`."""
+        random = check_random_state(self.random_state)
+        for _ in range(self.max_iter):
+            yield random.permutation(n_samples) if self.shuffle else np.arange(n_samples)
+            self.n_iter_ += 1
+
+    def _weights(self, sample_weight: Any, X: Any) -> np.ndarray:
+        weights: np.ndarray = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        if (weights < 0).any():
+            raise ValueError("Negative values in data passed to `sample_weight`")
+        return weights
+
+    def _scores(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        X = self._features(X, reset=False)
+        scores: np.ndarray = X @ np.atleast_2d(self.coef_).T + self.intercept_
+        return scores
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class FTRLClassifier(ClassifierMixin, FTRLEstimator):  # type: ignore[misc]
+    """Logistic regression from a stream of samples, by FTRL-Proximal [1]_.
+
+    Each weight has a learning rate of its own, which falls as its gradients add up, and is exactly
+    0 while they do not exceed l1. More than two classes are separated one from the rest.
+
+    Parameters
+    ----------
+    learning_rate : float, default=0.5
+    initial_accumulator : float, default=0.1
+        What the squares of the gradients are added to.
+    l1, l2 : float, default=0.0
+        Penalties on the scale of the sum of losses over all samples seen.
+    batch_size : int, default=32
+        Samples whose gradients are added up for a step; 1 is the paper's algorithm.
+    max_iter : int, default=10
+        Epochs of `fit`; `partial_fit` makes one.
+    n_hashes : int, optional
+        Samples are dicts from names to numbers or strings, and each name (with its string) is
+        hashed to one of so many features: `sklearn.feature_extraction.FeatureHasher`.
+    fit_intercept : bool, default=True
+        Whether to have an intercept, which is not penalized.
+    shuffle : bool, default=True
+        Whether `fit` shuffles the samples before each epoch.
+    random_state : int, RandomState or None, default=0
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (n_classes,)
+    coef_ : ndarray of float64, shape (1, n_features) or (n_classes, n_features)
+    intercept_ : ndarray of float64, shape (1,) or (n_classes,)
+    n_iter_ : int
+        Epochs of `fit`, or calls of `partial_fit`.
+    t_ : int
+        Samples seen.
+
+    References
+    ----------
+    .. [1] McMahan et al.: Ad click prediction: a view from the trenches, 2013.
+
+    Examples
+    --------
+    >>> from tfopt.linear_model import FTRLClassifier
+    >>> model = FTRLClassifier(n_hashes=64)
+    >>> days = [{"sky": "grey", "wind": 3.0}, {"sky": "blue", "wind": 1.0}]
+    >>> for _ in range(20):
+    ...     model = model.partial_fit(days, ["rain", "dry"], classes=["dry", "rain"])
+    >>> model.predict([{"sky": "blue"}])
+    array(['dry'], dtype='<U4')
+    """
+
+    def __init__(
+        self,
+        *,
+        learning_rate: float = 0.5,
+        initial_accumulator: float = 0.1,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        batch_size: int = 32,
+        max_iter: int = 10,
+        n_hashes: int | None = None,
+        fit_intercept: bool = True,
+        shuffle: bool = True,
+        random_state: Any = 0,
+    ) -> None:
+        self.learning_rate = learning_rate
+        self.initial_accumulator = initial_accumulator
+        self.l1 = l1
+        self.l2 = l2
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.n_hashes = n_hashes
+        self.fit_intercept = fit_intercept
+        self.shuffle = shuffle
+        self.random_state = random_state
+
+    def _slopes(self, scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        slopes: np.ndarray = expit(scores) - targets
+        return slopes
+
+    def _targets(self, y: np.ndarray) -> np.ndarray:
+        """Return 1 where a sample is of a score's class, else 0."""
+        unknown = np.setdiff1d(y, self.classes_)
+        if unknown.size:
+            raise ValueError(f"y has labels that classes has not: {unknown[:5].tolist()}")
+        classes = self.classes_[1:] if self.classes_.size == 2 else self.classes_
+        targets: np.ndarray = (y[:, None] == classes).astype(np.float64)
+        return targets
+
+    def _start(self, classes: Any, n_features: int) -> None:
+        self.classes_ = np.unique(classes)
+        if self.classes_.size < 2:
+            raise ValueError(f"there is one class only, and at least 2 are needed: {classes}")
+        self._reset(1 if self.classes_.size == 2 else self.classes_.size, n_features)
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FTRLClassifier:
+        """Learn anew from all samples, several times over.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n_samples, n_features), or dicts
+        y : array, shape (n_samples,)
+        sample_weight : array, shape (n_samples,), optional
+        """
+        X, y = self._features(X, reset=True, y=y)
+        check_classification_targets(y)
+        weights = self._weights(sample_weight, X)
+        self._start(y, X.shape[1])
+        for order in self._epochs(X.shape[0]):
+            self._learn(X, self._targets(y), weights, order)
+        return self
+
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> FTRLClassifier:
+        """Learn from more samples, in the order given.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n_samples, n_features), or dicts
+        y : array, shape (n_samples,)
+        classes : array, shape (n_classes,)
+            All there will be; needed in the first call.
+        sample_weight : array, shape (n_samples,), optional
+        """
+        first = not hasattr(self, "classes_")
+        X, y = self._features(X, reset=first, y=y)
+        check_classification_targets(y)
+        weights = self._weights(sample_weight, X)
+        if first:
+            if classes is None:
+                raise ValueError("the first call of partial_fit needs classes")
+            self._start(classes, X.shape[1])
+        elif classes is not None and not np.array_equal(self.classes_, np.unique(classes)):
+            raise ValueError(f"classes is {classes!r}, but was {self.classes_!r} in the first call")
+        self._learn(X, self._targets(y), weights, np.arange(X.shape[0]))
+        self.n_iter_ += 1
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return x . w + b of shape (n_samples,) or (n_samples, n_classes)."""
+        scores = self._scores(X)
+        return scores.ravel() if scores.shape[1] == 1 else scores
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the classes' probabilities, shape (n_samples, n_classes)."""
+        p = expit(self._scores(X))
+        if p.shape[1] == 1:
+            return np.column_stack([1 - p[:, 0], p[:, 0]])
+        total = p.sum(axis=1, keepdims=True)
+        even = np.full_like(p, 1 / p.shape[1])
+        probabilities: np.ndarray = np.divide(p, total, out=even, where=total > 0)
+        return probabilities
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the likeliest class of each sample."""
+        scores = self._scores(X)
+        best = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(int)
+        predicted: np.ndarray = self.classes_[best]
+        return predicted
+
+
+class FTRLRegressor(RegressorMixin, FTRLEstimator):  # type: ignore[misc]
+    """Least squares or Poisson regression from a stream of samples, by FTRL-Proximal.
+
+    Parameters
+    ----------
+    loss : {"squared", "poisson"}, default="squared"
+        (x . w + b - y)^2 / 2; for counts e^(x . w + b) - y * (x . w + b).
+    learning_rate, initial_accumulator, l1, l2, batch_size, max_iter
+        See `FTRLClassifier`; the learning rate is that of targets about as large as 1.
+    n_hashes, fit_intercept, shuffle, random_state
+        See `FTRLClassifier`.
+
+    Attributes
+    ----------
+    coef_ : ndarray of float64, shape (n_features,)
+    intercept_ : ndarray of float64, shape (1,)
+    n_iter_, t_ : int
+
+    Examples
+    --------
+    >>> from tfopt.linear_model import FTRLRegressor
+    >>> model = FTRLRegressor(max_iter=200).fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0])
+    >>> model.predict([[4.0]]).round(1)
+    array([9.])
+    """
+
+    def __init__(
+        self,
+        loss: str = "squared",
+        *,
+        learning_rate: float = 0.5,
+        initial_accumulator: float = 0.1,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        batch_size: int = 32,
+        max_iter: int = 10,
+        n_hashes: int | None = None,
+        fit_intercept: bool = True,
+        shuffle: bool = True,
+        random_state: Any = 0,
+    ) -> None:
+        self.loss = loss
+        self.learning_rate = learning_rate
+        self.initial_accumulator = initial_accumulator
+        self.l1 = l1
+        self.l2 = l2
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.n_hashes = n_hashes
+        self.fit_intercept = fit_intercept
+        self.shuffle = shuffle
+        self.random_state = random_state
+
+    def _slopes(self, scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        if self.loss == "squared":
+            slopes: np.ndarray = scores - targets
+            return slopes
+        with np.errstate(over="ignore"):
+            slopes = np.exp(scores) - targets
+        return slopes
+
+    def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, np.ndarray]:
+        if self.loss not in ("squared", "poisson"):
+            raise ValueError(f"loss must be 'squared' or 'poisson', not {self.loss!r}")
+        X, y = self._features(X, reset=reset, y=y, y_numeric=True)
+        if self.loss == "poisson" and (y < 0).any():
+            raise ValueError("loss='poisson' needs non-negative targets")
+        return X, y.astype(np.float64)[:, None]
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FTRLRegressor:
+        """Learn anew from all samples, several times over.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n_samples, n_features), or dicts
+        y : array, shape (n_samples,)
+        sample_weight : array, shape (n_samples,), optional
+        """
+        X, y = self._checked(X, y, reset=True)
+        weights = self._weights(sample_weight, X)
+        self._reset(1, X.shape[1])
+        for order in self._epochs(X.shape[0]):
+            self._learn(X, y, weights, order)
+        self.coef_ = self.coef_[0]
+        return self
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> FTRLRegressor:
+        """Learn from more samples, in the order given.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n_samples, n_features), or dicts
+        y : array, shape (n_samples,)
+        sample_weight : array, shape (n_samples,), optional
+        """
+        first = not hasattr(self, "coef_")
+        X, y = self._checked(X, y, reset=first)
+        weights = self._weights(sample_weight, X)
+        if first:
+            self._reset(1, X.shape[1])
+        self._learn(X, y, weights, np.arange(X.shape[0]))
+        self.coef_ = self.coef_[0]
+        self.n_iter_ += 1
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return x . w + b, or its exponential for ``loss="poisson"``."""
+        scores: np.ndarray = self._scores(X)[:, 0]
+        return np.exp(scores) if self.loss == "poisson" else scores
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = self.loss == "poisson"
+        return tags

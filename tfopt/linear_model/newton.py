@@ -1,0 +1,86 @@
+"""Newton's method with a line search, for smooth losses and few features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tfopt.kernels import curvature
+from tfopt.linear_model.problem import Certificate, Problem, best_bias, certify
+from tfopt.linear_model.sums import total
+
+__all__ = ["MOST_WEIGHTS", "applies", "cost", "newton_steps"]
+
+#: With more, the system alone takes longer than epochs do.
+MOST_WEIGHTS = 500
+#: Nanoseconds, about: of an epoch each visit and each feature, of a Hessian each pair of features.
+VISIT, FEATURE, PAIR = 40.0, 1.6, 1.2
+
+
+def applies(problem: Problem) -> bool:
+    """Whether the objective has second derivatives that fit a matrix."""
+    smooth = problem.loss != "hinge_loss" and problem.l1 == 0
+    return smooth and problem.n_weights <= MOST_WEIGHTS
+
+
+def cost(problem: Problem) -> float:
+    """Return about how many epochs a step takes as long as."""
+    _, _, indptr, dense = problem.rows
+    lengths = np.diff(indptr).astype(float) + dense.shape[1]
+    epoch = VISIT * lengths.size + FEATURE * lengths.sum()
+    pairs = total(lengths, lengths + 1) / 2 + problem.n_weights**3 / 12
+    return float(PAIR * pairs / max(epoch, 1.0)) + 1
+
+
+def newton_steps(problem: Problem, start: Certificate) -> Iterator[Certificate]:
+    """Yield ever better points, each with the dual variables that its slopes are.
+
+    They end when the primal cannot be lowered any more, but for rounding.
+    """
+    examples = start.examples.copy()
+    weight = examples["weight"]
+    w, bias = start.w, start.bias
+    wx = problem.predictions(w)
+    while True:
+        if problem.intercept:
+            bias = best_bias(problem, examples, wx, bias)
+        slopes, bends = curvature.derivatives(examples, wx, bias, problem.loss, problem.gamma)
+        np.divide(-slopes, weight, out=examples["a"], where=weight > 0)
+        point = certify(problem, examples, w, wx, bias)
+        yield point
+        H = curvature.hessian(*problem.rows, bends, problem.n_weights, problem.threads)
+        H[np.diag_indices(problem.n_weights)] += problem.l2
+        if not problem.intercept:
+            H[-1] = H[:, -1] = 0
+            H[-1, -1] = 1
+        gradient = problem.l2 * (w - point.v)
+        step = np.append(-gradient, -slopes.sum() if problem.intercept else 0.0)
+        descent = step.copy()
+        if not curvature.solve(H, step):
+            return
+        moved = line_search(problem, point, wx, step, total(descent, step))
+        if moved is None:
+            return
+        w, wx, bias = moved
+
+
+def line_search(
+    problem: Problem, point: Certificate, wx: np.ndarray, step: np.ndarray, descent: float
+) -> tuple[np.ndarray, np.ndarray, float] | None:
+    """Return w, x . w and the bias after a step, halved until it lowers the primal by its due.
+
+    The due is a share of what the slope promises (Armijo), but for rounding.
+    """
+    wx_step = problem.predictions(step[:-1])
+    share = 1.0
+    while share > 1e-10:
+        w, bias = point.w + share * step[:-1], point.bias + share * step[-1]
+        moved = wx + share * wx_step
+        with np.errstate(over="ignore"):
+            losses, _ = curvature.gaps(point.examples, moved, bias, problem.loss, problem.gamma)
+        slack = 1e-15 * abs(point.objective)
+        if losses + problem.penalty(w) <= point.objective - 1e-4 * share * descent + slack:
+            return w, moved, bias
+        share /= 2
+    return None

@@ -1,0 +1,194 @@
+"""What is to be minimized, and how far a pair of points is from the minimum."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from tfopt.kernels import curvature, sdca
+from tfopt.linear_model.sums import total
+
+__all__ = ["Certificate", "Problem", "certify"]
+
+CLASSIFICATION = ("logistic_loss", "hinge_loss", "smooth_hinge_loss")
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """The sum of weight * phi(x . w + b; y) + l1 * |w|_1 + l2 / 2 * |w|**2, but for y and weight.
+
+    Attributes
+    ----------
+    rows : tuple of ndarray
+        The features, as the kernels take them: data, indices, indptr, dense.
+    n_weights : int
+    loss : str
+    gamma : float
+        The width of a smooth hinge.
+    l1, l2 : float
+    intercept : bool
+        Whether there is a b, which has no penalty; otherwise it is 0.
+    threads : int
+        At most so many; 0 leaves it to `tfopt.threads`.
+    """
+
+    rows: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+    n_weights: int
+    loss: str
+    gamma: float
+    l1: float
+    l2: float
+    intercept: bool
+    threads: int
+
+    @property
+    def shrink(self) -> float:
+        return self.l1 / self.l2
+
+    def shrunk(self, v: np.ndarray) -> np.ndarray:
+        """Return sign(v) * max(|v| - shrink, 0), the weights that belong to v."""
+        inside: np.ndarray = np.clip(v, -self.shrink, self.shrink)
+        w: np.ndarray = v - inside
+        return w
+
+    def weights_of(self, examples: np.ndarray) -> np.ndarray:
+        """Return the unshrunk weights that belong to the dual variables."""
+        v = np.zeros(self.n_weights)
+        sdca.weights_of(*self.rows, examples, v, self.l2)
+        return v
+
+    def predictions(self, w: np.ndarray) -> np.ndarray:
+        """Return x . w of each example."""
+        return sdca.predictions(*self.rows, w, 0.0, self.threads)
+
+    def penalty(self, w: np.ndarray) -> float:
+        """Return l1 * |w|_1 + l2 / 2 * |w|**2."""
+        return self.l1 * math.fsum(np.abs(w)) + self.l2 / 2 * math.fsum(w * w)
+
+
+@dataclasses.dataclass(frozen=True)
+class Certificate:
+    """A point of the primal and one of the dual: the minimum lies between their objectives.
+
+    Attributes
+    ----------
+    w : ndarray, shape (n_weights,)
+    bias : float
+    examples : ndarray of EXAMPLE
+        Whose dual variables sum to 0, weighted, if there is an intercept.
+    v : ndarray, shape (n_weights,)
+        The unshrunk weights that belong to them.
+    objective : float
+        The primal's, at w and bias.
+    gap : float
+        What the dual's is below, 0 at least.
+    """
+
+    w: np.ndarray
+    bias: float
+    examples: np.ndarray
+    v: np.ndarray
+    objective: float
+    gap: float
+
+    @property
+    def relative_gap(self) -> float:
+        return self.gap / abs(self.objective) if self.gap else 0.0
+
+
+def certify(
+    problem: Problem,
+    examples: np.ndarray,
+    w: np.ndarray,
+    wx: np.ndarray,
+    bias: float,
+    v: np.ndarray | None = None,
+) -> Certificate:
+    """Bound the minimum from both sides.
+
+    Parameters
+    ----------
+    problem : Problem
+    examples : ndarray of EXAMPLE
+    w : ndarray, shape (n_weights,)
+    wx : ndarray, shape (n_examples,)
+        x . w of each example.
+    bias : float
+        About the best for `w`, which is looked for if there is an intercept.
+    v : ndarray, optional
+        The weights that belong to the dual variables, if known.
+
+    Returns
+    -------
+    Certificate
+
+    Notes
+    -----
+    The gap is the sum of what each example and each weight adds to it (Fenchel and Young), no term
+    of which is negative: the difference of the objectives would be of no use when it is small.
+    """
+    if problem.intercept:
+        bias = best_bias(problem, examples, wx, bias)
+        balanced = balance(examples, problem.loss)
+        if v is None or balanced is not examples:
+            v = problem.weights_of(balanced)
+        examples = balanced
+    elif v is None:
+        v = problem.weights_of(examples)
+    losses, gap = curvature.gaps(examples, wx, bias, problem.loss, problem.gamma)
+    inside = np.clip(v, -problem.shrink, problem.shrink)
+    gap += problem.l2 * math.fsum((w - (v - inside)) ** 2 / 2)
+    gap += problem.l2 * math.fsum(problem.shrink * np.abs(w) - inside * w)
+    objective = losses + problem.penalty(w)
+    return Certificate(w, bias, examples, v, objective, max(gap, 0.0))
+
+
+def balance(examples: np.ndarray, loss: str) -> np.ndarray:
+    """Return the examples with the nearest dual variables of a kind whose weighted sum is 0."""
+    a, y, weight = examples["a"], examples["y"], examples["weight"]
+    balanced = examples.copy()
+    if loss == "squared_loss":
+        balanced["a"] = a - total(weight, a) / weight.sum()
+    elif loss == "poisson_loss":  # y - a is not negative, and must have the mean of y
+        balanced["a"] = y - (y - a) * (total(weight, y) / total(weight, y - a))
+    else:  # y * a is not negative, nor above 1: the heavier class has to give way
+        positive = y > 0
+        sums = {side: total(weight, np.abs(a) * (side == positive)) for side in (0, 1)}
+        heavy = int(sums[1] > sums[0])
+        if sums[heavy] > sums[1 - heavy]:
+            balanced["a"][positive == heavy] *= sums[1 - heavy] / sums[heavy]
+    return balanced
+
+
+def best_bias(problem: Problem, examples: np.ndarray, wx: np.ndarray, bias: float) -> float:
+    """Return the bias that minimizes the sum of the losses, near enough."""
+    y, weight = examples["y"], examples["weight"]
+    if problem.loss == "squared_loss":
+        return float(total(weight, y - wx) / weight.sum())
+    if problem.loss == "poisson_loss":
+        top = wx.max()
+        return float(np.log(total(weight, y) / total(weight, np.exp(wx - top))) - top)
+    if problem.loss == "hinge_loss":  # of lines whose slope grows by a weight at each corner
+        corners = y - wx
+        order = np.argsort(corners, kind="stable")
+        passed = np.cumsum(weight[order])
+        first = np.searchsorted(passed, weight[y > 0].sum())
+        return float(corners[order[min(first, order.size - 1)]])
+    low, high = -math.inf, math.inf
+    for _ in range(100):
+        slopes, bends = curvature.derivatives(examples, wx, bias, problem.loss, problem.gamma)
+        slope, bend = float(slopes.sum()), float(bends.sum())
+        if slope == 0:
+            break
+        low, high = (bias, high) if slope < 0 else (low, bias)
+        step = min(max(-slope / bend, -4.0), 4.0) if bend > 0 else -math.copysign(4.0, slope)
+        if not low < bias + step < high:
+            if math.isinf(high - low):
+                break  # rounding
+            step = low + (high - low) / 2 - bias
+        bias += step
+        if abs(step) <= 1e-10 * (1 + abs(bias)):
+            break
+    return bias

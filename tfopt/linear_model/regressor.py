@@ -1,0 +1,155 @@
+"""Regression by dual coordinate ascent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from tfopt.linear_model.base import SDCAEstimator
+from tfopt.linear_model.sums import total
+
+__all__ = ["SDCARegressor"]
+
+
+class SDCARegressor(RegressorMixin, SDCAEstimator):  # type: ignore[misc]
+    r"""Least squares and Poisson regression, with a certificate.
+
+    Minimizes, over w and b,
+
+    .. math:: \sum_i c_i\, \phi(x_i \cdot w + b; y_i) + l_1 |w|_1 + \frac{l_2}{2} |w|_2^2
+
+    with :math:`\phi(z; y) = (z - y)^2 / 2` or, for counts, :math:`e^z - y z`, in the way of
+    `SDCAClassifier`, which describes the parameters and attributes that are not described here.
+
+    Parameters
+    ----------
+    loss : {"squared", "poisson"}, default="squared"
+    l1, l2 : float, default=0.0 and 1.0
+        On the scale of the sum of losses. ``Ridge(alpha)`` is ``l2=alpha``; ``ElasticNet(alpha,
+        l1_ratio)`` is ``l1 = alpha * l1_ratio * n_samples`` and ``l2 = alpha * (1 - l1_ratio) *
+        n_samples``; ``PoissonRegressor(alpha)`` is ``l2 = alpha * sum(sample_weight)``.
+    C, fit_intercept, adaptive, num_loss_partitions, max_iter, tol, n_jobs, random_state, warm_start
+        See `SDCAClassifier`.
+    verbose, callback
+        See `SDCAClassifier`.
+
+    Attributes
+    ----------
+    coef_ : ndarray of float64, shape (n_features,)
+    intercept_ : float
+    dual_coef_ : ndarray of float64, shape (n_samples,)
+    objective_, dual_gap_ : float
+        The minimum is between ``objective_ - dual_gap_`` and ``objective_``.
+    n_iter_ : ndarray of int, shape (1,)
+    history_ : list of list of dict
+        With one list.
+
+    Raises
+    ------
+    ValueError
+        For an option out of its range, data that are not finite or do not fit, negative weights;
+        for ``loss="poisson"`` also for negative targets and, with an intercept, if all are 0.
+
+    Examples
+    --------
+    >>> from tfopt.linear_model import SDCARegressor
+    >>> model = SDCARegressor(l2=1e-3).fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0])
+    >>> model.predict([[4.0]]).round(1)
+    array([9.])
+    """
+
+    _LOSSES = {"squared": "squared_loss", "poisson": "poisson_loss"}
+
+    def __init__(
+        self,
+        loss: str = "squared",
+        *,
+        l1: float = 0.0,
+        l2: float = 1.0,
+        C: float | None = None,
+        fit_intercept: bool = True,
+        adaptive: bool = False,
+        num_loss_partitions: int | None = None,
+        max_iter: int = 1000,
+        tol: float = 1e-4,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        warm_start: bool = False,
+        verbose: bool = False,
+        callback: Callable[[dict[str, Any]], object] | None = None,
+    ) -> None:
+        self.loss = loss
+        self.l1 = l1
+        self.l2 = l2
+        self.C = C
+        self.fit_intercept = fit_intercept
+        self.adaptive = adaptive
+        self.num_loss_partitions = num_loss_partitions
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.callback = callback
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SDCARegressor:
+        """Find the weights.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n_samples, n_features)
+            float64 and float32, C-ordered or CSR, are read where they are; others are converted.
+        y : array, shape (n_samples,)
+        sample_weight : array, shape (n_samples,), optional
+            Non-negative.
+
+        Returns
+        -------
+        SDCARegressor
+        """
+        X, y = self._validate(X, y, y_numeric=True)
+        y = y.astype(np.float64)
+        weights = self._weights(sample_weight, X)
+        if self.loss == "poisson":
+            if (y < 0).any():
+                raise ValueError("loss='poisson' needs non-negative targets")
+            if self.fit_intercept and not total(weights, y) > 0:
+                raise ValueError(
+                    "all targets with weight are 0: the best intercept would be minus infinity"
+                )
+        self._solve(X, [y], weights)
+        for name in ("coef_", "intercept_", "dual_coef_", "objective_", "dual_gap_"):
+            setattr(self, name, getattr(self, name)[0])
+        return self
+
+    def _allowed(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.minimum(a, y) if self.loss == "poisson" else a
+
+    def _bias_of(self, y: np.ndarray, weights: np.ndarray) -> float:
+        if not self.fit_intercept:
+            return 0.0
+        mean = float(total(weights, y) / weights.sum())
+        return float(np.log(mean)) if self.loss == "poisson" else mean
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return x . w + b, or its exponential for ``loss="poisson"``.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of float64, shape (n_samples,)
+        """
+        scores = self._scores(X)[:, 0]
+        return np.exp(scores) if self.loss == "poisson" else scores
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = self.loss == "poisson"
+        return tags
