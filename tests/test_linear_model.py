@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,16 @@ def test_not_enough_iterations_warn() -> None:
     with pytest.warns(ConvergenceWarning, match=r"gap is 0\..* after max_iter=2"):
         model = SDCAClassifier("hinge", max_iter=2, tol=1e-9).fit(X, y)
     assert model.n_iter_[0] == 2 and model.dual_gap_[0] > 1e-9 * model.objective_[0]
+
+
+@each_loss
+def test_a_tol_of_0_goes_on_to_the_end(loss: str) -> None:
+    X, y = data(loss)
+    model = estimator(loss, tol=0.0, max_iter=200)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of most, a little is left
+        model.fit(X, y)
+    assert np.ravel(model.dual_gap_)[0] <= 1e-6 * abs(np.ravel(model.objective_)[0])
 
 
 # ---- what results depend on

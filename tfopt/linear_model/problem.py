@@ -65,7 +65,7 @@ class Problem:
 
     def penalty(self, w: np.ndarray) -> float:
         """Return l1 * |w|_1 + l2 / 2 * |w|**2."""
-        return self.l1 * math.fsum(np.abs(w)) + self.l2 / 2 * math.fsum(w * w)
+        return float(self.l1 * np.abs(w).sum() + self.l2 / 2 * np.square(w).sum())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +95,9 @@ class Certificate:
 
     @property
     def relative_gap(self) -> float:
-        return self.gap / abs(self.objective) if self.gap else 0.0
+        if self.gap == 0:
+            return 0.0
+        return self.gap / abs(self.objective) if self.objective else math.inf
 
 
 def certify(
@@ -139,8 +141,8 @@ def certify(
         v = problem.weights_of(examples)
     losses, gap = curvature.gaps(examples, wx, bias, problem.loss, problem.gamma)
     inside = np.clip(v, -problem.shrink, problem.shrink)
-    gap += problem.l2 * math.fsum((w - (v - inside)) ** 2 / 2)
-    gap += problem.l2 * math.fsum(problem.shrink * np.abs(w) - inside * w)
+    apart = np.square(w - (v - inside)) / 2 + (problem.shrink * np.abs(w) - inside * w)
+    gap += problem.l2 * float(apart.sum())
     objective = losses + problem.penalty(w)
     return Certificate(w, bias, examples, v, objective, max(gap, 0.0))
 

@@ -90,7 +90,8 @@ class _Epochs:
         self.problem, self.examples, self.settings = problem, examples, settings
         n_features = problem.rows[0].size + problem.rows[3].size
         self.bucket = 8 if n_features > LARGE else 1
-        self.v = problem.weights_of(examples)
+        started = bool(examples["a"].any())
+        self.v = problem.weights_of(examples) if started else np.zeros(problem.n_weights)
         n_replicas = settings.n_partitions if settings.n_partitions > 1 else 0
         self.replicas = np.zeros((n_replicas, problem.n_weights))
         self.before = np.zeros(len(examples) if n_replicas else 0)
@@ -193,7 +194,8 @@ def solve(problem: Problem, examples: np.ndarray, bias: float, settings: Setting
         rate = math.log(last_gap / point.gap) / (number - last_number)
         if math.isinf(last_gap):
             rate = 0.3  # of a first certificate nothing is known
-        left = math.log(point.relative_gap / settings.tol) / rate if rate > 0 else math.inf
+        wanted = max(settings.tol, 1e-16)  # of which rounding leaves nothing
+        left = math.log(point.relative_gap / wanted) / rate if rate > 0 else math.inf
         last_gap, last_number = point.gap, number
         if left > NEWTON_STEPS * newton_cost:
             best = _polish(problem, best, settings, tracker)

@@ -1,0 +1,74 @@
+"""Linear models: time to a certified gap, alone and relative to scikit-learn's liblinear."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from sklearn.linear_model import LogisticRegression
+
+from .common import best_times, public
+from .sdca import EXAMPLES, FEATURES, rows, scores_of
+
+#: Features of the longest rows, and of all.
+SHAPES = {"wide": (61, FEATURES), "narrow": (14, 123)}
+GAPS = [1e-4, 1e-6]
+
+
+@cache
+def problem(shape: str) -> tuple[csr_matrix, np.ndarray]:
+    longest, width = SHAPES[shape]
+    data, indices, indptr = rows(longest)
+    X = csr_matrix((data.astype(float), indices % width, indptr), shape=(EXAMPLES, width))
+    X.sum_duplicates()
+    return X, np.where(scores_of(longest) > 0, 1.0, -1.0)
+
+
+def fit(shape: str, gap: float, **options: Any) -> Any:
+    model = public("linear_model.SDCAClassifier")(fit_intercept=False, tol=gap, **options)
+    return model.fit(*problem(shape))
+
+
+class Fit:
+    """Logistic regression until the gap is certified; liblinear's until its error is as small."""
+
+    params = (list(SHAPES), GAPS)
+    param_names = ("shape", "relative gap")
+    unit = "times liblinear's speed"
+
+    def setup(self, shape: str, gap: float) -> None:
+        fit(shape, gap)  # makes the data
+
+    def time_fit(self, shape: str, gap: float) -> None:
+        fit(shape, gap)
+
+    def track_speed_over_liblinear(self, shape: str, gap: float) -> float:
+        X, y = problem(shape)
+        optimum = fit(shape, 1e-10).objective_[0]
+
+        def liblinear(tol: float) -> np.ndarray:
+            model = LogisticRegression(
+                solver="liblinear", dual=True, fit_intercept=False, tol=tol, max_iter=2000
+            )
+            return model.fit(X, y).coef_[0]
+
+        for tol in (1.0, 0.1, 0.01, 0.001, 0.0001):
+            w = liblinear(tol)
+            objective = np.logaddexp(0, -y * (X @ w)).sum() + np.square(w).sum() / 2
+            if objective <= (1 + gap) * optimum:
+                break
+        theirs, ours = best_times(lambda: liblinear(tol), lambda: fit(shape, gap))
+        return theirs / ours
+
+
+class Partitions:
+    """How many epochs partitions cost."""
+
+    params = ([1, 2, 4, 8],)
+    param_names = ("partitions",)
+    unit = "epochs"
+
+    def track_epochs(self, partitions: int) -> int:
+        return int(fit("wide", 1e-6, num_loss_partitions=partitions).n_iter_[0])
