@@ -19,7 +19,7 @@ from tfopt.cli.optimizers import (
     make_optimizer,
     takes_learning_rate,
 )
-from tfopt.cli.settings import AUTO, LOSSES, Settings
+from tfopt.cli.settings import AUTO, LOSSES, SDCA_LOSSES, SOLVERS, SdcaSettings, Settings
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -82,7 +82,12 @@ The mean of a loss over the rows, plus l2/2 times the sum of the squared weights
 small. The bias is not penalised. With margin = weights·x + bias:
   logistic  log(1 + exp(margin)) - y·margin, y = 1 for the larger of the two labels, else 0
   squared   (margin - label)² / 2
-Scores: accuracy, log-loss and AUC (logistic); RMSE, MAE and R2 (squared).""",
+With --solver sdca it is made as small as it can be, up to --tol, and the proof is printed: dual
+coordinate ascent, and Newton's method where that is faster. Then there are these losses, too:
+  hinge         max(0, 1 - margin) for the larger label, max(0, 1 + margin) for the other
+  smooth_hinge  the same with a rounded corner
+  poisson       exp(margin) - label·margin
+Scores: accuracy, log-loss and AUC (classification); RMSE, MAE and R2 (regression).""",
     )
     add = train.add_argument
     add(
@@ -99,6 +104,12 @@ Scores: accuracy, log-loss and AUC (logistic); RMSE, MAE and R2 (squared).""",
         "(default: a9a's test split without DATA, else none)",
     )
     add(
+        "--solver",
+        choices=SOLVERS,
+        default="steps",
+        help=f"mini-batch steps of an optimizer, or the minimum ({_DEFAULT})",
+    )
+    add(
         "--optimizer",
         metavar="NAME",
         type=one_of(OPTIMIZERS),
@@ -106,14 +117,14 @@ Scores: accuracy, log-loss and AUC (logistic); RMSE, MAE and R2 (squared).""",
         default=Settings.optimizer,
         help=f"{', '.join(OPTIMIZERS)} ({_DEFAULT})",
     )
-    add("--loss", choices=LOSSES, default=Settings.loss, help=_DEFAULT)
+    add("--loss", choices=SDCA_LOSSES, default=Settings.loss, help=_DEFAULT)
     add(
         "--l2",
         metavar="X",
         type=non_negative,
-        default=Settings.l2,
         help="penalty on the squared weights; joins the gradient for every optimizer, ftrl "
-        f"included, whose own l2 would fade as steps add up ({_DEFAULT})",
+        f"included, whose own l2 would fade as steps add up (default: {Settings.l2}; sdca: "
+        "1 / rows, which is liblinear's C = 1)",
     )
     add("--learning-rate", metavar="X", type=positive, help=_learning_rates())
     add(
@@ -127,8 +138,15 @@ Scores: accuracy, log-loss and AUC (logistic); RMSE, MAE and R2 (squared).""",
         "--epochs",
         metavar="N",
         type=count(1),
-        default=Settings.epochs,
-        help=f"passes over the training data ({_DEFAULT})",
+        help=f"passes over the training data (default: {Settings.epochs}; sdca: at most "
+        f"{SdcaSettings.epochs})",
+    )
+    add(
+        "--tol",
+        metavar="X",
+        type=positive,
+        default=SdcaSettings.tol,
+        help=f"sdca: how far above the minimum is near enough, as a share ({_DEFAULT})",
     )
     add(
         "--seed",
@@ -217,6 +235,13 @@ def _complete(
     if arguments.test is None and arguments.data == parser.get_default("data"):
         arguments.test = str(_DATASETS / "a9a.t.bz2")
     arguments.zero_based = {"auto": "auto", "yes": True, "no": False}[arguments.zero_based]
+    if arguments.solver == "sdca":
+        arguments.settings = _sdca_settings(parser, flags, arguments)
+        return
+    if arguments.loss not in LOSSES:
+        parser.error(f"--loss {arguments.loss} works with --solver sdca alone")
+    arguments.l2 = Settings.l2 if arguments.l2 is None else arguments.l2
+    arguments.epochs = arguments.epochs or Settings.epochs
     arguments.hyperparameters = flags.collect(arguments, "optimizer", arguments.optimizer)
     arguments.schedule_arguments = flags.collect(arguments, "schedule", arguments.schedule)
     arguments.warmup_arguments = flags.collect(arguments, "warmup", WARMUP_NAME)
@@ -230,6 +255,29 @@ def _complete(
     fields = (field.name for field in dataclasses.fields(Settings))
     arguments.settings = Settings(**{name: getattr(arguments, name) for name in fields})
     _check(parser, flags, arguments.settings)
+
+
+def _sdca_settings(
+    parser: argparse.ArgumentParser, flags: OptimizerFlags, arguments: argparse.Namespace
+) -> SdcaSettings:
+    """Return the settings of the other solver, which takes l1 as ftrl does, and no other of its."""
+    given = flags.collect(arguments, "optimizer", "ftrl")
+    l1 = given.pop("l1_regularization_strength", SdcaSettings.l1)
+    schedules = [name for kind in ("schedule", "warmup") for name in flags.given(arguments, kind)]
+    if given or schedules or arguments.learning_rate is not None or arguments.schedule != AUTO:
+        parser.error("--solver sdca takes no learning rate, and no flags of optimizers but --l1")
+    if arguments.l2 == 0:
+        parser.error("--solver sdca needs --l2 above 0")
+    if arguments.plot:
+        parser.error("--plot draws what steps do, and works without --solver sdca alone")
+    return SdcaSettings(
+        loss=arguments.loss,
+        l1=l1,
+        l2=arguments.l2,
+        tol=arguments.tol,
+        epochs=arguments.epochs or SdcaSettings.epochs,
+        seed=arguments.seed,
+    )
 
 
 def _check(parser: argparse.ArgumentParser, flags: OptimizerFlags, settings: Settings) -> None:

@@ -98,13 +98,15 @@ def _check_range(data: Data) -> None:
         raise data.refuse_row(infinite[0], "the label is not finite", f"{data.labels[infinite[0]]}")
 
 
-def two_classes(data: Data) -> tuple[float, float]:
+def two_classes(data: Data, loss: str = "logistic") -> tuple[float, float]:
     """Return the two labels of a file, the smaller one first.
 
     Parameters
     ----------
     data : Data
         Training data of a two-class problem.
+    loss : str
+        For the message.
 
     Returns
     -------
@@ -115,7 +117,7 @@ def two_classes(data: Data) -> tuple[float, float]:
     if labels.size != 2:
         shown = ", ".join([f"{label:g}" for label in labels[:5]] + ["..."] * (labels.size > 5))
         raise CommandError(
-            f"{data.name}: logistic loss needs two classes, the labels have {labels.size}: {shown}"
+            f"{data.name}: {loss} loss needs two classes, the labels have {labels.size}: {shown}"
         )
     return float(labels[0]), float(labels[1])
 

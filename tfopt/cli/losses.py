@@ -15,12 +15,16 @@ class Loss(Protocol):
         """Return the mean loss."""
         ...
 
-    def derivative(self, margins: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Return d loss / d margin of each row."""
-        ...
-
     def predict(self, margins: np.ndarray) -> np.ndarray:
         """Return what the model says about each row."""
+        ...
+
+
+class SteepLoss(Loss, Protocol):
+    """A loss with a derivative."""
+
+    def derivative(self, margins: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """Return d loss / d margin of each row."""
         ...
 
 
@@ -51,4 +55,41 @@ class Squared:
         return margins
 
 
-BY_NAME: dict[str, Loss] = {"logistic": Logistic(), "squared": Squared()}
+class Hinge:
+    """max(0, 1 - y·margin), y = -1 or 1 for targets 0 and 1; predicts the margin.
+
+    The corner is rounded by a parabola as wide as `gamma`.
+    """
+
+    def __init__(self, gamma: float) -> None:
+        self.gamma = gamma
+
+    def mean(self, margins: np.ndarray, targets: np.ndarray) -> float:
+        short = np.maximum(0.0, 1 - (2 * targets - 1) * margins)
+        width = self.gamma
+        if width:
+            short = np.where(short < width, short**2 / (2 * width), short - width / 2)
+        return float(np.mean(short))
+
+    def predict(self, margins: np.ndarray) -> np.ndarray:
+        return margins
+
+
+class Poisson:
+    """exp(margin) - target·margin; predicts exp(margin)."""
+
+    def mean(self, margins: np.ndarray, targets: np.ndarray) -> float:
+        return float(np.mean(np.exp(margins) - targets * margins))
+
+    def predict(self, margins: np.ndarray) -> np.ndarray:
+        return np.asarray(np.exp(margins))
+
+
+#: Those that steps can go down.
+STEPS: dict[str, SteepLoss] = {"logistic": Logistic(), "squared": Squared()}
+BY_NAME: dict[str, Loss] = {
+    **STEPS,
+    "hinge": Hinge(0.0),
+    "smooth_hinge": Hinge(1.0),
+    "poisson": Poisson(),
+}

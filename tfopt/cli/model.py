@@ -17,7 +17,7 @@ from tfopt.cli.console import printable
 from tfopt.cli.data import Data
 from tfopt.cli.errors import CommandError
 from tfopt.cli.files import write_atomically
-from tfopt.cli.settings import LOSSES
+from tfopt.cli.settings import CLASSIFICATION, SDCA_LOSSES
 
 FORMAT = "tfopt linear model"
 FORMAT_VERSION = 1
@@ -32,9 +32,9 @@ class Model:
     weights : ndarray of float64, shape (features,)
     bias : ndarray of float64, shape (1,)
     loss : str
-        "logistic" or "squared".
+        One of `tfopt.cli.settings.SDCA_LOSSES`.
     classes : tuple of float, or None
-        The labels that stand for 0 and 1; None for the squared loss.
+        The labels that stand for 0 and 1; None for the losses of regression.
     zero_based : bool
         Whether the training file counted features from 0.
     optimizer : dict
@@ -190,7 +190,7 @@ def _parse_header(array: np.ndarray) -> dict[str, Any]:
             raise _UnreadableError(f"its header lacks '{key}'")
         if not is_valid(header[key]):
             raise _UnreadableError(f"its header has an invalid '{key}'")
-    if (header["loss"] == "logistic") != (header["classes"] is not None):
+    if (header["loss"] in CLASSIFICATION) != (header["classes"] is not None):
         raise _UnreadableError("its header has an invalid 'classes'")
     return header
 
@@ -205,7 +205,7 @@ def _is_pair(value: Any) -> bool:
 
 _HEADER: dict[str, Callable[[Any], bool]] = {
     "version": lambda value: type(value) is int and value == FORMAT_VERSION,
-    "loss": lambda value: value in LOSSES,
+    "loss": lambda value: value in SDCA_LOSSES,
     "classes": lambda value: value is None or _is_pair(value),
     "n_features": lambda value: type(value) is int and value >= 0,
     "zero_based": lambda value: type(value) is bool,

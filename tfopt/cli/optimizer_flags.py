@@ -133,17 +133,21 @@ class OptimizerFlags:
             added = group.add_argument(f"--{kind}-{words}", **options)
         self._flags[kind, one.name] = _Flag(added.option_strings[0], dest)
 
+    def given(self, arguments: argparse.Namespace, kind: str) -> dict[str, Any]:
+        """Return what was given to classes of a kind, by the names of constructors' arguments."""
+        return {
+            name: getattr(arguments, flag.dest)
+            for (of, name), flag in self._flags.items()
+            if of == kind and hasattr(arguments, flag.dest)
+        }
+
     def collect(self, arguments: argparse.Namespace, kind: str, chosen: str) -> dict[str, Any]:
         """Return what was given to the chosen class, by the names of its constructor's arguments.
 
         What another class takes, or what is missing, is wrong usage.
         """
         taken = _TAKEN[kind][chosen]
-        given = {
-            name: getattr(arguments, flag.dest)
-            for (of, name), flag in self._flags.items()
-            if of == kind and hasattr(arguments, flag.dest)
-        }
+        given = self.given(arguments, kind)
         for name in given:
             if name not in _names(taken):
                 takers = [other for other, its in _TAKEN[kind].items() if name in _names(its)]

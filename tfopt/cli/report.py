@@ -13,6 +13,37 @@ from tfopt.versions import versions
 
 
 @dataclasses.dataclass(frozen=True)
+class Certificate:
+    """What `--solver sdca` proves: the minimum is between objective - gap and objective.
+
+    Attributes
+    ----------
+    objective, gap : float
+        Of the mean loss and the penalties.
+    tol : float
+        What the gap was to be, as a share of the objective.
+    iterations : int
+    """
+
+    objective: float
+    gap: float
+    tol: float
+    iterations: int
+
+    @property
+    def relative_gap(self) -> float:
+        return self.gap / abs(self.objective) if self.gap else 0.0
+
+    def line(self) -> str:
+        """Return it as one line of text."""
+        verdict = "" if self.relative_gap <= self.tol else f", which is above tol {self.tol:g}"
+        return (
+            f"objective {self.objective:.8g}, at most {self.gap:.2g} ({self.relative_gap:.1e}) "
+            f"above the minimum{verdict}; {self.iterations} iterations"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class Result:
     """What a training run gives.
 
@@ -26,7 +57,9 @@ class Result:
     rows : dict
         "train" and perhaps "test": how many.
     seconds : float
-        Spent in `train_epochs`.
+        Spent in training.
+    certificate : Certificate or None
+        Of ``--solver sdca``; then `history` has the last loss alone.
     """
 
     model: Model
@@ -34,17 +67,21 @@ class Result:
     scores: dict[str, dict[str, float | None]]
     rows: dict[str, int]
     seconds: float
+    certificate: Certificate | None = None
 
     @property
     def rows_per_second(self) -> float:
         """Rows trained on per second, each counted once per epoch."""
-        return self.rows["train"] * len(self.history["train"]) / self.seconds
+        epochs = self.certificate.iterations if self.certificate else len(self.history["train"])
+        return self.rows["train"] * epochs / self.seconds
 
 
 def print_text(result: Result, path: str) -> None:
     """Print the scores, the speed and where the model is, for people."""
     for part, scores in result.scores.items():
         say(f"{part:<5}  {score_line(scores)}")
+    if result.certificate:
+        say(f"proof  {result.certificate.line()}")
     say(f"speed  {result.rows_per_second:,.0f} rows/s ({result.seconds:.2f} s in training)")
     say(f"model  {printable(path)}")
 
@@ -71,4 +108,9 @@ def print_json(result: Result, arguments: argparse.Namespace, threads: int) -> N
         "seconds": result.seconds,
         "versions": versions(),
     }
+    if result.certificate:
+        facts["certificate"] = {
+            **dataclasses.asdict(result.certificate),
+            "relative_gap": result.certificate.relative_gap,
+        }
     print(json.dumps(facts))

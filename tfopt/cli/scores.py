@@ -12,7 +12,8 @@ def score(loss: str, predictions: np.ndarray, targets: np.ndarray) -> dict[str, 
     Parameters
     ----------
     loss : str
-        "logistic": predictions are probabilities, targets 0 or 1. "squared": any numbers.
+        "logistic": predictions are probabilities, targets 0 or 1. "hinge" and "smooth_hinge":
+        predictions are margins. "squared" and "poisson": any numbers.
     predictions, targets : ndarray, shape (rows,)
 
     Returns
@@ -26,6 +27,12 @@ def score(loss: str, predictions: np.ndarray, targets: np.ndarray) -> dict[str, 
         scores = {
             "accuracy": metrics.accuracy_score(targets, predictions > 0.5),
             "log_loss": metrics.log_loss(targets, predictions, labels=[0, 1]),
+            "auc": metrics.roc_auc_score(targets, predictions) if both else None,
+        }
+    elif loss in ("hinge", "smooth_hinge"):
+        both = targets.min() != targets.max()
+        scores = {
+            "accuracy": metrics.accuracy_score(targets, predictions > 0),
             "auc": metrics.roc_auc_score(targets, predictions) if both else None,
         }
     else:

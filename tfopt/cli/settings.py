@@ -8,6 +8,9 @@ from typing import Any
 LOSSES = ("logistic", "squared")
 #: What --schedule may be, beside the library's schedules.
 AUTO, CONSTANT = "auto", "constant"
+SOLVERS = ("steps", "sdca")
+SDCA_LOSSES = (*LOSSES, "hinge", "smooth_hinge", "poisson")
+CLASSIFICATION = ("logistic", "hinge", "smooth_hinge")
 
 
 @dataclass(frozen=True)
@@ -35,4 +38,23 @@ class Settings:
     warmup_arguments: dict[str, Any] = field(default_factory=dict)
     batch_size: int = 256
     epochs: int = 10
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class SdcaSettings:
+    """The same for `--solver sdca`. Penalties are for the mean loss, l2 for half the squares.
+
+    Attributes
+    ----------
+    l2 : float or None
+        None until the rows have been counted: then 1 over their number, liblinear's C = 1.
+    """
+
+    solver: str = "sdca"
+    loss: str = "logistic"
+    l1: float = 0.0
+    l2: float | None = None
+    tol: float = 1e-4
+    epochs: int = 1000
     seed: int = 0

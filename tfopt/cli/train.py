@@ -1,5 +1,7 @@
 """`tfopt train`: a linear model by mini-batches, as one would write it with the library.
 
+(Or, with ``--solver sdca``, by `tfopt.cli.sdca`.)
+
 `train_epochs` is the part worth reading: sparse gradients through ``Optimizer.apply_gradients``.
 """
 
@@ -25,7 +27,7 @@ from tfopt.cli.optimizers import make_optimizer, set_learning_rate
 from tfopt.cli.progress import Progress
 from tfopt.cli.report import Result, print_json, print_text
 from tfopt.cli.scores import score
-from tfopt.cli.settings import Settings
+from tfopt.cli.settings import SdcaSettings, Settings
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.rule_optimizer import RuleOptimizer
 
@@ -56,7 +58,7 @@ def train_epochs(
         Weights and bias after an epoch: each time the same arrays, updated in place.
     """
     n_rows, n_features = features.shape
-    loss = losses.BY_NAME[settings.loss]
+    loss = losses.STEPS[settings.loss]
     # float64, as the reader gives the data: float32 takes as long on a9a and rounds more
     w, b = np.zeros(n_features), np.zeros(1)
     weights, bias = Variable(w, name="weights"), Variable(b, name="bias")  # they share the memory
@@ -188,7 +190,12 @@ def run(arguments: argparse.Namespace) -> None:
     train = read_libsvm(arguments.data, arguments.zero_based)
     test = read_libsvm(arguments.test, train.zero_based) if arguments.test else None
     with thread_count(arguments.threads) as used_threads:
-        result = fit(train, test, settings, arguments.quiet)
+        if isinstance(settings, SdcaSettings):
+            from tfopt.cli import sdca  # loaded if needed only
+
+            result = sdca.fit(train, test, settings)
+        else:
+            result = fit(train, test, settings, arguments.quiet)
     save_model(arguments.model, result.model)
     if plot:
         title = f"{settings.optimizer}, {settings.loss} loss"
