@@ -128,18 +128,24 @@ class Variable:
     def assign(self, value: Any) -> Variable:
         """Write `value`, of the same shape, into the array.
 
-        Into one on a GPU: an array of the host and of the same dtype, or one of the same library.
+        Into one on a GPU: an array of the host, or one of the same library.
 
         Raises
         ------
         InvalidArgumentError
             If the shapes differ, for nothing is broadcast.
+        InvalidTypeError
+            If the dtype is of another kind.
         """
-        if self.device == "gpu":
-            self._check_shape(np.shape(value) if not on_gpu(value) else tuple(value.shape))
-            gpu_arrays().write(self._array, value)
-        else:
+        if self.device == "cpu":
             self._array[...] = self._fitting(value)
+            return self
+        if on_gpu(value):
+            self._check_shape(tuple(value.shape))
+        else:
+            dtype = gpu_arrays().dtype_of(self._array)
+            value = self._fitting(value, dtype).astype(dtype)
+        gpu_arrays().write(self._array, value)
         return self
 
     def assign_add(self, delta: Any) -> Variable:
@@ -159,13 +165,12 @@ class Variable:
         if self.constraint is not None:
             self.assign(self.constraint(self.value()))
 
-    def _fitting(self, value: Any) -> np.ndarray:
+    def _fitting(self, value: Any, dtype: Any = None) -> np.ndarray:
         array = np.asarray(value)
         self._check_shape(array.shape)
-        if not np.can_cast(array.dtype, self.dtype, "same_kind"):
-            raise InvalidTypeError(
-                f"cannot assign {array.dtype} to {self.name} of dtype {self.dtype}"
-            )
+        dtype = self.dtype if dtype is None else dtype
+        if not np.can_cast(array.dtype, dtype, "same_kind"):
+            raise InvalidTypeError(f"cannot assign {array.dtype} to {self.name} of dtype {dtype}")
         return array
 
     def _check_shape(self, shape: tuple[int, ...]) -> None:

@@ -25,6 +25,7 @@ from tfopt.kernels.clip import gradients_of
 from tfopt.kernels.training import run
 from tfopt.optimizers.clipping import Checked, clipped_calls
 from tfopt.optimizers.steps import Step, Update, step_of
+from tfopt.room import Room
 from tfopt.rules import Rule
 
 INF, NAN = float("inf"), float("nan")
@@ -73,7 +74,7 @@ class Model:
         for arrays, indices in self.tables:
             *variables, gradient = (a.copy() for a in arrays)
             slices = IndexedSlices(gradient, indices)
-            checked.append(self.step.clipped_rows(tuple(variables), slices, "after"))
+            checked.append(self.step.clipped_rows(tuple(variables), slices, Room(), "after"))
             written += [*variables, gradient]
         wanted = (limits.get(key) for key in ("clipvalue", "clipnorm", "global_clipnorm"))
         for call in clipped_calls(checked, *wanted):

@@ -179,13 +179,25 @@ def test_variables() -> None:
     assert tuple(variable.shape) == (3,)
     for refused in (
         variable.numpy,
-        lambda: variable.assign(np.zeros(3)),
+        lambda: variable.assign_add(np.zeros(3)),
         lambda: np.asarray(variable),
         lambda: tfopt.Variable(array, dtype="float32"),
     ):
         with pytest.raises(tfopt.errors.InvalidTypeError, match="on a GPU"):
             refused()
     np.testing.assert_array_equal(DEVICE.back(array), 0.5)
+    for bad, error in (
+        (np.zeros(2), tfopt.InvalidArgumentError),
+        (DEVICE.to(np.zeros(2, np.float32)), tfopt.InvalidArgumentError),
+        (np.zeros(3, complex), tfopt.InvalidTypeError),
+    ):
+        with pytest.raises(error, match="cannot assign"):
+            variable.assign(bad)
+    np.testing.assert_array_equal(DEVICE.back(array), 0.5)
+    assert variable.assign([1.0, 2, 3]) is variable
+    assert DEVICE.back(array).tolist() == [1, 2, 3]
+    variable.assign(DEVICE.to(np.full(3, 4, np.float32)))
+    assert DEVICE.back(array).tolist() == [4, 4, 4]
 
 
 def test_gradients_of_the_variable_itself() -> None:
