@@ -25,6 +25,7 @@ MODULES = (
     "memory",
     "arguments",
     "calls",
+    "row_calls",
     "groups",
     "merge",
     "rows",

@@ -11,7 +11,7 @@ from cases import assert_same_bits
 import tfopt
 from tfopt import IndexedSlices
 from tfopt.kernels import kernels
-from tfopt.kernels.calls import sparse_call
+from tfopt.kernels.row_calls import sparse_call
 from tfopt.room import Room
 from tfopt.training_ops import apply_adamax
 

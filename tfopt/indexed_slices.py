@@ -109,11 +109,8 @@ class IndexedSlices:
         sums = room.array("sums", (distinct.size, *self.values.shape[1:]), computed)
         if sums.size:
             rows = np.ascontiguousarray(self.values, computed).reshape(n, -1)
-            if bound is None and scale == 1:
-                merge.add_rows(rows, place, sums.reshape(distinct.size, -1))
-            else:
-                bound = np.inf if bound is None else bound
-                merge.add_scaled_rows(rows, place, sums.reshape(distinct.size, -1), bound, scale)
+            bound = np.inf if bound is None else bound
+            merge.add_rows(rows, place, sums.reshape(distinct.size, -1), bound, scale)
         with np.errstate(over="ignore"):  # what rounds to infinity does so without a word
             return IndexedSlices(sums.astype(dtype, copy=False), distinct, self.dense_shape)
 

@@ -9,8 +9,9 @@ import numpy as np
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.arguments import as_array
-from tfopt.kernels.calls import Call, Kernel, sparse_call
+from tfopt.kernels.calls import Call, Kernel
 from tfopt.kernels.merge import distinct_indices
+from tfopt.kernels.row_calls import sparse_call
 from tfopt.room import Room
 
 __all__ = ["rows_call"]

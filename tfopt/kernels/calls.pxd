@@ -67,6 +67,10 @@ cdef int check_shape(cnp.ndarray a, str name, cnp.ndarray var) except -1
 cdef int check_hypers(Kernel kernel, tuple hypers, int flags, double *into) except -1
 cdef list check_variables(Kernel kernel, tuple arguments)
 cdef cnp.ndarray check_gradient(Kernel kernel, object argument, cnp.ndarray var)
+cdef Py_ssize_t row_size(cnp.ndarray var) noexcept
+cdef int check_in_order(Kernel kernel, list variables, cnp.ndarray grad, cnp.ndarray ids,
+                        tuple hypers, int flags, double *values) except -1
+cdef cnp.ndarray separate(Kernel kernel, list variables, cnp.ndarray grad, bint sparse)
 cdef const steps *steps_of(Kernel kernel, int flags, int type_) noexcept
 cdef const steps *set_scalars(Kernel kernel, Call call, double *values, int flags,
                               object grad_scale, int typenum, bint dense) except NULL

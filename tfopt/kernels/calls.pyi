@@ -1,6 +1,5 @@
 from typing import Any, SupportsFloat, final
 
-from tfopt.room import Room
 from tfopt.rules import Rule
 
 @final
@@ -22,17 +21,6 @@ def dense_call(
     flags: int,
     grad_scale: SupportsFloat,
 ) -> Call: ...
-def sparse_call(
-    kernel: Kernel,
-    arguments: tuple[Any, ...],
-    indices: Any,
-    hypers: tuple[SupportsFloat, ...],
-    flags: int,
-    grad_scale: SupportsFloat,
-    lazy: bool = False,
-    room: Room | None = None,
-) -> Call: ...
-def set_summing(call: Call, bound: float, scale: float) -> None: ...
 def read_hyper(kernel: Kernel, k: int, value: Any, flags: int, dense: bool) -> float: ...
 def step_arguments(
     kernel: Kernel,

@@ -10,10 +10,9 @@ cimport cython
 import numpy as np
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.rules import LIMITS
 
 from tfopt.kernels.arguments cimport (
@@ -22,17 +21,12 @@ from tfopt.kernels.arguments cimport (
 from tfopt.kernels.layout cimport NATIVE, is_run, layout, merge_axes
 from tfopt.kernels.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.memory cimport check_itself, overlap, same_memory, same_shape
-from tfopt.kernels.runtime cimport BLOCK, flush_denormals, team_size
+from tfopt.kernels.runtime cimport flush_denormals
 from tfopt.kernels.step cimport MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, steps
-from tfopt.kernels.summed cimport own_bytes
 
 cimport numpy as cnp
 
 cnp.import_array()
-
-ctypedef fused index:
-    int32_t
-    int64_t
 
 cdef enum:      # a call's checks, after those of hyperparameters and of arrays' shapes
     RANK = MAX_HYPERS + MAX_OPERANDS
@@ -40,9 +34,6 @@ cdef enum:      # a call's checks, after those of hyperparameters and of arrays'
     COLUMNS
     ROWS
     INNER
-
-cdef enum:
-    MOST_OWN_BYTES = 1 << 28    # of a thread's sums: more are made one array, as long as it must be
 
 cdef const steps *_table = NULL
 
@@ -197,7 +188,7 @@ cdef int _check_columns(str name, cnp.ndarray grad, cnp.ndarray var) except -1:
     return 0
 
 
-cdef Py_ssize_t _inner(cnp.ndarray var) noexcept:
+cdef Py_ssize_t row_size(cnp.ndarray var) noexcept:
     """How many elements a row has."""
     cdef Py_ssize_t inner = 1
     cdef int axis
@@ -220,12 +211,12 @@ cdef int _check_rows(int check, str name, cnp.ndarray grad, cnp.ndarray ids,
             f"{name} must be the same size as indices in the first dimension: "
             f"{cnp.PyArray_DIM(grad, 0)} {cnp.PyArray_DIM(ids, 0)}"
         )
-    if check == INNER and _inner(var) == 0:
+    if check == INNER and row_size(var) == 0:
         raise InvalidArgumentError(f"the rows of var must not be empty: {shape_of(var)}")
     return 0
 
 
-cdef int _check_in_order(Kernel kernel, list variables, cnp.ndarray grad, cnp.ndarray ids,
+cdef int check_in_order(Kernel kernel, list variables, cnp.ndarray grad, cnp.ndarray ids,
                          tuple hypers, int flags, double *values) except -1:
     """What a dense call (no ids) or one for rows must fulfil, in the order of the rule's row."""
     cdef bint dense = ids is None
@@ -245,7 +236,7 @@ cdef int _check_in_order(Kernel kernel, list variables, cnp.ndarray grad, cnp.nd
 
 # ---- memory that must not be shared
 
-cdef cnp.ndarray _separate(Kernel kernel, list variables, cnp.ndarray grad, bint sparse):
+cdef cnp.ndarray separate(Kernel kernel, list variables, cnp.ndarray grad, bint sparse):
     """Refuse variables that overlap; return the gradient, copied if a variable would change it.
 
     A dense step reads an element's gradient before it writes the element, so a gradient that is
@@ -397,122 +388,12 @@ def dense_call(Kernel kernel not None, tuple arguments not None, tuple hypers no
     cdef cnp.ndarray var = variables[0]
     cdef cnp.ndarray grad = check_gradient(kernel, arguments[kernel.n_operands - 1], var)
     cdef double[MAX_HYPERS] values
-    _check_in_order(kernel, variables, grad, None, hypers, flags, values)
+    check_in_order(kernel, variables, grad, None, hypers, flags, values)
     call.w.step = set_scalars(kernel, call, values, flags, grad_scale, cnp.PyArray_TYPE(var),
                               True).dense
-    grad = _separate(kernel, variables, grad, False)
+    grad = separate(kernel, variables, grad, False)
     set_tensor(&call.one, variables, grad, 0)
     call.one_start[0] = 0
     call.one_start[1] = cnp.PyArray_SIZE(var)
     call.arrays = (variables, grad)
     return call
-
-
-cdef Py_ssize_t _first_outside(const index[:] indices, Py_ssize_t rows) noexcept nogil:
-    """Where the first index that names no row is, or -1."""
-    cdef Py_ssize_t i
-    cdef bint outside = False
-    for i in range(indices.shape[0]):       # no branch: one unsigned comparison sees both ends
-        outside |= <uint64_t>indices[i] >= <uint64_t>rows
-    if outside:
-        for i in range(indices.shape[0]):
-            if <uint64_t>indices[i] >= <uint64_t>rows:
-                return i
-    return -1
-
-
-cdef int _set_indices(cnp.ndarray indices, Py_ssize_t rows, Call call) except -1:
-    cdef Py_ssize_t bad
-    cdef const int32_t[:] narrow
-    cdef const int64_t[:] wide
-    call.w.index_size = cnp.PyArray_ITEMSIZE(indices)
-    call.w.index_stride = cnp.PyArray_STRIDE(indices, 0)
-    call.w.indices = <const char *>cnp.PyArray_DATA(indices)
-    call.w.n_indices = cnp.PyArray_DIM(indices, 0)
-    if call.w.index_size == 4:
-        narrow = indices
-        bad = _first_outside(narrow, rows)
-    else:
-        wide = indices
-        bad = _first_outside(wide, rows)
-    if bad >= 0:
-        raise IndexOutOfRangeError(
-            f"Index {indices[bad]} at offset {bad} in indices is out of range [0, {rows})"
-        )
-    return 0
-
-
-cdef cnp.ndarray _check_indices(object argument):
-    """The indices, as an array of a type they may have."""
-    cdef cnp.ndarray ids = as_array(argument, "indices")
-    if ids.descr.kind != c"i" or cnp.PyArray_ITEMSIZE(ids) not in (4, 8):
-        raise InvalidTypeError(f"indices must be int32 or int64, not {ids.dtype}")
-    if not (cnp.PyArray_ISALIGNED(ids) and cnp.PyArray_ISNOTSWAPPED(ids)):
-        refuse_layout(ids, "indices", False)
-    return ids
-
-
-def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple hypers not None,
-                int flags, grad_scale, bint lazy=False, room=None):
-    """Check an update of the rows that `indices` names; a lazy one leaves all others alone.
-
-    With a room it sums the gradients of equal indices on the way, if it can (`Call.sums`).
-    """
-    cdef Call call = Call.__new__(Call)
-    cdef int k, last = kernel.n_operands - 1
-    cdef list variables = check_variables(kernel, arguments)
-    cdef cnp.ndarray var = variables[0]
-    cdef cnp.ndarray grad = check_gradient(kernel, arguments[last], var)
-    cdef cnp.ndarray ids = _check_indices(indices)
-    cdef const steps *rule
-    cdef double[MAX_HYPERS] values
-    _check_in_order(kernel, variables, grad, ids, hypers, flags, values)
-    rule = set_scalars(kernel, call, values, flags, grad_scale, cnp.PyArray_TYPE(var), False)
-    _set_indices(ids, cnp.PyArray_DIM(var, 0), call)
-    grad = _separate(kernel, variables, grad, True)
-    for k in range(last):
-        if overlap(variables[k], ids):
-            raise InvalidArgumentError(f"{kernel.operands[k]} and indices overlap in memory")
-        call.w.row_stride[k] = cnp.PyArray_STRIDE(variables[k], 0)
-    call.w.row_stride[last] = cnp.PyArray_STRIDE(grad, 0)
-    call.w.inner = _inner(var)
-    call.w.step = rule.width1 if call.w.inner == 1 else rule.rows
-    set_tensor(&call.one, variables, grad, 1)
-    if call.w.inner == 1 and call.one.axes == NULL:
-        call.w.scatter = rule.scatter
-    call.arrays = (variables, grad, ids)
-    if rule.absent != NULL and not lazy:
-        zeros = np.zeros((<object>grad).shape[1:], grad.dtype)
-        call.w.absent = rule.absent
-        call.w.n_rows = cnp.PyArray_DIM(var, 0)
-        call.w.zeros = <char *>cnp.PyArray_DATA(<cnp.ndarray>zeros)
-        call.arrays += (zeros,)
-    elif room is not None and cnp.PyArray_TYPE(var) in (cnp.NPY_FLOAT32, cnp.NPY_FLOAT64):
-        _sum_on_the_way(call, cnp.PyArray_DIM(var, 0), room)
-    return call
-
-
-cdef int _sum_on_the_way(Call call, Py_ssize_t n_rows, room) except -1:
-    """Let a call sum the gradients of equal indices, if its rows are runs that fit in a cache."""
-    cdef Py_ssize_t n = call.w.n_indices, row_bytes = call.w.inner * call.w.itemsize
-    cdef cnp.ndarray own
-    if call.one.axes != NULL or not 1 < call.w.inner <= BLOCK or not 0 < n < 0xFFFFFFFF:
-        return 0
-    call.summed.team = team_size(n * call.w.inner, call.w.n_operands)
-    call.summed.most = min(n, n_rows)
-    call.summed.own_bytes = own_bytes(call.summed.most, row_bytes)
-    if call.summed.own_bytes > MOST_OWN_BYTES:
-        return 0
-    own = room.array("own", (call.summed.team, call.summed.own_bytes), np.uint8)
-    call.summed.own = <char *>cnp.PyArray_DATA(own)
-    call.summed.bound = np.inf
-    call.summed.scale = 1
-    call.w.summing = &call.summed
-    call.arrays += (own,)
-    return 0
-
-
-def set_summing(Call call not None, double bound, double scale):
-    """Clamp the gradient rows of a call that sums them, and multiply them by a number."""
-    call.summed.bound = bound
-    call.summed.scale = scale

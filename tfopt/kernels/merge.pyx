@@ -6,12 +6,11 @@ from libc.string cimport memset
 
 import numpy as np
 
-from tfopt.errors import InvalidArgumentError
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 from tfopt.kernels.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_row,
 )
-from tfopt.kernels.rules cimport real
 from tfopt.kernels.runtime cimport flush_denormals, team_size
 from tfopt.kernels.step cimport AHEAD
 
@@ -20,11 +19,14 @@ ctypedef fused index:
     int64_t
 
 
+ctypedef float complex floatcomplex
+ctypedef double complex doublecomplex
+
 ctypedef fused number:
     float
     double
-    float complex
-    double complex
+    floatcomplex
+    doublecomplex
 
 cdef enum:
     OWNED_BYTES = 2048      # sums have one owner in blocks of so much, or cache lines would be shared
@@ -137,8 +139,10 @@ cdef void _clear_owned(char *sums, Py_ssize_t n, Py_ssize_t row_bytes, int shift
 
 
 cdef void _add_owned_rows(const number[:, ::1] values, const Py_ssize_t[::1] place,
-                          number[:, ::1] sums, int owner, int owners) noexcept nogil:
+                          number[:, ::1] sums, double bound, double scale, int owner,
+                          int owners) noexcept nogil:
     # sums[place[i]] += values[i], i ascending, where this thread owns the sum
+    cdef number high = <number>bound, low = -<number>bound, factor = <number>scale, value
     cdef Py_ssize_t[PIECE] mine
     cdef Py_ssize_t start = 0, stop, n, i, j, width = values.shape[1]
     cdef Py_ssize_t row_bytes = width * sizeof(number)
@@ -157,59 +161,30 @@ cdef void _add_owned_rows(const number[:, ::1] values, const Py_ssize_t[::1] pla
             into = &sums[place[mine[i]], 0]
             row = &values[mine[i], 0]
             for j in range(width):
-                into[j] = into[j] + row[j]
+                if number is float or number is double:
+                    value = high if high < row[j] else row[j]
+                    value = low if low > value else value
+                    into[j] = into[j] + value * factor
+                else:
+                    into[j] = into[j] + row[j]
         start = stop
     fp_leave(caller)
 
 
-def add_rows(const number[:, ::1] values, const Py_ssize_t[::1] place, number[:, ::1] sums):
-    """Set each row of sums to the rows of values that have its place, added up in order."""
+def add_rows(const number[:, ::1] values, const Py_ssize_t[::1] place, number[:, ::1] sums,
+             double bound, double scale):
+    """Set each row of sums to the rows of values that have its place, added up in order.
+
+    Real rows are clamped to the bound first, and multiplied by the scale.
+    """
+    if number is floatcomplex or number is doublecomplex:
+        if bound != np.inf or scale != 1:
+            raise InvalidTypeError("complex rows have no bound and no scale")
     cdef int team = team_size(values.shape[0] * values.shape[1], 2)
     with nogil:
         if team == 1:
-            _add_owned_rows(values, place, sums, 0, 1)
+            _add_owned_rows(values, place, sums, bound, scale, 0, 1)
         else:
             with parallel(num_threads=team):
-                _add_owned_rows(values, place, sums, omp_get_thread_num(), omp_get_num_threads())
-
-
-cdef void _add_owned_scaled_rows(const real[:, ::1] values, const Py_ssize_t[::1] place,
-                                 real[:, ::1] sums, double bound, double scale, int owner,
-                                 int owners) noexcept nogil:
-    cdef real high = <real>bound, low = -<real>bound, factor = <real>scale, value
-    cdef Py_ssize_t[PIECE] mine
-    cdef Py_ssize_t start = 0, stop, n, i, j, width = values.shape[1]
-    cdef Py_ssize_t row_bytes = width * sizeof(real)
-    cdef char *base = <char *>&sums[0, 0]
-    cdef real *into
-    cdef const real *row
-    cdef int shift = _shift(row_bytes)
-    cdef fp_state caller = fp_enter(flush_denormals())
-    _clear_owned(base, sums.shape[0], row_bytes, shift, owner, owners)
-    while start < values.shape[0]:
-        stop = min(start + PIECE, values.shape[0])
-        n = _owned(place, start, stop, shift, owner, owners, mine)
-        for i in range(n):
-            if i + AHEAD < n:
-                prefetch_row(&base, &row_bytes, 1, place[mine[i + AHEAD]], row_bytes)
-            into = &sums[place[mine[i]], 0]
-            row = &values[mine[i], 0]
-            for j in range(width):
-                value = high if high < row[j] else row[j]
-                value = low if low > value else value
-                into[j] = into[j] + value * factor
-        start = stop
-    fp_leave(caller)
-
-
-def add_scaled_rows(const real[:, ::1] values, const Py_ssize_t[::1] place, real[:, ::1] sums,
-                    double bound, double scale):
-    """Do the same with rows that are clamped to a bound first, and multiplied by a number."""
-    cdef int team = team_size(values.shape[0] * values.shape[1], 2)
-    with nogil:
-        if team == 1:
-            _add_owned_scaled_rows(values, place, sums, bound, scale, 0, 1)
-        else:
-            with parallel(num_threads=team):
-                _add_owned_scaled_rows(values, place, sums, bound, scale, omp_get_thread_num(),
-                                       omp_get_num_threads())
+                _add_owned_rows(values, place, sums, bound, scale, omp_get_thread_num(),
+                                omp_get_num_threads())

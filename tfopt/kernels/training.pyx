@@ -8,8 +8,9 @@ run, so neither do the results.
 from cython.parallel cimport parallel
 from libc.string cimport memcpy
 
-from tfopt.kernels.calls import dense_call, sparse_call
+from tfopt.kernels.calls import dense_call
 from tfopt.kernels.groups import many_call
+from tfopt.kernels.row_calls import sparse_call
 
 from tfopt.kernels.calls cimport Call, Kernel, set_scale, work
 from tfopt.kernels.layout cimport run_layout

@@ -13,7 +13,8 @@ from tfopt.devices import gpu_arrays, on_gpu
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
-from tfopt.kernels.calls import dense_call, sparse_call
+from tfopt.kernels.calls import dense_call
+from tfopt.kernels.row_calls import sparse_call
 from tfopt.variable import Variable
 
 __all__ = [

@@ -9,9 +9,10 @@ import numpy as np
 
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
-from tfopt.kernels.calls import Call, Kernel, set_summing, sparse_call
+from tfopt.kernels.calls import Call, Kernel
 from tfopt.kernels.clip import gradients_of
 from tfopt.kernels.groups import many_call
+from tfopt.kernels.row_calls import set_summing, sparse_call
 from tfopt.optimizers.clipping import Checked
 from tfopt.room import Room
 from tfopt.rows import rows_call

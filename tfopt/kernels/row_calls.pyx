@@ -1,0 +1,138 @@
+"""Validation of updates of rows: of their indices, and what it takes to sum their gradients."""
+
+import numpy as np
+
+from libc.stdint cimport int32_t, int64_t, uint64_t
+
+from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
+
+from tfopt.kernels.arguments cimport as_array, refuse_layout
+from tfopt.kernels.calls cimport (
+    Call, Kernel, check_gradient, check_in_order, check_variables, row_size, separate, set_scalars,
+    set_tensor,
+)
+from tfopt.kernels.memory cimport overlap
+from tfopt.kernels.runtime cimport BLOCK, team_size
+from tfopt.kernels.step cimport MAX_HYPERS, steps
+from tfopt.kernels.summed cimport own_bytes
+
+cimport numpy as cnp
+
+cnp.import_array()
+
+ctypedef fused index:
+    int32_t
+    int64_t
+
+cdef enum:
+    MOST_OWN_BYTES = 1 << 28    # of a thread's sums: more are made one array, as long as it must be
+
+
+cdef Py_ssize_t _first_outside(const index[:] indices, Py_ssize_t rows) noexcept nogil:
+    """Where the first index that names no row is, or -1."""
+    cdef Py_ssize_t i
+    cdef bint outside = False
+    for i in range(indices.shape[0]):       # no branch: one unsigned comparison sees both ends
+        outside |= <uint64_t>indices[i] >= <uint64_t>rows
+    if outside:
+        for i in range(indices.shape[0]):
+            if <uint64_t>indices[i] >= <uint64_t>rows:
+                return i
+    return -1
+
+
+cdef int _set_indices(cnp.ndarray indices, Py_ssize_t rows, Call call) except -1:
+    cdef Py_ssize_t bad
+    cdef const int32_t[:] narrow
+    cdef const int64_t[:] wide
+    call.w.index_size = cnp.PyArray_ITEMSIZE(indices)
+    call.w.index_stride = cnp.PyArray_STRIDE(indices, 0)
+    call.w.indices = <const char *>cnp.PyArray_DATA(indices)
+    call.w.n_indices = cnp.PyArray_DIM(indices, 0)
+    if call.w.index_size == 4:
+        narrow = indices
+        bad = _first_outside(narrow, rows)
+    else:
+        wide = indices
+        bad = _first_outside(wide, rows)
+    if bad >= 0:
+        raise IndexOutOfRangeError(
+            f"Index {indices[bad]} at offset {bad} in indices is out of range [0, {rows})"
+        )
+    return 0
+
+
+cdef cnp.ndarray _check_indices(object argument):
+    """The indices, as an array of a type they may have."""
+    cdef cnp.ndarray ids = as_array(argument, "indices")
+    if ids.descr.kind != c"i" or cnp.PyArray_ITEMSIZE(ids) not in (4, 8):
+        raise InvalidTypeError(f"indices must be int32 or int64, not {ids.dtype}")
+    if not (cnp.PyArray_ISALIGNED(ids) and cnp.PyArray_ISNOTSWAPPED(ids)):
+        refuse_layout(ids, "indices", False)
+    return ids
+
+
+def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple hypers not None,
+                int flags, grad_scale, bint lazy=False, room=None):
+    """Check an update of the rows that `indices` names; a lazy one leaves all others alone.
+
+    With a room it sums the gradients of equal indices on the way, if it can (`Call.sums`).
+    """
+    cdef Call call = Call.__new__(Call)
+    cdef int k, last = kernel.n_operands - 1
+    cdef list variables = check_variables(kernel, arguments)
+    cdef cnp.ndarray var = variables[0]
+    cdef cnp.ndarray grad = check_gradient(kernel, arguments[last], var)
+    cdef cnp.ndarray ids = _check_indices(indices)
+    cdef const steps *rule
+    cdef double[MAX_HYPERS] values
+    check_in_order(kernel, variables, grad, ids, hypers, flags, values)
+    rule = set_scalars(kernel, call, values, flags, grad_scale, cnp.PyArray_TYPE(var), False)
+    _set_indices(ids, cnp.PyArray_DIM(var, 0), call)
+    grad = separate(kernel, variables, grad, True)
+    for k in range(last):
+        if overlap(variables[k], ids):
+            raise InvalidArgumentError(f"{kernel.operands[k]} and indices overlap in memory")
+        call.w.row_stride[k] = cnp.PyArray_STRIDE(variables[k], 0)
+    call.w.row_stride[last] = cnp.PyArray_STRIDE(grad, 0)
+    call.w.inner = row_size(var)
+    call.w.step = rule.width1 if call.w.inner == 1 else rule.rows
+    set_tensor(&call.one, variables, grad, 1)
+    if call.w.inner == 1 and call.one.axes == NULL:
+        call.w.scatter = rule.scatter
+    call.arrays = (variables, grad, ids)
+    if rule.absent != NULL and not lazy:
+        zeros = np.zeros((<object>grad).shape[1:], grad.dtype)
+        call.w.absent = rule.absent
+        call.w.n_rows = cnp.PyArray_DIM(var, 0)
+        call.w.zeros = <char *>cnp.PyArray_DATA(<cnp.ndarray>zeros)
+        call.arrays += (zeros,)
+    elif room is not None and cnp.PyArray_TYPE(var) in (cnp.NPY_FLOAT32, cnp.NPY_FLOAT64):
+        _sum_on_the_way(call, cnp.PyArray_DIM(var, 0), room)
+    return call
+
+
+cdef int _sum_on_the_way(Call call, Py_ssize_t n_rows, room) except -1:
+    """Let a call sum the gradients of equal indices, if its rows are runs that fit in a cache."""
+    cdef Py_ssize_t n = call.w.n_indices, row_bytes = call.w.inner * call.w.itemsize
+    cdef cnp.ndarray own
+    if call.one.axes != NULL or not 1 < call.w.inner <= BLOCK or not 0 < n < 0xFFFFFFFF:
+        return 0
+    call.summed.team = team_size(n * call.w.inner, call.w.n_operands)
+    call.summed.most = min(n, n_rows)
+    call.summed.own_bytes = own_bytes(call.summed.most, row_bytes)
+    if call.summed.own_bytes > MOST_OWN_BYTES:
+        return 0
+    own = room.array("own", (call.summed.team, call.summed.own_bytes), np.uint8)
+    call.summed.own = <char *>cnp.PyArray_DATA(own)
+    call.summed.bound = np.inf
+    call.summed.scale = 1
+    call.w.summing = &call.summed
+    call.arrays += (own,)
+    return 0
+
+
+def set_summing(Call call not None, double bound, double scale):
+    """Clamp the gradient rows of a call that sums them, and multiply them by a number."""
+    call.summed.bound = bound
+    call.summed.scale = scale
