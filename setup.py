@@ -39,6 +39,7 @@ MODULES = (
     "fingerprint",
     "fingerprint_table",
     "sdca_solver",
+    "sdca_classes",
     "curvature",
 )
 X86 = platform.machine().lower() in ("x86_64", "amd64")

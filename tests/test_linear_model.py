@@ -237,8 +237,10 @@ def test_more_classes_are_each_one_from_the_rest() -> None:
     assert model.coef_.shape == (3, 7) and model.dual_coef_.shape == (3, 300)
     for k, name in enumerate("abc"):
         alone = SDCAClassifier().fit(X, y == name)
-        assert model.coef_[k].tobytes() == alone.coef_[0].tobytes()
-        assert model.intercept_[k] == alone.intercept_[0]
+        np.testing.assert_allclose(model.coef_[k], alone.coef_[0], rtol=1e-9)
+        np.testing.assert_allclose(model.intercept_[k], alone.intercept_[0], rtol=1e-9)
+        np.testing.assert_allclose(model.dual_coef_[k], alone.dual_coef_[0], rtol=1e-7)
+        assert model.n_iter_[k] == alone.n_iter_[0]
     p = model.predict_proba(X)
     np.testing.assert_allclose(p.sum(axis=1), 1)
     assert (model.classes_[p.argmax(axis=1)] == model.predict(X)).all()

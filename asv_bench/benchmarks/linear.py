@@ -72,3 +72,29 @@ class Partitions:
 
     def track_epochs(self, partitions: int) -> int:
         return int(fit("wide", 1e-6, num_loss_partitions=partitions).n_iter_[0])
+
+
+class Classes:
+    """Twenty classes, all at once and each by a fit of its own."""
+
+    params = (GAPS,)
+    param_names = ("relative gap",)
+    unit = "times the speed of separate fits"
+
+    def setup(self, gap: float) -> None:
+        X, _ = problem("wide")
+        weights = np.random.default_rng(0).normal(size=(X.shape[1], 20))
+        self.X, self.y = X, (X @ weights).argmax(axis=1)
+
+    def fit(self, y: np.ndarray, gap: float) -> Any:
+        return public("linear_model.SDCAClassifier")(tol=gap).fit(self.X, y)
+
+    def time_fit(self, gap: float) -> None:
+        self.fit(self.y, gap)
+
+    def track_speed_over_separate_fits(self, gap: float) -> float:
+        separate, together = best_times(
+            lambda: [self.fit(self.y == k, gap) for k in range(20)],
+            lambda: self.fit(self.y, gap),
+        )
+        return separate / together

@@ -4,10 +4,20 @@ from numpy import float64, void
 from numpy.typing import NDArray
 
 def gaps(
-    examples: NDArray[void], wx: NDArray[float64], bias: float, loss: str, gamma: float
+    examples: NDArray[void],
+    wx: NDArray[float64],
+    bias: float,
+    loss: str,
+    gamma: float,
+    threads: int = ...,
 ) -> tuple[float, float]: ...
 def derivatives(
-    examples: NDArray[void], wx: NDArray[float64], bias: float, loss: str, gamma: float
+    examples: NDArray[void],
+    wx: NDArray[float64],
+    bias: float,
+    loss: str,
+    gamma: float,
+    threads: int = ...,
 ) -> tuple[NDArray[float64], NDArray[float64]]: ...
 def hessian(
     data: NDArray[Any],

@@ -24,6 +24,7 @@ from tfopt.kernels.sdca import LOSSES
 cdef enum:
     BLOCK = 512     # examples whose sums are taken together
     SHARES = 8      # parts of the examples that have a Hessian of their own
+    COSTLY = 16     # features whose visit takes as long as an exponential and a logarithm
 
 
 cdef inline double bend(int kind, double wx, double y, double gamma) noexcept nogil:
@@ -48,8 +49,33 @@ cdef loss_t _named(str loss, double gamma):
     return f
 
 
+cdef int _team(Py_ssize_t work, int threads) noexcept:
+    """Threads for so much work, in features; at most `threads`, if that is not 0."""
+    cdef int team = team_size(work, 1)
+    return threads if 0 < threads < team else team
+
+
+cdef void _gaps_share(const example[::1] examples, const double[::1] wx, double bias,
+                      const loss_t *f, double[:, ::1] sums, int thread,
+                      int threads) noexcept nogil:
+    cdef Py_ssize_t b, i, n = examples.shape[0], blocks = sums.shape[0]
+    cdef double z, value, losses, gap
+    cdef fp_state caller = fp_enter(False)
+    for b in range(blocks * thread // threads, blocks * (thread + 1) // threads):
+        losses = gap = 0
+        for i in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
+            if examples[i].weight > 0:
+                z = wx[i] + bias
+                value = f.value(z, examples[i].y, f.gamma)
+                losses += examples[i].weight * value
+                value += f.conjugate(examples[i].a, examples[i].y, f.gamma) + examples[i].a * z
+                gap += examples[i].weight * fmax(value, 0)
+        sums[b, 0], sums[b, 1] = losses, gap
+    fp_leave(caller)
+
+
 def gaps(const example[::1] examples not None, const double[::1] wx not None, double bias,
-         str loss, double gamma):
+         str loss, double gamma, int threads=0):
     """The losses at predictions, and the gaps of Fenchel and Young to the dual variables.
 
     Returns
@@ -59,24 +85,29 @@ def gaps(const example[::1] examples not None, const double[::1] wx not None, do
         + a * (wx + bias)), no term of which is negative.
     """
     cdef loss_t f = _named(loss, gamma)
-    cdef Py_ssize_t b, i, n = examples.shape[0]
-    cdef double[:, ::1] sums = np.zeros(((n + BLOCK - 1) // BLOCK, 2))
-    cdef double z, value
-    with nogil:
-        for b in range(sums.shape[0]):
-            for i in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
-                if examples[i].weight > 0:
-                    z = wx[i] + bias
-                    value = f.value(z, examples[i].y, f.gamma)
-                    sums[b, 0] += examples[i].weight * value
-                    value += f.conjugate(examples[i].a, examples[i].y, f.gamma) + examples[i].a * z
-                    sums[b, 1] += examples[i].weight * fmax(value, 0)
+    cdef Py_ssize_t n = examples.shape[0]
+    cdef double[:, ::1] sums = np.empty(((n + BLOCK - 1) // BLOCK, 2))
+    cdef int team = _team(n * COSTLY, threads)
+    with nogil, parallel(num_threads=team):
+        _gaps_share(examples, wx, bias, &f, sums, omp_get_thread_num(), omp_get_num_threads())
     losses, gap = np.asarray(sums).T
     return fsum(losses), fsum(gap)
 
 
+cdef void _derivatives_share(const example[::1] examples, const double[::1] wx, double bias,
+                             int kind, const loss_t *f, double[::1] slopes, double[::1] bends,
+                             int thread, int threads) noexcept nogil:
+    cdef Py_ssize_t i, n = examples.shape[0]
+    cdef fp_state caller = fp_enter(False)
+    for i in range(n * thread // threads, n * (thread + 1) // threads):
+        if examples[i].weight > 0:
+            slopes[i] = examples[i].weight * f.slope(wx[i] + bias, examples[i].y, f.gamma)
+            bends[i] = examples[i].weight * bend(kind, wx[i] + bias, examples[i].y, f.gamma)
+    fp_leave(caller)
+
+
 def derivatives(const example[::1] examples not None, const double[::1] wx not None, double bias,
-                str loss, double gamma):
+                str loss, double gamma, int threads=0):
     """phi' and phi'' of each example at its prediction, each times its weight.
 
     Returns
@@ -85,13 +116,12 @@ def derivatives(const example[::1] examples not None, const double[::1] wx not N
     """
     cdef loss_t f = _named(loss, gamma)
     cdef int kind = LOSSES.index(loss)
-    cdef Py_ssize_t i, n = examples.shape[0]
+    cdef Py_ssize_t n = examples.shape[0]
     cdef double[::1] slopes = np.zeros(n), bends = np.zeros(n)
-    with nogil:
-        for i in range(n):
-            if examples[i].weight > 0:
-                slopes[i] = examples[i].weight * f.slope(wx[i] + bias, examples[i].y, f.gamma)
-                bends[i] = examples[i].weight * bend(kind, wx[i] + bias, examples[i].y, f.gamma)
+    cdef int team = _team(n * COSTLY, threads)
+    with nogil, parallel(num_threads=team):
+        _derivatives_share(examples, wx, bias, kind, &f, slopes, bends, omp_get_thread_num(),
+                           omp_get_num_threads())
     return np.asarray(slopes), np.asarray(bends)
 
 
@@ -137,9 +167,7 @@ def hessian(const real[::1] data not None, const index[::1] indices not None,
     ndarray of float64, shape (n_weights + 1, n_weights + 1)
     """
     cdef double[:, :, ::1] sums = np.zeros((SHARES, n_weights + 1, n_weights + 1))
-    cdef int team = team_size((data.shape[0] + dense.shape[0] * dense.shape[1]) * 4, 1)
-    if 0 < threads < team:
-        team = threads
+    cdef int team = _team((data.shape[0] + dense.shape[0] * dense.shape[1]) * 4, threads)
     with nogil, parallel(num_threads=min(team, SHARES)):
         _hessian_share(data, indices, indptr, dense, bends, sums, omp_get_thread_num(),
                        omp_get_num_threads())

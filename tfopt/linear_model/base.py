@@ -11,14 +11,15 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from tfopt import threads
 from tfopt.kernels import sdca
 from tfopt.linear_model.checks import check_count, check_number
-from tfopt.linear_model.problem import Problem
-from tfopt.linear_model.solver import Settings, Solution, partitions_for, solve
+from tfopt.linear_model.classes import solve_all
+from tfopt.linear_model.problem import Problem, Start
+from tfopt.linear_model.search import Settings, Solution
+from tfopt.linear_model.solver import partitions_for
 
 __all__ = ["SDCAEstimator"]
 
@@ -99,6 +100,14 @@ class SDCAEstimator(BaseEstimator):  # type: ignore[misc]
             return allowed
         return min(check_count("n_jobs", self.n_jobs, 1), allowed)
 
+    def _n_partitions(self, problem: Problem, n_problems: int) -> int:
+        """Return how many parts are visited side by side."""
+        if self.num_loss_partitions is not None:
+            return int(self.num_loss_partitions)
+        if self.adaptive or n_problems > 1:  # classes are what is solved side by side
+            return 1
+        return partitions_for(problem.n_features, problem.n_weights)
+
     def _start(
         self, targets: list[np.ndarray], weights: np.ndarray, shift: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -146,12 +155,10 @@ class SDCAEstimator(BaseEstimator):  # type: ignore[misc]
         curvature = sdca.squared_norms(rows[0], rows[2], rows[3]) / l2
         if not np.isfinite(curvature).all():
             raise ValueError("the squares of X, divided by l2, overflow: scale the features")
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        n_partitions = self.num_loss_partitions
-        if n_partitions is None:
-            n_features = rows[0].size + rows[3].size
-            n_partitions = 1 if self.adaptive else partitions_for(n_features, X.shape[1])
-
+        starts = [
+            Start(y, weights, curvature, self._allowed(a, y), bias)
+            for y, a, bias in zip(targets, duals, biases, strict=True)
+        ]
         with _Progress(self.verbose, self.max_iter) as progress:
 
             def report(record: dict[str, Any]) -> None:
@@ -160,21 +167,14 @@ class SDCAEstimator(BaseEstimator):  # type: ignore[misc]
                     self.callback(record)
 
             settings = Settings(
-                n_partitions, bool(self.adaptive), seed, self.max_iter, self.tol, report
+                n_partitions=self._n_partitions(problem, len(targets)),
+                adaptive=bool(self.adaptive),
+                seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+                max_iter=self.max_iter,
+                tol=self.tol,
+                report=report,
             )
-
-            def one(y: np.ndarray, a: np.ndarray, bias: float) -> Solution:
-                examples = np.zeros(len(y), sdca.EXAMPLE)
-                examples["y"], examples["weight"], examples["curvature"] = y, weights, curvature
-                examples["a"] = self._allowed(a, y)
-                return solve(problem, examples, bias, settings)
-
-            tasks = list(zip(targets, duals, biases, strict=True))
-            if workers == 1:
-                solutions = [one(*task) for task in tasks]
-            else:
-                parallel = Parallel(n_jobs=workers, prefer="threads")
-                solutions = parallel(delayed(one)(*task) for task in tasks)
+            solutions = solve_all(problem, starts, settings, workers)
         self._warn(solutions)
         points = [solution.certificate for solution in solutions]
         self.coef_ = np.array([point.w for point in points])

@@ -45,7 +45,7 @@ def newton_steps(problem: Problem, start: Certificate) -> Iterator[Certificate]:
     while True:
         if problem.intercept:
             bias = best_bias(problem, examples, wx, bias)
-        slopes, bends = curvature.derivatives(examples, wx, bias, problem.loss, problem.gamma)
+        slopes, bends = problem.derivatives(examples, wx, bias)
         np.divide(-slopes, weight, out=examples["a"], where=weight > 0)
         point = certify(problem, examples, w, wx, bias)
         yield point
@@ -78,7 +78,7 @@ def line_search(
         w, bias = point.w + share * step[:-1], point.bias + share * step[-1]
         moved = wx + share * wx_step
         with np.errstate(over="ignore"):
-            losses, _ = curvature.gaps(point.examples, moved, bias, problem.loss, problem.gamma)
+            losses, _ = problem.gaps(point.examples, moved, bias)
         slack = 1e-15 * abs(point.objective)
         if losses + problem.penalty(w) <= point.objective - 1e-4 * share * descent + slack:
             return w, moved, bias

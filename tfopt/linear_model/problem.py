@@ -10,7 +10,7 @@ import numpy as np
 from tfopt.kernels import curvature, sdca
 from tfopt.linear_model.sums import total
 
-__all__ = ["Certificate", "Problem", "certify"]
+__all__ = ["Certificate", "Problem", "Start", "balance", "certify", "certify_balanced"]
 
 CLASSIFICATION = ("logistic_loss", "hinge_loss", "smooth_hinge_loss")
 
@@ -44,6 +44,11 @@ class Problem:
     threads: int
 
     @property
+    def n_features(self) -> int:
+        """How many features are stored, of all examples."""
+        return int(self.rows[0].size + self.rows[3].size)
+
+    @property
     def shrink(self) -> float:
         return self.l1 / self.l2
 
@@ -63,9 +68,47 @@ class Problem:
         """Return x . w of each example."""
         return sdca.predictions(*self.rows, w, 0.0, self.threads)
 
+    def gaps(self, examples: np.ndarray, wx: np.ndarray, bias: float) -> tuple[float, float]:
+        """Return the losses' sum, and that of the gaps of Fenchel and Young."""
+        return curvature.gaps(examples, wx, bias, self.loss, self.gamma, self.threads)
+
+    def derivatives(
+        self, examples: np.ndarray, wx: np.ndarray, bias: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return phi' and phi'' of each example, each times its weight."""
+        return curvature.derivatives(examples, wx, bias, self.loss, self.gamma, self.threads)
+
     def penalty(self, w: np.ndarray) -> float:
         """Return l1 * |w|_1 + l2 / 2 * |w|**2."""
         return float(self.l1 * np.abs(w).sum() + self.l2 / 2 * np.square(w).sum())
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """A problem's labels and weights, and where to start.
+
+    Attributes
+    ----------
+    y, weight, curvature : ndarray, shape (n_examples,)
+        The curvature is |x|**2 / l2.
+    a : ndarray, shape (n_examples,)
+        The dual variables.
+    bias : float
+        About the intercept.
+    """
+
+    y: np.ndarray
+    weight: np.ndarray
+    curvature: np.ndarray
+    a: np.ndarray
+    bias: float
+
+    def examples(self) -> np.ndarray:
+        """Return all of it but the bias as an array of EXAMPLE."""
+        examples = np.zeros(len(self.y), sdca.EXAMPLE)
+        for name in ("a", "y", "weight", "curvature"):
+            examples[name] = getattr(self, name)
+        return examples
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,6 +168,23 @@ def certify(
     Returns
     -------
     Certificate
+    """
+    if problem.intercept:
+        examples, v = balance(examples, problem.loss), None
+    return certify_balanced(
+        problem, examples, w, wx, bias, problem.weights_of(examples) if v is None else v
+    )
+
+
+def certify_balanced(
+    problem: Problem,
+    examples: np.ndarray,
+    w: np.ndarray,
+    wx: np.ndarray,
+    bias: float,
+    v: np.ndarray,
+) -> Certificate:
+    """Do so with dual variables whose weighted sum is 0 if there is an intercept, and their v.
 
     Notes
     -----
@@ -133,13 +193,7 @@ def certify(
     """
     if problem.intercept:
         bias = best_bias(problem, examples, wx, bias)
-        balanced = balance(examples, problem.loss)
-        if v is None or balanced is not examples:
-            v = problem.weights_of(balanced)
-        examples = balanced
-    elif v is None:
-        v = problem.weights_of(examples)
-    losses, gap = curvature.gaps(examples, wx, bias, problem.loss, problem.gamma)
+    losses, gap = problem.gaps(examples, wx, bias)
     inside = np.clip(v, -problem.shrink, problem.shrink)
     apart = np.square(w - (v - inside)) / 2 + (problem.shrink * np.abs(w) - inside * w)
     gap += problem.l2 * float(apart.sum())
@@ -180,7 +234,7 @@ def best_bias(problem: Problem, examples: np.ndarray, wx: np.ndarray, bias: floa
         return float(corners[order[min(first, order.size - 1)]])
     low, high = -math.inf, math.inf
     for _ in range(100):
-        slopes, bends = curvature.derivatives(examples, wx, bias, problem.loss, problem.gamma)
+        slopes, bends = problem.derivatives(examples, wx, bias)
         slope, bend = float(slopes.sum()), float(bends.sum())
         if slope == 0:
             break

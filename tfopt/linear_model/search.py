@@ -1,0 +1,161 @@
+"""When to certify, when to stop, and when Newton's method takes over."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tfopt.linear_model import newton
+from tfopt.linear_model.problem import Certificate, Problem
+
+__all__ = ["Search", "Settings", "Solution"]
+
+#: Epochs between certificates, at most.
+CERTIFY_EVERY = 10
+#: How many steps Newton's method takes from where a few epochs lead, about.
+NEWTON_STEPS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How to look for the minimum.
+
+    Attributes
+    ----------
+    n_partitions : int
+    adaptive : bool
+        Visit examples by their importance.
+    seed : int
+    max_iter : int
+        Epochs and Newton steps, together.
+    tol : float
+        The relative duality gap that is enough.
+    report : callable, optional
+        Told each iteration's record.
+    """
+
+    n_partitions: int
+    adaptive: bool
+    seed: int
+    max_iter: int
+    tol: float
+    report: Callable[[dict[str, Any]], object] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Solution:
+    """A certified pair of points, and how it was reached.
+
+    Attributes
+    ----------
+    certificate : Certificate
+    n_iter : int
+    history : list of dict
+        Of each iteration its number, the seconds since the start, the objective (NaN unless
+        certified), the relative gap (an estimate unless certified) and whether it is certified.
+    """
+
+    certificate: Certificate
+    n_iter: int
+    history: list[dict[str, Any]]
+
+
+class Search:
+    """What is known of one problem's minimum, epoch after epoch.
+
+    A certificate is taken only when the epoch's free estimate says that it is due: the ratio of the
+    two is about the same from one certificate to the next.
+
+    Parameters
+    ----------
+    problem : Problem
+    settings : Settings
+    """
+
+    def __init__(self, problem: Problem, settings: Settings):
+        self.problem, self.settings = problem, settings
+        self._tracker = _Tracker(settings)
+        self._newton_cost = newton.cost(problem) if newton.applies(problem) else math.inf
+        self._best: Certificate | None = None
+        self._last_gap, self._last_number, self._per_gap = math.inf, 0, 1.0
+
+    def due(self, number: int, estimate: float) -> bool:
+        """Whether the epoch with this number and estimate is to be certified."""
+        best = self._best
+        due = self._is_last or number == 2 or number - self._last_number >= CERTIFY_EVERY
+        if best is not None:
+            due |= estimate <= 1.2 * self.settings.tol * abs(best.objective) * self._per_gap
+        if not due:
+            known = abs(best.objective) * self._per_gap if best is not None else math.nan
+            self._tracker.estimated(estimate / known if known else math.nan)
+        return due
+
+    def ends(self, point: Certificate, number: int, estimate: float) -> bool:
+        """Take a certificate in; whether it is enough, or Newton's method made it so."""
+        last = self._is_last
+        self._tracker.certified(point)
+        if self._best is None or point.gap < self._best.gap:
+            self._best = point
+        if self._best.relative_gap <= self.settings.tol or last:
+            return True
+        self._per_gap = estimate / point.gap
+        rate = math.log(self._last_gap / point.gap) / (number - self._last_number)
+        if math.isinf(self._last_gap):
+            rate = 0.3  # of a first certificate nothing is known
+        wanted = max(self.settings.tol, 1e-16)  # of which rounding leaves nothing
+        left = math.log(point.relative_gap / wanted) / rate if rate > 0 else math.inf
+        self._last_gap, self._last_number = point.gap, number
+        return left > NEWTON_STEPS * self._newton_cost and self._polished(self._best)
+
+    def _polished(self, best: Certificate) -> bool:
+        """Whether Newton's method comes to the end; if not, what is left is for epochs."""
+        for point in newton.newton_steps(self.problem, best):
+            if point.gap < best.gap:
+                best = point
+            self._tracker.certified(best)
+            if best.relative_gap <= self.settings.tol or self._is_full:
+                break
+        self._best, self._newton_cost = best, math.inf
+        return best.relative_gap <= self.settings.tol or self._is_full
+
+    @property
+    def _is_last(self) -> bool:
+        return len(self._tracker.history) + 1 >= self.settings.max_iter
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._tracker.history) >= self.settings.max_iter
+
+    def solution(self) -> Solution:
+        """Return the best that was certified."""
+        assert self._best is not None
+        return Solution(self._best, len(self._tracker.history), self._tracker.history)
+
+
+class _Tracker:
+    """Keeps the history and tells whoever wants to know."""
+
+    def __init__(self, settings: Settings):
+        self.settings, self.started = settings, time.perf_counter()
+        self.history: list[dict[str, Any]] = []
+
+    def certified(self, point: Certificate) -> None:
+        self._add(point.objective, point.relative_gap, True)
+
+    def estimated(self, relative_gap: float) -> None:
+        self._add(math.nan, relative_gap, False)
+
+    def _add(self, objective: float, gap: float, certified: bool) -> None:
+        record = {
+            "iteration": len(self.history) + 1,
+            "seconds": time.perf_counter() - self.started,
+            "objective": objective,
+            "gap": gap,
+            "certified": certified,
+        }
+        self.history.append(record)
+        if self.settings.report:
+            self.settings.report(record)
