@@ -76,6 +76,13 @@ cdef inline double hinge_step(double a, double y, double wx, double K,
 
 # ---- logistic: log(1 + e^-m), m = y * wx
 
+cdef extern from *:
+    """
+    #define NEAR 0.7        /* the residue up to which one step of Halley's is enough for a visit */
+    """
+    const double NEAR
+
+
 cdef inline double logistic_value(double wx, double y, double gamma) noexcept nogil:
     cdef double m = y * wx
     return log1p(exp(-fabs(m))) + fmax(0, -m)
@@ -98,51 +105,66 @@ cdef inline double exp_near_0(double d) noexcept nogil:
     return 1 + d * (1 + d / 2 * (1 + d / 3))
 
 
+cdef inline double exp_series(double d) noexcept nogil:
+    """e^d for |d| <= 1.4, to rounding: Taylor's series of d / 4, which a compiler can vectorize."""
+    cdef double q = d / 4, e
+    e = 1 + q * (1 + q * (1.0 / 2 + q * (1.0 / 6 + q * (1.0 / 24 + q * (1.0 / 120 + q * (
+        1.0 / 720 + q * (1.0 / 5040 + q * (1.0 / 40320 + q * (1.0 / 362880 + q * (
+            1.0 / 3628800 + q * (1.0 / 39916800)))))))))))
+    e = e * e
+    return e * e
+
+
 cdef inline void sigmoid(double t, double *p, double *r) noexcept nogil:
     """p = 1 / (1 + e^-t) and r = 1 - p, neither rounded off."""
-    cdef double e = exp(-fabs(t))
-    p[0] = (1 if t >= 0 else e) / (1 + e)
-    r[0] = (e if t >= 0 else 1) / (1 + e)
+    cdef double e = exp(-fabs(t)), larger = 1 / (1 + e)
+    p[0] = larger if t >= 0 else e * larger
+    r[0] = e * larger if t >= 0 else larger
 
 
-cdef inline double logistic_step(double a, double y, double wx, double K,
-                                 double gamma) noexcept nogil:
-    """The new a is y * sigmoid(t), t the root of h(t) = t + m + K * (sigmoid(t) - b), b = y * a.
+cdef inline double logistic_root(double b, double m, double K, double *t) noexcept nogil:
+    """The new b = sigmoid(t), t the root of h(t) = t + m + K * (sigmoid(t) - b); t is set, too.
 
     Halley's method from t = logit(b), where h is known without an exponential. It can circle round
     the root, so a step is replaced by a bisection if it leaves the bracket or is longer than half
     the last but one.
     """
-    cdef double b = y * a, m = y * wx, low = -m - K * (1 - b), high = -m + K * b
-    cdef double t, h, v, h1, p = 0, r = 0, d = 0, last = INFINITY, before = INFINITY
+    cdef double low = -m - K * (1 - b), high = -m + K * b
+    cdef double h, v, h1, p = 0, r = 0, d = 0, last = INFINITY, before = INFINITY
     cdef bint bisects
     cdef int _
     if 0 < b < 1:
         p, r = b, 1 - b
-        t = log(p / r)
-        h = t + m
+        h = t[0] + m
     else:
-        t = fmax(low, fmin(high, 0))
-        sigmoid(t, &p, &r)
-        h = t + m + K * (p - b)
+        t[0] = fmax(low, fmin(high, 0))
+        sigmoid(t[0], &p, &r)
+        h = t[0] + m + K * (p - b)
     for _ in range(200):
         if h > 0:
-            high = fmin(high, t)
+            high = fmin(high, t[0])
         else:
-            low = fmax(low, t)
+            low = fmax(low, t[0])
         v = K * p * r
         h1 = 1 + v
         d = -h * h1 / fmax(h1 * h1 - h * v * (r - p) / 2, h1 * h1 / 2)
-        bisects = not (low <= t + d <= high) or fabs(d) > before / 2
+        bisects = not (low <= t[0] + d <= high) or fabs(d) > before / 2
         if bisects:
-            d = low + (high - low) / 2 - t
+            d = low + (high - low) / 2 - t[0]
         elif fabs(d) < 1e-4:        # the error is of the order of d^3
             break
         before, last = last, fabs(d)
-        t += d
-        sigmoid(t, &p, &r)
-        h = t + m + K * (p - b)
-    return y * p / (p + r * exp_near_0(-d))
+        t[0] += d
+        sigmoid(t[0], &p, &r)
+        h = t[0] + m + K * (p - b)
+    t[0] += d
+    return p / (p + r * exp_near_0(-d))
+
+
+cdef inline double logistic_step(double a, double y, double wx, double K,
+                                 double gamma) noexcept nogil:
+    cdef double b = y * a, t = log(b / (1 - b)) if 0 < b < 1 else 0
+    return y * logistic_root(b, y * wx, K, &t)
 
 
 # ---- Poisson: e^wx - y * wx

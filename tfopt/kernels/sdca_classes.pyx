@@ -6,13 +6,14 @@ sdca_solver.pyx computes for its class, but for rounding. Lanes do not know of o
 classes stand together does not change their bits, and neither does the thread that takes them.
 """
 
-from libc.math cimport fabs, fmax, fmin, log
+from libc.math cimport fabs, fmax, fmin
 from libc.stdint cimport int64_t
 
 import numpy as np
 
 from tfopt.kernels.losses cimport (
-    LOGISTIC, SMOOTH_HINGE, hinge_conjugate, hinge_step, hinge_value, loss_of, loss_t,
+    LOGISTIC, NEAR, SMOOTH_HINGE, exp_series, hinge_conjugate, hinge_step, hinge_value,
+    logistic_root, logistic_value, loss_of, loss_t,
 )
 from tfopt.kernels.machine cimport fp_enter, fp_leave, fp_state, prefetch_line
 from tfopt.kernels.rules cimport real
@@ -133,23 +134,9 @@ cdef inline void _dense_add(const real *x, Py_ssize_t n, double *v,
 
 # ---- steps of all lanes
 
-cdef inline double _exp(double d) noexcept nogil:
-    """e^d for |d| <= 1.4, to rounding: Taylor's series of d / 4, which the compiler vectorizes."""
-    cdef double q = d / 4, e
-    e = 1 + q * (1 + q * (1.0 / 2 + q * (1.0 / 6 + q * (1.0 / 24 + q * (1.0 / 120 + q * (
-        1.0 / 720 + q * (1.0 / 5040 + q * (1.0 / 40320 + q * (1.0 / 362880 + q * (
-            1.0 / 3628800 + q * (1.0 / 39916800)))))))))))
-    e = e * e
-    return e * e
-
-
 cdef inline void _logistic(double *b, double *t, const double *y, const double *wx, double K,
-                           const loss_t *loss, double *gap) noexcept nogil:
-    """Each lane's new b = y * a and t = logit(b); Halley's first step from the old if that is near.
-
-    As logistic_near in sdca_solver.pyx, but that logit(b) is kept, for a logarithm takes as long as
-    eight lanes' arithmetic.
-    """
+                           double *gap) noexcept nogil:
+    """Each lane's new b = y * a and t = logit(b), as by logistic_near in sdca_solver.pyx."""
     cdef double[WIDE] old, moved, residue
     cdef double m, h, v, h1, d, q
     cdef int c
@@ -164,15 +151,14 @@ cdef inline void _logistic(double *b, double *t, const double *y, const double *
         residue[c] = h
         moved[c] = d
     for c in range(WIDE):
-        b[c] = old[c] / (old[c] + (1 - old[c]) * _exp(-moved[c]))
-        t[c] += moved[c]
+        b[c] = old[c] / (old[c] + (1 - old[c]) * exp_series(-moved[c]))
+        t[c] += moved[c] if fabs(residue[c]) <= NEAR else 0
     for c in range(WIDE):
-        if not (fabs(residue[c]) <= 0.7):   # far, or b was 0 or 1
-            m = wx[c]
+        if not (fabs(residue[c]) <= NEAR):  # or b was 0 or 1
+            m = y[c] * wx[c]
             if not 0 < old[c] < 1:
-                gap[c] = loss.value(m, y[c], 0) + old[c] * y[c] * m
-            b[c] = y[c] * loss.step(y[c] * old[c], y[c], m, K, 0)
-            t[c] = log(b[c] / (1 - b[c]))
+                gap[c] = logistic_value(wx[c], y[c], 0) + old[c] * m
+            b[c] = logistic_root(old[c], m, K, &t[c])
 
 
 cdef inline void _hinge(double *b, const double *y, const double *wx, double K, double gamma,
@@ -200,7 +186,7 @@ cdef inline void _visit(const real *x, const index *j, Py_ssize_t n, const real 
     if width > 0:
         _dense_dot(z, width, tail, own.shrink, wx)
     if own.kind == LOGISTIC:
-        _logistic(b, t, y, wx, K, &own.loss, gap)
+        _logistic(b, t, y, wx, K, gap)
     else:
         _hinge(b, y, wx, K, own.loss.gamma, gap)
     for c in range(WIDE):

@@ -24,8 +24,8 @@ from libc.string cimport memcpy
 import numpy as np
 
 from tfopt.kernels.losses cimport (
-    HINGE, LOGISTIC, SMOOTH_HINGE, SQUARED, hinge_conjugate, hinge_step, hinge_value, loss_of,
-    loss_t,
+    HINGE, LOGISTIC, NEAR, SMOOTH_HINGE, SQUARED, hinge_conjugate, hinge_step, hinge_value,
+    loss_of, loss_t,
 )
 from tfopt.kernels.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_line,
@@ -64,7 +64,7 @@ cdef inline double logistic_near(double a, double y, double wx, double K,
         h = log(b / (1 - b)) + m
         v = K * b * (1 - b)
         gap[0] = fmin(h * h * b * (1 - b) / 2, fabs(h))
-        if fabs(h) <= 0.7:
+        if fabs(h) <= NEAR:
             h1 = 1 + v
             d = -h * h1 / fmax(h1 * h1 - h * v * (1 - 2 * b) / 2, h1 * h1 / 2)
             return y * b / (b + (1 - b) * exp(-d))

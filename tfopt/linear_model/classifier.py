@@ -176,7 +176,8 @@ class SDCAClassifier(ClassifierMixin, SDCAEstimator):  # type: ignore[misc]
         weights = self._weights(sample_weight, X)
         if self.class_weight is not None:
             weights *= compute_sample_weight(self.class_weight, y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
+        self.classes_ = np.unique(y)
+        codes = np.searchsorted(self.classes_, y)  # return_inverse would sort
         present = np.unique(codes[weights > 0])
         if present.size < 2:
             raise ValueError(
