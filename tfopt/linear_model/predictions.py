@@ -10,7 +10,27 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-__all__ = ["LinearClassifier", "LinearModel", "LinearRegressor"]
+__all__ = ["LinearClassifier", "LinearModel", "LinearRegressor", "probabilities"]
+
+
+def probabilities(scores: np.ndarray) -> np.ndarray:
+    """Return the classes' probabilities: of more than two, each's own scaled to a sum of 1.
+
+    Parameters
+    ----------
+    scores : ndarray, shape (n_samples, 1) or (n_samples, n_classes)
+
+    Returns
+    -------
+    ndarray of float64, shape (n_samples, n_classes)
+    """
+    if scores.shape[1] == 1:
+        return np.column_stack([expit(-scores[:, 0]), expit(scores[:, 0])])
+    p = expit(scores)
+    total = p.sum(axis=1, keepdims=True)
+    even = np.full_like(p, 1 / p.shape[1])  # none is likely, not even a little
+    shares: np.ndarray = np.divide(p, total, out=even, where=total > 0)
+    return shares
 
 
 class LinearModel(BaseEstimator):  # type: ignore[misc]
@@ -87,14 +107,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         -------
         ndarray of float64, shape (n_samples, n_classes)
         """
-        scores = self._scores(X)
-        if scores.shape[1] == 1:
-            return np.column_stack([expit(-scores[:, 0]), expit(scores[:, 0])])
-        p = expit(scores)
-        total = p.sum(axis=1, keepdims=True)
-        even = np.full_like(p, 1 / p.shape[1])  # none is likely, not even a little
-        probabilities: np.ndarray = np.divide(p, total, out=even, where=total > 0)
-        return probabilities
+        return probabilities(self._scores(X))
 
     @available_if(_is_logistic)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> np.ndarray:
