@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 __all__ = ["LinearClassifier", "LinearModel", "LinearRegressor", "probabilities"]
+
+#: Numbers of X that are converted at a time: the cache keeps them.
+PIECE = 2**18
 
 
 def probabilities(scores: np.ndarray) -> np.ndarray:
@@ -33,6 +39,13 @@ def probabilities(scores: np.ndarray) -> np.ndarray:
     return shares
 
 
+def _pieces(X: Any) -> Iterator[slice]:
+    """Yield slices of rows whose conversion takes little memory: X may be larger than that is."""
+    n_rows = X.shape[0]
+    in_a_row = (X.nnz if sparse.issparse(X) else X.size) // n_rows + 1
+    yield from gen_batches(n_rows, max(1, PIECE // in_a_row))
+
+
 class LinearModel(BaseEstimator):  # type: ignore[misc]
     """Scores x . w + b, of samples in rows of an array or of a CSR matrix."""
 
@@ -46,7 +59,12 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         """Return x . w + b, a column for each row of weights."""
         check_is_fitted(self)
         X = self._features(X, reset=False)
-        scores: np.ndarray = X @ np.atleast_2d(self.coef_).T + self.intercept_
+        coef = np.atleast_2d(self.coef_).T
+        if X.dtype == coef.dtype:
+            scores: np.ndarray = X @ coef
+        else:
+            scores = np.concatenate([X[rows] @ coef for rows in _pieces(X)])
+        scores += self.intercept_
         return scores
 
     def __sklearn_tags__(self) -> Any:
