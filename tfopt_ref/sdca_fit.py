@@ -184,13 +184,15 @@ def best_bias(problem: Problem, wx: np.ndarray) -> float:
 def balance(problem: Problem, a: np.ndarray) -> np.ndarray:
     """Return dual variables near a, and as allowed, whose sum of c * a is 0."""
     y, c = problem.y, problem.c
+    balanced = a.copy()
     if isinstance(problem.phi, Squared):
-        return a - math.fsum(c * a) / math.fsum(c)
+        balanced -= math.fsum(c * a) / math.fsum(c)
+        return balanced
     if isinstance(problem.phi, Poisson):  # y - a must not be negative, and have the mean of y
-        return y - (y - a) * (math.fsum(c * y) / math.fsum(c * (y - a)))
+        balanced[:] = y - (y - a) * (math.fsum(c * y) / math.fsum(c * (y - a)))
+        return balanced
     # y * a is of [0, 1]: the class whose sum is the larger has to give way
     sums = {label: math.fsum((c * np.abs(a))[y == label]) for label in (-1, 1)}
     heavy = max(sums, key=lambda label: sums[label])
-    balanced = a.copy()
     balanced[y == heavy] *= min(sums.values()) / (sums[heavy] or 1.0)
     return balanced
