@@ -40,6 +40,7 @@ MODULES = (
     "fingerprint_table",
     "sdca_solver",
     "curvature",
+    "curvature_products",
 )
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 #: The compiler flags of each instruction set that `steps` is compiled for.
