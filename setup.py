@@ -41,6 +41,7 @@ MODULES = (
     "sdca_solver",
     "sdca_classes",
     "curvature",
+    "curvature_products",
 )
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 #: The compiler flags of each instruction set that `steps` is compiled for.

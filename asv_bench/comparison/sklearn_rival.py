@@ -18,7 +18,7 @@ __all__ = ["rivals", "versions"]
 TOLERANCES = {
     "liblinear": 10.0 ** np.arange(1, -7, -0.5),
     "saga": 10.0 ** np.arange(-1, -7, -0.5),
-    "newton-cg": 10.0 ** np.arange(1, -7, -0.5),
+    "newton-cg": 10.0 ** np.arange(1, -9, -0.5),
 }
 
 

@@ -23,7 +23,7 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
     .. math:: \sum_i c_i\, \phi(y_i (x_i \cdot w + b)) + l_1 |w|_1 + \frac{l_2}{2} |w|_2^2
 
     by stochastic dual coordinate ascent [1]_ [2]_, or by Newton's method from there if the loss is
-    smooth, there are few features and that is faster. The minimum is no more than `dual_gap_` below
+    smooth, l1 is 0 and that is faster. The minimum is no more than `dual_gap_` below
     `objective_`: that is proved by the dual variables in `dual_coef_`, not estimated. More than two
     classes are separated one from the rest.
 
