@@ -94,7 +94,7 @@ def line_search(
         w, bias = point.w + share * step[:-1], point.bias + share * step[-1]
         moved = wx + share * wx_step
         with np.errstate(over="ignore"):
-            losses, _ = problem.gaps(point.examples, moved, bias)
+            losses = problem.losses(point.examples, moved, bias)
         slack = 1e-15 * abs(point.objective)
         if losses + problem.penalty(w) <= point.objective - 1e-4 * share * descent + slack:
             return w, moved, bias
