@@ -23,8 +23,8 @@ class IndexedSlices:
     __array_ufunc__ = None  # an array does not take it for one of its elements
 
     def __init__(self, values: Any, indices: Any, dense_shape: Any = None) -> None:
-        self.values = values if isinstance(values, Tensor) else np.asanyarray(values)
-        self.indices = indices if isinstance(indices, Tensor) else np.asanyarray(indices)
+        self.values: Any = values if isinstance(values, Tensor) else np.asanyarray(values)
+        self.indices: Any = indices if isinstance(indices, Tensor) else np.asanyarray(indices)
         self.dense_shape = None if dense_shape is None else tuple(dense_shape)
 
     shape = property(lambda self: self.dense_shape)
@@ -66,9 +66,7 @@ class IndexedSlices:
         if indices.dtype not in (np.int32, np.int64):
             raise InvalidTypeError(f"indices must be int32 or int64, not {indices.dtype}")
         if indices.ndim != 1:
-            raise InvalidArgumentError(
-                f"indices must be one-dimensional: {list(indices.shape)}"
-            )
+            raise InvalidArgumentError(f"indices must be one-dimensional: {list(indices.shape)}")
         if given.shape[:1] != indices.shape:
             raise InvalidArgumentError(
                 f"values must be the same size as indices in the first dimension: "

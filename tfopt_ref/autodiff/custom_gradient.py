@@ -175,19 +175,25 @@ def inputs_of(f: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> list[
     for name, parameter in signature.parameters.items():
         if parameter.kind == parameter.VAR_POSITIONAL:
             inputs += bound.get(name, ())
-        elif parameter.kind == parameter.VAR_KEYWORD and held & {*bound.get(name, ())}:
+        elif parameter.kind == parameter.VAR_KEYWORD and _watched(bound.get(name)):
             raise ValueError(
-                f"{', '.join(sorted(held & {*bound[name]}))}: a tensor in **{name} would have no "
-                "gradient; name it in the signature"
+                f"a tensor in **{name} that a tape watches would have no gradient; name it in the "
+                "signature"
             )
-        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-            if name in held or (name in bound and name not in kwargs):
-                inputs.append(bound[name])
+        elif parameter.kind in (parameter.VAR_KEYWORD, parameter.KEYWORD_ONLY):
+            continue
+        elif name in held or (name in bound and name not in kwargs):
+            inputs.append(bound[name])
     return inputs
 
 
 def _holds_tensors(value: Any) -> bool:
     return any(isinstance(leaf, Operand) for leaf in flatten(value))
+
+
+def _watched(value: Any) -> bool:
+    tensors = [leaf for leaf in flatten(value) if isinstance(leaf, Tensor)]
+    return any(recorder.knows(tensor) for recorder in STATE.recorders for tensor in tensors)
 
 
 def _takes_variables(grad_fn: Callable[..., Any]) -> bool:

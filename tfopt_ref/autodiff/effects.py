@@ -14,7 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def effect(method: F) -> F:
-    """Say that a method changes variables. A trace takes note of it, and of its `self` as result."""
+    """Say that a method changes variables: a trace writes it down, and returns its `self`."""
 
     @functools.wraps(method)
     def wrapped(*args: Any, **kwargs: Any) -> Any:

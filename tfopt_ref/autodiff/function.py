@@ -14,7 +14,6 @@ from tfopt_ref.autodiff.nest import flatten, map_leaves, pack
 from tfopt_ref.autodiff.ops import closed, opened
 from tfopt_ref.autodiff.tensor import STATE, Operand, Tensor, as_tensor, constant, setting
 from tfopt_ref.autodiff.trace import Program, Trace
-from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.variable import Variable
 
 __all__ = ["Function", "TensorSpec", "function"]
@@ -142,9 +141,7 @@ class Function:
         )
 
 
-def function(
-    func: Callable[..., Any] | None = None, input_signature: Any = None
-) -> Any:
+def function(func: Callable[..., Any] | None = None, input_signature: Any = None) -> Any:
     """Decorate a function that is to be traced once for each kind of its arguments."""
     if func is None:
         return lambda f: function(f, input_signature)

@@ -41,7 +41,8 @@ def compute_gradient(
 
 def _value(f: Callable[..., Any], arrays: Sequence[np.ndarray]) -> np.ndarray:
     value = np.array(as_tensor(f(*map(constant, arrays))).array)
-    return np.atleast_1d(value).view(_real(value.dtype)).ravel()
+    parts: np.ndarray = np.atleast_1d(value).view(_real(value.dtype)).ravel()
+    return parts
 
 
 def _real(dtype: Any) -> Any:
@@ -50,7 +51,7 @@ def _real(dtype: Any) -> Any:
 
 def _numeric(f: Callable[..., Any], arrays: list[np.ndarray], i: int, delta: float) -> np.ndarray:
     columns = []
-    for k in range(arrays[i].view(_real(arrays[i].dtype)).size if arrays[i].ndim else 0 or _parts(arrays[i])):
+    for k in range(_parts(arrays[i])):
         values = []
         for signed in (delta, -delta):
             moved = np.atleast_1d(arrays[i]).copy()
@@ -126,7 +127,9 @@ def _check(
 
     directions = [random.standard_normal(array.shape) for array in arrays]
     ends = [
-        float(weighted(*(constant(a + s * eps * d) for a, d in zip(arrays, directions, strict=True))))
+        float(
+            weighted(*(constant(a + s * eps * d) for a, d in zip(arrays, directions, strict=True)))
+        )
         for s in (1, -1)
     ]
     numeric = (ends[0] - ends[1]) / (2 * eps)

@@ -158,9 +158,9 @@ def _broadcast_like(g: np.ndarray, like: np.ndarray) -> np.ndarray:
 
 
 #: Sum an array over the axes along which another one was broadcast to its shape.
-sum_to = Op(_sum_to, lambda g, y, x, like: broadcast_like(g, x), reads="")
-broadcast_like = Op(_broadcast_like, lambda g, y, x, like: sum_to(g, x), reads="")
-reshape_like = Op(
+sum_to: Op = Op(_sum_to, lambda g, y, x, like: broadcast_like(g, x), reads="")
+broadcast_like: Op = Op(_broadcast_like, lambda g, y, x, like: sum_to(g, x), reads="")
+reshape_like: Op = Op(
     lambda g, like: np.reshape(g, like.shape),
     lambda g, y, x, like: reshape_like(g, x),
     name="reshape_like",
@@ -177,13 +177,13 @@ def _densify(values: np.ndarray, indices: np.ndarray, shape: tuple[int, ...]) ->
     return dense
 
 
-_densified = Op(
+_densified: Op = Op(
     _densify,
     lambda g, y, values, indices, shape: rows(g, indices),
     name="densify",
     reads="indices",
 )
-rows = Op(
+rows: Op = Op(
     lambda x, indices: np.take(x, indices, axis=0),
     lambda g, y, x, indices: _densified(g, indices, x.shape),
     name="rows",
@@ -210,11 +210,8 @@ def added(a: Any, b: Any) -> Any:
         if indices[0].dtype != indices[1].dtype:
             indices = [part.astype(np.int64) for part in indices]
         shape = b.dense_shape if a.dense_shape is None else a.dense_shape
-        return IndexedSlices(
-            np.concatenate([a.values, b.values]), np.concatenate(indices), shape
-        )
+        return IndexedSlices(np.concatenate([a.values, b.values]), np.concatenate(indices), shape)
     return densified(a) + densified(b)
-
 
 
 class Rows(NamedTuple):

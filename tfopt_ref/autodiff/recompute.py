@@ -18,7 +18,7 @@ __all__ = ["grad_pass_through", "recompute_grad"]
 
 
 def recompute_grad(f: Callable[..., Any]) -> Any:
-    """Return a function that keeps its inputs alone, and computes the rest again on the way back."""
+    """Return a function that keeps its inputs alone, and is computed again on the way back."""
 
     @functools.wraps(f)
     def recomputed(*args: Any, **kwargs: Any) -> Any:

@@ -50,7 +50,7 @@ def _checked(op_type: Any) -> str:
 
 
 def _register(name: str, function: Callable[..., Any] | None, place: str) -> None:
-    built_in = {op.name for op in TABLE.values() if getattr(op, "rules", ())}
+    built_in = {getattr(op, "name", None) for op in TABLE.values() if hasattr(op, "rules")}
     if name in REGISTRY or name in built_in:
         raise KeyError(
             f"Registering two gradient with name '{name}'! (Previous registration was in "

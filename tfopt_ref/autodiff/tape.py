@@ -105,9 +105,13 @@ class GradientTape:
     def take(self, node: Node) -> None:
         """Keep a node if one of its inputs is known."""
         assert self._nodes is not None
-        if any(x.key in self._known and differentiable(x) for x in node.inputs):
+        if any(self.knows(x) and differentiable(x) for x in node.inputs):
             self._nodes.append(node.op.kept(node))
             self._known.update(y.key for y in node.outputs if differentiable(y))
+
+    def knows(self, tensor: Tensor) -> bool:
+        """Say whether a tensor is watched, or follows from what is."""
+        return tensor.key in self._known
 
     def take_read(self, variable: Variable, value: Tensor) -> None:
         """Take note of a variable's value that is read or assigned."""
@@ -186,7 +190,9 @@ class GradientTape:
                 seed = _seed(given[i] if i < len(given) else None, y)
                 seeds[y.key] = added(seeds[y.key], seed) if y.key in seeds else seed
         found = self._backward(seeds, flat)
-        return pack(sources, [_or_zeros(g, x, unconnected) for g, x in zip(found, flat, strict=True)])
+        return pack(
+            sources, [_or_zeros(g, x, unconnected) for g, x in zip(found, flat, strict=True)]
+        )
 
     def _use(self, what: str) -> None:
         if self._nodes is None or (self._used and not self._persistent):
@@ -301,7 +307,7 @@ def _seed(given: Any, y: Any) -> Any:
     given = as_tensor(given)
     if given.dtype != y.dtype:
         given = given.astype(y.dtype)
-    return given if given.shape == y.shape else np.broadcast_to(given, y.shape)  # type: ignore[call-overload]
+    return given if given.shape == y.shape else np.broadcast_to(given, y.shape)
 
 
 def _or_zeros(grad: Any, x: Any, zeros: bool) -> Any:

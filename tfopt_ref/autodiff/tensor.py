@@ -20,6 +20,7 @@ from tfopt_ref.autodiff.nest import flatten, map_leaves, pack
 
 __all__ = ["KEYS", "STATE", "TABLE", "Node", "Operand", "Tensor", "as_tensor", "constant", "run"]
 
+
 class State(threading.local):
     """What a thread is doing."""
 
@@ -51,7 +52,7 @@ def setting(**values: Any) -> Iterator[None]:
 # ---- tensors
 
 
-def _method(function: Callable[..., Any]) -> Callable[..., Any]:
+def _method(function: Any) -> Callable[..., Any]:
     """Return a method that is one of NumPy's functions."""
 
     def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -67,7 +68,7 @@ class Operand(NDArrayOperatorsMixin):
 
     __slots__ = ()
     __hash__ = object.__hash__
-    key: int
+    key: Any
     shape: Any
     dtype: Any
 
@@ -99,11 +100,11 @@ class Operand(NDArrayOperatorsMixin):
 
     def reshape(self, *shape: Any) -> Any:
         """Return it in another shape."""
-        return np.reshape(self, shape[0] if len(shape) == 1 else shape)  # type: ignore[call-overload]
+        return call(np.reshape, (self, shape[0] if len(shape) == 1 else shape), {})
 
     def transpose(self, *axes: Any) -> Any:
         """Return it with its axes reversed, or in the order given."""
-        return np.transpose(self, (axes[0] if len(axes) == 1 else axes) or None)  # type: ignore[call-overload]
+        return call(np.transpose, (self, (axes[0] if len(axes) == 1 else axes) or None), {})
 
     T = property(lambda self: self.transpose())
     mT = property(lambda self: np.swapaxes(self, -1, -2))

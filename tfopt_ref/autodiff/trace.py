@@ -93,6 +93,10 @@ class Trace:
             self.steps.append(Read(variable, value))
         return self._values[variable]
 
+    def knows(self, tensor: Tensor) -> bool:
+        """Say nothing: what has a gradient, the tapes know."""
+        return False
+
     def take_read(self, variable: Variable, value: Tensor) -> None:
         """Do nothing: `reading` has written it down."""
 
@@ -139,7 +143,7 @@ class Program:
         inputs = [values[x.key] for x in (*self.inputs, *self.captured.values(), *self.reads)]
         found = [values[y.key] for y in self.outputs]
         outputs = [made(tensor.array, [tensor]) for tensor in found]
-        template = ([Slot(i) for i in range(len(inputs))], {})
+        template: Any = ([Slot(i) for i in range(len(inputs))], {})
         record(Node(Call(self, variables), template, inputs, outputs, outputs))
         left = iter(outputs)
         return closed(

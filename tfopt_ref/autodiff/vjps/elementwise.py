@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tfopt_ref.autodiff.ops import TABLE, Op, define, no_gradients
+from tfopt_ref.autodiff.ops import Op, define, no_gradients
+from tfopt_ref.autodiff.tensor import TABLE
 
 __all__ = ["conj"]
 

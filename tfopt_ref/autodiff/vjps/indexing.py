@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tfopt_ref.autodiff.ops import TABLE, Op
-from tfopt_ref.autodiff.tensor import Operand, as_tensor
+from tfopt_ref.autodiff.ops import Op
+from tfopt_ref.autodiff.tensor import TABLE, Operand, as_tensor
 from tfopt_ref.autodiff.vjps.shapes import moved
 from tfopt_ref.indexed_slices import IndexedSlices
 
@@ -44,7 +44,9 @@ def _flat(key: list[Any]) -> bool:
     return bool(key) and all(isinstance(part, (int, np.integer)) for part in key)
 
 
-def _take(a: Any, indices: Any, axis: int | None = None, out: None = None, mode: str = "raise") -> Any:
+def _take(
+    a: Any, indices: Any, axis: int | None = None, out: None = None, mode: str = "raise"
+) -> Any:
     given = indices if isinstance(indices, Operand) else np.asarray(indices)
     ndim = len(a.shape)
     of_rows = mode == "raise" and (ndim == 1 if axis is None else axis % ndim == 0)

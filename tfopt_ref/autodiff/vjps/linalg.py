@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from tfopt_ref.autodiff.ops import TABLE, Op, define
+from tfopt_ref.autodiff.ops import Op, define
+from tfopt_ref.autodiff.tensor import TABLE
 from tfopt_ref.autodiff.vjps.elementwise import conj
 from tfopt_ref.autodiff.vjps.reductions import kept
 
@@ -32,13 +33,13 @@ def _as_matrices(g: Any, a: Any, b: Any) -> tuple[Any, Any, Any]:
 
 
 def _to_first(g: Any, y: Any, a: Any, b: Any) -> Any:
-    g, one, two = _as_matrices(g, a, b)
+    g, _, two = _as_matrices(g, a, b)
     product = g @ _t(two)
     return product[..., 0, :] if a.ndim == 1 else product
 
 
 def _to_second(g: Any, y: Any, a: Any, b: Any) -> Any:
-    g, one, two = _as_matrices(g, a, b)
+    g, one, _ = _as_matrices(g, a, b)
     product = _t(one) @ g
     return product[..., 0] if b.ndim == 1 else product
 
@@ -99,9 +100,7 @@ TABLE[np.vdot] = lambda a, b: np.dot(conj(np.ravel(a)), np.ravel(b))
 TABLE[np.trace] = lambda a, offset=0, axis1=0, axis2=1: np.sum(
     np.diagonal(a, offset, axis1, axis2), -1
 )
-TABLE[np.multiply.outer] = lambda a, b: (
-    np.reshape(a, (*np.shape(a), *(1,) * np.ndim(b))) * b  # type: ignore[call-overload]
-)
+TABLE[np.multiply.outer] = lambda a, b: np.reshape(a, (*np.shape(a), *(1,) * np.ndim(b))) * b
 
 
 # ---- einsum
@@ -113,15 +112,17 @@ def _einsum(subscripts: str, operands: list[np.ndarray]) -> Any:
 
 def _einsum_grads(g: Any, y: Any, subscripts: str, operands: list[Any]) -> list[Any]:
     inputs, output = _spelled(subscripts, operands)
-    sizes = {c: n for word, x in zip(inputs, operands, strict=True) for c, n in zip(word, np.shape(x), strict=True)}
+    sizes = {
+        c: n
+        for word, x in zip(inputs, operands, strict=True)
+        for c, n in zip(word, np.shape(x), strict=True)
+    }
     grads = []
     for i, word in enumerate(inputs):
         others = [k for k in range(len(inputs)) if k != i]
         words = [output, *(inputs[k] for k in others)]
         found = "".join(c for c in dict.fromkeys(word) if any(c in other for other in words))
-        part = np.einsum(
-            f"{','.join(words)}->{found}", g, *(conj(operands[k]) for k in others)
-        )
+        part = np.einsum(f"{','.join(words)}->{found}", g, *(conj(operands[k]) for k in others))
         grads.append(_spread(part, found, word, sizes))
     return grads
 
@@ -208,9 +209,7 @@ def _cholesky(g: Any, y: Any, a: Any, /, *, upper: bool = False) -> Any:
 define(np.linalg.cholesky, _cholesky)
 
 
-def _norm(
-    g: Any, y: Any, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False
-) -> Any:
+def _norm(g: Any, y: Any, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     axes = x.ndim if axis is None else np.size(axis)
     y, g = kept(y, x, axis, keepdims), kept(g, x, axis, keepdims)
     if ord is None or (ord == 2 and axes == 1) or ord == "fro":

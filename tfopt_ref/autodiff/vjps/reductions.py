@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from tfopt_ref.autodiff.ops import TABLE, Op, broadcast_like, define, no_gradients, reshape_like
+from tfopt_ref.autodiff.ops import Op, broadcast_like, define, no_gradients, reshape_like
+from tfopt_ref.autodiff.tensor import TABLE
 
 __all__ = ["kept"]
 
@@ -28,15 +29,21 @@ def _count(y: Any, a: Any) -> float:
 # ---- sums and products
 
 
-def _sum(g: Any, y: Any, a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+def _sum(
+    g: Any, y: Any, a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False
+) -> Any:
     return broadcast_like(kept(g, a, axis, keepdims), a)
 
 
-def _mean(g: Any, y: Any, a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+def _mean(
+    g: Any, y: Any, a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False
+) -> Any:
     return broadcast_like(kept(g, a, axis, keepdims), a) / _count(y, a)
 
 
-def _prod(g: Any, y: Any, a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+def _prod(
+    g: Any, y: Any, a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False
+) -> Any:
     return broadcast_like(kept(g, a, axis, keepdims), a) * _of_others(a, axis, np.prod)
 
 
@@ -45,7 +52,7 @@ def _of_others(a: Any, axis: Any, product: Any) -> Any:
     axes = range(a.ndim) if axis is None else normalize_axis_tuple(axis, a.ndim)
     order = [*(i for i in range(a.ndim) if i not in axes), *axes]
     last = np.transpose(a, order)
-    lanes = np.reshape(last, (*last.shape[: a.ndim - len(axes)], -1))  # type: ignore[call-overload]
+    lanes = np.reshape(last, (*last.shape[: a.ndim - len(axes)], -1))
     others = product(_without_each(lanes), axis=-1)
     return np.transpose(reshape_like(others, last), np.argsort(order))
 
@@ -62,7 +69,9 @@ define(np.prod, _prod, reads="a")
 # ---- extremes
 
 
-def _extreme(g: Any, y: Any, a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
+def _extreme(
+    g: Any, y: Any, a: Any, axis: Any = None, out: None = None, keepdims: bool = False
+) -> Any:
     chosen = a == kept(y, a, axis, keepdims)
     count = np.sum(chosen, axis=None if axis is None else axis, keepdims=True)
     return kept(g, a, axis, keepdims) * chosen / count
@@ -94,7 +103,13 @@ define(np.std, _std)
 
 
 def _logsumexp(
-    g: Any, y: Any, a: Any, axis: Any = 0, dtype: Any = None, out: None = None, keepdims: bool = False
+    g: Any,
+    y: Any,
+    a: Any,
+    axis: Any = 0,
+    dtype: Any = None,
+    out: None = None,
+    keepdims: bool = False,
 ) -> Any:
     return kept(g, a, axis, keepdims) * np.exp(a - kept(y, a, axis, keepdims))
 
@@ -156,7 +171,7 @@ def _median(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     axes = range(a.ndim) if axis is None else normalize_axis_tuple(axis, a.ndim)
     rest = [i for i in range(a.ndim) if i not in axes]
     last = np.transpose(a, [*rest, *axes])
-    lanes = np.sort(np.reshape(last, (*last.shape[: len(rest)], -1)), -1)  # type: ignore[call-overload]
+    lanes = np.sort(np.reshape(last, (*last.shape[: len(rest)], -1)), -1)
     middle = (lanes.shape[-1] - 1) // 2, lanes.shape[-1] // 2
     value = (lanes[..., middle[0]] + lanes[..., middle[1]]) / 2
     value = np.where(np.isnan(lanes[..., -1]), lanes[..., -1], value)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from tfopt_ref.autodiff.nest import flatten, pack
-from tfopt_ref.autodiff.ops import TABLE, Op, define, sum_to
+from tfopt_ref.autodiff.ops import Op, define, sum_to
+from tfopt_ref.autodiff.tensor import TABLE
 
 __all__ = ["moved"]
 
@@ -66,8 +67,8 @@ TABLE[np.astype] = lambda x, dtype, /, *, copy=True: TABLE["astype"](x, np.dtype
 define(np.broadcast_to, lambda g, y, x, shape: sum_to(g, x), reads="")
 
 
-def _pad(x: Any, pad_width: Any, mode: str = "constant") -> Any:
-    return np.pad(x, pad_width, mode)  # type: ignore[call-overload]
+def _pad(x: Any, pad_width: Any, mode: Any = "constant") -> Any:
+    return np.pad(x, pad_width, mode)
 
 
 _padded = moved(_pad)
@@ -80,12 +81,12 @@ _constants = Op(
 
 
 def _pad_with_names(
-    array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0
+    array: Any, pad_width: Any, mode: Any = "constant", *, constant_values: Any = 0
 ) -> Any:
     if mode == "constant":
         return _constants(array, pad_width, constant_values)
     if mode not in ("reflect", "symmetric", "edge", "wrap"):
-        return Op(lambda x: np.pad(x, pad_width, mode), name="pad")(array)  # type: ignore[call-overload]
+        return Op(lambda x: np.pad(x, pad_width, mode), name="pad")(array)
     return _padded(array, pad_width, mode)
 
 
