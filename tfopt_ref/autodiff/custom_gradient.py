@@ -39,8 +39,8 @@ class Bind:
     """A function with another one that calls it, also as a method."""
 
     def __init__(self, f: Callable[..., Any], d: Callable[..., Any]) -> None:
-        self._f, self._d = f, d
         functools.update_wrapper(self, f)
+        self._f, self._d = f, d
 
     @classmethod
     def decorator(cls, d: Callable[..., Any]) -> Callable[..., Bind]:

@@ -49,10 +49,10 @@ class Function:
     """A function that is traced; what `function` returns."""
 
     def __init__(self, f: Callable[..., Any], input_signature: Any, traces: Traces) -> None:
+        functools.update_wrapper(self, f)
         self._f, self._traces = f, traces
         self._specs = None if input_signature is None else flatten(input_signature)
         self._of_instances: weakref.WeakKeyDictionary[Any, Traces] = weakref.WeakKeyDictionary()
-        functools.update_wrapper(self, f)
 
     @property
     def trace_count(self) -> int:

@@ -79,7 +79,8 @@ class Operand(NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if any(part is not None for part in kwargs.pop("out", ())) or method == "at":
             raise TypeError("a tensor cannot be changed, and what is made of one cannot be `out`")
-        return call(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs)
+        function = ufunc if method == "__call__" else getattr(ufunc, method)
+        return call(function, map(_stacked, inputs), kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if kwargs.pop("out", None) is not None:
@@ -285,8 +286,24 @@ def stand_in(tensor: Tensor) -> Tensor:
     return other
 
 
+def _stacked(part: Any) -> Any:
+    """Return a list, given in the place of an array, as a tensor or an array."""
+    if not isinstance(part, (list, tuple)):
+        return part
+    tensors = any(isinstance(leaf, Operand) for leaf in flatten(part))
+    return np.stack([_stacked(p) for p in part]) if tensors else np.asarray(part)
+
+
+def _numbers(part: Any) -> Any:
+    """Return a list of numbers as an array, anything else as it is."""
+    if not isinstance(part, list) or any(isinstance(leaf, Operand) for leaf in flatten(part)):
+        return part
+    return np.asarray(part)
+
+
 def call(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Carry out one of NumPy's functions, with a rule or without."""
+    args, kwargs = map(_numbers, args), {name: _numbers(part) for name, part in kwargs.items()}
     known = TABLE.get(function)
     return known(*args, **kwargs) if known else run(TABLE[None](function), *args, **kwargs)
 
