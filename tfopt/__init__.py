@@ -3,7 +3,23 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tfopt import clip_grads, clip_ops, errors, linalg, optimizers, threads, training_ops
+from tfopt import (
+    autodiff,
+    clip_grads,
+    clip_ops,
+    errors,
+    linalg,
+    optimizers,
+    threads,
+    training_ops,
+)
+from tfopt.autodiff import (
+    GradientTape,
+    Tensor,
+    UnconnectedGradients,
+    constant,
+    stop_gradient,
+)
 from tfopt.clip_ops import (
     clip_by_average_norm,
     clip_by_global_norm,
@@ -23,18 +39,23 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "GradientTape",
     "IndexOutOfRangeError",
     "IndexedSlices",
     "InvalidArgumentError",
     "InvalidTypeError",
+    "Tensor",
+    "UnconnectedGradients",
     "Variable",
     "__version__",
+    "autodiff",
     "clip_by_average_norm",
     "clip_by_global_norm",
     "clip_by_norm",
     "clip_by_value",
     "clip_grads",
     "clip_ops",
+    "constant",
     "cuda",
     "errors",
     "get_flush_denormals",
@@ -46,6 +67,7 @@ __all__ = [
     "sdca_ops",
     "set_flush_denormals",
     "show_versions",
+    "stop_gradient",
     "threads",
     "training_ops",
 ]
