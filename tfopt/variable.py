@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.core import Readable, used
+from tfopt.autodiff.core import NAMED, Readable, used
 from tfopt.devices import gpu_arrays, on_gpu
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
@@ -83,6 +83,8 @@ class Variable(Readable):
         self.trainable = trainable
         self.lock = threading.RLock()
         self._serial = next(_SERIALS)
+        if name is not None:
+            NAMED.add(self)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -147,6 +149,7 @@ class Variable(Readable):
         InvalidTypeError
             If the dtype is of another kind.
         """
+        used(self)
         if self.device == "cpu":
             value = self._fitting(value)
             self._before_write()
@@ -162,6 +165,7 @@ class Variable(Readable):
 
     def assign_add(self, delta: Any) -> Variable:
         """Add `delta`, of the same shape, to the array."""
+        used(self)
         array, delta = self.numpy(), self._fitting(delta)
         self._before_write()
         array += delta
@@ -169,6 +173,7 @@ class Variable(Readable):
 
     def assign_sub(self, delta: Any) -> Variable:
         """Subtract `delta`, of the same shape, from the array."""
+        used(self)
         array, delta = self.numpy(), self._fitting(delta)
         self._before_write()
         array -= delta

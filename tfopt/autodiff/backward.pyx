@@ -12,7 +12,7 @@ from cpython.ref cimport Py_INCREF
 
 from tfopt.autodiff.core cimport Key, Node, Op, Tensor, apply, is_recording, key_of, wrap
 
-from tfopt.autodiff.core import CUT
+from tfopt.autodiff.core import CUT, REGISTERED
 from tfopt.indexed_slices import IndexedSlices
 
 cnp.import_array()
@@ -216,7 +216,7 @@ def backward(list nodes not None, dict grads not None, set wanted not None):
                 del grads[key]
             if type(g) is IndexedSlices:
                 g = densify(g)
-            if type(node.op) is Op and (<Op>node.op).joint is None:
+            if type(node.op) is Op and (<Op>node.op).vjps is not None:
                 _through(<Op>node.op, node, g, active, grads, owned, raw)
                 continue
             upstreams = [g]
@@ -249,9 +249,7 @@ cdef int _through(Op op, Node node, object g, set active, dict grads, set owned,
         t = value
         if t.key is None or t.key not in active:
             continue
-        rule = op.vjps[k] if op.vjps is not None and k < len(op.vjps) else None
-        if rule is None:
-            raise LookupError(f"gradient registry has no entry for: {op.name}")
+        rule = op.vjps[k]
         if rule is _CUT:
             continue
         if n <= 2 and node.kw is None:
@@ -287,11 +285,14 @@ cdef int _through_any(Node node, list upstreams, set active, dict grads, set own
             for x in ins]
     if type(node.op) is Op:
         op = node.op
-        if op.joint is None:
-            raise LookupError(f"gradient registry has no entry for: {op.name}")
-        y = node.outs[0]
-        made = op.joint(upstreams[0], (<Tensor>y).a if raw else y, _arrays(ins) if raw else ins,
-                        node.kw or {}, need)
+        if op.joint is not None:
+            y = node.outs[0]
+            made = op.joint(upstreams[0], (<Tensor>y).a if raw else y,
+                            _arrays(ins) if raw else ins, node.kw or {}, need)
+        elif op.vjps is None:
+            made = _registered(op.name, node, upstreams, need)
+        else:
+            return 0    # several outputs, and none of them has a gradient
     else:
         made = node.op.grad(node, upstreams, need)
     for value, wanted, g in zip(ins, need, made):
@@ -302,6 +303,14 @@ cdef int _through_any(Node node, list upstreams, set active, dict grads, set own
             g = _as_raw(g)
         accumulate(grads, owned, t.key, g)
     return 0
+
+
+cdef object _registered(str name, Node node, list upstreams, list need):
+    """What a user has registered for an operation that has no rule."""
+    if name not in REGISTERED:
+        raise LookupError(f"gradient registry has no entry for: {name}")
+    gradient = REGISTERED[name]
+    return [None] * len(node.ins) if gradient is None else gradient.grad(node, upstreams, need)
 
 
 cdef object _as_raw(object g):

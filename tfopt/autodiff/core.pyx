@@ -53,6 +53,12 @@ cdef object _number = (bool, int, float, complex, np.generic)
 
 CUT = object()      # in the place of a rule: no gradient passes here, and that is right
 
+#: What users have registered for operations without rules, and the names that have rules.
+REGISTERED = {}
+RULED = set()
+#: The variables that were given a name.
+NAMED = weakref.WeakSet()
+
 #: Arrays of at most this many bytes are kept rather than their shapes: it is faster.
 cdef Py_ssize_t SMALL = 1024
 DEF OUTPUT = 62     # the bit of a node's output in what its gradients read
@@ -187,6 +193,11 @@ def key(Tensor tensor not None):
     return key_of(tensor)
 
 
+def zeros(Tensor like not None):
+    """A tensor of zeros of another's shape and dtype."""
+    return wrap(np.zeros(like.a.shape, like.a.dtype))
+
+
 def is_differentiable(value):
     """Whether gradients exist for the dtype of an array, a tensor or a variable."""
     if isinstance(value, Readable):
@@ -303,11 +314,13 @@ cdef class Op:
         output if "y" is among them; of all others it knows shape and dtype alone. CUT in the place
         of a pair: there is no gradient, None: there is no rule.
         """
+        RULED.add(self.name)
         self.vjps = tuple([rule[0] if isinstance(rule, tuple) else rule for rule in rules])
         self.saves = tuple([_mask(rule[1]) if isinstance(rule, tuple) else 0 for rule in rules])
 
     def define_jointly(self, joint, str reads=""):
         """Set one rule for all inputs, ``joint(g, y, ins, kw, need)``: a list of gradients."""
+        RULED.add(self.name)
         self.joint = joint
         self.saves = (_mask(reads),)
 
@@ -418,7 +431,7 @@ cpdef int record(object op, tuple ins, tuple outs, dict kw=None, object saved=No
         return 0
     if tfopt_overrides != NULL:
         op = _overridden(op)
-    if traced or type(op) is not Op:
+    if traced or type(op) is not Op or ((<Op>op).vjps is None and (<Op>op).joint is None):
         node = Node.__new__(Node)
         node.op, node.ins, node.outs, node.kw = op, ins, outs, kw
     else:
