@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.core import NAMED, Readable, used
+from tfopt.autodiff.core import NAMED, Readable, tracing, used
+from tfopt.autodiff.effects import effect
 from tfopt.devices import gpu_arrays, on_gpu
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
@@ -83,6 +84,9 @@ class Variable(Readable):
         self.trainable = trainable
         self.lock = threading.RLock()
         self._serial = next(_SERIALS)
+        trace = tracing()
+        if trace is not None:
+            trace.create()
         if name is not None:
             NAMED.add(self)
 
@@ -137,6 +141,7 @@ class Variable(Readable):
             raise InvalidTypeError(f"{self.name} is on a GPU; copy its value() to the host")
         return self._array
 
+    @effect
     def assign(self, value: Any) -> Variable:
         """Write `value`, of the same shape, into the array.
 
@@ -163,6 +168,7 @@ class Variable(Readable):
         gpu_arrays().write(self._array, value)
         return self
 
+    @effect
     def assign_add(self, delta: Any) -> Variable:
         """Add `delta`, of the same shape, to the array."""
         used(self)
@@ -171,6 +177,7 @@ class Variable(Readable):
         array += delta
         return self
 
+    @effect
     def assign_sub(self, delta: Any) -> Variable:
         """Subtract `delta`, of the same shape, from the array."""
         used(self)

@@ -3,6 +3,7 @@
 from tfopt.autodiff import core  # before what imports it in turn
 from tfopt.autodiff import vjps
 from tfopt.autodiff.custom_gradient import Bind, custom_gradient, grad_pass_through
+from tfopt.autodiff.function import Function, TensorSpec, function
 from tfopt.autodiff.recompute import recompute_grad
 from tfopt.autodiff.registry import (
     NoGradient,
@@ -17,6 +18,9 @@ from tfopt.autodiff.tensor import Tensor, constant, stop_gradient
 from tfopt.indexed_slices import IndexedSlices
 
 __all__ = [
+    "Function",
+    "TensorSpec",
+    "function",
     "Bind",
     "GradientTape",
     "IndexedSlices",

@@ -137,8 +137,8 @@ def densify(slices):
     return call(DENSIFY, (slices.values, slices.indices), {"shape": slices.dense_shape})
 
 
-cdef object _together(object first, object second):
-    """The sum of two gradients of which one at least is of rows."""
+cpdef object added(object first, object second):
+    """The sum of two gradients, of rows if both are."""
     if not (isinstance(first, IndexedSlices) and isinstance(second, IndexedSlices)):
         return densify(first) + densify(second)
     indices = np.concatenate([first.indices, second.indices])
@@ -155,7 +155,7 @@ cdef int accumulate(dict grads, set owned, Key key, object g) except -1:
     if old is None:
         grads[key] = g
     elif isinstance(old, IndexedSlices) or isinstance(g, IndexedSlices):
-        grads[key] = _together(old, g)
+        grads[key] = added(old, g)
         owned.discard(key)
     elif key in owned and cnp.PyArray_Check(old):
         _add(old, g, old)

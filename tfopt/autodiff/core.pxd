@@ -60,7 +60,8 @@ cdef class Trace:
     cdef readonly list nodes
     cdef set symbolic
     cdef readonly dict values
-    cdef readonly dict reads
+    cdef public bint may_create
+    cdef public bint created
 
     cdef Tensor read(self, Readable variable)
 

@@ -188,6 +188,33 @@ def raw(value):
     return value
 
 
+def peek(Tensor tensor not None):
+    """A tensor's array, for its shape and dtype, or where its value is known to be meant."""
+    return tensor.a
+
+
+def stable(Tensor tensor not None):
+    """A tensor's array; a copy of what lies in a variable's memory."""
+    return tensor.a if _lease_of(tensor.a) is None else np.array(tensor.a)
+
+
+def placeholder(Tensor tensor not None):
+    """Another tensor of the same shape and dtype."""
+    return wrap(stable(tensor))
+
+
+def tensor_kinds(tuple values not None):
+    """The shapes and dtypes of tensors and arrays; None if there is something else."""
+    cdef list kinds = []
+    for value in values:
+        array = (<Tensor>value).a if type(value) is Tensor else value
+        if not cnp.PyArray_Check(array) and type(value) is not Tensor:
+            return None
+        kinds.append(array.shape)
+        kinds.append(array.dtype)
+    return tuple(kinds)
+
+
 def key(Tensor tensor not None):
     """What recorders know a tensor by."""
     return key_of(tensor)
@@ -545,7 +572,8 @@ cdef class Trace:
         self.nodes = []
         self.symbolic = set()
         self.values = {}
-        self.reads = {}
+        self.may_create = False
+        self.created = False
 
     def place(self, Tensor tensor not None):
         """Let a tensor stand for a value that is not known yet."""
@@ -571,20 +599,20 @@ cdef class Trace:
     cdef Tensor read(self, Readable variable):
         found = self.values.get(variable)
         if found is None:
-            found = wrap((<Tensor>_snapshot(variable._array)).a)
-            self.assigned(variable, found)
+            found = wrap(variable.current().a)
+            self.symbolic.add(key_of(<Tensor>found))
+            self.values[variable] = found
             self.nodes.append(Node(READ, (), (found,), {"variable": variable}))
         return found
 
-    def assigned(self, Readable variable not None, Tensor tensor not None):
-        """Let a tensor be a variable's value from now on."""
-        self.symbolic.add(key_of(tensor))
-        self.values[variable] = tensor
-        self.reads.setdefault(variable, []).append(tensor.key)
-
-    def changed(self, Readable variable not None):
-        """Let the next read of a variable be another tensor."""
-        self.values.pop(variable, None)
+    def create(self):
+        """Take note that a variable is made, which only the first trace may do."""
+        if not self.may_create:
+            raise ValueError(
+                "tf.function only supports singleton tf.Variables created on the first call. Make "
+                "sure the tf.Variable is only created once or created outside tf.function."
+            )
+        self.created = True
 
 
 def tracing():
@@ -969,6 +997,10 @@ cdef class Tensor(Operand):
         array = array.view()
         array.flags.writeable = False
         return array
+
+    def numpy_like(self):
+        """The shape and the dtype."""
+        return self.a.shape, self.a.dtype
 
     def item(self, *index):
         """Return one element as a Python number."""

@@ -13,11 +13,10 @@ import numpy as np
 
 from tfopt.autodiff import core
 from tfopt.autodiff.backward import as_tensor as as_gradient
-from tfopt.autodiff.backward import backward, densify
+from tfopt.autodiff.backward import added, backward, densify
 from tfopt.autodiff.core import Readable, Tape, Tensor
 from tfopt.autodiff.nest import flatten, pack
 from tfopt.autodiff.ops import as_tensor
-from tfopt.indexed_slices import IndexedSlices
 
 __all__ = ["GradientTape", "UnconnectedGradients"]
 
@@ -429,15 +428,6 @@ def _total(parts: list[Any]) -> Any:
         if part is not None:
             made = part if made is None else added(made, part)
     return made
-
-
-def added(first: Any, second: Any) -> Any:
-    """Return the sum of two gradients, of rows if both are."""
-    if isinstance(first, IndexedSlices) and isinstance(second, IndexedSlices):
-        indices = np.concatenate([first.indices, second.indices])
-        values = np.concatenate([first.values, second.values])
-        return IndexedSlices(values, indices, first.dense_shape)
-    return densify(first) + densify(second)
 
 
 def _zeros(source: Any) -> Tensor:
