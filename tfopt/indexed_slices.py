@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.autodiff.core import Tensor
 from tfopt.devices import on_gpu
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels import merge
@@ -50,8 +51,8 @@ class IndexedSlices:
     __slots__ = ("dense_shape", "indices", "values")
 
     def __init__(self, values: Any, indices: Any, dense_shape: Any = None) -> None:
-        self.values: Any = values if on_gpu(values) else np.asanyarray(values)
-        self.indices: Any = indices if on_gpu(indices) else np.asanyarray(indices)
+        self.values: Any = _as_it_is(values)
+        self.indices: Any = _as_it_is(indices)
         self.dense_shape = None if dense_shape is None else tuple(dense_shape)
 
     def sum_duplicates(self) -> IndexedSlices:
@@ -120,3 +121,10 @@ class IndexedSlices:
             f"IndexedSlices(values of shape {tuple(self.values.shape)} and dtype "
             f"{self.values.dtype}, {math.prod(self.indices.shape)} indices{shape})"
         )
+
+
+def _as_it_is(value: Any) -> Any:
+    """Return an array, wherever it is, or a tensor, which is not to lose its gradient, as it is."""
+    if isinstance(value, Tensor) or on_gpu(value):
+        return value
+    return np.asanyarray(value)

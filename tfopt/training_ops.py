@@ -24,6 +24,7 @@ from tfopt.kernels.training import apply, run
 from tfopt.room import Room
 from tfopt.rows import rows_call
 from tfopt.rules import RULES, Rule
+from tfopt.variable import prepare_writes
 
 __all__ = [f"apply_{rule.name}" for rule in RULES]
 
@@ -147,6 +148,8 @@ def _function(rule: Rule) -> Callable[..., None]:
     operands, hypers = pack(rule.operands), pack(rule.hypers)
     lines = [
         f"def apply_{rule.name}({_parameters(rule)}):",
+        "    if type(var) is not ndarray:",
+        f"        prepare_writes({operands})",
         "    if type(var) is not ndarray and on_gpu(var):",
         f"        apply_on_gpu(kernel, {operands}, {hypers}, {flags or 0}, indices, duplicates,",
         "                     grad_scale, check_indices)",
@@ -163,6 +166,7 @@ def _function(rule: Rule) -> Callable[..., None]:
         "apply_on_gpu": apply_on_gpu,
         "ndarray": np.ndarray,
         "on_gpu": on_gpu,
+        "prepare_writes": prepare_writes,
         "run": run,
         "Room": Room,
         "rows_call": rows_call,

@@ -18,7 +18,7 @@ from tfopt.optimizers.names import made_unique
 from tfopt.optimizers.pairs import as_variable, checked_gradient, refuse_rows, unzipped
 from tfopt.optimizers.schedules import LearningRateSchedule, deserialize
 from tfopt.optimizers.state import State
-from tfopt.variable import Variable
+from tfopt.variable import Variable, prepare_writes
 
 __all__ = ["Optimizer"]
 
@@ -258,6 +258,7 @@ class Optimizer(State):
             grads = tuple(self.gradient_aggregator(list(zip(grads, variables, strict=True))))
         for transform in self.gradient_transformers:
             grads, variables = unzipped(transform(list(zip(grads, variables, strict=True))))
+        prepare_writes(variables)
         with locked(*variables) if self.use_locking else nullcontext():
             self._take_step(grads, variables)
         self.iterations.assign_add(1)

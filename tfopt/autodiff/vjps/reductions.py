@@ -1,0 +1,308 @@
+"""Rules of sums, extremes, scans and orders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfopt.autodiff.backward import conj, spread
+from tfopt.autodiff.core import Op, apply
+from tfopt.autodiff.ops import array_operand as operand
+from tfopt.autodiff.ops import elementwise, implements, method, without_rule
+
+_UNSET: Any = np._NoValue  # type: ignore[attr-defined]
+Axis = int | tuple[int, ...] | None
+
+
+def _reduced(op: Op, function: Any, a: Any, axis: Any, keepdims: Any, others: Any) -> Any:
+    """Carry a reduction out, with a rule if nothing unusual is asked for."""
+    others = {k: v for k, v in others.items() if v is not None and v is not _UNSET}
+    keepdims = False if keepdims is _UNSET else bool(keepdims)
+    if others:
+        return without_rule(op.name, function, (a,), dict(others, axis=axis, keepdims=keepdims))
+    if isinstance(axis, list):
+        axis = tuple(axis)
+    if not keepdims:
+        return apply(op, (operand(a),), None if axis is None else {"axis": axis})
+    return apply(op, (operand(a),), {"axis": axis, "keepdims": keepdims})
+
+
+def count(a: Any, axis: Axis) -> int:
+    """Return how many elements a reduction over axes puts together."""
+    shape = a.shape
+    if axis is None:
+        return int(np.prod(shape))
+    return int(np.prod([shape[k] for k in (axis if isinstance(axis, tuple) else (axis,))]))
+
+
+# ---- sums
+
+
+def _sum(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    return np.add.reduce(a, axis=axis, keepdims=keepdims)
+
+
+def _mean(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    if a.dtype.char not in "fdFD":
+        return np.mean(a, axis=axis, keepdims=keepdims)
+    return np.add.reduce(a, axis=axis, keepdims=keepdims) / a.dtype.type(count(a, axis))
+
+
+SUM = Op("sum", _sum)
+SUM.define(lambda g, y, a, axis=None, keepdims=False: spread(g, a, axis, keepdims))
+MEAN = Op("mean", _mean)
+MEAN.define(
+    lambda g, y, a, axis=None, keepdims=False: spread(g / count(a, axis), a, axis, keepdims)
+)
+
+
+@implements(np.sum)
+@method("sum")
+def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _UNSET,
+        initial: Any = _UNSET, where: Any = _UNSET) -> Any:  # fmt: skip
+    """Sum over axes."""
+    if dtype is not None:
+        a, dtype = operand(a).astype(dtype), None
+    return _reduced(SUM, np.sum, a, axis, keepdims, dict(out=out, initial=initial, where=where))
+
+
+@implements(np.mean)
+@method("mean")
+def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _UNSET, *,
+         where: Any = _UNSET) -> Any:  # fmt: skip
+    """Average over axes."""
+    if dtype is not None:
+        a, dtype = operand(a).astype(dtype), None
+    return _reduced(MEAN, np.mean, a, axis, keepdims, dict(out=out, where=where))
+
+
+@implements(np.average)
+def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *,
+            keepdims: Any = _UNSET) -> Any:  # fmt: skip
+    """Average over axes, weighted."""
+    keep = False if keepdims is _UNSET else keepdims
+    a = operand(a)
+    if weights is None:
+        made = np.mean(a, axis=axis, keepdims=keep)
+        total = np.full_like(made, a.size / max(made.size, 1)) if returned else None
+    else:
+        weights = operand(weights)
+        if weights.shape != a.shape:
+            shape = [1] * a.ndim
+            shape[axis] = a.shape[axis]
+            weights = np.broadcast_to(np.reshape(weights, shape), a.shape)
+        total = np.sum(weights, axis=axis, keepdims=keep)
+        made = np.sum(a * weights, axis=axis, keepdims=keep) / total
+    return (made, total) if returned else made
+
+
+@implements(np.var)
+@method("var")
+def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
+        keepdims: Any = _UNSET, **others: Any) -> Any:  # fmt: skip
+    """Return the variance."""
+    others = {k: v for k, v in others.items() if v is not _UNSET}
+    if others or out is not None:
+        return without_rule("var", np.var, (a, axis, dtype, out, ddof), others)
+    a = operand(a) if dtype is None else operand(a).astype(dtype)
+    away = a - np.mean(a, axis=axis, keepdims=True)
+    squares = np.real(away * conj(away)) if np.iscomplexobj(away) else away * away
+    total = np.sum(squares, axis=axis, keepdims=False if keepdims is _UNSET else keepdims)
+    return total / max(count(a, axis) - ddof, 0)
+
+
+@implements(np.std)
+@method("std")
+def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
+        keepdims: Any = _UNSET, **others: Any) -> Any:  # fmt: skip
+    """Return the standard deviation."""
+    others = {k: v for k, v in others.items() if v is not _UNSET}
+    if others or out is not None:
+        return without_rule("std", np.std, (a, axis, dtype, out, ddof), others)
+    return np.sqrt(np.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims))
+
+
+# ---- products
+
+
+def _before(x: Any) -> Any:
+    """Return the product of all elements before each, along the last axis."""
+    ones = np.ones_like(x[..., :1])
+    return np.cumprod(np.concatenate([ones, x[..., :-1]], axis=-1), axis=-1)
+
+
+def _product_rule(g: Any, y: Any, a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """Multiply by the product of the others, which is right for zeros, too."""
+    axes = range(a.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axes = [k % a.ndim for k in axes]
+    order = [k for k in range(a.ndim) if k not in axes] + axes
+    moved = np.transpose(a, order)
+    rest = moved.shape[: a.ndim - len(axes)]
+    flat = np.reshape(moved, (*rest, count(a, axis)))
+    others = _before(flat) * _before(flat[..., ::-1])[..., ::-1]
+    others = np.transpose(np.reshape(others, moved.shape), np.argsort(order))
+    return spread(g, a, axis, keepdims) * conj(others)
+
+
+PROD = Op("prod", lambda a, axis=None, keepdims=False: np.prod(a, axis=axis, keepdims=keepdims))
+PROD.define((_product_rule, "a"))
+
+
+@implements(np.prod)
+@method("prod")
+def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _UNSET,
+         initial: Any = _UNSET, where: Any = _UNSET) -> Any:  # fmt: skip
+    """Multiply over axes."""
+    others = dict(dtype=dtype, out=out, initial=initial, where=where)
+    return _reduced(PROD, np.prod, a, axis, keepdims, others)
+
+
+# ---- extremes
+
+
+def _extreme_rule(g: Any, y: Any, a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """Split evenly between equal extremes."""
+    chosen = a == spread(y, a, axis, keepdims)
+    ties = np.sum(chosen, axis=axis, keepdims=True)
+    return spread(g, a, axis, keepdims) * (chosen / ties).astype(a.dtype)
+
+
+def _max(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    return np.maximum.reduce(a, axis=axis, keepdims=keepdims)
+
+
+def _min(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    return np.minimum.reduce(a, axis=axis, keepdims=keepdims)
+
+
+MAX, MIN = Op("max", _max), Op("min", _min)
+MAX.define((_extreme_rule, "ay"))
+MIN.define((_extreme_rule, "ay"))
+
+
+@implements(np.max, np.amax)
+@method("max")
+def max_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _UNSET, initial: Any = _UNSET,
+         where: Any = _UNSET) -> Any:  # fmt: skip
+    """Return the largest elements."""
+    return _reduced(MAX, np.max, a, axis, keepdims, dict(out=out, initial=initial, where=where))
+
+
+@implements(np.min, np.amin)
+@method("min")
+def min_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _UNSET, initial: Any = _UNSET,
+         where: Any = _UNSET) -> Any:  # fmt: skip
+    """Return the smallest elements."""
+    return _reduced(MIN, np.min, a, axis, keepdims, dict(out=out, initial=initial, where=where))
+
+
+@implements(np.ptp)
+def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _UNSET) -> Any:
+    """Return the largest minus the smallest."""
+    return max_(a, axis, out, keepdims) - min_(a, axis, out, keepdims)
+
+
+# ---- scans
+
+
+def _reverse_cumsum(g: Any, axis: int) -> Any:
+    return np.flip(np.cumsum(np.flip(g, axis), axis=axis), axis)
+
+
+CUMSUM = Op("cumsum", lambda a, axis: np.cumsum(a, axis=axis, dtype=a.dtype))
+CUMSUM.define(lambda g, y, a, axis: _reverse_cumsum(g, axis))
+
+
+@implements(np.cumsum)
+@method("cumsum")
+def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return the sums of all elements up to each."""
+    if dtype is not None or out is not None or operand(a).dtype.kind in "biu":
+        return without_rule("cumsum", np.cumsum, (a, axis, dtype, out), {})
+    a = operand(a)
+    return apply(CUMSUM, (np.ravel(a) if axis is None else a,), {"axis": axis or 0})
+
+
+def _cumprod_rule(g: Any, y: Any, a: Any, axis: int) -> Any:
+    """Go back along the axis: exact, for zeros, too.
+
+    The gradient of an element is the product of those before it, times what reaches it from all
+    results after it.
+    """
+    x, g = np.moveaxis(conj(a), axis, -1), np.moveaxis(g, axis, -1)
+    reach = [g[..., -1]]
+    for k in range(x.shape[-1] - 2, -1, -1):
+        reach.append(g[..., k] + x[..., k + 1] * reach[-1])
+    return np.moveaxis(_before(x) * np.stack(reach[::-1], axis=-1), -1, axis)
+
+
+CUMPROD = Op("cumprod", lambda a, axis: np.cumprod(a, axis=axis, dtype=a.dtype))
+CUMPROD.define((_cumprod_rule, "a"))
+
+
+@implements(np.cumprod)
+@method("cumprod")
+def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return the products of all elements up to each."""
+    a = operand(a)
+    if dtype is not None or out is not None or a.dtype.kind in "biu" or a.size == 0:
+        return without_rule("cumprod", np.cumprod, (a, axis, dtype, out), {})
+    return apply(CUMPROD, (np.ravel(a) if axis is None else a,), {"axis": axis or 0})
+
+
+@implements(np.diff)
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _UNSET, append: Any = _UNSET) -> Any:
+    """Return the differences of neighbours."""
+    if prepend is not _UNSET or append is not _UNSET:
+        return without_rule("diff", np.diff, (a, n, axis, prepend, append), {})
+    made = np.moveaxis(operand(a), axis, -1)
+    for _ in range(n):
+        made = made[..., 1:] - made[..., :-1]
+    return np.moveaxis(made, -1, axis)
+
+
+# ---- orders
+
+
+def _sort_rule(g: Any, y: Any, a: Any, axis: int) -> Any:
+    place = np.argsort(a, axis=axis, kind="stable")
+    return np.take_along_axis(g, np.argsort(place, axis=axis), axis=axis)
+
+
+SORT = Op("sort", lambda a, axis: np.sort(a, axis=axis, kind="stable"))
+SORT.define((_sort_rule, "a"))
+
+
+@implements(np.sort)
+@method("sort")
+def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+    """Sort along an axis; equal elements keep their order."""
+    a = operand(a)
+    return apply(SORT, (np.ravel(a) if axis is None else a,), {"axis": -1 if axis is None else axis})
+
+
+@implements(np.median)
+def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
+           keepdims: bool = False) -> Any:  # fmt: skip
+    """Return the median: the middle of the sorted elements."""
+    if out is not None or isinstance(axis, tuple) or operand(a).size == 0:
+        return without_rule("median", np.median, (a, axis, out, overwrite_input, keepdims), {})
+    a = operand(a)
+    moved = np.ravel(a) if axis is None else np.moveaxis(a, axis, -1)
+    ordered, n = np.sort(moved, axis=-1), moved.shape[-1]
+    made = (ordered[..., (n - 1) // 2] + ordered[..., n // 2]) / 2
+    if not keepdims:
+        return made
+    return np.reshape(made, (1,) * a.ndim) if axis is None else np.expand_dims(made, axis)
+
+
+@implements(np.partition)
+def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Any:
+    """Sort, which puts every element where a partition may have it."""
+    return sort(a, axis)
+
+
+for _name in ("all", "any", "argmax", "argmin", "argsort", "nonzero"):
+    method(_name)(lambda x, *args, _f=getattr(np, _name), **kwargs: _f(x, *args, **kwargs))
+_ = elementwise
