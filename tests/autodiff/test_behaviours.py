@@ -10,8 +10,8 @@ import pytest
 from golden.autodiff.conventions import CONVENTIONS, RECOMMENDED
 from golden.autodiff.facades import Ours, plain, same
 from golden.autodiff.more_behaviours import BEHAVIOURS
-from golden.autodiff.record import FILE
 from golden.autodiff.recommended import FOLLOWS, OURS
+from golden.autodiff.record import FILE
 
 RECORDED = json.loads(FILE.read_text())
 

@@ -473,9 +473,7 @@ def b38(t: Any) -> Any:
     w, x = t.Variable(2.0), t.constant(3.0)
     one = t.custom_gradient(lambda x, v: (x * v, lambda d: d * 10.0))
     two = t.custom_gradient(lambda x, v: (x * v, lambda d: (d * 10.0, d * 20.0)))
-    return [
-        _result(lambda f=f: gradient(t, lambda x: f(x, v=w), x, of=[x, w])) for f in (one, two)
-    ]
+    return [_result(lambda f=f: gradient(t, lambda x: f(x, v=w), x, of=[x, w])) for f in (one, two)]
 
 
 @behaviour
@@ -486,8 +484,10 @@ def b39(t: Any) -> Any:
         seen.append(variables)
         return d * 10.0
 
-    return gradient(t, _reading(t, w, grad_fn), 3.0), seen, plain(
-        _reading(t, w, lambda d: d)(t.constant(3.0))
+    return (
+        gradient(t, _reading(t, w, grad_fn), 3.0),
+        seen,
+        plain(_reading(t, w, lambda d: d)(t.constant(3.0))),
     )
 
 

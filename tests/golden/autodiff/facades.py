@@ -70,15 +70,16 @@ class TensorFlow:
 
 
 class _Functions:
-    """TensorFlow's functions by NumPy's names; those of TensorFlow's NumPy where nothing is said."""
+    """TensorFlow's functions by NumPy's names, and its NumPy's where nothing is said."""
 
     def __init__(self, tf: Any) -> None:
         import tensorflow.experimental.numpy as np
 
         self._np, self._tf, self.inf, self.nan = np, tf, float("inf"), float("nan")
         self._named = {
-            "absolute": tf.abs, "clip": tf.clip_by_value, "maximum": tf.maximum, "max": tf.reduce_max,
-            "minimum": tf.minimum, "power": tf.pow, "rint": tf.round, "where": tf.where, "prod": tf.reduce_prod,
+            "absolute": tf.abs, "clip": tf.clip_by_value, "maximum": tf.maximum, "rint": tf.round,
+            "max": tf.reduce_max, "minimum": tf.minimum, "power": tf.pow, "where": tf.where,
+            "prod": tf.reduce_prod,
             "reciprocal": tf.math.reciprocal, "cumprod": tf.math.cumprod, "sort": tf.sort,
             "real": tf.math.real, "imag": tf.math.imag, "angle": tf.math.angle,
             "conj": tf.math.conj, "sqrt": tf.sqrt, "remainder": tf.math.floormod, "sign": tf.sign,

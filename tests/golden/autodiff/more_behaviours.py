@@ -314,9 +314,7 @@ def b69(t: Any) -> Any:
 
     w = t.Variable([1.0, 2.0, 3.0])
     f = t.custom_gradient(lambda x: (t.np.sum(x), rows))
-    g = t.custom_gradient(
-        lambda x: (x * t.np.sum(w), lambda d, variables: (d, [rows(d)]))
-    )
+    g = t.custom_gradient(lambda x: (x * t.np.sum(w), lambda d, variables: (d, [rows(d)])))
     back = t.custom_gradient(lambda x: (x * 1.0, lambda d: d * 5.0 + 0.0))
     densified = t.custom_gradient(lambda x: (x * 1.0, _densely(t)))
     return [
