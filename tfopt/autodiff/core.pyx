@@ -188,9 +188,9 @@ def raw(value):
     return value
 
 
-def peek(Tensor tensor not None):
-    """A tensor's array, for its shape and dtype, or where its value is known to be meant."""
-    return tensor.a
+def peek(Operand operand not None):
+    """The array, for its shape and dtype, or where the value is known to be meant."""
+    return _peek(operand)
 
 
 def stable(Tensor tensor not None):
@@ -326,10 +326,13 @@ cdef class Op:
         Of the inputs' arrays and keywords.
     quick : callable, optional
         What gives the same without keywords, faster.
+    many : bool, default False
+        Whether it returns a tuple.
     """
 
-    def __init__(self, str name, object fn, object quick=None):
+    def __init__(self, str name, object fn, object quick=None, bint many=False):
         self.name = name
+        self.many = many
         self.fn = fn
         self.quick = fn if quick is None else quick
         self.vjps = None
