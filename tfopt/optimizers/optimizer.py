@@ -266,7 +266,8 @@ class Optimizer(State):
             options = {"experimental_aggregate_gradients": experimental_aggregate_gradients}
             postpone(Optimizer.apply_gradients, (self, pairs, name), options)
             return self.iterations
-        grads, variables = unzipped([(as_gradient(grad), var) for grad, var in pairs])
+        grads, variables = unzipped(pairs)
+        grads = tuple(map(as_gradient, grads))
         if self.gradient_aggregator is not None and experimental_aggregate_gradients:
             grads = tuple(self.gradient_aggregator(list(zip(grads, variables, strict=True))))
         for transform in self.gradient_transformers:
