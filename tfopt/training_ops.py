@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.autodiff.core import tracing
+from tfopt.autodiff.effects import postpone
 from tfopt.devices import apply_on_gpu, on_gpu
 from tfopt.kernels import kernels
 from tfopt.kernels.training import apply, run
@@ -146,9 +148,13 @@ def _function(rule: Rule) -> Callable[..., None]:
 
     flags = " | ".join(f"({1 << k} if {flag} else 0)" for k, flag in enumerate(rule.flags))
     operands, hypers = pack(rule.operands), pack(rule.hypers)
+    options = (*rule.hypers, *rule.flags, "indices", "duplicates", "grad_scale", "check_indices")
+    later = f"dict({', '.join(f'{option}={option}' for option in options)})"
     lines = [
         f"def apply_{rule.name}({_parameters(rule)}):",
         "    if type(var) is not ndarray:",
+        "        if tracing() is not None:",
+        f"            return postpone(apply_{rule.name}, {operands}, {later})",
         f"        prepare_writes({operands})",
         "    if type(var) is not ndarray and on_gpu(var):",
         f"        apply_on_gpu(kernel, {operands}, {hypers}, {flags or 0}, indices, duplicates,",
@@ -166,6 +172,8 @@ def _function(rule: Rule) -> Callable[..., None]:
         "apply_on_gpu": apply_on_gpu,
         "ndarray": np.ndarray,
         "on_gpu": on_gpu,
+        "postpone": postpone,
+        "tracing": tracing,
         "prepare_writes": prepare_writes,
         "run": run,
         "Room": Room,

@@ -4,6 +4,7 @@ from tfopt.autodiff import core  # before what imports it in turn
 from tfopt.autodiff import vjps
 from tfopt.autodiff.custom_gradient import Bind, custom_gradient, grad_pass_through
 from tfopt.autodiff.function import Function, TensorSpec, function
+from tfopt.autodiff.numeric import check_grads, compute_gradient, max_error
 from tfopt.autodiff.recompute import recompute_grad
 from tfopt.autodiff.registry import (
     NoGradient,
@@ -18,6 +19,9 @@ from tfopt.autodiff.tensor import Tensor, constant, stop_gradient
 from tfopt.indexed_slices import IndexedSlices
 
 __all__ = [
+    "check_grads",
+    "compute_gradient",
+    "max_error",
     "Function",
     "TensorSpec",
     "function",

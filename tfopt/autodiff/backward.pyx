@@ -286,8 +286,8 @@ cdef int _through_any(Node node, list upstreams, set active, dict grads, set own
     if type(node.op) is Op:
         op = node.op
         if op.joint is not None:
-            y = node.outs[0]
-            made = op.joint(upstreams[0], (<Tensor>y).a if raw else y,
+            outs = _arrays(node.outs) if raw else node.outs
+            made = op.joint(upstreams if op.many else upstreams[0], outs if op.many else outs[0],
                             _arrays(ins) if raw else ins, node.kw or {}, need)
         elif op.vjps is None:
             made = _registered(op.name, node, upstreams, need)

@@ -35,6 +35,7 @@ cdef class Op:
     cdef readonly str name
     cdef readonly object fn
     cdef readonly object quick
+    cdef readonly bint many
     cdef readonly tuple vjps
     cdef readonly tuple saves
     cdef readonly object joint

@@ -21,7 +21,7 @@ cimport cython
 cimport numpy as cnp
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF, Py_XINCREF
-from libc.math cimport NAN
+from libc.string cimport memset
 
 cnp.import_array()
 
@@ -60,8 +60,17 @@ RULED = set()
 NAMED = weakref.WeakSet()
 
 #: Arrays of at most this many bytes are kept rather than their shapes: it is faster.
-cdef Py_ssize_t SMALL = 1024
-DEF OUTPUT = 62     # the bit of a node's output in what its gradients read
+cdef Py_ssize_t _small = 1024
+cdef enum:
+    OUTPUT = 62     # the bit of a node's output in what its gradients read
+
+
+def set_small(Py_ssize_t nbytes):
+    """Set what arrays are small enough to be kept; return what it was. Tests keep none."""
+    global _small
+    before = _small
+    _small = nbytes
+    return before
 
 
 # ---- this thread's state
@@ -188,9 +197,9 @@ def raw(value):
     return value
 
 
-def peek(Tensor tensor not None):
-    """A tensor's array, for its shape and dtype, or where its value is known to be meant."""
-    return tensor.a
+def peek(Operand operand not None):
+    """The array, for its shape and dtype, or where the value is known to be meant."""
+    return _peek(operand)
 
 
 def stable(Tensor tensor not None):
@@ -326,10 +335,13 @@ cdef class Op:
         Of the inputs' arrays and keywords.
     quick : callable, optional
         What gives the same without keywords, faster.
+    many : bool, default False
+        Whether it returns a tuple.
     """
 
-    def __init__(self, str name, object fn, object quick=None):
+    def __init__(self, str name, object fn, object quick=None, bint many=False):
         self.name = name
+        self.many = many
         self.fn = fn
         self.quick = fn if quick is None else quick
         self.vjps = None
@@ -355,13 +367,15 @@ cdef class Op:
         return f"<Op {self.name}>"
 
 
-cdef object _mask(str letters):
-    mask = 0
+cdef long long _mask(str letters):
+    cdef long long mask = 0
     for letter in letters:
         if letter == "*":
-            mask |= (1 << OUTPUT) - 1
+            mask |= (1LL << OUTPUT) - 1
+        elif letter == "y":
+            mask |= 1LL << OUTPUT
         else:
-            mask |= 1 << (OUTPUT if letter == "y" else ord(letter) - ord("a"))
+            mask |= 1LL << <int>(ord(letter) - 97)
     return mask
 
 
@@ -390,7 +404,7 @@ cdef object _ghost(object value):
     if not cnp.PyArray_Check(found):
         return value
     array = found
-    if cnp.PyArray_NBYTES(array) <= SMALL and _lease_of(array) is None:
+    if cnp.PyArray_NBYTES(array) <= _small and _lease_of(array) is None:
         return value
     ghost = _dummy(array)
     if type(value) is not Tensor:
@@ -402,7 +416,8 @@ cdef object _ghost(object value):
     return other
 
 
-cdef double[4] _nothing = [NAN, NAN, NAN, NAN]
+cdef unsigned char[64] _nothing     # in every floating type a NaN
+memset(_nothing, 0xff, sizeof(_nothing))
 
 
 cdef object _dummy(cnp.ndarray array):

@@ -134,14 +134,20 @@ class Function:
     ) -> tuple[Program, list[Any]]:
         """Return the program for arguments, and their leaves."""
         bound = self._signature.bind(*args, **kwargs)
-        bound.apply_defaults()
         structure = bound.arguments
         leaves = self._fitting([_converted(leaf) for leaf in flatten(structure)])
-        key = (repr(pack(structure, [_LEAF] * len(leaves))), _kinds(leaves))
+        key = (self._shape_of(bound, len(leaves)), _kinds(leaves))
         program = self._traces.programs.get(key)
         if program is None:
             program = self._program(key, structure, leaves, bound)
         return program, leaves
+
+    def _shape_of(self, bound: inspect.BoundArguments, n: int) -> str:
+        """Return the nesting of arguments, and the values of those that are left out."""
+        whole = inspect.BoundArguments(self._signature, dict(bound.arguments))  # type: ignore[arg-type]
+        whole.apply_defaults()
+        left_out = {k: v for k, v in whole.arguments.items() if k not in bound.arguments}
+        return f"{pack(bound.arguments, [_LEAF] * n)!r} {left_out!r}"
 
     def _fitting(self, leaves: list[Any]) -> list[Any]:
         if self._specs is None:

@@ -80,7 +80,7 @@ def without_rule(
         return tuple(x for x in flatten(made) if isinstance(x, (np.ndarray, np.generic)))
 
     operands = tuple(densify(leaves[k]) for k in places)
-    op = Op(name, compute)
+    op = Op(name, compute, many=True)
     if rule is not None:
         op.define(*[rule] * len(operands))
     outs = iter(apply(op, operands))
@@ -198,12 +198,15 @@ _CUT_FUNCTIONS = (
     np.zeros_like, np.ones_like, np.empty_like, np.lexsort, np.iscomplex, np.isreal,
     np.nanargmax, np.nanargmin,
 )  # fmt: skip
-#: What is asked about values and shapes: the answers are Python's or NumPy's, and nothing recorded.
+#: What is asked about values: the answers are Python's or NumPy's, and nothing is recorded.
 _PLAIN_FUNCTIONS = (
-    np.shape, np.size, np.ndim, np.allclose, np.array_equal, np.array_equiv, np.may_share_memory,
-    np.shares_memory, np.result_type, np.can_cast, np.iscomplexobj, np.isrealobj, np.array2string,
-    np.array_repr, np.array_str, np.save, np.savez, np.savez_compressed, np.savetxt, np.copyto,
-    np.min_scalar_type, np.common_type,
+    np.allclose, np.array_equal, np.array_equiv, np.array2string, np.array_repr, np.array_str,
+    np.save, np.savez, np.savez_compressed, np.savetxt, np.copyto,
+)  # fmt: skip
+#: What is asked about dtypes and memory.
+_TYPE_FUNCTIONS = (
+    np.may_share_memory, np.shares_memory, np.result_type, np.can_cast, np.iscomplexobj,
+    np.isrealobj, np.min_scalar_type, np.common_type,
 )  # fmt: skip
 
 
@@ -214,10 +217,10 @@ def _cut(function: Callable[..., Any]) -> Callable[..., Any]:
     return handler
 
 
-def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+def _plain(function: Callable[..., Any], value: Callable[[Any], Any]) -> Callable[..., Any]:
     def handler(*args: Any, **kwargs: Any) -> Any:
         leaves = flatten((args, kwargs))
-        known = [x._value() if isinstance(x, Tensor) else core.raw(x) for x in leaves]
+        known = [value(x) if isinstance(x, Operand) else x for x in leaves]
         filled_args, filled_kwargs = pack((args, kwargs), known)
         return function(*filled_args, **filled_kwargs)
 
@@ -225,7 +228,8 @@ def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 FUNCTIONS.update({function: _cut(function) for function in _CUT_FUNCTIONS})
-FUNCTIONS.update({function: _plain(function) for function in _PLAIN_FUNCTIONS})
+FUNCTIONS.update({f: _plain(f, lambda x: as_tensor(x)._value()) for f in _PLAIN_FUNCTIONS})
+FUNCTIONS.update({f: _plain(f, core.peek) for f in _TYPE_FUNCTIONS})
 FUNCTIONS.update(
     {np.shape: lambda a: operand(a).shape, np.ndim: lambda a: operand(a).ndim,
      np.size: lambda a, axis=None: operand(a).size if axis is None else operand(a).shape[axis]}

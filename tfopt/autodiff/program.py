@@ -203,7 +203,7 @@ class _Compiler:
                 born[key] = k
                 if node.op in _VIEWS and inputs:
                     self.roots[key] = self.root(inputs[0])
-                elif type(node.op) is Op and node.op.vjps is None and node.op.joint is None:
+                elif type(node.op) is Op and node.op.many:
                     self.pinned.add(key)
                     self.pinned.update(map(self.root, inputs))
                 if node.op is READ:
@@ -255,7 +255,7 @@ class _Compiler:
         else:
             over = self._written_over(place, node)
             name = args[over] if over is not None else f"t{len(self.names)}"
-            if len(node.outs) == 1 and not _is_tuple(node.op):
+            if not node.op.many:
                 self.names[core.key(node.outs[0])] = name
                 self.lines.append(f"{name} = {self._expression(node, args, over)}")
             else:
@@ -360,10 +360,6 @@ def _is_literal(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_literal, value))
     return value is None or type(value) in (bool, int, str)
-
-
-def _is_tuple(op: Any) -> bool:
-    return type(op) is Op and op.vjps is None and op.joint is None
 
 
 def _is_elementwise(op: Any) -> bool:

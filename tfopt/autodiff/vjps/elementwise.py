@@ -9,7 +9,7 @@ import numpy as np
 
 from tfopt.autodiff.backward import cast, conj, kept, unbroadcast
 from tfopt.autodiff.core import CUT, Op, apply
-from tfopt.autodiff.ops import FUNCTIONS, elementwise, implements, method, operand
+from tfopt.autodiff.ops import FUNCTIONS, elementwise, implements, method, operand, without_rule
 
 LN2, LN10 = float(np.log(2.0)), float(np.log(10.0))
 
@@ -204,7 +204,7 @@ def _angle(g: Any, x: Any) -> Any:
 @method("real")
 def real(val: Any) -> Any:
     """Return the real part."""
-    return cast_like(apply(REAL, (operand(val),)), val)
+    return apply(REAL, (operand(val),))
 
 
 @implements(np.imag)
@@ -219,11 +219,6 @@ def angle(z: Any, deg: bool = False) -> Any:
     """Return the argument of complex numbers."""
     radians = apply(ANGLE, (operand(z),))
     return np.rad2deg(radians) if deg else radians
-
-
-def cast_like(value: Any, _: Any) -> Any:
-    """Return a value as it is."""
-    return value
 
 
 # ---- dtype, choice, limits
@@ -267,16 +262,12 @@ def where(condition: Any, *choices: Any) -> Any:
     return apply(WHERE, (operand(condition), operand(choices[0]), operand(choices[1])))
 
 
-def _clip(x: Any, low: Any, high: Any) -> Any:
-    return np.clip(x, low, high)
-
-
 def _inside(x: Any, low: Any, high: Any) -> Any:
     inside = x >= low if low is not None else x == x
     return inside & (x <= high) if high is not None else inside
 
 
-CLIP = Op("clip", _clip)
+CLIP = Op("clip", np.clip)
 CLIP.define(
     (lambda g, y, x, low, high: unbroadcast(kept(g, _inside(x, low, high)), x), "abc"),
     (lambda g, y, x, low, high: unbroadcast(kept(g, _below(x, low, high)), low), "abc"),
@@ -302,16 +293,11 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None,
                neginf: Any = None) -> Any:  # fmt: skip
     """Replace what is not finite; it gets no gradient."""
-    known = np.nan_to_num(core_raw(x), nan=nan, posinf=posinf, neginf=neginf)
+    limits = {"nan": nan, "posinf": posinf, "neginf": neginf}
+    known = without_rule("nan_to_num", np.nan_to_num, (x,), limits, CUT)
     return np.where(np.isfinite(x), x, known)
 
 
-def core_raw(x: Any) -> Any:
-    """Return a value's array."""
-    return x._value() if hasattr(x, "_value") else np.asarray(x)
-
-
 FUNCTIONS[np.real_if_close] = lambda a, tol=100: operand(a)
-METHODS_OF_UFUNCS = {"conj": np.conjugate, "conjugate": np.conjugate}
-for _name, _ufunc in METHODS_OF_UFUNCS.items():
-    method(_name)(lambda x, _ufunc=_ufunc: _ufunc(x))
+method("conj", "conjugate")(lambda x: np.conjugate(x))
+method("round")(lambda x, decimals=0: np.round(x, decimals))
