@@ -9,7 +9,7 @@ import numpy as np
 from tfopt.autodiff.backward import conj, spread
 from tfopt.autodiff.core import Op, apply
 from tfopt.autodiff.ops import array_operand as operand
-from tfopt.autodiff.ops import elementwise, implements, method, without_rule
+from tfopt.autodiff.ops import REDUCTIONS, implements, method, without_rule
 
 _UNSET: Any = np._NoValue  # type: ignore[attr-defined]
 Axis = int | tuple[int, ...] | None
@@ -122,6 +122,31 @@ def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: floa
         return without_rule("std", np.std, (a, axis, dtype, out, ddof), others)
     return np.sqrt(np.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims))
 
+
+def _logsumexp(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    return np.logaddexp.reduce(a, axis=axis, keepdims=keepdims)
+
+
+LOGSUMEXP = Op("logaddexp.reduce", _logsumexp)
+LOGSUMEXP.define(
+    (
+        lambda g, y, a, axis=None, keepdims=False: (
+            spread(g, a, axis, keepdims) * np.exp(a - spread(y, a, axis, keepdims))
+        ),
+        "ay",
+    )
+)
+
+
+def logsumexp(a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
+              keepdims: Any = _UNSET, **others: Any) -> Any:  # fmt: skip
+    """Return the logarithm of a sum of exponentials: ``np.logaddexp.reduce``."""
+    return _reduced(
+        LOGSUMEXP, np.logaddexp.reduce, a, axis, keepdims, dict(others, dtype=dtype, out=out)
+    )
+
+
+REDUCTIONS[np.logaddexp] = logsumexp
 
 # ---- products
 
@@ -286,15 +311,17 @@ def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable:
 def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
            keepdims: bool = False) -> Any:  # fmt: skip
     """Return the median: the middle of the sorted elements."""
-    if out is not None or isinstance(axis, tuple) or operand(a).size == 0:
-        return without_rule("median", np.median, (a, axis, out, overwrite_input, keepdims), {})
     a = operand(a)
-    moved = np.ravel(a) if axis is None else np.moveaxis(a, axis, -1)
-    ordered, n = np.sort(moved, axis=-1), moved.shape[-1]
+    if out is not None or a.size == 0:
+        return without_rule("median", np.median, (a, axis, out, overwrite_input, keepdims), {})
+    axes = range(a.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axes = [k % a.ndim for k in axes]
+    rest = [k for k in range(a.ndim) if k not in axes]
+    n = int(np.prod([a.shape[k] for k in axes]))
+    moved = np.reshape(np.transpose(a, rest + axes), (*(a.shape[k] for k in rest), n))
+    ordered = np.sort(moved, axis=-1)
     made = (ordered[..., (n - 1) // 2] + ordered[..., n // 2]) / 2
-    if not keepdims:
-        return made
-    return np.reshape(made, (1,) * a.ndim) if axis is None else np.expand_dims(made, axis)
+    return np.expand_dims(made, tuple(sorted(axes))) if keepdims else made
 
 
 @implements(np.partition)
@@ -305,4 +332,3 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order
 
 for _name in ("all", "any", "argmax", "argmin", "argsort", "nonzero"):
     method(_name)(lambda x, *args, _f=getattr(np, _name), **kwargs: _f(x, *args, **kwargs))
-_ = elementwise
