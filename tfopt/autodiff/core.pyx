@@ -556,6 +556,10 @@ cdef class Tape:
         """Whether a tensor is watched, or was made from one that is."""
         return tensor.key is not None and tensor.key in self.known
 
+    def knows_key(self, key):
+        """Whether a tensor of this key is watched, or was made from one that is."""
+        return key in self.known
+
     cdef int saw(self, Readable variable, Tensor tensor) except -1:
         cdef Key found
         keys = self.variables.get(variable)

@@ -393,9 +393,8 @@ def _gradients(
             grads[key] = seed if key not in grads else grads[key] + seed
         else:
             direct[id(target)] = seed if id(target) not in direct else direct[id(target)] + seed
-    wanted: set[Any] = set()
     keys = [_keys(record, source) for source in sources]
-    wanted.update(*keys)
+    wanted = {key for found in keys for key in found if record.knows_key(key)}
     with np.errstate(all="ignore"):
         backward(record.nodes, grads, wanted)
         return [

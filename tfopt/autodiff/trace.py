@@ -176,7 +176,12 @@ class Gradients:
         nodes = [n for n in program.nodes if not isinstance(n.op, Effect)]
         trace = Trace()
         trace.nodes.extend(nodes)
-        grads = traced(lambda: self._found(nodes), [*self.sources, *self.upstreams], trace)
+        self.missing = ""
+        try:
+            grads = traced(lambda: self._found(nodes), [*self.sources, *self.upstreams], trace)
+        except LookupError as error:  # which matters only if a gradient is asked for
+            self.missing, grads = str(error), [None] * len(self.sources)
+            del trace.nodes[len(nodes) :]
         self.opened = Opened(grads)
         back = trace.nodes
         self.late = _depending(back, self.upstreams)
@@ -270,6 +275,8 @@ class Call:
     def grad(self, node: Node, upstreams: list[Any], need: list[bool]) -> list[Any]:
         """Return the gradients of a node's inputs."""
         way = self.gradients
+        if way.missing:
+            raise LookupError(way.missing)
         given = [
             core.zeros(y) if g is None else densify(g)
             for g, y in zip(upstreams, node.outs, strict=True)

@@ -27,7 +27,7 @@ elementwise(
 elementwise(
     np.divide,
     (lambda g, y, a, b: unbroadcast(g / conj(b), a), "b"),
-    (lambda g, y, a, b: unbroadcast(-g * conj(a / b) / conj(b), b), "ab"),
+    (lambda g, y, a, b: unbroadcast(-g * conj(a) / conj(b) / conj(b), b), "ab"),
 )
 elementwise(np.negative, lambda g, y, a: -g)
 elementwise(np.positive, lambda g, y, a: g)
@@ -64,7 +64,7 @@ def power_exponent(g: Any, y: Any, a: Any, b: Any) -> Any:
 elementwise(np.power, (power_base, "ab"), (power_exponent, "aby"))
 elementwise(np.float_power, (power_base, "ab"), (power_exponent, "aby"))
 elementwise(np.square, (lambda g, y, x: g * (2 * conj(x)), "a"))
-elementwise(np.reciprocal, (lambda g, y, x: -g * conj(y * y), "y"))
+elementwise(np.reciprocal, (lambda g, y, x: -g * conj(y) * conj(y), "y"))
 
 # ---- exponentials and roots
 
@@ -85,19 +85,14 @@ elementwise(np.log10, (lambda g, y, x: g / conj(x * LN10), "a"))
 elementwise(np.log1p, (lambda g, y, x: g / conj(1 + x), "a"))
 elementwise(
     np.logaddexp,
-    (lambda g, y, a, b: unbroadcast(g * _share(a - y), a), "ay"),
-    (lambda g, y, a, b: unbroadcast(g * _share(b - y), b), "by"),
+    (lambda g, y, a, b: unbroadcast(g * np.exp(a - y), a), "ay"),
+    (lambda g, y, a, b: unbroadcast(g * np.exp(b - y), b), "by"),
 )
 elementwise(
     np.logaddexp2,
     (lambda g, y, a, b: unbroadcast(g * np.exp2(a - y), a), "ay"),
     (lambda g, y, a, b: unbroadcast(g * np.exp2(b - y), b), "by"),
 )
-
-
-def _share(difference: Any) -> Any:
-    return np.exp(difference)
-
 
 # ---- trigonometry
 
