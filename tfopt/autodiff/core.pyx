@@ -436,7 +436,7 @@ cdef inline long long _bit(Py_ssize_t place) noexcept:
     return 1LL << (place if place < OUTPUT - 1 else OUTPUT - 1)
 
 
-cpdef int record(object op, tuple ins, tuple outs, dict kw=None, object saved=None) except -1:
+cpdef int record(object op, tuple ins, tuple outs, dict kw=None) except -1:
     """Offer what was done to all recorders of this thread.
 
     `ins` are tensors and constants; of an operation that is no Op everything is kept.
@@ -574,10 +574,6 @@ cdef class Tape:
                 keys.append(found)
         return 0
 
-    def forget(self):
-        """Drop everything but the settings."""
-        self.__init__(self.watch_accessed)
-
 
 @cython.final
 cdef class Trace:
@@ -707,7 +703,6 @@ cpdef object apply(Op op, tuple ins, dict kw=None):
     cdef list arrays = []
     cdef tuple outs
     cdef object value, made
-    cdef bint variables = False
     for value in ins:
         if type(value) is Tensor:
             arrays.append((<Tensor>value).a)

@@ -226,7 +226,13 @@ def _plain(function: Callable[..., Any], value: Callable[[Any], Any]) -> Callabl
 FUNCTIONS.update({function: _cut(function) for function in _CUT_FUNCTIONS})
 FUNCTIONS.update({f: _plain(f, lambda x: as_tensor(x)._value()) for f in _PLAIN_FUNCTIONS})
 FUNCTIONS.update({f: _plain(f, core.peek) for f in _TYPE_FUNCTIONS})
+
+
+def _size(a: Any, axis: Any = None) -> Any:
+    return operand(a).size if axis is None else operand(a).shape[axis]
+
+
 FUNCTIONS.update(
     {np.shape: lambda a: operand(a).shape, np.ndim: lambda a: operand(a).ndim,
-     np.size: lambda a, axis=None: operand(a).size if axis is None else operand(a).shape[axis]}
+     np.size: _size}
 )  # fmt: skip

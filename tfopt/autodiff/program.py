@@ -168,9 +168,9 @@ class _Compiler:
                     users.setdefault(core.key(x), []).append(node)
         wanted = {core.key(x) for x in self.results if isinstance(x, Tensor)}
         for node in nodes:
-            out = node.outs[0] if node.outs else None
-            if node.op is not shapes.BROADCAST or core.key(out) in wanted:
+            if node.op is not shapes.BROADCAST or core.key(node.outs[0]) in wanted:
                 continue
+            out = node.outs[0]
             if all(_broadcasts(user, out) for user in users.get(core.key(out), [])):
                 self.alias[core.key(out)] = self.resolve(node.ins[0])
 
@@ -275,7 +275,9 @@ class _Compiler:
             self.read_names.append(f"r{len(self.read_names)}")
             self.lines.append(f"{self.read_names[-1]} = read({which})")
             which = self.read_names[-1]
-        self.lines.append(f"{name} = {f'array(raw({which}))' if key in self.copied else f'raw({which})'}")
+        self.lines.append(
+            f"{name} = {f'array(raw({which}))' if key in self.copied else f'raw({which})'}"
+        )
 
     def _written_over(self, place: int, node: Node) -> int | None:
         """Return the input whose array may take the result, if there is one."""
@@ -416,7 +418,7 @@ def _uniform(array: np.ndarray, shape: tuple[int, ...], ins: Iterable[Any]) -> n
     """Return one element in the place of an array of equal ones that another operand covers."""
     covered = any(np.shape(_array(x)) == shape for x in ins if _array(x) is not array)
     if array.ndim and array.size and covered and bool((array == array.flat[0]).all()):
-        return array.flat[0]
+        return np.array(array.flat[0])
     return array
 
 
@@ -436,7 +438,7 @@ def _mean_line(node: Node, args: list[str], kw: dict[str, Any]) -> str | None:
 
 
 def _where_line(node: Node, args: list[str], kw: dict[str, Any]) -> str | None:
-    condition, a, b = node.ins
+    condition, a, _ = node.ins
     fits = isinstance(condition, Tensor) and isinstance(a, Tensor)
     if fits and args[2] == "0" and condition.shape == a.shape == node.outs[0].shape:
         return f"kept({args[1]}, {args[0]})"

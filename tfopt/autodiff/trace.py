@@ -63,9 +63,7 @@ def _as_tensor(value: Any) -> Tensor:
     return value if isinstance(value, Tensor) else core.wrapped(np.asarray(value))
 
 
-def traced(
-    body: Callable[[], Any], inputs: Sequence[Tensor], trace: Trace
-) -> Any:
+def traced(body: Callable[[], Any], inputs: Sequence[Tensor], trace: Trace) -> Any:
     """Run a body with nothing recording but a trace, and return what it returns."""
     before = core.recorders(), core.watchers(), core.overrides()
     for x in inputs:
@@ -294,5 +292,3 @@ class Call:
             g if _depends(found, reached) else None
             for g, found in zip(grads, way.opened.structure, strict=True)
         ]
-
-

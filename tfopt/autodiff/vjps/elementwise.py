@@ -170,12 +170,12 @@ for _ufunc in (
     np.logical_not, np.invert,
 ):  # fmt: skip
     elementwise(_ufunc, CUT)
-for _ufunc in (
+for _of_two in (
     np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal, np.logical_and,
     np.logical_or, np.logical_xor, np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.left_shift,
     np.right_shift, np.gcd, np.lcm,
 ):  # fmt: skip
-    elementwise(_ufunc, CUT, CUT)
+    elementwise(_of_two, CUT, CUT)
 
 # ---- complex numbers
 
