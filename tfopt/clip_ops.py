@@ -6,9 +6,10 @@ vanish. What is scaled is multiplied by ``clip_norm / norm``, computed in float6
 tensor's dtype; what needs no scaling keeps its bits.
 
 Tensors are arrays, Variables, IndexedSlices, of which the values are clipped, or Python's numbers
-and lists, which become float32 or int32; or :class:`tfopt.Tensor`, then the result is one, which
-tapes have the gradients of (:mod:`tfopt.clip_grads`), as they have for Variables. With `out` nothing is allocated; a tensor may be its own
-`out`. What lies on a GPU is clipped there (:mod:`tfopt.cuda.clip_ops`), and so is the result.
+and lists, which become float32 or int32. Of a :class:`tfopt.Tensor`, and of a Variable while a tape
+records, the result is a Tensor, which has gradients. With `out` nothing is allocated; a tensor may
+be its own `out`. What lies on a GPU is clipped there (:mod:`tfopt.cuda.clip_ops`), and so is the
+result.
 """
 
 from __future__ import annotations

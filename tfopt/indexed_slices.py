@@ -55,6 +55,45 @@ class IndexedSlices:
         self.indices: Any = _as_it_is(indices)
         self.dense_shape = None if dense_shape is None else tuple(dense_shape)
 
+    __array_ufunc__ = None  # so that an array does not take slices for one of its elements
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of the variable, if it is known."""
+        return self.dense_shape
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the values."""
+        return self.values.dtype
+
+    def __neg__(self) -> IndexedSlices:
+        return IndexedSlices(-self.values, self.indices, self.dense_shape)
+
+    def __mul__(self, factor: Any) -> IndexedSlices:
+        if np.ndim(factor):
+            return NotImplemented
+        return IndexedSlices(self.values * factor, self.indices, self.dense_shape)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: Any) -> IndexedSlices:
+        if np.ndim(divisor):
+            return NotImplemented
+        return IndexedSlices(self.values / divisor, self.indices, self.dense_shape)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if self.dense_shape is None:
+            raise ValueError(
+                "Tensor conversion requested for IndexedSlices for argument `value` without "
+                f"dense_shape: {self!r}"
+            )
+        if copy is False:
+            raise ValueError("an array of all rows is a copy")
+        dense = np.zeros(self.dense_shape, self.dtype if dtype is None else dtype)
+        np.add.at(dense, np.asarray(self.indices), np.asarray(self.values))
+        return dense
+
     def sum_duplicates(self) -> IndexedSlices:
         """Return slices in which each index occurs once.
 
@@ -86,6 +125,9 @@ class IndexedSlices:
 
         The sums are in memory of the room; on request the indices ascend.
         """
+        if isinstance(self.values, Tensor):
+            known = IndexedSlices(np.asarray(self.values), self.indices, self.dense_shape)
+            return known._summed(bound, scale, room, ascending)
         if on_gpu(self.values) or on_gpu(self.indices):
             raise InvalidTypeError("rows on a GPU are summed by an update alone")
         dtype = self.values.dtype

@@ -1,7 +1,9 @@
 """Gradients of NumPy's functions: a tape, custom gradients, and functions that are traced."""
 
-from tfopt.autodiff import core  # before what imports it in turn
-from tfopt.autodiff import vjps
+from tfopt.autodiff import (
+    core,  # before what imports it in turn
+    vjps,
+)
 from tfopt.autodiff.custom_gradient import Bind, custom_gradient, grad_pass_through
 from tfopt.autodiff.function import Function, TensorSpec, function
 from tfopt.autodiff.numeric import check_grads, compute_gradient, max_error

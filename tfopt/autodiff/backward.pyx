@@ -157,7 +157,7 @@ cdef int accumulate(dict grads, set owned, Key key, object g) except -1:
     elif isinstance(old, IndexedSlices) or isinstance(g, IndexedSlices):
         grads[key] = added(old, g)
         owned.discard(key)
-    elif key in owned and cnp.PyArray_Check(old):
+    elif key in owned and cnp.PyArray_Check(old) and cnp.PyArray_Check(g):
         _add(old, g, old)
     else:
         grads[key] = old + g

@@ -73,4 +73,4 @@ cdef Tensor read(Readable variable)
 cdef bint differentiable(object value)
 cdef bint is_recording() noexcept
 cpdef object apply(Op op, tuple ins, dict kw=*)
-cpdef int record(object op, tuple ins, tuple outs, dict kw=*, object saved=*) except -1
+cpdef int record(object op, tuple ins, tuple outs, dict kw=*) except -1

@@ -436,7 +436,7 @@ cdef inline long long _bit(Py_ssize_t place) noexcept:
     return 1LL << (place if place < OUTPUT - 1 else OUTPUT - 1)
 
 
-cpdef int record(object op, tuple ins, tuple outs, dict kw=None, object saved=None) except -1:
+cpdef int record(object op, tuple ins, tuple outs, dict kw=None) except -1:
     """Offer what was done to all recorders of this thread.
 
     `ins` are tensors and constants; of an operation that is no Op everything is kept.
@@ -556,6 +556,10 @@ cdef class Tape:
         """Whether a tensor is watched, or was made from one that is."""
         return tensor.key is not None and tensor.key in self.known
 
+    def knows_key(self, key):
+        """Whether a tensor of this key is watched, or was made from one that is."""
+        return key in self.known
+
     cdef int saw(self, Readable variable, Tensor tensor) except -1:
         cdef Key found
         keys = self.variables.get(variable)
@@ -569,10 +573,6 @@ cdef class Tape:
                 self.known.add(found)
                 keys.append(found)
         return 0
-
-    def forget(self):
-        """Drop everything but the settings."""
-        self.__init__(self.watch_accessed)
 
 
 @cython.final
@@ -703,7 +703,6 @@ cpdef object apply(Op op, tuple ins, dict kw=None):
     cdef list arrays = []
     cdef tuple outs
     cdef object value, made
-    cdef bint variables = False
     for value in ins:
         if type(value) is Tensor:
             arrays.append((<Tensor>value).a)

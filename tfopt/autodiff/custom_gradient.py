@@ -154,7 +154,9 @@ def _call(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
     ins = [_input(leaf) for leaf in inputs]
     if core.recorders():
         ins += [variable._read() for variable in variables]
-        op = Custom(getattr(f, "__name__", type(f).__name__), grad_fn, len(inputs), variables, inner)
+        op = Custom(
+            getattr(f, "__name__", type(f).__name__), grad_fn, len(inputs), variables, inner
+        )
         core.record(op, tuple(ins), tuple(outs))
     return pack(result, outs)
 
@@ -264,8 +266,7 @@ class Custom:
             )
         grads += variable_grads
         return [
-            self._fitting(g, x, k)
-            for k, (g, x) in enumerate(zip(grads, node.ins, strict=True))
+            self._fitting(g, x, k) for k, (g, x) in enumerate(zip(grads, node.ins, strict=True))
         ]
 
     def _pair(self, returned: Any) -> tuple[Any, list[Any]]:

@@ -129,9 +129,7 @@ class Function:
 
     # ---- kinds of arguments
 
-    def _prepared(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Program, list[Any]]:
+    def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:
         """Return the program for arguments, and their leaves."""
         bound = self._signature.bind(*args, **kwargs)
         structure = bound.arguments
@@ -144,7 +142,7 @@ class Function:
 
     def _shape_of(self, bound: inspect.BoundArguments, n: int) -> str:
         """Return the nesting of arguments, and the values of those that are left out."""
-        whole = inspect.BoundArguments(self._signature, dict(bound.arguments))  # type: ignore[arg-type]
+        whole = inspect.BoundArguments(self._signature, dict(bound.arguments))
         whole.apply_defaults()
         left_out = {k: v for k, v in whole.arguments.items() if k not in bound.arguments}
         return f"{pack(bound.arguments, [_LEAF] * n)!r} {left_out!r}"
@@ -178,7 +176,7 @@ class Function:
             if key not in self._traces.programs:
                 first = not self._traces.programs
                 self._traces.programs[key] = self._trace(structure, leaves, bound, first)
-            return self._traces.programs[key]  # type: ignore[no-any-return]
+            return self._traces.programs[key]
 
     def _trace(self, structure: Any, leaves: list[Any], bound: Any, first: bool) -> Program:
         placed = [core.placeholder(x) if isinstance(x, Tensor) else x for x in leaves]

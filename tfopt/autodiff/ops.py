@@ -90,19 +90,22 @@ def without_rule(
 
 
 def _other_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Any) -> Any:
-    out = kwargs.get("out")
-    if out is not None:
-        return _into(ufunc, method, inputs, kwargs)
-    if method == "reduce" and ufunc in _REDUCTIONS:
+    if kwargs.get("out") is not None or method == "at":
+        raise TypeError(
+            "tensors do not change, and what is computed from them cannot be written to an `out`, "
+            "which would have no gradient: assign, or use numpy()"
+        )
+    if method == "reduce" and ufunc in REDUCTIONS:
         reduced: dict[str, Any] = {"axis": 0, **kwargs}
-        return FUNCTIONS[_REDUCTIONS[ufunc]](*inputs, **reduced)
+        return REDUCTIONS[ufunc](*inputs, **reduced)
     if method == "__call__" and ufunc in UFUNCS and "where" not in kwargs:
         return apply(UFUNCS[ufunc], tuple(map(operand, inputs)), kwargs)
     name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
     return without_rule(name, getattr(ufunc, method), inputs, kwargs)
 
 
-_REDUCTIONS = {
+#: What ``ufunc.reduce`` is.
+REDUCTIONS: dict[Any, Callable[..., Any]] = {
     np.add: np.sum,
     np.multiply: np.prod,
     np.maximum: np.max,
@@ -110,13 +113,6 @@ _REDUCTIONS = {
     np.logical_and: np.all,
     np.logical_or: np.any,
 }
-
-
-def _into(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Any) -> Any:
-    """Write into an array, which has no gradient."""
-    if any(isinstance(each, Operand) for each in kwargs["out"]):
-        raise TypeError("a Tensor or Variable cannot be `out`: tensors do not change")
-    return getattr(ufunc, method)(*map(core.raw, inputs), **kwargs)
 
 
 def _other_function(function: Any, args: Any, kwargs: Any) -> Any:
@@ -230,7 +226,13 @@ def _plain(function: Callable[..., Any], value: Callable[[Any], Any]) -> Callabl
 FUNCTIONS.update({function: _cut(function) for function in _CUT_FUNCTIONS})
 FUNCTIONS.update({f: _plain(f, lambda x: as_tensor(x)._value()) for f in _PLAIN_FUNCTIONS})
 FUNCTIONS.update({f: _plain(f, core.peek) for f in _TYPE_FUNCTIONS})
+
+
+def _size(a: Any, axis: Any = None) -> Any:
+    return operand(a).size if axis is None else operand(a).shape[axis]
+
+
 FUNCTIONS.update(
     {np.shape: lambda a: operand(a).shape, np.ndim: lambda a: operand(a).ndim,
-     np.size: lambda a, axis=None: operand(a).size if axis is None else operand(a).shape[axis]}
+     np.size: _size}
 )  # fmt: skip

@@ -29,7 +29,7 @@ _SAME = {STOP, AFTER, shapes.COPY}
 #: What may give memory of its inputs.
 _VIEWS = {shapes.RESHAPE, shapes.TRANSPOSE, shapes.BROADCAST, indexing.SLICE, elementwise.REAL,
           elementwise.IMAG, linalg.EINSUM}  # fmt: skip
-_INFIX = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
+_INFIX = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "power": "**"}
 #: Below this, dropping an array costs more than it frees.
 _LARGE = 4096
 
@@ -112,6 +112,7 @@ class _Compiler:
             "maximum_reduce": np.maximum.reduce, "minimum_reduce": np.minimum.reduce,
         }  # fmt: skip
         self.known: dict[int, str] = {}
+        self.numbers: dict[Any, np.ndarray] = {}
         self.nodes = self._symbolic_nodes(nodes)
         self.results = [self.resolve(x) for x in results]
         self._leave_broadcasts(self.nodes)
@@ -167,9 +168,9 @@ class _Compiler:
                     users.setdefault(core.key(x), []).append(node)
         wanted = {core.key(x) for x in self.results if isinstance(x, Tensor)}
         for node in nodes:
-            out = node.outs[0] if node.outs else None
-            if node.op is not shapes.BROADCAST or core.key(out) in wanted:
+            if node.op is not shapes.BROADCAST or core.key(node.outs[0]) in wanted:
                 continue
+            out = node.outs[0]
             if all(_broadcasts(user, out) for user in users.get(core.key(out), [])):
                 self.alias[core.key(out)] = self.resolve(node.ins[0])
 
@@ -274,15 +275,17 @@ class _Compiler:
             self.read_names.append(f"r{len(self.read_names)}")
             self.lines.append(f"{self.read_names[-1]} = read({which})")
             which = self.read_names[-1]
-        self.lines.append(f"{name} = {f'array(raw({which}))' if key in self.copied else f'raw({which})'}")
+        self.lines.append(
+            f"{name} = {f'array(raw({which}))' if key in self.copied else f'raw({which})'}"
+        )
 
     def _written_over(self, place: int, node: Node) -> int | None:
         """Return the input whose array may take the result, if there is one."""
         out = node.outs[0].numpy_like()
-        if type(node.op) is not Op or not isinstance(node.op.fn, np.ufunc) or node.kw:
+        if not _is_elementwise(node.op) or node.kw or not out[0] or node.op is core.POWER:
             return None
-        if node.op.fn is np.matmul or not out[0]:
-            return None
+        if len(node.ins) > 1 and node.outs[0].nbytes < _LARGE:
+            return None  # a new small array costs less than telling where to write
         for k, x in enumerate(node.ins):
             if not self.is_symbolic(x) or x.numpy_like() != out:
                 continue
@@ -321,6 +324,8 @@ class _Compiler:
     def _argument(self, x: Any, node: Node | None = None) -> str:
         if self.is_symbolic(x):
             return self.names[core.key(x)]
+        if node is not None and type(x) in (int, float) and _takes_arrays(node, x):
+            return self._number(x, node.outs[0].dtype)
         if x is None or x is Ellipsis or type(x) in (bool, int):
             return repr(x)
         if type(x) is float and x == x and abs(x) != np.inf:
@@ -332,6 +337,11 @@ class _Compiler:
         if node is not None and isinstance(x, np.ndarray) and _is_elementwise(node.op):
             x = _uniform(x, node.outs[0].shape, node.ins)
         return self._constant(x)
+
+    def _number(self, value: float, dtype: Any) -> str:
+        """Return a constant array in the place of a number, which NumPy would make one of."""
+        made = self.numbers.setdefault((value, type(value), dtype), np.array(value, dtype))
+        return self._constant(made)
 
     def _constant(self, value: Any) -> str:
         if id(value) not in self.known:
@@ -346,7 +356,8 @@ class _Compiler:
             line = special(node, args, kw)
             if line is not None:
                 return line
-        if over is None and op.name in _INFIX and len(args) == 2 and not node.outs[0].shape:
+        scalar = not node.outs[0].shape
+        if over is None and not kw and op.name in _INFIX and (scalar or op is core.POWER):
             return f"{args[0]} {_INFIX[op.name]} {args[1]}"
         given = [*args, args[over]] if over is not None else args
         given += [f"{name}={self._keyword(value)}" for name, value in kw.items()]
@@ -364,6 +375,16 @@ def _is_literal(value: Any) -> bool:
 
 def _is_elementwise(op: Any) -> bool:
     return type(op) is Op and isinstance(op.fn, np.ufunc) and op.fn is not np.matmul
+
+
+def _takes_arrays(node: Node, value: float) -> bool:
+    """Whether an operation gives the same for an array of no dimension as for a number."""
+    out = node.outs[0]
+    return (
+        _is_elementwise(node.op) and node.op is not core.POWER and not node.kw
+        and bool(out.shape) and out.dtype.char in "fd" and abs(value) < 1e30
+        and all(x.dtype == out.dtype for x in node.ins if isinstance(x, Tensor))
+    )  # fmt: skip
 
 
 def _broadcasts(node: Node, value: Tensor) -> bool:
@@ -393,11 +414,11 @@ def _is_times_one(op: Any, ins: Sequence[Any], out: Tensor, symbolic: Any) -> bo
     return False
 
 
-def _uniform(array: np.ndarray, shape: tuple[int, ...], ins: Iterable[Any]) -> Any:
+def _uniform(array: np.ndarray, shape: tuple[int, ...], ins: Iterable[Any]) -> np.ndarray:
     """Return one element in the place of an array of equal ones that another operand covers."""
     covered = any(np.shape(_array(x)) == shape for x in ins if _array(x) is not array)
     if array.ndim and array.size and covered and bool((array == array.flat[0]).all()):
-        return array.flat[0]
+        return np.array(array.flat[0])
     return array
 
 
@@ -417,7 +438,7 @@ def _mean_line(node: Node, args: list[str], kw: dict[str, Any]) -> str | None:
 
 
 def _where_line(node: Node, args: list[str], kw: dict[str, Any]) -> str | None:
-    condition, a, b = node.ins
+    condition, a, _ = node.ins
     fits = isinstance(condition, Tensor) and isinstance(a, Tensor)
     if fits and args[2] == "0" and condition.shape == a.shape == node.outs[0].shape:
         return f"kept({args[1]}, {args[0]})"

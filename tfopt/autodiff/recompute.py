@@ -110,13 +110,9 @@ def _recomputed(
     ]
     sources = [x for x in (*inputs, *variables) if isinstance(x, Operand)]
     found = iter(
-        tape.gradient(result, sources, list(upstream), UnconnectedGradients.ZERO)
-        if sources
-        else ()
+        tape.gradient(result, sources, list(upstream), UnconnectedGradients.ZERO) if sources else ()
     )
-    return [
-        densify(next(found)) if isinstance(x, Operand) else None for x in (*inputs, *variables)
-    ]
+    return [densify(next(found)) if isinstance(x, Operand) else None for x in (*inputs, *variables)]
 
 
 def _fresh(x: Any, late: Any) -> Any:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tfopt.autodiff import core
-from tfopt.autodiff.backward import as_tensor as as_gradient
 from tfopt.autodiff.backward import added, backward, densify
+from tfopt.autodiff.backward import as_tensor as as_gradient
 from tfopt.autodiff.core import Readable, Tape, Tensor
 from tfopt.autodiff.nest import flatten, pack
 from tfopt.autodiff.ops import as_tensor
@@ -276,7 +276,7 @@ class GradientTape:
         finally:
             if not self._persistent:
                 self._record = None
-        found = []
+        found: list[Any] = []
         for source, column in zip(leaves, zip(*rows, strict=True), strict=True):
             shape = (*target.shape, *source.shape)
             if any(g is not None for g in column):
@@ -294,7 +294,7 @@ class GradientTape:
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
     ) -> Any:
-        """Return, of each example, the derivatives of its part of the target by its part of a source.
+        """Return, of each example, the derivatives of its target by its part of a source.
 
         Parameters
         ----------
@@ -329,7 +329,8 @@ class GradientTape:
         if self._recording and not self._persistent:
             self._stop()
         try:
-            flat, parts = int(np.prod(target.shape[1:])), []
+            flat = int(np.prod(target.shape[1:]))
+            parts: list[Any] = []
             for k in range(flat):
                 seed = np.zeros((target.shape[0], flat), target.dtype)
                 seed[:, k] = 1
@@ -360,24 +361,18 @@ def _is_zero(unconnected: Any) -> bool:
     try:
         return UnconnectedGradients(unconnected) is UnconnectedGradients.ZERO
     except ValueError:
-        raise ValueError(
-            f"Unknown value for unconnected_gradients: {unconnected!r}"
-        ) from None
+        raise ValueError(f"Unknown value for unconnected_gradients: {unconnected!r}") from None
 
 
 def _checked_sources(sources: Any) -> list[Any]:
     leaves = flatten(sources)
     for k, leaf in enumerate(leaves):
         if not isinstance(leaf, (Tensor, Readable)):
-            raise TypeError(
-                f"source {k} must be a Tensor or a Variable, not {type(leaf).__name__}"
-            )
+            raise TypeError(f"source {k} must be a Tensor or a Variable, not {type(leaf).__name__}")
     return leaves
 
 
-def _gradients(
-    record: Tape, targets: list[Any], sources: list[Any], seeds: list[Any]
-) -> list[Any]:
+def _gradients(record: Tape, targets: list[Any], sources: list[Any], seeds: list[Any]) -> list[Any]:
     """Return the sum of the targets' gradients for each source, as tensors."""
     raw = not core.recorders()
     grads: dict[Any, Any] = {}
@@ -393,9 +388,8 @@ def _gradients(
             grads[key] = seed if key not in grads else grads[key] + seed
         else:
             direct[id(target)] = seed if id(target) not in direct else direct[id(target)] + seed
-    wanted: set[Any] = set()
     keys = [_keys(record, source) for source in sources]
-    wanted.update(*keys)
+    wanted = {key for found in keys for key in found if record.knows_key(key)}
     with np.errstate(all="ignore"):
         backward(record.nodes, grads, wanted)
         return [
@@ -407,7 +401,7 @@ def _gradients(
 def _seed(target: Any, given: Any, raw: bool) -> Any:
     if given is None:
         return np.ones(target.shape, target.dtype)
-    made = as_tensor(given)
+    made: Any = as_tensor(given)
     if made.dtype != target.dtype:
         made = made.astype(target.dtype)
     if made.shape != target.shape:

@@ -63,9 +63,7 @@ def _as_tensor(value: Any) -> Tensor:
     return value if isinstance(value, Tensor) else core.wrapped(np.asarray(value))
 
 
-def traced(
-    body: Callable[[], Any], inputs: Sequence[Tensor], trace: Trace
-) -> Any:
+def traced(body: Callable[[], Any], inputs: Sequence[Tensor], trace: Trace) -> Any:
     """Run a body with nothing recording but a trace, and return what it returns."""
     before = core.recorders(), core.watchers(), core.overrides()
     for x in inputs:
@@ -176,7 +174,12 @@ class Gradients:
         nodes = [n for n in program.nodes if not isinstance(n.op, Effect)]
         trace = Trace()
         trace.nodes.extend(nodes)
-        grads = traced(lambda: self._found(nodes), [*self.sources, *self.upstreams], trace)
+        self.missing = ""
+        try:
+            grads = traced(lambda: self._found(nodes), [*self.sources, *self.upstreams], trace)
+        except LookupError as error:  # which matters only if a gradient is asked for
+            self.missing, grads = str(error), [None] * len(self.sources)
+            del trace.nodes[len(nodes) :]
         self.opened = Opened(grads)
         back = trace.nodes
         self.late = _depending(back, self.upstreams)
@@ -270,6 +273,8 @@ class Call:
     def grad(self, node: Node, upstreams: list[Any], need: list[bool]) -> list[Any]:
         """Return the gradients of a node's inputs."""
         way = self.gradients
+        if way.missing:
+            raise LookupError(way.missing)
         given = [
             core.zeros(y) if g is None else densify(g)
             for g, y in zip(upstreams, node.outs, strict=True)
@@ -287,5 +292,3 @@ class Call:
             g if _depends(found, reached) else None
             for g, found in zip(grads, way.opened.structure, strict=True)
         ]
-
-

@@ -27,7 +27,7 @@ elementwise(
 elementwise(
     np.divide,
     (lambda g, y, a, b: unbroadcast(g / conj(b), a), "b"),
-    (lambda g, y, a, b: unbroadcast(-g * conj(a / b) / conj(b), b), "ab"),
+    (lambda g, y, a, b: unbroadcast(-g * conj(a) / conj(b) / conj(b), b), "ab"),
 )
 elementwise(np.negative, lambda g, y, a: -g)
 elementwise(np.positive, lambda g, y, a: g)
@@ -64,7 +64,7 @@ def power_exponent(g: Any, y: Any, a: Any, b: Any) -> Any:
 elementwise(np.power, (power_base, "ab"), (power_exponent, "aby"))
 elementwise(np.float_power, (power_base, "ab"), (power_exponent, "aby"))
 elementwise(np.square, (lambda g, y, x: g * (2 * conj(x)), "a"))
-elementwise(np.reciprocal, (lambda g, y, x: -g * conj(y * y), "y"))
+elementwise(np.reciprocal, (lambda g, y, x: -g * conj(y) * conj(y), "y"))
 
 # ---- exponentials and roots
 
@@ -85,19 +85,14 @@ elementwise(np.log10, (lambda g, y, x: g / conj(x * LN10), "a"))
 elementwise(np.log1p, (lambda g, y, x: g / conj(1 + x), "a"))
 elementwise(
     np.logaddexp,
-    (lambda g, y, a, b: unbroadcast(g * _share(a - y), a), "ay"),
-    (lambda g, y, a, b: unbroadcast(g * _share(b - y), b), "by"),
+    (lambda g, y, a, b: unbroadcast(g * np.exp(a - y), a), "ay"),
+    (lambda g, y, a, b: unbroadcast(g * np.exp(b - y), b), "by"),
 )
 elementwise(
     np.logaddexp2,
     (lambda g, y, a, b: unbroadcast(g * np.exp2(a - y), a), "ay"),
     (lambda g, y, a, b: unbroadcast(g * np.exp2(b - y), b), "by"),
 )
-
-
-def _share(difference: Any) -> Any:
-    return np.exp(difference)
-
 
 # ---- trigonometry
 
@@ -175,12 +170,12 @@ for _ufunc in (
     np.logical_not, np.invert,
 ):  # fmt: skip
     elementwise(_ufunc, CUT)
-for _ufunc in (
+for _of_two in (
     np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal, np.logical_and,
     np.logical_or, np.logical_xor, np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.left_shift,
     np.right_shift, np.gcd, np.lcm,
 ):  # fmt: skip
-    elementwise(_ufunc, CUT, CUT)
+    elementwise(_of_two, CUT, CUT)
 
 # ---- complex numbers
 

@@ -124,9 +124,7 @@ def getitem(a: Any, index: Any) -> Any:
         index = (array,)
     key, arrays = [], []
     for part in index:
-        if _is_basic(part):
-            key.append(part)
-        elif isinstance(part, slice):
+        if _is_basic(part) or isinstance(part, slice):
             key.append(part)
         elif isinstance(part, (int, np.integer)) and not isinstance(part, bool):
             key.append(int(part))
@@ -147,7 +145,9 @@ def _index_array(part: Any) -> Any:
     if not hasattr(array, "ndim"):
         array = np.asarray(array)
     if array.dtype.kind not in "iub":
-        raise IndexError(f"arrays used as indices must be of integers or booleans, not {array.dtype}")
+        raise IndexError(
+            f"arrays used as indices must be of integers or booleans, not {array.dtype}"
+        )
     return array
 
 
@@ -266,11 +266,16 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, **others: Any
 def tril(m: Any, k: int = 0) -> Any:
     """Return the lower triangle, zeros above."""
     m = operand(m)
-    return np.where(np.tri(*m.shape[-2:], k=k, dtype=bool), m, np.zeros(1, m.dtype))
+    return np.where(_lower(m, k), m, np.zeros(1, m.dtype))
 
 
 @implements(np.triu)
 def triu(m: Any, k: int = 0) -> Any:
     """Return the upper triangle, zeros below."""
     m = operand(m)
-    return np.where(np.tri(*m.shape[-2:], k=k - 1, dtype=bool), np.zeros(1, m.dtype), m)
+    return np.where(_lower(m, k - 1), np.zeros(1, m.dtype), m)
+
+
+def _lower(m: Any, k: int) -> np.ndarray:
+    rows, columns = m.shape[-2:]
+    return np.tri(rows, columns, k, bool)

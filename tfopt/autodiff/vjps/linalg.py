@@ -308,8 +308,8 @@ def cholesky(a: Any, /, *, upper: bool = False) -> Any:
 
 
 def _two_norm(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    return np.linalg.norm(a, axis=axis, keepdims=keepdims) if axis is not None else _whole(
-        a, keepdims
+    return (
+        np.linalg.norm(a, axis=axis, keepdims=keepdims) if axis is not None else _whole(a, keepdims)
     )
 
 

@@ -8,11 +8,16 @@ import numpy as np
 
 from tfopt.autodiff.backward import conj, spread
 from tfopt.autodiff.core import Op, apply
+from tfopt.autodiff.ops import REDUCTIONS, implements, method, without_rule
 from tfopt.autodiff.ops import array_operand as operand
-from tfopt.autodiff.ops import elementwise, implements, method, without_rule
 
-_UNSET: Any = np._NoValue  # type: ignore[attr-defined]
+_UNSET: Any = np._NoValue
 Axis = int | tuple[int, ...] | None
+# typed for fewer arguments than they take
+_ADD: Any = np.add.reduce
+_LOGADDEXP: Any = np.logaddexp.reduce
+_MAXIMUM: Any = np.maximum.reduce
+_MINIMUM: Any = np.minimum.reduce
 
 
 def _reduced(op: Op, function: Any, a: Any, axis: Any, keepdims: Any, others: Any) -> Any:
@@ -40,13 +45,13 @@ def count(a: Any, axis: Axis) -> int:
 
 
 def _sum(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    return np.add.reduce(a, axis=axis, keepdims=keepdims)
+    return _ADD(a, axis=axis, keepdims=keepdims)
 
 
 def _mean(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     if a.dtype.char not in "fdFD":
         return np.mean(a, axis=axis, keepdims=keepdims)
-    return np.add.reduce(a, axis=axis, keepdims=keepdims) / a.dtype.type(count(a, axis))
+    return _ADD(a, axis=axis, keepdims=keepdims) / a.dtype.type(count(a, axis))
 
 
 SUM = Op("sum", _sum)
@@ -64,7 +69,9 @@ def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: 
     """Sum over axes."""
     if dtype is not None:
         a, dtype = operand(a).astype(dtype), None
-    return _reduced(SUM, np.sum, a, axis, keepdims, dict(out=out, initial=initial, where=where))
+    return _reduced(
+        SUM, np.sum, a, axis, keepdims, {"out": out, "initial": initial, "where": where}
+    )
 
 
 @implements(np.mean)
@@ -74,7 +81,7 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
     """Average over axes."""
     if dtype is not None:
         a, dtype = operand(a).astype(dtype), None
-    return _reduced(MEAN, np.mean, a, axis, keepdims, dict(out=out, where=where))
+    return _reduced(MEAN, np.mean, a, axis, keepdims, {"out": out, "where": where})
 
 
 @implements(np.average)
@@ -123,6 +130,39 @@ def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: floa
     return np.sqrt(np.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims))
 
 
+def _logsumexp(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    return _LOGADDEXP(a, axis=axis, keepdims=keepdims)
+
+
+LOGSUMEXP = Op("logaddexp.reduce", _logsumexp)
+LOGSUMEXP.define(
+    (
+        lambda g, y, a, axis=None, keepdims=False: (
+            spread(g, a, axis, keepdims) * np.exp(a - spread(y, a, axis, keepdims))
+        ),
+        "ay",
+    )
+)
+
+
+def logsumexp(a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
+              keepdims: Any = _UNSET, **others: Any) -> Any:  # fmt: skip
+    """Return the logarithm of a sum of exponentials: ``np.logaddexp.reduce``."""
+    return _reduced(
+        LOGSUMEXP, np.logaddexp.reduce, a, axis, keepdims, dict(others, dtype=dtype, out=out)
+    )
+
+
+REDUCTIONS[np.logaddexp] = logsumexp
+
+
+def _axes(a: Any, axis: Axis) -> list[int]:
+    """Return the axes of a reduction, counted from the first."""
+    if axis is None:
+        return list(range(a.ndim))
+    return [k % a.ndim for k in (axis if isinstance(axis, tuple) else (axis,))]
+
+
 # ---- products
 
 
@@ -134,8 +174,7 @@ def _before(x: Any) -> Any:
 
 def _product_rule(g: Any, y: Any, a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """Multiply by the product of the others, which is right for zeros, too."""
-    axes = range(a.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    axes = [k % a.ndim for k in axes]
+    axes = _axes(a, axis)
     order = [k for k in range(a.ndim) if k not in axes] + axes
     moved = np.transpose(a, order)
     rest = moved.shape[: a.ndim - len(axes)]
@@ -154,7 +193,7 @@ PROD.define((_product_rule, "a"))
 def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _UNSET,
          initial: Any = _UNSET, where: Any = _UNSET) -> Any:  # fmt: skip
     """Multiply over axes."""
-    others = dict(dtype=dtype, out=out, initial=initial, where=where)
+    others = {"dtype": dtype, "out": out, "initial": initial, "where": where}
     return _reduced(PROD, np.prod, a, axis, keepdims, others)
 
 
@@ -169,11 +208,11 @@ def _extreme_rule(g: Any, y: Any, a: Any, axis: Axis = None, keepdims: bool = Fa
 
 
 def _max(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    return np.maximum.reduce(a, axis=axis, keepdims=keepdims)
+    return _MAXIMUM(a, axis=axis, keepdims=keepdims)
 
 
 def _min(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    return np.minimum.reduce(a, axis=axis, keepdims=keepdims)
+    return _MINIMUM(a, axis=axis, keepdims=keepdims)
 
 
 MAX, MIN = Op("max", _max), Op("min", _min)
@@ -186,7 +225,9 @@ MIN.define((_extreme_rule, "ay"))
 def max_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _UNSET, initial: Any = _UNSET,
          where: Any = _UNSET) -> Any:  # fmt: skip
     """Return the largest elements."""
-    return _reduced(MAX, np.max, a, axis, keepdims, dict(out=out, initial=initial, where=where))
+    return _reduced(
+        MAX, np.max, a, axis, keepdims, {"out": out, "initial": initial, "where": where}
+    )
 
 
 @implements(np.min, np.amin)
@@ -194,7 +235,9 @@ def max_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _UNSET, init
 def min_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _UNSET, initial: Any = _UNSET,
          where: Any = _UNSET) -> Any:  # fmt: skip
     """Return the smallest elements."""
-    return _reduced(MIN, np.min, a, axis, keepdims, dict(out=out, initial=initial, where=where))
+    return _reduced(
+        MIN, np.min, a, axis, keepdims, {"out": out, "initial": initial, "where": where}
+    )
 
 
 @implements(np.ptp)
@@ -279,30 +322,38 @@ SORT.define((_sort_rule, "a"))
 def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
     """Sort along an axis; equal elements keep their order."""
     a = operand(a)
-    return apply(SORT, (np.ravel(a) if axis is None else a,), {"axis": -1 if axis is None else axis})
+    return apply(
+        SORT, (np.ravel(a) if axis is None else a,), {"axis": -1 if axis is None else axis}
+    )
 
 
 @implements(np.median)
 def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
            keepdims: bool = False) -> Any:  # fmt: skip
     """Return the median: the middle of the sorted elements."""
-    if out is not None or isinstance(axis, tuple) or operand(a).size == 0:
-        return without_rule("median", np.median, (a, axis, out, overwrite_input, keepdims), {})
     a = operand(a)
-    moved = np.ravel(a) if axis is None else np.moveaxis(a, axis, -1)
-    ordered, n = np.sort(moved, axis=-1), moved.shape[-1]
+    if out is not None or a.size == 0:
+        return without_rule("median", np.median, (a, axis, out, overwrite_input, keepdims), {})
+    axes = _axes(a, axis)
+    rest = [k for k in range(a.ndim) if k not in axes]
+    n = int(np.prod([a.shape[k] for k in axes]))
+    moved = np.reshape(np.transpose(a, rest + axes), (*(a.shape[k] for k in rest), n))
+    ordered = np.sort(moved, axis=-1)
     made = (ordered[..., (n - 1) // 2] + ordered[..., n // 2]) / 2
-    if not keepdims:
-        return made
-    return np.reshape(made, (1,) * a.ndim) if axis is None else np.expand_dims(made, axis)
+    return np.expand_dims(made, tuple(sorted(axes))) if keepdims else made
 
 
 @implements(np.partition)
-def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Any:
+def partition(
+    a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
+) -> Any:
     """Sort, which puts every element where a partition may have it."""
     return sort(a, axis)
 
 
-for _name in ("all", "any", "argmax", "argmin", "argsort", "nonzero"):
-    method(_name)(lambda x, *args, _f=getattr(np, _name), **kwargs: _f(x, *args, **kwargs))
-_ = elementwise
+method("all")(lambda x, *args, **kwargs: np.all(x, *args, **kwargs))
+method("any")(lambda x, *args, **kwargs: np.any(x, *args, **kwargs))
+method("argmax")(lambda x, *args, **kwargs: np.argmax(x, *args, **kwargs))
+method("argmin")(lambda x, *args, **kwargs: np.argmin(x, *args, **kwargs))
+method("argsort")(lambda x, *args, **kwargs: np.argsort(x, *args, **kwargs))
+method("nonzero")(lambda x: np.nonzero(x))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -344,7 +345,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
         pieces = [slice(a, b) for a, b in zip(starts, stops, strict=True)]
     else:
         ends = np.cumsum([0, *lengths]).tolist()
-        pieces = [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        pieces = [slice(a, b) for a, b in pairwise(ends)]
     lead = (slice(None),) * (axis % ary.ndim)
     return [ary[(*lead, piece)] for piece in pieces]
 
