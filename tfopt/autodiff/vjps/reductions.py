@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -47,10 +48,9 @@ def _unusual(
 
 def count(a: Any, axis: Axis) -> int:
     """Return how many elements a reduction over axes puts together."""
-    shape = a.shape
     if axis is None:
-        return int(np.prod(shape))
-    return int(np.prod([shape[k] for k in (axis if isinstance(axis, tuple) else (axis,))]))
+        return math.prod(a.shape)
+    return math.prod([a.shape[k] for k in (axis if isinstance(axis, tuple) else (axis,))])
 
 
 # ---- sums
@@ -156,7 +156,8 @@ LOGSUMEXP.define(
 
 
 def logsumexp(a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
-              keepdims: Any = _UNSET, initial: Any = _UNSET, where: Any = _UNSET) -> Any:  # fmt: skip
+              keepdims: Any = _UNSET, initial: Any = _UNSET,
+              where: Any = _UNSET) -> Any:  # fmt: skip
     """Return the logarithm of a sum of exponentials: ``np.logaddexp.reduce``."""
     name = np.logaddexp.reduce
     return _reduced(LOGSUMEXP, name, a, axis, keepdims, dtype, out, initial, where)
