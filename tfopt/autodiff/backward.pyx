@@ -62,7 +62,7 @@ cpdef object unbroadcast(object g, object a):
 
 
 cdef object _summed(object g, object a):
-    cdef tuple given = np.shape(g), shape = a.shape
+    cdef tuple given = g.shape if hasattr(g, "shape") else np.shape(g), shape = a.shape
     cdef Py_ssize_t lead = len(given) - len(shape), k
     if given == shape:
         return g
@@ -73,7 +73,10 @@ cdef object _summed(object g, object a):
         if shape[k] == 1 and given[k + lead] != 1:
             axes.append(k + lead)
     if axes:
-        g = g.sum(axis=tuple(axes), keepdims=True)
+        if type(g) is Tensor:
+            g = g.sum(axis=tuple(axes), keepdims=True)
+        else:
+            g = _sum(g, tuple(axes), None, None, True)
     return g.reshape(shape)
 
 

@@ -218,6 +218,7 @@ class Tape:
 class Trace:
     may_create: bool
     created: bool
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     @property
     def nodes(self) -> list[Node]: ...
     @property

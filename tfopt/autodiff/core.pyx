@@ -60,7 +60,7 @@ RULED = set()
 NAMED = weakref.WeakSet()
 
 #: Arrays of at most this many bytes are kept rather than their shapes: it is faster.
-cdef Py_ssize_t _small = 1024
+cdef Py_ssize_t _small = 16384
 cdef enum:
     OUTPUT = 62     # the bit of a node's output in what its gradients read
 
@@ -404,7 +404,7 @@ cdef object _ghost(object value):
     if not cnp.PyArray_Check(found):
         return value
     array = found
-    if cnp.PyArray_NBYTES(array) <= _small and _lease_of(array) is None:
+    if cnp.PyArray_NBYTES(array) <= _small:
         return value
     ghost = _dummy(array)
     if type(value) is not Tensor:

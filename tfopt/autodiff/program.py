@@ -7,7 +7,7 @@ again, and dropped after their last use, since locals would keep them all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from tfopt.autodiff import core
 from tfopt.autodiff.backward import kept
 from tfopt.autodiff.core import READ, Node, Op, Tensor
 from tfopt.autodiff.custom_gradient import Custom
-from tfopt.autodiff.nest import flatten, pack
+from tfopt.autodiff.opened import Opened
 from tfopt.autodiff.recompute import AFTER
 from tfopt.autodiff.registry import Overridden
 from tfopt.autodiff.tensor import STOP
@@ -48,20 +48,11 @@ class Effect:
 
     def __init__(self, method: Callable[..., Any], args: Any, kwargs: Any) -> None:
         self.method = method
-        self.structure = (args, kwargs)
-        self.leaves = flatten(self.structure)
-        self.places = [k for k, leaf in enumerate(self.leaves) if isinstance(leaf, Tensor)]
-        self.tensors = tuple(self.leaves[k] for k in self.places)
+        self.opened = Opened((args, kwargs))
 
-    def __call__(self, arrays: Sequence[Any], renamed: dict[Any, Any]) -> None:
+    def __call__(self, arrays: Sequence[Any], renamed: Mapping[Any, Any]) -> None:
         """Call it with other arrays, and with other variables than those of the trace."""
-        leaves = [
-            renamed.get(leaf, leaf) if isinstance(leaf, core.Readable) else leaf
-            for leaf in self.leaves
-        ]
-        for place, array in zip(self.places, arrays, strict=True):
-            leaves[place] = array
-        args, kwargs = pack(self.structure, leaves)
+        args, kwargs = self.opened.closed(arrays, renamed)
         self.method(*args, **kwargs)
 
 

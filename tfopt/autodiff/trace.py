@@ -10,7 +10,7 @@ import numpy as np
 from tfopt.autodiff import core
 from tfopt.autodiff.backward import added, backward, densify
 from tfopt.autodiff.core import READ, Node, Tensor, Trace
-from tfopt.autodiff.nest import flatten, pack
+from tfopt.autodiff.opened import Opened
 from tfopt.autodiff.ops import as_tensor
 from tfopt.autodiff.program import Effect, compiled
 from tfopt.indexed_slices import IndexedSlices
@@ -22,45 +22,11 @@ def add_effect(effect: Effect) -> None:
     """Write an effect down; variables are read anew after it."""
     trace = core.tracing()
     assert trace is not None
-    trace.nodes.append(Node(effect, effect.tensors, ()))
-    for leaf in effect.leaves:
+    trace.nodes.append(Node(effect, tuple(effect.opened.tensors), ()))
+    for leaf in effect.opened.leaves:
         if isinstance(leaf, core.Readable):
             leaf._read()
     trace.values.clear()
-
-
-class Opened:
-    """A nested structure whose leaves are tensors and other things: what a function returns.
-
-    Parameters
-    ----------
-    structure
-        Rows (`IndexedSlices`) are taken apart.
-    """
-
-    def __init__(self, structure: Any) -> None:
-        self.structure = structure
-        self.tensors: list[Tensor] = []
-        self._leaves = flatten(structure)
-        for leaf in self._leaves:
-            if isinstance(leaf, Tensor):
-                self.tensors.append(leaf)
-            elif isinstance(leaf, IndexedSlices):
-                self.tensors += [_as_tensor(leaf.values), _as_tensor(leaf.indices)]
-
-    def closed(self, values: Sequence[Any]) -> Any:
-        """Return such a structure of other values."""
-        given, leaves = iter(values), []
-        for leaf in self._leaves:
-            if isinstance(leaf, IndexedSlices):
-                leaves.append(IndexedSlices(next(given), next(given), leaf.dense_shape))
-            else:
-                leaves.append(next(given) if isinstance(leaf, Tensor) else leaf)
-        return pack(self.structure, leaves)
-
-
-def _as_tensor(value: Any) -> Tensor:
-    return value if isinstance(value, Tensor) else core.wrapped(np.asarray(value))
 
 
 def traced(body: Callable[[], Any], inputs: Sequence[Tensor], trace: Trace) -> Any:
@@ -280,7 +246,7 @@ class Call:
             for g, y in zip(upstreams, node.outs, strict=True)
         ]
         if core.recorders():
-            grads = way.higher()([*node.ins, *map(_as_tensor, given)], ())
+            grads = way.higher()([*node.ins, *map(as_tensor, given)], ())
         else:
             arrays = map(core.raw, (*self.saved, *given))
             grads = way.opened.closed(way.backward((), *arrays))

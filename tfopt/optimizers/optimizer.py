@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.core import tracing
+from tfopt.autodiff.core import Operand, tracing
 from tfopt.autodiff.effects import postpone
 from tfopt.autodiff.tape import GradientTape
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
@@ -331,7 +331,7 @@ class Optimizer(State):
         Raises
         ------
         InvalidArgumentError
-            If the loss is a tensor and no tape is given, or it is something else.
+            If the loss is a tensor and no tape is given, or it returns something else.
         InvalidTypeError
             If an array is among the variables, and gradients are to be found.
 
@@ -356,6 +356,11 @@ class Optimizer(State):
             variables = [variables]
         if isinstance(made, tuple):
             return self._minimize_given(made, variables, name)
+        if not isinstance(made, Operand):
+            raise InvalidArgumentError(
+                "the loss must return a pair, the loss and its gradients, or a tensor, "
+                f"not {type(made).__name__}"
+            )
         if any(not isinstance(variable, Variable) for variable in variables):
             raise InvalidTypeError("gradients are found for Variables: wrap the arrays")
         grads = recorder.gradient(made, list(variables), grad_loss)
@@ -366,7 +371,7 @@ class Optimizer(State):
     ) -> Variable | None:
         """Take a step with the gradients that a loss has returned."""
         if len(made) != 2:
-            raise InvalidArgumentError("the loss must return a pair: the loss and its gradients")
+            raise InvalidArgumentError("the loss must return a pair, the loss and its gradients")
         _, grads = made
         if len(grads) != len(variables):
             raise InvalidArgumentError(f"{len(variables)} variables, but {len(grads)} gradients")

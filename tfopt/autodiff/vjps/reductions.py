@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -20,25 +21,36 @@ _MAXIMUM: Any = np.maximum.reduce
 _MINIMUM: Any = np.minimum.reduce
 
 
-def _reduced(op: Op, function: Any, a: Any, axis: Any, keepdims: Any, others: Any) -> Any:
-    """Carry a reduction out, with a rule if nothing unusual is asked for."""
-    others = {k: v for k, v in others.items() if v is not None and v is not _UNSET}
-    keepdims = False if keepdims is _UNSET else bool(keepdims)
-    if others:
-        return without_rule(op.name, function, (a,), dict(others, axis=axis, keepdims=keepdims))
+def _reduced(op: Op, function: Any, a: Any, axis: Any, keepdims: Any, *others: Any) -> Any:
+    """Carry a reduction out, with a rule if nothing unusual is asked for.
+
+    `others` are NumPy's arguments dtype, out, initial and where, as far as it takes them.
+    """
+    for value in others:
+        if value is not None and value is not _UNSET:
+            return _unusual(op.name, function, a, axis, keepdims, others)
     if isinstance(axis, list):
         axis = tuple(axis)
-    if not keepdims:
-        return apply(op, (operand(a),), None if axis is None else {"axis": axis})
-    return apply(op, (operand(a),), {"axis": axis, "keepdims": keepdims})
+    a = operand(a)
+    if keepdims is _UNSET or not keepdims:
+        return apply(op, (a,), None if axis is None else {"axis": axis})
+    return apply(op, (a,), {"axis": axis, "keepdims": True})
+
+
+def _unusual(
+    name: str, function: Any, a: Any, axis: Any, keepdims: Any, others: tuple[Any, ...]
+) -> Any:
+    given = {"axis": axis, "keepdims": keepdims}
+    given.update(zip(("dtype", "out", "initial", "where"), others, strict=True))
+    kwargs = {k: v for k, v in given.items() if v is not _UNSET and v is not None}
+    return without_rule(name, function, (a,), kwargs)
 
 
 def count(a: Any, axis: Axis) -> int:
     """Return how many elements a reduction over axes puts together."""
-    shape = a.shape
     if axis is None:
-        return int(np.prod(shape))
-    return int(np.prod([shape[k] for k in (axis if isinstance(axis, tuple) else (axis,))]))
+        return math.prod(a.shape)
+    return math.prod([a.shape[k] for k in (axis if isinstance(axis, tuple) else (axis,))])
 
 
 # ---- sums
@@ -69,9 +81,7 @@ def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: 
     """Sum over axes."""
     if dtype is not None:
         a, dtype = operand(a).astype(dtype), None
-    return _reduced(
-        SUM, np.sum, a, axis, keepdims, {"out": out, "initial": initial, "where": where}
-    )
+    return _reduced(SUM, np.sum, a, axis, keepdims, None, out, initial, where)
 
 
 @implements(np.mean)
@@ -81,7 +91,7 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
     """Average over axes."""
     if dtype is not None:
         a, dtype = operand(a).astype(dtype), None
-    return _reduced(MEAN, np.mean, a, axis, keepdims, {"out": out, "where": where})
+    return _reduced(MEAN, np.mean, a, axis, keepdims, None, out, _UNSET, where)
 
 
 @implements(np.average)
@@ -138,7 +148,7 @@ LOGSUMEXP = Op("logaddexp.reduce", _logsumexp)
 LOGSUMEXP.define(
     (
         lambda g, y, a, axis=None, keepdims=False: (
-            spread(g, a, axis, keepdims) * np.exp(a - spread(y, a, axis, keepdims))
+            _aligned(g, a, axis, keepdims) * np.exp(a - _aligned(y, a, axis, keepdims))
         ),
         "ay",
     )
@@ -146,11 +156,11 @@ LOGSUMEXP.define(
 
 
 def logsumexp(a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
-              keepdims: Any = _UNSET, **others: Any) -> Any:  # fmt: skip
+              keepdims: Any = _UNSET, initial: Any = _UNSET,
+              where: Any = _UNSET) -> Any:  # fmt: skip
     """Return the logarithm of a sum of exponentials: ``np.logaddexp.reduce``."""
-    return _reduced(
-        LOGSUMEXP, np.logaddexp.reduce, a, axis, keepdims, dict(others, dtype=dtype, out=out)
-    )
+    name = np.logaddexp.reduce
+    return _reduced(LOGSUMEXP, name, a, axis, keepdims, dtype, out, initial, where)
 
 
 REDUCTIONS[np.logaddexp] = logsumexp
@@ -193,8 +203,7 @@ PROD.define((_product_rule, "a"))
 def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _UNSET,
          initial: Any = _UNSET, where: Any = _UNSET) -> Any:  # fmt: skip
     """Multiply over axes."""
-    others = {"dtype": dtype, "out": out, "initial": initial, "where": where}
-    return _reduced(PROD, np.prod, a, axis, keepdims, others)
+    return _reduced(PROD, np.prod, a, axis, keepdims, dtype, out, initial, where)
 
 
 # ---- extremes
@@ -202,9 +211,17 @@ def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
 
 def _extreme_rule(g: Any, y: Any, a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """Split evenly between equal extremes."""
-    chosen = a == spread(y, a, axis, keepdims)
-    ties = np.sum(chosen, axis=axis, keepdims=True)
-    return spread(g, a, axis, keepdims) * (chosen / ties).astype(a.dtype)
+    chosen = a == _aligned(y, a, axis, keepdims)
+    ties = _ADD(chosen, axis=axis, dtype=a.dtype, keepdims=True)
+    return chosen * (_aligned(g, a, axis, keepdims) / ties)
+
+
+def _aligned(y: Any, a: Any, axis: Axis, keepdims: bool) -> Any:
+    """Return a reduction's result with the axes that were reduced, so that it broadcasts."""
+    if keepdims or axis is None:
+        return y
+    axes = _axes(a, axis)
+    return y.reshape([1 if k in axes else n for k, n in enumerate(a.shape)])
 
 
 def _max(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
@@ -225,9 +242,7 @@ MIN.define((_extreme_rule, "ay"))
 def max_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _UNSET, initial: Any = _UNSET,
          where: Any = _UNSET) -> Any:  # fmt: skip
     """Return the largest elements."""
-    return _reduced(
-        MAX, np.max, a, axis, keepdims, {"out": out, "initial": initial, "where": where}
-    )
+    return _reduced(MAX, np.max, a, axis, keepdims, None, out, initial, where)
 
 
 @implements(np.min, np.amin)
@@ -235,9 +250,7 @@ def max_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _UNSET, init
 def min_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _UNSET, initial: Any = _UNSET,
          where: Any = _UNSET) -> Any:  # fmt: skip
     """Return the smallest elements."""
-    return _reduced(
-        MIN, np.min, a, axis, keepdims, {"out": out, "initial": initial, "where": where}
-    )
+    return _reduced(MIN, np.min, a, axis, keepdims, None, out, initial, where)
 
 
 @implements(np.ptp)
