@@ -8,24 +8,39 @@ from typing import Any
 
 import numpy as np
 
+from tfopt_ref.autodiff.tensor import Tensor
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.training_ops import apply_gradient_descent
 from tfopt_ref.variable import Variable
 
-__all__ = ["as_variable", "checked_gradient", "checked_pairs", "memory_of", "refuse_rows"]
+__all__ = [
+    "as_arrays",
+    "as_variable",
+    "checked_gradient",
+    "checked_pairs",
+    "memory_of",
+    "refuse_rows",
+]
 
 
 def checked_pairs(pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
     """Return pairs without those whose gradient is None."""
     try:
-        return _without_none([(grad, var) for grad, var in pairs])
+        return _without_none([(as_arrays(grad), var) for grad, var in pairs])
     except (TypeError, ValueError) as error:
         if isinstance(error, InvalidArgumentError):
             raise
         raise InvalidArgumentError(
             "grads_and_vars must be pairs of a gradient and a variable"
         ) from None
+
+
+def as_arrays(grad: Any) -> Any:
+    """Return a gradient with arrays in the places of a tape's tensors."""
+    if isinstance(grad, IndexedSlices):
+        return IndexedSlices(as_arrays(grad.values), as_arrays(grad.indices), grad.dense_shape)
+    return grad.numpy() if isinstance(grad, Tensor) else grad
 
 
 def _without_none(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:

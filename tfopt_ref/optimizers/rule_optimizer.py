@@ -108,6 +108,7 @@ class RuleOptimizer(Optimizer):
             given = clipped([(operands, options) for _, operands, options in calls], self)
             calls = [(called, *each) for called, each in zip(ops, given, strict=True)]
         for (called, operands, options), variable in zip(calls, variables, strict=True):
+            variable.before_write()
             self._call(op, hypers, variable, called, operands, options)
             variable.constrain()
         self._stepped(hypers)
@@ -166,12 +167,16 @@ class RuleOptimizer(Optimizer):
 
     def catch_up(self, var: Any, rows: Any) -> None:
         """Let rows of a variable take the steps they have not taken, so that they can be read."""
-        key = memory_of(as_variable(var))
+        variable = as_variable(var)
+        key = memory_of(variable)
         if key in self._backlogs:
+            variable.before_write()
             self._backlogs[key].catch_up(self._backlogs[key].checked(rows))
 
     def flush(self) -> None:
         """Let all rows of all variables take the steps they have not taken."""
+        for variable in self._owners:
+            variable.before_write()
         for backlog in self._backlogs.values():
             backlog.catch_up()
 

@@ -22,7 +22,9 @@ class State:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._weights = [Variable(np.zeros((), np.int64), name=f"{name}/iterations")]
+        self._weights = [
+            Variable(np.zeros((), np.int64), name=f"{name}/iterations", trainable=False)
+        ]
         self._slots: dict[Any, dict[str, Variable]] = {}
         self._owners: list[Variable] = []  # keeps each slot's variable, hence its address, alive
 
@@ -63,7 +65,7 @@ class State:
         if slot_name not in slots:
             array = np.empty(variable.shape if shape is None else shape, variable.dtype)
             array[...] = _first_value(initializer, array, slot_name)
-            slot = Variable(array, f"{self.name}/{variable.name}/{slot_name}")
+            slot = Variable(array, f"{self.name}/{variable.name}/{slot_name}", trainable=False)
             if not slots:
                 self._slots[memory_of(variable)] = slots
                 self._owners.append(variable)
