@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import sys
 import threading
 import tracemalloc
@@ -341,3 +342,32 @@ def test_check_grads_finds_a_false_gradient(impl: ModuleType) -> None:
     impl.autodiff.check_grads(second, [np.ones(2)], order=1)
     with pytest.raises(AssertionError):
         impl.autodiff.check_grads(second, [np.ones(2)], order=2)
+
+
+def test_sums_of_gradients_have_gradients(impl: ModuleType) -> None:
+    """Two contributions of one operation, and then those of another one."""
+    a = impl.constant([1.0, 2.0, 3.0])
+    with impl.GradientTape() as outer:
+        outer.watch(a)
+        with impl.GradientTape() as tape:
+            tape.watch(a)
+            square, double = a * a, a + a
+            y = np.sum(double) + np.sum(square * 0.5)
+        g = tape.gradient(y, a)
+        total = np.sum(g * g)
+    assert np.asarray(outer.gradient(total, a)).tolist() == [6, 8, 10]
+
+
+def test_tensors_are_written_as_numbers_and_copied_as_values(impl: ModuleType) -> None:
+    x = impl.constant([1.5])
+    assert f"{x[0]:.2f}" == "1.50" and repr(x) == "<Tensor shape=(1,) dtype=float64 [1.5]>"
+    again = pickle.loads(pickle.dumps(x))
+    with impl.GradientTape() as tape:
+        tape.watch(x)
+        y = x * again
+    assert tape.gradient(y, again) is None
+
+
+def test_watching_what_has_no_gradient_warns(impl: ModuleType) -> None:
+    with impl.GradientTape() as tape, pytest.warns(UserWarning, match="must be floating"):
+        tape.watch(impl.constant(3))
