@@ -224,3 +224,17 @@ def test_concrete_functions(impl: ModuleType) -> None:
     assert np.asarray(concrete(impl.constant([1.0, 2.0]))).tolist() == [2, 4]
     f(impl.constant([3.0, 4.0]))
     assert f.trace_count == 1
+
+
+def test_gradients_that_were_broadcast_come_back_in_their_shape(impl: ModuleType) -> None:
+    def f(a: Any, b: Any) -> Any:
+        first = np.mean(b, axis=-1, keepdims=True) * a
+        return np.sum(np.mean(b, axis=-1, keepdims=True) * a) + np.sum(first * 0.5)
+
+    a, b = impl.constant(1.0), impl.constant([1.0, 2.0, 3.0])
+    for called in (f, impl.function(f)):
+        with impl.GradientTape() as tape:
+            tape.watch([a, b])
+            y = called(a, b)
+        found = [np.asarray(g).tolist() for g in tape.gradient(y, [a, b])]
+        assert found == [3.0, [0.5, 0.5, 0.5]]

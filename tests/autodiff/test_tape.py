@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import sys
 import threading
 import tracemalloc
@@ -121,7 +122,7 @@ def test_a_write_copies_nothing_that_nobody_needs(impl: ModuleType) -> None:
 def test_tapes_leave_nothing_behind(impl: ModuleType) -> None:
     w = impl.Variable(np.ones(3))
     f = impl.custom_gradient(lambda x: (x * w, lambda d, variables: (d, [d])))
-    count = 10_000 if impl.__name__ == "tfopt" else 400
+    count = 2_000 if impl.__name__ == "tfopt" else 200
 
     def one() -> None:
         with impl.GradientTape() as tape:
@@ -133,15 +134,17 @@ def test_tapes_leave_nothing_behind(impl: ModuleType) -> None:
             one()
         return tracemalloc.get_traced_memory()[0]
 
-    tracemalloc.start()
     gc.collect()
     gc.disable()
     try:
-        held = held_after(count // 2)  # the interpreter keeps some memory for later
+        held_after(300)
         before, references = len(gc.get_objects()), sys.getrefcount(w)
-        assert held_after(count) - held < 50_000
+        held_after(count)
         assert len(gc.get_objects()) - before < 50
         assert sys.getrefcount(w) == references
+        tracemalloc.start()
+        held = held_after(300)  # the interpreter keeps some memory for later
+        assert held_after(300) - held < 50_000
     finally:
         gc.enable()
         tracemalloc.stop()
@@ -339,3 +342,32 @@ def test_check_grads_finds_a_false_gradient(impl: ModuleType) -> None:
     impl.autodiff.check_grads(second, [np.ones(2)], order=1)
     with pytest.raises(AssertionError):
         impl.autodiff.check_grads(second, [np.ones(2)], order=2)
+
+
+def test_sums_of_gradients_have_gradients(impl: ModuleType) -> None:
+    """Two contributions of one operation, and then those of another one."""
+    a = impl.constant([1.0, 2.0, 3.0])
+    with impl.GradientTape() as outer:
+        outer.watch(a)
+        with impl.GradientTape() as tape:
+            tape.watch(a)
+            square, double = a * a, a + a
+            y = np.sum(double) + np.sum(square * 0.5)
+        g = tape.gradient(y, a)
+        total = np.sum(g * g)
+    assert np.asarray(outer.gradient(total, a)).tolist() == [6, 8, 10]
+
+
+def test_tensors_are_written_as_numbers_and_copied_as_values(impl: ModuleType) -> None:
+    x = impl.constant([1.5])
+    assert f"{x[0]:.2f}" == "1.50" and repr(x) == "<Tensor shape=(1,) dtype=float64 [1.5]>"
+    again = pickle.loads(pickle.dumps(x))
+    with impl.GradientTape() as tape:
+        tape.watch(x)
+        y = x * again
+    assert tape.gradient(y, again) is None
+
+
+def test_watching_what_has_no_gradient_warns(impl: ModuleType) -> None:
+    with impl.GradientTape() as tape, pytest.warns(UserWarning, match="must be floating"):
+        tape.watch(impl.constant(3))

@@ -1,9 +1,7 @@
 """Gradients of NumPy's functions: a tape, custom gradients, and functions that are traced."""
 
-from tfopt.autodiff import (
-    core,  # before what imports it in turn
-    vjps,
-)
+import tfopt.kernels  # noqa: F401  # says what a tree lacks that is not built
+from tfopt.autodiff import core, vjps
 from tfopt.autodiff.custom_gradient import Bind, custom_gradient, grad_pass_through
 from tfopt.autodiff.function import Function, TensorSpec, function
 from tfopt.autodiff.numeric import check_grads, compute_gradient, max_error

@@ -305,7 +305,8 @@ class GradientTape:
 
         Returns
         -------
-        Tensor of shape (examples, *target's others, *source's others)
+        Tensor
+            Of the shape of the target, followed by that of the source without its first axis.
 
         Raises
         ------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import warnings
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -132,6 +133,12 @@ class GradientTape:
                 raise ValueError(
                     f"Passed in object {leaf} of type {type(leaf).__name__!r}, not tf.Tensor or "
                     "tf.Variable or ExtensionType."
+                )
+            if not differentiable(leaf):
+                warnings.warn(
+                    "The dtype of the watched tensor must be floating (e.g. float32), got "
+                    f"{leaf.dtype}",
+                    stacklevel=2,
                 )
         for leaf in leaves if self._recording else ():
             if isinstance(leaf, Variable):

@@ -177,6 +177,12 @@ class Tensor(Operand):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.numpy(), dtype, copy=copy)
 
+    def __reduce__(self) -> Any:
+        return constant, (self.numpy(),)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.numpy() if self.shape else self.item(), spec)
+
     def _number(self, kind: str) -> Any:
         if self.scope is not None:
             raise TypeError(f"Using a symbolic `tf.Tensor` as a Python `{kind}` is not allowed.")
@@ -199,7 +205,7 @@ class Tensor(Operand):
         return index
 
     def __repr__(self) -> str:
-        value = "" if self.scope is not None else f", numpy={np.array2string(self.array)}"
+        value = "" if self.scope is not None else f" {np.array2string(self.array)}"
         return f"<Tensor shape={self.shape} dtype={self.dtype}{value}>"
 
 

@@ -200,6 +200,7 @@ no_gradients(
     np.floor, np.ceil, np.rint, np.round, np.around, np.trunc, np.fix, np.floor_divide,
     np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal,
     np.logical_and, np.logical_or, np.logical_not, np.logical_xor, np.heaviside,
+    np.isneginf, np.isposinf, np.iscomplex, np.isreal, np.isin, np.gcd, np.lcm,
     np.isnan, np.isinf, np.isfinite, np.signbit, np.isclose,
     np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert, np.left_shift, np.right_shift,
     np.zeros_like, np.ones_like, np.full_like, np.empty_like,

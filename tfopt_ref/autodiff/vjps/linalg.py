@@ -100,7 +100,6 @@ TABLE[np.vdot] = lambda a, b: np.dot(conj(np.ravel(a)), np.ravel(b))
 TABLE[np.trace] = lambda a, offset=0, axis1=0, axis2=1: np.sum(
     np.diagonal(a, offset, axis1, axis2), -1
 )
-TABLE[np.multiply.outer] = lambda a, b: np.reshape(a, (*np.shape(a), *(1,) * np.ndim(b))) * b
 
 
 # ---- einsum

@@ -187,7 +187,8 @@ define(np.partition, _partition, reads="a")
 TABLE[np.median], TABLE[np.ptp] = _median, _ptp
 
 no_gradients(
-    np.all, np.any, np.argmax, np.argmin, np.argsort, np.argpartition, np.count_nonzero,
+    np.all, np.any, np.argmax, np.argmin, np.argsort, np.argpartition, np.lexsort,
+    np.nanargmax, np.nanargmin, np.count_nonzero,
     np.nonzero, np.flatnonzero, np.argwhere, np.searchsorted, np.digitize, np.bincount,
     np.unique, np.array_equal, np.allclose,
 )  # fmt: skip
