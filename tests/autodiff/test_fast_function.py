@@ -200,3 +200,11 @@ def test_a_symbolic_tensor_has_no_value() -> None:
         body(lambda x: x.numpy())(np.ones(2))
     with pytest.raises(NotImplementedError, match="symbolic"):
         body(np.asarray)(np.ones(2))
+
+
+def test_a_constant_is_shortened_only_where_another_operand_is_as_large() -> None:
+    ones = np.full((2, 3), 0.5)
+    f = tfopt.function(lambda x: np.sum(ones * x, axis=1))
+    assert f(np.ones((1, 3))).tolist() == [1.5, 1.5]
+    g = tfopt.function(lambda x: np.broadcast_to(x, (2, 3)) + np.broadcast_to(x[:, :1], (2, 3)))
+    assert g(np.ones((1, 3))).shape == (2, 3)

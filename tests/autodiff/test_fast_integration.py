@@ -125,3 +125,14 @@ def test_sparse_gradients_reach_the_sparse_kernels() -> None:
     optimizer.minimize(lambda: np.sum(np.take(table, [4, 1, 4], axis=0) ** 2), [table])
     changed = (table.numpy() != 1).any(axis=1)
     assert changed.tolist() == [False, True, False, False, True, False]
+
+
+def test_catching_up_leaves_tensors_alone() -> None:
+    table = tfopt.Variable(np.ones((6, 2)))
+    optimizer = tfopt.optimizers.Adam(0.1, sparse="catch_up")
+    for row in (4, 1):
+        optimizer.minimize(lambda row=row: np.sum(np.take(table, [row], axis=0) ** 2), [table])
+    read, known = table._read(), table.numpy().copy()
+    optimizer.flush()
+    assert (table.numpy() != known).any()
+    np.testing.assert_array_equal(read.numpy(), known)

@@ -1,7 +1,7 @@
 """What the engine's parts see of each other."""
 
 cdef class Key:
-    pass
+    cdef bint symbolic
 
 
 cdef class Operand:

@@ -592,7 +592,8 @@ cdef class Trace:
 
     def place(self, Tensor tensor not None):
         """Let a tensor stand for a value that is not known yet."""
-        self.symbolic.add(key_of(tensor))
+        key_of(tensor).symbolic = True
+        self.symbolic.add(tensor.key)
 
     def is_symbolic(self, value):
         """Whether a value depends on what is not known yet."""
@@ -609,13 +610,13 @@ cdef class Trace:
         else:
             return
         for x in node.outs:
-            self.symbolic.add(key_of(x))
+            self.place(x)
 
     cdef Tensor read(self, Readable variable):
         found = self.values.get(variable)
         if found is None:
             found = wrap(variable.current().a)
-            self.symbolic.add(key_of(<Tensor>found))
+            self.place(found)
             self.values[variable] = found
             self.nodes.append(Node(READ, (), (found,), {"variable": variable}))
         return found
@@ -650,9 +651,22 @@ def used(Readable variable not None):
 # ---- carrying operations out
 
 
+cdef int _refuse_leaked(Tensor tensor) except -1:
+    """Refuse a tensor of a trace that is over."""
+    if tensor.key is not None and tensor.key.symbolic and tracing() is None:
+        raise TypeError(
+            f"a symbolic Tensor of shape {tensor.a.shape} is out of scope and cannot be used here. "
+            "Use return values, explicit Python locals or variables to access it."
+        )
+    return 0
+
+
 cdef object _operand(object value):
     """What an operator can be applied to, or NotImplemented."""
-    if type(value) is Tensor or type(value) is float or type(value) is int:
+    if type(value) is Tensor:
+        _refuse_leaked(<Tensor>value)
+        return value
+    if type(value) is float or type(value) is int:
         return value
     if isinstance(value, Readable):
         return read(<Readable>value)
@@ -688,6 +702,8 @@ cdef object _unary(Op op, object x):
     cdef Tensor result
     if type(x) is not Tensor:
         x = read(<Readable>x)
+    else:
+        _refuse_leaked(<Tensor>x)
     result = wrap(op.quick((<Tensor>x).a))
     if tfopt_recorders != NULL:
         record(op, (x,), (result,))
@@ -705,6 +721,7 @@ cpdef object apply(Op op, tuple ins, dict kw=None):
     cdef object value, made
     for value in ins:
         if type(value) is Tensor:
+            _refuse_leaked(<Tensor>value)
             arrays.append((<Tensor>value).a)
         elif isinstance(value, Readable):
             ins = tuple([read(<Readable>x) if isinstance(x, Readable) else x for x in ins])
@@ -1079,8 +1096,8 @@ cdef class Tensor(Operand):
 
 
 cdef int _refuse_symbolic(Tensor tensor, error, str message) except -1:
-    if tfopt_recorders != NULL and tensor.key is not None:
-        trace = tracing()
-        if trace is not None and trace.is_symbolic(tensor):
+    if tensor.key is not None and tensor.key.symbolic:
+        _refuse_leaked(tensor)
+        if tracing().is_symbolic(tensor):
             raise error(f"{message}: the function is being traced")
     return 0

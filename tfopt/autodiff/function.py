@@ -134,18 +134,18 @@ class Function:
         bound = self._signature.bind(*args, **kwargs)
         structure = bound.arguments
         leaves = self._fitting([_converted(leaf) for leaf in flatten(structure)])
-        key = (self._shape_of(bound, len(leaves)), _kinds(leaves))
+        key = self._key(pack(structure, leaves))
         program = self._traces.programs.get(key)
         if program is None:
             program = self._program(key, structure, leaves, bound)
         return program, leaves
 
-    def _shape_of(self, bound: inspect.BoundArguments, n: int) -> str:
-        """Return the nesting of arguments, and the values of those that are left out."""
-        whole = inspect.BoundArguments(self._signature, dict(bound.arguments))
+    def _key(self, arguments: Any) -> Hashable:
+        """Return what is the same for arguments that one program serves, defaults filled in."""
+        whole = inspect.BoundArguments(self._signature, dict(arguments))
         whole.apply_defaults()
-        left_out = {k: v for k, v in whole.arguments.items() if k not in bound.arguments}
-        return f"{pack(bound.arguments, [_LEAF] * n)!r} {left_out!r}"
+        leaves = flatten(whole.arguments)
+        return repr(pack(whole.arguments, [_LEAF] * len(leaves))), _kinds(leaves)
 
     def _fitting(self, leaves: list[Any]) -> list[Any]:
         if self._specs is None:

@@ -100,6 +100,8 @@ def _other_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: 
         return REDUCTIONS[ufunc](*inputs, **reduced)
     if method == "__call__" and ufunc in UFUNCS and "where" not in kwargs:
         return apply(UFUNCS[ufunc], tuple(map(operand, inputs)), kwargs)
+    if method == "__call__" and ufunc in FUNCTIONS:
+        return FUNCTIONS[ufunc](*inputs, **kwargs)
     name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
     return without_rule(name, getattr(ufunc, method), inputs, kwargs)
 

@@ -162,8 +162,15 @@ class _Compiler:
             if node.op is not shapes.BROADCAST or core.key(node.outs[0]) in wanted:
                 continue
             out = node.outs[0]
-            if all(_broadcasts(user, out) for user in users.get(core.key(out), [])):
+            if all(self._broadcasts(user, out) for user in users.get(core.key(out), [])):
                 self.alias[core.key(out)] = self.resolve(node.ins[0])
+
+    def _broadcasts(self, node: Node, value: Tensor) -> bool:
+        """Whether an operation would broadcast a value to its own shape, by another operand."""
+        if not _is_elementwise(node.op) or node.outs[0].shape != value.shape:
+            return False
+        others = [self.resolve(x) for x in node.ins if x is not value]
+        return any(np.shape(_array(x)) == value.shape for x in others)
 
     def _needed(self, nodes: list[Node]) -> list[Node]:
         needed = {core.key(x) for x in self.results if isinstance(x, Tensor)}
@@ -321,13 +328,14 @@ class _Compiler:
             return repr(x)
         if type(x) is float and x == x and abs(x) != np.inf:
             return repr(x)
-        if isinstance(x, Tensor):
-            x = core.stable(x)
-        elif isinstance(x, np.ndarray):
-            x = np.array(x)
-        if node is not None and isinstance(x, np.ndarray) and _is_elementwise(node.op):
-            x = _uniform(x, node.outs[0].shape, node.ins)
-        return self._constant(x)
+        value = core.stable(x) if isinstance(x, Tensor) else x
+        if isinstance(value, np.ndarray):
+            if node is not None and _is_elementwise(node.op):
+                others = [other for other in node.ins if other is not x]
+                value = _uniform(value, node.outs[0].shape, others)
+            if value is x:
+                value = np.array(x)  # its owner may write into it
+        return self._constant(value)
 
     def _number(self, value: float, dtype: Any) -> str:
         """Return a constant array in the place of a number, which NumPy would make one of."""
@@ -378,14 +386,6 @@ def _takes_arrays(node: Node, value: float) -> bool:
     )  # fmt: skip
 
 
-def _broadcasts(node: Node, value: Tensor) -> bool:
-    """Whether an operation would broadcast a value to its own shape."""
-    if not _is_elementwise(node.op) or node.outs[0].shape != value.shape:
-        return False
-    others = [x for x in node.ins if x is not value]
-    return bool(others) and any(np.shape(_array(x)) == value.shape for x in others)
-
-
 def _array(x: Any) -> Any:
     return core.peek(x) if isinstance(x, Tensor) else x
 
@@ -405,9 +405,9 @@ def _is_times_one(op: Any, ins: Sequence[Any], out: Tensor, symbolic: Any) -> bo
     return False
 
 
-def _uniform(array: np.ndarray, shape: tuple[int, ...], ins: Iterable[Any]) -> np.ndarray:
+def _uniform(array: np.ndarray, shape: tuple[int, ...], others: Iterable[Any]) -> np.ndarray:
     """Return one element in the place of an array of equal ones that another operand covers."""
-    covered = any(np.shape(_array(x)) == shape for x in ins if _array(x) is not array)
+    covered = any(np.shape(_array(x)) == shape for x in others)
     if array.ndim and array.size and covered and bool((array == array.flat[0]).all()):
         return np.array(array.flat[0])
     return array

@@ -11,6 +11,7 @@ import numpy as np
 
 from tfopt.autodiff.core import Operand, tracing
 from tfopt.autodiff.effects import postpone
+from tfopt.autodiff.nest import flatten
 from tfopt.autodiff.tape import GradientTape
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
@@ -350,6 +351,8 @@ class Optimizer(State):
         made = loss
         if callable(loss):
             with recorder:
+                if not callable(var_list):
+                    recorder.watch([v for v in flatten(var_list) if isinstance(v, Variable)])
                 made = loss()
         variables = var_list() if callable(var_list) else var_list
         if isinstance(variables, (Variable, np.ndarray)):

@@ -203,7 +203,7 @@ class RuleOptimizer(Optimizer):
         if found is None or found.rule != rule:  # another one if momentum has been switched on
             if found is not None:
                 found.catch_up()
-            found = self._backlogs[key] = Backlog(rule, self._operands(variable))
+            found = self._backlogs[key] = Backlog(rule, self._operands(variable), variable)
         return found
 
     def _run_caught_up(self, call: Call, variables: list[Variable]) -> None:

@@ -223,7 +223,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 # ---- diagonals and triangles
 
 
-@implements(np.diagonal, np.linalg.diagonal)
+@implements(np.diagonal)
 @method("diagonal")
 def diagonal(a: Any, offset: int = 0, axis1: int | None = None, axis2: int | None = None) -> Any:
     """Return a diagonal, as the last axis."""
@@ -255,11 +255,21 @@ def diagflat(v: Any, k: int = 0) -> Any:
     return diag(np.ravel(operand(v)), k)
 
 
-@implements(np.trace, np.linalg.trace)
+@implements(np.trace)
 @method("trace")
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, **others: Any) -> Any:
     """Sum a diagonal."""
     return np.sum(diagonal(a, offset, axis1, axis2), axis=-1)
+
+
+@implements(np.linalg.diagonal)
+def _linalg_diagonal(x: Any, /, *, offset: int = 0) -> Any:
+    return diagonal(x, offset, -2, -1)
+
+
+@implements(np.linalg.trace)
+def _linalg_trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+    return np.sum(diagonal(x, offset, -2, -1), axis=-1, dtype=dtype)
 
 
 @implements(np.tril)

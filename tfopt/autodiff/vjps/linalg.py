@@ -78,6 +78,18 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     return np.sum(conj(operand(x1)) * operand(x2), axis=axis)
 
 
+@implements(getattr(np, "matvec", None))  # of NumPy 2.2
+def matvec(x1: Any, x2: Any, /) -> Any:
+    """Multiply matrices by vectors."""
+    return np.matmul(x1, np.expand_dims(x2, -1))[..., 0]
+
+
+@implements(getattr(np, "vecmat", None))
+def vecmat(x1: Any, x2: Any, /) -> Any:
+    """Multiply vectors, conjugated, by matrices."""
+    return np.matmul(np.expand_dims(conj(operand(x1)), -2), x2)[..., 0, :]
+
+
 @implements(np.outer, np.linalg.outer)
 def outer(a: Any, b: Any, out: Any = None) -> Any:
     """Multiply each element by each."""
