@@ -1,0 +1,74 @@
+"""Nested dictionaries of arrays and numbers as a text that names arrays, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tfopt.errors import InvalidTypeError
+from tfopt.variable import Variable
+
+__all__ = ["pack", "unpack"]
+
+_MARK = "__array__"
+#: Names of a file's own parts, which its arrays do not get.
+_TAKEN = ("header", "checksums", "__metadata__")
+
+
+def pack(tree: Any) -> tuple[Any, dict[str, np.ndarray]]:
+    """Return a tree that JSON can hold, with names in place of arrays, and the arrays.
+
+    Raises
+    ------
+    InvalidTypeError
+        If there is something else in it.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    return _packed(tree, (), arrays), arrays
+
+
+def unpack(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """Return a tree with the arrays in place of their names."""
+    if isinstance(tree, dict):
+        if tree.keys() == {_MARK}:
+            return arrays[tree[_MARK]]
+        return {key: unpack(branch, arrays) for key, branch in tree.items()}
+    if isinstance(tree, list):
+        return [unpack(branch, arrays) for branch in tree]
+    return tree
+
+
+def _packed(tree: Any, path: tuple[str, ...], arrays: dict[str, np.ndarray]) -> Any:
+    if isinstance(tree, Variable):
+        tree = tree.numpy()
+    if isinstance(tree, (np.ndarray, np.generic)):
+        name = _unused("/".join(path) or "array", arrays)
+        arrays[name] = np.asarray(tree)
+        return {_MARK: name}
+    if isinstance(tree, Mapping):
+        if not all(isinstance(key, str) and key != _MARK for key in tree):
+            raise InvalidTypeError(
+                f"the keys of {'/'.join(path) or 'a checkpoint'} must be strings"
+            )
+        return {key: _packed(branch, (*path, key), arrays) for key, branch in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [_packed(branch, (*path, str(k)), arrays) for k, branch in enumerate(tree)]
+    if tree is None or isinstance(tree, (bool, int, float, str)):
+        return tree
+    raise InvalidTypeError(f"a checkpoint cannot hold {'/'.join(path)}, a {type(tree).__name__}")
+
+
+def _unused(name: str, arrays: dict[str, np.ndarray]) -> str:
+    count, free = 1, name
+    while free in arrays or free in _TAKEN:
+        count += 1
+        free = f"{name}#{count}"
+    return free
+
+
+def dumps(document: Any) -> bytes:
+    """Return a document as one line of JSON."""
+    return json.dumps(document, ensure_ascii=True, separators=(",", ":")).encode()
