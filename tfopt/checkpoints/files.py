@@ -16,7 +16,7 @@ from tfopt.atomic import replacing
 from tfopt.checkpoints import npz, safetensors
 from tfopt.checkpoints.entries import STORED, Entry, checksum, described, empty, pieces
 from tfopt.checkpoints.framing import Framing, Reader, exactly
-from tfopt.checkpoints.tree import dumps, pack, unpack
+from tfopt.checkpoints.tree import dumps, is_name, pack, unpack
 from tfopt.errors import CheckpointError, InvalidArgumentError
 
 __all__ = ["load", "save"]
@@ -109,8 +109,9 @@ def load(path: str | os.PathLike[str]) -> Any:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             text = read_text(file, size)
-            document, entries = _parsed(text)
-            return unpack(document, _read(file, size, make(text, entries), entries))
+            document, entries = _parsed(text, size)
+            arrays = _read(file, size, make(text, entries), entries)
+        return unpack(document, arrays)
     except CheckpointError as error:
         raise CheckpointError(f"{os.fspath(path)}: {error}") from error
 
@@ -124,7 +125,7 @@ def _format_of(path: str | os.PathLike[str]) -> Any:
     return _FORMATS[suffix]
 
 
-def _parsed(text: bytes) -> tuple[Any, list[Entry]]:
+def _parsed(text: bytes, size: int) -> tuple[Any, list[Entry]]:
     try:
         header = json.loads(text)
         if header["format"] != _FORMAT:
@@ -140,13 +141,16 @@ def _parsed(text: bytes) -> tuple[Any, list[Entry]]:
             raise
         raise CheckpointError("its header is damaged") from error
     sound = all(
-        isinstance(entry.name, str)
+        is_name(entry.name)
         and entry.dtype in STORED
         and all(type(length) is int and length >= 0 for length in entry.shape)
         for entry in entries
     )
     if not sound:
         raise CheckpointError("its header is damaged")
+    declared = sum(entry.nbytes for entry in entries)
+    if declared > size:
+        raise CheckpointError(f"it has {size} bytes instead of more than {declared}")
     return tree, entries
 
 

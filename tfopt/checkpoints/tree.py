@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.errors import InvalidTypeError
+from tfopt.errors import CheckpointError, InvalidArgumentError, InvalidTypeError
 from tfopt.variable import Variable
 
-__all__ = ["pack", "unpack"]
+__all__ = ["dumps", "is_name", "pack", "unpack"]
 
 _MARK = "__array__"
 #: Names of a file's own parts, which its arrays do not get.
@@ -31,10 +31,19 @@ def pack(tree: Any) -> tuple[Any, dict[str, np.ndarray]]:
 
 
 def unpack(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Return a tree with the arrays in place of their names."""
+    """Return a tree with the arrays in place of their names.
+
+    Raises
+    ------
+    CheckpointError
+        If there is no such array.
+    """
     if isinstance(tree, dict):
         if tree.keys() == {_MARK}:
-            return arrays[tree[_MARK]]
+            name = tree[_MARK]
+            if name not in arrays:
+                raise CheckpointError(f"it lacks the array {name!r}")
+            return arrays[name]
         return {key: unpack(branch, arrays) for key, branch in tree.items()}
     if isinstance(tree, list):
         return [unpack(branch, arrays) for branch in tree]
@@ -46,6 +55,8 @@ def _packed(tree: Any, path: tuple[str, ...], arrays: dict[str, np.ndarray]) -> 
         tree = tree.numpy()
     if isinstance(tree, (np.ndarray, np.generic)):
         name = _unused("/".join(path) or "array", arrays)
+        if not is_name(name):
+            raise InvalidArgumentError(f"{name[:50]!r} cannot be the name of an array in a file")
         arrays[name] = np.asarray(tree)
         return {_MARK: name}
     if isinstance(tree, Mapping):
@@ -59,6 +70,14 @@ def _packed(tree: Any, path: tuple[str, ...], arrays: dict[str, np.ndarray]) -> 
     if tree is None or isinstance(tree, (bool, int, float, str)):
         return tree
     raise InvalidTypeError(f"a checkpoint cannot hold {'/'.join(path)}, a {type(tree).__name__}")
+
+
+def is_name(name: Any) -> bool:
+    """Return whether something can be the name of an array in a file."""
+    try:
+        return len(name.encode()) < 1 << 15
+    except (AttributeError, UnicodeEncodeError):
+        return False
 
 
 def _unused(name: str, arrays: dict[str, np.ndarray]) -> str:

@@ -191,7 +191,12 @@ class Checkpointed(State):
             )
         keeps = config.get("learning_rate") in (None, _rate(self))
         rate = own.learning_rate if keeps else config["learning_rate"]
-        return type(own).from_config({**config, "learning_rate": rate})
+        try:
+            return type(own).from_config({**config, "learning_rate": rate})
+        except TypeError as error:
+            if isinstance(error, InvalidArgumentError):
+                raise
+            raise InvalidArgumentError(f"the state's configuration does not fit: {error}") from None
 
 
 def _kind(variable: Variable) -> dict[str, Any]:

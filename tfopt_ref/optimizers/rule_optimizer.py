@@ -195,9 +195,11 @@ class RuleOptimizer(Optimizer):
             backlog = self._backlogs.get(memory_of(variable))
             state = backlog.state() if backlog is not None else {}
             if backlog is not None and state:
-                slots = self._slots[memory_of(variable)]
+                slots = self._slots.get(memory_of(variable), {})
                 named = {id(slot.value()): key for key, slot in slots.items()}
                 owed[name] = {**state, "slots": [named[id(array)] for array in backlog.arrays[1:]]}
+        if len(owed) < sum(bool(backlog.state()) for backlog in self._backlogs.values()):
+            raise InvalidArgumentError("rows of a variable that was not given owe steps")
         return {**super()._state_parts(names), **({"owed": owed} if owed else {})}
 
     def _restoring(
