@@ -15,7 +15,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import tfopt.cli.train  # noqa: F401: loaded once for all runs
 from tfopt.cli import main
 
 SURE = 10**9

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Container
 from typing import Any
 
@@ -261,12 +262,9 @@ def _rate(optimizer: Any) -> Any:
 
 
 def _settings(like: Any) -> dict[str, Any]:
-    """Return the attributes that hold what a configuration holds."""
-    return {
-        key: value
-        for key, value in vars(like).items()
-        if not (key.startswith("_") or key in _OWN or isinstance(value, Variable))
-    }
+    """Return the attributes that the constructors of an optimizer's classes take."""
+    names = {name for cls in type(like).__mro__ for name in inspect.signature(cls).parameters}
+    return {key: value for key, value in vars(like).items() if key in names and key not in _OWN}
 
 
 def _plain(value: Any) -> Any:
