@@ -118,12 +118,17 @@ class AdamW(Adam):
     ) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **kwargs)
 
-    def _decayed(self, group: dict[str, Any], targets: list[Any], grads: list[Any]) -> list[Any]:
-        return torch._foreach_neg(grads) if group["maximize"] else grads
+    def _penalty(self, group: dict[str, Any]) -> float:
+        return 0.0
 
     def _before(self, group: dict[str, Any], targets: list[Any]) -> Callable[[], object]:
         keep = 1 - float(group["lr"]) * group["weight_decay"]
-        return partial(torch._foreach_mul_, targets, keep)
+        return partial(_multiply, targets, keep)
+
+
+@torch.no_grad()
+def _multiply(tensors: list[Any], factor: float) -> None:
+    torch._foreach_mul_(tensors, factor)
 
 
 class Adamax(KernelOptimizer):

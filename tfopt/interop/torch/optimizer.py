@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +24,14 @@ class _Part(NamedTuple):
     places: list[int]  # in the group
     pointers: list[int]
     operands: tuple[list[np.ndarray], ...]  # the parameters, their first slots, ...
-    step: Any  # a tensor, the state of all of them
+    steps: (
+        np.ndarray
+    )  # how many they have taken; it shares the memory of a tensor in the state of each
     room: Room | None  # for rows
+
+
+#: The count of a call's steps, what comes before it, if anything does, and the call.
+_Ready = tuple[np.ndarray, Callable[[], object] | None, Call]
 
 
 class KernelOptimizer(torch.optim.Optimizer):
@@ -85,11 +90,18 @@ class KernelOptimizer(torch.optim.Optimizer):
             self.param_groups.pop()
             raise
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state as torch does; each parameter has a step count of its own there."""
+        saved: dict[str, Any] = super().state_dict()
+        saved["state"] = {
+            number: {**own, "step": own["step"].clone()} for number, own in saved["state"].items()
+        }
+        return saved
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._parts = {}
 
-    @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take one step by the parameters' gradients.
 
@@ -112,54 +124,59 @@ class KernelOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        steps = [
-            step
-            for number, group in enumerate(self.param_groups)
-            for step in self._calls(number, group)
-        ]
-        for count, prepare, call in steps:
-            prepare()
+        made: list[_Ready] = []
+        for number, group in enumerate(self.param_groups):
+            made += self._calls(number, group)
+        for steps, prepare, call in made:
+            if prepare is not None:
+                prepare()
             run(call)
-            count += 1
+            steps += 1
         return loss
 
     # ---- the kernels' side
 
-    def _calls(
-        self, number: int, group: dict[str, Any]
-    ) -> list[tuple[Any, Callable[[], object], Call]]:
+    def _calls(self, number: int, group: dict[str, Any]) -> list[_Ready]:
         """Check a group's step; return the counts, what comes before, and the calls."""
         parameters = group["params"]
         grads = [parameter.grad for parameter in parameters]
         parts = self._parts.get(number)
         if parts is None or not _fit(parts, parameters, grads):
             parts = self._parts[number] = self._planned(group, parameters, grads)
-        made: list[tuple[Any, Callable[[], object], Call]] = []
+        made: list[_Ready] = []
         for part in parts:
-            update = self._update(group, int(part.step) + 1)
+            update = self._update(group, int(part.steps) + 1)
             step = step_of(update.rule, update, lazy=True)
             own = [grads[place] for place in part.places]
             if part.room is not None:
                 arrays = tuple(column[0] for column in part.operands)
                 call = step.rows(arrays, _slices(own[0]), part.room)
-                made.append((part.step, _nothing, call))
+                made.append((part.steps, None, call))
                 continue
             targets = [parameters[place] for place in part.places]
-            own = self._decayed(group, targets, own)
-            call = step.dense(part.operands, [_array(grad) for grad in own])
-            made.append((part.step, self._before(group, targets), call))
+            own = self._penalized(group, targets, own)
+            call = step.dense(part.operands, _arrays(own))
+            made.append((part.steps, self._before(group, targets), call))
         return made
 
-    def _decayed(self, group: dict[str, Any], targets: list[Any], grads: list[Any]) -> list[Any]:
-        """Return gradients with what a penalty of the weights' squares adds to them."""
-        if group.get("maximize"):
-            grads = torch._foreach_neg(grads)
-        decay = group.get("weight_decay", 0)
-        return torch._foreach_add(grads, targets, alpha=decay) if decay else grads
+    def _penalized(self, group: dict[str, Any], targets: list[Any], grads: list[Any]) -> list[Any]:
+        """Return gradients to go down, with what a penalty of the weights' squares adds to them."""
+        decay = self._penalty(group)
+        if not (decay or group["maximize"]):
+            return grads
+        with torch.no_grad():
+            if group["maximize"]:
+                grads = torch._foreach_neg(grads)
+            return torch._foreach_add(grads, targets, alpha=decay) if decay else grads
 
-    def _before(self, group: dict[str, Any], targets: list[Any]) -> Callable[[], object]:
-        """Return what is to be done to parameters before their step."""
-        return _nothing
+    def _penalty(self, group: dict[str, Any]) -> float:
+        """Return the factor of a penalty that joins the gradient."""
+        penalty: float = group["weight_decay"]
+        return penalty
+
+    def _before(self, group: dict[str, Any], targets: list[Any]) -> Callable[[], object] | None:
+        """Return what is to be done to parameters before their step, if anything is."""
+        return None
 
     def _planned(
         self, group: dict[str, Any], parameters: list[Any], grads: list[Any]
@@ -194,22 +211,24 @@ class KernelOptimizer(torch.optim.Optimizer):
                 columns[-1].append(_array(self.state[target][name]))
         for target in targets:
             self.state[target]["step"] = count
-        return _Part(places, [t.data_ptr() for t in targets], tuple(columns), count, room)
+        pointers = [target.data_ptr() for target in targets]
+        return _Part(places, pointers, tuple(columns), count.numpy(), room)
 
 
 def _fit(parts: Sequence[_Part], parameters: list[Any], grads: list[Any]) -> bool:
     """Whether parts are those of a step: of the same parameters, in the same memory."""
-    planned = 0
+    missing = sum([grad is None for grad in grads])  # count() would compare tensors
+    if sum([len(part.places) for part in parts]) + missing != len(grads):
+        return False
     for part in parts:
         sparse = part.room is not None
-        planned += len(part.places)
         for place, pointer in zip(part.places, part.pointers, strict=True):
             grad = grads[place]
             if grad is None or grad.is_sparse is not sparse:
                 return False
             if parameters[place].data_ptr() != pointer:
                 return False
-    return planned == sum(grad is not None for grad in grads)
+    return True
 
 
 def _array(tensor: Any) -> np.ndarray:
@@ -223,12 +242,16 @@ def _array(tensor: Any) -> np.ndarray:
     return bits.view(ml_dtypes.bfloat16)
 
 
+def _arrays(grads: list[Any]) -> list[np.ndarray]:
+    try:
+        return [grad.numpy() for grad in grads]
+    except (RuntimeError, TypeError):  # of gradients with a graph of their own, and of bfloat16
+        return [_array(grad) for grad in grads]
+
+
 def _slices(grad: Any) -> IndexedSlices:
     if grad.sparse_dim() != 1:
         raise InvalidArgumentError(
             f"a sparse gradient has one sparse dimension, not {grad.sparse_dim()}"
         )
     return IndexedSlices(_array(grad._values()), grad._indices()[0].numpy())
-
-
-_nothing = partial(bool)
