@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,16 +22,22 @@ class _Part(NamedTuple):
     """Parameters that have taken equally many steps: all dense, or one with rows."""
 
     places: list[int]  # in the group
-    pointers: list[int]
     operands: tuple[list[np.ndarray], ...]  # the parameters, their first slots, ...
-    steps: (
-        np.ndarray
-    )  # how many they have taken; it shares the memory of a tensor in the state of each
+    steps: memoryview  # how many they have taken: a tensor's memory, in the state of each
     room: Room | None  # for rows
 
 
+class _Plan(NamedTuple):
+    """What a group's step did, which the next one repeats if it has the same parameters."""
+
+    kinds: list[bool | None]  # of gradients: whether they are sparse, None without one
+    pointers: list[int]  # of parameters
+    slots: dict[str, float]
+    parts: list[_Part]
+
+
 #: The count of a call's steps, what comes before it, if anything does, and the call.
-_Ready = tuple[np.ndarray, Callable[[], object] | None, Call]
+_Ready = tuple[memoryview, Callable[[], object] | None, Call]
 
 
 class KernelOptimizer(torch.optim.Optimizer):
@@ -59,7 +65,7 @@ class KernelOptimizer(torch.optim.Optimizer):
     """
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
-        self._parts: dict[int, list[_Part]] = {}
+        self._plans: dict[int, _Plan] = {}
         super().__init__(params, defaults)
 
     # ---- what a subclass defines
@@ -94,13 +100,14 @@ class KernelOptimizer(torch.optim.Optimizer):
         """Return the state as torch does; each parameter has a step count of its own there."""
         saved: dict[str, Any] = super().state_dict()
         saved["state"] = {
-            number: {**own, "step": own["step"].clone()} for number, own in saved["state"].items()
+            number: {key: value.clone() if key == "step" else value for key, value in own.items()}
+            for number, own in saved["state"].items()
         }
         return saved
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._parts = {}
+        self._plans = {}
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take one step by the parameters' gradients.
@@ -131,7 +138,7 @@ class KernelOptimizer(torch.optim.Optimizer):
             if prepare is not None:
                 prepare()
             run(call)
-            steps += 1
+            steps[()] += 1
         return loss
 
     # ---- the kernels' side
@@ -140,12 +147,16 @@ class KernelOptimizer(torch.optim.Optimizer):
         """Check a group's step; return the counts, what comes before, and the calls."""
         parameters = group["params"]
         grads = [parameter.grad for parameter in parameters]
-        parts = self._parts.get(number)
-        if parts is None or not _fit(parts, parameters, grads):
-            parts = self._parts[number] = self._planned(group, parameters, grads)
+        kinds = [None if grad is None else grad.is_sparse for grad in grads]
+        pointers = [parameter.data_ptr() for parameter in parameters]
+        slots = self._slots(group)
+        plan = self._plans.get(number)
+        if plan is None or plan[:3] != (kinds, pointers, slots):
+            plan = _Plan(kinds, pointers, slots, self._planned(group, parameters, kinds))
+            self._plans[number] = plan
         made: list[_Ready] = []
-        for part in parts:
-            update = self._update(group, int(part.steps) + 1)
+        for part in plan.parts:
+            update = self._update(group, int(part.steps[()]) + 1)
             step = step_of(update.rule, update, lazy=True)
             own = [grads[place] for place in part.places]
             if part.room is not None:
@@ -179,20 +190,16 @@ class KernelOptimizer(torch.optim.Optimizer):
         return None
 
     def _planned(
-        self, group: dict[str, Any], parameters: list[Any], grads: list[Any]
+        self, group: dict[str, Any], parameters: list[Any], kinds: list[bool | None]
     ) -> list[_Part]:
         dense: dict[Any, list[int]] = {}
-        places = []
-        for place, grad in enumerate(grads):
-            if grad is None:
-                continue
-            if grad.is_sparse:
-                places.append(([place], Room()))
-                continue
-            count = float(self.state[parameters[place]].get("step", 0))
-            dense.setdefault((parameters[place].dtype, count), []).append(place)
-        listed: list[tuple[list[int], Room | None]] = [(own, None) for own in dense.values()]
-        return [self._part(group, parameters, *one) for one in [*listed, *places]]
+        for place, sparse in enumerate(kinds):
+            if sparse is False:
+                count = float(self.state[parameters[place]].get("step", 0))
+                dense.setdefault((parameters[place].dtype, count), []).append(place)
+        parts = [self._part(group, parameters, places, None) for places in dense.values()]
+        rows = [place for place, sparse in enumerate(kinds) if sparse]
+        return [*parts, *(self._part(group, parameters, [place], Room()) for place in rows)]
 
     def _part(
         self, group: dict[str, Any], parameters: list[Any], places: list[int], room: Room | None
@@ -211,24 +218,7 @@ class KernelOptimizer(torch.optim.Optimizer):
                 columns[-1].append(_array(self.state[target][name]))
         for target in targets:
             self.state[target]["step"] = count
-        pointers = [target.data_ptr() for target in targets]
-        return _Part(places, pointers, tuple(columns), count.numpy(), room)
-
-
-def _fit(parts: Sequence[_Part], parameters: list[Any], grads: list[Any]) -> bool:
-    """Whether parts are those of a step: of the same parameters, in the same memory."""
-    missing = sum([grad is None for grad in grads])  # count() would compare tensors
-    if sum([len(part.places) for part in parts]) + missing != len(grads):
-        return False
-    for part in parts:
-        sparse = part.room is not None
-        for place, pointer in zip(part.places, part.pointers, strict=True):
-            grad = grads[place]
-            if grad is None or grad.is_sparse is not sparse:
-                return False
-            if parameters[place].data_ptr() != pointer:
-                return False
-    return True
+        return _Part(places, tuple(columns), memoryview(count.numpy()), room)
 
 
 def _array(tensor: Any) -> np.ndarray:
