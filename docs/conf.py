@@ -29,7 +29,6 @@ numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 autodoc_default_options = {"members": True, "undoc-members": False, "show-inheritance": True}
 nitpicky = False
-autodoc_mock_imports = ["torch"]
 
 
 def _row(rule: Rule) -> str:

@@ -11,13 +11,13 @@ SIZES = ((1, 1), (1, 1 << 12), (1, 1 << 16), (1000, 64), (1000, 1000), (1, 1 << 
 FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 
 
-def _step(library: Any, name: str, tensors: int, size: int, **way: bool) -> Step:
+def _step(optimizer: Any, tensors: int, size: int, **way: bool) -> Step:
     import torch
 
     parameters = [torch.nn.Parameter(torch.randn(size)) for _ in range(tensors)]
     for parameter in parameters:
         parameter.grad = torch.randn(size)
-    step: Step = getattr(library, name)(parameters, lr=1e-3, **way).step
+    step: Step = optimizer(parameters, lr=1e-3, **way).step
     step()
     return step
 
@@ -39,9 +39,9 @@ class TorchOptimizers:
 
         shape = [int(part) for part in tensors.split(" x ")]
         ways = [{"foreach": True}, *([{"fused": True}] if optimizer in FUSED else [])]
-        ours = public("interop.torch")
-        self.steps = [_step(ours, optimizer, *shape)]
-        self.steps += [_step(torch.optim, optimizer, *shape, **way) for way in ways]
+        self.steps = [_step(public(f"interop.torch.{optimizer}"), *shape)]
+        theirs = getattr(torch.optim, optimizer)
+        self.steps += [_step(theirs, *shape, **way) for way in ways]
 
     def track_speed_relative_to_torch(self, optimizer: str, tensors: str) -> float:
         ours, *theirs = best_times(*self.steps)
