@@ -117,6 +117,21 @@ def test_the_state_is_set_and_slots_are_there() -> None:
     assert DEVICE.back(made.value()).tolist() == [1, 2, 3]
 
 
+def test_the_whole_state_moves_between_devices() -> None:
+    host, device = np.ones(3), tfopt.Variable(there(np.ones(3)))
+    opt, other = tfopt.optimizers.Adam(0.1), tfopt.optimizers.Adam()
+    opt.apply_gradients([(np.ones(3), host)])
+    for start in (1, 2):  # first with new slots, then with those that it has made
+        device.assign(np.array(host))
+        other.load_state_dict(opt.state_dict([host]), [device])
+        assert other.get_slot(device, "m").device == "gpu"
+        opt.apply_gradients([(2 * np.ones(3), host)])
+        other.apply_gradients([(there(2 * np.ones(3)), device)])
+        assert_same_bits(DEVICE.back(device.value()), host, f"step {start}")
+    for ours, theirs in zip(other.get_weights(), opt.get_weights(), strict=True):
+        assert_same_bits(ours, theirs, "state")
+
+
 def test_constraints() -> None:
     var = Variable(there(np.array([0.5, 2.0])), constraint=lambda _: there(np.array([7.0, 8.0])))
     tfopt.optimizers.SGD(1.0).apply_gradients([(there(np.ones(2)), var)])
