@@ -15,7 +15,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tfopt.cli import main
+import sklearn.metrics  # noqa: F401 what a run imports is not to be imported in each of many
+
+from tfopt.cli import main, train  # noqa: F401
 
 SURE = 10**9
 
