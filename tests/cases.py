@@ -101,7 +101,8 @@ def hypers(draw: Any, rule: Rule, dtype: Any) -> dict[str, Any]:
     }
     flags = {name: draw(st.booleans()) for name in rule.flags}
     scale = draw(st.sampled_from([1.0, 0.5, -3.0, 1e-3, float(info.tiny), 0.0]))
-    return {**chosen, **flags, "grad_scale": scale}
+    keep = draw(st.sampled_from([1.0, 1.0, 0.999, -0.5, float(info.tiny), 0.0]))
+    return {**chosen, **flags, "grad_scale": scale, "var_scale": keep}
 
 
 # ---- layouts: an array with given values that lies in memory in some way

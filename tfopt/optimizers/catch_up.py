@@ -122,7 +122,9 @@ class Backlog:
     def remember(self, step: Step, rows: np.ndarray, reach: Reach) -> None:
         """After a step that all rows but these have not taken."""
         double = self._scalars.dtype == np.float64
-        _, scalars = step_arguments(step.kernel, step.hypers, step.flags, 1.0, double, True)
+        _, scalars = step_arguments(
+            step.kernel, step.hypers, step.flags, 1.0, step.var_scale, double, True
+        )
         if self._n == len(self._fading):
             self._grow(len(scalars))
         self._scalars[self._n] = scalars
