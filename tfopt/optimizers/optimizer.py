@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,15 @@ from tfopt.locks import locked
 from tfopt.optimizers.clipping import Limit, clipped_gradients
 from tfopt.optimizers.hyper import Hyper, LearningRate, rate_config
 from tfopt.optimizers.names import made_unique
-from tfopt.optimizers.pairs import as_variable, checked_gradient, refuse_rows, unzipped
+from tfopt.optimizers.pairs import (
+    as_variable,
+    check_as_many,
+    checked_gradient,
+    refuse_rows,
+    unzipped,
+)
+from tfopt.optimizers.places import Places
+from tfopt.optimizers.route import DIRECT, Commit, Route, scaled
 from tfopt.optimizers.schedules import LearningRateSchedule, deserialize
 from tfopt.optimizers.state import State
 from tfopt.variable import Variable
@@ -126,6 +135,7 @@ class Optimizer(State):
         if compat not in (None, "tensorflow"):
             raise InvalidArgumentError(f'compat must be None or "tensorflow", not {compat!r}')
         super().__init__(name or made_unique(type(self).__name__))
+        self._places = Places()
         self.compat = compat
         self.merge = merge
         self.use_locking = bool(use_locking)
@@ -253,24 +263,49 @@ class Optimizer(State):
         pairs = list(grads_and_vars)
         if not pairs:
             return None
+        route = DIRECT if experimental_aggregate_gradients else DIRECT._replace(aggregates=False)
         grads, variables = unzipped(pairs)
-        if self.gradient_aggregator is not None and experimental_aggregate_gradients:
-            grads = tuple(self.gradient_aggregator(list(zip(grads, variables, strict=True))))
-        for transform in self.gradient_transformers:
-            grads, variables = unzipped(transform(list(zip(grads, variables, strict=True))))
-        with locked(*variables) if self.use_locking else nullcontext():
-            self._take_step(grads, variables)
-        self.iterations.assign_add(1)
+        self._prepared(grads, variables, route)()
         return self.iterations
 
-    def _take_step(self, grads: tuple[Any, ...], variables: tuple[Any, ...]) -> None:
-        """Check every pair, then update: here, one variable after another."""
+    def _prepared(
+        self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route
+    ) -> Commit:
+        """Check a step by gradients that come by a route; return what carries it out."""
+        if self.gradient_transformers or (self.gradient_aggregator and route.aggregates):
+            grads, route = scaled(grads, route.scale), route._replace(scale=1.0)
+        if self.gradient_aggregator is not None and route.aggregates:
+            grads = tuple(self.gradient_aggregator(list(zip(grads, variables, strict=True))))
+            check_as_many(grads, variables)
+        for transform in self.gradient_transformers:
+            grads, variables = unzipped(transform(list(zip(grads, variables, strict=True))))
+        step = self._checked_step(grads, variables, route)
+
+        def commit() -> None:
+            with locked(*variables) if self.use_locking else nullcontext():
+                step()
+            self.iterations.assign_add(1)
+
+        return commit
+
+    @property
+    def _fuses(self) -> bool:
+        """Whether a step reads each gradient once, so that `Route.lead` can make them."""
+        return False
+
+    def _checked_step(
+        self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route
+    ) -> Commit:
+        """Check every pair; return what updates them: here, one variable after another."""
         handles = [as_variable(var) for var in variables]
         refuse_rows(grads, handles)
-        grads = tuple(map(checked_gradient, grads, handles))
+        grads = scaled(tuple(map(checked_gradient, grads, handles)), route.scale)
         limits = self.clipvalue, self.clipnorm, self.global_clipnorm
         grads = clipped_gradients(grads, self.merge, *limits)
         self._create_slots(handles)
+        return partial(self._step_each, grads, handles)
+
+    def _step_each(self, grads: tuple[Any, ...], handles: list[Variable]) -> None:
         apply_state: ApplyState = {}
         for device, dtype in dict.fromkeys((handle.device, handle.dtype) for handle in handles):
             self._prepare_local(device, dtype, apply_state)
@@ -282,6 +317,47 @@ class Optimizer(State):
             else:
                 self._resource_apply_dense(grad, handle, apply_state)
                 handle.constrain()
+
+    def step(self, params: Any, grads: Any) -> Variable | None:
+        """Take one step with arrays in dicts, lists and tuples, nested or not.
+
+        Parameters
+        ----------
+        params : dict, list or tuple of arrays and Variables, nested or not, or one of these
+            Updated in place.
+        grads : the same structure of gradients
+            As in `apply_gradients`; None leaves its variable out.
+
+        Returns
+        -------
+        iterations : Variable or None
+            As `apply_gradients` returns it.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the structures differ, or a place holds another shape or dtype than at the last step.
+
+        Notes
+        -----
+        The state of an array belongs to its place in the structure. So an array may be replaced
+        by another one of its shape and dtype between two steps; the slots stay. A place's name is
+        its keys and numbers, as ``layers/0/w``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tfopt.optimizers import Adam
+        >>> params = {"layers": [{"w": np.ones((2, 2)), "b": np.zeros(2)}]}
+        >>> grads = {"layers": [{"w": np.ones((2, 2)), "b": None}]}
+        >>> opt = Adam(0.5)
+        >>> int(opt.step(params, grads))
+        1
+        >>> params["layers"][0]["w"].round(6).tolist()
+        [[0.5, 0.5], [0.5, 0.5]]
+        """
+        pairs = self._places.pairs(params, grads, self._move_state)
+        return self.apply_gradients(pairs) if pairs else None
 
     def minimize(
         self, loss: Callable[[], tuple[Any, Sequence[Any]]], var_list: Any, name: str | None = None

@@ -92,12 +92,23 @@ class State:
             own = variable.shape if shape is None else shape
             array = _first_array(variable, own, initializer, slot_name)
             slot = Variable(array, f"{self.name}/{variable.name}/{slot_name}")
-            if not slots:
-                self._slots[memory_of(variable)] = slots
-                self._owners.append(variable)
-            slots[slot_name] = slot
-            self._weights.append(slot)
+            return self._keep_slot(variable, slot_name, slot)
         return slots[slot_name]
+
+    def _keep_slot(self, variable: Variable, slot_name: str, slot: Variable) -> Variable:
+        slots = self._slots.setdefault(memory_of(variable), {})
+        if not slots:
+            self._owners.append(variable)
+        slots[slot_name] = slot
+        self._weights.append(slot)
+        return slot
+
+    def _move_state(self, old: Variable, new: Variable) -> None:
+        """Make the slots of a variable those of another one of its shape and dtype."""
+        if memory_of(old) in self._slots:
+            self._slots[memory_of(new)] = self._slots.pop(memory_of(old))
+            keys = [memory_of(owner) for owner in self._owners]
+            self._owners[keys.index(memory_of(old))] = new
 
     def get_slot(self, var: Any, slot_name: str) -> Variable:
         """Return the slot of a variable.
