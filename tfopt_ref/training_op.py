@@ -248,6 +248,7 @@ def _kept(var: np.ndarray, scale: float) -> np.ndarray:
         return var
     if var.dtype.kind == "c":  # of an infinite part a complex product would make NaNs
         parts = np.ascontiguousarray(var).reshape(-1).view(var.real.dtype)
-        return (parts * var.real.dtype.type(scale)).view(var.dtype).reshape(var.shape)
-    kept: np.ndarray = var * operand(scale, var.dtype)
+        kept: np.ndarray = (parts * var.real.dtype.type(scale)).view(var.dtype)
+        return kept.reshape(var.shape)
+    kept = np.multiply(var, operand(scale, var.dtype))
     return kept

@@ -61,7 +61,7 @@ def _classes(module: Any, base: type) -> dict[str, Any]:
     }
 
 
-_OPTIMIZERS: dict[str, type[RuleOptimizer]] = _classes(optimizers, Optimizer)
+_OPTIMIZERS: dict[str, type[RuleOptimizer]] = _classes(optimizers, RuleOptimizer)
 #: But for those made of other schedules, which a flag cannot give.
 _SCHEDULES: dict[str, type[LearningRateSchedule]] = {
     name: cls

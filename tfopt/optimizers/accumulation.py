@@ -89,9 +89,7 @@ class GradientAccumulation(Wrapper):
         self._rows: dict[Any, IndexedSlices] = {}  # by variable, what has come of rows
         self._keys: list[Any] = []  # the variables of the batches before this one
 
-    def _prepared(
-        self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route
-    ) -> Commit:
+    def _prepared(self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route) -> Commit:
         handles = [as_variable(var) for var in variables]
         keys = [memory_of(handle) for handle in handles]
         first = int(self.pending) == 0
@@ -115,7 +113,12 @@ class GradientAccumulation(Wrapper):
         return commit
 
     def _on_the_way(
-        self, grads: tuple[Any, ...], handles: list[Variable], first: bool, scale: float, mean: Route
+        self,
+        grads: tuple[Any, ...],
+        handles: list[Variable],
+        first: bool,
+        scale: float,
+        mean: Route,
     ) -> Commit:
         """Add the last batch piece by piece, as the step reads the sum."""
         sums = [self.add_slot(handle, "gradient").numpy() for handle in handles]
@@ -176,8 +179,7 @@ class GradientAccumulation(Wrapper):
 
     def _sum(self, handle: Variable) -> Any:
         rows = self._rows.get(memory_of(handle))
-        total = self._total(handle) if rows is None else rows
-        return total if rows is not None else total.astype(handle.dtype, copy=False)
+        return self._total(handle).astype(handle.dtype, copy=False) if rows is None else rows
 
     def _move_state(self, old: Variable, new: Variable) -> None:
         super()._move_state(old, new)
@@ -190,9 +192,7 @@ class GradientAccumulation(Wrapper):
         return {**super().get_config(), **own}
 
 
-def _adding(
-    sums: list[np.ndarray], grads: list[np.ndarray], first: bool, scale: float
-) -> Call:
+def _adding(sums: list[np.ndarray], grads: list[np.ndarray], first: bool, scale: float) -> Call:
     """Return the call that adds gradients to sums, or that begins these."""
     if first:
         return scale_call(sums, grads, scale, 1.0, sums[0].dtype == np.float32)

@@ -98,9 +98,9 @@ def clipped_calls(
         factors = _global_factors(checked, flat, global_clipnorm)
     else:
         factors = [[(1.0, 1.0)] * len(own) for own in bounds]
-    each = zip(checked, bounds, factors, strict=True)
     clips = any(first != 1 for own in factors for first, _ in own)
-    return [_clipped(one, *own, scale) for one, *own in each], clips
+    each = zip(checked, bounds, factors, strict=True)
+    return [_clipped(one, bound, factor, scale) for one, bound, factor in each], clips
 
 
 def _bound(clipvalue: float | None, dtype: np.dtype[Any]) -> float | None:
@@ -136,9 +136,7 @@ def _global_factors(
     return [[of(computed(g.dtype) is np.float32) for g in one.gradients] for one in checked]
 
 
-def _clipped(
-    one: Checked, bounds: list[float | None], factors: list[Factor], scale: float
-) -> Call:
+def _clipped(one: Checked, bounds: list[float | None], factors: list[Factor], scale: float) -> Call:
     limits = [bound for bound in bounds if bound is not None]
     if any(second != 1 for _, second in factors):
         # A factor too small for a normal number: no single multiplication will do.

@@ -268,9 +268,7 @@ class Optimizer(State):
         self._prepared(grads, variables, route)()
         return self.iterations
 
-    def _prepared(
-        self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route
-    ) -> Commit:
+    def _prepared(self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route) -> Commit:
         """Check a step by gradients that come by a route; return what carries it out."""
         if self.gradient_transformers or (self.gradient_aggregator and route.aggregates):
             grads, route = scaled(grads, route.scale), route._replace(scale=1.0)
@@ -284,13 +282,21 @@ class Optimizer(State):
         def commit() -> None:
             with locked(*variables) if self.use_locking else nullcontext():
                 step()
-            self.iterations.assign_add(1)
+            self._count()
 
         return commit
+
+    def _count(self) -> None:
+        self.iterations.assign_add(1)
 
     @property
     def _fuses(self) -> bool:
         """Whether a step reads each gradient once, so that `Route.lead` can make them."""
+        return False
+
+    @property
+    def _follows(self) -> bool:
+        """Whether a step makes the calls of `Route.follow`."""
         return False
 
     def _checked_step(
@@ -353,11 +359,12 @@ class Optimizer(State):
         >>> opt = Adam(0.5)
         >>> int(opt.step(params, grads))
         1
-        >>> params["layers"][0]["w"].round(6).tolist()
+        >>> params["layers"][0]["w"].round(3).tolist()
         [[0.5, 0.5], [0.5, 0.5]]
         """
         pairs = self._places.pairs(params, grads, self._move_state)
-        return self.apply_gradients(pairs) if pairs else None
+        given = [pair for pair in pairs if pair[0] is not None]
+        return self.apply_gradients(given or pairs)
 
     def minimize(
         self, loss: Callable[[], tuple[Any, Sequence[Any]]], var_list: Any, name: str | None = None

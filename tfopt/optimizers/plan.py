@@ -74,7 +74,9 @@ def parts_of(
     operands: Sequence[tuple[Any, ...]],
     decays: Sequence[bool],
 ) -> list[Dense | Rows]:
-    """Return the parts of a step: one for all dense variables of a dtype and a device that decay, or do not.
+    """Return the parts of a step: one for all dense variables of a kind.
+
+    Those of a dtype and a device are of a kind if all decay, or none.
 
     Parameters
     ----------

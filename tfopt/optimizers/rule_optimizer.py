@@ -151,6 +151,10 @@ class RuleOptimizer(Optimizer):
         changed = self.gradient_aggregator is not None or bool(self.gradient_transformers)
         return not (self._one_by_one or norms or changed)
 
+    @property
+    def _follows(self) -> bool:
+        return not self._one_by_one
+
     def _checked_step(
         self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route
     ) -> Commit:
@@ -327,9 +331,7 @@ class RuleOptimizer(Optimizer):
             if found is not None:
                 found.catch_up()
 
-    def _catch_up_before(
-        self, part: Dense | Rows, update: Update, grads: tuple[Any, ...]
-    ) -> None:
+    def _catch_up_before(self, part: Dense | Rows, update: Update, grads: tuple[Any, ...]) -> None:
         """Let rows that a step names take the steps they have not taken."""
         if isinstance(part, Dense):
             self._catch_up_all(part.variables)

@@ -52,7 +52,7 @@ class Wrapper(Optimizer):
         self.optimizer.iterations = variable
 
     @property
-    def learning_rate(self) -> Any:  # type: ignore[override]
+    def learning_rate(self) -> Any:
         """The inner optimizer's."""
         return self.optimizer.learning_rate
 
@@ -63,6 +63,24 @@ class Wrapper(Optimizer):
     @property
     def _fuses(self) -> bool:
         return self.optimizer._fuses
+
+    @property
+    def _follows(self) -> bool:
+        return self.optimizer._follows
+
+    @property
+    def observe(self) -> bool:
+        """Whether the inner optimizer keeps its `last_step`."""
+        return bool(getattr(self.optimizer, "observe", False))
+
+    @observe.setter
+    def observe(self, on: bool) -> None:
+        self.optimizer.observe = on  # type: ignore[attr-defined]
+
+    @property
+    def last_step(self) -> Any:
+        """What the inner optimizer's last step did, if it was observed."""
+        return getattr(self.optimizer, "last_step", None)
 
     @property
     def weights(self) -> list[Variable]:
@@ -98,11 +116,11 @@ class Wrapper(Optimizer):
 
     def catch_up(self, var: Any, rows: Any) -> None:
         """Let rows take the steps they have not taken, if the inner optimizer's do."""
-        self.optimizer.catch_up(var, rows)
+        self.optimizer.catch_up(var, rows)  # type: ignore[attr-defined]
 
     def flush(self) -> None:
         """Let all rows take the steps they have not taken, if the inner optimizer's do."""
-        self.optimizer.flush()
+        self.optimizer.flush()  # type: ignore[attr-defined]
 
     def _move_state(self, old: Variable, new: Variable) -> None:
         super()._move_state(old, new)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,23 @@ from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.optimizers.clipping import Limit, clipped_gradients
 from tfopt_ref.optimizers.hyper import Hyper, LearningRate, rate_config
 from tfopt_ref.optimizers.names import made_unique
-from tfopt_ref.optimizers.pairs import as_variable, checked_gradient, checked_pairs, refuse_rows
+from tfopt_ref.optimizers.pairs import (
+    as_gradient,
+    as_variable,
+    check_as_many,
+    checked_gradient,
+    checked_pairs,
+    refuse_rows,
+    times,
+)
+from tfopt_ref.optimizers.places import Places
 from tfopt_ref.optimizers.schedules import LearningRateSchedule, deserialize
 from tfopt_ref.optimizers.state import State
 from tfopt_ref.variable import Variable
 
-__all__ = ["Optimizer"]
+__all__ = ["Commit", "Optimizer"]
 
+Commit = Callable[[], None]
 ApplyState = dict[tuple[str, np.dtype[Any]], dict[str, Any]]
 
 
@@ -56,6 +67,7 @@ class Optimizer(State):
         if compat not in (None, "tensorflow"):
             raise InvalidArgumentError(f'compat must be None or "tensorflow", not {compat!r}')
         super().__init__(name or made_unique(type(self).__name__))
+        self._places = Places()
         self.compat = compat
         self.merge = merge
         self.use_locking = bool(use_locking)
@@ -157,22 +169,42 @@ class Optimizer(State):
         pairs = list(grads_and_vars)
         if not pairs:
             return None
-        pairs = checked_pairs(pairs)
-        if self.gradient_aggregator is not None and experimental_aggregate_gradients:
-            grads = self.gradient_aggregator(pairs)
+        self._prepared(checked_pairs(pairs), 1.0, experimental_aggregate_gradients)()
+        return self.iterations
+
+    def _prepared(self, pairs: list[Any], scale: float, aggregates: bool) -> Commit:
+        """Check a step by gradients times a scale; return what carries it out."""
+        aggregator = self.gradient_aggregator if aggregates else None
+        if aggregator is not None or self.gradient_transformers:
+            pairs = [(times(as_gradient(grad, var), scale), var) for grad, var in pairs]
+            scale = 1.0
+        if aggregator is not None:
+            grads = aggregator(pairs)
+            check_as_many(grads, pairs)
             pairs = [(grad, var) for grad, (_, var) in zip(grads, pairs, strict=True)]
         for transform in self.gradient_transformers:
             pairs = checked_pairs(transform(pairs))
-        self._take_step([grad for grad, _ in pairs], [as_variable(var) for _, var in pairs])
-        self.iterations.assign_add(1)
-        return self.iterations
+        variables = [as_variable(var) for _, var in pairs]
+        step = self._checked_step([grad for grad, _ in pairs], variables, scale)
 
-    def _take_step(self, grads: list[Any], variables: list[Variable]) -> None:
-        """Check every pair, then update one variable after another."""
+        def commit() -> None:
+            step()
+            self._count()
+
+        return commit
+
+    def _count(self) -> None:
+        self.iterations.assign_add(1)
+
+    def _checked_step(self, grads: list[Any], variables: list[Variable], scale: float) -> Commit:
+        """Check every pair; return what updates one variable after another."""
         refuse_rows(grads, variables)
         given = [checked_gradient(grad, var) for grad, var in zip(grads, variables, strict=True)]
-        given = clipped_gradients(self, given)
+        given = clipped_gradients(self, [times(grad, scale) for grad in given])
         self._create_slots(variables)
+        return partial(self._step_each, given, variables)
+
+    def _step_each(self, given: list[Any], variables: list[Variable]) -> None:
         apply_state: ApplyState = {}
         for device, dtype in dict.fromkeys((var.device, var.dtype) for var in variables):
             self._prepare_local(device, dtype, apply_state)
@@ -184,6 +216,12 @@ class Optimizer(State):
             else:
                 self._resource_apply_dense(grad, var, apply_state)
                 var.constrain()
+
+    def step(self, params: Any, grads: Any) -> Variable | None:
+        """Take one step with arrays in dicts, lists and tuples, nested or not."""
+        pairs = self._places.pairs(params, grads, self._move_state)
+        given = [pair for pair in pairs if pair[0] is not None]
+        return self.apply_gradients(given or pairs)
 
     def minimize(
         self, loss: Callable[[], tuple[Any, Sequence[Any]]], var_list: Any, name: str | None = None
