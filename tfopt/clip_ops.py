@@ -39,6 +39,7 @@ from tfopt.clip_arguments import (
 from tfopt.clip_scaling import by_type, check_policy, rounded, scale, scale_slices, skips
 from tfopt.devices import gpu_clip_ops
 from tfopt.errors import InvalidArgumentError
+from tfopt.foreign import as_slices, each_as_slices
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.clip import clamp_call, factor
 from tfopt.kernels.norms import norm
@@ -99,6 +100,7 @@ def clip_by_value(
     array([[-1.,  2.,  3.],
            [ 4.,  4.,  4.]])
     """
+    t = as_slices(t)
     if type(t) is not np.ndarray and is_on_gpu(t):
         return gpu_clip_ops().clip_by_value(t, clip_value_min, clip_value_max, out)
     array = as_tensor(t, "t", FLOATS + INTEGERS)
@@ -179,6 +181,7 @@ def clip_by_norm(
     array([[-2.4,  0. ],
            [ 3.2,  1. ]])
     """
+    t = as_slices(t)
     if type(t) is not np.ndarray and is_on_gpu(t):
         return gpu_clip_ops().clip_by_norm(t, clip_norm, axes, out, nonfinite)
     check_policy(nonfinite)
@@ -209,7 +212,7 @@ def global_norm(t_list: Any, name: str | None = None, *, out: Any = None) -> Any
 
     Parameters
     ----------
-    t_list : sequence of arrays, Variables, IndexedSlices or None
+    t_list : sequence of arrays, Variables, IndexedSlices, sparse ones of scipy or torch, or None
         Of one float dtype. None is left out; of IndexedSlices the values count.
     name : str, optional
         Accepted as TensorFlow accepts it, and not used.
@@ -239,6 +242,7 @@ def global_norm(t_list: Any, name: str | None = None, *, out: Any = None) -> Any
     >>> float(tfopt.global_norm([np.array([-2.0, 4.0]), None, np.array([1.0, -2.0])]))
     5.0
     """
+    t_list = each_as_slices(t_list)
     if is_on_gpu(t_list):
         return gpu_clip_ops().global_norm(t_list, out)
     tensors = [t for t in as_tensors(t_list, one_dtype=True) if t is not None]
@@ -266,7 +270,7 @@ def clip_by_global_norm(
 
     Parameters
     ----------
-    t_list : sequence of arrays, Variables, IndexedSlices or None
+    t_list : sequence of arrays, Variables, IndexedSlices, sparse ones of scipy or torch, or None
         Of one float dtype; of several, if `use_norm` is given.
     clip_norm : float
         The largest norm. A negative one counts as 0, an infinite one clips nothing.
@@ -317,6 +321,7 @@ def clip_by_global_norm(
     >>> clipped, float(norm)
     ([array([-1.6,  3.2]), None, array([ 0.8, -1.6])], 5.0)
     """
+    t_list = each_as_slices(t_list)
     if is_on_gpu(t_list):
         clipped, norm_too = gpu_clip_ops().clip_by_global_norm(
             t_list, clip_norm, use_norm, out, nonfinite
@@ -410,6 +415,7 @@ def clip_by_average_norm(
         DeprecationWarning,
         stacklevel=2,
     )
+    t = as_slices(t)
     if isinstance(t, IndexedSlices):
         t = densified(t)
     elif not is_on_gpu(t):

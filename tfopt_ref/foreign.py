@@ -42,7 +42,7 @@ def as_slices(grad: Any) -> Any:
 
 def each_as_slices(grads: Sequence[Any]) -> Sequence[Any]:
     """Return gradients with those of other libraries as slices."""
-    if set(map(type, grads)) <= _OWN:
+    if not isinstance(grads, (list, tuple)) or set(map(type, grads)) <= _OWN:
         return grads
     return [as_slices(grad) for grad in grads]
 

@@ -53,11 +53,12 @@ class Chain(NamedTuple):
         var, values = part.arrays[0], np.asarray(slices.values)
         rows = np.unique(slices.indices)
         before = var[rows]
-        seen = _square(values), int(np.count_nonzero(~np.isfinite(values)))
-        at_bound = int(np.count_nonzero(np.abs(values) >= bound)) if bound < math.inf else 0
+        nonfinite = int(np.count_nonzero(~np.isfinite(values)))
+        at_bound = int(np.count_nonzero(np.abs(values) >= bound))
+        squares = _square(values if bound == math.inf else np.clip(values, -bound, bound))
         self._run_rows()
         moved = var[rows].astype(np.float64) - before.astype(np.float64)
-        return [Watched(seen[0], _square(moved), seen[1], at_bound)]
+        return [Watched(squares, _square(moved), nonfinite, at_bound)]
 
     def _run_rows(self) -> None:
         run(self.call)

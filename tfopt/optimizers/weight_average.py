@@ -93,6 +93,7 @@ class WeightAverage(Wrapper):
         for handle in handles:
             if handle.device != "cpu":
                 raise InvalidTypeError(f"{handle.name} is on a GPU: its average cannot be kept")
+            self._average(handle)
         along = self.optimizer._follows
         before = int(self.iterations)
         follow = partial(self._follow, before == 0)

@@ -44,6 +44,8 @@ class WeightAverage(Wrapper):
 
     def _prepared(self, pairs: list[Any], scale: float, aggregates: bool) -> Commit:
         variables = [as_variable(var) for _, var in pairs]
+        for variable in variables:
+            self._average(variable)
         before = int(self.iterations)
         step = self.optimizer._prepared(pairs, scale, aggregates)
 
