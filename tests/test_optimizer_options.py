@@ -62,7 +62,7 @@ def test_transformers_in_turn(impl: Any) -> None:
 
 def test_the_aggregator_comes_first_unless_it_is_left_out(impl: Any) -> None:
     def aggregate(pairs: Any) -> Any:
-        return [10 * grad for grad, _ in pairs]
+        return [(10 * grad, var) for grad, var in pairs]
 
     def and_one(pairs: Any) -> Any:
         return [(grad + 1, var) for grad, var in pairs]

@@ -18,7 +18,6 @@ from tfopt.optimizers.hyper import Hyper, LearningRate, rate_config
 from tfopt.optimizers.names import made_unique
 from tfopt.optimizers.pairs import (
     as_variable,
-    check_as_many,
     checked_gradient,
     refuse_rows,
     unzipped,
@@ -59,7 +58,8 @@ class Optimizer(State):
         Whether gradient rows of one index are summed after the clipping, as in TensorFlow, or
         before it, so that the norm is the one of the true gradient.
     gradient_aggregator : callable, optional
-        Gets the list of pairs and returns the gradients that take their place, first of all.
+        Gets the list of pairs and returns one, first of all: where there are replicas, with the
+        sums or means of their gradients, dense ones and `IndexedSlices`.
     gradient_transformers : list of callable, optional
         Each gets the list of pairs and returns one, in turn; not together with clipping.
     use_locking : bool, default False
@@ -108,6 +108,8 @@ class Optimizer(State):
     array([ 2.5, -3.5])
     """
 
+    _HAS_AGGREGATE_GRAD = True  # what TensorFlow's training loops look for
+
     learning_rate = LearningRate(0)
     decay = Hyper(0)
     clipnorm = Limit()
@@ -124,7 +126,7 @@ class Optimizer(State):
         clipvalue: float | None = None,
         global_clipnorm: float | None = None,
         merge: str = "after",
-        gradient_aggregator: Callable[[list[Any]], Sequence[Any]] | None = None,
+        gradient_aggregator: Callable[[list[Any]], Iterable[Any]] | None = None,
         gradient_transformers: Sequence[Callable[[list[Any]], Iterable[Any]]] | None = None,
         use_locking: bool = False,
         compat: str | None = None,
@@ -273,8 +275,8 @@ class Optimizer(State):
         if self.gradient_transformers or (self.gradient_aggregator and route.aggregates):
             grads, route = scaled(grads, route.scale), route._replace(scale=1.0)
         if self.gradient_aggregator is not None and route.aggregates:
-            grads = tuple(self.gradient_aggregator(list(zip(grads, variables, strict=True))))
-            check_as_many(grads, variables)
+            aggregated = self.gradient_aggregator(list(zip(grads, variables, strict=True)))
+            grads, variables = unzipped(aggregated)
         for transform in self.gradient_transformers:
             grads, variables = unzipped(transform(list(zip(grads, variables, strict=True))))
         step = self._checked_step(grads, variables, route)

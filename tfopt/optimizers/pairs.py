@@ -22,7 +22,6 @@ __all__ = [
     "any_overlap",
     "as_array",
     "as_variable",
-    "check_as_many",
     "checked_gradient",
     "memory_of",
     "refuse_rows",
@@ -42,14 +41,6 @@ def unzipped(pairs: Iterable[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     if type(None) not in map(type, grads):
         return grads, variables
     return _without_none(grads, variables)
-
-
-def check_as_many(grads: tuple[Any, ...], variables: tuple[Any, ...]) -> None:
-    """Refuse what an aggregator returns if it is not one gradient for each variable."""
-    if len(grads) != len(variables):
-        raise InvalidArgumentError(
-            f"the aggregator returned {len(grads)} gradients of {len(variables)} variables"
-        )
 
 
 def _without_none(

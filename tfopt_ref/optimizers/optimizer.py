@@ -17,7 +17,6 @@ from tfopt_ref.optimizers.names import made_unique
 from tfopt_ref.optimizers.pairs import (
     as_gradient,
     as_variable,
-    check_as_many,
     checked_gradient,
     checked_pairs,
     refuse_rows,
@@ -40,6 +39,8 @@ class Optimizer(State):
     `use_locking` is accepted without effect.
     """
 
+    _HAS_AGGREGATE_GRAD = True  # what TensorFlow's training loops look for
+
     learning_rate = LearningRate(0)
     decay = Hyper(0)
     clipnorm = Limit()
@@ -56,7 +57,7 @@ class Optimizer(State):
         clipvalue: float | None = None,
         global_clipnorm: float | None = None,
         merge: str = "after",
-        gradient_aggregator: Callable[[list[Any]], Sequence[Any]] | None = None,
+        gradient_aggregator: Callable[[list[Any]], Iterable[Any]] | None = None,
         gradient_transformers: Sequence[Callable[[list[Any]], Iterable[Any]]] | None = None,
         use_locking: bool = False,
         compat: str | None = None,
@@ -179,9 +180,7 @@ class Optimizer(State):
             pairs = [(times(as_gradient(grad, var), scale), var) for grad, var in pairs]
             scale = 1.0
         if aggregator is not None:
-            grads = aggregator(pairs)
-            check_as_many(grads, pairs)
-            pairs = [(grad, var) for grad, (_, var) in zip(grads, pairs, strict=True)]
+            pairs = checked_pairs(aggregator(pairs))
         for transform in self.gradient_transformers:
             pairs = checked_pairs(transform(pairs))
         variables = [as_variable(var) for _, var in pairs]

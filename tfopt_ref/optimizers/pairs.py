@@ -17,7 +17,6 @@ from tfopt_ref.variable import Variable
 __all__ = [
     "as_gradient",
     "as_variable",
-    "check_as_many",
     "checked_gradient",
     "checked_pairs",
     "memory_of",
@@ -90,14 +89,6 @@ def times(grad: Any, scale: float) -> Any:
     if isinstance(grad, IndexedSlices):
         return IndexedSlices(times(grad.values, scale), grad.indices)
     return grad * grad.dtype.type(scale)
-
-
-def check_as_many(grads: Any, pairs: list[Any]) -> None:
-    """Refuse what an aggregator returns if it is not one gradient for each variable."""
-    if len(grads) != len(pairs):
-        raise InvalidArgumentError(
-            f"the aggregator returned {len(grads)} gradients of {len(pairs)} variables"
-        )
 
 
 def refuse_rows(grads: Iterable[Any], variables: Iterable[Variable]) -> None:
