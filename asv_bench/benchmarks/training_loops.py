@@ -14,21 +14,27 @@ BATCH = 12
 LAST_BATCH = ADAM - 4 + BATCH
 
 
-def _stepping(opt: Any) -> Step:
-    grad, w = filled(ELEMENTS), filled(ELEMENTS)
-
-    def step() -> None:
-        opt.apply_gradients([(grad, w)])
-
-    return step
-
-
 def _optimizer(name: str, *arguments: Any, **options: Any) -> Any:
     return public(f"optimizers.{name}")(*arguments, **options)
 
 
+def _stepping(pairs: Any, opt: Any, **settings: Any) -> Step:
+    """Return a step of an optimizer with attributes set before it."""
+
+    def step() -> None:
+        for name, value in settings.items():
+            setattr(opt, name, value)
+        opt.apply_gradients(pairs)
+
+    return step
+
+
 class Additions:
-    """The time of a step with an addition over that of the plain one."""
+    """The time of a step with an addition over that of the plain one.
+
+    Both are steps of the same arrays, and where it can be of the same slots: other memory, with
+    other pages, may be faster or slower by more than what is to be measured.
+    """
 
     params = (["weight_decay", "lion", "loss_scale", "loss_scale_clipped", "average", "observed"],)
     param_names = ("addition",)
@@ -36,24 +42,23 @@ class Additions:
     timeout = 600
 
     def setup(self, addition: str) -> None:
-        plain = _optimizer("Adam")
-        if addition == "weight_decay":
-            other = _optimizer("AdamW")
-        elif addition == "lion":  # as much traffic as a step with momentum
+        pairs = [(filled(ELEMENTS), filled(ELEMENTS))]
+        clipping = {"global_clipnorm": 1e30} if addition == "loss_scale_clipped" else {}
+        plain = other = _optimizer("Adam", **clipping)
+        settings = {
+            "weight_decay": [{"weight_decay": 0.004}, {"weight_decay": 0.0}],
+            "observed": [{"observe": True}, {"observe": False}],
+        }.get(addition, [{}, {}])
+        if addition == "lion":  # as much traffic as a step with momentum
             plain, other = _optimizer("SGD", momentum=0.9), _optimizer("Lion")
         elif addition == "average":
-            other = _optimizer("WeightAverage", _optimizer("Adam"))
-        elif addition == "observed":
-            other = _optimizer("Adam")
-            other.observe = True
-        else:
-            clipping = {"global_clipnorm": 1e30} if addition == "loss_scale_clipped" else {}
-            plain = _optimizer("Adam", **clipping)
-            other = _optimizer("LossScaleOptimizer", _optimizer("Adam", **clipping))
-        self.steps = _stepping(other), _stepping(plain)
+            other = _optimizer("WeightAverage", plain)
+        elif addition.startswith("loss_scale"):
+            other = _optimizer("LossScaleOptimizer", plain)
+        self.steps = _stepping(pairs, other, **settings[0]), _stepping(pairs, plain, **settings[1])
 
     def track_ratio(self, addition: str) -> float:
-        other, plain = best_times(*self.steps)
+        other, plain = best_times(*self.steps, rounds=15)
         return other / plain
 
 
@@ -66,14 +71,15 @@ class Accumulation:
     timeout = 600
 
     def setup(self, batches: int) -> None:
-        one = _stepping(_optimizer("GradientAccumulation", _optimizer("Adam"), batches))
+        pairs, plain = [(filled(ELEMENTS), filled(ELEMENTS))], _optimizer("Adam")
+        one = _stepping(pairs, _optimizer("GradientAccumulation", plain, batches))
 
         def all_batches() -> None:
             for _ in range(batches):
                 one()
 
-        self.steps = all_batches, _stepping(_optimizer("Adam"))
+        self.steps = all_batches, _stepping(pairs, plain)
 
     def track_ratio(self, batches: int) -> float:
-        ours, plain = best_times(*self.steps)
+        ours, plain = best_times(*self.steps, rounds=15)
         return ours / (plain * ((batches - 1) * BATCH + LAST_BATCH) / ADAM)

@@ -14,7 +14,9 @@ from cython.parallel cimport parallel
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
+
+from cpython.pycapsule cimport PyCapsule_GetPointer
 
 from tfopt.kernels.calls cimport Call, work
 from tfopt.kernels.machine cimport (
@@ -23,11 +25,11 @@ from tfopt.kernels.machine cimport (
 from tfopt.kernels.rules cimport real
 from tfopt.kernels.runtime cimport BLOCK, share_of, team_size
 from tfopt.kernels.step cimport step_t
+from tfopt.kernels.sums cimport LANES, sums
 from tfopt.kernels.training cimport run_elements
 
 cdef enum:
     PIECE = 2048        # elements in turn, a part of a block; with all operands they fit in L1 or L2
-    SUMS = 8            # of which each takes every eighth element, which makes vector code
 
 
 class Watched(NamedTuple):
@@ -54,53 +56,52 @@ cdef struct watch:
 
 # ---- steps that only look: before an update, and after it
 
+cdef const sums *_sums = NULL
+
+
+def use_sums(capsule):
+    """Take the sums of an instruction set."""
+    global _sums
+    _sums = <const sums *>PyCapsule_GetPointer(capsule, b"tfopt.sums")
+
+
+cdef inline double _folded(const double *lanes) noexcept nogil:
+    cdef double total = 0
+    cdef Py_ssize_t i
+    for i in range(LANES):
+        total = total + lanes[i]
+    return total
+
+
 cdef void _look(real **p, Py_ssize_t n, watch *w, int last) noexcept nogil:
     cdef real *before = <real *>w.before + w.at
-    cdef const real *var = p[0]
     cdef const real *grad = p[last]
-    cdef double[SUMS] squares
-    cdef double total = 0
+    cdef double[LANES] lanes
+    cdef double squares
     cdef real bound = <real>w.bound
     cdef int64_t nonfinite = 0, at_bound = 0
-    cdef Py_ssize_t i, j
-    for j in range(SUMS):
-        squares[j] = 0
-    for i in range(n):
-        before[i] = var[i]
-    for i in range(0, n - n % SUMS, 8):
-        for j in range(SUMS):
-            squares[j] = squares[j] + <double>grad[i + j] * <double>grad[i + j]
-    for i in range(n - n % SUMS, n):
-        squares[0] = squares[0] + <double>grad[i] * <double>grad[i]
-    for i in range(n):
-        nonfinite += grad[i] - grad[i] != 0
-        at_bound += (grad[i] >= bound) | (grad[i] <= -bound)
-    for j in range(SUMS):
-        total = total + squares[j]
-    w.seen.gradient_squares += total
+    cdef Py_ssize_t i
+    memcpy(before, p[0], n * sizeof(real))
+    memset(lanes, 0, sizeof(lanes))
+    _sums.squares[sizeof(real) == 8](grad, n, 1, lanes)
+    squares = _folded(lanes)
+    if squares - squares != 0:      # or too large for squares, which are finite numbers, too
+        for i in range(n):
+            nonfinite += grad[i] - grad[i] != 0
+    if w.bound < INFINITY:
+        for i in range(n):
+            at_bound += (grad[i] >= bound) | (grad[i] <= -bound)
+    w.seen.gradient_squares += squares
     w.seen.nonfinite += nonfinite
     w.seen.at_bound += at_bound
     w.at += n
 
 
 cdef void _compare(real **p, Py_ssize_t n, watch *w) noexcept nogil:
-    cdef const real *before = <real *>w.before + w.at
-    cdef const real *var = p[0]
-    cdef double[SUMS] squares
-    cdef double total = 0, moved
-    cdef Py_ssize_t i, j
-    for j in range(SUMS):
-        squares[j] = 0
-    for i in range(0, n - n % SUMS, 8):
-        for j in range(SUMS):
-            moved = <double>var[i + j] - <double>before[i + j]
-            squares[j] = squares[j] + moved * moved
-    for i in range(n - n % SUMS, n):
-        moved = <double>var[i] - <double>before[i]
-        squares[0] = squares[0] + moved * moved
-    for j in range(SUMS):
-        total = total + squares[j]
-    w.seen.update_squares += total
+    cdef double[LANES] lanes
+    memset(lanes, 0, sizeof(lanes))
+    _sums.differences[sizeof(real) == 8](p[0], <real *>w.before + w.at, n, lanes)
+    w.seen.update_squares += _folded(lanes)
     w.at += n
 
 

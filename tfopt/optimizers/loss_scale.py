@@ -8,7 +8,7 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.kernels.norms import norm
+from tfopt.kernels.norms import all_finite
 from tfopt.optimizers.optimizer import Optimizer
 from tfopt.optimizers.pairs import as_variable, checked_gradient
 from tfopt.optimizers.route import Commit, Route
@@ -105,7 +105,7 @@ class LossScaleOptimizer(Wrapper):
     def _prepared(self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route) -> Commit:
         handles = map(as_variable, variables)
         grads = tuple(map(checked_gradient, grads, handles))
-        if not all_finite(grads):
+        if not _finite(grads):
             return self._leave_out
         scale = route.scale / float(self.dynamic_scale)
         step = self.optimizer._prepared(grads, variables, route._replace(scale=scale))
@@ -133,10 +133,9 @@ class LossScaleOptimizer(Wrapper):
         return {**super().get_config(), **own}
 
 
-def all_finite(grads: tuple[Any, ...]) -> bool:
+def _finite(grads: tuple[Any, ...]) -> bool:
     """Return whether no element of gradients is infinite or NaN."""
     arrays = [grad.values if isinstance(grad, IndexedSlices) else grad for grad in grads]
     complex_ones = [array for array in arrays if array.dtype.kind == "c"]
-    real = [array for array in arrays if array.dtype.kind != "c" and array.size]
-    finite = not real or np.isfinite(norm(real)[0])  # in double precision squares do not overflow
-    return bool(finite) and all(np.isfinite(array).all() for array in complex_ones)
+    real = [array for array in arrays if array.dtype.kind != "c"]
+    return all_finite(real) and all(np.isfinite(array).all() for array in complex_ones)
