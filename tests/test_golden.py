@@ -93,8 +93,7 @@ def test_every_optimizer_is_run_with_every_option():
     """Fifty steps, dense and sparse. Nadam has no decay of its learning rate, and no schedule."""
     expected = {
         (name, option)
-        for name in tfopt.optimizers.__all__
-        if isinstance(getattr(tfopt.optimizers, name), type) and name != "Optimizer"
+        for name in ("SGD", "Adam", "Adamax", "Adagrad", "Adadelta", "RMSprop", "Nadam", "Ftrl")
         for option in ("nothing", "decay", "a schedule", *LIMITS)
     } - {("Nadam", "decay"), ("Nadam", "a schedule")}
     found = set()

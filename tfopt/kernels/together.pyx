@@ -29,7 +29,7 @@ from tfopt.kernels.sums cimport LANES, sums
 from tfopt.kernels.training cimport run_elements
 
 cdef enum:
-    PIECE = 2048        # elements in turn, a part of a block; with all operands they fit in L1 or L2
+    PIECE = BLOCK       # elements in turn; with all operands they fit in the L2 cache
 
 
 class Watched(NamedTuple):
@@ -65,12 +65,14 @@ def use_sums(capsule):
     _sums = <const sums *>PyCapsule_GetPointer(capsule, b"tfopt.sums")
 
 
-cdef inline double _folded(const double *lanes) noexcept nogil:
-    cdef double total = 0
-    cdef Py_ssize_t i
-    for i in range(LANES):
-        total = total + lanes[i]
-    return total
+cdef inline double _folded(double *lanes) noexcept nogil:
+    """Halve the lanes down to one: one after another they would wait for each other."""
+    cdef Py_ssize_t i, half = LANES // 2
+    while half:
+        for i in range(half):
+            lanes[i] = lanes[i] + lanes[i + half]
+        half //= 2
+    return lanes[0]
 
 
 cdef void _look(real **p, Py_ssize_t n, watch *w, int last) noexcept nogil:
