@@ -15,7 +15,6 @@ from golden.differences import DIFFERENCES, Difference
 from golden.optimizers import check_states, conditioning, reasons_of, replay
 from golden.reasons import OTHER_ORDER
 
-import tfopt
 from tfopt.rules import DTYPES, RULES, Rule
 
 DATA = Path(__file__).parent / "golden" / "data"

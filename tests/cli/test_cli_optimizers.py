@@ -15,7 +15,6 @@ from tfopt.cli.data import read_libsvm
 from tfopt.cli.optimizers import OPTIMIZERS, SCHEDULES
 from tfopt.cli.settings import Settings
 from tfopt.cli.train import train_epochs
-from tfopt.optimizers.rule_optimizer import RuleOptimizer
 from tfopt.optimizers import schedules
 from tfopt.optimizers.rule_optimizer import RuleOptimizer
 
