@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases import LAYOUTS, lay_out
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -248,6 +249,42 @@ def test_an_average_of_scaled_accumulated_steps(impl: Any) -> None:
                 opt.apply_gradients([((4 if around else 1) * grad, w)])
         results.append([w, opt.get_slot(w, "average").numpy()])
     assert all(map(same, *results))
+
+
+@given(
+    sizes=st.lists(
+        st.sampled_from([0, 1, 7, 2048, 8191, 8192, 8193, 20000]), min_size=1, max_size=4
+    ),
+    dtype=st.sampled_from([np.float16, np.float32, np.float64]),
+    layout=st.sampled_from(sorted(LAYOUTS)),
+    threads=st.integers(1, 3),
+    observed=st.booleans(),
+)
+def test_calls_that_take_turns_give_the_bits_of_calls_in_turn(
+    sizes: list[int], dtype: Any, layout: str, threads: int, observed: bool
+) -> None:
+    tfopt.threads.set_num_threads(threads)
+    random = np.random.default_rng(0)
+    batches = [[random.normal(size=n).astype(dtype) for n in sizes] for _ in range(4)]
+    ws = [lay_out(np.ones(n, dtype), layout) for n in sizes]
+    plain = [np.ones(n, dtype) for n in sizes]
+    own, adam = tfopt.optimizers, tfopt.optimizers.Adam(0.1)
+    inner = own.GradientAccumulation(own.Adam(0.1), 2, "sum")
+    opt = own.WeightAverage(inner, 0.5)
+    opt.observe = observed
+    averages: list[np.ndarray] = []
+    for batch in batches:
+        grads = [lay_out(grad, layout) for grad in batch]
+        opt.apply_gradients(list(zip(grads, ws, strict=True)))
+    for first, second in (batches[:2], batches[2:]):
+        wide = np.float32 if dtype == np.float16 else dtype
+        sums = [a.astype(wide) + b for a, b in zip(first, second, strict=True)]
+        adam.apply_gradients([(g.astype(dtype), w) for g, w in zip(sums, plain, strict=True)])
+        now = [w.astype(wide) for w in plain]
+        pairs = zip(averages, now, strict=True)
+        averages = [a / 2 + w / 2 for a, w in pairs] if averages else now
+    for w, expected, average in zip(ws, plain, averages, strict=True):
+        assert same(w, expected) and same(opt.get_slot(w, "average").numpy(), average)
 
 
 # ---- groups
