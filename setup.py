@@ -42,7 +42,10 @@ MODULES = (
     "sdca_solver",
     "sdca_classes",
     "curvature",
+    "curvature_products",
 )
+#: The engine of gradients.
+AUTODIFF = ("core", "backward")
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 #: The compiler flags of each instruction set that `steps` is compiled for.
 SETS = {"baseline": [], **({"v3": ["-march=x86-64-v3"]} if X86 else {})}
@@ -92,7 +95,7 @@ def render_steps(instruction_set: str) -> str:
 
 def extension(name: str, source: str, flags: list[str]) -> Extension:
     return Extension(
-        f"tfopt.kernels.{name}",
+        f"tfopt.{name}",
         [source],
         include_dirs=[numpy.get_include(), str(KERNELS)],
         extra_compile_args=FLAGS + flags,
@@ -241,8 +244,12 @@ render_cuda_table(runpy.run_path("tfopt/rules.py")["RULES"])  # the tests compil
 nvcc = find_nvcc()
 setup(
     ext_modules=cythonize(
-        [extension(f"steps_{name}", render_steps(name), flags) for name, flags in SETS.items()]
-        + [extension(name, str(KERNELS / f"{name}.pyx"), []) for name in MODULES],
+        [
+            extension(f"kernels.steps_{name}", render_steps(name), flags)
+            for name, flags in SETS.items()
+        ]
+        + [extension(f"kernels.{name}", str(KERNELS / f"{name}.pyx"), []) for name in MODULES]
+        + [extension(f"autodiff.{name}", f"tfopt/autodiff/{name}.pyx", []) for name in AUTODIFF],
         compiler_directives=DIRECTIVES,
     )
     + ([CudaLibrary(nvcc)] if nvcc else []),

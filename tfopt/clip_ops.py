@@ -6,8 +6,10 @@ vanish. What is scaled is multiplied by ``clip_norm / norm``, computed in float6
 tensor's dtype; what needs no scaling keeps its bits.
 
 Tensors are arrays, Variables, IndexedSlices, of which the values are clipped, or Python's numbers
-and lists, which become float32 or int32. With `out` nothing is allocated; a tensor may be its own
-`out`. What lies on a GPU is clipped there (:mod:`tfopt.cuda.clip_ops`), and so is the result.
+and lists, which become float32 or int32. Of a :class:`tfopt.Tensor`, and of a Variable while a tape
+records, the result is a Tensor, which has gradients. With `out` nothing is allocated; a tensor may
+be its own `out`. What lies on a GPU is clipped there (:mod:`tfopt.cuda.clip_ops`), and so is the
+result.
 """
 
 from __future__ import annotations
@@ -18,6 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.autodiff import clipping
+from tfopt.autodiff.backward import densify
+from tfopt.autodiff.clipping import is_recorded, of_rows
+from tfopt.autodiff.core import Op, apply
 from tfopt.clip_arguments import (
     FLOATS,
     INTEGERS,
@@ -101,6 +107,8 @@ def clip_by_value(
            [ 4.,  4.,  4.]])
     """
     t = as_slices(t)
+    if out is None and is_recorded(t, clip_value_min, clip_value_max):
+        return _as_given(t, apply(_BY_VALUE, (of_rows(t), clip_value_min, clip_value_max)))
     if type(t) is not np.ndarray and is_on_gpu(t):
         return gpu_clip_ops().clip_by_value(t, clip_value_min, clip_value_max, out)
     array = as_tensor(t, "t", FLOATS + INTEGERS)
@@ -182,6 +190,9 @@ def clip_by_norm(
            [ 3.2,  1. ]])
     """
     t = as_slices(t)
+    if out is None and is_recorded(t, clip_norm):
+        kw = {"axes": _static(axes), "nonfinite": nonfinite}
+        return _as_given(t, apply(_BY_NORM, (of_rows(t), clip_norm), kw))
     if type(t) is not np.ndarray and is_on_gpu(t):
         return gpu_clip_ops().clip_by_norm(t, clip_norm, axes, out, nonfinite)
     check_policy(nonfinite)
@@ -243,6 +254,8 @@ def global_norm(t_list: Any, name: str | None = None, *, out: Any = None) -> Any
     5.0
     """
     t_list = each_as_slices(t_list)
+    if out is None and _any_recorded(t_list):
+        return apply(_GLOBAL_NORM, tuple(of_rows(t) for t in t_list if t is not None))
     if is_on_gpu(t_list):
         return gpu_clip_ops().global_norm(t_list, out)
     tensors = [t for t in as_tensors(t_list, one_dtype=True) if t is not None]
@@ -322,6 +335,13 @@ def clip_by_global_norm(
     ([array([-1.6,  3.2]), None, array([ 0.8, -1.6])], 5.0)
     """
     t_list = each_as_slices(t_list)
+    if out is None and (_any_recorded(t_list) or is_recorded(clip_norm, use_norm)):
+        there = tuple(of_rows(t) for t in t_list if t is not None)
+        kw = {"nonfinite": nonfinite}
+        *made, shared = apply(_BY_GLOBAL_NORM, (*there, clip_norm, use_norm), kw)
+        scaled = iter(made)
+        clipped = [t if t is None else _as_given(t, next(scaled)) for t in t_list]
+        return clipped, shared if use_norm is None else use_norm
     if is_on_gpu(t_list):
         clipped, norm_too = gpu_clip_ops().clip_by_global_norm(
             t_list, clip_norm, use_norm, out, nonfinite
@@ -416,9 +436,43 @@ def clip_by_average_norm(
         stacklevel=2,
     )
     t = as_slices(t)
+    if out is None and is_recorded(t, clip_norm):
+        t = densify(t)
+        return clip_by_norm(t, clip_norm * math.prod(np.shape(t)), nonfinite=nonfinite)
     if isinstance(t, IndexedSlices):
         t = densified(t)
     elif not is_on_gpu(t):
         t = as_tensor(t, "t", FLOATS)
     limit = as_limit(clip_norm, "clip_norm")
     return clip_by_norm(t, limit * math.prod(t.shape), out=out, nonfinite=nonfinite)
+
+
+# ---- what tapes record
+
+
+def _any_recorded(t_list: Any) -> bool:
+    return isinstance(t_list, (list, tuple)) and is_recorded(*t_list)
+
+
+def _as_given(t: Any, made: Any) -> Any:
+    return IndexedSlices(made, t.indices, t.dense_shape) if isinstance(t, IndexedSlices) else made
+
+
+def _static(axes: Any) -> Any:
+    return axes if axes is None else tuple(np.atleast_1d(axes).tolist())
+
+
+def _scaled_together(*operands: Any, nonfinite: str) -> tuple[Any, ...]:
+    *tensors, limit, known = operands
+    clipped, shared = clip_by_global_norm(tensors, limit, known, nonfinite=nonfinite)
+    return (*clipped, shared)
+
+
+_BY_VALUE = Op("ClipByValue", clip_by_value)
+_BY_VALUE.define(*clipping.by_value)
+_BY_NORM = Op("ClipByNorm", clip_by_norm)
+_BY_NORM.define(*clipping.by_norm)
+_GLOBAL_NORM = Op("GlobalNorm", lambda *tensors: global_norm(list(tensors)))
+_GLOBAL_NORM.define_jointly(clipping.of_global_norm, "*y")
+_BY_GLOBAL_NORM = Op("ClipByGlobalNorm", _scaled_together, many=True)
+_BY_GLOBAL_NORM.define_jointly(clipping.by_global_norm, "*y")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.autodiff.core import Tensor
 from tfopt.devices import on_gpu
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels import merge
@@ -50,9 +51,48 @@ class IndexedSlices:
     __slots__ = ("dense_shape", "indices", "values")
 
     def __init__(self, values: Any, indices: Any, dense_shape: Any = None) -> None:
-        self.values: Any = values if on_gpu(values) else np.asanyarray(values)
-        self.indices: Any = indices if on_gpu(indices) else np.asanyarray(indices)
+        self.values: Any = _as_it_is(values)
+        self.indices: Any = _as_it_is(indices)
         self.dense_shape = None if dense_shape is None else tuple(dense_shape)
+
+    __array_ufunc__ = None  # so that an array does not take slices for one of its elements
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of the variable, if it is known."""
+        return self.dense_shape
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the values."""
+        return self.values.dtype
+
+    def __neg__(self) -> IndexedSlices:
+        return IndexedSlices(-self.values, self.indices, self.dense_shape)
+
+    def __mul__(self, factor: Any) -> IndexedSlices:
+        if np.ndim(factor):
+            return NotImplemented
+        return IndexedSlices(self.values * factor, self.indices, self.dense_shape)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: Any) -> IndexedSlices:
+        if np.ndim(divisor):
+            return NotImplemented
+        return IndexedSlices(self.values / divisor, self.indices, self.dense_shape)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if self.dense_shape is None:
+            raise ValueError(
+                "Tensor conversion requested for IndexedSlices for argument `value` without "
+                f"dense_shape: {self!r}"
+            )
+        if copy is False:
+            raise ValueError("an array of all rows is a copy")
+        dense = np.zeros(self.dense_shape, self.dtype if dtype is None else dtype)
+        np.add.at(dense, np.asarray(self.indices), np.asarray(self.values))
+        return dense
 
     def sum_duplicates(self) -> IndexedSlices:
         """Return slices in which each index occurs once.
@@ -85,6 +125,9 @@ class IndexedSlices:
 
         The sums are in memory of the room; on request the indices ascend.
         """
+        if isinstance(self.values, Tensor):
+            known = IndexedSlices(np.asarray(self.values), self.indices, self.dense_shape)
+            return known._summed(bound, scale, room, ascending)
         if on_gpu(self.values) or on_gpu(self.indices):
             raise InvalidTypeError("rows on a GPU are summed by an update alone")
         dtype = self.values.dtype
@@ -120,3 +163,10 @@ class IndexedSlices:
             f"IndexedSlices(values of shape {tuple(self.values.shape)} and dtype "
             f"{self.values.dtype}, {math.prod(self.indices.shape)} indices{shape})"
         )
+
+
+def _as_it_is(value: Any) -> Any:
+    """Return an array, wherever it is, or a tensor, which is not to lose its gradient, as it is."""
+    if isinstance(value, Tensor) or on_gpu(value):
+        return value
+    return np.asanyarray(value)

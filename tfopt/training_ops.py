@@ -18,12 +18,15 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.autodiff.core import tracing
+from tfopt.autodiff.effects import postpone
 from tfopt.devices import apply_on_gpu, on_gpu
 from tfopt.kernels import kernels
 from tfopt.kernels.training import apply, run
 from tfopt.room import Room
 from tfopt.rows import rows_call
 from tfopt.rules import RULES, Rule
+from tfopt.variable import prepare_writes
 
 __all__ = [f"apply_{rule.name}" for rule in RULES]
 
@@ -153,8 +156,14 @@ def _function(rule: Rule) -> Callable[..., None]:
 
     flags = " | ".join(f"({1 << k} if {flag} else 0)" for k, flag in enumerate(rule.flags))
     operands, hypers = pack(rule.operands), pack(rule.hypers)
+    options = (*rule.hypers, *rule.flags, "indices", "duplicates", "grad_scale", "check_indices")
+    later = f"dict({', '.join(f'{option}={option}' for option in options)})"
     lines = [
         f"def apply_{rule.name}({_parameters(rule)}):",
+        "    if type(var) is not ndarray:",
+        "        if tracing() is not None:",
+        f"            return postpone(apply_{rule.name}, {operands}, {later})",
+        f"        prepare_writes({operands})",
         "    if type(var) is not ndarray and on_gpu(var):",
         f"        apply_on_gpu(kernel, {operands}, {hypers}, {flags or 0}, indices, duplicates,",
         "                     grad_scale, var_scale, check_indices)",
@@ -172,6 +181,9 @@ def _function(rule: Rule) -> Callable[..., None]:
         "apply_on_gpu": apply_on_gpu,
         "ndarray": np.ndarray,
         "on_gpu": on_gpu,
+        "postpone": postpone,
+        "tracing": tracing,
+        "prepare_writes": prepare_writes,
         "run": run,
         "Room": Room,
         "rows_call": rows_call,

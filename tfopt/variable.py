@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
+from tfopt.autodiff.core import NAMED, Readable, tracing, used
+from tfopt.autodiff.effects import effect
 from tfopt.devices import gpu_arrays, on_gpu
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
-__all__ = ["Variable"]
+__all__ = ["Variable", "prepare_writes"]
 
 
-class Variable:
+_SERIALS = itertools.count()
+
+
+class Variable(Readable):
     """An array that an optimizer updates in place.
 
     Parameters
@@ -28,6 +34,8 @@ class Variable:
         Given for values that are not arrays; an array must already have it.
     constraint : callable, optional
         Gets the array after an optimizer's step and returns what it is to be: a projection, say.
+    trainable : bool, default True
+        Whether tapes watch the variable when it is read.
 
     Attributes
     ----------
@@ -55,7 +63,7 @@ class Variable:
     array([1., 2., 3.])
     """
 
-    __slots__ = ("__weakref__", "_array", "_constraint", "lock", "name")
+    __slots__ = ("_constraint", "_serial", "lock", "name")
 
     def __init__(
         self,
@@ -63,16 +71,24 @@ class Variable:
         name: str | None = None,
         dtype: Any = None,
         constraint: Callable[[Any], Any] | None = None,
+        trainable: bool = True,
     ) -> None:
         if on_gpu(initial_value):
             if dtype is not None:
                 raise InvalidTypeError("an array on a GPU has its dtype; convert it first")
-            self._array: Any = initial_value
+            self._array = initial_value
         else:
             self._array = _host_array(initial_value, dtype)
         self.name = "Variable" if name is None else name
         self._constraint = constraint
+        self.trainable = trainable
         self.lock = threading.RLock()
+        self._serial = next(_SERIALS)
+        trace = tracing()
+        if trace is not None:
+            trace.create()
+        if name is not None:
+            NAMED.add(self)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -125,6 +141,7 @@ class Variable:
             raise InvalidTypeError(f"{self.name} is on a GPU; copy its value() to the host")
         return self._array
 
+    @effect
     def assign(self, value: Any) -> Variable:
         """Write `value`, of the same shape, into the array.
 
@@ -137,8 +154,11 @@ class Variable:
         InvalidTypeError
             If the dtype is of another kind.
         """
+        used(self)
         if self.device == "cpu":
-            self._array[...] = self._fitting(value)
+            value = self._fitting(value)
+            self._before_write()
+            self._array[...] = value
             return self
         if on_gpu(value):
             self._check_shape(tuple(value.shape))
@@ -148,16 +168,22 @@ class Variable:
         gpu_arrays().write(self._array, value)
         return self
 
+    @effect
     def assign_add(self, delta: Any) -> Variable:
         """Add `delta`, of the same shape, to the array."""
-        array = self.numpy()
-        array += self._fitting(delta)
+        used(self)
+        array, delta = self.numpy(), self._fitting(delta)
+        self._before_write()
+        array += delta
         return self
 
+    @effect
     def assign_sub(self, delta: Any) -> Variable:
         """Subtract `delta`, of the same shape, from the array."""
-        array = self.numpy()
-        array -= self._fitting(delta)
+        used(self)
+        array, delta = self.numpy(), self._fitting(delta)
+        self._before_write()
+        array -= delta
         return self
 
     def constrain(self) -> None:
@@ -185,9 +211,6 @@ class Variable:
     def __len__(self) -> int:
         return len(self._array)
 
-    def __getitem__(self, key: Any) -> Any:
-        return self._array[key]
-
     def __int__(self) -> int:
         return int(self._array)
 
@@ -196,6 +219,15 @@ class Variable:
 
     def __repr__(self) -> str:
         return f"<Variable {self.name!r} shape={self.shape} dtype={self.dtype}>"
+
+
+def prepare_writes(operands: Iterable[Any]) -> None:
+    """Let the arrays of variables be written to: tensors that lie in them are given copies."""
+    for operand in operands:
+        if isinstance(operand, Readable):
+            operand._before_write()
+        elif isinstance(operand, (list, tuple)):
+            prepare_writes(operand)
 
 
 def _host_array(value: Any, dtype: Any) -> np.ndarray:

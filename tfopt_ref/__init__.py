@@ -4,6 +4,7 @@ Same public names, same results bit for bit, no speed. It imports nothing from t
 """
 
 from tfopt_ref import (
+    autodiff,
     clip_grads,
     clip_ops,
     errors,
@@ -15,6 +16,25 @@ from tfopt_ref import (
     training_ops,
 )
 from tfopt_ref.arithmetic import get_flush_denormals, set_flush_denormals
+from tfopt_ref.autodiff import (
+    Bind,
+    GradientTape,
+    NoGradient,
+    NotDifferentiable,
+    RegisterGradient,
+    Tensor,
+    TensorSpec,
+    UnconnectedGradients,
+    constant,
+    custom_gradient,
+    function,
+    get_variable_by_name,
+    grad_pass_through,
+    gradient_override_map,
+    no_gradient,
+    recompute_grad,
+    stop_gradient,
+)
 from tfopt_ref.clip_ops import (
     clip_by_average_norm,
     clip_by_global_norm,
@@ -27,25 +47,43 @@ from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.variable import Variable
 
 __all__ = [
+    "Bind",
+    "GradientTape",
     "IndexOutOfRangeError",
     "IndexedSlices",
     "InvalidArgumentError",
     "InvalidTypeError",
+    "NoGradient",
+    "NotDifferentiable",
+    "RegisterGradient",
+    "Tensor",
+    "TensorSpec",
+    "UnconnectedGradients",
     "Variable",
+    "autodiff",
     "clip_by_average_norm",
     "clip_by_global_norm",
     "clip_by_norm",
     "clip_by_value",
     "clip_grads",
     "clip_ops",
+    "constant",
+    "custom_gradient",
     "errors",
+    "function",
     "get_flush_denormals",
+    "get_variable_by_name",
     "global_norm",
+    "grad_pass_through",
+    "gradient_override_map",
     "linalg",
+    "no_gradient",
     "optimizers",
     "raw_ops",
+    "recompute_grad",
     "sdca_model",
     "sdca_ops",
     "set_flush_denormals",
+    "stop_gradient",
     "training_ops",
 ]

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from tfopt_ref.arithmetic import operand, select
+from tfopt_ref.autodiff.tensor import Operand
+from tfopt_ref.autodiff.vjps import clipping
 from tfopt_ref.clip_checks import (
     FLOATS,
     INTEGERS,
@@ -38,6 +40,7 @@ __all__ = [
 # ---- by value
 
 
+@clipping.recorded(*clipping.BY_VALUE)
 def clip_by_value(
     t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None, *, out: Any = None
 ) -> Any:
@@ -68,6 +71,7 @@ def maximum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 # ---- by norm
 
 
+@clipping.recorded(*clipping.BY_NORM)
 def clip_by_norm(
     t: Any,
     clip_norm: Any,
@@ -124,13 +128,14 @@ def skips(nonfinite: str, root: Any) -> bool:
     if nonfinite == "raise":
         raise InvalidArgumentError(f"the norm is {float(root)}")
     if nonfinite == "skip":
-        warnings.warn(f"the norm is {float(root)}: not clipped", RuntimeWarning, stacklevel=3)
+        warnings.warn(f"the norm is {float(root)}: not clipped", RuntimeWarning, stacklevel=4)
     return nonfinite == "skip"
 
 
 # ---- by the norm of many tensors
 
 
+@clipping.recorded(*clipping.GLOBAL_NORM)
 def global_norm(t_list: Any, name: str | None = None, *, out: Any = None) -> Any:
     """Return the norm of all elements of all tensors, of their dtype; None is left out."""
     t_list = each_as_slices(t_list)
@@ -150,6 +155,7 @@ def rounded(root: Any, exponent: int, tensors: list[np.ndarray]) -> Any:
         return np.ldexp(np.float64(root), exponent).astype(dtype)
 
 
+@clipping.recorded(*clipping.BY_GLOBAL_NORM)
 def clip_by_global_norm(
     t_list: Any,
     clip_norm: Any,
@@ -211,6 +217,8 @@ def clip_by_average_norm(
         stacklevel=2,
     )
     t = as_slices(t)
+    if isinstance(t, Operand) and out is None:
+        return clip_by_norm(t, clip_norm * t.size, nonfinite=nonfinite)
     array = densified(t) if isinstance(t, IndexedSlices) else as_tensor(t, "t", FLOATS)
     limit = as_scalar_limit(clip_norm, "clip_norm")
     return clip_by_norm(array, limit * array.size, out=out, nonfinite=nonfinite)

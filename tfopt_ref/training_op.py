@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from tfopt_ref.arithmetic import operand
+from tfopt_ref.autodiff.effects import effect
+from tfopt_ref.autodiff.nest import flatten
 from tfopt_ref.checks import (
     as_scalar,
     check_in_order,
@@ -23,6 +25,7 @@ from tfopt_ref.checks import (
 )
 from tfopt_ref.errors import InvalidArgumentError
 from tfopt_ref.indexed_slices import IndexedSlices
+from tfopt_ref.variable import Variable
 
 __all__ = ["TrainingOp", "checks", "limits", "takes_complex"]
 
@@ -127,12 +130,16 @@ class TrainingOp:
         other.absent = None
         return other
 
+    @effect
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         given = self.bind(*args, **kwargs)
         if isinstance(given["var"], (list, tuple)) and given["indices"] is None:
             calls = self.check_many(given)
         else:
             calls = [self.check(given)]
+        for variable in flatten([given[name] for name in self.operands]):
+            if isinstance(variable, Variable):
+                variable.before_write()
         with np.errstate(all="ignore"):
             for call in calls:
                 self.run(*call)

@@ -1,20 +1,29 @@
-"""An array with a name and a lock."""
+"""An array with a name and a lock, which tapes watch."""
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from tfopt_ref.autodiff.effects import effect
+from tfopt_ref.autodiff.tensor import KEYS, STATE, Operand, Tensor
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 
-__all__ = ["Variable"]
+__all__ = ["Variable", "get_variable_by_name"]
+
+_named: weakref.WeakSet[Variable] = weakref.WeakSet()
 
 
-class Variable:
-    """An array that an optimizer updates in place; an array given is wrapped, not copied."""
+class Variable(Operand):
+    """An array that an optimizer updates in place; an array given is wrapped, not copied.
+
+    NumPy's functions make Tensors of it. What they read is its value at that time: a write copies
+    what tapes and tensors still need of the value before, if there is any.
+    """
 
     def __init__(
         self,
@@ -22,6 +31,7 @@ class Variable:
         name: str | None = None,
         dtype: Any = None,
         constraint: Callable[[Any], Any] | None = None,
+        trainable: bool = True,
     ) -> None:
         wrapped = isinstance(initial_value, np.ndarray)
         array = initial_value if wrapped else np.array(initial_value, dtype)
@@ -37,6 +47,14 @@ class Variable:
         self.name = "Variable" if name is None else name
         self._constraint = constraint
         self.lock = threading.RLock()
+        self.trainable = bool(trainable)
+        self.key = next(KEYS)
+        self._lent: weakref.WeakSet[Tensor] = weakref.WeakSet()  # tensors that share the array
+        self._current: Callable[[], Tensor | None] = lambda: None  # the value read last, if alive
+        for recorder in STATE.recorders:
+            recorder.take_new(self)
+        if name is not None:
+            _named.add(self)
 
     shape = property(lambda self: self._array.shape)
     dtype = property(lambda self: self._array.dtype)
@@ -58,21 +76,59 @@ class Variable:
         """Return the array itself, not a copy."""
         return self._array
 
+    # ---- reading and writing
+
+    def read(self) -> Tensor:
+        """Return the value as it is now, and let those who watch know."""
+        trace = STATE.recorders[0] if STATE.recorders else None
+        tensor = self._current() if trace is None or trace.scope is None else trace.reading(self)
+        if tensor is None:
+            tensor = Tensor(self._array, lent=self._lent)
+            self._lent.add(tensor)
+            self._current = weakref.ref(tensor)
+        for watched in STATE.watchers:
+            watched.append(self)
+        for recorder in STATE.recorders:
+            recorder.take_read(self, tensor)
+        return tensor
+
+    def before_write(self) -> None:
+        """Give tensors that share the array copies of their own."""
+        for tensor in list(self._lent):
+            tensor.array, tensor.lent = tensor.array.copy(), None
+        self._lent.clear()
+        self._current = lambda: None
+
+    def _written(self) -> Variable:
+        if STATE.recorders or STATE.watchers:
+            self.read()  # whoever watches the variable watches what it becomes
+        return self
+
+    @effect
     def assign(self, value: Any) -> Variable:
         """Write a value of the same shape into the array."""
-        self._array[...] = self._fitting(value)
-        return self
+        fitting = self._fitting(value)
+        self.before_write()
+        self._array[...] = fitting
+        return self._written()
 
+    @effect
     def assign_add(self, delta: Any) -> Variable:
         """Add a value of the same shape to the array."""
-        self._array += self._fitting(delta)
-        return self
+        fitting = self._fitting(delta)
+        self.before_write()
+        self._array += fitting
+        return self._written()
 
+    @effect
     def assign_sub(self, delta: Any) -> Variable:
         """Subtract a value of the same shape from the array."""
-        self._array -= self._fitting(delta)
-        return self
+        fitting = self._fitting(delta)
+        self.before_write()
+        self._array -= fitting
+        return self._written()
 
+    @effect
     def constrain(self) -> None:
         """Assign what the constraint makes of the value, if there is one."""
         if self.constraint is not None:
@@ -94,12 +150,6 @@ class Variable:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self._array, dtype, copy=copy)
 
-    def __len__(self) -> int:
-        return len(self._array)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._array[key]
-
     def __int__(self) -> int:
         return int(self._array)
 
@@ -108,3 +158,17 @@ class Variable:
 
     def __repr__(self) -> str:
         return f"<Variable {self.name!r} shape={self.shape} dtype={self.dtype}>"
+
+
+def get_variable_by_name(name: str) -> Variable | None:
+    """Return the trainable variable that was given a name."""
+    found = [variable for variable in list(_named) if variable.name == name]
+    if not found:
+        raise ValueError(f"Unsuccessful at finding variable {name}.")
+    trainable = sorted((v for v in found if v.trainable), key=lambda v: v.key)
+    if len(trainable) > 1:
+        raise ValueError(
+            f"Unsuccessful at finding trainable variable {name}. Number of candidates: "
+            f"{len(trainable)}. Candidates: {trainable}"
+        )
+    return trainable[0] if trainable else None

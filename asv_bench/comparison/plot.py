@@ -74,4 +74,8 @@ def _bars(axes: Any, results: Sequence[Result]) -> None:
     axes.set_yticks(range(len(results)), names, fontsize=7)
     axes.invert_yaxis()
     axes.axvline(1, color="black", linewidth=1)
-    axes.set(title="rows of a table, many variables", xlabel="times as long as tfopt", xscale="log")
+    axes.set(
+        title="rows of a table, many variables, linear models",
+        xlabel="times as long as tfopt",
+        xscale="log",
+    )

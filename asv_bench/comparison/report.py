@@ -17,7 +17,8 @@ _EXPLANATION = """\
 *Ours* and *rival* are medians of the time of a step. *Ratio* is the rival's time divided by
 tfopt's, the median of the ratios of measurements next to each other, with their quartiles: more
 than 1 means that tfopt is faster. *Loop* is tfopt's speed in percent of a plain C loop that moves
-the same data (`same_traffic.c`); for sparse steps, of moving only the rows that are named.
+the same data (`same_traffic.c`); for sparse steps, of moving only the rows that are named. For
+linear models a step is a whole fit, and the answer its objective; there is no loop.
 *Difference* is the largest between the answers, relative to the largest magnitude in an array;
 the tolerance is in parentheses. *Busy* marks what was measured while other programs took so much
 of the CPUs, and cannot be relied on.
@@ -27,6 +28,7 @@ _KINDS = {
     "sparse": "Rows of a table",
     "many": "Many small variables",
     "clipping": "Clipping",
+    "linear": "Linear models",
 }
 
 
@@ -47,13 +49,14 @@ def ratio(spread: Spread) -> str:
 
 
 def _cells(result: Result) -> list[str]:
+    percent = result.percent
     return [
         result.work,
         result.rival,
         seconds(Spread.of(result.ours).median),
         seconds(Spread.of(result.theirs).median),
         ratio(result.ratio),
-        f"{result.percent.median:.0f} %",
+        "" if percent is None else f"{percent.median:.0f} %",
     ]
 
 

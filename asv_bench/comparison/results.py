@@ -30,14 +30,16 @@ class Result:
     others: float | None  # share of the CPUs' time that other programs took
     ours: list[float] = field(repr=False)
     theirs: list[float] = field(repr=False)
-    loop: list[float] = field(repr=False)
+    loop: list[float] = field(repr=False)  # empty if there is none
 
     @property
     def ratio(self) -> Spread:
         return ratios(self.ours, self.theirs)
 
     @property
-    def percent(self) -> Spread:
+    def percent(self) -> Spread | None:
+        if not self.loop:
+            return None
         return percentages(self.ours, self.loop, self.share)
 
     @property

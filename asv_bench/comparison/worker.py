@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import argparse
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from importlib import import_module
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.common import public
 
@@ -22,10 +22,13 @@ from comparison.results import Facts, Message, Missing, Result, line
 from comparison.rival import Rival, Unavailable
 from comparison.works import Dense, Work, works
 
+if TYPE_CHECKING:
+    from comparison.linear import Fit
+
 __all__ = ["LIBRARIES", "chosen"]
 
-#: The rivals, by the module that has to be installed.
-LIBRARIES = ("torch", "numpy", "tensorflow")
+#: The rivals, by the module that has to be installed, and whether linear models are the works.
+LIBRARIES = {"torch": False, "numpy": False, "tensorflow": False, "sklearn": True, "snapml": True}
 
 #: Seconds for the rounds of one comparison, the fewest rounds and the most; quick and full.
 QUICK = (0.3, 3, 15)
@@ -38,7 +41,7 @@ ATTEMPTS = 3
 WAITING = 0.3
 
 
-def chosen(work: Work, label: str, pattern: str) -> bool:
+def chosen(work: Work | Fit, label: str, pattern: str) -> bool:
     """Return whether a comparison is asked for: by a part of its name."""
     return fnmatch(f"{work.name} against {label}".lower(), f"*{pattern.lower()}*")
 
@@ -50,7 +53,7 @@ def messages(library: str, quick: bool, pattern: str, seconds: float) -> Iterato
     yield Facts(library, {**public("versions.versions")(), **module.versions()})
     told: set[str] = set()
     patience = Patience(WAITING * seconds)
-    for work in works(quick):
+    for work in works_of(library, quick):
         try:
             rivals = module.rivals(work)
         except Unavailable as error:
@@ -74,9 +77,18 @@ def messages(library: str, quick: bool, pattern: str, seconds: float) -> Iterato
                 yield Missing(library, name, f"{type(error).__name__}: {error}", failed=True)
 
 
+def works_of(library: str, quick: bool) -> Sequence[Work | Fit]:
+    """Return what is compared with a library."""
+    if not LIBRARIES[library]:
+        return works(quick)
+    from comparison.linear import fits  # needs scikit-learn
+
+    return fits(quick)
+
+
 def compare(
     library: str,
-    work: Work,
+    work: Work | Fit,
     rival: Rival,
     patience: Patience,
     seconds: float,
@@ -90,11 +102,13 @@ def compare(
     apart = None
     if rival.tolerance is not None:
         apart = difference(ours.state(), theirs.state())
-    make_loop = work.loop(ours.state())
-    loop = make_loop(1)
-    loop()
-    _, repeats, _, long = timed(loop)
-    sides = [timed(ours.step), timed(theirs.step), Timed(make_loop(repeats), 1, repeats, long)]
+    sides = [timed(ours.step), timed(theirs.step)]
+    loop, make_loop = None, work.loop(ours.state())
+    if make_loop is not None:
+        loop = make_loop(1)
+        loop()
+        _, repeats, _, long = timed(loop)
+        sides.append(Timed(make_loop(repeats), 1, repeats, long))
     quietest, samples = 2.0, [[0.0]]
     for _ in range(ATTEMPTS):
         watch = Others()
@@ -119,7 +133,7 @@ def compare(
         others=None if others is None else quietest,
         ours=samples[0],
         theirs=samples[1],
-        loop=samples[2],
+        loop=samples[2] if loop is not None else [],
     )
 
 

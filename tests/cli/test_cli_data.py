@@ -181,7 +181,11 @@ def test_width_follows_the_model(folder):
 
 @pytest.mark.parametrize(
     ("labels", "count", "shown"),
-    [("1", 1, "1"), ("1 2 3", 3, "1, 2, 3"), ("1 2 3 4 5 6 7", 7, "1, 2, 3, 4, 5, ...")],
+    [
+        ("1", 1, "1"),
+        ("1 2 3", 3, "1, 2, 3 (--solver sdca takes more)"),
+        ("1 2 3 4 5 6 7", 7, "1, 2, 3, 4, 5, ... (--solver sdca takes more)"),
+    ],
 )
 def test_logistic_loss_needs_two_classes(cli, folder, labels, count, shown):
     (folder / "data.svm").write_text("".join(f"{label} 1:1\n" for label in labels.split()))

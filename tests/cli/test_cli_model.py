@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import os
@@ -51,6 +52,32 @@ def test_round_trip(folder, model):
     assert (folder / "a.npz").read_bytes() == (folder / "b.npz").read_bytes()
 
 
+def test_round_trip_of_several_classes(folder, model):
+    classes = (-1.0, 2.0, 5.0)
+    several = dataclasses.replace(
+        model, weights=np.arange(12.0).reshape(3, 4), bias=np.arange(3.0), classes=classes
+    )
+    save_model("a.npz", several)
+    again = load_model("a.npz")
+    for name in ("weights", "bias"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(several, name), strict=True)
+    assert again.classes == classes and again.n_features == 4
+
+
+def test_the_first_version_is_written_where_it_can_hold_the_model(folder, model):
+    """So that what a release has written is read by those before it, as far as they can."""
+    save_model("a.npz", model)
+    assert json.loads(str(arrays_of("a.npz")["header"]))["version"] == 1
+    arrays = arrays_of("a.npz")
+    header = json.loads(str(arrays["header"]))
+    for change in ({"version": 2}, {"classes": [1.0, 2.0, 3.0]}, {"classes": [1.0]}):
+        np.savez("b.npz", **arrays | {"header": np.array(json.dumps(header | change))})
+        assert complaint("b.npz").endswith(": its header has an invalid 'classes'")
+    change = {"version": 2, "classes": [1.0, 2.0, 3.0]}
+    np.savez("b.npz", **arrays | {"header": np.array(json.dumps(header | change))})
+    assert complaint("b.npz").endswith(": weights has shape (3,) instead of (3, 3)")
+
+
 def test_no_clock_time_is_stored(folder, model):
     save_model("a.npz", model)
     with zipfile.ZipFile("a.npz") as archive:
@@ -59,7 +86,7 @@ def test_no_clock_time_is_stored(folder, model):
 
 CHANGES = {
     "format": ("numpy", f"its header does not say '{FORMAT}'"),
-    "version": (2, "its format version is 2, newer than 1"),
+    "version": (3, "its format version is 3, newer than 2"),
     "loss": ("huber", "its header has an invalid 'loss'"),
     "classes": ([1.0, -1.0], "its header has an invalid 'classes'"),
     "n_features": (4, "weights has shape (3,) instead of (4,)"),

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
+
+from tfopt.cli.data import read_libsvm
+from tfopt.cli.model import load_model
 
 ROWS = "3 1:1\n0 2:1\n2 1:.5 2:.5\n5 1:2\n1 3:.1\n0 2:2\n"
 
@@ -47,12 +51,13 @@ def test_models_of_every_loss_predict(cli, tiny, folder, loss, l1):
 
 
 def test_labels_that_a_loss_forbids(cli, folder):
-    (folder / "data").write_text("-1 1:1\n2 1:2\n3 1:1\n")
-    for loss, message in {
-        "poisson": "data: loss='poisson' needs non-negative targets",
-        "hinge": "data: hinge loss needs two classes, the labels have 3: -1, 2, 3",
-    }.items():
-        outcome = cli("train", "data", "--solver", "sdca", "--loss", loss)
+    (folder / "negative").write_text("-1 1:1\n2 1:2\n3 1:1\n")
+    (folder / "one").write_text("3 1:1\n3 1:2\n")
+    for data, loss, message in [
+        ("negative", "poisson", "negative: loss='poisson' needs non-negative targets"),
+        ("one", "hinge", "one: hinge loss needs two classes or more, the labels have 1: 3"),
+    ]:
+        outcome = cli("train", data, "--solver", "sdca", "--loss", loss)
         assert outcome.code == 1 and message in outcome.err
 
 
@@ -60,3 +65,143 @@ def test_threads_change_no_bytes(cli, tiny, folder):
     for threads in (1, 2):
         cli("train", tiny, "--solver", "sdca", "--threads", threads, "--model", f"{threads}.npz")
     assert (folder / "1.npz").read_bytes() == (folder / "2.npz").read_bytes()
+
+
+# ---- more than two classes
+
+
+@pytest.fixture
+def glass(folder):
+    """Five classes, whose labels are out of order and not all whole, of rows of one to 6 features.
+
+    With what else liblinear takes: rows without features, Windows' line ends, signs, exponents.
+    """
+    random = np.random.default_rng(0)
+    labels = ["3", "+1", "-2", "10", "1e1", "2.5"]
+    centres = random.standard_normal((6, 6))
+    centres[4] = centres[3]  # the same class
+    lines = []
+    for k in random.integers(6, size=120):
+        values = centres[k] + random.standard_normal(6)
+        kept = np.flatnonzero(random.uniform(size=6) < 0.6)
+        lines.append(" ".join([labels[k], *(f"{j + 1}:{values[j]:.4e}" for j in kept)]))
+    path = folder / "glass"
+    path.write_bytes("\r\n".join([*lines, "3", "-2  "]).encode() + b"\r\n\r\n")
+    return path
+
+
+def two_classes(path, own):
+    """Write the file "two" with the label 1 for one class and 0 for the others."""
+    lines = [line.split() for line in path.read_text().splitlines() if line]
+    text = [" ".join([str(int(float(label) == own)), *rest]) for label, *rest in lines]
+    path.with_name("two").write_text("\n".join(text))
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "smooth_hinge"])
+def test_one_versus_rest(cli, glass, loss):
+    """The model of each class is that of a file where the others have one label in common."""
+    outcome = cli("train", glass, "--solver", "sdca", "--loss", loss, "--tol", "1e-9", "--json")
+    result = outcome.json()
+    assert result["classes"] == [-2, 1, 2.5, 3, 10] and result["features"] == 6
+    model = load_model("model.npz")
+    assert model.weights.shape == (5, 6) and model.bias.shape == (5,)
+    objectives = []
+    for k, each in enumerate(result["certificate"]["classes"]):
+        two_classes(glass, model.classes[k])
+        options = ("--solver", "sdca", "--loss", loss, "--tol", "1e-9", "--model", "two.npz")
+        alone = cli("train", "two", *options, "--json").json()["certificate"]
+        assert each["label"] == model.classes[k] and 0 <= each["relative_gap"] <= 1e-9
+        assert each["objective"] == pytest.approx(alone["objective"], rel=1e-8)
+        np.testing.assert_allclose(model.weights[k], load_model("two.npz").weights, atol=1e-3)
+        objectives.append(each["objective"])
+    assert result["certificate"]["objective"] == pytest.approx(sum(objectives), rel=1e-12)
+    penalty = np.square(model.weights).sum() / 2 / 122
+    loss_per_row = result["loss_per_epoch"]["train"][0]
+    assert loss_per_row + penalty == pytest.approx(sum(objectives), rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+def test_predictions_of_more_than_two_classes(cli, glass, loss):
+    result = cli("train", glass, "--solver", "sdca", "--loss", loss, "--json").json()
+    model, data = load_model("model.npz"), read_libsvm(str(glass), "auto")
+    predicted = cli("predict", "model.npz", glass)
+    table = np.array([line.split() for line in predicted.out.splitlines()], float)
+    assert table.shape == (122, 6)
+    margins = data.features.toarray() @ model.weights.T + model.bias
+    p = 1 / (1 + np.exp(-margins))
+    expected = p / p.sum(axis=1, keepdims=True) if loss == "logistic" else margins
+    np.testing.assert_allclose(table[:, 1:], expected, rtol=1e-13)
+    assert (table[:, 0] == np.array(model.classes)[expected.argmax(axis=1)]).all()
+    accuracy = np.mean(table[:, 0] == data.labels)
+    assert 0.5 < accuracy == result["scores"]["train"]["accuracy"]
+    assert f"accuracy {accuracy:.6g}" in predicted.err
+    if loss == "logistic":
+        own = np.searchsorted(model.classes, data.labels)
+        expected = -np.log((p / p.sum(axis=1, keepdims=True))[np.arange(122), own]).mean()
+        assert result["scores"]["train"]["log_loss"] == pytest.approx(expected, rel=1e-12)
+    assert cli("predict", "model.npz", glass, "--output", "p", "--quiet").code == 0
+    assert (glass.parent / "p").read_text() == predicted.out
+    assert predicted.out.splitlines()[-1].startswith(f"{table[-1, 0]:g} ")  # -2, not -2.0
+
+
+def test_the_farthest_class_is_named(cli, glass):
+    outcome = cli("train", glass, "--solver", "sdca", "--test", glass)
+    (line,) = (line for line in outcome.out.splitlines() if line.startswith("proof"))
+    assert "above the minimum, class " in line and "which is above" not in line
+    outcome = cli("train", glass, "--solver", "sdca", "--epochs", "1", "--tol", "1e-14")
+    assert "), which is above tol 1e-14; 5 iterations" in outcome.out
+
+
+def test_labels_that_a_model_of_several_classes_has_not(cli, glass, folder):
+    cli("train", glass, "--solver", "sdca")
+    (folder / "other").write_text("4 1:1\n")
+    assert cli("predict", "model.npz", "other").err.startswith("no scores: ")
+    refused = cli("train", glass, "--solver", "sdca", "--test", "other")
+    assert refused.err == "other:1: the label does not occur in the training data '4'\n"
+
+
+# ---- what liblinear takes
+
+
+@pytest.mark.parametrize("bias", [-1, 1, 3])
+def test_the_bias_of_liblinear(cli, glass, bias):
+    """Its -B: a feature of all rows; scikit-learn has it as intercept_scaling."""
+    two_classes(glass, 3)
+    options = ("--solver", "sdca", "--tol", "1e-12", "--bias", bias, "--json")
+    objective = cli("train", "two", *options).json()["certificate"]["objective"] * 122
+    data = read_libsvm("two", "auto")
+    X, y = data.features.toarray(), np.where(data.labels == 1, 1, -1)
+    theirs = LogisticRegression(
+        solver="liblinear", fit_intercept=bias > 0, intercept_scaling=abs(bias), tol=1e-10
+    ).fit(X, y)
+    w, b = theirs.coef_[0], float(np.ravel(theirs.intercept_)[0])
+    minimum = np.logaddexp(0, -y * (X @ w + b)).sum() + (w @ w + (b / bias) ** 2) / 2
+    assert objective == pytest.approx(minimum, rel=1e-9)
+    model = load_model("model.npz")
+    np.testing.assert_allclose(model.weights, w, atol=1e-5)
+    assert model.bias[0] == pytest.approx(b, abs=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_rows_without_any_features(cli, folder, loss):
+    (folder / "bare").write_text("1\n-1\r\n\n1 \n1\n")
+    result = cli("train", "bare", "--solver", "sdca", "--loss", loss, "--json").json()
+    assert result["rows"]["train"] == 4
+    model = load_model("model.npz")
+    assert not model.weights.any()
+    expected = np.log(3) if loss == "logistic" else 0.5
+    assert model.bias[0] == pytest.approx(expected, abs=1e-2)
+    assert cli("predict", "model.npz", "bare").code == 0
+
+
+def test_features_counted_from_zero(cli, folder):
+    rows = [(1, "0:1 2:1"), (2, "1:1"), (3, "2:2"), (1, "0:2"), (2, "1:.5"), (3, "2:1")]
+    (folder / "zero").write_text("".join(f"{label} {row}\n" for label, row in rows))
+    result = cli("train", "zero", "--solver", "sdca", "--json").json()
+    assert result["zero_based"] and result["features"] == 3
+    assert result["scores"]["train"]["accuracy"] == 1
+
+
+def test_the_bias_of_liblinear_is_not_for_steps(cli, tiny):
+    outcome = cli("train", tiny, "--bias", "1")
+    assert outcome.code == 2 and "--bias works with --solver sdca alone" in outcome.err

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import tfopt
-from tfopt.cli.converters import count, non_negative, positive, whole
+from tfopt.cli.converters import count, non_negative, number, positive, whole
 from tfopt.cli.optimizer_flags import WARMUP_NAME, OptimizerFlags, one_of
 from tfopt.cli.optimizers import (
     OPTIMIZERS,
@@ -87,6 +87,7 @@ coordinate ascent, and Newton's method where that is faster. Then there are thes
   hinge         max(0, 1 - margin) for the larger label, max(0, 1 + margin) for the other
   smooth_hinge  the same with a rounded corner
   poisson       exp(margin) - label·margin
+More than two classes are separated one from the rest, with weights and a bias for each.
 Scores: accuracy, log-loss and AUC (classification); RMSE, MAE and R2 (regression).""",
     )
     add = train.add_argument
@@ -127,6 +128,13 @@ Scores: accuracy, log-loss and AUC (classification); RMSE, MAE and R2 (regressio
         "1 / rows, which is liblinear's C = 1)",
     )
     add("--learning-rate", metavar="X", type=positive, help=_learning_rates())
+    add(
+        "--bias",
+        metavar="X",
+        type=number,
+        help="sdca: the bias is the weight of a feature of this value, penalized as the others "
+        "are, as with liblinear's -B; 0 or below: there is none (default: a bias without penalty)",
+    )
     add(
         "--batch-size",
         metavar="N",
@@ -191,8 +199,9 @@ def _add_predict(commands: _Commands) -> None:
         "apply a model to data",
         f"""\
 Print one number per row: for a logistic model the probability of the larger of the two
-training labels, for a squared one the predicted value. If the labels in DATA are of the
-kind the model was trained on, scores are shown on standard error.
+training labels, for a squared one the predicted value, for a hinge the margin. With more than
+two classes: the label of the likeliest, then such a number for each, labels ascending. If the
+labels in DATA are of the kind the model was trained on, scores are shown on standard error.
 
 {_DATA_FORMAT}
 A row needs a label, which may be any number. Features are counted from 0 or 1 as in the
@@ -240,6 +249,8 @@ def _complete(
         return
     if arguments.loss not in LOSSES:
         parser.error(f"--loss {arguments.loss} works with --solver sdca alone")
+    if arguments.bias is not None:
+        parser.error("--bias works with --solver sdca alone")
     arguments.l2 = Settings.l2 if arguments.l2 is None else arguments.l2
     arguments.epochs = arguments.epochs or Settings.epochs
     arguments.hyperparameters = flags.collect(arguments, "optimizer", arguments.optimizer)
@@ -274,6 +285,7 @@ def _sdca_settings(
         loss=arguments.loss,
         l1=l1,
         l2=arguments.l2,
+        bias=arguments.bias,
         tol=arguments.tol,
         epochs=arguments.epochs or SdcaSettings.epochs,
         seed=arguments.seed,

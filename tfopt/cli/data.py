@@ -98,36 +98,40 @@ def _check_range(data: Data) -> None:
         raise data.refuse_row(infinite[0], "the label is not finite", f"{data.labels[infinite[0]]}")
 
 
-def two_classes(data: Data, loss: str = "logistic") -> tuple[float, float]:
-    """Return the two labels of a file, the smaller one first.
+def classes_of(data: Data, loss: str, at_most: int | None = None) -> tuple[float, ...]:
+    """Return the different labels of a file, in ascending order.
 
     Parameters
     ----------
     data : Data
-        Training data of a two-class problem.
+        Training data of a classification.
     loss : str
         For the message.
+    at_most : int, optional
+        How many there may be.
 
     Returns
     -------
     tuple of float
-        The negative and the positive class.
+        Two or more; of two the negative class comes first.
     """
     labels = np.unique(data.labels)
-    if labels.size != 2:
+    if labels.size < 2 or (at_most and labels.size > at_most):
         shown = ", ".join([f"{label:g}" for label in labels[:5]] + ["..."] * (labels.size > 5))
         raise CommandError(
-            f"{data.name}: {loss} loss needs two classes, the labels have {labels.size}: {shown}"
+            f"{data.name}: {loss} loss needs two classes{'' if at_most else ' or more'}, "
+            f"the labels have {labels.size}: {shown}"
+            f"{' (--solver sdca takes more)' if labels.size > 2 else ''}"
         )
-    return float(labels[0]), float(labels[1])
+    return tuple(labels.tolist())
 
 
-def targets(data: Data, classes: tuple[float, float] | None) -> np.ndarray:
-    """Return what a model is to predict: 0 or 1 for two classes, else the labels themselves."""
+def targets(data: Data, classes: tuple[float, ...] | None) -> np.ndarray:
+    """Return what a model is to predict: each label's place in the classes, or the label itself."""
     if classes is None:
         return data.labels
     unseen = np.flatnonzero(~np.isin(data.labels, classes))
     if unseen.size:
         label = f"{data.labels[unseen[0]]:g}"
         raise data.refuse_row(unseen[0], "the label does not occur in the training data", label)
-    return np.asarray(data.labels == classes[1], np.float64)
+    return np.searchsorted(classes, data.labels).astype(np.float64)

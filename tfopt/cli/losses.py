@@ -93,3 +93,32 @@ BY_NAME: dict[str, Loss] = {
     "smooth_hinge": Hinge(1.0),
     "poisson": Poisson(),
 }
+
+
+class OneVersusRest:
+    """The sum of a loss over margins, one for each class: y = 1 for a row's own class, else 0.
+
+    Predicts what the loss does, a column for each class; probabilities are made to sum to 1.
+    """
+
+    def __init__(self, loss: Loss) -> None:
+        self.loss = loss
+
+    def mean(self, margins: np.ndarray, targets: np.ndarray) -> float:
+        return sum(
+            self.loss.mean(of_class, (targets == k).astype(np.float64))
+            for k, of_class in enumerate(margins.T)
+        )
+
+    def predict(self, margins: np.ndarray) -> np.ndarray:
+        if isinstance(self.loss, Logistic):
+            from tfopt.linear_model.predictions import probabilities  # loaded if needed only
+
+            return probabilities(margins)
+        return self.loss.predict(margins)
+
+
+def loss_of(name: str, classes: tuple[float, ...] | None) -> Loss:
+    """Return the loss of a model."""
+    loss = BY_NAME[name]
+    return OneVersusRest(loss) if classes and len(classes) > 2 else loss

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
 import json
+import math
 import struct
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,8 @@ from tfopt.cli.files import write_atomically
 from tfopt.cli.settings import CLASSIFICATION, SDCA_LOSSES
 
 FORMAT = "tfopt linear model"
-FORMAT_VERSION = 1
+#: The second has models of more than two classes; what the first can hold is written as that.
+FORMAT_VERSION = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,11 +33,12 @@ class Model:
     Attributes
     ----------
     weights : ndarray of float64, shape (features,)
-    bias : ndarray of float64, shape (1,)
+        Or, of more than two classes, (classes, features).
+    bias : ndarray of float64, shape (1,) or (classes,)
     loss : str
         One of `tfopt.cli.settings.SDCA_LOSSES`.
     classes : tuple of float, or None
-        The labels that stand for 0 and 1; None for the losses of regression.
+        The labels in ascending order; None for the losses of regression.
     zero_based : bool
         Whether the training file counted features from 0.
     optimizer : dict
@@ -47,18 +51,25 @@ class Model:
     weights: np.ndarray
     bias: np.ndarray
     loss: str
-    classes: tuple[float, float] | None
+    classes: tuple[float, ...] | None
     zero_based: bool
     optimizer: dict[str, Any]
     settings: dict[str, Any]
     tfopt_version: str = tfopt.__version__
 
+    @property
+    def n_features(self) -> int:
+        return int(self.weights.shape[-1])
+
     def margins(self, data: Data) -> np.ndarray:
-        """Return w·x + b of every row, all finite; features without a weight count nothing."""
+        """Return w·x + b of every row, all finite; features without a weight count nothing.
+
+        Their shape is (rows,) or, of more than two classes, (rows, classes).
+        """
         with np.errstate(over="ignore", invalid="ignore"):
-            margins: np.ndarray = data.with_width(self.weights.size).features @ self.weights
+            margins: np.ndarray = data.with_width(self.n_features).features @ self.weights.T
             margins += self.bias
-        wrong = np.flatnonzero(~np.isfinite(margins))
+        wrong = np.flatnonzero(~np.isfinite(margins.reshape(len(margins), -1)).all(axis=1))
         if wrong.size:
             raise data.refuse_row(wrong[0], "the model's prediction is not finite")
         return margins
@@ -78,10 +89,10 @@ def save_model(path: str, model: Model) -> None:
     """
     header = {
         "format": FORMAT,
-        "version": FORMAT_VERSION,
+        "version": _version(model.classes),
         "loss": model.loss,
         "classes": model.classes,
-        "n_features": model.weights.size,
+        "n_features": model.n_features,
         "zero_based": model.zero_based,
         "optimizer": model.optimizer,
         "settings": model.settings,
@@ -150,13 +161,17 @@ def _read_arrays(file: Any) -> dict[str, np.ndarray]:
 
 def _parse(arrays: dict[str, np.ndarray]) -> Model:
     header = _parse_header(arrays["header"])
-    _check_array("weights", arrays["weights"], header["n_features"])
-    _check_array("bias", arrays["bias"], 1)
+    classes, n_features = header["classes"], header["n_features"]
+    several = classes is not None and len(classes) > 2
+    _check_array(
+        "weights", arrays["weights"], (len(classes), n_features) if several else (n_features,)
+    )
+    _check_array("bias", arrays["bias"], (len(classes) if several else 1,))
     return Model(
         weights=arrays["weights"],
         bias=arrays["bias"],
         loss=header["loss"],
-        classes=header["classes"] and tuple(header["classes"]),
+        classes=classes and tuple(classes),
         zero_based=header["zero_based"],
         optimizer=header["optimizer"],
         settings=header["settings"],
@@ -164,9 +179,9 @@ def _parse(arrays: dict[str, np.ndarray]) -> Model:
     )
 
 
-def _check_array(name: str, array: np.ndarray, size: int) -> None:
-    if array.shape != (size,):
-        raise _UnreadableError(f"{name} has shape {array.shape} instead of ({size},)")
+def _check_array(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise _UnreadableError(f"{name} has shape {array.shape} instead of {shape}")
     if array.dtype != np.float64:
         raise _UnreadableError(f"{name} has dtype {array.dtype} instead of float64")
     if not np.isfinite(array).all():
@@ -190,23 +205,30 @@ def _parse_header(array: np.ndarray) -> dict[str, Any]:
             raise _UnreadableError(f"its header lacks '{key}'")
         if not is_valid(header[key]):
             raise _UnreadableError(f"its header has an invalid '{key}'")
-    if (header["loss"] in CLASSIFICATION) != (header["classes"] is not None):
+    classes = header["classes"]
+    if (header["loss"] in CLASSIFICATION) != (classes is not None) or version != _version(classes):
         raise _UnreadableError("its header has an invalid 'classes'")
     return header
 
 
-def _is_pair(value: Any) -> bool:
+def _version(classes: Sequence[float] | None) -> int:
+    """Return the first version of the format that has models of such classes."""
+    return 2 if classes is not None and len(classes) > 2 else 1
+
+
+def _are_classes(value: Any) -> bool:
     return (
         isinstance(value, list)
-        and [type(label) for label in value] == [float, float]
-        and -np.inf < value[0] < value[1] < np.inf
+        and len(value) >= 2
+        and all(type(label) is float and math.isfinite(label) for label in value)
+        and all(a < b for a, b in itertools.pairwise(value))
     )
 
 
 _HEADER: dict[str, Callable[[Any], bool]] = {
-    "version": lambda value: type(value) is int and value == FORMAT_VERSION,
+    "version": lambda value: type(value) is int and value in (1, FORMAT_VERSION),
     "loss": lambda value: value in SDCA_LOSSES,
-    "classes": lambda value: value is None or _is_pair(value),
+    "classes": lambda value: value is None or _are_classes(value),
     "n_features": lambda value: type(value) is int and value >= 0,
     "zero_based": lambda value: type(value) is bool,
     "optimizer": lambda value: isinstance(value, dict),

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tfopt.cli import losses
 from tfopt.cli.data import read_libsvm, targets
 from tfopt.cli.errors import CommandError
 from tfopt.cli.files import check_writable, write_atomically
+from tfopt.cli.losses import loss_of
 from tfopt.cli.model import load_model
 from tfopt.cli.scores import score, score_line
 
@@ -33,11 +33,13 @@ def run(arguments: argparse.Namespace) -> None:
         raise CommandError("<stdout>: is closed")
     model = load_model(arguments.model)
     data = read_libsvm(arguments.data, model.zero_based)
-    predictions = losses.BY_NAME[model.loss].predict(model.margins(data))
+    predictions = loss_of(model.loss, model.classes).predict(model.margins(data))
     if arguments.output:
-        write_atomically(arguments.output, (text.encode() for text in as_text(predictions)))
+        write_atomically(
+            arguments.output, (text.encode() for text in as_text(predictions, model.classes))
+        )
     else:
-        for text in as_text(predictions):
+        for text in as_text(predictions, model.classes):
             sys.stdout.write(text)
     if arguments.quiet or sys.stderr is None:
         return
@@ -48,7 +50,18 @@ def run(arguments: argparse.Namespace) -> None:
         print(score_line(scores), file=sys.stderr)
 
 
-def as_text(predictions: np.ndarray) -> Iterator[str]:
-    """Yield predictions as text, one per line, in pieces: the digits that give back each float."""
-    for start in range(0, predictions.size, _CHUNK):
-        yield "".join(f"{value!r}\n" for value in predictions[start : start + _CHUNK].tolist())
+def as_text(predictions: np.ndarray, classes: tuple[float, ...] | None) -> Iterator[str]:
+    """Yield predictions as text, one row per line, in pieces: digits that give back each float.
+
+    Of more than two classes the likeliest comes first, as the training data write it.
+    """
+    for start in range(0, len(predictions), _CHUNK):
+        piece = predictions[start : start + _CHUNK]
+        if piece.ndim == 1:
+            yield "".join(f"{value!r}\n" for value in piece.tolist())
+        else:
+            assert classes is not None
+            rows = zip(piece.argmax(axis=1), piece.tolist(), strict=True)
+            yield "".join(
+                f"{classes[best]:.17g} {' '.join(map(repr, values))}\n" for best, values in rows
+            )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from typing import Any
 
 from tfopt.cli.console import printable, say
 from tfopt.cli.model import Model
@@ -23,12 +24,16 @@ class Certificate:
     tol : float
         What the gap was to be, as a share of the objective.
     iterations : int
+    classes : dict
+        Of more than two classes each one's certificate by its label; objective, gap and iterations
+        are then their sums.
     """
 
     objective: float
     gap: float
     tol: float
     iterations: int
+    classes: dict[float, Certificate] = dataclasses.field(default_factory=dict)
 
     @property
     def relative_gap(self) -> float:
@@ -36,11 +41,26 @@ class Certificate:
 
     def line(self) -> str:
         """Return it as one line of text."""
-        verdict = "" if self.relative_gap <= self.tol else f", which is above tol {self.tol:g}"
+        worst, label = self, ""
+        if self.classes:
+            farthest = max(self.classes, key=lambda name: self.classes[name].relative_gap)
+            worst = self.classes[farthest]
+            label = f", class {farthest:g} the farthest ({worst.relative_gap:.1e})"
+        verdict = "" if worst.relative_gap <= self.tol else f", which is above tol {self.tol:g}"
         return (
             f"objective {self.objective:.8g}, at most {self.gap:.2g} ({self.relative_gap:.1e}) "
-            f"above the minimum{verdict}; {self.iterations} iterations"
+            f"above the minimum{label}{verdict}; {self.iterations} iterations"
         )
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as what JSON can hold."""
+        facts = {name: getattr(self, name) for name in ("objective", "gap", "tol", "iterations")}
+        facts["relative_gap"] = self.relative_gap
+        if self.classes:
+            facts["classes"] = [
+                {"label": label, **each.facts()} for label, each in self.classes.items()
+            ]
+        return facts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +91,7 @@ class Result:
 
     @property
     def rows_per_second(self) -> float:
-        """Rows trained on per second, each counted once per epoch."""
+        """Rows trained on per second, each counted once per epoch (of each class, if several)."""
         epochs = self.certificate.iterations if self.certificate else len(self.history["train"])
         return self.rows["train"] * epochs / self.seconds
 
@@ -98,7 +118,7 @@ def print_json(result: Result, arguments: argparse.Namespace, threads: int) -> N
         "seed": model.settings["seed"],
         "threads": threads,
         "rows": result.rows,
-        "features": model.weights.size,
+        "features": model.n_features,
         "nonzero_weights": int((model.weights != 0).sum()),
         "classes": model.classes,
         "zero_based": model.zero_based,
@@ -109,8 +129,5 @@ def print_json(result: Result, arguments: argparse.Namespace, threads: int) -> N
         "versions": versions(),
     }
     if result.certificate:
-        facts["certificate"] = {
-            **dataclasses.asdict(result.certificate),
-            "relative_gap": result.certificate.relative_gap,
-        }
+        facts["certificate"] = result.certificate.facts()
     print(json.dumps(facts))

@@ -14,7 +14,9 @@ def score(loss: str, predictions: np.ndarray, targets: np.ndarray) -> dict[str, 
     loss : str
         "logistic": predictions are probabilities, targets 0 or 1. "hinge" and "smooth_hinge":
         predictions are margins. "squared" and "poisson": any numbers.
-    predictions, targets : ndarray, shape (rows,)
+    predictions : ndarray, shape (rows,) or, of more than two classes, (rows, classes)
+    targets : ndarray, shape (rows,)
+        Of more than two classes, the column of each row's own.
 
     Returns
     -------
@@ -22,7 +24,13 @@ def score(loss: str, predictions: np.ndarray, targets: np.ndarray) -> dict[str, 
         Name and value; None where the rows do not define one (AUC of a single class, R2 of a
         single row).
     """
-    if loss == "logistic":
+    scores: dict[str, float | None]
+    if predictions.ndim == 2:
+        scores = {"accuracy": metrics.accuracy_score(targets, predictions.argmax(axis=1))}
+        if loss == "logistic":
+            columns = range(predictions.shape[1])
+            scores["log_loss"] = metrics.log_loss(targets, predictions, labels=columns)
+    elif loss == "logistic":
         both = targets.min() != targets.max()
         scores = {
             "accuracy": metrics.accuracy_score(targets, predictions > 0.5),

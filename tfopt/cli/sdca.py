@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
+from typing import Any
 
+import numpy as np
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from tfopt.cli import losses
-from tfopt.cli.data import Data, targets, two_classes
+from tfopt.cli.data import Data, classes_of, targets
 from tfopt.cli.errors import CommandError
+from tfopt.cli.losses import loss_of
 from tfopt.cli.model import Model
 from tfopt.cli.report import Certificate, Result
 from tfopt.cli.scores import score
@@ -33,49 +36,94 @@ def fit(train: Data, test: Data | None, settings: SdcaSettings) -> Result:
         With a certificate.
     """
     n_rows, n_features = train.features.shape
-    l2 = 1 / n_rows if settings.l2 is None else settings.l2
-    classes = two_classes(train, settings.loss) if settings.loss in CLASSIFICATION else None
+    if settings.l2 is None:
+        settings = dataclasses.replace(settings, l2=1 / n_rows)
+    classes = classes_of(train, settings.loss) if settings.loss in CLASSIFICATION else None
     parts = {"train": train} | ({"test": test.with_width(n_features)} if test else {})
     truth = {part: targets(data, classes) for part, data in parts.items()}
-    kind = SDCAClassifier if classes else SDCARegressor
-    estimator = kind(
-        settings.loss,
-        l1=settings.l1 * n_rows,
-        l2=l2 * n_rows,
-        tol=settings.tol,
-        max_iter=settings.epochs,
-        random_state=settings.seed,
-    )
     started = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the certificate says it
-        try:
-            estimator.fit(train.features, truth["train"])
-        except ValueError as error:
-            raise CommandError(f"{train.name}: {error}") from error
+    estimator = solved(train, truth["train"], settings)
     seconds = time.perf_counter() - started
+    weights, bias = weights_of(estimator, n_features, settings)
     model = Model(
-        weights=estimator.coef_.ravel(),
-        bias=estimator.intercept_.reshape(1),
+        weights=weights,
+        bias=bias,
         loss=settings.loss,
         classes=classes,
         zero_based=train.zero_based,
         optimizer={"name": "SDCA"},
-        settings={**dataclasses.asdict(settings), "l2": l2},
+        settings=dataclasses.asdict(settings),
     )
-    loss = losses.BY_NAME[settings.loss]
+    loss = loss_of(settings.loss, classes)
     margins = {part: model.margins(data) for part, data in parts.items()}
-    certificate = Certificate(
-        objective=float(estimator.objective_.item()) / n_rows,
-        gap=float(estimator.dual_gap_.item()) / n_rows,
-        tol=settings.tol,
-        iterations=int(estimator.n_iter_.item()),
-    )
     return Result(
         model,
         {part: [loss.mean(margins[part], truth[part])] for part in parts},
         {part: score(settings.loss, loss.predict(margins[part]), truth[part]) for part in parts},
         {part: data.labels.size for part, data in parts.items()},
         seconds,
-        certificate,
+        certificate(estimator, n_rows, classes, settings.tol),
+    )
+
+
+def solved(train: Data, truth: np.ndarray, settings: SdcaSettings) -> Any:
+    """Return the estimator, fitted: it penalizes the sum of the losses instead of their mean."""
+    assert settings.l2 is not None
+    X, n_rows = train.features, train.labels.size
+    if settings.bias is not None and settings.bias > 0:
+        X = sparse.hstack([X, np.full((n_rows, 1), settings.bias)], format="csr")
+    kind = SDCAClassifier if settings.loss in CLASSIFICATION else SDCARegressor
+    estimator = kind(
+        settings.loss,
+        l1=settings.l1 * n_rows,
+        l2=settings.l2 * n_rows,
+        fit_intercept=settings.bias is None,
+        tol=settings.tol,
+        max_iter=settings.epochs,
+        random_state=settings.seed,
+    )
+    with warnings.catch_warnings():
+        # the certificate says it; and of many classes, each may have but a row
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+        try:
+            return estimator.fit(X, truth)
+        except ValueError as error:
+            raise CommandError(f"{train.name}: {error}") from error
+
+
+def weights_of(
+    estimator: Any, n_features: int, settings: SdcaSettings
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return weights and bias as a model keeps them."""
+    coef = np.atleast_2d(estimator.coef_)
+    bias = np.array(estimator.intercept_).reshape(-1)
+    if settings.bias is not None and settings.bias > 0:
+        bias = coef[:, -1] * settings.bias
+    weights = coef[:, :n_features]
+    return (weights if len(weights) > 1 else weights[0]).copy(), bias
+
+
+def certificate(
+    estimator: Any, n_rows: int, classes: tuple[float, ...] | None, tol: float
+) -> Certificate:
+    """Return what the estimator proves, for the mean of the losses."""
+    objectives, gaps = (
+        np.ravel(values) / n_rows for values in (estimator.objective_, estimator.dual_gap_)
+    )
+    each = [
+        Certificate(objective, gap, tol, n_iter)
+        for objective, gap, n_iter in zip(
+            objectives.tolist(), gaps.tolist(), estimator.n_iter_.tolist(), strict=True
+        )
+    ]
+    if len(each) == 1:
+        return each[0]
+    assert classes is not None
+    return Certificate(
+        sum(one.objective for one in each),
+        sum(one.gap for one in each),
+        tol,
+        sum(one.iterations for one in each),
+        dict(zip(classes, each, strict=True)),
     )

@@ -49,12 +49,16 @@ class SdcaSettings:
     ----------
     l2 : float or None
         None until the rows have been counted: then 1 over their number, liblinear's C = 1.
+    bias : float or None
+        The value of a feature of all rows whose weight is penalized, liblinear's -B; 0 or below:
+        no bias. None: a bias that is not penalized.
     """
 
     solver: str = "sdca"
     loss: str = "logistic"
     l1: float = 0.0
     l2: float | None = None
+    bias: float | None = None
     tol: float = 1e-4
     epochs: int = 1000
     seed: int = 0

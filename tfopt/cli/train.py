@@ -19,7 +19,7 @@ import numpy as np
 
 from tfopt import IndexedSlices, Variable, threads
 from tfopt.cli import losses
-from tfopt.cli.data import Data, read_libsvm, targets, two_classes
+from tfopt.cli.data import Data, classes_of, read_libsvm, targets
 from tfopt.cli.errors import CommandError
 from tfopt.cli.files import check_writable
 from tfopt.cli.model import Model, save_model
@@ -113,7 +113,7 @@ def fit(train: Data, test: Data | None, settings: Settings, quiet: bool) -> Resu
     Result
     """
     loss = losses.BY_NAME[settings.loss]
-    classes = two_classes(train) if settings.loss == "logistic" else None
+    classes = classes_of(train, "logistic", at_most=2) if settings.loss == "logistic" else None
     n_features = train.features.shape[1]
     parts = {"train": train} | ({"test": test.with_width(n_features)} if test else {})
     truth = {part: targets(data, classes) for part, data in parts.items()}

@@ -11,6 +11,14 @@ def gaps(
     gamma: float,
     threads: int = ...,
 ) -> tuple[float, float]: ...
+def losses(
+    examples: NDArray[void],
+    wx: NDArray[float64],
+    bias: float,
+    loss: str,
+    gamma: float,
+    threads: int = ...,
+) -> float: ...
 def derivatives(
     examples: NDArray[void],
     wx: NDArray[float64],

@@ -94,6 +94,33 @@ def gaps(const example[::1] examples not None, const double[::1] wx not None, do
     return fsum(losses), fsum(gap)
 
 
+cdef void _losses_share(const example[::1] examples, const double[::1] wx, double bias,
+                        const loss_t *f, double[::1] sums, int thread,
+                        int threads) noexcept nogil:
+    cdef Py_ssize_t b, i, n = examples.shape[0], blocks = sums.shape[0]
+    cdef double losses
+    cdef fp_state caller = fp_enter(False)
+    for b in range(blocks * thread // threads, blocks * (thread + 1) // threads):
+        losses = 0
+        for i in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
+            if examples[i].weight > 0:
+                losses += examples[i].weight * f.value(wx[i] + bias, examples[i].y, f.gamma)
+        sums[b] = losses
+    fp_leave(caller)
+
+
+def losses(const example[::1] examples not None, const double[::1] wx not None, double bias,
+           str loss, double gamma, int threads=0):
+    """The losses at predictions: the sum of weight * phi(wx + bias)."""
+    cdef loss_t f = _named(loss, gamma)
+    cdef Py_ssize_t n = examples.shape[0]
+    cdef double[::1] sums = np.empty((n + BLOCK - 1) // BLOCK)
+    cdef int team = _team(n * COSTLY, threads)
+    with nogil, parallel(num_threads=team):
+        _losses_share(examples, wx, bias, &f, sums, omp_get_thread_num(), omp_get_num_threads())
+    return fsum(np.asarray(sums))
+
+
 cdef void _derivatives_share(const example[::1] examples, const double[::1] wx, double bias,
                              int kind, const loss_t *f, double[::1] slopes, double[::1] bends,
                              int thread, int threads) noexcept nogil:
@@ -125,17 +152,42 @@ def derivatives(const example[::1] examples not None, const double[::1] wx not N
     return np.asarray(slopes), np.asarray(bends)
 
 
+cdef inline void _add_dense_pairs(const real[:, ::1] dense, const double[::1] bends, Py_ssize_t i,
+                                  Py_ssize_t n, double *sums, Py_ssize_t n_sums) noexcept nogil:
+    """Each pair of dense features of n = 4 rows, or of one: four share each access to a sum."""
+    cdef Py_ssize_t j, k, width = dense.shape[1], first = n_sums - 1 - width
+    cdef double f0, f1 = 0, f2 = 0, f3 = 0
+    cdef const real *x0 = &dense[i, 0]
+    cdef const real *x1 = x0 + (width if n == 4 else 0)
+    cdef const real *x2 = x1 + (width if n == 4 else 0)
+    cdef const real *x3 = x2 + (width if n == 4 else 0)
+    cdef double *row
+    cdef double *last = sums + n_sums * (n_sums - 1) + first
+    for j in range(width):
+        f0 = bends[i] * x0[j]
+        row = sums + n_sums * (first + j) + first
+        if n == 4:
+            f1, f2, f3 = bends[i + 1] * x1[j], bends[i + 2] * x2[j], bends[i + 3] * x3[j]
+            for k in range(j + 1):
+                row[k] += (f0 * x0[k] + f1 * x1[k]) + (f2 * x2[k] + f3 * x3[k])
+        else:
+            for k in range(j + 1):
+                row[k] += f0 * x0[k]
+        last[j] += (f0 + f1) + (f2 + f3)
+
+
 cdef void _hessian_share(const real[::1] data, const index[::1] indices, const index[::1] indptr,
                          const real[:, ::1] dense, const double[::1] bends, double[:, :, ::1] sums,
                          int thread, int threads) noexcept nogil:
     """Each pair of a row's features once, for each of a thread's shares; the intercept is last."""
-    cdef Py_ssize_t s, i, j, k, n = bends.shape[0], width = dense.shape[1]
-    cdef Py_ssize_t last = sums.shape[1] - 1, first = last - width
+    cdef Py_ssize_t s, i, j, k, low, high, n = bends.shape[0], width = dense.shape[1]
+    cdef Py_ssize_t n_sums = sums.shape[1], last = n_sums - 1, first = last - width
     cdef double factor
     cdef double *row
     cdef fp_state caller = fp_enter(False)
     for s in range(SHARES * thread // threads, SHARES * (thread + 1) // threads):
-        for i in range(n * s // SHARES, n * (s + 1) // SHARES):
+        low, high = n * s // SHARES, n * (s + 1) // SHARES
+        for i in range(low, high):
             if bends[i] == 0:
                 continue
             for j in range(indptr[i], indptr[i + 1]):
@@ -144,16 +196,21 @@ cdef void _hessian_share(const real[::1] data, const index[::1] indices, const i
                 for k in range(indptr[i], j + 1):
                     row[indices[k]] += factor * data[k]
                 sums[s, last, indices[j]] += factor
-            for j in range(width):
-                factor = bends[i] * dense[i, j]
-                row = &sums[s, first + j, 0]
-                for k in range(indptr[i], indptr[i + 1]):
-                    row[indices[k]] += factor * data[k]
-                row += first
-                for k in range(j + 1):
-                    row[k] += factor * dense[i, k]
-                sums[s, last, first + j] += factor
+            if indptr[i] < indptr[i + 1]:
+                for j in range(width):
+                    factor = bends[i] * dense[i, j]
+                    row = &sums[s, first + j, 0]
+                    for k in range(indptr[i], indptr[i + 1]):
+                        row[indices[k]] += factor * data[k]
             sums[s, last, last] += bends[i]
+        if width > 0:
+            i = low
+            while i + 4 <= high:
+                _add_dense_pairs(dense, bends, i, 4, &sums[s, 0, 0], n_sums)
+                i += 4
+            while i < high:
+                _add_dense_pairs(dense, bends, i, 1, &sums[s, 0, 0], n_sums)
+                i += 1
     fp_leave(caller)
 
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from tfopt import threads
 from tfopt.kernels import sdca
-from tfopt.linear_model.checks import check_count, check_number
+from tfopt.linear_model.checks import check_count, check_number, check_weights
 from tfopt.linear_model.classes import solve_all
+from tfopt.linear_model.predictions import LinearModel
 from tfopt.linear_model.problem import Problem, Start
 from tfopt.linear_model.search import Settings, Solution
 from tfopt.linear_model.solver import partitions_for
@@ -57,7 +57,7 @@ def off_centre(X: Any) -> np.ndarray | None:
         return mean if np.square(mean).sum() > variance.sum() else None
 
 
-class SDCAEstimator(BaseEstimator):  # type: ignore[misc]
+class SDCAEstimator(LinearModel):
     """A linear model whose weights dual coordinate ascent finds."""
 
     #: Options' names of losses to the kernels'.
@@ -65,9 +65,7 @@ class SDCAEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _validate(self, X: Any, y: Any, **options: Any) -> tuple[Any, np.ndarray]:
         self._check_options()
-        checked: tuple[Any, np.ndarray] = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", **options
-        )
+        checked: tuple[Any, np.ndarray] = self._features(X, reset=True, y=y, order="C", **options)
         return checked
 
     def _check_options(self) -> None:
@@ -87,12 +85,10 @@ class SDCAEstimator(BaseEstimator):  # type: ignore[misc]
                 raise ValueError("adaptive visits need num_loss_partitions=1 or None")
 
     def _weights(self, sample_weight: Any, X: Any) -> np.ndarray:
-        weight = np.array(_check_sample_weight(sample_weight, X, dtype=np.float64))
-        if (weight < 0).any():
-            raise ValueError("Negative values in data passed to `sample_weight`")
-        if not weight.any():
+        weights = check_weights(sample_weight, X)
+        if not weights.any():
             raise ValueError("sample_weight must not be zero for all samples")
-        return weight
+        return weights
 
     def _n_threads(self) -> int:
         allowed = threads.get_num_threads()
@@ -205,13 +201,6 @@ class SDCAEstimator(BaseEstimator):  # type: ignore[misc]
                 stacklevel=4,
             )
 
-    def _scores(self, X: Any) -> np.ndarray:
-        """Return x . w + b, a column for each problem."""
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        scores: np.ndarray = X @ np.atleast_2d(self.coef_).T + self.intercept_
-        return scores
-
     def plot_history(self, ax: Any = None) -> Any:
         """Draw the relative duality gap over time; needs matplotlib.
 
@@ -240,11 +229,6 @@ class SDCAEstimator(BaseEstimator):  # type: ignore[misc]
         ax.set(xlabel="seconds", ylabel="relative duality gap", yscale="log")
         ax.legend()
         return ax
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
 
 class _Progress:

@@ -6,24 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
-from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from tfopt.linear_model.base import SDCAEstimator
+from tfopt.linear_model.predictions import LinearClassifier
 
 __all__ = ["SDCAClassifier"]
 
 
-def _is_logistic(model: SDCAClassifier) -> bool:
-    if model.loss != "logistic":
-        raise AttributeError(f"probabilities need loss='logistic', not {model.loss!r}")
-    return True
-
-
-class SDCAClassifier(ClassifierMixin, SDCAEstimator):  # type: ignore[misc]
+class SDCAClassifier(LinearClassifier, SDCAEstimator):
     r"""Logistic regression and support vector machines, with a certificate.
 
     Minimizes, over w and b,
@@ -31,7 +23,7 @@ class SDCAClassifier(ClassifierMixin, SDCAEstimator):  # type: ignore[misc]
     .. math:: \sum_i c_i\, \phi(y_i (x_i \cdot w + b)) + l_1 |w|_1 + \frac{l_2}{2} |w|_2^2
 
     by stochastic dual coordinate ascent [1]_ [2]_, or by Newton's method from there if the loss is
-    smooth, there are few features and that is faster. The minimum is no more than `dual_gap_` below
+    smooth, l1 is 0 and that is faster. The minimum is no more than `dual_gap_` below
     `objective_`: that is proved by the dual variables in `dual_coef_`, not estimated. More than two
     classes are separated one from the rest.
 
@@ -204,61 +196,3 @@ class SDCAClassifier(ClassifierMixin, SDCAEstimator):  # type: ignore[misc]
         if not self.fit_intercept or self.loss != "logistic":
             return 0.0
         return float(np.log(weights[y > 0].sum() / weights[y < 0].sum()))
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Return x . w + b.
-
-        Parameters
-        ----------
-        X : array or sparse matrix, shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of float64, shape (n_samples,) or (n_samples, n_classes)
-        """
-        scores = self._scores(X)
-        return scores.ravel() if scores.shape[1] == 1 else scores
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the likeliest class of each sample.
-
-        Parameters
-        ----------
-        X : array or sparse matrix, shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray, shape (n_samples,)
-        """
-        scores = self._scores(X)
-        best = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(int)
-        predicted: np.ndarray = self.classes_[best]
-        return predicted
-
-    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the classes' probabilities: of more than two, each's own scaled to a sum of 1.
-
-        Parameters
-        ----------
-        X : array or sparse matrix, shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of float64, shape (n_samples, n_classes)
-        """
-        scores = self._scores(X)
-        if scores.shape[1] == 1:
-            return np.column_stack([expit(-scores[:, 0]), expit(scores[:, 0])])
-        p = expit(scores)
-        total = p.sum(axis=1, keepdims=True)
-        even = np.full_like(p, 1 / p.shape[1])  # none is likely, not even a little
-        probabilities: np.ndarray = np.divide(p, total, out=even, where=total > 0)
-        return probabilities
-
-    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Return the logarithms of `predict_proba`."""
-        with np.errstate(divide="ignore"):
-            logarithms: np.ndarray = np.log(self.predict_proba(X))
-        return logarithms

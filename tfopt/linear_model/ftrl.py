@@ -8,19 +8,18 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from tfopt import training_ops
-from tfopt.linear_model.checks import check_count, check_number
+from tfopt.linear_model.checks import check_count, check_number, check_weights
+from tfopt.linear_model.predictions import LinearClassifier, LinearModel, LinearRegressor
 
 __all__ = ["FTRLClassifier", "FTRLRegressor"]
 
 
-class FTRLEstimator(BaseEstimator):  # type: ignore[misc]
+class FTRLEstimator(LinearModel):
     """Weights, one row for each score, and the two slots of FTRL-Proximal for each weight."""
 
     def _slopes(self, scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -28,7 +27,6 @@ class FTRLEstimator(BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def _features(self, X: Any, reset: bool, **options: Any) -> Any:
-        """Return a CSR matrix, and with it what `validate_data` makes of y."""
         check_number("learning_rate", self.learning_rate, 0, open_end=True)
         check_number("initial_accumulator", self.initial_accumulator, 0)
         for name in ("l1", "l2"):
@@ -38,9 +36,7 @@ class FTRLEstimator(BaseEstimator):  # type: ignore[misc]
         if self.n_hashes is not None:
             hasher = FeatureHasher(check_count("n_hashes", self.n_hashes, 1))
             X = hasher.transform(X)
-        return validate_data(
-            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], **options
-        )
+        return super()._features(X, reset, **options)
 
     def _reset(self, n_scores: int, n_features: int) -> None:
         """Forget everything."""
@@ -101,25 +97,8 @@ class FTRLEstimator(BaseEstimator):  # type: ignore[misc]
             yield random.permutation(n_samples) if self.shuffle else np.arange(n_samples)
             self.n_iter_ += 1
 
-    def _weights(self, sample_weight: Any, X: Any) -> np.ndarray:
-        weights: np.ndarray = _check_sample_weight(sample_weight, X, dtype=np.float64)
-        if (weights < 0).any():
-            raise ValueError("Negative values in data passed to `sample_weight`")
-        return weights
 
-    def _scores(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        X = self._features(X, reset=False)
-        scores: np.ndarray = X @ np.atleast_2d(self.coef_).T + self.intercept_
-        return scores
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-
-class FTRLClassifier(ClassifierMixin, FTRLEstimator):  # type: ignore[misc]
+class FTRLClassifier(LinearClassifier, FTRLEstimator):
     """Logistic regression from a stream of samples, by FTRL-Proximal [1]_.
 
     Each weight has a learning rate of its own, which falls as its gradients add up, and is exactly
@@ -225,7 +204,7 @@ class FTRLClassifier(ClassifierMixin, FTRLEstimator):  # type: ignore[misc]
         """
         X, y = self._features(X, reset=True, y=y)
         check_classification_targets(y)
-        weights = self._weights(sample_weight, X)
+        weights = check_weights(sample_weight, X)
         self._start(y, X.shape[1])
         for order in self._epochs(X.shape[0]):
             self._learn(X, self._targets(y), weights, order)
@@ -247,7 +226,7 @@ class FTRLClassifier(ClassifierMixin, FTRLEstimator):  # type: ignore[misc]
         first = not hasattr(self, "classes_")
         X, y = self._features(X, reset=first, y=y)
         check_classification_targets(y)
-        weights = self._weights(sample_weight, X)
+        weights = check_weights(sample_weight, X)
         if first:
             if classes is None:
                 raise ValueError("the first call of partial_fit needs classes")
@@ -258,30 +237,8 @@ class FTRLClassifier(ClassifierMixin, FTRLEstimator):  # type: ignore[misc]
         self.n_iter_ += 1
         return self
 
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Return x . w + b of shape (n_samples,) or (n_samples, n_classes)."""
-        scores = self._scores(X)
-        return scores.ravel() if scores.shape[1] == 1 else scores
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the classes' probabilities, shape (n_samples, n_classes)."""
-        p = expit(self._scores(X))
-        if p.shape[1] == 1:
-            return np.column_stack([1 - p[:, 0], p[:, 0]])
-        total = p.sum(axis=1, keepdims=True)
-        even = np.full_like(p, 1 / p.shape[1])
-        probabilities: np.ndarray = np.divide(p, total, out=even, where=total > 0)
-        return probabilities
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the likeliest class of each sample."""
-        scores = self._scores(X)
-        best = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(int)
-        predicted: np.ndarray = self.classes_[best]
-        return predicted
-
-
-class FTRLRegressor(RegressorMixin, FTRLEstimator):  # type: ignore[misc]
+class FTRLRegressor(LinearRegressor, FTRLEstimator):
     """Least squares or Poisson regression from a stream of samples, by FTRL-Proximal.
 
     Parameters
@@ -360,7 +317,7 @@ class FTRLRegressor(RegressorMixin, FTRLEstimator):  # type: ignore[misc]
         sample_weight : array, shape (n_samples,), optional
         """
         X, y = self._checked(X, y, reset=True)
-        weights = self._weights(sample_weight, X)
+        weights = check_weights(sample_weight, X)
         self._reset(1, X.shape[1])
         for order in self._epochs(X.shape[0]):
             self._learn(X, y, weights, order)
@@ -378,20 +335,10 @@ class FTRLRegressor(RegressorMixin, FTRLEstimator):  # type: ignore[misc]
         """
         first = not hasattr(self, "coef_")
         X, y = self._checked(X, y, reset=first)
-        weights = self._weights(sample_weight, X)
+        weights = check_weights(sample_weight, X)
         if first:
             self._reset(1, X.shape[1])
         self._learn(X, y, weights, np.arange(X.shape[0]))
         self.coef_ = self.coef_[0]
         self.n_iter_ += 1
         return self
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return x . w + b, or its exponential for ``loss="poisson"``."""
-        scores: np.ndarray = self._scores(X)[:, 0]
-        return np.exp(scores) if self.loss == "poisson" else scores
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = self.loss == "poisson"
-        return tags

@@ -1,4 +1,4 @@
-"""Newton's method with a line search, for smooth losses and few features."""
+"""Newton's method with a line search, for smooth losses."""
 
 from __future__ import annotations
 
@@ -7,25 +7,32 @@ from collections.abc import Iterator
 import numpy as np
 
 from tfopt.kernels import curvature
+from tfopt.linear_model import conjugate_gradients
 from tfopt.linear_model.problem import Certificate, Problem, best_bias, certify
 from tfopt.linear_model.sums import total
 
 __all__ = ["MOST_WEIGHTS", "applies", "cost", "newton_steps"]
 
-#: With more, the system alone takes longer than epochs do.
+#: With more, the matrix is not made, and conjugate gradients look for the direction.
 MOST_WEIGHTS = 500
+#: How many products with the matrix they take for it, about.
+PRODUCTS = 20
+#: What they may leave of the gradient. To leave less near the minimum, as one does for the order of
+#: convergence, took up to twice the products: the last direction is better than it need be.
+SHARE = 0.1
 #: Nanoseconds, about: of an epoch each visit and each feature, of a Hessian each pair of features.
 VISIT, FEATURE, PAIR = 40.0, 1.6, 1.2
 
 
 def applies(problem: Problem) -> bool:
-    """Whether the objective has second derivatives that fit a matrix."""
-    smooth = problem.loss != "hinge_loss" and problem.l1 == 0
-    return smooth and problem.n_weights <= MOST_WEIGHTS
+    """Whether the objective has second derivatives."""
+    return problem.loss != "hinge_loss" and problem.l1 == 0
 
 
 def cost(problem: Problem) -> float:
     """Return about how many epochs a step takes as long as."""
+    if problem.n_weights > MOST_WEIGHTS:
+        return PRODUCTS
     _, _, indptr, dense = problem.rows
     lengths = np.diff(indptr).astype(float) + dense.shape[1]
     epoch = VISIT * lengths.size + FEATURE * lengths.sum()
@@ -49,20 +56,29 @@ def newton_steps(problem: Problem, start: Certificate) -> Iterator[Certificate]:
         np.divide(-slopes, weight, out=examples["a"], where=weight > 0)
         point = certify(problem, examples, w, wx, bias)
         yield point
-        H = curvature.hessian(*problem.rows, bends, problem.n_weights, problem.threads)
-        H[np.diag_indices(problem.n_weights)] += problem.l2
-        if not problem.intercept:
-            H[-1] = H[:, -1] = 0
-            H[-1, -1] = 1
         gradient = problem.l2 * (w - point.v)
-        step = np.append(-gradient, -slopes.sum() if problem.intercept else 0.0)
-        descent = step.copy()
-        if not curvature.solve(H, step):
+        gradient = np.append(gradient, slopes.sum() if problem.intercept else 0.0)
+        if problem.n_weights > MOST_WEIGHTS:
+            step = conjugate_gradients.direction(problem, bends, gradient, SHARE)
+        elif (found := direction(problem, bends, gradient)) is not None:
+            step = found
+        else:
             return
-        moved = line_search(problem, point, wx, step, total(descent, step))
+        moved = line_search(problem, point, wx, step, -total(gradient, step))
         if moved is None:
             return
         w, wx, bias = moved
+
+
+def direction(problem: Problem, bends: np.ndarray, gradient: np.ndarray) -> np.ndarray | None:
+    """Return s with H s = -gradient, the intercept's last, if rounding lets H have an inverse."""
+    H = curvature.hessian(*problem.rows, bends, problem.n_weights, problem.threads)
+    H[np.diag_indices(problem.n_weights)] += problem.l2
+    if not problem.intercept:
+        H[-1] = H[:, -1] = 0
+        H[-1, -1] = 1
+    step = -gradient
+    return step if curvature.solve(H, step) else None
 
 
 def line_search(
@@ -78,7 +94,7 @@ def line_search(
         w, bias = point.w + share * step[:-1], point.bias + share * step[-1]
         moved = wx + share * wx_step
         with np.errstate(over="ignore"):
-            losses, _ = problem.gaps(point.examples, moved, bias)
+            losses = problem.losses(point.examples, moved, bias)
         slack = 1e-15 * abs(point.objective)
         if losses + problem.penalty(w) <= point.objective - 1e-4 * share * descent + slack:
             return w, moved, bias

@@ -72,6 +72,10 @@ class Problem:
         """Return the losses' sum, and that of the gaps of Fenchel and Young."""
         return curvature.gaps(examples, wx, bias, self.loss, self.gamma, self.threads)
 
+    def losses(self, examples: np.ndarray, wx: np.ndarray, bias: float) -> float:
+        """Return the losses' sum."""
+        return curvature.losses(examples, wx, bias, self.loss, self.gamma, self.threads)
+
     def derivatives(
         self, examples: np.ndarray, wx: np.ndarray, bias: float
     ) -> tuple[np.ndarray, np.ndarray]:

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.base import RegressorMixin
 
 from tfopt.linear_model.base import SDCAEstimator
+from tfopt.linear_model.predictions import LinearRegressor
 from tfopt.linear_model.sums import total
 
 __all__ = ["SDCARegressor"]
 
 
-class SDCARegressor(RegressorMixin, SDCAEstimator):  # type: ignore[misc]
+class SDCARegressor(LinearRegressor, SDCAEstimator):
     r"""Least squares and Poisson regression, with a certificate.
 
     Minimizes, over w and b,
@@ -134,22 +134,3 @@ class SDCARegressor(RegressorMixin, SDCAEstimator):  # type: ignore[misc]
             return 0.0
         mean = float(total(weights, y) / weights.sum())
         return float(np.log(mean)) if self.loss == "poisson" else mean
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return x . w + b, or its exponential for ``loss="poisson"``.
-
-        Parameters
-        ----------
-        X : array or sparse matrix, shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of float64, shape (n_samples,)
-        """
-        scores = self._scores(X)[:, 0]
-        return np.exp(scores) if self.loss == "poisson" else scores
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = self.loss == "poisson"
-        return tags

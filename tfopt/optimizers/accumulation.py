@@ -84,7 +84,7 @@ class GradientAccumulation(Wrapper):
         super().__init__(optimizer, name)
         self.steps = int(steps)
         self.reduction = reduction
-        self.pending = Variable(np.zeros((), np.int64), f"{name}/pending")
+        self.pending = Variable(np.zeros((), np.int64), f"{name}/pending", trainable=False)
         self._weights.append(self.pending)
         self._rows: dict[Any, IndexedSlices] = {}  # by variable, what has come of rows
         self._keys: list[Any] = []  # the variables of the batches before this one
@@ -173,7 +173,7 @@ class GradientAccumulation(Wrapper):
         own = self._slots.get(memory_of(handle), {})
         if "gradient" not in own and handle.dtype.itemsize == 2:
             zeros = np.zeros(handle.shape, np.float32)
-            slot = Variable(zeros, f"{self.name}/{handle.name}/gradient")
+            slot = Variable(zeros, f"{self.name}/{handle.name}/gradient", trainable=False)
             return self._keep_slot(handle, "gradient", slot).numpy()
         return self.add_slot(handle, "gradient").numpy()
 

@@ -17,7 +17,7 @@ from tfopt.kernels.catch_up import catch_up
 from tfopt.kernels.merge import distinct_indices
 from tfopt.optimizers.steps import Step
 from tfopt.room import Room
-from tfopt.variable import Variable
+from tfopt.variable import Variable, prepare_writes
 
 __all__ = ["Backlog", "Reach", "over", "refuse_catching_up"]
 
@@ -43,10 +43,13 @@ class Backlog:
         Of all the steps.
     arrays : tuple of ndarray
         The variable and its slots.
+    variable : Variable
+        The one that wraps the first of the arrays.
     """
 
-    def __init__(self, rule: str, arrays: tuple[np.ndarray, ...]) -> None:
+    def __init__(self, rule: str, arrays: tuple[np.ndarray, ...], variable: Variable) -> None:
         var = arrays[0]
+        self._variable = variable
         self.rule = rule
         self._arrays = arrays
         self._room = Room()
@@ -81,6 +84,7 @@ class Backlog:
         """Let rows, distinct ones or all, take the steps they have not taken."""
         if self._n == 0 or self._step is None:
             return
+        prepare_writes([self._variable])
         step, arrays, since = self._step, self._arrays, self._since
         all_rows = rows is None
         if rows is None:

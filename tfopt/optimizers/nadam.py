@@ -91,7 +91,7 @@ class Nadam(RuleOptimizer):
         self.beta_2 = beta_2
         self.epsilon = epsilon or 1e-7
         self.schedule_decay = schedule_decay if decay is None else decay
-        self.momentum_cache = Variable(np.ones(()), name=f"{name}/momentum_cache")
+        self.momentum_cache = Variable(np.ones(()), name=f"{name}/momentum_cache", trainable=False)
         self._weights.append(self.momentum_cache)
 
     def _slot_values(self) -> dict[str, float]:

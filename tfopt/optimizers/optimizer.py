@@ -10,13 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.errors import InvalidArgumentError
+from tfopt.autodiff.core import Operand, tracing
+from tfopt.autodiff.effects import postpone
+from tfopt.autodiff.nest import flatten
+from tfopt.autodiff.tape import GradientTape
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.locks import locked
 from tfopt.optimizers.clipping import Limit, clipped_gradients
 from tfopt.optimizers.hyper import Hyper, LearningRate, rate_config
 from tfopt.optimizers.names import made_unique
 from tfopt.optimizers.pairs import (
+    as_gradient,
     as_variable,
     checked_gradient,
     refuse_rows,
@@ -26,7 +31,7 @@ from tfopt.optimizers.places import Places
 from tfopt.optimizers.route import DIRECT, Commit, Route, scaled
 from tfopt.optimizers.schedules import LearningRateSchedule, deserialize
 from tfopt.optimizers.state import State
-from tfopt.variable import Variable
+from tfopt.variable import Variable, prepare_writes
 
 __all__ = ["Optimizer"]
 
@@ -265,9 +270,13 @@ class Optimizer(State):
         pairs = list(grads_and_vars)
         if not pairs:
             return None
+        if tracing() is not None:
+            options = {"experimental_aggregate_gradients": experimental_aggregate_gradients}
+            postpone(Optimizer.apply_gradients, (self, pairs, name), options)
+            return self.iterations
         route = DIRECT if experimental_aggregate_gradients else DIRECT._replace(aggregates=False)
         grads, variables = unzipped(pairs)
-        self._prepared(grads, variables, route)()
+        self._prepared(tuple(map(as_gradient, grads)), variables, route)()
         return self.iterations
 
     def _prepared(self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route) -> Commit:
@@ -282,6 +291,7 @@ class Optimizer(State):
         step = self._checked_step(grads, variables, route)
 
         def commit() -> None:
+            prepare_writes(variables)
             with locked(*variables) if self.use_locking else nullcontext():
                 step()
             self._count()
@@ -369,18 +379,29 @@ class Optimizer(State):
         return self.apply_gradients(given or pairs)
 
     def minimize(
-        self, loss: Callable[[], tuple[Any, Sequence[Any]]], var_list: Any, name: str | None = None
+        self,
+        loss: Any,
+        var_list: Any,
+        grad_loss: Any = None,
+        name: str | None = None,
+        tape: GradientTape | None = None,
     ) -> Variable | None:
         """Take one step down a loss.
 
         Parameters
         ----------
-        loss : callable
-            Without arguments; returns the loss, which is not used, and its gradients.
+        loss : callable or Tensor
+            A function without arguments that returns the loss as a tensor, which a tape records;
+            or the loss and its gradients, a pair; or a tensor that `tape` has recorded.
         var_list : list of variables, a variable, or callable
-            The variables the gradients are of; a function is called after the loss.
+            The variables the gradients are of; a function is called after the loss. Arrays can be
+            among them if the loss returns their gradients.
+        grad_loss : tensor, optional
+            The gradient of the loss that is carried back; 1 if None.
         name : str, optional
             Accepted for compatibility, without effect.
+        tape : GradientTape, optional
+            Records the loss, if it is a function, or has recorded it.
 
         Returns
         -------
@@ -390,25 +411,49 @@ class Optimizer(State):
         Raises
         ------
         InvalidArgumentError
-            If the loss is not callable, or returns something else.
+            If the loss is a tensor and no tape is given, or it returns something else.
+        InvalidTypeError
+            If an array is among the variables, and gradients are to be found.
 
         Examples
         --------
         >>> import numpy as np
-        >>> from tfopt.optimizers import SGD
-        >>> w = np.array([3.0, -4.0])
-        >>> _ = SGD(0.25).minimize(lambda: (w @ w, [2 * w]), [w])
-        >>> w
+        >>> import tfopt
+        >>> w = tfopt.Variable(np.array([3.0, -4.0]))
+        >>> _ = tfopt.optimizers.SGD(0.25).minimize(lambda: np.sum(w * w), [w])
+        >>> w.numpy()
         array([ 1.5, -2. ])
         """
-        if not callable(loss):
+        if not callable(loss) and tape is None:
             raise InvalidArgumentError("`tape` is required when a `Tensor` loss is passed.")
-        made = loss()
-        if not isinstance(made, tuple) or len(made) != 2:
-            raise InvalidArgumentError("the loss must return a pair: the loss and its gradients")
+        recorder = GradientTape() if tape is None else tape
+        made = loss
+        if callable(loss):
+            with recorder:
+                if not callable(var_list):
+                    recorder.watch([v for v in flatten(var_list) if isinstance(v, Variable)])
+                made = loss()
         variables = var_list() if callable(var_list) else var_list
         if isinstance(variables, (Variable, np.ndarray)):
             variables = [variables]
+        if isinstance(made, tuple):
+            return self._minimize_given(made, variables, name)
+        if not isinstance(made, Operand):
+            raise InvalidArgumentError(
+                "the loss must return a pair, the loss and its gradients, or a tensor, "
+                f"not {type(made).__name__}"
+            )
+        if any(not isinstance(variable, Variable) for variable in variables):
+            raise InvalidTypeError("gradients are found for Variables: wrap the arrays")
+        grads = recorder.gradient(made, list(variables), grad_loss)
+        return self.apply_gradients(zip(grads, variables, strict=True), name)
+
+    def _minimize_given(
+        self, made: tuple[Any, ...], variables: Any, name: str | None
+    ) -> Variable | None:
+        """Take a step with the gradients that a loss has returned."""
+        if len(made) != 2:
+            raise InvalidArgumentError("the loss must return a pair, the loss and its gradients")
         _, grads = made
         if len(grads) != len(variables):
             raise InvalidArgumentError(f"{len(variables)} variables, but {len(grads)} gradients")

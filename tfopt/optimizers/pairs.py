@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.autodiff.core import Tensor, raw
 from tfopt.devices import gpu_arrays, on_gpu
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.foreign import each_as_slices
@@ -53,6 +54,15 @@ def _without_none(
     warnings.warn(f"Gradients do not exist for variables {missing}.", stacklevel=4)
     grads, variables = zip(*kept, strict=True)
     return grads, variables
+
+
+def as_gradient(grad: Any) -> Any:
+    """Return the array of a tensor, slices of arrays, and any other gradient as it is."""
+    if isinstance(grad, Tensor):
+        return raw(grad)
+    if isinstance(grad, IndexedSlices) and isinstance(grad.values, Tensor):
+        return IndexedSlices(raw(grad.values), raw(grad.indices), grad.dense_shape)
+    return grad
 
 
 def as_array(grad: Any, dtype: np.dtype[Any]) -> Any:

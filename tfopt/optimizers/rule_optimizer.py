@@ -321,7 +321,7 @@ class RuleOptimizer(Optimizer):
         if found is None or found.rule != rule:  # another one if momentum has been switched on
             if found is not None:
                 found.catch_up()
-            found = self._backlogs[key] = Backlog(rule, self._operands(variable))
+            found = self._backlogs[key] = Backlog(rule, self._operands(variable), variable)
         return found
 
     def _catch_up_all(self, variables: list[Variable]) -> None:

@@ -129,7 +129,7 @@ class WeightAverage(Wrapper):
             weights = variable.numpy()
             dtype = np.float32 if weights.dtype.itemsize == 2 else weights.dtype
             name = f"{self.name}/{variable.name}/average"
-            slot = Variable(weights.astype(dtype, order="C"), name)
+            slot = Variable(weights.astype(dtype, order="C"), name, trainable=False)
             self._keep_slot(variable, "average", slot)
         return self._slots[memory_of(variable)]["average"].numpy()
 

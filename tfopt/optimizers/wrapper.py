@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from tfopt.errors import InvalidTypeError
 from tfopt.optimizers.optimizer import Optimizer
-from tfopt.optimizers.pairs import as_variable, memory_of, unzipped
+from tfopt.optimizers.pairs import as_variable, memory_of
 from tfopt.optimizers.places import Places
-from tfopt.optimizers.route import DIRECT
 from tfopt.optimizers.state import State
 from tfopt.variable import Variable
 
@@ -125,20 +123,6 @@ class Wrapper(Optimizer):
     def _move_state(self, old: Variable, new: Variable) -> None:
         super()._move_state(old, new)
         self.optimizer._move_state(old, new)
-
-    def apply_gradients(
-        self,
-        grads_and_vars: Iterable[tuple[Any, Any]],
-        name: str | None = None,
-        experimental_aggregate_gradients: bool = True,
-    ) -> Variable | None:
-        """Pass gradients on; the arguments are those of `Optimizer.apply_gradients`."""
-        pairs = list(grads_and_vars)
-        if not pairs:
-            return None
-        route = DIRECT._replace(aggregates=experimental_aggregate_gradients)
-        self._prepared(*unzipped(pairs), route)()
-        return self.iterations
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one, without its state."""

@@ -37,8 +37,12 @@ class LossScaleOptimizer(Wrapper):
         super().__init__(optimizer, name)
         self.initial_scale = float(initial_scale)
         self.dynamic_growth_steps = int(dynamic_growth_steps)
-        self.step_counter = Variable(np.zeros((), np.int64), f"{name}/step_counter")
-        self.dynamic_scale = Variable(np.array(self.initial_scale), f"{name}/dynamic_scale")
+        self.step_counter = Variable(
+            np.zeros((), np.int64), f"{name}/step_counter", trainable=False
+        )
+        self.dynamic_scale = Variable(
+            np.array(self.initial_scale), f"{name}/dynamic_scale", trainable=False
+        )
         self._weights += [self.step_counter, self.dynamic_scale]
 
     def scale_loss(self, loss: Any) -> Any:

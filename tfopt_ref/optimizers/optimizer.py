@@ -9,6 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from tfopt_ref.autodiff.effects import effect
+from tfopt_ref.autodiff.nest import flatten
+from tfopt_ref.autodiff.tape import GradientTape
+from tfopt_ref.autodiff.tensor import Tensor
 from tfopt_ref.errors import InvalidArgumentError
 from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.optimizers.clipping import Limit, clipped_gradients
@@ -170,8 +174,12 @@ class Optimizer(State):
         pairs = list(grads_and_vars)
         if not pairs:
             return None
-        self._prepared(checked_pairs(pairs), 1.0, experimental_aggregate_gradients)()
+        self._apply(pairs, experimental_aggregate_gradients)
         return self.iterations
+
+    @effect
+    def _apply(self, pairs: list[tuple[Any, Any]], aggregate: bool) -> None:
+        self._prepared(checked_pairs(pairs), 1.0, aggregate)()
 
     def _prepared(self, pairs: list[Any], scale: float, aggregates: bool) -> Commit:
         """Check a step by gradients times a scale; return what carries it out."""
@@ -208,6 +216,7 @@ class Optimizer(State):
         for device, dtype in dict.fromkeys((var.device, var.dtype) for var in variables):
             self._prepare_local(device, dtype, apply_state)
         for grad, var in zip(given, variables, strict=True):
+            var.before_write()
             if isinstance(grad, IndexedSlices):
                 self._resource_apply_sparse_duplicate_indices(
                     grad.values, var, grad.indices, apply_state
@@ -223,21 +232,41 @@ class Optimizer(State):
         return self.apply_gradients(given or pairs)
 
     def minimize(
-        self, loss: Callable[[], tuple[Any, Sequence[Any]]], var_list: Any, name: str | None = None
+        self,
+        loss: Any,
+        var_list: Any,
+        grad_loss: Any = None,
+        name: str | None = None,
+        tape: GradientTape | None = None,
     ) -> Variable | None:
-        """Take one step down a loss, a function that returns the loss and its gradients."""
-        if not callable(loss):
+        """Take one step down a loss.
+
+        It is a tensor that a tape has recorded; or a function that returns a tensor, which is
+        recorded here, or a pair, a loss and its gradients.
+        """
+        if not callable(loss) and tape is None:
             raise InvalidArgumentError("`tape` is required when a `Tensor` loss is passed.")
-        made = loss()
-        if not isinstance(made, tuple) or len(made) != 2:
-            raise InvalidArgumentError("the loss must return a pair: the loss and its gradients")
-        variables = var_list() if callable(var_list) else var_list
-        if isinstance(variables, (Variable, np.ndarray)):
-            variables = [variables]
-        _, grads = made
+        tape = GradientTape() if tape is None else tape
+        if callable(loss):
+            with tape:
+                if not callable(var_list):
+                    tape.watch([v for v in flatten(var_list) if isinstance(v, Variable)])
+                loss = loss()
+        variables = flatten(var_list() if callable(var_list) else var_list)
+        grads = self._gradients(tape, loss, variables, grad_loss)
         if len(grads) != len(variables):
             raise InvalidArgumentError(f"{len(variables)} variables, but {len(grads)} gradients")
         return self.apply_gradients(zip(grads, variables, strict=True), name)
+
+    @staticmethod
+    def _gradients(tape: GradientTape, loss: Any, variables: list[Any], grad_loss: Any) -> Any:
+        if isinstance(loss, tuple) and len(loss) == 2:
+            return loss[1]
+        if not isinstance(loss, Tensor):
+            raise InvalidArgumentError(
+                "the loss must return a pair, the loss and its gradients, or a Tensor"
+            )
+        return tape.gradient(loss, [as_variable(v) for v in variables], grad_loss)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tfopt_ref.autodiff.tensor import Tensor
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.foreign import as_slices
 from tfopt_ref.indexed_slices import IndexedSlices
@@ -15,6 +16,7 @@ from tfopt_ref.training_ops import apply_gradient_descent
 from tfopt_ref.variable import Variable
 
 __all__ = [
+    "as_arrays",
     "as_gradient",
     "as_variable",
     "checked_gradient",
@@ -28,13 +30,20 @@ __all__ = [
 def checked_pairs(pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
     """Return pairs without those whose gradient is None."""
     try:
-        return _without_none([(as_slices(grad), var) for grad, var in pairs])
+        return _without_none([(as_slices(as_arrays(grad)), var) for grad, var in pairs])
     except (TypeError, ValueError) as error:
         if isinstance(error, InvalidArgumentError):
             raise
         raise InvalidArgumentError(
             "grads_and_vars must be pairs of a gradient and a variable"
         ) from None
+
+
+def as_arrays(grad: Any) -> Any:
+    """Return a gradient with arrays in the places of a tape's tensors."""
+    if isinstance(grad, IndexedSlices):
+        return IndexedSlices(as_arrays(grad.values), as_arrays(grad.indices), grad.dense_shape)
+    return grad.numpy() if isinstance(grad, Tensor) else grad
 
 
 def _without_none(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:

@@ -153,6 +153,7 @@ class RuleOptimizer(Optimizer):
         def commit() -> None:
             before = [variable.numpy().astype(np.float64) for variable in variables]
             for (called, operands, options), variable in zip(calls, variables, strict=True):
+                variable.before_write()
                 own = self._hypers_of(variable, hypers)
                 self._call(op, own, variable, called, operands, options)
             if self.observe:
@@ -220,12 +221,16 @@ class RuleOptimizer(Optimizer):
 
     def catch_up(self, var: Any, rows: Any) -> None:
         """Let rows of a variable take the steps they have not taken, so that they can be read."""
-        key = memory_of(as_variable(var))
+        variable = as_variable(var)
+        key = memory_of(variable)
         if key in self._backlogs:
+            variable.before_write()
             self._backlogs[key].catch_up(self._backlogs[key].checked(rows))
 
     def flush(self) -> None:
         """Let all rows of all variables take the steps they have not taken."""
+        for variable in self._owners:
+            variable.before_write()
         for backlog in self._backlogs.values():
             backlog.catch_up()
 

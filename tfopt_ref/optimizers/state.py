@@ -22,7 +22,9 @@ class State:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._weights = [Variable(np.zeros((), np.int64), name=f"{name}/iterations")]
+        self._weights = [
+            Variable(np.zeros((), np.int64), name=f"{name}/iterations", trainable=False)
+        ]
         self._slots: dict[Any, dict[str, Variable]] = {}
         self._owners: list[Variable] = []  # keeps each slot's variable, hence its address, alive
 
@@ -63,8 +65,8 @@ class State:
         if slot_name not in slots:
             array = np.empty(variable.shape if shape is None else shape, variable.dtype)
             array[...] = _first_value(initializer, array, slot_name)
-            slot = Variable(array, f"{self.name}/{variable.name}/{slot_name}")
-            return self._keep_slot(variable, slot_name, slot)
+            name = f"{self.name}/{variable.name}/{slot_name}"
+            return self._keep_slot(variable, slot_name, Variable(array, name, trainable=False))
         return slots[slot_name]
 
     def _keep_slot(self, variable: Variable, slot_name: str, slot: Variable) -> Variable:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from tfopt_ref.errors import InvalidTypeError
 from tfopt_ref.optimizers.optimizer import Optimizer
-from tfopt_ref.optimizers.pairs import as_variable, checked_pairs, memory_of
+from tfopt_ref.optimizers.pairs import as_variable, memory_of
 from tfopt_ref.optimizers.places import Places
 from tfopt_ref.optimizers.state import State
 from tfopt_ref.variable import Variable
@@ -105,19 +104,6 @@ class Wrapper(Optimizer):
     def _move_state(self, old: Variable, new: Variable) -> None:
         super()._move_state(old, new)
         self.optimizer._move_state(old, new)
-
-    def apply_gradients(
-        self,
-        grads_and_vars: Iterable[tuple[Any, Any]],
-        name: str | None = None,
-        experimental_aggregate_gradients: bool = True,
-    ) -> Variable | None:
-        """Pass gradients on; the arguments are those of `Optimizer.apply_gradients`."""
-        pairs = list(grads_and_vars)
-        if not pairs:
-            return None
-        self._prepared(checked_pairs(pairs), 1.0, experimental_aggregate_gradients)()
-        return self.iterations
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one, without its state."""

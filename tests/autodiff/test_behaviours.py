@@ -1,0 +1,45 @@
+"""Behaviours B1 to B72 and the conventions, against what TensorFlow answered or what is better."""
+
+from __future__ import annotations
+
+import json
+from types import ModuleType
+
+import numpy as np
+import pytest
+from golden.autodiff.conventions import CONVENTIONS, RECOMMENDED
+from golden.autodiff.facades import Ours, plain, same
+from golden.autodiff.more_behaviours import BEHAVIOURS
+from golden.autodiff.recommended import FOLLOWS, OURS
+from golden.autodiff.record import FILE
+
+RECORDED = json.loads(FILE.read_text())
+
+
+def test_none_is_missing() -> None:
+    assert {*FOLLOWS} == {*BEHAVIOURS} == {f"B{n}" for n in range(1, 73)}
+    assert {*OURS} == {name for name, followed in FOLLOWS.items() if followed != "TensorFlow"}
+    assert {*RECORDED} == {*BEHAVIOURS, *CONVENTIONS}
+    assert {*RECOMMENDED} < {*CONVENTIONS}
+
+
+@pytest.mark.parametrize("name", BEHAVIOURS)
+def test_behaviour(impl: ModuleType, name: str) -> None:
+    expected = OURS[name][1] if name in OURS else RECORDED[name]
+    found = json.loads(json.dumps(plain(BEHAVIOURS[name](Ours(impl)))))
+    assert same(found, expected), (found, expected)
+
+
+@pytest.mark.parametrize("name", CONVENTIONS)
+@pytest.mark.filterwarnings("ignore:Mean of empty slice")
+def test_convention(impl: ModuleType, name: str) -> None:
+    expected = RECOMMENDED.get(name, RECORDED[name])
+    with np.errstate(all="ignore"):
+        found = json.loads(json.dumps(plain(CONVENTIONS[name](Ours(impl)))))
+    assert same(found, expected), (found, expected)
+
+
+@pytest.mark.parametrize("name", [*OURS, *RECOMMENDED])
+def test_the_table_says_so_only_where_it_differs(name: str) -> None:
+    ours = OURS[name][1] if name in OURS else RECOMMENDED[name]
+    assert not same(ours, RECORDED[name])

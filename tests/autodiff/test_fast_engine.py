@@ -1,0 +1,309 @@
+"""The compiled engine: snapshots, what is kept, leaks, threads."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfopt
+from tfopt.autodiff import core
+
+
+@pytest.fixture
+def _nothing_small() -> Iterator[None]:
+    """Even a single number's value is dropped unless a rule has asked for it."""
+    before = core.set_small(0)
+    yield
+    core.set_small(before)
+
+
+def copies_made_by(write: Any) -> int:
+    """Return the bytes that are allocated by a write and stay."""
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    write()
+    kept = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    return kept
+
+
+# ---- snapshots
+
+
+def test_a_read_shares_the_memory_until_the_variable_is_written() -> None:
+    array = np.arange(4.0)
+    variable = tfopt.Variable(array)
+    tensor = variable._read()
+    assert np.shares_memory(core.peek(tensor), array)
+    assert variable._read() is tensor
+    variable.assign_add(np.ones(4))
+    assert not np.shares_memory(core.peek(tensor), array)
+    assert tensor.tolist() == [0, 1, 2, 3] and array.tolist() == [1, 2, 3, 4]
+    assert variable._read() is not tensor
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda v: v[1:3],
+        lambda v: v.reshape(2, 2),
+        lambda v: v.reshape(2, 2).T[0],
+        lambda v: np.broadcast_to(v, (3, 4)),
+        lambda v: tfopt.stop_gradient(v),
+        lambda v: np.ravel(v[::-1]),
+    ],
+)
+def test_a_view_keeps_its_value(view: Any) -> None:
+    variable = tfopt.Variable(np.arange(4.0))
+    tensor = view(variable)
+    known = tensor.tolist()
+    variable.assign(np.full(4, 9.0))
+    assert tensor.tolist() == known
+
+
+def test_a_write_copies_what_lives_and_nothing_else() -> None:
+    variable = tfopt.Variable(np.zeros(100_000))
+    variable._read()
+    assert copies_made_by(lambda: variable.assign_add(np.ones(100_000))) < 1000
+    part = variable[:10]
+    assert copies_made_by(lambda: variable.assign_add(np.ones(100_000))) < 10_000
+    whole = variable._read()
+    assert copies_made_by(lambda: variable.assign_add(np.ones(100_000))) > 800_000
+    assert (part.numpy() == 1).all() and (whole.numpy() == 2).all()
+
+
+def test_strided_variables_have_snapshots_too() -> None:
+    array = np.arange(16.0).reshape(4, 4)
+    variable = tfopt.Variable(array[1::2, ::3])
+    tensor = variable * 1.0, variable._read(), variable.T
+    variable.assign(np.zeros((2, 2)))
+    assert [t.tolist() for t in tensor] == [
+        [[4, 7], [12, 15]], [[4, 7], [12, 15]], [[4, 12], [7, 15]],
+    ]  # fmt: skip
+
+
+def test_a_tape_saves_the_value_of_its_time() -> None:
+    w = tfopt.Variable(2.0)
+    with tfopt.GradientTape() as tape:
+        y = w * w
+        w.assign(5.0)
+        z = y + w * w
+    w.assign(100.0)
+    assert float(tape.gradient(z, w)) == 14
+
+
+def test_an_optimizer_step_leaves_tensors_alone() -> None:
+    w = tfopt.Variable(np.ones(3))
+    with tfopt.GradientTape(persistent=True) as tape:
+        loss = np.sum(w * w * w)
+    read = w._read()
+    for _ in range(2):
+        grad = tape.gradient(loss, w)
+        assert grad.tolist() == [3, 3, 3]
+        tfopt.optimizers.SGD(0.5).apply_gradients([(grad, w)])
+    assert read.tolist() == [1, 1, 1] and w.numpy().tolist() == [-2, -2, -2]
+
+
+def test_an_update_rule_leaves_tensors_alone() -> None:
+    w = tfopt.Variable(np.ones(3))
+    read, (first, *_) = w._read(), tfopt.training_ops.__all__
+    tfopt.training_ops.apply_gradient_descent(w, np.ones(3), alpha=0.5)
+    assert first and read.tolist() == [1, 1, 1] and w.numpy().tolist() == [0.5, 0.5, 0.5]
+
+
+def test_the_array_of_a_tensor_cannot_be_written() -> None:
+    array = np.ones(3)
+    tensor = tfopt.constant(array)
+    array[0] = 7
+    assert tensor.tolist() == [1, 1, 1]
+    for given in (tensor.numpy(), np.asarray(tensor), (tensor * 2).numpy()):
+        with pytest.raises(ValueError, match="read-only"):
+            given[0] = 5
+    own = tfopt.Variable(np.ones(2))._read().numpy()
+    own[0] = 5  # a copy of the variable's memory
+
+
+def test_arrays_are_copied_where_a_gradient_needs_them() -> None:
+    x, factor = tfopt.constant(np.ones(3)), np.full(3, 2.0)
+    with tfopt.GradientTape() as tape:
+        tape.watch(x)
+        y = x * factor
+    factor[:] = 100
+    assert tape.gradient(y, x).tolist() == [2, 2, 2]
+
+
+# ---- what is kept
+
+
+def test_a_gather_keeps_no_table() -> None:
+    table = tfopt.Variable(np.zeros((100_000, 8)))
+    with tfopt.GradientTape() as tape:
+        rows = np.take(table, [3, 5, 3], axis=0)
+        loss = np.sum(rows * rows + table[[7, 7]][0])
+        assert copies_made_by(lambda: table.assign_add(np.ones(table.shape))) < 10_000
+    grad = tape.gradient(loss, table)
+    assert isinstance(grad, tfopt.IndexedSlices)
+    assert sorted(grad.indices.tolist()) == [3, 3, 5, 7, 7]
+
+
+@pytest.mark.usefixtures("_nothing_small")
+def test_only_what_rules_read_is_kept() -> None:
+    x = tfopt.constant(np.linspace(0.1, 0.9, 5))
+    with tfopt.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = np.exp(x) + np.sin(x) * 2.0 - np.sqrt(x)
+    add, exp, sin = (
+        next(n for n in tape._record.nodes if n.op.name == name) for name in ("add", "exp", "sin")
+    )
+    assert np.isnan(core.peek(add.ins[0])).all() and np.isnan(core.peek(add.outs[0])).all()
+    assert np.isnan(core.peek(exp.ins[0])).all() and not np.isnan(core.peek(exp.outs[0])).any()
+    assert not np.isnan(core.peek(sin.ins[0])).any() and np.isnan(core.peek(sin.outs[0])).all()
+    expected = np.exp(x) + 2 * np.cos(x) - 0.5 / np.sqrt(x)
+    np.testing.assert_allclose(tape.gradient(y, x), expected)
+
+
+def test_sums_are_made_in_arrays_of_the_engine_alone() -> None:
+    x = tfopt.constant(np.ones(3))
+    seen: list[Any] = []
+
+    @tfopt.custom_gradient
+    def same(x: Any) -> Any:
+        def grad_fn(d: Any) -> Any:
+            seen.append((d, d.tolist()))
+            return d
+
+        return x, grad_fn
+
+    with tfopt.GradientTape() as tape:
+        tape.watch(x)
+        y = same(x) + same(x) + same(x) + x * 4.0
+    assert tape.gradient(y, x).tolist() == [7, 7, 7]
+    assert all(d.tolist() == known for d, known in seen)
+
+
+# ---- leaks
+
+
+def step(x: Any, w: Any) -> None:
+    with tfopt.GradientTape() as outer, tfopt.GradientTape() as tape:
+        outer.watch(x)
+        y = np.sum(np.tanh(x @ w)) + np.sum(w[[0, 1]])
+        grads = tape.gradient(y, [w])
+    assert grads[0] is not None
+
+
+def test_ten_thousand_tapes_leave_nothing() -> None:
+    x, w = tfopt.constant(np.ones((2, 3))), tfopt.Variable(np.ones((3, 2)))
+    for _ in range(100):
+        step(x, w)
+    gc.collect()
+    gc.disable()
+    try:
+        objects, references = len(gc.get_objects()), sys.getrefcount(x)
+        tracemalloc.start()
+        for _ in range(5_000):  # until Python's own stocks of tuples are full
+            step(x, w)
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(10_000):
+            step(x, w)
+        grown = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+        assert len(gc.get_objects()) <= objects + 20
+        assert sys.getrefcount(x) == references
+        assert grown < 2_000
+    finally:
+        gc.enable()
+
+
+def test_reading_leaves_nothing_at_a_variable() -> None:
+    w = tfopt.Variable(np.ones(3))
+    for _ in range(1000):
+        w[1:] * w.T[:2]
+    lease = core.peek(w._read()).base
+    assert sys.getsizeof(lease) < 1000 and copies_made_by(lambda: w.assign(np.zeros(3))) < 5000
+
+
+# ---- threads
+
+
+def test_threads_have_their_own_tapes() -> None:
+    failures: list[Any] = []
+    shared = tfopt.Variable(np.ones(4))
+    barrier = threading.Barrier(6)
+
+    def work(seed: int) -> None:
+        x = tfopt.constant(np.full(4, float(seed)))
+        barrier.wait()
+        for _ in range(200):
+            with tfopt.GradientTape() as tape:
+                tape.watch(x)
+                y = np.sum(x * x * shared)
+            gx, gw = tape.gradient(y, [x, shared])
+            if gx.tolist() != [2.0 * seed] * 4 or gw.tolist() != [float(seed) ** 2] * 4:
+                failures.append((seed, gx, gw))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_a_tape_does_not_see_other_threads() -> None:
+    x = tfopt.constant(3.0)
+    made: list[Any] = []
+    with tfopt.GradientTape() as tape:
+        tape.watch(x)
+        thread = threading.Thread(target=lambda: made.append(x * x))
+        thread.start()
+        thread.join()
+    assert tape.gradient(made[0], x) is None
+
+
+def test_a_function_is_traced_once_by_all_threads() -> None:
+    barrier, results = threading.Barrier(6), []
+    f = tfopt.function(lambda x: np.sum(np.exp(x) * 2.0))
+
+    def work() -> None:
+        barrier.wait()
+        results.extend(float(f(np.zeros(3))) for _ in range(50))
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [6.0] * 300 and f.trace_count == 1
+
+
+# ---- operators
+
+
+def test_what_numpy_would_do_to_a_tensor_is_refused_if_it_loses_gradients() -> None:
+    x, array = tfopt.constant(np.ones(3)), np.ones(3)
+    with pytest.raises(TypeError, match="out"):
+        array += x
+    with pytest.raises(TypeError, match="out"):
+        np.add(array, 1.0, out=x)
+    with pytest.raises(TypeError):
+        x[0] = 1
+    assert array.tolist() == [1, 1, 1]
+
+
+def test_numpy_scalars_arrays_and_lists_meet_tensors() -> None:
+    x = tfopt.constant(np.float32([1, 2]))
+    for made in (x * 2, 2 * x, np.float32(2) * x, np.float32([2, 2]) * x, x * [2, 2]):
+        assert isinstance(made, tfopt.Tensor) and made.tolist() == [2, 4]
+    assert (x * 2.0).dtype == np.float32
+    assert isinstance(np.array([x, x * 2]), np.ndarray)
+    assert np.stack([x, 2 * x]).shape == (2, 2)
+    with pytest.raises(TypeError):
+        x * object()

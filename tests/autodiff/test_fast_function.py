@@ -1,0 +1,210 @@
+"""The generated programs: what is left out, written over, dropped, copied; and effects in them."""
+
+from __future__ import annotations
+
+import re
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfopt
+from tfopt.autodiff.function import Function
+
+
+def source(f: Function) -> str:
+    """Return the program that calls without a tape run."""
+    (program,) = f._traces.programs.values()
+    return program._raw.__doc__ or ""
+
+
+def lines(f: Function) -> list[str]:
+    return [line.strip() for line in source(f).splitlines()[2:] if line.strip()]
+
+
+def test_constants_are_computed_once_and_dead_code_is_left_out() -> None:
+    captured = tfopt.constant(np.ones(3))
+
+    @tfopt.function
+    def f(x: Any) -> Any:
+        np.sin(x)
+        return x + np.exp(captured) * 2.0
+
+    assert f(np.zeros(3)).tolist() == [2 * np.e] * 3
+    assert len(lines(f)) == 2  # one addition, one return
+
+
+def test_a_large_array_is_written_over_after_its_last_use() -> None:
+    f = tfopt.function(lambda x: np.exp(-x * 2.0) + 1.0)
+    x = np.linspace(0, 1, 10_000)
+    np.testing.assert_array_equal(f(x).numpy(), np.exp(-x * 2.0) + 1.0)
+    names = set(re.findall(r"^(t\d+) =", "\n".join(lines(f)), re.MULTILINE))
+    assert len(names) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x: (x * 2.0, np.exp(x * 2.0)),
+        lambda x: np.exp(x) - np.exp(x).reshape(100, 100).T.reshape(-1),
+        lambda x: (lambda y: y[::-1] + y)(x * 3.0),
+        lambda x: (lambda y: (y + 1.0) * y)(x * 3.0),
+        lambda x: (lambda y: (y[:5], y * 2.0))(x * 3.0),
+        lambda x: np.broadcast_to((x * 2.0)[:1], (3,)) + np.sum(x * 2.0),
+        lambda x: x,
+    ],
+)
+def test_what_is_read_again_is_not_written_over(body: Any) -> None:
+    x = np.linspace(0, 1, 10_000)
+    kept = x.copy()
+    made, expected = tfopt.function(body)(x), body(tfopt.constant(x))
+    made = made if isinstance(made, tuple) else (made,)
+    for y, z in zip(made, expected if isinstance(expected, tuple) else (expected,), strict=True):
+        np.testing.assert_array_equal(y.numpy(), z.numpy())
+        assert not np.shares_memory(y.numpy(), x)
+    np.testing.assert_array_equal(x, kept)
+
+
+def test_large_arrays_are_dropped() -> None:
+    def chain(x: Any) -> Any:
+        for _ in range(20):
+            x = np.maximum(x, x.reshape(100, 1000).T.reshape(-1))
+        return x
+
+    f, x = tfopt.function(chain), np.arange(100_000.0)
+    f(x)
+    tracemalloc.start()
+    f(x)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5 * x.nbytes
+
+
+def test_ones_are_not_multiplied_by_nor_broadcast() -> None:
+    @tfopt.function
+    def f(x: Any) -> Any:
+        with tfopt.GradientTape() as tape:
+            tape.watch(x)
+            y = np.sum(x * x, axis=1) * 3.0
+        return tape.gradient(y, x)
+
+    x = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(f(x).numpy(), 6 * x)
+    assert "broadcast" not in source(f) and len(lines(f)) <= 4
+
+
+def test_reads_before_an_assignment_keep_their_value() -> None:
+    w = tfopt.Variable(np.full(3, 2.0))
+
+    @tfopt.function
+    def f(x: Any) -> Any:
+        before, view = w * 1.0, w[::-1]
+        w.assign(x)
+        after = w * 1.0
+        w.assign_add(x)
+        return before, view, after, w
+
+    for expected in (2.0, 14.0):
+        found = f(np.full(3, 7.0))
+        assert [t.tolist()[0] for t in found] == [expected, expected, 7.0, 14.0]
+    w.assign(np.zeros(3))
+    assert found[3].tolist() == [14.0] * 3
+
+
+def test_what_a_taped_call_saves_survives_later_assignments() -> None:
+    w, x = tfopt.Variable(np.full(3, 2.0)), tfopt.constant(np.full(3, 5.0))
+    f = tfopt.function(lambda x: np.sum(w * w * x))
+    for _ in range(2):
+        w.assign(np.full(3, 2.0))
+        with tfopt.GradientTape() as tape:
+            tape.watch(x)
+            y = f(x)
+        w.assign(np.zeros(3))
+        gx, gw = tape.gradient(y, [x, w])
+        assert gx.tolist() == [4, 4, 4] and gw.tolist() == [20, 20, 20]
+
+
+def test_a_variable_as_argument_is_the_callers() -> None:
+    @tfopt.function
+    def f(v: Any) -> Any:
+        v.assign_add(np.ones(2))
+        return v * 10.0
+
+    a, b = tfopt.Variable(np.zeros(2)), tfopt.Variable(np.ones(2))
+    assert f(a).tolist() == [10, 10] and f(b).tolist() == [20, 20]
+    assert (a.numpy().tolist(), b.numpy().tolist(), f.trace_count) == ([1, 1], [2, 2], 1)
+
+
+def test_a_training_step_in_a_function_is_that_without() -> None:
+    random = np.random.default_rng(0)
+    x, t = random.normal(size=(8, 3)), random.normal(size=(8, 2))
+    weights = []
+    for wrap in (lambda f: f, tfopt.function):
+        w = tfopt.Variable(np.ones((3, 2)))
+        table = tfopt.Variable(np.ones((5, 2)))
+        optimizer = tfopt.optimizers.Adam(0.1, global_clipnorm=1.0)
+
+        def step(x: Any, t: Any, w: Any = w, table: Any = table, opt: Any = optimizer) -> Any:
+            with tfopt.GradientTape() as tape:
+                rows = np.take(table, [0, 3, 0, 1, 2, 2, 1, 0], axis=0)
+                loss = np.mean((x @ w + rows - t) ** 2)
+            opt.minimize(loss, [w, table], tape=tape)
+            return loss
+
+        run = wrap(step)
+        losses = [float(run(tfopt.constant(x), tfopt.constant(t))) for _ in range(5)]
+        assert int(optimizer.iterations) == 5
+        weights.append((losses, w.numpy(), table.numpy()))
+    np.testing.assert_allclose(weights[0][0], weights[1][0], rtol=1e-12)
+    np.testing.assert_allclose(weights[0][1], weights[1][1], rtol=1e-12)
+    np.testing.assert_allclose(weights[0][2], weights[1][2], rtol=1e-12)
+
+
+def test_an_update_rule_in_a_function_is_carried_out_at_each_call() -> None:
+    w = tfopt.Variable(np.ones(2))
+
+    @tfopt.function
+    def f(g: Any) -> Any:
+        tfopt.training_ops.apply_gradient_descent(w, g, alpha=0.5)
+        return w * 1.0
+
+    assert [f(np.ones(2)).tolist() for _ in range(2)] == [[0.5, 0.5], [0.0, 0.0]]
+    assert f.trace_count == 1
+
+
+def test_recomputation_is_part_of_the_way_back() -> None:
+    layer = tfopt.recompute_grad(lambda x: np.tanh(np.sin(np.exp(x))))
+    f = tfopt.function(lambda x: layer(layer(x)))
+    x = tfopt.constant(np.linspace(0, 1, 5))
+    with tfopt.GradientTape() as tape:
+        tape.watch(x)
+        y = f(x)
+    (program,) = f._traces.programs.values()
+    assert len(program.gradients().saved) == 2  # the arguments of the two calls
+    plain = tfopt.function(lambda x: np.tanh(np.sin(np.exp(np.tanh(np.sin(np.exp(x)))))))
+    with tfopt.GradientTape() as other:
+        other.watch(x)
+        z = plain(x)
+    np.testing.assert_allclose(tape.gradient(y, x).numpy(), other.gradient(z, x).numpy())
+
+
+def test_a_symbolic_tensor_has_no_value() -> None:
+    def body(ask: Any) -> Any:
+        return tfopt.function(lambda x: ask(x) or x)
+
+    for ask in (bool, float, int, np.allclose and (lambda x: np.allclose(x, x))):
+        with pytest.raises(TypeError, match="symbolic"):
+            body(ask)(np.float64(1.0))
+    with pytest.raises(AttributeError, match="symbolic"):
+        body(lambda x: x.numpy())(np.ones(2))
+    with pytest.raises(NotImplementedError, match="symbolic"):
+        body(np.asarray)(np.ones(2))
+
+
+def test_a_constant_is_shortened_only_where_another_operand_is_as_large() -> None:
+    ones = np.full((2, 3), 0.5)
+    f = tfopt.function(lambda x: np.sum(ones * x, axis=1))
+    assert f(np.ones((1, 3))).tolist() == [1.5, 1.5]
+    g = tfopt.function(lambda x: np.broadcast_to(x, (2, 3)) + np.broadcast_to(x[:, :1], (2, 3)))
+    assert g(np.ones((1, 3))).shape == (2, 3)

@@ -1,0 +1,240 @@
+"""Functions: what is traced, when again, and what a replay does."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections import namedtuple
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+
+def test_traces_by_signature(impl: ModuleType) -> None:
+    f = impl.function(lambda x, flag=True, **kw: x * 2 if flag else x * 3)
+    one = impl.constant(1.0)
+    calls = [
+        ((one,), {}, 1), ((impl.constant(5.0),), {}, 1), ((1.0,), {}, 2), ((2.0,), {}, 3),
+        ((one, False), {}, 4), ((one,), {"flag": False}, 4), ((np.array(3.0),), {}, 4),
+        ((np.float64(3.0),), {}, 4), ((impl.constant([1.0]),), {}, 5),
+        ((impl.constant(1.0, np.float32),), {}, 6), ((one, 1), {}, 7), ((one, True), {}, 7),
+        ((one,), {"extra": None}, 8),
+    ]  # fmt: skip
+    for args, kwargs, count in calls:
+        f(*args, **kwargs)
+        assert f.trace_count == count, (args, kwargs)
+
+
+def test_structures_are_part_of_a_signature(impl: ModuleType) -> None:
+    Pair = namedtuple("Pair", "a b")
+    f = impl.function(lambda pair: pair[0] * pair[1] if isinstance(pair, (list, tuple)) else 0.0)
+    x, y = impl.constant(2.0), impl.constant(3.0)
+    for pair, count in (([x, y], 1), ([y, y], 1), ((x, y), 2), (Pair(x, y), 3), ([x, y, x], 4)):
+        assert float(f(pair)) in (6, 9)
+        assert f.trace_count == count
+
+
+def test_results_keep_their_structure(impl: ModuleType) -> None:
+    w = impl.Variable(4.0)
+    f = impl.function(lambda x: {"b": [x, None], "a": (w, 3, np.ones(2))})
+    result = f(impl.constant(2.0))
+    assert list(result) == ["b", "a"] and result["b"][1] is None
+    assert float(result["b"][0]) == 2 and isinstance(result["a"], tuple)
+    assert [np.asarray(part).tolist() for part in result["a"]] == [4, 3, [1, 1]]
+    assert all(isinstance(part, impl.Tensor) for part in result["a"])
+
+
+def test_variables_as_arguments(impl: ModuleType) -> None:
+    f = impl.function(lambda a, b: a * 10 + b)
+    a, b = impl.Variable(1.0), impl.Variable(2.0)
+    assert [float(f(a, b)), float(f(b, a)), float(f(a, a))] == [12, 21, 11]
+    assert f.trace_count == 2  # the last for a variable that comes twice
+    with impl.GradientTape() as tape:
+        y = f(b, a)
+    assert [float(g) for g in tape.gradient(y, [a, b])] == [1, 10]
+
+
+def test_assignments_are_made_in_their_order_at_each_call(impl: ModuleType) -> None:
+    w = impl.Variable(1.0)
+
+    @impl.function
+    def f(x: Any) -> Any:
+        before = w * 1
+        w.assign_add(x)
+        middle = w * 1
+        w.assign(w * 10)
+        return before, middle, w
+
+    assert [float(part) for part in f(impl.constant(2.0))] == [1, 3, 30]
+    assert [float(part) for part in f(impl.constant(5.0))] == [30, 35, 350]
+    assert f.trace_count == 1 and float(w) == 350
+
+
+def test_gradients_know_values_before_and_after_an_assignment(impl: ModuleType) -> None:
+    w = impl.Variable(2.0)
+
+    @impl.function
+    def f(x: Any) -> Any:
+        y = w * w * x
+        w.assign(5.0)
+        return y + w * w
+
+    with impl.GradientTape() as tape:
+        y = f(impl.constant(1.0))
+    w.assign(100.0)
+    assert float(y) == 29 and float(tape.gradient(y, w)) == 14
+
+
+def test_side_effects_happen_once(impl: ModuleType) -> None:
+    seen = []
+    f = impl.function(lambda x: seen.append(1) or x * 2)
+    assert [float(f(impl.constant(v))) for v in (1.0, 2.0, 3.0)] == [2, 4, 6]
+    assert len(seen) == 1
+
+
+def test_methods_have_their_own_traces(impl: ModuleType) -> None:
+    class Model:
+        def __init__(self, factor: float) -> None:
+            self.factor = factor
+
+        @impl.function
+        def __call__(self, x: Any) -> Any:
+            return x * self.factor
+
+        @impl.function
+        def twice(self, x: Any) -> Any:
+            return self(self(x))
+
+    two, three = Model(2.0), Model(3.0)
+    x = impl.constant(1.0)
+    for _ in range(2):
+        assert [float(m(x)) for m in (two, three)] == [2, 3]
+        assert [float(m.twice(x)) for m in (two, three)] == [4, 9]
+    assert two.twice.trace_count == three.twice.trace_count == 1
+    alive = weakref.ref(two)
+    del two
+    gc.collect()
+    assert alive() is None
+
+
+def test_decorator_forms(impl: ModuleType) -> None:
+    @impl.function()
+    def f(x: Any) -> Any:
+        """Double."""
+        return x * 2
+
+    assert f.__name__ == "f" and f.__doc__ == "Double." and float(f(3.0)) == 6
+
+
+def test_a_closure_over_a_traced_value(impl: ModuleType) -> None:
+    """What grad_fn closes over is that of the call, not of the trace."""
+
+    @impl.custom_gradient
+    def exponential(x: Any) -> Any:
+        hidden = np.exp(x) * 3
+        return x * 1, lambda d: d * hidden
+
+    f = impl.function(exponential)
+    for value in (0.0, 1.0, 2.0):
+        x = impl.constant(value)
+        with impl.GradientTape() as tape:
+            tape.watch(x)
+            y = f(x)
+        np.testing.assert_allclose(float(tape.gradient(y, x)), 3 * np.exp(value))
+
+
+def test_a_boolean_mask_may_select_more_than_when_it_was_traced(impl: ModuleType) -> None:
+    @impl.function
+    def f(x: Any) -> Any:
+        return np.sum(x[x > 0] ** 2)
+
+    for values in ([1.0, -1.0, -2.0], [1.0, 2.0, 3.0], [-1.0, -1.0, -1.0]):
+        x = impl.constant(values)
+        with impl.GradientTape() as tape:
+            tape.watch(x)
+            y = f(x)
+        assert np.asarray(tape.gradient(y, x)).tolist() == [2 * max(v, 0) for v in values]
+
+
+def test_rows_go_through(impl: ModuleType) -> None:
+    table = impl.Variable(np.arange(6.0).reshape(3, 2))
+    lookup = impl.function(lambda i: np.take(table, i, axis=0) * 2)
+    for rows in ([0, 2], [1, 1]):
+        indices = impl.constant(np.array(rows))
+        with impl.GradientTape() as tape:
+            y = lookup(indices)
+        grad = tape.gradient(y, table)
+        assert isinstance(grad, impl.IndexedSlices)
+        assert np.asarray(grad.indices).tolist() == rows
+        assert np.asarray(grad.values).tolist() == [[2, 2], [2, 2]]
+        assert np.asarray(y).tolist() == (2 * np.arange(6.0).reshape(3, 2)[rows]).tolist()
+    assert lookup.trace_count == 1
+
+
+def test_training_steps(impl: ModuleType) -> None:
+    """A whole step in a function is what it is outside of one."""
+    data = np.random.default_rng(0).normal(size=(5, 8, 3))
+
+    def trained(wrapper: Any, name: str) -> Any:
+        w, b = impl.Variable(np.ones((3, 2))), impl.Variable(np.zeros(2))
+        optimizer = getattr(impl.optimizers, name)(0.1)
+
+        @wrapper
+        def step(x: Any) -> Any:
+            with impl.GradientTape() as tape:
+                loss = np.mean((np.tanh(x @ w + b) - 0.5) ** 2)
+            optimizer.minimize(loss, [w, b], tape=tape)
+            return loss
+
+        losses = [float(step(impl.constant(batch))) for batch in data]
+        return losses, w.numpy().tolist(), b.numpy().tolist(), int(optimizer.iterations)
+
+    for name in ("SGD", "Adamax", "Adam"):
+        plain, traced = trained(lambda f: f, name), trained(impl.function, name)
+        np.testing.assert_allclose(plain[0], traced[0], 1e-13)
+        np.testing.assert_allclose(plain[1], traced[1], 1e-13)
+        assert plain[3] == traced[3] == 5
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_orders(impl: ModuleType, order: int) -> None:
+    def derivative(f: Any) -> Any:
+        def df(x: Any) -> Any:
+            with impl.GradientTape() as tape:
+                tape.watch(x)
+                y = f(x)
+            return tape.gradient(y, x)
+
+        return df
+
+    f: Any = impl.function(lambda x: x**4)
+    wrapped: Any = f
+    for _ in range(order):
+        f, wrapped = derivative(f), impl.function(derivative(wrapped))
+    expected = [32.0, 48.0, 48.0][order - 1]
+    assert float(f(impl.constant(2.0))) == expected == float(wrapped(impl.constant(2.0)))
+
+
+def test_concrete_functions(impl: ModuleType) -> None:
+    f = impl.function(lambda x, k=2.0: x * k)
+    concrete = f.get_concrete_function(impl.TensorSpec((2,), np.float64))
+    assert f.trace_count == 1
+    assert np.asarray(concrete(impl.constant([1.0, 2.0]))).tolist() == [2, 4]
+    f(impl.constant([3.0, 4.0]))
+    assert f.trace_count == 1
+
+
+def test_gradients_that_were_broadcast_come_back_in_their_shape(impl: ModuleType) -> None:
+    def f(a: Any, b: Any) -> Any:
+        first = np.mean(b, axis=-1, keepdims=True) * a
+        return np.sum(np.mean(b, axis=-1, keepdims=True) * a) + np.sum(first * 0.5)
+
+    a, b = impl.constant(1.0), impl.constant([1.0, 2.0, 3.0])
+    for called in (f, impl.function(f)):
+        with impl.GradientTape() as tape:
+            tape.watch([a, b])
+            y = called(a, b)
+        found = [np.asarray(g).tolist() for g in tape.gradient(y, [a, b])]
+        assert found == [3.0, [0.5, 0.5, 0.5]]

@@ -1,0 +1,162 @@
+"""Optimizers, clipping and update rules with tapes."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfopt
+import tfopt_ref
+
+T = np.random.default_rng(0).normal(size=(3, 4))
+D = np.random.default_rng(1).normal(size=(3, 4))
+
+
+# ---- minimize
+
+
+def test_a_loss_and_its_tape(impl: ModuleType) -> None:
+    w, frozen = impl.Variable([3.0, -4.0]), impl.Variable(2.0, trainable=False)
+    optimizer = impl.optimizers.SGD(0.25)
+    with impl.GradientTape() as tape:
+        loss = np.sum(w * w) * frozen
+    assert int(optimizer.minimize(loss, [w], tape=tape)) == 1
+    assert w.numpy().tolist() == [0, 0]
+
+
+def test_a_function_that_returns_a_loss(impl: ModuleType) -> None:
+    w, optimizer = impl.Variable([3.0, -4.0]), impl.optimizers.SGD(0.25)
+    optimizer.minimize(lambda: np.sum(w * w), [w])
+    optimizer.minimize(lambda: np.sum(w * w), lambda: [w])
+    optimizer.minimize(lambda: np.sum(w * w), w, grad_loss=np.array(0.0))
+    assert w.numpy().tolist() == [0.75, -1] and int(optimizer.iterations) == 3
+
+
+def test_variables_that_are_not_trainable_can_be_minimized(impl: ModuleType) -> None:
+    w = impl.Variable(3.0, trainable=False)
+    impl.optimizers.SGD(0.5).minimize(lambda: w * w, [w])
+    assert float(w) == 0
+
+
+def test_losses_that_are_refused(impl: ModuleType) -> None:
+    w, optimizer = impl.Variable(3.0), impl.optimizers.SGD(0.5)
+    with pytest.raises(impl.InvalidArgumentError, match="`tape` is required"):
+        optimizer.minimize(w * w, [w])
+    with impl.GradientTape() as tape:
+        loss = impl.constant(1.0) * 2
+    with pytest.raises(impl.InvalidArgumentError, match="No gradients provided"):
+        optimizer.minimize(loss, [w], tape=tape)
+    assert float(w) == 3 and int(optimizer.iterations) == 0
+
+
+def test_rows_reach_the_sparse_rules(impl: ModuleType) -> None:
+    """Only rows that were looked up take part in a step, also of Adamax with its slots."""
+    table = impl.Variable(np.ones((5, 2)))
+    optimizer = impl.optimizers.Adamax(0.1)
+    with impl.GradientTape() as tape:
+        loss = np.sum(np.take(table, [1, 3, 3], axis=0) ** 2)
+    grad = tape.gradient(loss, table)
+    assert isinstance(grad, impl.IndexedSlices)
+    optimizer.apply_gradients([(grad, table)])
+    assert (table.numpy()[[0, 2, 4]] == 1).all() and (table.numpy()[[1, 3]] < 1).all()
+    assert optimizer.get_slot(table, "m").numpy()[[0, 2, 4]].any() == np.False_
+
+
+def test_clipped_rows_of_a_tape(impl: ModuleType) -> None:
+    table = impl.Variable(np.ones((5, 2)))
+    optimizer = impl.optimizers.SGD(1.0, global_clipnorm=1.0)
+    optimizer.minimize(lambda: np.sum(np.take(table, [1, 2], axis=0)) * 100, [table])
+    np.testing.assert_allclose(table.numpy()[[1, 2]], 0.5, rtol=1e-12)
+    assert (table.numpy()[[0, 3, 4]] == 1).all()
+
+
+def test_both_packages_train_alike() -> None:
+    x, target = np.random.default_rng(2).normal(size=(2, 20, 3))
+
+    def trained(package: ModuleType) -> list[np.ndarray]:
+        w, b = package.Variable(np.eye(3)), package.Variable(np.zeros(3))
+        optimizer = package.optimizers.Adamax(0.05, clipnorm=0.5)
+        for _ in range(20):
+            loss = lambda: np.mean(np.abs(np.maximum(x @ w + b, 0) - target))  # noqa: E731
+            optimizer.minimize(loss, [w, b])
+        return [w.numpy(), b.numpy()]
+
+    for fast, ref in zip(trained(tfopt), trained(tfopt_ref), strict=True):
+        np.testing.assert_allclose(fast, ref, 1e-10, 1e-12)
+
+
+# ---- clipping
+
+
+def clipped(impl: ModuleType, f: Any, *values: Any, upstream: Any = None) -> list[np.ndarray]:
+    inputs = [impl.constant(value) for value in values]
+    with impl.GradientTape() as tape:
+        tape.watch(inputs)
+        y = f(*inputs)
+    assert isinstance(y, impl.Tensor)
+    return [np.asarray(g) for g in tape.gradient(y, inputs, upstream)]
+
+
+def test_the_registered_gradients(impl: ModuleType) -> None:
+    found = clipped(impl, impl.clip_by_value, T, -0.5, 0.5, upstream=D)
+    for ours, theirs in zip(
+        found, impl.clip_grads.clip_by_value_grad(D, T, -0.5, 0.5), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, 1e-12, 1e-14)
+    for limit, *axes in ((1.0,), (1.0, [1]), (100.0,), (0.5, [0, 1])):
+        f = lambda t, c, axes=axes: impl.clip_by_norm(t, c, *axes)  # noqa: E731
+        expected = impl.clip_grads.clip_by_norm_grad(D, T, limit, *axes)
+        for ours, theirs in zip(clipped(impl, f, T, limit, upstream=D), expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, 1e-11, 1e-13)
+
+
+@pytest.mark.parametrize("limit", [1.0, 50.0])
+def test_clipping_by_differences(impl: ModuleType, limit: float) -> None:
+    args = [T, np.array([1.0, -2.0])]
+    functions = [
+        lambda a, b: impl.clip_by_norm(a, limit, axes=[1]) * np.sum(b),
+        lambda a, b: impl.clip_by_norm(a, np.sum(b * b)),
+        lambda a, b: impl.clip_by_value(a, -0.7, b[0]),
+        lambda a, b: impl.global_norm([a, None, b]),
+        lambda a, b: impl.clip_by_global_norm([a, b], limit)[0],
+        lambda a, b: impl.clip_by_global_norm([a, b], limit)[1],
+        lambda a, b: impl.clip_by_global_norm([a, b], b[0] * b[0] * limit)[0],
+        lambda a, b: impl.clip_by_global_norm([a], limit, use_norm=np.sum(b * b) * 2)[0],
+    ]
+    for f in functions:
+        impl.autodiff.check_grads(f, args, order=2)
+
+
+def test_clipping_in_a_function(impl: ModuleType) -> None:
+    f = impl.function(lambda t: impl.clip_by_global_norm([t, t * 2], 1.0))
+    for scale in (1.0, 0.01):
+        (a, b), norm = f(impl.constant(T * scale))
+        (c, d), expected = impl.clip_by_global_norm([T * scale, T * scale * 2], 1.0)
+        for ours, theirs in zip((a, b, norm), (c, d, expected), strict=True):
+            np.testing.assert_allclose(np.asarray(ours), theirs, 1e-14)
+
+
+def test_arrays_stay_arrays(impl: ModuleType) -> None:
+    with impl.GradientTape():
+        assert isinstance(impl.clip_by_norm(T, 1.0), np.ndarray)
+    assert isinstance(impl.clip_by_norm(impl.constant(T), 1.0), impl.Tensor)
+
+
+# ---- update rules
+
+
+def test_update_rules_in_a_function(impl: ModuleType) -> None:
+    w, m = impl.Variable(np.ones(2)), impl.Variable(np.zeros(2))
+
+    @impl.function
+    def step(x: Any) -> Any:
+        impl.training_ops.apply_momentum(w, m, x * 2, lr=0.1, momentum=0.9)
+        return w * 1
+
+    first, second = step(impl.constant([1.0, 2.0])), step(impl.constant([0.0, 0.0]))
+    assert np.asarray(first).round(12).tolist() == [0.8, 0.6]
+    assert np.asarray(second).round(12).tolist() == [0.62, 0.24]
+    assert step.trace_count == 1

@@ -1,0 +1,85 @@
+"""Tapes and custom gradients: that TensorFlow still answers what the golden file says.
+
+Skipped where TensorFlow is not installed, unless TFOPT_REQUIRE_TENSORFLOW is set.
+"""
+
+from __future__ import annotations
+
+import json
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from golden.autodiff.facades import Ours, TensorFlow, plain, same
+from golden.autodiff.record import FILE, PROGRAMS
+from golden.with_tensorflow import required_tensorflow
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tfopt
+import tfopt_ref
+
+tf = required_tensorflow()
+
+RECORDED = json.loads(FILE.read_text())
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_recorded_answers(name: str) -> None:
+    found = json.loads(json.dumps(plain(PROGRAMS[name](TensorFlow(tf)))))
+    assert same(found, RECORDED[name]), (found, RECORDED[name])
+
+
+# ---- random expressions
+
+STEPS: list[Any] = [
+    lambda np, a, b: a + b,
+    lambda np, a, b: a - b * 0.5,
+    lambda np, a, b: a * b,
+    lambda np, a, b: a / (b * b + 1.0),
+    lambda np, a, b: np.sqrt(np.absolute(a) + 0.5) * b,
+    lambda np, a, b: np.maximum(a, b),
+    lambda np, a, b: np.minimum(a, b) - a,
+    lambda np, a, b: np.where(a > b, a * 0.5, -b),
+    lambda np, a, b: np.sum(a) * b,
+    lambda np, a, b: np.exp(-a * a) + b,
+    lambda np, a, b: np.tanh(a) - b,
+    lambda np, a, b: np.max(a) * b,
+    lambda np, a, b: np.clip(a, -1.0, 1.5) + b,
+    lambda np, a, b: np.mean(a) - np.square(b),
+]
+
+
+def derivatives(t: Any, steps: list[tuple[int, int, int]], arrays: list[np.ndarray]) -> list[Any]:
+    """Return gradients of a random expression, and of the sum of their squares."""
+    inputs = [t.constant(array) for array in arrays]
+    with t.GradientTape() as outer:
+        outer.watch(inputs)
+        with t.GradientTape() as tape:
+            tape.watch(inputs)
+            values = list(inputs)
+            for number, i, j in steps:
+                values.append(STEPS[number](t.np, values[i % len(values)], values[j % len(values)]))
+            y = t.np.sum(values[-1])
+        first = tape.gradient(y, inputs, unconnected_gradients="zero")
+        total = sum(t.np.sum(g * g) for g in first)
+    second = outer.gradient(total, inputs, unconnected_gradients="zero")
+    return [np.asarray(g) for g in (*first, *second)]
+
+
+@pytest.mark.parametrize("package", [tfopt, tfopt_ref], ids=["tfopt", "tfopt_ref"])
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, len(STEPS) - 1), st.integers(0, 9), st.integers(0, 9)),
+        min_size=1, max_size=6,
+    ),
+    seed=st.integers(0, 2**32),
+)  # fmt: skip
+def test_random_expressions(package: ModuleType, steps: list[Any], seed: int) -> None:
+    random = np.random.default_rng(seed)
+    arrays = [random.uniform(-2, 2, shape) for shape in ((2, 3), (3,), (2, 1))]
+    ours = derivatives(Ours(package), steps, arrays)
+    theirs = derivatives(TensorFlow(tf), steps, arrays)
+    for own, tensorflows in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(own, tensorflows, 1e-9, 1e-9)

@@ -1,0 +1,164 @@
+"""Products with a Hessian, the direction they lead to, and fits of many features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from sdca_cases import Problem, problem_of, problems
+
+import tfopt
+from tfopt.kernels import curvature, curvature_products
+from tfopt.linear_model import SDCAClassifier, SDCARegressor, conjugate_gradients, newton
+from tfopt.linear_model import problem as problem_module
+
+SMOOTH = ("logistic_loss", "squared_loss", "smooth_hinge_loss", "poisson_loss")
+
+
+def with_ones(problem: Problem) -> np.ndarray:
+    """Return the rows as an array, with a last feature of 1."""
+    n = len(problem.examples)
+    X = np.zeros((n, problem.n_weights + 1))
+    for i in range(n):
+        part = slice(problem.indptr[i], problem.indptr[i + 1])
+        X[i, problem.indices[part]] = problem.data[part]
+    X[:, problem.n_weights - problem.dense.shape[1] : -1] += problem.dense
+    X[:, -1] = 1
+    return X
+
+
+def bends_of(problem: Problem) -> np.ndarray:
+    return np.random.default_rng(0).choice([0.0, 0.25, 1.0], len(problem.examples))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("index", ["int32", "int64"])
+@given(data=st.data())
+def test_products_are_those_with_the_matrix(dtype: str, index: str, data: Any) -> None:
+    problem = data.draw(problems("logistic_loss", dtype, index))
+    X, bends = with_ones(problem), bends_of(problem)
+    s = np.random.default_rng(1).standard_normal(X.shape[1])
+    size = np.abs(X).T @ (bends * (np.abs(X) @ np.abs(s)))
+    found = curvature_products.product(*problem.rows, bends, s)
+    assert (np.abs(found - X.T @ (bends * (X @ s))) <= 1e-14 * size).all()
+    found = curvature_products.diagonal(*problem.rows, bends, problem.n_weights)
+    np.testing.assert_allclose(found, bends @ X**2, rtol=1e-13)
+
+
+def wide(n: int = 4000) -> Problem:
+    """Return a problem that is worth several shares and threads."""
+    return problem_of("logistic_loss", 1, n=n, n_sparse=700, longest=60)
+
+
+def test_threads_change_no_bits() -> None:
+    problem = wide()
+    bends, s = bends_of(problem), np.random.default_rng(1).standard_normal(problem.n_weights + 1)
+    answers = []
+    for threads in (1, 2, 3, 5):
+        tfopt.threads.set_num_threads(threads)
+        product = curvature_products.product(*problem.rows, bends, s)
+        diagonal = curvature_products.diagonal(*problem.rows, bends, problem.n_weights)
+        answers.append(product.tobytes() + diagonal.tobytes())
+    assert len({*answers}) == 1
+    X = with_ones(problem)
+    expected = X.T @ (bends * (X @ s))
+    np.testing.assert_allclose(product, expected, atol=1e-12 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("share", [0.5, 1e-3, 1e-12])
+def test_the_direction_is_newtons_as_far_as_asked(intercept: bool, share: float) -> None:
+    made = wide(600)
+    bends = bends_of(made)
+    problem = problem_module.Problem(
+        rows=made.rows,
+        n_weights=made.n_weights,
+        loss="logistic_loss",
+        gamma=1.0,
+        l1=0.0,
+        l2=0.1,
+        intercept=intercept,
+        threads=0,
+    )
+    gradient = np.random.default_rng(2).standard_normal(made.n_weights + 1)
+    if not intercept:
+        gradient[-1] = 0
+    H = curvature.hessian(*made.rows, bends, made.n_weights)
+    H[np.diag_indices(made.n_weights)] += 0.1
+    scale = np.diagonal(H)
+    step = conjugate_gradients.direction(problem, bends, gradient, share)
+    left = H @ step + gradient
+    if not intercept:
+        assert step[-1] == 0
+        left[-1] = 0
+    assert left @ (left / scale) <= 1.01 * share**2 * gradient @ (gradient / scale)
+    assert gradient @ step < 0
+    if share == 1e-12:
+        free = slice(None) if intercept else slice(-1)
+        newtons = np.linalg.solve(H[free, free], -gradient[free])
+        np.testing.assert_allclose(step[free], newtons, atol=1e-9 * np.abs(newtons).max())
+
+
+def test_a_direction_that_is_cut_short_goes_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = wide(600)
+    problem = problem_module.Problem(
+        made.rows, made.n_weights, "logistic_loss", 1.0, 0.0, 1e-6, True, 0
+    )
+    gradient = np.random.default_rng(2).standard_normal(made.n_weights + 1)
+    descents = []
+    for most in (1, 2, 5, 20):
+        monkeypatch.setattr(conjugate_gradients, "MOST_PRODUCTS", most)
+        descents.append(
+            gradient @ conjugate_gradients.direction(problem, bends_of(made), gradient, 0)
+        )
+    assert (np.diff([0.0, *descents]) < 0).all()
+
+
+# ---- fits
+
+
+def ill_conditioned(loss: str) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(0)
+    X = random.standard_normal((400, 30)) @ np.diag(np.logspace(0, -2, 30))
+    X *= random.uniform(size=X.shape) < 0.5
+    z = 3 * X @ random.standard_normal(30) + random.standard_normal(400)
+    if loss == "squared":
+        return X, z
+    return X, random.poisson(np.exp(z / 4)).astype(float) if loss == "poisson" else np.sign(z)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", [name.removesuffix("_loss") for name in SMOOTH])
+def test_more_features_than_a_matrix_has(loss: str, intercept: bool) -> None:
+    """Of empty ones: the minimum is that without them, which the matrix leads to."""
+    X, y = ill_conditioned(loss)
+    kind = SDCARegressor if loss in ("squared", "poisson") else SDCAClassifier
+    options: dict[str, Any] = {"l2": 1e-4, "tol": 1e-10, "fit_intercept": intercept}
+    few = kind(loss, **options).fit(sparse.csr_matrix(X), y)
+    padded = sparse.csr_matrix(X)
+    padded.resize(400, newton.MOST_WEIGHTS + 100)
+    many = kind(loss, **options).fit(padded, y)
+    assert many.n_iter_[0] < 60
+    assert many.dual_gap_ <= 1e-10 * np.abs(many.objective_)
+    assert many.objective_ == pytest.approx(few.objective_, rel=2e-10)
+    coef = np.ravel(many.coef_)
+    assert not coef[30:].any()
+    np.testing.assert_allclose(coef[:30], np.ravel(few.coef_), atol=1e-3 * np.abs(coef).max())
+
+
+def test_threads_change_no_bits_of_a_fit() -> None:
+    random = np.random.default_rng(0)
+    X = sparse.random(3000, 800, 0.04, format="csr", random_state=0)
+    X = X @ sparse.diags(np.logspace(0, -2, 800))
+    y = np.sign(X @ random.standard_normal(800) + 0.02 * random.standard_normal(3000))
+    answers = []
+    for threads in (1, 2, 3):
+        tfopt.threads.set_num_threads(threads)
+        model = SDCAClassifier(l2=1e-3, tol=1e-9).fit(X, y)
+        answers.append(model.coef_.tobytes() + model.dual_coef_.tobytes())
+    assert len({*answers}) == 1
+    assert model.n_iter_[0] < 60

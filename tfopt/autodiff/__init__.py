@@ -1,0 +1,46 @@
+"""Gradients of NumPy's functions: a tape, custom gradients, and functions that are traced."""
+
+import tfopt.kernels  # noqa: F401  # says what a tree lacks that is not built
+from tfopt.autodiff import core, vjps
+from tfopt.autodiff.custom_gradient import Bind, custom_gradient, grad_pass_through
+from tfopt.autodiff.function import Function, TensorSpec, function
+from tfopt.autodiff.numeric import check_grads, compute_gradient, max_error
+from tfopt.autodiff.recompute import recompute_grad
+from tfopt.autodiff.registry import (
+    NoGradient,
+    NotDifferentiable,
+    RegisterGradient,
+    get_variable_by_name,
+    gradient_override_map,
+    no_gradient,
+)
+from tfopt.autodiff.tape import GradientTape, UnconnectedGradients
+from tfopt.autodiff.tensor import Tensor, constant, stop_gradient
+from tfopt.indexed_slices import IndexedSlices
+
+__all__ = [
+    "check_grads",
+    "compute_gradient",
+    "max_error",
+    "Function",
+    "TensorSpec",
+    "function",
+    "Bind",
+    "GradientTape",
+    "IndexedSlices",
+    "NoGradient",
+    "NotDifferentiable",
+    "RegisterGradient",
+    "Tensor",
+    "UnconnectedGradients",
+    "constant",
+    "core",
+    "custom_gradient",
+    "get_variable_by_name",
+    "grad_pass_through",
+    "gradient_override_map",
+    "no_gradient",
+    "recompute_grad",
+    "stop_gradient",
+    "vjps",
+]

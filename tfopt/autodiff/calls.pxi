@@ -1,0 +1,95 @@
+# Carrying operations out.
+
+cdef int _refuse_leaked(Tensor tensor) except -1:
+    """Refuse a tensor of a trace that is over."""
+    if tensor.key is not None and tensor.key.symbolic and tracing() is None:
+        raise TypeError(
+            f"a symbolic Tensor of shape {tensor.a.shape} is out of scope and cannot be used here. "
+            "Use return values, explicit Python locals or variables to access it."
+        )
+    return 0
+
+
+cdef object _operand(object value):
+    """What an operator can be applied to, or NotImplemented."""
+    if type(value) is Tensor:
+        _refuse_leaked(<Tensor>value)
+        return value
+    if type(value) is float or type(value) is int:
+        return value
+    if isinstance(value, Readable):
+        return read(<Readable>value)
+    if cnp.PyArray_Check(value) or isinstance(value, _number):
+        return value
+    return convert(value)
+
+
+#: Makes an operand of a list or of slices; set by the module of the functions.
+convert = None
+
+
+def set_convert(function):
+    """Set what makes operands of other values than tensors, arrays and numbers."""
+    global convert
+    convert = function
+
+
+cdef object _binary(Op op, object x, object y):
+    cdef Tensor result
+    x = _operand(x)
+    y = _operand(y)
+    if x is NotImplemented or y is NotImplemented:
+        return NotImplemented
+    result = wrap(op.quick((<Tensor>x).a if type(x) is Tensor else x,
+                           (<Tensor>y).a if type(y) is Tensor else y))
+    if tfopt_recorders != NULL:
+        record(op, (x, y), (result,))
+    return result
+
+
+cdef object _unary(Op op, object x):
+    cdef Tensor result
+    if type(x) is not Tensor:
+        x = read(<Readable>x)
+    else:
+        _refuse_leaked(<Tensor>x)
+    result = wrap(op.quick((<Tensor>x).a))
+    if tfopt_recorders != NULL:
+        record(op, (x,), (result,))
+    return result
+
+
+cpdef object apply(Op op, tuple ins, dict kw=None):
+    """Carry an operation out, and record it.
+
+    `ins` are tensors, variables, arrays and constants.
+    """
+    cdef Py_ssize_t k
+    cdef list arrays = []
+    cdef tuple outs
+    cdef object value, made
+    for value in ins:
+        if type(value) is Tensor:
+            _refuse_leaked(<Tensor>value)
+            arrays.append((<Tensor>value).a)
+        elif isinstance(value, Readable):
+            ins = tuple([read(<Readable>x) if isinstance(x, Readable) else x for x in ins])
+            arrays = [(<Tensor>x).a if type(x) is Tensor else x for x in ins]
+            break
+        else:
+            arrays.append(value)
+    if kw:
+        made = op.fn(*arrays, **kw)
+    elif len(arrays) == 1:
+        made = op.quick(arrays[0])
+    elif len(arrays) == 2:
+        made = op.quick(arrays[0], arrays[1])
+    else:
+        made = op.fn(*arrays)
+    if type(made) is tuple:
+        outs = tuple([wrap(x) for x in made])
+    else:
+        outs = (wrap(made),)
+    if tfopt_recorders != NULL:
+        record(op, ins, outs, kw)
+    return outs if type(made) is tuple else outs[0]

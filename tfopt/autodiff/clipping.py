@@ -1,0 +1,126 @@
+"""Rules of clipping: by value, by one norm, and by the norm of many tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfopt.autodiff import core
+from tfopt.autodiff.backward import densify, kept, unbroadcast
+from tfopt.autodiff.core import Operand, Tensor
+from tfopt.indexed_slices import IndexedSlices
+
+__all__ = ["by_global_norm", "by_norm", "by_value", "is_recorded", "of_global_norm", "of_rows"]
+
+
+def is_recorded(*values: Any) -> bool:
+    """Return whether tensors are among values, or variables while somebody records."""
+    for value in values:
+        if isinstance(value, IndexedSlices):
+            value = value.values
+        if isinstance(value, Tensor):
+            return True
+        if isinstance(value, Operand) and core.recorders():
+            return True
+    return False
+
+
+def of_rows(t: Any) -> Any:
+    """Return the values of slices, and anything else as it is."""
+    return t.values if isinstance(t, IndexedSlices) else t
+
+
+# ---- by value
+
+
+def _chosen(t: Any, low: Any, high: Any) -> tuple[Any, Any]:
+    """Return where the larger bound is the result, and where the smaller one is."""
+    above = t > high
+    below = np.where(above, high, t) < low
+    return above & ~below, below
+
+
+def _value_t(g: Any, y: Any, t: Any, low: Any, high: Any) -> Any:
+    above, below = _chosen(t, low, high)
+    return kept(g, ~(above | below))
+
+
+def _value_low(g: Any, y: Any, t: Any, low: Any, high: Any) -> Any:
+    return unbroadcast(kept(g, _chosen(t, low, high)[1]), low)
+
+
+def _value_high(g: Any, y: Any, t: Any, low: Any, high: Any) -> Any:
+    return unbroadcast(kept(g, _chosen(t, low, high)[0]), high)
+
+
+#: To the tensor and to the two bounds: to the one that was chosen.
+by_value = ((_value_t, "abc"), (_value_low, "abc"), (_value_high, "abc"))
+
+
+# ---- by the norm of one tensor
+
+
+def _parts(t: Any, limit: Any, axes: Any) -> tuple[Any, Any, Any]:
+    """Return the norms, the tensor divided by them, and where it was scaled."""
+    norms = np.sqrt(np.sum(t * t, axis=axes, keepdims=True))
+    unit = t / np.where(norms == 0, 1, norms)
+    return norms, unit, norms >= np.maximum(limit, 0)
+
+
+def _norm_t(g: Any, y: Any, t: Any, limit: Any, axes: Any = None, nonfinite: str = "") -> Any:
+    """Take what points along the tensor away, and scale as it was scaled."""
+    if not isinstance(t, Tensor):
+        from tfopt.clip_grads import clip_by_norm_grad
+
+        return clip_by_norm_grad(g, t, limit, axes)[0]
+    norms, unit, clipped = _parts(t, limit, axes)
+    along = np.sum(unit * g, axis=axes, keepdims=True)
+    factor = np.where(norms == 0, 0, np.maximum(limit, 0) / np.where(norms == 0, 1, norms))
+    return unbroadcast(np.where(clipped, factor * (g - unit * along), g), t)
+
+
+def _norm_limit(g: Any, y: Any, t: Any, limit: Any, axes: Any = None, nonfinite: str = "") -> Any:
+    _, unit, clipped = _parts(t, limit, axes)
+    return unbroadcast(np.where(clipped & (np.asarray(limit >= 0)), unit * g, 0), limit)
+
+
+by_norm = ((_norm_t, "ab"), (_norm_limit, "ab"))
+
+
+# ---- by the norm of many
+
+
+def of_global_norm(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
+    """Return the gradients of the norm of many tensors: along them, and 0 where it is 0."""
+    scale = np.where(y == 0, 0, g / np.where(y == 0, 1, y))
+    return [x * scale if wanted else None for x, wanted in zip(ins, need, strict=True)]
+
+
+def by_global_norm(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
+    """Return the gradients of tensors scaled together, of the limit, and of the norm if given.
+
+    `ins` are the tensors, the limit, and the norm or None; `y` the scaled tensors and the norm.
+    """
+    *tensors, limit, given = ins
+    norm = y[-1] if given is None else given
+    upstream = [densify(each) for each in g[:-1]]
+    limit = np.maximum(limit, 0)
+    clipped = norm >= limit
+    safe = np.where(norm == 0, 1, norm)
+    factor = np.where(clipped, np.where(norm == 0, 0, limit / safe), 1)
+    along = sum(np.sum(u * t) for u, t in zip(upstream, tensors, strict=True) if u is not None)
+    to_limit = np.where(clipped, along / safe, 0)
+    to_norm = -to_limit * limit / safe
+    if g[-1] is not None:
+        to_norm = to_norm + g[-1]
+    made = []
+    for t, u, wanted in zip(tensors, upstream, need[:-2], strict=True):
+        grad = None if u is None else u * factor
+        if given is None and wanted:
+            by_norm = t * (to_norm / safe)
+            grad = by_norm if grad is None else grad + by_norm
+        made.append(None if grad is None else unbroadcast(grad, t))
+    for x, grad, wanted in ((ins[-2], to_limit, need[-2]), (given, to_norm, need[-1])):
+        made.append(unbroadcast(grad, x) if wanted else None)
+    return made

@@ -1,0 +1,76 @@
+"""What the engine's parts see of each other."""
+
+cdef class Key:
+    cdef bint symbolic
+
+
+cdef class Operand:
+    pass
+
+
+cdef class Tensor(Operand):
+    cdef object a
+    cdef Key key
+    cdef object __weakref__
+
+
+cdef class Lease:
+    cdef object array
+    cdef list views
+    cdef Py_ssize_t limit
+
+    cdef int add(self, Tensor tensor) except -1
+
+
+cdef class Readable(Operand):
+    cdef public object _array
+    cdef public bint trainable
+    cdef Tensor snapshot
+    cdef object __weakref__
+
+    cdef Tensor current(self)
+
+
+cdef class Op:
+    cdef readonly str name
+    cdef readonly object fn
+    cdef readonly object quick
+    cdef readonly bint many
+    cdef readonly tuple vjps
+    cdef readonly tuple saves
+    cdef readonly object joint
+
+
+cdef class Node:
+    cdef readonly object op
+    cdef readonly tuple ins
+    cdef readonly tuple outs
+    cdef readonly dict kw
+
+
+cdef class Tape:
+    cdef readonly list nodes
+    cdef set known
+    cdef readonly dict variables
+    cdef bint watch_accessed
+
+    cdef int saw(self, Readable variable, Tensor tensor) except -1
+
+
+cdef class Trace:
+    cdef readonly list nodes
+    cdef set symbolic
+    cdef readonly dict values
+    cdef public bint may_create
+    cdef public bint created
+
+    cdef Tensor read(self, Readable variable)
+
+
+cdef Tensor wrap(object value)
+cdef Key key_of(Tensor tensor)
+cdef Tensor read(Readable variable)
+cdef bint differentiable(object value)
+cdef bint is_recording() noexcept
+cpdef object apply(Op op, tuple ins, dict kw=*)
+cpdef int record(object op, tuple ins, tuple outs, dict kw=*) except -1

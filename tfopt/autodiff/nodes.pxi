@@ -1,0 +1,207 @@
+# Operations, and what is kept of one that was carried out.
+
+@cython.final
+cdef class Op:
+    """An operation: a function of arrays, and a rule for each of its inputs.
+
+    Parameters
+    ----------
+    name : str
+        What :func:`tfopt.RegisterGradient` and its kin know it by.
+    fn : callable
+        Of the inputs' arrays and keywords.
+    quick : callable, optional
+        What gives the same without keywords, faster.
+    many : bool, default False
+        Whether it returns a tuple.
+    """
+
+    def __init__(self, str name, object fn, object quick=None, bint many=False):
+        self.name = name
+        self.many = many
+        self.fn = fn
+        self.quick = fn if quick is None else quick
+        self.vjps = None
+
+    def define(self, *rules):
+        """Set the rules: of each input, ``vjp(g, y, *inputs, **keywords)`` and what it reads.
+
+        It reads the values of the inputs whose letters, from "a" on, it is given with, and of the
+        output if "y" is among them; of all others it knows shape and dtype alone. CUT in the place
+        of a pair: there is no gradient, None: there is no rule.
+        """
+        RULED.add(self.name)
+        self.vjps = tuple([rule[0] if isinstance(rule, tuple) else rule for rule in rules])
+        self.saves = tuple([_mask(rule[1]) if isinstance(rule, tuple) else 0 for rule in rules])
+
+    def define_jointly(self, joint, str reads=""):
+        """Set one rule for all inputs, ``joint(g, y, ins, kw, need)``: a list of gradients."""
+        RULED.add(self.name)
+        self.joint = joint
+        self.saves = (_mask(reads),)
+
+    def __repr__(self):
+        return f"<Op {self.name}>"
+
+
+cdef long long _mask(str letters):
+    cdef long long mask = 0
+    for letter in letters:
+        if letter == "*":
+            mask |= (1LL << OUTPUT) - 1
+        elif letter == "y":
+            mask |= 1LL << OUTPUT
+        else:
+            mask |= 1LL << <int>(ord(letter) - 97)
+    return mask
+
+
+@cython.final
+@cython.freelist(256)
+cdef class Node:
+    """Something that was done: by what, to which tensors (or other values), and what came of it.
+
+    Parameters
+    ----------
+    op : Op, or an object with a method ``grad(node, upstreams, need)``
+    ins, outs : tuple
+    kw : dict or None
+    """
+
+    def __init__(self, op, tuple ins not None, tuple outs not None, dict kw=None):
+        self.op, self.ins, self.outs, self.kw = op, ins, outs, kw
+
+
+cdef object _ghost(object value):
+    """The same with no more of the value than shape and dtype."""
+    cdef cnp.ndarray array
+    cdef Tensor tensor, other
+    cdef object found = (<Tensor>value).a if type(value) is Tensor else value
+    cdef object ghost
+    if not cnp.PyArray_Check(found):
+        return value
+    array = found
+    if cnp.PyArray_NBYTES(array) <= _small:
+        return value
+    ghost = _dummy(array)
+    if type(value) is not Tensor:
+        return ghost
+    tensor = value
+    other = Tensor.__new__(Tensor)
+    other.key = key_of(tensor)
+    other.a = ghost
+    return other
+
+
+cdef unsigned char[64] _nothing     # in every floating type a NaN
+memset(_nothing, 0xff, sizeof(_nothing))
+
+
+cdef object _dummy(cnp.ndarray array):
+    cdef cnp.npy_intp[64] strides
+    cdef cnp.dtype descr = (<object>array).dtype
+    cdef int k
+    for k in range(array.ndim):
+        strides[k] = 0
+    Py_INCREF(descr)
+    return PyArray_NewFromDescr(&PyArray_Type, descr, array.ndim, array.shape, strides, _nothing,
+                                cnp.NPY_ARRAY_ALIGNED, NULL)
+
+
+cdef inline long long _bit(Py_ssize_t place) noexcept:
+    """The bit of an input; those beyond the last bit share it."""
+    return 1LL << (place if place < OUTPUT - 1 else OUTPUT - 1)
+
+
+cpdef int record(object op, tuple ins, tuple outs, dict kw=None) except -1:
+    """Offer what was done to all recorders of this thread.
+
+    `ins` are tensors and constants; of an operation that is no Op everything is kept.
+    """
+    cdef tuple active
+    cdef long long need = 0
+    cdef Tensor x, y
+    cdef Node node
+    cdef Tape tape
+    cdef list takers
+    cdef Py_ssize_t k
+    cdef bint traced
+    if tfopt_recorders == NULL:
+        return 0
+    active = <tuple>tfopt_recorders
+    takers = None
+    traced = type(active[0]) is Trace
+    for recorder in active:
+        if type(recorder) is Tape:
+            tape = recorder
+            wanted = False
+            for k in range(len(ins)):
+                value = ins[k]
+                if type(value) is Tensor and (<Tensor>value).key is not None:
+                    if (<Tensor>value).key in tape.known:
+                        need |= _bit(k)
+                        wanted = True
+            if wanted:
+                if takers is None:
+                    takers = [tape]
+                else:
+                    takers.append(tape)
+    if takers is None and not traced:
+        return 0
+    if tfopt_overrides != NULL:
+        op = _overridden(op)
+    if traced or type(op) is not Op or ((<Op>op).vjps is None and (<Op>op).joint is None):
+        node = Node.__new__(Node)
+        node.op, node.ins, node.outs, node.kw = op, ins, outs, kw
+    else:
+        node = _spare_node(op, ins, outs, kw, need)
+    if traced:
+        (<Trace>active[0]).add(node)
+    if takers is not None:
+        for taker in takers:
+            tape = taker
+            tape.nodes.append(node)
+            for value in outs:
+                y = value
+                if differentiable(y.a):
+                    tape.known.add(key_of(y))
+    return 1
+
+
+cdef Node _spare_node(Op op, tuple ins, tuple outs, dict kw, long long need):
+    """A node that keeps only what the gradients of the inputs in `need` read."""
+    cdef Node node = Node.__new__(Node)
+    cdef long long reads = 0, bit
+    cdef Py_ssize_t k, n = len(ins)
+    cdef object value
+    if op.joint is not None:
+        reads = op.saves[0]
+    elif op.vjps is not None:
+        for k in range(min(n, <Py_ssize_t>len(op.saves))):
+            if need & _bit(k):
+                reads |= <long long>op.saves[k]
+    kept = None
+    for k in range(n):
+        value = ins[k]
+        if reads & _bit(k):
+            if type(value) is Tensor or not cnp.PyArray_Check(value):
+                continue
+            value = np.array(value)     # its owner may write into it
+        else:
+            value = _ghost(value)
+        if value is not ins[k]:
+            kept = list(ins) if kept is None else kept
+            kept[k] = value
+    node.op, node.kw = op, kw
+    node.ins = ins if kept is None else tuple(kept)
+    if reads & (1LL << OUTPUT):
+        node.outs = outs
+    else:
+        node.outs = tuple([_ghost(y) for y in outs]) if len(outs) > 1 else (_ghost(outs[0]),)
+    return node
+
+
+cdef object _overridden(object op):
+    """What a gradient override map makes of an operation."""
+    chosen = (<dict>tfopt_overrides).get(op.name)
+    return op if chosen is None else chosen(op)

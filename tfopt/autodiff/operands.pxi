@@ -1,0 +1,355 @@
+# What NumPy's functions and Python's operators make of tensors and variables.
+
+ADD = Op("add", np.add, operator.add)
+SUBTRACT = Op("subtract", np.subtract, operator.sub)
+MULTIPLY = Op("multiply", np.multiply, operator.mul)
+DIVIDE = Op("divide", np.divide, operator.truediv)
+FLOOR_DIVIDE = Op("floor_divide", np.floor_divide, operator.floordiv)
+REMAINDER = Op("remainder", np.remainder, operator.mod)
+POWER = Op("power", np.power, operator.pow)
+MATMUL = Op("matmul", np.matmul, operator.matmul)
+NEGATIVE = Op("negative", np.negative, operator.neg)
+POSITIVE = Op("positive", np.positive, operator.pos)
+ABSOLUTE = Op("absolute", np.absolute, operator.abs)
+INVERT = Op("invert", np.invert, operator.invert)
+AND = Op("bitwise_and", np.bitwise_and, operator.and_)
+OR = Op("bitwise_or", np.bitwise_or, operator.or_)
+XOR = Op("bitwise_xor", np.bitwise_xor, operator.xor)
+EQUAL = Op("equal", np.equal, operator.eq)
+NOT_EQUAL = Op("not_equal", np.not_equal, operator.ne)
+LESS = Op("less", np.less, operator.lt)
+LESS_EQUAL = Op("less_equal", np.less_equal, operator.le)
+GREATER = Op("greater", np.greater, operator.gt)
+GREATER_EQUAL = Op("greater_equal", np.greater_equal, operator.ge)
+
+cdef Op _ADD = ADD, _SUBTRACT = SUBTRACT, _MULTIPLY = MULTIPLY, _DIVIDE = DIVIDE
+cdef Op _FLOOR_DIVIDE = FLOOR_DIVIDE, _REMAINDER = REMAINDER, _POWER = POWER, _MATMUL = MATMUL
+cdef Op _NEGATIVE = NEGATIVE, _POSITIVE = POSITIVE, _ABSOLUTE = ABSOLUTE, _INVERT = INVERT
+cdef Op _AND = AND, _OR = OR, _XOR = XOR, _EQUAL = EQUAL, _NOT_EQUAL = NOT_EQUAL
+cdef Op _LESS = LESS, _LESS_EQUAL = LESS_EQUAL, _GREATER = GREATER, _GREATER_EQUAL = GREATER_EQUAL
+
+#: The operators' operations, by their ufuncs' names.
+OPERATORS = {op.name: op for op in (
+    ADD, SUBTRACT, MULTIPLY, DIVIDE, FLOOR_DIVIDE, REMAINDER, POWER, MATMUL, NEGATIVE, POSITIVE,
+    ABSOLUTE, INVERT, AND, OR, XOR, EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL,
+)}
+
+cdef dict _ufuncs = {}
+cdef dict _functions = {}
+cdef dict _methods = {}
+cdef object _other_ufunc = None
+cdef object _other_function = None
+
+
+def install(dict ufuncs not None, dict functions not None, dict methods not None, other_ufunc,
+            other_function):
+    """Set what NumPy's functions do to tensors.
+
+    `ufuncs` are operations; `functions` and `methods` take NumPy's arguments. The others are for
+    what there is no rule for.
+    """
+    global _ufuncs, _functions, _methods, _other_ufunc, _other_function
+    _ufuncs, _functions, _methods = ufuncs, functions, methods
+    _other_ufunc, _other_function = other_ufunc, other_function
+
+
+cdef object _peek(Operand operand):
+    """The array, for what is not its value."""
+    return (<Tensor>operand).a if type(operand) is Tensor else (<Readable>operand)._array
+
+
+cdef class Operand:
+    """What tensors and variables have in common: NumPy's operators, methods and functions."""
+
+    def __array_ufunc__(self, ufunc, str method, *inputs, **kwargs):
+        if method == "__call__" and not kwargs:
+            op = _ufuncs.get(ufunc)
+            if op is not None:
+                if len(inputs) == 2:
+                    return _binary(<Op>op, inputs[0], inputs[1])
+                return _unary(<Op>op, inputs[0])
+        return _other_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, function, types, args, kwargs):
+        handler = _functions.get(function)
+        if handler is not None:
+            return handler(*args, **kwargs)
+        return _other_function(function, args, kwargs)
+
+    def __getattr__(self, str name):
+        method = _methods.get(name)
+        if method is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return method.__get__(self)
+
+    @property
+    def shape(self):
+        """The array's shape."""
+        return _peek(self).shape
+
+    @property
+    def dtype(self):
+        """The array's dtype."""
+        return _peek(self).dtype
+
+    @property
+    def ndim(self):
+        """The number of axes."""
+        return _peek(self).ndim
+
+    @property
+    def size(self):
+        """The number of elements."""
+        return _peek(self).size
+
+    @property
+    def nbytes(self):
+        """The bytes that the elements take."""
+        return _peek(self).nbytes
+
+    @property
+    def T(self):
+        """The value with its axes in reverse order."""
+        return _methods["transpose"](self)
+
+    @property
+    def mT(self):
+        """The value with its last two axes swapped."""
+        return _methods["swapaxes"](self, -1, -2)
+
+    @property
+    def real(self):
+        """The real part."""
+        return _methods["real"](self)
+
+    @property
+    def imag(self):
+        """The imaginary part."""
+        return _methods["imag"](self)
+
+    def __dir__(self):
+        return [*object.__dir__(self), *_methods]
+
+    def __getitem__(self, index):
+        return _methods["__getitem__"](self, index)
+
+    def __iter__(self):
+        return iter([self[k] for k in range(len(self))])
+
+    def __hash__(self):
+        return <Py_hash_t>(<size_t><void *>self >> 4)
+
+    def __add__(self, other):
+        return _binary(_ADD, self, other)
+
+    def __radd__(self, other):
+        return _binary(_ADD, other, self)
+
+    def __sub__(self, other):
+        return _binary(_SUBTRACT, self, other)
+
+    def __rsub__(self, other):
+        return _binary(_SUBTRACT, other, self)
+
+    def __mul__(self, other):
+        return _binary(_MULTIPLY, self, other)
+
+    def __rmul__(self, other):
+        return _binary(_MULTIPLY, other, self)
+
+    def __truediv__(self, other):
+        return _binary(_DIVIDE, self, other)
+
+    def __rtruediv__(self, other):
+        return _binary(_DIVIDE, other, self)
+
+    def __floordiv__(self, other):
+        return _binary(_FLOOR_DIVIDE, self, other)
+
+    def __rfloordiv__(self, other):
+        return _binary(_FLOOR_DIVIDE, other, self)
+
+    def __mod__(self, other):
+        return _binary(_REMAINDER, self, other)
+
+    def __rmod__(self, other):
+        return _binary(_REMAINDER, other, self)
+
+    def __pow__(self, other, modulus):
+        return NotImplemented if modulus is not None else _binary(_POWER, self, other)
+
+    def __rpow__(self, other, modulus):
+        return NotImplemented if modulus is not None else _binary(_POWER, other, self)
+
+    def __matmul__(self, other):
+        return _binary(_MATMUL, self, other)
+
+    def __rmatmul__(self, other):
+        return _binary(_MATMUL, other, self)
+
+    def __and__(self, other):
+        return _binary(_AND, self, other)
+
+    def __rand__(self, other):
+        return _binary(_AND, other, self)
+
+    def __or__(self, other):
+        return _binary(_OR, self, other)
+
+    def __ror__(self, other):
+        return _binary(_OR, other, self)
+
+    def __xor__(self, other):
+        return _binary(_XOR, self, other)
+
+    def __rxor__(self, other):
+        return _binary(_XOR, other, self)
+
+    def __neg__(self):
+        return _unary(_NEGATIVE, self)
+
+    def __pos__(self):
+        return _unary(_POSITIVE, self)
+
+    def __abs__(self):
+        return _unary(_ABSOLUTE, self)
+
+    def __invert__(self):
+        return _unary(_INVERT, self)
+
+    def __eq__(self, other):
+        return _binary(_EQUAL, self, other)
+
+    def __ne__(self, other):
+        return _binary(_NOT_EQUAL, self, other)
+
+    def __lt__(self, other):
+        return _binary(_LESS, self, other)
+
+    def __le__(self, other):
+        return _binary(_LESS_EQUAL, self, other)
+
+    def __gt__(self, other):
+        return _binary(_GREATER, self, other)
+
+    def __ge__(self, other):
+        return _binary(_GREATER_EQUAL, self, other)
+
+
+@cython.final
+@cython.no_gc
+cdef class Tensor(Operand):
+    """An array that does not change, and that operations on it are recorded for.
+
+    NumPy's functions, operators and methods take tensors and return tensors.
+
+    Parameters
+    ----------
+    value : array_like
+        Copied.
+    dtype : dtype, optional
+
+    See Also
+    --------
+    tfopt.constant : makes tensors, too.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tfopt
+    >>> x = tfopt.Tensor([1.0, 4.0])
+    >>> np.sqrt(x) + 1
+    <Tensor shape=(2,) dtype=float64 [2. 3.]>
+    """
+
+    def __init__(self, value, dtype=None):
+        self.a = np.array(value, dtype)
+
+    def numpy(self):
+        """Return the array, which cannot be written to.
+
+        Raises
+        ------
+        AttributeError
+            While a function is traced, if the value is not known yet.
+        """
+        _refuse_symbolic(self, AttributeError, "a symbolic Tensor has no numpy()")
+        if _lease_of(self.a) is not None:
+            return np.array(self.a)
+        array = np.asarray(self.a)
+        array = array.view()
+        array.flags.writeable = False
+        return array
+
+    def numpy_like(self):
+        """The shape and the dtype."""
+        return self.a.shape, self.a.dtype
+
+    def item(self, *index):
+        """Return one element as a Python number."""
+        return self._value().item(*index)
+
+    def tolist(self):
+        """Return the elements as nested lists of Python numbers."""
+        return self._value().tolist()
+
+    def _value(self):
+        _refuse_symbolic(self, TypeError, "Using a symbolic Tensor as a Python value is not allowed")
+        return self.a
+
+    def __array__(self, dtype=None, copy=None):
+        _refuse_symbolic(self, NotImplementedError,
+                         "Cannot convert a symbolic Tensor to a NumPy array")
+        return np.array(self.numpy(), dtype, copy=copy)
+
+    def __len__(self):
+        if self.a.ndim == 0:
+            raise TypeError("Scalar tensor has no `len()`")
+        return self.a.shape[0]
+
+    def __iter__(self):
+        if self.a.ndim == 0:
+            raise TypeError("Cannot iterate over a scalar tensor.")
+        return iter([self[k] for k in range(self.a.shape[0])])
+
+    def __bool__(self):
+        _refuse_symbolic(self, TypeError,
+                         "Using a symbolic Tensor as a Python `bool` is not allowed")
+        return bool(self.a)
+
+    def __float__(self):
+        return float(self._value())
+
+    def __int__(self):
+        return int(self._value())
+
+    def __complex__(self):
+        return complex(self._value())
+
+    def __index__(self):
+        return operator.index(self._value())
+
+    def __format__(self, str spec):
+        return format(self._value().item() if self.a.ndim == 0 else str(self), spec)
+
+    def __reduce__(self):
+        return Tensor, (self.numpy(),)
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __repr__(self):
+        trace = tracing()
+        shown = "symbolic" if trace is not None and trace.is_symbolic(self) else str(self.a)
+        return f"<Tensor shape={self.a.shape} dtype={self.a.dtype} {shown}>"
+
+
+cdef int _refuse_symbolic(Tensor tensor, error, str message) except -1:
+    if tensor.key is not None and tensor.key.symbolic:
+        _refuse_leaked(tensor)
+        if tracing().is_symbolic(tensor):
+            raise error(f"{message}: the function is being traced")
+    return 0

@@ -1,0 +1,455 @@
+"""What a function did, as a Python function of arrays: straight lines, generated from its trace.
+
+What does not depend on the arguments is computed once; what nothing needs is left out; broadcasts
+that an operation does by itself are left to it; arrays are written over where nobody reads them
+again, and dropped after their last use, since locals would keep them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfopt.autodiff import core
+from tfopt.autodiff.backward import kept
+from tfopt.autodiff.core import READ, Node, Op, Tensor
+from tfopt.autodiff.custom_gradient import Custom
+from tfopt.autodiff.opened import Opened
+from tfopt.autodiff.recompute import AFTER
+from tfopt.autodiff.registry import Overridden
+from tfopt.autodiff.tensor import STOP
+from tfopt.autodiff.vjps import elementwise, indexing, linalg, reductions, shapes
+
+__all__ = ["Effect", "compiled"]
+
+#: What gives its first input itself.
+_SAME = {STOP, AFTER, shapes.COPY}
+#: What may give memory of its inputs.
+_VIEWS = {shapes.RESHAPE, shapes.TRANSPOSE, shapes.BROADCAST, indexing.SLICE, elementwise.REAL,
+          elementwise.IMAG, linalg.EINSUM}  # fmt: skip
+_INFIX = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "power": "**"}
+#: Below this, dropping an array costs more than it frees.
+_LARGE = 4096
+
+
+class Effect:
+    """A call that changes variables, at its place in a trace.
+
+    Parameters
+    ----------
+    method : callable
+    args, kwargs
+        What it was called with.
+    """
+
+    name = "effect"
+
+    def __init__(self, method: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        self.method = method
+        self.opened = Opened((args, kwargs))
+
+    def __call__(self, arrays: Sequence[Any], renamed: Mapping[Any, Any]) -> None:
+        """Call it with other arrays, and with other variables than those of the trace."""
+        args, kwargs = self.opened.closed(arrays, renamed)
+        self.method(*args, **kwargs)
+
+
+def compiled(
+    nodes: Sequence[Node],
+    params: Sequence[Tensor],
+    results: Sequence[Tensor],
+    variables: Sequence[Any] = (),
+    reads: str = "arrays",
+) -> Callable[..., tuple[Any, ...]]:
+    """Return a function of arrays that does what nodes did.
+
+    Parameters
+    ----------
+    nodes : sequence of Node
+    params : sequence of Tensor
+        What stands for the function's arguments. Among them may be values of variables.
+    results : sequence of Tensor
+    variables : sequence of Variable
+        In the place of which each call gives others, as its first argument.
+    reads : {"arrays", "tensors", "none"}
+        Whether the function reads variables and has effects ("none": it is pure); and whether it
+        returns the variables' values, too, as tensors, in the order in which it reads them.
+    """
+    return _Compiler(nodes, params, results, variables, reads).function()
+
+
+class _Compiler:
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        params: Sequence[Tensor],
+        results: Sequence[Tensor],
+        variables: Sequence[Any],
+        reads: str,
+    ) -> None:
+        self.pure, self.tensors = reads == "none", reads == "tensors"
+        self.names = {core.key(x): f"p{k}" for k, x in enumerate(params)}
+        self.n_params = len(params)
+        self.params = frozenset(self.names)
+        self.symbolic = set(self.names)
+        self.pinned = set(self.names)
+        self.alias: dict[Any, Any] = {}
+        self.variables = list(variables)
+        self.scope: dict[str, Any] = {
+            "raw": core.raw, "read": lambda v: v._read(), "array": np.array,
+            "errstate": np.errstate, "kept": kept, "add_reduce": np.add.reduce,
+            "maximum_reduce": np.maximum.reduce, "minimum_reduce": np.minimum.reduce,
+        }  # fmt: skip
+        self.known: dict[int, str] = {}
+        self.numbers: dict[Any, np.ndarray] = {}
+        self.nodes = self._symbolic_nodes(nodes)
+        self.results = [self.resolve(x) for x in results]
+        self._leave_broadcasts(self.nodes)
+        self.results = [self.resolve(x) for x in results]
+        self.nodes = self._needed(self.nodes)
+        self.lines: list[str] = []
+        self.read_names: list[str] = []
+
+    # ---- which nodes, and which of their inputs
+
+    def resolve(self, x: Any) -> Any:
+        """Return what a value is, without what gives it as it is."""
+        while isinstance(x, Tensor) and core.key(x) in self.alias:
+            x = self.alias[core.key(x)]
+        return x
+
+    def is_symbolic(self, x: Any) -> bool:
+        return isinstance(x, Tensor) and core.key(x) in self.symbolic
+
+    def _symbolic_nodes(self, nodes: Sequence[Node]) -> list[Node]:
+        """Return the nodes whose outputs differ from call to call; all others are constants."""
+        found = []
+        for node in nodes:
+            op = node.op.op if isinstance(node.op, Overridden) else node.op
+            if isinstance(op, Custom):
+                for out, inner in zip(node.outs, op.inner, strict=True):
+                    self.alias[core.key(out)] = self.resolve(inner)
+            elif isinstance(op, Effect):
+                if not self.pure:
+                    found.append(Node(op, tuple(map(self.resolve, node.ins)), ()))
+            elif op is READ:
+                if core.key(node.outs[0]) not in self.names:
+                    self.symbolic.add(core.key(node.outs[0]))
+                    found.append(node)
+            else:
+                ins = tuple(map(self.resolve, node.ins))
+                if not any(map(self.is_symbolic, ins)):
+                    continue
+                if op in _SAME or _is_times_one(op, ins, node.outs[0], self.is_symbolic):
+                    which = 0 if op in _SAME or self.is_symbolic(ins[0]) else 1
+                    self.alias[core.key(node.outs[0])] = ins[which]
+                    continue
+                self.symbolic.update(map(core.key, node.outs))
+                found.append(Node(op, ins, node.outs, node.kw))
+        return found
+
+    def _leave_broadcasts(self, nodes: list[Node]) -> None:
+        """Give elementwise operations what they would broadcast themselves."""
+        users: dict[Any, list[Node]] = {}
+        for node in nodes:
+            for x in node.ins:
+                if self.is_symbolic(x):
+                    users.setdefault(core.key(x), []).append(node)
+        wanted = {core.key(x) for x in self.results if isinstance(x, Tensor)}
+        for node in nodes:
+            if node.op is not shapes.BROADCAST or core.key(node.outs[0]) in wanted:
+                continue
+            out = node.outs[0]
+            if all(self._broadcasts(user, out) for user in users.get(core.key(out), [])):
+                self.alias[core.key(out)] = self.resolve(node.ins[0])
+
+    def _broadcasts(self, node: Node, value: Tensor) -> bool:
+        """Whether an operation would broadcast a value to its own shape, by another operand."""
+        if not _is_elementwise(node.op) or node.outs[0].shape != value.shape:
+            return False
+        others = [self.resolve(x) for x in node.ins if x is not value]
+        return any(np.shape(_array(x)) == value.shape for x in others)
+
+    def _needed(self, nodes: list[Node]) -> list[Node]:
+        needed = {core.key(x) for x in self.results if isinstance(x, Tensor)}
+        found = []
+        for node in reversed(nodes):
+            keys = set(map(core.key, node.outs))
+            effect = isinstance(node.op, Effect)
+            if effect or keys & needed or (node.op is READ and self.tensors):
+                ins = tuple(map(self.resolve, node.ins))
+                needed.update(core.key(x) for x in ins if isinstance(x, Tensor))
+                found.append(Node(node.op, ins, node.outs, node.kw))
+        return found[::-1]
+
+    # ---- who shares memory, and until when
+
+    def _lives(self) -> None:
+        """Find the root of each value's memory, and the last place where it is used."""
+        self.roots: dict[Any, Any] = {}
+        self.last: dict[Any, int] = {}
+        self.group_last: dict[Any, int] = {}
+        effects = [k for k, node in enumerate(self.nodes) if isinstance(node.op, Effect)]
+        born: dict[Any, int] = {}
+        for k, node in enumerate(self.nodes):
+            inputs = [core.key(x) for x in node.ins if self.is_symbolic(x)]
+            for key in inputs:
+                self._use(key, k)
+            for out in node.outs:
+                key = core.key(out)
+                born[key] = k
+                if node.op in _VIEWS and inputs:
+                    self.roots[key] = self.root(inputs[0])
+                elif type(node.op) is Op and node.op.many:
+                    self.pinned.add(key)
+                    self.pinned.update(map(self.root, inputs))
+                if node.op is READ:
+                    self.pinned.add(key)
+        for x in self.results:
+            if self.is_symbolic(x):
+                self._use(core.key(x), len(self.nodes))
+                self.pinned.add(self.root(core.key(x)))
+        self.copied = {
+            core.key(node.outs[0])
+            for k, node in enumerate(self.nodes)
+            if node.op is READ
+            and any(k < e <= self.group_last.get(core.key(node.outs[0]), -1) for e in effects)
+        }
+
+    def root(self, key: Any) -> Any:
+        return self.roots.get(key, key)
+
+    def _use(self, key: Any, place: int) -> None:
+        self.last[key] = place
+        self.group_last[self.root(key)] = place
+
+    # ---- lines
+
+    def function(self) -> Callable[..., tuple[Any, ...]]:
+        self._lives()
+        for place, node in enumerate(self.nodes):
+            self._line(place, node)
+        returned = [*map(self._result, self.results), *self.read_names]
+        self.lines.append(f"return ({', '.join(returned)}{',' if returned else ''})")
+        params = ", ".join(["V", *(f"p{k}" for k in range(self.n_params))])
+        body = "\n        ".join(self.lines)
+        source = f"def program({params}):\n    with errstate(all='ignore'):\n        {body}\n"
+        exec(compile(source, "<traced function>", "exec"), self.scope)
+        made: Callable[..., tuple[Any, ...]] = self.scope["program"]
+        made.__doc__ = source
+        return made
+
+    def _line(self, place: int, node: Node) -> None:
+        args = [self._argument(x, node) for x in node.ins]
+        if isinstance(node.op, Effect):
+            renamed = ", ".join(
+                f"{self._constant(v)}: V[{k}]" for k, v in enumerate(self.variables)
+            )
+            listed = f"({', '.join(args)}{',' if args else ''})"
+            self.lines.append(f"{self._constant(node.op)}({listed}, {{{renamed}}})")
+        elif node.op is READ:
+            self._read(node)
+        else:
+            over = self._written_over(place, node)
+            name = args[over] if over is not None else f"t{len(self.names)}"
+            if not node.op.many:
+                self.names[core.key(node.outs[0])] = name
+                self.lines.append(f"{name} = {self._expression(node, args, over)}")
+            else:
+                outs = [f"{name}_{k}" for k in range(len(node.outs))]
+                self.names.update(zip(map(core.key, node.outs), outs, strict=True))
+                expression = self._expression(node, args, None)
+                self.lines.append(f"({', '.join(outs)},) = {expression}")
+        self._drop(place, node)
+
+    def _read(self, node: Node) -> None:
+        variable, key = (node.kw or {})["variable"], core.key(node.outs[0])
+        place = [k for k, v in enumerate(self.variables) if v is variable]
+        which = f"V[{place[0]}]" if place else self._constant(variable)
+        name = self.names[key] = f"t{len(self.names)}"
+        if self.tensors:
+            self.read_names.append(f"r{len(self.read_names)}")
+            self.lines.append(f"{self.read_names[-1]} = read({which})")
+            which = self.read_names[-1]
+        self.lines.append(
+            f"{name} = {f'array(raw({which}))' if key in self.copied else f'raw({which})'}"
+        )
+
+    def _written_over(self, place: int, node: Node) -> int | None:
+        """Return the input whose array may take the result, if there is one."""
+        out = node.outs[0].numpy_like()
+        if not _is_elementwise(node.op) or node.kw or not out[0] or node.op is core.POWER:
+            return None
+        if len(node.ins) > 1 and node.outs[0].nbytes < _LARGE:
+            return None  # a new small array costs less than telling where to write
+        for k, x in enumerate(node.ins):
+            if not self.is_symbolic(x) or x.numpy_like() != out:
+                continue
+            root = self.root(core.key(x))
+            others = [
+                y for y in node.ins
+                if self.is_symbolic(y) and self.root(core.key(y)) == root
+                and core.key(y) is not core.key(x)
+            ]  # fmt: skip
+            if (
+                root is core.key(x) and root not in self.pinned
+                and self.group_last[root] == place and not others
+            ):  # fmt: skip
+                return k
+        return None
+
+    def _drop(self, place: int, node: Node) -> None:
+        kept_names = {self.names.get(core.key(out)) for out in node.outs}
+        gone = {
+            self.names[core.key(x)]
+            for x in node.ins
+            if self.is_symbolic(x) and self.last[core.key(x)] == place
+            and x.nbytes >= _LARGE and not self.names[core.key(x)].startswith("p")
+        } - kept_names  # fmt: skip
+        if gone:
+            self.lines.append(f"del {', '.join(sorted(gone))}")
+
+    def _result(self, x: Any) -> str:
+        name = self._argument(x)
+        given = self.is_symbolic(x) and self.root(core.key(x)) in self.params
+        copied = given and not self.pure and not self.tensors  # its owner may write into it
+        return f"array({name})" if copied else name
+
+    # ---- expressions
+
+    def _argument(self, x: Any, node: Node | None = None) -> str:
+        if self.is_symbolic(x):
+            return self.names[core.key(x)]
+        if node is not None and type(x) in (int, float) and _takes_arrays(node, x):
+            return self._number(x, node.outs[0].dtype)
+        if x is None or x is Ellipsis or type(x) in (bool, int):
+            return repr(x)
+        if type(x) is float and x == x and abs(x) != np.inf:
+            return repr(x)
+        value = core.stable(x) if isinstance(x, Tensor) else x
+        if isinstance(value, np.ndarray):
+            if node is not None and _is_elementwise(node.op):
+                others = [other for other in node.ins if other is not x]
+                value = _uniform(value, node.outs[0].shape, others)
+            if value is x:
+                value = np.array(x)  # its owner may write into it
+        return self._constant(value)
+
+    def _number(self, value: float, dtype: Any) -> str:
+        """Return a constant array in the place of a number, which NumPy would make one of."""
+        made = self.numbers.setdefault((value, type(value), dtype), np.array(value, dtype))
+        return self._constant(made)
+
+    def _constant(self, value: Any) -> str:
+        if id(value) not in self.known:
+            name = self.known[id(value)] = f"c{len(self.known)}"
+            self.scope[name] = value
+        return self.known[id(value)]
+
+    def _expression(self, node: Node, args: list[str], over: int | None) -> str:
+        op, kw = node.op, node.kw or {}
+        special = _SPECIAL.get(op)
+        if special is not None:
+            line = special(node, args, kw)
+            if line is not None:
+                return line
+        scalar = not node.outs[0].shape
+        if over is None and not kw and op.name in _INFIX and (scalar or op is core.POWER):
+            return f"{args[0]} {_INFIX[op.name]} {args[1]}"
+        given = [*args, args[over]] if over is not None else args
+        given += [f"{name}={self._keyword(value)}" for name, value in kw.items()]
+        return f"{self._constant(op.fn)}({', '.join(given)})"
+
+    def _keyword(self, value: Any) -> str:
+        return repr(value) if _is_literal(value) else self._constant(value)
+
+
+def _is_literal(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_literal, value))
+    return value is None or type(value) in (bool, int, str)
+
+
+def _is_elementwise(op: Any) -> bool:
+    return type(op) is Op and isinstance(op.fn, np.ufunc) and op.fn is not np.matmul
+
+
+def _takes_arrays(node: Node, value: float) -> bool:
+    """Whether an operation gives the same for an array of no dimension as for a number."""
+    out = node.outs[0]
+    return (
+        _is_elementwise(node.op) and node.op is not core.POWER and not node.kw
+        and bool(out.shape) and out.dtype.char in "fd" and abs(value) < 1e30
+        and all(x.dtype == out.dtype for x in node.ins if isinstance(x, Tensor))
+    )  # fmt: skip
+
+
+def _array(x: Any) -> Any:
+    return core.peek(x) if isinstance(x, Tensor) else x
+
+
+def _is_times_one(op: Any, ins: Sequence[Any], out: Tensor, symbolic: Any) -> bool:
+    """Whether a product, or a quotient, by ones gives its other operand."""
+    if op not in (core.MULTIPLY, core.DIVIDE):
+        return False
+    for k in (1, 0) if op is core.MULTIPLY else (1,):
+        x, y = ins[k], ins[1 - k]
+        if symbolic(x) or not symbolic(y):
+            continue
+        array = np.asarray(_array(x))
+        same = y.numpy_like() == out.numpy_like()
+        if same and array.size and array.dtype.kind in "iuf" and bool((array == 1).all()):
+            return True
+    return False
+
+
+def _uniform(array: np.ndarray, shape: tuple[int, ...], others: Iterable[Any]) -> np.ndarray:
+    """Return one element in the place of an array of equal ones that another operand covers."""
+    covered = any(np.shape(_array(x)) == shape for x in others)
+    if array.ndim and array.size and covered and bool((array == array.flat[0]).all()):
+        return np.array(array.flat[0])
+    return array
+
+
+def _reduce(function: str) -> Callable[[Node, list[str], dict[str, Any]], str | None]:
+    def line(node: Node, args: list[str], kw: dict[str, Any]) -> str:
+        keep = ", None, None, True" if kw.get("keepdims") else ""
+        return f"{function}({args[0]}, {kw.get('axis')!r}{keep})"
+
+    return line
+
+
+def _mean_line(node: Node, args: list[str], kw: dict[str, Any]) -> str | None:
+    x = node.ins[0]
+    if x.dtype.char not in "fdFD":
+        return None
+    return f"{_reduce('add_reduce')(node, args, kw)} / {reductions.count(x, kw.get('axis'))}"
+
+
+def _where_line(node: Node, args: list[str], kw: dict[str, Any]) -> str | None:
+    condition, a, _ = node.ins
+    fits = isinstance(condition, Tensor) and isinstance(a, Tensor)
+    if fits and args[2] == "0" and condition.shape == a.shape == node.outs[0].shape:
+        return f"kept({args[1]}, {args[0]})"
+    return None
+
+
+def _slice_line(node: Node, args: list[str], kw: dict[str, Any]) -> str | None:
+    return f"{args[0]}[{kw['key']!r}]" if type(kw["key"]) is int else None
+
+
+_SPECIAL: dict[Any, Callable[[Node, list[str], dict[str, Any]], str | None]] = {
+    reductions.SUM: _reduce("add_reduce"),
+    reductions.MAX: _reduce("maximum_reduce"),
+    reductions.MIN: _reduce("minimum_reduce"),
+    reductions.MEAN: _mean_line,
+    shapes.RESHAPE: lambda node, args, kw: f"{args[0]}.reshape({kw['shape']!r})",
+    shapes.TRANSPOSE: lambda node, args, kw: (
+        f"{args[0]}.transpose({kw['axes']!r})" if kw else f"{args[0]}.T"
+    ),
+    indexing.GATHER: lambda node, args, kw: f"{args[0]}.take({args[1]}, 0)",
+    indexing.SLICE: _slice_line,
+    elementwise.WHERE: _where_line,
+}

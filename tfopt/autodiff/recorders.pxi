@@ -1,0 +1,115 @@
+# Tapes and traces: what a thread's operations are offered to.
+
+@cython.final
+cdef class Tape:
+    """A recorder of what is done to tensors it knows."""
+
+    def __init__(self, bint watch_accessed):
+        self.watch_accessed = watch_accessed
+        self.nodes = []
+        self.known = set()
+        self.variables = {}
+
+    def watch(self, value):
+        """Know a tensor, or a variable, from now on."""
+        if type(value) is Tensor:
+            if differentiable((<Tensor>value).a):
+                self.known.add(key_of(<Tensor>value))
+        else:
+            self.variables.setdefault(value, [])
+            self.saw(value, read(value))
+
+    def knows(self, Tensor tensor not None):
+        """Whether a tensor is watched, or was made from one that is."""
+        return tensor.key is not None and tensor.key in self.known
+
+    def knows_key(self, key):
+        """Whether a tensor of this key is watched, or was made from one that is."""
+        return key in self.known
+
+    cdef int saw(self, Readable variable, Tensor tensor) except -1:
+        cdef Key found
+        keys = self.variables.get(variable)
+        if keys is None:
+            if not (self.watch_accessed and variable.trainable):
+                return 0
+            keys = self.variables[variable] = []
+        if differentiable(tensor.a):
+            found = key_of(tensor)
+            if found not in self.known:
+                self.known.add(found)
+                keys.append(found)
+        return 0
+
+
+@cython.final
+cdef class Trace:
+    """A recorder of everything, with values that stand for those of later calls.
+
+    A variable's value is a tensor that belongs to the trace alone: an assignment makes another one
+    and leaves the variable as it is.
+    """
+
+    def __init__(self):
+        self.nodes = []
+        self.symbolic = set()
+        self.values = {}
+        self.may_create = False
+        self.created = False
+
+    def place(self, Tensor tensor not None):
+        """Let a tensor stand for a value that is not known yet."""
+        key_of(tensor).symbolic = True
+        self.symbolic.add(tensor.key)
+
+    def is_symbolic(self, value):
+        """Whether a value depends on what is not known yet."""
+        return (type(value) is Tensor and (<Tensor>value).key is not None
+                and (<Tensor>value).key in self.symbolic)
+
+    def add(self, Node node not None):
+        """Append a node."""
+        cdef Tensor x
+        self.nodes.append(node)
+        for value in node.ins:
+            if self.is_symbolic(value):
+                break
+        else:
+            return
+        for x in node.outs:
+            self.place(x)
+
+    cdef Tensor read(self, Readable variable):
+        found = self.values.get(variable)
+        if found is None:
+            found = wrap(variable.current().a)
+            self.place(found)
+            self.values[variable] = found
+            self.nodes.append(Node(READ, (), (found,), {"variable": variable}))
+        return found
+
+    def create(self):
+        """Take note that a variable is made, which only the first trace may do."""
+        if not self.may_create:
+            raise ValueError(
+                "tf.function only supports singleton tf.Variables created on the first call. Make "
+                "sure the tf.Variable is only created once or created outside tf.function."
+            )
+        self.created = True
+
+
+def tracing():
+    """The trace that records this thread, or None."""
+    if tfopt_recorders == NULL:
+        return None
+    first = (<tuple>tfopt_recorders)[0]
+    return first if type(first) is Trace else None
+
+
+READ = Op("ReadVariable", None)
+
+
+def used(Readable variable not None):
+    """Tell recorders and watchers of a variable that is about to be assigned."""
+    if (tfopt_recorders != NULL or tfopt_watchers != NULL) and tracing() is None:
+        read(variable)

@@ -1,0 +1,306 @@
+"""Gradients by the name of an operation, and variables by theirs."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from tfopt.autodiff import core
+from tfopt.autodiff.backward import as_tensor as as_gradient
+from tfopt.autodiff.core import NAMED, REGISTERED, RULED, Node, Op
+from tfopt.autodiff.nest import flatten
+from tfopt.autodiff.ops import as_tensor
+
+__all__ = [
+    "NoGradient",
+    "NotDifferentiable",
+    "RegisterGradient",
+    "get_variable_by_name",
+    "gradient_override_map",
+    "no_gradient",
+]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_LOCK = threading.Lock()
+_PLACES: dict[str, str] = {}
+
+
+class RegisterGradient:
+    """Register a gradient under the name of an operation, or under a new one.
+
+    The decorated function is called as ``fn(op, *upstream)`` and returns one gradient for each of
+    ``op.inputs``, without a list if there is one; None is no gradient. ``op`` has `inputs`,
+    `outputs`, `type` and `get_attr`.
+
+    Parameters
+    ----------
+    op_type : str
+        That of a NumPy function without a rule gives it one; any other is for
+        `gradient_override_map`. Operations are named as NumPy's functions are.
+
+    Raises
+    ------
+    TypeError
+        If it is not a string.
+    KeyError
+        By the decorator, if there is a gradient of this name.
+
+    See Also
+    --------
+    tfopt.custom_gradient : a gradient for one's own function.
+
+    Notes
+    -----
+    TensorFlow's ``tf.RegisterGradient``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tfopt
+    >>> @tfopt.RegisterGradient("sinc")
+    ... def sinc_gradient(op, g):
+    ...     (x,) = op.inputs
+    ...     angle = np.pi * x
+    ...     return g * (np.cos(angle) - np.sinc(x)) / x
+    >>> x = tfopt.constant(0.5)
+    >>> with tfopt.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = np.sinc(x)
+    >>> round(float(tape.gradient(y, x)), 4)
+    -1.2732
+    """
+
+    def __init__(self, op_type: str) -> None:
+        _check_name(op_type)
+        self._op_type = op_type
+
+    def __call__(self, f: Function) -> Function:
+        _register(self._op_type, f)
+        return f
+
+
+def no_gradient(op_type: str) -> None:
+    """Register that an operation has no gradient, and that this is right: it is cut silently.
+
+    Parameters
+    ----------
+    op_type : str
+
+    Raises
+    ------
+    TypeError
+        If it is not a string.
+    KeyError
+        If there is a gradient of this name.
+
+    Notes
+    -----
+    TensorFlow's ``tf.no_gradient``, also named ``NoGradient`` and ``NotDifferentiable``.
+    """
+    _check_name(op_type)
+    _register(op_type, None)
+
+
+NoGradient = NotDifferentiable = no_gradient
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str):
+        raise TypeError("op_type must be a string")
+
+
+def _register(name: str, f: Callable[..., Any] | None) -> None:
+    frame = inspect.stack()[2]
+    with _LOCK:
+        if name in REGISTERED or name in RULED:
+            where = _PLACES.get(name, "tfopt")
+            raise KeyError(
+                f"Registering two gradient with name '{name}'! (Previous registration was in "
+                f"{where})"
+            )
+        REGISTERED[name] = None if f is None else Registered(name, f)
+        _PLACES[name] = f"{frame.function} {frame.filename}:{frame.lineno}"
+
+
+class Registered:
+    """A registered gradient in the place of an operation's own.
+
+    Parameters
+    ----------
+    name : str
+        Under which it is registered.
+    f : callable
+    """
+
+    def __init__(self, name: str, f: Callable[..., Any]) -> None:
+        self.name = name
+        self.f = f
+
+    def grad(self, node: Node, upstreams: list[Any], need: list[bool]) -> list[Any]:
+        """Return the gradients of a node's inputs."""
+        given = [
+            as_gradient(core.zeros(y)) if g is None else as_gradient(g)
+            for g, y in zip(upstreams, node.outs, strict=True)
+        ]
+        grads = flatten(self.f(Operation(node), *given))
+        if len(grads) != len(node.ins):
+            raise ValueError(
+                f"Num gradients {len(grads)} generated for op {self.name} do not match num inputs "
+                f"{len(node.ins)}"
+            )
+        return grads
+
+
+class Overridden:
+    """An operation recorded under a gradient override map.
+
+    Parameters
+    ----------
+    op : Op
+    name : str
+        Of the gradient that takes the place of its own, looked up when it is asked for.
+    """
+
+    def __init__(self, op: Op, name: str) -> None:
+        self.op = op
+        self.name = op.name
+        self.gradient = name
+
+    def grad(self, node: Node, upstreams: list[Any], need: list[bool]) -> list[Any]:
+        """Return the gradients of a node's inputs."""
+        try:
+            registered = REGISTERED[self.gradient]
+        except KeyError:
+            raise LookupError(f"gradient registry has no entry for: {self.gradient}") from None
+        if registered is None:
+            return [None] * len(node.ins)
+        made: list[Any] = registered.grad(node, upstreams, need)
+        return made
+
+
+class Operation:
+    """What a registered gradient sees of an operation.
+
+    Parameters
+    ----------
+    node : Node
+
+    Attributes
+    ----------
+    type : str
+    inputs, outputs : list of Tensor
+    """
+
+    def __init__(self, node: Node) -> None:
+        self.type: str = node.op.name
+        self.inputs = [as_tensor(x) for x in node.ins]
+        self.outputs = list(node.outs)
+        self._attributes = node.kw or {}
+
+    def get_attr(self, name: str) -> Any:
+        """Return a keyword that the operation was called with.
+
+        Raises
+        ------
+        ValueError
+            If there is none of this name.
+        """
+        if name not in self._attributes:
+            raise ValueError(f"Operation {self.type!r} has no attr named {name!r}.")
+        return self._attributes[name]
+
+
+@contextmanager
+def gradient_override_map(op_type_map: Mapping[str, str]) -> Iterator[None]:
+    """Give operations that are recorded inside this ``with`` other gradients.
+
+    Parameters
+    ----------
+    op_type_map : dict of str to str
+        Names of operations, NumPy's, and the names of registered gradients in their place.
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+    LookupError
+        By ``GradientTape.gradient``, if a gradient is not registered.
+
+    Notes
+    -----
+    TensorFlow's ``tf.Graph.gradient_override_map``; here it holds without a graph, too, and for
+    tapes inside a traced function.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tfopt
+    >>> @tfopt.RegisterGradient("ClippedSquare")
+    ... def clipped(op, g):
+    ...     return np.clip(2 * g * op.inputs[0], -1, 1)
+    >>> x = tfopt.constant(3.0)
+    >>> with tfopt.GradientTape() as tape, tfopt.gradient_override_map({"square": "ClippedSquare"}):
+    ...     tape.watch(x)
+    ...     y = np.square(x)
+    >>> float(tape.gradient(y, x))
+    1.0
+    """
+    if not isinstance(op_type_map, Mapping) or not all(
+        isinstance(name, str) for pair in op_type_map.items() for name in pair
+    ):
+        raise TypeError("op_type_map must be a dictionary mapping strings to strings")
+    before = core.overrides()
+    chosen = {
+        name: (lambda op, gradient=gradient: Overridden(op, gradient))
+        for name, gradient in op_type_map.items()
+    }
+    core.set_overrides({**before, **chosen})
+    try:
+        yield
+    finally:
+        core.set_overrides(before)
+
+
+def get_variable_by_name(var_name: str) -> Any:
+    """Return the trainable variable of a name.
+
+    Parameters
+    ----------
+    var_name : str
+        As it was given to the variable.
+
+    Returns
+    -------
+    Variable or None
+        None if there is one of this name, which is not trainable.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or more than one that is trainable.
+
+    Notes
+    -----
+    TensorFlow's function of the same name (tensorflow/python/ops/custom_gradient.py), which finds
+    nothing outside of a graph. Variables are known as long as somebody holds them.
+
+    Examples
+    --------
+    >>> import tfopt
+    >>> slope = tfopt.Variable(1.0, name="slope")
+    >>> tfopt.get_variable_by_name("slope") is slope
+    True
+    """
+    found = [variable for variable in list(NAMED) if variable.name == var_name]
+    if not found:
+        raise ValueError(f"Unsuccessful at finding variable {var_name}.")
+    candidates = sorted((v for v in found if v.trainable), key=lambda v: v._serial)
+    if len(candidates) > 1:
+        raise ValueError(
+            f"Unsuccessful at finding trainable variable {var_name}. Number of candidates: "
+            f"{len(candidates)}. Candidates: {candidates}"
+        )
+    return candidates[0] if candidates else None

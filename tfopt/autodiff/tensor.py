@@ -1,0 +1,89 @@
+"""Tensors: arrays that do not change, whose operations can be recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfopt.autodiff import core
+from tfopt.autodiff.core import CUT, Op, Tensor, apply
+from tfopt.autodiff.nest import flatten, pack
+from tfopt.autodiff.ops import as_tensor, operand
+
+__all__ = ["Tensor", "constant", "stop_gradient"]
+
+
+def constant(value: Any, dtype: Any = None, shape: Any = None) -> Tensor:
+    """Return a tensor of a copy of a value.
+
+    Parameters
+    ----------
+    value : array_like
+        Python's numbers get NumPy's dtypes: float64 and int64.
+    dtype : dtype, optional
+    shape : sequence of int, optional
+        What to reshape the value to; a single element is repeated.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    ValueError
+        If the value is no array of numbers, or does not fit the shape.
+
+    Notes
+    -----
+    TensorFlow's ``tf.constant``, but for the dtypes of Python's numbers.
+
+    Examples
+    --------
+    >>> import tfopt
+    >>> tfopt.constant([1, 2], "float32") * 2
+    <Tensor shape=(2,) dtype=float32 [2. 4.]>
+    """
+    if isinstance(value, core.Operand):
+        value = as_tensor(value)._value()
+    array = np.array(operand(value), dtype)
+    if array.dtype.kind == "O":
+        as_tensor(value)
+    if shape is not None:
+        fits = array.size == 1 and tuple(shape) != array.shape
+        array = np.full(shape, array.reshape(-1)[0]) if fits else array.reshape(shape)
+    return core.wrapped(array)
+
+
+STOP = Op("StopGradient", lambda a: a)
+STOP.define(CUT)
+
+
+def stop_gradient(input: Any, name: str | None = None) -> Any:
+    """Return the same value, which no gradient passes.
+
+    Parameters
+    ----------
+    input : tensor, variable or array, or a nested structure of them
+    name : str, optional
+        Accepted as TensorFlow accepts it, and not used.
+
+    Returns
+    -------
+    Tensor, or a structure of them
+
+    Notes
+    -----
+    TensorFlow's ``tf.stop_gradient``.
+
+    Examples
+    --------
+    >>> import tfopt
+    >>> x = tfopt.constant(3.0)
+    >>> with tfopt.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = tfopt.stop_gradient(x) * x
+    >>> float(tape.gradient(y, x))
+    3.0
+    """
+    return pack(input, [apply(STOP, (as_tensor(leaf),)) for leaf in flatten(input)])

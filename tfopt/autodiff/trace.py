@@ -1,0 +1,260 @@
+"""Traces: what a function's body does to arguments that stand for others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfopt.autodiff import core
+from tfopt.autodiff.backward import added, backward, densify
+from tfopt.autodiff.core import READ, Node, Tensor, Trace
+from tfopt.autodiff.opened import Opened
+from tfopt.autodiff.ops import as_tensor
+from tfopt.autodiff.program import Effect, compiled
+from tfopt.indexed_slices import IndexedSlices
+
+__all__ = ["Program", "add_effect", "traced"]
+
+
+def add_effect(effect: Effect) -> None:
+    """Write an effect down; variables are read anew after it."""
+    trace = core.tracing()
+    assert trace is not None
+    trace.nodes.append(Node(effect, tuple(effect.opened.tensors), ()))
+    for leaf in effect.opened.leaves:
+        if isinstance(leaf, core.Readable):
+            leaf._read()
+    trace.values.clear()
+
+
+def traced(body: Callable[[], Any], inputs: Sequence[Tensor], trace: Trace) -> Any:
+    """Run a body with nothing recording but a trace, and return what it returns."""
+    before = core.recorders(), core.watchers(), core.overrides()
+    for x in inputs:
+        trace.place(x)
+    core.set_recorders((trace,))
+    core.set_watchers(())
+    core.set_overrides({})
+    try:
+        return body()
+    finally:
+        core.set_recorders(before[0])
+        core.set_watchers(before[1])
+        core.set_overrides(before[2])
+
+
+class Program:
+    """A trace as a function: of arrays; of tensors, with gradients of any order.
+
+    Parameters
+    ----------
+    nodes : list of Node
+    inputs : sequence of Tensor
+    result
+        A nested structure of tensors, None and rows.
+    variables : sequence of Variable
+        Those among the arguments, which each call gives others for.
+    """
+
+    name = "function"
+
+    def __init__(
+        self, nodes: list[Node], inputs: Sequence[Tensor], result: Any, variables: Sequence[Any]
+    ) -> None:
+        self.nodes, self.inputs, self.variables = nodes, list(inputs), list(variables)
+        self.opened = Opened(result)
+        self.outputs = self.opened.tensors
+        self.reads = [node.outs[0] for node in nodes if node.op is READ]
+        self.read_variables = [(node.kw or {})["variable"] for node in nodes if node.op is READ]
+        self.captured = _captured(nodes, [*self.inputs, *self.reads], self.outputs)
+        self._raw = compiled(nodes, self.inputs, self.outputs, self.variables)
+        self._gradients: Gradients | None = None
+
+    def __call__(self, tensors: Sequence[Any], variables: Sequence[Any]) -> Any:
+        """Return the result for other inputs."""
+        if not core.recorders():
+            arrays = map(core.raw, tensors)
+            made = [core.wrapped(y) for y in self._raw(variables, *arrays)]
+            return self.opened.closed(made)
+        return self.opened.closed(self._recorded(tensors, variables))
+
+    def _recorded(self, tensors: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
+        """Return the outputs, and record the call."""
+        gradients = self.gradients()
+        tensors = [as_tensor(x) for x in tensors]  # arrays are copied: their owners may write
+        made = gradients.forward(variables, *map(core.raw, (*tensors, *self.captured)))
+        n, m = len(self.outputs), len(gradients.saved)
+        outs = [core.wrapped(y) for y in made[:n]]
+        saved = [core.wrapped(y) for y in made[n : n + m]]
+        reads = list(made[n + m :])
+        ins = (*tensors, *self.captured, *reads)
+        core.record(Call(self, gradients, saved), ins, tuple(outs))
+        return outs
+
+    def gradients(self) -> Gradients:
+        """Return the way back, which is traced when it is first asked for."""
+        if self._gradients is None:
+            self._gradients = Gradients(self)
+        return self._gradients
+
+
+def _captured(
+    nodes: Sequence[Node], known: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> list[Tensor]:
+    """Return the tensors that no node has made, once each, which have gradients."""
+    made = {core.key(x) for x in known}
+    found: dict[Any, Tensor] = {}
+    for node in nodes:
+        for x in node.ins:
+            if isinstance(x, Tensor) and core.key(x) not in made and core.is_differentiable(x):
+                found.setdefault(core.key(x), x)
+        made.update(map(core.key, node.outs))
+    for y in outputs:
+        if core.key(y) not in made and core.is_differentiable(y):
+            found.setdefault(core.key(y), y)
+    return list(found.values())
+
+
+class Gradients:
+    """The way back through a program.
+
+    Parameters
+    ----------
+    program : Program
+
+    Attributes
+    ----------
+    forward : callable
+        Of the program's inputs and what it captured; returns its outputs, what is saved, and the
+        values of variables it has read.
+    saved : list of Tensor
+        What of the way there the way back needs.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.sources = [*program.inputs, *program.captured, *program.reads]
+        self.outputs = program.outputs
+        self.upstreams = [core.wrapped(np.ones(y.shape, y.dtype)) for y in program.outputs]
+        nodes = [n for n in program.nodes if not isinstance(n.op, Effect)]
+        trace = Trace()
+        trace.nodes.extend(nodes)
+        self.missing = ""
+        try:
+            grads = traced(lambda: self._found(nodes), [*self.sources, *self.upstreams], trace)
+        except LookupError as error:  # which matters only if a gradient is asked for
+            self.missing, grads = str(error), [None] * len(self.sources)
+            del trace.nodes[len(nodes) :]
+        self.opened = Opened(grads)
+        back = trace.nodes
+        self.late = _depending(back, self.upstreams)
+        self.reached = [_depends(g, self.late) for g in grads]
+        ahead = [n for n in back[len(nodes) :] if not self.late & set(map(core.key, n.outs))]
+        behind = [n for n in back if self.late & set(map(core.key, n.outs))]
+        self.saved = _crossing(behind, self.opened.tensors, self.late, [*program.nodes, *ahead],
+                               self.sources)  # fmt: skip
+        self.nodes, self.program = back, program
+        self.forward = compiled(
+            [*program.nodes, *ahead], [*program.inputs, *program.captured],
+            [*program.outputs, *self.saved], program.variables, "tensors",
+        )  # fmt: skip
+        self.backward = compiled(
+            behind, [*self.saved, *self.upstreams], self.opened.tensors, (), "none"
+        )
+        self._higher: Program | None = None
+
+    def _found(self, nodes: list[Node]) -> list[Any]:
+        seeds: dict[Any, Any] = {}
+        for y, g in zip(self.outputs, self.upstreams, strict=True):
+            if core.is_differentiable(y):
+                key = core.key(y)
+                seeds[key] = added(seeds[key], g) if key in seeds else g
+        backward(nodes, seeds, {core.key(x) for x in self.sources})
+        return [seeds.get(core.key(x)) for x in self.sources]
+
+    def higher(self) -> Program:
+        """Return the program from inputs and upstreams to gradients, which computes all anew."""
+        if self._higher is None:
+            nodes = [n for n in self.nodes if n.op is not READ]
+            inputs = [*self.sources, *self.upstreams]
+            self._higher = Program(nodes, inputs, self.opened.structure, ())
+        return self._higher
+
+
+def _depending(nodes: Sequence[Node], on: Sequence[Tensor]) -> set[Any]:
+    found = {core.key(x) for x in on}
+    for node in nodes:
+        if any(_depends(x, found) for x in (*node.ins, *getattr(node.op, "inner", ()))):
+            found.update(map(core.key, node.outs))
+    return found
+
+
+def _depends(x: Any, found: set[Any]) -> bool:
+    if isinstance(x, IndexedSlices):
+        return _depends(x.values, found)
+    return isinstance(x, Tensor) and core.key(x) in found
+
+
+def _crossing(
+    behind: Sequence[Node], results: Sequence[Tensor], late: set[Any], before: Sequence[Node],
+    sources: Sequence[Tensor],
+) -> list[Tensor]:  # fmt: skip
+    """Return the values that are made before, or given, and needed behind."""
+    made = {core.key(y) for node in before for y in node.outs} | {core.key(x) for x in sources}
+    needed = {core.key(x) for x in results}
+    found: dict[Any, Tensor] = {}
+    for x in results:
+        if core.key(x) in made and core.key(x) not in late:
+            found[core.key(x)] = x
+    for node in reversed(behind):
+        if not needed & set(map(core.key, node.outs)):
+            continue
+        for x in (*node.ins, *getattr(node.op, "inner", ())):
+            if not isinstance(x, Tensor):
+                continue
+            needed.add(core.key(x))
+            if core.key(x) in made and core.key(x) not in late:
+                found[core.key(x)] = x
+    return list(found.values())
+
+
+class Call:
+    """What a node holds of a program's call.
+
+    Parameters
+    ----------
+    program : Program
+    gradients : Gradients
+    saved : list of Tensor
+        Values of this call.
+    """
+
+    name = "function"
+    __slots__ = ("gradients", "program", "saved")
+
+    def __init__(self, program: Program, gradients: Gradients, saved: list[Tensor]) -> None:
+        self.program, self.gradients, self.saved = program, gradients, saved
+
+    def grad(self, node: Node, upstreams: list[Any], need: list[bool]) -> list[Any]:
+        """Return the gradients of a node's inputs."""
+        way = self.gradients
+        if way.missing:
+            raise LookupError(way.missing)
+        given = [
+            core.zeros(y) if g is None else densify(g)
+            for g, y in zip(upstreams, node.outs, strict=True)
+        ]
+        if core.recorders():
+            grads = way.higher()([*node.ins, *map(as_tensor, given)], ())
+        else:
+            arrays = map(core.raw, (*self.saved, *given))
+            grads = way.opened.closed(way.backward((), *arrays))
+        live = {core.key(u) for u, g in zip(way.upstreams, upstreams, strict=True) if g is not None}
+        if len(live) == len(upstreams):
+            return list(grads)
+        reached = _depending(way.nodes, [u for u in way.upstreams if core.key(u) in live])
+        return [
+            g if _depends(found, reached) else None
+            for g, found in zip(grads, way.opened.structure, strict=True)
+        ]

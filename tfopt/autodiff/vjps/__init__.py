@@ -1,0 +1,9 @@
+"""The rules: for each function of NumPy, what a gradient becomes on its way back through it.
+
+A rule is ``vjp(g, y, *inputs, **keywords)``: `g` is the gradient of the output `y`. Complex
+gradients are conjugate ones, as TensorFlow's: that of ``x * x`` is ``g * conj(2 * x)``.
+"""
+
+from tfopt.autodiff.vjps import elementwise, indexing, linalg, reductions, shapes
+
+__all__ = ["elementwise", "indexing", "linalg", "reductions", "shapes"]

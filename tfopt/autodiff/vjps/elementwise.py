@@ -1,0 +1,298 @@
+"""Rules of functions of single elements, with TensorFlow's subgradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfopt.autodiff.backward import cast, conj, kept, unbroadcast
+from tfopt.autodiff.core import CUT, Op, apply
+from tfopt.autodiff.ops import FUNCTIONS, elementwise, implements, method, operand, without_rule
+
+LN2, LN10 = float(np.log(2.0)), float(np.log(10.0))
+
+# ---- arithmetic
+
+elementwise(np.add, lambda g, y, a, b: unbroadcast(g, a), lambda g, y, a, b: unbroadcast(g, b))
+elementwise(
+    np.subtract, lambda g, y, a, b: unbroadcast(g, a), lambda g, y, a, b: unbroadcast(-g, b)
+)
+elementwise(
+    np.multiply,
+    (lambda g, y, a, b: unbroadcast(g * conj(b), a), "b"),
+    (lambda g, y, a, b: unbroadcast(g * conj(a), b), "a"),
+)
+elementwise(
+    np.divide,
+    (lambda g, y, a, b: unbroadcast(g / conj(b), a), "b"),
+    (lambda g, y, a, b: unbroadcast(-g * conj(a) / conj(b) / conj(b), b), "ab"),
+)
+elementwise(np.negative, lambda g, y, a: -g)
+elementwise(np.positive, lambda g, y, a: g)
+elementwise(np.floor_divide, CUT, CUT)
+elementwise(
+    np.remainder,
+    lambda g, y, a, b: unbroadcast(g, a),
+    (lambda g, y, a, b: unbroadcast(-g * np.floor(a / b), b), "ab"),
+)
+elementwise(
+    np.fmod,
+    lambda g, y, a, b: unbroadcast(g, a),
+    (lambda g, y, a, b: unbroadcast(-g * np.trunc(a / b), b), "ab"),
+)
+
+
+def power_base(g: Any, y: Any, a: Any, b: Any) -> Any:
+    """Gradient of x in x ** y: 0 where y is 0, also at x = 0."""
+    if isinstance(b, (int, float)):
+        if b == 2:
+            return g * (2 * conj(a))
+        return g * (b * conj(a) ** (b - 1)) if b else g * 0
+    slope = conj(b * a ** np.where(b == 0, 1, b - 1))
+    return unbroadcast(g * np.where(b == 0, 0, slope), a)
+
+
+def power_exponent(g: Any, y: Any, a: Any, b: Any) -> Any:
+    """Gradient of y in x ** y: 0 where x is not positive, unless x ** y is infinite or NaN."""
+    usable = a != 0 if np.iscomplexobj(a) else a > 0
+    logarithm = np.where(usable, np.log(np.where(usable, a, 1)), 0)
+    return unbroadcast(g * conj(y * logarithm), b)
+
+
+elementwise(np.power, (power_base, "ab"), (power_exponent, "aby"))
+elementwise(np.float_power, (power_base, "ab"), (power_exponent, "aby"))
+elementwise(np.square, (lambda g, y, x: g * (2 * conj(x)), "a"))
+elementwise(np.reciprocal, (lambda g, y, x: -g * conj(y) * conj(y), "y"))
+
+# ---- exponentials and roots
+
+
+def root(g: Any, y: Any, x: Any) -> Any:
+    """Gradient of a root: 0 where nothing comes from above, also at 0."""
+    return np.where(g == 0, 0, g * 0.5 / conj(y))
+
+
+elementwise(np.sqrt, (root, "y"))
+elementwise(np.cbrt, (lambda g, y, x: g / (3 * y * y), "y"))
+elementwise(np.exp, (lambda g, y, x: g * conj(y), "y"))
+elementwise(np.expm1, (lambda g, y, x: g * conj(y + 1), "y"))
+elementwise(np.exp2, (lambda g, y, x: g * conj(y * LN2), "y"))
+elementwise(np.log, (lambda g, y, x: g / conj(x), "a"))
+elementwise(np.log2, (lambda g, y, x: g / conj(x * LN2), "a"))
+elementwise(np.log10, (lambda g, y, x: g / conj(x * LN10), "a"))
+elementwise(np.log1p, (lambda g, y, x: g / conj(1 + x), "a"))
+elementwise(
+    np.logaddexp,
+    (lambda g, y, a, b: unbroadcast(g * np.exp(a - y), a), "ay"),
+    (lambda g, y, a, b: unbroadcast(g * np.exp(b - y), b), "by"),
+)
+elementwise(
+    np.logaddexp2,
+    (lambda g, y, a, b: unbroadcast(g * np.exp2(a - y), a), "ay"),
+    (lambda g, y, a, b: unbroadcast(g * np.exp2(b - y), b), "by"),
+)
+
+# ---- trigonometry
+
+elementwise(np.sin, (lambda g, y, x: g * conj(np.cos(x)), "a"))
+elementwise(np.cos, (lambda g, y, x: -g * conj(np.sin(x)), "a"))
+elementwise(np.tan, (lambda g, y, x: g * conj(1 + y * y), "y"))
+elementwise(np.sinh, (lambda g, y, x: g * conj(np.cosh(x)), "a"))
+elementwise(np.cosh, (lambda g, y, x: g * conj(np.sinh(x)), "a"))
+elementwise(np.tanh, (lambda g, y, x: g * conj(1 - y * y), "y"))
+elementwise(np.arcsin, (lambda g, y, x: g / conj(np.sqrt(1 - x * x)), "a"))
+elementwise(np.arccos, (lambda g, y, x: -g / conj(np.sqrt(1 - x * x)), "a"))
+elementwise(np.arctan, (lambda g, y, x: g / conj(1 + x * x), "a"))
+elementwise(np.arcsinh, (lambda g, y, x: g / conj(np.sqrt(x * x + 1)), "a"))
+elementwise(np.arccosh, (lambda g, y, x: g / conj(np.sqrt(x - 1) * np.sqrt(x + 1)), "a"))
+elementwise(np.arctanh, (lambda g, y, x: g / conj(1 - x * x), "a"))
+elementwise(
+    np.arctan2,
+    (lambda g, y, a, b: unbroadcast(g * b / (a * a + b * b), a), "ab"),
+    (lambda g, y, a, b: unbroadcast(-g * a / (a * a + b * b), b), "ab"),
+)
+
+
+def _hypot(which: int) -> Callable[..., Any]:
+    def rule(g: Any, y: Any, a: Any, b: Any) -> Any:
+        leg = (a, b)[which]
+        return unbroadcast(g * np.where(y == 0, 0, leg / np.where(y == 0, 1, y)), leg)
+
+    return rule
+
+
+elementwise(np.hypot, (_hypot(0), "aby"), (_hypot(1), "aby"))
+elementwise(np.deg2rad, lambda g, y, x: g * (np.pi / 180))
+elementwise(np.radians, lambda g, y, x: g * (np.pi / 180))
+elementwise(np.rad2deg, lambda g, y, x: g * (180 / np.pi))
+elementwise(np.degrees, lambda g, y, x: g * (180 / np.pi))
+
+# ---- kinks and steps
+
+
+def absolute(g: Any, y: Any, x: Any) -> Any:
+    """Gradient of abs: 0 at 0; of a complex number, its direction."""
+    if np.iscomplexobj(x):
+        return g * np.where(y == 0, 0, x / np.where(y == 0, 1, y))
+    return g * np.sign(x)
+
+
+elementwise(np.absolute, (absolute, "ay"))
+elementwise(np.fabs, (absolute, "ay"))
+elementwise(np.sign, lambda g, y, x: np.zeros_like(x))
+elementwise(
+    np.maximum,
+    (lambda g, y, a, b: unbroadcast(kept(g, a >= b), a), "ab"),
+    (lambda g, y, a, b: unbroadcast(kept(g, ~(a >= b)), b), "ab"),
+)
+elementwise(
+    np.minimum,
+    (lambda g, y, a, b: unbroadcast(kept(g, a <= b), a), "ab"),
+    (lambda g, y, a, b: unbroadcast(kept(g, ~(a <= b)), b), "ab"),
+)
+elementwise(
+    np.fmax,
+    (lambda g, y, a, b: unbroadcast(kept(g, (a >= b) | np.isnan(b)), a), "ab"),
+    (lambda g, y, a, b: unbroadcast(kept(g, ~((a >= b) | np.isnan(b))), b), "ab"),
+)
+elementwise(
+    np.fmin,
+    (lambda g, y, a, b: unbroadcast(kept(g, (a <= b) | np.isnan(b)), a), "ab"),
+    (lambda g, y, a, b: unbroadcast(kept(g, ~((a <= b) | np.isnan(b))), b), "ab"),
+)
+elementwise(
+    np.copysign, (lambda g, y, a, b: unbroadcast(g * np.sign(a) * np.sign(y), a), "ay"), CUT
+)
+for _ufunc in (
+    np.floor, np.ceil, np.rint, np.trunc, np.isnan, np.isinf, np.isfinite, np.signbit,
+    np.logical_not, np.invert,
+):  # fmt: skip
+    elementwise(_ufunc, CUT)
+for _of_two in (
+    np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal, np.logical_and,
+    np.logical_or, np.logical_xor, np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.left_shift,
+    np.right_shift, np.gcd, np.lcm,
+):  # fmt: skip
+    elementwise(_of_two, CUT, CUT)
+
+# ---- complex numbers
+
+elementwise(np.conjugate, lambda g, y, x: conj(g))
+REAL = Op("real", np.real)
+REAL.define(lambda g, y, x: g + 0j if np.iscomplexobj(x) else g)
+IMAG = Op("imag", np.imag)
+IMAG.define(lambda g, y, x: g * 1j if np.iscomplexobj(x) else np.zeros_like(x))
+ANGLE = Op("angle", np.angle)
+ANGLE.define((lambda g, y, x: _angle(g, x), "a"))
+
+
+def _angle(g: Any, x: Any) -> Any:
+    if not np.iscomplexobj(x):
+        return np.zeros_like(x)
+    size = np.absolute(x)
+    return g * np.where(size == 0, 0, x * 1j / np.where(size == 0, 1, size * size))
+
+
+@implements(np.real)
+@method("real")
+def real(val: Any) -> Any:
+    """Return the real part."""
+    return apply(REAL, (operand(val),))
+
+
+@implements(np.imag)
+@method("imag")
+def imag(val: Any) -> Any:
+    """Return the imaginary part."""
+    return apply(IMAG, (operand(val),))
+
+
+@implements(np.angle)
+def angle(z: Any, deg: bool = False) -> Any:
+    """Return the argument of complex numbers."""
+    radians = apply(ANGLE, (operand(z),))
+    return np.rad2deg(radians) if deg else radians
+
+
+# ---- dtype, choice, limits
+
+
+def _as_type(a: Any, dtype: Any) -> Any:
+    with np.errstate(all="ignore"):
+        if a.dtype.kind == "c" and np.dtype(dtype).kind != "c":
+            a = a.real
+        return a.astype(dtype)
+
+
+CAST = Op("Cast", _as_type)
+CAST.define(lambda g, y, a, dtype: cast(g, a.dtype) if a.dtype.kind in "fcV" else None)
+
+
+@method("astype")
+@implements(np.astype)
+def astype(x: Any, dtype: Any, /, order: str = "K", casting: str = "unsafe", subok: bool = True,
+           copy: bool = True) -> Any:  # fmt: skip
+    """Convert to a dtype; the gradient is converted back."""
+    x, dtype = operand(x), np.dtype(dtype)
+    if not np.can_cast(x.dtype, dtype, casting):  # type: ignore[arg-type]
+        raise TypeError(f"Cannot cast array from {x.dtype!r} to {dtype!r} according to {casting!r}")
+    return apply(CAST, (x,), {"dtype": dtype})
+
+
+WHERE = Op("Select", np.where)
+WHERE.define(
+    CUT,
+    (lambda g, y, c, a, b: unbroadcast(np.where(c, g, 0), a), "a"),
+    (lambda g, y, c, a, b: unbroadcast(np.where(c, 0, g), b), "a"),
+)
+
+
+@implements(np.where)
+def where(condition: Any, *choices: Any) -> Any:
+    """Choose between two values; the one that is not chosen gets a gradient of exactly 0."""
+    if len(choices) != 2:
+        return np.nonzero(condition)
+    return apply(WHERE, (operand(condition), operand(choices[0]), operand(choices[1])))
+
+
+def _inside(x: Any, low: Any, high: Any) -> Any:
+    inside = x >= low if low is not None else x == x
+    return inside & (x <= high) if high is not None else inside
+
+
+CLIP = Op("clip", np.clip)
+CLIP.define(
+    (lambda g, y, x, low, high: unbroadcast(kept(g, _inside(x, low, high)), x), "abc"),
+    (lambda g, y, x, low, high: unbroadcast(kept(g, _below(x, low, high)), low), "abc"),
+    (lambda g, y, x, low, high: unbroadcast(kept(g, x > high), high), "ac"),
+)
+
+
+def _below(x: Any, low: Any, high: Any) -> Any:
+    return x < low
+
+
+@implements(np.clip)
+@method("clip")
+def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    """Limit to an interval; at its ends, which belong to it, the gradient passes."""
+    low = a_min if min is None else min
+    high = a_max if max is None else max
+    limits = (None if limit is None else operand(limit) for limit in (low, high))
+    return apply(CLIP, (operand(a), *limits))
+
+
+@implements(np.nan_to_num)
+def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None,
+               neginf: Any = None) -> Any:  # fmt: skip
+    """Replace what is not finite; it gets no gradient."""
+    limits = {"nan": nan, "posinf": posinf, "neginf": neginf}
+    known = without_rule("nan_to_num", np.nan_to_num, (x,), limits, CUT)
+    return np.where(np.isfinite(x), x, known)
+
+
+FUNCTIONS[np.real_if_close] = lambda a, tol=100: operand(a)
+method("conj", "conjugate")(lambda x: np.conjugate(x))
+method("round")(lambda x, decimals=0: np.round(x, decimals))

@@ -1,0 +1,291 @@
+"""Rules of indexing: slices, rows, masks.
+
+Choosing and putting back undo each other: the gradient of one is the other. Rows that are taken
+along the first axis have gradients of rows (:class:`tfopt.IndexedSlices`), however large the array.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfopt.autodiff import core
+from tfopt.autodiff.backward import call, densify_rows
+from tfopt.autodiff.core import CUT, Op, Operand, Tensor, apply
+from tfopt.autodiff.ops import array_operand as operand
+from tfopt.autodiff.ops import implements, method, without_rule
+from tfopt.indexed_slices import IndexedSlices
+
+# ---- slices
+
+
+def _embed(g: Any, key: Any, shape: tuple[int, ...]) -> Any:
+    made = np.zeros(shape, g.dtype)
+    made[key] = g
+    return made
+
+
+SLICE = Op("slice", lambda a, key: a[key])
+EMBED = Op("embed", _embed)
+SLICE.define(lambda g, y, a, key: call(EMBED, (g,), {"key": key, "shape": a.shape}))
+EMBED.define(lambda g, y, a, key, shape: g[key])
+
+# ---- rows
+
+
+def _rows(a: Any, indices: Any) -> Any:
+    return a.take(indices, 0)
+
+
+def rows_rule(g: Any, y: Any, a: Any, indices: Any) -> IndexedSlices:
+    """Return the gradient of taken rows: rows, as many as were taken."""
+    values = g.reshape((-1, *a.shape[1:]))
+    flat = indices.reshape((-1,))
+    if flat.dtype not in (np.int32, np.int64):
+        flat = flat.astype(np.int64)
+    if isinstance(flat, Tensor) or (flat.size and flat.min() < 0):
+        flat = np.where(flat < 0, flat + a.shape[0], flat)
+    return IndexedSlices(values, flat, a.shape)
+
+
+GATHER = Op("GatherV2", _rows)
+GATHER.define((rows_rule, "b"), CUT)
+
+# ---- anything else
+
+
+class Slot:
+    """The place of an array in an index."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "Slot()"
+
+
+SLOT = Slot()
+
+
+def _filled(key: tuple[Any, ...], arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    given = iter(arrays)
+    return tuple(next(given) if part is SLOT else part for part in key)
+
+
+def _choose(a: Any, *arrays: Any, key: tuple[Any, ...]) -> Any:
+    return a[_filled(key, arrays)]
+
+
+def _add_at(g: Any, *arrays: Any, key: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
+    made, index = np.zeros(shape, g.dtype), _filled(key, arrays)
+    if len(arrays) == 1 and arrays[0].dtype == bool:
+        made[index] = g
+    elif len(key) == 1 and arrays[0].ndim == 1 and g.dtype.kind in "fc":
+        return densify_rows(g, np.where(arrays[0] < 0, arrays[0] + shape[0], arrays[0]), shape)
+    else:
+        np.add.at(made, index, g)
+    return made
+
+
+CHOOSE = Op("choose_elements", _choose)
+ADD_AT = Op("add_at", _add_at)
+
+
+def _choose_rule(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
+    made = call(ADD_AT, (g, *ins[1:]), {"key": kw["key"], "shape": ins[0].shape})
+    return [made] + [None] * (len(ins) - 1)
+
+
+def _add_at_rule(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
+    return [call(CHOOSE, (g, *ins[1:]), {"key": kw["key"]})] + [None] * (len(ins) - 1)
+
+
+_ARRAYS = "bcdefghijkl"  # of the inputs, all but the first are indices
+CHOOSE.define_jointly(_choose_rule, _ARRAYS)
+ADD_AT.define_jointly(_add_at_rule, _ARRAYS)
+
+
+def _is_basic(part: Any) -> bool:
+    return part is None or part is Ellipsis or type(part) in (int, slice)
+
+
+@method("__getitem__")
+def getitem(a: Any, index: Any) -> Any:
+    """Return a part: by numbers and slices, rows by integers, or elements by arrays."""
+    kind = type(index)
+    if kind is int or kind is slice or (kind is tuple and all(map(_is_basic, index))):
+        return apply(SLICE, (a,), {"key": index})
+    if kind is not tuple:
+        if _is_basic(index):
+            return apply(SLICE, (a,), {"key": index})
+        array = _index_array(index)
+        if array.dtype.kind in "iu" and array.ndim and a.ndim:
+            return apply(GATHER, (a, array))
+        index = (array,)
+    key, arrays = [], []
+    for part in index:
+        if _is_basic(part) or isinstance(part, slice):
+            key.append(part)
+        elif isinstance(part, (int, np.integer)) and not isinstance(part, bool):
+            key.append(int(part))
+        else:
+            key.append(SLOT)
+            arrays.append(_index_array(part))
+    if not arrays:
+        return apply(SLICE, (a,), {"key": tuple(key)})
+    return apply(CHOOSE, (a, *arrays), {"key": tuple(key)})
+
+
+def _index_array(part: Any) -> Any:
+    array = operand(part) if not isinstance(part, (list, bool)) else np.asarray(part)
+    if isinstance(part, list) and any(isinstance(each, Operand) for each in part):
+        array = operand(part)
+    if isinstance(array, np.ndarray) and array.size == 0 and isinstance(part, list):
+        array = array.astype(np.intp)
+    if not hasattr(array, "ndim"):
+        array = np.asarray(array)
+    if array.dtype.kind not in "iub":
+        raise IndexError(
+            f"arrays used as indices must be of integers or booleans, not {array.dtype}"
+        )
+    return array
+
+
+@implements(np.take)
+@method("take")
+def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
+    """Take elements along an axis: whole rows along the first."""
+    a = operand(a)
+    if out is not None:
+        return without_rule("take", np.take, (a, indices, axis, out, mode), {})
+    if axis is None:
+        a, axis = np.ravel(a), 0
+    axis = axis % a.ndim
+    indices = _index_array(indices)
+    if mode == "clip":
+        indices = np.clip(indices, 0, a.shape[axis] - 1)
+    elif mode == "wrap":
+        indices = np.remainder(indices, a.shape[axis])
+    if axis == 0:
+        return apply(GATHER, (a, indices))
+    return a[(slice(None),) * axis + (indices,)]
+
+
+@implements(np.take_along_axis)
+def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
+    """Take an element for each place along an axis."""
+    a, indices = operand(arr), operand(indices)
+    if axis is None:
+        a, axis = np.ravel(a), 0
+    axis = axis % a.ndim
+    shape = np.broadcast_shapes(
+        *(tuple(1 if k == axis else n for k, n in enumerate(x.shape)) for x in (a, indices))
+    )
+    grid = [
+        indices if k == axis else np.arange(n).reshape([-1 if j == k else 1 for j in range(a.ndim)])
+        for k, n in enumerate(shape)
+    ]
+    return a[tuple(grid)]
+
+
+@implements(np.compress)
+@method("compress")
+def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
+    """Take what a condition holds for along an axis."""
+    chosen = np.flatnonzero(core.raw(condition))
+    return take(a, chosen, axis, out)
+
+
+@implements(np.extract)
+def extract(condition: Any, arr: Any) -> Any:
+    """Take the elements that a condition holds for."""
+    return take(np.ravel(arr), np.flatnonzero(core.raw(condition)))
+
+
+@implements(np.delete)
+def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
+    """Take all but some along an axis."""
+    a = operand(arr)
+    if axis is None:
+        a, axis = np.ravel(a), 0
+    return take(a, np.delete(np.arange(a.shape[axis]), obj), axis)
+
+
+@implements(np.select)
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    """Choose the first value whose condition holds."""
+    made = default
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        made = np.where(condition, choice, made)
+    return made
+
+
+# ---- diagonals and triangles
+
+
+@implements(np.diagonal)
+@method("diagonal")
+def diagonal(a: Any, offset: int = 0, axis1: int | None = None, axis2: int | None = None) -> Any:
+    """Return a diagonal, as the last axis."""
+    moved = np.moveaxis(operand(a), (0 if axis1 is None else axis1, 1 if axis2 is None else axis2),
+                        (-2, -1))  # fmt: skip
+    rows, columns = moved.shape[-2:]
+    start, n = (max(-offset, 0), max(offset, 0)), 0
+    n = max(min(rows - start[0], columns - start[1]), 0)
+    return moved[..., np.arange(n) + start[0], np.arange(n) + start[1]]
+
+
+@implements(np.diag)
+def diag(v: Any, k: int = 0) -> Any:
+    """Return a diagonal of a matrix, or a matrix with a diagonal."""
+    v = operand(v)
+    if v.ndim == 2:
+        return diagonal(v, k)
+    if v.ndim != 1:
+        raise ValueError("Input must be 1- or 2-d.")
+    n = v.shape[0] + abs(k)
+    places = np.arange(v.shape[0])
+    kw = {"key": (SLOT, SLOT), "shape": (n, n)}
+    return apply(ADD_AT, (v, places + max(-k, 0), places + max(k, 0)), kw)
+
+
+@implements(np.diagflat)
+def diagflat(v: Any, k: int = 0) -> Any:
+    """Return a matrix with a diagonal."""
+    return diag(np.ravel(operand(v)), k)
+
+
+@implements(np.trace)
+@method("trace")
+def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, **others: Any) -> Any:
+    """Sum a diagonal."""
+    return np.sum(diagonal(a, offset, axis1, axis2), axis=-1)
+
+
+@implements(np.linalg.diagonal)
+def _linalg_diagonal(x: Any, /, *, offset: int = 0) -> Any:
+    return diagonal(x, offset, -2, -1)
+
+
+@implements(np.linalg.trace)
+def _linalg_trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+    return np.sum(diagonal(x, offset, -2, -1), axis=-1, dtype=dtype)
+
+
+@implements(np.tril)
+def tril(m: Any, k: int = 0) -> Any:
+    """Return the lower triangle, zeros above."""
+    m = operand(m)
+    return np.where(_lower(m, k), m, np.zeros(1, m.dtype))
+
+
+@implements(np.triu)
+def triu(m: Any, k: int = 0) -> Any:
+    """Return the upper triangle, zeros below."""
+    m = operand(m)
+    return np.where(_lower(m, k - 1), np.zeros(1, m.dtype), m)
+
+
+def _lower(m: Any, k: int) -> np.ndarray:
+    rows, columns = m.shape[-2:]
+    return np.tri(rows, columns, k, bool)

@@ -1,0 +1,23 @@
+from typing import Any
+
+from numpy import float64
+from numpy.typing import NDArray
+
+def product(
+    data: NDArray[Any],
+    indices: NDArray[Any],
+    indptr: NDArray[Any],
+    dense: NDArray[Any],
+    bends: NDArray[float64],
+    s: NDArray[float64],
+    threads: int = ...,
+) -> NDArray[float64]: ...
+def diagonal(
+    data: NDArray[Any],
+    indices: NDArray[Any],
+    indptr: NDArray[Any],
+    dense: NDArray[Any],
+    bends: NDArray[float64],
+    n_weights: int,
+    threads: int = ...,
+) -> NDArray[float64]: ...

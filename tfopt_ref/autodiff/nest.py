@@ -1,0 +1,38 @@
+"""Lists, tuples and dictionaries within each other, as one list of leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+__all__ = ["flatten", "map_leaves", "pack"]
+
+
+def flatten(nest: Any) -> list[Any]:
+    """Return the leaves depth first; those of a dictionary in the order of its sorted keys."""
+    if isinstance(nest, dict):
+        return [leaf for key in sorted(nest) for leaf in flatten(nest[key])]
+    if isinstance(nest, (list, tuple)):
+        return [leaf for part in nest for leaf in flatten(part)]
+    return [nest]
+
+
+def pack(structure: Any, leaves: Iterable[Any]) -> Any:
+    """Return a nest of the same structure with other leaves, given in `flatten`'s order."""
+    return _packed(structure, iter(leaves))
+
+
+def _packed(structure: Any, leaves: Iterator[Any]) -> Any:
+    if isinstance(structure, dict):
+        made = {key: _packed(structure[key], leaves) for key in sorted(structure)}
+        return type(structure)((key, made[key]) for key in structure)
+    if isinstance(structure, tuple) and hasattr(structure, "_fields"):
+        return type(structure)(*(_packed(part, leaves) for part in structure))
+    if isinstance(structure, (list, tuple)):
+        return type(structure)(_packed(part, leaves) for part in structure)
+    return next(leaves)
+
+
+def map_leaves(function: Callable[[Any], Any], nest: Any) -> Any:
+    """Return the nest with each leaf replaced by what a function makes of it."""
+    return pack(nest, map(function, flatten(nest)))

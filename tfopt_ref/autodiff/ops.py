@@ -1,0 +1,246 @@
+"""Operations, and how gradients go back through them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfopt_ref.autodiff.nest import flatten, map_leaves, pack
+from tfopt_ref.autodiff.registry import REGISTRY
+from tfopt_ref.autodiff.tensor import TABLE, Node, Slot, run
+from tfopt_ref.indexed_slices import IndexedSlices
+
+__all__ = ["Op", "define", "no_gradients"]
+
+Rule = Callable[..., Any] | None
+
+
+class Op:
+    """One of NumPy's functions with the rules by which gradients go back through it.
+
+    There is one rule for each argument. It takes the upstream gradient, the result and the call's
+    arguments, and returns the gradient of its argument: an array or, if that is a list, a list.
+    None says that nothing goes back. `reads` names what rules look at the values of, of the result
+    y and the arguments: all, if it is None. Of the rest a tape keeps the shapes alone.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *rules: Rule,
+        name: str = "",
+        reads: str | None = None,
+    ) -> None:
+        self.function, self.rules = function, rules
+        self.reads = None if reads is None else reads.split()
+        self.name = name or function.__name__
+        first = next((rule for rule in rules if rule is not None), None)
+        self.signature = inspect.signature(first) if first else None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return run(self, *args, **kwargs)
+
+    def overridden(self, name: str) -> Op:
+        """Return the operation with the gradient that is registered under a name."""
+        return Registered(self.function, name=self.name, gradient=name)
+
+    def gradients(self, node: Node, upstreams: list[Any], needed: list[bool]) -> list[Any]:
+        """Return the gradients of a node's inputs that need one, None for the others."""
+        if not self.rules:
+            return Registered(self.function, name=self.name).gradients(node, upstreams, needed)
+        if self.signature is None:
+            return [None] * len(needed)
+        args, kwargs = node.call(node.inputs)
+        y, g = pack(node.structure, node.outputs), pack(node.structure, upstreams)
+        grads: list[Any] = [None] * len(needed)
+        for rule, argument in self._arguments(node.template):
+            slots = [leaf if isinstance(leaf, Slot) else None for leaf in flatten(argument)]
+            if rule is None or not any(slot and needed[slot.number] for slot in slots):
+                continue
+            found = flatten(rule(g, y, *args, **kwargs))
+            for slot, grad in zip(slots, found, strict=True):
+                if slot and needed[slot.number]:
+                    grads[slot.number] = fitted(grad, node.inputs[slot.number])
+        return grads
+
+    def kept(self, node: Node) -> Node:
+        """Return a node with what `gradients` needs of it."""
+        if self.reads is None or self.signature is None:
+            return node if self.rules != (None,) else node.keeping(set(), False)
+        args, kwargs = node.template
+        try:
+            bound = self.signature.bind(None, None, *args, **kwargs).arguments
+        except TypeError:
+            return node  # of a call that has no gradient
+        read = flatten([bound[name] for name in self.reads if name in bound])
+        slots = {leaf.number for leaf in read if isinstance(leaf, Slot)}
+        return node.keeping(slots, "y" in self.reads)
+
+    def _arguments(self, template: Any) -> Iterable[tuple[Rule, Any]]:
+        """Return the rule of each argument of a call, and the argument."""
+        args, kwargs = template
+        assert self.signature is not None
+        try:
+            bound = self.signature.bind(None, None, *args, **kwargs).arguments
+        except TypeError as error:
+            raise LookupError(f"no gradient of {self.name} when it is called so: {error}") from None
+        names = list(self.signature.parameters)[2:]
+        rules = dict(zip(names, self.rules, strict=False))
+        return [(rules.get(name), bound[name]) for name in names if name in bound]
+
+
+class Registered(Op):
+    """An operation whose gradient is a function that a user registered."""
+
+    def __init__(self, function: Callable[..., Any], name: str, gradient: str = "") -> None:
+        super().__init__(function, name=name)
+        self.gradient = gradient or name
+
+    def gradients(self, node: Node, upstreams: list[Any], needed: list[bool]) -> list[Any]:
+        if self.gradient not in REGISTRY:
+            raise LookupError(f"gradient registry has no entry for: {self.gradient}")
+        function = REGISTRY[self.gradient]
+        if function is None:
+            return [None] * len(needed)
+        found = function(node, *upstreams)
+        grads = list(found) if isinstance(found, (list, tuple)) else [found]
+        if len(grads) != len(needed):
+            raise ValueError(
+                f"the gradient {self.gradient!r} of {self.name} returned {len(grads)} gradients "
+                f"for {len(needed)} inputs"
+            )
+        return [
+            fitted(grad, x) if need and grad is not None else None
+            for grad, x, need in zip(grads, node.inputs, needed, strict=True)
+        ]
+
+
+def define(function: Any, *rules: Rule, reads: str | None = None) -> None:
+    """Give one of NumPy's functions its rules."""
+    TABLE[function] = Op(function, *rules, reads=reads)
+
+
+def no_gradients(*functions: Any) -> None:
+    """Say that nothing goes back through functions."""
+    for function in functions:
+        TABLE[function] = Op(function, None)
+
+
+TABLE[None] = Op  # a function that is not in the table
+
+
+# ---- what rules are made of
+
+
+def fitted(grad: Any, x: Any) -> Any:
+    """Return a gradient in the shape and dtype of the tensor that it is one of."""
+    if isinstance(grad, IndexedSlices):
+        return grad
+    if grad.shape != x.shape:
+        grad = sum_to(grad, x)
+    if grad.dtype.kind == "c" and x.dtype.kind != "c":
+        grad = np.real(grad)
+    return grad if grad.dtype == x.dtype else TABLE["astype"](grad, x.dtype)
+
+
+def _sum_to(g: np.ndarray, like: np.ndarray) -> np.ndarray:
+    added = g.ndim - like.ndim
+    stretched = (i + added for i, n in enumerate(like.shape) if n == 1 != g.shape[i + added])
+    summed: np.ndarray = np.add.reduce(g, axis=(*range(added), *stretched), keepdims=True)
+    return summed.reshape(like.shape)
+
+
+def _broadcast_like(g: np.ndarray, like: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(g, like.shape)
+
+
+#: Sum an array over the axes along which another one was broadcast to its shape.
+sum_to: Op = Op(_sum_to, lambda g, y, x, like: broadcast_like(g, x), reads="")
+broadcast_like: Op = Op(_broadcast_like, lambda g, y, x, like: sum_to(g, x), reads="")
+reshape_like: Op = Op(
+    lambda g, like: np.reshape(g, like.shape),
+    lambda g, y, x, like: reshape_like(g, x),
+    name="reshape_like",
+    reads="",
+)
+TABLE["astype"] = Op(
+    lambda x, dtype: x.astype(dtype), lambda g, y, x, dtype: g, name="astype", reads=""
+)
+
+
+def _densify(values: np.ndarray, indices: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    dense = np.zeros(shape, values.dtype)
+    np.add.at(dense, indices, values)
+    return dense
+
+
+_densified: Op = Op(
+    _densify,
+    lambda g, y, values, indices, shape: rows(g, indices),
+    name="densify",
+    reads="indices",
+)
+rows: Op = Op(
+    lambda x, indices: np.take(x, indices, axis=0),
+    lambda g, y, x, indices: _densified(g, indices, x.shape),
+    name="rows",
+    reads="indices",
+)
+
+
+def densified(grad: Any) -> Any:
+    """Return a gradient as a tensor, whether it is one or rows of one."""
+    if not isinstance(grad, IndexedSlices):
+        return grad
+    if grad.dense_shape is None:
+        raise ValueError(
+            "Tensor conversion requested for IndexedSlices for argument `value` without "
+            f"dense_shape: {grad!r}"
+        )
+    return _densified(grad.values, grad.indices, grad.dense_shape)
+
+
+def added(a: Any, b: Any) -> Any:
+    """Return the sum of two gradients: rows if both are."""
+    if isinstance(a, IndexedSlices) and isinstance(b, IndexedSlices):
+        indices = [part.indices for part in (a, b)]
+        if indices[0].dtype != indices[1].dtype:
+            indices = [part.astype(np.int64) for part in indices]
+        shape = b.dense_shape if a.dense_shape is None else a.dense_shape
+        return IndexedSlices(np.concatenate([a.values, b.values]), np.concatenate(indices), shape)
+    return densified(a) + densified(b)
+
+
+class Rows(NamedTuple):
+    """IndexedSlices as a nest."""
+
+    values: Any
+    indices: Any
+    dense_shape: Any
+
+
+def opened(nest: Any) -> Any:
+    """Return a nest with the parts of IndexedSlices as leaves."""
+    return map_leaves(
+        lambda leaf: (
+            Rows(leaf.values, leaf.indices, leaf.dense_shape)
+            if isinstance(leaf, IndexedSlices)
+            else leaf
+        ),
+        nest,
+    )
+
+
+def closed(nest: Any) -> Any:
+    """Return a nest that was `opened` with its IndexedSlices."""
+    if isinstance(nest, Rows):
+        return IndexedSlices(*nest)
+    if isinstance(nest, dict):
+        return type(nest)((key, closed(part)) for key, part in nest.items())
+    if isinstance(nest, (list, tuple)):
+        parts = [closed(part) for part in nest]
+        return type(nest)(*parts) if hasattr(nest, "_fields") else type(nest)(parts)
+    return nest

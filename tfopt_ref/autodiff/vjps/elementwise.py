@@ -1,0 +1,207 @@
+"""Rules of functions that are applied to each element.
+
+A gradient's shape may be the result's: it is summed to its argument's afterwards. For complex
+numbers it is the conjugate of the derivative.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tfopt_ref.autodiff.ops import Op, define, no_gradients
+from tfopt_ref.autodiff.tensor import TABLE
+
+__all__ = ["conj"]
+
+
+def conj(x: Any) -> Any:
+    """Return the complex conjugate of a number, a real one as it is."""
+    return np.conj(x) if np.iscomplexobj(x) else x
+
+
+# ---- arithmetic
+
+define(np.add, lambda g, y, a, b: g, lambda g, y, a, b: g, reads="")
+define(np.subtract, lambda g, y, a, b: g, lambda g, y, a, b: -g, reads="")
+define(np.negative, lambda g, y, x: -g, reads="")
+define(np.positive, lambda g, y, x: g, reads="")
+define(np.multiply, lambda g, y, a, b: g * conj(b), lambda g, y, a, b: g * conj(a), reads="a b")
+define(
+    np.divide,
+    lambda g, y, a, b: g / conj(b),
+    lambda g, y, a, b: -g * conj(a) / conj(b) / conj(b),
+    reads="a b",
+)
+define(np.reciprocal, lambda g, y, x: -g * conj(y) * conj(y), reads="y")
+define(np.square, lambda g, y, x: 2 * g * conj(x), reads="x")
+define(np.remainder, lambda g, y, a, b: g, lambda g, y, a, b: -g * np.floor(a / b), reads="a b")
+define(np.fmod, lambda g, y, a, b: g, lambda g, y, a, b: -g * np.trunc(a / b), reads="a b")
+
+
+def _to_base(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return np.where(b == 0, 0, g * conj(b) * conj(a ** (b - 1)))
+
+
+def _to_exponent(g: Any, y: Any, a: Any, b: Any) -> Any:
+    positive = a != 0 if np.iscomplexobj(a) else a > 0
+    return g * conj(y) * conj(np.log(np.where(positive, a, 1)))
+
+
+define(np.power, _to_base, _to_exponent)
+define(np.float_power, _to_base, _to_exponent)
+
+# ---- exponentials and roots
+
+
+def _over_root(g: Any, y: Any, x: Any) -> Any:
+    return np.where(g == 0, 0, g * 0.5 / conj(y))
+
+
+define(np.exp, lambda g, y, x: g * conj(y), reads="y")
+define(np.expm1, lambda g, y, x: g * (conj(y) + 1), reads="y")
+define(np.exp2, lambda g, y, x: g * y * math.log(2), reads="y")
+define(np.log, lambda g, y, x: g / conj(x), reads="x")
+define(np.log2, lambda g, y, x: g / (x * math.log(2)), reads="x")
+define(np.log10, lambda g, y, x: g / (x * math.log(10)), reads="x")
+define(np.log1p, lambda g, y, x: g / (1 + conj(x)), reads="x")
+define(np.sqrt, _over_root, reads="y")
+define(np.cbrt, lambda g, y, x: g / (3 * y * y), reads="y")
+define(
+    np.logaddexp,
+    lambda g, y, a, b: g * np.exp(a - y),
+    lambda g, y, a, b: g * np.exp(b - y),
+)
+define(
+    np.logaddexp2,
+    lambda g, y, a, b: g * np.exp2(a - y),
+    lambda g, y, a, b: g * np.exp2(b - y),
+)
+
+# ---- circles
+
+define(np.sin, lambda g, y, x: g * conj(np.cos(x)), reads="x")
+define(np.cos, lambda g, y, x: -g * conj(np.sin(x)), reads="x")
+define(np.tan, lambda g, y, x: g * (1 + conj(y) * conj(y)), reads="y")
+define(np.sinh, lambda g, y, x: g * conj(np.cosh(x)), reads="x")
+define(np.cosh, lambda g, y, x: g * conj(np.sinh(x)), reads="x")
+define(np.tanh, lambda g, y, x: g * (1 - conj(y) * conj(y)), reads="y")
+define(np.arcsin, lambda g, y, x: g / np.sqrt(1 - conj(x) * conj(x)), reads="x")
+define(np.arccos, lambda g, y, x: -g / np.sqrt(1 - conj(x) * conj(x)), reads="x")
+define(np.arctan, lambda g, y, x: g / (1 + conj(x) * conj(x)), reads="x")
+define(np.arcsinh, lambda g, y, x: g / np.sqrt(1 + conj(x) * conj(x)), reads="x")
+define(np.arccosh, lambda g, y, x: g / np.sqrt(conj(x) * conj(x) - 1), reads="x")
+define(np.arctanh, lambda g, y, x: g / (1 - conj(x) * conj(x)), reads="x")
+define(
+    np.arctan2,
+    lambda g, y, a, b: g * b / (a * a + b * b),
+    lambda g, y, a, b: -g * a / (a * a + b * b),
+    reads="a b",
+)
+define(
+    np.hypot,
+    lambda g, y, a, b: np.where(y == 0, 0, g * a / y),
+    lambda g, y, a, b: np.where(y == 0, 0, g * b / y),
+)
+for degrees in (np.deg2rad, np.radians):
+    define(degrees, lambda g, y, x: g * (math.pi / 180), reads="")
+for radians in (np.rad2deg, np.degrees):
+    define(radians, lambda g, y, x: g * (180 / math.pi), reads="")
+
+# ---- choices
+
+
+def _absolute(g: Any, y: Any, x: Any) -> Any:
+    return g * np.sign(x)
+
+
+define(np.absolute, _absolute, reads="x")
+define(np.fabs, _absolute, reads="x")
+define(np.sign, lambda g, y, x: np.zeros_like(x), reads="")
+define(
+    np.copysign,
+    lambda g, y, a, b: np.where(np.signbit(a) == np.signbit(b), g, -g),
+    None,
+    reads="a b",
+)
+define(
+    np.maximum,
+    lambda g, y, a, b: np.where(a >= b, g, 0),
+    lambda g, y, a, b: np.where(a >= b, 0, g),
+    reads="a b",
+)
+define(
+    np.minimum,
+    lambda g, y, a, b: np.where(a <= b, g, 0),
+    lambda g, y, a, b: np.where(a <= b, 0, g),
+    reads="a b",
+)
+define(
+    np.fmax,
+    lambda g, y, a, b: np.where((a >= b) | np.isnan(b), g, 0),
+    lambda g, y, a, b: np.where((a >= b) | np.isnan(b), 0, g),
+    reads="a b",
+)
+define(
+    np.fmin,
+    lambda g, y, a, b: np.where((a <= b) | np.isnan(b), g, 0),
+    lambda g, y, a, b: np.where((a <= b) | np.isnan(b), 0, g),
+    reads="a b",
+)
+define(np.nan_to_num, lambda g, y, x, *args, **kw: np.where(np.isfinite(x), g, 0), reads="x")
+
+_where = Op(
+    np.where,
+    None,
+    lambda g, y, condition, a, b: np.where(condition, g, 0),
+    lambda g, y, condition, a, b: np.where(condition, 0, g),
+    reads="condition",
+)
+_places = Op(np.where, None)
+TABLE[np.where] = lambda condition, *choices: (_where if choices else _places)(condition, *choices)
+
+
+def _clip(x: Any, low: Any, high: Any) -> Any:
+    return np.clip(x, low, high)
+
+
+_clipped = Op(
+    _clip,
+    lambda g, y, x, low, high: np.where((x >= low) & (x <= high), g, 0),
+    lambda g, y, x, low, high: np.where(x < low, g, 0),
+    lambda g, y, x, low, high: np.where(x > high, g, 0),
+    name="clip",
+    reads="x low high",
+)
+
+
+def _clip_with_names(
+    a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None
+) -> Any:
+    low = a_min if a_min is not None else min
+    high = a_max if a_max is not None else max
+    return _clipped(a, -np.inf if low is None else low, np.inf if high is None else high)
+
+
+TABLE[np.clip] = _clip_with_names
+
+# ---- complex numbers
+
+define(np.real, lambda g, y, x: g, reads="")
+define(np.imag, lambda g, y, x: g * 1j, reads="")
+define(np.conjugate, lambda g, y, x: conj(g), reads="")
+define(np.angle, lambda g, y, x: -g / (np.imag(x) + 1j * np.real(x)), reads="x")
+
+# ---- steps and questions
+
+no_gradients(
+    np.floor, np.ceil, np.rint, np.round, np.around, np.trunc, np.fix, np.floor_divide,
+    np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal,
+    np.logical_and, np.logical_or, np.logical_not, np.logical_xor, np.heaviside,
+    np.isneginf, np.isposinf, np.iscomplex, np.isreal, np.isin, np.gcd, np.lcm,
+    np.isnan, np.isinf, np.isfinite, np.signbit, np.isclose,
+    np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert, np.left_shift, np.right_shift,
+    np.zeros_like, np.ones_like, np.full_like, np.empty_like,
+)  # fmt: skip

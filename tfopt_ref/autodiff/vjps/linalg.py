@@ -1,0 +1,224 @@
+"""Rules of products and of linear algebra."""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from tfopt_ref.autodiff.ops import Op, define
+from tfopt_ref.autodiff.tensor import TABLE
+from tfopt_ref.autodiff.vjps.elementwise import conj
+from tfopt_ref.autodiff.vjps.reductions import kept
+
+__all__: list[str] = []
+
+
+def _t(a: Any) -> Any:
+    return conj(np.swapaxes(a, -1, -2))
+
+
+# ---- products
+
+
+def _as_matrices(g: Any, a: Any, b: Any) -> tuple[Any, Any, Any]:
+    """Return the operands of a product and its gradient as matrices, where some are vectors."""
+    if b.ndim == 1:
+        g, b = g[..., None], b[:, None]
+    if a.ndim == 1:
+        g, a = g[..., None, :], a[None, :]
+    return g, a, b
+
+
+def _to_first(g: Any, y: Any, a: Any, b: Any) -> Any:
+    g, _, two = _as_matrices(g, a, b)
+    product = g @ _t(two)
+    return product[..., 0, :] if a.ndim == 1 else product
+
+
+def _to_second(g: Any, y: Any, a: Any, b: Any) -> Any:
+    g, one, _ = _as_matrices(g, a, b)
+    product = _t(one) @ g
+    return product[..., 0] if b.ndim == 1 else product
+
+
+define(np.matmul, _to_first, _to_second, reads="a b")
+
+
+def _axes(a: Any, b: Any, axes: Any) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Return the axes over which tensordot sums, and the others."""
+    if isinstance(axes, int):
+        axes = range(a.ndim - axes, a.ndim), range(axes)
+    summed_a, summed_b = (
+        list(normalize_axis_tuple(tuple(np.atleast_1d(given)), x.ndim))
+        for given, x in zip(axes, (a, b), strict=True)
+    )
+    free_a, free_b = (
+        [i for i in range(x.ndim) if i not in summed]
+        for x, summed in ((a, summed_a), (b, summed_b))
+    )
+    return summed_a, summed_b, free_a, free_b
+
+
+def _tensordot_a(g: Any, y: Any, a: Any, b: Any, axes: Any = 2) -> Any:
+    summed_a, summed_b, free_a, free_b = _axes(a, b, axes)
+    product = np.tensordot(g, conj(b), (range(len(free_a), g.ndim), free_b))
+    order = [*free_a, *(summed_a[i] for i in np.argsort(summed_b))]
+    return np.transpose(product, np.argsort(order))
+
+
+def _tensordot_b(g: Any, y: Any, a: Any, b: Any, axes: Any = 2) -> Any:
+    summed_a, summed_b, free_a, free_b = _axes(a, b, axes)
+    product = np.tensordot(conj(a), g, (free_a, range(len(free_a))))
+    order = [*(summed_b[i] for i in np.argsort(summed_a)), *free_b]
+    return np.transpose(product, np.argsort(order))
+
+
+def _last_axes(a: Any, b: Any) -> Any:
+    return [a.ndim - 1], [max(b.ndim - 2, 0)]
+
+
+define(np.tensordot, _tensordot_a, _tensordot_b, reads="a b")
+_dot = Op(
+    np.dot,
+    lambda g, y, a, b: _tensordot_a(g, y, a, b, _last_axes(a, b)),
+    lambda g, y, a, b: _tensordot_b(g, y, a, b, _last_axes(a, b)),
+    reads="a b",
+)
+_inner = Op(
+    np.inner,
+    lambda g, y, a, b: _tensordot_a(g, y, a, b, ([-1], [-1])),
+    lambda g, y, a, b: _tensordot_b(g, y, a, b, ([-1], [-1])),
+    reads="a b",
+)
+for op in (_dot, _inner):
+    TABLE[op.function] = lambda a, b, op=op: op(a, b) if np.ndim(a) and np.ndim(b) else a * b
+TABLE[np.outer] = lambda a, b: np.ravel(a)[:, None] * np.ravel(b)
+TABLE[np.vdot] = lambda a, b: np.dot(conj(np.ravel(a)), np.ravel(b))
+TABLE[np.trace] = lambda a, offset=0, axis1=0, axis2=1: np.sum(
+    np.diagonal(a, offset, axis1, axis2), -1
+)
+
+
+# ---- einsum
+
+
+def _einsum(subscripts: str, operands: list[np.ndarray]) -> Any:
+    return np.einsum(subscripts, *operands)
+
+
+def _einsum_grads(g: Any, y: Any, subscripts: str, operands: list[Any]) -> list[Any]:
+    inputs, output = _spelled(subscripts, operands)
+    sizes = {
+        c: n
+        for word, x in zip(inputs, operands, strict=True)
+        for c, n in zip(word, np.shape(x), strict=True)
+    }
+    grads = []
+    for i, word in enumerate(inputs):
+        others = [k for k in range(len(inputs)) if k != i]
+        words = [output, *(inputs[k] for k in others)]
+        found = "".join(c for c in dict.fromkeys(word) if any(c in other for other in words))
+        part = np.einsum(f"{','.join(words)}->{found}", g, *(conj(operands[k]) for k in others))
+        grads.append(_spread(part, found, word, sizes))
+    return grads
+
+
+def _spelled(subscripts: str, operands: list[Any]) -> tuple[list[str], str]:
+    """Return the letters of the inputs and of the output, with letters for dots."""
+    left, arrow, output = subscripts.replace(" ", "").partition("->")
+    spare = [c for c in string.ascii_letters if c not in subscripts]
+    inputs, longest = [], ""
+    for word, x in zip(left.split(","), operands, strict=True):
+        dots = "".join(spare[: np.ndim(x) - len(word.replace("...", ""))][::-1])
+        longest = max(longest, dots, key=len)
+        inputs.append(word.replace("...", dots))
+    if arrow:
+        return inputs, output.replace("...", longest)
+    letters = "".join(inputs)
+    once = sorted(c for c in set(letters) if letters.count(c) == 1 and c not in longest)
+    return inputs, longest + "".join(once)
+
+
+def _spread(part: Any, found: str, word: str, sizes: dict[str, int]) -> Any:
+    """Return a gradient with all letters of a word: ones not found repeat, double ones are zero
+    but on the diagonal."""
+    missing = [c for c in dict.fromkeys(word) if c not in found]
+    part = np.broadcast_to(part, (*(sizes[c] for c in missing), *part.shape))
+    letters = "".join(missing) + found
+    eyes, new = [], ""
+    for c in word:
+        if c not in new:
+            new += c
+        else:
+            spare = next(s for s in string.ascii_letters if s not in letters + new + word)
+            eyes.append((c + spare, np.eye(sizes[c])))
+            new += spare
+    words = ",".join([letters, *(pair for pair, _ in eyes)])
+    return np.einsum(f"{words}->{new}", part, *(eye for _, eye in eyes))
+
+
+_einsummed = Op(_einsum, None, _einsum_grads, name="einsum", reads="operands")
+TABLE[np.einsum] = lambda subscripts, *operands, optimize=False: _einsummed(
+    subscripts, list(operands)
+)
+
+# ---- matrices
+
+define(np.linalg.inv, lambda g, y, a: -_t(y) @ g @ _t(y), reads="y")
+define(
+    np.linalg.det,
+    lambda g, y, a: (g * conj(y))[..., None, None] * _t(np.linalg.inv(a)),
+    reads="a y",
+)
+
+
+def _slogdet(g: Any, y: Any, a: Any) -> Any:
+    return g.logabsdet[..., None, None] * _t(np.linalg.inv(a))
+
+
+define(np.linalg.slogdet, _slogdet, reads="a")
+
+
+def _solve_b(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return np.linalg.solve(_t(a), g)
+
+
+def _solve_a(g: Any, y: Any, a: Any, b: Any) -> Any:
+    s = _solve_b(g, y, a, b)
+    if len(b.shape) == 1:
+        return -s[..., :, None] * conj(y)[..., None, :]
+    return -s @ _t(y)
+
+
+define(np.linalg.solve, _solve_a, _solve_b)
+
+
+def _cholesky(g: Any, y: Any, a: Any, /, *, upper: bool = False) -> Any:
+    lower, g = (_t(y), _t(g)) if upper else (y, g)
+    n = a.shape[-1]
+    half = np.tril(np.ones((n, n)), -1) + 0.5 * np.eye(n)
+    inverse = np.linalg.inv(lower)
+    middle = _t(inverse) @ ((_t(lower) @ g) * half) @ inverse
+    return (middle + _t(middle)) / 2
+
+
+define(np.linalg.cholesky, _cholesky)
+
+
+def _norm(g: Any, y: Any, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    axes = x.ndim if axis is None else np.size(axis)
+    y, g = kept(y, x, axis, keepdims), kept(g, x, axis, keepdims)
+    if ord is None or (ord == 2 and axes == 1) or ord == "fro":
+        return np.where(y == 0, 0, g * x / y)
+    if axes != 1 or isinstance(ord, str) or ord <= 0:
+        raise LookupError(f"no gradient of linalg.norm with ord={ord} over {axes} axes")
+    if ord == np.inf:
+        largest = np.abs(x) == y
+        return g * np.sign(x) * largest / np.sum(largest, axis, keepdims=True)
+    return np.where(y == 0, 0, g * np.sign(x) * (np.abs(x) / y) ** (ord - 1))
+
+
+define(np.linalg.norm, _norm)

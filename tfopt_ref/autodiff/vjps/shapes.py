@@ -1,0 +1,132 @@
+"""Rules of functions that move elements about.
+
+There is one for all of them: let the function move the elements' numbers, and each part of the
+gradient goes back to the element whose number stands in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfopt_ref.autodiff.nest import flatten, pack
+from tfopt_ref.autodiff.ops import Op, define, sum_to
+from tfopt_ref.autodiff.tensor import TABLE
+
+__all__ = ["moved"]
+
+
+def _put_back(
+    g: np.ndarray, like: Any, function: Callable[..., Any], args: Any, kwargs: Any
+) -> Any:
+    """Return the gradient of what a function has moved: an array, or arrays that it has joined."""
+    arrays = flatten(like)
+    ends = np.cumsum([array.size for array in arrays])
+    numbers = np.arange(1, ends[-1] + 1)  # 0 stands for what was no element
+    parts = [
+        part.reshape(array.shape)
+        for part, array in zip(np.split(numbers, ends[:-1]), arrays, strict=True)
+    ]
+    sums = np.zeros(len(numbers) + 1, g.dtype)
+    np.add.at(sums, function(pack(like, parts), *args, **kwargs), g)
+    found = np.split(sums[1:], ends[:-1])
+    return pack(like, [p.reshape(array.shape) for p, array in zip(found, arrays, strict=True)])
+
+
+put_back = Op(
+    _put_back,
+    lambda gg, y, g, like, function, args, kwargs: TABLE[function](gg, *args, **kwargs),
+    name="put_back",
+    reads="args kwargs",
+)
+
+
+def moved(function: Callable[..., Any]) -> Op:
+    """Return the operation of a function that moves elements, and may repeat them or add zeros."""
+    op = Op(
+        function,
+        lambda g, y, x, *args, **kwargs: put_back(g, x, function, list(args), kwargs),
+        reads="args kwargs",
+    )
+    TABLE[function] = op
+    return op
+
+
+for mover in (
+    np.reshape, np.ravel, np.squeeze, np.expand_dims, np.transpose, np.swapaxes, np.moveaxis,
+    np.rollaxis, np.matrix_transpose, np.linalg.matrix_transpose, np.flip, np.fliplr, np.flipud,
+    np.rot90, np.roll, np.tile, np.repeat, np.delete, np.diag, np.diagflat, np.diagonal, np.tril,
+    np.triu, np.copy, np.take_along_axis,
+    np.concatenate, np.stack, np.vstack, np.hstack, np.dstack, np.column_stack,
+):  # fmt: skip
+    moved(mover)
+
+TABLE[np.astype] = lambda x, dtype, /, *, copy=True: TABLE["astype"](x, np.dtype(dtype))
+define(np.broadcast_to, lambda g, y, x, shape: sum_to(g, x), reads="")
+
+
+def _pad(x: Any, pad_width: Any, mode: Any = "constant") -> Any:
+    return np.pad(x, pad_width, mode)
+
+
+_padded = moved(_pad)
+_constants = Op(
+    lambda x, pad_width, values: np.pad(x, pad_width, constant_values=values),
+    lambda g, y, x, pad_width, values: put_back(g, x, _pad, [pad_width], {}),
+    name="pad",
+    reads="",
+)
+
+
+def _pad_with_names(
+    array: Any, pad_width: Any, mode: Any = "constant", *, constant_values: Any = 0
+) -> Any:
+    if mode == "constant":
+        return _constants(array, pad_width, constant_values)
+    if mode not in ("reflect", "symmetric", "edge", "wrap"):
+        return Op(lambda x: np.pad(x, pad_width, mode), name="pad")(array)
+    return _padded(array, pad_width, mode)
+
+
+TABLE[np.pad] = _pad_with_names
+
+# ---- parts
+
+
+def _joined(g: Any, y: Any, x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    return np.concatenate(g, axis)
+
+
+define(np.split, _joined, reads="")
+define(np.array_split, _joined, reads="")
+for splitter, along in ((np.vsplit, 0), (np.dsplit, 2)):
+    TABLE[splitter] = lambda x, parts, along=along: np.split(x, parts, along)
+TABLE[np.hsplit] = lambda x, parts: np.split(x, parts, 1 if len(x.shape) > 1 else 0)
+TABLE[np.unstack] = lambda x, /, *, axis=0: tuple(np.moveaxis(x, axis, 0))
+TABLE[np.broadcast_arrays] = lambda *arrays: tuple(
+    np.broadcast_to(x, np.broadcast_shapes(*map(np.shape, arrays))) for x in arrays
+)
+
+
+def _at_least(function: Callable[..., Any]) -> Callable[..., Any]:
+    def shaped(*arrays: Any) -> Any:
+        found = tuple(np.reshape(x, np.shape(function(np.empty(np.shape(x))))) for x in arrays)
+        return found if len(found) > 1 else found[0]
+
+    return shaped
+
+
+for at_least in (np.atleast_1d, np.atleast_2d, np.atleast_3d):
+    TABLE[at_least] = _at_least(at_least)
+
+
+def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
+    for _ in range(n):
+        lanes = np.moveaxis(a, axis, 0)
+        a = np.moveaxis(lanes[1:] - lanes[:-1], 0, axis)
+    return a
+
+
+TABLE[np.diff] = _diff
