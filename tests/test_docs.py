@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import re
@@ -23,6 +24,9 @@ FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 def modules(package: ModuleType) -> list[ModuleType]:
     names = [m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
     names = [n for n in names if not n.endswith("__main__")]
+    if importlib.util.find_spec("torch") is None:
+        names = [n for n in names if not n.startswith("tfopt.interop.torch.")]
+        names = [n for n in names if n != "tfopt.interop.torch"]
     return [package, *map(importlib.import_module, names)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["IndexOutOfRangeError", "InvalidArgumentError", "InvalidTypeError"]
+__all__ = ["CheckpointError", "IndexOutOfRangeError", "InvalidArgumentError", "InvalidTypeError"]
 
 
 class InvalidArgumentError(ValueError):
@@ -15,3 +15,7 @@ class InvalidTypeError(InvalidArgumentError, TypeError):
 
 class IndexOutOfRangeError(InvalidArgumentError, IndexError):
     """An index of a sparse update names no row of the variable."""
+
+
+class CheckpointError(InvalidArgumentError):
+    """A file is no checkpoint of tfopt's, or a damaged one."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tfopt import optimizers
+from tfopt.cli.checkpoints import Run
 from tfopt.cli.constructors import arguments_of, needs_objects
 from tfopt.cli.data import read_libsvm
 from tfopt.cli.optimizers import OPTIMIZERS, SCHEDULES
@@ -172,7 +173,9 @@ def by_hand(tiny, optimizer: optimizers.Optimizer, **settings: Any) -> np.ndarra
     data = read_libsvm(str(tiny), "auto")
     labels = (data.labels > 0).astype(float)
     chosen = Settings(schedule="constant", batch_size=3, **settings)
-    *_, (weights, _) = train_epochs(data.features, labels, optimizer, chosen, lambda rows: None)
+    run = Run(weights := np.zeros(data.features.shape[1]), np.zeros(1), {})
+    for _ in train_epochs(data.features, labels, optimizer, chosen, run, lambda rows: None):
+        pass
     return weights
 
 

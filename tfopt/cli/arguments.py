@@ -19,7 +19,15 @@ from tfopt.cli.optimizers import (
     make_optimizer,
     takes_learning_rate,
 )
-from tfopt.cli.settings import AUTO, LOSSES, SDCA_LOSSES, SOLVERS, SdcaSettings, Settings
+from tfopt.cli.settings import (
+    AUTO,
+    LOSSES,
+    SDCA_LOSSES,
+    SOLVERS,
+    CheckpointFlags,
+    SdcaSettings,
+    Settings,
+)
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -32,6 +40,7 @@ compressed with gzip, bzip2 or xz, whatever they are called; - is standard input
 _EXIT_CODES = """\
 Exit codes: 0 done, 1 refused (one line says file, line and reason), 2 wrong usage,
 130 interrupted, 141 the reader of the output went away. Output files are whole or absent."""
+_CHECKPOINTS = (".npz", ".safetensors")
 _PICTURES = (".png", ".svg", ".pdf")
 
 
@@ -179,6 +188,25 @@ Scores: accuracy, log-loss and AUC (classification); RMSE, MAE and R2 (regressio
     )
     add("--model", metavar="OUT", default="model.npz", help=f"the model file to write ({_DEFAULT})")
     add(
+        "--checkpoint-every",
+        metavar="N",
+        type=count(1),
+        help="save the run after every N steps, so that --resume can go on from there "
+        "(default: never)",
+    )
+    add(
+        "--checkpoint",
+        metavar="FILE",
+        help=f"where: a name that ends in {' or '.join(_CHECKPOINTS)}; a run that is done removes "
+        "it (default: the model's name with .checkpoint.npz)",
+    )
+    add(
+        "--resume",
+        action="store_true",
+        help="go on where the run that was saved has been, and write the model file that it would "
+        "have written; without one, begin (default: begin anew)",
+    )
+    add(
         "--plot",
         metavar="PICTURE",
         help=f"draw the loss after each epoch ({', '.join(_PICTURES)}; default: no picture)",
@@ -239,6 +267,7 @@ def _complete(
     """Fill in the defaults that depend on other flags, and refuse flags that do not go together."""
     if arguments.plot and Path(arguments.plot).suffix.lower() not in _PICTURES:
         parser.error(f"--plot needs a file name that ends in one of {', '.join(_PICTURES)}")
+    arguments.checkpoints = _checkpoint_flags(parser, arguments)
     if arguments.data == "-" == arguments.test:
         parser.error("DATA and --test cannot both be standard input")
     if arguments.test is None and arguments.data == parser.get_default("data"):
@@ -266,6 +295,22 @@ def _complete(
     fields = (field.name for field in dataclasses.fields(Settings))
     arguments.settings = Settings(**{name: getattr(arguments, name) for name in fields})
     _check(parser, flags, arguments.settings)
+
+
+def _checkpoint_flags(
+    parser: argparse.ArgumentParser, arguments: argparse.Namespace
+) -> CheckpointFlags:
+    path = arguments.checkpoint or f"{arguments.model.removesuffix('.npz')}.checkpoint.npz"
+    flags = CheckpointFlags(path, arguments.checkpoint_every, arguments.resume)
+    if Path(path).suffix.lower() not in _CHECKPOINTS:
+        parser.error(f"--checkpoint needs a name that ends in {' or '.join(_CHECKPOINTS)}")
+    if arguments.checkpoint and not flags.wanted:
+        parser.error("--checkpoint needs --checkpoint-every or --resume")
+    if flags.wanted and Path(path).resolve() == Path(arguments.model).resolve():
+        parser.error("--checkpoint and --model cannot be one file")
+    if flags.wanted and arguments.solver == "sdca":
+        parser.error("--checkpoint-every and --resume are for steps, not for --solver sdca")
+    return flags
 
 
 def _sdca_settings(

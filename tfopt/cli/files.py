@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from tfopt.atomic import replacing
 from tfopt.cli.console import printable
 from tfopt.cli.errors import CommandError
 
@@ -57,27 +56,12 @@ def write_atomically(path: str, chunks: Iterable[bytes]) -> None:
             with open(path, "wb") as file:
                 file.writelines(chunks)
         else:
-            _replace(Path(path).resolve(), chunks)
+            with replacing(path) as file:
+                file.writelines(chunks)
     except BrokenPipeError:
         raise
     except OSError as error:  # a full disk, say: the error does not know which file
         raise CommandError(f"{printable(path)}: {error.strerror}") from error
-
-
-def _replace(target: Path, chunks: Iterable[bytes]) -> None:
-    # at most 255 bytes long on common file systems, whatever the target's name is
-    temporary = target.parent / f".tfopt-{secrets.token_hex(8)}.tmp"
-    try:
-        with temporary.open("xb") as file:
-            file.writelines(chunks)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except BaseException:  # Ctrl-C too must leave nothing behind
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-        raise
-    _sync_folder(target.parent)
 
 
 def _is_same(input_path: str, output_path: str) -> bool:
@@ -92,12 +76,3 @@ def _is_device(path: str) -> bool:
     except FileNotFoundError:
         return False
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
-
-
-def _sync_folder(folder: Path) -> None:
-    # the new name itself survives a power loss only once its folder is on disk
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -62,3 +62,26 @@ class SdcaSettings:
     tol: float = 1e-4
     epochs: int = 1000
     seed: int = 0
+
+
+@dataclass(frozen=True)
+class CheckpointFlags:
+    """How a run is saved, which decides nothing about the model.
+
+    Attributes
+    ----------
+    path : str
+    every : int or None
+        Steps from one time to the next; None: not at all.
+    resume : bool
+        Whether to take up the run that was saved.
+    """
+
+    path: str
+    every: int | None = None
+    resume: bool = False
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is anything to save or take up."""
+        return self.every is not None or self.resume

@@ -11,14 +11,18 @@ import argparse
 import contextlib
 import dataclasses
 import importlib
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tfopt import IndexedSlices, Variable, threads
 from tfopt.cli import losses
+from tfopt.cli.checkpoints import Checkpoints, Run
+from tfopt.cli.console import printable
 from tfopt.cli.data import Data, classes_of, read_libsvm, targets
 from tfopt.cli.errors import CommandError
 from tfopt.cli.files import check_writable
@@ -27,7 +31,7 @@ from tfopt.cli.optimizers import make_optimizer, set_learning_rate
 from tfopt.cli.progress import Progress
 from tfopt.cli.report import Result, print_json, print_text
 from tfopt.cli.scores import score
-from tfopt.cli.settings import SdcaSettings, Settings
+from tfopt.cli.settings import CheckpointFlags, SdcaSettings, Settings
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.rule_optimizer import RuleOptimizer
 
@@ -37,8 +41,9 @@ def train_epochs(
     y: np.ndarray,
     optimizer: RuleOptimizer,
     settings: Settings,
-    count_rows: Callable[[int], object],
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    run: Run,
+    after_step: Callable[[int], object],
+) -> Iterator[None]:
     """Train a linear model, epoch by epoch.
 
     Parameters
@@ -49,30 +54,35 @@ def train_epochs(
     optimizer : Optimizer
         One of `tfopt.optimizers`.
     settings : Settings
-    count_rows : callable
+    run : Run
+        Where to begin; then where it is, weights and bias included.
+    after_step : callable
         Told the number of rows after each batch.
 
     Yields
     ------
-    tuple of ndarray
-        Weights and bias after an epoch: each time the same arrays, updated in place.
+    None
+        After each epoch.
     """
     n_rows, n_features = features.shape
     loss = losses.STEPS[settings.loss]
     # float64, as the reader gives the data: float32 takes as long on a9a and rounds more
-    w, b = np.zeros(n_features), np.zeros(1)
+    w, b = run.weights, run.bias
     weights, bias = Variable(w, name="weights"), Variable(b, name="bias")  # they share the memory
     shuffle = np.random.default_rng(settings.seed)
+    if run.shuffle is not None:
+        shuffle.bit_generator.state = run.shuffle
     # The gradient of l2/2·|w|² is l2·w, without zeros to leave out. So that gradients stay sparse,
     # each non-zero carries its share of its feature's penalty: right on average over batches.
     occurrences = np.bincount(features.indices, minlength=n_features)
     share = settings.l2 * n_rows / np.maximum(occurrences, 1)
 
-    for epoch in range(settings.epochs):
+    for epoch in range(run.epoch, settings.epochs):
         set_learning_rate(optimizer, settings, epoch)
+        run.shuffle = shuffle.bit_generator.state
         order = shuffle.permutation(n_rows)
         shuffled, shuffled_y = features[order], y[order]
-        for start in range(0, n_rows, settings.batch_size):
+        for start in range(run.row, n_rows, settings.batch_size):
             batch_y = shuffled_y[start : start + settings.batch_size]
             size = batch_y.size
             # the batch's non-zeros: value, column and row of each; slicing the scipy matrix
@@ -92,12 +102,16 @@ def train_epochs(
             # the optimizer sums these entries before it takes its step.
             gradient = IndexedSlices(values, columns, (n_features,))
             optimizer.apply_gradients([(gradient, weights), (residuals.sum(keepdims=True), bias)])
-            count_rows(size)
+            run.row = start + size
+            after_step(size)
         optimizer.flush()
-        yield w, b
+        run.epoch, run.row = epoch + 1, 0
+        yield
 
 
-def fit(train: Data, test: Data | None, settings: Settings, quiet: bool) -> Result:
+def fit(
+    train: Data, test: Data | None, settings: Settings, quiet: bool, files: CheckpointFlags
+) -> Result:
     """Train a model and score it.
 
     Parameters
@@ -107,6 +121,8 @@ def fit(train: Data, test: Data | None, settings: Settings, quiet: bool) -> Resu
     settings : Settings
     quiet : bool
         Show no progress.
+    files : CheckpointFlags
+        Where the run is saved, and whether one that was is taken up.
 
     Returns
     -------
@@ -117,10 +133,13 @@ def fit(train: Data, test: Data | None, settings: Settings, quiet: bool) -> Resu
     n_features = train.features.shape[1]
     parts = {"train": train} | ({"test": test.with_width(n_features)} if test else {})
     truth = {part: targets(data, classes) for part, data in parts.items()}
-    history: dict[str, list[float]] = {part: [] for part in parts}
     optimizer = make_optimizer(settings)
     config = optimizer.get_config()
-    seconds = 0.0
+    history: dict[str, list[float]] = {part: [] for part in parts}
+    run = Run(np.zeros(n_features), np.zeros(1), history)
+    saved = Checkpoints(files.path, files.every, settings, parts) if files.wanted else None
+    if files.resume and saved and not saved.resume(run, optimizer) and not quiet:
+        print(f"{printable(files.path)}: not there, so training begins anew", file=sys.stderr)
     n_rows = train.labels.size
     # a loss that overflows is refused below, once and in words
     with (
@@ -128,22 +147,31 @@ def fit(train: Data, test: Data | None, settings: Settings, quiet: bool) -> Resu
         np.errstate(all="ignore"),
         _refusals(optimizer),
     ):
-        started = time.perf_counter()
-        epochs = train_epochs(train.features, truth["train"], optimizer, settings, progress.rows)
-        for epoch, (w, b) in enumerate(epochs, start=1):
-            seconds += time.perf_counter() - started
+        progress.rows(run.epoch * n_rows + run.row)
+        started = time.perf_counter() - run.seconds
+
+        def after_step(size: int) -> None:
+            progress.rows(size)
+            if saved:
+                run.seconds = time.perf_counter() - started
+                saved.after_step(run, optimizer)
+
+        for _ in train_epochs(train.features, truth["train"], optimizer, settings, run, after_step):
+            run.seconds = time.perf_counter() - started
             for part, data in parts.items():
-                history[part].append(loss.mean(data.features @ w + b, truth[part]))
-                if not np.isfinite(history[part][-1]):
+                run.history[part].append(
+                    loss.mean(data.features @ run.weights + run.bias, truth[part])
+                )
+                if not np.isfinite(run.history[part][-1]):
                     raise CommandError(
-                        f"the {part} loss is not finite after epoch {epoch}: lower "
+                        f"the {part} loss is not finite after epoch {run.epoch}: lower "
                         f"{_rate_in_words(settings)} or scale the features"
                     )
-            progress.epoch(epoch, {part: values[-1] for part, values in history.items()})
-            started = time.perf_counter()
+            progress.epoch(run.epoch, {part: values[-1] for part, values in run.history.items()})
+            started = time.perf_counter() - run.seconds
     model = Model(
-        weights=w,
-        bias=b,
+        weights=run.weights,
+        bias=run.bias,
         loss=settings.loss,
         classes=classes,
         zero_based=train.zero_based,
@@ -155,7 +183,7 @@ def fit(train: Data, test: Data | None, settings: Settings, quiet: bool) -> Resu
         for part, data in parts.items()
     }
     rows = {part: data.labels.size for part, data in parts.items()}
-    return Result(model, history, scores, rows, seconds)
+    return Result(model, run.history, scores, rows, run.seconds)
 
 
 def _rate_in_words(settings: Settings) -> str:
@@ -181,7 +209,8 @@ def run(arguments: argparse.Namespace) -> None:
     arguments : argparse.Namespace
         As parsed by `tfopt.cli.arguments`.
     """
-    for path in filter(None, (arguments.model, arguments.plot)):
+    files = arguments.checkpoints
+    for path in filter(None, (arguments.model, arguments.plot, files.wanted and files.path)):
         check_writable(path, arguments.data, arguments.test)
     # Loaded if needed only, for it takes longer than training on a9a; and now, so that a missing
     # matplotlib is noticed before the training.
@@ -195,8 +224,10 @@ def run(arguments: argparse.Namespace) -> None:
 
             result = sdca.fit(train, test, settings)
         else:
-            result = fit(train, test, settings, arguments.quiet)
+            result = fit(train, test, settings, arguments.quiet, files)
     save_model(arguments.model, result.model)
+    if files.wanted:
+        Path(files.path).unlink(missing_ok=True)  # the run is done
     if plot:
         title = f"{settings.optimizer}, {settings.loss} loss"
         plot.save_loss_plot(arguments.plot, title, result.history)

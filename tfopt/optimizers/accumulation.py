@@ -87,7 +87,7 @@ class GradientAccumulation(Wrapper):
         self.pending = Variable(np.zeros((), np.int64), f"{name}/pending", trainable=False)
         self._weights.append(self.pending)
         self._rows: dict[Any, IndexedSlices] = {}  # by variable, what has come of rows
-        self._keys: list[Any] = []  # the variables of the batches before this one
+        self._of_batches: list[Any] = []  # the variables of the batches before this one
 
     def _prepared(self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route) -> Commit:
         handles = [as_variable(var) for var in variables]
@@ -95,7 +95,7 @@ class GradientAccumulation(Wrapper):
         first = int(self.pending) == 0
         if len(set(keys)) < len(keys):
             raise InvalidArgumentError("a variable comes twice")
-        if not first and self._keys and keys != self._keys:
+        if not first and self._of_batches and keys != self._of_batches:
             raise InvalidArgumentError("every batch of a step must bring the same variables")
         grads = tuple(map(checked_gradient, grads, handles))
         if int(self.pending) < self.steps - 1:
@@ -149,7 +149,7 @@ class GradientAccumulation(Wrapper):
         first = int(self.pending) == 0
         for grad, handle in zip(grads, handles, strict=True):
             self._add(grad, handle, first, scale)
-        self._keys = [memory_of(handle) for handle in handles]
+        self._of_batches = [memory_of(handle) for handle in handles]
         self.pending.assign_add(1)
 
     def _add(self, grad: Any, handle: Variable, first: bool, scale: float) -> None:
@@ -185,7 +185,9 @@ class GradientAccumulation(Wrapper):
         super()._move_state(old, new)
         if memory_of(old) in self._rows:
             self._rows[memory_of(new)] = self._rows.pop(memory_of(old))
-        self._keys = [memory_of(new) if key == memory_of(old) else key for key in self._keys]
+        self._of_batches = [
+            memory_of(new) if key == memory_of(old) else key for key in self._of_batches
+        ]
 
     def get_config(self) -> dict[str, Any]:
         own = {"steps": self.steps, "reduction": self.reduction}

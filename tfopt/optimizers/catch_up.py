@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
+from tfopt.kernels import kernels
 from tfopt.kernels.calls import step_arguments
 from tfopt.kernels.catch_up import catch_up
 from tfopt.kernels.merge import distinct_indices
@@ -19,8 +20,11 @@ from tfopt.optimizers.steps import Step
 from tfopt.room import Room
 from tfopt.variable import Variable, prepare_writes
 
-__all__ = ["Backlog", "Reach", "over", "refuse_catching_up"]
+__all__ = ["Backlog", "Reach", "check_owed", "over", "refuse_catching_up"]
 
+_STATE = {
+    "rule", "flags", "slots", "decays", "since", "scalars", "fading", "unsurpassed", "heights",
+}  # fmt: skip
 _MOST_STEPS = 1 << 16  # that are remembered; then all rows take theirs
 
 
@@ -61,6 +65,11 @@ class Backlog:
         self._fading = np.empty(0, np.int8)
         # the steps that no later one has surpassed so far, by how far they reach (logarithms)
         self._unsurpassed: list[tuple[int, float]] = []
+
+    @property
+    def slots(self) -> tuple[np.ndarray, ...]:
+        """The slots, in the rule's order."""
+        return self._arrays[1:]
 
     def rows_of(self, rows: Any) -> np.ndarray:
         """Return the distinct ones of row numbers, if the variable has them.
@@ -141,6 +150,33 @@ class Backlog:
         self._n += 1
         self._since[rows] = self._n
 
+    def state(self) -> dict[str, Any]:
+        """Return what rows owe, if any do, as nested dicts of arrays and numbers."""
+        if self._n == 0 or self._step is None:
+            return {}
+        numbers, heights = zip(*self._unsurpassed, strict=True)
+        return {
+            "rule": self.rule,
+            "flags": self._step.flags,
+            "decays": list(self._decays),
+            "since": self._since,
+            "scalars": self._scalars[: self._n],
+            "fading": self._fading[: self._n],
+            "unsurpassed": np.array(numbers, np.int64),
+            "heights": np.array(heights),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Make what rows owe what `state` has returned for the same rule."""
+        self._step = Step(kernels[self.rule], (), int(state["flags"]), "sum", True)
+        self._decays = tuple(state["decays"])
+        self._since = np.array(state["since"], np.int64)
+        self._n = len(state["scalars"])
+        self._scalars = np.array(state["scalars"])
+        self._fading = np.array(state["fading"])
+        numbers, heights = state["unsurpassed"].tolist(), state["heights"].tolist()
+        self._unsurpassed = list(zip(numbers, heights, strict=True))
+
     def _grow(self, columns: int) -> None:
         room = max(64, 2 * self._n)
         scalars, fading = self._scalars[: self._n], self._fading[: self._n]
@@ -149,6 +185,41 @@ class Backlog:
         if self._n:
             self._scalars[: self._n] = scalars
             self._fading[: self._n] = fading
+
+
+def check_owed(state: Any, variable: Variable) -> None:
+    """Refuse what is not the state of a backlog of a variable.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If something is missing, or does not fit.
+    """
+    rule = state.get("rule")
+    if rule not in kernels or set(state) != _STATE:
+        raise InvalidArgumentError(f"the rows of {variable.name} owe steps of no known form")
+    refuse_catching_up(variable)
+    kernel, n = kernels[rule], len(state["scalars"])
+    hypers, double = (0.5,) * len(kernel.rule.hypers), variable.dtype == np.float64
+    _, scalars = step_arguments(kernel, hypers, state["flags"], 1.0, 1.0, double, True)
+    expected = {
+        "since": ((len(variable),), np.int64, n),
+        "scalars": ((n, len(scalars)), variable.dtype, None),
+        "fading": ((n,), np.int8, 1),
+        "unsurpassed": ((len(state["heights"]),), np.int64, n - 1),
+        "heights": ((len(state["heights"]),), np.float64, None),
+    }
+    slots = len(kernel.rule.slots)
+    fits = len(state["slots"]) == slots == len(state["decays"]) and all(
+        isinstance(state[key], np.ndarray)
+        and (state[key].shape, state[key].dtype) == (shape, dtype)
+        and (
+            most is None or not state[key].size or 0 <= state[key].min() <= state[key].max() <= most
+        )
+        for key, (shape, dtype, most) in expected.items()
+    )
+    if not fits or n == 0:
+        raise InvalidArgumentError(f"what rows of {variable.name} owe does not fit it")
 
 
 def refuse_catching_up(variable: Variable) -> None:

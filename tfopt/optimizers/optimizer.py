@@ -17,6 +17,7 @@ from tfopt.autodiff.tape import GradientTape
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.locks import locked
+from tfopt.optimizers.checkpointed import Checkpointed
 from tfopt.optimizers.clipping import Limit, clipped_gradients
 from tfopt.optimizers.hyper import Hyper, LearningRate, rate_config
 from tfopt.optimizers.names import made_unique
@@ -30,7 +31,6 @@ from tfopt.optimizers.pairs import (
 from tfopt.optimizers.places import Places
 from tfopt.optimizers.route import DIRECT, Commit, Route, scaled
 from tfopt.optimizers.schedules import LearningRateSchedule, deserialize
-from tfopt.optimizers.state import State
 from tfopt.variable import Variable, prepare_writes
 
 __all__ = ["Optimizer"]
@@ -38,7 +38,7 @@ __all__ = ["Optimizer"]
 ApplyState = dict[tuple[str, np.dtype[Any]], dict[str, Any]]
 
 
-class Optimizer(State):
+class Optimizer(Checkpointed):
     """Base class of the optimizers, and of a user's own.
 
     A subclass of this class takes its steps in NumPy: it overrides `_create_slots`,

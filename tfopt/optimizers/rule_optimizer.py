@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from tfopt.kernels.calls import Call
 from tfopt.kernels.clip import gradients_of
 from tfopt.kernels.together import Watched
 from tfopt.kernels.training import run
-from tfopt.optimizers.catch_up import Backlog, Reach, refuse_catching_up
+from tfopt.optimizers.catch_up import Backlog, Reach, check_owed, refuse_catching_up
 from tfopt.optimizers.chain import Chain, around, refuse_watching
 from tfopt.optimizers.clipping import Checked, clipped_calls
 from tfopt.optimizers.exclusion import Exclusion
@@ -422,6 +422,42 @@ class RuleOptimizer(Optimizer):
         super().set_weights(weights)
         for backlog in self._backlogs.values():
             backlog.forget()
+
+    def _state_parts(self, names: dict[str, Variable]) -> dict[str, Any]:
+        owed = {}
+        for name, variable in names.items():
+            backlog = self._backlogs.get(memory_of(variable))
+            state = backlog.state() if backlog is not None else {}
+            if backlog is not None and state:
+                slots = self._slots.get(memory_of(variable), {})
+                named = {id(slot.value()): key for key, slot in slots.items()}
+                owed[name] = {**state, "slots": [named[id(array)] for array in backlog.slots]}
+        if len(owed) < sum(bool(backlog.state()) for backlog in self._backlogs.values()):
+            raise InvalidArgumentError("rows of a variable that was not given owe steps")
+        return {**super()._state_parts(names), **({"owed": owed} if owed else {})}
+
+    def _restoring(
+        self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[tuple[str, str]]
+    ) -> list[Callable[[], None]]:
+        owed = parts.pop("owed", {})
+        for name, state in owed.items():
+            if name not in names or not all((name, slot) in slots for slot in state["slots"]):
+                raise InvalidArgumentError(f"rows of {name} owe steps, but it lacks their slots")
+            check_owed(state, names[name])
+        return [*super()._restoring(parts, names, slots), partial(self._owe, owed, names)]
+
+    def _owe(self, owed: dict[str, Any], names: dict[str, Variable]) -> None:
+        self._plan = None  # which knows the slots before
+        self._backlogs.clear()
+        for name, state in owed.items():
+            variable = names[name]
+            slots = (self.get_slot(variable, slot).value() for slot in state["slots"])
+            backlog = Backlog(state["rule"], (variable.value(), *slots), variable)
+            backlog.restore(state)
+            self._backlogs[memory_of(variable)] = backlog
+
+    def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
+        return dict.fromkeys(self._slot_values(), variable.shape)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one, without its state."""

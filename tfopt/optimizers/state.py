@@ -93,9 +93,15 @@ class State:
         if slot_name not in slots:
             own = variable.shape if shape is None else shape
             array = _first_array(variable, own, initializer, slot_name)
-            name = f"{self.name}/{variable.name}/{slot_name}"
-            return self._keep_slot(variable, slot_name, Variable(array, name, trainable=False))
+            return self._new_slot(variable, slot_name, array)
         return slots[slot_name]
+
+    def _new_slot(self, variable: Variable, slot_name: str, array: np.ndarray) -> Variable:
+        """Make a slot of an array of the host; one of a variable on a GPU is copied there."""
+        there = variable.device == "gpu"
+        own = gpu_arrays().filled_like(variable.value(), array) if there else array
+        slot = Variable(own, f"{self.name}/{variable.name}/{slot_name}", trainable=False)
+        return self._keep_slot(variable, slot_name, slot)
 
     def _keep_slot(self, variable: Variable, slot_name: str, slot: Variable) -> Variable:
         slots = self._slots.setdefault(memory_of(variable), {})
@@ -168,12 +174,12 @@ class State:
 
 def _first_array(
     variable: Variable, shape: tuple[int, ...], initializer: Any, slot_name: str
-) -> Any:
+) -> np.ndarray:
     there = variable.device == "gpu"
     dtype = gpu_arrays().dtype_of(variable.value()) if there else variable.dtype
     array = np.empty(shape, dtype)
     array[...] = _first_value(initializer, array, slot_name)
-    return gpu_arrays().filled_like(variable.value(), array) if there else array
+    return array
 
 
 def _first_value(initializer: Any, array: np.ndarray, slot_name: str) -> Any:

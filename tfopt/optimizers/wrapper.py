@@ -124,6 +124,24 @@ class Wrapper(Optimizer):
         super()._move_state(old, new)
         self.optimizer._move_state(old, new)
 
+    def state_dict(self, variables: Any = None) -> dict[str, Any]:
+        """Refuse: a state dictionary is one of an optimizer that is around no other.
+
+        `get_weights` has all arrays; or take the inner `optimizer`'s own.
+
+        Raises
+        ------
+        InvalidTypeError
+            Always.
+        """
+        raise InvalidTypeError(
+            f"a {type(self).__name__} has no state dictionary: take its `optimizer`'s, or its "
+            "weights by `get_weights`"
+        )
+
+    def _restore(self, *_: Any) -> None:
+        self.state_dict()
+
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one, without its state."""
         from tfopt.optimizers.serialization import serialize

@@ -37,21 +37,21 @@ class GradientAccumulation(Wrapper):
         self.pending = Variable(np.zeros((), np.int64), f"{name}/pending", trainable=False)
         self._weights.append(self.pending)
         self._rows: dict[Any, IndexedSlices] = {}  # by variable, what has come of rows
-        self._keys: list[Any] = []  # the variables of the batches before this one
+        self._of_batches: list[Any] = []  # the variables of the batches before this one
 
     def _prepared(self, pairs: list[Any], scale: float, aggregates: bool) -> Commit:
         handles = [as_variable(var) for _, var in pairs]
         keys = [memory_of(handle) for handle in handles]
         if len(set(keys)) < len(keys):
             raise InvalidArgumentError("a variable comes twice")
-        if int(self.pending) and self._keys and keys != self._keys:
+        if int(self.pending) and self._of_batches and keys != self._of_batches:
             raise InvalidArgumentError("every batch of a step must bring the same variables")
         grads = [checked_gradient(grad, var) for (grad, _), var in zip(pairs, handles, strict=True)]
 
         def commit() -> None:
             for grad, handle in zip(grads, handles, strict=True):
                 self._add(grad, handle, int(self.pending) == 0, scale)
-            self._keys = keys
+            self._of_batches = keys
             if int(self.pending) < self.steps - 1:
                 self.pending.assign_add(1)
                 return
@@ -101,7 +101,9 @@ class GradientAccumulation(Wrapper):
         super()._move_state(old, new)
         if memory_of(old) in self._rows:
             self._rows[memory_of(new)] = self._rows.pop(memory_of(old))
-        self._keys = [memory_of(new) if key == memory_of(old) else key for key in self._keys]
+        self._of_batches = [
+            memory_of(new) if key == memory_of(old) else key for key in self._of_batches
+        ]
 
     def get_config(self) -> dict[str, Any]:
         own = {"steps": self.steps, "reduction": self.reduction}

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from tfopt_ref import training_ops
 from tfopt_ref.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
 from tfopt_ref.training_op import TrainingOp
 from tfopt_ref.variable import Variable
 
-__all__ = ["Backlog", "refuse_catching_up"]
+__all__ = ["Backlog", "check_owed", "refuse_catching_up"]
 
 
 class Backlog:
@@ -34,6 +35,17 @@ class Backlog:
         self.steps.append(hypers)
         self.taken[rows] = len(self.steps)
 
+    def state(self) -> dict[str, Any]:
+        """Return what rows owe, if any do, as nested dicts of arrays and numbers."""
+        if not (self.taken < len(self.steps)).any():
+            return {}
+        steps = [{key: float(hyper) for key, hyper in step.items()} for step in self.steps]
+        return {"rule": self.op.__name__, "since": self.taken, "steps": steps}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Make what rows owe what `state` has returned for the same op."""
+        self.taken, self.steps = state["since"].copy(), list(state["steps"])
+
     def forget(self) -> None:
         """Count all rows as having taken all steps."""
         self.taken[:] = len(self.steps)
@@ -46,6 +58,22 @@ class Backlog:
         if ids.size and not (ids.min() >= 0 and ids.max() < len(self.taken)):
             raise IndexOutOfRangeError(f"rows must be in [0, {len(self.taken)})")
         return ids.ravel().astype(np.int64)
+
+
+def check_owed(state: Any, variable: Variable) -> None:
+    """Refuse what is not the state of a backlog of a variable."""
+    if set(state) != {"rule", "since", "steps", "slots"}:
+        raise InvalidArgumentError(f"the rows of {variable.name} owe steps of no known form")
+    refuse_catching_up(variable)
+    since, op = state["since"], getattr(training_ops, state["rule"], None)
+    fits = (
+        isinstance(op, TrainingOp)
+        and isinstance(since, np.ndarray)
+        and (since.shape, since.dtype) == ((len(variable),), np.int64)
+        and 0 <= since.min() <= since.max() <= len(state["steps"])
+    )
+    if not fits:
+        raise InvalidArgumentError(f"what rows of {variable.name} owe does not fit it")
 
 
 def refuse_catching_up(variable: Variable) -> None:

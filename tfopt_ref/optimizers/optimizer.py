@@ -15,6 +15,7 @@ from tfopt_ref.autodiff.tape import GradientTape
 from tfopt_ref.autodiff.tensor import Tensor
 from tfopt_ref.errors import InvalidArgumentError
 from tfopt_ref.indexed_slices import IndexedSlices
+from tfopt_ref.optimizers.checkpointed import Checkpointed
 from tfopt_ref.optimizers.clipping import Limit, clipped_gradients
 from tfopt_ref.optimizers.hyper import Hyper, LearningRate, rate_config
 from tfopt_ref.optimizers.names import made_unique
@@ -28,7 +29,6 @@ from tfopt_ref.optimizers.pairs import (
 )
 from tfopt_ref.optimizers.places import Places
 from tfopt_ref.optimizers.schedules import LearningRateSchedule, deserialize
-from tfopt_ref.optimizers.state import State
 from tfopt_ref.variable import Variable
 
 __all__ = ["Commit", "Optimizer"]
@@ -37,7 +37,7 @@ Commit = Callable[[], None]
 ApplyState = dict[tuple[str, np.dtype[Any]], dict[str, Any]]
 
 
-class Optimizer(State):
+class Optimizer(Checkpointed):
     """Base class of the optimizers, and of a user's own.
 
     `use_locking` is accepted without effect.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from tfopt_ref import training_ops
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.indexed_slices import IndexedSlices
-from tfopt_ref.optimizers.catch_up import Backlog, refuse_catching_up
+from tfopt_ref.optimizers.catch_up import Backlog, check_owed, refuse_catching_up
 from tfopt_ref.optimizers.clipping import clipped
 from tfopt_ref.optimizers.exclusion import Exclusion
 from tfopt_ref.optimizers.hyper import Hyper
@@ -249,6 +251,41 @@ class RuleOptimizer(Optimizer):
         super().set_weights(weights)
         for backlog in self._backlogs.values():
             backlog.forget()
+
+    def _state_parts(self, names: dict[str, Variable]) -> dict[str, Any]:
+        owed = {}
+        for name, variable in names.items():
+            backlog = self._backlogs.get(memory_of(variable))
+            state = backlog.state() if backlog is not None else {}
+            if backlog is not None and state:
+                slots = self._slots.get(memory_of(variable), {})
+                named = {id(slot.value()): key for key, slot in slots.items()}
+                owed[name] = {**state, "slots": [named[id(array)] for array in backlog.arrays[1:]]}
+        if len(owed) < sum(bool(backlog.state()) for backlog in self._backlogs.values()):
+            raise InvalidArgumentError("rows of a variable that was not given owe steps")
+        return {**super()._state_parts(names), **({"owed": owed} if owed else {})}
+
+    def _restoring(
+        self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[tuple[str, str]]
+    ) -> list[Callable[[], None]]:
+        owed = parts.pop("owed", {})
+        for name, state in owed.items():
+            if name not in names or not all((name, slot) in slots for slot in state["slots"]):
+                raise InvalidArgumentError(f"rows of {name} owe steps, but it lacks their slots")
+            check_owed(state, names[name])
+        return [*super()._restoring(parts, names, slots), partial(self._owe, owed, names)]
+
+    def _owe(self, owed: dict[str, Any], names: dict[str, Variable]) -> None:
+        self._backlogs.clear()
+        for name, state in owed.items():
+            variable = names[name]
+            slots = (self.get_slot(variable, slot).numpy() for slot in state["slots"])
+            backlog = Backlog(getattr(training_ops, state["rule"]), [variable.numpy(), *slots])
+            backlog.restore(state)
+            self._backlogs[memory_of(variable)] = backlog
+
+    def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
+        return dict.fromkeys(self._slot_values(), variable.shape)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one."""

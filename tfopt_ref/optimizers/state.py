@@ -65,9 +65,12 @@ class State:
         if slot_name not in slots:
             array = np.empty(variable.shape if shape is None else shape, variable.dtype)
             array[...] = _first_value(initializer, array, slot_name)
-            name = f"{self.name}/{variable.name}/{slot_name}"
-            return self._keep_slot(variable, slot_name, Variable(array, name, trainable=False))
+            return self._new_slot(variable, slot_name, array)
         return slots[slot_name]
+
+    def _new_slot(self, variable: Variable, slot_name: str, array: np.ndarray) -> Variable:
+        slot = Variable(array, f"{self.name}/{variable.name}/{slot_name}", trainable=False)
+        return self._keep_slot(variable, slot_name, slot)
 
     def _keep_slot(self, variable: Variable, slot_name: str, slot: Variable) -> Variable:
         slots = self._slots.setdefault(memory_of(variable), {})

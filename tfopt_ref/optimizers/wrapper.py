@@ -105,6 +105,17 @@ class Wrapper(Optimizer):
         super()._move_state(old, new)
         self.optimizer._move_state(old, new)
 
+    def state_dict(self, variables: Any = None) -> dict[str, Any]:
+        """Refuse: a state dictionary is one of an optimizer that is around no other."""
+        raise InvalidTypeError(
+            f"a {type(self).__name__} has no state dictionary: take its `optimizer`'s, or its "
+            "weights by `get_weights`"
+        )
+
+    def load_state_dict(self, state: dict[str, Any], variables: Any = None) -> None:
+        """Refuse, as `state_dict` does."""
+        self.state_dict()
+
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one, without its state."""
         from tfopt_ref.optimizers.serialization import serialize

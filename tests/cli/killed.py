@@ -1,0 +1,67 @@
+"""Runs of the command line that are killed: ``python killed.py SEED POINTS ARGUMENT...``.
+
+Prints a line for each point: what is left, and whether the run that was resumed then has written
+the file of one that was not killed. A point is a call or a return of a Python function, so that it
+may be anywhere: in a step, while a checkpoint is written, before it gets its name, and after.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from tfopt.cli import main
+
+SURE = 10**9
+
+
+def run(arguments: list[str], point: int) -> int:
+    """Run the command line in a child, which is killed at a point; return how many there were."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        passed = 0
+
+        def count(*_: Any) -> None:
+            nonlocal passed
+            passed += 1
+            if passed == point:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        sys.setprofile(count)
+        code = main(arguments)
+        sys.setprofile(None)
+        os.write(writing, str(passed).encode())
+        os._exit(code)
+    os.close(writing)
+    with os.fdopen(reading) as answer:
+        passed = answer.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status == (0 if point == SURE else -signal.SIGKILL), status
+    return int(passed or point)
+
+
+def sweep(seed: int, points: int, arguments: list[str]) -> None:
+    inputs = set(Path.cwd().iterdir())
+    total = run(arguments, SURE)
+    expected = Path("model.npz").read_bytes()
+    for point in sorted(random.Random(seed).sample(range(1, total), points)):
+        for made in set(Path.cwd().iterdir()) - inputs:
+            shutil.rmtree(made) if made.is_dir() else made.unlink()
+        run(arguments, point)
+        left = sorted(path.name for path in set(Path.cwd().iterdir()) - inputs)
+        kinds = ["temporary" if name.startswith(".tfopt-") else name for name in left]
+        run([*arguments, "--resume"], SURE)
+        same = Path("model.npz").read_bytes() == expected
+        alone = set(Path.cwd().iterdir()) - inputs == {Path.cwd() / "model.npz"}
+        print(point, "+".join(kinds) or "nothing", "same" if same and alone else "DIFFERENT")
+
+
+if __name__ == "__main__":
+    sweep(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

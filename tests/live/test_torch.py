@@ -1,0 +1,305 @@
+"""Torch's optimizers against ours: their state in ours, and ours in their place.
+
+Skipped where torch is not installed, unless TFOPT_REQUIRE_TORCH is set.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import io
+import os
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+if importlib.util.find_spec("torch") is None and not os.environ.get("TFOPT_REQUIRE_TORCH"):
+    pytest.skip("torch is not installed (TFOPT_REQUIRE_TORCH=1)", allow_module_level=True)
+
+import torch
+
+import tfopt.optimizers
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.interop import torch as ours
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "SGD": {"lr": 0.1},
+    "SGD momentum": {"lr": 0.1, "momentum": 0.9},
+    "SGD nesterov": {"lr": 0.1, "momentum": 0.9, "nesterov": True},
+    "Adam": {"lr": 0.1},
+    "Adam amsgrad": {"lr": 0.1, "amsgrad": True, "betas": (0.8, 0.9)},
+    "AdamW": {"lr": 0.1, "weight_decay": 0.0},
+    "Adamax": {"lr": 0.1},
+    "Adagrad": {"lr": 0.1, "lr_decay": 0.1, "initial_accumulator_value": 0.1},
+    "Adadelta": {"lr": 1.0},
+    "RMSprop": {"lr": 0.1},
+    "RMSprop centered": {"lr": 0.1, "centered": True},
+    "RMSprop momentum": {"lr": 0.1, "momentum": 0.9, "eps": 1e-10},  # which is not ours exactly
+}
+each = pytest.mark.parametrize("which", OPTIONS)
+#: Of the largest magnitude: eps, where it counts at another place, and rounding.
+NEAR = {torch.float64: 1e-6, torch.float32: 2e-5}
+SHAPES = ((3,), (4, 2), ())
+
+
+def parameters(dtype: Any = torch.float64) -> list[Any]:
+    random = np.random.default_rng(0)
+    return [
+        torch.nn.Parameter(torch.tensor(random.standard_normal(s), dtype=dtype)) for s in SHAPES
+    ]
+
+
+def give_grads(listed: list[Any], k: int) -> None:
+    random = np.random.default_rng(k)
+    for parameter in listed:
+        grad = random.standard_normal(parameter.shape)
+        parameter.grad = torch.tensor(grad, dtype=parameter.dtype)
+
+
+def take_steps(optimizer: Any, listed: list[Any], steps: range) -> None:
+    for k in steps:
+        give_grads(listed, k)
+        optimizer.step()
+
+
+def made(library: Any, which: str, listed: list[Any], **more: Any) -> Any:
+    return getattr(library, which.split(" ")[0])(listed, **{**OPTIONS[which], **more})
+
+
+def assert_near(a: Any, b: Any, tolerance: float) -> None:
+    x, y = np.asarray(a.detach()), np.asarray(b.detach())
+    np.testing.assert_allclose(x, y, rtol=0, atol=tolerance * max(1.0, np.abs(y).max(initial=0)))
+
+
+# ---- torch's state in our optimizers
+
+
+@each
+@pytest.mark.parametrize("steps", [0, 7])
+def test_the_next_ten_steps_agree(which: str, steps: int) -> None:
+    name = which.split(" ")[0]
+    if not hasattr(tfopt.optimizers, name):
+        name = "Adam"  # without weight decay AdamW is Adam
+    theirs = parameters()
+    optimizer = made(torch.optim, which, theirs)
+    take_steps(optimizer, theirs, range(steps))
+    variables = [p.detach().numpy().copy() for p in theirs]
+    own = getattr(tfopt.optimizers, name)()
+    file = io.BytesIO()
+    torch.save(optimizer.state_dict(), file)
+    file.seek(0)
+    ours.load_state_dict(own, torch.load(file), variables, step=steps)
+    assert int(own.iterations) == steps
+    for k in range(steps, steps + 10):
+        give_grads(theirs, k)
+        pairs = [(p.grad.numpy(), v) for p, v in zip(theirs, variables, strict=True)]
+        own.apply_gradients(pairs)
+        optimizer.step()
+        for parameter, variable in zip(theirs, variables, strict=True):
+            assert_near(torch.tensor(variable), parameter, 1e-6)
+
+
+def test_what_has_no_counterpart() -> None:
+    w = parameters()
+    variables = [p.detach().numpy() for p in w]
+
+    def refused(message: str, optimizer: Any, own: Any, given: Any = variables) -> None:
+        before = copy.deepcopy(own.state_dict([]))
+        with pytest.raises(InvalidArgumentError, match=message):
+            ours.load_state_dict(own, optimizer.state_dict(), given)
+        np.testing.assert_equal(own.state_dict([]), before)
+
+    own = tfopt.optimizers.SGD()
+    refused("dampening=0.5", torch.optim.SGD(w, momentum=0.9, dampening=0.5), own)
+    refused("weight_decay=0.1", torch.optim.SGD(w, weight_decay=0.1), own)
+    refused("maximize", torch.optim.SGD(w, maximize=True), own)
+    groups = [{"params": w[:1]}, {"params": w[1:], "lr": 9.0}]
+    refused("different settings", torch.optim.SGD(groups), own)
+    refused("2 variables, but torch has 3", torch.optim.SGD(w), own, variables[:2])
+    refused("no optimizer with the update of Ftrl", torch.optim.SGD(w), tfopt.optimizers.Ftrl())
+    unequal = torch.optim.Adam(w)
+    give_grads(w[:1], 0)
+    unequal.step()
+    give_grads(w, 0)
+    unequal.step()
+    refused(r"have taken \[1, 2\] steps", unequal, tfopt.optimizers.Adam())
+    stepped = torch.optim.Adam(w)
+    take_steps(stepped, w, range(1))
+    wrong = [np.ones(5), *variables[1:]]
+    refused("cannot assign shape", stepped, tfopt.optimizers.Adam(), wrong)
+
+
+def test_a_schedule_stays() -> None:
+    own = tfopt.optimizers.SGD(schedule := lambda step: 0.5 / (1 + step))
+    w = parameters()
+    ours.load_state_dict(own, torch.optim.SGD(w, lr=7.0).state_dict(), parameters_as_arrays(w))
+    assert own.learning_rate is schedule
+
+
+def parameters_as_arrays(listed: list[Any]) -> list[np.ndarray]:
+    return [p.detach().numpy() for p in listed]
+
+
+# ---- our kernels in torch's place
+
+FITTING = [which for which in OPTIONS if which != "RMSprop momentum"]
+
+
+@pytest.mark.parametrize("dtype", NEAR, ids=str)
+@pytest.mark.parametrize("more", [{}, {"weight_decay": 0.1}, {"maximize": True}], ids=str)
+@pytest.mark.parametrize("which", FITTING)
+def test_the_same_steps(which: str, more: dict[str, Any], dtype: Any) -> None:
+    theirs, mine = parameters(dtype), parameters(dtype)
+    optimizers = made(torch.optim, which, theirs, **more), made(ours, which, mine, **more)
+    for k in range(10):
+        for optimizer, listed in zip(optimizers, (theirs, mine), strict=True):
+            take_steps(optimizer, listed, range(k, k + 1))
+    for a, b in zip(mine, theirs, strict=True):
+        assert_near(a, b, NEAR[dtype])
+
+
+@pytest.mark.parametrize("which", FITTING)
+@pytest.mark.parametrize("there", [True, False], ids=["to torch", "from torch"])
+def test_states_move_both_ways(which: str, there: bool) -> None:
+    first, second = (ours, torch.optim) if there else (torch.optim, ours)
+    listed, others = parameters(), parameters()
+    optimizer = made(first, which, listed)
+    take_steps(optimizer, listed, range(5))
+    other = made(second, which, others, lr=7.0)
+    with torch.no_grad():
+        for a, b in zip(others, listed, strict=True):
+            a.copy_(b)
+    other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    for optimizer_, own in ((optimizer, listed), (other, others)):
+        take_steps(optimizer_, own, range(5, 10))
+    for a, b in zip(others, listed, strict=True):
+        assert_near(a, b, 1e-6)
+
+
+@pytest.mark.parametrize("how", ["state_dict", "deepcopy", "pickle"])
+def test_a_run_goes_on_bit_for_bit(how: str) -> None:
+    listed = parameters()
+    optimizer = ours.Adam(listed, lr=0.1)
+    take_steps(optimizer, listed, range(5))
+    if how == "state_dict":
+        others = copy.deepcopy(listed)
+        other = ours.Adam(others)
+        other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    elif how == "deepcopy":
+        others, other = copy.deepcopy((listed, optimizer))
+    else:
+        others, other = pickle.loads(pickle.dumps((listed, optimizer)))
+    for optimizer_, own in ((optimizer, listed), (other, others)):
+        take_steps(optimizer_, own, range(5, 10))
+    for a, b in zip(others, listed, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_groups_closures_and_schedulers() -> None:
+    models = [torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)]
+    models[1].load_state_dict(models[0].state_dict())
+    x, y, losses = torch.ones(5, 3), torch.zeros(5, 2), []
+    for model, library in zip(models, (torch.optim, ours), strict=True):
+        groups = [
+            {"params": [model.weight]},
+            {"params": [model.bias], "lr": 0.5, "betas": (0.5, 0.9)},
+        ]
+        optimizer = library.Adam(groups, lr=0.1)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+
+        def closure(model: Any = model, optimizer: Any = optimizer) -> Any:
+            optimizer.zero_grad()
+            loss = ((model(x) - y) ** 2).mean()
+            loss.backward()
+            return loss
+
+        losses.append([])
+        for _ in range(8):
+            losses[-1].append(float(optimizer.step(closure).detach()))
+            scheduler.step()
+        optimizer.zero_grad()
+        assert model.weight.grad is None
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)  # of float32
+    for a, b in zip(models[1].parameters(), models[0].parameters(), strict=True):
+        assert_near(a, b, 2e-5)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # torch's own, in its Adagrad
+@pytest.mark.parametrize("which", ["Adam", "SGD", "Adagrad"])
+def test_sparse_gradients(which: str) -> None:
+    rival = {"Adam": torch.optim.SparseAdam}.get(which) or getattr(torch.optim, which)
+    tables = [torch.nn.Embedding(9, 3, sparse=True, dtype=torch.float64) for _ in range(2)]
+    tables[1].load_state_dict(tables[0].state_dict())
+    optimizers = (
+        rival(tables[0].parameters(), lr=0.1),
+        getattr(ours, which)(tables[1].parameters(), 0.1),
+    )
+    for k in range(6):
+        ids = torch.tensor(np.random.default_rng(k).integers(9, size=5))
+        for table, optimizer in zip(tables, optimizers, strict=True):
+            optimizer.zero_grad()
+            (table(ids) ** 2 + table(ids)).sum().backward()
+            optimizer.step()
+    assert_near(tables[1].weight, tables[0].weight, 1e-6)
+
+
+def test_parameters_that_have_gradients_at_times() -> None:
+    theirs, mine = parameters(), parameters()
+    optimizers = torch.optim.Adam(theirs, 0.1), ours.Adam(mine, 0.1)
+    for k in range(9):
+        for optimizer, listed in zip(optimizers, (theirs, mine), strict=True):
+            give_grads(listed, k)
+            listed[k % 3].grad = None
+            optimizer.step()
+    for a, b in zip(mine, theirs, strict=True):
+        assert_near(a, b, 1e-6)
+    steps = [float(optimizers[1].state[parameter]["step"]) for parameter in mine]
+    assert steps == [6, 6, 6]
+
+
+def test_memory_that_is_replaced() -> None:
+    theirs, mine = parameters(), parameters()
+    optimizers = torch.optim.Adam(theirs, 0.1), ours.Adam(mine, 0.1)
+    for k in range(4):
+        for optimizer, listed in zip(optimizers, (theirs, mine), strict=True):
+            take_steps(optimizer, listed, range(k, k + 1))
+            listed[0].data = listed[0].data.clone()
+    for a, b in zip(mine, theirs, strict=True):
+        assert_near(a, b, 1e-6)
+
+
+def test_strided_and_half_parameters() -> None:
+    pytest.importorskip("ml_dtypes")
+    base = torch.arange(12, dtype=torch.float32).reshape(3, 4)
+    strided = torch.nn.Parameter(base.clone().t())
+    half = torch.nn.Parameter(base.to(torch.bfloat16))
+    plain = torch.nn.Parameter(base.clone().t().contiguous())
+    for parameter in (strided, half, plain):
+        parameter.grad = torch.ones_like(parameter)
+    ours.Adam([strided, half, plain], lr=0.5).step()
+    assert torch.equal(strided, plain)
+    assert_near(half.float(), base - 0.5, 1e-2)
+
+
+def test_refusals() -> None:
+    w = torch.nn.Parameter(torch.ones(3))
+    with pytest.raises(InvalidArgumentError, match="dampening must be 0"):
+        ours.SGD([w], dampening=0.5)
+    with pytest.raises(InvalidArgumentError, match="momentum must be 0"):
+        ours.RMSprop([w], momentum=0.5)
+    with pytest.raises(InvalidTypeError, match="parameters are on the CPU, not meta"):
+        ours.Adam([torch.nn.Parameter(torch.ones(3, device="meta"))])
+    optimizer = ours.Adam([w])
+    with pytest.raises(InvalidTypeError, match="on the CPU"):
+        optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(3, device="meta"))]})
+    assert len(optimizer.param_groups) == 1
+    table = torch.nn.Parameter(torch.ones(3, 2))
+    table.grad = torch.sparse_coo_tensor(torch.tensor([[0], [1]]), torch.ones(1), (3, 2))
+    w.grad = torch.ones(3)
+    both = ours.Adam([w, table])
+    with pytest.raises(InvalidArgumentError, match="one sparse dimension, not 2"):
+        both.step()
+    assert torch.equal(w, torch.ones(3))
+    assert ours.Adam([w]).step() is None

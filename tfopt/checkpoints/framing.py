@@ -1,0 +1,59 @@
+"""What stands around the arrays in a file: it follows from the text and the arrays' entries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import BinaryIO, Protocol
+
+from tfopt.checkpoints.entries import Entry
+from tfopt.errors import CheckpointError
+
+__all__ = ["MOST_TEXT", "Framing", "Reader", "exactly"]
+
+MOST_TEXT = 100_000_000  # bytes; safetensors has this limit, too
+
+
+class Framing(Protocol):
+    """The bytes between arrays. A file with others, or another length, is refused."""
+
+    def __init__(self, text: bytes, entries: Sequence[Entry]) -> None: ...
+
+    def opening(self) -> bytes:
+        """Return what comes first."""
+        ...
+
+    def before(self, k: int) -> bytes:
+        """Return what comes before an array."""
+        ...
+
+    def seed(self, k: int) -> int:
+        """Return the checksum that an array's goes on from."""
+        ...
+
+    def after(self, k: int, crc: int) -> bytes:
+        """Return what comes after an array with this checksum."""
+        ...
+
+    def closing(self, crcs: Sequence[int]) -> bytes:
+        """Return what comes last."""
+        ...
+
+
+class Reader(Protocol):
+    """Finds the text in a file of so many bytes."""
+
+    def __call__(self, file: BinaryIO, size: int) -> bytes: ...
+
+
+def exactly(file: BinaryIO, count: int) -> bytes:
+    """Read so many bytes.
+
+    Raises
+    ------
+    CheckpointError
+        If the file ends before.
+    """
+    data = file.read(count)
+    if len(data) != count:
+        raise CheckpointError("it is cut short")
+    return data

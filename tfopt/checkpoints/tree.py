@@ -1,0 +1,93 @@
+"""Nested dictionaries of arrays and numbers as a text that names arrays, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tfopt.errors import CheckpointError, InvalidArgumentError, InvalidTypeError
+from tfopt.variable import Variable
+
+__all__ = ["dumps", "is_name", "pack", "unpack"]
+
+_MARK = "__array__"
+#: Names of a file's own parts, which its arrays do not get.
+_TAKEN = ("header", "checksums", "__metadata__")
+
+
+def pack(tree: Any) -> tuple[Any, dict[str, np.ndarray]]:
+    """Return a tree that JSON can hold, with names in place of arrays, and the arrays.
+
+    Raises
+    ------
+    InvalidTypeError
+        If there is something else in it.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    return _packed(tree, (), arrays), arrays
+
+
+def unpack(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """Return a tree with the arrays in place of their names.
+
+    Raises
+    ------
+    CheckpointError
+        If there is no such array.
+    """
+    if isinstance(tree, dict):
+        if tree.keys() == {_MARK}:
+            name = tree[_MARK]
+            if name not in arrays:
+                raise CheckpointError(f"it lacks the array {name!r}")
+            return arrays[name]
+        return {key: unpack(branch, arrays) for key, branch in tree.items()}
+    if isinstance(tree, list):
+        return [unpack(branch, arrays) for branch in tree]
+    return tree
+
+
+def _packed(tree: Any, path: tuple[str, ...], arrays: dict[str, np.ndarray]) -> Any:
+    if isinstance(tree, Variable):
+        tree = tree.numpy()
+    if isinstance(tree, (np.ndarray, np.generic)):
+        name = _unused("/".join(path) or "array", arrays)
+        if not is_name(name):
+            raise InvalidArgumentError(f"{name[:50]!r} cannot be the name of an array in a file")
+        arrays[name] = np.asarray(tree)
+        return {_MARK: name}
+    if isinstance(tree, Mapping):
+        if not all(isinstance(key, str) and key != _MARK for key in tree):
+            raise InvalidTypeError(
+                f"the keys of {'/'.join(path) or 'a checkpoint'} must be strings"
+            )
+        return {key: _packed(branch, (*path, key), arrays) for key, branch in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [_packed(branch, (*path, str(k)), arrays) for k, branch in enumerate(tree)]
+    if tree is None or isinstance(tree, (bool, int, float, str)):
+        return tree
+    raise InvalidTypeError(f"a checkpoint cannot hold {'/'.join(path)}, a {type(tree).__name__}")
+
+
+def is_name(name: Any) -> bool:
+    """Return whether something can be the name of an array in a file."""
+    try:
+        return len(name.encode()) < 1 << 15
+    except (AttributeError, UnicodeEncodeError):
+        return False
+
+
+def _unused(name: str, arrays: dict[str, np.ndarray]) -> str:
+    count, free = 1, name
+    while free in arrays or free in _TAKEN:
+        count += 1
+        free = f"{name}#{count}"
+    return free
+
+
+def dumps(document: Any) -> bytes:
+    """Return a document as one line of JSON."""
+    return json.dumps(document, ensure_ascii=True, separators=(",", ":")).encode()

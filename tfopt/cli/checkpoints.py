@@ -1,0 +1,137 @@
+"""`tfopt train --checkpoint-every`, `--resume`: where a training run is, in a file."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+
+from tfopt import checkpoints
+from tfopt.cli.console import printable
+from tfopt.cli.data import Data
+from tfopt.cli.errors import CommandError
+from tfopt.cli.settings import Settings
+from tfopt.errors import InvalidArgumentError
+from tfopt.optimizers import Optimizer
+
+__all__ = ["Checkpoints", "Run"]
+
+_FORMAT = "tfopt training run"
+
+
+@dataclasses.dataclass
+class Run:
+    """Where a training run is: what the steps to come depend on, beside the optimizer.
+
+    Attributes
+    ----------
+    weights, bias : ndarray of float64
+        Updated in place.
+    history : dict
+        "train" and perhaps "test": the mean loss after each epoch.
+    epoch : int
+        Epochs that are done.
+    row : int
+        Rows of the next epoch that are done.
+    shuffle : dict or None
+        The state of the generator that draws the order of that epoch; None before the first.
+    seconds : float
+        Spent in training.
+    """
+
+    weights: np.ndarray
+    bias: np.ndarray
+    history: dict[str, list[float]]
+    epoch: int = 0
+    row: int = 0
+    shuffle: Any = None
+    seconds: float = 0.0
+
+    @property
+    def variables(self) -> dict[str, np.ndarray]:
+        """The variables by their names in a checkpoint."""
+        return {"weights": self.weights, "bias": self.bias}
+
+
+class Checkpoints:
+    """A file that a run is saved in, and taken up from.
+
+    Parameters
+    ----------
+    path : str
+    every : int or None
+        After so many steps a run is saved; None: not at all.
+    settings : Settings
+    parts : dict
+        "train" and perhaps "test": the data.
+    """
+
+    def __init__(
+        self, path: str, every: int | None, settings: Settings, parts: dict[str, Data]
+    ) -> None:
+        self._path, self._every = path, every
+        plain = json.loads(json.dumps(dataclasses.asdict(settings)))
+        self._settings = plain
+        self._data = {part: _fingerprint(data) for part, data in parts.items()}
+
+    def after_step(self, run: Run, optimizer: Optimizer) -> None:
+        """Save a run, if it is time to."""
+        if self._every is None or int(optimizer.iterations) % self._every:
+            return
+        progress = dataclasses.asdict(run) | {"weights": run.weights, "bias": run.bias}
+        tree = {
+            "format": _FORMAT,
+            "settings": self._settings,
+            "data": self._data,
+            "run": progress,
+            "optimizer": optimizer.state_dict(run.variables),
+        }
+        checkpoints.save(self._path, tree)
+
+    def resume(self, run: Run, optimizer: Optimizer) -> bool:
+        """Take up the run that was saved; return whether there is one.
+
+        Raises
+        ------
+        CommandError
+            If it has other settings or data, or the file is damaged.
+        """
+        name = printable(self._path)
+        try:
+            tree = checkpoints.load(self._path)
+        except FileNotFoundError:
+            return False
+        except InvalidArgumentError as error:
+            raise CommandError(printable(str(error))) from error
+        if not isinstance(tree, dict) or tree.get("format") != _FORMAT:
+            raise CommandError(f"{name}: is no checkpoint of tfopt train")
+        self._check(name, tree)
+        saved = tree["run"]
+        optimizer.load_state_dict(tree["optimizer"], run.variables)
+        for key, array in run.variables.items():
+            array[...] = saved[key]
+        for key in ("history", "epoch", "row", "shuffle", "seconds"):
+            setattr(run, key, saved[key])
+        return True
+
+    def _check(self, name: str, tree: dict[str, Any]) -> None:
+        for key, here in self._settings.items():
+            there = tree["settings"].get(key)
+            if there != here:
+                raise CommandError(
+                    f"{name}: is of a run with other settings: {key} was {there}, and is {here} now"
+                )
+        for part in ("train", "test"):
+            if tree["data"].get(part) != self._data.get(part):
+                raise CommandError(f"{name}: is of a run on other {part} data")
+
+
+def _fingerprint(data: Data) -> str:
+    digest = hashlib.sha256(repr((data.features.shape, data.zero_based)).encode())
+    features = data.features
+    for array in (features.indptr, features.indices, features.data, data.labels):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

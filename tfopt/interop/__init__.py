@@ -1,0 +1,1 @@
+"""Moving in: the state of other libraries' optimizers, and ours in their loops."""

@@ -1,0 +1,23 @@
+"""A new state of an optimizer, that its own is then replaced by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfopt.optimizers.naming import named
+from tfopt.optimizers.rule_optimizer import RuleOptimizer
+from tfopt.variable import Variable
+
+__all__ = ["fresh"]
+
+
+def fresh(
+    optimizer: RuleOptimizer, variables: Any, **settings: Any
+) -> tuple[RuleOptimizer, dict[str, Variable]]:
+    """Return an optimizer like one, with other settings and new slots; and variables by name."""
+    like = optimizer._like(optimizer._saved_config())
+    for key, value in settings.items():
+        setattr(like, key, value)
+    names = named(variables)
+    like._create_slots(list(names.values()))
+    return like, names

@@ -1,0 +1,49 @@
+"""The names that a state dictionary has for variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tfopt.errors import InvalidArgumentError
+from tfopt.optimizers.pairs import as_variable, memory_of
+from tfopt.variable import Variable
+
+__all__ = ["named"]
+
+
+def named(variables: Any) -> dict[str, Variable]:
+    """Return variables by their names: keys and places on the way to each, joined by "/".
+
+    One that comes again, under another name, is left out there.
+
+    Parameters
+    ----------
+    variables : Variable, array, or nested dict, list or tuple of them
+
+    Raises
+    ------
+    InvalidArgumentError
+        If two have one name.
+    """
+    found: dict[str, Variable] = {}
+    known = set()
+    for path, leaf in _leaves((), variables):
+        name, variable = "/".join(path), as_variable(leaf)
+        if name in found:
+            raise InvalidArgumentError(f"two variables have the name {name!r}")
+        if memory_of(variable) not in known:
+            known.add(memory_of(variable))
+            found[name] = variable
+    return found
+
+
+def _leaves(path: tuple[str, ...], tree: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(tree, Mapping):
+        for key, branch in tree.items():
+            yield from _leaves((*path, str(key)), branch)
+    elif isinstance(tree, Sequence):
+        for place, branch in enumerate(tree):
+            yield from _leaves((*path, str(place)), branch)
+    else:
+        yield path or ("0",), tree
