@@ -31,6 +31,7 @@ MODULES = (
     "rows",
     "summed",
     "training",
+    "together",
     "catch_up",
     "norms",
     "clip",

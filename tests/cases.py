@@ -100,8 +100,13 @@ def hypers(draw: Any, rule: Rule, dtype: Any) -> dict[str, Any]:
         for name, value in ordinary_hypers(rule).items()
     }
     flags = {name: draw(st.booleans()) for name in rule.flags}
-    scale = draw(st.sampled_from([1.0, 0.5, -3.0, 1e-3, float(info.tiny), 0.0]))
-    return {**chosen, **flags, "grad_scale": scale}
+    tiny = float(info.tiny)
+    scale, keep = draw(
+        st.sampled_from(
+            [(1.0, 1.0), (0.5, 0.999), (-3.0, 1.0), (1e-3, -0.5), (tiny, 0.0), (0.0, tiny)]
+        )
+    )
+    return {**chosen, **flags, "grad_scale": scale, "var_scale": keep}
 
 
 # ---- layouts: an array with given values that lies in memory in some way

@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-CLASSES = ("SGD", "Adam", "Adamax", "Adagrad", "Adadelta", "RMSprop", "Nadam", "Ftrl")
+CLASSES = (
+    "SGD", "Adam", "AdamW", "Adamax", "Adagrad", "Adadelta", "RMSprop", "Nadam", "Ftrl", "Lion",
+    "Adafactor",
+)  # fmt: skip
 each_class = pytest.mark.parametrize("name", CLASSES)
 
 
@@ -19,7 +22,7 @@ each_class = pytest.mark.parametrize("name", CLASSES)
 def test_names_are_made_unique(impl: Any, name: str) -> None:
     cls = getattr(impl.optimizers, name)
     first, second, third = (cls(name=given).name for given in (None, "", None))
-    stem = {"RMSprop": "rm_sprop"}.get(name, name.lower())
+    stem = {"RMSprop": "rm_sprop", "AdamW": "adam_w"}.get(name, name.lower())
     numbers = [
         int(made.removeprefix(stem).removeprefix("_") or 0) for made in (first, second, third)
     ]
@@ -62,7 +65,7 @@ def test_transformers_in_turn(impl: Any) -> None:
 
 def test_the_aggregator_comes_first_unless_it_is_left_out(impl: Any) -> None:
     def aggregate(pairs: Any) -> Any:
-        return [10 * grad for grad, _ in pairs]
+        return [(10 * grad, var) for grad, var in pairs]
 
     def and_one(pairs: Any) -> Any:
         return [(grad + 1, var) for grad, var in pairs]

@@ -45,6 +45,7 @@ def _rule(rule: Rule) -> str:
         "indices: NDArray[signedinteger] | None = ...",
         "duplicates: str = ...",
         "grad_scale: SupportsFloat = ...",
+        "var_scale: SupportsFloat = ...",
         "check_indices: bool = ...",
     ]
     return _function(f"apply_{rule.name}", arguments, "None")

@@ -45,6 +45,7 @@ from tfopt.clip_arguments import (
 from tfopt.clip_scaling import by_type, check_policy, rounded, scale, scale_slices, skips
 from tfopt.devices import gpu_clip_ops
 from tfopt.errors import InvalidArgumentError
+from tfopt.foreign import as_slices, each_as_slices
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.clip import clamp_call, factor
 from tfopt.kernels.norms import norm
@@ -105,6 +106,7 @@ def clip_by_value(
     array([[-1.,  2.,  3.],
            [ 4.,  4.,  4.]])
     """
+    t = as_slices(t)
     if out is None and is_recorded(t, clip_value_min, clip_value_max):
         return _as_given(t, apply(_BY_VALUE, (of_rows(t), clip_value_min, clip_value_max)))
     if type(t) is not np.ndarray and is_on_gpu(t):
@@ -187,6 +189,7 @@ def clip_by_norm(
     array([[-2.4,  0. ],
            [ 3.2,  1. ]])
     """
+    t = as_slices(t)
     if out is None and is_recorded(t, clip_norm):
         kw = {"axes": _static(axes), "nonfinite": nonfinite}
         return _as_given(t, apply(_BY_NORM, (of_rows(t), clip_norm), kw))
@@ -220,7 +223,7 @@ def global_norm(t_list: Any, name: str | None = None, *, out: Any = None) -> Any
 
     Parameters
     ----------
-    t_list : sequence of arrays, Variables, IndexedSlices or None
+    t_list : sequence of arrays, Variables, IndexedSlices, sparse ones of scipy or torch, or None
         Of one float dtype. None is left out; of IndexedSlices the values count.
     name : str, optional
         Accepted as TensorFlow accepts it, and not used.
@@ -250,6 +253,7 @@ def global_norm(t_list: Any, name: str | None = None, *, out: Any = None) -> Any
     >>> float(tfopt.global_norm([np.array([-2.0, 4.0]), None, np.array([1.0, -2.0])]))
     5.0
     """
+    t_list = each_as_slices(t_list)
     if out is None and _any_recorded(t_list):
         return apply(_GLOBAL_NORM, tuple(of_rows(t) for t in t_list if t is not None))
     if is_on_gpu(t_list):
@@ -279,7 +283,7 @@ def clip_by_global_norm(
 
     Parameters
     ----------
-    t_list : sequence of arrays, Variables, IndexedSlices or None
+    t_list : sequence of arrays, Variables, IndexedSlices, sparse ones of scipy or torch, or None
         Of one float dtype; of several, if `use_norm` is given.
     clip_norm : float
         The largest norm. A negative one counts as 0, an infinite one clips nothing.
@@ -330,6 +334,7 @@ def clip_by_global_norm(
     >>> clipped, float(norm)
     ([array([-1.6,  3.2]), None, array([ 0.8, -1.6])], 5.0)
     """
+    t_list = each_as_slices(t_list)
     if out is None and (_any_recorded(t_list) or is_recorded(clip_norm, use_norm)):
         there = tuple(of_rows(t) for t in t_list if t is not None)
         kw = {"nonfinite": nonfinite}
@@ -430,6 +435,7 @@ def clip_by_average_norm(
         DeprecationWarning,
         stacklevel=2,
     )
+    t = as_slices(t)
     if out is None and is_recorded(t, clip_norm):
         t = densify(t)
         return clip_by_norm(t, clip_norm * math.prod(np.shape(t)), nonfinite=nonfinite)

@@ -27,6 +27,7 @@ def rows_call(
     grad_scale: Any,
     room: Room,
     lazy: bool = False,
+    var_scale: Any = 1.0,
 ) -> Call:
     """Check an update of the rows that `indices` names, and what repeated ones mean.
 
@@ -43,7 +44,7 @@ def rows_call(
     if everywhere and duplicates == "sequential":
         raise InvalidArgumentError(f'{kernel.name} takes duplicates="sum" or "error"')
     sums = room if duplicates == "sum" else None
-    call = sparse_call(kernel, operands, indices, hypers, flags, grad_scale, lazy, sums)
+    call = sparse_call(kernel, operands, indices, hypers, flags, grad_scale, lazy, sums, var_scale)
     if duplicates == "sequential" or call.sums:
         return call
     *variables, grad = operands
@@ -56,6 +57,5 @@ def rows_call(
             return call
     slices = IndexedSlices(as_array(grad, "grad"), ids)
     merged = slices._summed(None, 1.0, room, ascending=everywhere)
-    return sparse_call(
-        kernel, (*variables, merged.values), merged.indices, hypers, flags, grad_scale, lazy
-    )
+    given = (*variables, merged.values), merged.indices
+    return sparse_call(kernel, *given, hypers, flags, grad_scale, lazy, var_scale=var_scale)

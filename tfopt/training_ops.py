@@ -43,6 +43,7 @@ def _parameters(rule: Rule) -> str:
             "indices=None",
             f'duplicates="{_duplicates(rule)}"',
             "grad_scale=1.0",
+            "var_scale=1.0",
             "check_indices=True",
         ]
     )
@@ -77,18 +78,25 @@ def _docstring(rule: Rule) -> str:
             "Multiplies the gradient as it is read. On a GPU it may be an array of no dimension "
             "there."
         ),
+        "var_scale : float, default 1.0": (
+            "Multiplies the variable, or its rows that take a step, before the step: ``1 - lr * "
+            "decay``\n    is decoupled weight decay."
+        ),
         "check_indices : bool, default True": (
             "On a GPU, False spares the wait until the indices have been checked; those that name "
             "no row\n    are skipped. In the host's memory they are always checked."
         ),
     }
     listed = [f"{name}\n    {text}" for name, text in parameters.items()]
-    origin = (
-        f"TensorFlow's op ``ResourceApply{rule.op}``;"
-        if rule.raw
-        else "What Keras' optimizer makes of TensorFlow's other ops. With `indices`, the slots\n"
-        "of all other rows decay;"
-    )
+    if rule.raw:
+        origin = f"TensorFlow's op ``ResourceApply{rule.op}``;"
+    elif rule.absent:
+        origin = (
+            "What Keras' optimizer makes of TensorFlow's other ops. With `indices`, the slots\n"
+            "of all other rows decay;"
+        )
+    else:
+        origin = "Not one of TensorFlow's ops;"
     return _DOCSTRING.format(rule=rule, parameters="\n".join(listed), origin=origin)
 
 
@@ -158,14 +166,15 @@ def _function(rule: Rule) -> Callable[..., None]:
         f"        prepare_writes({operands})",
         "    if type(var) is not ndarray and on_gpu(var):",
         f"        apply_on_gpu(kernel, {operands}, {hypers}, {flags or 0}, indices, duplicates,",
-        "                     grad_scale, check_indices)",
+        "                     grad_scale, var_scale, check_indices)",
         "    elif indices is None"
         + ("" if rule.absent else " or duplicates == 'sequential'")
         + ":",
-        f"        apply(kernel, {operands}, {hypers}, {flags or 0}, indices, grad_scale)",
+        f"        apply(kernel, {operands}, {hypers}, {flags or 0}, indices, grad_scale,",
+        "              var_scale)",
         "    else:",
         f"        run(rows_call(kernel, {operands}, indices, {hypers}, {flags or 0}, duplicates,",
-        "                      grad_scale, Room()))",
+        "                      grad_scale, Room(), var_scale=var_scale))",
     ]
     scope: dict[str, Any] = {
         "apply": apply,

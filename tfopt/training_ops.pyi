@@ -24,7 +24,9 @@ __all__ = [
     "apply_keras_centered_rms_prop",
     "apply_keras_momentum",
     "apply_keras_rms_prop",
+    "apply_lion",
     "apply_momentum",
+    "apply_moving_average",
     "apply_nadam",
     "apply_power_sign",
     "apply_proximal_adagrad",
@@ -43,6 +45,7 @@ def apply_gradient_descent(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_proximal_gradient_descent(
@@ -55,6 +58,7 @@ def apply_proximal_gradient_descent(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_momentum(
@@ -68,6 +72,7 @@ def apply_momentum(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_keras_momentum(
@@ -81,6 +86,7 @@ def apply_keras_momentum(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_adagrad(
@@ -93,6 +99,7 @@ def apply_adagrad(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_adagrad_v2(
@@ -106,6 +113,7 @@ def apply_adagrad_v2(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_adagrad_da(
@@ -121,6 +129,7 @@ def apply_adagrad_da(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_proximal_adagrad(
@@ -134,6 +143,7 @@ def apply_proximal_adagrad(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_adadelta(
@@ -148,6 +158,7 @@ def apply_adadelta(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_adam(
@@ -166,6 +177,7 @@ def apply_adam(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_adam_with_amsgrad(
@@ -184,6 +196,7 @@ def apply_adam_with_amsgrad(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_adamax(
@@ -200,6 +213,7 @@ def apply_adamax(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_rms_prop(
@@ -215,6 +229,7 @@ def apply_rms_prop(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_centered_rms_prop(
@@ -231,6 +246,7 @@ def apply_centered_rms_prop(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_ftrl(
@@ -247,6 +263,7 @@ def apply_ftrl(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_ftrl_v2(
@@ -264,6 +281,7 @@ def apply_ftrl_v2(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_add_sign(
@@ -278,6 +296,7 @@ def apply_add_sign(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_power_sign(
@@ -292,6 +311,32 @@ def apply_power_sign(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
+) -> None: ...
+def apply_lion(
+    var: _Arrays,
+    m: _Arrays,
+    grad: _Arrays,
+    *,
+    lr: SupportsFloat,
+    beta1: SupportsFloat,
+    beta2: SupportsFloat,
+    indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
+    grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
+    check_indices: bool = ...,
+) -> None: ...
+def apply_moving_average(
+    var: _Arrays,
+    value: _Arrays,
+    *,
+    momentum: SupportsFloat,
+    indices: NDArray[signedinteger] | None = ...,
+    duplicates: str = ...,
+    grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_keras_adam(
@@ -309,6 +354,7 @@ def apply_keras_adam(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_keras_adam_with_amsgrad(
@@ -327,6 +373,7 @@ def apply_keras_adam_with_amsgrad(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_nadam(
@@ -347,6 +394,7 @@ def apply_nadam(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_keras_rms_prop(
@@ -360,6 +408,7 @@ def apply_keras_rms_prop(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...
 def apply_keras_centered_rms_prop(
@@ -374,5 +423,6 @@ def apply_keras_centered_rms_prop(
     indices: NDArray[signedinteger] | None = ...,
     duplicates: str = ...,
     grad_scale: SupportsFloat = ...,
+    var_scale: SupportsFloat = ...,
     check_indices: bool = ...,
 ) -> None: ...

@@ -30,7 +30,13 @@ from tfopt_ref.variable import Variable
 __all__ = ["TrainingOp", "checks", "limits", "takes_complex"]
 
 Step = Callable[..., tuple[np.ndarray, ...]]
-_ADDED = {"indices": None, "duplicates": "sequential", "grad_scale": 1.0, "check_indices": True}
+_ADDED = {
+    "indices": None,
+    "duplicates": "sequential",
+    "grad_scale": 1.0,
+    "var_scale": 1.0,
+    "check_indices": True,
+}
 
 
 def takes_complex(step: Step) -> Step:
@@ -65,9 +71,9 @@ class TrainingOp:
     """Makes an op of a step, a function from old values to new ones.
 
     The step takes the variable, its slots and the gradient, then the hyperparameters by name, and
-    returns the new variable and slots. The op takes the same arguments and four more: `indices`,
-    the rows to update, `duplicates`, what repeated ones mean, `grad_scale`, which multiplies the
-    gradient, and `check_indices`, which means something on a GPU only.
+    returns the new variable and slots. The op takes the same arguments and five more: `indices`,
+    the rows to update, `duplicates`, what repeated ones mean, `grad_scale` and `var_scale`, which
+    multiply the gradient and the variable, and `check_indices`, which means something on a GPU.
     """
 
     def __init__(self, step: Step) -> None:
@@ -144,22 +150,22 @@ class TrainingOp:
         scalars: dict[str, float],
         flags: dict[str, bool],
         indices: np.ndarray | None,
-        scale: float,
+        scales: tuple[float, float],
     ) -> None:
         """Carry out a checked call."""
         *variables, grad = arrays
         if indices is None:
-            self._update(self.dense, variables, grad, scalars, flags, scale)
+            self._update(self.dense, variables, grad, scalars, flags, scales)
             return
         grad = grad.copy()  # rows of it may be rows of a variable, about to change
         step = self.width1 if math.prod(grad.shape[1:]) == 1 else self.rows
         for i, row in enumerate(indices):
             one = [variable[row : row + 1] for variable in variables]
-            self._update(step, one, grad[i : i + 1], scalars, flags, scale)
+            self._update(step, one, grad[i : i + 1], scalars, flags, scales)
         if self.absent is not None:
             for row in {*range(len(variables[0]))} - {*indices.tolist()}:
                 one = [variable[row : row + 1] for variable in variables]
-                self._update(self.absent, one, None, scalars, flags, scale)
+                self._update(self.absent, one, None, scalars, flags, scales)
 
     def _update(
         self,
@@ -168,14 +174,15 @@ class TrainingOp:
         grad: np.ndarray | None,
         scalars: dict[str, float],
         flags: dict[str, bool],
-        scale: float,
+        scales: tuple[float, float],
     ) -> None:
         stored = variables[0].dtype
         dtype = np.float32 if stored.itemsize == 2 else stored  # rounded once, when stored
         hypers = {name: operand(value, dtype) for name, value in scalars.items()}
         old = [operand(variable, dtype) for variable in variables]
-        scaled = [] if grad is None else [operand(grad, dtype) * operand(scale, dtype)]
-        new = step(*old, *scaled, **hypers, **flags)
+        kept = [_kept(old[0], scales[1]), *old[1:]]
+        scaled = [] if grad is None else [operand(grad, dtype) * operand(scales[0], dtype)]
+        new = step(*kept, *scaled, **hypers, **flags)
         for variable, before, value in zip(variables, old, new, strict=True):
             if value is not before:
                 variable[...] = value
@@ -211,7 +218,7 @@ class TrainingOp:
 
     def check(
         self, given: dict[str, Any]
-    ) -> tuple[list[np.ndarray], dict[str, float], dict[str, bool], np.ndarray | None, float]:
+    ) -> tuple[list[np.ndarray], dict[str, float], dict[str, bool], np.ndarray | None, Any]:
         """Return the arguments of a call that can be carried out; raise for others."""
         indices, duplicates = given["indices"], given["duplicates"]
         if indices is not None and duplicates not in ("sequential", "sum", "error"):
@@ -229,7 +236,7 @@ class TrainingOp:
         limits = getattr(self.dense if indices is None else self.rows, "limits", {})
         order = self.order(dense=indices is None)
         scalars = check_in_order(order, arrays, indices, hypers, limits, flags)
-        scale = as_scalar(given["grad_scale"], "grad_scale")
+        scales = tuple(as_scalar(given[name], name) for name in ("grad_scale", "var_scale"))
         if indices is not None:
             check_range(indices, len(arrays["var"]))
         check_memory(arrays, indices)
@@ -239,4 +246,16 @@ class TrainingOp:
         if indices is not None and (duplicates == "sum" or self.absent is not None):
             merged = IndexedSlices(grad, indices).sum_duplicates()
             grad, indices = merged.values, merged.indices
-        return [*variables, grad], scalars, flags, indices, scale
+        return [*variables, grad], scalars, flags, indices, scales
+
+
+def _kept(var: np.ndarray, scale: float) -> np.ndarray:
+    """Return a variable times a real number."""
+    if scale == 1:
+        return var
+    if var.dtype.kind == "c":  # of an infinite part a complex product would make NaNs
+        parts = np.ascontiguousarray(var).reshape(-1).view(var.real.dtype)
+        kept: np.ndarray = (parts * var.real.dtype.type(scale)).view(var.dtype)
+        return kept.reshape(var.shape)
+    kept = np.multiply(var, operand(scale, var.dtype))
+    return kept

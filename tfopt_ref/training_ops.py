@@ -40,7 +40,9 @@ __all__ = [
     "apply_keras_centered_rms_prop",
     "apply_keras_momentum",
     "apply_keras_rms_prop",
+    "apply_lion",
     "apply_momentum",
+    "apply_moving_average",
     "apply_nadam",
     "apply_power_sign",
     "apply_proximal_adagrad",
@@ -352,6 +354,20 @@ def apply_power_sign(var, m, grad, *, lr, logbase, sign_decay, beta):
     m = m * beta + grad * (1 - beta)
     agreement = np.sign(grad) * np.sign(m)
     return var - lr * np.exp(logbase * sign_decay * agreement) * grad, m
+
+
+@TrainingOp
+def apply_lion(var, m, grad, *, lr, beta1, beta2):
+    """Step by the sign of a mean of the gradient and its decaying mean m."""
+    step = lr * np.sign(m * beta1 + grad * (1 - beta1))
+    return var - step, m * beta2 + grad * (1 - beta2)
+
+
+@TrainingOp
+@takes_complex
+def apply_moving_average(var, value, *, momentum):
+    """Keep the decaying mean var of value, as of weights from step to step."""
+    return (var * momentum + value * (1 - momentum),)
 
 
 @TrainingOp

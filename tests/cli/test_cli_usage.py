@@ -82,7 +82,7 @@ def test_version(cli):
         ("", "the following arguments are required: COMMAND"),
         ("fly", "invalid choice: 'fly'"),
         ("train --fast", "unrecognized arguments: --fast"),
-        ("train --optimizer lion", "argument --optimizer: invalid choice: 'lion'"),
+        ("train --optimizer muon", "argument --optimizer: invalid choice: 'muon'"),
         ("train --loss huber", "argument --loss: invalid choice: 'huber'"),
         ("train --loss hinge", "--loss hinge works with --solver sdca alone"),
         ("train --solver sdca --l2 0", "--solver sdca needs --l2 above 0"),

@@ -77,7 +77,7 @@ class Model:
             checked.append(self.step.clipped_rows(tuple(variables), slices, Room(), "after"))
             written += [*variables, gradient]
         wanted = (limits.get(key) for key in ("clipvalue", "clipnorm", "global_clipnorm"))
-        for call in clipped_calls(checked, *wanted):
+        for call in clipped_calls(checked, *wanted)[0]:
             run(call)
         return written
 

@@ -36,8 +36,12 @@ _LEARNING_RATES = {
     ("adam", "squared"): 0.3,
     ("adamax", "logistic"): 0.05,
     ("adamax", "squared"): 0.3,
+    ("adamw", "logistic"): 0.01,
+    ("adamw", "squared"): 0.3,
     ("ftrl", "logistic"): 0.1,
     ("ftrl", "squared"): 0.5,
+    ("lion", "logistic"): 0.003,
+    ("lion", "squared"): 0.1,
     ("nadam", "logistic"): 0.01,
     ("nadam", "squared"): 0.3,
     ("rmsprop", "logistic"): 0.005,
@@ -55,13 +59,13 @@ def _classes(module: Any, base: type) -> dict[str, Any]:
     """Return the public subclasses of a module by their names in small letters."""
     classes = (getattr(module, name) for name in module.__all__)
     return {
-        re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower(): cls
+        re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", cls.__name__).lower(): cls
         for cls in filter(inspect.isclass, classes)
         if issubclass(cls, base) and cls is not base
     }
 
 
-_OPTIMIZERS: dict[str, type[RuleOptimizer]] = _classes(optimizers, Optimizer)
+_OPTIMIZERS: dict[str, type[RuleOptimizer]] = _classes(optimizers, RuleOptimizer)
 #: But for those made of other schedules, which a flag cannot give.
 _SCHEDULES: dict[str, type[LearningRateSchedule]] = {
     name: cls
@@ -71,7 +75,8 @@ _SCHEDULES: dict[str, type[LearningRateSchedule]] = {
 
 #: What each takes beside a learning rate.
 OPTIMIZERS: dict[str, list[Argument]] = {
-    name: arguments_of(cls) for name, cls in _OPTIMIZERS.items()
+    name: [one for one in arguments_of(cls) if cls._can_decay or one.name != "weight_decay"]
+    for name, cls in _OPTIMIZERS.items()
 }
 SCHEDULES: dict[str, list[Argument]] = {
     name: [one for one in arguments_of(cls) if one.name != _INITIAL_RATE]

@@ -36,6 +36,7 @@ def apply(
     indices: Any,
     duplicates: str,
     grad_scale: Any,
+    var_scale: Any,
     check_range: bool,
 ) -> None:
     """Update variables on a GPU: one, some rows of it, or many given as lists."""
@@ -44,10 +45,10 @@ def apply(
     update: Update | None
     if indices is not None:
         update = rows_update(
-            kernel, operands, hypers, flags, indices, duplicates, factor, check_range
+            kernel, operands, hypers, flags, indices, duplicates, factor, check_range, var_scale
         )
     else:
-        update = dense_update(kernel, operands, hypers, flags, factor)
+        update = dense_update(kernel, operands, hypers, flags, factor, var_scale)
     if update is None:
         return
     if scale is not None:
@@ -77,6 +78,7 @@ def dense_update(
     hypers: tuple[Any, ...],
     flags: int,
     grad_scale: Any,
+    var_scale: Any = 1.0,
 ) -> DenseUpdate | None:
     """Check an update of a variable, or of as many as lists have; None if these are empty."""
     library = load()
@@ -90,7 +92,8 @@ def dense_update(
     if not variables:
         return None
     wide = variables[0][0].dtype == "float64"
-    constants, scalars = step_arguments(kernel, values, flags, grad_scale, wide, True)
+    scales = grad_scale, var_scale
+    constants, scalars = step_arguments(kernel, values, flags, *scales, wide, True)
     return DenseUpdate(library, device, kernel, variables, constants, scalars, operands)
 
 
@@ -167,6 +170,7 @@ def rows_update(
     duplicates: str,
     grad_scale: Any,
     check_range: bool,
+    var_scale: Any = 1.0,
 ) -> RowsUpdate:
     """Check an update of the rows that `indices` names, but for the indices themselves."""
     library = load()
@@ -187,7 +191,8 @@ def rows_update(
             f"and there can be as many indices"
         )
     wide = var.dtype == "float64"
-    constants, scalars = step_arguments(kernel, values, flags, grad_scale, wide, False)
+    scales = grad_scale, var_scale
+    constants, scalars = step_arguments(kernel, values, flags, *scales, wide, False)
     return RowsUpdate(
         library,
         device,

@@ -12,7 +12,7 @@ constexpr int GROUP = 32;        /* the most threads of a group */
 
 /* What a call's steps need beside arrays, in the type they compute in. */
 template <class real> struct Scalars {
-    real scale, s[MAX_SCALARS];
+    real scale, keep, s[MAX_SCALARS];
     int constants; /* bit k is the row's k-th flag or choice */
     real bound;
     const Factors *factors; /* take the scale's place, if there are any */
@@ -57,6 +57,7 @@ DEVICE void step_pack(V *const (&data)[ARRAYS], const G *grad, std::int64_t i,
         real x[ARRAYS];
         for (int k = 0; k < ARRAYS; k++)
             x[k] = load(packs[k].e[j]);
+        x[0] = x[0] * with.keep;
         Rule::dense(x, read(load(g.e[j])), with.s, with.constants);
         for (int k = 0; k < ARRAYS; k++)
             store(&packs[k].e[j], x[k]);
@@ -115,6 +116,8 @@ template <class Rule, class V, class G> KERNEL absent_rows(IN_PARAMETERS Rows<V,
         real x[Rule::arrays];
         for (int k = 0; k < Rule::arrays; k++)
             x[k] = load(w.data[k][row * w.inner + c]);
+        if (w.with.keep != 1) /* some leave the variable alone */
+            x[0] = x[0] * w.with.keep;
         Rule::absent(x, w.with.s, w.with.constants);
         for (int k = 0; k < Rule::arrays; k++)
             store(&w.data[k][row * w.inner + c], x[k]);
@@ -123,6 +126,7 @@ template <class Rule, class V, class G> KERNEL absent_rows(IN_PARAMETERS Rows<V,
 
 template <class Rule, class real>
 BOTH void step_row(real *x, real g, const Scalars<real> &with, std::int64_t inner) {
+    x[0] = x[0] * with.keep;
     if (inner == 1)
         Rule::width1(x, g, with.s, with.constants);
     else

@@ -9,7 +9,7 @@
 enum { SEQUENTIAL, SUM, ERROR };
 
 /* Counts up whenever a function here changes its arguments or its meaning. */
-API int tfopt_cuda_abi() { return 2; }
+API int tfopt_cuda_abi() { return 3; }
 
 API int tfopt_cuda_rules() { return N_RULES; }
 

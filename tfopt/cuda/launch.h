@@ -16,7 +16,7 @@ struct DenseCall {
     const void *const *grad;
     const std::int64_t *size;
     std::int64_t n;
-    const double *scalars; /* the gradient's scale, then the row's; already rounded */
+    const double *scalars; /* the gradient's scale, the variable's, the row's; rounded */
     int constants;
     Clipping clipping;
 };
@@ -44,8 +44,9 @@ struct Rule {
 template <class R, class real, class Call> Scalars<real> scalars_of(const Call &call) {
     Scalars<real> with = {};
     with.scale = real(call.scalars[0]);
+    with.keep = real(call.scalars[1]);
     for (int k = 0; k < R::scalars; k++)
-        with.s[k] = real(call.scalars[k + 1]);
+        with.s[k] = real(call.scalars[k + 2]);
     with.constants = call.constants;
     with.bound = real(call.clipping.bound);
     with.factors = call.clipping.factors;

@@ -278,6 +278,18 @@ BOTH void power_sign(real *var, real *m, real g, real exponent, real agreeing, r
     *var = *var - (s > 0 ? agreeing : s < 0 ? opposed : s != s ? s : neither) * g;
 }
 
+template <class real>
+BOTH void lion(real *var, real *m, real g, real lr, real beta1, real one_minus_beta1, real beta2,
+               real one_minus_beta2) {
+    *var = *var - lr * sign(*m * beta1 + g * one_minus_beta1);
+    *m = *m * beta2 + g * one_minus_beta2;
+}
+
+template <class real>
+BOTH void moving_average(real *var, real value, real momentum, real one_minus_momentum) {
+    *var = *var * momentum + value * one_minus_momentum;
+}
+
 /* ---- Keras' own */
 
 template <class real>

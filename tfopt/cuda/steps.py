@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfopt.cuda.calls import dense_update, rows_update
@@ -18,7 +18,9 @@ __all__ = ["checked_updates", "run_clipped"]
 
 
 def checked_updates(
-    parts: Sequence[Dense | Rows], grads: Sequence[Any], whole: Step, some: Step
+    parts: Sequence[Dense | Rows],
+    grads: Sequence[Any],
+    steps: Callable[[bool], tuple[Step, Step]],
 ) -> list[Update]:
     """Return the updates of the parts of a step, which can be carried out.
 
@@ -29,14 +31,15 @@ def checked_updates(
     parts : sequence of Dense and Rows
     grads : sequence
         The gradients of the step.
-    whole, some : Step
-        Of whole variables, and of rows.
+    steps : callable
+        Returns the step of whole variables and that of rows, for variables that decay or do not.
     """
     updates: list[Update] = []
     for part in parts:
+        whole, some = steps(part.decays)
         if isinstance(part, Dense):
             operands = (*part.operands, [grads[place] for place in part.places])
-            update = dense_update(whole.kernel, operands, whole.hypers, whole.flags, 1.0)
+            update = dense_update(whole.kernel, operands, whole.hypers, whole.flags, *whole.scales)
             assert update is not None  # there are variables
             updates.append(update)
         else:
@@ -52,9 +55,8 @@ def _rows(part: Rows, slices: IndexedSlices, step: Step) -> RowsUpdate:
             f'on a GPU {step.kernel.name} is a step of all rows: sparse must be "tensorflow"'
         )
     operands = (*part.arrays, slices.values)
-    return rows_update(
-        step.kernel, operands, step.hypers, step.flags, slices.indices, step.duplicates, 1.0, True
-    )
+    rows = operands, step.hypers, step.flags, slices.indices, step.duplicates
+    return rows_update(step.kernel, *rows, step.grad_scale, True, step.var_scale)
 
 
 def _without_outside(update: RowsUpdate) -> RowsUpdate:

@@ -1,7 +1,7 @@
 # cython: language_level=3
 cimport numpy as cnp
 from tfopt.kernels.layout cimport layout
-from tfopt.kernels.step cimport MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, scatter_t, step_t, steps
+from tfopt.kernels.step cimport MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, scatter_t, step_t, steps
 
 cdef struct tensor:
     char *data[MAX_OPERANDS]
@@ -25,7 +25,7 @@ cdef struct work:
     Py_ssize_t itemsize
     int flush
     bint own_scales
-    double[2 * (MAX_SCALARS + 1)] h     # of the call's type, the widest of which is complex128
+    double[2 * (MAX_SCALARS + N_SCALES)] h     # of the call's type, the widest of which is complex128
     # dense: tensors laid end to end; starts[t] is where the t-th begins, starts[n] the end
     Py_ssize_t n_tensors
     tensor *tensors
@@ -73,7 +73,8 @@ cdef int check_in_order(Kernel kernel, list variables, cnp.ndarray grad, cnp.nda
 cdef cnp.ndarray separate(Kernel kernel, list variables, cnp.ndarray grad, bint sparse)
 cdef const steps *steps_of(Kernel kernel, int flags, int type_) noexcept
 cdef const steps *set_scalars(Kernel kernel, Call call, double *values, int flags,
-                              object grad_scale, int typenum, bint dense) except NULL
+                              object grad_scale, object var_scale, int typenum,
+                              bint dense) except NULL
 cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axes) except -1
 
 

@@ -20,6 +20,7 @@ def dense_call(
     hypers: tuple[SupportsFloat, ...],
     flags: int,
     grad_scale: SupportsFloat,
+    var_scale: SupportsFloat = 1.0,
 ) -> Call: ...
 def read_hyper(kernel: Kernel, k: int, value: Any, flags: int, dense: bool) -> float: ...
 def step_arguments(
@@ -27,6 +28,7 @@ def step_arguments(
     hypers: tuple[float, ...],
     flags: int,
     grad_scale: SupportsFloat,
+    var_scale: SupportsFloat,
     double_precision: bool,
     dense: bool,
 ) -> tuple[int, tuple[float, ...]]: ...

@@ -22,7 +22,7 @@ from tfopt.kernels.layout cimport NATIVE, is_run, layout, merge_axes
 from tfopt.kernels.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.memory cimport check_itself, overlap, same_memory, same_shape
 from tfopt.kernels.runtime cimport flush_denormals
-from tfopt.kernels.step cimport MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, steps
+from tfopt.kernels.step cimport MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, steps
 
 cimport numpy as cnp
 
@@ -264,9 +264,10 @@ cdef const steps *steps_of(Kernel kernel, int flags, int type_) noexcept:
 
 
 cdef const steps *set_scalars(Kernel kernel, Call call, double *values, int flags,
-                              object grad_scale, int typenum, bint dense) except NULL:
+                              object grad_scale, object var_scale, int typenum,
+                              bint dense) except NULL:
     """Set what a call's steps need beside arrays; return the steps to choose from."""
-    cdef double scale = 1
+    cdef double[N_SCALES] scales
     cdef fp_state caller
     cdef int type_ = 0      # float32, float64, complex64, complex128; of 16 bits: float32
     if typenum == cnp.NPY_FLOAT64:
@@ -276,14 +277,15 @@ cdef const steps *set_scalars(Kernel kernel, Call call, double *values, int flag
     elif typenum == cnp.NPY_COMPLEX128:
         type_ = 3
     cdef const steps *rule = steps_of(kernel, flags, type_)
-    read_scalar(grad_scale, "grad_scale", &scale)
+    read_scalar(grad_scale, "grad_scale", &scales[0])
+    read_scalar(var_scale, "var_scale", &scales[1])
     call.w.flush = flush_denormals()
     call.w.n_operands = kernel.n_operands
     call.w.itemsize = 4 << ((type_ + 1) // 2)
     caller = fp_enter(call.w.flush)
     if rule.choose != NULL:
         rule += 4 * rule.choose(values)
-    rule.scalars(values, scale, dense, call.w.h)
+    rule.scalars(values, scales, dense, call.w.h)
     fp_leave(caller)
     return rule
 
@@ -296,7 +298,7 @@ def read_hyper(Kernel kernel not None, int k, value, int flags, bint dense):
 
 
 def step_arguments(Kernel kernel not None, tuple hypers not None, int flags, grad_scale,
-                   bint double_precision, bint dense):
+                   var_scale, bint double_precision, bint dense):
     """What a step takes beside arrays, for those who carry it out elsewhere.
 
     Returns
@@ -304,24 +306,25 @@ def step_arguments(Kernel kernel not None, tuple hypers not None, int flags, gra
     constants : int
         Bit k is the row's k-th flag or choice.
     scalars : tuple of float
-        The gradient's scale, then the row's scalars: computed with gradual underflow in the type
+        The gradient's scale and the variable's, then the row's scalars: computed with gradual underflow in the type
         of the step, float32 or float64.
     """
     cdef double[MAX_HYPERS] values
-    cdef double[MAX_SCALARS + 1] h
+    cdef double[MAX_SCALARS + N_SCALES] h
     cdef float *single = <float *>h
-    cdef double scale = 1
-    cdef int k, constants = flags, n = len(kernel.rule.scalars) + 1
+    cdef double[N_SCALES] scales
+    cdef int k, constants = flags, n = len(kernel.rule.scalars) + N_SCALES
     cdef const steps *rule = steps_of(kernel, flags, double_precision)
     cdef fp_state caller
     for k in range(kernel.n_hypers):
         values[k] = hypers[k]
-    read_scalar(grad_scale, "grad_scale", &scale)
+    read_scalar(grad_scale, "grad_scale", &scales[0])
+    read_scalar(var_scale, "var_scale", &scales[1])
     caller = fp_enter(0)
     if rule.choose != NULL:
         constants += rule.choose(values)
     rule += 4 * (constants - flags)
-    rule.scalars(values, scale, dense, h)
+    rule.scalars(values, scales, dense, h)
     fp_leave(caller)
     return constants, tuple([h[k] if double_precision else single[k] for k in range(n)])
 
@@ -381,7 +384,7 @@ cdef cnp.ndarray check_gradient(Kernel kernel, object argument, cnp.ndarray var)
 
 
 def dense_call(Kernel kernel not None, tuple arguments not None, tuple hypers not None,
-               int flags, grad_scale):
+               int flags, grad_scale, var_scale=1.0):
     """Check a dense update of one variable."""
     cdef Call call = Call.__new__(Call)
     cdef list variables = check_variables(kernel, arguments)
@@ -389,8 +392,8 @@ def dense_call(Kernel kernel not None, tuple arguments not None, tuple hypers no
     cdef cnp.ndarray grad = check_gradient(kernel, arguments[kernel.n_operands - 1], var)
     cdef double[MAX_HYPERS] values
     check_in_order(kernel, variables, grad, None, hypers, flags, values)
-    call.w.step = set_scalars(kernel, call, values, flags, grad_scale, cnp.PyArray_TYPE(var),
-                              True).dense
+    call.w.step = set_scalars(kernel, call, values, flags, grad_scale, var_scale,
+                              cnp.PyArray_TYPE(var), True).dense
     grad = separate(kernel, variables, grad, False)
     set_tensor(&call.one, variables, grad, 0)
     call.one_start[0] = 0

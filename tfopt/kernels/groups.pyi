@@ -9,4 +9,5 @@ def many_call(
     hypers: tuple[SupportsFloat, ...],
     flags: int,
     grad_scale: SupportsFloat,
+    var_scale: SupportsFloat = 1.0,
 ) -> Call: ...

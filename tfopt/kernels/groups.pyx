@@ -143,7 +143,7 @@ cdef list _separate(Kernel kernel, list columns):
 
 
 def many_call(Kernel kernel not None, tuple operands not None, tuple hypers not None, int flags,
-              grad_scale):
+              grad_scale, var_scale=1.0):
     """Check an update of many variables of one dtype, each operand a list of arrays."""
     cdef Call call = Call.__new__(Call)
     cdef list columns = _columns(kernel, operands)
@@ -175,7 +175,7 @@ def many_call(Kernel kernel not None, tuple operands not None, tuple hypers not 
             free(call.w.tensors[t].axes)
             set_tensor(&call.w.tensors[t], [column[t] for column in columns[:last]],
                        columns[last][t], 0)
-    call.w.step = set_scalars(kernel, call, values, flags, grad_scale,
+    call.w.step = set_scalars(kernel, call, values, flags, grad_scale, var_scale,
                               cnp.PyArray_TYPE(<cnp.ndarray>columns[0][0]), True).dense
     call.arrays = columns
     return call

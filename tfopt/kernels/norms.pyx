@@ -28,6 +28,9 @@ cnp.import_array()
 
 cdef enum:
     PIECE = 4 * LANES       # elements that are gathered at a time
+    SQUARES = 0         # what spans are sums of, or the largest of
+    PEAKS = 1
+    BLEMISHES = 2
     FARTHEST = 1021         # the exponents up to which a power of two and its inverse are normal
 
 cdef const sums *_sums = NULL
@@ -167,13 +170,17 @@ cdef double _fold(double *lanes, Py_ssize_t used, bint peaks) noexcept nogil:
     return lanes[0]
 
 
-cdef double _span(const source *s, Py_ssize_t start, bint peaks, double scale) noexcept nogil:
+cdef double _span(const source *s, Py_ssize_t start, int kind, double scale) noexcept nogil:
     cdef double[LANES] lanes
     cdef Py_ssize_t count = min(s.size - start, <Py_ssize_t>SPAN)
-    cdef lanes_t take = _sums.peaks[s.is_double] if peaks else _sums.squares[s.is_double]
+    cdef lanes_t take = _sums.squares[s.is_double]
+    if kind == PEAKS:
+        take = _sums.peaks[s.is_double]
+    elif kind == BLEMISHES:
+        take = _sums.blemishes[s.is_double]
     memset(lanes, 0, sizeof(lanes))
     _visit(s, start, count, take, scale, lanes)
-    return _fold(lanes, count, peaks)
+    return _fold(lanes, count, kind == PEAKS)
 
 
 cdef double _combine(const double *spans, Py_ssize_t n, bint peaks) noexcept nogil:
@@ -193,7 +200,7 @@ cdef double _combine(const double *spans, Py_ssize_t n, bint peaks) noexcept nog
 
 # ---- one norm of many arrays
 
-cdef void _share(const batch *b, int thread, int threads, bint peaks, double scale,
+cdef void _share(const batch *b, int thread, int threads, int kind, double scale,
                  double *spans) noexcept nogil:
     """The spans whose first elements lie in a thread's part of all elements."""
     cdef Py_ssize_t t, start, before = 0, span = 0
@@ -203,25 +210,25 @@ cdef void _share(const batch *b, int thread, int threads, bint peaks, double sca
         start = 0
         while start < b.sources[t].size:
             if low <= before + start < high:
-                spans[span] = _span(&b.sources[t], start, peaks, scale)
+                spans[span] = _span(&b.sources[t], start, kind, scale)
             span += 1
             start += SPAN
         before += b.sources[t].size
     fp_leave(caller)
 
 
-cdef double _total(const batch *b, bint peaks, double scale, double *spans,
+cdef double _total(const batch *b, int kind, double scale, double *spans,
                    Py_ssize_t n_spans) noexcept nogil:
     cdef int team = team_size(b.size, 1)
     cdef fp_state caller
     cdef double total
     if team == 1:
-        _share(b, 0, 1, peaks, scale, spans)
+        _share(b, 0, 1, kind, scale, spans)
     else:
         with parallel(num_threads=team):
-            _share(b, omp_get_thread_num(), omp_get_num_threads(), peaks, scale, spans)
+            _share(b, omp_get_thread_num(), omp_get_num_threads(), kind, scale, spans)
     caller = fp_enter(b.flush)
-    total = _combine(spans, n_spans, peaks)
+    total = _combine(spans, n_spans, kind == PEAKS)
     fp_leave(caller)
     return total
 
@@ -244,13 +251,13 @@ cdef bint _scaling(double peak, double *scale, int *exponent) noexcept nogil:
 
 cdef double _norm(const batch *b, double *spans, Py_ssize_t n_spans, bint any_double,
                   int *exponent) noexcept nogil:
-    cdef double total = _total(b, False, 1, spans, n_spans), scale = 1
+    cdef double total = _total(b, SQUARES, 1, spans, n_spans), scale = 1
     exponent[0] = 0
     if any_double and _misses(total):
-        total = _total(b, True, 1, spans, n_spans)
+        total = _total(b, PEAKS, 1, spans, n_spans)
         if not _scaling(total, &scale, exponent):
             return total
-        total = _total(b, False, scale, spans, n_spans)
+        total = _total(b, SQUARES, scale, spans, n_spans)
     return sqrt(total)
 
 
@@ -280,8 +287,8 @@ cdef void _free(batch *b) noexcept:
         free(b.sources)
 
 
-cdef double _of(list arrays, list bounds, bint square, int *exponent) except -1:
-    """The norm, or the plain sum of squares, of all elements of arrays."""
+cdef double _of(list arrays, list bounds, int kind, bint root, int *exponent) except? -1:
+    """The plain sum over all elements of arrays; of squares, the norm if the root is asked for."""
     cdef batch b
     cdef Py_ssize_t n_spans = 0
     cdef bint any_double = False
@@ -297,8 +304,8 @@ cdef double _of(list arrays, list bounds, bint square, int *exponent) except -1:
         if spans == NULL:
             raise MemoryError
         with nogil:
-            if square:
-                answer = _total(&b, False, 1, spans, n_spans)
+            if not root:
+                answer = _total(&b, kind, 1, spans, n_spans)
             else:
                 answer = _norm(&b, spans, n_spans, any_double, exponent)
         return answer
@@ -319,14 +326,20 @@ def norm(list arrays not None, list bounds=None):
         The norm is ``root * 2**exponent``.
     """
     cdef int exponent = 0
-    cdef double root = _of(arrays, bounds, False, &exponent)
+    cdef double root = _of(arrays, bounds, SQUARES, True, &exponent)
     return root, exponent
+
+
+def all_finite(list arrays not None):
+    """Whether no element of arrays of real floats is infinite or NaN."""
+    cdef int exponent = 0
+    return _of(arrays, None, BLEMISHES, False, &exponent) == 0
 
 
 def sum_of_squares(cnp.ndarray array not None):
     """The sum of an array's squares, in double precision."""
     cdef int exponent = 0
-    return _of([array], None, True, &exponent)
+    return _of([array], None, SQUARES, False, &exponent)
 
 
 # ---- many norms of one array
@@ -337,10 +350,10 @@ cdef double _slice_total(const source *s, bint peaks, double scale) noexcept nog
     cdef Py_ssize_t start = 0, n = 0
     cdef double total
     if s.size <= SPAN:
-        return _span(s, 0, peaks, scale)
+        return _span(s, 0, PEAKS if peaks else SQUARES, scale)
     memset(lanes, 0, sizeof(lanes))
     while start < s.size:
-        total = _span(s, start, peaks, scale)
+        total = _span(s, start, PEAKS if peaks else SQUARES, scale)
         if peaks:
             lanes[n % LANES] = max(lanes[n % LANES], total)
         else:

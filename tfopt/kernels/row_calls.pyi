@@ -12,5 +12,6 @@ def sparse_call(
     grad_scale: SupportsFloat,
     lazy: bool = False,
     room: Room | None = None,
+    var_scale: SupportsFloat = 1.0,
 ) -> Call: ...
 def set_summing(call: Call, bound: float, scale: float) -> None: ...

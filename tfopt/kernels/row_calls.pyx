@@ -73,7 +73,7 @@ cdef cnp.ndarray _check_indices(object argument):
 
 
 def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple hypers not None,
-                int flags, grad_scale, bint lazy=False, room=None):
+                int flags, grad_scale, bint lazy=False, room=None, var_scale=1.0):
     """Check an update of the rows that `indices` names; a lazy one leaves all others alone.
 
     With a room it sums the gradients of equal indices on the way, if it can (`Call.sums`).
@@ -87,7 +87,8 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
     cdef const steps *rule
     cdef double[MAX_HYPERS] values
     check_in_order(kernel, variables, grad, ids, hypers, flags, values)
-    rule = set_scalars(kernel, call, values, flags, grad_scale, cnp.PyArray_TYPE(var), False)
+    rule = set_scalars(kernel, call, values, flags, grad_scale, var_scale, cnp.PyArray_TYPE(var),
+                       False)
     _set_indices(ids, cnp.PyArray_DIM(var, 0), call)
     grad = separate(kernel, variables, grad, True)
     for k in range(last):

@@ -44,6 +44,17 @@ cdef inline number root(number x) noexcept nogil:
         return csqrt(x)
 
 
+cdef inline number kept(number x, number keep) noexcept nogil:
+    # keep is real: of an infinite part of x a complex product would make NaNs
+    cdef number product
+    if number is floatcomplex or number is doublecomplex:
+        product.real = x.real * keep.real
+        product.imag = x.imag * keep.real
+        return product
+    else:
+        return x * keep
+
+
 cdef inline real magnitude(real x) noexcept nogil:
     if real is float:
         return fabsf(x)
@@ -353,6 +364,17 @@ cdef inline void power_sign(real *var, real *m, real g, real exponent, real agre
     step = opposed if s < 0 else step
     step = s if s != s else step
     var[0] = var[0] - step * g
+
+
+cdef inline void lion(real *var, real *m, real g, real lr, real beta1, real one_minus_beta1,
+                      real beta2, real one_minus_beta2) noexcept nogil:
+    var[0] = var[0] - lr * sign(m[0] * beta1 + g * one_minus_beta1)
+    m[0] = m[0] * beta2 + g * one_minus_beta2
+
+
+cdef inline void moving_average(number *var, number value, number momentum,
+                                number one_minus_momentum) noexcept nogil:
+    var[0] = var[0] * momentum + value * one_minus_momentum
 
 
 # ---- Keras' own, which let the slots of absent rows decay

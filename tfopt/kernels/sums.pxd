@@ -18,9 +18,15 @@ cdef enum:
 # of two, first.
 ctypedef void (*lanes_t)(const void *x, Py_ssize_t n, double scale, double *lanes) noexcept nogil
 
+# The same of the squares of differences, x - y
+ctypedef void (*differences_t)(const void *x, const void *y, Py_ssize_t n,
+                               double *lanes) noexcept nogil
+
 cdef struct sums:
     lanes_t[2] squares      # of float, of double
     lanes_t[2] peaks        # the largest magnitudes instead
+    lanes_t[2] blemishes    # zeros, or NaN of what is not finite
+    differences_t[2] differences
 
 
 cdef inline double square(real x, double scale) noexcept nogil:
@@ -49,6 +55,42 @@ cdef inline void add_squares(const real *x, Py_ssize_t n, double scale,
         n -= LANES
     for i in range(n):
         lanes[i] = lanes[i] + square(x[i], scale)
+
+
+cdef inline void add_blemishes(const real *x, Py_ssize_t n, double scale,
+                               double *lanes) noexcept nogil:
+    # in the elements' own type, for this is to be as fast as they can be read
+    cdef real[64] zeros
+    cdef Py_ssize_t i
+    for i in range(64):
+        zeros[i] = 0
+    while n >= 64:
+        for i in range(0, 64 * <Py_ssize_t>sizeof(real), 64):
+            prefetch_line(<const char *>x + i + AHEAD)
+        for i in range(64):
+            zeros[i] = zeros[i] + x[i] * <real>0
+        x += 64
+        n -= 64
+    for i in range(n):
+        zeros[i] = zeros[i] + x[i] * <real>0
+    for i in range(64):
+        lanes[0] = lanes[0] + <double>zeros[i]
+
+
+cdef inline void add_differences(const real *x, const real *y, Py_ssize_t n,
+                                 double *lanes) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef double moved
+    while n >= LANES:
+        for i in range(LANES):
+            moved = <double>x[i] - <double>y[i]
+            lanes[i] = lanes[i] + moved * moved
+        x += LANES
+        y += LANES
+        n -= LANES
+    for i in range(n):
+        moved = <double>x[i] - <double>y[i]
+        lanes[i] = lanes[i] + moved * moved
 
 
 cdef inline void take_peaks(const real *x, Py_ssize_t n, double scale,

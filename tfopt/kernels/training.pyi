@@ -10,4 +10,5 @@ def apply(
     flags: int,
     indices: Any,
     grad_scale: SupportsFloat,
+    var_scale: SupportsFloat = 1.0,
 ) -> None: ...

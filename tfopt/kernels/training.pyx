@@ -19,14 +19,14 @@ from tfopt.kernels.machine cimport (
 )
 from tfopt.kernels.rows cimport run_sparse
 from tfopt.kernels.runtime cimport share_of, team_size
-from tfopt.kernels.step cimport MAX_OPERANDS, MAX_SCALARS
+from tfopt.kernels.step cimport MAX_OPERANDS, MAX_SCALARS, N_SCALES
 
 
-cdef void _run_elements(const work *w, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+cdef void run_elements(const work *w, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
     """Step elements start .. stop - 1 of the tensors laid end to end."""
     cdef Py_ssize_t low = 0, high = w.n_tensors, t, offset, count
     cdef void *p[MAX_OPERANDS]
-    cdef double[2 * (MAX_SCALARS + 1)] own
+    cdef double[2 * (MAX_SCALARS + N_SCALES)] own
     cdef const double *h = <const double *>w.h
     cdef int k
     if w.own_scales:
@@ -59,7 +59,7 @@ cdef void _run_elements(const work *w, Py_ssize_t start, Py_ssize_t stop) noexce
 cdef void _run_share(const work *w, int thread, int threads) noexcept nogil:
     cdef Py_ssize_t n = w.starts[w.n_tensors]
     cdef fp_state caller = fp_enter(w.flush)
-    _run_elements(w, share_of(n, thread, threads), share_of(n, thread + 1, threads))
+    run_elements(w, share_of(n, thread, threads), share_of(n, thread + 1, threads))
     fp_leave(caller)
 
 
@@ -82,14 +82,14 @@ def run(Call call not None):
 
 
 def apply(Kernel kernel not None, tuple arrays not None, tuple hypers not None, int flags,
-          indices, grad_scale):
+          indices, grad_scale, var_scale=1.0):
     """Check an update, dense or of the rows that `indices` names, and carry it out.
 
     Lists of arrays are many variables, updated by one call.
     """
     if indices is not None:
-        run(sparse_call(kernel, arrays, indices, hypers, flags, grad_scale))
+        run(sparse_call(kernel, arrays, indices, hypers, flags, grad_scale, var_scale=var_scale))
     elif isinstance(arrays[0], (list, tuple)):
-        run(many_call(kernel, arrays, hypers, flags, grad_scale))
+        run(many_call(kernel, arrays, hypers, flags, grad_scale, var_scale))
     else:
-        run(dense_call(kernel, arrays, hypers, flags, grad_scale))
+        run(dense_call(kernel, arrays, hypers, flags, grad_scale, var_scale))

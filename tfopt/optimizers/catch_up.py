@@ -135,7 +135,9 @@ class Backlog:
     def remember(self, step: Step, rows: np.ndarray, reach: Reach) -> None:
         """After a step that all rows but these have not taken."""
         double = self._scalars.dtype == np.float64
-        _, scalars = step_arguments(step.kernel, step.hypers, step.flags, 1.0, double, True)
+        _, scalars = step_arguments(
+            step.kernel, step.hypers, step.flags, 1.0, step.var_scale, double, True
+        )
         if self._n == len(self._fading):
             self._grow(len(scalars))
         self._scalars[self._n] = scalars
@@ -199,7 +201,7 @@ def check_owed(state: Any, variable: Variable) -> None:
     refuse_catching_up(variable)
     kernel, n = kernels[rule], len(state["scalars"])
     hypers, double = (0.5,) * len(kernel.rule.hypers), variable.dtype == np.float64
-    _, scalars = step_arguments(kernel, hypers, state["flags"], 1.0, double, True)
+    _, scalars = step_arguments(kernel, hypers, state["flags"], 1.0, 1.0, double, True)
     expected = {
         "since": ((len(variable),), np.int64, n),
         "scalars": ((n, len(scalars)), variable.dtype, None),

@@ -72,8 +72,17 @@ def clipped_calls(
     clipvalue: float | None,
     clipnorm: float | None,
     global_clipnorm: float | None,
-) -> list[Call]:
-    """Return calls that clip their gradients: to bounds, then by norms."""
+    scale: float = 1.0,
+) -> tuple[list[Call], bool]:
+    """Return calls that clip gradients times a scale: to bounds, then by norms.
+
+    And whether any norm is to be made smaller.
+
+    As the gradients are there without it, the limits are divided by it instead.
+    """
+    clipvalue, clipnorm, global_clipnorm = (
+        None if limit is None else limit / scale for limit in (clipvalue, clipnorm, global_clipnorm)
+    )
     for one in checked:
         for gradient in one.gradients:
             if gradient.dtype.kind == "c":
@@ -89,7 +98,9 @@ def clipped_calls(
         factors = _global_factors(checked, flat, global_clipnorm)
     else:
         factors = [[(1.0, 1.0)] * len(own) for own in bounds]
-    return [_clipped(*each) for each in zip(checked, bounds, factors, strict=True)]
+    clips = any(first != 1 for own in factors for first, _ in own)
+    each = zip(checked, bounds, factors, strict=True)
+    return [_clipped(one, bound, factor, scale) for one, bound, factor in each], clips
 
 
 def _bound(clipvalue: float | None, dtype: np.dtype[Any]) -> float | None:
@@ -125,17 +136,17 @@ def _global_factors(
     return [[of(computed(g.dtype) is np.float32) for g in one.gradients] for one in checked]
 
 
-def _clipped(one: Checked, bounds: list[float | None], factors: list[Factor]) -> Call:
+def _clipped(one: Checked, bounds: list[float | None], factors: list[Factor], scale: float) -> Call:
     limits = [bound for bound in bounds if bound is not None]
     if any(second != 1 for _, second in factors):
         # A factor too small for a normal number: no single multiplication will do.
         return one.remake(list(map(_clip, one.gradients, bounds, factors)))
     if one.summed is not None:
-        return one.summed(bounds[0], factors[0][0])
+        return one.summed(bounds[0], factors[0][0] * scale)
     if limits:
         set_bounds(one.call, limits)
     if any(first != 1 for first, _ in factors):
-        set_scales(one.call, [first for first, _ in factors])
+        set_scales(one.call, [first * scale for first, _ in factors])
     return one.call
 
 

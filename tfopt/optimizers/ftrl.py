@@ -53,6 +53,7 @@ class Ftrl(RuleOptimizer):
     """
 
     learning_rate = LearningRate(0, above=True)
+    _can_decay = False
     learning_rate_power = Hyper(high=0)
     initial_accumulator_value = Hyper(0, exact=True)
     l1_regularization_strength = Hyper(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ from tfopt.optimizers.pairs import (
     refuse_rows,
     unzipped,
 )
+from tfopt.optimizers.places import Places
+from tfopt.optimizers.route import DIRECT, Commit, Route, scaled
 from tfopt.optimizers.schedules import LearningRateSchedule, deserialize
 from tfopt.variable import Variable, prepare_writes
 
@@ -60,7 +63,8 @@ class Optimizer(Checkpointed):
         Whether gradient rows of one index are summed after the clipping, as in TensorFlow, or
         before it, so that the norm is the one of the true gradient.
     gradient_aggregator : callable, optional
-        Gets the list of pairs and returns the gradients that take their place, first of all.
+        Gets the list of pairs and returns one, first of all: where there are replicas, with the
+        sums or means of their gradients, dense ones and `IndexedSlices`.
     gradient_transformers : list of callable, optional
         Each gets the list of pairs and returns one, in turn; not together with clipping.
     use_locking : bool, default False
@@ -109,6 +113,8 @@ class Optimizer(Checkpointed):
     array([ 2.5, -3.5])
     """
 
+    _HAS_AGGREGATE_GRAD = True  # what TensorFlow's training loops look for
+
     learning_rate = LearningRate(0)
     decay = Hyper(0)
     clipnorm = Limit()
@@ -125,7 +131,7 @@ class Optimizer(Checkpointed):
         clipvalue: float | None = None,
         global_clipnorm: float | None = None,
         merge: str = "after",
-        gradient_aggregator: Callable[[list[Any]], Sequence[Any]] | None = None,
+        gradient_aggregator: Callable[[list[Any]], Iterable[Any]] | None = None,
         gradient_transformers: Sequence[Callable[[list[Any]], Iterable[Any]]] | None = None,
         use_locking: bool = False,
         compat: str | None = None,
@@ -136,6 +142,7 @@ class Optimizer(Checkpointed):
         if compat not in (None, "tensorflow"):
             raise InvalidArgumentError(f'compat must be None or "tensorflow", not {compat!r}')
         super().__init__(name or made_unique(type(self).__name__))
+        self._places = Places()
         self.compat = compat
         self.merge = merge
         self.use_locking = bool(use_locking)
@@ -267,26 +274,56 @@ class Optimizer(Checkpointed):
             options = {"experimental_aggregate_gradients": experimental_aggregate_gradients}
             postpone(Optimizer.apply_gradients, (self, pairs, name), options)
             return self.iterations
+        route = DIRECT if experimental_aggregate_gradients else DIRECT._replace(aggregates=False)
         grads, variables = unzipped(pairs)
-        grads = tuple(map(as_gradient, grads))
-        if self.gradient_aggregator is not None and experimental_aggregate_gradients:
-            grads = tuple(self.gradient_aggregator(list(zip(grads, variables, strict=True))))
-        for transform in self.gradient_transformers:
-            grads, variables = unzipped(transform(list(zip(grads, variables, strict=True))))
-        prepare_writes(variables)
-        with locked(*variables) if self.use_locking else nullcontext():
-            self._take_step(grads, variables)
-        self.iterations.assign_add(1)
+        self._prepared(tuple(map(as_gradient, grads)), variables, route)()
         return self.iterations
 
-    def _take_step(self, grads: tuple[Any, ...], variables: tuple[Any, ...]) -> None:
-        """Check every pair, then update: here, one variable after another."""
+    def _prepared(self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route) -> Commit:
+        """Check a step by gradients that come by a route; return what carries it out."""
+        if self.gradient_transformers or (self.gradient_aggregator and route.aggregates):
+            grads, route = scaled(grads, route.scale), route._replace(scale=1.0)
+        if self.gradient_aggregator is not None and route.aggregates:
+            aggregated = self.gradient_aggregator(list(zip(grads, variables, strict=True)))
+            grads, variables = unzipped(aggregated)
+        for transform in self.gradient_transformers:
+            grads, variables = unzipped(transform(list(zip(grads, variables, strict=True))))
+        step = self._checked_step(grads, variables, route)
+
+        def commit() -> None:
+            prepare_writes(variables)
+            with locked(*variables) if self.use_locking else nullcontext():
+                step()
+            self._count()
+
+        return commit
+
+    def _count(self) -> None:
+        self.iterations.assign_add(1)
+
+    @property
+    def _fuses(self) -> bool:
+        """Whether a step reads each gradient once, so that `Route.lead` can make them."""
+        return False
+
+    @property
+    def _follows(self) -> bool:
+        """Whether a step makes the calls of `Route.follow`."""
+        return False
+
+    def _checked_step(
+        self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route
+    ) -> Commit:
+        """Check every pair; return what updates them: here, one variable after another."""
         handles = [as_variable(var) for var in variables]
         refuse_rows(grads, handles)
-        grads = tuple(map(checked_gradient, grads, handles))
+        grads = scaled(tuple(map(checked_gradient, grads, handles)), route.scale)
         limits = self.clipvalue, self.clipnorm, self.global_clipnorm
         grads = clipped_gradients(grads, self.merge, *limits)
         self._create_slots(handles)
+        return partial(self._step_each, grads, handles)
+
+    def _step_each(self, grads: tuple[Any, ...], handles: list[Variable]) -> None:
         apply_state: ApplyState = {}
         for device, dtype in dict.fromkeys((handle.device, handle.dtype) for handle in handles):
             self._prepare_local(device, dtype, apply_state)
@@ -298,6 +335,48 @@ class Optimizer(Checkpointed):
             else:
                 self._resource_apply_dense(grad, handle, apply_state)
                 handle.constrain()
+
+    def step(self, params: Any, grads: Any) -> Variable | None:
+        """Take one step with arrays in dicts, lists and tuples, nested or not.
+
+        Parameters
+        ----------
+        params : dict, list or tuple of arrays and Variables, nested or not, or one of these
+            Updated in place.
+        grads : the same structure of gradients
+            As in `apply_gradients`; None leaves its variable out.
+
+        Returns
+        -------
+        iterations : Variable or None
+            As `apply_gradients` returns it.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the structures differ, or a place holds another shape or dtype than at the last step.
+
+        Notes
+        -----
+        The state of an array belongs to its place in the structure. So an array may be replaced
+        by another one of its shape and dtype between two steps; the slots stay. A place's name is
+        its keys and numbers, as ``layers/0/w``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tfopt.optimizers import Adam
+        >>> params = {"layers": [{"w": np.ones((2, 2)), "b": np.zeros(2)}]}
+        >>> grads = {"layers": [{"w": np.ones((2, 2)), "b": None}]}
+        >>> opt = Adam(0.5)
+        >>> int(opt.step(params, grads))
+        1
+        >>> params["layers"][0]["w"].round(3).tolist()
+        [[0.5, 0.5], [0.5, 0.5]]
+        """
+        pairs = self._places.pairs(params, grads, self._move_state)
+        given = [pair for pair in pairs if pair[0] is not None]
+        return self.apply_gradients(given or pairs)
 
     def minimize(
         self,

@@ -12,6 +12,7 @@ import numpy as np
 from tfopt.autodiff.core import Tensor, raw
 from tfopt.devices import gpu_arrays, on_gpu
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.foreign import each_as_slices
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
 from tfopt.kernels.calls import dense_call
@@ -37,6 +38,7 @@ def unzipped(pairs: Iterable[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         raise InvalidArgumentError(
             "grads_and_vars must be pairs of a gradient and a variable"
         ) from None
+    grads = tuple(each_as_slices(grads))
     if type(None) not in map(type, grads):
         return grads, variables
     return _without_none(grads, variables)

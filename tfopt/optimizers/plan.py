@@ -23,6 +23,7 @@ class Dense(NamedTuple):
     places: list[int]
     variables: list[Variable]
     dtype: np.dtype[Any] | None  # for gradients that are no arrays; None if all are
+    decays: bool  # whether these are variables whose weights decay
 
     @property
     def device(self) -> str:
@@ -37,6 +38,7 @@ class Rows(NamedTuple):
     place: int
     variable: Variable
     room: Room
+    decays: bool
 
     @property
     def device(self) -> str:
@@ -67,9 +69,14 @@ class Plan(NamedTuple):
 
 
 def parts_of(
-    types: Sequence[type], variables: Sequence[Variable], operands: Sequence[tuple[Any, ...]]
+    types: Sequence[type],
+    variables: Sequence[Variable],
+    operands: Sequence[tuple[Any, ...]],
+    decays: Sequence[bool],
 ) -> list[Dense | Rows]:
-    """Return the parts of a step: one for all dense variables of a dtype and a device.
+    """Return the parts of a step: one for all dense variables of a kind.
+
+    Those of a dtype and a device are of a kind if all decay, or none.
 
     Parameters
     ----------
@@ -78,21 +85,24 @@ def parts_of(
     variables : sequence of Variable
     operands : sequence of tuple
         Of each variable, its array and its slots'.
+    decays : sequence of bool
+        Of each variable, whether its weights decay.
     """
     dense: dict[Any, list[int]] = {}
     parts: list[Dense | Rows] = []
     for place, (kind, variable) in enumerate(zip(types, variables, strict=True)):
         if issubclass(kind, IndexedSlices):
-            parts.append(Rows(operands[place], place, variable, Room()))
+            parts.append(Rows(operands[place], place, variable, Room(), decays[place]))
         else:
-            dense.setdefault((variable.device, variable.dtype), []).append(place)
+            key = variable.device, variable.dtype, decays[place]
+            dense.setdefault(key, []).append(place)
 
     def together(places: list[int]) -> Dense:
         columns = zip(*(operands[place] for place in places), strict=True)
         owners = [variables[place] for place in places]
         converted = owners[0].device == "cpu" and any(types[k] is not np.ndarray for k in places)
         dtype = owners[0].dtype if converted else None
-        return Dense(tuple(map(list, columns)), places, owners, dtype)
+        return Dense(tuple(map(list, columns)), places, owners, dtype, decays[places[0]])
 
     if not any_overlap(variables):
         return [*map(together, dense.values()), *parts]

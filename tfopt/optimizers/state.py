@@ -111,6 +111,13 @@ class State:
         self._weights.append(slot)
         return slot
 
+    def _move_state(self, old: Variable, new: Variable) -> None:
+        """Make the slots of a variable those of another one of its shape and dtype."""
+        if memory_of(old) in self._slots:
+            self._slots[memory_of(new)] = self._slots.pop(memory_of(old))
+            keys = [memory_of(owner) for owner in self._owners]
+            self._owners[keys.index(memory_of(old))] = new
+
     def get_slot(self, var: Any, slot_name: str) -> Variable:
         """Return the slot of a variable.
 

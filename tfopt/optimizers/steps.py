@@ -28,6 +28,7 @@ class Update(NamedTuple):
     flags: dict[str, bool] = {}
     duplicates: str = "sum"  # what repeated indices mean, as in training_ops
     rows: str | None = None  # the rule for sparse gradients, where it is another one
+    keep: float = 1.0  # what variables are multiplied by first, but those that do not decay
 
 
 class Step(NamedTuple):
@@ -38,6 +39,13 @@ class Step(NamedTuple):
     flags: int
     duplicates: str
     lazy: bool  # whether rows without a gradient stay as they are, whatever the rule
+    grad_scale: float = 1.0
+    var_scale: float = 1.0
+
+    @property
+    def scales(self) -> tuple[float, float]:
+        """What the gradient and the variable are multiplied by."""
+        return self.grad_scale, self.var_scale
 
     @property
     def everywhere(self) -> bool:
@@ -46,7 +54,7 @@ class Step(NamedTuple):
 
     def dense(self, operands: tuple[list[np.ndarray], ...], grads: list[np.ndarray]) -> Call:
         """Check an update of whole variables."""
-        return many_call(self.kernel, (*operands, grads), self.hypers, self.flags, 1.0)
+        return many_call(self.kernel, (*operands, grads), self.hypers, self.flags, *self.scales)
 
     def rows(
         self,
@@ -58,7 +66,8 @@ class Step(NamedTuple):
         """Check an update of rows, whose gradients are summed in a room."""
         rows = (*arrays, slices.values), slices.indices
         how = self.duplicates if duplicates is None else duplicates
-        return rows_call(self.kernel, *rows, self.hypers, self.flags, how, 1.0, room, self.lazy)
+        given = *rows, self.hypers, self.flags, how, self.grad_scale, room, self.lazy
+        return rows_call(self.kernel, *given, self.var_scale)
 
     def clipped_rows(
         self, arrays: tuple[np.ndarray, ...], slices: IndexedSlices, room: Room, merge: str
@@ -75,24 +84,37 @@ class Step(NamedTuple):
             return self.rows(arrays, IndexedSlices(gradients[0], slices.indices), room)
 
         def summed(bound: float | None, scale: float) -> Call:
-            rows = (*arrays, slices.values), slices.indices
-            call = sparse_call(self.kernel, *rows, self.hypers, self.flags, 1.0, self.lazy, room)
+            call = self._distinct(arrays, slices, room)
             if call.sums:
                 set_summing(call, math.inf if bound is None else bound, scale)
                 return call
             merged = slices._summed(bound, scale, room, ascending=self.everywhere)
-            rows = (*arrays, merged.values), merged.indices
-            return sparse_call(self.kernel, *rows, self.hypers, self.flags, 1.0, self.lazy)
+            return self._distinct(arrays, merged, None)
 
         sums = self.duplicates == "sum" and merge == "after"
         gradients = [slices.values] if self.everywhere else gradients_of(call)
         return Checked(call, gradients, remake, summed if sums else None)
 
+    def _distinct(
+        self, arrays: tuple[np.ndarray, ...], slices: IndexedSlices, room: Room | None
+    ) -> Call:
+        rows = (*arrays, slices.values), slices.indices
+        given = *rows, self.hypers, self.flags, 1.0, self.lazy, room
+        return sparse_call(self.kernel, *given, self.var_scale)
 
-def step_of(name: str, update: Update, lazy: bool = False) -> Step:
-    """Return the step of a rule with the hyperparameters of an update."""
+
+def step_of(
+    name: str, update: Update, lazy: bool = False, scale: float = 1.0, decays: bool = True
+) -> Step:
+    """Return the step of a rule with the hyperparameters of an update.
+
+    The gradient is multiplied by `scale`; weights do not decay unless `decays`.
+    """
     kernel = kernels[name]
     rule = kernel.rule
     hypers = tuple(update.hypers[hyper] for hyper in rule.hypers)
     flags = sum(1 << k for k, flag in enumerate(rule.flags) if update.flags[flag])
-    return Step(kernel, hypers, flags, update.duplicates, lazy)
+    keep = update.keep if decays else 1.0
+    # rows decay once a step, however often they are named
+    duplicates = update.duplicates if keep == 1 else "sum"
+    return Step(kernel, hypers, flags, duplicates, lazy, scale, keep)

@@ -48,8 +48,15 @@ class Limit:
         optimizer.__dict__[self.name] = value
 
 
-def clipped(calls: list[Call], optimizer: Any) -> list[Call]:
-    """Return calls with clipped gradients, each an op's arrays and options."""
+def clipped(calls: list[Call], optimizer: Any, scale: float) -> tuple[list[Call], bool]:
+    """Return calls, each an op's arrays and options, of clipped gradients times a scale.
+
+    And whether a norm was made smaller. The limits are those of the products.
+    """
+    limits = optimizer.clipvalue, optimizer.clipnorm, optimizer.global_clipnorm
+    if limits == (None, None, None):
+        return [(arrays, {**options, "grad_scale": scale}) for arrays, options in calls], False
+    clipvalue, clipnorm, global_clipnorm = (None if x is None else x / scale for x in limits)
     if any(arrays[-1].dtype.kind == "c" for arrays, _ in calls):
         raise InvalidTypeError(
             f"gradients of {next(a[-1].dtype for a, _ in calls if a[-1].dtype.kind == 'c')} "
@@ -57,25 +64,29 @@ def clipped(calls: list[Call], optimizer: Any) -> list[Call]:
         )
     if optimizer.merge == "before":
         calls = [merged(*call) for call in calls]
-    bound = optimizer.clipvalue
+    bound = clipvalue
     if bound is not None:
         calls = [
             ((*arrays, clip_by_value(grad, -bound, bound)), options)
             for (*arrays, grad), options in calls
         ]
     grads = [arrays[-1] for arrays, _ in calls]
-    if optimizer.clipnorm is not None:
+    if clipnorm is not None:
         norms = [norm([grad]) for grad in grads]
-        limit = np.float64(optimizer.clipnorm)
-    elif optimizer.global_clipnorm is not None:
+        limit = np.float64(clipnorm)
+    elif global_clipnorm is not None:
         root, exponent = norm(grads)
         norms = [(root, exponent)] * len(grads)
-        limit = np.float64(optimizer.global_clipnorm)
+        limit = np.float64(global_clipnorm)
         if not np.isfinite(root) and limit != np.inf:
             limit = np.float64(np.nan)
     else:
-        return calls
-    return [scaled_call(*call, *one, limit) for call, one in zip(calls, norms, strict=True)]
+        norms, limit = [(np.float64(0), 0)] * len(grads), np.float64(np.inf)
+    own = [
+        factors(*one, limit, computed(grad.dtype)) for one, grad in zip(norms, grads, strict=True)
+    ]
+    made = [scaled_call(*call, *by, scale) for call, by in zip(calls, own, strict=True)]
+    return made, any(first != 1 for first, _ in own)
 
 
 def merged(arrays: tuple[np.ndarray, ...], options: dict[str, Any]) -> Call:
@@ -92,19 +103,19 @@ def merged(arrays: tuple[np.ndarray, ...], options: dict[str, Any]) -> Call:
 
 
 def scaled_call(
-    arrays: tuple[np.ndarray, ...], options: dict[str, Any], root: Any, exponent: int, limit: Any
+    arrays: tuple[np.ndarray, ...], options: dict[str, Any], first: Any, second: Any, scale: float
 ) -> Call:
-    """Return a call whose gradient is multiplied by what brings a norm down to a limit.
+    """Return a call whose gradient is multiplied by what clips it, and by a scale.
 
     The product is not rounded to 16 bits before it is used.
     """
     *variables, grad = arrays
     dtype = computed(grad.dtype)
-    first, second = factors(root, exponent, limit, dtype)
     if second != 1:
-        return (*variables, scaled(grad, first, second)), options
+        return (*variables, scaled(grad, first, second)), {**options, "grad_scale": scale}
+    first = float(first) * scale
     if options.get("duplicates") != "sum":
-        return arrays, {**options, "grad_scale": float(first)}
+        return arrays, {**options, "grad_scale": first}
     with np.errstate(all="ignore"):
         rows = np.asarray(operand(grad, dtype) * operand(first, dtype))
         summed = IndexedSlices(rows, options["indices"]).sum_duplicates()

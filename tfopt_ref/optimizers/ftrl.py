@@ -16,6 +16,7 @@ class Ftrl(RuleOptimizer):
     """FTRL-Proximal (McMahan et al. 2013)."""
 
     learning_rate = LearningRate(0, above=True)
+    _can_decay = False
     _catches_up = False  # a step without a gradient is none that only lets slots decay
 
     learning_rate_power = Hyper(high=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,21 @@ from tfopt_ref.optimizers.checkpointed import Checkpointed
 from tfopt_ref.optimizers.clipping import Limit, clipped_gradients
 from tfopt_ref.optimizers.hyper import Hyper, LearningRate, rate_config
 from tfopt_ref.optimizers.names import made_unique
-from tfopt_ref.optimizers.pairs import as_variable, checked_gradient, checked_pairs, refuse_rows
+from tfopt_ref.optimizers.pairs import (
+    as_gradient,
+    as_variable,
+    checked_gradient,
+    checked_pairs,
+    refuse_rows,
+    times,
+)
+from tfopt_ref.optimizers.places import Places
 from tfopt_ref.optimizers.schedules import LearningRateSchedule, deserialize
 from tfopt_ref.variable import Variable
 
-__all__ = ["Optimizer"]
+__all__ = ["Commit", "Optimizer"]
 
+Commit = Callable[[], None]
 ApplyState = dict[tuple[str, np.dtype[Any]], dict[str, Any]]
 
 
@@ -32,6 +42,8 @@ class Optimizer(Checkpointed):
 
     `use_locking` is accepted without effect.
     """
+
+    _HAS_AGGREGATE_GRAD = True  # what TensorFlow's training loops look for
 
     learning_rate = LearningRate(0)
     decay = Hyper(0)
@@ -49,7 +61,7 @@ class Optimizer(Checkpointed):
         clipvalue: float | None = None,
         global_clipnorm: float | None = None,
         merge: str = "after",
-        gradient_aggregator: Callable[[list[Any]], Sequence[Any]] | None = None,
+        gradient_aggregator: Callable[[list[Any]], Iterable[Any]] | None = None,
         gradient_transformers: Sequence[Callable[[list[Any]], Iterable[Any]]] | None = None,
         use_locking: bool = False,
         compat: str | None = None,
@@ -60,6 +72,7 @@ class Optimizer(Checkpointed):
         if compat not in (None, "tensorflow"):
             raise InvalidArgumentError(f'compat must be None or "tensorflow", not {compat!r}')
         super().__init__(name or made_unique(type(self).__name__))
+        self._places = Places()
         self.compat = compat
         self.merge = merge
         self.use_locking = bool(use_locking)
@@ -166,21 +179,39 @@ class Optimizer(Checkpointed):
 
     @effect
     def _apply(self, pairs: list[tuple[Any, Any]], aggregate: bool) -> None:
-        pairs = checked_pairs(pairs)
-        if self.gradient_aggregator is not None and aggregate:
-            grads = self.gradient_aggregator(pairs)
-            pairs = [(grad, var) for grad, (_, var) in zip(grads, pairs, strict=True)]
+        self._prepared(checked_pairs(pairs), 1.0, aggregate)()
+
+    def _prepared(self, pairs: list[Any], scale: float, aggregates: bool) -> Commit:
+        """Check a step by gradients times a scale; return what carries it out."""
+        aggregator = self.gradient_aggregator if aggregates else None
+        if aggregator is not None or self.gradient_transformers:
+            pairs = [(times(as_gradient(grad, var), scale), var) for grad, var in pairs]
+            scale = 1.0
+        if aggregator is not None:
+            pairs = checked_pairs(aggregator(pairs))
         for transform in self.gradient_transformers:
             pairs = checked_pairs(transform(pairs))
-        self._take_step([grad for grad, _ in pairs], [as_variable(var) for _, var in pairs])
+        variables = [as_variable(var) for _, var in pairs]
+        step = self._checked_step([grad for grad, _ in pairs], variables, scale)
+
+        def commit() -> None:
+            step()
+            self._count()
+
+        return commit
+
+    def _count(self) -> None:
         self.iterations.assign_add(1)
 
-    def _take_step(self, grads: list[Any], variables: list[Variable]) -> None:
-        """Check every pair, then update one variable after another."""
+    def _checked_step(self, grads: list[Any], variables: list[Variable], scale: float) -> Commit:
+        """Check every pair; return what updates one variable after another."""
         refuse_rows(grads, variables)
         given = [checked_gradient(grad, var) for grad, var in zip(grads, variables, strict=True)]
-        given = clipped_gradients(self, given)
+        given = clipped_gradients(self, [times(grad, scale) for grad in given])
         self._create_slots(variables)
+        return partial(self._step_each, given, variables)
+
+    def _step_each(self, given: list[Any], variables: list[Variable]) -> None:
         apply_state: ApplyState = {}
         for device, dtype in dict.fromkeys((var.device, var.dtype) for var in variables):
             self._prepare_local(device, dtype, apply_state)
@@ -193,6 +224,12 @@ class Optimizer(Checkpointed):
             else:
                 self._resource_apply_dense(grad, var, apply_state)
                 var.constrain()
+
+    def step(self, params: Any, grads: Any) -> Variable | None:
+        """Take one step with arrays in dicts, lists and tuples, nested or not."""
+        pairs = self._places.pairs(params, grads, self._move_state)
+        given = [pair for pair in pairs if pair[0] is not None]
+        return self.apply_gradients(given or pairs)
 
     def minimize(
         self,

@@ -10,24 +10,27 @@ import numpy as np
 
 from tfopt_ref.autodiff.tensor import Tensor
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
+from tfopt_ref.foreign import as_slices
 from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.training_ops import apply_gradient_descent
 from tfopt_ref.variable import Variable
 
 __all__ = [
     "as_arrays",
+    "as_gradient",
     "as_variable",
     "checked_gradient",
     "checked_pairs",
     "memory_of",
     "refuse_rows",
+    "times",
 ]
 
 
 def checked_pairs(pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
     """Return pairs without those whose gradient is None."""
     try:
-        return _without_none([(as_arrays(grad), var) for grad, var in pairs])
+        return _without_none([(as_slices(as_arrays(grad)), var) for grad, var in pairs])
     except (TypeError, ValueError) as error:
         if isinstance(error, InvalidArgumentError):
             raise
@@ -79,6 +82,22 @@ def checked_gradient(grad: Any, variable: Variable) -> Any:
     grad = grad if hasattr(grad, "dtype") else np.asarray(grad, array.dtype)
     op.check(op.bind(array, grad, **alpha))
     return np.asarray(grad)
+
+
+def as_gradient(grad: Any, var: Any) -> Any:
+    """Return a gradient as it is if it has a dtype; a list gets the variable's."""
+    if isinstance(grad, IndexedSlices) or hasattr(grad, "dtype"):
+        return grad
+    return np.asarray(grad, as_variable(var).dtype)
+
+
+def times(grad: Any, scale: float) -> Any:
+    """Return a gradient times a number."""
+    if scale == 1:
+        return grad
+    if isinstance(grad, IndexedSlices):
+        return IndexedSlices(times(grad.values, scale), grad.indices)
+    return grad * grad.dtype.type(scale)
 
 
 def refuse_rows(grads: Iterable[Any], variables: Iterable[Variable]) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tfopt_ref import training_ops
-from tfopt_ref.errors import InvalidArgumentError
+from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.optimizers.catch_up import Backlog, check_owed, refuse_catching_up
 from tfopt_ref.optimizers.clipping import clipped
-from tfopt_ref.optimizers.optimizer import ApplyState, Optimizer
+from tfopt_ref.optimizers.exclusion import Exclusion
+from tfopt_ref.optimizers.hyper import Hyper
+from tfopt_ref.optimizers.optimizer import ApplyState, Commit, Optimizer
 from tfopt_ref.optimizers.pairs import as_variable, memory_of, refuse_rows
+from tfopt_ref.optimizers.report import StepReport, report_of
 from tfopt_ref.training_op import TrainingOp
 from tfopt_ref.variable import Variable
 
@@ -42,11 +45,27 @@ class RuleOptimizer(Optimizer):
     """
 
     _catches_up = True
+    _can_decay = True
+    weight_decay = Hyper(0)
 
     def __init__(
-        self, name: str, learning_rate: Any, *, sparse: str = "tensorflow", **kwargs: Any
+        self,
+        name: str,
+        learning_rate: Any,
+        *,
+        sparse: str = "tensorflow",
+        weight_decay: float | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
+        if weight_decay and not self._can_decay:
+            raise InvalidArgumentError(
+                f"weight_decay is not for {type(self).__name__}, which makes weights anew"
+            )
+        self.weight_decay = weight_decay or 0.0
+        self._exclusion = Exclusion()
+        self.observe = False
+        self.last_step: StepReport | None = None
         modes = ("tensorflow", "lazy", *(("catch_up",) if self._catches_up else ()))
         if sparse not in modes:
             raise InvalidArgumentError(
@@ -89,14 +108,32 @@ class RuleOptimizer(Optimizer):
         return list(self._slot_values())
 
     def _next_update(self) -> Update:
-        return self._update(int(self.iterations) + 1, self._next_rate())
+        lr = self._next_rate()
+        op, hypers = self._update(int(self.iterations) + 1, lr)
+        if self.weight_decay:
+            hypers = {**hypers, "var_scale": 1 - lr * self.weight_decay}
+        return op, hypers
 
-    def _take_step(self, grads: list[Any], variables: list[Variable]) -> None:
+    def exclude_from_weight_decay(
+        self, var_list: Iterable[Any] = (), var_names: Iterable[str] = ()
+    ) -> None:
+        """Say which variables do not decay: these, and those whose names patterns match."""
+        self._exclusion.add(map(as_variable, var_list), var_names)
+
+    def _hypers_of(self, variable: Variable, hypers: dict[str, Any]) -> dict[str, Any]:
+        excluded = variable in self._exclusion
+        return {k: v for k, v in hypers.items() if k != "var_scale" or not excluded}
+
+    def _checked_step(self, grads: list[Any], variables: list[Variable], scale: float) -> Commit:
         op, hypers = self._next_update()
         if any(getattr(type(self), hook) is not getattr(RuleOptimizer, hook) for hook in _HOOKS):
-            super()._take_step(grads, variables)
-            self._stepped(hypers)
-            return
+            step = super()._checked_step(grads, variables, scale)
+
+            def one_by_one() -> None:
+                step()
+                self._stepped(hypers)
+
+            return one_by_one
         refuse_rows(grads, variables)
         for grad, variable in zip(grads, variables, strict=True):
             if self.sparse == "catch_up" and isinstance(grad, IndexedSlices):
@@ -105,16 +142,30 @@ class RuleOptimizer(Optimizer):
         calls = []
         for grad, variable in zip(grads, variables, strict=True):
             own = self._op_of_rows(op) if isinstance(grad, IndexedSlices) else op
-            calls.append(self._checked(own, hypers, self._operands(variable), grad))
-        if (self.clipvalue, self.clipnorm, self.global_clipnorm) != (None, None, None):
-            ops = [called for called, *_ in calls]
-            given = clipped([(operands, options) for _, operands, options in calls], self)
-            calls = [(called, *each) for called, each in zip(ops, given, strict=True)]
-        for (called, operands, options), variable in zip(calls, variables, strict=True):
-            variable.before_write()
-            self._call(op, hypers, variable, called, operands, options)
-            variable.constrain()
-        self._stepped(hypers)
+            its = self._hypers_of(variable, hypers)
+            calls.append(self._checked(own, its, self._operands(variable), grad))
+            if self.observe and calls[-1][1][-1].dtype.kind == "c":
+                raise InvalidTypeError(f"a step of {variable.dtype} cannot be observed")
+        seen = [operands[-1] for _, operands, _ in calls]
+        limits = self.clipvalue, self.clipnorm, self.global_clipnorm
+        ops = [called for called, *_ in calls]
+        given, clips = clipped([(operands, o) for _, operands, o in calls], self, scale)
+        calls = [(called, *each) for called, each in zip(ops, given, strict=True)]
+
+        def commit() -> None:
+            before = [variable.numpy().astype(np.float64) for variable in variables]
+            for (called, operands, options), variable in zip(calls, variables, strict=True):
+                variable.before_write()
+                own = self._hypers_of(variable, hypers)
+                self._call(op, own, variable, called, operands, options)
+            if self.observe:
+                moved = [v.numpy() - old for v, old in zip(variables, before, strict=True)]
+                self.last_step = report_of(seen, moved, limits[0], scale, clips)
+            for variable in variables:
+                variable.constrain()
+            self._stepped(hypers)
+
+        return commit
 
     def _op_of_rows(self, op: TrainingOp) -> TrainingOp:
         if self.sparse == "catch_up":
@@ -153,7 +204,9 @@ class RuleOptimizer(Optimizer):
             array = grad if hasattr(grad, "dtype") else np.asarray(grad, arrays[0].dtype)
             op.check(op.bind(*arrays, array, **hypers))
             return op, (*arrays, array), hypers
-        rows = {"indices": grad.indices, "duplicates": self._duplicates()}
+        decays = "var_scale" in hypers  # once a step, however often a row is named
+        duplicates = "sum" if decays else self._duplicates()
+        rows = {"indices": grad.indices, "duplicates": duplicates}
         op.check(op.bind(*arrays, grad.values, **hypers, **rows))
         return op, (*arrays, grad.values), {**hypers, **rows}
 
@@ -182,6 +235,11 @@ class RuleOptimizer(Optimizer):
             variable.before_write()
         for backlog in self._backlogs.values():
             backlog.catch_up()
+
+    def _move_state(self, old: Variable, new: Variable) -> None:
+        if memory_of(old) in self._backlogs:
+            raise InvalidArgumentError(f"rows of {old.name}, which has been replaced, owe steps")
+        super()._move_state(old, new)
 
     def get_weights(self) -> list[np.ndarray]:
         """Return copies of the state's arrays, after a `flush`."""
@@ -231,8 +289,12 @@ class RuleOptimizer(Optimizer):
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one."""
-        config = super().get_config()
-        return config if self.sparse == "tensorflow" else {**config, "sparse": self.sparse}
+        usual = {"sparse": "tensorflow", "weight_decay": 0.0}
+        own = {key: getattr(self, key) for key in usual}
+        return {
+            **super().get_config(),
+            **{key: value for key, value in own.items() if value != usual[key]},
+        }
 
     # ---- one variable after another
 
@@ -248,6 +310,7 @@ class RuleOptimizer(Optimizer):
     ) -> None:
         local = apply_state[handle.device, handle.dtype]
         hypers = {hyper: local[hyper] for hyper in local["hypers"]}
+        hypers = self._hypers_of(handle, hypers)
         op, operands = local["op"], (*self._operands(handle), grad)
         self._call(op, hypers, handle, op, operands, hypers)
 
@@ -256,8 +319,10 @@ class RuleOptimizer(Optimizer):
     ) -> None:
         local = apply_state[handle.device, handle.dtype]
         hypers = {hyper: local[hyper] for hyper in local["hypers"]}
+        hypers = self._hypers_of(handle, hypers)
         op, operands = local["op"], (*self._operands(handle), grad)
-        options = {**hypers, "indices": indices, "duplicates": self._duplicates()}
+        duplicates = "sum" if "var_scale" in hypers else self._duplicates()
+        options = {**hypers, "indices": indices, "duplicates": duplicates}
         self._call(op, hypers, handle, self._op_of_rows(op), operands, options)
 
     def _resource_apply_sparse_duplicate_indices(

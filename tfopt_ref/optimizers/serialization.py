@@ -6,21 +6,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfopt_ref.errors import InvalidArgumentError
+from tfopt_ref.optimizers.accumulation import GradientAccumulation
 from tfopt_ref.optimizers.adadelta import Adadelta
+from tfopt_ref.optimizers.adafactor import Adafactor
 from tfopt_ref.optimizers.adagrad import Adagrad
 from tfopt_ref.optimizers.adam import Adam
 from tfopt_ref.optimizers.adamax import Adamax
+from tfopt_ref.optimizers.adamw import AdamW
 from tfopt_ref.optimizers.ftrl import Ftrl
+from tfopt_ref.optimizers.lion import Lion
+from tfopt_ref.optimizers.loss_scale import LossScaleOptimizer
 from tfopt_ref.optimizers.nadam import Nadam
 from tfopt_ref.optimizers.optimizer import Optimizer
+from tfopt_ref.optimizers.parameter_groups import ParameterGroups
 from tfopt_ref.optimizers.rmsprop import RMSprop
 from tfopt_ref.optimizers.sgd import SGD
+from tfopt_ref.optimizers.weight_average import WeightAverage
 
 __all__ = ["deserialize", "get", "serialize"]
 
+_RULES = (Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Lion, Nadam, RMSprop, SGD)
+_WRAPPERS = (GradientAccumulation, LossScaleOptimizer, ParameterGroups, WeightAverage)
 _CLASSES: dict[str, type[Optimizer]] = {
-    cls.__name__.lower(): cls
-    for cls in (Adadelta, Adagrad, Adam, Adamax, Ftrl, Nadam, RMSprop, SGD)
+    cls.__name__.lower(): cls for cls in (*_RULES, Adafactor, *_WRAPPERS)
 }
 
 

@@ -1,0 +1,152 @@
+"""What Keras 3 and torch answer where TensorFlow has no optimizer: the cases, and ours for them.
+
+As a script (``python -m golden.others keras`` in ``tests``), this writes a library's answers.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+__all__ = ["CASES", "DATA", "TOLERANCE", "answers", "ours"]
+
+DATA = Path(__file__).parent / "data"
+STEPS = 12
+#: Of float64, relative to the largest weight: powers and means are computed in other orders.
+TOLERANCE = {"keras": 1e-12, "torch": 1e-12}
+
+#: Keras takes some hyperparameters through float32, so these are numbers that it has.
+_BETAS = {"beta_1": 0.875, "beta_2": 0.9921875}
+_ADAM = {"learning_rate": 0.1, **_BETAS}
+#: By library and case: the class, its arguments, and what goes around it.
+CASES: dict[str, dict[str, tuple[str, dict[str, Any], dict[str, Any]]]] = {
+    "keras": {
+        "adamw": ("AdamW", {**_ADAM, "weight_decay": 0.25}, {}),
+        "adamw, amsgrad": ("AdamW", {**_ADAM, "weight_decay": 0.5, "amsgrad": True}, {}),
+        "adamw, clipped": ("AdamW", {**_ADAM, "weight_decay": 0.5, "global_clipnorm": 0.5}, {}),
+        "adamw, exclusion": ("AdamW", {**_ADAM, "weight_decay": 0.5}, {"exclude": 1}),
+        "lion": ("Lion", {**_ADAM}, {}),
+        "lion, decay": ("Lion", {"learning_rate": 0.05, "weight_decay": 0.5, "beta_1": 0.5}, {}),
+        "sgd, decay": ("SGD", {"learning_rate": 0.1, "momentum": 0.5, "weight_decay": 0.5}, {}),
+        "adafactor": ("Adafactor", {"learning_rate": 0.3, "beta_2_decay": -0.75}, {}),
+        "adafactor, loose": (
+            "Adafactor",
+            {
+                "learning_rate": 0.3,
+                "beta_2_decay": -0.75,
+                "clip_threshold": 0.5,
+                "relative_step": False,
+            },
+            {},
+        ),
+        "ema": ("SGD", {"learning_rate": 0.1}, {"ema": (0.75, None)}),
+        "ema, overwriting": ("Adam", _ADAM, {"ema": (0.75, 5)}),
+        "loss scale": ("Adam", _ADAM, {"scale": (64.0, 3)}),
+        "accumulation": ("Adam", _ADAM, {"accumulate": 3}),
+    },
+    "torch": {
+        "adamw": ("AdamW", {"learning_rate": 0.1, "weight_decay": 0.25, "epsilon": 1e-30}, {}),
+        "adamw, amsgrad": (
+            "AdamW",
+            {"learning_rate": 0.1, "weight_decay": 0.01, "epsilon": 1e-30, "amsgrad": True},
+            {},
+        ),
+    },
+}
+
+
+def _inputs(around: dict[str, Any]) -> tuple[list[np.ndarray], list[list[np.ndarray]]]:
+    random = np.random.default_rng(11)
+    first = [random.normal(size=(3, 4)), random.normal(size=5)]
+    grads = [[random.normal(size=w.shape) for w in first] for _ in range(STEPS)]
+    if "scale" in around:  # two steps are left out
+        grads[2][0][1, 1], grads[7][1][0] = np.inf, np.nan
+    return first, grads
+
+
+def ours(impl: ModuleType, library: str, case: str) -> Iterator[list[np.ndarray]]:
+    """Take the steps of a case; yield the weights after each, and the averages if there are any."""
+    name, arguments, around = CASES[library][case]
+    own = impl.optimizers
+    opt = getattr(own, name)(**arguments)
+    weights, grads = _inputs(around)
+    if "exclude" in around:
+        opt.exclude_from_weight_decay([weights[around["exclude"]]])
+    if "ema" in around:
+        opt = own.WeightAverage(opt, *around["ema"])
+    if "accumulate" in around:
+        opt = own.GradientAccumulation(opt, around["accumulate"])
+    if "scale" in around:
+        opt = own.LossScaleOptimizer(opt, *around["scale"])
+    for step in grads:
+        scale = float(opt.dynamic_scale) if "scale" in around else 1.0
+        opt.apply_gradients([(scale * g, w) for g, w in zip(step, weights, strict=True)])
+        averages = [opt.get_slot(w, "average").numpy() for w in weights] if "ema" in around else []
+        yield [array.copy() for array in (*weights, *averages)]
+
+
+def _kerass(case: str) -> Iterator[list[np.ndarray]]:
+    import keras
+
+    keras.config.set_floatx("float64")
+    name, arguments, around = CASES["keras"][case]
+    options: dict[str, Any] = {}
+    if "ema" in around:
+        momentum, frequency = around["ema"]
+        options = {"use_ema": True, "ema_momentum": momentum, "ema_overwrite_frequency": frequency}
+    if "accumulate" in around:
+        options["gradient_accumulation_steps"] = around["accumulate"]
+    opt = getattr(keras.optimizers, name)(**arguments, **options)
+    first, grads = _inputs(around)
+    weights = [keras.Variable(w, dtype="float64") for w in first]
+    if "exclude" in around:
+        opt.exclude_from_weight_decay([weights[around["exclude"]]])
+    inner = opt
+    if "scale" in around:
+        initial, growth = around["scale"]
+        opt = keras.optimizers.LossScaleOptimizer(opt, initial, growth)
+    opt.build(weights)
+    for step in grads:
+        scale = float(opt.dynamic_scale.numpy()) if "scale" in around else 1.0
+        opt.apply([keras.ops.convert_to_tensor(scale * g) for g in step], weights)
+        averages = inner._model_variables_moving_average if "ema" in around else []
+        yield [np.array(variable.numpy()) for variable in (*weights, *averages)]
+
+
+def _torchs(case: str) -> Iterator[list[np.ndarray]]:
+    import torch
+
+    name, arguments, around = CASES["torch"][case]
+    first, grads = _inputs(around)
+    weights = [torch.tensor(w, requires_grad=True) for w in first]
+    given = dict(arguments)
+    opt = getattr(torch.optim, name)(
+        weights, lr=given.pop("learning_rate"), eps=given.pop("epsilon"), **given
+    )
+    for step in grads:
+        for weight, g in zip(weights, step, strict=True):
+            weight.grad = torch.tensor(g)
+        opt.step()
+        yield [weight.detach().numpy().copy() for weight in weights]
+
+
+def answers(library: str, case: str) -> Iterator[list[np.ndarray]]:
+    """Yield what a library's optimizer makes of the weights, step by step."""
+    return _kerass(case) if library == "keras" else _torchs(case)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    for library in sys.argv[1:]:
+        made = {
+            f"{case}/{k}": np.stack(arrays)
+            for case in CASES[library]
+            for k, arrays in enumerate(zip(*answers(library, case), strict=True))
+        }
+        np.savez_compressed(DATA / f"{library}.npz", **made)

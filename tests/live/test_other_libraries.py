@@ -1,0 +1,20 @@
+"""Both packages' optimizers against Keras 3 and torch themselves, where they are installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from golden.others import CASES, TOLERANCE, answers, ours
+
+EACH = [(library, case) for library, cases in CASES.items() for case in cases]
+
+
+@pytest.mark.parametrize(("library", "case"), EACH)
+def test_weights_after_each_step(impl: Any, library: str, case: str) -> None:
+    pytest.importorskip(library)
+    for made, expected in zip(ours(impl, library, case), answers(library, case), strict=True):
+        for array, other in zip(made, expected, strict=True):
+            limit = TOLERANCE[library] * np.abs(other).max()
+            np.testing.assert_allclose(array, other, rtol=0, atol=limit)

@@ -1,0 +1,358 @@
+"""Steps of nested arrays, sparse gradients of other libraries, decay, and what a step did."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfopt
+import tfopt_ref
+
+sparse = pytest.importorskip("scipy.sparse")
+PACKAGES = (tfopt, tfopt_ref)
+
+
+# ---- step
+
+
+def test_nested_structures(impl: Any) -> None:
+    params = {"b": [np.ones(2), (np.ones(1), impl.Variable(np.ones(3)))], "a": np.ones(())}
+    grads = {"a": np.array(2.0), "b": ([1.0, 1.0], [np.ones(1), None])}
+    opt = impl.optimizers.SGD(0.5)
+    assert int(opt.step(params, grads)) == 1
+    assert params["a"] == 0 and params["b"][0].tolist() == [0.5, 0.5]
+    assert params["b"][1][0].tolist() == [0.5] and params["b"][1][1].numpy().tolist() == [1, 1, 1]
+
+
+def test_one_array_is_a_structure(impl: Any) -> None:
+    w = np.ones(2)
+    impl.optimizers.SGD(1.0).step(w, np.ones(2))
+    assert w.tolist() == [0, 0]
+
+
+def test_the_state_belongs_to_the_place(impl: Any) -> None:
+    """An array may be replaced by another one; its slots go on."""
+    params, kept = {"w": np.ones(2), "v": np.ones(2)}, np.ones(2)
+    opt, plain = impl.optimizers.Adam(0.1), impl.optimizers.Adam(0.1)
+    for _ in range(3):
+        opt.step(params, {"w": np.ones(2), "v": np.ones(2)})
+        plain.apply_gradients([(np.ones(2), kept)])
+        params["w"] = params["w"].copy()
+    assert params["w"].tolist() == kept.tolist() and len(opt.weights) == 5
+    slot = opt.get_slot(params["v"], "m")
+    assert slot.name == "Adam/v/m"
+
+
+@pytest.mark.parametrize(
+    ("params", "grads"),
+    [
+        ({"w": np.ones(2)}, {"v": np.ones(2)}),
+        ({"w": np.ones(2)}, [np.ones(2)]),
+        ([np.ones(2)], [np.ones(2), np.ones(2)]),
+        ([[np.ones(2)]], [np.ones(2)]),
+        ({"w": np.ones(2)}, {"w": None}),
+        ({"w": 1.0}, {"w": 1.0}),
+        ({"w": None}, {"w": np.ones(2)}),
+    ],
+)
+def test_structures_that_do_not_fit(impl: Any, params: Any, grads: Any) -> None:
+    opt = impl.optimizers.SGD(1.0)
+    with pytest.raises(impl.InvalidArgumentError):
+        opt.step(params, grads)
+    assert int(opt.iterations) == 0
+
+
+@pytest.mark.parametrize("other", [np.ones(3), np.ones(2, np.float32)])
+def test_a_place_keeps_its_shape_and_dtype(impl: Any, other: np.ndarray) -> None:
+    opt = impl.optimizers.Adam(1.0)
+    opt.step({"w": np.ones(2)}, {"w": np.ones(2)})
+    with pytest.raises(impl.InvalidArgumentError, match="w was float64"):
+        opt.step({"w": other}, {"w": np.ones_like(other)})
+    assert other.tolist() == np.ones_like(other).tolist()
+
+
+def test_rows_that_owe_steps_stay_where_they_are(impl: Any) -> None:
+    opt, w = impl.optimizers.Adam(0.1, sparse="catch_up"), np.ones((3, 1))
+    grad = impl.IndexedSlices(np.ones((1, 1)), np.array([0]))
+    opt.step([w], [grad])
+    with pytest.raises(impl.InvalidArgumentError, match="owe steps"):
+        opt.step([w.copy()], [grad])
+
+
+# ---- scipy's and torch's sparse gradients
+
+
+class Coo:
+    """What a torch COO tensor shows of itself."""
+
+    is_sparse = True
+
+    def __init__(self, indices: Any, values: Any, shape: tuple[int, ...]) -> None:
+        self.indices, self.values, self.shape = np.array(indices), np.array(values), shape
+
+    def _indices(self) -> Any:
+        return Held(self.indices)
+
+    def _values(self) -> Any:
+        return Held(self.values)
+
+
+class Held:
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def detach(self) -> Held:
+        return self
+
+    def numpy(self) -> np.ndarray:
+        return self.array
+
+
+def foreign() -> list[Any]:
+    """The gradient of rows 1 and 3 of (5, 2) in many forms; an entry of row 3 is a sum."""
+    dense = np.zeros((5, 2))
+    dense[1], dense[3] = [1, 2], [0, 4]
+    entries = ([1.0, 2.0, 3.0, 1.0], ([1, 1, 3, 3], [0, 1, 1, 1]))
+    return [
+        sparse.csr_matrix(dense),
+        sparse.csr_array(dense),
+        sparse.coo_matrix(entries, shape=(5, 2)),
+        sparse.coo_array(entries, shape=(5, 2)),
+        sparse.csc_array(dense),
+        Coo([[1, 3, 3]], [[1.0, 2.0], [0.0, 3.0], [0.0, 1.0]], (5, 2)),
+        Coo(entries[1], entries[0], (5, 2)),
+    ]
+
+
+@pytest.mark.parametrize("form", range(7))
+def test_sparse_gradients_of_other_libraries(impl: Any, form: int) -> None:
+    opt, w = impl.optimizers.Adagrad(1.0), np.ones((5, 2))
+    same, expected = impl.optimizers.Adagrad(1.0), np.ones((5, 2))
+    opt.apply_gradients([(foreign()[form], w)])
+    rows = impl.IndexedSlices(np.array([[1.0, 2.0], [0.0, 4.0]]), np.array([1, 3]))
+    same.apply_gradients([(rows, expected)])
+    assert w.tolist() == expected.tolist() and w[0].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("form", range(7))
+def test_they_are_clipped_too(impl: Any, form: int) -> None:
+    grad = foreign()[form]
+    if form != 5:  # there row 3 is two rows
+        assert float(impl.global_norm([grad, np.array([2.0])])) == 5
+        assert impl.clip_by_norm(grad, 1.0).values[1, 1] == pytest.approx(4 / math.sqrt(21))
+        assert impl.clip_by_global_norm([grad], 1.0)[0][0].indices.tolist() == [1, 3]
+    assert impl.clip_by_value(grad, -1.0, 1.0).values.max() == 1
+    with pytest.warns(DeprecationWarning):
+        assert impl.clip_by_average_norm(grad, 1e9).shape == (5, 2)
+
+
+def test_entries_by_three_indices(impl: Any) -> None:
+    grad = Coo([[0], [0], [0]], [1.0], (1, 1, 1))
+    with pytest.raises(impl.errors.InvalidTypeError, match="1 or 2 indices"):
+        impl.optimizers.SGD().apply_gradients([(grad, np.ones((1, 1, 1)))])
+
+
+# ---- decoupled weight decay
+
+CLASSES = ("SGD", "Adam", "AdamW", "Adamax", "Adagrad", "Adadelta", "RMSprop", "Nadam", "Lion")
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_weights_decay_before_the_step(impl: Any, name: str) -> None:
+    w, expected = np.full(3, 4.0), np.full(3, 4.0)
+    decaying = getattr(impl.optimizers, name)(np.float64(0.5), weight_decay=0.25)
+    plain = getattr(impl.optimizers, name)(np.float64(0.5), weight_decay=0.0)
+    for grad in (np.array([1.0, -2.0, 0.0]), np.array([0.5, 0.5, -1.0])):
+        expected *= 1 - 0.5 * 0.25
+        plain.apply_gradients([(grad, expected)])
+        decaying.apply_gradients([(grad, w)])
+    assert w.tolist() == expected.tolist() and decaying.get_config()["weight_decay"] == 0.25
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("mode", ["tensorflow", "lazy"])
+def test_named_rows_decay_once(impl: Any, name: str, mode: str) -> None:
+    w = np.full((3, 1), 4.0)
+    opt = getattr(impl.optimizers, name)(0.5, weight_decay=0.25, sparse=mode)
+    opt.apply_gradients([(impl.IndexedSlices(np.zeros((2, 1)), np.array([1, 1])), w)])
+    assert w[1, 0] == 3.5
+    everywhere = mode == "tensorflow" and name in ("Adam", "AdamW", "Nadam", "RMSprop")
+    assert w[0, 0] == w[2, 0] == (3.5 if everywhere else 4)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("mode", ["tensorflow", "lazy", "catch_up"])
+def test_decaying_steps_equal_the_twins(name: str, mode: str) -> None:
+    results = []
+    for package in PACKAGES:
+        random = np.random.default_rng(3)
+        ws = [np.ones(9), np.ones((6, 2)), np.ones((4, 3), np.float32)]
+        opt = getattr(package.optimizers, name)(0.1, weight_decay=0.5, sparse=mode)
+        opt.exclude_from_weight_decay([ws[2]])
+        for _ in range(6):
+            values, ids = random.normal(size=(3, 2)), random.integers(0, 6, 3)
+            rows = package.IndexedSlices(values, ids)
+            dense = [random.normal(size=w.shape).astype(w.dtype) for w in (ws[0], ws[2])]
+            opt.apply_gradients([(dense[0], ws[0]), (rows, ws[1]), (dense[1], ws[2])])
+        results.append([*ws, *opt.get_weights()])
+    for ours, twins in zip(*results, strict=True):
+        if mode == "catch_up":
+            np.testing.assert_allclose(ours, twins, rtol=1e-12)
+        else:
+            assert ours.tolist() == twins.tolist()
+
+
+def test_rows_that_catch_up_end_where_dense_steps_do(impl: Any) -> None:
+    table, dense = np.ones((3, 1)), np.ones((3, 1))
+    late = impl.optimizers.AdamW(0.1, weight_decay=0.5, sparse="catch_up")
+    plain = impl.optimizers.AdamW(0.1, weight_decay=0.5)
+    for k in range(300):
+        row = k % 2 if k < 5 else 1
+        late.apply_gradients([(impl.IndexedSlices(np.ones((1, 1)), np.array([row])), table)])
+        grad = np.zeros((3, 1))
+        grad[row] = 1
+        plain.apply_gradients([(grad, dense)])
+    late.flush()
+    np.testing.assert_allclose(table, dense, rtol=1e-12)
+    assert dense[2, 0] == pytest.approx(0.95**300)
+
+
+def test_exclusions(impl: Any) -> None:
+    params = {"w": np.ones(2), "norm": {"scale": np.ones(2)}, "bias": np.ones(2)}
+    zeros = {"w": np.zeros(2), "norm": {"scale": np.zeros(2)}, "bias": np.zeros(2)}
+    opt = impl.optimizers.AdamW(0.5, weight_decay=0.5)
+    opt.step(params, zeros)
+    opt.exclude_from_weight_decay(var_list=[params["bias"]], var_names=["^norm/"])
+    opt.step(params, zeros)
+    assert params["w"][0] == 0.5625 and params["bias"][0] == params["norm"]["scale"][0] == 0.75
+
+
+def test_decay_can_be_set_at_any_time(impl: Any) -> None:
+    w, opt = np.ones(1), impl.optimizers.SGD(0.5)
+    assert "weight_decay" not in opt.get_config()
+    opt.weight_decay = 1.0
+    opt.apply_gradients([(np.zeros(1), w)])
+    assert w[0] == 0.5
+    with pytest.raises(impl.InvalidArgumentError):
+        opt.weight_decay = -1.0
+
+
+def test_ftrl_makes_weights_anew(impl: Any) -> None:
+    with pytest.raises(impl.InvalidArgumentError, match="weight_decay is not for Ftrl"):
+        impl.optimizers.Ftrl(weight_decay=0.1)
+
+
+# ---- what a step did
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("clipping", [{}, {"clipvalue": 0.5}, {"clipnorm": 0.5},
+                                      {"global_clipnorm": 1e3}])  # fmt: skip
+def test_a_report(impl: Any, dtype: Any, clipping: dict[str, float]) -> None:
+    random = np.random.default_rng(5)
+    ws = [np.ones(9001, dtype), np.ones((7, 3), dtype).T, np.ones((6, 2), dtype)]
+    before = [w.astype(np.float64) for w in ws]
+    grads = [random.normal(size=w.shape).astype(dtype) for w in ws[:2]]
+    rows = random.normal(size=(4, 2)).astype(dtype)
+    pairs = [
+        *zip(grads, ws[:2], strict=True),
+        (impl.IndexedSlices(rows, np.array([1, 1, 0, 5])), ws[2]),
+    ]
+    opt = impl.optimizers.Adagrad(0.1, **clipping)
+    opt.apply_gradients(pairs[:1])
+    assert opt.last_step is None
+    opt.observe = True
+    before[0] = ws[0].astype(np.float64)
+    opt.apply_gradients(pairs)
+    given = [g.astype(np.float64) for g in (*grads, rows)]
+    moved = [w - old for w, old in zip(ws, before, strict=True)]
+    assert opt.last_step.update_norm == pytest.approx(norm_of(moved), rel=1e-12)
+    if "clipvalue" in clipping:
+        given = [np.clip(g, -0.5, 0.5) for g in given]
+    assert opt.last_step.gradient_norm == pytest.approx(norm_of(given), rel=1e-12)
+    assert opt.last_step.clipped == (bool(clipping) and "global_clipnorm" not in clipping)
+    assert opt.last_step.nonfinite == 0
+
+
+def norm_of(arrays: list[np.ndarray]) -> float:
+    return math.sqrt(sum(float(np.square(array).sum()) for array in arrays))
+
+
+def test_a_report_counts_what_is_not_finite(impl: Any) -> None:
+    opt, w = impl.optimizers.SGD(1.0), np.ones(5000)
+    opt.observe = True
+    grad = np.zeros(5000)
+    grad[[3, 2100, 4999]] = [np.nan, np.inf, -np.inf]
+    opt.apply_gradients([(grad, w)])
+    assert opt.last_step.nonfinite == 3 and math.isnan(opt.last_step.gradient_norm)
+
+
+def test_a_report_is_of_the_true_gradient(impl: Any) -> None:
+    inner, w = impl.optimizers.SGD(1.0, global_clipnorm=2.0), np.ones(2)
+    opt = impl.optimizers.LossScaleOptimizer(inner, 8.0)
+    opt.observe = True
+    opt.apply_gradients([(np.array([24.0, 32.0]), w)])
+    assert opt.last_step == impl.optimizers.StepReport(5.0, pytest.approx(2.0), True, 0)
+
+
+def test_reports_do_not_depend_on_threads() -> None:
+    random = np.random.default_rng(0)
+    start, grad = random.normal(size=(2, 1_000_003))
+    reports = []
+    for threads in (1, 2, 3):
+        tfopt.threads.set_num_threads(threads)
+        opt, w = tfopt.optimizers.Adam(0.1), start.copy()
+        opt.observe = True
+        opt.apply_gradients([(grad, w)])
+        reports.append((opt.last_step, w.tobytes()))
+    assert reports[0] == reports[1] == reports[2]
+
+
+def test_complex_steps_are_not_observed(impl: Any) -> None:
+    opt, w = impl.optimizers.SGD(1.0), np.ones(2, complex)
+    opt.observe = True
+    with pytest.raises(impl.errors.InvalidTypeError, match="observed"):
+        opt.apply_gradients([(w.copy(), w)])
+    assert w.tolist() == [1, 1]
+
+
+# ---- Adafactor
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (2, 3, 4), (6,), ()])
+def test_adafactor(impl: Any, shape: tuple[int, ...]) -> None:
+    """Against the paper's formulas, written out."""
+    random, w = np.random.default_rng(7), np.ones(shape)
+    x, r, c, v = w.copy(), 0.0, 0.0, 0.0
+    opt = impl.optimizers.Adafactor(0.3)
+    for t in range(1, 4):
+        g = random.normal(size=shape)
+        opt.apply_gradients([(g, w)])
+        kept, square = 1 - t**-0.8, g * g + 1e-30
+        if len(shape) >= 2:
+            r = kept * r + (1 - kept) * square.mean(-1)
+            c = kept * c + (1 - kept) * square.mean(-2)
+            v = (r / r.mean(-1, keepdims=True))[..., None] * c[..., None, :]
+        else:
+            v = kept * v + (1 - kept) * square
+        u = g / np.sqrt(v)
+        u = u / max(1.0, math.sqrt((u * u).mean()))
+        x = x - max(1e-3, math.sqrt((x * x).mean())) * min(0.3, t**-0.5) * u
+    np.testing.assert_allclose(w, x, rtol=1e-13)
+
+
+def test_adafactors_rows_are_those_of_a_dense_gradient(impl: Any) -> None:
+    w, same = np.ones((4, 3)), np.ones((4, 3))
+    rows = np.array([[1.0, 2, 3], [4, 5, 6]])
+    impl.optimizers.Adafactor(0.1).apply_gradients(
+        [(impl.IndexedSlices(rows, np.array([2, 0])), w)]
+    )
+    dense = np.zeros((4, 3))
+    dense[[2, 0]] = rows
+    impl.optimizers.Adafactor(0.1).apply_gradients([(dense, same)])
+    assert w.tolist() == same.tolist()
+    with pytest.raises(impl.errors.InvalidTypeError):
+        impl.optimizers.Adafactor().apply_gradients([(np.ones(2, complex), np.ones(2, complex))])

@@ -1,0 +1,391 @@
+"""Optimizers around others: accumulation, loss scaling, averages of weights, groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import LAYOUTS, lay_out
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tfopt
+import tfopt_ref
+
+PACKAGES = (tfopt, tfopt_ref)
+
+
+def same(a: Any, b: Any) -> bool:
+    return np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True)
+
+
+# ---- accumulation
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_four_batches_are_one_step_by_their_mean_or_sum(impl: Any, reduction: str) -> None:
+    random = np.random.default_rng(0)
+    batches = random.integers(-8, 9, (4, 5)).astype(np.float64)
+    w, expected = np.ones(5), np.ones(5)
+    opt = impl.optimizers.GradientAccumulation(impl.optimizers.Adam(0.1), 4, reduction)
+    plain = impl.optimizers.Adam(0.1)
+    for _ in range(3):
+        for batch in batches:
+            before = w.copy()
+            opt.apply_gradients([(batch, w)])
+        assert not same(before, w)
+        whole = batches.sum(0) / (4 if reduction == "mean" else 1)
+        plain.apply_gradients([(whole, expected)])
+    assert same(w, expected) and int(opt.iterations) == 3 and int(opt.pending) == 0
+
+
+def test_batches_of_rows_and_dense_ones_mix(impl: Any) -> None:
+    slices = impl.IndexedSlices
+    w, expected = np.ones((4, 2)), np.ones((4, 2))
+    opt = impl.optimizers.GradientAccumulation(impl.optimizers.Adagrad(0.5), 3, "sum")
+    plain = impl.optimizers.Adagrad(0.5)
+    rows = slices(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1, 1]))
+    for order in ([rows, np.ones((4, 2)), rows], [np.ones((4, 2)), rows, rows]):
+        for grad in order:
+            opt.apply_gradients([(grad, w)])
+        total = np.ones((4, 2))
+        total[1] += [8, 12]
+        plain.apply_gradients([(total, expected)])
+        assert same(w, expected)
+    for _ in range(3):
+        opt.apply_gradients([(rows, w)])
+    plain.apply_gradients([(slices(np.tile(rows.values, (3, 1)), np.ones(6, int)), expected)])
+    assert same(w, expected)  # and the other rows are as they were
+
+
+def test_no_batch_is_kept_that_does_not_fit(impl: Any) -> None:
+    w, v = np.ones(2), np.ones(3)
+    opt = impl.optimizers.GradientAccumulation(impl.optimizers.SGD(1.0), 2)
+    opt.apply_gradients([(np.ones(2), w)])
+    for pairs in ([(np.ones(3), w)], [(np.ones(3), v)], [(np.ones(2), w), (np.ones(2), w)]):
+        with pytest.raises(impl.InvalidArgumentError):
+            opt.apply_gradients(pairs)
+    opt.apply_gradients([(3 * np.ones(2), w)])
+    assert w.tolist() == [-1, -1] and int(opt.iterations) == 1
+
+
+def test_an_old_sum_with_a_nan_is_forgotten(impl: Any) -> None:
+    w = np.ones(1)
+    opt = impl.optimizers.GradientAccumulation(impl.optimizers.SGD(0.0), 1)
+    opt.apply_gradients([(np.array([np.nan]), w)])
+    w[:] = 1
+    opt.optimizer.learning_rate = 1.0
+    opt.apply_gradients([(np.ones(1), w)])
+    assert w.tolist() == [0]
+
+
+@pytest.mark.parametrize("clipping", [{}, {"clipnorm": 1.0}, {"clipvalue": 0.5}])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_accumulation_equals_the_twins(clipping: dict[str, float], dtype: Any) -> None:
+    results = []
+    for package in PACKAGES:
+        random = np.random.default_rng(1)
+        ws = [np.ones(70, dtype), np.ones((3, 4), dtype)]
+        inner = package.optimizers.Adam(0.1, weight_decay=0.1, **clipping)
+        opt = package.optimizers.GradientAccumulation(inner, 3)
+        for _ in range(7):
+            opt.apply_gradients([(random.normal(size=w.shape).astype(dtype), w) for w in ws])
+        results.append([*ws, *opt.get_weights()])
+    assert all(map(same, *results))
+
+
+@pytest.mark.parametrize("arguments", [{"steps": 0}, {"steps": 1.5}, {"steps": True},
+                                       {"steps": 2, "reduction": "max"}])  # fmt: skip
+def test_refused_accumulation(impl: Any, arguments: dict[str, Any]) -> None:
+    with pytest.raises(impl.InvalidArgumentError):
+        impl.optimizers.GradientAccumulation(impl.optimizers.SGD(), **arguments)
+
+
+def test_the_sum_is_fused_where_it_can_be() -> None:
+    """A constraint or clipping by a norm changes how, and not what."""
+    inner = tfopt.optimizers.SGD(1.0, clipnorm=100.0)
+    assert tfopt.optimizers.SGD(1.0)._fuses and not inner._fuses
+    ws = [np.ones(9000, np.float32) for _ in range(2)]
+    for w, own in zip(ws, (tfopt.optimizers.SGD(1.0, clipnorm=1e9), tfopt.optimizers.SGD(1.0)),
+                      strict=True):  # fmt: skip
+        opt = tfopt.optimizers.GradientAccumulation(own, 2)
+        for k in range(4):
+            opt.apply_gradients([(np.full(9000, k, np.float32), w)])
+    assert same(*ws)
+
+
+# ---- loss scaling
+
+
+def test_loss_scaling_as_kerass(impl: Any) -> None:
+    w = np.ones(2, np.float32)
+    opt = impl.optimizers.LossScaleOptimizer(impl.optimizers.SGD(0.5), 8.0, dynamic_growth_steps=2)
+    assert float(opt.scale_loss(2.0)) == 16
+    for k, scale in enumerate([8.0, 8.0, 16.0]):
+        assert float(opt.dynamic_scale) == scale and int(opt.iterations) == k
+        opt.apply_gradients([(np.array([scale, 0], np.float32), w)])
+    assert w.tolist() == [-0.5, 1]
+    for bad in (np.inf, -np.inf, np.nan):
+        opt.apply_gradients([(np.array([bad, 0], np.float32), w)])
+    assert w.tolist() == [-0.5, 1] and int(opt.iterations) == 3
+    assert float(opt.dynamic_scale) == 2 and int(opt.step_counter) == 0
+
+
+def test_clipping_is_that_of_the_true_gradient(impl: Any) -> None:
+    for clipping, expected in (
+        ({"clipvalue": 0.5}, [0.5, 0.5]), ({"clipnorm": 1.0}, [0.4, 0.2]),
+        ({"global_clipnorm": 1.0}, [0.4, 0.2]), ({"clipnorm": 10.0}, [-2, -3]),
+    ):  # fmt: skip
+        w = np.ones(2)
+        inner = impl.optimizers.SGD(1.0, **clipping)
+        opt = impl.optimizers.LossScaleOptimizer(inner, 4.0)
+        opt.apply_gradients([(np.array([12.0, 16.0]), w)])
+        assert np.allclose(w, expected, rtol=1e-15)
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([np.float16, np.float32, np.float64]))
+def test_scaled_steps_equal_the_twins(seed: int, dtype: Any) -> None:
+    results = []
+    for package in PACKAGES:
+        random = np.random.default_rng(seed)
+        ws = [np.ones(20, dtype), np.ones((5, 2), dtype)]
+        inner = package.optimizers.Adamax(0.1, **random.choice([{}, {"clipnorm": 1.0}]))
+        opt = package.optimizers.LossScaleOptimizer(inner, 64.0, 3)
+        for _ in range(8):
+            dense = random.normal(size=20).astype(dtype)
+            dense[0] = random.choice([1.0, np.inf], p=[0.8, 0.2])
+            values = random.normal(size=(3, 2)).astype(dtype)
+            rows = package.IndexedSlices(values, random.integers(0, 5, 3))
+            opt.apply_gradients([(dense, ws[0]), (rows, ws[1])])
+        results.append([*ws, *opt.get_weights()])
+    assert all(map(same, *results))
+
+
+def test_refused_scales(impl: Any) -> None:
+    for arguments in ((0.0,), (np.inf,), (np.nan,), (1.0, 0)):
+        with pytest.raises(impl.InvalidArgumentError):
+            impl.optimizers.LossScaleOptimizer(impl.optimizers.SGD(), *arguments)
+    with pytest.raises(impl.errors.InvalidTypeError):
+        impl.optimizers.LossScaleOptimizer("sgd")
+
+
+# ---- averages of weights
+
+
+@pytest.mark.parametrize("frequency", [None, 2])
+def test_averages(impl: Any, frequency: int | None) -> None:
+    w, average = np.array([8.0]), None
+    opt = impl.optimizers.WeightAverage(impl.optimizers.SGD(1.0), 0.75, frequency)
+    expected = 8.0
+    for k in range(1, 6):
+        opt.apply_gradients([(np.ones(1), w)])
+        expected -= 1
+        average = expected if average is None else 0.75 * average + 0.25 * expected
+        if frequency and k % frequency == 0:
+            expected = average
+        assert w[0] == expected and opt.get_slot(w, "average").numpy()[0] == average
+
+
+def test_weights_come_back_after_the_averages(impl: Any) -> None:
+    w = np.array([8.0])
+    opt = impl.optimizers.WeightAverage(impl.optimizers.SGD(1.0), 0.5)
+    for _ in range(3):
+        opt.apply_gradients([(np.ones(1), w)])
+    with opt.averaged():
+        assert w.tolist() == [5.75]
+    assert w.tolist() == [5]
+    opt.assign_averages()
+    assert w.tolist() == [5.75]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_averages_equal_the_twins(dtype: Any) -> None:
+    """Of dense variables large and small, of rows, and with a constraint."""
+    results = []
+    for package in PACKAGES:
+        random = np.random.default_rng(1)
+        ws = [np.ones(9000, dtype), np.ones((5, 2), dtype), np.ones(3, dtype)[::-1]]
+        opt = package.optimizers.WeightAverage(package.optimizers.Adam(0.1), 0.9)
+        for _ in range(3):
+            values = random.normal(size=(3, 2)).astype(dtype)
+            rows = package.IndexedSlices(values, random.integers(0, 5, 3))
+            dense = [random.normal(size=w.shape).astype(dtype) for w in (ws[0], ws[2])]
+            opt.apply_gradients([(dense[0], ws[0]), (rows, ws[1]), (dense[1], ws[2])])
+        results.append([*ws, *opt.get_weights()])
+    assert all(map(same, *results))
+
+
+def test_averages_of_optimizers_written_in_numpy(impl: Any) -> None:
+    w = np.array([2.0])
+    opt = impl.optimizers.WeightAverage(impl.optimizers.Adafactor(0.5), 0.5)
+    opt.apply_gradients([(np.ones(1), w)])
+    assert opt.get_slot(w, "average").numpy().tolist() == w.tolist() != [2]
+
+
+def test_refused_averages(impl: Any) -> None:
+    adam = impl.optimizers.Adam
+    for inner, arguments in ((adam(sparse="catch_up"), ()), (adam(), (1.5,)), (adam(), (0.5, 0))):
+        with pytest.raises(impl.InvalidArgumentError):
+            impl.optimizers.WeightAverage(inner, *arguments)
+
+
+# ---- one around another
+
+
+def test_an_average_of_scaled_accumulated_steps(impl: Any) -> None:
+    results = []
+    for around in (True, False):
+        w = np.ones(4, np.float32)
+        own = impl.optimizers
+        if around:
+            inner = own.GradientAccumulation(own.AdamW(0.1), 2)
+            opt = own.WeightAverage(own.LossScaleOptimizer(inner, 4.0), 0.5)
+        else:
+            opt = own.WeightAverage(own.AdamW(0.1), 0.5)
+        for k in range(4):
+            grad = np.arange(4, dtype=np.float32) + k
+            for _ in range(2 if around else 1):
+                opt.apply_gradients([((4 if around else 1) * grad, w)])
+        results.append([w, opt.get_slot(w, "average").numpy()])
+    assert all(map(same, *results))
+
+
+@given(
+    sizes=st.lists(
+        st.sampled_from([0, 1, 7, 2048, 8191, 8192, 8193, 20000]), min_size=1, max_size=4
+    ),
+    dtype=st.sampled_from([np.float16, np.float32, np.float64]),
+    layout=st.sampled_from(sorted(LAYOUTS)),
+    threads=st.integers(1, 3),
+    observed=st.booleans(),
+)
+def test_calls_that_take_turns_give_the_bits_of_calls_in_turn(
+    sizes: list[int], dtype: Any, layout: str, threads: int, observed: bool
+) -> None:
+    tfopt.threads.set_num_threads(threads)
+    random = np.random.default_rng(0)
+    batches = [[random.normal(size=n).astype(dtype) for n in sizes] for _ in range(4)]
+    ws = [lay_out(np.ones(n, dtype), layout) for n in sizes]
+    plain = [np.ones(n, dtype) for n in sizes]
+    own, adam = tfopt.optimizers, tfopt.optimizers.Adam(0.1)
+    inner = own.GradientAccumulation(own.Adam(0.1), 2, "sum")
+    opt = own.WeightAverage(inner, 0.5)
+    opt.observe = observed
+    averages: list[np.ndarray] = []
+    for batch in batches:
+        grads = [lay_out(grad, layout) for grad in batch]
+        opt.apply_gradients(list(zip(grads, ws, strict=True)))
+    for first, second in (batches[:2], batches[2:]):
+        wide = np.float32 if dtype == np.float16 else dtype
+        sums = [a.astype(wide) + b for a, b in zip(first, second, strict=True)]
+        adam.apply_gradients([(g.astype(dtype), w) for g, w in zip(sums, plain, strict=True)])
+        now = [w.astype(wide) for w in plain]
+        pairs = zip(averages, now, strict=True)
+        averages = [a / 2 + w / 2 for a, w in pairs] if averages else now
+    for w, expected, average in zip(ws, plain, averages, strict=True):
+        assert same(w, expected) and same(opt.get_slot(w, "average").numpy(), average)
+
+
+# ---- groups
+
+
+def test_groups_by_pattern_and_by_list(impl: Any) -> None:
+    params = {"head": {"w": np.ones(1), "b": np.ones(1)}, "body": {"w": np.ones(1)}}
+    own = np.ones(1)
+    groups = [([own], impl.optimizers.SGD(1.0)), ("^body/", {"learning_rate": 0.25})]
+    opt = impl.optimizers.ParameterGroups(impl.optimizers.SGD(0.5), groups)
+    assert int(opt.step({**params, "own": own}, {**params, "own": own})) == 1
+    assert own[0] == 0 and params["body"]["w"][0] == 0.75 and params["head"]["b"][0] == 0.5
+    assert [int(optimizer.iterations) for optimizer in opt.optimizers] == [1, 1, 1]
+    opt.apply_gradients([(np.ones(1), own)])
+    assert [int(optimizer.iterations) for optimizer in opt.optimizers] == [2, 2, 2]
+
+
+def test_no_group_takes_a_step_that_another_refuses(impl: Any) -> None:
+    params = {"a": np.ones(1), "b": np.ones(1)}
+    opt = impl.optimizers.ParameterGroups(impl.optimizers.Adam(), [("a", {"learning_rate": 0.1})])
+    with pytest.raises(impl.InvalidArgumentError):
+        opt.step(params, {"a": np.ones(1), "b": np.ones(2)})
+    assert params["a"][0] == 1 and int(opt.iterations) == 0
+
+
+def test_schedules_of_groups(impl: Any) -> None:
+    rate = impl.optimizers.schedules.PiecewiseConstantDecay([0], [0.5, 0.25])
+    params = {"a": np.zeros(1), "b": np.zeros(1)}
+    groups = [("a", {"learning_rate": rate})]
+    opt = impl.optimizers.ParameterGroups(impl.optimizers.SGD(1.0), groups)
+    for _ in range(2):
+        opt.step(params, {"a": np.ones(1), "b": np.ones(1)})
+    assert params["a"][0] == -0.75 and params["b"][0] == -2
+
+
+def test_accumulated_groups(impl: Any) -> None:
+    """The sums are made on the way into the steps of all groups."""
+    params = {"a": np.zeros(1), "b": np.zeros(1), "c": np.zeros(2)}
+    inner = impl.optimizers.ParameterGroups(impl.optimizers.SGD(1.0), [("b", {"learning_rate": 2})])
+    opt = impl.optimizers.GradientAccumulation(inner, 2, "sum")
+    for k in (1.0, 2.0):
+        opt.step(params, {"a": np.full(1, k), "b": np.full(1, 10 * k), "c": np.full(2, 100 * k)})
+    assert [params[name][0] for name in "abc"] == [-3, -60, -300]
+
+
+@pytest.mark.parametrize("groups", [[(3, {})], [("a", 3)], [(np.ones(2), {})]])
+def test_refused_groups(impl: Any, groups: Any) -> None:
+    with pytest.raises(impl.errors.InvalidTypeError):
+        impl.optimizers.ParameterGroups(impl.optimizers.SGD(), groups)
+
+
+# ---- state and configuration
+
+
+def wrappers(impl: Any) -> list[Any]:
+    own = impl.optimizers
+    return [
+        own.GradientAccumulation(own.AdamW(0.1), 3, "sum"),
+        own.LossScaleOptimizer(own.Lion(0.1, weight_decay=0.5), 4.0, 5),
+        own.WeightAverage(own.SGD(0.1, momentum=0.5), 0.5, 2),
+        own.ParameterGroups(own.Adamax(0.1), [("b$", own.SGD(0.5)), ("c", {"beta_1": 0.5})]),
+        own.WeightAverage(own.LossScaleOptimizer(own.Adafactor(0.1)), 0.5),
+    ]
+
+
+@pytest.mark.parametrize("which", range(5))
+def test_weights_and_configuration_make_the_same_optimizer_again(impl: Any, which: int) -> None:
+    params = {name: np.ones((2, 3)) for name in "abc"}
+    opt = wrappers(impl)[which]
+    grads = {name: np.full((2, 3), 2.0) for name in "abc"}
+    for _ in range(4):
+        opt.step(params, grads)
+    made = impl.optimizers.deserialize(impl.optimizers.serialize(opt))
+    copies = {name: array.copy() for name, array in params.items()}
+    assert type(made) is type(opt) and made.get_config() == opt.get_config()
+    scratch = {name: np.ones((2, 3)) for name in "abc"}
+    for _ in range(3):
+        made.step(scratch, grads)
+    made.set_weights(opt.get_weights())
+    made.step(copies, grads)
+    opt.step(params, grads)
+    assert all(same(params[name], copies[name]) for name in "abc")
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_refused_weights_change_nothing(impl: Any, which: int) -> None:
+    opt, params = wrappers(impl)[which], {name: np.ones(2) for name in "abc"}
+    opt.step(params, params)
+    before = opt.get_weights()
+    for wrong in (before[:-1], [*before, np.ones(1)], [*before[:-1], np.ones(7)]):
+        with pytest.raises(impl.InvalidArgumentError):
+            opt.set_weights(wrong)
+        assert all(map(same, before, opt.get_weights()))
+
+
+@pytest.mark.parametrize("which", range(5))
+def test_a_state_dictionary_is_the_inner_optimizers(impl: Any, which: int) -> None:
+    opt = wrappers(impl)[which]
+    inner = opt.optimizer
+    while hasattr(inner, "optimizer"):
+        inner = inner.optimizer
+    for refused in (opt.state_dict, lambda: opt.load_state_dict(inner.state_dict())):
+        with pytest.raises(impl.errors.InvalidTypeError, match="no state dictionary"):
+            refused()

@@ -1,0 +1,86 @@
+"""Arrays in nested structures, and what their places in them remember."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tfopt.errors import InvalidArgumentError
+from tfopt.optimizers.pairs import as_variable, memory_of
+from tfopt.variable import Variable
+
+__all__ = ["Places", "leaves"]
+
+
+def leaves(structure: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield what is in a structure of dicts, lists and tuples, with the names of its places."""
+    if isinstance(structure, Mapping):
+        items: Any = structure.items()
+    elif isinstance(structure, (list, tuple)):
+        items = enumerate(structure)
+    else:
+        yield name, structure
+        return
+    for key, value in items:
+        yield from leaves(value, f"{name}/{key}" if name else str(key))
+
+
+class Places:
+    """The variables of a structure's places at the last step."""
+
+    def __init__(self) -> None:
+        self._at: dict[str, Variable] = {}
+
+    def pairs(
+        self, params: Any, grads: Any, move: Callable[[Variable, Variable], None]
+    ) -> list[tuple[Any, Variable]]:
+        """Return gradients with the variables of their places.
+
+        Where an array has been replaced by another one, `move` is called with both.
+        """
+        given = dict(leaves(params))
+        gradients = dict(_gradients(params, grads, ""))
+        found = {name: self._variable(name, value) for name, value in given.items()}
+        for name, variable in found.items():
+            before = self._at.get(name)
+            if before is not None and memory_of(before) != memory_of(variable):
+                move(before, variable)
+        self._at.update(found)
+        return [(gradients[name], variable) for name, variable in found.items()]
+
+    def _variable(self, name: str, value: Any) -> Variable:
+        before = self._at.get(name)
+        if isinstance(value, Variable):
+            variable = value
+        elif before is not None and before.value() is value:
+            return before
+        else:
+            variable = Variable(as_variable(value).value(), name or None)
+        if before is not None and (before.shape, before.dtype) != (variable.shape, variable.dtype):
+            raise InvalidArgumentError(
+                f"{name or 'the variable'} was {before.dtype} of shape {list(before.shape)} at the "
+                f"last step, and is {variable.dtype} of shape {list(variable.shape)}"
+            )
+        return variable
+
+
+def _gradients(params: Any, grads: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Yield the gradients of a structure's places; their structure is that of the variables."""
+    if isinstance(params, Mapping):
+        if not isinstance(grads, Mapping) or set(grads) != set(params):
+            raise _differs(name)
+        items: Any = [(key, value, grads[key]) for key, value in params.items()]
+    elif isinstance(params, (list, tuple)):
+        if not isinstance(grads, (list, tuple)) or len(grads) != len(params):
+            raise _differs(name)
+        items = [(k, *both) for k, both in enumerate(zip(params, grads, strict=True))]
+    else:
+        yield name, grads
+        return
+    for key, value, grad in items:
+        yield from _gradients(value, grad, f"{name}/{key}" if name else str(key))
+
+
+def _differs(name: str) -> InvalidArgumentError:
+    where = f" at {name}" if name else ""
+    return InvalidArgumentError(f"params and grads differ in structure{where}")

@@ -1,0 +1,39 @@
+"""How the gradients of a step reach it, and what goes along with the step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tfopt.indexed_slices import IndexedSlices
+from tfopt.kernels.calls import Call
+from tfopt.variable import Variable
+
+__all__ = ["DIRECT", "Commit", "Route", "scaled"]
+
+#: What carries out a step that has been checked.
+Commit = Callable[[], None]
+
+
+class Route(NamedTuple):
+    """What those through whom gradients come ask of a step."""
+
+    scale: float = 1.0  # of the gradients, which are multiplied by it as they are read
+    lead: Callable[[list[int]], Call] | None = None  # makes the dense gradients at these places
+    follow: Callable[[list[Variable]], Call] | None = None  # comes after variables' updates
+    aggregates: bool = True  # whether a `gradient_aggregator` is to be called
+
+
+DIRECT = Route()
+
+
+def scaled(grads: tuple[Any, ...], scale: float) -> tuple[Any, ...]:
+    """Return gradients multiplied by a number, for steps that do not multiply as they read."""
+    if scale == 1:
+        return grads
+    return tuple(
+        IndexedSlices(grad.values * grad.values.dtype.type(scale), grad.indices)
+        if isinstance(grad, IndexedSlices)
+        else grad * grad.dtype.type(scale)
+        for grad in grads
+    )

@@ -1,0 +1,157 @@
+"""Means of weights from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.kernels import kernels
+from tfopt.kernels.calls import Call
+from tfopt.kernels.groups import many_call
+from tfopt.kernels.training import run
+from tfopt.optimizers.hyper import Hyper
+from tfopt.optimizers.optimizer import Optimizer
+from tfopt.optimizers.pairs import as_variable, memory_of
+from tfopt.optimizers.route import Commit, Route
+from tfopt.optimizers.wrapper import Wrapper
+from tfopt.variable import Variable
+
+__all__ = ["WeightAverage"]
+
+
+class WeightAverage(Wrapper):
+    """Keeps the exponential moving average of the weights that another optimizer updates.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Takes the steps; not one with ``sparse="catch_up"``, whose rows may be behind.
+    momentum : float, default 0.99
+        In [0, 1]: after a step ``average = momentum * average + (1 - momentum) * weights``.
+    overwrite_frequency : int, optional
+        After so many steps, each time, the weights become the averages.
+    name : str, default "WeightAverage"
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an argument does not fit.
+
+    Notes
+    -----
+    As Keras 3's ``use_ema``. Slot: ``average``, float32 for variables of 16 bits; after the first
+    step it is the weights. It is updated while the step's results are in the cache, so it is read
+    and written once more, and nothing else. A step of some rows takes a pass over the average of
+    the whole variable. For variables in the host's memory.
+
+    References
+    ----------
+    Polyak, Juditsky: Acceleration of Stochastic Approximation by Averaging, 1992.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tfopt.optimizers import SGD, WeightAverage
+    >>> w = np.array([8.0])
+    >>> opt = WeightAverage(SGD(1.0), momentum=0.5)
+    >>> for _ in range(3):
+    ...     _ = opt.apply_gradients([(np.ones(1), w)])
+    >>> w, opt.get_slot(w, "average").numpy()
+    (array([5.]), array([5.75]))
+    >>> with opt.averaged():
+    ...     print(w)
+    [5.75]
+    """
+
+    momentum = Hyper(0, 1)
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        momentum: float = 0.99,
+        overwrite_frequency: int | None = None,
+        name: str = "WeightAverage",
+    ) -> None:
+        super().__init__(optimizer, name)
+        if getattr(optimizer, "sparse", None) == "catch_up":
+            raise InvalidArgumentError("the weights of rows that catch up cannot be averaged")
+        if overwrite_frequency is not None and not overwrite_frequency >= 1:
+            raise InvalidArgumentError(
+                f"overwrite_frequency must be at least 1, not {overwrite_frequency}"
+            )
+        self.compat = None
+        self.momentum = momentum
+        self.overwrite_frequency = overwrite_frequency
+
+    def _prepared(self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route) -> Commit:
+        handles = [as_variable(var) for var in variables]
+        for handle in handles:
+            if handle.device != "cpu":
+                raise InvalidTypeError(f"{handle.name} is on a GPU: its average cannot be kept")
+            self._average(handle)
+        along = self.optimizer._follows
+        before = int(self.iterations)
+        follow = partial(self._follow, before == 0)
+        asked = route._replace(follow=follow) if along else route
+        step = self.optimizer._prepared(grads, variables, asked)
+
+        def commit() -> None:
+            step()
+            if int(self.iterations) == before:
+                return
+            if not along:
+                for handle in handles:
+                    run(follow([handle]))
+            if self.overwrite_frequency and int(self.iterations) % self.overwrite_frequency == 0:
+                self.assign_averages()
+
+        return commit
+
+    @property
+    def _follows(self) -> bool:
+        return False
+
+    def _follow(self, first: bool, variables: list[Variable]) -> Call:
+        """Return the call that takes new weights of one dtype into their averages."""
+        averages = [self._average(variable) for variable in variables]
+        weights = [variable.numpy() for variable in variables]
+        momentum = 0.0 if first else self.momentum
+        return many_call(kernels["moving_average"], (averages, weights), (momentum,), 0, 1.0)
+
+    def _average(self, variable: Variable) -> np.ndarray:
+        own = self._slots.get(memory_of(variable), {})
+        if "average" not in own:
+            weights = variable.numpy()
+            dtype = np.float32 if weights.dtype.itemsize == 2 else weights.dtype
+            name = f"{self.name}/{variable.name}/average"
+            slot = Variable(weights.astype(dtype, order="C"), name, trainable=False)
+            self._keep_slot(variable, "average", slot)
+        return self._slots[memory_of(variable)]["average"].numpy()
+
+    def assign_averages(self) -> None:
+        """Make the weights their averages, as at the end of a training."""
+        for variable in self._owners:
+            variable.assign(self._average(variable))
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Have the averages in the variables while a block runs, then the weights again.
+
+        No step may be taken in it.
+        """
+        weights = [variable.numpy().copy() for variable in self._owners]
+        self.assign_averages()
+        try:
+            yield
+        finally:
+            for variable, before in zip(self._owners, weights, strict=True):
+                variable.assign(before)
+
+    def get_config(self) -> dict[str, Any]:
+        own = {"momentum": self.momentum, "overwrite_frequency": self.overwrite_frequency}
+        return {**super().get_config(), **own}

@@ -1,0 +1,156 @@
+"""Optimizers that hand gradients on to another one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfopt.errors import InvalidTypeError
+from tfopt.optimizers.optimizer import Optimizer
+from tfopt.optimizers.pairs import as_variable, memory_of
+from tfopt.optimizers.places import Places
+from tfopt.optimizers.state import State
+from tfopt.variable import Variable
+
+__all__ = ["Wrapper"]
+
+
+class Wrapper(Optimizer):
+    """Base class: what it does not say itself is the inner optimizer's.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        The inner one.
+    name : str
+
+    Attributes
+    ----------
+    optimizer : Optimizer
+    """
+
+    def __init__(self, optimizer: Optimizer, name: str) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise InvalidTypeError(f"optimizer must be one, not {type(optimizer).__name__}")
+        State.__init__(self, name)
+        self.optimizer = optimizer
+        self._places = Places()
+        self.gradient_aggregator = None
+        self.gradient_transformers = []
+        self.use_locking = False
+
+    @property
+    def iterations(self) -> Variable:
+        """The number of the inner optimizer's steps, int64."""
+        return self.optimizer.iterations
+
+    @iterations.setter
+    def iterations(self, variable: Variable) -> None:
+        self.optimizer.iterations = variable
+
+    @property
+    def learning_rate(self) -> Any:
+        """The inner optimizer's."""
+        return self.optimizer.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: Any) -> None:
+        self.optimizer.learning_rate = value
+
+    @property
+    def _fuses(self) -> bool:
+        return self.optimizer._fuses
+
+    @property
+    def _follows(self) -> bool:
+        return self.optimizer._follows
+
+    @property
+    def observe(self) -> bool:
+        """Whether the inner optimizer keeps its `last_step`."""
+        return bool(getattr(self.optimizer, "observe", False))
+
+    @observe.setter
+    def observe(self, on: bool) -> None:
+        self.optimizer.observe = on  # type: ignore[attr-defined]
+
+    @property
+    def last_step(self) -> Any:
+        """What the inner optimizer's last step did, if it was observed."""
+        return getattr(self.optimizer, "last_step", None)
+
+    @property
+    def weights(self) -> list[Variable]:
+        """The inner optimizer's, then what is this one's own."""
+        return [*self.optimizer.weights, *self._weights[1:]]
+
+    def get_weights(self) -> list[np.ndarray]:
+        """Return copies of the state's arrays, in the order of `weights`."""
+        own = [weight.numpy().copy() for weight in self._weights[1:]]
+        return [*self.optimizer.get_weights(), *own]
+
+    def set_weights(self, weights: Any) -> None:
+        """Set the state to arrays as `get_weights` returns them."""
+        arrays = list(weights)
+        n = max(len(arrays) - len(self._weights) + 1, 0)
+        own = [self._weights[0].numpy(), *arrays[n:]]
+        before = self.optimizer.get_weights()
+        self.optimizer.set_weights(arrays[:n])
+        try:
+            super().set_weights(own)
+        except Exception:
+            self.optimizer.set_weights(before)
+            raise
+
+    def get_slot(self, var: Any, slot_name: str) -> Variable:
+        """Return a slot of a variable: its own, or else the inner optimizer's."""
+        own = self._slots.get(memory_of(as_variable(var)), {})
+        return own[slot_name] if slot_name in own else self.optimizer.get_slot(var, slot_name)
+
+    def get_slot_names(self) -> list[str]:
+        """Return the names of the slots, the inner optimizer's first."""
+        return [*self.optimizer.get_slot_names(), *super().get_slot_names()]
+
+    def catch_up(self, var: Any, rows: Any) -> None:
+        """Let rows take the steps they have not taken, if the inner optimizer's do."""
+        self.optimizer.catch_up(var, rows)  # type: ignore[attr-defined]
+
+    def flush(self) -> None:
+        """Let all rows take the steps they have not taken, if the inner optimizer's do."""
+        self.optimizer.flush()  # type: ignore[attr-defined]
+
+    def _move_state(self, old: Variable, new: Variable) -> None:
+        super()._move_state(old, new)
+        self.optimizer._move_state(old, new)
+
+    def state_dict(self, variables: Any = None) -> dict[str, Any]:
+        """Refuse: a state dictionary is one of an optimizer that is around no other.
+
+        `get_weights` has all arrays; or take the inner `optimizer`'s own.
+
+        Raises
+        ------
+        InvalidTypeError
+            Always.
+        """
+        raise InvalidTypeError(
+            f"a {type(self).__name__} has no state dictionary: take its `optimizer`'s, or its "
+            "weights by `get_weights`"
+        )
+
+    def _restore(self, *_: Any) -> None:
+        self.state_dict()
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make an optimizer like this one, without its state."""
+        from tfopt.optimizers.serialization import serialize
+
+        return {"optimizer": serialize(self.optimizer), "name": self.name}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Optimizer:
+        """Return an optimizer with the arguments that `get_config` returned."""
+        from tfopt.optimizers.serialization import get
+
+        return cls(**{**config, "optimizer": get(config["optimizer"])})

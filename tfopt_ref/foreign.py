@@ -1,0 +1,61 @@
+"""Sparse gradients of other libraries: scipy's matrices and arrays, torch's COO tensors.
+
+They are known by what they have, so that neither library is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tfopt_ref.errors import InvalidTypeError
+from tfopt_ref.indexed_slices import IndexedSlices
+
+__all__ = ["as_slices", "each_as_slices"]
+
+_OWN = {np.ndarray, IndexedSlices, type(None)}
+
+
+def as_slices(grad: Any) -> Any:
+    """Return a sparse gradient of another library as slices, and any other one as it is.
+
+    The rows with an entry are those that have a gradient; entries of one place are summed.
+
+    Raises
+    ------
+    InvalidTypeError
+        If it has entries by more than two indices.
+    """
+    if type(grad) in _OWN:
+        return grad
+    if hasattr(grad, "nnz") and hasattr(grad, "tocoo"):
+        coo = grad.tocoo()
+        coords = getattr(coo, "coords", None) or (coo.row, coo.col)
+        return _rows(coords, coo.data, coo.shape)
+    if getattr(grad, "is_sparse", False) is True and hasattr(grad, "_indices"):
+        indices, values = grad._indices().numpy(), grad._values().detach().numpy()
+        return _rows(tuple(indices), values, tuple(grad.shape))
+    return grad
+
+
+def each_as_slices(grads: Sequence[Any]) -> Sequence[Any]:
+    """Return gradients with those of other libraries as slices."""
+    if not isinstance(grads, (list, tuple)) or set(map(type, grads)) <= _OWN:
+        return grads
+    return [as_slices(grad) for grad in grads]
+
+
+def _rows(coords: Sequence[np.ndarray], data: np.ndarray, shape: tuple[int, ...]) -> IndexedSlices:
+    if len(coords) == 1:  # its entries are rows
+        return IndexedSlices(data, np.ascontiguousarray(coords[0]), shape)
+    if len(coords) != 2 or data.ndim != 1:
+        raise InvalidTypeError(
+            f"a sparse gradient has entries by 1 or 2 indices, not {len(coords)}"
+        )
+    row, column = coords
+    rows, place = np.unique(row, return_inverse=True)
+    values = np.zeros((len(rows), shape[1]), data.dtype)
+    np.add.at(values, (place, column), data)
+    return IndexedSlices(values, rows, shape)

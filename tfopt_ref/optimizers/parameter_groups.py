@@ -1,0 +1,149 @@
+"""Groups of variables, each with an optimizer of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tfopt_ref.errors import InvalidTypeError
+from tfopt_ref.optimizers.optimizer import Commit, Optimizer
+from tfopt_ref.optimizers.pairs import as_variable, memory_of
+from tfopt_ref.optimizers.wrapper import Wrapper
+from tfopt_ref.variable import Variable
+
+__all__ = ["ParameterGroups"]
+
+
+class ParameterGroups(Wrapper):
+    """Updates groups of variables with hyperparameters, schedules or rules of their own."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        groups: Iterable[tuple[Any, Any]],
+        name: str = "ParameterGroups",
+    ) -> None:
+        super().__init__(optimizer, name)
+        self._which: list[Callable[[Variable], bool]] = []
+        self._patterns: list[Any] = []
+        self.optimizers: list[Optimizer] = []
+        for which, how in groups:
+            self._which.append(_membership(which))
+            self._patterns.append(which)
+            self.optimizers.append(_made(optimizer, how))
+        self.optimizers.append(optimizer)
+
+    def group_of(self, var: Any) -> Optimizer:
+        """Return the optimizer of a variable."""
+        return self.optimizers[self._number(as_variable(var))]
+
+    def _number(self, variable: Variable) -> int:
+        fitting = (k for k, has in enumerate(self._which) if has(variable))
+        return next(fitting, len(self._which))
+
+    def _prepared(self, pairs: list[Any], scale: float, aggregates: bool) -> Commit:
+        own: list[list[Any]] = [[] for _ in self.optimizers]
+        for grad, var in pairs:
+            own[self._number(as_variable(var))].append((grad, var))
+        steps = [
+            optimizer._prepared(given, scale, aggregates) if given else optimizer._count
+            for optimizer, given in zip(self.optimizers, own, strict=True)
+        ]
+
+        def commit() -> None:
+            for step in steps:
+                step()
+
+        return commit
+
+    @property
+    def observe(self) -> bool:
+        """Whether the groups' optimizers keep their `last_step`."""
+        return all(getattr(optimizer, "observe", False) for optimizer in self.optimizers)
+
+    @observe.setter
+    def observe(self, on: bool) -> None:
+        for optimizer in self.optimizers:
+            optimizer.observe = on  # type: ignore[attr-defined]
+
+    @property
+    def last_step(self) -> Any:
+        """The groups' own, in a list."""
+        return [getattr(optimizer, "last_step", None) for optimizer in self.optimizers]
+
+    @property
+    def weights(self) -> list[Variable]:
+        """Those of all groups, one group after the other."""
+        return [weight for optimizer in self.optimizers for weight in optimizer.weights]
+
+    def get_weights(self) -> list[np.ndarray]:
+        """Return copies of the state's arrays, in the order of `weights`."""
+        return [array for optimizer in self.optimizers for array in optimizer.get_weights()]
+
+    def set_weights(self, weights: Any) -> None:
+        """Set the state to arrays as `get_weights` returns them."""
+        arrays, start = list(weights), 0
+        before = [optimizer.get_weights() for optimizer in self.optimizers]
+        try:
+            for k, optimizer in enumerate(self.optimizers):
+                last = k == len(before) - 1
+                stop = len(arrays) if last else start + len(before[k])
+                optimizer.set_weights(arrays[start:stop])
+                start = stop
+        except Exception:
+            for optimizer, own in zip(self.optimizers, before, strict=True):
+                optimizer.set_weights(own)
+            raise
+
+    def get_slot(self, var: Any, slot_name: str) -> Variable:
+        """Return the slot of a variable, which its group's optimizer has."""
+        return self.group_of(var).get_slot(var, slot_name)
+
+    def catch_up(self, var: Any, rows: Any) -> None:
+        """Let rows take the steps they have not taken, if their group's do."""
+        self.group_of(var).catch_up(var, rows)  # type: ignore[attr-defined]
+
+    def flush(self) -> None:
+        """Let all rows of all groups take the steps they have not taken."""
+        for optimizer in self.optimizers:
+            optimizer.flush()  # type: ignore[attr-defined]
+
+    def _move_state(self, old: Variable, new: Variable) -> None:
+        for optimizer in self.optimizers:
+            optimizer._move_state(old, new)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make an optimizer like this one, without its state."""
+        from tfopt_ref.optimizers.serialization import serialize
+
+        for which in self._patterns:
+            if not isinstance(which, str):
+                raise InvalidTypeError("a configuration cannot hold variables; give a pattern")
+        own = zip(self._patterns, self.optimizers, strict=False)
+        groups = [[which, serialize(optimizer)] for which, optimizer in own]
+        return {**super().get_config(), "groups": groups}
+
+
+def _membership(which: Any) -> Callable[[Variable], bool]:
+    if isinstance(which, str):
+        pattern = re.compile(which)
+        return lambda variable: pattern.search(variable.name) is not None
+    if isinstance(which, np.ndarray) or not isinstance(which, Iterable):
+        raise InvalidTypeError("a group is a pattern or a list of variables")
+    given = {memory_of(variable): variable for variable in map(as_variable, which)}
+    return lambda variable: memory_of(variable) in given
+
+
+def _made(optimizer: Optimizer, how: Any) -> Optimizer:
+    from tfopt_ref.optimizers.serialization import get
+
+    if isinstance(how, Optimizer):
+        return how
+    if not isinstance(how, Mapping):
+        raise InvalidTypeError(f"a group has an optimizer or a dict, not {type(how).__name__}")
+    if "class_name" in how:
+        return get(how)
+    return type(optimizer).from_config({**optimizer.get_config(), **how})

@@ -1,0 +1,92 @@
+"""Means of weights from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tfopt_ref.errors import InvalidArgumentError
+from tfopt_ref.optimizers.hyper import Hyper
+from tfopt_ref.optimizers.optimizer import Commit, Optimizer
+from tfopt_ref.optimizers.pairs import as_variable, memory_of
+from tfopt_ref.optimizers.wrapper import Wrapper
+from tfopt_ref.training_ops import apply_moving_average
+from tfopt_ref.variable import Variable
+
+__all__ = ["WeightAverage"]
+
+
+class WeightAverage(Wrapper):
+    """Keeps the exponential moving average of the weights that another optimizer updates."""
+
+    momentum = Hyper(0, 1)
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        momentum: float = 0.99,
+        overwrite_frequency: int | None = None,
+        name: str = "WeightAverage",
+    ) -> None:
+        super().__init__(optimizer, name)
+        if getattr(optimizer, "sparse", None) == "catch_up":
+            raise InvalidArgumentError("the weights of rows that catch up cannot be averaged")
+        if overwrite_frequency is not None and not overwrite_frequency >= 1:
+            raise InvalidArgumentError(
+                f"overwrite_frequency must be at least 1, not {overwrite_frequency}"
+            )
+        self.compat = None
+        self.momentum = momentum
+        self.overwrite_frequency = overwrite_frequency
+
+    def _prepared(self, pairs: list[Any], scale: float, aggregates: bool) -> Commit:
+        variables = [as_variable(var) for _, var in pairs]
+        for variable in variables:
+            self._average(variable)
+        before = int(self.iterations)
+        step = self.optimizer._prepared(pairs, scale, aggregates)
+
+        def commit() -> None:
+            step()
+            if int(self.iterations) == before:
+                return
+            momentum = self.momentum if before else 0.0
+            for variable in variables:
+                apply_moving_average(self._average(variable), variable.numpy(), momentum=momentum)
+            if self.overwrite_frequency and int(self.iterations) % self.overwrite_frequency == 0:
+                self.assign_averages()
+
+        return commit
+
+    def _average(self, variable: Variable) -> np.ndarray:
+        own = self._slots.get(memory_of(variable), {})
+        if "average" not in own:
+            weights = variable.numpy()
+            dtype = np.float32 if weights.dtype.itemsize == 2 else weights.dtype
+            name = f"{self.name}/{variable.name}/average"
+            slot = Variable(weights.astype(dtype, order="C"), name, trainable=False)
+            self._keep_slot(variable, "average", slot)
+        return self._slots[memory_of(variable)]["average"].numpy()
+
+    def assign_averages(self) -> None:
+        """Make the weights their averages, as at the end of a training."""
+        for variable in self._owners:
+            variable.assign(self._average(variable))
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Have the averages in the variables while a block runs, then the weights again."""
+        weights = [variable.numpy().copy() for variable in self._owners]
+        self.assign_averages()
+        try:
+            yield
+        finally:
+            for variable, before in zip(self._owners, weights, strict=True):
+                variable.assign(before)
+
+    def get_config(self) -> dict[str, Any]:
+        own = {"momentum": self.momentum, "overwrite_frequency": self.overwrite_frequency}
+        return {**super().get_config(), **own}
