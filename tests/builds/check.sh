@@ -13,7 +13,7 @@ cd "$work/sources"
 cat > "$work/bin/cc-without-openmp" <<SH
 #!/bin/sh
 for flag; do [ "\$flag" != -fopenmp ] || { echo "unrecognized option -fopenmp" >&2; exit 1; }; done
-exec "$compiler" "\$@"
+exec "$compiler" "\$@" -O0      # what it computes is of interest here, and not how fast
 SH
 printf '#!/bin/sh\nexit 1\n' > "$work/bin/cc-broken"
 chmod +x "$work"/bin/cc-*
