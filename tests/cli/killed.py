@@ -7,6 +7,7 @@ may be anywhere: in a step, while a checkpoint is written, before it gets its na
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
 import shutil
@@ -66,4 +67,5 @@ def sweep(seed: int, points: int, arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    importlib.import_module("tfopt.cli.train")  # once for all runs, and no part of any
     sweep(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

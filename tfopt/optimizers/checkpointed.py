@@ -10,13 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.devices import gpu_arrays
-from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.hyper import rate_config
 from tfopt.optimizers.naming import named
 from tfopt.optimizers.pairs import memory_of
 from tfopt.optimizers.schedules import LearningRateSchedule
 from tfopt.optimizers.state import State
+from tfopt.optimizers.state_parts import (
+    by_name,
+    check_array,
+    check_same,
+    check_variables,
+    dtype_of,
+    host_array,
+    kind_of,
+)
 from tfopt.variable import Variable
 
 __all__ = ["Checkpointed"]
@@ -100,13 +108,13 @@ class Checkpointed(State):
         names = named(self._owners if variables is None else variables)
         keys = self._keys(names)
         places = {id(slot): [keys[memory], name] for memory, name, slot in self._all_slots()}
-        others = _by_name([weight for weight in self._weights if id(weight) not in places])
+        others = by_name([weight for weight in self._weights if id(weight) not in places])
         labels = {id(weight): key for key, weight in others.items()}
         return {
             "version": _VERSION,
             "class_name": type(self).__name__,
             "config": self._saved_config(),
-            "variables": {name: _kind(variable) for name, variable in names.items()},
+            "variables": {name: kind_of(variable) for name, variable in names.items()},
             "weights": {key: host_array(weight) for key, weight in others.items()},
             "slots": {
                 name: {
@@ -214,15 +222,15 @@ class Checkpointed(State):
             )
         names = named(self._owners if variables is None else variables)
         self._keys(names)
-        _check_variables(state["variables"], names)
+        check_variables(state["variables"], names)
         others = self._other_weights(state)
         like = self._like(state["config"])
-        slots = self._checked_slots(state, names, like)
+        slots = self._checked_slots(state, names, like, keep)
         parts = self._restoring(dict(state["parts"]), names, slots)
         vars(self).update(_settings(like))
         for key, weight in others.items():
             weight.assign(state["weights"][key])
-        self._put(state["order"], others, slots, names, keep)
+        self._put(state["order"], others, slots, names)
         for restore in parts:
             restore()
 
@@ -232,7 +240,6 @@ class Checkpointed(State):
         others: dict[str, Variable],
         slots: dict[tuple[str, str], np.ndarray],
         names: dict[str, Variable],
-        keep: Callable[[np.ndarray], np.ndarray],
     ) -> None:
         before, self._slots, self._owners, self._weights = self._slots, {}, [], []
         for place in order:
@@ -243,8 +250,7 @@ class Checkpointed(State):
             variable, array = names[name], slots[name, slot]
             there = before.get(memory_of(variable), {}).get(slot)
             if there is None:
-                own = keep(array) if variable.device == "cpu" else array
-                self._new_slot(variable, slot, own)
+                self._new_slot(variable, slot, array)
             else:
                 self._keep_slot(variable, slot, there.assign(array))
 
@@ -265,16 +271,20 @@ class Checkpointed(State):
 
     def _other_weights(self, state: dict[str, Any]) -> dict[str, Variable]:
         slots = {id(slot) for _, _, slot in self._all_slots()}
-        others = _by_name([weight for weight in self._weights if id(weight) not in slots])
-        _check_same("weights", others, state["weights"])
+        others = by_name([weight for weight in self._weights if id(weight) not in slots])
+        check_same("weights", others, state["weights"])
         for key, weight in others.items():
-            _check_array(key, state["weights"][key], weight.shape, weight.dtype)
+            check_array(key, state["weights"][key], weight.shape, weight.dtype)
         return others
 
     def _checked_slots(
-        self, state: dict[str, Any], names: dict[str, Variable], like: Any
+        self,
+        state: dict[str, Any],
+        names: dict[str, Variable],
+        like: Any,
+        keep: Callable[[np.ndarray], np.ndarray],
     ) -> dict[tuple[str, str], np.ndarray]:
-        _check_same("variables with slots", names, state["slots"])
+        check_same("variables with slots", names, state["slots"])
         given = {(name, slot) for name, slots in state["slots"].items() for slot in slots}
         listed = [tuple(place) for place in state["order"] if not isinstance(place, str)]
         others = [place for place in state["order"] if isinstance(place, str)]
@@ -289,8 +299,9 @@ class Checkpointed(State):
             there = self._slots.get(memory_of(variable), {}).get(slot)
             known = like._slot_shapes(variable)
             shape = known.get(slot, np.shape(array)) if there is None else there.shape
-            _check_array(f"{name}/{slot}", array, shape, dtype_of(variable))
-            found[name, slot] = array
+            check_array(f"{name}/{slot}", array, shape, dtype_of(variable))
+            new = there is None and variable.device == "cpu"
+            found[name, slot] = keep(array) if new else array
         return found
 
     # ---- hyperparameters
@@ -318,63 +329,6 @@ class Checkpointed(State):
             if isinstance(error, InvalidArgumentError):
                 raise
             raise InvalidArgumentError(f"the state's configuration does not fit: {error}") from None
-
-
-def host_array(variable: Variable) -> np.ndarray:
-    """Return a variable's array; of one on a GPU, a copy in the host's memory."""
-    if variable.device == "cpu":
-        return variable.numpy()
-    copied: np.ndarray = gpu_arrays().to_host(variable.value())
-    return copied
-
-
-def dtype_of(variable: Variable) -> np.dtype[Any]:
-    """Return a variable's dtype as NumPy's, wherever it is."""
-    there = variable.device == "gpu"
-    dtype: np.dtype[Any] = gpu_arrays().dtype_of(variable.value()) if there else variable.dtype
-    return dtype
-
-
-def _kind(variable: Variable) -> dict[str, Any]:
-    return {"shape": list(variable.shape), "dtype": dtype_of(variable).name}
-
-
-def _by_name(weights: list[Variable]) -> dict[str, Variable]:
-    count, *others = weights
-    return {"iterations": count, **{other.name.rpartition("/")[2]: other for other in others}}
-
-
-def _check_variables(saved: dict[str, Any], names: dict[str, Variable]) -> None:
-    _check_same("variables", names, saved)
-    for name, variable in names.items():
-        shape, dtype = list(variable.shape), dtype_of(variable).name
-        if saved[name]["shape"] != shape:
-            raise InvalidArgumentError(
-                f"variable {name!r} has shape {shape}, in the state {saved[name]['shape']}"
-            )
-        if saved[name]["dtype"] != dtype:
-            raise InvalidTypeError(
-                f"variable {name!r} has dtype {dtype}, in the state {saved[name]['dtype']}"
-            )
-
-
-def _check_same(what: str, ours: Any, saved: Any) -> None:
-    missing = [key for key in ours if key not in saved]
-    foreign = [key for key in saved if key not in ours]
-    if missing or foreign:
-        raise InvalidArgumentError(
-            f"other {what}: the state lacks {missing or 'none'}, and has {foreign or 'none'} "
-            "that the optimizer lacks"
-        )
-
-
-def _check_array(name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    if not isinstance(array, np.ndarray):
-        raise InvalidTypeError(f"{name} must be an array, not {type(array).__name__}")
-    if array.shape != shape:
-        raise InvalidArgumentError(f"{name} must have shape {shape}, not {array.shape}")
-    if array.dtype != dtype:
-        raise InvalidTypeError(f"{name} must have dtype {dtype}, not {array.dtype}")
 
 
 def _is_function(optimizer: Any) -> bool:

@@ -124,7 +124,7 @@ class Checkpointed(State):
             variable, array = names[name], slots[name, slot]
             there = before.get(memory_of(variable), {}).get(slot)
             if there is None:
-                self._new_slot(variable, slot, array.copy())
+                self._new_slot(variable, slot, array)
             else:
                 self._keep_slot(variable, slot, there.assign(array))
 
@@ -170,7 +170,7 @@ class Checkpointed(State):
             known = like._slot_shapes(variable)
             shape = known.get(slot, np.shape(array)) if there is None else there.shape
             _check_array(f"{name}/{slot}", array, shape, variable.dtype)
-            found[name, slot] = array
+            found[name, slot] = array.copy()
         return found
 
     # ---- hyperparameters

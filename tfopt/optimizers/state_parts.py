@@ -1,0 +1,83 @@
+"""The parts of a saved state: what describes them, and whether they fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfopt.devices import gpu_arrays
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.variable import Variable
+
+__all__ = [
+    "by_name",
+    "check_array",
+    "check_same",
+    "check_variables",
+    "dtype_of",
+    "host_array",
+    "kind_of",
+]
+
+
+def host_array(variable: Variable) -> np.ndarray:
+    """Return a variable's array; of one on a GPU, a copy in the host's memory."""
+    if variable.device == "cpu":
+        return variable.numpy()
+    copied: np.ndarray = gpu_arrays().to_host(variable.value())
+    return copied
+
+
+def dtype_of(variable: Variable) -> np.dtype[Any]:
+    """Return a variable's dtype as NumPy's, wherever it is."""
+    there = variable.device == "gpu"
+    dtype: np.dtype[Any] = gpu_arrays().dtype_of(variable.value()) if there else variable.dtype
+    return dtype
+
+
+def kind_of(variable: Variable) -> dict[str, Any]:
+    """Return what a state says of a variable."""
+    return {"shape": list(variable.shape), "dtype": dtype_of(variable).name}
+
+
+def by_name(weights: list[Variable]) -> dict[str, Variable]:
+    """Return the weights that are no slots by their names in a state."""
+    count, *others = weights
+    return {"iterations": count, **{other.name.rpartition("/")[2]: other for other in others}}
+
+
+def check_variables(saved: dict[str, Any], names: dict[str, Variable]) -> None:
+    """Refuse a state of other variables."""
+    check_same("variables", names, saved)
+    for name, variable in names.items():
+        shape, dtype = list(variable.shape), dtype_of(variable).name
+        if saved[name]["shape"] != shape:
+            raise InvalidArgumentError(
+                f"variable {name!r} has shape {shape}, in the state {saved[name]['shape']}"
+            )
+        if saved[name]["dtype"] != dtype:
+            raise InvalidTypeError(
+                f"variable {name!r} has dtype {dtype}, in the state {saved[name]['dtype']}"
+            )
+
+
+def check_same(what: str, ours: Any, saved: Any) -> None:
+    """Refuse a state that has other keys."""
+    missing = [key for key in ours if key not in saved]
+    foreign = [key for key in saved if key not in ours]
+    if missing or foreign:
+        raise InvalidArgumentError(
+            f"other {what}: the state lacks {missing or 'none'}, and has {foreign or 'none'} "
+            "that the optimizer lacks"
+        )
+
+
+def check_array(name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Refuse what is no array of a shape and a dtype."""
+    if not isinstance(array, np.ndarray):
+        raise InvalidTypeError(f"{name} must be an array, not {type(array).__name__}")
+    if array.shape != shape:
+        raise InvalidArgumentError(f"{name} must have shape {shape}, not {array.shape}")
+    if array.dtype != dtype:
+        raise InvalidTypeError(f"{name} must have dtype {dtype}, not {array.dtype}")
