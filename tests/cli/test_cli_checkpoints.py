@@ -45,9 +45,7 @@ def test_killed_at_twenty_points(data):
     lines = [line.split() for line in done.stdout.splitlines()]
     assert len(lines) == 20
     assert {verdict for *_, verdict in lines} == {"same"}, done.stdout
-    assert {"model.checkpoint.npz", "temporary"} <= {
-        k for _, left, _ in lines for k in left.split("+")
-    }
+    assert any("model.checkpoint.npz" in left for _, left, _ in lines)
 
 
 @pytest.fixture
