@@ -26,6 +26,8 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "RMSprop": {},
     "RMSprop both": {"momentum": 0.9, "centered": True},
     "Nadam": {"compat": "tensorflow"},
+    "AdamW": {"weight_decay": 0.05},
+    "Lion": {"weight_decay": 0.05},
     "Ftrl": {"l1_regularization_strength": 0.01},
 }
 SCHEDULES: dict[str, Any] = {

@@ -16,9 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import sklearn.metrics  # noqa: F401 what a run imports is not to be imported in each of many
-
-from tfopt.cli import main, train  # noqa: F401
+from tfopt.cli import main
 
 SURE = 10**9
 
