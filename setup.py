@@ -46,6 +46,9 @@ MODULES = (
 )
 #: The engine of gradients.
 AUTODIFF = ("core", "backward")
+#: The code of Cython's memoryviews, which each module would have a copy of otherwise. Python's list
+#: of modules has it without the package's name.
+SHARED = "kernels._tfopt_cython_memoryviews"
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 #: The compiler flags of each instruction set that `steps` is compiled for.
 SETS = {"baseline": [], **({"v3": ["-march=x86-64-v3"]} if X86 else {})}
@@ -249,8 +252,10 @@ setup(
             for name, flags in SETS.items()
         ]
         + [extension(f"kernels.{name}", str(KERNELS / f"{name}.pyx"), []) for name in MODULES]
-        + [extension(f"autodiff.{name}", f"tfopt/autodiff/{name}.pyx", []) for name in AUTODIFF],
+        + [extension(f"autodiff.{name}", f"tfopt/autodiff/{name}.pyx", []) for name in AUTODIFF]
+        + [extension(SHARED, f"tfopt/{SHARED.replace('.', '/')}.c", [])],
         compiler_directives=DIRECTIVES,
+        shared_utility_qualified_name=f"tfopt.{SHARED}",
     )
     + ([CudaLibrary(nvcc)] if nvcc else []),
     cmdclass={"build_ext": BuildKernels},
