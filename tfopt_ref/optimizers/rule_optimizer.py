@@ -153,7 +153,8 @@ class RuleOptimizer(Optimizer):
         calls = [(called, *each) for called, each in zip(ops, given, strict=True)]
 
         def commit() -> None:
-            before = [variable.numpy().astype(np.float64) for variable in variables]
+            observed = variables if self.observe else []
+            before = [variable.numpy().astype(np.float64) for variable in observed]
             for (called, operands, options), variable in zip(calls, variables, strict=True):
                 variable.before_write()
                 own = self._hypers_of(variable, hypers)
