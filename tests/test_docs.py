@@ -23,7 +23,7 @@ FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 def modules(package: ModuleType) -> list[ModuleType]:
     names = [m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
-    names = [n for n in names if not n.endswith("__main__")]
+    names = [n for n in names if not n.rpartition(".")[2].startswith("_")]  # private, or Cython's
     if importlib.util.find_spec("torch") is None:
         names = [n for n in names if not n.startswith("tfopt.interop.torch.")]
         names = [n for n in names if n != "tfopt.interop.torch"]
