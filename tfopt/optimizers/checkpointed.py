@@ -15,7 +15,7 @@ from tfopt.optimizers.hyper import rate_config
 from tfopt.optimizers.naming import named
 from tfopt.optimizers.pairs import memory_of
 from tfopt.optimizers.schedules import LearningRateSchedule
-from tfopt.optimizers.state import State
+from tfopt.optimizers.settings import Settings
 from tfopt.optimizers.state_parts import (
     by_name,
     check_array,
@@ -35,7 +35,7 @@ _KEYS = ("version", "class_name", "config", "variables", "weights", "slots", "or
 _OWN = ("name", "use_locking", "gradient_aggregator", "gradient_transformers")
 
 
-class Checkpointed(State):
+class Checkpointed(Settings):
     """State that can be taken out as a whole, and put into an optimizer made like this one.
 
     What a subclass keeps beside slots and weights, `_state_parts` and `_restoring` take along.

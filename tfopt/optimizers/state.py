@@ -10,6 +10,7 @@ import numpy as np
 from tfopt.devices import gpu_arrays
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.pairs import as_variable, memory_of
+from tfopt.optimizers.places import Places
 from tfopt.optimizers.weights import fitting
 from tfopt.variable import Variable
 
@@ -34,6 +35,7 @@ class State:
         ]
         self._slots: dict[tuple[Any, ...], dict[str, Variable]] = {}
         self._owners: list[Variable] = []  # keeps each slot's variable, hence its address, alive
+        self._places = Places()
 
     @property
     def iterations(self) -> Variable:

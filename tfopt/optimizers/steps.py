@@ -17,7 +17,7 @@ from tfopt.optimizers.clipping import Checked
 from tfopt.room import Room
 from tfopt.rows import rows_call
 
-__all__ = ["Step", "Update", "step_of"]
+__all__ = ["Step", "Steps", "Update", "step_of"]
 
 
 class Update(NamedTuple):
@@ -101,6 +101,25 @@ class Step(NamedTuple):
         rows = (*arrays, slices.values), slices.indices
         given = *rows, self.hypers, self.flags, 1.0, self.lazy, room
         return sparse_call(self.kernel, *given, self.var_scale)
+
+
+class Steps(NamedTuple):
+    """The steps of one update: of whole variables and of rows, which decay or do not."""
+
+    update: Update
+    sparse: str  # what a step of rows does to the others, as in RuleOptimizer
+    scale: float = 1.0  # of the gradients
+
+    def whole(self, decays: bool) -> Step:
+        """Return the step of whole variables."""
+        return step_of(self.update.rule, self.update, False, self.scale, decays)
+
+    def of_rows(self, decays: bool) -> Step:
+        """Return the step of rows."""
+        rule = self.update.rule
+        if self.sparse != "catch_up":  # whose result is that of dense steps
+            rule = self.update.rows or rule
+        return step_of(rule, self.update, self.sparse != "tensorflow", self.scale, decays)
 
 
 def step_of(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from tfopt.errors import InvalidTypeError
 from tfopt.optimizers.optimizer import Optimizer
 from tfopt.optimizers.pairs import as_variable, memory_of
-from tfopt.optimizers.places import Places
 from tfopt.optimizers.state import State
 from tfopt.variable import Variable
 
@@ -35,7 +34,6 @@ class Wrapper(Optimizer):
             raise InvalidTypeError(f"optimizer must be one, not {type(optimizer).__name__}")
         State.__init__(self, name)
         self.optimizer = optimizer
-        self._places = Places()
         self.gradient_aggregator = None
         self.gradient_transformers = []
         self.use_locking = False
@@ -149,7 +147,7 @@ class Wrapper(Optimizer):
         return {"optimizer": serialize(self.optimizer), "name": self.name}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Optimizer:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Return an optimizer with the arguments that `get_config` returned."""
         from tfopt.optimizers.serialization import get
 
