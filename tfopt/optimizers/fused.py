@@ -45,13 +45,15 @@ class Fused(NamedTuple):
 
 def fused(plan: Plan, steps: Steps, grads: tuple[Any, ...], route: Route, clip: Clip) -> Fused:
     """Check a step."""
-    calls, clips = _calls(plan, steps, grads, clip)
+    calls, clips = _calls(plan, steps, grads, clip, route.finite)
     updates = _updates(plan, steps, grads, clip) if plan.there else []
     chains = [around(part, call, route) for part, call in zip(plan.parts, calls, strict=True)]
     return Fused(plan, steps, grads, calls, chains, updates, clips)
 
 
-def _calls(plan: Plan, steps: Steps, grads: tuple[Any, ...], clip: Clip) -> tuple[list[Call], bool]:
+def _calls(
+    plan: Plan, steps: Steps, grads: tuple[Any, ...], clip: Clip, finite: bool
+) -> tuple[list[Call], bool]:
     """Return the calls of the host, and whether they make any gradient's norm smaller."""
     calls: list[Call] = []
     checked: list[Checked] = []
@@ -71,7 +73,9 @@ def _calls(plan: Plan, steps: Steps, grads: tuple[Any, ...], clip: Clip) -> tupl
             checked.append(some.clipped_rows(*rows, clip.merge))
         else:
             calls.append(some.rows(*rows))
-    return clipped_calls(checked, *clip.limits, steps.scale) if clip.is_on else (calls, False)
+    if not clip.is_on:
+        return calls, False
+    return clipped_calls(checked, *clip.limits, steps.scale, finite)
 
 
 def _updates(plan: Plan, steps: Steps, grads: tuple[Any, ...], clip: Clip) -> list[Any]:

@@ -214,6 +214,11 @@ class Optimizer(Checkpointed):
         return False
 
     @property
+    def _measures(self) -> bool:
+        """Whether a step takes norms that tell whether its gradients are finite."""
+        return False
+
+    @property
     def _follows(self) -> bool:
         """Whether a step makes the calls of `Route.follow`."""
         return False

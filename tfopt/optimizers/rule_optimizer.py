@@ -147,9 +147,22 @@ class RuleOptimizer(Optimizer):
 
     @property
     def _fuses(self) -> bool:
-        norms = self.clipnorm is not None or self.global_clipnorm is not None
+        return self._takes_as_given and not self._takes_norms
+
+    @property
+    def _measures(self) -> bool:
+        # a clamped infinity is finite, and a sum of finite rows may be infinite
+        own = self.clipvalue is None and self.merge == "after"
+        return self._takes_as_given and self._takes_norms and own
+
+    @property
+    def _takes_norms(self) -> bool:
+        return self.clipnorm is not None or self.global_clipnorm is not None
+
+    @property
+    def _takes_as_given(self) -> bool:
         changed = self.gradient_aggregator is not None or bool(self.gradient_transformers)
-        return not (self._one_by_one or norms or changed)
+        return not (self._one_by_one or changed)
 
     @property
     def _follows(self) -> bool:
