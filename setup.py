@@ -34,6 +34,7 @@ MODULES = (
     "together",
     "catch_up",
     "norms",
+    "capsules",
     "clip",
     "sdca",
     "sdca_pack",

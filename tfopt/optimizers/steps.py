@@ -131,8 +131,10 @@ def step_of(
     """
     kernel = kernels[name]
     rule = kernel.rule
-    hypers = tuple(update.hypers[hyper] for hyper in rule.hypers)
-    flags = sum(1 << k for k, flag in enumerate(rule.flags) if update.flags[flag])
+    hypers = tuple(map(update.hypers.__getitem__, rule.hypers))
+    flags = 0
+    for k, flag in enumerate(rule.flags):
+        flags |= update.flags[flag] << k
     keep = update.keep if decays else 1.0
     # rows decay once a step, however often they are named
     duplicates = update.duplicates if keep == 1 else "sum"

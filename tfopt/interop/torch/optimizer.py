@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch.utils.dlpack import to_dlpack
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
-from tfopt.kernels.calls import Call
+from tfopt.kernels.calls import Call, dense_call
+from tfopt.kernels.capsules import arrays_of
 from tfopt.kernels.groups import many_call
 from tfopt.kernels.together import run_together
 from tfopt.kernels.training import run
@@ -184,8 +186,14 @@ class KernelOptimizer(torch.optim.Optimizer):
             if part.room is not None:
                 made.append((part.steps, [self._of_rows(group, part, step, own[0])]))
                 continue
-            own = self._penalized(group, [parameters[place] for place in part.places], own)
-            made.append((part.steps, self._of_all(group, part, step, _arrays(own))))
+            decay = self._penalty(group)
+            if decay:
+                # a gradient to go up is turned after it
+                alpha = -decay if group["maximize"] else decay
+                targets = [parameters[place] for place in part.places]
+                with torch.no_grad():
+                    own = torch._foreach_add(own, targets, alpha=alpha)
+            made.append((part.steps, _of_all(part, step, _arrays(own), self._rate(group))))
         return made
 
     def _of_rows(self, group: dict[str, Any], part: _Part, step: Step, grad: Any) -> Call:
@@ -195,24 +203,6 @@ class KernelOptimizer(torch.optim.Optimizer):
             raise InvalidArgumentError("momentum is not for sparse gradients")
         arrays = tuple(column[0] for column in part.operands)
         return step.rows(arrays, _slices(grad), part.room or Room())
-
-    def _of_all(
-        self, group: dict[str, Any], part: _Part, step: Step, grads: list[np.ndarray]
-    ) -> list[Call]:
-        rate = self._rate(group)
-        if rate is None:
-            return [step.dense(part.operands, grads)]
-        parameters, *slots = part.operands
-        down = many_call(kernels["gradient_descent"], (parameters, slots[0]), (rate,), 0, 1.0)
-        return [step.dense(tuple(slots), grads), down]
-
-    def _penalized(self, group: dict[str, Any], targets: list[Any], grads: list[Any]) -> list[Any]:
-        """Return gradients with what a penalty of the weights' squares adds to them."""
-        decay = self._penalty(group)
-        if not decay:
-            return grads
-        with torch.no_grad():  # a gradient to go up is turned after it
-            return torch._foreach_add(grads, targets, alpha=-decay if group["maximize"] else decay)
 
     def _planned(
         self, group: dict[str, Any], parameters: list[Any], kinds: list[bool | None]
@@ -252,6 +242,21 @@ class KernelOptimizer(torch.optim.Optimizer):
         return _Part(places, tuple(columns), memoryview(count.numpy()), room)
 
 
+def _of_all(part: _Part, step: Step, grads: list[np.ndarray], rate: float | None) -> list[Call]:
+    if rate is None:
+        return [_dense(step, part.operands, grads)]
+    parameters, *slots = part.operands
+    down = many_call(kernels["gradient_descent"], (parameters, slots[0]), (rate,), 0, 1.0)
+    return [step.dense(tuple(slots), grads), down]
+
+
+def _dense(step: Step, operands: tuple[list[np.ndarray], ...], grads: list[np.ndarray]) -> Call:
+    if len(grads) > 1:
+        return step.dense(operands, grads)
+    one = *[column[0] for column in operands], grads[0]  # which takes less time to check
+    return dense_call(step.kernel, one, step.hypers, step.flags, *step.scales)
+
+
 def _array(tensor: Any) -> np.ndarray:
     """Return a tensor's memory as an array."""
     if tensor.dtype is not torch.bfloat16:
@@ -265,8 +270,8 @@ def _array(tensor: Any) -> np.ndarray:
 
 def _arrays(grads: list[Any]) -> list[np.ndarray]:
     try:
-        return [grad.numpy() for grad in grads]
-    except (RuntimeError, TypeError):  # of gradients with a graph of their own, and of bfloat16
+        return arrays_of(list(map(to_dlpack, grads)))
+    except InvalidTypeError:  # of bfloat16
         return [_array(grad) for grad in grads]
 
 
