@@ -8,14 +8,15 @@ import numpy as np
 
 from tfopt.devices import gpu_arrays
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.optimizers.weights import dtype_of
 from tfopt.variable import Variable
 
 __all__ = [
-    "by_name",
     "check_array",
+    "check_keys",
+    "check_known",
     "check_same",
     "check_variables",
-    "dtype_of",
     "host_array",
     "kind_of",
 ]
@@ -29,22 +30,22 @@ def host_array(variable: Variable) -> np.ndarray:
     return copied
 
 
-def dtype_of(variable: Variable) -> np.dtype[Any]:
-    """Return a variable's dtype as NumPy's, wherever it is."""
-    there = variable.device == "gpu"
-    dtype: np.dtype[Any] = gpu_arrays().dtype_of(variable.value()) if there else variable.dtype
-    return dtype
-
-
 def kind_of(variable: Variable) -> dict[str, Any]:
     """Return what a state says of a variable."""
     return {"shape": list(variable.shape), "dtype": dtype_of(variable).name}
 
 
-def by_name(weights: list[Variable]) -> dict[str, Variable]:
-    """Return the weights that are no slots by their names in a state."""
-    count, *others = weights
-    return {"iterations": count, **{other.name.rpartition("/")[2]: other for other in others}}
+def check_keys(state: Any, keys: tuple[str, ...]) -> None:
+    """Refuse what is no dictionary, or lacks a key."""
+    if not isinstance(state, dict) or not all(key in state for key in keys):
+        raise InvalidArgumentError(f"the dictionary of a state has the keys {', '.join(keys)}")
+
+
+def check_known(given: Any, names: dict[str, Variable]) -> None:
+    """Refuse names of variables that there are not."""
+    foreign = [name for name in given if name not in names]
+    if foreign:
+        raise InvalidArgumentError(f"the state is of variables that were not given: {foreign}")
 
 
 def check_variables(saved: dict[str, Any], names: dict[str, Variable]) -> None:
