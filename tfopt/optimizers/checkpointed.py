@@ -20,7 +20,10 @@ from tfopt.optimizers.state_parts import (
     check_same,
     check_variables,
     host_array,
+    in_memory,
     kind_of,
+    new_array,
+    put,
 )
 from tfopt.variable import Variable
 
@@ -180,7 +183,8 @@ class Checkpointed(Settings):
         Parameters
         ----------
         state : dict
-            As `state_dict` returned it. Its arrays are copied.
+            As `state_dict` returned it; its arrays are copied. Or as `checkpoints.opened` gives it;
+            they are read to where they are to be.
         variables : dict, list or tuple of variables, nested or not, optional
             As in `state_dict`, with the same names: not the same arrays, but of their shapes and
             dtypes. A new optimizer needs them to know whose the slots are.
@@ -191,6 +195,9 @@ class Checkpointed(Settings):
             If it is of another class, of other variables or shapes, or lacks something.
         InvalidTypeError
             If a dtype is another one. In any case nothing has changed.
+        CheckpointError, OSError
+            If a file that has been opened and checked cannot be read again, or has other bytes than
+            before. Only then may some of the optimizer's arrays be new, and others not.
 
         Examples
         --------
@@ -204,10 +211,18 @@ class Checkpointed(Settings):
         >>> int(other.iterations), other.learning_rate
         (1, 0.5)
         """
-        self._restore(state, variables, np.copy)
+        check_keys(state, (*_OF_ALL, *_OF_EACH))
+        if state["version"] != _VERSION:
+            raise InvalidArgumentError(f"a state of version {state['version']}, not {_VERSION}")
+        names = self._names(variables)
+        check_variables(state["variables"], names)
+        for restore in self._restoring_all(state, names):
+            restore()
 
     def load(self, path: str | os.PathLike[str], variables: Any = None) -> None:
         """Make the state the one of a file that `save` wrote.
+
+        All of the file is checked, and whether it fits; then slots are read to where they are.
 
         Parameters
         ----------
@@ -219,35 +234,18 @@ class Checkpointed(Settings):
         ------
         CheckpointError
             If the file is damaged, cut short or none of tfopt's. Nothing has changed.
-        InvalidArgumentError
-            As in `load_state_dict`.
         OSError
             If it cannot be read.
+        InvalidArgumentError
+            As in `load_state_dict`; and what else is said there of files.
         """
         from tfopt import checkpoints
 
-        self._restore(checkpoints.load(path), variables, lambda array: array)
-
-    def _restore(
-        self,
-        state: dict[str, Any],
-        variables: Any,
-        keep: Callable[[np.ndarray], np.ndarray],
-    ) -> None:
-        """Check a state, then take it over; `keep` says what becomes of the arrays of new slots."""
-        check_keys(state, (*_OF_ALL, *_OF_EACH))
-        if state["version"] != _VERSION:
-            raise InvalidArgumentError(f"a state of version {state['version']}, not {_VERSION}")
-        names = self._names(variables)
-        check_variables(state["variables"], names)
-        for restore in self._restoring_all(state, names, keep):
-            restore()
+        with checkpoints.opened(path) as state:
+            self.load_state_dict(state, variables)
 
     def _restoring_all(
-        self,
-        state: dict[str, Any],
-        names: dict[str, Variable],
-        keep: Callable[[np.ndarray], np.ndarray],
+        self, state: dict[str, Any], names: dict[str, Variable]
     ) -> list[Callable[[], None]]:
         """Check the state of this one and of those it is around; return what takes it over."""
         check_keys(state, _OF_EACH)
@@ -255,21 +253,22 @@ class Checkpointed(Settings):
             raise InvalidArgumentError(
                 f"the state is one of {state['class_name']}, not of {type(self).__name__}"
             )
-        others = self._checked_weights(state["weights"])
+        saved = in_memory(state["weights"])
+        others = self._checked_weights(saved)
         other = self._like(state["config"])
-        slots = self._checked_slots(state, names, other, keep)
+        slots = self._checked_slots(state, names, other)
         parts = dict(state["parts"])
         inside = [
             restore
             for key, inner in self._inner().items()
-            for restore in inner._restoring_all(parts.pop(key, None), names, keep)
+            for restore in inner._restoring_all(parts.pop(key, None), names)
         ]
-        restoring = self._restoring(parts, names, slots)
+        restoring = self._restoring(in_memory(parts), names, slots)
 
         def restore_own() -> None:
             self._adopt(other)
             for key, weight in others.items():
-                weight.assign(state["weights"][key])
+                weight.assign(saved[key])
             self._put(state["order"], others, slots, names)
 
         return [*inside, restore_own, *restoring]
@@ -278,7 +277,7 @@ class Checkpointed(Settings):
         self,
         order: list[Any],
         others: dict[str, Variable],
-        slots: dict[tuple[str, str], np.ndarray],
+        slots: dict[tuple[str, str], Any],
         names: dict[str, Variable],
     ) -> None:
         before, self._slots, self._owners = self._slots, {}, []
@@ -291,9 +290,10 @@ class Checkpointed(Settings):
             variable, array = names[name], slots[name, slot]
             there = before.get(memory_of(variable), {}).get(slot)
             if there is None:
-                self._new_slot(variable, slot, array)
+                self._new_slot(variable, slot, in_memory(array))
             else:
-                self._keep_slot(variable, slot, there.assign(array))
+                put(array, there)
+                self._keep_slot(variable, slot, there)
 
     # ---- checks
 
@@ -340,8 +340,7 @@ class Checkpointed(Settings):
         state: dict[str, Any],
         names: dict[str, Variable],
         other: Any,
-        keep: Callable[[np.ndarray], np.ndarray],
-    ) -> dict[tuple[str, str], np.ndarray]:
+    ) -> dict[tuple[str, str], Any]:
         check_known(state["slots"], names)
         given = {(name, slot) for name, slots in state["slots"].items() for slot in slots}
         listed = [tuple(place) for place in state["order"] if not isinstance(place, str)]
@@ -360,5 +359,5 @@ class Checkpointed(Settings):
             shape = known.get(slot, np.shape(array)) if there is None else there.shape
             check_array(f"{name}/{slot}", array, shape, self._slot_dtype(variable))
             new = there is None and variable.device == "cpu"
-            found[name, slot] = keep(array) if new else array
+            found[name, slot] = new_array(array) if new else array
         return found
