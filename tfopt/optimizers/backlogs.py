@@ -26,6 +26,11 @@ class Backlogs:
     def __contains__(self, variable: Variable) -> bool:
         return memory_of(variable) in self._of
 
+    @property
+    def variables(self) -> list[Variable]:
+        """Those with rows that have been visited."""
+        return [backlog.variable for backlog in self._of.values()]
+
     @contextmanager
     def visiting(
         self, step: Step, variable: Variable, arrays: tuple[Any, ...], indices: Any, reach: Reach

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
@@ -18,10 +18,9 @@ from tfopt.kernels.training import run
 from tfopt.optimizers.backlogs import Backlogs, check_all_owed
 from tfopt.optimizers.catch_up import Reach, refuse_catching_up
 from tfopt.optimizers.chain import refuse_watching
-from tfopt.optimizers.exclusion import Exclusion
+from tfopt.optimizers.decaying import DecayingOptimizer
 from tfopt.optimizers.fused import Clip, Fused, fused
-from tfopt.optimizers.hyper import Hyper
-from tfopt.optimizers.optimizer import ApplyState, Optimizer
+from tfopt.optimizers.optimizer import ApplyState
 from tfopt.optimizers.pairs import as_variable, refuse_rows
 from tfopt.optimizers.plan import Dense, Plan, parts_of
 from tfopt.optimizers.report import StepReport, report_of
@@ -40,7 +39,7 @@ _HOOKS = (
 )
 
 
-class RuleOptimizer(Optimizer):
+class RuleOptimizer(DecayingOptimizer):
     """Base class of the optimizers that the table has rules for.
 
     A subclass says which slots a variable gets (`_slot_values`) and which rule makes a step
@@ -52,17 +51,13 @@ class RuleOptimizer(Optimizer):
     Parameters
     ----------
     name, learning_rate, **kwargs
-        As in `Optimizer`.
+        As in `DecayingOptimizer`.
     sparse : {"tensorflow", "lazy", "catch_up"}
         What a step of some rows does to the others of the variable. "tensorflow": what it does
         there, which differs from optimizer to optimizer. "lazy": nothing; neither they nor their
         slots change. "catch_up": what a dense step with a gradient of zero would do, but late, so
         that its cost does not depend on them: when a step names them, or `catch_up` or `flush` is
         called. Until then they must not be read.
-    weight_decay : float, optional
-        At least 0. Before each step weights are multiplied by
-        ``1 - learning_rate * weight_decay``: all of them by a dense gradient, those of the rows
-        that the step visits by a sparse one.
 
     Attributes
     ----------
@@ -75,11 +70,8 @@ class RuleOptimizer(Optimizer):
     Raises
     ------
     InvalidArgumentError
-        If the optimizer cannot catch up, or its rule does not go on from the weights there are.
+        If the optimizer cannot catch up.
     """
-
-    weight_decay = Hyper(0)
-    _can_decay = True
 
     def __init__(
         self,
@@ -87,16 +79,9 @@ class RuleOptimizer(Optimizer):
         learning_rate: Any,
         *,
         sparse: str = "tensorflow",
-        weight_decay: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
-        if weight_decay and not self._can_decay:
-            raise InvalidArgumentError(
-                f"weight_decay is not for {type(self).__name__}, which makes weights anew"
-            )
-        self.weight_decay = weight_decay or 0.0
-        self._exclusion = Exclusion()
         self.observe = False
         self.last_step: StepReport | None = None
         catches_up = type(self)._reach is not RuleOptimizer._reach
@@ -176,7 +161,7 @@ class RuleOptimizer(Optimizer):
         update = self._next_update()
         plan = self._plan
         types = tuple(map(type, grads))
-        if plan is None or not plan.fits(update.rule, types, variables):
+        if plan is None or not plan.fits(update.rule, types, variables, self._exclusion):
             plan = self._plan = self._planned(update.rule, grads, variables)
         steps, clip = Steps(update, self.sparse, route.scale), Clip(self._limits, self.merge)
         step = fused(plan, steps, grads, route, clip)
@@ -213,31 +198,6 @@ class RuleOptimizer(Optimizer):
         update = self._update(int(self.iterations) + 1, lr)
         return update._replace(keep=1 - lr * self.weight_decay) if self.weight_decay else update
 
-    def exclude_from_weight_decay(
-        self, var_list: Iterable[Any] = (), var_names: Iterable[str] = ()
-    ) -> None:
-        """Say which variables do not decay, beside those that have been said to.
-
-        Parameters
-        ----------
-        var_list : iterable of Variable or ndarray
-        var_names : iterable of str
-            Regular expressions; a variable whose name has a match somewhere does not decay.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from tfopt.optimizers import AdamW
-        >>> params = {"w": np.ones(2), "bias": np.ones(2)}
-        >>> opt = AdamW(0.5, weight_decay=0.2)
-        >>> opt.exclude_from_weight_decay(var_names=["bias$"])
-        >>> _ = opt.step(params, {"w": np.zeros(2), "bias": np.zeros(2)})
-        >>> params["w"].tolist(), params["bias"].tolist()
-        ([0.9, 0.9], [1.0, 1.0])
-        """
-        self._exclusion.add(map(as_variable, var_list), var_names)
-        self._plan = None
-
     @property
     def _limits(self) -> tuple[float | None, float | None, float | None]:
         return self.clipvalue, self.clipnorm, self.global_clipnorm
@@ -256,7 +216,7 @@ class RuleOptimizer(Optimizer):
         parts = parts_of(types, listed, operands, decays)
         here = [part for part in parts if part.device == "cpu"]
         there = [part for part in parts if part.device == "gpu"]
-        return Plan(rule, types, variables, here, there, constrained)
+        return Plan(rule, types, variables, self._exclusion, here, there, constrained)
 
     def _operands(self, variable: Variable) -> tuple[Any, ...]:
         slots = (self.get_slot(variable, slot).value() for slot in self._rule_slots())
@@ -359,17 +319,16 @@ class RuleOptimizer(Optimizer):
 
         return [*super()._restoring(parts, names, slots), owe]
 
+    def _known(self) -> list[Variable]:
+        return [*super()._known(), *self._backlogs.variables]
+
     def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
         return dict.fromkeys(self._slot_values(), variable.shape)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one, without its state."""
-        usual = {"sparse": "tensorflow", "weight_decay": 0.0}
-        own = {key: getattr(self, key) for key in usual}
-        return {
-            **super().get_config(),
-            **{key: value for key, value in own.items() if value != usual[key]},
-        }
+        own = {} if self.sparse == "tensorflow" else {"sparse": self.sparse}
+        return {**super().get_config(), **own}
 
     # ---- one variable after another
 

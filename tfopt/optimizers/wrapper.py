@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
 from tfopt.errors import InvalidTypeError
+from tfopt.optimizers.checkpointed import Checkpointed
 from tfopt.optimizers.optimizer import Optimizer
 from tfopt.optimizers.pairs import as_variable, memory_of
+from tfopt.optimizers.saved_config import made
 from tfopt.optimizers.state import State
 from tfopt.variable import Variable
 
@@ -28,6 +31,8 @@ class Wrapper(Optimizer):
     ----------
     optimizer : Optimizer
     """
+
+    _counts = False  # the inner optimizer does
 
     def __init__(self, optimizer: Optimizer, name: str) -> None:
         if not isinstance(optimizer, Optimizer):
@@ -122,29 +127,28 @@ class Wrapper(Optimizer):
         super()._move_state(old, new)
         self.optimizer._move_state(old, new)
 
-    def state_dict(self, variables: Any = None) -> dict[str, Any]:
-        """Refuse: a state dictionary is one of an optimizer that is around no other.
+    def _inner(self) -> dict[str, Checkpointed]:
+        return {"optimizer": self.optimizer}
 
-        `get_weights` has all arrays; or take the inner `optimizer`'s own.
+    def _known(self) -> list[Variable]:
+        within = [known for inner in self._inner().values() for known in inner._known()]
+        return [*within, *super()._known()]
 
-        Raises
-        ------
-        InvalidTypeError
-            Always.
-        """
-        raise InvalidTypeError(
-            f"a {type(self).__name__} has no state dictionary: take its `optimizer`'s, or its "
-            "weights by `get_weights`"
-        )
+    def _own_config(self) -> dict[str, Any]:
+        """Return the arguments beside the inner optimizer and the name."""
+        return {}
 
-    def _restore(self, *_: Any) -> None:
-        self.state_dict()
+    def _saved_config(self) -> dict[str, Any]:
+        return {"name": self.name, **self._own_config()}
+
+    def _like(self, config: dict[str, Any]) -> Any:
+        return made(partial(type(self), self.optimizer, **config))
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one, without its state."""
         from tfopt.optimizers.serialization import serialize
 
-        return {"optimizer": serialize(self.optimizer), "name": self.name}
+        return {"optimizer": serialize(self.optimizer), "name": self.name, **self._own_config()}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
