@@ -176,3 +176,30 @@ def test_a_state_that_does_not_fit_changes_nothing(
     with pytest.raises(InvalidArgumentError, match=r"must have|no part named more"):
         optimizer.load(tmp_path / f"x.{suffix}", [w, b])
     np.testing.assert_equal((optimizer.state_dict([w, b]), w, b), before)
+
+
+@each
+def test_a_second_reading_that_fails_leaves_an_optimizer_that_can_be_loaded(
+    tmp_path: Path, monkeypatch: Any, suffix: str
+) -> None:
+    optimizer, w, b = Adam(0.5), np.ones(5), np.ones(3)
+    optimizer.apply_gradients([(w, w), (b, b)])
+    optimizer.save(tmp_path / f"x.{suffix}", [w, b])
+    saved = optimizer.get_weights()
+    optimizer.apply_gradients([(w, w), (b, b)])
+    read_into = checkpoints.Stored.read_into
+
+    def failing(stored: Any, array: np.ndarray) -> None:
+        if "1/" in repr(stored):
+            raise OSError(5, "Input/output error")
+        read_into(stored, array)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints.Stored, "read_into", failing)
+        with pytest.raises(OSError, match="Input/output error"):
+            optimizer.load(tmp_path / f"x.{suffix}", [w, b])
+    assert int(optimizer.iterations) == 2
+    assert optimizer.get_slot(w, "m").numpy().tolist() == saved[1].tolist()
+    optimizer.load(tmp_path / f"x.{suffix}", [w, b])
+    for found, expected in zip(optimizer.get_weights(), saved, strict=True):
+        np.testing.assert_array_equal(found, expected)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -13,19 +12,16 @@ import numpy as np
 from tfopt.errors import InvalidTypeError
 
 __all__ = [
-    "READ",
+    "AT_ONCE",
     "STORED",
-    "WRITTEN",
     "Entry",
-    "checksum",
     "described",
     "empty",
     "is_as_stored",
     "pieces",
 ]
 
-WRITTEN = 1 << 24  # bytes at once
-READ = 1 << 18  # bytes at once: they are still in the cache when they are summed up
+AT_ONCE = 1 << 18  # bytes that are read, summed up or written: few enough to stay in the cache
 
 #: By name of a dtype: that of its bytes in a file, and how many of these make one element.
 STORED: dict[str, tuple[str, int]] = {
@@ -113,13 +109,6 @@ def _without_bfloat16(array: np.ndarray) -> np.ndarray:
     return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
 
 
-def checksum(parts: Iterator[memoryview], crc: int) -> int:
-    """Return the CRC-32 of bytes that come in parts, after those with another one."""
-    for part in parts:
-        crc = zlib.crc32(part, crc)
-    return crc
-
-
 def empty(entry: Entry) -> tuple[np.ndarray, Iterator[memoryview]]:
     """Return a new array of an entry, and its memory in parts, to be filled."""
     stored = np.empty(entry.stored_shape, entry.stored)
@@ -128,7 +117,7 @@ def empty(entry: Entry) -> tuple[np.ndarray, Iterator[memoryview]]:
         array = array.view(_bfloat16())
     elif STORED[entry.dtype][1] == 2:
         array = array.view(np.dtype(entry.dtype)).reshape(entry.shape)
-    return array, pieces(stored, READ)
+    return array, pieces(stored, AT_ONCE)
 
 
 def _bfloat16() -> np.dtype[Any]:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from tfopt.atomic import replacing
 from tfopt.checkpoints import npz, safetensors
 from tfopt.checkpoints.entries import (
-    READ,
+    AT_ONCE,
     STORED,
-    WRITTEN,
     Entry,
-    checksum,
     described,
     empty,
     pieces,
@@ -26,6 +23,7 @@ from tfopt.checkpoints.entries import (
 from tfopt.checkpoints.framing import Framing, Reader, exactly
 from tfopt.checkpoints.stored import Stored, fill
 from tfopt.checkpoints.tree import dumps, is_name, pack, unpack
+from tfopt.checkpoints.writing import Writer
 from tfopt.errors import CheckpointError, InvalidArgumentError
 
 __all__ = ["load", "opened", "save"]
@@ -35,7 +33,6 @@ _FORMATS: dict[str, tuple[Callable[[bytes, Sequence[Entry]], Framing], Reader]] 
     ".npz": (npz.Npz, npz.read_text),
     ".safetensors": (safetensors.Safetensors, safetensors.read_text),
 }
-_SMALL = 1 << 18  # bytes whose checksum takes no longer than handing it to a thread
 
 
 class _Opened(NamedTuple):
@@ -85,17 +82,18 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     entries = [described(name, array) for name, array in arrays.items()]
     text = dumps({"format": _FORMAT, "version": _VERSION, "tree": document, "arrays": entries})
     framing = make(text, entries)
-    with replacing(path) as file, ThreadPoolExecutor(1) as thread:
-        file.write(framing.opening())
+    with replacing(path) as file, Writer(file) as writer:
+        writer.write(framing.opening())
         crcs = []
-        for k, (entry, array) in enumerate(zip(entries, arrays.values(), strict=True)):
-            sum_up = partial(checksum, pieces(array, WRITTEN), framing.seed(k))
-            crc: Future[int] | None = thread.submit(sum_up) if entry.nbytes > _SMALL else None
-            file.write(framing.before(k))
-            file.writelines(pieces(array, WRITTEN))
-            crcs.append(sum_up() if crc is None else crc.result())
-            file.write(framing.after(k, crcs[-1]))
-        file.write(framing.closing(crcs))
+        for k, array in enumerate(arrays.values()):
+            writer.write(framing.before(k))
+            crc = framing.seed(k)
+            for part in pieces(array, AT_ONCE):
+                crc = zlib.crc32(part, crc)
+                writer.write(part)
+            crcs.append(crc)
+            writer.write(framing.after(k, crc))
+        writer.write(framing.closing(crcs))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -168,11 +166,11 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Any]:
     array([1., 1.])
     """
     with _opened(path) as (file, size, framing, entries, document):
-        room = memoryview(bytearray(READ))
+        room = memoryview(bytearray(AT_ONCE))
 
         def passing(entry: Entry) -> Iterator[memoryview]:
-            for start in range(0, entry.nbytes, READ):
-                yield room[: min(READ, entry.nbytes - start)]
+            for start in range(0, entry.nbytes, AT_ONCE):
+                yield room[: min(AT_ONCE, entry.nbytes - start)]
 
         arrays = _check(file, size, framing, entries, passing)
         yield unpack(document, arrays)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from tfopt.checkpoints.entries import READ, Entry, checksum, empty, is_as_stored, pieces
+from tfopt.checkpoints.entries import AT_ONCE, Entry, empty, is_as_stored, pieces
 from tfopt.errors import CheckpointError
 
 __all__ = ["Stored", "fill"]
@@ -63,7 +64,7 @@ class Stored:
             As `read` does; then `array` has been written to in part.
         """
         if is_as_stored(array):
-            self._fill(pieces(array, READ))
+            self._fill(pieces(array, AT_ONCE))
         else:
             array[...] = self.read()
 
@@ -87,5 +88,5 @@ def fill(file: BinaryIO, parts: Iterator[memoryview], crc: int) -> int:
     for part in parts:
         if file.readinto(part) != len(part):  # type: ignore[attr-defined]
             raise CheckpointError("it is cut short")
-        crc = checksum(iter([part]), crc)
+        crc = zlib.crc32(part, crc)
     return crc

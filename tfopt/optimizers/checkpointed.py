@@ -29,6 +29,8 @@ from tfopt.variable import Variable
 
 __all__ = ["Checkpointed"]
 
+Place = tuple[str, str]  # the names of a variable and of its slot
+
 _VERSION = 1
 _OF_ALL = ("version", "variables")
 _OF_EACH = ("class_name", "config", "weights", "slots", "order", "parts")
@@ -40,7 +42,7 @@ class Checkpointed(Settings):
     What a subclass keeps beside slots and weights, `_state_parts` and `_restoring` take along.
     """
 
-    _counts = True  # whether the first weight is the number of steps
+    _counts_steps = True  # whether the first weight is the number of steps
 
     # ---- what a subclass may override
 
@@ -52,7 +54,7 @@ class Checkpointed(Settings):
         return {}
 
     def _restoring(
-        self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[tuple[str, str]]
+        self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[Place]
     ) -> list[Callable[[], None]]:
         """Check parts, change nothing, and return what puts them in place once all fits.
 
@@ -266,34 +268,45 @@ class Checkpointed(Settings):
         restoring = self._restoring(in_memory(parts), names, slots)
 
         def restore_own() -> None:
+            there = self._overwritten(slots, names)
             self._adopt(other)
             for key, weight in others.items():
                 weight.assign(saved[key])
-            self._put(state["order"], others, slots, names)
+            self._put(state["order"], {**others, **there}, slots, names)
 
         return [*inside, restore_own, *restoring]
+
+    def _overwritten(
+        self, slots: dict[Place, Any], names: dict[str, Variable]
+    ) -> dict[Place, Variable]:
+        """Write over the slots that there are, and return them; a file may fail to be read here."""
+        there = {}
+        for (name, key), array in slots.items():
+            slot = self._slots.get(memory_of(names[name]), {}).get(key)
+            if slot is not None:
+                put(array, slot)
+                there[name, key] = slot
+        return there
 
     def _put(
         self,
         order: list[Any],
-        others: dict[str, Variable],
-        slots: dict[tuple[str, str], Any],
+        kept: dict[Any, Variable],
+        slots: dict[Place, Any],
         names: dict[str, Variable],
     ) -> None:
-        before, self._slots, self._owners = self._slots, {}, []
-        self._weights = [] if self._counts else self._weights[:1]
+        """Have weights and slots in an order: those that are kept, and new ones."""
+        self._slots, self._owners = {}, []
+        self._weights = [] if self._counts_steps else self._weights[:1]
         for place in order:
             if isinstance(place, str):
-                self._weights.append(others[place])
+                self._weights.append(kept[place])
                 continue
             name, slot = place
-            variable, array = names[name], slots[name, slot]
-            there = before.get(memory_of(variable), {}).get(slot)
-            if there is None:
-                self._new_slot(variable, slot, in_memory(array))
+            if (name, slot) in kept:
+                self._keep_slot(names[name], slot, kept[name, slot])
             else:
-                put(array, there)
-                self._keep_slot(variable, slot, there)
+                self._new_slot(names[name], slot, in_memory(slots[name, slot]))
 
     # ---- checks
 
@@ -325,7 +338,7 @@ class Checkpointed(Settings):
         """Return the weights that are no slots, by their names in a state."""
         slots = {id(slot) for _, _, slot in self._all_slots()}
         count, *others = [weight for weight in self._weights if id(weight) not in slots]
-        counted = {"iterations": count} if self._counts else {}
+        counted = {"iterations": count} if self._counts_steps else {}
         return counted | {other.name.rpartition("/")[2]: other for other in others}
 
     def _checked_weights(self, saved: dict[str, Any]) -> dict[str, Variable]:
@@ -340,7 +353,7 @@ class Checkpointed(Settings):
         state: dict[str, Any],
         names: dict[str, Variable],
         other: Any,
-    ) -> dict[tuple[str, str], Any]:
+    ) -> dict[Place, Any]:
         check_known(state["slots"], names)
         given = {(name, slot) for name, slots in state["slots"].items() for slot in slots}
         listed = [tuple(place) for place in state["order"] if not isinstance(place, str)]
@@ -348,7 +361,7 @@ class Checkpointed(Settings):
         if given != set(listed) or len(given) != len(listed):
             lacking = ", ".join("/".join(place) for place in sorted(given ^ set(listed)))
             raise InvalidArgumentError(f"the state's slots are not those it lists: {lacking}")
-        first = ["iterations"] if self._counts else others[:1]
+        first = ["iterations"] if self._counts_steps else others[:1]
         if others[:1] != first or sorted(others) != sorted(state["weights"]):
             raise InvalidArgumentError("the state's weights are not those it lists")
         found = {}

@@ -32,7 +32,7 @@ class Wrapper(Optimizer):
     optimizer : Optimizer
     """
 
-    _counts = False  # the inner optimizer does
+    _counts_steps = False  # the inner optimizer does
 
     def __init__(self, optimizer: Optimizer, name: str) -> None:
         if not isinstance(optimizer, Optimizer):

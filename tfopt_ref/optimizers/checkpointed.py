@@ -35,7 +35,7 @@ class Checkpointed(State):
     What a subclass keeps beside slots and weights, `_state_parts` and `_restoring` take along.
     """
 
-    _counts = True  # whether the first weight is the number of steps
+    _counts_steps = True  # whether the first weight is the number of steps
 
     # ---- what a subclass may override
 
@@ -161,7 +161,7 @@ class Checkpointed(State):
         names: dict[str, Variable],
     ) -> None:
         before, self._slots, self._owners = self._slots, {}, []
-        self._weights = [] if self._counts else self._weights[:1]
+        self._weights = [] if self._counts_steps else self._weights[:1]
         for place in order:
             if isinstance(place, str):
                 self._weights.append(others[place])
@@ -204,7 +204,7 @@ class Checkpointed(State):
         """Return the weights that are no slots, by their names in a state."""
         slots = {id(slot) for _, _, slot in self._all_slots()}
         count, *others = [weight for weight in self._weights if id(weight) not in slots]
-        counted = {"iterations": count} if self._counts else {}
+        counted = {"iterations": count} if self._counts_steps else {}
         return counted | {other.name.rpartition("/")[2]: other for other in others}
 
     def _checked_weights(self, saved: dict[str, Any]) -> dict[str, Variable]:
@@ -227,7 +227,7 @@ class Checkpointed(State):
         if given != set(listed) or len(given) != len(listed):
             lacking = ", ".join("/".join(place) for place in sorted(given ^ set(listed)))
             raise InvalidArgumentError(f"the state's slots are not those it lists: {lacking}")
-        first = ["iterations"] if self._counts else others[:1]
+        first = ["iterations"] if self._counts_steps else others[:1]
         if others[:1] != first or sorted(others) != sorted(state["weights"]):
             raise InvalidArgumentError("the state's weights are not those it lists")
         found = {}

@@ -22,7 +22,7 @@ __all__ = ["Wrapper"]
 class Wrapper(Optimizer):
     """Base class: what it does not say itself is the inner optimizer's."""
 
-    _counts = False  # the inner optimizer does
+    _counts_steps = False  # the inner optimizer does
 
     def __init__(self, optimizer: Optimizer, name: str) -> None:
         if not isinstance(optimizer, Optimizer):
