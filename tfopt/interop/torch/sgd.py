@@ -27,9 +27,10 @@ class SGD(KernelOptimizer, torch.optim.SGD):
         return {"momentum_buffer": 0.0} if group["momentum"] else {}
 
     def _scale(self, group: dict[str, Any], t: int) -> float:
+        scale = -1.0 if group["maximize"] else 1.0
         if group["dampening"] and group["momentum"] and t > 1:  # a buffer begins with all of it
-            return super()._scale(group, t) * (1 - float(group["dampening"]))
-        return super()._scale(group, t)
+            scale *= 1 - float(group["dampening"])
+        return scale
 
     def _update(self, group: dict[str, Any], t: int) -> Update:
         lr = float(group["lr"])
