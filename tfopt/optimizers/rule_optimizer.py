@@ -17,9 +17,9 @@ from tfopt.kernels.together import Watched
 from tfopt.kernels.training import run
 from tfopt.optimizers.backlogs import Backlogs, check_all_owed
 from tfopt.optimizers.catch_up import Reach, refuse_catching_up
-from tfopt.optimizers.chain import refuse_watching
+from tfopt.optimizers.chain import Chain, around, refuse_watching
 from tfopt.optimizers.decaying import DecayingOptimizer
-from tfopt.optimizers.fused import Clip, Fused, fused
+from tfopt.optimizers.fused import gpu_updates, host_calls
 from tfopt.optimizers.optimizer import ApplyState
 from tfopt.optimizers.pairs import as_variable, refuse_rows
 from tfopt.optimizers.plan import Dense, Plan, parts_of
@@ -37,6 +37,9 @@ _HOOKS = (
     "_resource_apply_sparse",
     "_resource_apply_sparse_duplicate_indices",
 )
+
+
+_ALONE = nullcontext()  # of a step of rows that leaves no others behind
 
 
 class RuleOptimizer(DecayingOptimizer):
@@ -163,35 +166,45 @@ class RuleOptimizer(DecayingOptimizer):
         types = tuple(map(type, grads))
         if plan is None or not plan.fits(update.rule, types, variables, self._exclusion):
             plan = self._plan = self._planned(update.rule, grads, variables)
-        steps, clip = Steps(update, self.sparse, route.scale), Clip(self._limits, self.merge)
-        step = fused(plan, steps, grads, route, clip)
+        given = plan, Steps(update, self.sparse, route.scale), grads
+        calls, clips = host_calls(*given, self._limits, self.merge, route.finite)
+        updates = gpu_updates(*given, self._limits, self.merge) if plan.there else []
+        chains = [around(part, call, route) for part, call in zip(plan.parts, calls, strict=True)]
         if self.observe:
-            refuse_watching(step.calls, bool(step.updates))
-        return partial(self._carry_out, step)
+            refuse_watching(calls, bool(updates))
+        return partial(self._carry_out, *given, chains, updates, clips)
 
     def _step_each_by_rule(self, step: Commit) -> None:
         step()
         self._stepped(self._next_update())
 
-    def _carry_out(self, step: Fused) -> None:
-        bound, scale = None, step.steps.scale
+    def _carry_out(
+        self,
+        plan: Plan,
+        steps: Steps,
+        grads: tuple[Any, ...],
+        chains: list[Chain],
+        updates: list[Any],
+        clips: bool,
+    ) -> None:
+        bound, scale = None, steps.scale
         if self.observe:
             bound = math.inf if self.clipvalue is None else self.clipvalue / abs(scale)
         watched: list[Watched] = []
-        for part, chain in zip(step.plan.parts, step.chains, strict=True):
+        for part, chain in zip(plan.parts, chains, strict=True):
             if isinstance(part, Dense):
                 self._backlogs.catch_up(part.variables)
                 watched += chain.run(bound)
                 continue
-            slices = step.grads[part.place]
-            with self._visiting(step.steps, part.variable, part.arrays, slices.indices):
+            slices = grads[part.place]
+            with self._visiting(steps, part.variable, part.arrays, slices.indices):
                 watched += chain.run_rows(part, slices, bound)
-        self.last_step = report_of(watched, scale, step.clips) if self.observe else None
-        if step.updates:
-            gpu_steps().run_clipped(step.updates, *self._limits)
-        for variable in step.plan.constrained:
+        self.last_step = report_of(watched, scale, clips) if self.observe else None
+        if updates:
+            gpu_steps().run_clipped(updates, *self._limits)
+        for variable in plan.constrained:
             variable.constrain()
-        self._stepped(step.steps.update)
+        self._stepped(steps.update)
 
     def _next_update(self) -> Update:
         lr = self._next_rate()
@@ -229,7 +242,7 @@ class RuleOptimizer(DecayingOptimizer):
     ) -> AbstractContextManager[None]:
         """Return the context of a step of rows."""
         if self.sparse != "catch_up":
-            return nullcontext()
+            return _ALONE
         step, reach = steps.of_rows(variable not in self._exclusion), self._reach(steps.update)
         return self._backlogs.visiting(step, variable, arrays, indices, reach)
 
