@@ -1,0 +1,15 @@
+"""Training on a Dask cluster: pure functions over blocks of data, and tables in parts.
+
+`DataParallel` takes steps by gradients of blocks, `ShardedVariable` is a table whose rows lie on
+several workers.
+"""
+
+try:
+    import distributed  # noqa: F401
+    import fsspec  # noqa: F401
+except ImportError as error:
+    raise ImportError("tfopt.dask needs Dask: pip install 'tfopt[dask]'") from error
+
+from tfopt.dask.data_parallel import DataParallel
+
+__all__ = ["DataParallel"]
