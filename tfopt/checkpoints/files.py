@@ -19,7 +19,7 @@ from tfopt.checkpoints.framing import Framing, Reader, exactly
 from tfopt.checkpoints.tree import dumps, is_name, pack, unpack
 from tfopt.errors import CheckpointError, InvalidArgumentError
 
-__all__ = ["load", "save"]
+__all__ = ["load", "read", "save", "writer"]
 
 _FORMAT, _VERSION = "tfopt checkpoint", 1
 _FORMATS: dict[str, tuple[Callable[[bytes, Sequence[Entry]], Framing], Reader]] = {
@@ -63,22 +63,33 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     ...     checkpoints.load(f"{folder}/all.npz")
     {'w': array([1., 1.]), 'epoch': 3}
     """
+    write = writer(path, tree)
+    with replacing(path) as file:
+        write(file)
+
+
+def writer(path: str | os.PathLike[str], tree: Any) -> Callable[[BinaryIO], None]:
+    """Check what `save` is given; return what writes it into a file, from beginning to end."""
     make, _ = _format_of(path)
     document, arrays = pack(tree)
     entries = [described(name, array) for name, array in arrays.items()]
     text = dumps({"format": _FORMAT, "version": _VERSION, "tree": document, "arrays": entries})
     framing = make(text, entries)
-    with replacing(path) as file, ThreadPoolExecutor(1) as thread:
-        file.write(framing.opening())
-        crcs = []
-        for k, (entry, array) in enumerate(zip(entries, arrays.values(), strict=True)):
-            sum_up = partial(checksum, pieces(array), framing.seed(k))
-            crc: Future[int] | None = thread.submit(sum_up) if entry.nbytes > _SMALL else None
-            file.write(framing.before(k))
-            file.writelines(pieces(array))
-            crcs.append(sum_up() if crc is None else crc.result())
-            file.write(framing.after(k, crcs[-1]))
-        file.write(framing.closing(crcs))
+
+    def write(file: BinaryIO) -> None:
+        with ThreadPoolExecutor(1) as thread:
+            file.write(framing.opening())
+            crcs = []
+            for k, (entry, array) in enumerate(zip(entries, arrays.values(), strict=True)):
+                sum_up = partial(checksum, pieces(array), framing.seed(k))
+                crc: Future[int] | None = thread.submit(sum_up) if entry.nbytes > _SMALL else None
+                file.write(framing.before(k))
+                file.writelines(pieces(array))
+                crcs.append(sum_up() if crc is None else crc.result())
+                file.write(framing.after(k, crcs[-1]))
+            file.write(framing.closing(crcs))
+
+    return write
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -104,13 +115,18 @@ def load(path: str | os.PathLike[str]) -> Any:
     OSError
         If it cannot be read.
     """
+    _format_of(path)
+    with open(path, "rb") as file:
+        return read(file, os.fstat(file.fileno()).st_size, path)
+
+
+def read(file: BinaryIO, size: int, path: str | os.PathLike[str]) -> Any:
+    """Return what an open file of so many bytes holds, as `load` does."""
     make, read_text = _format_of(path)
     try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            text = read_text(file, size)
-            document, entries = _parsed(text, size)
-            arrays = _read(file, size, make(text, entries), entries)
+        text = read_text(file, size)
+        document, entries = _parsed(text, size)
+        arrays = _read(file, size, make(text, entries), entries)
         return unpack(document, arrays)
     except CheckpointError as error:
         raise CheckpointError(f"{os.fspath(path)}: {error}") from error

@@ -11,5 +11,7 @@ except ImportError as error:
     raise ImportError("tfopt.dask needs Dask: pip install 'tfopt[dask]'") from error
 
 from tfopt.dask.data_parallel import DataParallel
+from tfopt.dask.initial import UniformRows
+from tfopt.dask.sharded import LostShardError, ShardedVariable
 
-__all__ = ["DataParallel"]
+__all__ = ["DataParallel", "LostShardError", "ShardedVariable", "UniformRows"]

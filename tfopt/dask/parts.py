@@ -82,7 +82,7 @@ def total(part: Part, divisor: int) -> tuple[float, Any]:
 
 def _read_only(params: Any) -> Any:
     """Return arrays that cannot be written to, for the tasks of a worker have them in common."""
-    views = [np.asarray(array)[...] for array in flatten(params)]
+    views = [_aligned(array)[...] for array in flatten(params)]
     for view in views:
         view.flags.writeable = False
     return pack(params, views)
@@ -90,7 +90,14 @@ def _read_only(params: Any) -> Any:
 
 def _gradient(grad: Any) -> Any:
     grad = as_gradient(as_slices(grad))
-    return grad if grad is None or isinstance(grad, IndexedSlices) else np.asarray(grad)
+    if isinstance(grad, IndexedSlices):
+        return IndexedSlices(_aligned(grad.values), _aligned(grad.indices), grad.dense_shape)
+    return None if grad is None else np.asarray(grad)
+
+
+def _aligned(array: Any) -> np.ndarray:
+    """Return an array where kernels can read it: one from a message may lie anywhere in it."""
+    return np.require(array, requirements="A")
 
 
 def _kind(grad: Any) -> Kind:
