@@ -177,6 +177,17 @@ def linear(params: Any, block: float) -> Any:
     return block * params[0].sum(), [np.full(2, block)]
 
 
+def seen_by_kernels(params: Any, block: Any) -> Any:
+    arrays = [params["w"], block[0], block[1]["x"]]
+    return float(all(array.flags.aligned for array in arrays)), params
+
+
+def test_arrays_are_where_kernels_can_read_them(client: Client) -> None:
+    blocks = [(np.ones(3), {"x": np.ones(k + 1)}, "name") for k in range(4)]
+    parallel = DataParallel(SGD(1.0), seen_by_kernels, blocks, client=client)
+    assert parallel.step({"w": np.ones(3)}) == 1
+
+
 def failing(params: Any, block: float) -> Any:
     if block == 3:
         raise KeyError("no such word")

@@ -15,7 +15,7 @@ from tfopt.indexed_slices import IndexedSlices
 from tfopt.optimizers.pairs import as_gradient
 from tfopt.optimizers.places import leaves
 
-__all__ = ["Part", "part_of", "summed", "total"]
+__all__ = ["Part", "aligned", "part_of", "summed", "total"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,20 @@ class Part(NamedTuple):
     loss: float
     grads: list[Any]
     structure: Any  # a Kind in each place
+
+
+def aligned(block: Any) -> Any:
+    """Return a block with its arrays where kernels can read them.
+
+    One that comes in a message may lie anywhere in it.
+    """
+    if type(block) is np.ndarray:
+        return _aligned(block)
+    if type(block) in (list, tuple):
+        return type(block)(map(aligned, block))
+    if type(block) is dict:
+        return {key: aligned(value) for key, value in block.items()}
+    return block
 
 
 def part_of(call: tuple[Callable[..., Any], Any, Sequence[Any]], block: Any, number: int) -> Part:
@@ -96,7 +110,6 @@ def _gradient(grad: Any) -> Any:
 
 
 def _aligned(array: Any) -> np.ndarray:
-    """Return an array where kernels can read it: one from a message may lie anywhere in it."""
     return np.require(array, requirements="A")
 
 
