@@ -11,7 +11,7 @@ from distributed import Client, Future, get_client
 from distributed.client import FutureCancelledError
 
 from tfopt.autodiff.nest import flatten, pack
-from tfopt.dask.parts import aligned, part_of, summed, total
+from tfopt.dask.parts import part_of, summed, total
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.optimizers.optimizer import Optimizer
 from tfopt.optimizers.pairs import as_variable
@@ -207,11 +207,9 @@ class DataParallel:
         if is_dask_collection(block):
             computed: Future[Any] = self._client.compute(block)
             return computed
-        there = [worker] if worker else None
-        [sent] = self._client.scatter([block], workers=there, hash=False)
-        return self._client.submit(
-            aligned, sent, workers=there, allow_other_workers=True, pure=False
-        )
+        future: Future[Any]
+        [future] = self._client.scatter([block], workers=[worker] if worker else None, hash=False)
+        return future
 
 
 def _listed(blocks: Any) -> list[Any]:

@@ -15,7 +15,7 @@ from tfopt.indexed_slices import IndexedSlices
 from tfopt.optimizers.pairs import as_gradient
 from tfopt.optimizers.places import leaves
 
-__all__ = ["Part", "aligned", "part_of", "summed", "total"]
+__all__ = ["Part", "part_of", "summed", "total"]
 
 
 @dataclass(frozen=True)
@@ -41,20 +41,6 @@ class Part(NamedTuple):
     structure: Any  # a Kind in each place
 
 
-def aligned(block: Any) -> Any:
-    """Return a block with its arrays where kernels can read them.
-
-    One that comes in a message may lie anywhere in it.
-    """
-    if type(block) is np.ndarray:
-        return _aligned(block)
-    if type(block) in (list, tuple):
-        return type(block)(map(aligned, block))
-    if type(block) is dict:
-        return {key: aligned(value) for key, value in block.items()}
-    return block
-
-
 def part_of(call: tuple[Callable[..., Any], Any, Sequence[Any]], block: Any, number: int) -> Part:
     """Return what a function of weights, block and arguments gives.
 
@@ -62,7 +48,7 @@ def part_of(call: tuple[Callable[..., Any], Any, Sequence[Any]], block: Any, num
     """
     loss_and_grad, params, arguments = call
     try:
-        loss, grads = loss_and_grad(_read_only(params), block, *arguments)
+        loss, grads = loss_and_grad(_read_only(params), _with_aligned(block), *arguments)
         given = [_gradient(grad) for grad in flatten(grads)]
         structure = pack(grads, [_kind(grad) for grad in given])
         return Part(number, float(loss), list(map(_wide, given)), structure)
@@ -92,6 +78,20 @@ def total(part: Part, divisor: int) -> tuple[float, Any]:
     kinds = flatten(part.structure)
     ended = [_ended(*each, divisor) for each in zip(part.grads, kinds, strict=True)]
     return part.loss / divisor, pack(part.structure, ended)
+
+
+def _with_aligned(block: Any) -> Any:
+    """Return a block with its arrays where kernels can read them.
+
+    One that comes in a message may lie anywhere in it.
+    """
+    if type(block) is np.ndarray:
+        return _aligned(block)
+    if type(block) in (list, tuple):
+        return type(block)(map(_with_aligned, block))
+    if type(block) is dict:
+        return {key: _with_aligned(value) for key, value in block.items()}
+    return block
 
 
 def _read_only(params: Any) -> Any:
