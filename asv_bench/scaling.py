@@ -50,7 +50,7 @@ def line(x: list[float], y: list[float]) -> tuple[float, float]:
 def give(params: np.ndarray, block: int, nbytes: int, sleep: float) -> tuple[float, np.ndarray]:
     """A kernel that takes its time, but no core, and gives a change of some bytes."""
     time.sleep(sleep)
-    return 0.0, np.zeros(nbytes // 8)
+    return 0.0, np.ones(nbytes // 8)
 
 
 def a_round(client: Client, blocks: int, weights: int, change: int, sleep: float = 0.0) -> float:
@@ -83,7 +83,7 @@ def constants(client: Client, workers: int) -> dict[str, float]:
         "task": task,
         "hop": max(hops, 0.0) / in_turn,
         "send": send,
-        "add": add,
+        "add": max(add, 0.0),
     }
 
 
