@@ -110,7 +110,7 @@ def cluster(workers: int, **changed: Any) -> Round:
 
 
 def remedies(constants: Constants) -> dict[str, tuple[Round, Constants]]:
-    """Return rounds of 1000 workers: as they are, and with what is changed, one after another."""
+    """Return rounds on 1000 cores: as they are, and with what is changed, one after another."""
     sparse = {"change": 12 * WEIGHTS / 10}
     small = {**sparse, "weights": 4 * WEIGHTS}
     wide = replace(constants, nonzero=constants.nonzero / 8)
@@ -122,7 +122,7 @@ def remedies(constants: Constants) -> dict[str, tuple[Round, Constants]]:
         "one block for each worker": (cluster(1000), constants),
         "changes of a tenth of the weights, as rows": (cluster(1000, **sparse), constants),
         "and weights sent in float32": (cluster(1000, **small), constants),
-        "and kernels on 8 cores": (cluster(1000, **small), wide),
+        "and 125 workers of 8 cores each": (cluster(125, **small), wide),
     }
 
 
@@ -170,7 +170,7 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
     )
     changed = {what: seconds(*case) for what, case in remedies(there).items()}
     remedy = table(
-        ["1000 workers", *(f"{part}, s" for part in parts)],
+        ["1000 cores", *(f"{part}, s" for part in parts)],
         [[what, *(short(costs[part]) for part in parts)] for what, costs in changed.items()],
     )
     return {
@@ -197,9 +197,9 @@ def _checked(one: dict[str, Any], results: dict[str, Any], constants: Constants)
 def written(page: str, results: dict[str, Any]) -> str:
     """Return a page with its tables, which stand between two comments, made anew."""
     for name, text in tables(results).items():
-        opening, closing = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+        opening, closing = f"<!-- {name} -->", f"<!-- end of {name} -->"
         before, _, rest = page.partition(opening)
-        page = before + opening + text + closing + rest.partition(closing)[2]
+        page = f"{before}{opening}\n\n{text}\n\n{closing}{rest.partition(closing)[2]}"
     return page
 
 
