@@ -21,6 +21,7 @@ import tfopt
 from tfopt import IndexedSlices
 from tfopt import optimizers as opts
 from tfopt.dask import LostShardError, ShardedVariable, UniformRows
+from tfopt.dask.files import Folder
 from tfopt.dask.routing import edges_of, route
 from tfopt.errors import CheckpointError
 
@@ -340,3 +341,25 @@ def test_random_rows_do_not_depend_on_the_parts(
     assert whole.shape == (count, width)
     assert np.array_equal(whole, np.concatenate(parts))
     assert ((whole >= -2) & (whole < 3)).all()
+
+
+# ---- files elsewhere, without a cluster
+
+
+def test_files_are_replaced_as_a_whole_where_fsspec_reaches() -> None:
+    folder = Folder("memory://tables/one")
+    folder.make()
+    with pytest.raises(CheckpointError, match="nothing was saved"):
+        folder.manifest()
+    for name in ("rows-a.npz", "rows-b.npz"):
+        folder.save(name, {"rows": np.arange(3), "name": name})
+        folder.write_manifest({"files": [{"file": name}]})
+        assert folder.load(name)["name"] == name
+        assert folder.manifest()["files"] == [{"file": name}]
+    with pytest.raises(FileNotFoundError):
+        folder.load("rows-a.npz")
+    with pytest.raises(ZeroDivisionError), folder._replacing("rows-b.npz") as file:
+        file.write(b"half of it" * (1 // 0))
+    assert folder.load("rows-b.npz")["rows"].tolist() == [0, 1, 2]
+    names = [path.rpartition("/")[2] for path in folder._fs.ls(folder._path, detail=False)]
+    assert sorted(names) == ["manifest.json", "rows-b.npz"]
