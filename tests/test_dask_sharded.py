@@ -300,7 +300,7 @@ def test_a_dead_worker_is_said_and_a_save_brings_the_table_back(tmp_path: Path) 
 
 def test_a_table_can_be_larger_than_a_workers_memory(tmp_path: Path) -> None:
     """No process has it all: neither a worker, which would be ended, nor this one."""
-    limit, rows, width = 400 << 20, 3 << 20, 64
+    limit, rows, width = 400 << 20, 2_500_000, 64
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with processes(4, memory_limit=limit) as client:
         table = ShardedVariable(rows, width, opts.SGD(0.5), initializer=1.0, client=client)

@@ -21,7 +21,7 @@ def rest(params: Any, block: int) -> tuple[float, Any]:
 
 class _Cluster:
     def setup(self, *_: Any) -> None:
-        public("dask")
+        public("dask.DataParallel")
         self.cluster = LocalCluster(
             n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=":0"
         )
@@ -70,7 +70,7 @@ class Rows(_Cluster):
         self.table = public("dask.ShardedVariable")(ROWS, WIDTH, optimizer, client=self.client)
         self.ids = np.random.default_rng(0).integers(0, ROWS, rows)
         values = np.ones((rows, WIDTH), np.float32)
-        self.slices = public("IndexedSlices")(values, self.ids)
+        self.slices = public("indexed_slices.IndexedSlices")(values, self.ids)
         self.one = np.zeros((ROWS, WIDTH), np.float32)
 
     def track_gather_over_take(self, rows: int) -> float:

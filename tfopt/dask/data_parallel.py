@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -110,7 +110,7 @@ class DataParallel:
         self._loss_and_grad = loss_and_grad
         self._client = get_client() if client is None else client
         self._given = given
-        self._futures = self._placed()
+        self._futures = self._placed([None] * len(given))
 
     def step(self, params: Any, *arguments: Any) -> float:
         """Take one step.
@@ -168,7 +168,7 @@ class DataParallel:
             except FutureCancelledError:  # something that only a dead worker had
                 if attempt == _ATTEMPTS:
                     raise
-                self._futures = self._placed()
+                self._futures = self._placed(self._futures)
         return total(part, len(self._given) if self.reduction == "mean" else 1)
 
     def _sum_of_blocks(self, arrays: Any, arguments: tuple[Any, ...]) -> Any:
@@ -189,9 +189,8 @@ class DataParallel:
             for future in held:
                 future.release()
 
-    def _placed(self) -> list[Future[Any]]:
-        """Return futures of the blocks; those that are lost are sent again."""
-        before = getattr(self, "_futures", [None] * len(self._given))
+    def _placed(self, before: Sequence[Future[Any] | None]) -> list[Future[Any]]:
+        """Return futures of the blocks; those that are not there, or lost, are sent."""
         workers = sorted(self._client.scheduler_info(n_workers=-1)["workers"])
         return [
             self._place(block, workers[k * len(workers) // len(before)] if workers else None)
