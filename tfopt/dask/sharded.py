@@ -24,6 +24,7 @@ from tfopt.optimizers.serialization import deserialize
 __all__ = ["LostShardError", "ShardedVariable"]
 
 _FORMAT, _VERSION = "tfopt sharded table", 1
+_PATIENCE = 1.0  # seconds after which is looked whether a worker that does not answer lives
 
 
 class LostShardError(RuntimeError):
@@ -351,13 +352,21 @@ class ShardedVariable:
             raise self._lost(k) from error
 
     def _answer(self, k: int, future: Any) -> tuple[Any, Exception | None]:
-        try:
-            answer: tuple[Any, Exception | None] = future.result()
-            return answer
-        except Exception as error:
-            lost = self._lost(k)
-            lost.__cause__ = error
-            return None, lost
+        while True:
+            try:
+                answer: tuple[Any, Exception | None] = future.result(timeout=_PATIENCE)
+                return answer
+            except Exception as error:
+                # Dask may leave a call for ever without an answer whose worker dies in it
+                if isinstance(error, TimeoutError) and self._is_there(k):
+                    continue
+                lost = self._lost(k)
+                lost.__cause__ = error
+                return None, lost
+
+    def _is_there(self, k: int) -> bool:
+        """Whether a part's worker lives, as far as is known: a task is told by its connection."""
+        return not self._futures or self._futures[k].status == "finished"
 
     def _lost(self, k: int) -> LostShardError:
         start, stop = self._edges[k], self._edges[k + 1]
