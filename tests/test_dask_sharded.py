@@ -298,6 +298,28 @@ def test_a_dead_worker_is_said_and_a_save_brings_the_table_back(tmp_path: Path) 
     assert whole.tobytes() == one_table(opts.Adam(0.1), range(3)).tobytes()
 
 
+class Silent:
+    """What Dask leaves when a worker dies in a call at the wrong moment."""
+
+    status = "error"
+
+    def answer(self, *_: Any) -> Silent:
+        return self
+
+    def result(self, timeout: float) -> Any:
+        raise TimeoutError
+
+
+def test_a_call_that_stays_without_an_answer_is_given_up_with_its_worker(client: Client) -> None:
+    table = ShardedVariable(ROWS, WIDTH, opts.SGD(), shards=2, client=client)
+    there = table._futures[1], table._shards[1]
+    table._futures[1], table._shards[1] = Silent(), Silent()
+    with pytest.raises(LostShardError, match="rows 25 to 49"):
+        table.gather(EVERY)
+    assert not table.gather([3]).any()
+    table._futures[1], table._shards[1] = there
+
+
 def test_a_table_can_be_larger_than_a_workers_memory(tmp_path: Path) -> None:
     """No process has it all: neither a worker, which would be ended, nor this one."""
     limit, rows, width = 400 << 20, 2_500_000, 64
