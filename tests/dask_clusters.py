@@ -28,4 +28,4 @@ def processes(n: int, **options: Any) -> Iterator[Client]:
 
 
 def addresses(client: Client) -> list[str]:
-    return sorted(client.scheduler_info(n_workers=-1)["workers"])
+    return sorted(client.nthreads())

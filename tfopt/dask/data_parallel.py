@@ -191,7 +191,7 @@ class DataParallel:
 
     def _placed(self, before: Sequence[Future[Any] | None]) -> list[Future[Any]]:
         """Return futures of the blocks; those that are not there, or lost, are sent."""
-        workers = sorted(self._client.scheduler_info(n_workers=-1)["workers"])
+        workers = sorted(self._client.nthreads())
         return [
             self._place(block, workers[k * len(workers) // len(before)] if workers else None)
             if future is None or future.status in ("cancelled", "lost")

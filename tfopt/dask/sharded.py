@@ -104,7 +104,7 @@ class ShardedVariable:
         client: Client | None = None,
     ) -> None:
         client = get_client() if client is None else client
-        workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        workers = sorted(client.nthreads())
         parts = min(len(workers), rows) if shards is None else shards
         for what, number, most in (
             ("rows", rows, None),
