@@ -1,0 +1,219 @@
+"""Steps by the gradients of blocks of data that lie on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from dask.base import is_dask_collection
+from distributed import Client, Future, get_client
+from distributed.client import FutureCancelledError
+
+from tfopt.autodiff.nest import flatten, pack
+from tfopt.dask.parts import part_of, summed, total
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.optimizers.optimizer import Optimizer
+from tfopt.optimizers.pairs import as_variable
+
+__all__ = ["DataParallel"]
+
+_FAN_IN = (
+    4  # parts that one task adds up: 2 make the most tasks, many make one worker read the most
+)
+_ATTEMPTS = 4  # of a step, while what was sent to workers is lost with them
+
+
+class DataParallel:
+    """Steps of an optimizer by gradients that a cluster's workers find, each for its blocks.
+
+    A step sends the weights to each worker, calls `loss_and_grad` once for each block where the
+    block lies, adds up losses and gradients in a tree, on the workers, and lets the optimizer take
+    one step here.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Any, one around another as well.
+    loss_and_grad : callable
+        Called as ``loss_and_grad(params, block)``, it returns the loss, a number, and the gradients
+        in the structure of `params`: arrays, `IndexedSlices`, None. What `params` has it can read
+        and not write to. It must depend on its arguments alone, for a block may be called twice.
+    blocks : list, or a Dask bag, array or dataframe
+        Of a collection, its partitions. Of a list, each element is one block: a delayed object, a
+        future, or anything else, which is then sent to a worker now.
+    reduction : {"mean", "sum"}
+        Whether sums are divided by the number of blocks. The mean is that of the examples where
+        blocks are of one size; otherwise let the function return sums, divided by the number of all
+        examples, and "sum" them.
+    client : distributed.Client, optional
+        The current one by default.
+
+    Raises
+    ------
+    InvalidTypeError
+        If `optimizer` is none, or `loss_and_grad` cannot be called.
+    InvalidArgumentError
+        If there are no blocks, or `reduction` is something else.
+    ValueError
+        If there is no client.
+
+    Notes
+    -----
+    The results depend on the list of blocks, and on nothing else: not on the number of workers,
+    nor on where a block lies or which is done first. The blocks' gradients are added up in groups
+    of four consecutive ones, the groups' sums again, and so on; those of 16 bits in float32, and
+    rounded once. Of `IndexedSlices`, the rows of one index are added up in each group.
+
+    A worker that dies takes nothing along: its blocks are made again, or sent again, and its tasks
+    are done by another one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from distributed import Client
+    >>> from tfopt.dask import DataParallel
+    >>> from tfopt.optimizers import SGD
+    >>> def distance(params, block):
+    ...     difference = params["w"] - block
+    ...     return np.sum(difference**2), {"w": 2 * difference}
+    >>> params = {"w": np.zeros(2)}
+    >>> blocks = [np.array([1.0, 2.0]), np.array([3.0, 4.0])]
+    >>> with Client(n_workers=1, processes=False, dashboard_address=":0") as client:
+    ...     parallel = DataParallel(SGD(0.25), distance, blocks)
+    ...     parallel.step(params)
+    15.0
+    >>> params["w"]
+    array([1. , 1.5])
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        loss_and_grad: Callable[..., Any],
+        blocks: Any,
+        *,
+        reduction: str = "mean",
+        client: Client | None = None,
+    ) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise InvalidTypeError(f"optimizer must be one, not {type(optimizer).__name__}")
+        if not callable(loss_and_grad):
+            raise InvalidTypeError("loss_and_grad must be a function")
+        if reduction not in ("mean", "sum"):
+            raise InvalidArgumentError(f'reduction must be "mean" or "sum", not {reduction!r}')
+        given = _listed(blocks)
+        if not given:
+            raise InvalidArgumentError("there are no blocks")
+        self.optimizer = optimizer
+        self.reduction = reduction
+        self._loss_and_grad = loss_and_grad
+        self._client = get_client() if client is None else client
+        self._given = given
+        self._futures = self._placed([None] * len(given))
+
+    def step(self, params: Any, *arguments: Any) -> float:
+        """Take one step.
+
+        Parameters
+        ----------
+        params : dict, list or tuple of arrays and Variables, nested or not, or one of these
+            Updated in place, as by `Optimizer.step`.
+        *arguments
+            What `loss_and_grad` gets after the block: the number of the step, say, which tells it
+            the batch to take.
+
+        Returns
+        -------
+        loss : float
+            That of the blocks before the step: their mean, or their sum.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If gradients of two blocks differ in structure, form, shape or dtype; or as
+            `Optimizer.step` raises it.
+        Exception
+            That which `loss_and_grad` raised, with a note that names the block.
+            In any case nothing has changed.
+        """
+        loss, grads = self.gradients(params, *arguments)
+        self.optimizer.step(params, grads)
+        return loss
+
+    def gradients(self, params: Any, *arguments: Any) -> tuple[float, Any]:
+        """Return the loss and the gradients that `step` takes a step by, without the step.
+
+        Parameters
+        ----------
+        params, *arguments
+            As in `step`.
+
+        Returns
+        -------
+        loss : float
+        grads
+            In the structure that `loss_and_grad` returned, which need not be that of `params` here.
+
+        Raises
+        ------
+        InvalidArgumentError, Exception
+            As in `step`.
+        """
+        arrays = pack(params, [as_variable(leaf).numpy() for leaf in flatten(params)])
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                part = self._sum_of_blocks(arrays, arguments)
+                break
+            except FutureCancelledError:  # something that only a dead worker had
+                if attempt == _ATTEMPTS:
+                    raise
+                self._futures = self._placed(self._futures)
+        return total(part, len(self._given) if self.reduction == "mean" else 1)
+
+    def _sum_of_blocks(self, arrays: Any, arguments: tuple[Any, ...]) -> Any:
+        call = self._loss_and_grad, arrays, arguments
+        # in a list, for scatter would take a dict or list for many things
+        [sent] = self._client.scatter([call], broadcast=True, hash=False)
+        numbers = range(len(self._futures))
+        # keys of their own, for nothing is to be hashed
+        parts = self._client.map(part_of, [sent] * len(numbers), self._futures, numbers, pure=False)
+        held = [sent, *parts]
+        try:
+            while len(parts) > 1:
+                groups = [parts[k : k + _FAN_IN] for k in range(0, len(parts), _FAN_IN)]
+                parts = self._client.map(summed, groups, pure=False)
+                held += parts
+            return parts[0].result()
+        finally:  # an error's traceback would hold them
+            for future in held:
+                future.release()
+
+    def _placed(self, before: Sequence[Future[Any] | None]) -> list[Future[Any]]:
+        """Return futures of the blocks; those that are not there, or lost, are sent."""
+        workers = sorted(self._client.nthreads())
+        return [
+            self._place(block, workers[k * len(workers) // len(before)] if workers else None)
+            if future is None or future.status in ("cancelled", "lost")
+            else future
+            for k, (block, future) in enumerate(zip(self._given, before, strict=True))
+        ]
+
+    def _place(self, block: Any, worker: str | None) -> Future[Any]:
+        """Send a block to a worker; what Dask can make, it makes where it likes."""
+        if isinstance(block, Future):
+            return block
+        if is_dask_collection(block):
+            computed: Future[Any] = self._client.compute(block)
+            return computed
+        future: Future[Any]
+        [future] = self._client.scatter([block], workers=[worker] if worker else None, hash=False)
+        return future
+
+
+def _listed(blocks: Any) -> list[Any]:
+    if hasattr(blocks, "to_delayed"):
+        return list(np.ravel(blocks.to_delayed()))
+    if not isinstance(blocks, Iterable):
+        raise InvalidTypeError(f"blocks must be a list of them, not {type(blocks).__name__}")
+    return list(blocks)

@@ -1,0 +1,56 @@
+"""What makes the parts of a table alike."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfopt.dask.initial import Initializer
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.optimizers.rule_optimizer import RuleOptimizer
+from tfopt.variable import Variable
+
+__all__ = ["Settings", "dtype_of", "settings_of"]
+
+
+class Settings(NamedTuple):
+    """What all parts of a table have in common."""
+
+    name: str
+    width: int
+    dtype: np.dtype[Any]
+    initializer: Initializer
+    optimizer: type[Any]
+    config: dict[str, Any]
+    decays: bool
+
+
+def dtype_of(name: str) -> Any:
+    """Return a dtype by its name."""
+    if name != "bfloat16":
+        return name
+    import ml_dtypes
+
+    return ml_dtypes.bfloat16
+
+
+def settings_of(
+    optimizer: Any, name: str, width: int, dtype: np.dtype[Any], initializer: Initializer
+) -> Settings:
+    """Return what makes parts with optimizers like one; refuse one that parts cannot have."""
+    if not isinstance(optimizer, RuleOptimizer):
+        raise InvalidTypeError(
+            f"the optimizer must be one of the table of rules, not {type(optimizer).__name__}"
+        )
+    if optimizer.clipnorm is not None or optimizer.global_clipnorm is not None:
+        raise InvalidArgumentError("clipping by norm needs all rows: no part of a table has them")
+    if optimizer.gradient_aggregator is not None or optimizer.gradient_transformers:
+        raise InvalidArgumentError("a gradient_aggregator or gradient_transformers cannot be sent")
+    if int(optimizer.iterations):
+        raise InvalidArgumentError("the optimizer has taken steps already")
+    config = optimizer._saved_config()
+    if config["learning_rate"] is None:
+        raise InvalidArgumentError("a learning rate that is a function must be a schedule")
+    decays = Variable(np.empty((0, width), dtype), name) not in optimizer._exclusion
+    return Settings(name, width, dtype, initializer, type(optimizer), config, decays)
