@@ -40,6 +40,7 @@ MODULES = (
     "fingerprint",
     "fingerprint_table",
     "sdca_solver",
+    "sdca_blocks",
     "sdca_classes",
     "curvature",
     "curvature_products",

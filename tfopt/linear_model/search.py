@@ -71,20 +71,23 @@ class Search:
 
     Parameters
     ----------
-    problem : Problem
+    problem : Problem or None
+        For Newton's method, which is left out without it.
     settings : Settings
     """
 
-    def __init__(self, problem: Problem, settings: Settings):
+    def __init__(self, problem: Problem | None, settings: Settings):
         self.problem, self.settings = problem, settings
         self._tracker = _Tracker(settings)
-        self._newton_cost = newton.cost(problem) if newton.applies(problem) else math.inf
-        self._best: Certificate | None = None
+        self._newton_cost = math.inf
+        if problem is not None and newton.applies(problem):
+            self._newton_cost = newton.cost(problem)
+        self.best: Certificate | None = None
         self._last_gap, self._last_number, self._per_gap = math.inf, 0, 1.0
 
     def due(self, number: int, estimate: float) -> bool:
         """Whether the epoch with this number and estimate is to be certified."""
-        best = self._best
+        best = self.best
         due = self._is_last or number == 2 or number - self._last_number >= CERTIFY_EVERY
         if best is not None:
             due |= estimate <= 1.2 * self.settings.tol * abs(best.objective) * self._per_gap
@@ -97,9 +100,9 @@ class Search:
         """Take a certificate in; whether it is enough, or Newton's method made it so."""
         last = self._is_last
         self._tracker.certified(point)
-        if self._best is None or point.gap < self._best.gap:
-            self._best = point
-        if self._best.relative_gap <= self.settings.tol or last:
+        if self.best is None or point.gap < self.best.gap:
+            self.best = point
+        if self.best.relative_gap <= self.settings.tol or last:
             return True
         self._per_gap = estimate / point.gap
         rate = math.log(self._last_gap / point.gap) / (number - self._last_number)
@@ -108,17 +111,18 @@ class Search:
         wanted = max(self.settings.tol, 1e-16)  # of which rounding leaves nothing
         left = math.log(point.relative_gap / wanted) / rate if rate > 0 else math.inf
         self._last_gap, self._last_number = point.gap, number
-        return left > NEWTON_STEPS * self._newton_cost and self._polished(self._best)
+        return left > NEWTON_STEPS * self._newton_cost and self._polished(self.best)
 
     def _polished(self, best: Certificate) -> bool:
         """Whether Newton's method comes to the end; if not, what is left is for epochs."""
+        assert self.problem is not None
         for point in newton.newton_steps(self.problem, best):
             if point.gap < best.gap:
                 best = point
             self._tracker.certified(best)
             if best.relative_gap <= self.settings.tol or self._is_full:
                 break
-        self._best, self._newton_cost = best, math.inf
+        self.best, self._newton_cost = best, math.inf
         return best.relative_gap <= self.settings.tol or self._is_full
 
     @property
@@ -131,8 +135,8 @@ class Search:
 
     def solution(self) -> Solution:
         """Return the best that was certified."""
-        assert self._best is not None
-        return Solution(self._best, len(self._tracker.history), self._tracker.history)
+        assert self.best is not None
+        return Solution(self.best, len(self._tracker.history), self._tracker.history)
 
 
 class _Tracker:

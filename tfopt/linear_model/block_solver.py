@@ -1,0 +1,194 @@
+"""Dual coordinate ascent over blocks of examples that stay where they are.
+
+What is known of all of them, weights and scalars, is here; what is computed with rows is in
+blocks.py, and whoever executes that adds up the answers in one order. So the result depends on the
+data, the seed and the blocks alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from tfopt.kernels import sdca, sdca_blocks
+from tfopt.linear_model import blocks
+from tfopt.linear_model.bias import BiasSearch, bias_search
+from tfopt.linear_model.blocks import Order
+from tfopt.linear_model.problem import Certificate, Problem, assembled
+from tfopt.linear_model.search import Search, Settings
+
+__all__ = ["Climb", "Executor", "climb"]
+
+#: Of the estimate of the gap, what an intercept that is not the best may add to the gap.
+BIAS_SHARE = 0.01
+#: How often an epoch's changes are merged.
+PARTS = 2
+
+
+class Executor(Protocol):
+    """Who has the blocks."""
+
+    n_blocks: int
+
+    def ask(self, function: Callable[[Any, Any], tuple[Any, Any]], order: Any) -> Any:
+        """Give all blocks an order, and return the `tree_sum` of their answers."""
+
+    def each(self, function: Callable[[Any, Any], Any], order: Any) -> Any:
+        """Return what a function makes of each block and the order, joined along the last axis."""
+
+
+class Climb:
+    """One problem's weights, and what the blocks have to be told of them.
+
+    Parameters
+    ----------
+    problem : Problem
+        Without rows.
+    settings : Settings
+    n_blocks : int
+    v : ndarray, shape (n_weights,)
+    bias, bias_curvature : float
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        settings: Settings,
+        n_blocks: int,
+        v: np.ndarray,
+        bias: float,
+        bias_curvature: float,
+    ) -> None:
+        self.problem, self.n_blocks = problem, n_blocks
+        self.v, self.bias, self.bias_curvature = v, bias, bias_curvature
+        self.sigma = 1 + (n_blocks - 1) / 2
+        self.theta, self.best, self.done = 1.0, False, False
+        self.search = Search(None, settings)
+        self.estimate = 0.0
+
+    def order(self, **more: Any) -> Order:
+        """Return an order; what it tells a block once, the next one does not tell again."""
+        told = Order(
+            self.v, self.bias, self.bias_curvature, self.sigma, self.theta, self.best, **more
+        )
+        self.theta, self.best = 1.0, False
+        return told
+
+    def merge(self, change: Any, sums: np.ndarray) -> None:
+        """Keep what can be kept of the changes that all visits have made."""
+        problem, dv = self.problem, change.dense()
+        own, moved, estimate, before, after = sums.tolist()
+        joint, most = sdca_blocks.excesses(self.v, dv, problem.shrink)
+        if self.bias_curvature > 0:
+            more = moved * moved / (2 * self.bias_curvature * problem.l2)
+            joint, most = joint + more, most + more
+        theta, self.sigma = sdca_blocks.kept(joint, own, most, self.n_blocks, self.sigma)
+        self.v = self.v + theta * dv
+        self.bias += theta * moved
+        self.theta = theta
+        self.estimate += estimate
+        self.drift = before + theta * (after - before)
+
+    def recentre(self) -> None:
+        """Move the intercept's centre to where it is; see solver.py."""
+        self.bias += self.bias_curvature * self.drift
+
+    def certified(self, number: int, point: Certificate) -> None:
+        """Take in a certificate of an epoch."""
+        self.done = self.search.ends(point, number, self.estimate)
+        self.best = self.search.best is point
+
+
+def climb(
+    problem: Problem,
+    executor: Executor,
+    climbs: list[Climb],
+    settings: Settings,
+    after: Callable[[int], None] | None = None,
+    first: int = 1,
+) -> None:
+    """Visit the blocks until all certificates are enough.
+
+    Parameters
+    ----------
+    problem : Problem
+        Without rows.
+    executor : Executor
+    climbs : list of Climb
+    settings : Settings
+    after : callable, optional
+        Called with each epoch's number when it is over.
+    first : int
+        The number of the first epoch.
+    """
+    for number in range(first, settings.max_iter + 1):
+        going = {k: one for k, one in enumerate(climbs) if not one.done}
+        for one in going.values():
+            one.estimate = 0.0
+        for part in range(PARTS):
+            orders = {
+                k: one.order(epoch=number, part=part, parts=PARTS) for k, one in going.items()
+            }
+            for k, answer in executor.ask(blocks.visit, orders).items():
+                going[k].merge(*answer)
+        for one in going.values():
+            one.recentre()
+        due = {k: one for k, one in going.items() if one.search.due(number, one.estimate)}
+        for k, point in _certificates(problem, executor, due).items():
+            due[k].certified(number, point)
+        if all(one.done for one in climbs):
+            break
+        if after is not None:
+            after(number)
+
+
+def _certificates(
+    problem: Problem, executor: Executor, due: dict[int, Climb]
+) -> dict[int, Certificate]:
+    if not due:
+        return {}
+    biases = dict.fromkeys(due, 0.0)
+    if problem.intercept:
+        searches = {
+            k: bias_search(problem.loss, one.bias, BIAS_SHARE * one.estimate)
+            for k, one in due.items()
+        }
+        asked = {k: next(search) for k, search in searches.items()}
+        looked = executor.ask(
+            blocks.look, {k: one.order(biases=asked[k]) for k, one in due.items()}
+        )
+        biases = _best_biases(executor, searches, {k: pair[1] for k, pair in looked.items()})
+        parts = executor.ask(blocks.bound, {k: (biases[k], looked[k][0]) for k in due})
+    else:
+        parts = executor.ask(blocks.look_and_bound, {k: one.order() for k, one in due.items()})
+    nobody = np.zeros(0, sdca.EXAMPLE)
+    return {
+        k: assembled(
+            problem,
+            nobody,
+            problem.shrunk(one.v),
+            biases[k],
+            one.v if parts[k][1] is None else parts[k][1].dense(),
+            *parts[k][0].tolist(),
+        )
+        for k, one in due.items()
+    }
+
+
+def _best_biases(
+    executor: Executor, searches: dict[int, BiasSearch], found: dict[int, np.ndarray]
+) -> dict[int, float]:
+    """Advance all searches together: a round serves them all."""
+    biases: dict[int, float] = {}
+    while True:
+        asked = {}
+        for k, answer in found.items():
+            try:
+                asked[k] = searches[k].send(answer)
+            except StopIteration as end:
+                biases[k] = end.value
+        if not asked:
+            return biases
+        found = executor.ask(blocks.slopes, asked)
