@@ -24,8 +24,10 @@ def visit(const real[::1] data not None, const index[::1] indices not None,
 
     Parameters
     ----------
-    data, indices, indptr, dense, plan, examples, loss, gamma, l2, shrink, bias, bias_curvature
+    data, indices, indptr, dense, plan, loss, gamma, l2, shrink, bias, bias_curvature
         See `tfopt.kernels.sdca_solver.epoch`.
+    examples : memoryview of EXAMPLE
+        Those that the plan names, in its order; their dual variables are changed.
     u : memoryview, shape (n_weights,)
         A replica of the unshrunk weights; changed.
     sigma : float
@@ -51,7 +53,8 @@ def visit(const real[::1] data not None, const index[::1] indices not None,
         caller = fp_enter(False)
         visit_examples(&data[0] if data.shape[0] else NULL,
                        &indices[0] if indices.shape[0] else NULL, &indptr[0],
-                       &dense[0, 0] if width else NULL, width, &plan[0], n, &examples[0], NULL,
+                       &dense[0, 0] if width else NULL, width, &plan[0], n, &examples[0], True,
+                       NULL,
                        &u[0] if u.shape[0] else NULL, u.shape[0], &own, kind, &f, l2, shrink,
                        bias_curvature, sigma)
         fp_leave(caller)

@@ -21,9 +21,9 @@ cdef struct excess:
 
 cdef void visit_examples(const real *data, const index *indices, const index *indptr,
                          const real *dense, Py_ssize_t width, const int64_t *plan, Py_ssize_t n,
-                         example *examples, double *before, double *u, Py_ssize_t n_u,
-                         partition *own, int kind, const loss_t *loss, double l2, double shrink,
-                         double bias_curvature, double sigma) noexcept nogil
+                         example *examples, bint planned, double *before, double *u,
+                         Py_ssize_t n_u, partition *own, int kind, const loss_t *loss, double l2,
+                         double shrink, double bias_curvature, double sigma) noexcept nogil
 
 cdef double kept_share(const excess *sums, int n_partitions, double *sigma) noexcept nogil
 

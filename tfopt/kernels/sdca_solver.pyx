@@ -80,10 +80,12 @@ cdef inline double ascend(int kind, const loss_t *loss, double a, double y, doub
 
 cdef void visit_examples(const real *data, const index *indices, const index *indptr,
                          const real *dense, Py_ssize_t width, const int64_t *plan, Py_ssize_t n,
-                         example *examples, double *before, double *u, Py_ssize_t n_u,
-                         partition *own, int kind, const loss_t *loss, double l2, double shrink,
-                         double bias_curvature, double sigma) noexcept nogil:
+                         example *examples, bint planned, double *before, double *u,
+                         Py_ssize_t n_u, partition *own, int kind, const loss_t *loss, double l2,
+                         double shrink, double bias_curvature, double sigma) noexcept nogil:
     """Visit n examples on one thread. before, unless it is NULL, gets what their variables were.
+
+    The examples stand as their rows do or, if planned, as the plan does.
 
     Pointers, for as many memoryviews would be copied for each call that is not inlined.
     """
@@ -94,14 +96,14 @@ cdef void visit_examples(const real *data, const index *indices, const index *in
     for e in range(n):
         if e + 2 * AHEAD < n:
             i = plan[e + 2 * AHEAD]
-            prefetch_line(<const char *>&examples[i])
+            prefetch_line(<const char *>&examples[e + 2 * AHEAD if planned else i])
             prefetch_line(<const char *>&indptr[i])
             i = plan[e + AHEAD]
             prefetch(<const char *>&data[indptr[i]], <const char *>&data[indptr[i + 1]])
             prefetch(<const char *>&indices[indptr[i]], <const char *>&indices[indptr[i + 1]])
             prefetch(<const char *>&dense[i * width], <const char *>&dense[(i + 1) * width])
         i = plan[e]
-        x = &examples[i]
+        x = &examples[e if planned else i]
         start, length = indptr[i], indptr[i + 1] - indptr[i]
         wx = bias + dot(&data[start], &indices[start], length, u, shrink)
         if width > 0:
@@ -173,7 +175,7 @@ cdef void _visit_share(const real *data, const index *indices, const index *indp
         low = n * (piece + p) // pieces
         high = n * (piece + p + 1) // pieces
         visit_examples(data, indices, indptr, dense, width, plan + low, high - low, examples,
-                       before, u[p], n_v, &partitions[p], kind, loss, l2, shrink, bias_curvature,
+                       False, before, u[p], n_v, &partitions[p], kind, loss, l2, shrink, bias_curvature,
                        sigma)
     fp_leave(caller)
 
@@ -330,6 +332,6 @@ cdef void _alone(const real *data, const index *indices, const index *indptr, co
                  Py_ssize_t n_v, partition *own, int kind, const loss_t *loss, double l2,
                  double shrink, double bias_curvature) noexcept nogil:
     cdef fp_state caller = fp_enter(False)
-    visit_examples(data, indices, indptr, dense, width, plan, n, examples, NULL, v, n_v, own, kind,
-                   loss, l2, shrink, bias_curvature, 1)
+    visit_examples(data, indices, indptr, dense, width, plan, n, examples, False, NULL, v, n_v, own,
+                   kind, loss, l2, shrink, bias_curvature, 1)
     fp_leave(caller)

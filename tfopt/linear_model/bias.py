@@ -1,7 +1,7 @@
 """The intercept that suits given weights best, found by asking for slopes.
 
-A search yields an array of biases and is sent, for each, the first and the second derivative of the
-losses' sum, an array of shape (2, n_biases). Who asks whom for them is not its business.
+A search yields biases and is sent the first and the second derivative of the losses' sum at each:
+an array of shape (2, n_biases). Who asks whom for them is not its business.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 __all__ = ["BiasSearch", "bias_search", "newton_on_bias"]
 
-BiasSearch: TypeAlias = Generator[np.ndarray, "np.ndarray | None", float]
+BiasSearch: TypeAlias = Generator[list[float], "np.ndarray | None", float]
 
 #: Relative to 1 + |bias|: nearer than that is of no use.
 NEAR = 1e-10
@@ -42,7 +42,7 @@ def newton_on_bias(bias: float, slack: float = 0.0) -> BiasSearch:
     """Look for the bias where the slope is 0, by Newton's method within a bracket."""
     low, high = -math.inf, math.inf
     for _ in range(100):
-        answer = yield np.array([bias])
+        answer = yield [bias]
         assert answer is not None
         ((slope,), (bend,)) = answer.tolist()
         if slope == 0 or slope * slope <= 2 * slack * bend:
@@ -68,7 +68,7 @@ def corner(bias: float, slack: float) -> BiasSearch:
     places = np.concatenate([bias - REACHES, [bias], bias + REACHES[::-1]])
     low, high = (-math.inf, -math.inf), (math.inf, math.inf)
     for _ in range(100):
-        answer = yield places
+        answer = yield places.tolist()
         assert answer is not None
         for place, slope in zip(places.tolist(), answer[0].tolist(), strict=True):
             if slope == 0:

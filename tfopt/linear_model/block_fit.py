@@ -155,15 +155,15 @@ def begin(raw: Raw, told: Beginning) -> tuple[Block, dict[str, Any]]:
             f"block {raw.number}, row {row}: the squares of X, divided by l2, overflow: scale the "
             "features"
         )
-    lanes, changes = [], []
+    lanes = []
     for k, y in enumerate(targets):
         a = np.zeros(len(y)) if raw.duals is None else allowed(raw.duals[k], y, problem.loss)
-        examples = Start(y, weight, curvature, a, 0.0).examples()
-        lanes.append(Lane(examples, a, np.zeros(len(y)), a, a))
-        changes.append(Change.of(problem.weights_of(examples)))
-    drifts = np.array([total(weight, lane.before) for lane in lanes])
-    block = Block(raw.number, problem, told.seed, tuple(lanes))
-    return block, {"curvature": curvature.sum(), "v": tuple(changes), "drifts": drifts}
+        lanes.append(Lane.of(Start(y, weight, curvature, a, 0.0).examples()))
+    return Block(raw.number, problem, told.seed, tuple(lanes)), {
+        "curvature": curvature.sum(),
+        "v": tuple(Change.of(problem.weights_of(lane.examples)) for lane in lanes),
+        "drifts": np.array([total(weight, lane.a) for lane in lanes]),
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,7 +229,7 @@ def fit_blocks(
     if problem.intercept:
         curvature = INTERCEPT_SHARE * float(begun["curvature"] / found["n"]) or 1.0
     climbs = [
-        Climb(problem, settings, executor.n_blocks, v.dense(), bias + curvature * drift, curvature)
+        Climb(problem, settings, executor.n_blocks, v.dense(), bias, curvature, drift)
         for v, bias, drift in zip(begun["v"], biases, begun["drifts"].tolist(), strict=True)
     ]
     first = 1 if journal is None else journal.begin(executor, climbs, found)

@@ -7,7 +7,8 @@ data, the seed and the blocks alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,7 +16,8 @@ import numpy as np
 from tfopt.kernels import sdca, sdca_blocks
 from tfopt.linear_model import blocks
 from tfopt.linear_model.bias import BiasSearch, bias_search
-from tfopt.linear_model.blocks import Order
+from tfopt.linear_model.blocks import PARTS, Order
+from tfopt.linear_model.changes import Change
 from tfopt.linear_model.problem import Certificate, Problem, assembled
 from tfopt.linear_model.search import Search, Settings
 
@@ -23,8 +25,9 @@ __all__ = ["Climb", "Executor", "climb"]
 
 #: Of the estimate of the gap, what an intercept that is not the best may add to the gap.
 BIAS_SHARE = 0.01
-#: How often an epoch's changes are merged.
-PARTS = 2
+#: How many blocks are visited side by side, at most: the more, the more epochs it takes. The number
+#: must not depend on that of the workers, for the result depends on it.
+SIDE_BY_SIDE = 8
 
 
 class Executor(Protocol):
@@ -32,8 +35,13 @@ class Executor(Protocol):
 
     n_blocks: int
 
-    def ask(self, function: Callable[[Any, Any], tuple[Any, Any]], order: Any) -> Any:
-        """Give all blocks an order, and return the `tree_sum` of their answers."""
+    def ask(
+        self,
+        function: Callable[[Any, Any], tuple[Any, Any]],
+        order: Any,
+        numbers: Sequence[int] | None = None,
+    ) -> Any:
+        """Give all blocks, or some, an order, and return the `tree_sum` of their answers."""
 
     def each(self, function: Callable[[Any, Any], Any], order: Any) -> Any:
         """Return what a function makes of each block and the order, joined along the last axis."""
@@ -50,6 +58,8 @@ class Climb:
     n_blocks : int
     v : ndarray, shape (n_weights,)
     bias, bias_curvature : float
+    drift : float
+        The weighted sum of the dual variables.
     """
 
     def __init__(
@@ -60,36 +70,43 @@ class Climb:
         v: np.ndarray,
         bias: float,
         bias_curvature: float,
+        drift: float,
     ) -> None:
-        self.problem, self.n_blocks = problem, n_blocks
+        self.problem = problem
         self.v, self.bias, self.bias_curvature = v, bias, bias_curvature
-        self.sigma = 1 + (n_blocks - 1) / 2
-        self.theta, self.best, self.done = 1.0, False, False
+        self.drift = drift
+        self.recentre()
+        self.sigma = 1 + (min(n_blocks, SIDE_BY_SIDE) - 1) / 2
+        self.thetas, self.told = [1.0] * n_blocks, [True] * n_blocks
+        self.best, self.done = False, False
         self.search = Search(None, settings)
         self.estimate = 0.0
 
-    def order(self, **more: Any) -> Order:
-        """Return an order; what it tells a block once, the next one does not tell again."""
-        told = Order(
-            self.v, self.bias, self.bias_curvature, self.sigma, self.theta, self.best, **more
+    def order(self, numbers: Sequence[int], **more: Any) -> Order:
+        """Return an order for some blocks; what one tells a block, the next does not tell again."""
+        best = tuple(self.best and not told for told in self.told)
+        order = Order(
+            self.v, self.bias, self.bias_curvature, self.sigma, tuple(self.thetas), best, **more
         )
-        self.theta, self.best = 1.0, False
-        return told
+        for number in numbers:
+            self.thetas[number], self.told[number] = 1.0, True
+        return order
 
-    def merge(self, change: Any, sums: np.ndarray) -> None:
-        """Keep what can be kept of the changes that all visits have made."""
+    def merge(self, numbers: Sequence[int], change: Change, sums: np.ndarray) -> None:
+        """Keep what can be kept of the changes that visits of some blocks have made."""
         problem, dv = self.problem, change.dense()
-        own, moved, estimate, before, after = sums.tolist()
-        joint, most = sdca_blocks.excesses(self.v, dv, problem.shrink)
+        own, moved, estimate, drift = sums.tolist()
+        joint, bound = sdca_blocks.excesses(self.v, dv, problem.shrink)
         if self.bias_curvature > 0:
             more = moved * moved / (2 * self.bias_curvature * problem.l2)
-            joint, most = joint + more, most + more
-        theta, self.sigma = sdca_blocks.kept(joint, own, most, self.n_blocks, self.sigma)
+            joint, bound = joint + more, bound + more
+        theta, self.sigma = sdca_blocks.kept(joint, own, bound, len(numbers), self.sigma)
         self.v = self.v + theta * dv
         self.bias += theta * moved
-        self.theta = theta
+        self.drift += theta * drift
         self.estimate += estimate
-        self.drift = before + theta * (after - before)
+        for number in numbers:
+            self.thetas[number] = theta
 
     def recentre(self) -> None:
         """Move the intercept's centre to where it is; see solver.py."""
@@ -99,6 +116,7 @@ class Climb:
         """Take in a certificate of an epoch."""
         self.done = self.search.ends(point, number, self.estimate)
         self.best = self.search.best is point
+        self.told = [False] * len(self.told)
 
 
 def climb(
@@ -123,16 +141,17 @@ def climb(
     first : int
         The number of the first epoch.
     """
+    everyone = range(executor.n_blocks)
+    n_waves = -(-executor.n_blocks // SIDE_BY_SIDE)
+    waves = [everyone[wave::n_waves] for wave in range(n_waves)]
     for number in range(first, settings.max_iter + 1):
         going = {k: one for k, one in enumerate(climbs) if not one.done}
         for one in going.values():
             one.estimate = 0.0
-        for part in range(PARTS):
-            orders = {
-                k: one.order(epoch=number, part=part, parts=PARTS) for k, one in going.items()
-            }
-            for k, answer in executor.ask(blocks.visit, orders).items():
-                going[k].merge(*answer)
+        for part, wave in itertools.product(range(PARTS), waves):
+            orders = {k: one.order(wave, epoch=number, part=part) for k, one in going.items()}
+            for k, answer in executor.ask(blocks.visit, orders, wave).items():
+                going[k].merge(wave, *answer)
         for one in going.values():
             one.recentre()
         due = {k: one for k, one in going.items() if one.search.due(number, one.estimate)}
@@ -149,20 +168,19 @@ def _certificates(
 ) -> dict[int, Certificate]:
     if not due:
         return {}
-    biases = dict.fromkeys(due, 0.0)
+    biases, everyone = dict.fromkeys(due, 0.0), range(executor.n_blocks)
     if problem.intercept:
         searches = {
             k: bias_search(problem.loss, one.bias, BIAS_SHARE * one.estimate)
             for k, one in due.items()
         }
-        asked = {k: next(search) for k, search in searches.items()}
-        looked = executor.ask(
-            blocks.look, {k: one.order(biases=asked[k]) for k, one in due.items()}
-        )
+        orders = {k: one.order(everyone, biases=next(searches[k])) for k, one in due.items()}
+        looked = executor.ask(blocks.look, orders)
         biases = _best_biases(executor, searches, {k: pair[1] for k, pair in looked.items()})
         parts = executor.ask(blocks.bound, {k: (biases[k], looked[k][0]) for k in due})
     else:
-        parts = executor.ask(blocks.look_and_bound, {k: one.order() for k, one in due.items()})
+        orders = {k: one.order(everyone) for k, one in due.items()}
+        parts = executor.ask(blocks.look_and_bound, orders)
     nobody = np.zeros(0, sdca.EXAMPLE)
     return {
         k: assembled(

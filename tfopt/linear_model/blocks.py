@@ -8,6 +8,7 @@ for it again.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,9 @@ from tfopt.kernels import sdca, sdca_blocks
 from tfopt.linear_model.changes import Change
 from tfopt.linear_model.problem import Problem, balanced, imbalance
 from tfopt.linear_model.solver import bucket_for
-from tfopt.linear_model.sums import total
 
 __all__ = [
+    "PARTS",
     "Block",
     "Lane",
     "Order",
@@ -30,6 +31,13 @@ __all__ = [
     "visit",
 ]
 
+#: In how many parts an epoch visits a block. Examples stay in their block, and what one block has
+#: learned is news to the others: to merge after each part takes a third of the epochs. The parts
+#: are drawn anew each epoch; the same ones each time would be as bad as none.
+PARTS = 4
+
+_NOTHING = np.zeros(0)
+
 
 @dataclasses.dataclass(frozen=True)
 class Lane:
@@ -38,8 +46,11 @@ class Lane:
     Attributes
     ----------
     examples : ndarray of EXAMPLE
-    before : ndarray, shape (n_rows,)
-        The dual variables before the last visit.
+        Their dual variables are those to start from.
+    a : ndarray, shape (n_rows,)
+        The dual variables.
+    rows, before : ndarray
+        The rows of the last visits, and their dual variables before.
     wx : ndarray, shape (n_rows,)
         x . w of each row at the last look.
     seen, best : ndarray, shape (n_rows,)
@@ -47,10 +58,24 @@ class Lane:
     """
 
     examples: np.ndarray
+    a: np.ndarray
+    rows: np.ndarray
     before: np.ndarray
     wx: np.ndarray
     seen: np.ndarray
     best: np.ndarray
+
+    @classmethod
+    def of(cls, examples: np.ndarray) -> Lane:
+        """Return a lane that nobody has visited."""
+        a, no_rows = examples["a"].copy(), np.zeros(0, np.int64)
+        return cls(examples, a, no_rows, _NOTHING, _NOTHING, a, a)
+
+    def now(self) -> np.ndarray:
+        """Return the examples with their dual variables as they are."""
+        examples = self.examples.copy()
+        examples["a"] = self.a
+        return examples
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,19 +91,30 @@ class Block:
     seed : int
     lanes : tuple of Lane
         One for each problem: these share their rows.
+    plan : tuple of int and ndarray
+        The last epoch, and the order in which it visits the rows.
     """
 
     number: int
     problem: Problem
     seed: int
     lanes: tuple[Lane, ...]
+    plan: tuple[int, np.ndarray] = (0, _NOTHING)
 
-    def plan(self, epoch: int, part: int, parts: int) -> np.ndarray:
-        """Return the rows that are visited in one of the parts of an epoch."""
-        n = len(self.lanes[0].examples)
+    def planned(self, epoch: int) -> Block:
+        """Return the block with a plan for an epoch."""
+        if self.plan[0] == epoch:
+            return self
         seed = self.seed + (self.number << 32)  # seeds are below 2^32
-        order = sdca.shuffled(n, bucket_for(self.problem), seed, epoch)
-        return order[n * part // parts : n * (part + 1) // parts]
+        n_rows = len(self.lanes[0].examples)
+        order = sdca.shuffled(n_rows, bucket_for(self.problem), seed, epoch)
+        return dataclasses.replace(self, plan=(epoch, order))
+
+    def with_lanes(self, lanes: dict[int, Lane]) -> Block:
+        """Return the block with other lanes in the places of some."""
+        return dataclasses.replace(
+            self, lanes=tuple(lanes.get(k, lane) for k, lane in enumerate(self.lanes))
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,47 +127,41 @@ class Order:
     bias, bias_curvature : float
     sigma : float
         How often changes are counted.
-    theta : float
-        What share is kept of what the last visits changed.
-    best : bool
-        Whether no certificate was better than the last.
-    epoch, part, parts : int
+    thetas : tuple of float
+        What share is kept of what the last visits of each block changed.
+    best : tuple of bool
+        Whether a block does not know yet that its last certificate was the best.
+    epoch, part : int
         Of a visit.
-    biases : ndarray or None
-        Of a look: where slopes are asked for, if there is an intercept.
+    biases : list of float
+        Of a look with an intercept: where slopes are asked for.
     """
 
     v: np.ndarray
     bias: float
     bias_curvature: float
     sigma: float
-    theta: float
-    best: bool
+    thetas: tuple[float, ...]
+    best: tuple[bool, ...]
     epoch: int = 0
     part: int = 0
-    parts: int = 1
-    biases: np.ndarray | None = None
+    biases: Sequence[float] = ()
 
 
-def _settled(lane: Lane, order: Order) -> Lane:
-    """Return the lane as it is once it knows what was kept."""
-    if order.best:
+def _settled(block: Block, k: int, order: Order) -> Lane:
+    """Return a lane as it is once it knows what was kept."""
+    lane, theta = block.lanes[k], order.thetas[block.number]
+    if order.best[block.number]:
         lane = dataclasses.replace(lane, best=lane.seen)
-    if order.theta == 1:
+    if theta == 1:
         return lane
-    examples = lane.examples.copy()
-    examples["a"] = lane.before + order.theta * (examples["a"] - lane.before)
-    return dataclasses.replace(lane, examples=examples, before=examples["a"])
-
-
-def _with(block: Block, lanes: dict[int, Lane]) -> Block:
-    return dataclasses.replace(
-        block, lanes=tuple(lanes.get(k, lane) for k, lane in enumerate(block.lanes))
-    )
+    a = lane.a.copy()
+    a[lane.rows] = lane.before + theta * (a[lane.rows] - lane.before)
+    return dataclasses.replace(lane, a=a)
 
 
 def visit(block: Block, orders: dict[int, Order]) -> tuple[Block, dict[int, Any]]:
-    """Visit rows, and answer with what changed.
+    """Visit a part of the rows, and answer with what changed.
 
     Parameters
     ----------
@@ -144,42 +174,53 @@ def visit(block: Block, orders: dict[int, Order]) -> tuple[Block, dict[int, Any]
     Block
     dict
         Of each problem the change of v; and own excess, change of the bias, estimate of the gap,
-        and the weighted sums of the dual variables before and after.
+        and change of the weighted sum of the dual variables.
     """
-    problem, lanes, answers = block.problem, {}, {}
+    some = next(iter(orders.values()))
+    block = block.planned(some.epoch)
+    n = len(block.plan[1])
+    rows = block.plan[1][n * some.part // PARTS : n * (some.part + 1) // PARTS]
+    lanes, answers = {}, {}
     for k, order in orders.items():
-        lane = _settled(block.lanes[k], order)
-        examples, u = lane.examples.copy(), order.v.copy()
-        before = examples["a"].copy()
-        bias, estimate = sdca_blocks.visit(
-            *problem.rows,
-            block.plan(order.epoch, order.part, order.parts),
-            examples,
-            u,
-            problem.loss,
-            problem.gamma,
-            problem.l2,
-            problem.shrink,
-            order.bias,
-            order.bias_curvature,
-            order.sigma,
-        )
-        own = sdca_blocks.change(order.v, u, problem.shrink, order.sigma)
-        moved = (bias - order.bias) / order.sigma
-        if order.bias_curvature > 0:
-            own += moved * moved / (2 * order.bias_curvature * problem.l2)
-        drifts = [total(examples["weight"], a) for a in (before, examples["a"])]
-        lanes[k] = dataclasses.replace(lane, examples=examples, before=before)
-        answers[k] = (Change.of(u), np.array([own, moved, estimate, *drifts]))
-    return _with(block, lanes), answers
+        lane = _settled(block, k, order)
+        lanes[k], answers[k] = _visited(block.problem, lane, rows, order)
+    return block.with_lanes(lanes), answers
+
+
+def _visited(problem: Problem, lane: Lane, rows: np.ndarray, order: Order) -> tuple[Lane, Any]:
+    before, u = lane.a[rows], order.v.copy()
+    visited = lane.examples[rows]
+    visited["a"] = before
+    bias, estimate = sdca_blocks.visit(
+        *problem.rows,
+        rows,
+        visited,
+        u,
+        problem.loss,
+        problem.gamma,
+        problem.l2,
+        problem.shrink,
+        order.bias,
+        order.bias_curvature,
+        order.sigma,
+    )
+    own = sdca_blocks.change(order.v, u, problem.shrink, order.sigma)
+    moved = (bias - order.bias) / order.sigma
+    if order.bias_curvature > 0:
+        own += moved * moved / (2 * order.bias_curvature * problem.l2)
+    drift = float(np.sum(visited["weight"] * (visited["a"] - before)))
+    a = lane.a.copy()
+    a[rows] = visited["a"]
+    lane = dataclasses.replace(lane, a=a, rows=rows, before=before)
+    return lane, (Change.of(u), np.array([own, moved, estimate, drift]))
 
 
 def _looked(block: Block, orders: dict[int, Order]) -> Block:
     lanes = {}
     for k, order in orders.items():
         wx = block.problem.predictions(block.problem.shrunk(order.v))
-        lanes[k] = dataclasses.replace(_settled(block.lanes[k], order), wx=wx)
-    return _with(block, lanes)
+        lanes[k] = dataclasses.replace(_settled(block, k, order), wx=wx)
+    return block.with_lanes(lanes)
 
 
 def look(block: Block, orders: dict[int, Order]) -> tuple[Block, dict[int, Any]]:
@@ -194,11 +235,11 @@ def look(block: Block, orders: dict[int, Order]) -> tuple[Block, dict[int, Any]]
     block = _looked(block, orders)
     _, found = slopes(block, {k: order.biases for k, order in orders.items()})
     return block, {
-        k: (imbalance(block.lanes[k].examples, block.problem.loss), found[k]) for k in orders
+        k: (imbalance(block.lanes[k].now(), block.problem.loss), found[k]) for k in orders
     }
 
 
-def slopes(block: Block, biases: dict[int, np.ndarray]) -> tuple[Block, dict[int, np.ndarray]]:
+def slopes(block: Block, biases: dict[int, Sequence[float]]) -> tuple[Block, dict[int, np.ndarray]]:
     """Answer with the first and the second derivatives of the losses' sum by the bias.
 
     Returns
@@ -209,7 +250,7 @@ def slopes(block: Block, biases: dict[int, np.ndarray]) -> tuple[Block, dict[int
     answers = {}
     for k, asked in biases.items():
         lane = block.lanes[k]
-        each = (block.problem.derivatives(lane.examples, lane.wx, b) for b in asked.tolist())
+        each = (block.problem.derivatives(lane.examples, lane.wx, b) for b in asked)
         answers[k] = np.array([[part.sum() for part in pair] for pair in each]).T
     return block, answers
 
@@ -235,11 +276,14 @@ def bound(
     problem, lanes, answers = block.problem, {}, {}
     for k, (bias, sums) in asked.items():
         lane = block.lanes[k]
-        examples = lane.examples if sums is None else balanced(lane.examples, problem.loss, sums)
-        v = None if sums is None else Change.of(problem.weights_of(examples))
+        examples = lane.now()
+        v = None
+        if sums is not None:
+            examples = balanced(examples, problem.loss, sums)
+            v = Change.of(problem.weights_of(examples))
         answers[k] = (np.array(problem.gaps(examples, lane.wx, bias)), v)
         lanes[k] = dataclasses.replace(lane, seen=examples["a"].copy())
-    return _with(block, lanes), answers
+    return block.with_lanes(lanes), answers
 
 
 def look_and_bound(block: Block, orders: dict[int, Order]) -> tuple[Block, dict[int, Any]]:

@@ -41,8 +41,8 @@ class Change:
             return Change(self.size, None, self.dense() + other.dense())
         indices = np.union1d(self.indices, other.indices)
         values = np.zeros(indices.size)
-        for part in (self, other):
-            values[np.searchsorted(indices, part.indices)] += part.values
+        values[np.searchsorted(indices, self.indices)] = self.values
+        values[np.searchsorted(indices, other.indices)] += other.values
         total = Change(self.size, indices, values)
         return Change(self.size, None, total.dense()) if indices.size > FEW * self.size else total
 

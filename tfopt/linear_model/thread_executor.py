@@ -33,11 +33,21 @@ class ThreadExecutor:
     def __exit__(self, *error: object) -> None:
         self._pool.shutdown()
 
-    def ask(self, function: Callable[[Any, Any], tuple[Any, Any]], order: Any) -> Any:
-        """Give all blocks an order, and return the `tree_sum` of their answers."""
-        pairs = list(self._pool.map(partial(_call, function, order), self._blocks))
-        self._blocks = [block for block, _ in pairs]
-        return tree_sum([answer for _, answer in pairs])
+    def ask(
+        self,
+        function: Callable[[Any, Any], tuple[Any, Any]],
+        order: Any,
+        numbers: Sequence[int] | None = None,
+    ) -> Any:
+        """Give all blocks, or some, an order, and return the `tree_sum` of their answers."""
+        numbers = range(self.n_blocks) if numbers is None else numbers
+        asked = [self._blocks[number] for number in numbers]
+        answers = []
+        pairs = self._pool.map(partial(_call, function, order), asked)
+        for number, (block, answer) in zip(numbers, pairs, strict=True):
+            self._blocks[number] = block
+            answers.append(answer)
+        return tree_sum(answers)
 
     def each(self, function: Callable[[Any, Any], Any], order: Any) -> np.ndarray:
         """Return what a function makes of each block and the order, joined along the last axis."""
