@@ -159,7 +159,7 @@ class SDCAEstimator(LinearModel):
             solutions = solve_all(problem, starts, settings, workers)
         points = [solution.certificate for solution in solutions]
         duals = np.array([point.examples["a"] for point in points])
-        self._conclude(BlockFit(solutions, duals, shift))
+        self._conclude(BlockFit(solutions, duals, shift, (len(weights),)))
         self._warn(solutions)
 
     def _solve_blocks(self, X: Any, y: np.ndarray, weights: np.ndarray) -> None:
@@ -176,7 +176,7 @@ class SDCAEstimator(LinearModel):
             Raw(k, X[i:j], y[i:j], weights[i:j], duals if duals is None else duals[:, i:j])
             for k, (i, j) in enumerate(zip(starts, ends.tolist(), strict=True))
         ]
-        problem = self._problem(X.shape[1], 1)
+        problem = self._problem(0, 1)
         with (
             self._settings(len(raws)) as settings,
             ThreadExecutor(raws, self._n_threads()) as executor,

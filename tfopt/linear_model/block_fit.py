@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -130,7 +130,7 @@ class Beginning:
 
 def survey(raw: Raw, of_classes: bool) -> tuple[Raw, dict[str, Any]]:
     """Answer with what an estimator needs to know of all labels, and of dense features."""
-    answer: dict[str, Any] = {"n": len(raw.y)}
+    answer: dict[str, Any] = {"n": len(raw.y), "shapes": {raw.number: raw.X.shape}}
     if of_classes:
         answer["counts"] = Counts.of(raw.y, raw.weight)
     else:
@@ -177,11 +177,14 @@ class BlockFit:
         What the executor makes of the dual variables of all blocks.
     shift : ndarray or None
         What was subtracted from the features.
+    lengths : tuple of int
+        How many rows each block has.
     """
 
     solutions: list[Solution]
     duals: Any
     shift: np.ndarray | None
+    lengths: tuple[int, ...]
 
 
 def _off_centre(found: dict[str, Any]) -> np.ndarray | None:
@@ -195,12 +198,22 @@ def _off_centre(found: dict[str, Any]) -> np.ndarray | None:
         return shift if norm > square.sum() - norm else None
 
 
+class Journal(Protocol):
+    """Where a fit is written down as it goes on."""
+
+    def begin(self, executor: Executor, climbs: list[Climb]) -> int:
+        """Take a fit up where it was, and return the number of its next epoch."""
+
+    def after(self, number: int) -> None:
+        """Take note that an epoch is over."""
+
+
 def fit_blocks(
     estimator: Any,
     executor: Executor,
     problem: Problem,
     settings: Settings,
-    journal: Any = None,
+    journal: Journal | None = None,
 ) -> BlockFit:
     """Fit an estimator to blocks.
 
@@ -210,7 +223,7 @@ def fit_blocks(
     executor : Executor
         Of blocks that are Raw.
     problem : Problem
-        Without rows.
+        Without rows, and without a number of weights.
     settings : Settings
     journal : Journal, optional
         Where the fit is written down after some epochs, and read from.
@@ -220,6 +233,8 @@ def fit_blocks(
     BlockFit
     """
     found = executor.ask(survey, estimator._is_of_classes)
+    lengths, n_weights = _agreed(found["shapes"])
+    problem = dataclasses.replace(problem, n_weights=n_weights)
     labels = estimator._labels(found)
     estimator._check_duals(found["n"], len(labels.positive))
     shift = _off_centre(found) if problem.intercept else None
@@ -232,7 +247,17 @@ def fit_blocks(
         Climb(problem, settings, executor.n_blocks, v.dense(), bias, curvature, drift)
         for v, bias, drift in zip(begun["v"], biases, begun["drifts"].tolist(), strict=True)
     ]
-    first = 1 if journal is None else journal.begin(executor, climbs, found)
-    climb(problem, executor, climbs, settings, journal and journal.after, first)
+    first = 1 if journal is None else journal.begin(executor, climbs)
+    after = None if journal is None else journal.after
+    climb(problem, executor, climbs, settings, after, first)
     duals = executor.each(duals_of, {k: one.best for k, one in enumerate(climbs)})
-    return BlockFit([one.search.solution() for one in climbs], duals, shift)
+    return BlockFit([one.search.solution() for one in climbs], duals, shift, lengths)
+
+
+def _agreed(shapes: dict[int, tuple[int, int]]) -> tuple[tuple[int, ...], int]:
+    """Return the numbers of rows, and the number of features, which all blocks have."""
+    n_features = shapes[0][1]
+    for number, (_, own) in sorted(shapes.items()):
+        if own != n_features:
+            raise ValueError(f"block {number} has {own} features, but block 0 has {n_features}")
+    return tuple(shapes[number][0] for number in sorted(shapes)), n_features

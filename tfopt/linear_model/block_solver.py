@@ -25,6 +25,8 @@ __all__ = ["Climb", "Executor", "climb"]
 
 #: Of the estimate of the gap, what an intercept that is not the best may add to the gap.
 BIAS_SHARE = 0.01
+#: What a climb knows at the end of an epoch.
+_STATE = ("v", "bias", "drift", "sigma", "best", "done")
 #: How many blocks are visited side by side, at most: the more, the more epochs it takes. The number
 #: must not depend on that of the workers, for the result depends on it.
 SIDE_BY_SIDE = 8
@@ -111,6 +113,17 @@ class Climb:
     def recentre(self) -> None:
         """Move the intercept's centre to where it is; see solver.py."""
         self.bias += self.bias_curvature * self.drift
+
+    def state(self) -> dict[str, Any]:
+        """Return what `restore` needs, at the end of an epoch, when all blocks know all."""
+        own = {name: getattr(self, name) for name in _STATE}
+        return own | {"search": self.search.state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        for name in _STATE:
+            setattr(self, name, state[name])
+        self.search.restore(state["search"])
 
     def certified(self, number: int, point: Certificate) -> None:
         """Take in a certificate of an epoch."""

@@ -27,6 +27,7 @@ __all__ = [
     "duals_of",
     "look",
     "look_and_bound",
+    "settled",
     "slopes",
     "visit",
 ]
@@ -148,7 +149,7 @@ class Order:
     biases: Sequence[float] = ()
 
 
-def _settled(block: Block, k: int, order: Order) -> Lane:
+def settled(block: Block, k: int, order: Order) -> Lane:
     """Return a lane as it is once it knows what was kept."""
     lane, theta = block.lanes[k], order.thetas[block.number]
     if order.best[block.number]:
@@ -182,7 +183,7 @@ def visit(block: Block, orders: dict[int, Order]) -> tuple[Block, dict[int, Any]
     rows = block.plan[1][n * some.part // PARTS : n * (some.part + 1) // PARTS]
     lanes, answers = {}, {}
     for k, order in orders.items():
-        lane = _settled(block, k, order)
+        lane = settled(block, k, order)
         lanes[k], answers[k] = _visited(block.problem, lane, rows, order)
     return block.with_lanes(lanes), answers
 
@@ -219,7 +220,7 @@ def _looked(block: Block, orders: dict[int, Order]) -> Block:
     lanes = {}
     for k, order in orders.items():
         wx = block.problem.predictions(block.problem.shrunk(order.v))
-        lanes[k] = dataclasses.replace(_settled(block, k, order), wx=wx)
+        lanes[k] = dataclasses.replace(settled(block, k, order), wx=wx)
     return block.with_lanes(lanes)
 
 

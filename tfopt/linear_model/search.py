@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tfopt.linear_model import newton
 from tfopt.linear_model.problem import Certificate, Problem
 
@@ -17,6 +19,8 @@ __all__ = ["Search", "Settings", "Solution"]
 CERTIFY_EVERY = 10
 #: How many steps Newton's method takes from where a few epochs lead, about.
 NEWTON_STEPS = 3
+#: What a record of the history has.
+_RECORD = ("iteration", "seconds", "objective", "gap", "certified")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,6 +137,33 @@ class Search:
     def _is_full(self) -> bool:
         return len(self._tracker.history) >= self.settings.max_iter
 
+    def state(self) -> dict[str, Any]:
+        """Return what `restore` needs, of a search without Newton's method."""
+        best = self.best
+        point = best and {"w": best.w, "bias": best.bias} | {
+            "objective": best.objective,
+            "gap": best.gap,
+        }
+        return {
+            "best": point,
+            "last": np.array([self._last_gap, self._last_number, self._per_gap]),
+            "history": {
+                name: np.array([record[name] for record in self._tracker.history])
+                for name in _RECORD
+            },
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        if state["best"] is not None:
+            nothing = np.zeros(0)
+            self.best = Certificate(**state["best"], examples=nothing, v=nothing)
+        gap, number, per_gap = state["last"].tolist()
+        self._last_gap, self._last_number, self._per_gap = gap, int(number), per_gap
+        columns = (state["history"][name].tolist() for name in _RECORD)
+        rows = zip(*columns, strict=True)
+        self._tracker.resume([dict(zip(_RECORD, row, strict=True)) for row in rows])
+
     def solution(self) -> Solution:
         """Return the best that was certified."""
         assert self.best is not None
@@ -146,6 +177,11 @@ class _Tracker:
         self.settings, self.started = settings, time.perf_counter()
         self.history: list[dict[str, Any]] = []
 
+    def resume(self, history: list[dict[str, Any]]) -> None:
+        """Go on after a history, as if no time had passed since its last record."""
+        self.history = history
+        self.started = time.perf_counter() - (history[-1]["seconds"] if history else 0)
+
     def certified(self, point: Certificate) -> None:
         self._add(point.objective, point.relative_gap, True)
 
@@ -153,13 +189,9 @@ class _Tracker:
         self._add(math.nan, relative_gap, False)
 
     def _add(self, objective: float, gap: float, certified: bool) -> None:
-        record = {
-            "iteration": len(self.history) + 1,
-            "seconds": time.perf_counter() - self.started,
-            "objective": objective,
-            "gap": gap,
-            "certified": certified,
-        }
+        seconds = time.perf_counter() - self.started
+        values = (len(self.history) + 1, seconds, objective, gap, certified)
+        record = dict(zip(_RECORD, values, strict=True))
         self.history.append(record)
         if self.settings.report:
             self.settings.report(record)

@@ -1,32 +1,56 @@
-"""Sums over blocks whose order does not depend on who computes them, or when."""
+"""Sums over blocks whose order does not depend on who computes them, or when.
+
+The sum is a binary tree over the blocks' places. A node (level, k) is the sum of the places from
+k * 2**level on, 2**level of them or as many as there are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
-__all__ = ["FAN", "added", "tree_sum"]
+__all__ = ["Nodes", "fold", "tree_sum"]
 
-#: How many answers are added up at a time, one after the other: fewer would mean more tasks.
-FAN = 8
+#: Sums of some places, by their nodes.
+Nodes: TypeAlias = Mapping[tuple[int, int], Any]
 
 
-def added(answers: Sequence[Any]) -> Any:
-    """Return the sum of answers, from the first to the last.
+def fold(nodes: Nodes, n_places: int) -> dict[tuple[int, int], Any]:
+    """Add up what can be added up.
+
+    Parameters
+    ----------
+    nodes : dict
+    n_places : int
+        Of the whole tree.
+
+    Returns
+    -------
+    dict
+        The nodes that are left: the root alone if all places are there.
+    """
+    folded, width = dict(nodes), n_places
+    for level in range((n_places - 1).bit_length()):
+        for index in [index for at, index in folded if at == level]:
+            left, right = (level, index - index % 2), (level, index - index % 2 + 1)
+            parent = level + 1, index // 2
+            if right[1] >= width and left in folded:
+                folded[parent] = folded.pop(left)
+            elif left in folded and right in folded:
+                folded[parent] = _sum(folded.pop(left), folded.pop(right))
+        width = (width + 1) // 2
+    return folded
+
+
+def tree_sum(answers: Sequence[Any]) -> Any:
+    """Return the sum of what all places have to say.
 
     Parameters
     ----------
     answers : sequence of None, dict, tuple, or what has a sum
         Dicts are added key by key, and tuples place by place.
-
-    Returns
-    -------
-    object
-        As each of them.
     """
-    total = answers[0]
-    for answer in answers[1:]:
-        total = _sum(total, answer)
+    (total,) = fold({(0, k): answer for k, answer in enumerate(answers)}, len(answers)).values()
     return total
 
 
@@ -38,10 +62,3 @@ def _sum(a: Any, b: Any) -> Any:
     if isinstance(a, tuple):
         return tuple(_sum(x, y) for x, y in zip(a, b, strict=True))
     return a + b
-
-
-def tree_sum(answers: Sequence[Any]) -> Any:
-    """Return the sum of answers by a tree whose shape depends on their number alone."""
-    while len(answers) > 1:
-        answers = [added(answers[k : k + FAN]) for k in range(0, len(answers), FAN)]
-    return answers[0]

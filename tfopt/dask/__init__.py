@@ -1,0 +1,34 @@
+"""Fits whose data lie on a Dask cluster: SDCA with a certificate, FTRL, checkpoints of both.
+
+Dask places data, moves and schedules; what is computed is what `tfopt.linear_model` computes, and
+with the same blocks the result is the same, bit for bit. `pip install 'tfopt[dask]'`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+#: Public names and the modules that have them: none is imported before it is asked for.
+_HOMES = {
+    "SDCAClassifier": "tfopt.dask.sdca",
+    "SDCARegressor": "tfopt.dask.sdca",
+    "read_libsvm": "tfopt.dask.libsvm",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("dask", "distributed"):
+            raise
+        raise ImportError(f"tfopt.dask needs {error.name}: pip install 'tfopt[dask]'") from error
+
+
+def __dir__() -> list[str]:
+    return __all__
