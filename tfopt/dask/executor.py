@@ -49,9 +49,7 @@ class DaskExecutor:
         self.client, self.n_blocks = client, len(sources)
         self._name = f"tfopt-{uuid.uuid4().hex}"
         self._tasks = itertools.count()
-        self._loads = [
-            dask.delayed(load)(number, *source, of_classes) for number, source in enumerate(sources)
-        ]
+        self._sources, self._of_classes = sources, of_classes
         self._homes: list[tuple[str, int]] = [("", 0)] * self.n_blocks
         self._holders: list[Future | None] = [None] * self.n_blocks
         self._attempt, self._rounds = 0, [0] * self.n_blocks
@@ -74,12 +72,20 @@ class DaskExecutor:
             self.client.wait_for_workers(1, timeout=MOST_PATIENCE)
         threads = self.client.nthreads()
         slots = [(worker, k) for worker, n in threads.items() for k in range(n)]
-        for number, (home, _) in enumerate(self._homes):
-            if home not in threads:
-                slot = self._homes[number] = slots[number * len(slots) // self.n_blocks]
-                self._holders[number] = self.client.compute(
-                    self._loads[number], workers=[slot[0]], allow_other_workers=False
-                )
+        gone = [number for number, (home, _) in enumerate(self._homes) if home not in threads]
+        lost = [holder for number in gone if (holder := self._holders[number]) is not None]
+        self.client.cancel(lost, force=True)  # or they would wait for their workers for ever
+        for number in gone:
+            slot = self._homes[number] = slots[number * len(slots) // self.n_blocks]
+            read = dask.delayed(load)(
+                number,
+                *self._sources[number],
+                self._of_classes,
+                dask_key_name=f"{self._name}-{next(self._tasks)}",
+            )
+            self._holders[number] = self.client.compute(
+                read, workers=[slot[0]], allow_other_workers=False
+            )
         self._attempt += 1
         self._rounds = [0] * self.n_blocks
 
