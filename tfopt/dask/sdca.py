@@ -148,7 +148,7 @@ class SDCAClassifier(ClusterClassifier, _ClusterSDCA, linear_model.SDCAClassifie
     >>> from distributed import Client
     >>> from tfopt.dask import SDCAClassifier
     >>> X = da.random.default_rng(0).standard_normal((1000, 5), chunks=(250, 5))
-    >>> with Client(processes=False, n_workers=1, dashboard_address=None):
+    >>> with Client(processes=False, n_workers=1, dashboard_address=":0"):
     ...     model = SDCAClassifier().fit(X, X[:, 0] > 0)
     ...     round(model.score(X, X[:, 0] > 0), 1)
     1.0
