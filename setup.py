@@ -50,6 +50,7 @@ AUTODIFF = ("core", "backward")
 #: The code of Cython's memoryviews, which each module would have a copy of otherwise. Python's list
 #: of modules has it without the package's name.
 SHARED = "kernels._tfopt_cython_memoryviews"
+PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 #: The compiler flags of each instruction set that `steps` is compiled for.
 SETS = {"baseline": [], **({"v3": ["-march=x86-64-v3"]} if X86 else {})}
@@ -175,7 +176,7 @@ class CudaLibrary(Extension):
             source, *rest = job
             self.run([self.nvcc, *flags, "-c", str(CUDA / source), *rest])
 
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        with ThreadPoolExecutor(PROCESSORS) as pool:
             list(pool.map(compile_one, jobs))
         objects = [job[-1] for job in jobs]
         self.run(
@@ -192,6 +193,10 @@ class CudaLibrary(Extension):
 
 class BuildKernels(build_ext):
     """build_ext that goes without OpenMP where there is none, and says what a build needs."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or PROCESSORS
 
     def get_ext_filename(self, name: str) -> str:
         if name.endswith("libtfopt_cuda"):
