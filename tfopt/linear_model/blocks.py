@@ -190,7 +190,7 @@ def visit(block: Block, orders: dict[int, Order]) -> tuple[Block, dict[int, Any]
 
 def _visited(problem: Problem, lane: Lane, rows: np.ndarray, order: Order) -> tuple[Lane, Any]:
     before, u = lane.a[rows], order.v.copy()
-    visited = lane.examples[rows]
+    visited = lane.examples.take(rows)  # indexing takes twenty times as long
     visited["a"] = before
     bias, estimate = sdca_blocks.visit(
         *problem.rows,

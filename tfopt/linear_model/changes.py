@@ -31,9 +31,9 @@ class Change:
     @classmethod
     def of(cls, vector: np.ndarray) -> Change:
         """Return a vector as a change."""
-        indices = np.flatnonzero(vector)
-        if indices.size > FEW * vector.size:
+        if np.count_nonzero(vector) > FEW * vector.size:
             return cls(vector.size, None, vector)
+        indices = np.flatnonzero(vector)
         return cls(vector.size, indices, vector[indices])
 
     def __add__(self, other: Change) -> Change:
