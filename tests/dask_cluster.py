@@ -47,10 +47,11 @@ def blocks(*arrays: Any) -> list[list[Any]]:
     return [[array[i:j] for i, j in itertools.pairwise(ends)] for array in arrays]
 
 
-def kill_one(client: Client, which: int = 0) -> None:
-    """Kill one of the workers."""
-    pids = client.run(os.getpid)
-    os.kill(sorted(pids.items())[which][1], signal.SIGKILL)
+def kill_one(client: Client) -> None:
+    """Kill the worker that holds most: one that has just come may hold nothing yet."""
+    held = client.has_what()
+    worst = max(held, key=lambda address: len(held[address]))
+    os.kill(client.run(os.getpid)[worst], signal.SIGKILL)
 
 
 def tasks(client: Client) -> list[str]:
