@@ -34,6 +34,7 @@ MODULES = (
     "together",
     "catch_up",
     "norms",
+    "capsules",
     "clip",
     "sdca",
     "sdca_pack",
@@ -105,7 +106,10 @@ def extension(name: str, source: str, flags: list[str]) -> Extension:
         include_dirs=[numpy.get_include(), str(KERNELS)],
         extra_compile_args=FLAGS + flags,
         define_macros=[("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")],
-        depends=[str(KERNELS / "machine.h"), str(KERNELS / "rules.pxd"), "tfopt/rules.py"],
+        depends=[
+            *(str(KERNELS / name) for name in ("machine.h", "halves.h", "rules.pxd")),
+            "tfopt/rules.py",
+        ],
     )
 
 

@@ -1,19 +1,21 @@
 """Training runs that are cut in half: what both halves share, and the second one as a process.
 
-``python resumption.py FILE OUT`` takes up each run of a checkpoint, and saves where it ends.
+``python resumption.py FOLDER`` takes up each run of two checkpoints there, and saves where it ends.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 import tfopt
+import tfopt_ref
 from tfopt import checkpoints
-from tfopt.optimizers import schedules as s
 
 OPTIMIZERS: dict[str, dict[str, Any]] = {
     "SGD": {},
@@ -29,51 +31,115 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "AdamW": {"weight_decay": 0.05},
     "Lion": {"weight_decay": 0.05},
     "Ftrl": {"l1_regularization_strength": 0.01},
+    "Adafactor": {},
 }
-SCHEDULES: dict[str, Any] = {
-    "number": 0.1,
-    "exponential": s.ExponentialDecay(0.1, 3, 0.5, staircase=True),
-    "inverse": s.InverseTimeDecay(0.1, 2, 0.5),
-    "piecewise": s.PiecewiseConstantDecay([3, 7], [0.1, 0.05, 0.01]),
-    "polynomial": s.PolynomialDecay(0.1, 6, 0.01, cycle=True),
-    "cosine": s.CosineDecay(0.1, 9, alpha=0.1),
-    "restarts": s.CosineDecayRestarts(0.1, 4),
-    "linear cosine": s.LinearCosineDecay(0.1, 20),
-    "noisy": s.NoisyLinearCosineDecay(0.1, 20, initial_variance=0.01, seed=3),
-    "warm-up": s.LinearWarmup(s.CosineDecay(0.1, 20), 7, 0.01),
-    "join": s.Join([s.CosineDecay(0.1, 9), s.ExponentialDecay(0.05, 2, 0.5)], [6]),
+SCHEDULES: dict[str, Callable[[Any], Any]] = {
+    "number": lambda s: 0.1,
+    "exponential": lambda s: s.ExponentialDecay(0.1, 3, 0.5, staircase=True),
+    "inverse": lambda s: s.InverseTimeDecay(0.1, 2, 0.5),
+    "piecewise": lambda s: s.PiecewiseConstantDecay([3, 7], [0.1, 0.05, 0.01]),
+    "polynomial": lambda s: s.PolynomialDecay(0.1, 6, 0.01, cycle=True),
+    "cosine": lambda s: s.CosineDecay(0.1, 9, alpha=0.1),
+    "restarts": lambda s: s.CosineDecayRestarts(0.1, 4),
+    "linear cosine": lambda s: s.LinearCosineDecay(0.1, 20),
+    "noisy": lambda s: s.NoisyLinearCosineDecay(0.1, 20, initial_variance=0.01, seed=3),
+    "warm-up": lambda s: s.LinearWarmup(s.CosineDecay(0.1, 20), 7, 0.01),
+    "join": lambda s: s.Join([s.CosineDecay(0.1, 9), s.ExponentialDecay(0.05, 2, 0.5)], [6]),
+}
+#: What is around the optimizer of a run: made of the optimizers' module, it, and the variables.
+WRAPPERS: dict[str, Callable[[Any, Any, dict[str, np.ndarray]], Any]] = {
+    "alone": lambda o, inner, v: inner,
+    "accumulation": lambda o, inner, v: o.GradientAccumulation(inner, 3),
+    "loss scale": lambda o, inner, v: o.LossScaleOptimizer(inner, 4.0, 2),
+    "average": lambda o, inner, v: o.WeightAverage(inner, 0.5, 4),
+    "groups": lambda o, inner, v: groups(o, inner, v),
+    "groups of sums": lambda o, inner, v: o.ParameterGroups(
+        o.GradientAccumulation(inner, 2), [("bias", o.GradientAccumulation(o.Adamax(0.1), 3))]
+    ),
+    "sum of an average": lambda o, inner, v: o.GradientAccumulation(o.WeightAverage(inner), 3),
+    "average of a sum": lambda o, inner, v: o.WeightAverage(o.GradientAccumulation(inner, 2), 0.9),
+    "three": lambda o, inner, v: o.LossScaleOptimizer(
+        o.GradientAccumulation(groups(o, inner, v), 3, "sum"), 8.0, 3
+    ),
 }
 MODES = ("tensorflow", "lazy", "catch_up")
 ROWS = 12
+PACKAGES = {"tfopt": tfopt, "tfopt_ref": tfopt_ref}
 
 
-def runs() -> Iterator[tuple[str, str, str]]:
-    """Give every optimizer with every schedule and sparse mode that it takes."""
+def groups(optimizers: Any, inner: Any, variables: dict[str, np.ndarray]) -> Any:
+    return optimizers.ParameterGroups(
+        inner, [("^bi", {"learning_rate": 0.02}), ([variables["half"]], optimizers.Adagrad(0.5))]
+    )
+
+
+def runs() -> Iterator[tuple[str, str, str, str, str]]:
+    """Give every optimizer with every sparse mode, schedule and wrapper that it takes."""
     for which in OPTIMIZERS:
-        for schedule in SCHEDULES if which != "Nadam" else ("number",):
-            for mode in MODES[:2] if which == "Ftrl" else MODES:
-                yield which, schedule, mode
+        for mode in modes_of(which):
+            schedules = SCHEDULES if which != "Nadam" else ("number",)
+            yield from (("tfopt", "alone", which, schedule, mode) for schedule in schedules)
+            yield "tfopt_ref", "alone", which, "number", mode
+    inside = {
+        "tfopt": ("SGD", "Adam", "RMSprop both", "AdamW", "Adafactor"),
+        "tfopt_ref": ("AdamW",),
+    }
+    for package in PACKAGES:
+        for wrapper in WRAPPERS:
+            for which in inside[package]:
+                for mode in modes_of(which):
+                    if mode != "catch_up" or "average" not in wrapper:
+                        yield package, wrapper, which, "exponential", mode
 
 
-def made(which: str, **options: Any) -> Any:
-    return getattr(tfopt.optimizers, which.split(" ")[0])(**OPTIMIZERS[which], **options)
+def modes_of(which: str) -> tuple[str, ...]:
+    counts = {"Ftrl": 2, "Adafactor": 1}
+    return MODES[: counts.get(which, 3)]
+
+
+def made(run: tuple[str, str, str, str, str], variables: dict[str, np.ndarray], first: bool) -> Any:
+    """Return the optimizer of a run; what a state brings along is said to the `first` one alone."""
+    package, wrapper, which, schedule, mode = run
+    optimizers = PACKAGES[package].optimizers
+    options = {"learning_rate": SCHEDULES[schedule](optimizers.schedules), **OPTIMIZERS[which]}
+    if which != "Adafactor":
+        options["sparse"] = mode
+    inner = getattr(optimizers, which.split(" ")[0])(**options)
+    if first and which == "AdamW":
+        inner.exclude_from_weight_decay([variables["half"]], ["^bias"])
+    return WRAPPERS[wrapper](optimizers, inner, variables)
 
 
 def weights() -> dict[str, np.ndarray]:
     random = np.random.default_rng(1)
-    table, bias = random.standard_normal((ROWS, 2)), random.standard_normal(3).astype("f4")
-    return {"table": table, "bias": bias}
+    return {
+        "table": random.standard_normal((ROWS, 2)),
+        "bias": random.standard_normal(3).astype("f4"),
+        "half": random.standard_normal(4).astype("f2"),
+        "bits": random.standard_normal((ROWS, 3)).astype(ml_dtypes.bfloat16),
+    }
 
 
-def take_steps(optimizer: Any, variables: dict[str, np.ndarray], steps: range) -> None:
+def take_steps(
+    run: tuple[str, str, str, str, str],
+    optimizer: Any,
+    variables: dict[str, np.ndarray],
+    steps: range,
+) -> None:
     """Take steps whose gradients follow from their numbers: of some rows, and dense."""
+    package, wrapper, _, _, mode = run
     for k in steps:
         random = np.random.default_rng(k)
-        rows = random.integers(ROWS, size=4)
-        slices = tfopt.IndexedSlices(random.standard_normal((4, 2)), rows)
-        dense = random.standard_normal(3).astype("f4")
-        pairs = [(slices, variables["table"]), (dense, variables["bias"])]
-        optimizer.apply_gradients(pairs)
+        grads: dict[str, Any] = {
+            name: random.standard_normal(array.shape).astype(array.dtype)
+            for name, array in variables.items()
+        }
+        if k in (1, 6) and wrapper in ("loss scale", "three"):
+            grads["bias"][0] = np.inf
+        for name in ("table", "bits") if mode != "catch_up" else ("table",):
+            rows = random.integers(ROWS, size=4)
+            grads[name] = PACKAGES[package].IndexedSlices(grads[name][rows], rows)
+        optimizer.step(variables, grads)
 
 
 def ending(optimizer: Any, variables: dict[str, np.ndarray]) -> Any:
@@ -86,13 +152,17 @@ def take_up(halves: dict[str, Any]) -> dict[str, Any]:
     """Return the endings of runs, from where they were cut."""
     found = {}
     for name, half in halves.items():
-        which, schedule, mode = name.split("/")
-        optimizer = made(which, learning_rate=SCHEDULES[schedule], sparse=mode)
+        package, wrapper, which, schedule, mode = name.split("/")
+        run = package, wrapper, which, schedule, mode
+        optimizer = made(run, half["weights"], first=False)
         optimizer.load_state_dict(half["optimizer"], half["weights"])
-        take_steps(optimizer, half["weights"], range(5, 10))
+        take_steps(run, optimizer, half["weights"], range(5, 10))
         found[name] = ending(optimizer, half["weights"])
     return found
 
 
 if __name__ == "__main__":
-    checkpoints.save(sys.argv[2], take_up(checkpoints.load(sys.argv[1])))
+    folder = Path(sys.argv[1])
+    cut = [checkpoints.load(folder / f"cut.{suffix}") for suffix in ("npz", "safetensors")]
+    ends = {name: end for halves in cut for name, end in take_up(halves).items()}
+    checkpoints.save(folder / "ends.npz", ends)

@@ -11,7 +11,7 @@ import pytest
 
 import tfopt
 
-NAMES = ("test_twin.py", "test_clip_twin.py", "test_guard_pages.py")
+NAMES = ("test_twin.py", "test_clip_twin.py", "test_guard_pages.py", "test_storage.py")
 BITS = [str(Path(__file__).with_name(name)) for name in NAMES]
 OTHERS = [cpu for cpu in tfopt.kernels.available if cpu != tfopt.kernels.cpu]
 

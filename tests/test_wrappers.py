@@ -378,14 +378,3 @@ def test_refused_weights_change_nothing(impl: Any, which: int) -> None:
         with pytest.raises(impl.InvalidArgumentError):
             opt.set_weights(wrong)
         assert all(map(same, before, opt.get_weights()))
-
-
-@pytest.mark.parametrize("which", range(5))
-def test_a_state_dictionary_is_the_inner_optimizers(impl: Any, which: int) -> None:
-    opt = wrappers(impl)[which]
-    inner = opt.optimizer
-    while hasattr(inner, "optimizer"):
-        inner = inner.optimizer
-    for refused in (opt.state_dict, lambda: opt.load_state_dict(inner.state_dict())):
-        with pytest.raises(impl.errors.InvalidTypeError, match="no state dictionary"):
-            refused()

@@ -10,11 +10,11 @@ import numpy as np
 
 from .common import best_times, filled, public
 
-ELEMENTS = 1 << 26
+ELEMENTS = 1 << 27
 
 
 class Checkpoints:
-    """Two arrays of 256 MB, written and synced."""
+    """Two arrays of 512 MB, written and synced."""
 
     params = (["npz", "safetensors"],)
     param_names = ("suffix",)

@@ -38,7 +38,11 @@ class TorchOptimizers:
         import torch
 
         shape = [int(part) for part in tensors.split(" x ")]
-        ways = [{"foreach": True}, *([{"fused": True}] if optimizer in FUSED else [])]
+        ways: list[dict[str, bool]] = [
+            {},
+            {"foreach": True},
+            *([{"fused": True}] if optimizer in FUSED else []),
+        ]
         self.steps = [_step(public(f"interop.torch.{optimizer}"), *shape)]
         theirs = getattr(torch.optim, optimizer)
         self.steps += [_step(theirs, *shape, **way) for way in ways]

@@ -62,6 +62,27 @@ class Additions:
         return other / plain
 
 
+class LossScaling:
+    """The time of a step with a loss scale over that of the plain one, by gradients."""
+
+    params = (["SGD", "momentum", "Adam", "Adam clipped"], ["float16", "float32"])
+    param_names = ("step", "gradients")
+    unit = "times"
+    timeout = 600
+
+    def setup(self, step: str, gradients: str) -> None:
+        name = "SGD" if step == "momentum" else step.split(" ")[0]
+        options = {"momentum": {"momentum": 0.9}, "Adam clipped": {"global_clipnorm": 1e30}}
+        plain = _optimizer(name, **options.get(step, {}))
+        pairs = [(filled(ELEMENTS, gradients), filled(ELEMENTS))]
+        scaled = _optimizer("LossScaleOptimizer", plain)
+        self.steps = _stepping(pairs, scaled), _stepping(pairs, plain)
+
+    def track_ratio(self, step: str, gradients: str) -> float:
+        other, plain = best_times(*self.steps, rounds=15)
+        return other / plain
+
+
 class Accumulation:
     """The time of batches that make a step, over what their traffic would take at Adam's speed."""
 

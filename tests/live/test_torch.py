@@ -27,18 +27,23 @@ from tfopt.interop import torch as ours
 OPTIONS: dict[str, dict[str, Any]] = {
     "SGD": {"lr": 0.1},
     "SGD momentum": {"lr": 0.1, "momentum": 0.9},
+    "SGD dampening": {"lr": 0.1, "momentum": 0.9, "dampening": 0.4},
     "SGD nesterov": {"lr": 0.1, "momentum": 0.9, "nesterov": True},
     "Adam": {"lr": 0.1},
     "Adam amsgrad": {"lr": 0.1, "amsgrad": True, "betas": (0.8, 0.9)},
     "AdamW": {"lr": 0.1, "weight_decay": 0.0},
+    "AdamW amsgrad": {"lr": 0.1, "weight_decay": 0.0, "amsgrad": True},
     "Adamax": {"lr": 0.1},
     "Adagrad": {"lr": 0.1, "lr_decay": 0.1, "initial_accumulator_value": 0.1},
     "Adadelta": {"lr": 1.0},
     "RMSprop": {"lr": 0.1},
     "RMSprop centered": {"lr": 0.1, "centered": True},
     "RMSprop momentum": {"lr": 0.1, "momentum": 0.9, "eps": 1e-10},  # which is not ours exactly
+    "RMSprop momentum centered": {"lr": 0.1, "momentum": 0.9, "eps": 1e-10, "centered": True},
 }
 each = pytest.mark.parametrize("which", OPTIONS)
+#: Whose state our own optimizers take.
+TAKEN = [which for which in OPTIONS if which not in ("SGD dampening", "AdamW amsgrad")]
 #: Of the largest magnitude: eps, where it counts at another place, and rounding.
 NEAR = {torch.float64: 1e-6, torch.float32: 2e-5}
 SHAPES = ((3,), (4, 2), ())
@@ -76,7 +81,7 @@ def assert_near(a: Any, b: Any, tolerance: float) -> None:
 # ---- torch's state in our optimizers
 
 
-@each
+@pytest.mark.parametrize("which", TAKEN)
 @pytest.mark.parametrize("steps", [0, 7])
 def test_the_next_ten_steps_agree(which: str, steps: int) -> None:
     name = which.split(" ")[0]
@@ -144,12 +149,12 @@ def parameters_as_arrays(listed: list[Any]) -> list[np.ndarray]:
 
 # ---- our kernels in torch's place
 
-FITTING = [which for which in OPTIONS if which != "RMSprop momentum"]
+MORE = [{}, {"weight_decay": 0.1}, {"maximize": True}, {"weight_decay": 0.1, "maximize": True}]
 
 
 @pytest.mark.parametrize("dtype", NEAR, ids=str)
-@pytest.mark.parametrize("more", [{}, {"weight_decay": 0.1}, {"maximize": True}], ids=str)
-@pytest.mark.parametrize("which", FITTING)
+@pytest.mark.parametrize("more", MORE, ids=str)
+@each
 def test_the_same_steps(which: str, more: dict[str, Any], dtype: Any) -> None:
     theirs, mine = parameters(dtype), parameters(dtype)
     optimizers = made(torch.optim, which, theirs, **more), made(ours, which, mine, **more)
@@ -160,7 +165,7 @@ def test_the_same_steps(which: str, more: dict[str, Any], dtype: Any) -> None:
         assert_near(a, b, NEAR[dtype])
 
 
-@pytest.mark.parametrize("which", FITTING)
+@each
 @pytest.mark.parametrize("there", [True, False], ids=["to torch", "from torch"])
 def test_states_move_both_ways(which: str, there: bool) -> None:
     first, second = (ours, torch.optim) if there else (torch.optim, ours)
@@ -245,6 +250,41 @@ def test_sparse_gradients(which: str) -> None:
     assert_near(tables[1].weight, tables[0].weight, 1e-6)
 
 
+def test_rows_go_up_too() -> None:
+    tables = [torch.nn.Parameter(torch.ones(4, 2, dtype=torch.float64)) for _ in range(2)]
+    optimizers = (
+        torch.optim.SGD(tables[:1], 0.1, maximize=True),
+        ours.SGD(tables[1:], 0.1, maximize=True),
+    )
+    for table, optimizer in zip(tables, optimizers, strict=True):
+        table.grad = torch.sparse_coo_tensor(
+            torch.tensor([[2, 0]]), torch.ones(2, 2, dtype=torch.float64), (4, 2)
+        )
+        optimizer.step()
+    assert torch.equal(tables[1], tables[0]) and float(tables[1].detach()[2, 0]) > 1
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "Adagrad"])
+def test_a_gradient_scaler_unscales_before_a_step(name: str) -> None:
+    w = torch.nn.Parameter(torch.ones(3))
+    expected = torch.nn.Parameter(torch.ones(3))
+    optimizer = getattr(ours, name)([w], lr=0.5, fused=True)
+    plain = getattr(ours, name)([expected], lr=0.5)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    scaler.scale((w**2).sum()).backward()
+    scaler.step(optimizer)
+    (expected**2).sum().backward()
+    plain.step()
+    assert torch.equal(w, expected)
+
+
+def test_they_are_torchs() -> None:
+    w = torch.nn.Parameter(torch.ones(3))
+    for name in ("SGD", "Adam", "AdamW", "Adamax", "Adagrad", "Adadelta", "RMSprop"):
+        mine, theirs = getattr(ours, name)([w]), getattr(torch.optim, name)([w])
+        assert isinstance(mine, type(theirs)) and mine.defaults == theirs.defaults
+
+
 def test_parameters_that_have_gradients_at_times() -> None:
     theirs, mine = parameters(), parameters()
     optimizers = torch.optim.Adam(theirs, 0.1), ours.Adam(mine, 0.1)
@@ -285,10 +325,12 @@ def test_strided_and_half_parameters() -> None:
 
 def test_refusals() -> None:
     w = torch.nn.Parameter(torch.ones(3))
-    with pytest.raises(InvalidArgumentError, match="dampening must be 0"):
-        ours.SGD([w], dampening=0.5)
-    with pytest.raises(InvalidArgumentError, match="momentum must be 0"):
-        ours.RMSprop([w], momentum=0.5)
+    with pytest.raises(InvalidArgumentError, match="capturable must be False"):
+        ours.Adam([w], capturable=True)
+    with pytest.raises(InvalidArgumentError, match="differentiable must be False"):
+        ours.SGD([w], differentiable=True)
+    with pytest.raises(ValueError, match="Invalid learning rate"):
+        ours.Adagrad([w], lr=-1.0)
     with pytest.raises(InvalidTypeError, match="parameters are on the CPU, not meta"):
         ours.Adam([torch.nn.Parameter(torch.ones(3, device="meta"))])
     optimizer = ours.Adam([w])
@@ -301,5 +343,13 @@ def test_refusals() -> None:
     both = ours.Adam([w, table])
     with pytest.raises(InvalidArgumentError, match="one sparse dimension, not 2"):
         both.step()
+    table.grad = torch.sparse_coo_tensor(torch.tensor([[0]]), torch.ones(1, 2), (3, 2))
+    for optimizer, message in (
+        (ours.Adam([w, table], weight_decay=0.1), "weight_decay does not join a sparse gradient"),
+        (ours.RMSprop([w, table], momentum=0.1), "momentum is not for sparse gradients"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=message):
+            optimizer.step()
+    assert torch.equal(table, torch.ones(3, 2))
     assert torch.equal(w, torch.ones(3))
     assert ours.Adam([w]).step() is None

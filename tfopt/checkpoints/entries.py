@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -12,9 +11,17 @@ import numpy as np
 
 from tfopt.errors import InvalidTypeError
 
-__all__ = ["Entry", "checksum", "described", "empty", "pieces"]
+__all__ = [
+    "AT_ONCE",
+    "STORED",
+    "Entry",
+    "described",
+    "empty",
+    "is_as_stored",
+    "pieces",
+]
 
-_PIECE = 1 << 24  # bytes that are written or read at once
+AT_ONCE = 1 << 18  # bytes that are read, summed up or written: few enough to stay in the cache
 
 #: By name of a dtype: that of its bytes in a file, and how many of these make one element.
 STORED: dict[str, tuple[str, int]] = {
@@ -49,6 +56,11 @@ class Entry(NamedTuple):
         return (*self.shape, 2) if pairs else self.shape
 
     @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The dtype of the array it is made of."""
+        return _bfloat16() if self.dtype == "bfloat16" else np.dtype(self.dtype)
+
+    @property
     def nbytes(self) -> int:
         """How many bytes it takes."""
         return math.prod(self.stored_shape) * self.stored.itemsize
@@ -67,19 +79,18 @@ def described(name: str, array: np.ndarray) -> Entry:
     return Entry(name, array.dtype.name, array.shape)
 
 
-def pieces(array: np.ndarray) -> Iterator[memoryview]:
-    """Give an array's bytes as a file has them; without a copy, if it is contiguous."""
+def pieces(array: np.ndarray, most: int) -> Iterator[memoryview]:
+    """Give an array's bytes as a file has them, so many at once; if it is contiguous, no copy."""
     if array.size == 0:
         return
-    if array.dtype.name == "bfloat16":
-        array = array.view(np.uint16)
-    stored: np.dtype[Any] = array.dtype.newbyteorder("<")
-    if array.flags.c_contiguous and stored == array.dtype:
+    array = _without_bfloat16(array)
+    if is_as_stored(array):
         data = memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
-        for start in range(0, len(data), _PIECE):
-            yield data[start : start + _PIECE]
+        for start in range(0, len(data), most):
+            yield data[start : start + most]
         return
-    size = _PIECE // stored.itemsize
+    stored: np.dtype[Any] = array.dtype.newbyteorder("<")
+    size = most // stored.itemsize
     parts = np.nditer(
         [array], ["external_loop", "buffered"], [["readonly"]], [stored], "C", "equiv",
         buffersize=size,
@@ -88,11 +99,14 @@ def pieces(array: np.ndarray) -> Iterator[memoryview]:
         yield memoryview(np.ascontiguousarray(part).view(np.uint8))  # type: ignore[arg-type]
 
 
-def checksum(parts: Iterator[memoryview], crc: int) -> int:
-    """Return the CRC-32 of bytes that come in parts, after those with another one."""
-    for part in parts:
-        crc = zlib.crc32(part, crc)
-    return crc
+def is_as_stored(array: np.ndarray) -> bool:
+    """Return whether an array's memory has the very bytes that a file has."""
+    dtype = _without_bfloat16(array).dtype
+    return bool(array.flags.c_contiguous) and dtype == dtype.newbyteorder("<")
+
+
+def _without_bfloat16(array: np.ndarray) -> np.ndarray:
+    return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
 
 
 def empty(entry: Entry) -> tuple[np.ndarray, Iterator[memoryview]]:
@@ -103,7 +117,7 @@ def empty(entry: Entry) -> tuple[np.ndarray, Iterator[memoryview]]:
         array = array.view(_bfloat16())
     elif STORED[entry.dtype][1] == 2:
         array = array.view(np.dtype(entry.dtype)).reshape(entry.shape)
-    return array, pieces(stored)
+    return array, pieces(stored, AT_ONCE)
 
 
 def _bfloat16() -> np.dtype[Any]:

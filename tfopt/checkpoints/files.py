@@ -4,29 +4,43 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
-
-import numpy as np
+from typing import Any, BinaryIO, NamedTuple
 
 from tfopt.atomic import replacing
 from tfopt.checkpoints import npz, safetensors
-from tfopt.checkpoints.entries import STORED, Entry, checksum, described, empty, pieces
+from tfopt.checkpoints.entries import (
+    AT_ONCE,
+    STORED,
+    Entry,
+    described,
+    empty,
+    pieces,
+)
 from tfopt.checkpoints.framing import Framing, Reader, exactly
+from tfopt.checkpoints.stored import Stored, fill
 from tfopt.checkpoints.tree import dumps, is_name, pack, unpack
+from tfopt.checkpoints.writing import Writer
 from tfopt.errors import CheckpointError, InvalidArgumentError
 
-__all__ = ["load", "save"]
+__all__ = ["load", "opened", "save"]
 
 _FORMAT, _VERSION = "tfopt checkpoint", 1
 _FORMATS: dict[str, tuple[Callable[[bytes, Sequence[Entry]], Framing], Reader]] = {
     ".npz": (npz.Npz, npz.read_text),
     ".safetensors": (safetensors.Safetensors, safetensors.read_text),
 }
-_SMALL = 1 << 18  # bytes whose checksum takes no longer than handing it to a thread
+
+
+class _Opened(NamedTuple):
+    file: BinaryIO
+    size: int
+    framing: Framing
+    entries: Sequence[Entry]
+    document: Any
 
 
 def save(path: str | os.PathLike[str], tree: Any) -> None:
@@ -68,17 +82,18 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     entries = [described(name, array) for name, array in arrays.items()]
     text = dumps({"format": _FORMAT, "version": _VERSION, "tree": document, "arrays": entries})
     framing = make(text, entries)
-    with replacing(path) as file, ThreadPoolExecutor(1) as thread:
-        file.write(framing.opening())
+    with replacing(path) as file, Writer(file) as writer:
+        writer.write(framing.opening())
         crcs = []
-        for k, (entry, array) in enumerate(zip(entries, arrays.values(), strict=True)):
-            sum_up = partial(checksum, pieces(array), framing.seed(k))
-            crc: Future[int] | None = thread.submit(sum_up) if entry.nbytes > _SMALL else None
-            file.write(framing.before(k))
-            file.writelines(pieces(array))
-            crcs.append(sum_up() if crc is None else crc.result())
-            file.write(framing.after(k, crcs[-1]))
-        file.write(framing.closing(crcs))
+        for k, array in enumerate(arrays.values()):
+            writer.write(framing.before(k))
+            crc = framing.seed(k)
+            for part in pieces(array, AT_ONCE):
+                crc = zlib.crc32(part, crc)
+                writer.write(part)
+            crcs.append(crc)
+            writer.write(framing.after(k, crc))
+        writer.write(framing.closing(crcs))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -104,14 +119,72 @@ def load(path: str | os.PathLike[str]) -> Any:
     OSError
         If it cannot be read.
     """
+    with _opened(path) as (file, size, framing, entries, document):
+        arrays = {}
+
+        def new(entry: Entry) -> Iterator[memoryview]:
+            arrays[entry.name], parts = empty(entry)
+            return parts
+
+        _check(file, size, framing, entries, new)
+        return unpack(document, arrays)
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[Any]:
+    """Check a file, then have its arrays read to where they are to be.
+
+    For arrays that are there already: no memory is taken for others.
+
+    Parameters
+    ----------
+    path : path-like
+        A file that `save` wrote.
+
+    Yields
+    ------
+    dict, list, Stored, number, str or None
+        As it was given to `save`, with a :class:`Stored` in place of each array, which can be read
+        while the file is open. `Optimizer.load_state_dict` takes them as arrays.
+
+    Raises
+    ------
+    CheckpointError, InvalidArgumentError, OSError
+        As `load` does. All of the file has been checked before the block begins.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from tfopt import checkpoints
+    >>> w = np.zeros(2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     checkpoints.save(f"{folder}/all.npz", {"w": np.ones(2), "epoch": 3})
+    ...     with checkpoints.opened(f"{folder}/all.npz") as tree:
+    ...         tree["w"].read_into(w)
+    >>> w
+    array([1., 1.])
+    """
+    with _opened(path) as (file, size, framing, entries, document):
+        room = memoryview(bytearray(AT_ONCE))
+
+        def passing(entry: Entry) -> Iterator[memoryview]:
+            for start in range(0, entry.nbytes, AT_ONCE):
+                yield room[: min(AT_ONCE, entry.nbytes - start)]
+
+        arrays = _check(file, size, framing, entries, passing)
+        yield unpack(document, arrays)
+
+
+@contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[_Opened]:
     make, read_text = _format_of(path)
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             text = read_text(file, size)
             document, entries = _parsed(text, size)
-            arrays = _read(file, size, make(text, entries), entries)
-        return unpack(document, arrays)
+            yield _Opened(file, size, make(text, entries), entries, document)
     except CheckpointError as error:
         raise CheckpointError(f"{os.fspath(path)}: {error}") from error
 
@@ -154,10 +227,17 @@ def _parsed(text: bytes, size: int) -> tuple[Any, list[Entry]]:
     return tree, entries
 
 
-def _read(
-    file: BinaryIO, size: int, framing: Framing, entries: Sequence[Entry]
-) -> dict[str, np.ndarray]:
-    """Read the arrays; whatever is not as it would be written is refused."""
+def _check(
+    file: BinaryIO,
+    size: int,
+    framing: Framing,
+    entries: Sequence[Entry],
+    memory: Callable[[Entry], Iterator[memoryview]],
+) -> dict[str, Stored]:
+    """Read the arrays into memory that is given for each; refuse what would be written otherwise.
+
+    Return where they are.
+    """
     last = len(framing.closing([0] * len(entries)))
     around = (
         len(framing.before(k)) + len(framing.after(k, 0)) + entry.nbytes
@@ -168,19 +248,15 @@ def _read(
         raise CheckpointError(f"it has {size} bytes instead of {expected}")
     file.seek(0)
     _expect(file, framing.opening(), "header")
-    arrays, crcs = {}, []
+    stored, crcs = {}, []
     for k, entry in enumerate(entries):
         _expect(file, framing.before(k), entry.name)
-        arrays[entry.name], parts = empty(entry)
-        crc = framing.seed(k)
-        for part in parts:
-            if file.readinto(part) != len(part):  # type: ignore[attr-defined]
-                raise CheckpointError("it is cut short")
-            crc = checksum(iter([part]), crc)
-        crcs.append(crc)
-        _expect(file, framing.after(k, crc), entry.name)
+        start = file.tell()
+        crcs.append(fill(file, memory(entry), framing.seed(k)))
+        _expect(file, framing.after(k, crcs[-1]), entry.name)
+        stored[entry.name] = Stored(file, entry, start, framing.seed(k), crcs[-1])
     _expect(file, framing.closing(crcs), "checksums")
-    return arrays
+    return stored
 
 
 def _expect(file: BinaryIO, expected: bytes, what: str) -> None:

@@ -30,7 +30,7 @@ def pack(tree: Any) -> tuple[Any, dict[str, np.ndarray]]:
     return _packed(tree, (), arrays), arrays
 
 
-def unpack(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+def unpack(tree: Any, arrays: Mapping[str, Any]) -> Any:
     """Return a tree with the arrays in place of their names.
 
     Raises

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tfopt.cuda.calls import dense_update, rows_update
@@ -12,7 +12,7 @@ from tfopt.cuda.updates import RowsUpdate, Update
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.optimizers.plan import Dense, Rows
-from tfopt.optimizers.steps import Step
+from tfopt.optimizers.steps import Step, Steps
 
 __all__ = ["checked_updates", "run_clipped"]
 
@@ -20,7 +20,7 @@ __all__ = ["checked_updates", "run_clipped"]
 def checked_updates(
     parts: Sequence[Dense | Rows],
     grads: Sequence[Any],
-    steps: Callable[[bool], tuple[Step, Step]],
+    steps: Steps,
 ) -> list[Update]:
     """Return the updates of the parts of a step, which can be carried out.
 
@@ -31,19 +31,18 @@ def checked_updates(
     parts : sequence of Dense and Rows
     grads : sequence
         The gradients of the step.
-    steps : callable
-        Returns the step of whole variables and that of rows, for variables that decay or do not.
+    steps : Steps
     """
     updates: list[Update] = []
     for part in parts:
-        whole, some = steps(part.decays)
         if isinstance(part, Dense):
+            whole = steps.whole(part.decays)
             operands = (*part.operands, [grads[place] for place in part.places])
             update = dense_update(whole.kernel, operands, whole.hypers, whole.flags, *whole.scales)
             assert update is not None  # there are variables
             updates.append(update)
         else:
-            updates.append(_rows(part, grads[part.place], some))
+            updates.append(_rows(part, grads[part.place], steps.of_rows(part.decays)))
     return [
         _without_outside(update) if isinstance(update, RowsUpdate) else update for update in updates
     ]

@@ -19,7 +19,7 @@ if find_spec("tfopt.kernels.runtime") is None:
         name="tfopt",  # by which `python -m tfopt` knows to print this line and no traceback
     )
 
-from tfopt.kernels import calls, clip, groups, merge, norms, runtime, together, training
+from tfopt.kernels import calls, clip, groups, layout, merge, norms, runtime, together, training
 
 __all__ = [
     "available",
@@ -63,4 +63,5 @@ _compiled = import_module(f"tfopt.kernels.steps_{cpu}")
 calls.use_steps(_compiled.capsule)
 norms.use_sums(_compiled.sums_capsule)
 together.use_sums(_compiled.sums_capsule)
+layout.use_halves(_compiled.halves_capsule)
 kernels: dict[str, calls.Kernel] = _kernels(RULES)

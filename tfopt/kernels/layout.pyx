@@ -10,13 +10,26 @@ stored in 16 bits: it is widened as it is gathered, and rounded once as it is sc
 from libc.stdint cimport uint16_t
 from libc.string cimport memcpy
 
-from tfopt.kernels.machine cimport bfloat16_of, float16_of, float_of_bfloat16, float_of_float16
+from cpython.pycapsule cimport PyCapsule_GetPointer
+
+from tfopt.kernels.halves cimport (
+    bfloat16_of, float16_of, float_of_bfloat16, float_of_float16, halves,
+)
 from tfopt.kernels.step cimport MAX_DIMS, MAX_OPERANDS, step_t
 
 cimport numpy as cnp
 
 cdef enum:
     PIECE = 512     # doubles that a buffered piece has room for: five operands fit in L1
+
+
+cdef const halves *_halves = NULL
+
+
+def use_halves(capsule):
+    """Take the conversions of an instruction set."""
+    global _halves
+    _halves = <const halves *>PyCapsule_GetPointer(capsule, b"tfopt.halves")
 
 
 cdef Py_ssize_t _reach(int axis, int n_operands, const cnp.npy_intp **strides) noexcept nogil:
@@ -83,16 +96,11 @@ cdef void gather(char *to, const char *source, Py_ssize_t stride, Py_ssize_t n,
                  Py_ssize_t itemsize, int storage) noexcept nogil:
     """Make a contiguous run, as steps compute, of n elements that lie `stride` bytes apart."""
     cdef float *floats = <float *>to
-    cdef const uint16_t *narrow = <const uint16_t *>source
     cdef Py_ssize_t i
     if storage == NATIVE and stride == itemsize:
         memcpy(to, source, n * itemsize)
-    elif storage == FLOAT16 and stride == 2:        # a stride that is known lets it be vector code
-        for i in range(n):
-            floats[i] = float_of_float16(narrow[i])
-    elif storage == BFLOAT16 and stride == 2:
-        for i in range(n):
-            floats[i] = float_of_bfloat16(narrow[i])
+    elif storage != NATIVE and stride == 2:
+        _halves.widen[storage](<const uint16_t *>source, n, floats)
     elif storage == FLOAT16:
         for i in range(n):
             floats[i] = float_of_float16((<const uint16_t *>(source + i * stride))[0])
@@ -136,14 +144,9 @@ cdef void clamp(void *run, Py_ssize_t n, bint is_double, const double *bounds) n
 cdef inline void _scatter(char *to, Py_ssize_t stride, const char *source, Py_ssize_t n,
                           Py_ssize_t itemsize, int storage) noexcept nogil:
     cdef const float *floats = <const float *>source
-    cdef uint16_t *narrow = <uint16_t *>to
     cdef Py_ssize_t i
-    if storage == FLOAT16 and stride == 2:
-        for i in range(n):
-            narrow[i] = float16_of(floats[i])
-    elif storage == BFLOAT16 and stride == 2:
-        for i in range(n):
-            narrow[i] = bfloat16_of(floats[i])
+    if storage != NATIVE and stride == 2:
+        _halves.narrow[storage](floats, n, <uint16_t *>to)
     elif storage == FLOAT16:
         for i in range(n):
             (<uint16_t *>(to + i * stride))[0] = float16_of(floats[i])

@@ -72,54 +72,19 @@ static inline void prefetch_row(char *const *data, const ptrdiff_t *stride, int 
 }
 #endif
 
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <cpuid.h>
+#endif
 static inline int cpu_has_v3(void) {
 #if defined(__x86_64__) && defined(__GNUC__)
+    unsigned a, b, c, d; /* for what some compilers have no name for */
     __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+    return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C &&
+           __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
            __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
 #else
     return 0;
 #endif
-}
-
-/* Numbers of 16 bits: widened exactly, rounded to nearest even. Written without branches, so that
-   loops of them become vector code, and without operations that denormal flushing could reach: the
-   denormals of float16 are normal numbers of float32. A NaN stays one. */
-static inline float float_from_bits(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-static inline uint32_t bits_of_float(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-static inline float float_of_float16(uint16_t half) {
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = half & 0x7fff;
-    uint32_t normal = (rest << 13) + ((127 - 15) << 23);
-    uint32_t special = (rest << 13) | 0x7f800000; /* infinity and NaN */
-    float denormal = (float)(int32_t)rest * 5.9604644775390625e-8f; /* 2^-24 */
-    uint32_t bits = rest >= 0x7c00 ? special : rest < 0x0400 ? bits_of_float(denormal) : normal;
-    return float_from_bits(bits | sign);
-}
-static inline uint16_t float16_of(float value) {
-    uint32_t bits = bits_of_float(value), sign = (bits >> 16) & 0x8000, rest = bits & 0x7fffffff;
-    /* a normal result: round off 13 bits, to even in a tie */
-    uint32_t normal = (rest + 0xfff + ((rest >> 13) & 1) - ((127 - 15) << 23)) >> 13;
-    /* a denormal one: the sum's last bit is worth 2^-24, so the addition rounds */
-    float shifted = float_from_bits(rest < 0x38800000 ? rest : 0) + 0.5f;
-    uint32_t denormal = bits_of_float(shifted) - 0x3f000000;
-    uint32_t half = rest < 0x38800000 ? denormal : rest >= 0x477ff000 ? 0x7c00 : normal;
-    return (uint16_t)((rest > 0x7f800000 ? 0x7e00 : half) | sign);
-}
-static inline float float_of_bfloat16(uint16_t brain) {
-    return float_from_bits((uint32_t)brain << 16);
-}
-static inline uint16_t bfloat16_of(float value) {
-    uint32_t bits = bits_of_float(value);
-    uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? (bits >> 16) | 0x40 : rounded);
 }
 
 /* Calls `child` in every forked child, also after a fork that Python does not see. */

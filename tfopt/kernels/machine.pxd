@@ -1,7 +1,5 @@
 # cython: language_level=3
 
-from libc.stdint cimport uint16_t
-
 cdef extern from "machine.h" nogil:
     ctypedef unsigned long long fp_state
     fp_state fp_enter(int flush) noexcept
@@ -16,7 +14,3 @@ cdef extern from "machine.h" nogil:
     int omp_get_max_threads() noexcept
     int omp_get_thread_num() noexcept
     int omp_get_num_threads() noexcept
-    float float_of_float16(uint16_t half) noexcept
-    uint16_t float16_of(float value) noexcept
-    float float_of_bfloat16(uint16_t brain) noexcept
-    uint16_t bfloat16_of(float value) noexcept

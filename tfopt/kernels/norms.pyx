@@ -54,7 +54,8 @@ cdef struct source:
     Py_ssize_t size
     bint is_double          # the type computed in is double, not float
     int storage
-    walk *axes              # NULL: one contiguous run, as computed
+    bint narrow             # taken as it is stored, in 16 bits
+    walk *axes              # NULL: one contiguous run, as computed or narrow
     bint clamps             # to these bounds, as they are read
     double[2] bounds
 
@@ -88,7 +89,7 @@ cdef walk *_axes_of(cnp.ndarray a, int skip) except? NULL:
     return axes
 
 
-cdef int _set_source(source *into, cnp.ndarray a, int skip, object bound) except -1:
+cdef int _set_source(source *into, cnp.ndarray a, int skip, object bound, int kind) except -1:
     cdef int axis
     into.clamps = bound is not None
     if into.clamps:
@@ -100,6 +101,11 @@ cdef int _set_source(source *into, cnp.ndarray a, int skip, object bound) except
     into.axes = NULL
     for axis in range(skip, cnp.PyArray_NDIM(a)):
         into.size *= cnp.PyArray_DIM(a, axis)
+    into.narrow = (
+        kind == BLEMISHES and into.storage != NATIVE and cnp.PyArray_IS_C_CONTIGUOUS(a)
+    )
+    if into.narrow:
+        return 0
     if into.clamps or skip or into.storage != NATIVE or not cnp.PyArray_IS_C_CONTIGUOUS(a):
         into.axes = _axes_of(a, skip)
     return 0
@@ -112,7 +118,7 @@ cdef void _visit(const source *s, Py_ssize_t start, Py_ssize_t count, lanes_t ta
     """Pass elements start .. start + count - 1, in C order, to `take`."""
     cdef double[PIECE] buffer
     cdef Py_ssize_t[MAX_DIMS] index
-    cdef Py_ssize_t itemsize = 8 if s.is_double else 4
+    cdef Py_ssize_t itemsize = 2 if s.narrow else 8 if s.is_double else 4
     cdef Py_ssize_t rest = start, filled, run
     cdef const walk *axes = s.axes
     cdef const char *at = s.data
@@ -177,7 +183,7 @@ cdef double _span(const source *s, Py_ssize_t start, int kind, double scale) noe
     if kind == PEAKS:
         take = _sums.peaks[s.is_double]
     elif kind == BLEMISHES:
-        take = _sums.blemishes[s.is_double]
+        take = _sums.blemishes[1 + s.storage if s.narrow else s.is_double]
     memset(lanes, 0, sizeof(lanes))
     _visit(s, start, count, take, scale, lanes)
     return _fold(lanes, count, kind == PEAKS)
@@ -261,7 +267,7 @@ cdef double _norm(const batch *b, double *spans, Py_ssize_t n_spans, bint any_do
     return sqrt(total)
 
 
-cdef int _fill(batch *b, list arrays, list bounds, Py_ssize_t *n_spans,
+cdef int _fill(batch *b, list arrays, list bounds, int kind, Py_ssize_t *n_spans,
                bint *any_double) except -1:
     """Set up a batch; the caller frees it with `_free`, also after an error."""
     cdef Py_ssize_t t
@@ -272,7 +278,8 @@ cdef int _fill(batch *b, list arrays, list bounds, Py_ssize_t *n_spans,
     if b.sources == NULL:
         raise MemoryError
     for t in range(b.n_sources):
-        _set_source(&b.sources[t], <cnp.ndarray?>arrays[t], 0, None if bounds is None else bounds[t])
+        _set_source(&b.sources[t], <cnp.ndarray?>arrays[t], 0,
+                    None if bounds is None else bounds[t], kind)
         b.size += b.sources[t].size
         n_spans[0] += (b.sources[t].size + SPAN - 1) // SPAN
         any_double[0] |= b.sources[t].is_double
@@ -297,7 +304,7 @@ cdef double _of(list arrays, list bounds, int kind, bint root, int *exponent) ex
     b.sources = NULL
     exponent[0] = 0
     try:
-        _fill(&b, arrays, bounds, &n_spans, &any_double)
+        _fill(&b, arrays, bounds, kind, &n_spans, &any_double)
         if n_spans == 0:
             return 0
         spans = <double *>malloc(n_spans * sizeof(double))
@@ -415,7 +422,7 @@ def slice_norms(cnp.ndarray array not None, int outer_axes, double[::1] roots no
     for axis in range(outer_axes):      # innermost first
         outer.shape[axis] = cnp.PyArray_DIM(array, outer_axes - 1 - axis)
         outer.stride[axis] = cnp.PyArray_STRIDE(array, outer_axes - 1 - axis)
-    _set_source(&s, array, outer_axes, None)
+    _set_source(&s, array, outer_axes, None, SQUARES)
     if s.size > 0:
         team = team_size(n * s.size, 1)
         with nogil:

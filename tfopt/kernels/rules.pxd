@@ -11,7 +11,7 @@ makes C compute in double; to `number` by way of double, for Cython knows no oth
 branches would keep a loop from becoming vector code.
 """
 
-from libc.math cimport exp, expf, fabs, fabsf, pow, powf, sqrt, sqrtf
+from libc.math cimport copysign, copysignf, exp, expf, fabs, fabsf, pow, powf, sqrt, sqrtf
 
 cdef extern from "<complex.h>" nogil:
     float complex csqrtf(float complex x)
@@ -76,9 +76,16 @@ cdef inline real maximum_or_nan(real a, real b) noexcept nogil:
     return a if a != a else larger
 
 
+cdef inline real signed_one(real x) noexcept nogil:
+    if real is float:
+        return copysignf(1, x)
+    else:
+        return copysign(1, x)
+
+
 cdef inline real sign(real x) noexcept nogil:
-    # 1, -1, +0 for both zeros, NaN for NaN
-    return <real>1 if x > 0 else (<real>-1 if x < 0 else (x if x != x else <real>0))
+    # 1, -1, +0 for both zeros, NaN for NaN: adding zero leaves a NaN, and no sign of a zero
+    return signed_one(x) if magnitude(x) > 0 else x + <real>0
 
 
 cdef inline real exponential(real x) noexcept nogil:

@@ -6,6 +6,9 @@ and the lanes by halving: lanes 128 to 255 to lanes 0 to 127, and so on. The sum
 then added up in the same way. The lanes are what vector code needs, and short chains of additions
 are what precision needs.
 """
+from libc.math cimport NAN
+from libc.stdint cimport uint16_t
+
 from tfopt.kernels.machine cimport prefetch_line
 from tfopt.kernels.rules cimport real
 
@@ -25,7 +28,7 @@ ctypedef void (*differences_t)(const void *x, const void *y, Py_ssize_t n,
 cdef struct sums:
     lanes_t[2] squares      # of float, of double
     lanes_t[2] peaks        # the largest magnitudes instead
-    lanes_t[2] blemishes    # zeros, or NaN of what is not finite
+    lanes_t[4] blemishes    # NaN of what is not finite; of float16 and bfloat16 as stored, too
     differences_t[2] differences
 
 
@@ -75,6 +78,29 @@ cdef inline void add_blemishes(const real *x, Py_ssize_t n, double scale,
         zeros[i] = zeros[i] + x[i] * <real>0
     for i in range(64):
         lanes[0] = lanes[0] + <double>zeros[i]
+
+
+cdef inline void add_narrow_blemishes(const uint16_t *x, Py_ssize_t n, uint16_t exponent,
+                                      double *lanes) noexcept nogil:
+    # all bits of the exponent are set in what is not finite, and in nothing else
+    cdef uint16_t[64] found
+    cdef uint16_t any_found = 0
+    cdef Py_ssize_t i
+    for i in range(64):
+        found[i] = 0
+    while n >= 64:
+        for i in range(0, 128, 64):
+            prefetch_line(<const char *>x + i + AHEAD)
+        for i in range(64):
+            found[i] |= (x[i] & exponent) == exponent
+        x += 64
+        n -= 64
+    for i in range(n):
+        found[i] |= (x[i] & exponent) == exponent
+    for i in range(64):
+        any_found |= found[i]
+    if any_found:
+        lanes[0] = NAN
 
 
 cdef inline void add_differences(const real *x, const real *y, Py_ssize_t n,

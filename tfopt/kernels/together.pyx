@@ -23,13 +23,13 @@ from tfopt.kernels.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
 )
 from tfopt.kernels.rules cimport real
-from tfopt.kernels.runtime cimport BLOCK, share_of, team_size
+from tfopt.kernels.runtime cimport share_of, team_size
 from tfopt.kernels.step cimport step_t
 from tfopt.kernels.sums cimport LANES, sums
 from tfopt.kernels.training cimport run_elements
 
 cdef enum:
-    PIECE = BLOCK       # elements in turn; with all operands they fit in the L2 cache
+    PIECE = 2048        # elements in turn, a part of BLOCK: with all operands they fit in the L1 cache
 
 
 class Watched(NamedTuple):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from tfopt.errors import InvalidTypeError
+from tfopt.kernels.norms import sum_of_squares
 from tfopt.optimizers.hyper import Hyper
 from tfopt.optimizers.optimizer import ApplyState, Optimizer
 from tfopt.variable import Variable
@@ -110,17 +112,25 @@ class Adafactor(Optimizer):
         length = max(self.epsilon_2, _rms(w)) * min(rate, t**-0.5)
         kept = real(1 - t**self.beta_2_decay)
         with np.errstate(all="ignore"):
-            step = g / np.sqrt(self._mean_square(g * g + real(self.epsilon_1), handle, kept))
+            # in one array: new memory takes longer than arithmetic
+            step = np.multiply(g, g, out=np.empty_like(g))
+            step += real(self.epsilon_1)
+            self._take_mean(step, handle, kept)
+            np.sqrt(step, out=step)
+            np.divide(g, step, out=step)
             step /= real(max(1.0, _rms(step) / self.clip_threshold))
-            var[...] = w - real(length) * step
+            step *= real(length)
+            var[...] = np.subtract(w, step, out=step)
 
-    def _mean_square(self, square: np.ndarray, handle: Variable, kept: Any) -> np.ndarray:
+    def _take_mean(self, square: np.ndarray, handle: Variable, kept: Any) -> None:
+        """Take squares into their means, and put these in their place."""
         if square.ndim < 2:
-            return self._decayed(handle, "v", square, kept)
+            square[...] = self._decayed(handle, "v", square, kept)
+            return
         r = self._decayed(handle, "r", square.mean(axis=-1), kept)
         c = self._decayed(handle, "c", square.mean(axis=-2), kept)
-        product: np.ndarray = (r / r.mean(axis=-1, keepdims=True))[..., None] * c[..., None, :]
-        return product
+        r = r / r.mean(axis=-1, keepdims=True)
+        np.multiply(r[..., None], c[..., None, :], out=square)
 
     def _decayed(self, handle: Variable, name: str, new: np.ndarray, kept: Any) -> np.ndarray:
         slot = self.get_slot(handle, name).numpy()
@@ -141,4 +151,4 @@ class Adafactor(Optimizer):
 
 
 def _rms(x: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(np.square(x), dtype=np.float64)))
+    return math.sqrt(sum_of_squares(x) / x.size)

@@ -53,7 +53,7 @@ class Backlog:
 
     def __init__(self, rule: str, arrays: tuple[np.ndarray, ...], variable: Variable) -> None:
         var = arrays[0]
-        self._variable = variable
+        self.variable = variable
         self.rule = rule
         self._arrays = arrays
         self._room = Room()
@@ -93,7 +93,7 @@ class Backlog:
         """Let rows, distinct ones or all, take the steps they have not taken."""
         if self._n == 0 or self._step is None:
             return
-        prepare_writes([self._variable])
+        prepare_writes([self.variable])
         step, arrays, since = self._step, self._arrays, self._since
         all_rows = rows is None
         if rows is None:

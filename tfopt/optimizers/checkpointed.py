@@ -2,44 +2,47 @@
 
 from __future__ import annotations
 
-import copy
-import inspect
 import os
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.optimizers.hyper import rate_config
 from tfopt.optimizers.naming import named
 from tfopt.optimizers.pairs import memory_of
-from tfopt.optimizers.schedules import LearningRateSchedule
-from tfopt.optimizers.state import State
+from tfopt.optimizers.saved_config import like, saved_config, settings_of
+from tfopt.optimizers.settings import Settings
 from tfopt.optimizers.state_parts import (
-    by_name,
     check_array,
+    check_keys,
+    check_known,
     check_same,
     check_variables,
-    dtype_of,
     host_array,
+    in_memory,
     kind_of,
+    new_array,
+    put,
 )
 from tfopt.variable import Variable
 
 __all__ = ["Checkpointed"]
 
+Place = tuple[str, str]  # the names of a variable and of its slot
+
 _VERSION = 1
-_KEYS = ("version", "class_name", "config", "variables", "weights", "slots", "order", "parts")
-#: Attributes that the constructor sets and a configuration does not hold, or not for another.
-_OWN = ("name", "use_locking", "gradient_aggregator", "gradient_transformers")
+_OF_ALL = ("version", "variables")
+_OF_EACH = ("class_name", "config", "weights", "slots", "order", "parts")
 
 
-class Checkpointed(State):
+class Checkpointed(Settings):
     """State that can be taken out as a whole, and put into an optimizer made like this one.
 
     What a subclass keeps beside slots and weights, `_state_parts` and `_restoring` take along.
     """
+
+    _counts_steps = True  # whether the first weight is the number of steps
 
     # ---- what a subclass may override
 
@@ -51,7 +54,7 @@ class Checkpointed(State):
         return {}
 
     def _restoring(
-        self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[tuple[str, str]]
+        self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[Place]
     ) -> list[Callable[[], None]]:
         """Check parts, change nothing, and return what puts them in place once all fits.
 
@@ -65,6 +68,26 @@ class Checkpointed(State):
     def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
         """Return the shapes that slots of a variable are known to have."""
         return {}
+
+    def _inner(self) -> dict[str, Checkpointed]:
+        """Return the optimizers that this one is around, by the names of their parts."""
+        return {}
+
+    def _known(self) -> list[Variable]:
+        """Return the variables that there is some state of."""
+        return list(self._owners)
+
+    def _saved_config(self) -> dict[str, Any]:
+        """Return the arguments that steps to come depend on."""
+        return saved_config(self)
+
+    def _like(self, config: dict[str, Any]) -> Any:
+        """Return an optimizer that is made of what `_saved_config` returned."""
+        return like(self, config)
+
+    def _adopt(self, other: Any) -> None:
+        """Take over the settings of an optimizer that `_like` has made."""
+        vars(self).update(settings_of(other))
 
     # ---- out
 
@@ -105,26 +128,31 @@ class Checkpointed(State):
         >>> int(state["weights"]["iterations"]), list(state["slots"]["w"])
         (1, ['m', 'v'])
         """
-        names = named(self._owners if variables is None else variables)
-        keys = self._keys(names)
+        names = self._names(variables)
+        kinds = {name: kind_of(variable) for name, variable in names.items()}
+        return {"version": _VERSION, "variables": kinds, **self._state(names)}
+
+    def _state(self, names: dict[str, Variable]) -> dict[str, Any]:
+        """Return the state of this one, and as parts of it that of those it is around."""
+        keys = {memory_of(variable): name for name, variable in names.items()}
         places = {id(slot): [keys[memory], name] for memory, name, slot in self._all_slots()}
-        others = by_name([weight for weight in self._weights if id(weight) not in places])
+        others = self._other_weights()
         labels = {id(weight): key for key, weight in others.items()}
+        inside = {key: inner._state(names) for key, inner in self._inner().items()}
         return {
-            "version": _VERSION,
             "class_name": type(self).__name__,
             "config": self._saved_config(),
-            "variables": {name: kind_of(variable) for name, variable in names.items()},
             "weights": {key: host_array(weight) for key, weight in others.items()},
             "slots": {
-                name: {
-                    slot: host_array(array)
-                    for slot, array in self._slots.get(memory_of(variable), {}).items()
-                }
-                for name, variable in names.items()
+                keys[memory]: {name: host_array(slot) for name, slot in slots.items()}
+                for memory, slots in self._slots.items()
             },
-            "order": [places.get(id(weight)) or labels[id(weight)] for weight in self._weights],
-            "parts": self._state_parts(names),
+            "order": [
+                places.get(id(weight)) or labels[id(weight)]
+                for weight in self._weights
+                if id(weight) in places or id(weight) in labels
+            ],
+            "parts": {**inside, **self._state_parts(names)},
         }
 
     def save(self, path: str | os.PathLike[str], variables: Any = None) -> None:
@@ -157,7 +185,8 @@ class Checkpointed(State):
         Parameters
         ----------
         state : dict
-            As `state_dict` returned it. Its arrays are copied.
+            As `state_dict` returned it; its arrays are copied. Or as `checkpoints.opened` gives it;
+            they are read to where they are to be.
         variables : dict, list or tuple of variables, nested or not, optional
             As in `state_dict`, with the same names: not the same arrays, but of their shapes and
             dtypes. A new optimizer needs them to know whose the slots are.
@@ -168,6 +197,9 @@ class Checkpointed(State):
             If it is of another class, of other variables or shapes, or lacks something.
         InvalidTypeError
             If a dtype is another one. In any case nothing has changed.
+        CheckpointError, OSError
+            If a file that has been opened and checked cannot be read again, or has other bytes than
+            before. Only then may some of the optimizer's arrays be new, and others not.
 
         Examples
         --------
@@ -181,10 +213,18 @@ class Checkpointed(State):
         >>> int(other.iterations), other.learning_rate
         (1, 0.5)
         """
-        self._restore(state, variables, np.copy)
+        check_keys(state, (*_OF_ALL, *_OF_EACH))
+        if state["version"] != _VERSION:
+            raise InvalidArgumentError(f"a state of version {state['version']}, not {_VERSION}")
+        names = self._names(variables)
+        check_variables(state["variables"], names)
+        for restore in self._restoring_all(state, names):
+            restore()
 
     def load(self, path: str | os.PathLike[str], variables: Any = None) -> None:
         """Make the state the one of a file that `save` wrote.
+
+        All of the file is checked, and whether it fits; then slots are read to where they are.
 
         Parameters
         ----------
@@ -196,170 +236,141 @@ class Checkpointed(State):
         ------
         CheckpointError
             If the file is damaged, cut short or none of tfopt's. Nothing has changed.
-        InvalidArgumentError
-            As in `load_state_dict`.
         OSError
             If it cannot be read.
+        InvalidArgumentError
+            As in `load_state_dict`; and what else is said there of files.
         """
         from tfopt import checkpoints
 
-        self._restore(checkpoints.load(path), variables, lambda array: array)
+        with checkpoints.opened(path) as state:
+            self.load_state_dict(state, variables)
 
-    def _restore(
-        self,
-        state: dict[str, Any],
-        variables: Any,
-        keep: Callable[[np.ndarray], np.ndarray],
-    ) -> None:
-        """Check a state, then take it over; `keep` says what becomes of the arrays of new slots."""
-        if not isinstance(state, dict) or not all(key in state for key in _KEYS):
-            raise InvalidArgumentError(f"a state dictionary has the keys {', '.join(_KEYS)}")
-        if state["version"] != _VERSION:
-            raise InvalidArgumentError(f"a state of version {state['version']}, not {_VERSION}")
+    def _restoring_all(
+        self, state: dict[str, Any], names: dict[str, Variable]
+    ) -> list[Callable[[], None]]:
+        """Check the state of this one and of those it is around; return what takes it over."""
+        check_keys(state, _OF_EACH)
         if state["class_name"] != type(self).__name__:
             raise InvalidArgumentError(
                 f"the state is one of {state['class_name']}, not of {type(self).__name__}"
             )
-        names = named(self._owners if variables is None else variables)
-        self._keys(names)
-        check_variables(state["variables"], names)
-        others = self._other_weights(state)
-        like = self._like(state["config"])
-        slots = self._checked_slots(state, names, like, keep)
-        parts = self._restoring(dict(state["parts"]), names, slots)
-        vars(self).update(_settings(like))
-        for key, weight in others.items():
-            weight.assign(state["weights"][key])
-        self._put(state["order"], others, slots, names)
-        for restore in parts:
-            restore()
+        saved = in_memory(state["weights"])
+        others = self._checked_weights(saved)
+        other = self._like(state["config"])
+        slots = self._checked_slots(state, names, other)
+        parts = dict(state["parts"])
+        inside = [
+            restore
+            for key, inner in self._inner().items()
+            for restore in inner._restoring_all(parts.pop(key, None), names)
+        ]
+        restoring = self._restoring(in_memory(parts), names, slots)
+
+        def restore_own() -> None:
+            there = self._overwritten(slots, names)
+            self._adopt(other)
+            for key, weight in others.items():
+                weight.assign(saved[key])
+            self._put(state["order"], {**others, **there}, slots, names)
+
+        return [*inside, restore_own, *restoring]
+
+    def _overwritten(
+        self, slots: dict[Place, Any], names: dict[str, Variable]
+    ) -> dict[Place, Variable]:
+        """Write over the slots that there are, and return them; a file may fail to be read here."""
+        there = {}
+        for (name, key), array in slots.items():
+            slot = self._slots.get(memory_of(names[name]), {}).get(key)
+            if slot is not None:
+                put(array, slot)
+                there[name, key] = slot
+        return there
 
     def _put(
         self,
         order: list[Any],
-        others: dict[str, Variable],
-        slots: dict[tuple[str, str], np.ndarray],
+        kept: dict[Any, Variable],
+        slots: dict[Place, Any],
         names: dict[str, Variable],
     ) -> None:
-        before, self._slots, self._owners, self._weights = self._slots, {}, [], []
+        """Have weights and slots in an order: those that are kept, and new ones."""
+        self._slots, self._owners = {}, []
+        self._weights = [] if self._counts_steps else self._weights[:1]
         for place in order:
             if isinstance(place, str):
-                self._weights.append(others[place])
+                self._weights.append(kept[place])
                 continue
             name, slot = place
-            variable, array = names[name], slots[name, slot]
-            there = before.get(memory_of(variable), {}).get(slot)
-            if there is None:
-                self._new_slot(variable, slot, array)
+            if (name, slot) in kept:
+                self._keep_slot(names[name], slot, kept[name, slot])
             else:
-                self._keep_slot(variable, slot, there.assign(array))
+                self._new_slot(names[name], slot, in_memory(slots[name, slot]))
 
     # ---- checks
+
+    def _names(self, variables: Any) -> dict[str, Variable]:
+        """Return variables by their names; by default those that there is some state of.
+
+        Refuse them if another one has slots.
+        """
+        if variables is None:
+            variables = list({memory_of(known): known for known in self._known()}.values())
+        names = named(variables)
+        given = {memory_of(variable) for variable in names.values()}
+        for owner in self._all_owners():
+            if memory_of(owner) not in given:
+                raise InvalidArgumentError(
+                    f"the optimizer has slots of {owner!r}, which is not among the variables"
+                )
+        return names
+
+    def _all_owners(self) -> Iterator[Variable]:
+        yield from self._owners
+        for inner in self._inner().values():
+            yield from inner._all_owners()
 
     def _all_slots(self) -> list[tuple[Any, str, Variable]]:
         return [(key, *slot) for key, slots in self._slots.items() for slot in slots.items()]
 
-    def _keys(self, names: dict[str, Variable]) -> dict[Any, str]:
-        """Return the names by what identifies the variables, if all with slots have one."""
-        keys = {memory_of(variable): name for name, variable in names.items()}
-        for owner in self._owners:
-            if memory_of(owner) not in keys:
-                raise InvalidArgumentError(
-                    f"the optimizer has slots of {owner!r}, which is not among the variables"
-                )
-        return keys
-
-    def _other_weights(self, state: dict[str, Any]) -> dict[str, Variable]:
+    def _other_weights(self) -> dict[str, Variable]:
+        """Return the weights that are no slots, by their names in a state."""
         slots = {id(slot) for _, _, slot in self._all_slots()}
-        others = by_name([weight for weight in self._weights if id(weight) not in slots])
-        check_same("weights", others, state["weights"])
+        count, *others = [weight for weight in self._weights if id(weight) not in slots]
+        counted = {"iterations": count} if self._counts_steps else {}
+        return counted | {other.name.rpartition("/")[2]: other for other in others}
+
+    def _checked_weights(self, saved: dict[str, Any]) -> dict[str, Variable]:
+        others = self._other_weights()
+        check_same("weights", others, saved)
         for key, weight in others.items():
-            check_array(key, state["weights"][key], weight.shape, weight.dtype)
+            check_array(key, saved[key], weight.shape, weight.dtype)
         return others
 
     def _checked_slots(
         self,
         state: dict[str, Any],
         names: dict[str, Variable],
-        like: Any,
-        keep: Callable[[np.ndarray], np.ndarray],
-    ) -> dict[tuple[str, str], np.ndarray]:
-        check_same("variables with slots", names, state["slots"])
+        other: Any,
+    ) -> dict[Place, Any]:
+        check_known(state["slots"], names)
         given = {(name, slot) for name, slots in state["slots"].items() for slot in slots}
         listed = [tuple(place) for place in state["order"] if not isinstance(place, str)]
         others = [place for place in state["order"] if isinstance(place, str)]
         if given != set(listed) or len(given) != len(listed):
             lacking = ", ".join("/".join(place) for place in sorted(given ^ set(listed)))
             raise InvalidArgumentError(f"the state's slots are not those it lists: {lacking}")
-        if others[:1] != ["iterations"] or sorted(others) != sorted(state["weights"]):
+        first = ["iterations"] if self._counts_steps else others[:1]
+        if others[:1] != first or sorted(others) != sorted(state["weights"]):
             raise InvalidArgumentError("the state's weights are not those it lists")
         found = {}
         for name, slot in listed:
             variable, array = names[name], state["slots"][name][slot]
             there = self._slots.get(memory_of(variable), {}).get(slot)
-            known = like._slot_shapes(variable)
+            known = other._slot_shapes(variable)
             shape = known.get(slot, np.shape(array)) if there is None else there.shape
-            check_array(f"{name}/{slot}", array, shape, dtype_of(variable))
+            check_array(f"{name}/{slot}", array, shape, self._slot_dtype(variable))
             new = there is None and variable.device == "cpu"
-            found[name, slot] = keep(array) if new else array
+            found[name, slot] = new_array(array) if new else array
         return found
-
-    # ---- hyperparameters
-
-    def _saved_config(self) -> dict[str, Any]:
-        """Return the configuration; a function that is no schedule is left out of it."""
-        config = _without_function(self).get_config()
-        if _is_function(self):
-            config["learning_rate"] = None
-        return {key: _plain(value) for key, value in config.items()}
-
-    def _like(self, config: dict[str, Any]) -> Any:
-        """Return an optimizer with the hyperparameters of a saved configuration."""
-        own: Any = self
-        if config.get("learning_rate") is None and not _is_function(self):
-            raise InvalidArgumentError(
-                "the state is one of an optimizer whose learning rate is a function: give this "
-                "one the function first"
-            )
-        keeps = config.get("learning_rate") in (None, _rate(self))
-        rate = own.learning_rate if keeps else config["learning_rate"]
-        try:
-            return type(own).from_config({**config, "learning_rate": rate})
-        except TypeError as error:
-            if isinstance(error, InvalidArgumentError):
-                raise
-            raise InvalidArgumentError(f"the state's configuration does not fit: {error}") from None
-
-
-def _is_function(optimizer: Any) -> bool:
-    rate = optimizer.learning_rate
-    if not isinstance(rate, LearningRateSchedule):
-        return callable(rate)
-    return type(rate).get_config is LearningRateSchedule.get_config  # it has no configuration
-
-
-def _without_function(optimizer: Any) -> Any:
-    if not _is_function(optimizer):
-        return optimizer
-    other = copy.copy(optimizer)
-    other.learning_rate = 1.0
-    return other
-
-
-def _rate(optimizer: Any) -> Any:
-    return None if _is_function(optimizer) else _plain(rate_config(optimizer.learning_rate))
-
-
-def _settings(like: Any) -> dict[str, Any]:
-    """Return the attributes that the constructors of an optimizer's classes take."""
-    names = {name for cls in type(like).__mro__ for name in inspect.signature(cls).parameters}
-    return {key: value for key, value in vars(like).items() if key in names and key not in _OWN}
-
-
-def _plain(value: Any) -> Any:
-    """Return what a configuration holds with Python's numbers, lists and dicts alone."""
-    if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    return value.item() if isinstance(value, np.generic) else value

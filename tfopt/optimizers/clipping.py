@@ -21,10 +21,12 @@ from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.calls import Call
 from tfopt.kernels.clip import factor, set_bounds, set_scales
 from tfopt.kernels.norms import norm
+from tfopt.optimizers.route import NotFinite
 
 __all__ = ["Checked", "Limit", "clipped_calls", "clipped_gradients"]
 
 Factor: TypeAlias = tuple[float, float]
+Norm: TypeAlias = tuple[float, int]  # which is the first times two to the power of the second
 
 
 class Limit:
@@ -73,12 +75,21 @@ def clipped_calls(
     clipnorm: float | None,
     global_clipnorm: float | None,
     scale: float = 1.0,
+    finite: bool = False,
 ) -> tuple[list[Call], bool]:
     """Return calls that clip gradients times a scale: to bounds, then by norms.
 
     And whether any norm is to be made smaller.
 
-    As the gradients are there without it, the limits are divided by it instead.
+    As the gradients are there without it, the limits are divided by it instead. If they are to be
+    `finite`, norms have to be.
+
+    Raises
+    ------
+    InvalidTypeError
+        If a gradient is complex.
+    NotFinite
+        If a norm is not finite but has to be.
     """
     clipvalue, clipnorm, global_clipnorm = (
         None if limit is None else limit / scale for limit in (clipvalue, clipnorm, global_clipnorm)
@@ -90,12 +101,16 @@ def clipped_calls(
     bounds = [[_bound(clipvalue, g.dtype) for g in one.gradients] for one in checked]
     if clipnorm is not None:
         factors = [
-            [_factor([g], [bound], clipnorm) for g, bound in zip(one.gradients, own, strict=True)]
+            [
+                _factor(g, _norm([g], [bound], finite), clipnorm)
+                for g, bound in zip(one.gradients, own, strict=True)
+            ]
             for one, own in zip(checked, bounds, strict=True)
         ]
     elif global_clipnorm is not None:
-        flat = [bound for own in bounds for bound in own]
-        factors = _global_factors(checked, flat, global_clipnorm)
+        gradients = [gradient for one in checked for gradient in one.gradients]
+        common = _norm(gradients, [bound for own in bounds for bound in own], finite)
+        factors = _global_factors(checked, common, global_clipnorm)
     else:
         factors = [[(1.0, 1.0)] * len(own) for own in bounds]
     clips = any(first != 1 for own in factors for first, _ in own)
@@ -111,21 +126,20 @@ def _bound(clipvalue: float | None, dtype: np.dtype[Any]) -> float | None:
         return float(np.float64(clipvalue).astype(dtype))
 
 
-def _norm(gradients: list[Array], bounds: list[float | None]) -> tuple[float, int]:
+def _norm(gradients: list[Array], bounds: list[float | None], finite: bool) -> Norm:
     given = [bound for bound in bounds if bound is not None]
-    return norm(gradients, given if len(given) == len(bounds) else None)
+    root, exponent = norm(gradients, given if len(given) == len(bounds) else None)
+    if finite and not math.isfinite(root):
+        raise NotFinite
+    return root, exponent
 
 
-def _factor(gradients: list[Array], bounds: list[float | None], limit: float) -> Factor:
-    single = computed(gradients[0].dtype) is np.float32
-    return factor(*_norm(gradients, bounds), limit, single)
+def _factor(gradient: Array, measured: Norm, limit: float) -> Factor:
+    return factor(*measured, limit, computed(gradient.dtype) is np.float32)
 
 
-def _global_factors(
-    checked: list[Checked], bounds: list[float | None], limit: float
-) -> list[list[Factor]]:
-    gradients = [gradient for one in checked for gradient in one.gradients]
-    root, exponent = _norm(gradients, bounds)
+def _global_factors(checked: list[Checked], measured: Norm, limit: float) -> list[list[Factor]]:
+    root, exponent = measured
     if not math.isfinite(root) and limit != math.inf:
         limit = math.nan  # everything becomes NaN, as in clip_by_global_norm
 

@@ -11,7 +11,7 @@ from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.norms import all_finite
 from tfopt.optimizers.optimizer import Optimizer
 from tfopt.optimizers.pairs import as_variable, checked_gradient
-from tfopt.optimizers.route import Commit, Route
+from tfopt.optimizers.route import Commit, NotFinite, Route
 from tfopt.optimizers.wrapper import Wrapper
 from tfopt.variable import Variable
 
@@ -49,8 +49,9 @@ class LossScaleOptimizer(Wrapper):
     Notes
     -----
     As Keras 3's. The gradients are divided by the scale as the inner optimizer's step reads them.
-    To know that all are finite before anything is written takes one pass of reading.
-    For variables in the host's memory. Nothing keeps the scale from falling below 1.
+    To know that all are finite before anything is written takes one pass of reading; a norm that
+    the inner optimizer clips by tells it without one. For variables in the host's memory. Nothing
+    keeps the scale from falling below 1.
 
     References
     ----------
@@ -109,10 +110,15 @@ class LossScaleOptimizer(Wrapper):
     def _prepared(self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route) -> Commit:
         handles = map(as_variable, variables)
         grads = tuple(map(checked_gradient, grads, handles))
-        if not _finite(grads):
+        measures = self.optimizer._measures
+        if not (measures or _finite(grads)):
             return self._leave_out
         scale = route.scale / float(self.dynamic_scale)
-        step = self.optimizer._prepared(grads, variables, route._replace(scale=scale))
+        asked = route._replace(scale=scale, finite=measures)
+        try:
+            step = self.optimizer._prepared(grads, variables, asked)
+        except NotFinite:
+            return self._leave_out
 
         def commit() -> None:
             step()
@@ -129,12 +135,11 @@ class LossScaleOptimizer(Wrapper):
         self.step_counter.assign(0)
         self.dynamic_scale.assign(float(self.dynamic_scale) * factor)
 
-    def get_config(self) -> dict[str, Any]:
-        own = {
+    def _own_config(self) -> dict[str, Any]:
+        return {
             "initial_scale": self.initial_scale,
             "dynamic_growth_steps": self.dynamic_growth_steps,
         }
-        return {**super().get_config(), **own}
 
 
 def _finite(grads: tuple[Any, ...]) -> bool:

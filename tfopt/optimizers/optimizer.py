@@ -1,26 +1,22 @@
-"""The contract of OptimizerV2: settings, steps, and the methods a subclass may override."""
+"""The contract of OptimizerV2: steps, and the methods a subclass may override."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.core import Operand, tracing
+from tfopt.autodiff.core import tracing
 from tfopt.autodiff.effects import postpone
-from tfopt.autodiff.nest import flatten
 from tfopt.autodiff.tape import GradientTape
-from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.locks import locked
 from tfopt.optimizers.checkpointed import Checkpointed
-from tfopt.optimizers.clipping import Limit, clipped_gradients
-from tfopt.optimizers.hyper import Hyper, LearningRate, rate_config
-from tfopt.optimizers.names import made_unique
+from tfopt.optimizers.clipping import clipped_gradients
+from tfopt.optimizers.minimizing import pairs_of_loss
 from tfopt.optimizers.pairs import (
     as_gradient,
     as_variable,
@@ -28,9 +24,7 @@ from tfopt.optimizers.pairs import (
     refuse_rows,
     unzipped,
 )
-from tfopt.optimizers.places import Places
 from tfopt.optimizers.route import DIRECT, Commit, Route, scaled
-from tfopt.optimizers.schedules import LearningRateSchedule, deserialize
 from tfopt.variable import Variable, prepare_writes
 
 __all__ = ["Optimizer"]
@@ -115,66 +109,6 @@ class Optimizer(Checkpointed):
 
     _HAS_AGGREGATE_GRAD = True  # what TensorFlow's training loops look for
 
-    learning_rate = LearningRate(0)
-    decay = Hyper(0)
-    clipnorm = Limit()
-    clipvalue = Limit()
-    global_clipnorm = Limit()
-
-    def __init__(
-        self,
-        name: str,
-        learning_rate: Any = 0.001,
-        *,
-        decay: float = 0.0,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        merge: str = "after",
-        gradient_aggregator: Callable[[list[Any]], Iterable[Any]] | None = None,
-        gradient_transformers: Sequence[Callable[[list[Any]], Iterable[Any]]] | None = None,
-        use_locking: bool = False,
-        compat: str | None = None,
-        lr: float | None = None,
-    ) -> None:
-        if merge not in ("after", "before"):
-            raise InvalidArgumentError(f'merge must be "after" or "before", not {merge!r}')
-        if compat not in (None, "tensorflow"):
-            raise InvalidArgumentError(f'compat must be None or "tensorflow", not {compat!r}')
-        super().__init__(name or made_unique(type(self).__name__))
-        self._places = Places()
-        self.compat = compat
-        self.merge = merge
-        self.use_locking = bool(use_locking)
-        self.clipnorm = clipnorm
-        self.clipvalue = clipvalue
-        self.global_clipnorm = global_clipnorm
-        limits = {"clipnorm": clipnorm, "clipvalue": clipvalue, "global_clipnorm": global_clipnorm}
-        given = [key for key, limit in limits.items() if limit is not None]
-        if gradient_transformers and given:
-            raise InvalidArgumentError(
-                f"`{given[0]}` cannot be set when `gradient_transformers` is set. Instead, use the "
-                "`gradient_transformers` to specify clipping and other transformations."
-            )
-        self.gradient_aggregator = gradient_aggregator
-        self.gradient_transformers = list(gradient_transformers or ())
-        if lr is not None:
-            warnings.warn(
-                "The `lr` argument is deprecated, use `learning_rate` instead.", stacklevel=3
-            )
-            learning_rate = lr
-        self.learning_rate = learning_rate
-        self.decay = decay
-
-    @property
-    def lr(self) -> Any:
-        """Another name of `learning_rate`."""
-        return self.learning_rate
-
-    @lr.setter
-    def lr(self, value: Any) -> None:
-        self.learning_rate = value
-
     # ---- what a subclass may override
 
     def _create_slots(self, var_list: list[Variable]) -> None:
@@ -204,33 +138,6 @@ class Optimizer(Checkpointed):
         """Update rows, of which some may be named several times: sum what they get."""
         merged = IndexedSlices(grad, indices).sum_duplicates()
         self._resource_apply_sparse(merged.values, handle, merged.indices, apply_state)
-
-    # ---- hyperparameters
-
-    def _set_hyper(self, name: str, value: Any) -> None:
-        """Set a hyperparameter, an attribute of that name: a number, or a function of nothing."""
-        setattr(self, name, value)
-
-    def _get_hyper(self, name: str, dtype: Any = None) -> Any:
-        """Return a hyperparameter: of a dtype if one is given; a schedule as it is."""
-        value = getattr(self, name)
-        if isinstance(value, LearningRateSchedule):
-            return value
-        value = value() if callable(value) else value
-        return value if dtype is None else np.dtype(dtype).type(value)
-
-    def _serialize_hyperparameter(self, name: str) -> Any:
-        """Return a hyperparameter as `get_config` holds it."""
-        return rate_config(getattr(self, name))
-
-    def _decayed_lr(self, var_dtype: Any) -> Any:
-        """Return the learning rate of the next step, computed in float64, in a dtype."""
-        return np.dtype(var_dtype).type(self._next_rate())
-
-    def _next_rate(self) -> float:
-        step = int(self.iterations)
-        rate: float = type(self).learning_rate.at(self, step)
-        return rate / (1 + self.decay * step)
 
     # ---- steps
 
@@ -304,6 +211,11 @@ class Optimizer(Checkpointed):
     @property
     def _fuses(self) -> bool:
         """Whether a step reads each gradient once, so that `Route.lead` can make them."""
+        return False
+
+    @property
+    def _measures(self) -> bool:
+        """Whether a step takes norms that tell whether its gradients are finite."""
         return False
 
     @property
@@ -424,73 +336,4 @@ class Optimizer(Checkpointed):
         >>> w.numpy()
         array([ 1.5, -2. ])
         """
-        if not callable(loss) and tape is None:
-            raise InvalidArgumentError("`tape` is required when a `Tensor` loss is passed.")
-        recorder = GradientTape() if tape is None else tape
-        made = loss
-        if callable(loss):
-            with recorder:
-                if not callable(var_list):
-                    recorder.watch([v for v in flatten(var_list) if isinstance(v, Variable)])
-                made = loss()
-        variables = var_list() if callable(var_list) else var_list
-        if isinstance(variables, (Variable, np.ndarray)):
-            variables = [variables]
-        if isinstance(made, tuple):
-            return self._minimize_given(made, variables, name)
-        if not isinstance(made, Operand):
-            raise InvalidArgumentError(
-                "the loss must return a pair, the loss and its gradients, or a tensor, "
-                f"not {type(made).__name__}"
-            )
-        if any(not isinstance(variable, Variable) for variable in variables):
-            raise InvalidTypeError("gradients are found for Variables: wrap the arrays")
-        grads = recorder.gradient(made, list(variables), grad_loss)
-        return self.apply_gradients(zip(grads, variables, strict=True), name)
-
-    def _minimize_given(
-        self, made: tuple[Any, ...], variables: Any, name: str | None
-    ) -> Variable | None:
-        """Take a step with the gradients that a loss has returned."""
-        if len(made) != 2:
-            raise InvalidArgumentError("the loss must return a pair, the loss and its gradients")
-        _, grads = made
-        if len(grads) != len(variables):
-            raise InvalidArgumentError(f"{len(variables)} variables, but {len(grads)} gradients")
-        return self.apply_gradients(zip(grads, variables, strict=True), name)
-
-    # ---- configuration
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make an optimizer like this one, without its state."""
-        clipping = {
-            "clipnorm": self.clipnorm,
-            "clipvalue": self.clipvalue,
-            "global_clipnorm": self.global_clipnorm,
-        }
-        usual = {"merge": "after", "use_locking": False, "compat": None}
-        others = {key: getattr(self, key) for key in usual}
-        return {
-            "name": self.name,
-            **{key: value for key, value in clipping.items() if value is not None},
-            **{key: value for key, value in others.items() if value != usual[key]},
-            "learning_rate": rate_config(self.learning_rate),
-            "decay": self.decay,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Optimizer:
-        """Return an optimizer with the arguments that `get_config` returned.
-
-        ``lr`` is another name of ``learning_rate``, of which a dict makes a schedule.
-        """
-        given = dict(config)
-        if "lr" in given:
-            given["learning_rate"] = given.pop("lr")
-        if isinstance(given.get("learning_rate"), dict):
-            given["learning_rate"] = deserialize(given["learning_rate"])
-        return cls(**given)
-
-    def __repr__(self) -> str:
-        arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
-        return f"{type(self).__name__}({arguments})"
+        return self.apply_gradients(pairs_of_loss(loss, var_list, grad_loss, tape), name)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from tfopt.errors import InvalidTypeError
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.calls import Call
+from tfopt.optimizers.checkpointed import Checkpointed
 from tfopt.optimizers.optimizer import Optimizer
-from tfopt.optimizers.pairs import as_variable, memory_of
+from tfopt.optimizers.pairs import as_variable
 from tfopt.optimizers.route import Commit, Route
+from tfopt.optimizers.selection import Selection
 from tfopt.optimizers.wrapper import Wrapper
 from tfopt.variable import Variable
 
@@ -65,12 +66,10 @@ class ParameterGroups(Wrapper):
         name: str = "ParameterGroups",
     ) -> None:
         super().__init__(optimizer, name)
-        self._which: list[Callable[[Variable], bool]] = []
-        self._patterns: list[Any] = []
+        self._members: list[Selection] = []
         self.optimizers: list[Optimizer] = []
         for which, how in groups:
-            self._which.append(_membership(which))
-            self._patterns.append(which)
+            self._members.append(_selection(which))
             self.optimizers.append(_made(optimizer, how))
         self.optimizers.append(optimizer)
 
@@ -79,8 +78,8 @@ class ParameterGroups(Wrapper):
         return self.optimizers[self._number(as_variable(var))]
 
     def _number(self, variable: Variable) -> int:
-        fitting = (k for k, has in enumerate(self._which) if has(variable))
-        return next(fitting, len(self._which))
+        fitting = (k for k, members in enumerate(self._members) if variable in members)
+        return next(fitting, len(self._members))
 
     @property
     def _fuses(self) -> bool:
@@ -163,6 +162,33 @@ class ParameterGroups(Wrapper):
     def _move_state(self, old: Variable, new: Variable) -> None:
         for optimizer in self.optimizers:
             optimizer._move_state(old, new)
+        self._members = [members.moved(old, new) for members in self._members]
+
+    def _inner(self) -> dict[str, Checkpointed]:
+        groups = {f"group {k}": optimizer for k, optimizer in enumerate(self.optimizers[:-1])}
+        return {**groups, **super()._inner()}
+
+    def _known(self) -> list[Variable]:
+        return [*super()._known(), *(v for members in self._members for v in members.variables)]
+
+    def _state_parts(self, names: dict[str, Variable]) -> dict[str, Any]:
+        return {**super()._state_parts(names), "members": self._members_in(names)}
+
+    def _members_in(self, names: dict[str, Variable]) -> list[dict[str, list[str]]]:
+        return [
+            {"patterns": members.patterns, "variables": members.names_in(names)}
+            for members in self._members
+        ]
+
+    def _restoring(
+        self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[tuple[str, str]]
+    ) -> list[Callable[[], None]]:
+        if parts.pop("members", None) != self._members_in(names):
+            raise InvalidArgumentError("the state's groups are groups of other variables")
+        return super()._restoring(parts, names, slots)
+
+    def _like(self, config: dict[str, Any]) -> Any:
+        return super()._like({**config, "groups": []})
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one, without its state.
@@ -174,22 +200,21 @@ class ParameterGroups(Wrapper):
         """
         from tfopt.optimizers.serialization import serialize
 
-        for which in self._patterns:
-            if not isinstance(which, str):
-                raise InvalidTypeError("a configuration cannot hold variables; give a pattern")
-        own = zip(self._patterns, self.optimizers, strict=False)
-        groups = [[which, serialize(optimizer)] for which, optimizer in own]
+        if not all(members.patterns for members in self._members):
+            raise InvalidTypeError("a configuration cannot hold variables; give a pattern")
+        groups = [
+            [members.patterns[0], serialize(optimizer)]
+            for members, optimizer in zip(self._members, self.optimizers, strict=False)
+        ]
         return {**super().get_config(), "groups": groups}
 
 
-def _membership(which: Any) -> Callable[[Variable], bool]:
+def _selection(which: Any) -> Selection:
     if isinstance(which, str):
-        pattern = re.compile(which)
-        return lambda variable: pattern.search(variable.name) is not None
+        return Selection(patterns=[which])
     if isinstance(which, np.ndarray) or not isinstance(which, Iterable):
         raise InvalidTypeError("a group is a pattern or a list of variables")
-    given = {memory_of(variable): variable for variable in map(as_variable, which)}
-    return lambda variable: memory_of(variable) in given
+    return Selection(map(as_variable, which))
 
 
 def _made(optimizer: Optimizer, how: Any) -> Optimizer:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.optimizers.pairs import any_overlap
+from tfopt.optimizers.selection import Selection
 from tfopt.room import Room
 from tfopt.variable import Variable
 
@@ -55,15 +56,23 @@ class Plan(NamedTuple):
     rule: str
     types: tuple[type, ...]  # of the gradients
     variables: tuple[Any, ...]
+    exclusion: Selection  # the variables that do not decay
     parts: list[Dense | Rows]  # of variables of the host
     there: list[Dense | Rows]  # of those on a GPU
     constrained: list[Variable]
 
-    def fits(self, rule: str, types: tuple[type, ...], variables: tuple[Any, ...]) -> bool:
+    def fits(
+        self,
+        rule: str,
+        types: tuple[type, ...],
+        variables: tuple[Any, ...],
+        exclusion: Selection,
+    ) -> bool:
         """Whether a step is the same again."""
         return (
             self.rule == rule
             and self.types == types
+            and self.exclusion is exclusion
             and all(map(operator.is_, self.variables, variables))
         )
 

@@ -9,10 +9,14 @@ from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.calls import Call
 from tfopt.variable import Variable
 
-__all__ = ["DIRECT", "Commit", "Route", "scaled"]
+__all__ = ["DIRECT", "Commit", "NotFinite", "Route", "scaled"]
 
 #: What carries out a step that has been checked.
 Commit = Callable[[], None]
+
+
+class NotFinite(Exception):
+    """Why a step that was to be of finite gradients (`Route.finite`) is none."""
 
 
 class Route(NamedTuple):
@@ -21,6 +25,7 @@ class Route(NamedTuple):
     scale: float = 1.0  # of the gradients, which are multiplied by it as they are read
     lead: Callable[[list[int]], Call] | None = None  # makes the dense gradients at these places
     follow: Callable[[list[Variable]], Call] | None = None  # comes after variables' updates
+    finite: bool = False  # of a step that measures: `NotFinite` if an element is infinite or NaN
     aggregates: bool = True  # whether a `gradient_aggregator` is to be called
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -12,21 +13,19 @@ import numpy as np
 from tfopt.devices import gpu_steps
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.kernels.calls import Call
-from tfopt.kernels.clip import gradients_of
 from tfopt.kernels.together import Watched
 from tfopt.kernels.training import run
-from tfopt.optimizers.catch_up import Backlog, Reach, check_owed, refuse_catching_up
+from tfopt.optimizers.backlogs import Backlogs, check_all_owed
+from tfopt.optimizers.catch_up import Reach, refuse_catching_up
 from tfopt.optimizers.chain import Chain, around, refuse_watching
-from tfopt.optimizers.clipping import Checked, clipped_calls
-from tfopt.optimizers.exclusion import Exclusion
-from tfopt.optimizers.hyper import Hyper
-from tfopt.optimizers.optimizer import ApplyState, Optimizer
-from tfopt.optimizers.pairs import as_array, as_variable, memory_of, refuse_rows
-from tfopt.optimizers.plan import Dense, Plan, Rows, parts_of
+from tfopt.optimizers.decaying import DecayingOptimizer
+from tfopt.optimizers.fused import gpu_updates, host_calls
+from tfopt.optimizers.optimizer import ApplyState
+from tfopt.optimizers.pairs import as_variable, refuse_rows
+from tfopt.optimizers.plan import Dense, Plan, parts_of
 from tfopt.optimizers.report import StepReport, report_of
 from tfopt.optimizers.route import Commit, Route
-from tfopt.optimizers.steps import Step, Update, step_of
+from tfopt.optimizers.steps import Steps, Update
 from tfopt.room import Room
 from tfopt.variable import Variable
 
@@ -40,7 +39,10 @@ _HOOKS = (
 )
 
 
-class RuleOptimizer(Optimizer):
+_ALONE = nullcontext()  # of a step of rows that leaves no others behind
+
+
+class RuleOptimizer(DecayingOptimizer):
     """Base class of the optimizers that the table has rules for.
 
     A subclass says which slots a variable gets (`_slot_values`) and which rule makes a step
@@ -52,17 +54,13 @@ class RuleOptimizer(Optimizer):
     Parameters
     ----------
     name, learning_rate, **kwargs
-        As in `Optimizer`.
+        As in `DecayingOptimizer`.
     sparse : {"tensorflow", "lazy", "catch_up"}
         What a step of some rows does to the others of the variable. "tensorflow": what it does
         there, which differs from optimizer to optimizer. "lazy": nothing; neither they nor their
         slots change. "catch_up": what a dense step with a gradient of zero would do, but late, so
         that its cost does not depend on them: when a step names them, or `catch_up` or `flush` is
         called. Until then they must not be read.
-    weight_decay : float, optional
-        At least 0. Before each step weights are multiplied by
-        ``1 - learning_rate * weight_decay``: all of them by a dense gradient, those of the rows
-        that the step visits by a sparse one.
 
     Attributes
     ----------
@@ -75,11 +73,8 @@ class RuleOptimizer(Optimizer):
     Raises
     ------
     InvalidArgumentError
-        If the optimizer cannot catch up, or its rule does not go on from the weights there are.
+        If the optimizer cannot catch up.
     """
-
-    weight_decay = Hyper(0)
-    _can_decay = True
 
     def __init__(
         self,
@@ -87,16 +82,9 @@ class RuleOptimizer(Optimizer):
         learning_rate: Any,
         *,
         sparse: str = "tensorflow",
-        weight_decay: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
-        if weight_decay and not self._can_decay:
-            raise InvalidArgumentError(
-                f"weight_decay is not for {type(self).__name__}, which makes weights anew"
-            )
-        self.weight_decay = weight_decay or 0.0
-        self._exclusion = Exclusion()
         self.observe = False
         self.last_step: StepReport | None = None
         catches_up = type(self)._reach is not RuleOptimizer._reach
@@ -107,7 +95,7 @@ class RuleOptimizer(Optimizer):
                 f"not {sparse!r}"
             )
         self.sparse = sparse
-        self._backlogs: dict[Any, Backlog] = {}
+        self._backlogs = Backlogs()
         self._plan: Plan | None = None
         self._one_by_one = any(
             getattr(type(self), hook) is not getattr(RuleOptimizer, hook) for hook in _HOOKS
@@ -147,9 +135,22 @@ class RuleOptimizer(Optimizer):
 
     @property
     def _fuses(self) -> bool:
-        norms = self.clipnorm is not None or self.global_clipnorm is not None
+        return self._takes_as_given and not self._takes_norms
+
+    @property
+    def _measures(self) -> bool:
+        # a clamped infinity is finite, and a sum of finite rows may be infinite
+        own = self.clipvalue is None and self.merge == "after"
+        return self._takes_as_given and self._takes_norms and own
+
+    @property
+    def _takes_norms(self) -> bool:
+        return self.clipnorm is not None or self.global_clipnorm is not None
+
+    @property
+    def _takes_as_given(self) -> bool:
         changed = self.gradient_aggregator is not None or bool(self.gradient_transformers)
-        return not (self._one_by_one or norms or changed)
+        return not (self._one_by_one or changed)
 
     @property
     def _follows(self) -> bool:
@@ -159,139 +160,60 @@ class RuleOptimizer(Optimizer):
         self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route
     ) -> Commit:
         if self._one_by_one:
-            step = super()._checked_step(grads, variables, route)
-            return partial(self._step_one_by_one, step)
+            return partial(self._step_each_by_rule, super()._checked_step(grads, variables, route))
         update = self._next_update()
         plan = self._plan
         types = tuple(map(type, grads))
-        if plan is None or not plan.fits(update.rule, types, variables):
+        if plan is None or not plan.fits(update.rule, types, variables, self._exclusion):
             plan = self._plan = self._planned(update.rule, grads, variables)
-        calls, clips = self._calls(plan, update, grads, route.scale)
-        updates = self._updates(plan, update, grads, route.scale) if plan.there else []
+        given = plan, Steps(update, self.sparse, route.scale), grads
+        calls, clips = host_calls(*given, self._limits, self.merge, route.finite)
+        updates = gpu_updates(*given, self._limits, self.merge) if plan.there else []
         chains = [around(part, call, route) for part, call in zip(plan.parts, calls, strict=True)]
         if self.observe:
             refuse_watching(calls, bool(updates))
-        return partial(self._carry_out, plan, update, grads, chains, updates, route.scale, clips)
+        return partial(self._carry_out, *given, chains, updates, clips)
 
-    def _step_one_by_one(self, step: Commit) -> None:
+    def _step_each_by_rule(self, step: Commit) -> None:
         step()
         self._stepped(self._next_update())
 
     def _carry_out(
         self,
         plan: Plan,
-        update: Update,
+        steps: Steps,
         grads: tuple[Any, ...],
         chains: list[Chain],
         updates: list[Any],
-        scale: float,
         clips: bool,
     ) -> None:
-        watched: list[Watched] = []
-        bound = None
+        bound, scale = None, steps.scale
         if self.observe:
             bound = math.inf if self.clipvalue is None else self.clipvalue / abs(scale)
+        watched: list[Watched] = []
         for part, chain in zip(plan.parts, chains, strict=True):
-            if self.sparse == "catch_up":
-                self._catch_up_before(part, update, grads)
             if isinstance(part, Dense):
+                self._backlogs.catch_up(part.variables)
                 watched += chain.run(bound)
-            else:
-                watched += chain.run_rows(part, grads[part.place], bound)
-            if self.sparse == "catch_up" and isinstance(part, Rows):
-                self._remember(update, part.variable, grads[part.place].indices)
+                continue
+            slices = grads[part.place]
+            with self._visiting(steps, part.variable, part.arrays, slices.indices):
+                watched += chain.run_rows(part, slices, bound)
         self.last_step = report_of(watched, scale, clips) if self.observe else None
         if updates:
             gpu_steps().run_clipped(updates, *self._limits)
         for variable in plan.constrained:
             variable.constrain()
-        self._stepped(update)
+        self._stepped(steps.update)
 
     def _next_update(self) -> Update:
         lr = self._next_rate()
         update = self._update(int(self.iterations) + 1, lr)
         return update._replace(keep=1 - lr * self.weight_decay) if self.weight_decay else update
 
-    def exclude_from_weight_decay(
-        self, var_list: Iterable[Any] = (), var_names: Iterable[str] = ()
-    ) -> None:
-        """Say which variables do not decay, beside those that have been said to.
-
-        Parameters
-        ----------
-        var_list : iterable of Variable or ndarray
-        var_names : iterable of str
-            Regular expressions; a variable whose name has a match somewhere does not decay.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from tfopt.optimizers import AdamW
-        >>> params = {"w": np.ones(2), "bias": np.ones(2)}
-        >>> opt = AdamW(0.5, weight_decay=0.2)
-        >>> opt.exclude_from_weight_decay(var_names=["bias$"])
-        >>> _ = opt.step(params, {"w": np.zeros(2), "bias": np.zeros(2)})
-        >>> params["w"].tolist(), params["bias"].tolist()
-        ([0.9, 0.9], [1.0, 1.0])
-        """
-        self._exclusion.add(map(as_variable, var_list), var_names)
-        self._plan = None
-
     @property
     def _limits(self) -> tuple[float | None, float | None, float | None]:
         return self.clipvalue, self.clipnorm, self.global_clipnorm
-
-    def _calls(
-        self, plan: Plan, update: Update, grads: tuple[Any, ...], scale: float
-    ) -> tuple[list[Call], bool]:
-        """Check a step of the host; return the calls that carry it out, one for each part.
-
-        And whether they make any gradient's norm smaller.
-        """
-        clips = self._limits != (None, None, None)
-        calls: list[Call] = []
-        checked: list[Checked] = []
-        for part in plan.parts:
-            if isinstance(part, Dense):
-                whole = step_of(update.rule, update, scale=scale, decays=part.decays)
-                dense = [grads[place] for place in part.places]
-                if part.dtype is not None:
-                    dense = [as_array(grad, part.dtype) for grad in dense]
-                calls.append(whole.dense(part.operands, dense))
-                if clips:
-                    remake = partial(whole.dense, part.operands)
-                    checked.append(Checked(calls[-1], gradients_of(calls[-1]), remake, None))
-                continue
-            some = self._step_of_rows(update, scale, part.decays)
-            if clips:
-                rows = part.arrays, grads[part.place], part.room
-                checked.append(some.clipped_rows(*rows, self.merge))
-            else:
-                calls.append(some.rows(part.arrays, grads[part.place], part.room))
-        return clipped_calls(checked, *self._limits, scale) if clips else (calls, False)
-
-    def _updates(
-        self, plan: Plan, update: Update, grads: tuple[Any, ...], scale: float
-    ) -> list[Any]:
-        """Check a step on a GPU; return the updates that carry it out."""
-        if plan.parts and self.global_clipnorm is not None:
-            raise InvalidArgumentError("global_clipnorm is one of variables on one device")
-        if self.merge == "before" and self._limits != (None, None, None):
-            raise InvalidArgumentError('on a GPU merge must be "after"')
-        if scale != 1 and self._limits != (None, None, None):
-            raise InvalidArgumentError("on a GPU gradients that are scaled cannot be clipped, too")
-
-        def steps(decays: bool) -> tuple[Step, Step]:
-            whole = step_of(update.rule, update, scale=scale, decays=decays)
-            return whole, self._step_of_rows(update, scale, decays)
-
-        return gpu_steps().checked_updates(plan.there, grads, steps)  # type: ignore[no-any-return]
-
-    def _step_of_rows(self, update: Update, scale: float = 1.0, decays: bool = True) -> Step:
-        if self.sparse == "catch_up":  # as a dense step, so that the result is that of dense ones
-            return step_of(update.rule, update, True, scale, decays)
-        lazy = self.sparse == "lazy"
-        return step_of(update.rows or update.rule, update, lazy, scale, decays)
 
     def _planned(self, rule: str, grads: tuple[Any, ...], variables: tuple[Any, ...]) -> Plan:
         listed = [as_variable(var) for var in variables]
@@ -307,7 +229,7 @@ class RuleOptimizer(Optimizer):
         parts = parts_of(types, listed, operands, decays)
         here = [part for part in parts if part.device == "cpu"]
         there = [part for part in parts if part.device == "gpu"]
-        return Plan(rule, types, variables, here, there, constrained)
+        return Plan(rule, types, variables, self._exclusion, here, there, constrained)
 
     def _operands(self, variable: Variable) -> tuple[Any, ...]:
         slots = (self.get_slot(variable, slot).value() for slot in self._rule_slots())
@@ -315,39 +237,14 @@ class RuleOptimizer(Optimizer):
 
     # ---- rows that catch up
 
-    def _backlog(self, variable: Variable, rule: str) -> Backlog:
-        key = memory_of(variable)
-        found = self._backlogs.get(key)
-        if found is None or found.rule != rule:  # another one if momentum has been switched on
-            if found is not None:
-                found.catch_up()
-            found = self._backlogs[key] = Backlog(rule, self._operands(variable), variable)
-        return found
-
-    def _catch_up_all(self, variables: list[Variable]) -> None:
-        """Let all rows of variables take the steps they have not taken."""
-        for variable in variables if self._backlogs else ():
-            found = self._backlogs.get(memory_of(variable))
-            if found is not None:
-                found.catch_up()
-
-    def _catch_up_before(self, part: Dense | Rows, update: Update, grads: tuple[Any, ...]) -> None:
-        """Let rows that a step names take the steps they have not taken."""
-        if isinstance(part, Dense):
-            self._catch_up_all(part.variables)
-            return
-        backlog = self._backlog(part.variable, update.rule)
-        step = self._step_of_rows(update, decays=part.decays)
-        backlog.prepare(step, backlog.rows_of(grads[part.place].indices))
-
-    def _remember(self, update: Update, variable: Variable, indices: Any) -> None:
-        """Remember a step of rows, which the others will catch up on."""
-        backlog = self._backlog(variable, update.rule)
-        step = self._step_of_rows(update, decays=variable not in self._exclusion)
-        reach = self._reach(update)
-        if step.var_scale != 1:  # steps without a gradient go on moving weights that decay
-            reach = Reach(reach.first, max(reach.ratio, 1.0))
-        backlog.remember(step, backlog.rows_of(indices), reach)
+    def _visiting(
+        self, steps: Steps, variable: Variable, arrays: tuple[Any, ...], indices: Any
+    ) -> AbstractContextManager[None]:
+        """Return the context of a step of rows."""
+        if self.sparse != "catch_up":
+            return _ALONE
+        step, reach = steps.of_rows(variable not in self._exclusion), self._reach(steps.update)
+        return self._backlogs.visiting(step, variable, arrays, indices, reach)
 
     def catch_up(self, var: Any, rows: Any) -> None:
         """Let rows of a variable take the steps they have not taken, so that they can be read.
@@ -381,20 +278,17 @@ class RuleOptimizer(Optimizer):
         >>> bool(table[3, 0] < before)
         True
         """
-        key = memory_of(as_variable(var))
-        if key in self._backlogs:
-            self._backlogs[key].catch_up(self._backlogs[key].rows_of(rows))
+        self._backlogs.catch_up_rows(as_variable(var), rows)
 
     def flush(self) -> None:
         """Let all rows of all variables take the steps they have not taken.
 
         Before variables are read or saved as a whole; `get_weights` does it, too.
         """
-        for backlog in self._backlogs.values():
-            backlog.catch_up()
+        self._backlogs.flush()
 
     def _move_state(self, old: Variable, new: Variable) -> None:
-        if memory_of(old) in self._backlogs:
+        if old in self._backlogs:
             raise InvalidArgumentError(f"rows of {old.name}, which has been replaced, owe steps")
         super()._move_state(old, new)
 
@@ -420,53 +314,34 @@ class RuleOptimizer(Optimizer):
             If they are not; nothing has changed.
         """
         super().set_weights(weights)
-        for backlog in self._backlogs.values():
-            backlog.forget()
+        self._backlogs.forget()
 
     def _state_parts(self, names: dict[str, Variable]) -> dict[str, Any]:
-        owed = {}
-        for name, variable in names.items():
-            backlog = self._backlogs.get(memory_of(variable))
-            state = backlog.state() if backlog is not None else {}
-            if backlog is not None and state:
-                slots = self._slots.get(memory_of(variable), {})
-                named = {id(slot.value()): key for key, slot in slots.items()}
-                owed[name] = {**state, "slots": [named[id(array)] for array in backlog.slots]}
-        if len(owed) < sum(bool(backlog.state()) for backlog in self._backlogs.values()):
-            raise InvalidArgumentError("rows of a variable that was not given owe steps")
+        owed = self._backlogs.state(names, self._slots)
         return {**super()._state_parts(names), **({"owed": owed} if owed else {})}
 
     def _restoring(
         self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[tuple[str, str]]
     ) -> list[Callable[[], None]]:
         owed = parts.pop("owed", {})
-        for name, state in owed.items():
-            if name not in names or not all((name, slot) in slots for slot in state["slots"]):
-                raise InvalidArgumentError(f"rows of {name} owe steps, but it lacks their slots")
-            check_owed(state, names[name])
-        return [*super()._restoring(parts, names, slots), partial(self._owe, owed, names)]
+        check_all_owed(owed, names, slots)
 
-    def _owe(self, owed: dict[str, Any], names: dict[str, Variable]) -> None:
-        self._plan = None  # which knows the slots before
-        self._backlogs.clear()
-        for name, state in owed.items():
-            variable = names[name]
-            slots = (self.get_slot(variable, slot).value() for slot in state["slots"])
-            backlog = Backlog(state["rule"], (variable.value(), *slots), variable)
-            backlog.restore(state)
-            self._backlogs[memory_of(variable)] = backlog
+        def owe() -> None:
+            self._plan = None  # which knows the slots before
+            self._backlogs.restore(owed, names, self._slots)
+
+        return [*super()._restoring(parts, names, slots), owe]
+
+    def _known(self) -> list[Variable]:
+        return [*super()._known(), *self._backlogs.variables]
 
     def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
         return dict.fromkeys(self._slot_values(), variable.shape)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one, without its state."""
-        usual = {"sparse": "tensorflow", "weight_decay": 0.0}
-        own = {key: getattr(self, key) for key in usual}
-        return {
-            **super().get_config(),
-            **{key: value for key, value in own.items() if value != usual[key]},
-        }
+        own = {} if self.sparse == "tensorflow" else {"sparse": self.sparse}
+        return {**super().get_config(), **own}
 
     # ---- one variable after another
 
@@ -480,26 +355,21 @@ class RuleOptimizer(Optimizer):
     def _resource_apply_dense(
         self, grad: np.ndarray, handle: Variable, apply_state: ApplyState
     ) -> None:
-        update = _local_update(handle, apply_state)
+        steps = Steps(_local_update(handle, apply_state), self.sparse)
         operands = tuple([array] for array in self._operands(handle))
-        step = step_of(update.rule, update, decays=handle not in self._exclusion)
-        call = step.dense(operands, [grad])
-        self._catch_up_all([handle])
+        call = steps.whole(handle not in self._exclusion).dense(operands, [grad])
+        self._backlogs.catch_up([handle])
         run(call)
 
     def _resource_apply_sparse(
         self, grad: np.ndarray, handle: Variable, indices: np.ndarray, apply_state: ApplyState
     ) -> None:
         update = _local_update(handle, apply_state)
-        slices = IndexedSlices(grad, indices)
-        step = self._step_of_rows(update, decays=handle not in self._exclusion)
-        call = step.rows(self._operands(handle), slices, Room())
-        if self.sparse == "catch_up":
-            backlog = self._backlog(handle, update.rule)
-            backlog.prepare(step, backlog.rows_of(indices))
-        run(call)
-        if self.sparse == "catch_up":
-            self._remember(update, handle, indices)
+        steps, arrays = Steps(update, self.sparse), self._operands(handle)
+        step = steps.of_rows(handle not in self._exclusion)
+        call = step.rows(arrays, IndexedSlices(grad, indices), Room())
+        with self._visiting(steps, handle, arrays, indices):
+            run(call)
 
     def _resource_apply_sparse_duplicate_indices(
         self, grad: np.ndarray, handle: Variable, indices: np.ndarray, apply_state: ApplyState

@@ -10,7 +10,8 @@ import numpy as np
 from tfopt.devices import gpu_arrays
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.pairs import as_variable, memory_of
-from tfopt.optimizers.weights import fitting
+from tfopt.optimizers.places import Places
+from tfopt.optimizers.weights import dtype_of, fitting
 from tfopt.variable import Variable
 
 __all__ = ["State"]
@@ -34,6 +35,7 @@ class State:
         ]
         self._slots: dict[tuple[Any, ...], dict[str, Variable]] = {}
         self._owners: list[Variable] = []  # keeps each slot's variable, hence its address, alive
+        self._places = Places()
 
     @property
     def iterations(self) -> Variable:
@@ -92,9 +94,13 @@ class State:
         slots = self._slots.get(memory_of(variable), {})
         if slot_name not in slots:
             own = variable.shape if shape is None else shape
-            array = _first_array(variable, own, initializer, slot_name)
+            array = _first_array(own, self._slot_dtype(variable), initializer, slot_name)
             return self._new_slot(variable, slot_name, array)
         return slots[slot_name]
+
+    def _slot_dtype(self, variable: Variable) -> np.dtype[Any]:
+        """Return the dtype of a variable's slots."""
+        return dtype_of(variable)
 
     def _new_slot(self, variable: Variable, slot_name: str, array: np.ndarray) -> Variable:
         """Make a slot of an array of the host; one of a variable on a GPU is copied there."""
@@ -173,10 +179,8 @@ class State:
 
 
 def _first_array(
-    variable: Variable, shape: tuple[int, ...], initializer: Any, slot_name: str
+    shape: tuple[int, ...], dtype: np.dtype[Any], initializer: Any, slot_name: str
 ) -> np.ndarray:
-    there = variable.device == "gpu"
-    dtype = gpu_arrays().dtype_of(variable.value()) if there else variable.dtype
     array = np.empty(shape, dtype)
     array[...] = _first_value(initializer, array, slot_name)
     return array

@@ -2,23 +2,65 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from tfopt.devices import gpu_arrays
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.variable import Variable
+from tfopt.optimizers.weights import dtype_of
+from tfopt.variable import Variable, prepare_writes
 
 __all__ = [
-    "by_name",
     "check_array",
+    "check_keys",
+    "check_known",
     "check_same",
     "check_variables",
-    "dtype_of",
     "host_array",
+    "in_memory",
     "kind_of",
+    "new_array",
+    "put",
 ]
+
+
+@runtime_checkable
+class Stored(Protocol):
+    """An array of a file, `checkpoints.Stored`, which is in memory once it is read."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    def read(self) -> np.ndarray: ...
+
+    def read_into(self, array: np.ndarray) -> None: ...
+
+
+def in_memory(tree: Any) -> Any:
+    """Return nested dicts and lists with all arrays read."""
+    if isinstance(tree, Stored):
+        return tree.read()
+    if isinstance(tree, dict):
+        return {key: in_memory(branch) for key, branch in tree.items()}
+    return [in_memory(branch) for branch in tree] if isinstance(tree, list) else tree
+
+
+def new_array(array: np.ndarray | Stored) -> np.ndarray:
+    """Return an array of a state as a new one."""
+    return array.read() if isinstance(array, Stored) else array.copy()
+
+
+def put(array: np.ndarray | Stored, slot: Variable) -> None:
+    """Make an array of a state the value of a slot."""
+    if isinstance(array, Stored) and slot.device == "cpu":
+        prepare_writes([slot])
+        array.read_into(slot.numpy())
+    else:
+        slot.assign(in_memory(array))
 
 
 def host_array(variable: Variable) -> np.ndarray:
@@ -29,22 +71,22 @@ def host_array(variable: Variable) -> np.ndarray:
     return copied
 
 
-def dtype_of(variable: Variable) -> np.dtype[Any]:
-    """Return a variable's dtype as NumPy's, wherever it is."""
-    there = variable.device == "gpu"
-    dtype: np.dtype[Any] = gpu_arrays().dtype_of(variable.value()) if there else variable.dtype
-    return dtype
-
-
 def kind_of(variable: Variable) -> dict[str, Any]:
     """Return what a state says of a variable."""
     return {"shape": list(variable.shape), "dtype": dtype_of(variable).name}
 
 
-def by_name(weights: list[Variable]) -> dict[str, Variable]:
-    """Return the weights that are no slots by their names in a state."""
-    count, *others = weights
-    return {"iterations": count, **{other.name.rpartition("/")[2]: other for other in others}}
+def check_keys(state: Any, keys: tuple[str, ...]) -> None:
+    """Refuse what is no dictionary, or lacks a key."""
+    if not isinstance(state, dict) or not all(key in state for key in keys):
+        raise InvalidArgumentError(f"the dictionary of a state has the keys {', '.join(keys)}")
+
+
+def check_known(given: Any, names: dict[str, Variable]) -> None:
+    """Refuse names of variables that there are not."""
+    foreign = [name for name in given if name not in names]
+    if foreign:
+        raise InvalidArgumentError(f"the state is of variables that were not given: {foreign}")
 
 
 def check_variables(saved: dict[str, Any], names: dict[str, Variable]) -> None:
@@ -75,7 +117,7 @@ def check_same(what: str, ours: Any, saved: Any) -> None:
 
 def check_array(name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     """Refuse what is no array of a shape and a dtype."""
-    if not isinstance(array, np.ndarray):
+    if not isinstance(array, (np.ndarray, Stored)):
         raise InvalidTypeError(f"{name} must be an array, not {type(array).__name__}")
     if array.shape != shape:
         raise InvalidArgumentError(f"{name} must have shape {shape}, not {array.shape}")

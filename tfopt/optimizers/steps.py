@@ -17,7 +17,7 @@ from tfopt.optimizers.clipping import Checked
 from tfopt.room import Room
 from tfopt.rows import rows_call
 
-__all__ = ["Step", "Update", "step_of"]
+__all__ = ["Step", "Steps", "Update", "step_of"]
 
 
 class Update(NamedTuple):
@@ -103,6 +103,25 @@ class Step(NamedTuple):
         return sparse_call(self.kernel, *given, self.var_scale)
 
 
+class Steps(NamedTuple):
+    """The steps of one update: of whole variables and of rows, which decay or do not."""
+
+    update: Update
+    sparse: str  # what a step of rows does to the others, as in RuleOptimizer
+    scale: float = 1.0  # of the gradients
+
+    def whole(self, decays: bool) -> Step:
+        """Return the step of whole variables."""
+        return step_of(self.update.rule, self.update, False, self.scale, decays)
+
+    def of_rows(self, decays: bool) -> Step:
+        """Return the step of rows."""
+        rule = self.update.rule
+        if self.sparse != "catch_up":  # whose result is that of dense steps
+            rule = self.update.rows or rule
+        return step_of(rule, self.update, self.sparse != "tensorflow", self.scale, decays)
+
+
 def step_of(
     name: str, update: Update, lazy: bool = False, scale: float = 1.0, decays: bool = True
 ) -> Step:
@@ -112,8 +131,10 @@ def step_of(
     """
     kernel = kernels[name]
     rule = kernel.rule
-    hypers = tuple(update.hypers[hyper] for hyper in rule.hypers)
-    flags = sum(1 << k for k, flag in enumerate(rule.flags) if update.flags[flag])
+    hypers = tuple(map(update.hypers.__getitem__, rule.hypers))
+    flags = 0
+    for k, flag in enumerate(rule.flags):
+        flags |= update.flags[flag] << k
     keep = update.keep if decays else 1.0
     # rows decay once a step, however often they are named
     duplicates = update.duplicates if keep == 1 else "sum"

@@ -11,7 +11,7 @@ from tfopt.devices import gpu_arrays
 from tfopt.errors import InvalidArgumentError
 from tfopt.variable import Variable
 
-__all__ = ["fitting", "with_iterations"]
+__all__ = ["dtype_of", "fitting", "wide", "with_iterations"]
 
 
 def fitting(name: str, params: Sequence[Variable], weights: Any) -> list[np.ndarray]:
@@ -30,13 +30,19 @@ def fitting(name: str, params: Sequence[Variable], weights: Any) -> list[np.ndar
                 f"{array.shape}"
             )
     with np.errstate(all="ignore"):
-        return [array.astype(_dtype(p)) for p, array in zip(params, arrays, strict=True)]
+        return [array.astype(dtype_of(p)) for p, array in zip(params, arrays, strict=True)]
 
 
-def _dtype(param: Variable) -> np.dtype[Any]:
-    dtype: np.dtype[Any]
-    dtype = gpu_arrays().dtype_of(param.value()) if param.device == "gpu" else param.dtype
+def dtype_of(variable: Variable) -> np.dtype[Any]:
+    """Return a variable's dtype as NumPy's, wherever it is."""
+    there = variable.device == "gpu"
+    dtype: np.dtype[Any] = gpu_arrays().dtype_of(variable.value()) if there else variable.dtype
     return dtype
+
+
+def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a dtype, float32 in place of those of 16 bits."""
+    return np.dtype(np.float32) if dtype.itemsize == 2 else dtype
 
 
 def with_iterations(params: Sequence[Variable], weights: Any) -> Any:

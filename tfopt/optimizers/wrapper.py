@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 
 from tfopt.errors import InvalidTypeError
+from tfopt.optimizers.checkpointed import Checkpointed
 from tfopt.optimizers.optimizer import Optimizer
 from tfopt.optimizers.pairs import as_variable, memory_of
-from tfopt.optimizers.places import Places
+from tfopt.optimizers.saved_config import made
 from tfopt.optimizers.state import State
 from tfopt.variable import Variable
 
@@ -30,12 +32,13 @@ class Wrapper(Optimizer):
     optimizer : Optimizer
     """
 
+    _counts_steps = False  # the inner optimizer does
+
     def __init__(self, optimizer: Optimizer, name: str) -> None:
         if not isinstance(optimizer, Optimizer):
             raise InvalidTypeError(f"optimizer must be one, not {type(optimizer).__name__}")
         State.__init__(self, name)
         self.optimizer = optimizer
-        self._places = Places()
         self.gradient_aggregator = None
         self.gradient_transformers = []
         self.use_locking = False
@@ -124,32 +127,31 @@ class Wrapper(Optimizer):
         super()._move_state(old, new)
         self.optimizer._move_state(old, new)
 
-    def state_dict(self, variables: Any = None) -> dict[str, Any]:
-        """Refuse: a state dictionary is one of an optimizer that is around no other.
+    def _inner(self) -> dict[str, Checkpointed]:
+        return {"optimizer": self.optimizer}
 
-        `get_weights` has all arrays; or take the inner `optimizer`'s own.
+    def _known(self) -> list[Variable]:
+        within = [known for inner in self._inner().values() for known in inner._known()]
+        return [*within, *super()._known()]
 
-        Raises
-        ------
-        InvalidTypeError
-            Always.
-        """
-        raise InvalidTypeError(
-            f"a {type(self).__name__} has no state dictionary: take its `optimizer`'s, or its "
-            "weights by `get_weights`"
-        )
+    def _own_config(self) -> dict[str, Any]:
+        """Return the arguments beside the inner optimizer and the name."""
+        return {}
 
-    def _restore(self, *_: Any) -> None:
-        self.state_dict()
+    def _saved_config(self) -> dict[str, Any]:
+        return {"name": self.name, **self._own_config()}
+
+    def _like(self, config: dict[str, Any]) -> Any:
+        return made(partial(type(self), self.optimizer, **config))
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one, without its state."""
         from tfopt.optimizers.serialization import serialize
 
-        return {"optimizer": serialize(self.optimizer), "name": self.name}
+        return {"optimizer": serialize(self.optimizer), "name": self.name, **self._own_config()}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Optimizer:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Return an optimizer with the arguments that `get_config` returned."""
         from tfopt.optimizers.serialization import get
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from tfopt_ref.errors import InvalidArgumentError
 from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.optimizers.optimizer import Commit, Optimizer
 from tfopt_ref.optimizers.pairs import as_variable, checked_gradient, memory_of, times
+from tfopt_ref.optimizers.state_parts import check_keys, check_known
+from tfopt_ref.optimizers.weights import wide
 from tfopt_ref.optimizers.wrapper import Wrapper
 from tfopt_ref.training_ops import apply_gradient_descent
 from tfopt_ref.variable import Variable
@@ -37,21 +40,21 @@ class GradientAccumulation(Wrapper):
         self.pending = Variable(np.zeros((), np.int64), f"{name}/pending", trainable=False)
         self._weights.append(self.pending)
         self._rows: dict[Any, IndexedSlices] = {}  # by variable, what has come of rows
-        self._of_batches: list[Any] = []  # the variables of the batches before this one
+        self._batch: dict[Any, Variable] = {}  # the variables of the batches before this one
 
     def _prepared(self, pairs: list[Any], scale: float, aggregates: bool) -> Commit:
         handles = [as_variable(var) for _, var in pairs]
         keys = [memory_of(handle) for handle in handles]
         if len(set(keys)) < len(keys):
             raise InvalidArgumentError("a variable comes twice")
-        if int(self.pending) and self._of_batches and keys != self._of_batches:
+        if int(self.pending) and self._batch and keys != list(self._batch):
             raise InvalidArgumentError("every batch of a step must bring the same variables")
         grads = [checked_gradient(grad, var) for (grad, _), var in zip(pairs, handles, strict=True)]
 
         def commit() -> None:
             for grad, handle in zip(grads, handles, strict=True):
                 self._add(grad, handle, int(self.pending) == 0, scale)
-            self._of_batches = keys
+            self._batch = dict(zip(keys, handles, strict=True))
             if int(self.pending) < self.steps - 1:
                 self.pending.assign_add(1)
                 return
@@ -65,6 +68,7 @@ class GradientAccumulation(Wrapper):
     def _begin_anew(self) -> None:
         self.pending.assign(0)
         self._rows.clear()
+        self._batch.clear()
 
     def _add(self, grad: Any, handle: Variable, first: bool, scale: float) -> None:
         key = memory_of(handle)
@@ -86,11 +90,6 @@ class GradientAccumulation(Wrapper):
             _add_rows(total, self._rows.pop(key), 1.0)
 
     def _total(self, handle: Variable) -> np.ndarray:
-        own = self._slots.get(memory_of(handle), {})
-        if "gradient" not in own and handle.dtype.itemsize == 2:
-            zeros = np.zeros(handle.shape, np.float32)
-            slot = Variable(zeros, f"{self.name}/{handle.name}/gradient", trainable=False)
-            return self._keep_slot(handle, "gradient", slot).numpy()
         return self.add_slot(handle, "gradient").numpy()
 
     def _sum(self, handle: Variable) -> Any:
@@ -101,15 +100,65 @@ class GradientAccumulation(Wrapper):
         super()._move_state(old, new)
         if memory_of(old) in self._rows:
             self._rows[memory_of(new)] = self._rows.pop(memory_of(old))
-        self._of_batches = [
-            memory_of(new) if key == memory_of(old) else key for key in self._of_batches
-        ]
+        self._batch = {
+            memory_of(handle): handle
+            for handle in (
+                new if key == memory_of(old) else own for key, own in self._batch.items()
+            )
+        }
 
-    def get_config(self) -> dict[str, Any]:
-        own = {"steps": self.steps, "reduction": self.reduction}
-        return {**super().get_config(), **own}
+    def _slot_dtype(self, variable: Variable) -> np.dtype[Any]:
+        return wide(super()._slot_dtype(variable))
+
+    def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
+        return {"gradient": variable.shape}
+
+    def _known(self) -> list[Variable]:
+        return [*super()._known(), *self._batch.values()]
+
+    def _state_parts(self, names: dict[str, Variable]) -> dict[str, Any]:
+        keys = {memory_of(variable): name for name, variable in names.items()}
+        if not all(key in keys for key in self._batch):
+            raise InvalidArgumentError("gradients wait of a variable that was not given")
+        rows = {
+            keys[key]: {"values": rows.values, "indices": rows.indices}
+            for key, rows in self._rows.items()
+        }
+        own = {"batch": [keys[key] for key in self._batch], "rows": rows} if self._batch else {}
+        return {**super()._state_parts(names), **own}
+
+    def _restoring(
+        self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[tuple[str, str]]
+    ) -> list[Callable[[], None]]:
+        batch, rows = parts.pop("batch", []), parts.pop("rows", {})
+        check_known(batch, names)
+        if not all(name in rows or (name, "gradient") in slots for name in batch):
+            raise InvalidArgumentError("the state lacks gradients of a batch")
+        if not all(name in batch for name in rows):
+            raise InvalidArgumentError("the state has rows of a variable that is in no batch")
+        waiting = {name: _checked_rows(name, rows[name], names[name]) for name in rows}
+
+        def restore() -> None:
+            self._batch = {memory_of(names[name]): names[name] for name in batch}
+            self._rows = {memory_of(names[name]): own for name, own in waiting.items()}
+
+        return [*super()._restoring(parts, names, slots), restore]
+
+    def _own_config(self) -> dict[str, Any]:
+        return {"steps": self.steps, "reduction": self.reduction}
 
 
 def _add_rows(total: np.ndarray, rows: IndexedSlices, scale: float) -> None:
     values = rows.values.astype(total.dtype, copy=False)
     apply_gradient_descent(total, values, alpha=-1.0, indices=rows.indices, grad_scale=scale)
+
+
+def _checked_rows(name: str, state: Any, variable: Variable) -> IndexedSlices:
+    """Return a copy of the rows in a state, if they are gradients of a variable."""
+    check_keys(state, ("values", "indices"))
+    rows = IndexedSlices(np.array(state["values"]), np.array(state["indices"]))
+    try:
+        checked_gradient(rows, variable)
+    except InvalidArgumentError as error:
+        raise type(error)(f"gradients of rows of {name} do not fit it: {error}") from error
+    return rows

@@ -17,8 +17,8 @@ __all__ = ["Backlog", "check_owed", "refuse_catching_up"]
 class Backlog:
     """The steps of one variable, and how many of them each row has taken."""
 
-    def __init__(self, op: TrainingOp, arrays: list[np.ndarray]) -> None:
-        self.op, self.arrays = op, arrays
+    def __init__(self, op: TrainingOp, arrays: list[np.ndarray], variable: Variable) -> None:
+        self.op, self.arrays, self.variable = op, arrays, variable
         self.taken = np.zeros(len(arrays[0]), np.int64)
         self.steps: list[dict[str, Any]] = []  # their hyperparameters
 

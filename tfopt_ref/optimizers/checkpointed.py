@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import copy
-import inspect
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import numpy as np
 
-from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
-from tfopt_ref.optimizers.hyper import rate_config
+from tfopt_ref.errors import InvalidArgumentError
 from tfopt_ref.optimizers.naming import named
 from tfopt_ref.optimizers.pairs import memory_of
-from tfopt_ref.optimizers.schedules import LearningRateSchedule
+from tfopt_ref.optimizers.saved_config import like, saved_config, settings_of
 from tfopt_ref.optimizers.state import State
+from tfopt_ref.optimizers.state_parts import (
+    check_array,
+    check_keys,
+    check_known,
+    check_same,
+    check_variables,
+    kind_of,
+)
 from tfopt_ref.variable import Variable
 
 __all__ = ["Checkpointed"]
 
 _VERSION = 1
-_KEYS = ("version", "class_name", "config", "variables", "weights", "slots", "order", "parts")
-#: Attributes that the constructor sets and a configuration does not hold, or not for another.
-_OWN = ("name", "use_locking", "gradient_aggregator", "gradient_transformers")
+_OF_ALL = ("version", "variables")
+_OF_EACH = ("class_name", "config", "weights", "slots", "order", "parts")
 
 
 class Checkpointed(State):
@@ -30,6 +34,8 @@ class Checkpointed(State):
 
     What a subclass keeps beside slots and weights, `_state_parts` and `_restoring` take along.
     """
+
+    _counts_steps = True  # whether the first weight is the number of steps
 
     # ---- what a subclass may override
 
@@ -56,57 +62,96 @@ class Checkpointed(State):
         """Return the shapes that slots of a variable are known to have."""
         return {}
 
+    def _inner(self) -> dict[str, Checkpointed]:
+        """Return the optimizers that this one is around, by the names of their parts."""
+        return {}
+
+    def _known(self) -> list[Variable]:
+        """Return the variables that there is some state of."""
+        return list(self._owners)
+
+    def _saved_config(self) -> dict[str, Any]:
+        """Return the arguments that steps to come depend on."""
+        return saved_config(self)
+
+    def _like(self, config: dict[str, Any]) -> Any:
+        """Return an optimizer that is made of what `_saved_config` returned."""
+        return like(self, config)
+
+    def _adopt(self, other: Any) -> None:
+        """Take over the settings of an optimizer that `_like` has made."""
+        vars(self).update(settings_of(other))
+
     # ---- out
 
     def state_dict(self, variables: Any = None) -> dict[str, Any]:
         """Return the whole state: steps taken, slots, hyperparameters, and what rows owe."""
-        names = named(self._owners if variables is None else variables)
-        keys = self._keys(names)
+        names = self._names(variables)
+        kinds = {name: kind_of(variable) for name, variable in names.items()}
+        return {"version": _VERSION, "variables": kinds, **self._state(names)}
+
+    def _state(self, names: dict[str, Variable]) -> dict[str, Any]:
+        """Return the state of this one, and as parts of it that of those it is around."""
+        keys = {memory_of(variable): name for name, variable in names.items()}
         places = {id(slot): [keys[memory], name] for memory, name, slot in self._all_slots()}
-        others = _by_name([weight for weight in self._weights if id(weight) not in places])
+        others = self._other_weights()
         labels = {id(weight): key for key, weight in others.items()}
+        inside = {key: inner._state(names) for key, inner in self._inner().items()}
         return {
-            "version": _VERSION,
             "class_name": type(self).__name__,
             "config": self._saved_config(),
-            "variables": {name: _kind(variable) for name, variable in names.items()},
             "weights": {key: weight.numpy() for key, weight in others.items()},
             "slots": {
-                name: {
-                    slot: array.numpy()
-                    for slot, array in self._slots.get(memory_of(variable), {}).items()
-                }
-                for name, variable in names.items()
+                keys[memory]: {name: slot.numpy() for name, slot in slots.items()}
+                for memory, slots in self._slots.items()
             },
-            "order": [places.get(id(weight)) or labels[id(weight)] for weight in self._weights],
-            "parts": self._state_parts(names),
+            "order": [
+                places.get(id(weight)) or labels[id(weight)]
+                for weight in self._weights
+                if id(weight) in places or id(weight) in labels
+            ],
+            "parts": {**inside, **self._state_parts(names)},
         }
 
     # ---- in
 
     def load_state_dict(self, state: dict[str, Any], variables: Any = None) -> None:
         """Make the state the one of a dictionary; steps go on from there, bit for bit."""
-        if not isinstance(state, dict) or not all(key in state for key in _KEYS):
-            raise InvalidArgumentError(f"a state dictionary has the keys {', '.join(_KEYS)}")
+        check_keys(state, (*_OF_ALL, *_OF_EACH))
         if state["version"] != _VERSION:
             raise InvalidArgumentError(f"a state of version {state['version']}, not {_VERSION}")
+        names = self._names(variables)
+        check_variables(state["variables"], names)
+        for restore in self._restoring_all(state, names):
+            restore()
+
+    def _restoring_all(
+        self, state: dict[str, Any], names: dict[str, Variable]
+    ) -> list[Callable[[], None]]:
+        """Check the state of this one and of those it is around; return what takes it over."""
+        check_keys(state, _OF_EACH)
         if state["class_name"] != type(self).__name__:
             raise InvalidArgumentError(
                 f"the state is one of {state['class_name']}, not of {type(self).__name__}"
             )
-        names = named(self._owners if variables is None else variables)
-        self._keys(names)
-        _check_variables(state["variables"], names)
-        others = self._other_weights(state)
-        like = self._like(state["config"])
-        slots = self._checked_slots(state, names, like)
-        parts = self._restoring(dict(state["parts"]), names, slots)
-        vars(self).update(_settings(like))
-        for key, weight in others.items():
-            weight.assign(state["weights"][key])
-        self._put(state["order"], others, slots, names)
-        for restore in parts:
-            restore()
+        others = self._checked_weights(state["weights"])
+        other = self._like(state["config"])
+        slots = self._checked_slots(state, names, other)
+        parts = dict(state["parts"])
+        inside = [
+            restore
+            for key, inner in self._inner().items()
+            for restore in inner._restoring_all(parts.pop(key, None), names)
+        ]
+        restoring = self._restoring(parts, names, slots)
+
+        def restore_own() -> None:
+            self._adopt(other)
+            for key, weight in others.items():
+                weight.assign(state["weights"][key])
+            self._put(state["order"], others, slots, names)
+
+        return [*inside, restore_own, *restoring]
 
     def _put(
         self,
@@ -115,7 +160,8 @@ class Checkpointed(State):
         slots: dict[tuple[str, str], np.ndarray],
         names: dict[str, Variable],
     ) -> None:
-        before, self._slots, self._owners, self._weights = self._slots, {}, [], []
+        before, self._slots, self._owners = self._slots, {}, []
+        self._weights = [] if self._counts_steps else self._weights[:1]
         for place in order:
             if isinstance(place, str):
                 self._weights.append(others[place])
@@ -130,147 +176,66 @@ class Checkpointed(State):
 
     # ---- checks
 
-    def _all_slots(self) -> list[tuple[Any, str, Variable]]:
-        return [(key, *slot) for key, slots in self._slots.items() for slot in slots.items()]
+    def _names(self, variables: Any) -> dict[str, Variable]:
+        """Return variables by their names; by default those that there is some state of.
 
-    def _keys(self, names: dict[str, Variable]) -> dict[Any, str]:
-        """Return the names by what identifies the variables, if all with slots have one."""
-        keys = {memory_of(variable): name for name, variable in names.items()}
-        for owner in self._owners:
-            if memory_of(owner) not in keys:
+        Refuse them if another one has slots.
+        """
+        if variables is None:
+            variables = list({memory_of(known): known for known in self._known()}.values())
+        names = named(variables)
+        given = {memory_of(variable) for variable in names.values()}
+        for owner in self._all_owners():
+            if memory_of(owner) not in given:
                 raise InvalidArgumentError(
                     f"the optimizer has slots of {owner!r}, which is not among the variables"
                 )
-        return keys
+        return names
 
-    def _other_weights(self, state: dict[str, Any]) -> dict[str, Variable]:
+    def _all_owners(self) -> Iterator[Variable]:
+        yield from self._owners
+        for inner in self._inner().values():
+            yield from inner._all_owners()
+
+    def _all_slots(self) -> list[tuple[Any, str, Variable]]:
+        return [(key, *slot) for key, slots in self._slots.items() for slot in slots.items()]
+
+    def _other_weights(self) -> dict[str, Variable]:
+        """Return the weights that are no slots, by their names in a state."""
         slots = {id(slot) for _, _, slot in self._all_slots()}
-        others = _by_name([weight for weight in self._weights if id(weight) not in slots])
-        _check_same("weights", others, state["weights"])
+        count, *others = [weight for weight in self._weights if id(weight) not in slots]
+        counted = {"iterations": count} if self._counts_steps else {}
+        return counted | {other.name.rpartition("/")[2]: other for other in others}
+
+    def _checked_weights(self, saved: dict[str, Any]) -> dict[str, Variable]:
+        others = self._other_weights()
+        check_same("weights", others, saved)
         for key, weight in others.items():
-            _check_array(key, state["weights"][key], weight.shape, weight.dtype)
+            check_array(key, saved[key], weight.shape, weight.dtype)
         return others
 
     def _checked_slots(
-        self, state: dict[str, Any], names: dict[str, Variable], like: Any
+        self,
+        state: dict[str, Any],
+        names: dict[str, Variable],
+        other: Any,
     ) -> dict[tuple[str, str], np.ndarray]:
-        _check_same("variables with slots", names, state["slots"])
+        check_known(state["slots"], names)
         given = {(name, slot) for name, slots in state["slots"].items() for slot in slots}
         listed = [tuple(place) for place in state["order"] if not isinstance(place, str)]
         others = [place for place in state["order"] if isinstance(place, str)]
         if given != set(listed) or len(given) != len(listed):
             lacking = ", ".join("/".join(place) for place in sorted(given ^ set(listed)))
             raise InvalidArgumentError(f"the state's slots are not those it lists: {lacking}")
-        if others[:1] != ["iterations"] or sorted(others) != sorted(state["weights"]):
+        first = ["iterations"] if self._counts_steps else others[:1]
+        if others[:1] != first or sorted(others) != sorted(state["weights"]):
             raise InvalidArgumentError("the state's weights are not those it lists")
         found = {}
         for name, slot in listed:
             variable, array = names[name], state["slots"][name][slot]
             there = self._slots.get(memory_of(variable), {}).get(slot)
-            known = like._slot_shapes(variable)
+            known = other._slot_shapes(variable)
             shape = known.get(slot, np.shape(array)) if there is None else there.shape
-            _check_array(f"{name}/{slot}", array, shape, variable.dtype)
+            check_array(f"{name}/{slot}", array, shape, self._slot_dtype(variable))
             found[name, slot] = array.copy()
         return found
-
-    # ---- hyperparameters
-
-    def _saved_config(self) -> dict[str, Any]:
-        """Return the configuration; a function that is no schedule is left out of it."""
-        config = _without_function(self).get_config()
-        if _is_function(self):
-            config["learning_rate"] = None
-        return {key: _plain(value) for key, value in config.items()}
-
-    def _like(self, config: dict[str, Any]) -> Any:
-        """Return an optimizer with the hyperparameters of a saved configuration."""
-        own: Any = self
-        if config.get("learning_rate") is None and not _is_function(self):
-            raise InvalidArgumentError(
-                "the state is one of an optimizer whose learning rate is a function: give this "
-                "one the function first"
-            )
-        keeps = config.get("learning_rate") in (None, _rate(self))
-        rate = own.learning_rate if keeps else config["learning_rate"]
-        try:
-            return type(own).from_config({**config, "learning_rate": rate})
-        except TypeError as error:
-            if isinstance(error, InvalidArgumentError):
-                raise
-            raise InvalidArgumentError(f"the state's configuration does not fit: {error}") from None
-
-
-def _kind(variable: Variable) -> dict[str, Any]:
-    return {"shape": list(variable.shape), "dtype": variable.dtype.name}
-
-
-def _by_name(weights: list[Variable]) -> dict[str, Variable]:
-    count, *others = weights
-    return {"iterations": count, **{other.name.rpartition("/")[2]: other for other in others}}
-
-
-def _check_variables(saved: dict[str, Any], names: dict[str, Variable]) -> None:
-    _check_same("variables", names, saved)
-    for name, variable in names.items():
-        shape, dtype = list(variable.shape), variable.dtype.name
-        if saved[name]["shape"] != shape:
-            raise InvalidArgumentError(
-                f"variable {name!r} has shape {shape}, in the state {saved[name]['shape']}"
-            )
-        if saved[name]["dtype"] != dtype:
-            raise InvalidTypeError(
-                f"variable {name!r} has dtype {dtype}, in the state {saved[name]['dtype']}"
-            )
-
-
-def _check_same(what: str, ours: Any, saved: Any) -> None:
-    missing = [key for key in ours if key not in saved]
-    foreign = [key for key in saved if key not in ours]
-    if missing or foreign:
-        raise InvalidArgumentError(
-            f"other {what}: the state lacks {missing or 'none'}, and has {foreign or 'none'} "
-            "that the optimizer lacks"
-        )
-
-
-def _check_array(name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    if not isinstance(array, np.ndarray):
-        raise InvalidTypeError(f"{name} must be an array, not {type(array).__name__}")
-    if array.shape != shape:
-        raise InvalidArgumentError(f"{name} must have shape {shape}, not {array.shape}")
-    if array.dtype != dtype:
-        raise InvalidTypeError(f"{name} must have dtype {dtype}, not {array.dtype}")
-
-
-def _is_function(optimizer: Any) -> bool:
-    rate = optimizer.learning_rate
-    if not isinstance(rate, LearningRateSchedule):
-        return callable(rate)
-    return type(rate).get_config is LearningRateSchedule.get_config  # it has no configuration
-
-
-def _without_function(optimizer: Any) -> Any:
-    if not _is_function(optimizer):
-        return optimizer
-    other = copy.copy(optimizer)
-    other.learning_rate = 1.0
-    return other
-
-
-def _rate(optimizer: Any) -> Any:
-    return None if _is_function(optimizer) else _plain(rate_config(optimizer.learning_rate))
-
-
-def _settings(like: Any) -> dict[str, Any]:
-    """Return the attributes that the constructors of an optimizer's classes take."""
-    names = {name for cls in type(like).__mro__ for name in inspect.signature(cls).parameters}
-    return {key: value for key, value in vars(like).items() if key in names and key not in _OWN}
-
-
-def _plain(value: Any) -> Any:
-    """Return what a configuration holds with Python's numbers, lists and dicts alone."""
-    if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    return value.item() if isinstance(value, np.generic) else value

@@ -71,12 +71,11 @@ class LossScaleOptimizer(Wrapper):
         self.step_counter.assign(0)
         self.dynamic_scale.assign(float(self.dynamic_scale) * factor)
 
-    def get_config(self) -> dict[str, Any]:
-        own = {
+    def _own_config(self) -> dict[str, Any]:
+        return {
             "initial_scale": self.initial_scale,
             "dynamic_growth_steps": self.dynamic_growth_steps,
         }
-        return {**super().get_config(), **own}
 
 
 def _is_finite(grad: Any) -> bool:

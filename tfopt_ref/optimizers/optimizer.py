@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -286,7 +286,7 @@ class Optimizer(Checkpointed):
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Optimizer:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Return an optimizer with the arguments that `get_config` returned."""
         given = dict(config)
         if "lr" in given:

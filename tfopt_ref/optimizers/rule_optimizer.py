@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container
 from functools import partial
 from typing import Any
 
@@ -13,9 +13,8 @@ from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.optimizers.catch_up import Backlog, check_owed, refuse_catching_up
 from tfopt_ref.optimizers.clipping import clipped
-from tfopt_ref.optimizers.exclusion import Exclusion
-from tfopt_ref.optimizers.hyper import Hyper
-from tfopt_ref.optimizers.optimizer import ApplyState, Commit, Optimizer
+from tfopt_ref.optimizers.decaying import DecayingOptimizer
+from tfopt_ref.optimizers.optimizer import ApplyState, Commit
 from tfopt_ref.optimizers.pairs import as_variable, memory_of, refuse_rows
 from tfopt_ref.optimizers.report import StepReport, report_of
 from tfopt_ref.training_op import TrainingOp
@@ -33,7 +32,7 @@ _HOOKS = (
 )
 
 
-class RuleOptimizer(Optimizer):
+class RuleOptimizer(DecayingOptimizer):
     """Base class: a subclass gives the slots' first values and the op of a step.
 
     Where a method that `Optimizer` calls for each variable is overridden, they are called for each:
@@ -45,8 +44,6 @@ class RuleOptimizer(Optimizer):
     """
 
     _catches_up = True
-    _can_decay = True
-    weight_decay = Hyper(0)
 
     def __init__(
         self,
@@ -54,16 +51,9 @@ class RuleOptimizer(Optimizer):
         learning_rate: Any,
         *,
         sparse: str = "tensorflow",
-        weight_decay: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
-        if weight_decay and not self._can_decay:
-            raise InvalidArgumentError(
-                f"weight_decay is not for {type(self).__name__}, which makes weights anew"
-            )
-        self.weight_decay = weight_decay or 0.0
-        self._exclusion = Exclusion()
         self.observe = False
         self.last_step: StepReport | None = None
         modes = ("tensorflow", "lazy", *(("catch_up",) if self._catches_up else ()))
@@ -113,12 +103,6 @@ class RuleOptimizer(Optimizer):
         if self.weight_decay:
             hypers = {**hypers, "var_scale": 1 - lr * self.weight_decay}
         return op, hypers
-
-    def exclude_from_weight_decay(
-        self, var_list: Iterable[Any] = (), var_names: Iterable[str] = ()
-    ) -> None:
-        """Say which variables do not decay: these, and those whose names patterns match."""
-        self._exclusion.add(map(as_variable, var_list), var_names)
 
     def _hypers_of(self, variable: Variable, hypers: dict[str, Any]) -> dict[str, Any]:
         excluded = variable in self._exclusion
@@ -219,7 +203,7 @@ class RuleOptimizer(Optimizer):
         if found is None or found.op is not op:
             if found is not None:
                 found.catch_up()
-            found = self._backlogs[key] = Backlog(op, self._operands(variable))
+            found = self._backlogs[key] = Backlog(op, self._operands(variable), variable)
         return found
 
     def catch_up(self, var: Any, rows: Any) -> None:
@@ -281,21 +265,21 @@ class RuleOptimizer(Optimizer):
         for name, state in owed.items():
             variable = names[name]
             slots = (self.get_slot(variable, slot).numpy() for slot in state["slots"])
-            backlog = Backlog(getattr(training_ops, state["rule"]), [variable.numpy(), *slots])
+            arrays = [variable.numpy(), *slots]
+            backlog = Backlog(getattr(training_ops, state["rule"]), arrays, variable)
             backlog.restore(state)
             self._backlogs[memory_of(variable)] = backlog
+
+    def _known(self) -> list[Variable]:
+        return [*super()._known(), *(backlog.variable for backlog in self._backlogs.values())]
 
     def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
         return dict.fromkeys(self._slot_values(), variable.shape)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one."""
-        usual = {"sparse": "tensorflow", "weight_decay": 0.0}
-        own = {key: getattr(self, key) for key in usual}
-        return {
-            **super().get_config(),
-            **{key: value for key, value in own.items() if value != usual[key]},
-        }
+        own = {} if self.sparse == "tensorflow" else {"sparse": self.sparse}
+        return {**super().get_config(), **own}
 
     # ---- one variable after another
 

@@ -63,10 +63,16 @@ class State:
         variable = as_variable(var)
         slots = self._slots.get(memory_of(variable), {})
         if slot_name not in slots:
-            array = np.empty(variable.shape if shape is None else shape, variable.dtype)
+            own = variable.shape if shape is None else shape
+            array = np.empty(own, self._slot_dtype(variable))
             array[...] = _first_value(initializer, array, slot_name)
             return self._new_slot(variable, slot_name, array)
         return slots[slot_name]
+
+    def _slot_dtype(self, variable: Variable) -> np.dtype[Any]:
+        """Return the dtype of a variable's slots."""
+        dtype: np.dtype[Any] = variable.dtype
+        return dtype
 
     def _new_slot(self, variable: Variable, slot_name: str, array: np.ndarray) -> Variable:
         slot = Variable(array, f"{self.name}/{variable.name}/{slot_name}", trainable=False)

@@ -11,7 +11,8 @@ import numpy as np
 from tfopt_ref.errors import InvalidArgumentError
 from tfopt_ref.optimizers.hyper import Hyper
 from tfopt_ref.optimizers.optimizer import Commit, Optimizer
-from tfopt_ref.optimizers.pairs import as_variable, memory_of
+from tfopt_ref.optimizers.pairs import as_variable
+from tfopt_ref.optimizers.weights import wide
 from tfopt_ref.optimizers.wrapper import Wrapper
 from tfopt_ref.training_ops import apply_moving_average
 from tfopt_ref.variable import Variable
@@ -62,14 +63,7 @@ class WeightAverage(Wrapper):
         return commit
 
     def _average(self, variable: Variable) -> np.ndarray:
-        own = self._slots.get(memory_of(variable), {})
-        if "average" not in own:
-            weights = variable.numpy()
-            dtype = np.float32 if weights.dtype.itemsize == 2 else weights.dtype
-            name = f"{self.name}/{variable.name}/average"
-            slot = Variable(weights.astype(dtype, order="C"), name, trainable=False)
-            self._keep_slot(variable, "average", slot)
-        return self._slots[memory_of(variable)]["average"].numpy()
+        return self.add_slot(variable, "average", variable.numpy()).numpy()
 
     def assign_averages(self) -> None:
         """Make the weights their averages, as at the end of a training."""
@@ -87,6 +81,11 @@ class WeightAverage(Wrapper):
             for variable, before in zip(self._owners, weights, strict=True):
                 variable.assign(before)
 
-    def get_config(self) -> dict[str, Any]:
-        own = {"momentum": self.momentum, "overwrite_frequency": self.overwrite_frequency}
-        return {**super().get_config(), **own}
+    def _slot_dtype(self, variable: Variable) -> np.dtype[Any]:
+        return wide(super()._slot_dtype(variable))
+
+    def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
+        return {"average": variable.shape}
+
+    def _own_config(self) -> dict[str, Any]:
+        return {"momentum": self.momentum, "overwrite_frequency": self.overwrite_frequency}

@@ -10,7 +10,7 @@ import numpy as np
 from tfopt_ref.errors import InvalidArgumentError
 from tfopt_ref.variable import Variable
 
-__all__ = ["fitting", "with_iterations"]
+__all__ = ["fitting", "wide", "with_iterations"]
 
 
 def fitting(name: str, params: Sequence[Variable], weights: Any) -> list[np.ndarray]:
@@ -30,6 +30,11 @@ def fitting(name: str, params: Sequence[Variable], weights: Any) -> list[np.ndar
             )
     with np.errstate(all="ignore"):
         return [array.astype(p.dtype) for p, array in zip(params, arrays, strict=True)]
+
+
+def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a dtype, float32 in place of those of 16 bits."""
+    return np.dtype(np.float32) if dtype.itemsize == 2 else dtype
 
 
 def with_iterations(params: Sequence[Variable], weights: Any) -> Any:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 
 from tfopt_ref.errors import InvalidTypeError
+from tfopt_ref.optimizers.checkpointed import Checkpointed
 from tfopt_ref.optimizers.optimizer import Optimizer
 from tfopt_ref.optimizers.pairs import as_variable, memory_of
 from tfopt_ref.optimizers.places import Places
+from tfopt_ref.optimizers.saved_config import made
 from tfopt_ref.optimizers.state import State
 from tfopt_ref.variable import Variable
 
@@ -18,6 +21,8 @@ __all__ = ["Wrapper"]
 
 class Wrapper(Optimizer):
     """Base class: what it does not say itself is the inner optimizer's."""
+
+    _counts_steps = False  # the inner optimizer does
 
     def __init__(self, optimizer: Optimizer, name: str) -> None:
         if not isinstance(optimizer, Optimizer):
@@ -105,25 +110,31 @@ class Wrapper(Optimizer):
         super()._move_state(old, new)
         self.optimizer._move_state(old, new)
 
-    def state_dict(self, variables: Any = None) -> dict[str, Any]:
-        """Refuse: a state dictionary is one of an optimizer that is around no other."""
-        raise InvalidTypeError(
-            f"a {type(self).__name__} has no state dictionary: take its `optimizer`'s, or its "
-            "weights by `get_weights`"
-        )
+    def _inner(self) -> dict[str, Checkpointed]:
+        return {"optimizer": self.optimizer}
 
-    def load_state_dict(self, state: dict[str, Any], variables: Any = None) -> None:
-        """Refuse, as `state_dict` does."""
-        self.state_dict()
+    def _known(self) -> list[Variable]:
+        within = [known for inner in self._inner().values() for known in inner._known()]
+        return [*within, *super()._known()]
+
+    def _own_config(self) -> dict[str, Any]:
+        """Return the arguments beside the inner optimizer and the name."""
+        return {}
+
+    def _saved_config(self) -> dict[str, Any]:
+        return {"name": self.name, **self._own_config()}
+
+    def _like(self, config: dict[str, Any]) -> Any:
+        return made(partial(type(self), self.optimizer, **config))
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one, without its state."""
         from tfopt_ref.optimizers.serialization import serialize
 
-        return {"optimizer": serialize(self.optimizer), "name": self.name}
+        return {"optimizer": serialize(self.optimizer), "name": self.name, **self._own_config()}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Optimizer:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Return an optimizer with the arguments that `get_config` returned."""
         from tfopt_ref.optimizers.serialization import get
 

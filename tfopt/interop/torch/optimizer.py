@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch.utils.dlpack import to_dlpack
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.kernels.calls import Call
+from tfopt.kernels import kernels
+from tfopt.kernels.calls import Call, dense_call
+from tfopt.kernels.capsules import arrays_of
+from tfopt.kernels.groups import many_call
+from tfopt.kernels.together import run_together
 from tfopt.kernels.training import run
-from tfopt.optimizers.steps import Update, step_of
+from tfopt.optimizers.steps import Step, Update, step_of
 from tfopt.room import Room
 
 __all__ = ["KernelOptimizer"]
@@ -36,8 +41,8 @@ class _Plan(NamedTuple):
     parts: list[_Part]
 
 
-#: The count of a call's steps, what comes before it, if anything does, and the call.
-_Ready = tuple[memoryview, Callable[[], object] | None, Call]
+#: The count of some parameters' steps, and the calls that are their next one.
+_Ready = tuple[memoryview, list[Call]]
 
 
 class KernelOptimizer(torch.optim.Optimizer):
@@ -49,24 +54,16 @@ class KernelOptimizer(torch.optim.Optimizer):
     rows it names and their state alone, as ``torch.optim.SparseAdam`` does; repeated rows are
     summed. A refused step has changed nothing.
 
-    A subclass names its state (`_slots`), its rule (`_update`), and its defaults.
-
-    Parameters
-    ----------
-    params : iterable
-        Of parameters, or of dicts as torch takes them.
-    defaults : dict
-        Settings of groups that do not have their own.
+    A subclass has torch's class as its second base, which it takes its arguments from, and names
+    its state (`_slots`) and its rule (`_update`).
 
     Raises
     ------
     InvalidTypeError
         If a parameter is not on the CPU.
+    InvalidArgumentError
+        If a setting has no counterpart.
     """
-
-    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
-        self._plans: dict[int, _Plan] = {}
-        super().__init__(params, defaults)
 
     # ---- what a subclass defines
 
@@ -78,8 +75,21 @@ class KernelOptimizer(torch.optim.Optimizer):
         """Return what step number t (the first is 1) of a group does."""
         raise NotImplementedError
 
-    def _check(self, group: dict[str, Any]) -> None:
-        """Refuse settings of a group."""
+    def _penalty(self, group: dict[str, Any]) -> float:
+        """Return the factor of a penalty that joins the gradient."""
+        penalty: float = group["weight_decay"]
+        return penalty
+
+    def _scale(self, group: dict[str, Any], t: int) -> float:
+        """Return what gradients are multiplied by as they are read."""
+        return -1.0 if group["maximize"] else 1.0
+
+    def _rate(self, group: dict[str, Any]) -> float | None:
+        """Return the learning rate if the rule's variable is the first slot.
+
+        Then the parameters go down that; otherwise they are the rule's variables themselves.
+        """
+        return None
 
     # ---- torch's side
 
@@ -88,13 +98,25 @@ class KernelOptimizer(torch.optim.Optimizer):
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         try:
-            self._check(group)
+            for setting in ("capturable", "differentiable"):
+                if group.get(setting):
+                    raise InvalidArgumentError(f"{setting} must be False")
             for parameter in group["params"]:
                 if parameter.device.type != "cpu":
                     raise InvalidTypeError(f"parameters are on the CPU, not {parameter.device}")
         except InvalidArgumentError:
             self.param_groups.pop()
             raise
+        self._plans: dict[int, _Plan] = {}
+
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """Whether a gradient scaler leaves the division to the step, as to torch's fused ones."""
+        return False
+
+    @_step_supports_amp_scaling.setter
+    def _step_supports_amp_scaling(self, on: bool) -> None:
+        """Without effect: torch's classes set it if they are to be fused."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as torch does; each parameter has a step count of its own there."""
@@ -133,18 +155,19 @@ class KernelOptimizer(torch.optim.Optimizer):
                 loss = closure()
         made: list[_Ready] = []
         for number, group in enumerate(self.param_groups):
-            made += self._calls(number, group)
-        for steps, prepare, call in made:
-            if prepare is not None:
-                prepare()
-            run(call)
+            made += self._ready(number, group)
+        for steps, calls in made:
+            if len(calls) > 1:
+                run_together(calls)
+            else:
+                run(calls[0])
             steps[()] += 1
         return loss
 
     # ---- the kernels' side
 
-    def _calls(self, number: int, group: dict[str, Any]) -> list[_Ready]:
-        """Check a group's step; return the counts, what comes before, and the calls."""
+    def _ready(self, number: int, group: dict[str, Any]) -> list[_Ready]:
+        """Check a group's step."""
         parameters = group["params"]
         grads = [parameter.grad for parameter in parameters]
         kinds = [None if grad is None else grad.is_sparse for grad in grads]
@@ -156,38 +179,30 @@ class KernelOptimizer(torch.optim.Optimizer):
             self._plans[number] = plan
         made: list[_Ready] = []
         for part in plan.parts:
-            update = self._update(group, int(part.steps[()]) + 1)
-            step = step_of(update.rule, update, lazy=True)
+            t = int(part.steps[()]) + 1
+            update, scale = self._update(group, t), self._scale(group, t)
+            step = step_of(update.rule, update, True, scale, part.room is None)
             own = [grads[place] for place in part.places]
             if part.room is not None:
-                arrays = tuple(column[0] for column in part.operands)
-                call = step.rows(arrays, _slices(own[0]), part.room)
-                made.append((part.steps, None, call))
+                made.append((part.steps, [self._of_rows(group, part, step, own[0])]))
                 continue
-            targets = [parameters[place] for place in part.places]
-            own = self._penalized(group, targets, own)
-            call = step.dense(part.operands, _arrays(own))
-            made.append((part.steps, self._before(group, targets), call))
+            decay = self._penalty(group)
+            if decay:
+                # a gradient to go up is turned after it
+                alpha = -decay if group["maximize"] else decay
+                targets = [parameters[place] for place in part.places]
+                with torch.no_grad():
+                    own = torch._foreach_add(own, targets, alpha=alpha)
+            made.append((part.steps, _of_all(part, step, _arrays(own), self._rate(group))))
         return made
 
-    def _penalized(self, group: dict[str, Any], targets: list[Any], grads: list[Any]) -> list[Any]:
-        """Return gradients to go down, with what a penalty of the weights' squares adds to them."""
-        decay = self._penalty(group)
-        if not (decay or group["maximize"]):
-            return grads
-        with torch.no_grad():
-            if group["maximize"]:
-                grads = torch._foreach_neg(grads)
-            return torch._foreach_add(grads, targets, alpha=decay) if decay else grads
-
-    def _penalty(self, group: dict[str, Any]) -> float:
-        """Return the factor of a penalty that joins the gradient."""
-        penalty: float = group["weight_decay"]
-        return penalty
-
-    def _before(self, group: dict[str, Any], targets: list[Any]) -> Callable[[], object] | None:
-        """Return what is to be done to parameters before their step, if anything is."""
-        return None
+    def _of_rows(self, group: dict[str, Any], part: _Part, step: Step, grad: Any) -> Call:
+        if self._penalty(group):
+            raise InvalidArgumentError("weight_decay does not join a sparse gradient")
+        if self._rate(group) is not None:
+            raise InvalidArgumentError("momentum is not for sparse gradients")
+        arrays = tuple(column[0] for column in part.operands)
+        return step.rows(arrays, _slices(grad), part.room or Room())
 
     def _planned(
         self, group: dict[str, Any], parameters: list[Any], kinds: list[bool | None]
@@ -195,18 +210,24 @@ class KernelOptimizer(torch.optim.Optimizer):
         dense: dict[Any, list[int]] = {}
         for place, sparse in enumerate(kinds):
             if sparse is False:
-                count = float(self.state[parameters[place]].get("step", 0))
+                count = self._count(group, parameters[place])
                 dense.setdefault((parameters[place].dtype, count), []).append(place)
         parts = [self._part(group, parameters, places, None) for places in dense.values()]
         rows = [place for place, sparse in enumerate(kinds) if sparse]
         return [*parts, *(self._part(group, parameters, [place], Room()) for place in rows)]
+
+    def _count(self, group: dict[str, Any], parameter: Any) -> float:
+        """Return how many steps a parameter has taken; torch's SGD leaves but a slot."""
+        state = self.state[parameter]
+        begun = any(state.get(name) is not None for name in self._slots(group))
+        return float(state.get("step", begun))
 
     def _part(
         self, group: dict[str, Any], parameters: list[Any], places: list[int], room: Room | None
     ) -> _Part:
         """Put parameters together; they get the state they lack, and one common count."""
         targets = [parameters[place] for place in places]
-        count = torch.tensor(float(self.state[targets[0]].get("step", 0)))
+        count = torch.tensor(self._count(group, targets[0]))
         columns = [[_array(target) for target in targets]]
         for name, value in self._slots(group).items():
             columns.append([])
@@ -219,6 +240,21 @@ class KernelOptimizer(torch.optim.Optimizer):
         for target in targets:
             self.state[target]["step"] = count
         return _Part(places, tuple(columns), memoryview(count.numpy()), room)
+
+
+def _of_all(part: _Part, step: Step, grads: list[np.ndarray], rate: float | None) -> list[Call]:
+    if rate is None:
+        return [_dense(step, part.operands, grads)]
+    parameters, *slots = part.operands
+    down = many_call(kernels["gradient_descent"], (parameters, slots[0]), (rate,), 0, 1.0)
+    return [step.dense(tuple(slots), grads), down]
+
+
+def _dense(step: Step, operands: tuple[list[np.ndarray], ...], grads: list[np.ndarray]) -> Call:
+    if len(grads) > 1:
+        return step.dense(operands, grads)
+    one = *[column[0] for column in operands], grads[0]  # which takes less time to check
+    return dense_call(step.kernel, one, step.hypers, step.flags, *step.scales)
 
 
 def _array(tensor: Any) -> np.ndarray:
@@ -234,8 +270,8 @@ def _array(tensor: Any) -> np.ndarray:
 
 def _arrays(grads: list[Any]) -> list[np.ndarray]:
     try:
-        return [grad.numpy() for grad in grads]
-    except (RuntimeError, TypeError):  # of gradients with a graph of their own, and of bfloat16
+        return arrays_of(list(map(to_dlpack, grads)))
+    except InvalidTypeError:  # of bfloat16
         return [_array(grad) for grad in grads]
 
 

@@ -1,0 +1,92 @@
+"""Arrays that stay in their file until they are read to where they are to be."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from tfopt.checkpoints.entries import AT_ONCE, Entry, empty, is_as_stored, pieces
+from tfopt.errors import CheckpointError
+
+__all__ = ["Stored", "fill"]
+
+
+class Stored:
+    """An array of an open file that has been checked.
+
+    Parameters
+    ----------
+    file : file object
+    entry : Entry
+    start : int
+        Where in the file its bytes begin.
+    seed, crc : int
+        The checksum before its bytes, and after them.
+    """
+
+    def __init__(self, file: BinaryIO, entry: Entry, start: int, seed: int, crc: int) -> None:
+        self._file, self._entry, self._start = file, entry, start
+        self._seed, self._crc = seed, crc
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+        return self._entry.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the array."""
+        return self._entry.numpy_dtype
+
+    def read(self) -> np.ndarray:
+        """Return the array, a new one.
+
+        Raises
+        ------
+        CheckpointError
+            If the file has other bytes there than when it was checked.
+        OSError
+            If it cannot be read.
+        """
+        array, parts = empty(self._entry)
+        self._fill(parts)
+        return array
+
+    def read_into(self, array: np.ndarray) -> None:
+        """Read the array into the memory of one of its shape and dtype.
+
+        Raises
+        ------
+        CheckpointError, OSError
+            As `read` does; then `array` has been written to in part.
+        """
+        if is_as_stored(array):
+            self._fill(pieces(array, AT_ONCE))
+        else:
+            array[...] = self.read()
+
+    def _fill(self, parts: Iterator[memoryview]) -> None:
+        self._file.seek(self._start)
+        if fill(self._file, parts, self._seed) != self._crc:
+            raise CheckpointError(f"{self._entry.name}: it has changed since it was checked")
+
+    def __repr__(self) -> str:
+        return f"<Stored {self._entry.name!r} shape={self.shape} dtype={self.dtype}>"
+
+
+def fill(file: BinaryIO, parts: Iterator[memoryview], crc: int) -> int:
+    """Read a file's bytes into memory that comes in parts; return their checksum.
+
+    Raises
+    ------
+    CheckpointError
+        If the file ends before.
+    """
+    for part in parts:
+        if file.readinto(part) != len(part):  # type: ignore[attr-defined]
+            raise CheckpointError("it is cut short")
+        crc = zlib.crc32(part, crc)
+    return crc

@@ -1,0 +1,117 @@
+"""Writes past the system's cache, while the next bytes are summed up and gathered.
+
+Of a large file written through the cache most of the time goes into finding pages for it, and it
+pushes out what others have there; a checkpoint is seldom read soon.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import BinaryIO, Self
+
+__all__ = ["Writer"]
+
+_SIZE = 1 << 22  # bytes that are written at once, at multiples of it, as direct writes have to be
+_COUNT = 3  # so many times: one is written, one waits, one is filled
+_DIRECT = getattr(os, "O_DIRECT", 0)  # not every system has it
+
+
+class Writer:
+    """Writes an empty file from its beginning, in a thread of its own.
+
+    All is written, though not yet on disk, when its block has ended without an exception.
+
+    Parameters
+    ----------
+    file : file object
+        It has a descriptor.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._descriptor = file.fileno()
+        self._thread = ThreadPoolExecutor(1)
+        self._buffers: list[memoryview] = []
+        self._written: list[Future[None] | None] = []
+        self._turn = 0  # of the buffer that is being filled
+        self._filled = 0  # of its bytes
+        self._start = 0  # where in the file they will be
+
+    def __enter__(self) -> Self:
+        self._is_direct = _set_direct(self._descriptor, True)
+        return self
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Write bytes after those before; they may change once this returns.
+
+        Raises
+        ------
+        OSError
+            If earlier ones could not be written.
+        """
+        rest = memoryview(data)
+        while len(rest):
+            buffer = self._buffer()
+            part = rest[: _SIZE - self._filled]
+            buffer[self._filled : self._filled + len(part)] = part
+            self._filled += len(part)
+            rest = rest[len(part) :]
+            if self._filled == _SIZE:
+                self._hand_over(buffer)
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        with self._thread:
+            if kind is None:
+                for future in filter(None, self._written):
+                    future.result()
+                self._cached()
+                if self._filled:
+                    self._store(self._buffer()[: self._filled], self._start)
+
+    def _buffer(self) -> memoryview:
+        """Return the buffer whose turn it is, once its last bytes are written."""
+        if self._turn == len(self._buffers):
+            self._buffers.append(memoryview(mmap.mmap(-1, _SIZE)))  # which begins at a page
+            self._written.append(None)
+        future = self._written[self._turn]
+        if future is not None:
+            future.result()
+            self._written[self._turn] = None
+        return self._buffers[self._turn]
+
+    def _hand_over(self, buffer: memoryview) -> None:
+        self._written[self._turn] = self._thread.submit(self._store, buffer, self._start)
+        self._turn = (self._turn + 1) % _COUNT
+        self._start += _SIZE
+        self._filled = 0
+
+    def _store(self, data: memoryview, start: int) -> None:
+        while len(data):
+            try:
+                count = os.pwrite(self._descriptor, data, start)
+            except OSError as error:
+                if not self._is_direct or error.errno != errno.EINVAL:
+                    raise
+                count = 0  # this file system takes none after all
+            data, start = data[count:], start + count
+            if len(data):  # what is left does not begin where direct writes have to
+                self._cached()
+
+    def _cached(self) -> None:
+        if self._is_direct:
+            self._is_direct = _set_direct(self._descriptor, False)
+
+
+def _set_direct(descriptor: int, on: bool) -> bool:
+    """Have writes go past the cache, if they can, or not; return whether they do."""
+    if not _DIRECT:
+        return False
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | _DIRECT if on else flags & ~_DIRECT)
+    except OSError:
+        return False
+    return on

@@ -1,0 +1,125 @@
+"""What the rows of all variables of an optimizer owe."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from tfopt.errors import InvalidArgumentError
+from tfopt.optimizers.catch_up import Backlog, Reach, check_owed
+from tfopt.optimizers.pairs import memory_of
+from tfopt.optimizers.steps import Step
+from tfopt.variable import Variable
+
+__all__ = ["Backlogs", "check_all_owed"]
+
+Slots = Mapping[Any, Mapping[str, Variable]]  # by variable and name
+
+
+class Backlogs:
+    """The steps that rows have not taken yet, by variable."""
+
+    def __init__(self) -> None:
+        self._of: dict[Any, Backlog] = {}
+
+    def __contains__(self, variable: Variable) -> bool:
+        return memory_of(variable) in self._of
+
+    @property
+    def variables(self) -> list[Variable]:
+        """Those with rows that have been visited."""
+        return [backlog.variable for backlog in self._of.values()]
+
+    @contextmanager
+    def visiting(
+        self, step: Step, variable: Variable, arrays: tuple[Any, ...], indices: Any, reach: Reach
+    ) -> Iterator[None]:
+        """Before a step of rows let them take the steps they owe; after it the others owe it.
+
+        `arrays` are the variable and its slots, in the order of the step's rule.
+        """
+        backlog = self._backlog(step.kernel.rule.name, variable, arrays)
+        rows = backlog.rows_of(indices)
+        backlog.prepare(step, rows)
+        yield
+        if step.var_scale != 1:  # steps without a gradient go on moving weights that decay
+            reach = Reach(reach.first, max(reach.ratio, 1.0))
+        backlog.remember(step, rows, reach)
+
+    def _backlog(self, rule: str, variable: Variable, arrays: tuple[Any, ...]) -> Backlog:
+        key = memory_of(variable)
+        found = self._of.get(key)
+        if found is None or found.rule != rule:  # another one if momentum has been switched on
+            if found is not None:
+                found.catch_up()
+            found = self._of[key] = Backlog(rule, arrays, variable)
+        return found
+
+    def catch_up(self, variables: Iterable[Variable]) -> None:
+        """Let all rows of variables take the steps they have not taken."""
+        for variable in variables if self._of else ():
+            found = self._of.get(memory_of(variable))
+            if found is not None:
+                found.catch_up()
+
+    def catch_up_rows(self, variable: Variable, rows: Any) -> None:
+        """Let some rows of a variable take the steps they have not taken."""
+        found = self._of.get(memory_of(variable))
+        if found is not None:
+            found.catch_up(found.rows_of(rows))
+
+    def flush(self) -> None:
+        """Let all rows of all variables take the steps they have not taken."""
+        for backlog in self._of.values():
+            backlog.catch_up()
+
+    def forget(self) -> None:
+        """Count all rows as having taken all steps."""
+        for backlog in self._of.values():
+            backlog.forget()
+
+    def state(self, names: dict[str, Variable], slots: Slots) -> dict[str, Any]:
+        """Return what rows owe, by the names of their variables.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If rows of another variable owe something.
+        """
+        owed = {}
+        for name, variable in names.items():
+            key = memory_of(variable)
+            state = self._of[key].state() if key in self._of else {}
+            if state:
+                labels = {id(slot.value()): label for label, slot in slots.get(key, {}).items()}
+                owed[name] = {**state, "slots": [labels[id(a)] for a in self._of[key].slots]}
+        if len(owed) < sum(bool(backlog.state()) for backlog in self._of.values()):
+            raise InvalidArgumentError("rows of a variable that was not given owe steps")
+        return owed
+
+    def restore(self, owed: dict[str, Any], names: dict[str, Variable], slots: Slots) -> None:
+        """Make what rows owe what `state` has returned."""
+        self._of.clear()
+        for name, state in owed.items():
+            variable = names[name]
+            own = slots.get(memory_of(variable), {})
+            arrays = (variable.value(), *(own[label].value() for label in state["slots"]))
+            backlog = self._of[memory_of(variable)] = Backlog(state["rule"], arrays, variable)
+            backlog.restore(state)
+
+
+def check_all_owed(
+    owed: dict[str, Any], names: dict[str, Variable], slots: Container[tuple[str, str]]
+) -> None:
+    """Refuse what is not the state of backlogs of variables with some slots.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If something is missing, or does not fit.
+    """
+    for name, state in owed.items():
+        if name not in names or not all((name, slot) in slots for slot in state["slots"]):
+            raise InvalidArgumentError(f"rows of {name} owe steps, but it lacks their slots")
+        check_owed(state, names[name])

@@ -1,0 +1,67 @@
+"""A step of all variables at once: its calls, checked before the first is carried out."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from tfopt.devices import gpu_steps
+from tfopt.errors import InvalidArgumentError
+from tfopt.kernels.calls import Call
+from tfopt.kernels.clip import gradients_of
+from tfopt.optimizers.clipping import Checked, clipped_calls
+from tfopt.optimizers.pairs import as_array
+from tfopt.optimizers.plan import Dense, Plan
+from tfopt.optimizers.steps import Steps
+
+__all__ = ["gpu_updates", "host_calls"]
+
+Limits = tuple[float | None, float | None, float | None]  # of values, norms, the global norm
+NO_LIMITS: Limits = (None, None, None)
+
+
+def host_calls(
+    plan: Plan, steps: Steps, grads: tuple[Any, ...], limits: Limits, merge: str, finite: bool
+) -> tuple[list[Call], bool]:
+    """Check a step of the host; return its calls, one for each part of the plan.
+
+    And whether they make any gradient's norm smaller. If norms are to be `finite`, `NotFinite` is
+    raised for one that is not.
+    """
+    clips = limits != NO_LIMITS
+    calls: list[Call] = []
+    checked: list[Checked] = []
+    for part in plan.parts:
+        if isinstance(part, Dense):
+            whole = steps.whole(part.decays)
+            dense = [grads[place] for place in part.places]
+            if part.dtype is not None:
+                dense = [as_array(grad, part.dtype) for grad in dense]
+            calls.append(whole.dense(part.operands, dense))
+            if clips:
+                remake = partial(whole.dense, part.operands)
+                checked.append(Checked(calls[-1], gradients_of(calls[-1]), remake, None))
+            continue
+        some, rows = steps.of_rows(part.decays), (part.arrays, grads[part.place], part.room)
+        if clips:
+            checked.append(some.clipped_rows(*rows, merge))
+        else:
+            calls.append(some.rows(*rows))
+    if not clips:
+        return calls, False
+    return clipped_calls(checked, *limits, steps.scale, finite)
+
+
+def gpu_updates(
+    plan: Plan, steps: Steps, grads: tuple[Any, ...], limits: Limits, merge: str
+) -> list[Any]:
+    """Check a step on a GPU; return its updates."""
+    clips, (*_, global_norm) = limits != NO_LIMITS, limits
+    if plan.parts and global_norm is not None:
+        raise InvalidArgumentError("global_clipnorm is one of variables on one device")
+    if clips and merge == "before":
+        raise InvalidArgumentError('on a GPU merge must be "after"')
+    if clips and steps.scale != 1:
+        raise InvalidArgumentError("on a GPU gradients that are scaled cannot be clipped, too")
+    updates: list[Any] = gpu_steps().checked_updates(plan.there, grads, steps)
+    return updates

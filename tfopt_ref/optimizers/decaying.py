@@ -1,0 +1,91 @@
+"""Optimizers whose weights may decay: a little smaller before each step, however they step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+from typing import Any, Self
+
+from tfopt_ref.errors import InvalidArgumentError
+from tfopt_ref.optimizers.hyper import Hyper
+from tfopt_ref.optimizers.optimizer import Optimizer
+from tfopt_ref.optimizers.pairs import as_variable
+from tfopt_ref.optimizers.selection import Selection
+from tfopt_ref.optimizers.state_parts import check_known
+from tfopt_ref.variable import Variable
+
+__all__ = ["DecayingOptimizer"]
+
+_EXCLUDED = "exclude_from_weight_decay"  # in a configuration, patterns
+
+
+class DecayingOptimizer(Optimizer):
+    """Base class: knows by how much weights decay, and which do not."""
+
+    weight_decay = Hyper(0)
+    _can_decay = True
+
+    def __init__(
+        self,
+        name: str,
+        learning_rate: Any,
+        *,
+        weight_decay: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name, learning_rate, **kwargs)
+        if weight_decay and not self._can_decay:
+            raise InvalidArgumentError(
+                f"weight_decay is not for {type(self).__name__}, which makes weights anew"
+            )
+        self.weight_decay = weight_decay or 0.0
+        self._exclusion = Selection()
+
+    def exclude_from_weight_decay(
+        self, var_list: Iterable[Any] = (), var_names: Iterable[str] = ()
+    ) -> None:
+        """Say which variables do not decay: these, and those whose names patterns match."""
+        self._exclusion |= Selection(map(as_variable, var_list), var_names)
+
+    def _move_state(self, old: Variable, new: Variable) -> None:
+        super()._move_state(old, new)
+        self._exclusion = self._exclusion.moved(old, new)
+
+    def _known(self) -> list[Variable]:
+        return [*super()._known(), *self._exclusion.variables]
+
+    def _adopt(self, other: Any) -> None:
+        super()._adopt(other)
+        self._exclusion = Selection(self._exclusion.variables, other._exclusion.patterns)
+
+    def _state_parts(self, names: dict[str, Variable]) -> dict[str, Any]:
+        excluded = self._exclusion.names_in(names)
+        return {**super()._state_parts(names), **({"excluded": excluded} if excluded else {})}
+
+    def _restoring(
+        self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[tuple[str, str]]
+    ) -> list[Callable[[], None]]:
+        excluded = parts.pop("excluded", [])
+        check_known(excluded, names)
+
+        def exclude() -> None:
+            given = [names[name] for name in excluded]
+            self._exclusion = Selection(given, self._exclusion.patterns)
+
+        return [*super()._restoring(parts, names, slots), exclude]
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make an optimizer like this one, without its state."""
+        own = {"weight_decay": self.weight_decay, _EXCLUDED: self._exclusion.patterns}
+        return {**super().get_config(), **{key: value for key, value in own.items() if value}}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Return an optimizer with the arguments that `get_config` returned.
+
+        And with its patterns of variables that do not decay.
+        """
+        given = dict(config)
+        patterns = given.pop(_EXCLUDED, ())
+        made = super().from_config(given)
+        made.exclude_from_weight_decay(var_names=patterns)
+        return made

@@ -1,0 +1,68 @@
+"""Variables that are said to be different from others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tfopt_ref.errors import InvalidArgumentError
+from tfopt_ref.optimizers.pairs import memory_of
+from tfopt_ref.variable import Variable
+
+__all__ = ["Selection"]
+
+
+class Selection:
+    """A set of variables, given themselves or by patterns of their names.
+
+    Parameters
+    ----------
+    variables : iterable of Variable
+    patterns : iterable of str
+        Regular expressions; a variable belongs to the set if one has a match in its name.
+    """
+
+    def __init__(self, variables: Iterable[Variable] = (), patterns: Iterable[str] = ()) -> None:
+        # with the variables, which keeps them, hence their addresses, alive
+        self._given = {memory_of(variable): variable for variable in variables}
+        self._patterns = [re.compile(pattern) for pattern in patterns]
+
+    @property
+    def variables(self) -> list[Variable]:
+        """Those that have been given themselves."""
+        return list(self._given.values())
+
+    @property
+    def patterns(self) -> list[str]:
+        """The regular expressions."""
+        return [pattern.pattern for pattern in self._patterns]
+
+    def __or__(self, other: Selection) -> Selection:
+        return Selection([*self.variables, *other.variables], [*self.patterns, *other.patterns])
+
+    def moved(self, old: Variable, new: Variable) -> Selection:
+        """Return the set with a variable in the place of another one."""
+        if memory_of(old) not in self._given:
+            return self
+        others = [variable for key, variable in self._given.items() if key != memory_of(old)]
+        return Selection([*others, new], self.patterns)
+
+    def names_in(self, names: dict[str, Variable]) -> list[str]:
+        """Return the names of the variables that have been given themselves.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If one has none.
+        """
+        found = [name for name, variable in names.items() if memory_of(variable) in self._given]
+        if len(found) < len(self._given):
+            raise InvalidArgumentError(
+                "a variable that has been said to be different is not among the variables"
+            )
+        return found
+
+    def __contains__(self, variable: Variable) -> bool:
+        if self._given and memory_of(variable) in self._given:
+            return True
+        return any(pattern.search(variable.name) for pattern in self._patterns)
