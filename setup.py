@@ -41,6 +41,7 @@ MODULES = (
     "fingerprint",
     "fingerprint_table",
     "sdca_solver",
+    "sdca_blocks",
     "sdca_classes",
     "curvature",
     "curvature_products",

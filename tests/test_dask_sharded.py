@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dask_clusters import addresses, processes
+from dask_cluster import addresses, processes
 from distributed import Client
 from hypothesis import given
 from hypothesis import strategies as st

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 import tfopt
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
 from tfopt.linear_model import newton as newton_module
-from tfopt.linear_model.base import rows_of
+from tfopt.linear_model.block_fit import rows_of
 
 LOSSES = ("logistic", "hinge", "smooth_hinge", "squared", "poisson")
 each_loss = pytest.mark.parametrize("loss", LOSSES)

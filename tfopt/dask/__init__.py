@@ -1,6 +1,7 @@
-"""Training on a Dask cluster: steps by gradients of blocks of data, and tables in parts.
+"""Training on a Dask cluster: linear models with a certificate, steps, and tables in parts.
 
-`pip install 'tfopt[dask]'`.
+Dask places data, moves and schedules; what is computed is what `tfopt` computes on one machine, and
+with the same blocks the result is the same, bit for bit. `pip install 'tfopt[dask]'`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from typing import Any
 _HOMES = {
     "DataParallel": "tfopt.dask.data_parallel",
     "LostShardError": "tfopt.dask.sharded",
+    "SDCAClassifier": "tfopt.dask.sdca",
+    "SDCARegressor": "tfopt.dask.sdca",
     "ShardedVariable": "tfopt.dask.sharded",
     "UniformRows": "tfopt.dask.initial",
+    "read_libsvm": "tfopt.dask.libsvm",
 }
 
 __all__ = sorted(_HOMES)

@@ -32,23 +32,11 @@ from tfopt.kernels.machine cimport (
 )
 from tfopt.kernels.rules cimport real
 from tfopt.kernels.runtime cimport team_size
-from tfopt.kernels.sdca cimport AHEAD, dense_dot, dot, example, index, prefetch, shrunk
+from tfopt.kernels.sdca cimport AHEAD, dense_dot, dot, example, index, prefetch
 from tfopt.kernels.sdca import LOSSES
 
 cdef enum:
     BLOCKS = 64     # parts of the weights whose sums are taken together
-
-#: A partition's bias, and the sum of the gaps it met. Of a whole line of cache.
-cdef struct partition:
-    double bias
-    double estimate
-    double[6] room
-
-#: E and the sum of the E_p / sigma^2, and what E would be without shrinkage.
-cdef struct excess:
-    double joint
-    double own
-    double bound
 
 
 # ---- visits
@@ -90,12 +78,14 @@ cdef inline double ascend(int kind, const loss_t *loss, double a, double y, doub
     return loss.step(a, y, wx, K, loss.gamma)
 
 
-cdef void _visit(const real *data, const index *indices, const index *indptr, const real *dense,
-                 Py_ssize_t width, const int64_t *plan, Py_ssize_t n, example *examples,
-                 double *before, double *u, Py_ssize_t n_u, partition *own, int kind,
-                 const loss_t *loss, double l2, double shrink, double bias_curvature,
-                 double sigma) noexcept nogil:
+cdef void visit_examples(const real *data, const index *indices, const index *indptr,
+                         const real *dense, Py_ssize_t width, const int64_t *plan, Py_ssize_t n,
+                         example *examples, bint planned, double *before, double *u,
+                         Py_ssize_t n_u, partition *own, int kind, const loss_t *loss, double l2,
+                         double shrink, double bias_curvature, double sigma) noexcept nogil:
     """Visit n examples on one thread. before, unless it is NULL, gets what their variables were.
+
+    The examples stand as their rows do or, if planned, as the plan does.
 
     Pointers, for as many memoryviews would be copied for each call that is not inlined.
     """
@@ -106,14 +96,14 @@ cdef void _visit(const real *data, const index *indices, const index *indptr, co
     for e in range(n):
         if e + 2 * AHEAD < n:
             i = plan[e + 2 * AHEAD]
-            prefetch_line(<const char *>&examples[i])
+            prefetch_line(<const char *>&examples[e + 2 * AHEAD if planned else i])
             prefetch_line(<const char *>&indptr[i])
             i = plan[e + AHEAD]
             prefetch(<const char *>&data[indptr[i]], <const char *>&data[indptr[i + 1]])
             prefetch(<const char *>&indices[indptr[i]], <const char *>&indices[indptr[i + 1]])
             prefetch(<const char *>&dense[i * width], <const char *>&dense[(i + 1) * width])
         i = plan[e]
-        x = &examples[i]
+        x = &examples[e if planned else i]
         start, length = indptr[i], indptr[i + 1] - indptr[i]
         wx = bias + dot(&data[start], &indices[start], length, u, shrink)
         if width > 0:
@@ -137,16 +127,6 @@ cdef void _visit(const real *data, const index *indices, const index *indptr, co
 
 # ---- merges
 
-cdef inline double bregman(double v, double d, double shrink) noexcept nogil:
-    """What a change d adds to S(v)^2 / 2 beyond its first order."""
-    cdef double s, moved
-    if shrink == 0:
-        return d * d / 2
-    s = shrunk(v, shrink)
-    moved = shrunk(v + d, shrink) - s
-    return moved * moved / 2 + s * (moved - d)
-
-
 cdef void _gather(const double *v, double **u, int n_partitions, Py_ssize_t low, Py_ssize_t high,
                   double shrink, double sigma, excess *sums) noexcept nogil:
     """Replace some weights of the first replica by their merged change."""
@@ -166,7 +146,7 @@ cdef void _gather(const double *v, double **u, int n_partitions, Py_ssize_t low,
     sums.joint, sums.own, sums.bound = joint, own / (sigma * sigma), bound
 
 
-cdef double _kept(const excess *sums, int n_partitions, double *sigma) noexcept nogil:
+cdef double kept_share(const excess *sums, int n_partitions, double *sigma) noexcept nogil:
     """The share of a merged change that is kept; sigma becomes that of the next merge.
 
     The average, a share of 1 / P, is always safe.
@@ -194,8 +174,9 @@ cdef void _visit_share(const real *data, const index *indices, const index *indp
         memcpy(u[p], v, n_v * sizeof(double))
         low = n * (piece + p) // pieces
         high = n * (piece + p + 1) // pieces
-        _visit(data, indices, indptr, dense, width, plan + low, high - low, examples, before,
-               u[p], n_v, &partitions[p], kind, loss, l2, shrink, bias_curvature, sigma)
+        visit_examples(data, indices, indptr, dense, width, plan + low, high - low, examples,
+                       False, before, u[p], n_v, &partitions[p], kind, loss, l2, shrink, bias_curvature,
+                       sigma)
     fp_leave(caller)
 
 
@@ -334,7 +315,7 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
                     total.own += moved * moved / (2 * bias_curvature * l2)
                 total.joint += change * change / (2 * bias_curvature * l2)
                 total.bound += change * change / (2 * bias_curvature * l2)
-            theta = _kept(&total, n_partitions, &sigma)
+            theta = kept_share(&total, n_partitions, &sigma)
             bias += theta * change
             low = n * (round * n_partitions) // pieces
             high = n * ((round + 1) * n_partitions) // pieces
@@ -351,6 +332,6 @@ cdef void _alone(const real *data, const index *indices, const index *indptr, co
                  Py_ssize_t n_v, partition *own, int kind, const loss_t *loss, double l2,
                  double shrink, double bias_curvature) noexcept nogil:
     cdef fp_state caller = fp_enter(False)
-    _visit(data, indices, indptr, dense, width, plan, n, examples, NULL, v, n_v, own, kind, loss,
-           l2, shrink, bias_curvature, 1)
+    visit_examples(data, indices, indptr, dense, width, plan, n, examples, False, NULL, v, n_v, own,
+                   kind, loss, l2, shrink, bias_curvature, 1)
     fp_leave(caller)

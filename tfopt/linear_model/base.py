@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,33 +16,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from tfopt import threads
 from tfopt.kernels import sdca
+from tfopt.linear_model.block_fit import BlockFit, Labels, Raw, fit_blocks, rows_of
 from tfopt.linear_model.checks import check_count, check_number, check_weights
 from tfopt.linear_model.classes import solve_all
 from tfopt.linear_model.predictions import LinearModel
-from tfopt.linear_model.problem import Problem, Start
+from tfopt.linear_model.problem import Problem, Start, allowed
 from tfopt.linear_model.search import Settings, Solution
 from tfopt.linear_model.solver import partitions_for
+from tfopt.linear_model.thread_executor import ThreadExecutor
 
 __all__ = ["SDCAEstimator"]
-
-Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-
-
-def rows_of(X: Any) -> Rows:
-    """Return data, indices, indptr and a dense block: of a CSR matrix or of an array, no copies.
-
-    Only an unusual matrix is copied: one whose rows name a feature twice, or whose index arrays
-    have two types.
-    """
-    if not sparse.issparse(X):
-        return np.zeros(0, X.dtype), np.zeros(0, np.int32), np.zeros(len(X) + 1, np.int32), X
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    indices, indptr = X.indices, X.indptr
-    if indices.dtype != indptr.dtype or indices.dtype not in (np.int32, np.int64):
-        indices, indptr = indices.astype(np.int64), indptr.astype(np.int64)
-    return X.data, indices, indptr, np.zeros((X.shape[0], 0), X.dtype)
 
 
 def off_centre(X: Any) -> np.ndarray | None:
@@ -79,10 +64,19 @@ class SDCAEstimator(LinearModel):
             check_number("C", self.C, 0, open_end=True)
             if self.l2 != 1.0:
                 raise ValueError("C is 1 / l2: give one of them")
-        if self.num_loss_partitions is not None:
-            check_count("num_loss_partitions", self.num_loss_partitions, 1)
-            if self.adaptive and self.num_loss_partitions > 1:
-                raise ValueError("adaptive visits need num_loss_partitions=1 or None")
+        partitions = self.num_loss_partitions
+        if self._has_blocks:
+            for size in partitions:
+                check_count("each of num_loss_partitions", size, 1)
+        elif partitions is not None:
+            check_count("num_loss_partitions", partitions, 1)
+        if self.adaptive and (self._has_blocks or (partitions or 1) > 1):
+            raise ValueError("adaptive visits need num_loss_partitions=1 or None")
+
+    @property
+    def _has_blocks(self) -> bool:
+        """Whether the partitions are given, each by its number of rows."""
+        return isinstance(self.num_loss_partitions, (Sequence, np.ndarray))
 
     def _weights(self, sample_weight: Any, X: Any) -> np.ndarray:
         weights = check_weights(sample_weight, X)
@@ -108,20 +102,33 @@ class SDCAEstimator(LinearModel):
         self, targets: list[np.ndarray], weights: np.ndarray, shift: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the dual variables and the intercepts to start from, of each problem."""
-        n_problems, n_examples = len(targets), len(weights)
-        if not (self.warm_start and hasattr(self, "dual_coef_")):
-            guesses = [self._bias_of(y, weights) for y in targets]
-            return np.zeros((n_problems, n_examples)), np.array(guesses)
-        duals = np.atleast_2d(self.dual_coef_)
-        if duals.shape != (n_problems, n_examples):
+        guesses = [self._bias_of(y, weights) for y in targets]
+        if not self._is_warm:
+            return np.zeros((len(targets), len(weights))), np.array(guesses)
+        self._check_duals(len(weights), len(targets))
+        return np.atleast_2d(self.dual_coef_), self._biases(guesses, shift)
+
+    @property
+    def _is_warm(self) -> bool:
+        return bool(self.warm_start and hasattr(self, "dual_coef_"))
+
+    def _check_duals(self, n_examples: int, n_problems: int) -> None:
+        """Refuse to go on from a fit of other samples."""
+        if not self._is_warm:
+            return
+        *problems, length = self.dual_coef_.shape
+        if (*problems, length) not in ((n_problems, n_examples), (n_examples,)):
             raise ValueError(
                 f"warm_start goes on from the dual variables of the same samples: there were "
-                f"{duals.shape[1]} in {duals.shape[0]} problems, now {n_examples} in {n_problems}"
+                f"{length} in {[*problems, 1][0]} problems, now {n_examples} in {n_problems}"
             )
+
+    def _biases(self, guesses: Sequence[float], shift: np.ndarray | None) -> np.ndarray:
+        """Return where the intercepts start, given guesses and what is subtracted from X."""
+        if not self._is_warm:
+            return np.array(guesses)
         biases: np.ndarray = np.atleast_1d(self.intercept_)
-        return duals, biases if shift is None else biases + (np.atleast_2d(self.coef_) * shift).sum(
-            axis=1
-        )
+        return biases if shift is None else biases + (np.atleast_2d(self.coef_) * shift).sum(axis=1)
 
     def _solve(self, X: Any, targets: list[np.ndarray], weights: np.ndarray) -> None:
         """Solve a problem for each array of targets, side by side.
@@ -134,27 +141,67 @@ class SDCAEstimator(LinearModel):
         """
         shift = off_centre(X) if self.fit_intercept else None
         duals, biases = self._start(targets, weights, shift)
-        rows = rows_of(X if shift is None else X - shift)
         n_threads = self._n_threads()
         workers = min(n_threads, len(targets))
-        l2 = float(self.l2) if self.C is None else 1 / float(self.C)
-        problem = Problem(
-            rows=rows,
-            n_weights=X.shape[1],
-            loss=self._LOSSES[self.loss],
-            gamma=check_number("gamma", getattr(self, "gamma", 1.0), 0, open_end=True),
-            l1=float(self.l1),
-            l2=l2,
-            intercept=bool(self.fit_intercept),
-            threads=max(1, n_threads // workers),
+        problem = dataclasses.replace(
+            self._problem(X.shape[1], max(1, n_threads // workers)),
+            rows=rows_of(X if shift is None else X - shift),
         )
-        curvature = sdca.squared_norms(rows[0], rows[2], rows[3]) / l2
+        rows = problem.rows
+        curvature = sdca.squared_norms(rows[0], rows[2], rows[3]) / problem.l2
         if not np.isfinite(curvature).all():
             raise ValueError("the squares of X, divided by l2, overflow: scale the features")
         starts = [
-            Start(y, weights, curvature, self._allowed(a, y), bias)
+            Start(y, weights, curvature, allowed(a, y, problem.loss), bias)
             for y, a, bias in zip(targets, duals, biases, strict=True)
         ]
+        with self._settings(self._n_partitions(problem, len(targets))) as settings:
+            solutions = solve_all(problem, starts, settings, workers)
+        points = [solution.certificate for solution in solutions]
+        duals = np.array([point.examples["a"] for point in points])
+        self._conclude(BlockFit(solutions, duals, shift, (len(weights),)))
+        self._warn(solutions)
+
+    def _solve_blocks(self, X: Any, y: np.ndarray, weights: np.ndarray) -> None:
+        """Solve the problems of samples whose partitions are given."""
+        ends = np.cumsum(self.num_loss_partitions)
+        if ends.size == 0 or ends[-1] != len(y):
+            raise ValueError(
+                f"num_loss_partitions must add up to the number of samples, {len(y)}, not "
+                f"{ends[-1] if ends.size else 0}"
+            )
+        starts = (ends - self.num_loss_partitions).tolist()
+        duals = np.atleast_2d(self.dual_coef_) if self._is_warm else None
+        raws = [
+            Raw(k, X[i:j], y[i:j], weights[i:j], duals if duals is None else duals[:, i:j])
+            for k, (i, j) in enumerate(zip(starts, ends.tolist(), strict=True))
+        ]
+        problem = self._problem(0, 1)
+        with (
+            self._settings(len(raws)) as settings,
+            ThreadExecutor(raws, self._n_threads()) as executor,
+        ):
+            fit = fit_blocks(self, executor, problem, settings)
+        self._conclude(fit)
+        self._warn(fit.solutions)
+
+    def _problem(self, n_weights: int, n_threads: int) -> Problem:
+        """Return what the options ask for, without rows."""
+        nothing = np.zeros(0), np.zeros(0, np.int32), np.zeros(1, np.int32), np.zeros((0, 0))
+        return Problem(
+            rows=nothing,
+            n_weights=n_weights,
+            loss=self._LOSSES[self.loss],
+            gamma=check_number("gamma", getattr(self, "gamma", 1.0), 0, open_end=True),
+            l1=float(self.l1),
+            l2=float(self.l2) if self.C is None else 1 / float(self.C),
+            intercept=bool(self.fit_intercept),
+            threads=n_threads,
+        )
+
+    @contextlib.contextmanager
+    def _settings(self, n_partitions: int) -> Iterator[Settings]:
+        """Yield how to look for the minimum, with a bar as long as that takes."""
         with _Progress(self.verbose, self.max_iter) as progress:
 
             def report(record: dict[str, Any]) -> None:
@@ -162,29 +209,33 @@ class SDCAEstimator(LinearModel):
                 if self.callback is not None:
                     self.callback(record)
 
-            settings = Settings(
-                n_partitions=self._n_partitions(problem, len(targets)),
+            yield Settings(
+                n_partitions=n_partitions,
                 adaptive=bool(self.adaptive),
                 seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
                 max_iter=self.max_iter,
                 tol=self.tol,
                 report=report,
             )
-            solutions = solve_all(problem, starts, settings, workers)
-        self._warn(solutions)
-        points = [solution.certificate for solution in solutions]
+
+    def _conclude(self, fit: BlockFit) -> None:
+        """Take over what was found."""
+        points = [solution.certificate for solution in fit.solutions]
         self.coef_ = np.array([point.w for point in points])
         self.intercept_ = np.array([point.bias for point in points])
-        if shift is not None:
-            self.intercept_ -= (self.coef_ * shift).sum(axis=1)
-        self.dual_coef_ = np.array([point.examples["a"] for point in points])
+        if fit.shift is not None:
+            self.intercept_ -= (self.coef_ * fit.shift).sum(axis=1)
+        self.dual_coef_ = fit.duals
         self.objective_ = np.array([point.objective for point in points])
         self.dual_gap_ = np.array([point.gap for point in points])
-        self.n_iter_ = np.array([solution.n_iter for solution in solutions])
-        self.history_ = [solution.history for solution in solutions]
+        self.n_iter_ = np.array([solution.n_iter for solution in fit.solutions])
+        self.history_ = [solution.history for solution in fit.solutions]
 
-    def _allowed(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return the dual variables nearest to `a` that the labels allow."""
+    #: Whether labels are classes.
+    _is_of_classes: bool
+
+    def _labels(self, found: dict[str, Any]) -> Labels:
+        """Return what the labels of all blocks amount to, given a survey of them."""
         raise NotImplementedError
 
     def _bias_of(self, y: np.ndarray, weights: np.ndarray) -> float:

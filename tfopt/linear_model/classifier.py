@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from tfopt.linear_model.base import SDCAEstimator
+from tfopt.linear_model.block_fit import Labels
 from tfopt.linear_model.predictions import LinearClassifier
 
 __all__ = ["SDCAClassifier"]
@@ -43,9 +44,12 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
         What the weights of a class's samples are multiplied by.
     adaptive : bool, default=False
         Visit samples in proportion to how far they are from their optimum [3]_.
-    num_loss_partitions : int, optional
+    num_loss_partitions : int or sequence of int, optional
         Parts of the samples that are visited side by side. By default it follows from the size of
-        the data; it never depends on the number of threads, for the result depends on it.
+        the data; it never depends on the number of threads, for the result depends on it. A
+        sequence has the number of rows of each part: the first rows are the first part, and so on,
+        and they stay there; Newton's method has no part in it. The same blocks on a cluster give
+        the same bits: see `tfopt.dask`.
     max_iter : int, default=1000
         Epochs and Newton steps.
     tol : float, default=1e-4
@@ -122,7 +126,7 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
         fit_intercept: bool = True,
         class_weight: Any = None,
         adaptive: bool = False,
-        num_loss_partitions: int | None = None,
+        num_loss_partitions: int | Sequence[int] | None = None,
         max_iter: int = 1000,
         tol: float = 1e-4,
         n_jobs: int | None = None,
@@ -166,11 +170,20 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
         X, y = self._validate(X, y)
         check_classification_targets(y)
         weights = self._weights(sample_weight, X)
+        if self._has_blocks:
+            self._solve_blocks(X, y, weights)
+            return self
         if self.class_weight is not None:
             weights *= compute_sample_weight(self.class_weight, y)
         self.classes_ = np.unique(y)
         codes = np.searchsorted(self.classes_, y)  # return_inverse would sort
-        present = np.unique(codes[weights > 0])
+        self._check_present(np.unique(codes[weights > 0]))
+        targets = [np.where(codes == k, 1.0, -1.0) for k in self._positive]
+        self._solve(X, targets, weights)
+        return self
+
+    def _check_present(self, present: np.ndarray) -> None:
+        """Refuse a problem that has no minimum, given the numbers of the classes with weight."""
         if present.size < 2:
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least 2 classes with weight, but there "
@@ -182,17 +195,35 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
                 f"no sample of the class {self.classes_[missing[0]]!r} has weight: its best "
                 "intercept would be minus infinity"
             )
-        positive = [1] if self.classes_.size == 2 else range(self.classes_.size)
-        targets = [np.where(codes == k, 1.0, -1.0) for k in positive]
-        self._solve(X, targets, weights)
-        return self
 
-    def _allowed(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        b: np.ndarray = np.clip(y * a, 0, 1)
-        allowed: np.ndarray = y * b
-        return allowed
+    @property
+    def _positive(self) -> tuple[int, ...]:
+        """Of each problem, the number of the class that is separated from the rest."""
+        return (1,) if self.classes_.size == 2 else tuple(range(self.classes_.size))
+
+    _is_of_classes = True
+
+    def _labels(self, found: dict[str, Any]) -> Labels:
+        counts = found["counts"]
+        self.classes_ = counts.classes
+        rows, weights = counts.sums.T
+        of_classes = None
+        if self.class_weight is not None:
+            of_classes = rows.sum() / (rows.size * rows)  # balanced
+            if not isinstance(self.class_weight, str):
+                of_classes = compute_class_weight(
+                    self.class_weight, classes=self.classes_, y=self.classes_
+                )
+            weights = weights * of_classes
+        self._check_present(np.flatnonzero(weights > 0))
+        sides = [(weights[k], np.delete(weights, k).sum()) for k in self._positive]
+        biases = tuple(self._log_odds(*pair) for pair in sides)
+        return Labels(self.classes_, of_classes, self._positive, biases)
 
     def _bias_of(self, y: np.ndarray, weights: np.ndarray) -> float:
+        return self._log_odds(weights[y > 0].sum(), weights[y < 0].sum())
+
+    def _log_odds(self, positive: float, negative: float) -> float:
         if not self.fit_intercept or self.loss != "logistic":
             return 0.0
-        return float(np.log(weights[y > 0].sum() / weights[y < 0].sum()))
+        return float(np.log(positive / negative))

@@ -8,9 +8,22 @@ import math
 import numpy as np
 
 from tfopt.kernels import curvature, sdca
+from tfopt.linear_model.bias import newton_on_bias
 from tfopt.linear_model.sums import total
 
-__all__ = ["Certificate", "Problem", "Start", "balance", "certify", "certify_balanced"]
+__all__ = [
+    "Certificate",
+    "Problem",
+    "Start",
+    "allowed",
+    "assembled",
+    "balance",
+    "balanced",
+    "best_bias",
+    "certify",
+    "certify_balanced",
+    "imbalance",
+]
 
 CLASSIFICATION = ("logistic_loss", "hinge_loss", "smooth_hinge_loss")
 
@@ -115,6 +128,13 @@ class Start:
         return examples
 
 
+def allowed(a: np.ndarray, y: np.ndarray, loss: str) -> np.ndarray:
+    """Return the dual variables nearest to `a` that the labels allow."""
+    if loss in CLASSIFICATION:
+        return np.asarray(y * np.clip(y * a, 0, 1))
+    return np.minimum(a, y) if loss == "poisson_loss" else a
+
+
 @dataclasses.dataclass(frozen=True)
 class Certificate:
     """A point of the primal and one of the dual: the minimum lies between their objectives.
@@ -198,6 +218,19 @@ def certify_balanced(
     if problem.intercept:
         bias = best_bias(problem, examples, wx, bias)
     losses, gap = problem.gaps(examples, wx, bias)
+    return assembled(problem, examples, w, bias, v, losses, gap)
+
+
+def assembled(
+    problem: Problem,
+    examples: np.ndarray,
+    w: np.ndarray,
+    bias: float,
+    v: np.ndarray,
+    losses: float,
+    gap: float,
+) -> Certificate:
+    """Return a certificate, given the losses and what the examples add to the gap."""
     inside = np.clip(v, -problem.shrink, problem.shrink)
     apart = np.square(w - (v - inside)) / 2 + (problem.shrink * np.abs(w) - inside * w)
     gap += problem.l2 * float(apart.sum())
@@ -207,19 +240,32 @@ def certify_balanced(
 
 def balance(examples: np.ndarray, loss: str) -> np.ndarray:
     """Return the examples with the nearest dual variables of a kind whose weighted sum is 0."""
+    return balanced(examples, loss, imbalance(examples, loss))
+
+
+def imbalance(examples: np.ndarray, loss: str) -> np.ndarray:
+    """Return the two sums over all examples that `balanced` has to know."""
     a, y, weight = examples["a"], examples["y"], examples["weight"]
-    balanced = examples.copy()
     if loss == "squared_loss":
-        balanced["a"] = a - total(weight, a) / weight.sum()
+        return np.array([total(weight, a), weight.sum()])
+    if loss == "poisson_loss":
+        return np.array([total(weight, y), total(weight, y - a)])
+    return np.array([total(weight, np.abs(a) * (side == (y > 0))) for side in (0, 1)])
+
+
+def balanced(examples: np.ndarray, loss: str, sums: np.ndarray) -> np.ndarray:
+    """Return examples, all or some, with the dual variables that `balance` has for all."""
+    a, y = examples["a"], examples["y"]
+    found = examples.copy()
+    if loss == "squared_loss":
+        found["a"] = a - sums[0] / sums[1]
     elif loss == "poisson_loss":  # y - a is not negative, and must have the mean of y
-        balanced["a"] = y - (y - a) * (total(weight, y) / total(weight, y - a))
+        found["a"] = y - (y - a) * (sums[0] / sums[1])
     else:  # y * a is not negative, nor above 1: the heavier class has to give way
-        positive = y > 0
-        sums = {side: total(weight, np.abs(a) * (side == positive)) for side in (0, 1)}
         heavy = int(sums[1] > sums[0])
         if sums[heavy] > sums[1 - heavy]:
-            balanced["a"][positive == heavy] *= sums[1 - heavy] / sums[heavy]
-    return balanced
+            found["a"][(y > 0) == heavy] *= sums[1 - heavy] / sums[heavy]
+    return found
 
 
 def best_bias(problem: Problem, examples: np.ndarray, wx: np.ndarray, bias: float) -> float:
@@ -236,19 +282,11 @@ def best_bias(problem: Problem, examples: np.ndarray, wx: np.ndarray, bias: floa
         passed = np.cumsum(weight[order])
         first = np.searchsorted(passed, weight[y > 0].sum())
         return float(corners[order[min(first, order.size - 1)]])
-    low, high = -math.inf, math.inf
-    for _ in range(100):
-        slopes, bends = problem.derivatives(examples, wx, bias)
-        slope, bend = float(slopes.sum()), float(bends.sum())
-        if slope == 0:
-            break
-        low, high = (bias, high) if slope < 0 else (low, bias)
-        step = min(max(-slope / bend, -4.0), 4.0) if bend > 0 else -math.copysign(4.0, slope)
-        if not low < bias + step < high:
-            if math.isinf(high - low):
-                break  # rounding
-            step = low + (high - low) / 2 - bias
-        bias += step
-        if abs(step) <= 1e-10 * (1 + abs(bias)):
-            break
-    return bias
+    search, answer = newton_on_bias(bias), None
+    while True:
+        try:
+            (asked,) = search.send(answer)
+        except StopIteration as end:
+            return float(end.value)
+        slopes, bends = problem.derivatives(examples, wx, asked)
+        answer = np.array([[slopes.sum()], [bends.sum()]])

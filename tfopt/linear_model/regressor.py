@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tfopt.linear_model.base import SDCAEstimator
+from tfopt.linear_model.block_fit import BlockFit, Labels
 from tfopt.linear_model.predictions import LinearRegressor
 from tfopt.linear_model.sums import total
 
@@ -72,7 +73,7 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
         C: float | None = None,
         fit_intercept: bool = True,
         adaptive: bool = False,
-        num_loss_partitions: int | None = None,
+        num_loss_partitions: int | Sequence[int] | None = None,
         max_iter: int = 1000,
         tol: float = 1e-4,
         n_jobs: int | None = None,
@@ -117,20 +118,37 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
         if self.loss == "poisson":
             if (y < 0).any():
                 raise ValueError("loss='poisson' needs non-negative targets")
-            if self.fit_intercept and not total(weights, y) > 0:
-                raise ValueError(
-                    "all targets with weight are 0: the best intercept would be minus infinity"
-                )
-        self._solve(X, [y], weights)
-        for name in ("coef_", "intercept_", "dual_coef_", "objective_", "dual_gap_"):
-            setattr(self, name, getattr(self, name)[0])
+            self._check_positive(total(weights, y))
+        if self._has_blocks:
+            self._solve_blocks(X, y, weights)
+        else:
+            self._solve(X, [y], weights)
         return self
 
-    def _allowed(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.minimum(a, y) if self.loss == "poisson" else a
+    def _check_positive(self, weighted: float) -> None:
+        if self.fit_intercept and not weighted > 0:
+            raise ValueError(
+                "all targets with weight are 0: the best intercept would be minus infinity"
+            )
+
+    def _conclude(self, fit: BlockFit) -> None:
+        super()._conclude(fit)
+        for name in ("coef_", "intercept_", "dual_coef_", "objective_", "dual_gap_"):
+            setattr(self, name, getattr(self, name)[0])
+
+    _is_of_classes = False
+
+    def _labels(self, found: dict[str, Any]) -> Labels:
+        weight, weighted = found["targets"].tolist()
+        if self.loss == "poisson":
+            self._check_positive(weighted)
+        return Labels(None, None, (0,), (self._guess(weight, weighted),))
 
     def _bias_of(self, y: np.ndarray, weights: np.ndarray) -> float:
+        return self._guess(weights.sum(), total(weights, y))
+
+    def _guess(self, weight: float, weighted: float) -> float:
         if not self.fit_intercept:
             return 0.0
-        mean = float(total(weights, y) / weights.sum())
+        mean = float(weighted / weight)
         return float(np.log(mean)) if self.loss == "poisson" else mean

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tfopt.linear_model import newton
 from tfopt.linear_model.problem import Certificate, Problem
 
@@ -17,6 +19,8 @@ __all__ = ["Search", "Settings", "Solution"]
 CERTIFY_EVERY = 10
 #: How many steps Newton's method takes from where a few epochs lead, about.
 NEWTON_STEPS = 3
+#: What a record of the history has.
+_RECORD = ("iteration", "seconds", "objective", "gap", "certified")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,20 +75,23 @@ class Search:
 
     Parameters
     ----------
-    problem : Problem
+    problem : Problem or None
+        For Newton's method, which is left out without it.
     settings : Settings
     """
 
-    def __init__(self, problem: Problem, settings: Settings):
+    def __init__(self, problem: Problem | None, settings: Settings):
         self.problem, self.settings = problem, settings
         self._tracker = _Tracker(settings)
-        self._newton_cost = newton.cost(problem) if newton.applies(problem) else math.inf
-        self._best: Certificate | None = None
+        self._newton_cost = math.inf
+        if problem is not None and newton.applies(problem):
+            self._newton_cost = newton.cost(problem)
+        self.best: Certificate | None = None
         self._last_gap, self._last_number, self._per_gap = math.inf, 0, 1.0
 
     def due(self, number: int, estimate: float) -> bool:
         """Whether the epoch with this number and estimate is to be certified."""
-        best = self._best
+        best = self.best
         due = self._is_last or number == 2 or number - self._last_number >= CERTIFY_EVERY
         if best is not None:
             due |= estimate <= 1.2 * self.settings.tol * abs(best.objective) * self._per_gap
@@ -97,9 +104,9 @@ class Search:
         """Take a certificate in; whether it is enough, or Newton's method made it so."""
         last = self._is_last
         self._tracker.certified(point)
-        if self._best is None or point.gap < self._best.gap:
-            self._best = point
-        if self._best.relative_gap <= self.settings.tol or last:
+        if self.best is None or point.gap < self.best.gap:
+            self.best = point
+        if self.best.relative_gap <= self.settings.tol or last:
             return True
         self._per_gap = estimate / point.gap
         rate = math.log(self._last_gap / point.gap) / (number - self._last_number)
@@ -108,17 +115,18 @@ class Search:
         wanted = max(self.settings.tol, 1e-16)  # of which rounding leaves nothing
         left = math.log(point.relative_gap / wanted) / rate if rate > 0 else math.inf
         self._last_gap, self._last_number = point.gap, number
-        return left > NEWTON_STEPS * self._newton_cost and self._polished(self._best)
+        return left > NEWTON_STEPS * self._newton_cost and self._polished(self.best)
 
     def _polished(self, best: Certificate) -> bool:
         """Whether Newton's method comes to the end; if not, what is left is for epochs."""
+        assert self.problem is not None
         for point in newton.newton_steps(self.problem, best):
             if point.gap < best.gap:
                 best = point
             self._tracker.certified(best)
             if best.relative_gap <= self.settings.tol or self._is_full:
                 break
-        self._best, self._newton_cost = best, math.inf
+        self.best, self._newton_cost = best, math.inf
         return best.relative_gap <= self.settings.tol or self._is_full
 
     @property
@@ -129,10 +137,37 @@ class Search:
     def _is_full(self) -> bool:
         return len(self._tracker.history) >= self.settings.max_iter
 
+    def state(self) -> dict[str, Any]:
+        """Return what `restore` needs, of a search without Newton's method."""
+        best = self.best
+        point = best and {"w": best.w, "bias": best.bias} | {
+            "objective": best.objective,
+            "gap": best.gap,
+        }
+        return {
+            "best": point,
+            "last": np.array([self._last_gap, self._last_number, self._per_gap]),
+            "history": {
+                name: np.array([record[name] for record in self._tracker.history])
+                for name in _RECORD
+            },
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        if state["best"] is not None:
+            nothing = np.zeros(0)
+            self.best = Certificate(**state["best"], examples=nothing, v=nothing)
+        gap, number, per_gap = state["last"].tolist()
+        self._last_gap, self._last_number, self._per_gap = gap, int(number), per_gap
+        columns = (state["history"][name].tolist() for name in _RECORD)
+        rows = zip(*columns, strict=True)
+        self._tracker.resume([dict(zip(_RECORD, row, strict=True)) for row in rows])
+
     def solution(self) -> Solution:
         """Return the best that was certified."""
-        assert self._best is not None
-        return Solution(self._best, len(self._tracker.history), self._tracker.history)
+        assert self.best is not None
+        return Solution(self.best, len(self._tracker.history), self._tracker.history)
 
 
 class _Tracker:
@@ -142,6 +177,11 @@ class _Tracker:
         self.settings, self.started = settings, time.perf_counter()
         self.history: list[dict[str, Any]] = []
 
+    def resume(self, history: list[dict[str, Any]]) -> None:
+        """Go on after a history, as if no time had passed since its last record."""
+        self.history = history
+        self.started = time.perf_counter() - (history[-1]["seconds"] if history else 0)
+
     def certified(self, point: Certificate) -> None:
         self._add(point.objective, point.relative_gap, True)
 
@@ -149,13 +189,9 @@ class _Tracker:
         self._add(math.nan, relative_gap, False)
 
     def _add(self, objective: float, gap: float, certified: bool) -> None:
-        record = {
-            "iteration": len(self.history) + 1,
-            "seconds": time.perf_counter() - self.started,
-            "objective": objective,
-            "gap": gap,
-            "certified": certified,
-        }
+        seconds = time.perf_counter() - self.started
+        values = (len(self.history) + 1, seconds, objective, gap, certified)
+        record = dict(zip(_RECORD, values, strict=True))
         self.history.append(record)
         if self.settings.report:
             self.settings.report(record)

@@ -1,0 +1,269 @@
+"""SDCA on a cluster: the bits of the fit without one, through losses, checkpoints and bad data."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+from dask_cluster import ROWS, blocks, data, kill_one, processes, tasks
+from distributed import Client
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from tfopt import linear_model
+from tfopt.dask import SDCAClassifier, SDCARegressor, read_libsvm
+from tfopt.errors import CheckpointError
+
+LOSSES = ("logistic", "hinge", "smooth_hinge", "squared", "poisson")
+FITTED = ("coef_", "intercept_", "objective_", "dual_gap_", "n_iter_", "dual_coef_")
+#: Far from the end, but with certificates on the way.
+OPTIONS: dict[str, Any] = {"tol": 1e-9, "max_iter": 3, "random_state": 5}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with processes(2) as client:
+        yield client
+
+
+def pair(loss: str, **options: Any) -> tuple[Any, Any]:
+    """Return an estimator for a cluster, and the one it is to equal."""
+    kind = "SDCARegressor" if loss in ("squared", "poisson") else "SDCAClassifier"
+    ours = {"SDCARegressor": SDCARegressor, "SDCAClassifier": SDCAClassifier}[kind]
+    there = getattr(linear_model, kind)
+    return ours(loss, **options), there(loss, num_loss_partitions=ROWS, **options)
+
+
+def fitted(model: Any, *arguments: Any, **options: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(*arguments, **options)
+
+
+def bits(model: Any) -> dict[str, bytes]:
+    return {name: np.asarray(getattr(model, name)).tobytes() for name in FITTED}
+
+
+@pytest.mark.parametrize("l1", [0.0, 2.0])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_bits_are_those_of_the_fit_without_a_cluster(client: Client, loss: str, l1: float) -> None:
+    X, y, weight = data(loss)
+    ours, theirs = pair(loss, l1=l1, fit_intercept=l1 == 0, **OPTIONS)
+    fitted(ours, *blocks(X, y, weight))
+    fitted(theirs, X, y, weight)
+    assert bits(ours) == bits(theirs)
+    gaps = [[record["gap"] for record in model.history_[0]] for model in (ours, theirs)]
+    np.testing.assert_array_equal(*gaps)
+    assert ours.n_features_in_ == 7
+
+
+@pytest.mark.parametrize("n_workers", [1, 4])
+def test_the_number_of_workers_changes_no_bits(n_workers: int) -> None:
+    X, y, weight = data("hinge")
+    ours, theirs = pair("hinge", class_weight="balanced", **OPTIONS | {"max_iter": 1})
+    with processes(n_workers) as client:
+        fitted(ours, *blocks(X, y, weight))
+        assert bits(ours) == bits(fitted(theirs, X, y, weight))
+        assert len(client.nthreads()) == n_workers
+
+
+def test_arrays_frames_and_lists_are_blocks(client: Client) -> None:
+    """Dense here, with means to be subtracted: the chunks of the rows are the blocks."""
+    import dask.dataframe as dd
+    import pandas as pd
+
+    X, y, weight = data("logistic")
+    dense = X.toarray() + 10.0
+    ours, theirs = pair("logistic", **OPTIONS)
+    expected = bits(fitted(theirs, dense, y, weight))
+    arrays = [da.from_array(part, chunks=(ROWS, 3)[: part.ndim]) for part in (dense, y, weight)]
+    assert bits(fitted(ours, *arrays)) == expected
+    predicted = ours.predict_proba(arrays[0])  # products of other sizes round otherwise
+    np.testing.assert_allclose(predicted.compute(), theirs.predict_proba(dense), rtol=1e-10)
+    assert ours.score(*arrays) == pytest.approx(theirs.score(dense, y, weight), rel=1e-12)
+    frame = pd.DataFrame(dense, columns=list("abcdefg")).assign(y=y, weight=weight)
+    parts = blocks(frame)[0]
+    parted = dd.from_map(lambda k: parts[k], range(len(ROWS)), meta=frame.iloc[:0])
+    assert bits(fitted(ours, parted[list("abcdefg")], parted.y, parted.weight)) == expected
+    assert ours.feature_names_in_.tolist() == list("abcdefg")
+    np.testing.assert_array_equal(
+        ours.predict(parted[list("abcdefg")]).compute(), theirs.predict(dense)
+    )
+
+
+def test_files_are_blocks(client: Client, tmp_path: Path) -> None:
+    from sklearn.datasets import dump_svmlight_file
+
+    X, y, _ = data("squared")
+    X, y = sparse.csr_matrix(X.toarray().round(3)), y.round(3)  # files have 16 digits
+    for number, part in enumerate(zip(*blocks(X, y), strict=True)):
+        dump_svmlight_file(*part, str(tmp_path / f"{number:02d}"), zero_based=False)
+    ours, theirs = pair("squared", **OPTIONS)
+    files = read_libsvm(str(tmp_path), n_features=7)
+    assert bits(fitted(ours, *files)) == bits(fitted(theirs, X, y))
+    assert ours.score(*files) == pytest.approx(theirs.score(X, y), rel=1e-12)
+    with pytest.raises(FileNotFoundError):
+        read_libsvm([], n_features=7)
+
+
+def test_warm_starts_go_on_from_the_dual_variables(client: Client) -> None:
+    X, y, _ = data("squared")
+    ours, theirs = pair("squared", warm_start=True, **OPTIONS)
+    for model, arguments in ((ours, blocks(X, y)), (theirs, (X, y))):
+        fitted(fitted(model, *arguments), *arguments)
+    assert bits(ours) == bits(theirs)
+
+
+# ---- losses
+
+
+class Killer:
+    """Kills a worker when an epoch is told that has not been told before."""
+
+    def __init__(self, client: Client, epochs: set[int]) -> None:
+        self.client, self.epochs = client, set(epochs)
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        if record["iteration"] in self.epochs:
+            self.epochs.remove(record["iteration"])
+            kill_one(self.client)
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_workers_that_are_killed_change_no_bits(checkpoint: bool, tmp_path: Path) -> None:
+    X, y, weight = data("logistic")
+    folder = str(tmp_path / "saved")
+    ours, theirs = pair("logistic", tol=1e-9, max_iter=5)
+    told: list[int] = []
+    with processes(2) as client:
+        killer = Killer(client, {1, 4})
+        ours.set_params(
+            callback=lambda record: (told.append(record["iteration"]), killer(record)),
+            checkpoint=folder if checkpoint else None,
+            checkpoint_every=3,
+        )
+        fitted(ours, *blocks(X, y, weight))
+        assert bits(ours) == bits(fitted(theirs, X, y, weight))
+    assert not killer.epochs
+    last = told[len(told) - told[::-1].index(4) :] if checkpoint else []
+    assert told.count(2) == (1 if checkpoint else 2)
+    assert not checkpoint or (1 not in last and told.count(4) == 2)
+
+
+CLIENT = """
+import os, sys
+from dask_cluster import blocks, data
+from distributed import Client
+from tfopt.dask import SDCAClassifier
+with Client(sys.argv[1]):
+    end = lambda record: os._exit(9) if record["iteration"] == 4 else None
+    X, y, weight = data("logistic")
+    SDCAClassifier(tol=1e-9, max_iter=5, checkpoint=sys.argv[2], checkpoint_every=2,
+        callback=end).fit(*blocks(X, y, weight))
+"""
+
+
+def test_another_client_goes_on_where_one_was_killed(client: Client, tmp_path: Path) -> None:
+    X, y, weight = data("logistic")
+    folder, tests = str(tmp_path / "saved"), Path(__file__).parent
+    path = f"{tests}{os.pathsep}{tests.parent}"
+    done = subprocess.run(
+        [sys.executable, "-c", CLIENT, client.scheduler.address, folder],
+        env={**os.environ, "PYTHONPATH": path},
+        timeout=60,
+    )
+    assert done.returncode == 9
+    seen: list[int] = []
+    ours, theirs = pair("logistic", tol=1e-9, max_iter=5)
+    ours.set_params(callback=lambda record: seen.append(record["iteration"]))
+    fitted(ours, *blocks(X, y, weight), resume=folder)
+    assert bits(ours) == bits(fitted(theirs, X, y, weight))
+    assert seen == [3, 4, 5] and len(ours.history_[0]) == 5
+    names = sorted(path.name for path in Path(folder).iterdir())
+    assert names == [*(f"epoch-000002.block-{k:06d}.npz" for k in range(10)), "manifest.npz"]
+
+
+def test_a_checkpoint_of_another_fit_is_refused(client: Client, tmp_path: Path) -> None:
+    X, y, _ = data("logistic")
+    folder = str(tmp_path)
+    options = {**OPTIONS, "checkpoint": folder, "checkpoint_every": 1}
+    fitted(SDCAClassifier(**options), *blocks(X, y))
+    for other, what in (({"l2": 3.0}, "l2"), ({"random_state": 6}, "seed")):
+        with pytest.raises(CheckpointError, match=f"its {what} is "):
+            SDCAClassifier(**OPTIONS | other).fit(*blocks(X, y), resume=folder)
+    with pytest.raises(CheckpointError, match=r"there is no manifest\.npz"):
+        SDCAClassifier(**OPTIONS).fit(*blocks(X, y), resume=str(tmp_path / "nowhere"))
+    assert tasks(client) == []
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize("what", ["X", "y", "weight", "shape", "features", "overflow"])
+def test_bad_data_are_named_and_the_cluster_left_clean(client: Client, what: str) -> None:
+    X, y, weight = blocks(*data("squared"))
+    X = [part.copy() for part in X]
+    message = "block 4, row 6"
+    if what == "X":
+        X[4] = X[4].toarray()
+        X[4][6, 2] = np.nan
+        X = [sparse.csr_matrix(part) for part in X]
+    elif what == "y":
+        y[4][6] = np.inf
+    elif what == "weight":
+        weight[4][6] = -1
+    elif what == "overflow":
+        X[4] = X[4].tolil()
+        X[4][6, 0] = 1e200
+        X[4] = X[4].tocsr()
+    elif what == "shape":
+        y[4], message = y[4][1:], r"block 4: y has the shape \(34,\), X has \(35, 7\)"
+    else:
+        X[4], message = X[4][:, :6], "block 4 has 6 features, but block 0 has 7"
+    with pytest.raises(ValueError, match=message):
+        SDCARegressor().fit(X, y, weight)
+    assert tasks(client) == []
+
+
+def test_what_is_no_collection_is_refused(client: Client) -> None:
+    X, y, _ = data("logistic")
+    with pytest.raises(TypeError, match="data in memory are for"):
+        SDCAClassifier().fit(X, y)
+    with pytest.raises(ValueError, match="X has 10 blocks, but y has 9"):
+        SDCAClassifier().fit(blocks(X)[0], blocks(y)[0][1:])
+    with pytest.raises(ValueError, match="there is one class only"):
+        SDCAClassifier().fit(*blocks(X, np.ones(len(y))))
+
+
+# ---- faces
+
+
+@pytest.mark.parametrize("kind", [SDCAClassifier, SDCARegressor])
+def test_parameters_are_those_without_a_cluster(kind: type) -> None:
+    ours = inspect.signature(kind).parameters
+    theirs = inspect.signature(getattr(linear_model, kind.__name__)).parameters
+    assert {*theirs} - {*ours} == {"adaptive", "num_loss_partitions", "n_jobs"}
+    assert {*ours} - {*theirs} == {"checkpoint", "checkpoint_every"}
+    assert all(ours[name].default == theirs[name].default for name in {*ours} & {*theirs})
+    copy = clone(kind(l1=2.0, checkpoint="there"))
+    assert copy.get_params()["l1"] == 2.0 and copy.get_params()["checkpoint"] == "there"
+
+
+def test_partitions_that_are_given_must_be_all_rows() -> None:
+    X, y, _ = data("logistic")
+    for rows, message in (([251, 1], "add up to the number of samples, 251, not 252"),
+                          ([250, 0, 1], "each of num_loss_partitions"), ([], "not 0")):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            linear_model.SDCAClassifier(num_loss_partitions=rows).fit(X, y)
+    with pytest.raises(ValueError, match="adaptive"):
+        linear_model.SDCAClassifier(num_loss_partitions=[251], adaptive=True).fit(X, y)

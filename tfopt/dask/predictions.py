@@ -1,0 +1,155 @@
+"""Predictions and scores where the data lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import dask
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from tfopt import linear_model
+from tfopt.dask.collections import blocks_of, is_collection
+from tfopt.linear_model.predictions import _is_logistic
+from tfopt.linear_model.trees import tree_sum
+
+__all__ = ["ClusterClassifier", "ClusterRegressor"]
+
+
+class _Cluster:
+    """A model that predicts collections as collections, and all else as it does without Dask."""
+
+    #: The model that predicts a block, and the attributes that it needs.
+    _LOCAL: type
+    _FITTED: tuple[str, ...] = ("coef_", "intercept_", "n_features_in_")
+
+    def _local(self) -> Any:
+        """Return a model of one block, small enough to travel."""
+        check_is_fitted(self)
+        model = self._LOCAL(loss=self.loss) if hasattr(self, "loss") else self._LOCAL()
+        for name in self._FITTED:
+            setattr(model, name, getattr(self, name))
+        return model
+
+    def _on_blocks(self, method: str, X: Any) -> Any:
+        """Return what a method makes of X, in blocks if X is."""
+        predict = partial(_predicted, self._local(), method)
+        if not is_collection(X):
+            return predict(X)
+        if hasattr(X, "chunks"):
+            X = X.rechunk({1: -1})
+            some = predict(np.zeros((1, X.shape[1])))
+            if some.ndim == 1:
+                return X.map_blocks(predict, dtype=some.dtype, drop_axis=1)
+            chunks = (X.chunks[0], (some.shape[1],))
+            return X.map_blocks(predict, dtype=some.dtype, chunks=chunks)
+        if hasattr(X, "map_partitions"):
+            import dask.array as da
+
+            some = predict(np.zeros((1, len(X.columns))))
+            shapes = (np.nan, *some.shape[1:])
+            return da.concatenate(
+                [
+                    da.from_delayed(dask.delayed(predict)(part), shapes, some.dtype)
+                    for part in X.to_delayed()
+                ],
+                allow_unknown_chunksizes=True,
+            )
+        return [dask.delayed(predict)(block) for block in X]
+
+    def _sums(self, of: Callable[..., np.ndarray], X: Any, y: Any, sample_weight: Any) -> Any:
+        blocks = blocks_of(X, y, sample_weight)
+        parts = dask.compute(*(dask.delayed(of)(self._local(), *block) for block in blocks))
+        return tree_sum(parts)
+
+    def predict(self, X: Any) -> Any:
+        """Return the predictions, in blocks if X is.
+
+        Parameters
+        ----------
+        X : dask array or DataFrame, list of blocks, array or sparse matrix
+
+        Returns
+        -------
+        dask array, list of delayed arrays, or ndarray
+        """
+        return self._on_blocks("predict", X)
+
+
+def _predicted(model: Any, method: str, X: Any) -> np.ndarray:
+    """Predict a block."""
+    found: np.ndarray = getattr(model, method)(X.to_numpy() if hasattr(X, "to_numpy") else X)
+    return found
+
+
+def _weights(y: Any, weight: Any) -> np.ndarray:
+    return np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
+
+
+def _hits(model: Any, X: Any, y: Any, weight: Any) -> np.ndarray:
+    weights = _weights(y, weight)
+    right = _predicted(model, "predict", X) == np.asarray(y)
+    return np.array([np.sum(weights * right), weights.sum()])
+
+
+def _squares(model: Any, X: Any, y: Any, weight: Any) -> np.ndarray:
+    weights, truth = _weights(y, weight), np.asarray(y, np.float64)
+    left = truth - _predicted(model, "predict", X)
+    terms = (np.ones(len(weights)), truth, np.square(truth), np.square(left))
+    return np.array([np.sum(weights * each) for each in terms])
+
+
+class ClusterClassifier(_Cluster):
+    """Predicts classes."""
+
+    _LOCAL = linear_model.SDCAClassifier
+    _FITTED = (*_Cluster._FITTED, "classes_")
+
+    def decision_function(self, X: Any) -> Any:
+        """Return x . w + b, in blocks if X is."""
+        return self._on_blocks("decision_function", X)
+
+    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Any:
+        """Return the classes' probabilities, in blocks if X is."""
+        return self._on_blocks("predict_proba", X)
+
+    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> Any:
+        """Return the logarithms of `predict_proba`."""
+        return self._on_blocks("predict_log_proba", X)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of samples whose class is predicted.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As `fit` takes them, or in memory.
+        """
+        if not is_collection(X):
+            return float(self._local().score(X, y, sample_weight))
+        right, all_of = self._sums(_hits, X, y, sample_weight)
+        return float(right / all_of)
+
+
+class ClusterRegressor(_Cluster):
+    """Predicts numbers."""
+
+    _LOCAL = linear_model.SDCARegressor
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R squared.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As `fit` takes them, or in memory.
+        """
+        if not is_collection(X):
+            return float(self._local().score(X, y, sample_weight))
+        weight, first, second, left = self._sums(_squares, X, y, sample_weight)
+        return float(1 - left / (second - first * first / weight))

@@ -1,0 +1,284 @@
+"""Estimators whose data lie on a cluster, solved by dual coordinate ascent."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from distributed import get_client
+from sklearn.base import BaseEstimator
+
+from tfopt import linear_model
+from tfopt.dask.collections import blocks_of
+from tfopt.dask.executor import DaskExecutor
+from tfopt.dask.holders import LostError
+from tfopt.dask.journal import FolderJournal
+from tfopt.dask.predictions import ClusterClassifier, ClusterRegressor
+from tfopt.linear_model.block_fit import BlockFit, fit_blocks
+from tfopt.linear_model.checks import check_count
+
+__all__ = ["SDCAClassifier", "SDCARegressor"]
+
+#: How often workers may be lost before the fit comes further than it was.
+MOST_LOSSES = 5
+
+
+class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
+    """What the estimators share: a fit that goes on when workers are lost."""
+
+    adaptive: Any = False
+    num_loss_partitions: Any = None
+    n_jobs: Any = None
+
+    def _fit(self: Any, X: Any, y: Any, sample_weight: Any, resume: str | None) -> Any:
+        self._check_options()
+        if self.checkpoint is not None:
+            check_count("checkpoint_every", self.checkpoint_every, 1)
+        blocks = blocks_of(X, y, sample_weight)
+        sources = [
+            (*block, duals)
+            for block, duals in zip(blocks, self._duals_of_blocks(len(blocks)), strict=True)
+        ]
+        with (
+            self._settings(len(sources)) as settings,
+            DaskExecutor(get_client(), sources, self._is_of_classes) as executor,
+        ):
+            journal = FolderJournal(self.checkpoint, self.checkpoint_every, resume, settings)
+            fit = self._fit_through_losses(executor, settings, journal)
+        self._conclude(dataclasses.replace(fit, duals=_joined(fit)))
+        if hasattr(X, "columns"):
+            self.feature_names_in_ = np.array([str(name) for name in X.columns], object)
+        self.n_features_in_ = fit.solutions[0].certificate.w.size
+        self._warn(fit.solutions)
+        return self
+
+    def _fit_through_losses(
+        self: Any, executor: DaskExecutor, settings: Any, journal: FolderJournal
+    ) -> BlockFit:
+        """Fit; when workers are lost, go on from the last checkpoint."""
+        lost, furthest = 0, 0
+        while True:
+            try:
+                journal.about = self._about()
+                return fit_blocks(self, executor, self._problem(0, 1), settings, journal)
+            except LostError as error:
+                lost = 1 if journal.reached > furthest else lost + 1
+                furthest = max(furthest, journal.reached)
+                if lost == MOST_LOSSES:
+                    raise RuntimeError(
+                        f"workers were lost {lost} times in or before epoch {furthest + 1}: {error}"
+                    ) from error
+                executor.begin()
+
+    def _about(self: Any) -> dict[str, Any]:
+        """Return the options that a fit which is taken up must have had."""
+        names = ("loss", "l1", "l2", "C", "gamma", "fit_intercept")
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
+
+    def _duals_of_blocks(self: Any, n_blocks: int) -> list[Any]:
+        if not self._is_warm:
+            return [None] * n_blocks
+        duals = self.dual_coef_ if self.dual_coef_.ndim == 2 else self.dual_coef_[None]
+        if duals.numblocks[1] != n_blocks:
+            raise ValueError(
+                f"warm_start goes on from the same blocks: there were {duals.numblocks[1]}, now "
+                f"{n_blocks}"
+            )
+        return list(duals.to_delayed().ravel())
+
+
+def _joined(fit: BlockFit) -> da.Array:
+    """Return the dual variables, which stay on the cluster."""
+    n_problems = len(fit.solutions)
+    return da.concatenate(
+        [
+            da.from_delayed(future, (n_problems, length), np.float64)
+            for future, length in zip(fit.duals, fit.lengths, strict=True)
+        ],
+        axis=1,
+    )
+
+
+class SDCAClassifier(ClusterClassifier, _ClusterSDCA, linear_model.SDCAClassifier):
+    """`tfopt.linear_model.SDCAClassifier` for data on a Dask cluster.
+
+    With the same blocks, the result is that of ``num_loss_partitions=[rows of each block]`` there,
+    bit for bit: for any number of workers, and if some are lost on the way.
+
+    Parameters
+    ----------
+    loss, l1, l2, C, gamma, fit_intercept, class_weight, max_iter, tol, random_state, warm_start
+        See `tfopt.linear_model.SDCAClassifier`.
+    verbose, callback
+        See there, too; epochs that are done again after a loss are told again.
+    checkpoint : str, optional
+        A folder, or its URL as fsspec has them, that the client and all workers can write to. What
+        is there is replaced.
+    checkpoint_every : int, default=10
+        Epochs from one checkpoint to the next.
+
+    Attributes
+    ----------
+    classes_, coef_, intercept_, objective_, dual_gap_, n_iter_, history_, n_features_in_
+        As of `tfopt.linear_model.SDCAClassifier`.
+    dual_coef_ : dask array of float64, shape (1, n_samples) or (n_classes, n_samples)
+        It stays on the cluster, a chunk for each block.
+    feature_names_in_ : ndarray of str
+        If X is a frame.
+
+    Raises
+    ------
+    ValueError
+        For an option out of its range, and for data that are refused: it names the block and the
+        row. Nothing is left on the cluster.
+    RuntimeError
+        If workers are lost again and again.
+
+    Notes
+    -----
+    There are no `adaptive`, `num_loss_partitions` and `n_jobs`: the blocks are the partitions, and
+    the workers' threads visit them.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from distributed import Client
+    >>> from tfopt.dask import SDCAClassifier
+    >>> X = da.random.default_rng(0).standard_normal((1000, 5), chunks=(250, 5))
+    >>> with Client(processes=False, n_workers=1, dashboard_address=":0"):
+    ...     model = SDCAClassifier().fit(X, X[:, 0] > 0)
+    ...     round(model.score(X, X[:, 0] > 0), 1)
+    1.0
+    """
+
+    def __init__(
+        self,
+        loss: str = "logistic",
+        *,
+        l1: float = 0.0,
+        l2: float = 1.0,
+        C: float | None = None,
+        gamma: float = 1.0,
+        fit_intercept: bool = True,
+        class_weight: Any = None,
+        max_iter: int = 1000,
+        tol: float = 1e-4,
+        random_state: Any = 0,
+        warm_start: bool = False,
+        verbose: bool = False,
+        callback: Callable[[dict[str, Any]], object] | None = None,
+        checkpoint: str | None = None,
+        checkpoint_every: int = 10,
+    ) -> None:
+        self.loss = loss
+        self.l1 = l1
+        self.l2 = l2
+        self.C = C
+        self.gamma = gamma
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.callback = callback
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, resume: str | None = None
+    ) -> SDCAClassifier:
+        """Find the weights.
+
+        Parameters
+        ----------
+        X : dask array or DataFrame, shape (n_samples, n_features), or list of blocks
+            The chunks of an array's rows, the partitions of a frame, or arrays, CSR matrices,
+            futures and delayed values are the blocks.
+        y, sample_weight : dask array or Series, shape (n_samples,), or list of blocks
+        resume : str, optional
+            A checkpoint's folder to go on from: of the same data and options.
+
+        Returns
+        -------
+        SDCAClassifier
+        """
+        fitted: SDCAClassifier = self._fit(X, y, sample_weight, resume)
+        return fitted
+
+
+class SDCARegressor(ClusterRegressor, _ClusterSDCA, linear_model.SDCARegressor):
+    """`tfopt.linear_model.SDCARegressor` for data on a Dask cluster.
+
+    Parameters
+    ----------
+    loss, l1, l2, C, fit_intercept, max_iter, tol, random_state, warm_start
+        See `tfopt.linear_model.SDCARegressor`.
+    verbose, callback, checkpoint, checkpoint_every
+        See `SDCAClassifier`.
+
+    Attributes
+    ----------
+    coef_, intercept_, objective_, dual_gap_, n_iter_, history_, n_features_in_
+        As of `tfopt.linear_model.SDCARegressor`.
+    dual_coef_ : dask array of float64, shape (n_samples,)
+    feature_names_in_ : ndarray of str
+        If X is a frame.
+
+    Raises
+    ------
+    ValueError, RuntimeError
+        See `SDCAClassifier`.
+    """
+
+    def __init__(
+        self,
+        loss: str = "squared",
+        *,
+        l1: float = 0.0,
+        l2: float = 1.0,
+        C: float | None = None,
+        fit_intercept: bool = True,
+        max_iter: int = 1000,
+        tol: float = 1e-4,
+        random_state: Any = 0,
+        warm_start: bool = False,
+        verbose: bool = False,
+        callback: Callable[[dict[str, Any]], object] | None = None,
+        checkpoint: str | None = None,
+        checkpoint_every: int = 10,
+    ) -> None:
+        self.loss = loss
+        self.l1 = l1
+        self.l2 = l2
+        self.C = C
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.callback = callback
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, resume: str | None = None
+    ) -> SDCARegressor:
+        """Find the weights.
+
+        Parameters
+        ----------
+        X, y, sample_weight, resume
+            See `SDCAClassifier.fit`.
+
+        Returns
+        -------
+        SDCARegressor
+        """
+        fitted: SDCARegressor = self._fit(X, y, sample_weight, resume)
+        return fitted

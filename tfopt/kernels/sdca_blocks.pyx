@@ -1,0 +1,110 @@
+"""Rounds of stochastic dual coordinate ascent over blocks of examples that stay where they are.
+
+What sdca_solver.pyx does in one call, in pieces: a block is visited on a replica of the weights, its
+change is taken, and the sum of all changes is kept as far as the rule of sdca_solver.pyx says. No
+piece knows where the others are computed.
+"""
+
+from libc.stdint cimport int64_t
+
+from tfopt.kernels.losses cimport SMOOTH_HINGE, loss_of, loss_t
+from tfopt.kernels.machine cimport fp_enter, fp_leave, fp_state
+from tfopt.kernels.rules cimport real
+from tfopt.kernels.sdca cimport example, index
+from tfopt.kernels.sdca_solver cimport bregman, excess, kept_share, partition, visit_examples
+from tfopt.kernels.sdca import LOSSES
+
+
+def visit(const real[::1] data not None, const index[::1] indices not None,
+          const index[::1] indptr not None, const real[:, ::1] dense not None,
+          const int64_t[::1] plan not None, example[::1] examples not None,
+          double[::1] u not None, str loss, double gamma, double l2, double shrink, double bias,
+          double bias_curvature, double sigma):
+    """Visit the examples that a plan names, one after another, on one thread.
+
+    Parameters
+    ----------
+    data, indices, indptr, dense, plan, loss, gamma, l2, shrink, bias, bias_curvature
+        See `tfopt.kernels.sdca_solver.epoch`.
+    examples : memoryview of EXAMPLE
+        Those that the plan names, in its order; their dual variables are changed.
+    u : memoryview, shape (n_weights,)
+        A replica of the unshrunk weights; changed.
+    sigma : float
+        How often each change is counted, in u and in the bias.
+
+    Returns
+    -------
+    bias : float
+    estimate : float
+        The sum of the gaps met at the visits.
+    """
+    cdef int kind = LOSSES.index(loss)
+    cdef loss_t f = loss_of(kind)
+    cdef Py_ssize_t n = plan.shape[0], width = dense.shape[1]
+    cdef partition own
+    cdef fp_state caller
+    if kind == SMOOTH_HINGE:
+        f.gamma = gamma
+    own.bias, own.estimate = bias, 0
+    if n == 0:
+        return bias, 0.0
+    with nogil:
+        caller = fp_enter(False)
+        visit_examples(&data[0] if data.shape[0] else NULL,
+                       &indices[0] if indices.shape[0] else NULL, &indptr[0],
+                       &dense[0, 0] if width else NULL, width, &plan[0], n, &examples[0], True,
+                       NULL,
+                       &u[0] if u.shape[0] else NULL, u.shape[0], &own, kind, &f, l2, shrink,
+                       bias_curvature, sigma)
+        fp_leave(caller)
+    return own.bias, own.estimate
+
+
+def change(const double[::1] v not None, double[::1] u not None, double shrink, double sigma):
+    """Replace a replica by what it changed, counted once.
+
+    Returns
+    -------
+    float
+        What the change, as the replica counted it, added to |S(v)|^2 / 2 beyond its first order,
+        divided by sigma^2.
+    """
+    cdef Py_ssize_t k
+    cdef double d, own = 0
+    with nogil:
+        for k in range(v.shape[0]):
+            d = u[k] - v[k]
+            own += bregman(v[k], d, shrink)
+            u[k] = d / sigma
+    return own / (sigma * sigma)
+
+
+def excesses(const double[::1] v not None, const double[::1] dv not None, double shrink):
+    """Return what a change adds to |S(v)|^2 / 2 beyond its first order, and what if shrink were 0."""
+    cdef Py_ssize_t k
+    cdef double joint = 0, bound = 0
+    with nogil:
+        for k in range(v.shape[0]):
+            joint += bregman(v[k], dv[k], shrink)
+            bound += dv[k] * dv[k] / 2
+    return joint, bound
+
+
+def kept(double joint, double own, double bound, int n_partitions, double sigma):
+    """Return the share of a merged change that is kept, and sigma for the next merge.
+
+    Parameters
+    ----------
+    joint, own, bound : float
+        What the merged change adds beyond its first order, the sum of what the partitions' changes
+        do, and what the merged one would do without shrinkage.
+    n_partitions : int
+    sigma : float
+        How often the partitions counted their changes.
+    """
+    cdef excess sums
+    cdef double next_sigma = sigma, theta
+    sums.joint, sums.own, sums.bound = joint, own, bound
+    theta = kept_share(&sums, n_partitions, &next_sigma)
+    return theta, next_sigma

@@ -1,0 +1,38 @@
+# cython: language_level=3
+"""What epochs share with the rounds over blocks: visits of examples, and what a merge keeps."""
+
+from libc.stdint cimport int64_t
+
+from tfopt.kernels.losses cimport loss_t
+from tfopt.kernels.rules cimport real
+from tfopt.kernels.sdca cimport example, index, shrunk
+
+#: A partition's bias, and the sum of the gaps it met. Of a whole line of cache.
+cdef struct partition:
+    double bias
+    double estimate
+    double[6] room
+
+#: E and the sum of the E_p / sigma^2, and what E would be without shrinkage.
+cdef struct excess:
+    double joint
+    double own
+    double bound
+
+cdef void visit_examples(const real *data, const index *indices, const index *indptr,
+                         const real *dense, Py_ssize_t width, const int64_t *plan, Py_ssize_t n,
+                         example *examples, bint planned, double *before, double *u,
+                         Py_ssize_t n_u, partition *own, int kind, const loss_t *loss, double l2,
+                         double shrink, double bias_curvature, double sigma) noexcept nogil
+
+cdef double kept_share(const excess *sums, int n_partitions, double *sigma) noexcept nogil
+
+
+cdef inline double bregman(double v, double d, double shrink) noexcept nogil:
+    """What a change d adds to S(v)^2 / 2 beyond its first order."""
+    cdef double s, moved
+    if shrink == 0:
+        return d * d / 2
+    s = shrunk(v, shrink)
+    moved = shrunk(v + d, shrink) - s
+    return moved * moved / 2 + s * (moved - d)

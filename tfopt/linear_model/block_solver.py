@@ -1,0 +1,225 @@
+"""Dual coordinate ascent over blocks of examples that stay where they are.
+
+What is known of all of them, weights and scalars, is here; what is computed with rows is in
+blocks.py, and whoever executes that adds up the answers in one order. So the result depends on the
+data, the seed and the blocks alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from tfopt.kernels import sdca, sdca_blocks
+from tfopt.linear_model import blocks
+from tfopt.linear_model.bias import BiasSearch, bias_search
+from tfopt.linear_model.blocks import PARTS, Order
+from tfopt.linear_model.changes import Change
+from tfopt.linear_model.problem import Certificate, Problem, assembled
+from tfopt.linear_model.search import Search, Settings
+
+__all__ = ["Climb", "Executor", "climb"]
+
+#: Of the estimate of the gap, what an intercept that is not the best may add to the gap.
+BIAS_SHARE = 0.01
+#: What a climb knows at the end of an epoch.
+_STATE = ("v", "bias", "drift", "sigma", "best", "done")
+#: How many blocks are visited side by side, at most: the more, the more epochs it takes. The number
+#: must not depend on that of the workers, for the result depends on it.
+SIDE_BY_SIDE = 8
+
+
+class Executor(Protocol):
+    """Who has the blocks."""
+
+    n_blocks: int
+
+    def ask(
+        self,
+        function: Callable[[Any, Any], tuple[Any, Any]],
+        order: Any,
+        numbers: Sequence[int] | None = None,
+    ) -> Any:
+        """Give all blocks, or some, an order, and return the `tree_sum` of their answers."""
+
+    def each(self, function: Callable[[Any, Any], Any], order: Any) -> Any:
+        """Return what a function makes of each block and the order, joined along the last axis."""
+
+
+class Climb:
+    """One problem's weights, and what the blocks have to be told of them.
+
+    Parameters
+    ----------
+    problem : Problem
+        Without rows.
+    settings : Settings
+    n_blocks : int
+    v : ndarray, shape (n_weights,)
+    bias, bias_curvature : float
+    drift : float
+        The weighted sum of the dual variables.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        settings: Settings,
+        n_blocks: int,
+        v: np.ndarray,
+        bias: float,
+        bias_curvature: float,
+        drift: float,
+    ) -> None:
+        self.problem = problem
+        self.v, self.bias, self.bias_curvature = v, bias, bias_curvature
+        self.drift = drift
+        self.recentre()
+        self.sigma = 1 + (min(n_blocks, SIDE_BY_SIDE) - 1) / 2
+        self.thetas, self.told = [1.0] * n_blocks, [True] * n_blocks
+        self.best, self.done = False, False
+        self.search = Search(None, settings)
+        self.estimate = 0.0
+
+    def order(self, numbers: Sequence[int], **more: Any) -> Order:
+        """Return an order for some blocks; what one tells a block, the next does not tell again."""
+        best = tuple(self.best and not told for told in self.told)
+        order = Order(
+            self.v, self.bias, self.bias_curvature, self.sigma, tuple(self.thetas), best, **more
+        )
+        for number in numbers:
+            self.thetas[number], self.told[number] = 1.0, True
+        return order
+
+    def merge(self, numbers: Sequence[int], change: Change, sums: np.ndarray) -> None:
+        """Keep what can be kept of the changes that visits of some blocks have made."""
+        problem, dv = self.problem, change.dense()
+        own, moved, estimate, drift = sums.tolist()
+        joint, bound = sdca_blocks.excesses(self.v, dv, problem.shrink)
+        if self.bias_curvature > 0:
+            more = moved * moved / (2 * self.bias_curvature * problem.l2)
+            joint, bound = joint + more, bound + more
+        theta, self.sigma = sdca_blocks.kept(joint, own, bound, len(numbers), self.sigma)
+        self.v = self.v + theta * dv
+        self.bias += theta * moved
+        self.drift += theta * drift
+        self.estimate += estimate
+        for number in numbers:
+            self.thetas[number] = theta
+
+    def recentre(self) -> None:
+        """Move the intercept's centre to where it is; see solver.py."""
+        self.bias += self.bias_curvature * self.drift
+
+    def state(self) -> dict[str, Any]:
+        """Return what `restore` needs, at the end of an epoch, when all blocks know all."""
+        own = {name: getattr(self, name) for name in _STATE}
+        return own | {"search": self.search.state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        for name in _STATE:
+            setattr(self, name, state[name])
+        self.search.restore(state["search"])
+
+    def certified(self, number: int, point: Certificate) -> None:
+        """Take in a certificate of an epoch."""
+        self.done = self.search.ends(point, number, self.estimate)
+        self.best = self.search.best is point
+        self.told = [False] * len(self.told)
+
+
+def climb(
+    problem: Problem,
+    executor: Executor,
+    climbs: list[Climb],
+    settings: Settings,
+    after: Callable[[int], None] | None = None,
+    first: int = 1,
+) -> None:
+    """Visit the blocks until all certificates are enough.
+
+    Parameters
+    ----------
+    problem : Problem
+        Without rows.
+    executor : Executor
+    climbs : list of Climb
+    settings : Settings
+    after : callable, optional
+        Called with each epoch's number when it is over.
+    first : int
+        The number of the first epoch.
+    """
+    everyone = range(executor.n_blocks)
+    n_waves = -(-executor.n_blocks // SIDE_BY_SIDE)
+    waves = [everyone[wave::n_waves] for wave in range(n_waves)]
+    for number in range(first, settings.max_iter + 1):
+        going = {k: one for k, one in enumerate(climbs) if not one.done}
+        for one in going.values():
+            one.estimate = 0.0
+        for part, wave in itertools.product(range(PARTS), waves):
+            orders = {k: one.order(wave, epoch=number, part=part) for k, one in going.items()}
+            for k, answer in executor.ask(blocks.visit, orders, wave).items():
+                going[k].merge(wave, *answer)
+        for one in going.values():
+            one.recentre()
+        due = {k: one for k, one in going.items() if one.search.due(number, one.estimate)}
+        for k, point in _certificates(problem, executor, due).items():
+            due[k].certified(number, point)
+        if all(one.done for one in climbs):
+            break
+        if after is not None:
+            after(number)
+
+
+def _certificates(
+    problem: Problem, executor: Executor, due: dict[int, Climb]
+) -> dict[int, Certificate]:
+    if not due:
+        return {}
+    biases, everyone = dict.fromkeys(due, 0.0), range(executor.n_blocks)
+    if problem.intercept:
+        searches = {
+            k: bias_search(problem.loss, one.bias, BIAS_SHARE * one.estimate)
+            for k, one in due.items()
+        }
+        orders = {k: one.order(everyone, biases=next(searches[k])) for k, one in due.items()}
+        looked = executor.ask(blocks.look, orders)
+        biases = _best_biases(executor, searches, {k: pair[1] for k, pair in looked.items()})
+        parts = executor.ask(blocks.bound, {k: (biases[k], looked[k][0]) for k in due})
+    else:
+        orders = {k: one.order(everyone) for k, one in due.items()}
+        parts = executor.ask(blocks.look_and_bound, orders)
+    nobody = np.zeros(0, sdca.EXAMPLE)
+    return {
+        k: assembled(
+            problem,
+            nobody,
+            problem.shrunk(one.v),
+            biases[k],
+            one.v if parts[k][1] is None else parts[k][1].dense(),
+            *parts[k][0].tolist(),
+        )
+        for k, one in due.items()
+    }
+
+
+def _best_biases(
+    executor: Executor, searches: dict[int, BiasSearch], found: dict[int, np.ndarray]
+) -> dict[int, float]:
+    """Advance all searches together: a round serves them all."""
+    biases: dict[int, float] = {}
+    while True:
+        asked = {}
+        for k, answer in found.items():
+            try:
+                asked[k] = searches[k].send(answer)
+            except StopIteration as end:
+                biases[k] = end.value
+        if not asked:
+            return biases
+        found = executor.ask(blocks.slopes, asked)
