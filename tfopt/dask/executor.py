@@ -140,7 +140,9 @@ class DaskExecutor:
             try:
                 wait(futures, timeout=PATIENCE)
                 return
-            except TimeoutError:
+            except TimeoutError as error:
+                # Dask has the error refer to itself through its traceback, and that to the futures
+                error.__traceback__ = None
                 gone = {home for home, _ in self._homes} - {*self.client.nthreads()}
                 if gone:
                     raise LostError(f"workers are gone: {', '.join(sorted(gone))}") from None
