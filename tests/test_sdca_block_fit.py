@@ -13,18 +13,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import sparse
 from sdca_cases import LOSSES
 from sklearn.exceptions import ConvergenceWarning
 
 from tfopt.linear_model import SDCAClassifier, SDCARegressor, block_solver
+from tfopt.linear_model.trees import fold
 from tfopt_ref import sdca_block_fit as twin
 from tfopt_ref.sdca_fit import Fit
 
 SAME_BITS = ("hinge_loss", "smooth_hinge_loss")
 GAMMA, L2 = 0.6, 2.0
 #: Among them one row, fewer rows than an epoch has parts, and more blocks than one wave visits.
-BLOCKS = [[48], [1, 30, 17], [13, 1, 2, 5, 4, 3, 1, 6, 1, 7, 3, 2]]
+BLOCKS = [[48], [1, 30, 17], [13, 1, 2, 5, 4, 3, 1, 6, 1, 7, 2, 2, 1]]
 #: What the estimators make of random_state=0.
 SEED = np.random.RandomState(0).randint(2**31 - 1)
 
@@ -32,7 +35,7 @@ each_problem = pytest.mark.parametrize(
     ("loss", "l1", "intercept"),
     [(loss, l1, intercept) for loss in LOSSES for l1 in (0.0, 1.5) for intercept in (False, True)],
 )
-each_blocks = pytest.mark.parametrize("blocks", BLOCKS, ids=["1 block", "3 blocks", "12 blocks"])
+each_blocks = pytest.mark.parametrize("blocks", BLOCKS, ids=["1 block", "3 blocks", "13 blocks"])
 
 
 @pytest.fixture(autouse=True)
@@ -51,24 +54,23 @@ def data(loss: str, kind: str = "csr", dtype: str = "float64") -> tuple[Any, Any
         "poisson_loss": lambda: random.poisson(np.exp(z / 3)).astype(float),
     }.get(loss, lambda: np.sign(z))()
     X = X.astype(dtype)
-    rows = sparse.csr_matrix(X) if kind == "csr" else X
-    return rows, y, random.choice([0.0, 0.5, 1.0, 2.0], 48)
+    return sparse.csr_matrix(X) if kind == "csr" else X, y, random.choice([0.0, 0.5, 1.0, 2.0], 48)
 
 
-def ours(given: tuple[Any, Any, Any], loss: str, blocks: list[int], **options: Any) -> Any:
+def ours(rows: tuple[Any, Any, Any], loss: str, blocks: list[int], **options: Any) -> Any:
     if loss == "smooth_hinge_loss":
         options["gamma"] = GAMMA
     name = loss.removesuffix("_loss")
     kind = SDCARegressor if name in ("squared", "poisson") else SDCAClassifier
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return kind(name, l2=L2, num_loss_partitions=blocks, **options).fit(*given)
+        return kind(name, l2=L2, num_loss_partitions=blocks, **options).fit(*rows)
 
 
-def theirs(given: tuple[Any, Any, Any], loss: str, blocks: list[int], **options: Any) -> Fit:
+def theirs(rows: tuple[Any, Any, Any], loss: str, blocks: list[int], **options: Any) -> Fit:
     names = {"fit_intercept": "intercept", "max_iter": "max_epochs"}
     options = {names.get(name, name): value for name, value in options.items()}
-    return twin.fit(*given, loss, blocks=blocks, gamma=GAMMA, l2=L2, seed=SEED, **options)
+    return twin.fit(*rows, loss, blocks=blocks, gamma=GAMMA, l2=L2, seed=SEED, **options)
 
 
 def assert_same(model: Any, k: int, found: Fit, loss: str, intercept: bool) -> None:
@@ -103,9 +105,9 @@ def test_the_way_there_is_that_of_the_twin(
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("intercept", [False, True])
 def test_kinds_of_features(loss: str, kind: str, dtype: str, intercept: bool) -> None:
-    given = data(loss, kind, dtype)
+    rows = data(loss, kind, dtype)
     options = {"l1": 0.5, "fit_intercept": intercept, "tol": 0, "max_iter": 3}
-    model, found = (fit(given, loss, BLOCKS[2], **options) for fit in (ours, theirs))
+    model, found = (fit(rows, loss, BLOCKS[2], **options) for fit in (ours, theirs))
     assert_same(model, 0, found, loss, intercept)
 
 
@@ -130,3 +132,16 @@ def test_both_end_at_the_same_epoch(loss: str, l1: float, intercept: bool) -> No
         assert found.near(tol)
         assert np.ravel(model.n_iter_)[0] == found.n_epochs
         assert_same(model, 0, found, loss, intercept)
+
+
+@given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=40), st.data())
+def test_the_sum_is_the_same_in_whatever_order_answers_come(values: list[float], data: Any) -> None:
+    order = data.draw(st.permutations(range(len(values))))
+    nodes: dict[tuple[int, int], float] = {}
+    while order:
+        size = data.draw(st.integers(1, len(order)))
+        group, order = order[:size], order[size:]
+        own = fold({(0, k): values[k] for k in group}, len(values))
+        nodes = fold(nodes | own, len(values))
+    (root,) = nodes.values()
+    assert root == twin.tree_sum(values)

@@ -123,7 +123,7 @@ def loss_named(loss: str, gamma: float) -> Loss:
 
 def rows_of(X: Any) -> Rows:
     """Return data, indices, indptr and a dense block."""
-    n, d = X.shape
+    n = X.shape[0]
     if isinstance(X, np.ndarray):
         return np.zeros(0), np.zeros(0, int), np.zeros(n + 1, int), X
     return X.data, X.indices, X.indptr, np.zeros((n, 0))
