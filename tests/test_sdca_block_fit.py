@@ -78,13 +78,13 @@ def assert_same(model: Any, k: int, found: Fit, loss: str, intercept: bool) -> N
     w, a = np.atleast_2d(model.coef_)[k], np.atleast_2d(model.dual_coef_)[k]
     objective, gap = (np.ravel(each)[k] for each in (model.objective_, model.dual_gap_))
     if loss in SAME_BITS:
-        np.testing.assert_array_equal(w, found.w)
+        assert w.tobytes() == found.w.tobytes()
     else:
-        np.testing.assert_allclose(w, found.w, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(w, found.w, rtol=1e-11, atol=1e-11)
     if loss in SAME_BITS and not intercept:  # with one, they are scaled to a sum of 0
-        np.testing.assert_array_equal(a, found.a)
+        np.testing.assert_array_equal(a, found.a)  # which takes -0 for 0
     else:
-        np.testing.assert_allclose(a, found.a, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(a, found.a, rtol=1e-11, atol=1e-11)
     assert objective == pytest.approx(found.primal, rel=1e-10)
     assert gap == pytest.approx(found.gap, rel=1e-8, abs=1e-10 * abs(found.primal))
 

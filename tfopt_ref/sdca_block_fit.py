@@ -1,7 +1,7 @@
 """Linear models by dual coordinate ascent over blocks of examples that stay together.
 
-What ``tfopt.linear_model`` does with partitions that are given, in this process or on a cluster, but
-for the centring of dense features.
+What ``tfopt.linear_model`` does with partitions that are given, in this process or on a cluster,
+but for the centring of dense features.
 """
 
 from __future__ import annotations
