@@ -238,6 +238,14 @@ def test_bad_data_are_named_and_the_cluster_left_clean(client: Client, what: str
     assert tasks(client) == []
 
 
+def test_negative_counts_are_named(client: Client) -> None:
+    X, y, _ = blocks(*data("poisson"))
+    y[4][6] = -1
+    with pytest.raises(ValueError, match="block 4, row 6: loss='poisson' needs non-negative"):
+        SDCARegressor("poisson").fit(X, y)
+    assert tasks(client) == []
+
+
 def test_what_is_no_collection_is_refused(client: Client) -> None:
     X, y, _ = data("logistic")
     with pytest.raises(TypeError, match="data in memory are for"):

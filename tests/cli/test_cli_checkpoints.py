@@ -150,7 +150,7 @@ def test_damaged_and_foreign_files_are_refused(cli, half, folder):
         (["--checkpoint", "x.npz"], "--checkpoint needs --checkpoint-every or --resume"),
         (["--checkpoint", "x.pt", "--resume"], "--checkpoint needs a name that ends in .npz or"),
         (["--checkpoint", "./model.npz", "--resume"], "cannot be one file"),
-        (["--resume", "--solver", "sdca"], "are for steps, not for --solver sdca"),
+        (["--resume", "--solver", "sdca"], "are for steps; --solver sdca has them on a cluster"),
         (["--checkpoint-every", "0"], "must be at least 1, not 0"),
     ],
 )

@@ -19,7 +19,7 @@ from tfopt.cli.optimizers import OPTIMIZERS, default_learning_rate
 from tfopt.cli.settings import LOSSES
 from tfopt.versions import versions
 
-EXTRA = ["sklearn", "scipy", "tqdm", "matplotlib"]
+EXTRA = ["sklearn", "scipy", "tqdm", "matplotlib", "dask", "distributed"]
 
 
 @pytest.mark.parametrize("command", [[], ["train"], ["predict"], ["info"]])
@@ -91,6 +91,12 @@ def test_version(cli):
         ("train --solver sdca --beta 1", "--solver sdca takes no learning rate"),
         ("train --solver sdca --decay-steps 9", "--solver sdca takes no learning rate"),
         ("train --solver sdca --momentum 0.5", "--momentum is for"),
+        ("train --blocks 2", "--blocks works with --solver sdca alone"),
+        ("train --workers 2", "--workers works with --solver sdca alone"),
+        ("train --solver sdca --workers 2 --dask tcp://here:1", "not allowed with argument"),
+        ("train --solver sdca --workers 0", "argument --workers: must be 1 to 4096, not 0"),
+        ("train --solver sdca --blocks 0", "argument --blocks: must be at least 1, not 0"),
+        ("train --solver sdca --blocks 2 --resume", "--solver sdca has them on a cluster"),
         ("train --l2 -0.5", "argument --l2: must not be negative, not -0.5"),
         ("train --l2 nan", "argument --l2: must be finite, not nan"),
         ("train --learning-rate 0", "argument --learning-rate: must be above 0, not 0"),
@@ -179,14 +185,16 @@ def test_out_of_memory(cli, tiny, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("module", "package", "command"),
+    ("module", "package", "extra", "command"),
     [
-        ("sklearn", "scikit-learn", "predict model.npz data.svm"),
-        ("tqdm", "tqdm", "train"),
-        ("matplotlib", "matplotlib", "train --plot loss.png"),
+        ("sklearn", "scikit-learn", "cli", "predict model.npz data.svm"),
+        ("tqdm", "tqdm", "cli", "train"),
+        ("matplotlib", "matplotlib", "cli", "train --plot loss.png"),
+        ("distributed", "distributed", "dask", "train --solver sdca --workers 2"),
+        ("dask", "dask", "dask", "train --solver sdca --dask tcp://here:1"),
     ],
 )
-def test_a_missing_extra_says_what_to_install(folder, module, package, command):
+def test_a_missing_extra_says_what_to_install(folder, module, package, extra, command):
     # in a process of its own, whose modules are not yet loaded
     code = f"""
 import sys
@@ -196,7 +204,7 @@ sys.exit(main({command.split()!r}))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stderr == (
-        f'this needs {package}, which is not installed: install with pip install "tfopt[cli]"\n'
+        f'this needs {package}, which is not installed: install with pip install "tfopt[{extra}]"\n'
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert list(folder.iterdir()) == []

@@ -18,12 +18,14 @@ from tfopt.cli.errors import CommandError
 
 __all__ = ["main"]
 
-#: The modules that the extra [cli] brings, and what people call them.
+#: The modules that an extra brings, what people call them, and the extra.
 _EXTRA = {
-    "sklearn": "scikit-learn",
-    "scipy": "scipy",
-    "tqdm": "tqdm",
-    "matplotlib": "matplotlib",
+    "sklearn": ("scikit-learn", "cli"),
+    "scipy": ("scipy", "cli"),
+    "tqdm": ("tqdm", "cli"),
+    "matplotlib": ("matplotlib", "cli"),
+    "dask": ("dask", "dask"),
+    "distributed": ("distributed", "dask"),
 }
 _INTERRUPTED = 128 + 2  # what a shell reports for SIGINT
 _BROKEN_PIPE = 128 + 13  # and for SIGPIPE
@@ -56,11 +58,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CommandError as error:
         return _complain(str(error))
     except ModuleNotFoundError as error:
-        package = _EXTRA.get((error.name or "").partition(".")[0])
-        if package is None:
+        module = (error.name or "").partition(".")[0]
+        if module not in _EXTRA:
             raise
+        package, extra = _EXTRA[module]
         return _complain(
-            f'this needs {package}, which is not installed: install with pip install "tfopt[cli]"'
+            f"this needs {package}, which is not installed: install with "
+            f'pip install "tfopt[{extra}]"'
         )
     except KeyboardInterrupt:
         _complain("interrupted")

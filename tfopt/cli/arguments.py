@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import tfopt
+from tfopt.cli.cluster_flags import add_cluster_flags, blocks_of, cluster_flags
 from tfopt.cli.converters import count, non_negative, number, positive, whole
 from tfopt.cli.optimizer_flags import WARMUP_NAME, OptimizerFlags, one_of
 from tfopt.cli.optimizers import (
@@ -179,6 +180,7 @@ Scores: accuracy, log-loss and AUC (classification); RMSE, MAE and R2 (regressio
         type=count(1, 4096),
         help="threads of the kernels (default: the CPUs this process may use)",
     )
+    add_cluster_flags(train)
     add(
         "--zero-based",
         choices=("auto", "yes", "no"),
@@ -191,14 +193,15 @@ Scores: accuracy, log-loss and AUC (classification); RMSE, MAE and R2 (regressio
         "--checkpoint-every",
         metavar="N",
         type=count(1),
-        help="save the run after every N steps, so that --resume can go on from there "
-        "(default: never)",
+        help="save the run after every N steps (sdca, on a cluster: epochs), so that --resume can "
+        "go on from there (default: never)",
     )
     add(
         "--checkpoint",
         metavar="FILE",
-        help=f"where: a name that ends in {' or '.join(_CHECKPOINTS)}; a run that is done removes "
-        "it (default: the model's name with .checkpoint.npz)",
+        help=f"where: a name that ends in {' or '.join(_CHECKPOINTS)}; on a cluster a folder that "
+        "its workers can write to, or a URL; a run that is done removes it (default: the model's "
+        "name with .checkpoint.npz, or .checkpoint on a cluster)",
     )
     add(
         "--resume",
@@ -267,6 +270,7 @@ def _complete(
     """Fill in the defaults that depend on other flags, and refuse flags that do not go together."""
     if arguments.plot and Path(arguments.plot).suffix.lower() not in _PICTURES:
         parser.error(f"--plot needs a file name that ends in one of {', '.join(_PICTURES)}")
+    arguments.cluster = cluster_flags(parser, arguments)
     arguments.checkpoints = _checkpoint_flags(parser, arguments)
     if arguments.data == "-" == arguments.test:
         parser.error("DATA and --test cannot both be standard input")
@@ -300,16 +304,20 @@ def _complete(
 def _checkpoint_flags(
     parser: argparse.ArgumentParser, arguments: argparse.Namespace
 ) -> CheckpointFlags:
-    path = arguments.checkpoint or f"{arguments.model.removesuffix('.npz')}.checkpoint.npz"
+    on_cluster = arguments.cluster is not None
+    ending = "" if on_cluster else ".npz"
+    path = arguments.checkpoint or f"{arguments.model.removesuffix('.npz')}.checkpoint{ending}"
     flags = CheckpointFlags(path, arguments.checkpoint_every, arguments.resume)
-    if Path(path).suffix.lower() not in _CHECKPOINTS:
+    if not on_cluster and Path(path).suffix.lower() not in _CHECKPOINTS:
         parser.error(f"--checkpoint needs a name that ends in {' or '.join(_CHECKPOINTS)}")
     if arguments.checkpoint and not flags.wanted:
         parser.error("--checkpoint needs --checkpoint-every or --resume")
     if flags.wanted and Path(path).resolve() == Path(arguments.model).resolve():
         parser.error("--checkpoint and --model cannot be one file")
-    if flags.wanted and arguments.solver == "sdca":
-        parser.error("--checkpoint-every and --resume are for steps, not for --solver sdca")
+    if flags.wanted and arguments.solver == "sdca" and not on_cluster:
+        parser.error(
+            "--checkpoint-every and --resume are for steps; --solver sdca has them on a cluster"
+        )
     return flags
 
 
@@ -334,6 +342,7 @@ def _sdca_settings(
         tol=arguments.tol,
         epochs=arguments.epochs or SdcaSettings.epochs,
         seed=arguments.seed,
+        blocks=blocks_of(arguments),
     )
 
 

@@ -13,11 +13,11 @@ from tfopt import checkpoints
 from tfopt.cli.console import printable
 from tfopt.cli.data import Data
 from tfopt.cli.errors import CommandError
-from tfopt.cli.settings import Settings
+from tfopt.cli.settings import SdcaSettings, Settings
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers import Optimizer
 
-__all__ = ["Checkpoints", "Run"]
+__all__ = ["Checkpoints", "Run", "check_same", "origin"]
 
 _FORMAT = "tfopt training run"
 
@@ -73,9 +73,7 @@ class Checkpoints:
         self, path: str, every: int | None, settings: Settings, parts: dict[str, Data]
     ) -> None:
         self._path, self._every = path, every
-        plain = json.loads(json.dumps(dataclasses.asdict(settings)))
-        self._settings = plain
-        self._data = {part: _fingerprint(data) for part, data in parts.items()}
+        self._origin = origin(settings, parts)
 
     def after_step(self, run: Run, optimizer: Optimizer) -> None:
         """Save a run, if it is time to."""
@@ -84,8 +82,7 @@ class Checkpoints:
         progress = dataclasses.asdict(run) | {"weights": run.weights, "bias": run.bias}
         tree = {
             "format": _FORMAT,
-            "settings": self._settings,
-            "data": self._data,
+            **self._origin,
             "run": progress,
             "optimizer": optimizer.state_dict(run.variables),
         }
@@ -108,7 +105,7 @@ class Checkpoints:
             raise CommandError(printable(str(error))) from error
         if not isinstance(tree, dict) or tree.get("format") != _FORMAT:
             raise CommandError(f"{name}: is no checkpoint of tfopt train")
-        self._check(name, tree)
+        check_same(name, tree, self._origin)
         saved = tree["run"]
         optimizer.load_state_dict(tree["optimizer"], run.variables)
         for key, array in run.variables.items():
@@ -117,16 +114,39 @@ class Checkpoints:
             setattr(run, key, saved[key])
         return True
 
-    def _check(self, name: str, tree: dict[str, Any]) -> None:
-        for key, here in self._settings.items():
-            there = tree["settings"].get(key)
-            if there != here:
-                raise CommandError(
-                    f"{name}: is of a run with other settings: {key} was {there}, and is {here} now"
-                )
-        for part in ("train", "test"):
-            if tree["data"].get(part) != self._data.get(part):
-                raise CommandError(f"{name}: is of a run on other {part} data")
+
+def origin(settings: Settings | SdcaSettings, parts: dict[str, Data]) -> dict[str, Any]:
+    """Return what a run that is taken up must have had: its settings and, in short, its data."""
+    return {
+        "settings": json.loads(json.dumps(dataclasses.asdict(settings))),
+        "data": {part: _fingerprint(data) for part, data in parts.items()},
+    }
+
+
+def check_same(name: str, saved: dict[str, Any], origin: dict[str, Any]) -> None:
+    """Refuse what was saved of a run with other settings or data.
+
+    Parameters
+    ----------
+    name : str
+        Of the file or folder, for the message.
+    saved, origin : dict
+        As `origin` returns them, of that run and of this one.
+
+    Raises
+    ------
+    CommandError
+        It names what is different.
+    """
+    for key, here in origin["settings"].items():
+        there = saved["settings"].get(key)
+        if there != here:
+            raise CommandError(
+                f"{name}: is of a run with other settings: {key} was {there}, and is {here} now"
+            )
+    for part in ("train", "test"):
+        if saved["data"].get(part) != origin["data"].get(part):
+            raise CommandError(f"{name}: is of a run on other {part} data")
 
 
 def _fingerprint(data: Data) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
+from tfopt import linear_model
 from tfopt.cli.data import Data, classes_of, targets
 from tfopt.cli.errors import CommandError
 from tfopt.cli.losses import loss_of
@@ -18,10 +20,17 @@ from tfopt.cli.model import Model
 from tfopt.cli.report import Certificate, Result
 from tfopt.cli.scores import score
 from tfopt.cli.settings import CLASSIFICATION, SdcaSettings
-from tfopt.linear_model import SDCAClassifier, SDCARegressor
+
+#: From an estimator's name, its parameters, X, y and the rows of each block to it, fitted.
+Solver: TypeAlias = Callable[[str, dict[str, Any], Any, np.ndarray, Any], Any]
 
 
-def fit(train: Data, test: Data | None, settings: SdcaSettings) -> Result:
+def here(name: str, options: dict[str, Any], X: Any, y: np.ndarray, rows: list[int] | None) -> Any:
+    """Return an estimator, fitted in this process."""
+    return getattr(linear_model, name)(num_loss_partitions=rows, **options).fit(X, y)
+
+
+def fit(train: Data, test: Data | None, settings: SdcaSettings, solver: Solver = here) -> Result:
     """Find the minimum and score the model.
 
     Parameters
@@ -29,6 +38,8 @@ def fit(train: Data, test: Data | None, settings: SdcaSettings) -> Result:
     train : Data
     test : Data or None
     settings : SdcaSettings
+    solver : callable, optional
+        What fits on a cluster.
 
     Returns
     -------
@@ -42,7 +53,7 @@ def fit(train: Data, test: Data | None, settings: SdcaSettings) -> Result:
     parts = {"train": train} | ({"test": test.with_width(n_features)} if test else {})
     truth = {part: targets(data, classes) for part, data in parts.items()}
     started = time.perf_counter()
-    estimator = solved(train, truth["train"], settings)
+    estimator = solved(train, truth["train"], settings, solver)
     seconds = time.perf_counter() - started
     weights, bias = weights_of(estimator, n_features, settings)
     model = Model(
@@ -66,30 +77,37 @@ def fit(train: Data, test: Data | None, settings: SdcaSettings) -> Result:
     )
 
 
-def solved(train: Data, truth: np.ndarray, settings: SdcaSettings) -> Any:
+def solved(train: Data, truth: np.ndarray, settings: SdcaSettings, solver: Solver) -> Any:
     """Return the estimator, fitted: it penalizes the sum of the losses instead of their mean."""
     assert settings.l2 is not None
     X, n_rows = train.features, train.labels.size
     if settings.bias is not None and settings.bias > 0:
         X = sparse.hstack([X, np.full((n_rows, 1), settings.bias)], format="csr")
-    kind = SDCAClassifier if settings.loss in CLASSIFICATION else SDCARegressor
-    estimator = kind(
-        settings.loss,
-        l1=settings.l1 * n_rows,
-        l2=settings.l2 * n_rows,
-        fit_intercept=settings.bias is None,
-        tol=settings.tol,
-        max_iter=settings.epochs,
-        random_state=settings.seed,
-    )
+    name = "SDCAClassifier" if settings.loss in CLASSIFICATION else "SDCARegressor"
+    options = {
+        "loss": settings.loss,
+        "l1": settings.l1 * n_rows,
+        "l2": settings.l2 * n_rows,
+        "fit_intercept": settings.bias is None,
+        "tol": settings.tol,
+        "max_iter": settings.epochs,
+        "random_state": settings.seed,
+    }
+    rows = None if settings.blocks is None else rows_of_blocks(n_rows, settings.blocks)
     with warnings.catch_warnings():
         # the certificate says it; and of many classes, each may have but a row
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
         try:
-            return estimator.fit(X, truth)
+            return solver(name, options, X, truth, rows)
         except ValueError as error:
             raise CommandError(f"{train.name}: {error}") from error
+
+
+def rows_of_blocks(n_rows: int, n_blocks: int) -> list[int]:
+    """Return as equal numbers as there are, none of them 0, the larger ones first."""
+    each, more = divmod(n_rows, n_blocks)
+    return [each + (k < more) for k in range(min(n_blocks, n_rows))]
 
 
 def weights_of(

@@ -10,6 +10,8 @@ LOSSES = ("logistic", "squared")
 AUTO, CONSTANT = "auto", "constant"
 SOLVERS = ("steps", "sdca")
 SDCA_LOSSES = (*LOSSES, "hinge", "smooth_hinge", "poisson")
+#: Of rows, on a cluster: the result must not depend on the number of its workers.
+BLOCKS = 8
 CLASSIFICATION = ("logistic", "hinge", "smooth_hinge")
 
 
@@ -52,6 +54,8 @@ class SdcaSettings:
     bias : float or None
         The value of a feature of all rows whose weight is penalized, liblinear's -B; 0 or below:
         no bias. None: a bias that is not penalized.
+    blocks : int or None
+        Of consecutive rows that are fitted side by side, here or on a cluster; None: all at once.
     """
 
     solver: str = "sdca"
@@ -62,6 +66,23 @@ class SdcaSettings:
     tol: float = 1e-4
     epochs: int = 1000
     seed: int = 0
+    blocks: int | None = None
+
+
+@dataclass(frozen=True)
+class ClusterFlags:
+    """Where the blocks of `--solver sdca` are, which decides nothing about the model.
+
+    Attributes
+    ----------
+    address : str or None
+        Of a Dask scheduler.
+    workers : int or None
+        Processes to start on this machine instead.
+    """
+
+    address: str | None = None
+    workers: int | None = None
 
 
 @dataclass(frozen=True)
@@ -71,8 +92,9 @@ class CheckpointFlags:
     Attributes
     ----------
     path : str
+        A file; of a fit on a cluster a folder, or its URL.
     every : int or None
-        Steps from one time to the next; None: not at all.
+        Steps from one time to the next, or epochs of such a fit; None: not at all.
     resume : bool
         Whether to take up the run that was saved.
     """

@@ -210,16 +210,21 @@ def run(arguments: argparse.Namespace) -> None:
         As parsed by `tfopt.cli.arguments`.
     """
     files = arguments.checkpoints
-    for path in filter(None, (arguments.model, arguments.plot, files.wanted and files.path)):
+    saves = files.wanted and arguments.cluster is None
+    for path in filter(None, (arguments.model, arguments.plot, saves and files.path)):
         check_writable(path, arguments.data, arguments.test)
     # Loaded if needed only, for it takes longer than training on a9a; and now, so that a missing
     # matplotlib is noticed before the training.
     plot = importlib.import_module("tfopt.cli.plot") if arguments.plot else None
     settings = arguments.settings
-    train = read_libsvm(arguments.data, arguments.zero_based)
-    test = read_libsvm(arguments.test, train.zero_based) if arguments.test else None
-    with thread_count(arguments.threads) as used_threads:
-        if isinstance(settings, SdcaSettings):
+    with thread_count(arguments.threads) as used_threads, _connected(arguments):
+        train = read_libsvm(arguments.data, arguments.zero_based)
+        test = read_libsvm(arguments.test, train.zero_based) if arguments.test else None
+        if arguments.cluster:
+            from tfopt.cli import cluster  # loaded if needed only
+
+            result = cluster.fit(train, test, settings, arguments.quiet, files)
+        elif isinstance(settings, SdcaSettings):
             from tfopt.cli import sdca  # loaded if needed only
 
             result = sdca.fit(train, test, settings)
@@ -227,7 +232,7 @@ def run(arguments: argparse.Namespace) -> None:
             result = fit(train, test, settings, arguments.quiet, files)
     save_model(arguments.model, result.model)
     if files.wanted:
-        Path(files.path).unlink(missing_ok=True)  # the run is done
+        _remove(files.path, arguments.cluster is not None)  # the run is done
     if plot:
         title = f"{settings.optimizer}, {settings.loss} loss"
         plot.save_loss_plot(arguments.plot, title, result.history)
@@ -235,6 +240,25 @@ def run(arguments: argparse.Namespace) -> None:
         print_json(result, arguments, used_threads)
     else:
         print_text(result, arguments.model)
+
+
+def _connected(arguments: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
+    """Return what keeps a cluster, if one is wanted, within a block."""
+    if not arguments.cluster:
+        return contextlib.nullcontext()
+    from tfopt.cli import cluster  # loaded if needed only
+
+    return cluster.connected(arguments.cluster)
+
+
+def _remove(path: str, of_cluster: bool) -> None:
+    """Remove what a run was saved in."""
+    if not of_cluster:
+        Path(path).unlink(missing_ok=True)
+        return
+    from tfopt.cli import fit_folder  # loaded if needed only
+
+    fit_folder.remove(path)
 
 
 @contextlib.contextmanager

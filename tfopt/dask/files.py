@@ -74,6 +74,15 @@ class Folder:
         except FileNotFoundError:
             raise CheckpointError(f"{self.url}: there is no {name}") from None
 
+    def has(self, name: str) -> bool:
+        """Return whether there is such a file."""
+        return bool(self._fs.exists(self._at(name)))
+
+    def remove_if_empty(self) -> None:
+        """Remove the folder, unless there is something in it."""
+        with contextlib.suppress(OSError):
+            self._fs.rmdir(self._path)
+
     def keep_only(self, names: set[str], prefix: str) -> None:
         """Remove files whose names begin so, but for those that are named."""
         for path in self._fs.ls(self._path, detail=False):

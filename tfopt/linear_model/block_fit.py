@@ -155,6 +155,11 @@ def begin(raw: Raw, told: Beginning) -> tuple[Block, dict[str, Any]]:
             f"block {raw.number}, row {row}: the squares of X, divided by l2, overflow: scale the "
             "features"
         )
+    if problem.loss == "poisson_loss" and (raw.y < 0).any():
+        row = int(np.flatnonzero(raw.y < 0)[0])
+        raise ValueError(
+            f"block {raw.number}, row {row}: loss='poisson' needs non-negative targets"
+        )
     lanes = []
     for k, y in enumerate(targets):
         a = np.zeros(len(y)) if raw.duals is None else allowed(raw.duals[k], y, problem.loss)

@@ -1,0 +1,144 @@
+"""`tfopt train --solver sdca` on a Dask cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from distributed import Client, LocalCluster
+
+import tfopt.dask
+from tfopt.cli import sdca
+from tfopt.cli.console import printable
+from tfopt.cli.data import Data
+from tfopt.cli.errors import CommandError
+from tfopt.cli.fit_folder import FitFolder
+from tfopt.cli.report import Result
+from tfopt.cli.settings import CheckpointFlags, ClusterFlags, SdcaSettings
+from tfopt.errors import CheckpointError
+
+__all__ = ["connected", "fit"]
+
+#: Seconds for a scheduler to answer.
+PATIENCE = 10
+
+
+@contextlib.contextmanager
+def connected(flags: ClusterFlags) -> Iterator[None]:
+    """Make a cluster the current one within a block, and end it if it was started for that.
+
+    Raises
+    ------
+    CommandError
+        If the address is none, or no scheduler answers there.
+    """
+    if flags.address is None:
+        with (
+            LocalCluster(
+                n_workers=flags.workers,
+                threads_per_worker=1,
+                host="127.0.0.1",
+                # there is no dashboard to look at, but None would take a port that may be taken
+                dashboard_address="127.0.0.1:0",
+                silence_logs=logging.CRITICAL,  # what matters is said in one line
+            ) as cluster,
+            Client(cluster),
+        ):
+            yield
+        return
+    try:
+        client = Client(flags.address, timeout=PATIENCE)
+    except ValueError as error:
+        address = printable(flags.address)
+        raise CommandError(f"{address}: is no address, as tcp://host:port is one") from error
+    except OSError as error:
+        address = printable(flags.address)
+        raise CommandError(f"{address}: no Dask scheduler answers within {PATIENCE} s") from error
+    with client:
+        yield
+
+
+def fit(
+    train: Data, test: Data | None, settings: SdcaSettings, quiet: bool, files: CheckpointFlags
+) -> Result:
+    """Find the minimum on the current cluster and score the model.
+
+    Parameters
+    ----------
+    train : Data
+    test : Data or None
+    settings : SdcaSettings
+        With a number of blocks.
+    quiet : bool
+        Do not say that there is no run to go on with.
+    files : CheckpointFlags
+        The folder that the fit is saved in, and whether one that was is taken up.
+
+    Returns
+    -------
+    Result
+    """
+    if not files.wanted:
+        return sdca.fit(train, test, settings, fitted)
+    saved = FitFolder(files, settings, train)
+    resume = saved.begin()
+    if files.resume and resume is None and not quiet:
+        print(f"{printable(files.path)}: not there, so training begins anew", file=sys.stderr)
+    every = (
+        {} if files.every is None else {"checkpoint": saved.path, "checkpoint_every": files.every}
+    )
+
+    def solver(name: str, options: dict[str, Any], X: Any, y: np.ndarray, rows: list[int]) -> Any:
+        return fitted(name, options | every, X, y, rows, resume)
+
+    return sdca.fit(train, test, settings, solver)
+
+
+def fitted(
+    name: str,
+    options: dict[str, Any],
+    X: Any,
+    y: np.ndarray,
+    rows: list[int],
+    resume: str | None = None,
+) -> Any:
+    """Return an estimator, fitted on the current cluster.
+
+    Parameters
+    ----------
+    name : str
+        Of an estimator of `tfopt.dask`.
+    options : dict
+        Its parameters.
+    X : CSR matrix, shape (n_samples, n_features)
+    y : ndarray, shape (n_samples,)
+    rows : list of int
+        Of each block.
+    resume : str, optional
+        A folder to go on from.
+
+    Raises
+    ------
+    CommandError
+        If workers are lost again and again, or there are none, or a checkpoint is refused.
+    ValueError
+        If data are refused.
+    """
+    ends = np.cumsum([0, *rows]).tolist()
+    blocks = [[part[a:b] for a, b in itertools.pairwise(ends)] for part in (X, y)]
+    estimator = getattr(tfopt.dask, name)(**options)
+    try:
+        with warnings.catch_warnings():
+            # with what the tasks are sent, a block that is lost can be sent again
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+            return estimator.fit(*blocks, resume=resume)
+    except (CheckpointError, RuntimeError) as error:
+        raise CommandError(printable(str(error))) from error
+    except TimeoutError as error:
+        raise CommandError("the cluster has no workers") from error

@@ -1,0 +1,59 @@
+"""The flags of `tfopt train` that say where a fit in blocks runs."""
+
+from __future__ import annotations
+
+import argparse
+
+from tfopt.cli.converters import count
+from tfopt.cli.settings import BLOCKS, ClusterFlags
+
+__all__ = ["add_cluster_flags", "blocks_of", "cluster_flags"]
+
+
+def add_cluster_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags to those of a command."""
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--dask",
+        metavar="ADDRESS",
+        help="sdca: fit on the Dask cluster of the scheduler at tcp://host:port "
+        "(default: on this machine)",
+    )
+    where.add_argument(
+        "--workers",
+        metavar="N",
+        type=count(1, 4096),
+        help="sdca: fit on a Dask cluster of N processes of this machine, which are started for it "
+        "(default: in this process)",
+    )
+    parser.add_argument(
+        "--blocks",
+        metavar="N",
+        type=count(1),
+        help="sdca: fit so many blocks of consecutive rows side by side. The model file depends on "
+        "them, and not on where they are: it is the same without a cluster, and for any number of "
+        f"workers (default: {BLOCKS} with --dask or --workers, else all rows are one)",
+    )
+
+
+def cluster_flags(
+    parser: argparse.ArgumentParser, arguments: argparse.Namespace
+) -> ClusterFlags | None:
+    """Return where to fit; None: in this process. Refuse the flags with the other solver."""
+    given = [
+        f"--{name}"
+        for name in ("dask", "workers", "blocks")
+        if getattr(arguments, name) is not None
+    ]
+    if given and arguments.solver != "sdca":
+        parser.error(f"{given[0]} works with --solver sdca alone")
+    if arguments.dask is None and arguments.workers is None:
+        return None
+    return ClusterFlags(arguments.dask, arguments.workers)
+
+
+def blocks_of(arguments: argparse.Namespace) -> int | None:
+    """Return the number of blocks, once it is known where they are."""
+    on_cluster = arguments.cluster is not None
+    blocks: int | None = arguments.blocks
+    return BLOCKS if blocks is None and on_cluster else blocks
