@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import dask
 import numpy as np
 from distributed import Client, LocalCluster
 
@@ -27,6 +28,9 @@ __all__ = ["connected", "fit"]
 
 #: Seconds for a scheduler to answer.
 PATIENCE = 10
+_NANNY = "distributed.nanny.pre-spawn-environ"
+#: A visit frees and takes the same memory again: workers that keep it are a quarter faster.
+KEEP = {f"{_NANNY}.MALLOC_TRIM_THRESHOLD_": 2**30, f"{_NANNY}.MALLOC_MMAP_THRESHOLD_": 2**25}
 
 
 @contextlib.contextmanager
@@ -40,6 +44,7 @@ def connected(flags: ClusterFlags) -> Iterator[None]:
     """
     if flags.address is None:
         with (
+            dask.config.set(KEEP),
             LocalCluster(
                 n_workers=flags.workers,
                 threads_per_worker=1,
