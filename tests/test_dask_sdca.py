@@ -67,9 +67,12 @@ def test_bits_are_those_of_the_fit_without_a_cluster(client: Client, loss: str, 
     assert ours.n_features_in_ == 7
 
 
-@pytest.mark.parametrize("n_workers", [1, 4])
-def test_the_number_of_workers_changes_no_bits(n_workers: int) -> None:
+@pytest.mark.parametrize(("n_workers", "most_sums"), [(1, 8), (4, 8), (4, 2)])
+def test_the_number_of_workers_changes_no_bits(
+    n_workers: int, most_sums: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     X, y, weight = data("hinge")
+    monkeypatch.setattr("tfopt.dask.executor.FAN", most_sums)  # beyond, workers add up
     ours, theirs = pair("hinge", class_weight="balanced", **OPTIONS | {"max_iter": 1})
     with processes(n_workers) as client:
         fitted(ours, *blocks(X, y, weight))

@@ -6,12 +6,12 @@ What ``tfopt.linear_model`` does, but for Newton's method, which comes to the sa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfopt_ref.sdca import EXAMPLE, shrunk, shuffled, squared_norms
+from tfopt_ref.sdca import EXAMPLE, Rows, shrunk, shuffled, squared_norms
 from tfopt_ref.sdca_losses import HALVINGS, LOSSES, Hinge, Loss, Poisson, Squared
 from tfopt_ref.sdca_solver import epoch
 
@@ -25,9 +25,12 @@ MERGES = 2
 
 
 class Problem(NamedTuple):
-    """Minimize sum of c * phi(x . w + b; y) + l1 * |w|_1 + l2 / 2 * |w|**2 over w and b."""
+    """Minimize sum of c * phi(x . w + b; y) + l1 * |w|_1 + l2 / 2 * |w|**2 over w and b.
 
-    X: np.ndarray
+    X is an array or a CSR matrix, of float32 or float64.
+    """
+
+    X: Any
     y: np.ndarray
     c: np.ndarray
     phi: Loss
@@ -55,7 +58,7 @@ class Fit(NamedTuple):
 
 
 def fit(
-    X: np.ndarray,
+    X: Any,
     y: np.ndarray,
     c: np.ndarray,
     loss: str,
@@ -73,7 +76,7 @@ def fit(
 
     Parameters
     ----------
-    X : ndarray of float64, shape (n_examples, n_features)
+    X : ndarray or CSR matrix of float32 or float64, shape (n_examples, n_features)
     y : ndarray of float64, shape (n_examples,)
         -1 or 1 for the losses of classification.
     c : ndarray of float64, shape (n_examples,)
@@ -93,29 +96,72 @@ def fit(
     Fit
         The one with the least gap of those that were certified.
     """
-    phi = Hinge(gamma) if loss == "smooth_hinge_loss" else LOSSES[loss]
-    problem = Problem(X, y, c, phi, l1, l2, intercept)
-    n, d = X.shape
-    rows = np.zeros(0), np.zeros(0, int), np.zeros(n + 1, int), X
-    examples = np.zeros(n, EXAMPLE)
-    examples["y"], examples["weight"] = y, c
-    examples["curvature"] = squared_norms(rows[0], rows[2], X) / l2
-    v = np.zeros(d)
-    b = best_bias(problem, np.zeros(n)) if intercept and not isinstance(phi, Hinge) else 0.0
+    problem = Problem(X, y, c, loss_named(loss, gamma), l1, l2, intercept)
+    rows, examples, v = rows_of(X), examples_of(problem), np.zeros(X.shape[1])
+    b = first_bias(problem)
     # b is the weight of a feature 1 with the penalty rho / 2 * (b - centre)**2: curvature 1 / rho
     curvature = (INTERCEPT_SHARE * examples["curvature"].mean() or 1.0) if intercept else 0.0
-    replicas = np.zeros((n_partitions if n_partitions > 1 else 0, d))
+    replicas = np.zeros((n_partitions if n_partitions > 1 else 0, len(v)))
     sigma = 1 + (n_partitions - 1) / 2
 
-    best: Fit | None = None
-    certified, per_gap = 0, 1.0
-    for number in range(1, max_epochs + 1):
-        plan = shuffled(n, 1, seed, number).tolist()
+    def visit(number: int) -> float:
+        nonlocal b, sigma
+        plan = shuffled(len(y), 1, seed, number).tolist()
         b, sigma, estimate = epoch(
-            *rows, plan, examples, v, replicas, np.zeros(n), loss, gamma, l2, l1 / l2,
+            *rows, plan, examples, v, replicas, np.zeros(len(y)), loss, gamma, l2, l1 / l2,
             b, curvature, sigma, MERGES, 1,
         )  # fmt: skip
         b += curvature * math.fsum(c * examples["a"])  # the centre moves to where b is
+        return estimate
+
+    return climb(problem, visit, examples, v, tol, max_epochs)
+
+
+def loss_named(loss: str, gamma: float) -> Loss:
+    return Hinge(gamma) if loss == "smooth_hinge_loss" else LOSSES[loss]
+
+
+def rows_of(X: Any) -> Rows:
+    """Return data, indices, indptr and a dense block."""
+    n = X.shape[0]
+    if isinstance(X, np.ndarray):
+        return np.zeros(0), np.zeros(0, int), np.zeros(n + 1, int), X
+    return X.data, X.indices, X.indptr, np.zeros((n, 0))
+
+
+def examples_of(problem: Problem) -> np.ndarray:
+    """Return the examples, whose dual variables are 0."""
+    data, _, indptr, dense = rows_of(problem.X)
+    examples = np.zeros(len(problem.y), EXAMPLE)
+    examples["y"], examples["weight"] = problem.y, problem.c
+    examples["curvature"] = squared_norms(data, indptr, dense) / problem.l2
+    return examples
+
+
+def first_bias(problem: Problem) -> float:
+    """Return where b starts: what is best for w = 0, if that is a guess worth taking."""
+    if not problem.intercept or isinstance(problem.phi, Hinge):
+        return 0.0
+    return best_bias(problem, np.zeros(len(problem.y)))
+
+
+def climb(
+    problem: Problem,
+    visit: Callable[[int], float],
+    examples: np.ndarray,
+    v: np.ndarray,
+    tol: float,
+    max_epochs: int,
+) -> Fit:
+    """Return the best of what is certified after epochs, until one is good enough.
+
+    `visit` changes the examples' dual variables and v, given an epoch's number, and returns the
+    estimate of the gap.
+    """
+    best: Fit | None = None
+    certified, per_gap = 0, 1.0
+    for number in range(1, max_epochs + 1):
+        estimate = visit(number)
         small = best is not None and estimate <= SLACK * tol * abs(best.primal) * per_gap
         if small or number in (2, certified + CERTIFY_EVERY, max_epochs):
             found = certificate(problem, examples["a"], v, number)

@@ -136,21 +136,26 @@ def excess(
     bias_curvature: float,
 ) -> Excess:
     """Return what the merged changes add, what the partitions' own do, and an upper bound."""
-
-    def added(d: np.ndarray) -> float:
-        total = 0.0
-        for t, s in zip(v.tolist(), d.tolist(), strict=True):
-            moved = shrunk(t + s, shrink) - shrunk(t, shrink)
-            total += moved * moved / 2 + shrunk(t, shrink) * (moved - s)
-        return total
-
-    joint, own, bound = added(dv), sum(added(u - v) for u in replicas) / sigma**2, dv @ dv / 2
+    joint, bound = bregman(v, dv, shrink), bregman(v, dv, 0.0)
+    own = sum(bregman(v, u - v, shrink) for u in replicas) / sigma**2
     if bias_curvature > 0:
         scale = 2 * bias_curvature * l2
         own += sum(b * b for b in biases) / scale
         joint += sum(biases) ** 2 / scale
         bound += sum(biases) ** 2 / scale
-    return Excess(float(joint), float(own), float(bound))
+    return Excess(joint, own, bound)
+
+
+def bregman(v: np.ndarray, d: np.ndarray, shrink: float) -> float:
+    """Return what a change d adds to ``|S(v)|**2 / 2`` beyond its first order."""
+    total = 0.0
+    for t, s in zip(v.tolist(), d.tolist(), strict=True):
+        if shrink == 0:
+            total += s * s / 2
+        else:
+            moved = shrunk(t + s, shrink) - shrunk(t, shrink)
+            total += moved * moved / 2 + shrunk(t, shrink) * (moved - s)
+    return total
 
 
 def kept(changes: Excess, n_partitions: int, sigma: float) -> tuple[float, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import pickle
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
@@ -13,7 +14,7 @@ import dask
 from distributed import Client, Future, KilledWorker, wait
 from distributed.comm import CommClosedError
 
-from tfopt.dask.holders import LostError, at, gathered, load, step
+from tfopt.dask.holders import Desk, LostError, at, gathered, load, step
 from tfopt.linear_model.trees import fold
 
 __all__ = ["DaskExecutor", "Source"]
@@ -25,7 +26,7 @@ Source: TypeAlias = tuple[Any, Any, Any, Any]
 PATIENCE = 0.25
 #: Seconds to wait for a worker if there is none.
 MOST_PATIENCE = 120
-#: How many sums a client takes in: beyond, they are added up on workers first.
+#: How many sums a client takes in: beyond, tasks on workers add them up first.
 FAN = 8
 #: How it shows that a worker is gone.
 _LOSSES = (KilledWorker, CommClosedError, CancelledError, asyncio.CancelledError)
@@ -34,8 +35,9 @@ _LOSSES = (KilledWorker, CommClosedError, CancelledError, asyncio.CancelledError
 class DaskExecutor:
     """An executor whose blocks lie on workers, each on one of them.
 
-    A round is a task for each thread of the workers: blocks that are neighbours in the tree of sums
-    lie together, so that little but sums has to travel.
+    Blocks that are neighbours in the tree of sums lie together, so that little but sums has to
+    travel. A round is a call of an actor on each worker; where there are many workers, and in the
+    first round, which waits for the blocks, a task for each thread of the workers.
 
     Parameters
     ----------
@@ -52,6 +54,8 @@ class DaskExecutor:
         self._sources, self._of_classes = sources, of_classes
         self._homes: list[tuple[str, int]] = [("", 0)] * self.n_blocks
         self._holders: list[Future | None] = [None] * self.n_blocks
+        self._desks: dict[str, Any] = {}
+        self._are_there = False
         self._attempt, self._rounds = 0, [0] * self.n_blocks
 
     def __enter__(self) -> DaskExecutor:
@@ -65,6 +69,7 @@ class DaskExecutor:
         for holder in holders:
             holder.release()
         self._holders = [None] * self.n_blocks
+        self._close_desks()
 
     def begin(self) -> None:
         """Begin anew, with the blocks as they were given: those on lost workers are read again."""
@@ -88,6 +93,12 @@ class DaskExecutor:
             )
         self._attempt += 1
         self._rounds = [0] * self.n_blocks
+        self._are_there = False
+        self._close_desks()
+
+    def _close_desks(self) -> None:
+        self.client.cancel([desk for desk, _ in self._desks.values()], force=True)
+        self._desks.clear()
 
     def ask(
         self,
@@ -103,21 +114,66 @@ class DaskExecutor:
             If a worker is gone.
         """
         numbers = range(self.n_blocks) if numbers is None else numbers
-        shares: dict[tuple[str, int], list[tuple[int, Future | None, int]]] = {}
+        by_thread: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        by_worker: dict[str, list[tuple[int, int]]] = {}
         for place, number in enumerate(numbers):
             self._rounds[number] += 1
-            share = shares.setdefault(self._homes[number], [])
-            share.append((place, self._holders[number], self._rounds[number]))
-        answers = [
-            self._submit(step, share, self._attempt, function, order, len(numbers), workers=[home])
-            for (home, _), share in shares.items()
-        ]
-        while len(answers) > FAN:
-            groups = [answers[k : k + FAN] for k in range(0, len(answers), FAN)]
-            answers = [self._submit(gathered, group, len(numbers)) for group in groups]
-        found = self._result(answers)
+            home = self._homes[number]
+            by_thread.setdefault(home, []).append((place, number))
+            by_worker.setdefault(home[0], []).append((place, number))
+        if self._are_there and len(by_worker) <= FAN:
+            found = self._asked_of_desks(by_worker, function, order, len(numbers))
+        else:
+            found = self._asked_by_tasks(by_thread, function, order, len(numbers))
+            self._are_there = True
         (total,) = fold({k: v for nodes in found for k, v in nodes.items()}, len(numbers)).values()
         return total
+
+    def _asked_of_desks(
+        self,
+        shares: dict[str, list[tuple[int, int]]],
+        function: Callable[[Any, Any], Any],
+        order: Any,
+        n_places: int,
+    ) -> list[Any]:
+        told = pickle.dumps((function, order), protocol=5)
+        calls = []
+        for worker, share in shares.items():
+            named = [(place, self._key(number), self._rounds[number]) for place, number in share]
+            calls.append(self._desk(worker).step(named, self._attempt, told, n_places))
+        answers = [pickle.loads(self._heard(call)) for call in calls]
+        for is_answer, answer in answers:
+            if not is_answer:
+                raise answer
+        return [answer for _, answer in answers]
+
+    def _asked_by_tasks(
+        self,
+        shares: dict[tuple[str, int], list[tuple[int, int]]],
+        function: Callable[[Any, Any], Any],
+        order: Any,
+        n_places: int,
+    ) -> list[Any]:
+        answers = []
+        for (worker, _), share in shares.items():
+            held = [(place, self._holders[number], self._rounds[number]) for place, number in share]
+            told = self._attempt, function, order, n_places
+            answers.append(self._submit(step, held, *told, workers=[worker]))
+        while len(answers) > FAN:
+            groups = [answers[k : k + FAN] for k in range(0, len(answers), FAN)]
+            answers = [self._submit(gathered, group, n_places) for group in groups]
+        return self._result(answers)
+
+    def _key(self, number: int) -> Any:
+        holder = self._holders[number]
+        assert holder is not None
+        return holder.key
+
+    def _desk(self, worker: str) -> Any:
+        if worker not in self._desks:
+            future = self._submit(Desk, actor=True, workers=[worker])
+            self._desks[worker] = future, self._result([future])[0]
+        return self._desks[worker][1]
 
     def each(self, function: Callable[[Any, Any], Any], order: Any) -> list[Future]:
         """Return futures of what a function makes of each block and the order."""
@@ -141,11 +197,26 @@ class DaskExecutor:
                 wait(futures, timeout=PATIENCE)
                 return
             except TimeoutError as error:
-                # Dask has the error refer to itself through its traceback, and that to the futures
-                error.__traceback__ = None
-                gone = {home for home, _ in self._homes} - {*self.client.nthreads()}
-                if gone:
-                    raise LostError(f"workers are gone: {', '.join(sorted(gone))}") from None
+                self._look_around(error)
+
+    def _heard(self, call: Any) -> bytes:
+        """Return the answer of an actor; if its worker is gone, it may be silent or raise."""
+        while True:
+            try:
+                answer: bytes = call.result(timeout=PATIENCE)
+                return answer
+            except TimeoutError as error:
+                self._look_around(error)
+            except Exception as error:
+                raise LostError(str(error)) from error
+
+    def _look_around(self, error: TimeoutError) -> None:
+        """Raise an error if a worker is gone."""
+        # Dask has the error refer to itself through its traceback, and that to the futures
+        error.__traceback__ = None
+        gone = {home for home, _ in self._homes} - {*self.client.nthreads()}
+        if gone:
+            raise LostError(f"workers are gone: {', '.join(sorted(gone))}") from None
 
     def _result(self, futures: list[Future]) -> list[Any]:
         try:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from distributed import get_worker
 from scipy import sparse
 
 from tfopt.linear_model.block_fit import Raw
 from tfopt.linear_model.trees import fold
 
-__all__ = ["Holder", "LostError", "at", "gathered", "load", "step"]
+__all__ = ["Desk", "Holder", "LostError", "at", "gathered", "load", "step"]
 
 
 class LostError(Exception):
@@ -73,6 +76,56 @@ class Holder:
         if attempt != self._attempt or number not in self._blocks:
             raise LostError("the block has not been there all the time")
         return self._blocks[number]
+
+
+class Desk:
+    """Where a worker is told rounds of its blocks: an actor, for a call takes less than a task.
+
+    What is told and answered is pickled here, once for all workers, and is aligned afterwards.
+    """
+
+    def __init__(self) -> None:
+        worker = get_worker()
+        self._data = worker.data
+        self._threads = ThreadPoolExecutor(worker.state.nthreads)
+
+    def step(
+        self, share: list[tuple[int, str, int]], attempt: int, told: bytes, n_places: int
+    ) -> bytes:
+        """Have blocks take a round; an error is an answer, too.
+
+        Parameters
+        ----------
+        share : list of tuple
+            Of each block its place in the sum, the key of its holder, and the round's number.
+        attempt : int
+        told : bytes
+            The function and the order.
+        n_places : int
+            How many blocks take the round.
+
+        Returns
+        -------
+        bytes
+            Whether there is an answer; what `step` returns, or the error.
+        """
+        try:
+            function, order = pickle.loads(told)
+            taken = self._threads.map(
+                lambda one: self._holder(one[1]).step(attempt, one[2], function, order), share
+            )
+            places = [(0, place) for place, _, _ in share]
+            found = True, fold(dict(zip(places, taken, strict=True)), n_places)
+        except Exception as error:
+            return pickle.dumps((False, error))
+        return pickle.dumps(found, protocol=5)
+
+    def _holder(self, key: str) -> Holder:
+        try:
+            holder: Holder = self._data[key]
+        except KeyError:
+            raise LostError("the block is not where it was") from None
+        return holder
 
 
 def step(
