@@ -12,6 +12,8 @@ from typing import Any
 #: Public names and the modules that have them: none is imported before it is asked for.
 _HOMES = {
     "DataParallel": "tfopt.dask.data_parallel",
+    "FTRLClassifier": "tfopt.dask.ftrl",
+    "FTRLRegressor": "tfopt.dask.ftrl",
     "LostShardError": "tfopt.dask.sharded",
     "SDCAClassifier": "tfopt.dask.sdca",
     "SDCARegressor": "tfopt.dask.sdca",

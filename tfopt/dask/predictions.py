@@ -105,7 +105,7 @@ def _squares(model: Any, X: Any, y: Any, weight: Any) -> np.ndarray:
 class ClusterClassifier(_Cluster):
     """Predicts classes."""
 
-    _LOCAL = linear_model.SDCAClassifier
+    _LOCAL: type = linear_model.SDCAClassifier
     _FITTED = (*_Cluster._FITTED, "classes_")
 
     def decision_function(self, X: Any) -> Any:
@@ -139,7 +139,7 @@ class ClusterClassifier(_Cluster):
 class ClusterRegressor(_Cluster):
     """Predicts numbers."""
 
-    _LOCAL = linear_model.SDCARegressor
+    _LOCAL: type = linear_model.SDCARegressor
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R squared.

@@ -26,7 +26,7 @@ class FTRLEstimator(LinearModel):
         """Return d loss / d score of each sample and score."""
         raise NotImplementedError
 
-    def _features(self, X: Any, reset: bool, **options: Any) -> Any:
+    def _check_options(self) -> None:
         check_number("learning_rate", self.learning_rate, 0, open_end=True)
         check_number("initial_accumulator", self.initial_accumulator, 0)
         for name in ("l1", "l2"):
@@ -34,8 +34,12 @@ class FTRLEstimator(LinearModel):
         for name in ("batch_size", "max_iter"):
             check_count(name, getattr(self, name), 1)
         if self.n_hashes is not None:
-            hasher = FeatureHasher(check_count("n_hashes", self.n_hashes, 1))
-            X = hasher.transform(X)
+            check_count("n_hashes", self.n_hashes, 1)
+
+    def _features(self, X: Any, reset: bool, **options: Any) -> Any:
+        self._check_options()
+        if self.n_hashes is not None:
+            X = FeatureHasher(int(self.n_hashes)).transform(X)
         return super()._features(X, reset, **options)
 
     def _reset(self, n_scores: int, n_features: int) -> None:

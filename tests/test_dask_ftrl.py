@@ -1,0 +1,149 @@
+"""FTRL on a cluster: the bits of one model that takes block after block."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask_cluster import ROWS, addresses, blocks, data, kill_one, processes, tasks
+from distributed import Client
+from sklearn.base import clone
+
+from tfopt import linear_model
+from tfopt.dask import FTRLClassifier, FTRLRegressor
+
+FITTED = ("coef_", "intercept_", "n_iter_", "t_", "n_features_in_")
+OPTIONS: dict[str, Any] = {"max_iter": 2, "batch_size": 4, "l1": 0.1, "random_state": 5}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with processes(2) as client:
+        yield client
+
+
+def alone(model: Any, *columns: list[Any]) -> Any:
+    """Fit a model of one machine to block after block."""
+    random = np.random.RandomState(model.random_state)
+    of_classes = isinstance(model, linear_model.FTRLClassifier)
+    known = {"classes": np.unique(np.concatenate(columns[1]))} if of_classes else {}
+    for _ in range(model.max_iter):
+        for X, y, weight in zip(*columns, strict=True):
+            order = random.permutation(len(y)) if model.shuffle else np.arange(len(y))
+            model.partial_fit(X[order], y[order], sample_weight=weight[order], **known)
+    model.n_iter_ = model.max_iter
+    return model
+
+
+def bits(model: Any) -> dict[str, bytes]:
+    return {name: np.asarray(getattr(model, name)).tobytes() for name in FITTED}
+
+
+def pair(loss: str, **options: Any) -> tuple[Any, Any]:
+    """Return an estimator for a cluster, and the one it is to equal."""
+    if loss in ("squared", "poisson"):
+        return FTRLRegressor(loss, **options), linear_model.FTRLRegressor(loss, **options)
+    return FTRLClassifier(**options), linear_model.FTRLClassifier(**options)
+
+
+@pytest.mark.parametrize(
+    ("loss", "shuffle"),
+    [("logistic", False), ("hinge", True), ("squared", True), ("poisson", False)],
+)
+def test_bits_are_those_of_block_after_block(client: Client, loss: str, shuffle: bool) -> None:
+    """The labels that go by the name of the hinge are of three classes."""
+    X, y, weight = data(loss)
+    columns = blocks(X, y, weight)
+    ours, theirs = pair(loss, shuffle=shuffle, learning_rate=0.1, **OPTIONS)
+    ours.fit(*columns)
+    alone(theirs, *columns)
+    assert bits(ours) == bits(theirs)
+    assert ours.score(*columns) == pytest.approx(theirs.score(X, y, weight), rel=1e-12)
+    predicted = np.concatenate(dask.compute(*ours.predict(columns[0])))
+    np.testing.assert_array_equal(predicted, theirs.predict(X))  # of sparse rows, each its own sum
+    assert tasks(client) == []
+
+
+def test_one_worker_gives_the_same_bits() -> None:
+    X, y, weight = data("logistic")
+    ours, theirs = pair("logistic", **OPTIONS)
+    with processes(1) as client:
+        ours.fit(*blocks(X, y, weight))
+        assert len(addresses(client)) == 1
+    assert bits(ours) == bits(alone(theirs, *blocks(X, y, weight)))
+
+
+def test_one_block_is_the_fit_without_a_cluster(client: Client) -> None:
+    X, y, _ = data("logistic")
+    ours, theirs = pair("logistic", **OPTIONS)
+    assert bits(ours.fit([X], [y])) == bits(theirs.fit(X, y))
+    np.testing.assert_array_equal(ours.predict_proba(X), theirs.predict_proba(X))
+
+
+def test_arrays_and_frames_are_blocks(client: Client) -> None:
+    import dask.dataframe as dd
+    import pandas as pd
+
+    X, y, weight = data("logistic")
+    dense = X.toarray()
+    ours, theirs = pair("logistic", **OPTIONS)
+    expected = bits(alone(theirs, *blocks(dense, y, weight)))
+    arrays = [da.from_array(part, chunks=(ROWS, 3)[: part.ndim]) for part in (dense, y, weight)]
+    assert bits(ours.fit(*arrays)) == expected
+    frame = pd.DataFrame(dense, columns=list("abcdefg")).assign(y=y, weight=weight)
+    parts = blocks(frame)[0]
+    parted = dd.from_map(lambda k: parts[k], range(len(ROWS)), meta=frame.iloc[:0])
+    ours.fit(parted[list("abcdefg")], parted.y, parted.weight)
+    assert bits(ours) == expected
+    assert ours.feature_names_in_.tolist() == list("abcdefg")
+    np.testing.assert_array_equal(
+        ours.predict(parted[list("abcdefg")]).compute(), theirs.predict(dense)
+    )
+
+
+def test_dicts_are_hashed(client: Client) -> None:
+    days = [{"sky": "grey", "wind": 3.0}, {"sky": "blue", "wind": 1.0}] * 3
+    y = np.array(["rain", "dry"] * 3)
+    ours, theirs = pair("logistic", n_hashes=16, **OPTIONS)
+    ours.fit([dask.delayed(days)], [y])
+    assert bits(ours) == bits(theirs.fit(days, y))
+    (predicted,) = dask.compute(*ours.predict([dask.delayed(days)]))
+    assert predicted.tolist() == y.tolist()
+
+
+def test_a_worker_that_is_killed_changes_no_bits() -> None:
+    X, y, weight = data("logistic")
+    options = OPTIONS | {"max_iter": 10}
+    ours, theirs = pair("logistic", **options)
+    columns = blocks(X, y, weight)
+    with processes(2) as client:
+        killer = threading.Timer(0.2, kill_one, [client])
+        killer.start()
+        ours.fit(*columns)
+        assert not killer.is_alive()
+    assert bits(ours) == bits(alone(theirs, *columns))
+
+
+def test_bad_data_are_named_and_the_cluster_left_clean(client: Client) -> None:
+    X, y, _ = blocks(*data("logistic"))
+    X = [part.toarray() for part in X]
+    X[4][6, 2] = np.nan
+    with pytest.raises(ValueError, match=r"block 4: .*NaN"):
+        FTRLClassifier().fit(X, y)
+    with pytest.raises(ValueError, match="there is one class only"):
+        FTRLClassifier().fit(X[:1], [np.ones(ROWS[0])])
+    with pytest.raises(ValueError, match="max_iter"):
+        FTRLClassifier(max_iter=0).fit(X, y)
+    assert tasks(client) == []
+
+
+@pytest.mark.parametrize("name", ["FTRLClassifier", "FTRLRegressor"])
+def test_parameters_are_those_without_a_cluster(name: str) -> None:
+    ours = {"FTRLClassifier": FTRLClassifier, "FTRLRegressor": FTRLRegressor}[name](l1=2.0)
+    theirs = getattr(linear_model, name)(l1=2.0)
+    assert clone(ours).get_params() == theirs.get_params()

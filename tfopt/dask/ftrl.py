@@ -1,0 +1,213 @@
+"""Estimators that learn from a stream of blocks on a cluster, one after another."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import dask
+import numpy as np
+from distributed import get_client
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from tfopt import linear_model
+from tfopt.dask.collections import blocks_of
+from tfopt.dask.predictions import ClusterClassifier, ClusterRegressor
+
+__all__ = ["FTRLClassifier", "FTRLRegressor"]
+
+
+class _ClusterFTRL(BaseEstimator):  # type: ignore[misc]
+    """What the estimators share: a model that goes from block to block."""
+
+    def _local(self: Any) -> Any:
+        check_is_fitted(self)
+        model = self._LOCAL(**self.get_params(deep=False))
+        for name in self._FITTED:
+            setattr(model, name, getattr(self, name))
+        return model
+
+    def _fit(self: Any, X: Any, y: Any, sample_weight: Any) -> Any:
+        self._check_options()
+        client = get_client()
+        # computed from what was given, so that a block that is lost can be computed again
+        held = [
+            client.compute(dask.delayed(_held)(*block)) for block in blocks_of(X, y, sample_weight)
+        ]
+        try:
+            with warnings.catch_warnings():
+                # what the client holds, it can send again
+                warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+                self._learn_blocks(client, held)
+        finally:  # an error's traceback would hold them
+            for future in held:
+                future.release()
+        return self
+
+    def _learn_blocks(self: Any, client: Any, held: list[Any]) -> None:
+        classes = None
+        if self._is_of_classes:
+            classes = np.unique(
+                np.concatenate(client.gather(client.map(_classes, held, pure=False)))
+            )
+        model = self._LOCAL(**self.get_params(deep=False))
+        state: Any = model, check_random_state(self.random_state)
+        for _ in range(self.max_iter):
+            state = _epoch(client, state, held, classes)
+        model, _ = state
+        vars(self).update({k: v for k, v in vars(model).items() if k not in self.get_params()})
+        self.n_iter_ = self.max_iter
+
+
+def _epoch(client: Any, state: Any, held: list[Any], classes: np.ndarray | None) -> Any:
+    """Return the state after all blocks; here, so that no worker takes more along than an epoch."""
+    links: list[Any] = []
+    try:
+        for number, block in enumerate(held):
+            before = links[-1] if links else state
+            links.append(client.submit(_learned, before, block, number, classes, pure=False))
+        return links[-1].result()
+    finally:  # an error's traceback would hold them
+        for future in links:
+            future.release()
+
+
+def _held(X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
+    return X, np.asarray(y), None if weight is None else np.asarray(weight)
+
+
+def _classes(block: tuple[Any, Any, Any]) -> np.ndarray:
+    classes: np.ndarray = np.unique(block[1])
+    return classes
+
+
+def _learned(
+    state: tuple[Any, Any], block: tuple[Any, Any, Any], number: int, classes: np.ndarray | None
+) -> tuple[Any, Any]:
+    """Return a model that has seen one more block, and the generator of the next orders."""
+    model, random = copy.deepcopy(state)  # which another attempt may begin with
+    X, y, weight = block
+    if model.shuffle:
+        order = random.permutation(len(y))
+        X, y = _taken(X, order), y[order]
+        weight = None if weight is None else weight[order]
+    known = {} if classes is None else {"classes": classes}
+    try:
+        model.partial_fit(X, y, sample_weight=weight, **known)
+    except ValueError as error:
+        raise ValueError(f"block {number}: {error}") from error
+    return model, random
+
+
+def _taken(X: Any, order: np.ndarray) -> Any:
+    if hasattr(X, "iloc"):
+        return X.iloc[order]
+    return X[order] if hasattr(X, "shape") else [X[k] for k in order]
+
+
+class FTRLClassifier(_ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifier):
+    """`tfopt.linear_model.FTRLClassifier` for data on a Dask cluster.
+
+    An epoch takes the blocks in their order, one after another, each where it lies, and the state,
+    three numbers for each weight, goes from one to the next. So nothing gets faster by more
+    workers: this is for data that lie on a cluster, or exceed the memory of one machine.
+
+    Parameters
+    ----------
+    learning_rate, initial_accumulator, l1, l2, batch_size, max_iter, n_hashes, fit_intercept
+        See `tfopt.linear_model.FTRLClassifier`. With `n_hashes`, blocks are delayed lists of dicts.
+    shuffle : bool, default=True
+        Whether the samples of each block are shuffled before each epoch. The blocks are not.
+    random_state
+        See there, too.
+
+    Attributes
+    ----------
+    classes_, coef_, intercept_, n_iter_, t_, n_features_in_
+        As of `tfopt.linear_model.FTRLClassifier`.
+
+    Raises
+    ------
+    ValueError
+        For an option out of its range, and for data that are refused: it names the block.
+
+    Notes
+    -----
+    The result is that of `partial_fit` there with one block after another, epoch after epoch, bit
+    for bit, on any number of workers. If a worker is lost, its blocks are computed again by others,
+    and the epoch from its beginning, at most. `partial_fit` takes data in memory.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from distributed import Client
+    >>> from tfopt.dask import FTRLClassifier
+    >>> X = da.random.default_rng(0).standard_normal((1000, 5), chunks=(250, 5))
+    >>> with Client(processes=False, n_workers=1, dashboard_address=":0"):
+    ...     model = FTRLClassifier().fit(X, X[:, 0] > 0)
+    ...     round(model.score(X, X[:, 0] > 0), 1)
+    1.0
+    """
+
+    _LOCAL = linear_model.FTRLClassifier
+    _is_of_classes = True
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FTRLClassifier:
+        """Learn anew from all blocks, several times over.
+
+        Parameters
+        ----------
+        X : dask array or DataFrame, shape (n_samples, n_features), or list of blocks
+            See `SDCAClassifier.fit`.
+        y, sample_weight : dask array or Series, shape (n_samples,), or list of blocks
+
+        Returns
+        -------
+        FTRLClassifier
+        """
+        fitted: FTRLClassifier = self._fit(X, y, sample_weight)
+        return fitted
+
+
+class FTRLRegressor(_ClusterFTRL, ClusterRegressor, linear_model.FTRLRegressor):
+    """`tfopt.linear_model.FTRLRegressor` for data on a Dask cluster.
+
+    Parameters
+    ----------
+    loss : {"squared", "poisson"}, default="squared"
+    learning_rate, initial_accumulator, l1, l2, batch_size, max_iter, n_hashes, fit_intercept
+        See `tfopt.linear_model.FTRLRegressor`.
+    shuffle, random_state
+        See `FTRLClassifier`.
+
+    Attributes
+    ----------
+    coef_, intercept_, n_iter_, t_, n_features_in_
+        As of `tfopt.linear_model.FTRLRegressor`.
+
+    Raises
+    ------
+    ValueError
+        See `FTRLClassifier`.
+    """
+
+    _LOCAL = linear_model.FTRLRegressor
+    _is_of_classes = False
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FTRLRegressor:
+        """Learn anew from all blocks, several times over.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            See `FTRLClassifier.fit`.
+
+        Returns
+        -------
+        FTRLRegressor
+        """
+        fitted: FTRLRegressor = self._fit(X, y, sample_weight)
+        return fitted
