@@ -28,7 +28,7 @@ def compiler() -> str | None:
 def build(*flags: str) -> Path:
     """Return the library; one that the same sources and flags have made before serves again."""
     texts = [path.read_text() for path in sorted(SOURCES.glob("*.[ch]*"))]
-    texts.append((SOURCES / "../kernels/machine.h").read_text())
+    texts.append((SOURCES / "../kernels/halves.h").read_text())
     key = hashlib.sha256("\0".join([*texts, *flags]).encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"tfopt-cuda-on-host-{os.getuid()}-{key}"
     library = folder / "libtfopt_cuda_host.so"

@@ -6,7 +6,7 @@
 #ifndef __CUDACC__
 #include <cstring>
 
-#include "../kernels/machine.h"
+#include "../kernels/halves.h"
 #endif
 
 struct float16 {
