@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from distributed import Client, LocalCluster
@@ -25,8 +26,10 @@ ROWS = (30, 25, 40, 10, 35, 20, 15, 25, 1, 50)
 @contextmanager
 def processes(n: int, **options: Any) -> Iterator[Client]:
     """Start so many workers, of one thread each, which import what is tested; give a client."""
-    os.environ["PYTHONPATH"] = str(Path(__file__).parent.parent)
     with (
+        mock.patch.dict(
+            os.environ, PYTHONPATH=str(Path(__file__).parent.parent)
+        ),  # Dask adds to it
         LocalCluster(
             n_workers=n,
             threads_per_worker=1,
