@@ -27,9 +27,7 @@ ROWS = (30, 25, 40, 10, 35, 20, 15, 25, 1, 50)
 def processes(n: int, **options: Any) -> Iterator[Client]:
     """Start so many workers, of one thread each, which import what is tested; give a client."""
     with (
-        mock.patch.dict(
-            os.environ, PYTHONPATH=str(Path(__file__).parent.parent)
-        ),  # Dask adds to it
+        mock.patch.dict(os.environ, PYTHONPATH=str(Path(__file__).parent.parent)),
         LocalCluster(
             n_workers=n,
             threads_per_worker=1,
