@@ -76,7 +76,7 @@ def test_refuses_index_zero_in_a_one_based_file(cli, folder, tiny):
     ("name", "message"),
     [
         ("missing.svm", "missing.svm: No such file or directory"),
-        (".", ".: Is a directory"),
+        (".", ".: is a folder, which --solver sdca alone reads"),
         ("tiny.svm/x", "tiny.svm/x: Not a directory"),
         ("x" * 300, f"{'x' * 300}: File name too long"),
         ("new\nline\udcff", "new\\nline\\udcff: No such file or directory"),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,6 +20,14 @@ from tfopt.optimizers import Optimizer
 __all__ = ["Checkpoints", "Run", "check_same", "origin"]
 
 _FORMAT = "tfopt training run"
+
+
+class Fingerprinted(Protocol):
+    """Data that can be told from others."""
+
+    def fingerprint(self) -> str:
+        """Return what is different for other data."""
+        ...
 
 
 @dataclasses.dataclass
@@ -115,11 +123,11 @@ class Checkpoints:
         return True
 
 
-def origin(settings: Settings | SdcaSettings, parts: dict[str, Data]) -> dict[str, Any]:
+def origin(settings: Settings | SdcaSettings, parts: Mapping[str, Fingerprinted]) -> dict[str, Any]:
     """Return what a run that is taken up must have had: its settings and, in short, its data."""
     return {
         "settings": json.loads(json.dumps(dataclasses.asdict(settings))),
-        "data": {part: _fingerprint(data) for part, data in parts.items()},
+        "data": {part: data.fingerprint() for part, data in parts.items()},
     }
 
 
@@ -147,11 +155,3 @@ def check_same(name: str, saved: dict[str, Any], origin: dict[str, Any]) -> None
     for part in ("train", "test"):
         if saved["data"].get(part) != origin["data"].get(part):
             raise CommandError(f"{name}: is of a run on other {part} data")
-
-
-def _fingerprint(data: Data) -> str:
-    digest = hashlib.sha256(repr((data.features.shape, data.zero_based)).encode())
-    features = data.features
-    for array in (features.indptr, features.indices, features.data, data.labels):
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()

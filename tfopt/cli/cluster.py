@@ -17,11 +17,12 @@ from distributed import Client, LocalCluster
 import tfopt.dask
 from tfopt.cli import sdca
 from tfopt.cli.console import printable
-from tfopt.cli.data import Data
 from tfopt.cli.errors import CommandError
 from tfopt.cli.fit_folder import FitFolder
 from tfopt.cli.report import Result
+from tfopt.cli.rows import Rows
 from tfopt.cli.settings import CheckpointFlags, ClusterFlags, SdcaSettings
+from tfopt.cli.workers import NO_WORKERS
 from tfopt.errors import CheckpointError
 
 __all__ = ["connected", "fit"]
@@ -70,14 +71,14 @@ def connected(flags: ClusterFlags) -> Iterator[None]:
 
 
 def fit(
-    train: Data, test: Data | None, settings: SdcaSettings, quiet: bool, files: CheckpointFlags
+    train: Rows, test: Rows | None, settings: SdcaSettings, quiet: bool, files: CheckpointFlags
 ) -> Result:
     """Find the minimum on the current cluster and score the model.
 
     Parameters
     ----------
-    train : Data
-    test : Data or None
+    train : Rows
+    test : Rows or None
     settings : SdcaSettings
         With a number of blocks.
     quiet : bool
@@ -99,7 +100,9 @@ def fit(
         {} if files.every is None else {"checkpoint": saved.path, "checkpoint_every": files.every}
     )
 
-    def solver(name: str, options: dict[str, Any], X: Any, y: np.ndarray, rows: list[int]) -> Any:
+    def solver(
+        name: str, options: dict[str, Any], X: list[Any], y: list[Any], rows: list[int]
+    ) -> Any:
         return fitted(name, options | every, X, y, rows, resume)
 
     return sdca.fit(train, test, settings, solver)
@@ -108,8 +111,8 @@ def fit(
 def fitted(
     name: str,
     options: dict[str, Any],
-    X: Any,
-    y: np.ndarray,
+    X: list[Any],
+    y: list[Any],
     rows: list[int],
     resume: str | None = None,
 ) -> Any:
@@ -121,10 +124,11 @@ def fitted(
         Of an estimator of `tfopt.dask`.
     options : dict
         Its parameters.
-    X : CSR matrix, shape (n_samples, n_features)
-    y : ndarray, shape (n_samples,)
+    X : list of CSR matrix, shape (n_samples, n_features), or of delayed
+    y : list of ndarray, shape (n_samples,), or of delayed
+        In the blocks that lie on the cluster; or, of a file, one of all rows.
     rows : list of int
-        Of each block.
+        Of each block that is to be fitted.
     resume : str, optional
         A folder to go on from.
 
@@ -135,15 +139,16 @@ def fitted(
     ValueError
         If data are refused.
     """
-    ends = np.cumsum([0, *rows]).tolist()
-    blocks = [[part[a:b] for a, b in itertools.pairwise(ends)] for part in (X, y)]
+    if len(X) < len(rows):
+        ends = np.cumsum([0, *rows]).tolist()
+        X, y = ([part[a:b] for a, b in itertools.pairwise(ends)] for (part,) in (X, y))
     estimator = getattr(tfopt.dask, name)(**options)
     try:
         with warnings.catch_warnings():
             # with what the tasks are sent, a block that is lost can be sent again
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-            return estimator.fit(*blocks, resume=resume)
+            return estimator.fit(X, y, resume=resume)
     except (CheckpointError, RuntimeError) as error:
         raise CommandError(printable(str(error))) from error
     except TimeoutError as error:
-        raise CommandError("the cluster has no workers") from error
+        raise CommandError(NO_WORKERS) from error

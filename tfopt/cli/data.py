@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+import hashlib
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 
 from tfopt.cli.errors import CommandError, at
 from tfopt.cli.lines import MAX_INDEX, Lines, display_name, open_data
+
+#: Whether features are counted from 0; "auto": if index 0 occurs.
+Base: TypeAlias = bool | Literal["auto"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,35 +44,60 @@ class Data:
 
         A feature that training never saw has no weight, so that nothing is lost by the cut.
         """
-        if self.features.shape[1] == n_features:
+        n_rows, n_own = self.features.shape
+        if n_own == n_features:
             return self
-        features = self.features[:, :n_features]
-        features.resize(features.shape[0], n_features)
-        return dataclasses.replace(self, features=features)
+        if n_own > n_features:
+            return dataclasses.replace(self, features=self.features[:, :n_features])
+        X = self.features
+        parts = X.data, X.indices, X.indptr
+        return dataclasses.replace(self, features=sparse.csr_matrix(parts, (n_rows, n_features)))
+
+    def counted_from(self, zero_based: bool) -> Data:
+        """Return the same rows with features counted from 0 or from 1; the values are shared.
+
+        From 1 only if index 0 does not occur.
+        """
+        if zero_based == self.zero_based:
+            return self
+        X, more = self.features, 1 if zero_based else -1
+        parts = X.data, X.indices + X.indices.dtype.type(more), X.indptr
+        features = sparse.csr_matrix(parts, (X.shape[0], X.shape[1] + more))
+        return dataclasses.replace(self, features=features, zero_based=zero_based)
+
+    def fingerprint(self) -> str:
+        """Return what is different for other data, names and line numbers aside."""
+        features = self.features
+        digest = hashlib.sha256(repr((features.shape, self.zero_based)).encode())
+        for array in (features.indptr, features.indices, features.data, self.labels):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
     def refuse_row(self, row: int, message: str, token: str = "") -> CommandError:
         """Return the refusal of one row."""
         return at(self.name, int(self.lines[row]), message, token.encode())
 
 
-def read_libsvm(path: str, zero_based: bool | Literal["auto"]) -> Data:
+def read_libsvm(path: str, zero_based: Base, name: str | None = None) -> Data:
     """Read LIBSVM text, plain or compressed with gzip, bzip2 or xz.
 
     Parameters
     ----------
     path : str
-        The file; ``-`` is standard input.
+        The file, or its URL; ``-`` is standard input.
     zero_based : bool or "auto"
         Whether features are counted from 0. "auto": one-based unless index 0 occurs.
+    name : str, optional
+        The file's name in messages, if it is another.
 
     Returns
     -------
     Data
         At least one row; all numbers finite; indices ascending within a row.
     """
-    name = display_name(path)
+    name = display_name(path if name is None else name)
     one_based = zero_based is False
-    with open_data(path) as stream:
+    with open_data(path, name) as stream:
         lines = Lines(stream, name, first_index=int(one_based))
         try:
             features, labels = load_svmlight_file(lines, zero_based=not one_based)
@@ -78,7 +108,7 @@ def read_libsvm(path: str, zero_based: bool | Literal["auto"]) -> Data:
     data = Data(features, labels, not one_based, np.frombuffer(lines.numbers, np.int64), name)
     _check_range(data)
     if zero_based == "auto" and features.nnz and features.indices.min() > 0:
-        return dataclasses.replace(data, features=features[:, 1:], zero_based=False)
+        return data.counted_from(False)
     return data
 
 
@@ -98,13 +128,17 @@ def _check_range(data: Data) -> None:
         raise data.refuse_row(infinite[0], "the label is not finite", f"{data.labels[infinite[0]]}")
 
 
-def classes_of(data: Data, loss: str, at_most: int | None = None) -> tuple[float, ...]:
-    """Return the different labels of a file, in ascending order.
+def classes_of(
+    name: str, labels: np.ndarray, loss: str, at_most: int | None = None
+) -> tuple[float, ...]:
+    """Return the different labels of training data, in ascending order.
 
     Parameters
     ----------
-    data : Data
-        Training data of a classification.
+    name : str
+        Of the data.
+    labels : ndarray
+        All, or those that differ.
     loss : str
         For the message.
     at_most : int, optional
@@ -115,11 +149,11 @@ def classes_of(data: Data, loss: str, at_most: int | None = None) -> tuple[float
     tuple of float
         Two or more; of two the negative class comes first.
     """
-    labels = np.unique(data.labels)
+    labels = np.unique(labels)
     if labels.size < 2 or (at_most and labels.size > at_most):
         shown = ", ".join([f"{label:g}" for label in labels[:5]] + ["..."] * (labels.size > 5))
         raise CommandError(
-            f"{data.name}: {loss} loss needs two classes{'' if at_most else ' or more'}, "
+            f"{name}: {loss} loss needs two classes{'' if at_most else ' or more'}, "
             f"the labels have {labels.size}: {shown}"
             f"{' (--solver sdca takes more)' if labels.size > 2 else ''}"
         )

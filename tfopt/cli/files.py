@@ -20,7 +20,7 @@ def check_writable(path: str, *inputs: str | None) -> None:
     path : str
         The file to be written later.
     *inputs : str or None
-        Files that must not be overwritten.
+        Files that must not be overwritten, and folders that nothing must be written to.
 
     Raises
     ------
@@ -31,12 +31,28 @@ def check_writable(path: str, *inputs: str | None) -> None:
         raise CommandError(f"{printable(path)}: is a folder")
     if any(file and _is_same(file, path) for file in inputs):
         raise CommandError(f"{printable(path)}: is also an input and would be overwritten")
+    check_outside(path, *inputs)
     folder = Path(path).resolve().parent
     place = path if _is_device(path) else folder
     if not os.path.exists(place):
         raise CommandError(f"{printable(path)}: no such folder '{printable(str(folder))}'")
     if not os.access(place, os.W_OK):
         raise CommandError(f"{printable(path)}: '{printable(str(place))}' is not writable")
+
+
+def check_outside(path: str, *inputs: str | None) -> None:
+    """Refuse an output in a folder of data: the next run would read it as data, too.
+
+    Raises
+    ------
+    CommandError
+    """
+    for folder in filter(None, inputs):
+        inside = Path(path).resolve().is_relative_to(Path(folder).resolve())
+        if os.path.isdir(folder) and inside:
+            raise CommandError(
+                f"{printable(path)}: is in {printable(folder)}, where all files are data"
+            )
 
 
 def write_atomically(path: str, chunks: Iterable[bytes]) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from tfopt.cli.checkpoints import check_same, origin
 from tfopt.cli.console import printable
-from tfopt.cli.data import Data
 from tfopt.cli.errors import CommandError
+from tfopt.cli.rows import Rows
 from tfopt.cli.settings import CheckpointFlags, SdcaSettings
 from tfopt.dask.files import MANIFEST, Folder
 from tfopt.errors import CheckpointError
@@ -25,7 +25,7 @@ class FitFolder:
     ----------
     flags : CheckpointFlags
     settings : SdcaSettings
-    train : Data
+    train : Rows
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class FitFolder:
         Epochs from one checkpoint to the next.
     """
 
-    def __init__(self, flags: CheckpointFlags, settings: SdcaSettings, train: Data) -> None:
+    def __init__(self, flags: CheckpointFlags, settings: SdcaSettings, train: Rows) -> None:
         self.path = _everywhere(flags.path)
         self.every = flags.every
         self._resume, self._folder = flags.resume, Folder(self.path)

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 from tfopt.cli.console import printable
 from tfopt.cli.errors import CommandError, at
+from tfopt.cli.folders import is_url, open_url
 
 #: Weights are kept for every index up to the largest, 8 bytes each: a typing error in one index
 #: must not claim all memory. The widest set on the LIBSVM page has 54.7 million features.
@@ -33,13 +34,15 @@ _PLAIN = b"0123456789.:+-eE \t\r\n"
 
 
 @contextlib.contextmanager
-def open_data(path: str) -> Iterator[BinaryIO]:
+def open_data(path: str, name: str) -> Iterator[BinaryIO]:
     """Open a file for reading, decompressed if its first bytes say gzip, bzip2 or xz.
 
     Parameters
     ----------
     path : str
-        The file; ``-`` is standard input.
+        The file, or its URL; ``-`` is standard input.
+    name : str
+        The file's name in messages.
 
     Yields
     ------
@@ -49,10 +52,9 @@ def open_data(path: str) -> Iterator[BinaryIO]:
     if path == "-" and sys.stdin is None:
         raise CommandError("<stdin>: is closed")
     try:
-        # by its number: whoever calls `main` may have put another object at sys.stdin
-        raw = open(0, "rb", closefd=False) if path == "-" else open(path, "rb")
+        raw = _opened(path)
     except OSError as error:
-        raise CommandError(f"{display_name(path)}: {error.strerror}") from error
+        raise CommandError(f"{name}: {error.strerror}") from error
     with raw:
         head = raw.peek(6)
         for magic, decompress in _DECOMPRESSORS.items():
@@ -61,6 +63,13 @@ def open_data(path: str) -> Iterator[BinaryIO]:
                     yield stream
                 return
         yield raw
+
+
+def _opened(path: str) -> io.BufferedReader:
+    if path == "-":
+        # by its number: whoever calls `main` may have put another object at sys.stdin
+        return open(0, "rb", closefd=False)
+    return open_url(path) if is_url(path) else open(path, "rb")
 
 
 def display_name(path: str) -> str:

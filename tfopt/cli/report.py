@@ -73,7 +73,7 @@ class Result:
     history : dict
         "train" and perhaps "test": the mean loss after each epoch.
     scores : dict
-        "train" and perhaps "test": see `tfopt.cli.scores.score`.
+        "train" and perhaps "test": see `tfopt.cli.scores.score`; of a folder, without AUC.
     rows : dict
         "train" and perhaps "test": how many.
     seconds : float
@@ -122,7 +122,7 @@ def print_json(result: Result, arguments: argparse.Namespace, threads: int) -> N
         "nonzero_weights": int((model.weights != 0).sum()),
         "classes": model.classes,
         "zero_based": model.zero_based,
-        "scores": result.scores,
+        "scores": {part: _in_full(scores, model) for part, scores in result.scores.items()},
         "loss_per_epoch": result.history,
         "rows_per_second": result.rows_per_second,
         "seconds": result.seconds,
@@ -131,3 +131,9 @@ def print_json(result: Result, arguments: argparse.Namespace, threads: int) -> N
     if result.certificate:
         facts["certificate"] = result.certificate.facts()
     print(json.dumps(facts))
+
+
+def _in_full(scores: dict[str, float | None], model: Model) -> dict[str, float | None]:
+    """Return scores with AUC as None if it is left out, so that all of a kind have the same."""
+    separates_two = model.classes is not None and len(model.classes) == 2
+    return scores | ({"auc": scores.get("auc")} if separates_two else {})

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 import numpy as np
 from sklearn import metrics
 
@@ -24,33 +27,62 @@ def score(loss: str, predictions: np.ndarray, targets: np.ndarray) -> dict[str, 
         Name and value; None where the rows do not define one (AUC of a single class, R2 of a
         single row).
     """
-    scores: dict[str, float | None]
-    if predictions.ndim == 2:
-        scores = {"accuracy": metrics.accuracy_score(targets, predictions.argmax(axis=1))}
-        if loss == "logistic":
-            columns = range(predictions.shape[1])
-            scores["log_loss"] = metrics.log_loss(targets, predictions, labels=columns)
-    elif loss == "logistic":
+    scores = score_of_sums(score_sums(loss, predictions, targets, float(np.mean(targets))))
+    if "accuracy" in scores and predictions.ndim == 1:
         both = targets.min() != targets.max()
-        scores = {
-            "accuracy": metrics.accuracy_score(targets, predictions > 0.5),
-            "log_loss": metrics.log_loss(targets, predictions, labels=[0, 1]),
-            "auc": metrics.roc_auc_score(targets, predictions) if both else None,
-        }
-    elif loss in ("hinge", "smooth_hinge"):
-        both = targets.min() != targets.max()
-        scores = {
-            "accuracy": metrics.accuracy_score(targets, predictions > 0),
-            "auc": metrics.roc_auc_score(targets, predictions) if both else None,
-        }
-    else:
+        scores["auc"] = float(metrics.roc_auc_score(targets, predictions)) if both else None
+    return scores
+
+
+def score_sums(
+    loss: str, predictions: np.ndarray, targets: np.ndarray, mean: float
+) -> dict[str, float]:
+    """Return sums over rows that scores are made of, all but AUC, which needs all rows together.
+
+    Parameters
+    ----------
+    loss, predictions, targets
+        See `score`.
+    mean : float
+        Of the targets of all rows, wherever they are.
+    """
+    sums: dict[str, float] = {"rows": len(targets)}
+    if loss not in ("logistic", "hinge", "smooth_hinge"):
         with np.errstate(over="ignore"):  # an RMSE of inf says enough
-            scores = {
-                "rmse": metrics.root_mean_squared_error(targets, predictions),
-                "mae": metrics.mean_absolute_error(targets, predictions),
-                "r2": metrics.r2_score(targets, predictions) if targets.size > 1 else None,
-            }
-    return {name: value if value is None else float(value) for name, value in scores.items()}
+            residuals = targets - predictions
+            sums["squares"] = np.square(residuals).sum()
+            sums["distances"] = np.abs(residuals).sum()
+            sums["spread"] = np.square(targets - mean).sum()
+    else:
+        several = predictions.ndim == 2
+        threshold = 0.5 if loss == "logistic" else 0
+        chosen = predictions.argmax(axis=1) if several else predictions > threshold
+        sums["hits"] = float(np.sum(chosen == targets))
+        if loss == "logistic":
+            classes = range(predictions.shape[1] if several else 2)
+            sums["log_loss"] = metrics.log_loss(
+                targets, predictions, labels=classes, normalize=False
+            )
+    return {name: float(value) for name, value in sums.items()}
+
+
+def score_of_sums(sums: Mapping[str, float]) -> dict[str, float | None]:
+    """Return the scores that sums of all rows amount to."""
+    n_rows = sums["rows"]
+    if "hits" in sums:
+        titles = {"accuracy": "hits", "log_loss": "log_loss"}
+        return {title: sums[name] / n_rows for title, name in titles.items() if name in sums}
+    return {
+        "rmse": math.sqrt(sums["squares"] / n_rows),
+        "mae": sums["distances"] / n_rows,
+        "r2": _r2(sums) if n_rows > 1 else None,
+    }
+
+
+def _r2(sums: Mapping[str, float]) -> float:
+    if sums["spread"] == 0:
+        return float(sums["squares"] == 0)
+    return 1 - sums["squares"] / sums["spread"]
 
 
 _TITLES = {

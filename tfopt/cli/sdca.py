@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import time
 import warnings
@@ -13,30 +14,64 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from tfopt import linear_model
-from tfopt.cli.data import Data, classes_of, targets
+from tfopt.cli.console import printable
+from tfopt.cli.data import classes_of
 from tfopt.cli.errors import CommandError
-from tfopt.cli.losses import loss_of
+from tfopt.cli.folders import is_folder
 from tfopt.cli.model import Model
 from tfopt.cli.report import Certificate, Result
-from tfopt.cli.scores import score
+from tfopt.cli.rows import Here, Place, Rows, read_rows
 from tfopt.cli.settings import CLASSIFICATION, SdcaSettings
 
-#: From an estimator's name, its parameters, X, y and the rows of each block to it, fitted.
-Solver: TypeAlias = Callable[[str, dict[str, Any], Any, np.ndarray, Any], Any]
+#: From an estimator's name, its parameters, X and y in blocks, and the rows of each block that is
+#: to be fitted to it, fitted.
+Solver: TypeAlias = Callable[[str, dict[str, Any], list[Any], list[Any], Any], Any]
 
 
-def here(name: str, options: dict[str, Any], X: Any, y: np.ndarray, rows: list[int] | None) -> Any:
+def here(
+    name: str, options: dict[str, Any], X: list[Any], y: list[Any], rows: list[int] | None
+) -> Any:
     """Return an estimator, fitted in this process."""
-    return getattr(linear_model, name)(num_loss_partitions=rows, **options).fit(X, y)
+    features = X[0] if len(X) == 1 else sparse.vstack(X, format="csr")
+    estimator = getattr(linear_model, name)(num_loss_partitions=rows, **options)
+    return estimator.fit(features, np.concatenate(y))
 
 
-def fit(train: Data, test: Data | None, settings: SdcaSettings, solver: Solver = here) -> Result:
+def run(arguments: argparse.Namespace) -> Result:
+    """Read data and fit a model, on the current cluster if there is to be one.
+
+    Parameters
+    ----------
+    arguments : argparse.Namespace
+        As parsed by `tfopt.cli.arguments`.
+    """
+    settings: SdcaSettings = arguments.settings
+    place: Place = Here()
+    if arguments.cluster:
+        from tfopt.cli import cluster, workers  # loaded if needed only
+
+        place = workers.Workers()
+    if is_folder(arguments.data) and arguments.blocks is not None:
+        raise CommandError(
+            f"{printable(arguments.data)}: is a folder, whose files are the blocks: leave out "
+            "--blocks"
+        )
+    train = read_rows(arguments.data, arguments.zero_based, place)
+    test = read_rows(arguments.test, train.zero_based, place) if arguments.test else None
+    if train.of_folder:
+        settings = dataclasses.replace(settings, blocks=len(train.lengths))
+    if not arguments.cluster:
+        return fit(train, test, settings)
+    return cluster.fit(train, test, settings, arguments.quiet, arguments.checkpoints)
+
+
+def fit(train: Rows, test: Rows | None, settings: SdcaSettings, solver: Solver = here) -> Result:
     """Find the minimum and score the model.
 
     Parameters
     ----------
-    train : Data
-    test : Data or None
+    train : Rows
+    test : Rows or None
     settings : SdcaSettings
     solver : callable, optional
         What fits on a cluster.
@@ -46,16 +81,15 @@ def fit(train: Data, test: Data | None, settings: SdcaSettings, solver: Solver =
     Result
         With a certificate.
     """
-    n_rows, n_features = train.features.shape
     if settings.l2 is None:
-        settings = dataclasses.replace(settings, l2=1 / n_rows)
-    classes = classes_of(train, settings.loss) if settings.loss in CLASSIFICATION else None
-    parts = {"train": train} | ({"test": test.with_width(n_features)} if test else {})
-    truth = {part: targets(data, classes) for part, data in parts.items()}
+        settings = dataclasses.replace(settings, l2=1 / train.n_rows)
+    classes = None
+    if settings.loss in CLASSIFICATION:
+        classes = classes_of(train.name, train.labels(), settings.loss)
     started = time.perf_counter()
-    estimator = solved(train, truth["train"], settings, solver)
+    estimator = solved(train, classes, settings, solver)
     seconds = time.perf_counter() - started
-    weights, bias = weights_of(estimator, n_features, settings)
+    weights, bias = weights_of(estimator, train.n_features, settings)
     model = Model(
         weights=weights,
         bias=bias,
@@ -65,24 +99,25 @@ def fit(train: Data, test: Data | None, settings: SdcaSettings, solver: Solver =
         optimizer={"name": "SDCA"},
         settings=dataclasses.asdict(settings),
     )
-    loss = loss_of(settings.loss, classes)
-    margins = {part: model.margins(data) for part, data in parts.items()}
+    parts = {"train": train} | ({"test": test} if test else {})
+    measured = {part: rows.measured(model) for part, rows in parts.items()}
     return Result(
         model,
-        {part: [loss.mean(margins[part], truth[part])] for part in parts},
-        {part: score(settings.loss, loss.predict(margins[part]), truth[part]) for part in parts},
-        {part: data.labels.size for part, data in parts.items()},
+        {part: [loss] for part, (loss, _) in measured.items()},
+        {part: scores for part, (_, scores) in measured.items()},
+        {part: rows.n_rows for part, rows in parts.items()},
         seconds,
-        certificate(estimator, n_rows, classes, settings.tol),
+        certificate(estimator, train.n_rows, classes, settings.tol),
     )
 
 
-def solved(train: Data, truth: np.ndarray, settings: SdcaSettings, solver: Solver) -> Any:
+def solved(
+    train: Rows, classes: tuple[float, ...] | None, settings: SdcaSettings, solver: Solver
+) -> Any:
     """Return the estimator, fitted: it penalizes the sum of the losses instead of their mean."""
     assert settings.l2 is not None
-    X, n_rows = train.features, train.labels.size
-    if settings.bias is not None and settings.bias > 0:
-        X = sparse.hstack([X, np.full((n_rows, 1), settings.bias)], format="csr")
+    n_rows = train.n_rows
+    X, y = train.examples(classes, settings.bias_feature)
     name = "SDCAClassifier" if settings.loss in CLASSIFICATION else "SDCARegressor"
     options = {
         "loss": settings.loss,
@@ -93,21 +128,28 @@ def solved(train: Data, truth: np.ndarray, settings: SdcaSettings, solver: Solve
         "max_iter": settings.epochs,
         "random_state": settings.seed,
     }
-    rows = None if settings.blocks is None else rows_of_blocks(n_rows, settings.blocks)
     with warnings.catch_warnings():
         # the certificate says it; and of many classes, each may have but a row
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
         try:
-            return solver(name, options, X, truth, rows)
+            return solver(name, options, X, y, rows_of_blocks(train, settings.blocks))
         except ValueError as error:
             raise CommandError(f"{train.name}: {error}") from error
 
 
-def rows_of_blocks(n_rows: int, n_blocks: int) -> list[int]:
-    """Return as equal numbers as there are, none of them 0, the larger ones first."""
-    each, more = divmod(n_rows, n_blocks)
-    return [each + (k < more) for k in range(min(n_blocks, n_rows))]
+def rows_of_blocks(train: Rows, n_blocks: int | None) -> list[int] | None:
+    """Return how many rows each block is to have that is fitted; None: there are none.
+
+    Those of a folder are its files. Otherwise as equal numbers as there are, none of them 0, the
+    larger ones first.
+    """
+    if train.of_folder:
+        return list(train.lengths)
+    if n_blocks is None:
+        return None
+    each, more = divmod(train.n_rows, n_blocks)
+    return [each + (k < more) for k in range(min(n_blocks, train.n_rows))]
 
 
 def weights_of(
@@ -116,8 +158,8 @@ def weights_of(
     """Return weights and bias as a model keeps them."""
     coef = np.atleast_2d(estimator.coef_)
     bias = np.array(estimator.intercept_).reshape(-1)
-    if settings.bias is not None and settings.bias > 0:
-        bias = coef[:, -1] * settings.bias
+    if settings.bias_feature is not None:
+        bias = coef[:, -1] * settings.bias_feature
     weights = coef[:, :n_features]
     return (weights if len(weights) > 1 else weights[0]).copy(), bias
 

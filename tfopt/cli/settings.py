@@ -56,6 +56,7 @@ class SdcaSettings:
         no bias. None: a bias that is not penalized.
     blocks : int or None
         Of consecutive rows that are fitted side by side, here or on a cluster; None: all at once.
+        Of a folder, its files.
     """
 
     solver: str = "sdca"
@@ -67,6 +68,11 @@ class SdcaSettings:
     epochs: int = 1000
     seed: int = 0
     blocks: int | None = None
+
+    @property
+    def bias_feature(self) -> float | None:
+        """The value of a feature that all rows are given; None: they are not."""
+        return self.bias if self.bias is not None and self.bias > 0 else None
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ from tfopt.cli.checkpoints import Checkpoints, Run
 from tfopt.cli.console import printable
 from tfopt.cli.data import Data, classes_of, read_libsvm, targets
 from tfopt.cli.errors import CommandError
-from tfopt.cli.files import check_writable
+from tfopt.cli.files import check_outside, check_writable
+from tfopt.cli.folders import is_folder
 from tfopt.cli.model import Model, save_model
 from tfopt.cli.optimizers import make_optimizer, set_learning_rate
 from tfopt.cli.progress import Progress
@@ -129,7 +130,9 @@ def fit(
     Result
     """
     loss = losses.BY_NAME[settings.loss]
-    classes = classes_of(train, "logistic", at_most=2) if settings.loss == "logistic" else None
+    classes = None
+    if settings.loss == "logistic":
+        classes = classes_of(train.name, train.labels, "logistic", at_most=2)
     n_features = train.features.shape[1]
     parts = {"train": train} | ({"test": test.with_width(n_features)} if test else {})
     truth = {part: targets(data, classes) for part, data in parts.items()}
@@ -213,22 +216,21 @@ def run(arguments: argparse.Namespace) -> None:
     saves = files.wanted and arguments.cluster is None
     for path in filter(None, (arguments.model, arguments.plot, saves and files.path)):
         check_writable(path, arguments.data, arguments.test)
+    if files.wanted:
+        check_outside(files.path, arguments.data, arguments.test)
     # Loaded if needed only, for it takes longer than training on a9a; and now, so that a missing
     # matplotlib is noticed before the training.
     plot = importlib.import_module("tfopt.cli.plot") if arguments.plot else None
     settings = arguments.settings
     with thread_count(arguments.threads) as used_threads, _connected(arguments):
-        train = read_libsvm(arguments.data, arguments.zero_based)
-        test = read_libsvm(arguments.test, train.zero_based) if arguments.test else None
-        if arguments.cluster:
-            from tfopt.cli import cluster  # loaded if needed only
-
-            result = cluster.fit(train, test, settings, arguments.quiet, files)
-        elif isinstance(settings, SdcaSettings):
+        if isinstance(settings, SdcaSettings):
             from tfopt.cli import sdca  # loaded if needed only
 
-            result = sdca.fit(train, test, settings)
+            result = sdca.run(arguments)
         else:
+            _refuse_folders(arguments.data, arguments.test)
+            train = read_libsvm(arguments.data, arguments.zero_based)
+            test = read_libsvm(arguments.test, train.zero_based) if arguments.test else None
             result = fit(train, test, settings, arguments.quiet, files)
     save_model(arguments.model, result.model)
     if files.wanted:
@@ -240,6 +242,12 @@ def run(arguments: argparse.Namespace) -> None:
         print_json(result, arguments, used_threads)
     else:
         print_text(result, arguments.model)
+
+
+def _refuse_folders(*paths: str | None) -> None:
+    for path in filter(None, paths):
+        if is_folder(path):
+            raise CommandError(f"{printable(path)}: is a folder, which --solver sdca alone reads")
 
 
 def _connected(arguments: argparse.Namespace) -> contextlib.AbstractContextManager[None]:

@@ -17,7 +17,7 @@ from distributed.comm import CommClosedError
 from tfopt.dask.holders import Desk, LostError, at, gathered, load, step
 from tfopt.linear_model.trees import fold
 
-__all__ = ["DaskExecutor", "Source"]
+__all__ = ["DaskExecutor", "Source", "homes_of"]
 
 #: One block's X, y, weights and dual variables, each perhaps still to be computed.
 Source: TypeAlias = tuple[Any, Any, Any, Any]
@@ -30,6 +30,20 @@ MOST_PATIENCE = 120
 FAN = 8
 #: How it shows that a worker is gone.
 _LOSSES = (KilledWorker, CommClosedError, CancelledError, asyncio.CancelledError)
+
+
+def homes_of(client: Client, n_blocks: int) -> list[tuple[str, int]]:
+    """Return the worker and the thread of it that blocks belong to: neighbours lie together.
+
+    Raises
+    ------
+    TimeoutError
+        If there are no workers.
+    """
+    if not client.nthreads():
+        client.wait_for_workers(1, timeout=MOST_PATIENCE)
+    slots = [(worker, k) for worker, n in client.nthreads().items() for k in range(n)]
+    return [slots[number * len(slots) // n_blocks] for number in range(n_blocks)]
 
 
 class DaskExecutor:
@@ -73,15 +87,12 @@ class DaskExecutor:
 
     def begin(self) -> None:
         """Begin anew, with the blocks as they were given: those on lost workers are read again."""
-        if not self.client.nthreads():
-            self.client.wait_for_workers(1, timeout=MOST_PATIENCE)
-        threads = self.client.nthreads()
-        slots = [(worker, k) for worker, n in threads.items() for k in range(n)]
-        gone = [number for number, (home, _) in enumerate(self._homes) if home not in threads]
+        homes, workers = homes_of(self.client, self.n_blocks), self.client.nthreads()
+        gone = [number for number, (home, _) in enumerate(self._homes) if home not in workers]
         lost = [holder for number in gone if (holder := self._holders[number]) is not None]
         self.client.cancel(lost, force=True)  # or they would wait for their workers for ever
         for number in gone:
-            slot = self._homes[number] = slots[number * len(slots) // self.n_blocks]
+            slot = self._homes[number] = homes[number]
             read = dask.delayed(load)(
                 number,
                 *self._sources[number],
