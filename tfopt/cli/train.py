@@ -212,6 +212,9 @@ def run(arguments: argparse.Namespace) -> None:
     arguments : argparse.Namespace
         As parsed by `tfopt.cli.arguments`.
     """
+    settings = arguments.settings
+    if isinstance(settings, Settings):
+        _refuse_folders(arguments.data, arguments.test)
     files = arguments.checkpoints
     saves = files.wanted and arguments.cluster is None
     for path in filter(None, (arguments.model, arguments.plot, saves and files.path)):
@@ -221,14 +224,12 @@ def run(arguments: argparse.Namespace) -> None:
     # Loaded if needed only, for it takes longer than training on a9a; and now, so that a missing
     # matplotlib is noticed before the training.
     plot = importlib.import_module("tfopt.cli.plot") if arguments.plot else None
-    settings = arguments.settings
     with thread_count(arguments.threads) as used_threads, _connected(arguments):
         if isinstance(settings, SdcaSettings):
             from tfopt.cli import sdca  # loaded if needed only
 
             result = sdca.run(arguments)
         else:
-            _refuse_folders(arguments.data, arguments.test)
             train = read_libsvm(arguments.data, arguments.zero_based)
             test = read_libsvm(arguments.test, train.zero_based) if arguments.test else None
             result = fit(train, test, settings, arguments.quiet, files)
