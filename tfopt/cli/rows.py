@@ -30,8 +30,12 @@ class Place(Protocol):
         """Return what a function makes of each row of the columns and of what is shared."""
         ...
 
-    def held(self, blocks: list[Any]) -> list[Any]:
-        """Return blocks that are made once, and stay."""
+    def common(self, value: Any) -> Any:
+        """Return a large value, to be shared."""
+        ...
+
+    def held(self, function: Callable[..., Any], values: Sequence[Any], shared: Any) -> list[Any]:
+        """Return what a function makes of each value and of what is shared: once, to stay there."""
         ...
 
     def told(self, values: list[Any]) -> list[Any]:
@@ -47,8 +51,11 @@ class Here:
     ) -> list[Any]:
         return [function(*each, *shared) for each in zip(*columns, strict=True)]
 
-    def held(self, blocks: list[Any]) -> list[Any]:
-        return blocks
+    def common(self, value: Any) -> Any:
+        return value
+
+    def held(self, function: Callable[..., Any], values: Sequence[Any], shared: Any) -> list[Any]:
+        return [function(value, shared) for value in values]
 
     def told(self, values: list[Any]) -> list[Any]:
         return values
@@ -112,7 +119,7 @@ class Rows:
         if not self.of_folder:
             loss, margins, truth = _judged(self.blocks[0], model)
             return loss.mean(margins, truth), score(model.loss, loss.predict(margins), truth)
-        parts = self._told(_sums, model, self.mean)
+        parts = self._told(_sums, self.place.common(model), self.mean)
         sums = {name: sum(part[name] for part in parts) for name in parts[0]}
         return sums["loss"] / self.n_rows, score_of_sums(sums)
 
@@ -148,7 +155,7 @@ def _rows_of_file(path: str, zero_based: Base) -> Rows:
 
 
 def _rows_of_folder(path: str, zero_based: Base, place: Place) -> Rows:
-    read = place.held(place.map(_read, files_in(path), shared=[zero_based]))
+    read = place.held(_read, files_in(path), zero_based)
     facts: list[_Facts] = place.told(place.map(_facts, read))
     base = _base(facts) if zero_based == "auto" else zero_based
     n_features = max(each.n_features + base - each.zero_based for each in facts)

@@ -8,10 +8,11 @@ from concurrent.futures import CancelledError
 from typing import Any
 
 import dask
-from distributed import KilledWorker, get_client
+from distributed import KilledWorker, get_client, wait
 
 from tfopt.cli.errors import CommandError
-from tfopt.dask.executor import homes_of
+from tfopt.dask.executor import PATIENCE, homes_of
+from tfopt.dask.sdca import MOST_LOSSES
 
 __all__ = ["NO_WORKERS", "Workers"]
 
@@ -21,28 +22,46 @@ NO_WORKERS = "the cluster has no workers"
 class Workers:
     """The workers of the current cluster, as a `tfopt.cli.rows.Place`.
 
-    What is made there is described, and made when it is held or told; if a worker dies, again.
+    What is mapped is only described, and made when it is told; if a worker dies, made again.
     """
 
     def map(
         self, function: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()
     ) -> list[Any]:
-        # a task of its own for each, so that a model travels once and not with every block
-        common = [dask.delayed(_same)(value) for value in shared]
         make = dask.delayed(function)
-        return [make(*each, *common) for each in zip(*columns, strict=True)]
+        return [make(*each, *shared) for each in zip(*columns, strict=True)]
 
-    def held(self, blocks: list[Any]) -> list[Any]:
-        """Return futures of blocks, each made by the worker that a fit has it on."""
+    def common(self, value: Any) -> Any:
+        """Return a task that gives a value, which travels once then, and not with every block."""
+        return dask.delayed(_same)(value)
+
+    def held(self, function: Callable[..., Any], values: Sequence[Any], shared: Any) -> list[Any]:
+        """Return futures, each made by the worker that a fit has the block on.
+
+        Raises
+        ------
+        CommandError
+            If there are no workers, or some die again and again.
+        """
         client = get_client()
-        try:
-            homes = homes_of(client, len(blocks))
-        except TimeoutError as error:
-            raise CommandError(NO_WORKERS) from error
-        return [
-            client.compute(block, workers=[worker], allow_other_workers=True)
-            for block, (worker, _) in zip(blocks, homes, strict=True)
-        ]
+        for _ in range(MOST_LOSSES):
+            try:
+                homes = [worker for worker, _ in homes_of(client, len(values))]
+            except TimeoutError as error:
+                raise CommandError(NO_WORKERS) from error
+            futures = [
+                client.submit(
+                    function, value, shared, pure=False, workers=[worker], allow_other_workers=True
+                )
+                for value, worker in zip(values, homes, strict=True)
+            ]
+            if _are_made(futures, homes):
+                # what is made again later must not wait for a worker that is gone
+                anywhere = {future.key: [] for future in futures}
+                client.sync(client.scheduler.set_restrictions, worker=anywhere)
+                return futures
+            client.cancel(futures, force=True)
+        raise CommandError(f"workers died {MOST_LOSSES} times while they read the files")
 
     def told(self, values: list[Any]) -> list[Any]:
         """Return what tasks give.
@@ -50,7 +69,7 @@ class Workers:
         Raises
         ------
         CommandError
-            If one of them refuses its data, or workers die of it.
+            If one of them refuses its data, or workers die again and again.
         """
         client = get_client()
         try:
@@ -60,7 +79,20 @@ class Workers:
                 answers: list[Any] = client.gather(client.compute(values))
                 return answers
         except (KilledWorker, CancelledError) as error:
-            raise CommandError("the workers died, one after another") from error
+            raise CommandError("workers died again and again") from error
+
+
+def _are_made(futures: list[Any], homes: list[str]) -> bool:
+    """Wait until all blocks are made, or one is refused; return False if a worker dies first."""
+    while True:
+        try:
+            wait(futures, timeout=PATIENCE)
+            return True
+        except TimeoutError:
+            if any(future.status == "error" for future in futures):
+                return True
+            if not {*homes} <= {*get_client().nthreads()}:
+                return False
 
 
 def _same(value: Any) -> Any:
