@@ -77,10 +77,9 @@ def two(folder):
 
 @pytest.mark.parametrize("flags", [["--l1", "0.01"], ["--bias", "1"], ["--loss", "squared"]])
 def test_a_cluster_changes_no_bytes(cli, day, folder, client, there, flags):
-    """Nor does the number of its workers: two here, and one of another that is started for it."""
-    own = [["--workers", "1"]] if "--l1" in flags else []
+    """Nor does the way that the folder is named."""
     files, results = [], []
-    for k, where in enumerate([[], there, *own]):
+    for k, where in enumerate([[], there]):
         name = day if where else f"file://{day}"
         arguments = ["--test", "day", "--model", f"{k}.npz", "--json"]
         outcome = cli("train", name, *FLAGS, *flags, *where, *arguments)
@@ -95,6 +94,15 @@ def test_a_cluster_changes_no_bytes(cli, day, folder, client, there, flags):
         assert result["scores"]["train"] == result["scores"]["test"] == results[0]["scores"]["test"]
         assert result["certificate"] == results[0]["certificate"]
     assert tasks(client) == []
+
+
+def test_the_number_of_workers_changes_no_bytes(cli, day, folder, there):
+    files = []
+    with processes(1) as alone:
+        for k, where in enumerate([there, ["--dask", alone.scheduler.address]]):
+            assert cli("train", "day", *FLAGS, *where, "--model", f"{k}.npz").code == 0
+            files.append((folder / f"{k}.npz").read_bytes())
+    assert files[0] == files[1]
 
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "squared"])
@@ -150,12 +158,14 @@ def refused(outcome, message):
     ids=["line", "empty", "base", "gzip"],
 )
 def test_names_the_file_and_the_line(cli, two, where, text, flags, message):
-    (two / "y").write_bytes(text if isinstance(text, bytes) else text.encode())
+    for name in "yz":
+        (two / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     refused(cli("train", "two/", *FLAGS, *flags, *where), f"two/y{message}")
     refused(cli("train", "one", "--test", "two", *FLAGS, *flags, *where), f"two/y{message}")
 
 
 def test_a_label_that_training_has_not(cli, day, two, where):
+    (day / "later" / "d.gz").unlink()
     outcome = cli("train", two, "--test", "day", *FLAGS, *where)
     refused(outcome, "day/a:4: the label does not occur in the training data '2'")
 
@@ -236,19 +246,6 @@ def test_a_worker_that_is_killed_changes_no_bytes(
     assert tasks(client) == []
 
 
-def test_a_file_that_was_changed_is_not_read_again(cli, two, client, there, after_two_epochs):
-    def change():
-        for path in two.iterdir():
-            path.write_text(path.read_text() + "1 1:1\n")
-        kill_one(client)
-
-    after_two_epochs(change)
-    outcome = cli("train", "two", *FLAGS, *there)
-    assert outcome.code == 1
-    assert outcome.err in [f"two/{name}: has changed since it was read first\n" for name in "xyz"]
-    assert tasks(client) == []
-
-
 def test_workers_that_die_while_they_read(cli, two, client, there, monkeypatch):
     """Files are read anew, some times."""
     are_made, answers = workers._are_made, [False]
@@ -296,3 +293,16 @@ def test_a_cluster_without_workers(cli, two, client, there, monkeypatch):
 
     monkeypatch.setattr(workers, "homes_of", nobody)
     refused(cli("train", "two", *FLAGS, *there), cluster.NO_WORKERS)
+
+
+def test_a_file_that_was_changed_is_not_read_again(cli, two, client, there, after_two_epochs):
+    def change():
+        for path in two.iterdir():
+            path.write_text(path.read_text() + "1 1:1\n")
+        kill_one(client)
+
+    after_two_epochs(change)
+    outcome = cli("train", "two", *FLAGS, *there)
+    assert outcome.code == 1
+    assert outcome.err in [f"two/{name}: has changed since it was read first\n" for name in "xyz"]
+    assert tasks(client) == []

@@ -57,7 +57,7 @@ class Workers:
             ]
             if _are_made(futures, homes):
                 # what is made again later must not wait for a worker that is gone
-                anywhere = {future.key: [] for future in futures}
+                anywhere: dict[str, list[str]] = {future.key: [] for future in futures}
                 client.sync(client.scheduler.set_restrictions, worker=anywhere)
                 return futures
             client.cancel(futures, force=True)
@@ -72,12 +72,17 @@ class Workers:
             If one of them refuses its data, or workers die again and again.
         """
         client = get_client()
+        with warnings.catch_warnings():
+            # a model may be large
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+            futures = client.compute(values)
         try:
-            with warnings.catch_warnings():
-                # a model may be large
-                warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-                answers: list[Any] = client.gather(client.compute(values))
-                return answers
+            answers: list[Any] = client.gather(futures)
+            return answers
+        except CommandError:
+            for future in futures:  # of several the first, as elsewhere
+                future.result()
+            raise
         except (KilledWorker, CancelledError) as error:
             raise CommandError("workers died again and again") from error
 
