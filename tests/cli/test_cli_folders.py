@@ -255,7 +255,7 @@ def test_workers_that_die_while_they_read(cli, two, client, there, monkeypatch):
     assert cli("train", "two", *FLAGS, *there).code == 0
     monkeypatch.setattr(workers, "_are_made", lambda *held: False)
     outcome = cli("train", "two", *FLAGS, *there)
-    refused(outcome, "workers died 5 times while they read the files")
+    refused(outcome, "workers died again and again, or the whole cluster is gone")
     assert tasks(client) == []
 
 

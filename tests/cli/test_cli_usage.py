@@ -19,7 +19,7 @@ from tfopt.cli.optimizers import OPTIMIZERS, default_learning_rate
 from tfopt.cli.settings import LOSSES
 from tfopt.versions import versions
 
-EXTRA = ["sklearn", "scipy", "tqdm", "matplotlib", "dask", "distributed"]
+EXTRA = ["sklearn", "scipy", "tqdm", "matplotlib", "dask", "distributed", "fsspec"]
 
 
 @pytest.mark.parametrize("command", [[], ["train"], ["predict"], ["info"]])
@@ -192,6 +192,7 @@ def test_out_of_memory(cli, tiny, monkeypatch):
         ("matplotlib", "matplotlib", "cli", "train --plot loss.png"),
         ("distributed", "distributed", "dask", "train --solver sdca --workers 2"),
         ("dask", "dask", "dask", "train --solver sdca --dask tcp://here:1"),
+        ("fsspec", "fsspec", "dask", "train s3://bucket/day --solver sdca"),
     ],
 )
 def test_a_missing_extra_says_what_to_install(folder, module, package, extra, command):

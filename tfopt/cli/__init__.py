@@ -26,6 +26,7 @@ _EXTRA = {
     "matplotlib": ("matplotlib", "cli"),
     "dask": ("dask", "dask"),
     "distributed": ("distributed", "dask"),
+    "fsspec": ("fsspec", "dask"),
 }
 _INTERRUPTED = 128 + 2  # what a shell reports for SIGINT
 _BROKEN_PIPE = 128 + 13  # and for SIGPIPE

@@ -37,7 +37,8 @@ _DATASETS = Path(__file__).parent / "datasets"
 _DATA_FORMAT = """\
 Data are LIBSVM text, one row per line: label index:value index:value ...
 Indices ascend within a row; comments (#), blank lines and qid are ignored. Files may be
-compressed with gzip, bzip2 or xz, whatever they are called; - is standard input."""
+compressed with gzip, bzip2 or xz, whatever they are called; - is standard input. URLs are read
+with fsspec."""
 _EXIT_CODES = """\
 Exit codes: 0 done, 1 refused (one line says file, line and reason), 2 wrong usage,
 130 interrupted, 141 the reader of the output went away. Output files are whole or absent."""
@@ -98,7 +99,10 @@ coordinate ascent, and Newton's method where that is faster. Then there are thes
   smooth_hinge  the same with a rounded corner
   poisson       exp(margin) - label·margin
 More than two classes are separated one from the rest, with weights and a bias for each.
-Scores: accuracy, log-loss and AUC (classification); RMSE, MAE and R2 (regression).""",
+With it DATA may be a folder, or its URL as fsspec has them (s3://bucket/day): each file is a block,
+which on a cluster is read by the worker that is to hold it. Hidden files (.* and _*) are left out.
+Scores: accuracy, log-loss and AUC (classification; no AUC of a folder); RMSE, MAE and R2
+(regression).""",
     )
     add = train.add_argument
     add(
@@ -106,7 +110,7 @@ Scores: accuracy, log-loss and AUC (classification); RMSE, MAE and R2 (regressio
         metavar="DATA",
         nargs="?",
         default=str(_DATASETS / "a9a.bz2"),
-        help="training data (default: the bundled a9a)",
+        help="training data; sdca: or a folder of them (default: the bundled a9a)",
     )
     add(
         "--test",

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError
 from typing import Any
 
 import dask
-from distributed import KilledWorker, get_client, wait
+from distributed import get_client, wait
 
 from tfopt.cli.errors import CommandError
-from tfopt.dask.executor import PATIENCE, homes_of
+from tfopt.dask.executor import LOSSES, PATIENCE, homes_of
 from tfopt.dask.sdca import MOST_LOSSES
 
 __all__ = ["NO_WORKERS", "Workers"]
 
 NO_WORKERS = "the cluster has no workers"
+_DEAD = "workers died again and again, or the whole cluster is gone"
 
 
 class Workers:
@@ -61,7 +61,7 @@ class Workers:
                 client.sync(client.scheduler.set_restrictions, worker=anywhere)
                 return futures
             client.cancel(futures, force=True)
-        raise CommandError(f"workers died {MOST_LOSSES} times while they read the files")
+        raise CommandError(_DEAD)
 
     def told(self, values: list[Any]) -> list[Any]:
         """Return what tasks give.
@@ -83,8 +83,8 @@ class Workers:
             for future in futures:  # of several the first, as elsewhere
                 future.result()
             raise
-        except (KilledWorker, CancelledError) as error:
-            raise CommandError("workers died again and again") from error
+        except LOSSES as error:
+            raise CommandError(_DEAD) from error
 
 
 def _are_made(futures: list[Any], homes: list[str]) -> bool:
@@ -98,6 +98,8 @@ def _are_made(futures: list[Any], homes: list[str]) -> bool:
                 return True
             if not {*homes} <= {*get_client().nthreads()}:
                 return False
+        except LOSSES as error:
+            raise CommandError(_DEAD) from error
 
 
 def _same(value: Any) -> Any:

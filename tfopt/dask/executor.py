@@ -17,7 +17,7 @@ from distributed.comm import CommClosedError
 from tfopt.dask.holders import Desk, LostError, at, gathered, load, step
 from tfopt.linear_model.trees import fold
 
-__all__ = ["DaskExecutor", "Source", "homes_of"]
+__all__ = ["LOSSES", "DaskExecutor", "Source", "homes_of"]
 
 #: One block's X, y, weights and dual variables, each perhaps still to be computed.
 Source: TypeAlias = tuple[Any, Any, Any, Any]
@@ -29,7 +29,7 @@ MOST_PATIENCE = 120
 #: How many sums a client takes in: beyond, tasks on workers add them up first.
 FAN = 8
 #: How it shows that a worker is gone.
-_LOSSES = (KilledWorker, CommClosedError, CancelledError, asyncio.CancelledError)
+LOSSES = (KilledWorker, CommClosedError, CancelledError, asyncio.CancelledError)
 
 
 def homes_of(client: Client, n_blocks: int) -> list[tuple[str, int]]:
@@ -234,5 +234,5 @@ class DaskExecutor:
             self._await(futures)
             answers: list[Any] = self.client.gather(futures, direct=True)
             return answers
-        except _LOSSES as error:
+        except LOSSES as error:
             raise LostError(str(error)) from error
