@@ -32,8 +32,8 @@ def add_cluster_flags(parser: argparse.ArgumentParser) -> None:
         type=count(1),
         help="sdca: fit so many blocks of consecutive rows side by side. The model file depends on "
         "them, and not on where they are: it is the same without a cluster, and for any number of "
-        f"workers (default: {BLOCKS} with --dask or --workers, else all rows are one; of a folder each "
-        "file is one)",
+        f"workers (default: {BLOCKS} with --dask or --workers, else all rows are one; the files of "
+        "a folder are its blocks)",
     )
 
 
