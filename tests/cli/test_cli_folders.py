@@ -291,7 +291,7 @@ def test_a_cluster_without_workers(cli, two, client, there, monkeypatch):
     def nobody(*_):
         raise TimeoutError
 
-    monkeypatch.setattr(workers, "homes_of", nobody)
+    monkeypatch.setattr(workers, "slots_of", nobody)
     refused(cli("train", "two", *FLAGS, *there), cluster.NO_WORKERS)
 
 

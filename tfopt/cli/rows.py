@@ -49,15 +49,19 @@ class Here:
     def map(
         self, function: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()
     ) -> list[Any]:
+        """Return what a function makes of each row of the columns and of what is shared."""
         return [function(*each, *shared) for each in zip(*columns, strict=True)]
 
     def common(self, value: Any) -> Any:
+        """Return the value."""
         return value
 
     def held(self, function: Callable[..., Any], values: Sequence[Any], shared: Any) -> list[Any]:
+        """Return what a function makes of each value and of what is shared."""
         return [function(value, shared) for value in values]
 
     def told(self, values: list[Any]) -> list[Any]:
+        """Return the values."""
         return values
 
 
@@ -93,6 +97,7 @@ class Rows:
 
     @property
     def n_rows(self) -> int:
+        """How many there are."""
         return sum(self.lengths)
 
     def labels(self) -> np.ndarray:

@@ -10,7 +10,7 @@ import dask
 from distributed import get_client, wait
 
 from tfopt.cli.errors import CommandError
-from tfopt.dask.executor import LOSSES, PATIENCE, homes_of
+from tfopt.dask.executor import LOSSES, PATIENCE, slots_of, spread
 from tfopt.dask.sdca import MOST_LOSSES
 
 __all__ = ["NO_WORKERS", "Workers"]
@@ -28,6 +28,7 @@ class Workers:
     def map(
         self, function: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()
     ) -> list[Any]:
+        """Return tasks that call a function with each row of the columns and what is shared."""
         make = dask.delayed(function)
         return [make(*each, *shared) for each in zip(*columns, strict=True)]
 
@@ -46,7 +47,7 @@ class Workers:
         client = get_client()
         for _ in range(MOST_LOSSES):
             try:
-                homes = [worker for worker, _ in homes_of(client, len(values))]
+                homes = [worker for worker, _ in spread(slots_of(client), len(values))]
             except TimeoutError as error:
                 raise CommandError(NO_WORKERS) from error
             futures = [

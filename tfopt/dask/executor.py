@@ -17,7 +17,7 @@ from distributed.comm import CommClosedError
 from tfopt.dask.holders import Desk, LostError, at, gathered, load, step
 from tfopt.linear_model.trees import fold
 
-__all__ = ["LOSSES", "DaskExecutor", "Source", "homes_of"]
+__all__ = ["LOSSES", "DaskExecutor", "Source", "slots_of", "spread"]
 
 #: One block's X, y, weights and dual variables, each perhaps still to be computed.
 Source: TypeAlias = tuple[Any, Any, Any, Any]
@@ -32,8 +32,8 @@ FAN = 8
 LOSSES = (KilledWorker, CommClosedError, CancelledError, asyncio.CancelledError)
 
 
-def homes_of(client: Client, n_blocks: int) -> list[tuple[str, int]]:
-    """Return the worker and the thread of it that blocks belong to: neighbours lie together.
+def slots_of(client: Client) -> list[tuple[str, int]]:
+    """Return each thread of each worker.
 
     Raises
     ------
@@ -42,7 +42,11 @@ def homes_of(client: Client, n_blocks: int) -> list[tuple[str, int]]:
     """
     if not client.nthreads():
         client.wait_for_workers(1, timeout=MOST_PATIENCE)
-    slots = [(worker, k) for worker, n in client.nthreads().items() for k in range(n)]
+    return [(worker, k) for worker, n in client.nthreads().items() for k in range(n)]
+
+
+def spread(slots: list[tuple[str, int]], n_blocks: int) -> list[tuple[str, int]]:
+    """Return where blocks belong: neighbours lie together."""
     return [slots[number * len(slots) // n_blocks] for number in range(n_blocks)]
 
 
@@ -87,7 +91,8 @@ class DaskExecutor:
 
     def begin(self) -> None:
         """Begin anew, with the blocks as they were given: those on lost workers are read again."""
-        homes, workers = homes_of(self.client, self.n_blocks), self.client.nthreads()
+        slots = slots_of(self.client)
+        homes, workers = spread(slots, self.n_blocks), {worker for worker, _ in slots}
         gone = [number for number, (home, _) in enumerate(self._homes) if home not in workers]
         lost = [holder for number in gone if (holder := self._holders[number]) is not None]
         self.client.cancel(lost, force=True)  # or they would wait for their workers for ever
