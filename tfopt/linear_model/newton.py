@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
-from tfopt.kernels import curvature
+from tfopt.kernels import curvature, curvature_products
 from tfopt.linear_model import conjugate_gradients
 from tfopt.linear_model.problem import Certificate, Problem, best_bias, certify
+from tfopt.linear_model.search import Search
 from tfopt.linear_model.sums import total
 
-__all__ = ["MOST_WEIGHTS", "applies", "cost", "newton_steps"]
+__all__ = ["MOST_WEIGHTS", "applies", "cost", "ends", "is_lower", "newton_steps"]
 
 #: With more, the matrix is not made, and conjugate gradients look for the direction.
 MOST_WEIGHTS = 500
@@ -20,6 +22,8 @@ PRODUCTS = 20
 #: What they may leave of the gradient. To leave less near the minimum, as one does for the order of
 #: convergence, took up to twice the products: the last direction is better than it need be.
 SHARE = 0.1
+#: Of a step: below, what it promises is rounding.
+LEAST_SHARE = 1e-10
 #: Nanoseconds, about: of an epoch each visit and each feature, of a Hessian each pair of features.
 VISIT, FEATURE, PAIR = 40.0, 1.6, 1.2
 
@@ -30,7 +34,9 @@ def applies(problem: Problem) -> bool:
 
 
 def cost(problem: Problem) -> float:
-    """Return about how many epochs a step takes as long as."""
+    """Return about how many epochs a step takes as long as; infinity if there are no steps."""
+    if not applies(problem):
+        return math.inf
     if problem.n_weights > MOST_WEIGHTS:
         return PRODUCTS
     _, _, indptr, dense = problem.rows
@@ -38,6 +44,24 @@ def cost(problem: Problem) -> float:
     epoch = VISIT * lengths.size + FEATURE * lengths.sum()
     pairs = total(lengths, lengths + 1) / 2 + problem.n_weights**3 / 12
     return float(PAIR * pairs / max(epoch, 1.0)) + 1
+
+
+def ends(
+    problem: Problem, search: Search, point: Certificate, number: int, estimate: float
+) -> bool:
+    """Take in an epoch's certificate, and steps from there if it is time for them.
+
+    Returns
+    -------
+    bool
+        Whether the search is at its end.
+    """
+    if search.ends(point, number, estimate):
+        return True
+    if not search.wants_newton:
+        return False
+    assert search.best is not None
+    return any(map(search.polished, newton_steps(problem, search.best)))
 
 
 def newton_steps(problem: Problem, start: Certificate) -> Iterator[Certificate]:
@@ -59,7 +83,7 @@ def newton_steps(problem: Problem, start: Certificate) -> Iterator[Certificate]:
         gradient = problem.l2 * (w - point.v)
         gradient = np.append(gradient, slopes.sum() if problem.intercept else 0.0)
         if problem.n_weights > MOST_WEIGHTS:
-            step = conjugate_gradients.direction(problem, bends, gradient, SHARE)
+            step = approximate_direction(problem, bends, gradient)
         elif (found := direction(problem, bends, gradient)) is not None:
             step = found
         else:
@@ -81,22 +105,34 @@ def direction(problem: Problem, bends: np.ndarray, gradient: np.ndarray) -> np.n
     return step if curvature.solve(H, step) else None
 
 
+def approximate_direction(problem: Problem, bends: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    """Return about the same without H."""
+
+    def product(s: np.ndarray) -> np.ndarray:
+        return curvature_products.product(*problem.rows, bends, s, problem.threads)
+
+    diagonal = curvature_products.diagonal(*problem.rows, bends, problem.n_weights, problem.threads)
+    return conjugate_gradients.direction(problem, product, diagonal, gradient, SHARE)
+
+
 def line_search(
     problem: Problem, point: Certificate, wx: np.ndarray, step: np.ndarray, descent: float
 ) -> tuple[np.ndarray, np.ndarray, float] | None:
-    """Return w, x . w and the bias after a step, halved until it lowers the primal by its due.
-
-    The due is a share of what the slope promises (Armijo), but for rounding.
-    """
+    """Return w, x . w and the bias after a step, halved until it lowers the primal by its due."""
     wx_step = problem.predictions(step[:-1])
     share = 1.0
-    while share > 1e-10:
+    while share > LEAST_SHARE:
         w, bias = point.w + share * step[:-1], point.bias + share * step[-1]
         moved = wx + share * wx_step
         with np.errstate(over="ignore"):
             losses = problem.losses(point.examples, moved, bias)
-        slack = 1e-15 * abs(point.objective)
-        if losses + problem.penalty(w) <= point.objective - 1e-4 * share * descent + slack:
+        if is_lower(point, losses + problem.penalty(w), share * descent):
             return w, moved, bias
         share /= 2
     return None
+
+
+def is_lower(point: Certificate, objective: float, promised: float) -> bool:
+    """Whether an objective is lower than a point's, by a share of what slopes promise (Armijo)."""
+    slack = 1e-15 * abs(point.objective)
+    return objective <= point.objective - 1e-4 * promised + slack
