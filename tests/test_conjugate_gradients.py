@@ -165,3 +165,18 @@ def test_threads_change_no_bits_of_a_fit() -> None:
         answers.append(model.coef_.tobytes() + model.dual_coef_.tobytes())
     assert len({*answers}) == 1
     assert model.n_iter_[0] < 60
+
+
+@pytest.mark.parametrize(("d", "makes_matrix"), [(20, True), (200, False)])
+def test_the_matrix_is_made_where_it_is_less_work(
+    d: int, makes_matrix: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    hessian = curvature.hessian
+    monkeypatch.setattr(curvature, "hessian", lambda *given: made.append(1) or hessian(*given))
+    random = np.random.default_rng(0)
+    X = random.standard_normal((1000, d)) * np.logspace(0, -2, d)
+    y = np.sign(X @ random.standard_normal(d) + random.logistic(size=1000))
+    model = SDCAClassifier(l2=1e-3, tol=1e-9, max_iter=60).fit(X, y)
+    assert model.dual_gap_[0] <= 1e-9 * model.objective_[0]
+    assert bool(made) == makes_matrix

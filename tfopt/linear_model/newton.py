@@ -17,15 +17,18 @@ __all__ = ["MOST_WEIGHTS", "applies", "cost", "ends", "is_lower", "newton_steps"
 
 #: With more, the matrix is not made, and conjugate gradients look for the direction.
 MOST_WEIGHTS = 500
-#: How many products with the matrix they take for it, about.
-PRODUCTS = 20
+#: How many products with the matrix they take for it, about; on ill-conditioned data some times
+#: more, so that the matrix is worth it up to so many times their work.
+PRODUCTS, WORTH = 20, 3
 #: What they may leave of the gradient. To leave less near the minimum, as one does for the order of
 #: convergence, took up to twice the products: the last direction is better than it need be.
 SHARE = 0.1
 #: Of a step: below, what it promises is rounding.
 LEAST_SHARE = 1e-10
-#: Nanoseconds, about: of an epoch each visit and each feature, of a Hessian each pair of features.
+#: Nanoseconds, about: of an epoch each visit and each feature; of a Hessian each pair of features;
+#: of a product each row, and each feature of it, stored sparse or dense.
 VISIT, FEATURE, PAIR = 40.0, 1.6, 1.2
+ROW, SPARSE, DENSE = 5.0, 1.6, 0.3
 
 
 def applies(problem: Problem) -> bool:
@@ -35,15 +38,22 @@ def applies(problem: Problem) -> bool:
 
 def cost(problem: Problem) -> float:
     """Return about how many epochs a step takes as long as; infinity if there are no steps."""
-    if not applies(problem):
-        return math.inf
-    if problem.n_weights > MOST_WEIGHTS:
-        return PRODUCTS
+    return _kind(problem)[1] if applies(problem) else math.inf
+
+
+def _kind(problem: Problem) -> tuple[bool, float]:
+    """Return whether a step is worth the matrix, and what it costs."""
     _, _, indptr, dense = problem.rows
     lengths = np.diff(indptr).astype(float) + dense.shape[1]
-    epoch = VISIT * lengths.size + FEATURE * lengths.sum()
+    epoch = max(VISIT * lengths.size + FEATURE * lengths.sum(), 1.0)
+    n_sparse = int(indptr[-1]) - int(indptr[0])
+    product = ROW * lengths.size + SPARSE * n_sparse + DENSE * dense.size
+    by_products = PRODUCTS * product / epoch + 1
+    if problem.n_weights > MOST_WEIGHTS:
+        return False, by_products
     pairs = total(lengths, lengths + 1) / 2 + problem.n_weights**3 / 12
-    return float(PAIR * pairs / max(epoch, 1.0)) + 1
+    with_matrix = PAIR * pairs / epoch + 1
+    return (True, with_matrix) if with_matrix <= WORTH * by_products else (False, by_products)
 
 
 def ends(
@@ -73,6 +83,7 @@ def newton_steps(problem: Problem, start: Certificate) -> Iterator[Certificate]:
     weight = examples["weight"]
     w, bias = start.w, start.bias
     wx = problem.predictions(w)
+    is_worth_matrix, _ = _kind(problem)
     while True:
         if problem.intercept:
             bias = best_bias(problem, examples, wx, bias)
@@ -82,7 +93,7 @@ def newton_steps(problem: Problem, start: Certificate) -> Iterator[Certificate]:
         yield point
         gradient = problem.l2 * (w - point.v)
         gradient = np.append(gradient, slopes.sum() if problem.intercept else 0.0)
-        if problem.n_weights > MOST_WEIGHTS:
+        if not is_worth_matrix:
             step = approximate_direction(problem, bends, gradient)
         elif (found := direction(problem, bends, gradient)) is not None:
             step = found
