@@ -17,7 +17,7 @@ from tfopt.kernels.groups import many_call
 from tfopt.kernels.row_calls import sparse_call
 from tfopt.kernels.training import run
 from tfopt.optimizers.optimizer import Optimizer
-from tfopt.optimizers.pairs import as_variable, checked_gradient, memory_of
+from tfopt.optimizers.pairs import as_variable, checked_gradient, memory_of, now_at
 from tfopt.optimizers.route import Commit, Route, scaled
 from tfopt.optimizers.state_parts import check_keys, check_known
 from tfopt.optimizers.weights import wide
@@ -180,16 +180,10 @@ class GradientAccumulation(Wrapper):
         rows = self._rows.get(memory_of(handle))
         return self._total(handle).astype(handle.dtype, copy=False) if rows is None else rows
 
-    def _move_state(self, old: Variable, new: Variable) -> None:
-        super()._move_state(old, new)
-        if memory_of(old) in self._rows:
-            self._rows[memory_of(new)] = self._rows.pop(memory_of(old))
-        self._batch = {
-            memory_of(handle): handle
-            for handle in (
-                new if key == memory_of(old) else own for key, own in self._batch.items()
-            )
-        }
+    def _move_state(self, moved: dict[Any, Variable]) -> None:
+        super()._move_state(moved)
+        self._rows = {now_at(key, moved): rows for key, rows in self._rows.items()}
+        self._batch = {now_at(key, moved): moved.get(key, own) for key, own in self._batch.items()}
 
     def _slot_dtype(self, variable: Variable) -> np.dtype[Any]:
         return wide(super()._slot_dtype(variable))

@@ -266,13 +266,15 @@ class Optimizer(Checkpointed):
         Raises
         ------
         InvalidArgumentError
-            If the structures differ, or a place holds another shape or dtype than at the last step.
+            If the structures differ, two places have one name, or a place holds another shape or
+            dtype than at the last step; or if arrays have changed their places in such a way that
+            two would get the state of one.
 
         Notes
         -----
         The state of an array belongs to its place in the structure. So an array may be replaced
-        by another one of its shape and dtype between two steps; the slots stay. A place's name is
-        its keys and numbers, as ``layers/0/w``.
+        by another one of its shape and dtype between two steps, also by that of another place; the
+        slots stay. A place's name is its keys and numbers, as ``layers/0/w``.
 
         Examples
         --------
@@ -286,9 +288,13 @@ class Optimizer(Checkpointed):
         >>> params["layers"][0]["w"].round(3).tolist()
         [[0.5, 0.5], [0.5, 0.5]]
         """
-        pairs = self._places.pairs(params, grads, self._move_state)
+        pairs = self._places.pairs(params, grads, self._move)
         given = [pair for pair in pairs if pair[0] is not None]
         return self.apply_gradients(given or pairs)
+
+    def _move(self, moved: dict[Any, Variable]) -> None:
+        self._check_move(moved)
+        self._move_state(moved)
 
     def minimize(
         self,

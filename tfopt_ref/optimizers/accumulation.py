@@ -10,7 +10,7 @@ import numpy as np
 from tfopt_ref.errors import InvalidArgumentError
 from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.optimizers.optimizer import Commit, Optimizer
-from tfopt_ref.optimizers.pairs import as_variable, checked_gradient, memory_of, times
+from tfopt_ref.optimizers.pairs import as_variable, checked_gradient, memory_of, now_at, times
 from tfopt_ref.optimizers.state_parts import check_keys, check_known
 from tfopt_ref.optimizers.weights import wide
 from tfopt_ref.optimizers.wrapper import Wrapper
@@ -96,16 +96,10 @@ class GradientAccumulation(Wrapper):
         rows = self._rows.get(memory_of(handle))
         return self._total(handle).astype(handle.dtype, copy=False) if rows is None else rows
 
-    def _move_state(self, old: Variable, new: Variable) -> None:
-        super()._move_state(old, new)
-        if memory_of(old) in self._rows:
-            self._rows[memory_of(new)] = self._rows.pop(memory_of(old))
-        self._batch = {
-            memory_of(handle): handle
-            for handle in (
-                new if key == memory_of(old) else own for key, own in self._batch.items()
-            )
-        }
+    def _move_state(self, moved: dict[Any, Variable]) -> None:
+        super()._move_state(moved)
+        self._rows = {now_at(key, moved): rows for key, rows in self._rows.items()}
+        self._batch = {now_at(key, moved): moved.get(key, own) for key, own in self._batch.items()}
 
     def _slot_dtype(self, variable: Variable) -> np.dtype[Any]:
         return wide(super()._slot_dtype(variable))

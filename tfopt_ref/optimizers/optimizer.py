@@ -227,9 +227,13 @@ class Optimizer(Checkpointed):
 
     def step(self, params: Any, grads: Any) -> Variable | None:
         """Take one step with arrays in dicts, lists and tuples, nested or not."""
-        pairs = self._places.pairs(params, grads, self._move_state)
+        pairs = self._places.pairs(params, grads, self._move)
         given = [pair for pair in pairs if pair[0] is not None]
         return self.apply_gradients(given or pairs)
+
+    def _move(self, moved: dict[Any, Variable]) -> None:
+        self._check_move(moved)
+        self._move_state(moved)
 
     def minimize(
         self,

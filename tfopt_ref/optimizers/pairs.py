@@ -22,6 +22,7 @@ __all__ = [
     "checked_gradient",
     "checked_pairs",
     "memory_of",
+    "now_at",
     "refuse_rows",
     "times",
 ]
@@ -71,6 +72,11 @@ def memory_of(variable: Variable) -> Any:
     """Return what identifies a variable: the same memory seen the same way."""
     array = variable.numpy()
     return array.ctypes.data, array.shape, array.strides, array.dtype
+
+
+def now_at(memory: Any, moved: dict[Any, Variable]) -> Any:
+    """Return the memory of a variable after others have come in the places of some, by theirs."""
+    return memory_of(moved[memory]) if memory in moved else memory
 
 
 def checked_gradient(grad: Any, variable: Variable) -> Any:

@@ -110,10 +110,9 @@ class ParameterGroups(Wrapper):
         for optimizer in self.optimizers:
             optimizer.flush()  # type: ignore[attr-defined]
 
-    def _move_state(self, old: Variable, new: Variable) -> None:
-        for optimizer in self.optimizers:
-            optimizer._move_state(old, new)
-        self._members = [members.moved(old, new) for members in self._members]
+    def _move_state(self, moved: dict[Any, Variable]) -> None:
+        super()._move_state(moved)
+        self._members = [members.moved(moved) for members in self._members]
 
     def _inner(self) -> dict[str, Checkpointed]:
         groups = {f"group {k}": optimizer for k, optimizer in enumerate(self.optimizers[:-1])}

@@ -221,10 +221,16 @@ class RuleOptimizer(DecayingOptimizer):
         for backlog in self._backlogs.values():
             backlog.catch_up()
 
-    def _move_state(self, old: Variable, new: Variable) -> None:
-        if memory_of(old) in self._backlogs:
-            raise InvalidArgumentError(f"rows of {old.name}, which has been replaced, owe steps")
-        super()._move_state(old, new)
+    def _check_move(self, moved: dict[Any, Variable]) -> None:
+        super()._check_move(moved)
+        for key, backlog in self._backlogs.items():
+            if key in moved and backlog.state():
+                name = backlog.variable.name
+                raise InvalidArgumentError(f"rows of {name}, which has been replaced, owe steps")
+
+    def _move_state(self, moved: dict[Any, Variable]) -> None:
+        super()._move_state(moved)
+        self._backlogs = {k: own for k, own in self._backlogs.items() if k not in moved}
 
     def get_weights(self) -> list[np.ndarray]:
         """Return copies of the state's arrays, after a `flush`."""

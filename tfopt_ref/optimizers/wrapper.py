@@ -106,9 +106,15 @@ class Wrapper(Optimizer):
         """Let all rows take the steps they have not taken, if the inner optimizer's do."""
         self.optimizer.flush()  # type: ignore[attr-defined]
 
-    def _move_state(self, old: Variable, new: Variable) -> None:
-        super()._move_state(old, new)
-        self.optimizer._move_state(old, new)
+    def _check_move(self, moved: dict[Any, Variable]) -> None:
+        super()._check_move(moved)
+        for inner in self._inner().values():
+            inner._check_move(moved)
+
+    def _move_state(self, moved: dict[Any, Variable]) -> None:
+        super()._move_state(moved)
+        for inner in self._inner().values():
+            inner._move_state(moved)
 
     def _inner(self) -> dict[str, Checkpointed]:
         return {"optimizer": self.optimizer}
