@@ -95,6 +95,54 @@ def test_accumulation_equals_the_twins(clipping: dict[str, float], dtype: Any) -
     assert all(map(same, *results))
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_mean_of_float16_is_not_one_of_rounded_sums(impl: Any, sparse: bool) -> None:
+    """Neither of ones that are too large, nor of ones that a loss scale has made small again."""
+    optimizers = impl.optimizers
+
+    def gradient(value: float) -> Any:
+        array = np.full((1, 1), value, np.float16)
+        return impl.IndexedSlices(array, np.array([0])) if sparse else array
+
+    large, single = np.zeros((1, 1), np.float16), np.zeros((1, 1), np.float32)
+    pair = optimizers.GradientAccumulation(optimizers.SGD(1.0), 2)
+    for _ in range(2):
+        pair.apply_gradients([(gradient(40000.0), large)])
+    assert large[0, 0] == -40000
+    small = np.zeros((1, 1), np.float16)
+    scaled = optimizers.LossScaleOptimizer(
+        optimizers.GradientAccumulation(optimizers.SGD(1024.0), 2), initial_scale=2.0**15
+    )
+    for _ in range(2):
+        one = np.full((1, 1), 2.0**15, np.float32)
+        scaled.apply_gradients([(gradient(2.0**-12), small), (one, single)])
+    assert small[0, 0] == -(2.0**-17) and single[0, 0] == -1024
+
+
+@pytest.mark.parametrize("clipping", [{}, {"clipnorm": 1e9}])
+def test_a_refused_last_batch_is_not_added(impl: Any, clipping: dict[str, float]) -> None:
+    rates: list[Any] = [None]
+    w = np.zeros(2)
+    opt = impl.optimizers.GradientAccumulation(
+        impl.optimizers.SGD(lambda: rates[0], **clipping), 2, "sum"
+    )
+    opt.apply_gradients([(np.ones(2), w)])
+    with pytest.raises(impl.InvalidTypeError):
+        opt.apply_gradients([(10 * np.ones(2), w)])
+    assert int(opt.pending) == 1
+    rates[0] = 1.0
+    opt.apply_gradients([(2 * np.ones(2), w)])
+    assert w.tolist() == [-3, -3] and int(opt.iterations) == 1 and int(opt.pending) == 0
+
+
+def test_complex_gradients_are_not_added_up(impl: Any) -> None:
+    w = np.zeros(2, complex)
+    opt = impl.optimizers.GradientAccumulation(impl.optimizers.SGD(1.0), 1)
+    with pytest.raises(impl.InvalidTypeError, match="complex128"):
+        opt.apply_gradients([(np.ones(2, complex), w)])
+    assert w.tolist() == [0, 0]
+
+
 @pytest.mark.parametrize("arguments", [{"steps": 0}, {"steps": 1.5}, {"steps": True},
                                        {"steps": 2, "reduction": "max"}])  # fmt: skip
 def test_refused_accumulation(impl: Any, arguments: dict[str, Any]) -> None:

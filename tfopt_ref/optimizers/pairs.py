@@ -103,7 +103,10 @@ def times(grad: Any, scale: float) -> Any:
         return grad
     if isinstance(grad, IndexedSlices):
         return IndexedSlices(times(grad.values, scale), grad.indices)
-    return grad * grad.dtype.type(scale)
+    if grad.dtype.itemsize != 2:
+        return grad * grad.dtype.type(scale)
+    with np.errstate(over="ignore"):  # the scale itself may be beyond 16 bits
+        return (grad.astype(np.float32) * np.float32(scale)).astype(grad.dtype)
 
 
 def refuse_rows(grads: Iterable[Any], variables: Iterable[Variable]) -> None:
