@@ -195,6 +195,16 @@ class GradientAccumulation(Wrapper):
         self._rows = {now_at(key, moved): rows for key, rows in self._rows.items()}
         self._batch = {now_at(key, moved): moved.get(key, own) for key, own in self._batch.items()}
 
+    def __getstate__(self) -> dict[str, Any]:
+        batch = [(variable, self._rows.get(key)) for key, variable in self._batch.items()]
+        return {**super().__getstate__(), "_batch": batch}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        batch = [(memory_of(variable), variable, rows) for variable, rows in state["_batch"]]
+        self._batch = {key: variable for key, variable, _ in batch}
+        self._rows = {key: rows for key, _, rows in batch if rows is not None}
+
     def _slot_dtype(self, variable: Variable) -> np.dtype[Any]:
         return wide(super()._slot_dtype(variable))
 

@@ -35,6 +35,12 @@ class Backlogs:
         for key in keys:
             self._of.pop(key, None)
 
+    def __getstate__(self) -> list[Backlog]:
+        return list(self._of.values())
+
+    def __setstate__(self, backlogs: list[Backlog]) -> None:
+        self._of = {memory_of(backlog.variable): backlog for backlog in backlogs}
+
     @property
     def variables(self) -> list[Variable]:
         """Those with rows that have been visited."""

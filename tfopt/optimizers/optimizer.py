@@ -75,6 +75,12 @@ class Optimizer(Checkpointed):
     iterations : Variable
         The number of steps taken, int64.
 
+    Notes
+    -----
+    Slots are those of arrays in memory. So ``copy.deepcopy`` and ``pickle`` take an optimizer
+    together with its variables, ``copy.deepcopy((optimizer, params))``; for other variables there
+    is `state_dict`.
+
     Examples
     --------
     Sign descent with momentum (Bernstein et al., signSGD, ICML 2018):

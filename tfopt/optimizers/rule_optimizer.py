@@ -101,6 +101,9 @@ class RuleOptimizer(DecayingOptimizer):
             getattr(type(self), hook) is not getattr(RuleOptimizer, hook) for hook in _HOOKS
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_plan": None}
+
     # ---- what a subclass defines
 
     def _slot_values(self) -> dict[str, float]:

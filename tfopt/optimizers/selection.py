@@ -28,6 +28,12 @@ class Selection:
         self._given = {memory_of(variable): variable for variable in variables}
         self._patterns = [re.compile(pattern) for pattern in patterns]
 
+    def __getstate__(self) -> tuple[list[Variable], list[str]]:
+        return self.variables, self.patterns
+
+    def __setstate__(self, state: tuple[list[Variable], list[str]]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
     @property
     def variables(self) -> list[Variable]:
         """Those that have been given themselves."""

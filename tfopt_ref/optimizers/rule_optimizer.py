@@ -195,6 +195,13 @@ class RuleOptimizer(DecayingOptimizer):
         op.check(op.bind(*arrays, grad.values, **hypers, **rows))
         return op, (*arrays, grad.values), {**hypers, **rows}
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_backlogs": list(self._backlogs.values())}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._backlogs = {memory_of(own.variable): own for own in state["_backlogs"]}
+
     # ---- rows that catch up
 
     def _backlog(self, variable: Variable, op: TrainingOp) -> Backlog:

@@ -28,6 +28,15 @@ class State:
         self._slots: dict[Any, dict[str, Variable]] = {}
         self._owners: list[Variable] = []  # keeps each slot's variable, hence its address, alive
 
+    def __getstate__(self) -> dict[str, Any]:
+        # what identifies variables by their memory would not find those of a copy
+        slots = [(owner, self._slots[memory_of(owner)]) for owner in self._owners]
+        return {**vars(self), "_slots": slots}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._slots = {memory_of(owner): slots for owner, slots in state["_slots"]}
+
     @property
     def iterations(self) -> Variable:
         """The number of steps taken, int64.
