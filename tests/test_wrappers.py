@@ -271,9 +271,23 @@ def test_averages_of_optimizers_written_in_numpy(impl: Any) -> None:
     assert opt.get_slot(w, "average").numpy().tolist() == w.tolist() != [2]
 
 
+def test_an_average_is_one_of_constrained_weights(impl: Any) -> None:
+    v = impl.Variable(np.ones(1), constraint=lambda x: x.clip(0.5, 1))
+    opt = impl.optimizers.WeightAverage(impl.optimizers.SGD(1.0), momentum=0.5)
+    opt.apply_gradients([(np.ones(1), v)])
+    assert v.numpy().tolist() == opt.get_slot(v, "average").numpy().tolist() == [0.5]
+
+
 def test_refused_averages(impl: Any) -> None:
     adam = impl.optimizers.Adam
-    for inner, arguments in ((adam(sparse="catch_up"), ()), (adam(), (1.5,)), (adam(), (0.5, 0))):
+    late = adam(sparse="catch_up")
+    for inner, arguments in (
+        (late, ()),
+        (impl.optimizers.LossScaleOptimizer(late), ()),
+        (impl.optimizers.ParameterGroups(adam(), [("a", late)]), ()),
+        (adam(), (1.5,)),
+        (adam(), (0.5, 0)),
+    ):
         with pytest.raises(impl.InvalidArgumentError):
             impl.optimizers.WeightAverage(inner, *arguments)
 
@@ -356,6 +370,59 @@ def test_no_group_takes_a_step_that_another_refuses(impl: Any) -> None:
     with pytest.raises(impl.InvalidArgumentError):
         opt.step(params, {"a": np.ones(1), "b": np.ones(2)})
     assert params["a"][0] == 1 and int(opt.iterations) == 0
+
+
+@pytest.mark.parametrize("which", ["rate", "rate of steps", "rate within", "hooks"])
+def test_a_group_differs_in_its_arguments_alone(impl: Any, which: str) -> None:
+    """And not in what no configuration holds."""
+    own, rate = impl.optimizers, [1.0]
+    base = {
+        "rate": lambda: own.SGD(lambda: rate[0]),
+        "rate of steps": lambda: own.SGD(lambda step: rate[0]),
+        "rate within": lambda: own.LossScaleOptimizer(own.SGD(lambda: rate[0]), initial_scale=1.0),
+        "hooks": lambda: own.SGD(
+            0.125,
+            gradient_aggregator=lambda pairs: [(2 * g, v) for g, v in pairs],
+            gradient_transformers=[lambda pairs: [(g - 1, v) for g, v in pairs]],
+        ),
+    }[which]()
+    opt = own.ParameterGroups(base, [("^a$", {"name": "its own"})])
+    rate[0] = 0.25
+    params = {"a": np.ones(2), "b": np.ones(2)}
+    opt.step(params, {"a": np.full(2, 1.5), "b": np.full(2, 1.5)})
+    change = 0.125 * 2 if which == "hooks" else 0.25 * 1.5
+    assert params["a"].tolist() == params["b"].tolist() == [1 - change] * 2
+    a = impl.Variable(params["a"], "a")
+    assert opt.group_of(a) is not base and opt.group_of(a).name == "its own"
+
+
+def test_what_does_not_decay_does_not_in_a_group(impl: Any) -> None:
+    own, w = impl.optimizers, np.ones(2)
+    base = own.AdamW(0.5, weight_decay=0.5)
+    base.exclude_from_weight_decay([w])
+    own.ParameterGroups(base, [([w], {"beta_1": 0.5})]).step(w, np.zeros(2))
+    assert w.tolist() == [1, 1]
+
+
+def test_each_group_counts_its_own_steps(impl: Any) -> None:
+    sgd = impl.optimizers.SGD()
+    for groups in ([("a", sgd)], [("a", other := impl.optimizers.SGD()), ("b", other)]):
+        with pytest.raises(impl.InvalidArgumentError, match="optimizer of its own"):
+            impl.optimizers.ParameterGroups(sgd, groups)
+
+
+def test_groups_without_rows_that_owe_steps_are_flushed_with_others(impl: Any) -> None:
+    own = impl.optimizers
+    table, w = np.ones((3, 1)), np.ones((2, 2))
+    opt = own.ParameterGroups(own.Adafactor(), [([table], own.Adam(0.1, sparse="catch_up"))])
+    for row in (0, 1):
+        rows = impl.IndexedSlices(np.ones((1, 1)), np.array([row]))
+        opt.apply_gradients([(rows, table), (np.ones((2, 2)), w)])
+    before = table[0, 0]
+    opt.flush()
+    opt.catch_up(w, [0])
+    assert table[0, 0] < before
+    own.GradientAccumulation(own.Adafactor(), 2).flush()
 
 
 def test_schedules_of_groups(impl: Any) -> None:

@@ -298,6 +298,18 @@ class Optimizer(Checkpointed):
         given = [pair for pair in pairs if pair[0] is not None]
         return self.apply_gradients(given or pairs)
 
+    def catch_up(self, var: Any, rows: Any) -> None:
+        """Let rows of a variable take the steps they have not taken: there are none here.
+
+        Parameters
+        ----------
+        var : Variable or ndarray
+        rows : array_like of int
+        """
+
+    def flush(self) -> None:
+        """Let all rows take the steps they have not taken: there are none here."""
+
     def _move(self, moved: dict[Any, Variable]) -> None:
         self._check_move(moved)
         self._move_state(moved)

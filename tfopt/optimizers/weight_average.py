@@ -14,6 +14,7 @@ from tfopt.kernels import kernels
 from tfopt.kernels.calls import Call
 from tfopt.kernels.groups import many_call
 from tfopt.kernels.training import run
+from tfopt.optimizers.checkpointed import Checkpointed
 from tfopt.optimizers.hyper import Hyper
 from tfopt.optimizers.optimizer import Optimizer
 from tfopt.optimizers.pairs import as_variable
@@ -79,7 +80,7 @@ class WeightAverage(Wrapper):
         name: str = "WeightAverage",
     ) -> None:
         super().__init__(optimizer, name)
-        if getattr(optimizer, "sparse", None) == "catch_up":
+        if _catches_up(optimizer):
             raise InvalidArgumentError("the weights of rows that catch up cannot be averaged")
         if overwrite_frequency is not None and not overwrite_frequency >= 1:
             raise InvalidArgumentError(
@@ -95,7 +96,8 @@ class WeightAverage(Wrapper):
             if handle.device != "cpu":
                 raise InvalidTypeError(f"{handle.name} is on a GPU: its average cannot be kept")
             self._average(handle)
-        along = self.optimizer._follows
+        # a constraint comes after what follows updates
+        along = self.optimizer._follows and all(handle.constraint is None for handle in handles)
         before = int(self.iterations)
         follow = partial(self._follow, before == 0)
         asked = route._replace(follow=follow) if along else route
@@ -139,8 +141,8 @@ class WeightAverage(Wrapper):
         No step may be taken in it.
         """
         weights = [variable.numpy().copy() for variable in self._owners]
-        self.assign_averages()
         try:
+            self.assign_averages()
             yield
         finally:
             for variable, before in zip(self._owners, weights, strict=True):
@@ -154,3 +156,10 @@ class WeightAverage(Wrapper):
 
     def _own_config(self) -> dict[str, Any]:
         return {"momentum": self.momentum, "overwrite_frequency": self.overwrite_frequency}
+
+
+def _catches_up(optimizer: Checkpointed) -> bool:
+    """Whether rows may be behind, of an optimizer or of one that it is around."""
+    return getattr(optimizer, "sparse", None) == "catch_up" or any(
+        map(_catches_up, optimizer._inner().values())
+    )

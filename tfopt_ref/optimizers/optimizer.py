@@ -231,6 +231,12 @@ class Optimizer(Checkpointed):
         given = [pair for pair in pairs if pair[0] is not None]
         return self.apply_gradients(given or pairs)
 
+    def catch_up(self, var: Any, rows: Any) -> None:
+        """Let rows take the steps they have not taken: there are none here."""
+
+    def flush(self) -> None:
+        """Let all rows take the steps they have not taken: there are none here."""
+
     def _move(self, moved: dict[Any, Variable]) -> None:
         self._check_move(moved)
         self._move_state(moved)

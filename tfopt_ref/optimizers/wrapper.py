@@ -100,11 +100,11 @@ class Wrapper(Optimizer):
 
     def catch_up(self, var: Any, rows: Any) -> None:
         """Let rows take the steps they have not taken, if the inner optimizer's do."""
-        self.optimizer.catch_up(var, rows)  # type: ignore[attr-defined]
+        self.optimizer.catch_up(var, rows)
 
     def flush(self) -> None:
         """Let all rows take the steps they have not taken, if the inner optimizer's do."""
-        self.optimizer.flush()  # type: ignore[attr-defined]
+        self.optimizer.flush()
 
     def _check_move(self, moved: dict[Any, Variable]) -> None:
         super()._check_move(moved)
