@@ -13,7 +13,7 @@ from tfopt_ref.autodiff.effects import effect
 from tfopt_ref.autodiff.nest import flatten
 from tfopt_ref.autodiff.tape import GradientTape
 from tfopt_ref.autodiff.tensor import Tensor
-from tfopt_ref.errors import InvalidArgumentError
+from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.optimizers.checkpointed import Checkpointed
 from tfopt_ref.optimizers.clipping import Limit, clipped_gradients
@@ -306,5 +306,9 @@ class Optimizer(Checkpointed):
         return cls(**given)
 
     def __repr__(self) -> str:
-        arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
+        try:
+            config = self.get_config()
+        except InvalidTypeError:  # what no configuration holds: functions, lists of variables
+            return f"<{type(self).__name__} {self.name!r}>"
+        arguments = ", ".join(f"{key}={value!r}" for key, value in config.items())
         return f"{type(self).__name__}({arguments})"
