@@ -210,6 +210,16 @@ def test_scaled_steps_equal_the_twins(seed: int, dtype: Any) -> None:
     assert all(map(same, *results))
 
 
+@pytest.mark.parametrize("scale", [2.0**-1022, 2.0**1022])
+def test_a_scale_stays_a_number_to_divide_by(impl: Any, scale: float) -> None:
+    w = np.zeros(1)
+    opt = impl.optimizers.LossScaleOptimizer(impl.optimizers.SGD(1.0), scale, 1)
+    for gradient in (np.inf, scale) if scale < 1 else (scale, scale):
+        opt.apply_gradients([(np.array([gradient]), w)])
+    assert float(opt.dynamic_scale) == (2 * scale if scale < 1 else scale)
+    assert w.tolist() == [-int(opt.iterations)]
+
+
 def test_refused_scales(impl: Any) -> None:
     for arguments in ((0.0,), (np.inf,), (np.nan,), (1.0, 0)):
         with pytest.raises(impl.InvalidArgumentError):
