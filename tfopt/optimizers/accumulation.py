@@ -55,12 +55,14 @@ class GradientAccumulation(Wrapper):
     Notes
     -----
     For variables in the host's memory, of real numbers. Slot: ``gradient``, the sum, in float32
-    for variables of 16 bits. The last batch is added on the
-    way into the step. The mean costs nothing, for a step multiplies its gradients by a number as
-    it reads them. Rows (`IndexedSlices`) are kept as they come and summed by the step; a variable
-    with dense and sparse gradients has a dense sum. Clipping is that of the mean.
+    for variables of 16 bits. The last batch is added on the way into the step; into memory of its
+    own if the step clips by a norm, or takes whole gradients otherwise. The mean costs nothing, for
+    a step multiplies its gradients by a number as it reads them. Sums that float16 cannot hold are
+    rounded to it in another unit. Rows (`IndexedSlices`) are kept as they come, 16 bits in float32,
+    and summed by the step; a variable with dense and sparse gradients has a dense sum. Clipping is
+    that of the mean.
 
-    Every batch has to bring the same variables.
+    Every batch has to bring the same variables, in the same order.
 
     Examples
     --------

@@ -52,7 +52,7 @@ class LossScaleOptimizer(Wrapper):
     As Keras 3's. The gradients are divided by the scale as the inner optimizer's step reads them.
     To know that all are finite before anything is written takes one pass of reading; a norm that
     the inner optimizer clips by tells it without one. For variables in the host's memory. Nothing
-    keeps the scale from falling below 1.
+    keeps the scale from falling below 1, as long as gradients can be divided by it.
 
     References
     ----------

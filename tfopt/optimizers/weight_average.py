@@ -46,10 +46,11 @@ class WeightAverage(Wrapper):
 
     Notes
     -----
-    As Keras 3's ``use_ema``. Slot: ``average``, float32 for variables of 16 bits; after the first
-    step it is the weights. It is updated while the step's results are in the cache, so it is read
-    and written once more, and nothing else. A step of some rows takes a pass over the average of
-    the whole variable. For variables in the host's memory.
+    As Keras 3's ``use_ema``, but of the weights that constraints leave. Slot: ``average``, float32
+    for variables of 16 bits; after the first step it is the weights. It is updated while the step's
+    results are in the cache, so it is read and written once more, and nothing else; where there is
+    a constraint, after it. A step of some rows takes a pass over the average of the whole variable.
+    For variables in the host's memory.
 
     References
     ----------
