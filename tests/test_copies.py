@@ -77,6 +77,6 @@ def test_a_copied_run_goes_on_alone(impl: Any, way: Callable[[Any], Any], which:
     assert all(np.array_equal(params[name], before[name]) for name in params)
     for k in range(5, 9):
         step(k, opt, params)
-    assert all(map(np.array_equal, opt.get_weights(), other.get_weights()))  # after a flush
+    weights = opt.get_weights(), other.get_weights()  # after a flush
+    assert all(np.array_equal(*pair) for pair in zip(*weights, strict=True))
     assert all(np.array_equal(params[name], theirs[name]) for name in params)
-    assert len(other.get_weights()) == len(opt.get_weights())

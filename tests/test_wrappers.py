@@ -92,7 +92,7 @@ def test_accumulation_equals_the_twins(clipping: dict[str, float], dtype: Any) -
         for _ in range(7):
             opt.apply_gradients([(random.normal(size=w.shape).astype(dtype), w) for w in ws])
         results.append([*ws, *opt.get_weights()])
-    assert all(map(same, *results))
+    assert all(same(*pair) for pair in zip(*results, strict=True))
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -207,7 +207,7 @@ def test_scaled_steps_equal_the_twins(seed: int, dtype: Any) -> None:
             rows = package.IndexedSlices(values, random.integers(0, 5, 3))
             opt.apply_gradients([(dense, ws[0]), (rows, ws[1])])
         results.append([*ws, *opt.get_weights()])
-    assert all(map(same, *results))
+    assert all(same(*pair) for pair in zip(*results, strict=True))
 
 
 @pytest.mark.parametrize("scale", [2.0**-1022, 2.0**1022])
@@ -271,7 +271,7 @@ def test_averages_equal_the_twins(dtype: Any) -> None:
             dense = [random.normal(size=w.shape).astype(dtype) for w in (ws[0], ws[2])]
             opt.apply_gradients([(dense[0], ws[0]), (rows, ws[1]), (dense[1], ws[2])])
         results.append([*ws, *opt.get_weights()])
-    assert all(map(same, *results))
+    assert all(same(*pair) for pair in zip(*results, strict=True))
 
 
 def test_averages_of_optimizers_written_in_numpy(impl: Any) -> None:
@@ -305,6 +305,18 @@ def test_refused_averages(impl: Any) -> None:
 # ---- one around another
 
 
+def test_sums_of_sums(impl: Any) -> None:
+    own = impl.optimizers
+    ws = [np.zeros(2) for _ in range(2)]
+    inner = own.GradientAccumulation(own.SGD(1.0), 2, "sum")
+    groups = own.ParameterGroups(own.SGD(1.0), [("", own.GradientAccumulation(own.SGD(1.0), 1))])
+    for w, around in zip(ws, (inner, groups), strict=True):
+        opt = own.GradientAccumulation(around, 2, "sum")
+        for k in (1.0, 2.0, 4.0, 8.0):
+            opt.apply_gradients([(np.full(2, k), w)])
+    assert ws[0].tolist() == ws[1].tolist() == [-15, -15]
+
+
 def test_an_average_of_scaled_accumulated_steps(impl: Any) -> None:
     results = []
     for around in (True, False):
@@ -320,7 +332,7 @@ def test_an_average_of_scaled_accumulated_steps(impl: Any) -> None:
             for _ in range(2 if around else 1):
                 opt.apply_gradients([((4 if around else 1) * grad, w)])
         results.append([w, opt.get_slot(w, "average").numpy()])
-    assert all(map(same, *results))
+    assert all(same(*pair) for pair in zip(*results, strict=True))
 
 
 @given(
@@ -400,4 +412,4 @@ def test_refused_weights_change_nothing(impl: Any, which: int) -> None:
     for wrong in (before[:-1], [*before, np.ones(1)], [*before[:-1], np.ones(7)]):
         with pytest.raises(impl.InvalidArgumentError):
             opt.set_weights(wrong)
-        assert all(map(same, before, opt.get_weights()))
+        assert all(same(*pair) for pair in zip(before, opt.get_weights(), strict=True))

@@ -95,6 +95,10 @@ class GradientAccumulation(Wrapper):
         self._rows: dict[Any, IndexedSlices] = {}  # by variable, what has come of rows
         self._batch: dict[Any, Variable] = {}  # the variables of the batches before this one
 
+    @property
+    def _fuses(self) -> bool:
+        return False  # gradients are added before there is a step
+
     def _prepared(self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route) -> Commit:
         handles = [as_variable(var) for var in variables]
         keys = [memory_of(handle) for handle in handles]
