@@ -305,6 +305,18 @@ def test_refused_averages(impl: Any) -> None:
 # ---- one around another
 
 
+def test_averages_of_groups_of_which_one_sums_batches(impl: Any) -> None:
+    own = impl.optimizers
+    params = {"a": np.zeros(1), "b": np.zeros(1)}
+    groups = own.ParameterGroups(own.SGD(1.0), [("a", own.GradientAccumulation(own.SGD(1.0), 2))])
+    opt = own.WeightAverage(groups, momentum=0.5)
+    averages = []
+    for _ in range(3):
+        opt.step(params, {"a": np.ones(1), "b": np.ones(1)})
+        averages.append([opt.get_slot(array, "average").numpy()[0] for array in params.values()])
+    assert averages == [[0, -1], [-0.5, -1.5], [-0.75, -2.25]]
+
+
 def test_sums_of_sums(impl: Any) -> None:
     own = impl.optimizers
     ws = [np.zeros(2) for _ in range(2)]

@@ -95,7 +95,8 @@ class ParameterGroups(Wrapper):
 
     @property
     def _follows(self) -> bool:
-        return all(optimizer._follows for optimizer in self.optimizers)
+        # one around another may leave a step out that others take
+        return all(own._follows and own._counts_steps for own in self.optimizers)
 
     def _prepared(self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route) -> Commit:
         places: list[list[int]] = [[] for _ in self.optimizers]
