@@ -72,7 +72,7 @@ def by_hand(folder: Path) -> Iterator[tuple[Client, subprocess.Popen[bytes]]]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     file = folder / f"scheduler-{os.urandom(4).hex()}.json"
     ports = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)]
-    threads = ["--nthreads", "1", "--no-dashboard", "--scheduler-file", str(file)]
+    threads = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--scheduler-file", str(file)]
     started: list[subprocess.Popen[bytes]] = []
     try:
         for name, flags in (("scheduler", ports), ("worker", threads)):
@@ -84,7 +84,7 @@ def by_hand(folder: Path) -> Iterator[tuple[Client, subprocess.Popen[bytes]]]:
             yield client, started[0]
     finally:
         for process in started:
-            process.terminate()
+            process.kill()
             process.wait()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 import warnings
 from pathlib import Path
@@ -9,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dask_cluster import ROWS, blocks, by_hand, data
+from dask_cluster import ROWS, blocks, by_hand, data, kill_one, processes
+from distributed import Client
 from sklearn.exceptions import ConvergenceWarning
 
 from tfopt import linear_model
@@ -47,7 +50,32 @@ def test_a_fit_goes_on_with_another_scheduler(tmp_path: Path) -> None:
             fitted(model)
         assert time.monotonic() - killed[0] < 10  # Dask would try for 30
     seen: list[int] = []
-    with by_hand(tmp_path):
+    with processes(1):
         model = SDCAClassifier(**OPTIONS, callback=lambda record: seen.append(record["iteration"]))
         assert fitted(model, resume=saved) == alone()
     assert seen == [3, 4, 5]
+
+
+def pids(client: Client) -> dict[str, int]:
+    return client.run(os.getpid, on_error="ignore")
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_worker_may_come_back_under_its_address(at_once: bool) -> None:
+    """Before the fit notices that it was gone, or while it waits for it."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with processes(1, worker_port=port) as client:
+        before, told = pids(client), []
+
+        def end(record: dict[str, Any]) -> None:
+            told.append(record["iteration"])
+            if told == [1, 2]:
+                kill_one(client)
+                while not at_once and pids(client) in ({}, before):
+                    time.sleep(0.01)
+
+        assert fitted(SDCAClassifier(**OPTIONS, callback=end)) == alone()
+        after = pids(client)
+        assert after.keys() == before.keys() and after != before
+    assert told == [1, 2, 1, 2, 3, 4, 5]

@@ -125,6 +125,7 @@ class DaskExecutor:
             If the scheduler is gone.
         """
         check_scheduler(self.client)
+        self._check_desks()
         numbers = range(self.n_blocks) if numbers is None else numbers
         by_thread: dict[tuple[str, int], list[tuple[int, int]]] = {}
         by_worker: dict[str, list[tuple[int, int]]] = {}
@@ -237,11 +238,16 @@ class DaskExecutor:
 
     def _look_around(self) -> None:
         """Raise an error if a worker is gone."""
+        self._check_desks()
         gone = {home for home, _ in self._homes} - {*threads_of(self.client)}
-        # one that comes back has the address of the one that is gone, but not its actor
-        gone |= {home for home, (desk, _) in self._desks.items() if desk.status != "finished"}
         if gone:
             raise LostError(f"workers are gone: {', '.join(sorted(gone))}") from None
+
+    def _check_desks(self) -> None:
+        """Raise an error if a worker was gone: it may have come back, under its address."""
+        for home, (desk, _) in self._desks.items():
+            if desk.status != "finished":
+                raise LostError(f"a worker was gone: {home}") from None
 
     def _result(self, futures: list[Future]) -> list[Any]:
         """Return what futures hold as long as all workers are there."""
