@@ -71,7 +71,9 @@ def test_threads_change_no_bits() -> None:
 
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("share", [0.5, 1e-3, 1e-12])
-def test_the_direction_is_newtons_as_far_as_asked(intercept: bool, share: float) -> None:
+def test_the_direction_is_newtons_as_far_as_asked(
+    intercept: bool, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = wide(600)
     bends = bends_of(made)
     problem = problem_module.Problem(
@@ -90,7 +92,8 @@ def test_the_direction_is_newtons_as_far_as_asked(intercept: bool, share: float)
     H = curvature.hessian(*made.rows, bends, made.n_weights)
     H[np.diag_indices(made.n_weights)] += 0.1
     scale = np.diagonal(H)
-    step = conjugate_gradients.direction(problem, bends, gradient, share)
+    monkeypatch.setattr(newton, "SHARE", share)
+    step = newton.approximate_direction(problem, bends, gradient)
     left = H @ step + gradient
     if not intercept:
         assert step[-1] == 0
@@ -109,12 +112,12 @@ def test_a_direction_that_is_cut_short_goes_down(monkeypatch: pytest.MonkeyPatch
         made.rows, made.n_weights, "logistic_loss", 1.0, 0.0, 1e-6, True, 0
     )
     gradient = np.random.default_rng(2).standard_normal(made.n_weights + 1)
+    monkeypatch.setattr(newton, "SHARE", 0)
     descents = []
     for most in (1, 2, 5, 20):
         monkeypatch.setattr(conjugate_gradients, "MOST_PRODUCTS", most)
-        descents.append(
-            gradient @ conjugate_gradients.direction(problem, bends_of(made), gradient, 0)
-        )
+        step = newton.approximate_direction(problem, bends_of(made), gradient)
+        descents.append(gradient @ step)
     assert (np.diff([0.0, *descents]) < 0).all()
 
 
@@ -162,3 +165,18 @@ def test_threads_change_no_bits_of_a_fit() -> None:
         answers.append(model.coef_.tobytes() + model.dual_coef_.tobytes())
     assert len({*answers}) == 1
     assert model.n_iter_[0] < 60
+
+
+@pytest.mark.parametrize(("d", "makes_matrix"), [(20, True), (200, False)])
+def test_the_matrix_is_made_where_it_is_less_work(
+    d: int, makes_matrix: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    hessian = curvature.hessian
+    monkeypatch.setattr(curvature, "hessian", lambda *given: made.append(1) or hessian(*given))
+    random = np.random.default_rng(0)
+    X = random.standard_normal((1000, d)) * np.logspace(0, -2, d)
+    y = np.sign(X @ random.standard_normal(d) + random.logistic(size=1000))
+    model = SDCAClassifier(l2=1e-3, tol=1e-9, max_iter=60).fit(X, y)
+    assert model.dual_gap_[0] <= 1e-9 * model.objective_[0]
+    assert bool(made) == makes_matrix

@@ -28,7 +28,7 @@ from tfopt.errors import CheckpointError
 LOSSES = ("logistic", "hinge", "smooth_hinge", "squared", "poisson")
 FITTED = ("coef_", "intercept_", "objective_", "dual_gap_", "n_iter_", "dual_coef_")
 #: Far from the end, but with certificates on the way.
-OPTIONS: dict[str, Any] = {"tol": 1e-9, "max_iter": 3, "random_state": 5}
+OPTIONS: dict[str, Any] = {"tol": 1e-12, "max_iter": 4, "random_state": 5}
 
 
 @pytest.fixture(scope="module")
@@ -68,16 +68,17 @@ def test_bits_are_those_of_the_fit_without_a_cluster(client: Client, loss: str, 
     assert ours.n_features_in_ == 7
 
 
-@pytest.mark.parametrize(("n_workers", "most_sums"), [(1, 8), (4, 8), (4, 2)])
+@pytest.mark.parametrize("n_workers", [1, 4])
 def test_the_number_of_workers_changes_no_bits(
-    n_workers: int, most_sums: int, monkeypatch: pytest.MonkeyPatch
+    n_workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, y, weight = data("hinge")
-    monkeypatch.setattr("tfopt.dask.executor.FAN", most_sums)  # beyond, workers add up
     ours, theirs = pair("hinge", class_weight="balanced", **OPTIONS | {"max_iter": 1})
+    expected = bits(fitted(theirs, X, y, weight))
     with processes(n_workers) as client:
-        fitted(ours, *blocks(X, y, weight))
-        assert bits(ours) == bits(fitted(theirs, X, y, weight))
+        assert bits(fitted(ours, *blocks(X, y, weight))) == expected
+        monkeypatch.setattr("tfopt.dask.executor.FAN", 2)  # more workers add up first
+        assert bits(fitted(ours, *blocks(X, y, weight))) == expected
         assert len(client.nthreads()) == n_workers
 
 

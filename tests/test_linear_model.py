@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from linear_losses import conjugate, phi
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
@@ -36,37 +37,6 @@ def data(loss: str, n: int = 120, d: int = 7, seed: int = 0) -> tuple[np.ndarray
     return X, random.poisson(np.exp(z / 3)).astype(float) if loss == "poisson" else np.sign(z)
 
 
-def phi(loss: str, z: np.ndarray, y: np.ndarray, gamma: float) -> np.ndarray:
-    u = np.maximum(0, 1 - y * z)
-    return {
-        "logistic": lambda: np.logaddexp(0, -y * z),
-        "hinge": lambda: u,
-        "smooth_hinge": lambda: np.where(u >= gamma, u - gamma / 2, u * u / (2 * gamma)),
-        "squared": lambda: (z - y) ** 2 / 2,
-        "poisson": lambda: np.exp(z) - y * z,
-    }[loss]()
-
-
-def conjugate(loss: str, a: np.ndarray, y: np.ndarray, gamma: float) -> np.ndarray:
-    """phi*(-a)"""
-    b = y * a
-
-    def entropy(t: np.ndarray) -> np.ndarray:
-        return np.where(t > 0, t * np.log(np.where(t > 0, t, 1)), 0)
-
-    if loss in ("logistic", "hinge", "smooth_hinge"):
-        assert ((b >= 0) & (b <= 1)).all()
-    if loss == "poisson":
-        assert (y >= a).all()
-    return {
-        "logistic": lambda: entropy(b) + entropy(1 - b),
-        "hinge": lambda: -b,
-        "smooth_hinge": lambda: -b + gamma * b * b / 2,
-        "squared": lambda: a * a / 2 - a * y,
-        "poisson": lambda: entropy(y - a) - (y - a),
-    }[loss]()
-
-
 # ---- certificates
 
 
@@ -74,8 +44,9 @@ def conjugate(loss: str, a: np.ndarray, y: np.ndarray, gamma: float) -> np.ndarr
 @pytest.mark.parametrize("l1", [0.0, 3.0])
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("tol", [0.3, 1e-3, 1e-9])
+@pytest.mark.parametrize("blocks", [None, [50, 1, 30, 39]])
 def test_the_certificate_is_that_of_the_definitions(
-    loss: str, l1: float, intercept: bool, tol: float
+    loss: str, l1: float, intercept: bool, tol: float, blocks: list[int] | None
 ) -> None:
     """The primal at the weights, the dual at the dual variables, and the optimum in between."""
     X, y = data(loss)
@@ -84,7 +55,7 @@ def test_the_certificate_is_that_of_the_definitions(
     gamma = 1.0
     if loss == "smooth_hinge":
         options["gamma"] = gamma = 0.4
-    model = estimator(loss, tol=tol, **options).fit(X, y, c)
+    model = estimator(loss, tol=tol, num_loss_partitions=blocks, **options).fit(X, y, c)
     w, b, a = model.coef_.ravel(), model.intercept_, model.dual_coef_.ravel()
     objective, gap = np.ravel(model.objective_)[0], np.ravel(model.dual_gap_)[0]
     primal = c @ phi(loss, X @ w + b, y, gamma) + l1 * np.abs(w).sum() + w @ w

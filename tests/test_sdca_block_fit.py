@@ -19,7 +19,7 @@ from scipy import sparse
 from sdca_cases import LOSSES
 from sklearn.exceptions import ConvergenceWarning
 
-from tfopt.linear_model import SDCAClassifier, SDCARegressor, block_solver
+from tfopt.linear_model import SDCAClassifier, SDCARegressor, block_solver, newton
 from tfopt.linear_model.trees import fold
 from tfopt_ref import sdca_block_fit as twin
 from tfopt_ref.sdca_fit import Fit
@@ -39,9 +39,10 @@ each_blocks = pytest.mark.parametrize("blocks", BLOCKS, ids=["1 block", "3 block
 
 
 @pytest.fixture(autouse=True)
-def no_slack(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the best bias looked for to the end, as the twin does."""
+def as_the_twin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the best bias looked for to the end, as the twin does, which has no Newton's method."""
     monkeypatch.setattr(block_solver, "BIAS_SHARE", 0.0)
+    monkeypatch.setattr(newton, "applies", lambda problem: False)
 
 
 def data(loss: str, kind: str = "csr", dtype: str = "float64") -> tuple[Any, Any, Any]:

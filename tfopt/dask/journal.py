@@ -7,8 +7,9 @@ from typing import Any
 
 from tfopt.dask.files import MANIFEST, Folder
 from tfopt.errors import CheckpointError
-from tfopt.linear_model.block_solver import Climb, Executor
+from tfopt.linear_model.block_solver import Climb
 from tfopt.linear_model.blocks import Block, Order, settled
+from tfopt.linear_model.executors import Executor
 from tfopt.linear_model.search import Settings
 
 __all__ = ["FolderJournal"]

@@ -19,11 +19,11 @@ from tfopt.kernels import sdca
 from tfopt.linear_model.block_fit import BlockFit, Labels, Raw, fit_blocks, rows_of
 from tfopt.linear_model.checks import check_count, check_number, check_weights
 from tfopt.linear_model.classes import solve_all
+from tfopt.linear_model.executors import ThreadExecutor
 from tfopt.linear_model.predictions import LinearModel
 from tfopt.linear_model.problem import Problem, Start, allowed
 from tfopt.linear_model.search import Settings, Solution
 from tfopt.linear_model.solver import partitions_for
-from tfopt.linear_model.thread_executor import ThreadExecutor
 
 __all__ = ["SDCAEstimator"]
 

@@ -9,9 +9,10 @@ import numpy as np
 from scipy import sparse
 
 from tfopt.kernels import sdca
-from tfopt.linear_model.block_solver import Climb, Executor, climb
+from tfopt.linear_model.block_solver import Climb, climb
 from tfopt.linear_model.blocks import Block, Lane, duals_of
 from tfopt.linear_model.changes import Change
+from tfopt.linear_model.executors import Executor
 from tfopt.linear_model.problem import Problem, Start, allowed
 from tfopt.linear_model.search import Settings, Solution
 from tfopt.linear_model.solver import INTERCEPT_SHARE
@@ -128,17 +129,21 @@ class Beginning:
     seed: int
 
 
-def survey(raw: Raw, of_classes: bool) -> tuple[Raw, dict[str, Any]]:
-    """Answer with what an estimator needs to know of all labels, and of dense features."""
+def survey(raw: Raw, told: tuple[bool, bool]) -> tuple[Raw, dict[str, Any]]:
+    """Answer with what an estimator needs to know of all labels, and of dense features.
+
+    It is told whether labels are classes, and whether there is an intercept.
+    """
+    of_classes, intercept = told
     answer: dict[str, Any] = {"n": len(raw.y), "shapes": {raw.number: raw.X.shape}}
     if of_classes:
         answer["counts"] = Counts.of(raw.y, raw.weight)
     else:
         answer["targets"] = np.array([raw.weight.sum(), total(raw.weight, raw.y)])
-    if not sparse.issparse(raw.X):
+    if intercept and not sparse.issparse(raw.X):
         X = raw.X.astype(np.float64, copy=False)
         with np.errstate(over="ignore", invalid="ignore"):
-            answer["moments"] = np.array([X.sum(axis=0), np.square(X).sum(axis=0)])
+            answer["moments"] = np.array([X.sum(axis=0), np.einsum("ij,ij->j", X, X)])
     return raw, answer
 
 
@@ -194,7 +199,7 @@ class BlockFit:
 
 def _off_centre(found: dict[str, Any]) -> np.ndarray | None:
     """Return the features' means if they hide the features' differences; see base.off_centre."""
-    if "moments" not in found:
+    if "moments" not in found:  # there is no intercept, or the features are sparse
         return None
     with np.errstate(over="ignore", invalid="ignore"):
         mean, square = found["moments"] / found["n"]
@@ -237,20 +242,22 @@ def fit_blocks(
     -------
     BlockFit
     """
-    found = executor.ask(survey, estimator._is_of_classes)
+    found = executor.ask(survey, (estimator._is_of_classes, problem.intercept))
     lengths, n_weights = _agreed(found["shapes"])
     problem = dataclasses.replace(problem, n_weights=n_weights)
     labels = estimator._labels(found)
     estimator._check_duals(found["n"], len(labels.positive))
-    shift = _off_centre(found) if problem.intercept else None
+    shift = _off_centre(found)
     biases = estimator._biases(labels.biases, shift).tolist()
     begun = executor.ask(begin, Beginning(problem, labels, shift, settings.seed))
     curvature = 0.0
     if problem.intercept:
         curvature = INTERCEPT_SHARE * float(begun["curvature"] / found["n"]) or 1.0
     climbs = [
-        Climb(problem, settings, executor.n_blocks, v.dense(), bias, curvature, drift)
-        for v, bias, drift in zip(begun["v"], biases, begun["drifts"].tolist(), strict=True)
+        Climb(problem, settings, executor, k, v.dense(), bias, curvature, drift)
+        for k, (v, bias, drift) in enumerate(
+            zip(begun["v"], biases, begun["drifts"].tolist(), strict=True)
+        )
     ]
     first = 1 if journal is None else journal.begin(executor, climbs)
     after = None if journal is None else journal.after

@@ -7,46 +7,32 @@ data, the seed and the blocks alone.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from tfopt.kernels import sdca, sdca_blocks
-from tfopt.linear_model import blocks
+from tfopt.kernels import sdca_blocks
+from tfopt.linear_model import block_newton, blocks, newton
 from tfopt.linear_model.bias import BiasSearch, bias_search
 from tfopt.linear_model.blocks import PARTS, Order
 from tfopt.linear_model.changes import Change
-from tfopt.linear_model.problem import Certificate, Problem, assembled
+from tfopt.linear_model.executors import Executor
+from tfopt.linear_model.problem import NOBODY, Certificate, Problem, assembled
 from tfopt.linear_model.search import Search, Settings
 
-__all__ = ["Climb", "Executor", "climb"]
+__all__ = ["Climb", "climb"]
 
 #: Of the estimate of the gap, what an intercept that is not the best may add to the gap.
 BIAS_SHARE = 0.01
 #: What a climb knows at the end of an epoch.
-_STATE = ("v", "bias", "drift", "sigma", "best", "done")
+_STATE = ("v", "bias", "drift", "sigma", "best", "done", "newton_at")
 #: How many blocks are visited side by side, at most: the more, the more epochs it takes. The number
 #: must not depend on that of the workers, for the result depends on it.
 SIDE_BY_SIDE = 8
-
-
-class Executor(Protocol):
-    """Who has the blocks."""
-
-    n_blocks: int
-
-    def ask(
-        self,
-        function: Callable[[Any, Any], tuple[Any, Any]],
-        order: Any,
-        numbers: Sequence[int] | None = None,
-    ) -> Any:
-        """Give all blocks, or some, an order, and return the `tree_sum` of their answers."""
-
-    def each(self, function: Callable[[Any, Any], Any], order: Any) -> Any:
-        """Return what a function makes of each block and the order, joined along the last axis."""
 
 
 class Climb:
@@ -57,7 +43,9 @@ class Climb:
     problem : Problem
         Without rows.
     settings : Settings
-    n_blocks : int
+    executor : Executor
+    number : int
+        Of the problem.
     v : ndarray, shape (n_weights,)
     bias, bias_curvature : float
     drift : float
@@ -68,20 +56,23 @@ class Climb:
         self,
         problem: Problem,
         settings: Settings,
-        n_blocks: int,
+        executor: Executor,
+        number: int,
         v: np.ndarray,
         bias: float,
         bias_curvature: float,
         drift: float,
     ) -> None:
-        self.problem = problem
+        self.problem, self.executor, self.number = problem, executor, number
+        n_blocks = executor.n_blocks
         self.v, self.bias, self.bias_curvature = v, bias, bias_curvature
         self.drift = drift
         self.recentre()
         self.sigma = 1 + (min(n_blocks, SIDE_BY_SIDE) - 1) / 2
         self.thetas, self.told = [1.0] * n_blocks, [True] * n_blocks
         self.best, self.done = False, False
-        self.search = Search(None, settings)
+        self.search = Search(settings, block_newton.EPOCHS if newton.applies(problem) else math.inf)
+        self.newton_at: dict[str, Any] | None = None
         self.estimate = 0.0
 
     def order(self, numbers: Sequence[int], **more: Any) -> Order:
@@ -115,7 +106,7 @@ class Climb:
         self.bias += self.bias_curvature * self.drift
 
     def state(self) -> dict[str, Any]:
-        """Return what `restore` needs, at the end of an epoch, when all blocks know all."""
+        """Return what `restore` needs, at the end of an iteration, when all blocks know all."""
         own = {name: getattr(self, name) for name in _STATE}
         return own | {"search": self.search.state()}
 
@@ -124,10 +115,35 @@ class Climb:
         for name in _STATE:
             setattr(self, name, state[name])
         self.search.restore(state["search"])
+        if self.newton_at is not None:
+            point = self.newton_at["w"], self.newton_at["bias"]
+            self.executor.ask(block_newton.look_for_losses, {self.number: point})
 
     def certified(self, number: int, point: Certificate) -> None:
         """Take in a certificate of an epoch."""
         self.done = self.search.ends(point, number, self.estimate)
+        self._note(point)
+        if self.search.wants_newton:
+            self.newton_at = {"w": point.w, "bias": point.bias}
+
+    def newton_step(self) -> None:
+        """Certify where Newton's method is, and go on from there if that is not enough.
+
+        The dual variables go along: they are the losses' slopes.
+        """
+        assert self.newton_at is not None
+        w, bias = self.newton_at["w"], self.newton_at["bias"]
+        nothing, among = np.zeros(0), (self.problem, self.executor, self.number)
+        order = dataclasses.replace(self.order(range(self.executor.n_blocks)), v=nothing, bias=bias)
+        slopes, point = block_newton.slopes_at(*among, order, w)
+        self.v, self.bias, self.drift = slopes.v, bias, -slopes.by_bias
+        self.done = self.search.polished(point)
+        self._note(point)
+        found = None if self.done else block_newton.lower(*among, slopes, point)
+        self.newton_at = None if found is None else {"w": found[0], "bias": found[1]}
+
+    def _note(self, point: Certificate) -> None:
+        """Take note whether a certificate, the last, is the best; the blocks are still to know."""
         self.best = self.search.best is point
         self.told = [False] * len(self.told)
 
@@ -150,30 +166,41 @@ def climb(
     climbs : list of Climb
     settings : Settings
     after : callable, optional
-        Called with each epoch's number when it is over.
+        Called with each iteration's number when it is over: each problem that is not done had an
+        epoch, or a step of Newton's method.
     first : int
-        The number of the first epoch.
+        The number of the first iteration.
     """
-    everyone = range(executor.n_blocks)
-    n_waves = -(-executor.n_blocks // SIDE_BY_SIDE)
-    waves = [everyone[wave::n_waves] for wave in range(n_waves)]
     for number in range(first, settings.max_iter + 1):
         going = {k: one for k, one in enumerate(climbs) if not one.done}
-        for one in going.values():
-            one.estimate = 0.0
-        for part, wave in itertools.product(range(PARTS), waves):
-            orders = {k: one.order(wave, epoch=number, part=part) for k, one in going.items()}
-            for k, answer in executor.ask(blocks.visit, orders, wave).items():
-                going[k].merge(wave, *answer)
-        for one in going.values():
-            one.recentre()
-        due = {k: one for k, one in going.items() if one.search.due(number, one.estimate)}
-        for k, point in _certificates(problem, executor, due).items():
-            due[k].certified(number, point)
+        steps = [one for one in going.values() if one.newton_at is not None]
+        _epoch(problem, executor, {k: v for k, v in going.items() if v not in steps}, number)
+        for one in steps:
+            one.newton_step()
         if all(one.done for one in climbs):
             break
         if after is not None:
             after(number)
+
+
+def _epoch(problem: Problem, executor: Executor, going: dict[int, Climb], number: int) -> None:
+    """Visit the blocks, for some problems, and certify those that are due."""
+    if not going:
+        return
+    everyone = range(executor.n_blocks)
+    n_waves = -(-executor.n_blocks // SIDE_BY_SIDE)
+    waves = [everyone[wave::n_waves] for wave in range(n_waves)]
+    for one in going.values():
+        one.estimate = 0.0
+    for part, wave in itertools.product(range(PARTS), waves):
+        orders = {k: one.order(wave, epoch=number, part=part) for k, one in going.items()}
+        for k, answer in executor.ask(blocks.visit, orders, wave).items():
+            going[k].merge(wave, *answer)
+    for one in going.values():
+        one.recentre()
+    due = {k: one for k, one in going.items() if one.search.due(number, one.estimate)}
+    for k, point in _certificates(problem, executor, due).items():
+        due[k].certified(number, point)
 
 
 def _certificates(
@@ -194,11 +221,10 @@ def _certificates(
     else:
         orders = {k: one.order(everyone) for k, one in due.items()}
         parts = executor.ask(blocks.look_and_bound, orders)
-    nobody = np.zeros(0, sdca.EXAMPLE)
     return {
         k: assembled(
             problem,
-            nobody,
+            NOBODY,
             problem.shrunk(one.v),
             biases[k],
             one.v if parts[k][1] is None else parts[k][1].dense(),

@@ -56,6 +56,8 @@ class Lane:
         x . w of each row at the last look.
     seen, best : ndarray, shape (n_rows,)
         The dual variables of the last certificate, and those of the best.
+    bends : ndarray, shape (n_rows,)
+        The second derivatives of the losses where Newton's method is.
     """
 
     examples: np.ndarray
@@ -65,6 +67,7 @@ class Lane:
     wx: np.ndarray
     seen: np.ndarray
     best: np.ndarray
+    bends: np.ndarray = dataclasses.field(default_factory=lambda: _NOTHING)
 
     @classmethod
     def of(cls, examples: np.ndarray) -> Lane:

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
 
 from tfopt.kernels import sdca, sdca_classes
+from tfopt.linear_model import newton
 from tfopt.linear_model.problem import Certificate, Problem, Start, balance, certify_balanced
 from tfopt.linear_model.search import Search, Settings, Solution
 from tfopt.linear_model.solver import bucket_for, intercept_curvature, solve
@@ -51,14 +52,14 @@ def solve_all(
 
 def _solve_together(problem: Problem, starts: list[Start], settings: Settings) -> list[Solution]:
     """Solve LANES problems at most: what `solve` finds for each, but for rounding."""
-    searches = [Search(problem, settings) for _ in starts]
+    searches = [Search(settings, newton.cost(problem)) for _ in starts]
     epochs = _Epochs(problem, starts, settings)
     going = list(range(len(starts)))
     for number in range(1, settings.max_iter + 1):
         estimates = epochs.run(number)
         due = [k for k in going if searches[k].due(number, estimates[k])]
         for k, point in zip(due, epochs.certificates(due), strict=True):
-            if searches[k].ends(point, number, estimates[k]):
+            if newton.ends(problem, searches[k], point, number, estimates[k]):
                 going.remove(k)
         if not going:
             break

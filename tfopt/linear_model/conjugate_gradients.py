@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from tfopt.kernels.curvature_products import diagonal, product
 from tfopt.linear_model.problem import Problem
 from tfopt.linear_model.sums import total
 
@@ -15,16 +16,22 @@ MOST_PRODUCTS = 250
 
 
 def direction(
-    problem: Problem, bends: np.ndarray, gradient: np.ndarray, share: float
+    problem: Problem,
+    product: Callable[[np.ndarray], np.ndarray],
+    diagonal: np.ndarray,
+    gradient: np.ndarray,
+    share: float,
 ) -> np.ndarray:
     """Return s for which H s is about -gradient: one that goes down in any case.
 
     Parameters
     ----------
     problem : Problem
-        Without l1.
-    bends : ndarray, shape (n_examples,)
-        The second derivatives of the losses, weighted.
+        Without l1; its rows are not looked at.
+    product : callable
+        From a vector to its product with the second derivatives of the losses' sum.
+    diagonal : ndarray, shape (n_weights + 1,)
+        Of these.
     gradient : ndarray, shape (n_weights + 1,)
         Its last is the intercept's, 0 if there is none.
     share : float
@@ -41,7 +48,7 @@ def direction(
     """
     penalty = np.full(gradient.size, problem.l2)
     penalty[-1] = 0.0
-    scale = diagonal(*problem.rows, bends, problem.n_weights, problem.threads) + penalty
+    scale = diagonal + penalty
     if not problem.intercept:
         scale[-1] = 1.0
     scale[scale == 0] = 1.0
@@ -52,7 +59,7 @@ def direction(
     for _ in range(MOST_PRODUCTS):
         if not rz > enough:
             break
-        Hp = product(*problem.rows, bends, p, problem.threads) + penalty * p
+        Hp = product(p) + penalty * p
         if not problem.intercept:
             Hp[-1] = 0.0
         curvature = total(p, Hp)

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
-from tfopt.kernels import curvature
+from tfopt.kernels import curvature, curvature_products
 from tfopt.linear_model import conjugate_gradients
 from tfopt.linear_model.problem import Certificate, Problem, best_bias, certify
+from tfopt.linear_model.search import Search
 from tfopt.linear_model.sums import total
 
-__all__ = ["MOST_WEIGHTS", "applies", "cost", "newton_steps"]
+__all__ = ["MOST_WEIGHTS", "applies", "cost", "ends", "is_lower", "newton_steps"]
 
 #: With more, the matrix is not made, and conjugate gradients look for the direction.
 MOST_WEIGHTS = 500
-#: How many products with the matrix they take for it, about.
-PRODUCTS = 20
+#: How many products with the matrix they take for it, about; on ill-conditioned data some times
+#: more, so that the matrix is worth it up to so many times their work.
+PRODUCTS, WORTH = 20, 3
 #: What they may leave of the gradient. To leave less near the minimum, as one does for the order of
 #: convergence, took up to twice the products: the last direction is better than it need be.
 SHARE = 0.1
-#: Nanoseconds, about: of an epoch each visit and each feature, of a Hessian each pair of features.
+#: Of a step: below, what it promises is rounding.
+LEAST_SHARE = 1e-10
+#: Nanoseconds, about: of an epoch each visit and each feature; of a Hessian each pair of features;
+#: of a product each row, and each feature of it, stored sparse or dense.
 VISIT, FEATURE, PAIR = 40.0, 1.6, 1.2
+ROW, SPARSE, DENSE = 5.0, 1.6, 0.3
 
 
 def applies(problem: Problem) -> bool:
@@ -30,14 +37,41 @@ def applies(problem: Problem) -> bool:
 
 
 def cost(problem: Problem) -> float:
-    """Return about how many epochs a step takes as long as."""
-    if problem.n_weights > MOST_WEIGHTS:
-        return PRODUCTS
+    """Return about how many epochs a step takes as long as; infinity if there are no steps."""
+    return _kind(problem)[1] if applies(problem) else math.inf
+
+
+def _kind(problem: Problem) -> tuple[bool, float]:
+    """Return whether a step is worth the matrix, and what it costs."""
     _, _, indptr, dense = problem.rows
     lengths = np.diff(indptr).astype(float) + dense.shape[1]
-    epoch = VISIT * lengths.size + FEATURE * lengths.sum()
+    epoch = max(VISIT * lengths.size + FEATURE * lengths.sum(), 1.0)
+    n_sparse = int(indptr[-1]) - int(indptr[0])
+    product = ROW * lengths.size + SPARSE * n_sparse + DENSE * dense.size
+    by_products = PRODUCTS * product / epoch + 1
+    if problem.n_weights > MOST_WEIGHTS:
+        return False, by_products
     pairs = total(lengths, lengths + 1) / 2 + problem.n_weights**3 / 12
-    return float(PAIR * pairs / max(epoch, 1.0)) + 1
+    with_matrix = PAIR * pairs / epoch + 1
+    return (True, with_matrix) if with_matrix <= WORTH * by_products else (False, by_products)
+
+
+def ends(
+    problem: Problem, search: Search, point: Certificate, number: int, estimate: float
+) -> bool:
+    """Take in an epoch's certificate, and steps from there if it is time for them.
+
+    Returns
+    -------
+    bool
+        Whether the search is at its end.
+    """
+    if search.ends(point, number, estimate):
+        return True
+    if not search.wants_newton:
+        return False
+    assert search.best is not None
+    return any(map(search.polished, newton_steps(problem, search.best)))
 
 
 def newton_steps(problem: Problem, start: Certificate) -> Iterator[Certificate]:
@@ -49,6 +83,7 @@ def newton_steps(problem: Problem, start: Certificate) -> Iterator[Certificate]:
     weight = examples["weight"]
     w, bias = start.w, start.bias
     wx = problem.predictions(w)
+    is_worth_matrix, _ = _kind(problem)
     while True:
         if problem.intercept:
             bias = best_bias(problem, examples, wx, bias)
@@ -58,8 +93,8 @@ def newton_steps(problem: Problem, start: Certificate) -> Iterator[Certificate]:
         yield point
         gradient = problem.l2 * (w - point.v)
         gradient = np.append(gradient, slopes.sum() if problem.intercept else 0.0)
-        if problem.n_weights > MOST_WEIGHTS:
-            step = conjugate_gradients.direction(problem, bends, gradient, SHARE)
+        if not is_worth_matrix:
+            step = approximate_direction(problem, bends, gradient)
         elif (found := direction(problem, bends, gradient)) is not None:
             step = found
         else:
@@ -81,22 +116,34 @@ def direction(problem: Problem, bends: np.ndarray, gradient: np.ndarray) -> np.n
     return step if curvature.solve(H, step) else None
 
 
+def approximate_direction(problem: Problem, bends: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    """Return about the same without H."""
+
+    def product(s: np.ndarray) -> np.ndarray:
+        return curvature_products.product(*problem.rows, bends, s, problem.threads)
+
+    diagonal = curvature_products.diagonal(*problem.rows, bends, problem.n_weights, problem.threads)
+    return conjugate_gradients.direction(problem, product, diagonal, gradient, SHARE)
+
+
 def line_search(
     problem: Problem, point: Certificate, wx: np.ndarray, step: np.ndarray, descent: float
 ) -> tuple[np.ndarray, np.ndarray, float] | None:
-    """Return w, x . w and the bias after a step, halved until it lowers the primal by its due.
-
-    The due is a share of what the slope promises (Armijo), but for rounding.
-    """
+    """Return w, x . w and the bias after a step, halved until it lowers the primal by its due."""
     wx_step = problem.predictions(step[:-1])
     share = 1.0
-    while share > 1e-10:
+    while share > LEAST_SHARE:
         w, bias = point.w + share * step[:-1], point.bias + share * step[-1]
         moved = wx + share * wx_step
         with np.errstate(over="ignore"):
             losses = problem.losses(point.examples, moved, bias)
-        slack = 1e-15 * abs(point.objective)
-        if losses + problem.penalty(w) <= point.objective - 1e-4 * share * descent + slack:
+        if is_lower(point, losses + problem.penalty(w), share * descent):
             return w, moved, bias
         share /= 2
     return None
+
+
+def is_lower(point: Certificate, objective: float, promised: float) -> bool:
+    """Whether an objective is lower than a point's, by a share of what slopes promise (Armijo)."""
+    slack = 1e-15 * abs(point.objective)
+    return objective <= point.objective - 1e-4 * promised + slack

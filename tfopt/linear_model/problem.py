@@ -12,6 +12,7 @@ from tfopt.linear_model.bias import newton_on_bias
 from tfopt.linear_model.sums import total
 
 __all__ = [
+    "NOBODY",
     "Certificate",
     "Problem",
     "Start",
@@ -25,6 +26,8 @@ __all__ = [
     "imbalance",
 ]
 
+#: The examples of a certificate whose dual variables are elsewhere.
+NOBODY = np.zeros(0, sdca.EXAMPLE)
 CLASSIFICATION = ("logistic_loss", "hinge_loss", "smooth_hinge_loss")
 
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.linear_model import newton
-from tfopt.linear_model.problem import Certificate, Problem
+from tfopt.linear_model.problem import Certificate
 
 __all__ = ["Search", "Settings", "Solution"]
 
@@ -75,17 +74,21 @@ class Search:
 
     Parameters
     ----------
-    problem : Problem or None
-        For Newton's method, which is left out without it.
     settings : Settings
+    newton_cost : float, optional
+        About how many epochs a step of Newton's method takes as long as, where it applies.
+
+    Attributes
+    ----------
+    best : Certificate or None
+    wants_newton : bool
+        Whether Newton's method is to take over.
     """
 
-    def __init__(self, problem: Problem | None, settings: Settings):
-        self.problem, self.settings = problem, settings
+    def __init__(self, settings: Settings, newton_cost: float = math.inf):
+        self.settings, self._newton_cost = settings, newton_cost
+        self.wants_newton = False
         self._tracker = _Tracker(settings)
-        self._newton_cost = math.inf
-        if problem is not None and newton.applies(problem):
-            self._newton_cost = newton.cost(problem)
         self.best: Certificate | None = None
         self._last_gap, self._last_number, self._per_gap = math.inf, 0, 1.0
 
@@ -101,7 +104,7 @@ class Search:
         return due
 
     def ends(self, point: Certificate, number: int, estimate: float) -> bool:
-        """Take a certificate in; whether it is enough, or Newton's method made it so."""
+        """Take a certificate in; whether it is enough, or the last."""
         last = self._is_last
         self._tracker.certified(point)
         if self.best is None or point.gap < self.best.gap:
@@ -115,19 +118,20 @@ class Search:
         wanted = max(self.settings.tol, 1e-16)  # of which rounding leaves nothing
         left = math.log(point.relative_gap / wanted) / rate if rate > 0 else math.inf
         self._last_gap, self._last_number = point.gap, number
-        return left > NEWTON_STEPS * self._newton_cost and self._polished(self.best)
+        self.wants_newton = left > NEWTON_STEPS * self._newton_cost
+        return False
 
-    def _polished(self, best: Certificate) -> bool:
-        """Whether Newton's method comes to the end; if not, what is left is for epochs."""
-        assert self.problem is not None
-        for point in newton.newton_steps(self.problem, best):
-            if point.gap < best.gap:
-                best = point
-            self._tracker.certified(best)
-            if best.relative_gap <= self.settings.tol or self._is_full:
-                break
-        self.best, self._newton_cost = best, math.inf
-        return best.relative_gap <= self.settings.tol or self._is_full
+    def polished(self, point: Certificate) -> bool:
+        """Take in where a step of Newton's method has led; whether it is enough, or the last.
+
+        If its steps come to an end before, the rest is for epochs: it is not tried again.
+        """
+        assert self.best is not None
+        self._newton_cost = math.inf
+        if point.gap < self.best.gap:
+            self.best = point
+        self._tracker.certified(self.best)
+        return self.best.relative_gap <= self.settings.tol or self._is_full
 
     @property
     def _is_last(self) -> bool:
@@ -138,7 +142,7 @@ class Search:
         return len(self._tracker.history) >= self.settings.max_iter
 
     def state(self) -> dict[str, Any]:
-        """Return what `restore` needs, of a search without Newton's method."""
+        """Return what `restore` needs."""
         best = self.best
         point = best and {"w": best.w, "bias": best.bias} | {
             "objective": best.objective,
@@ -146,7 +150,7 @@ class Search:
         }
         return {
             "best": point,
-            "last": np.array([self._last_gap, self._last_number, self._per_gap]),
+            "last": np.array([self._last_gap, self._last_number, self._per_gap, self._newton_cost]),
             "history": {
                 name: np.array([record[name] for record in self._tracker.history])
                 for name in _RECORD
@@ -158,8 +162,8 @@ class Search:
         if state["best"] is not None:
             nothing = np.zeros(0)
             self.best = Certificate(**state["best"], examples=nothing, v=nothing)
-        gap, number, per_gap = state["last"].tolist()
-        self._last_gap, self._last_number, self._per_gap = gap, int(number), per_gap
+        self._last_gap, number, self._per_gap, self._newton_cost = state["last"].tolist()
+        self._last_number = int(number)
         columns = (state["history"][name].tolist() for name in _RECORD)
         rows = zip(*columns, strict=True)
         self._tracker.resume([dict(zip(_RECORD, row, strict=True)) for row in rows])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tfopt.kernels import sdca, sdca_solver
+from tfopt.linear_model import newton
 from tfopt.linear_model.problem import Certificate, Problem, Start, certify
 from tfopt.linear_model.search import Search, Settings, Solution
 from tfopt.linear_model.sums import total
@@ -120,10 +121,12 @@ def solve(problem: Problem, start: Start, settings: Settings) -> Solution:
         Its relative gap is above `settings.tol` only if there were not enough iterations, or
         rounding forbids to come nearer.
     """
-    search = Search(problem, settings)
+    search = Search(settings, newton.cost(problem))
     epochs = _Epochs(problem, start, settings)
     for number in range(1, settings.max_iter + 1):
         estimate = epochs.run(number)
-        if search.due(number, estimate) and search.ends(epochs.certificate(), number, estimate):
+        if not search.due(number, estimate):
+            continue
+        if newton.ends(problem, search, epochs.certificate(), number, estimate):
             break
     return search.solution()

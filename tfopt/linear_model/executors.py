@@ -1,17 +1,34 @@
-"""Blocks in the memory of this process, visited by threads."""
+"""Who has the blocks: what is asked of them, and threads of this process as one of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from tfopt.linear_model.trees import tree_sum
 
-__all__ = ["ThreadExecutor"]
+__all__ = ["Executor", "ThreadExecutor"]
+
+
+class Executor(Protocol):
+    """Who has the blocks."""
+
+    n_blocks: int
+
+    def ask(
+        self,
+        function: Callable[[Any, Any], tuple[Any, Any]],
+        order: Any,
+        numbers: Sequence[int] | None = None,
+    ) -> Any:
+        """Give all blocks, or some, an order, and return the `tree_sum` of their answers."""
+
+    def each(self, function: Callable[[Any, Any], Any], order: Any) -> Any:
+        """Return what a function makes of each block and the order, joined along the last axis."""
 
 
 class ThreadExecutor:

@@ -1,0 +1,175 @@
+"""Newton's method over blocks: where it leads, what its bits depend on, and how it ends."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from linear_losses import conjugate
+from scipy import sparse
+from sdca_cases import problem_of
+from sklearn.exceptions import ConvergenceWarning
+
+import tfopt
+from tfopt.linear_model import (
+    SDCAClassifier,
+    SDCARegressor,
+    block_newton,
+    blocks,
+    conjugate_gradients,
+    newton,
+)
+from tfopt.linear_model.executors import ThreadExecutor
+from tfopt.linear_model.problem import Problem
+
+ROWS = [300, 1, 150, 249, 300]
+
+each_loss = pytest.mark.parametrize("loss", ["logistic", "smooth_hinge", "squared", "poisson"])
+each_kind = pytest.mark.parametrize("kind", ["csr", "dense"])
+
+
+def data(loss: str, kind: str = "dense") -> tuple[Any, np.ndarray, np.ndarray]:
+    """Return features of several sizes that resemble each other, labels and weights."""
+    random, d = np.random.default_rng(4), 12
+    X = random.standard_normal((sum(ROWS), d)) @ random.standard_normal((d, d))
+    X *= np.logspace(-1.5, 0, d) * (random.uniform(size=X.shape) < 0.7)
+    z = X @ random.standard_normal(d) + 0.5 + random.standard_normal(len(X))
+    y = {"squared": z, "poisson": random.poisson(np.exp(np.clip(z / 6, -4, 4))).astype(float)}
+    weight = random.choice([0.0, 0.5, 1.0, 2.0], len(X))
+    return sparse.csr_matrix(X) if kind == "csr" else X, y.get(loss, np.sign(z)), weight
+
+
+def fit(loss: str, rows: tuple[Any, Any, Any], **options: Any) -> Any:
+    kind = SDCARegressor if loss in ("squared", "poisson") else SDCAClassifier
+    options = {"num_loss_partitions": ROWS, "l2": 0.01, "max_iter": 300} | options
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return kind(loss, **options).fit(*rows)
+
+
+def relative_gap(model: Any) -> float:
+    return float(np.max(np.ravel(model.dual_gap_) / np.abs(np.ravel(model.objective_))))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of what blocks are asked for."""
+    names: list[str] = []
+    ask = ThreadExecutor.ask
+
+    def note(self: Any, function: Any, *arguments: Any) -> Any:
+        names.append(function.__name__)
+        return ask(self, function, *arguments)
+
+    monkeypatch.setattr(ThreadExecutor, "ask", note)
+    return names
+
+
+@each_loss
+@each_kind
+@pytest.mark.parametrize("intercept", [False, True])
+def test_it_finds_the_minimum_in_a_few_steps(
+    loss: str, kind: str, intercept: bool, asked: list[str]
+) -> None:
+    rows = data(loss, kind)
+    model = fit(loss, rows, tol=1e-10, fit_intercept=intercept)
+    assert "curve" in asked and "look_for_losses" in asked
+    assert relative_gap(model) <= 1e-10
+    assert model.n_iter_[0] < 40
+    alone = fit(loss, rows, tol=1e-10, fit_intercept=intercept, num_loss_partitions=None)
+    assert model.objective_ == pytest.approx(alone.objective_, rel=1e-9)
+
+
+def test_not_where_the_objective_has_corners(asked: list[str]) -> None:
+    for loss, l1 in (("hinge", 0.0), ("logistic", 0.5)):
+        fit(loss, data(loss), l1=l1, max_iter=12)
+    assert "visit" in asked and "tangent" not in asked
+
+
+@each_loss
+def test_threads_change_no_bits(loss: str) -> None:
+    fits = []
+    for threads in (1, 2, 3):
+        tfopt.threads.set_num_threads(threads)
+        model = fit(loss, data(loss), tol=1e-9)
+        fits.append(model.coef_.tobytes() + model.dual_coef_.tobytes())
+    assert len({*fits}) == 1
+
+
+def test_each_class_has_steps_of_its_own(asked: list[str]) -> None:
+    X, z, weight = data("squared")
+    y = np.digitize(z, [-1.0, 1.0])
+    model = fit("logistic", (X, y, weight), tol=1e-8)
+    assert relative_gap(model) <= 1e-8 and "curve" in asked
+    for k in range(3):
+        one = fit("logistic", (X, y == k, weight), tol=1e-8)
+        assert model.objective_[k] == pytest.approx(one.objective_[0], rel=2e-8)
+
+
+@each_loss
+@pytest.mark.parametrize("good_steps", [0, 2, 9])
+def test_the_best_certificate_is_kept_wherever_it_ends(
+    loss: str, good_steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the history, with the dual variables that belong to it, though later steps go astray."""
+    X, y, weight = data(loss)
+    direction = conjugate_gradients.direction
+    monkeypatch.setattr(newton, "is_lower", lambda *_: True)
+    for most in range(2, 9):
+        calls = itertools.count()
+        monkeypatch.setattr(
+            conjugate_gradients,
+            "direction",
+            lambda *given, calls=calls: direction(*given) * (1 if next(calls) < good_steps else -3),
+        )
+        model = fit(loss, (X, y, weight), max_iter=most, tol=1e-13, fit_intercept=False, l2=2.0)
+        (gap,), (objective,) = np.ravel(model.dual_gap_), np.ravel(model.objective_)
+        history = model.history_[0]
+        gaps = [record["gap"] * record["objective"] for record in history if record["certified"]]
+        assert model.n_iter_[0] == len(history) == most
+        assert gap == pytest.approx(min(gaps), rel=1e-12)
+        a = np.ravel(model.dual_coef_)
+        v = X.T @ (weight * a) / 2.0
+        dual = -(weight @ conjugate(loss, a, y, 1.0)) - v @ v
+        assert objective - gap == pytest.approx(dual, rel=1e-9)
+
+
+@each_loss
+def test_where_it_ends_without_success_visits_go_on(
+    loss: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(newton, "is_lower", lambda *_: False)
+    model = fit(loss, data(loss), tol=1e-5, max_iter=20_000, l2=20.0)
+    failed = len(asked) - asked[::-1].index("look_for_losses")
+    assert asked.count("tangent") == 1 and "visit" in asked[failed:]
+    assert relative_gap(model) <= 1e-5
+
+
+def test_steps_that_are_too_long_are_halved(asked: list[str]) -> None:
+    """From far away the first step of the Poisson loss overflows."""
+    X, _, weight = data("poisson")
+    X = 40 * X / np.abs(X).max()
+    y = np.where(X[:, -1] > 5, 100.0, 0.0)
+    model = fit("poisson", (X, y, weight), tol=1e-9, max_iter=2000, l2=1e-3)
+    assert relative_gap(model) <= 1e-9
+    assert asked.count("look_for_losses") > asked.count("tangent")
+
+
+def test_a_block_does_not_change() -> None:
+    """Whoever asks again gets the same answer."""
+    given = problem_of("logistic_loss", 1, n=40)
+    problem = Problem(given.rows, given.n_weights, "logistic_loss", 1.0, 0.0, 2.0, True, 1)
+    block = blocks.Block(0, problem, 7, (blocks.Lane.of(given.examples),))
+    w = np.linspace(-1, 1, given.n_weights)
+    order = blocks.Order(w, 0.1, 0.2, 1.0, (1.0,), (False,))
+    block, _ = block_newton.look_for_losses(block, {0: (w, 0.1)})
+    after, first = block_newton.tangent_and_bound(block, {0: order})
+    _, again = block_newton.tangent_and_bound(block, {0: order})
+    assert str(first) == str(again)
+    assert (after.lanes[0].a != block.lanes[0].a).any()
+    vector = np.append(w, 1.0)
+    products = [block_newton.curve(after, {0: vector})[1][0].tobytes() for _ in range(2)]
+    assert products[0] == products[1]

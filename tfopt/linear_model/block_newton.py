@@ -1,0 +1,157 @@
+"""Newton's method over blocks of examples: a product with the Hessian is a round."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfopt.kernels.curvature_products import diagonal, product
+from tfopt.linear_model import conjugate_gradients, newton
+from tfopt.linear_model.blocks import Block, Order, bound, settled
+from tfopt.linear_model.executors import Executor
+from tfopt.linear_model.problem import NOBODY, Certificate, Problem, assembled, imbalance
+from tfopt.linear_model.sums import total
+
+__all__ = [
+    "EPOCHS",
+    "Slopes",
+    "curve",
+    "look_for_losses",
+    "lower",
+    "slopes_at",
+    "tangent",
+    "tangent_and_bound",
+]
+
+#: How many epochs a step takes as long as, about.
+EPOCHS = 5.0
+
+
+class Slopes(NamedTuple):
+    """The losses' derivatives, of all blocks.
+
+    Attributes
+    ----------
+    v : ndarray, shape (n_weights,)
+        The weights that belong to the dual variables that the slopes are.
+    by_bias : float
+    diagonal : ndarray, shape (n_weights + 1,)
+        Of the second derivatives.
+    imbalance : ndarray
+    """
+
+    v: np.ndarray
+    by_bias: float
+    diagonal: np.ndarray
+    imbalance: np.ndarray
+
+
+def slopes_at(
+    problem: Problem, executor: Executor, k: int, order: Order, w: np.ndarray
+) -> tuple[Slopes, Certificate]:
+    """Return the slopes at a point, which become the dual variables, and what both certify.
+
+    Parameters
+    ----------
+    problem : Problem
+        Without rows, and without l1.
+    executor : Executor
+        Its blocks have looked there last.
+    k : int
+        The problem's number.
+    order : Order
+        With the point's bias.
+    w : ndarray, shape (n_weights,)
+    """
+    if problem.intercept:
+        slopes = Slopes(*executor.ask(tangent, {k: order})[k])
+        (losses, gap), change = executor.ask(bound, {k: (order.bias, slopes.imbalance)})[k]
+        v = change.dense()
+    else:
+        found, ((losses, gap), _) = executor.ask(tangent_and_bound, {k: order})[k]
+        slopes = Slopes(*found)
+        v = slopes.v
+    return slopes, assembled(problem, NOBODY, w, order.bias, v, float(losses), float(gap))
+
+
+def lower(
+    problem: Problem, executor: Executor, k: int, slopes: Slopes, point: Certificate
+) -> tuple[np.ndarray, float] | None:
+    """Return a point, weights and bias, where the primal is lower by its due.
+
+    Blocks have looked there then. There is none if the primal cannot be lowered any more, but for
+    rounding.
+    """
+    gradient = problem.l2 * (point.w - slopes.v)
+    gradient = np.append(gradient, slopes.by_bias if problem.intercept else 0.0)
+    step = conjugate_gradients.direction(
+        problem, lambda s: executor.ask(curve, {k: s})[k], slopes.diagonal, gradient, newton.SHARE
+    )
+    promised, share = -total(gradient, step), 1.0
+    while share > newton.LEAST_SHARE:
+        w, bias = point.w + share * step[:-1], point.bias + share * float(step[-1])
+        losses = executor.ask(look_for_losses, {k: (w, bias)})[k]
+        if newton.is_lower(point, losses + problem.penalty(w), share * promised):
+            return w, bias
+        share /= 2
+    return None
+
+
+# ---- where a block lies
+
+
+def tangent(block: Block, orders: dict[int, Order]) -> tuple[Block, dict[int, Any]]:
+    """Make the losses' slopes the dual variables, at the last predictions and the order's bias.
+
+    Returns
+    -------
+    Block
+    dict
+        Of each problem the weights that belong to the dual variables, the slopes' sum, the diagonal
+        of the second derivatives, and the sums of `imbalance`.
+    """
+    problem, lanes, answers = block.problem, {}, {}
+    for k, order in orders.items():
+        lane = settled(block, k, order)
+        weight, a = lane.examples["weight"], lane.a.copy()
+        slopes, bends = problem.derivatives(lane.examples, lane.wx, order.bias)
+        np.divide(-slopes, weight, out=a, where=weight > 0)
+        lanes[k] = lane = dataclasses.replace(lane, a=a, bends=bends)
+        examples = lane.now()
+        answers[k] = (
+            problem.weights_of(examples),
+            float(slopes.sum()),
+            diagonal(*problem.rows, bends, problem.n_weights, problem.threads),
+            imbalance(examples, problem.loss),
+        )
+    return block.with_lanes(lanes), answers
+
+
+def tangent_and_bound(block: Block, orders: dict[int, Order]) -> tuple[Block, dict[int, Any]]:
+    """Do so and answer with `bound`, too, for problems without an intercept."""
+    block, slopes = tangent(block, orders)
+    block, bounds = bound(block, {k: (order.bias, None) for k, order in orders.items()})
+    return block, {k: (slopes[k], bounds[k]) for k in orders}
+
+
+def curve(block: Block, vectors: dict[int, np.ndarray]) -> tuple[Block, dict[int, np.ndarray]]:
+    """Answer with the products of the losses' second derivatives and vectors."""
+    problem = block.problem
+    return block, {
+        k: product(*problem.rows, block.lanes[k].bends, s, problem.threads)
+        for k, s in vectors.items()
+    }
+
+
+def look_for_losses(
+    block: Block, points: dict[int, tuple[np.ndarray, float]]
+) -> tuple[Block, dict[int, float]]:
+    """Predict all rows, and answer with the losses there."""
+    problem, lanes, answers = block.problem, {}, {}
+    for k, (w, bias) in points.items():
+        lane = block.lanes[k]
+        lanes[k] = dataclasses.replace(lane, wx=problem.predictions(w))
+        answers[k] = problem.losses(lane.examples, lanes[k].wx, bias)
+    return block.with_lanes(lanes), answers
