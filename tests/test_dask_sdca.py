@@ -188,6 +188,7 @@ def test_a_worker_may_die_in_any_kind_of_round(
     assert told.count(2) == 2 < told.count(1)  # no more than the fits: there are checkpoints
     assert {mark.name for mark in marks.iterdir()} == kinds
     assert kinds >= {"survey", "begin", "visit", "look", "slopes", "bound", "look_and_bound"}
+    assert kinds >= {"tangent", "tangent_and_bound", "curve", "look_for_losses"}
     assert kinds >= {"save", "restore", "duals_of"}
 
 
