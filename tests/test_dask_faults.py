@@ -15,8 +15,9 @@ from dask_cluster import ROWS, blocks, by_hand, data, kill_one, processes
 from distributed import Client
 from sklearn.exceptions import ConvergenceWarning
 
-from tfopt import linear_model
-from tfopt.dask import SDCAClassifier
+from tfopt import checkpoints, linear_model
+from tfopt.dask import FTRLRegressor, SDCAClassifier
+from tfopt.dask.stream_journal import StreamJournal
 
 FITTED = ("coef_", "intercept_", "objective_", "dual_gap_", "n_iter_", "dual_coef_")
 #: Far from the end.
@@ -54,6 +55,22 @@ def test_a_fit_goes_on_with_another_scheduler(tmp_path: Path) -> None:
         model = SDCAClassifier(**OPTIONS, callback=lambda record: seen.append(record["iteration"]))
         assert fitted(model, resume=saved) == alone()
     assert seen == [3, 4, 5]
+
+
+def test_a_stream_ends_with_the_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y, _ = data("squared")
+    after = StreamJournal.after
+    with by_hand(tmp_path) as (_, scheduler):
+
+        def end(journal: Any, number: int, *state: Any) -> None:
+            after(journal, number, *state)
+            if number == 2:
+                scheduler.kill()
+
+        monkeypatch.setattr(StreamJournal, "after", end)
+        with pytest.raises(ConnectionError, match="the connection to the scheduler is lost"):
+            FTRLRegressor(checkpoint=str(tmp_path)).fit(*blocks(X, y))
+    assert checkpoints.load(tmp_path / "manifest.npz")["epoch"] == 2
 
 
 def pids(client: Client) -> dict[str, int]:

@@ -74,6 +74,21 @@ class Folder:
         except FileNotFoundError:
             raise CheckpointError(f"{self.url}: there is no {name}") from None
 
+    def manifest(self, about: dict[str, Any]) -> dict[str, Any]:
+        """Return the manifest of a fit of what is said.
+
+        Raises
+        ------
+        CheckpointError
+            If there is none, or it is of something else.
+        """
+        manifest: dict[str, Any] = self.load(MANIFEST)
+        for name, value in about.items():
+            saved = manifest["about"].get(name)
+            if saved != value:
+                raise CheckpointError(f"{self.url}: its {name} is {saved!r}, not {value!r}")
+        return manifest
+
     def has(self, name: str) -> bool:
         """Return whether there is such a file."""
         return bool(self._fs.exists(self._at(name)))

@@ -50,12 +50,7 @@ class FolderJournal:
         }
         if self.resume is None:
             return 1
-        manifest = Folder(self.resume).load(MANIFEST)
-        for name, value in self.about.items():
-            if manifest["about"].get(name) != value:
-                raise CheckpointError(
-                    f"{self.resume}: its {name} is {manifest['about'].get(name)!r}, not {value!r}"
-                )
+        manifest = Folder(self.resume).manifest(self.about)
         for one, saved in zip(climbs, manifest["problems"], strict=True):
             one.restore(saved)
         executor.ask(restore, (self.resume, manifest["set"]))
