@@ -48,6 +48,8 @@ class Folder:
             copy = os.path.join(here, name)
             checkpoints.save(copy, tree)
             try:
+                # Where files are written piece by piece, over SFTP, say, a move happens at once. On
+                # an object store it is a copy, but a copy appears as a whole, too.
                 self._fs.put_file(copy, temporary)
                 self._fs.mv(temporary, path)
             except BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import secrets
 from typing import Any
 
 from tfopt.dask.files import MANIFEST, Folder
@@ -63,7 +64,8 @@ class FolderJournal:
         self.reached = max(self.reached, number)
         if self.path is None or number % self.every:
             return
-        folder, name = Folder(self.path), f"epoch-{number:06d}"
+        # a name that no other fit gives: what is there stays whole until the manifest names this
+        folder, name = Folder(self.path), f"epoch-{number:06d}-{secrets.token_hex(4)}"
         folder.make()
         everyone = range(self._executor.n_blocks)
         orders = {k: one.order(everyone) for k, one in enumerate(self._climbs)}
