@@ -2,8 +2,8 @@
 
 Needs dask-ml. Both minimize sum(log(1 + exp(-y x.w))) + |w|^2 / 2, without an intercept, over the
 same dask array on the same cluster. A time counts if the objective is near enough to the least one.
-Features are independent and alike, which is the easiest of cases for gradients; or they resemble each
-other and are of several sizes.
+Features are independent and alike, which is the easiest of cases for gradients; or they resemble
+each other and are of several sizes.
 """
 
 from __future__ import annotations
