@@ -160,7 +160,7 @@ class FTRLClassifier(_ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifie
     ValueError
         For an option out of its range, and for data that are refused: it names the block.
     ConnectionError
-        If the scheduler is gone. `fit` goes on from a checkpoint, on another cluster.
+        If the scheduler is lost. `fit` goes on from a checkpoint, on any cluster.
 
     Notes
     -----
