@@ -278,6 +278,7 @@ REFUSED = {
     "no iterations": (changed("weights/iterations", None), r"lacks \['iterations'\]"),
     "iterations": (changed("weights/iterations", np.zeros(2)), r"iterations must have shape \(\)"),
     "order": (changed("order", ["iterations"]), "not those it lists"),
+    "another order": (lambda state: {**state, "order": state["order"][::-1]}, "not those it lists"),
     "another part": (changed("parts/ema", {}), "no part named ema"),
     "debts": (changed("parts/owed/table/since", np.zeros(4, np.int64)), "owe does not fit"),
     "debts of steps": (changed("parts/owed/table/since", np.full(5, 9)), "owe does not fit"),

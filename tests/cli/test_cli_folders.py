@@ -9,9 +9,10 @@ import pytest
 from dask_cluster import kill_one, processes, tasks
 from distributed import Client
 
-from tfopt.cli import cluster, rows, train, workers
+from tfopt.cli import rows, train, workers
 from tfopt.cli.errors import CommandError
 from tfopt.cli.folders import File, files_in, open_url
+from tfopt.dask import executor
 from tfopt.dask.journal import FolderJournal
 
 #: Too few epochs to come to the end.
@@ -288,12 +289,10 @@ def test_a_run_that_was_stopped_goes_on(cli, day, folder, there, monkeypatch):
     )
 
 
-def test_a_cluster_without_workers(cli, two, client, there, monkeypatch):
-    def nobody(*_):
-        raise TimeoutError
-
-    monkeypatch.setattr(workers, "slots_of", nobody)
-    refused(cli("train", "two", *FLAGS, *there), cluster.NO_WORKERS)
+def test_a_cluster_without_workers(cli, two, there, monkeypatch):
+    monkeypatch.setattr(executor, "threads_of", lambda client: {})
+    monkeypatch.setattr(executor, "MOST_PATIENCE", 0)
+    refused(cli("train", "two", *FLAGS, *there), "the cluster has had no workers for 0 s")
 
 
 def test_a_file_that_was_changed_is_not_read_again(cli, two, client, there, after_two_epochs):

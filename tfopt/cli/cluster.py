@@ -13,6 +13,7 @@ from typing import Any
 import dask
 import numpy as np
 from distributed import Client, LocalCluster
+from distributed.utils import silence_logging_cmgr
 
 import tfopt.dask
 from tfopt.cli import sdca
@@ -22,7 +23,6 @@ from tfopt.cli.fit_folder import FitFolder
 from tfopt.cli.report import Result
 from tfopt.cli.rows import Rows
 from tfopt.cli.settings import CheckpointFlags, ClusterFlags, SdcaSettings
-from tfopt.cli.workers import NO_WORKERS
 from tfopt.errors import CheckpointError
 
 __all__ = ["connected", "fit"]
@@ -66,7 +66,7 @@ def connected(flags: ClusterFlags) -> Iterator[None]:
     except OSError as error:
         address = printable(flags.address)
         raise CommandError(f"{address}: no Dask scheduler answers within {PATIENCE} s") from error
-    with client:
+    with silence_logging_cmgr(logging.CRITICAL), client:
         yield
 
 
@@ -135,7 +135,8 @@ def fitted(
     Raises
     ------
     CommandError
-        If workers are lost again and again, or there are none, or a checkpoint is refused.
+        If the scheduler is lost, or workers again and again, or there are none, or a checkpoint is
+        refused.
     ValueError
         If data are refused.
     """
@@ -148,7 +149,8 @@ def fitted(
             # with what the tasks are sent, a block that is lost can be sent again
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
             return estimator.fit(X, y, resume=resume)
-    except (CheckpointError, RuntimeError) as error:
+    except CheckpointError as error:
         raise CommandError(printable(str(error))) from error
-    except TimeoutError as error:
-        raise CommandError(NO_WORKERS) from error
+    except (ConnectionError, RuntimeError, TimeoutError) as error:  # of the cluster
+        more = "; --resume goes on from the last checkpoint" if "checkpoint" in options else ""
+        raise CommandError(printable(f"{error}{more}")) from error

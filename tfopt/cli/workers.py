@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import dask
 from distributed import get_client, wait
 
+from tfopt.cli.console import printable
 from tfopt.cli.errors import CommandError
 from tfopt.dask.executor import LOSSES, PATIENCE, slots_of, spread
+from tfopt.dask.scheduler import threads_of
 from tfopt.dask.sdca import MOST_LOSSES
 
-__all__ = ["NO_WORKERS", "Workers"]
+__all__ = ["Workers"]
 
-NO_WORKERS = "the cluster has no workers"
 _DEAD = "workers died again and again, or the whole cluster is gone"
 
 
@@ -45,23 +47,26 @@ class Workers:
             If there are no workers, or some die again and again.
         """
         client = get_client()
-        for _ in range(MOST_LOSSES):
-            try:
+        with _refusals():
+            for _ in range(MOST_LOSSES):
                 homes = [worker for worker, _ in spread(slots_of(client), len(values))]
-            except TimeoutError as error:
-                raise CommandError(NO_WORKERS) from error
-            futures = [
-                client.submit(
-                    function, value, shared, pure=False, workers=[worker], allow_other_workers=True
-                )
-                for value, worker in zip(values, homes, strict=True)
-            ]
-            if _are_made(futures, homes):
-                # what is made again later must not wait for a worker that is gone
-                anywhere: dict[str, list[str]] = {future.key: [] for future in futures}
-                client.sync(client.scheduler.set_restrictions, worker=anywhere)
-                return futures
-            client.cancel(futures, force=True)
+                futures = [
+                    client.submit(
+                        function,
+                        value,
+                        shared,
+                        pure=False,
+                        workers=[worker],
+                        allow_other_workers=True,
+                    )
+                    for value, worker in zip(values, homes, strict=True)
+                ]
+                if _are_made(futures, homes):
+                    # what is made again later must not wait for a worker that is gone
+                    anywhere: dict[str, list[str]] = {future.key: [] for future in futures}
+                    client.sync(client.scheduler.set_restrictions, worker=anywhere)
+                    return futures
+                client.cancel(futures, force=True)
         raise CommandError(_DEAD)
 
     def told(self, values: list[Any]) -> list[Any]:
@@ -77,15 +82,25 @@ class Workers:
             # a model may be large
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
             futures = client.compute(values)
-        try:
-            answers: list[Any] = client.gather(futures)
-            return answers
-        except CommandError:
-            for future in futures:  # of several the first, as elsewhere
-                future.result()
-            raise
-        except LOSSES as error:
-            raise CommandError(_DEAD) from error
+        with _refusals():
+            try:
+                answers: list[Any] = client.gather(futures)
+                return answers
+            except CommandError:
+                for future in futures:  # of several the first, as elsewhere
+                    future.result()
+                raise
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Say in one line what has become of the cluster."""
+    try:
+        yield
+    except (ConnectionError, TimeoutError) as error:
+        raise CommandError(printable(str(error))) from error
+    except LOSSES as error:
+        raise CommandError(_DEAD) from error
 
 
 def _are_made(futures: list[Any], homes: list[str]) -> bool:
@@ -97,10 +112,8 @@ def _are_made(futures: list[Any], homes: list[str]) -> bool:
         except TimeoutError:
             if any(future.status == "error" for future in futures):
                 return True
-            if not {*homes} <= {*get_client().nthreads()}:
+            if not {*homes} <= {*threads_of(get_client())}:
                 return False
-        except LOSSES as error:
-            raise CommandError(_DEAD) from error
 
 
 def _same(value: Any) -> Any:
