@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -206,6 +208,18 @@ def test_a_worker_may_die_in_any_kind_of_round(
     assert kinds >= {"survey", "begin", "visit", "look", "slopes", "bound", "look_and_bound"}
     assert kinds >= {"tangent", "tangent_and_bound", "curve", "look_for_losses"}
     assert kinds >= {"save", "restore", "duals_of"}
+
+
+def test_blocks_may_be_made_from_one_task(client: Client) -> None:
+    """Which is done again when the worker that had it is killed."""
+    X, y, _ = data("logistic")
+    rows = dask.delayed(X[np.arange(len(y))])
+    ends = np.cumsum([0, *ROWS]).tolist()
+    parts = [rows[i:j] for i, j in itertools.pairwise(ends)]
+    ours, theirs = pair("logistic", tol=1e-9, max_iter=4)
+    ours.set_params(callback=Killer(client, {2}))
+    fitted(ours, parts, blocks(y)[0])
+    assert bits(ours) == bits(fitted(theirs, X, y))
 
 
 CLIENT = """

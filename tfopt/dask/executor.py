@@ -109,8 +109,10 @@ class DaskExecutor:
                 self._of_classes,
                 dask_key_name=f"{self._name}-{next(self._tasks)}",
             )
+            # others may, for the place is that of all tasks before it, too: what several blocks are
+            # made from would wait for ever for the worker that had it first
             self._holders[number] = self.client.compute(
-                read, workers=[slot[0]], allow_other_workers=False
+                read, workers=[slot[0]], allow_other_workers=True
             )
         self._attempt += 1
         self._rounds = [0] * self.n_blocks
