@@ -3,31 +3,54 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import dask
 import numpy as np
 from distributed import Client, LocalCluster
+from distributed.utils import get_mp_context
 from scipy import sparse
 
-__all__ = ["ROWS", "addresses", "blocks", "data", "kill_one", "processes", "tasks"]
+__all__ = [
+    "ROWS",
+    "Dies",
+    "addresses",
+    "blocks",
+    "by_hand",
+    "data",
+    "kill_one",
+    "processes",
+    "tasks",
+]
 
 #: Rows of the blocks: more blocks than are visited side by side, of several sizes.
 ROWS = (30, 25, 40, 10, 35, 20, 15, 25, 1, 50)
+CONFIG = {
+    # workers are forked by a process that has imported all: they are killed often
+    "distributed.worker.multiprocessing-method": "forkserver",
+    # else one that is killed again while it comes back is given up
+    "distributed.deploy.lost-worker-timeout": "1 hour",
+}
 
 
-@contextmanager
+@contextlib.contextmanager
 def processes(n: int, **options: Any) -> Iterator[Client]:
     """Start so many workers, of one thread each, which import what is tested; give a client."""
+    with dask.config.set(CONFIG):
+        get_mp_context().set_forkserver_preload(["distributed", "tfopt.dask.sdca"])
     with (
         mock.patch.dict(os.environ, PYTHONPATH=str(Path(__file__).parent.parent)),
+        dask.config.set(CONFIG),
         LocalCluster(
             n_workers=n,
             threads_per_worker=1,
@@ -40,6 +63,29 @@ def processes(n: int, **options: Any) -> Iterator[Client]:
         Client(cluster) as client,
     ):
         yield client
+
+
+@contextlib.contextmanager
+def by_hand(folder: Path) -> Iterator[tuple[Client, subprocess.Popen[bytes]]]:
+    """Start a scheduler and a worker as one does on a terminal; give a client and the scheduler."""
+    paths = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    file = folder / f"scheduler-{os.urandom(4).hex()}.json"
+    ports = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)]
+    threads = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--scheduler-file", str(file)]
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for name, flags in (("scheduler", ports), ("worker", threads)):
+            command = [sys.executable, "-m", f"distributed.cli.dask_{name}", *flags]
+            started.append(
+                subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, cwd=folder)
+            )
+        with Client(scheduler_file=str(file)) as client:
+            yield client, started[0]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
 
 
 def addresses(client: Client) -> list[str]:
@@ -70,6 +116,21 @@ def kill_one(client: Client) -> None:
     held = client.has_what()
     worst = max(held, key=lambda address: len(held[address]))
     os.kill(client.run(os.getpid)[worst], signal.SIGKILL)
+
+
+class Dies:
+    """A round that kills the worker which takes it for one of the blocks: the first time."""
+
+    def __init__(self, function: Callable[[Any, Any], Any], number: int, mark: Path) -> None:
+        self.function, self.number, self.mark = function, number, mark
+
+    def __call__(self, block: Any, order: Any) -> Any:
+        taken = self.function(block, order)
+        if block.number == self.number:
+            with contextlib.suppress(FileExistsError):
+                self.mark.touch(exist_ok=False)
+                os.kill(os.getpid(), signal.SIGKILL)
+        return taken
 
 
 def tasks(client: Client) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -16,6 +18,7 @@ from sklearn.base import clone
 
 from tfopt import linear_model
 from tfopt.dask import FTRLClassifier, FTRLRegressor
+from tfopt.errors import CheckpointError
 
 FITTED = ("coef_", "intercept_", "n_iter_", "t_", "n_features_in_")
 OPTIONS: dict[str, Any] = {"max_iter": 2, "batch_size": 4, "l1": 0.1, "random_state": 5}
@@ -129,6 +132,44 @@ def test_a_worker_that_is_killed_changes_no_bits() -> None:
     assert bits(ours) == bits(alone(theirs, *columns))
 
 
+@pytest.mark.parametrize("loss", ["hinge", "poisson"])
+def test_a_fit_goes_on_from_a_checkpoint(client: Client, loss: str, tmp_path: Path) -> None:
+    import pandas as pd
+
+    X, y, weight = data(loss)
+    columns = blocks(pd.DataFrame(X.toarray(), columns=list("abcdefg")), y, weight)
+    folder, options = str(tmp_path / "saved"), OPTIONS | {"learning_rate": 0.1, "max_iter": 5}
+    whole, _ = pair(loss, **options)
+    short, rest = clone(whole), clone(whole)
+    whole.fit(*columns)
+    short.set_params(max_iter=3, checkpoint=folder, checkpoint_every=2).fit(*columns)
+    assert bits(short) != bits(whole)
+    assert bits(rest.fit(*columns, resume=folder)) == bits(whole)
+    assert rest.feature_names_in_.tolist() == list("abcdefg")
+    np.testing.assert_array_equal(rest.predict(columns[0][0]), whole.predict(columns[0][0]))
+    assert bits(rest.set_params(max_iter=2).fit(*columns, resume=folder)) != bits(whole)
+    assert rest.n_iter_ == 2
+    assert [path.name for path in Path(folder).iterdir()] == ["manifest.npz"]
+
+
+def test_a_checkpoint_of_another_fit_is_refused(client: Client, tmp_path: Path) -> None:
+    X, y, _ = data("logistic")
+    folder = str(tmp_path)
+    FTRLClassifier(**OPTIONS, checkpoint=folder).fit(*blocks(X, y))
+    for other, what in (({"l1": 3.0}, "l1"), ({"random_state": 6}, "random_state")):
+        with pytest.raises(CheckpointError, match=f"its {what} is "):
+            FTRLClassifier(**OPTIONS | other).fit(*blocks(X, y), resume=folder)
+    with pytest.raises(CheckpointError, match="its rows is "):
+        FTRLClassifier(**OPTIONS).fit([X], [y], resume=folder)
+    with pytest.raises(CheckpointError, match="its classes is "):
+        FTRLClassifier(**OPTIONS).fit(*blocks(X, y + 1), resume=folder)
+    with pytest.raises(CheckpointError, match=r"there is no manifest\.npz"):
+        FTRLClassifier().fit(*blocks(X, y), resume=str(tmp_path / "nowhere"))
+    with pytest.raises(ValueError, match="checkpoint_every"):
+        FTRLClassifier(checkpoint=folder, checkpoint_every=0).fit(*blocks(X, y))
+    assert tasks(client) == []
+
+
 def test_bad_data_are_named_and_the_cluster_left_clean(client: Client) -> None:
     X, y, _ = blocks(*data("logistic"))
     X = [part.toarray() for part in X]
@@ -144,6 +185,10 @@ def test_bad_data_are_named_and_the_cluster_left_clean(client: Client) -> None:
 
 @pytest.mark.parametrize("name", ["FTRLClassifier", "FTRLRegressor"])
 def test_parameters_are_those_without_a_cluster(name: str) -> None:
-    ours = {"FTRLClassifier": FTRLClassifier, "FTRLRegressor": FTRLRegressor}[name](l1=2.0)
-    theirs = getattr(linear_model, name)(l1=2.0)
-    assert clone(ours).get_params() == theirs.get_params()
+    kind = {"FTRLClassifier": FTRLClassifier, "FTRLRegressor": FTRLRegressor}[name]
+    ours = inspect.signature(kind).parameters
+    theirs = inspect.signature(getattr(linear_model, name)).parameters
+    assert {*ours} - {*theirs} == {"checkpoint", "checkpoint_every"}
+    assert all(ours[name].default == theirs[name].default for name in theirs)
+    copy = clone(kind(l1=2.0, checkpoint="there"))
+    assert copy.get_params()["l1"] == 2.0 and copy.get_params()["checkpoint"] == "there"

@@ -14,7 +14,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
-from dask_cluster import ROWS, blocks, data, kill_one, processes, tasks
+from dask_cluster import ROWS, Dies, blocks, data, kill_one, processes, tasks
 from distributed import Client
 from scipy import sparse
 from sklearn.base import clone
@@ -22,6 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tfopt import linear_model
 from tfopt.dask import SDCAClassifier, SDCARegressor, read_libsvm
+from tfopt.dask.executor import DaskExecutor
 from tfopt.errors import CheckpointError
 
 LOSSES = ("logistic", "hinge", "smooth_hinge", "squared", "poisson")
@@ -159,25 +160,52 @@ class Killer:
             kill_one(self.client)
 
 
-@pytest.mark.parametrize("checkpoint", [False, True])
-def test_workers_that_are_killed_change_no_bits(checkpoint: bool, tmp_path: Path) -> None:
+def test_workers_that_are_killed_change_no_bits() -> None:
     X, y, weight = data("logistic")
-    folder = str(tmp_path / "saved")
     ours, theirs = pair("logistic", tol=1e-9, max_iter=5)
     told: list[int] = []
     with processes(2) as client:
         killer = Killer(client, {1, 4})
-        ours.set_params(
-            callback=lambda record: (told.append(record["iteration"]), killer(record)),
-            checkpoint=folder if checkpoint else None,
-            checkpoint_every=3,
-        )
+        ours.set_params(callback=lambda record: (told.append(record["iteration"]), killer(record)))
         fitted(ours, *blocks(X, y, weight))
         assert bits(ours) == bits(fitted(theirs, X, y, weight))
-    assert not killer.epochs
-    last = told[len(told) - told[::-1].index(4) :] if checkpoint else []
-    assert told.count(2) == (1 if checkpoint else 2)
-    assert not checkpoint or (1 not in last and told.count(4) == 2)
+    assert not killer.epochs and told.count(2) == 2  # all is done again
+
+
+def test_a_worker_may_die_in_any_kind_of_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y, weight = data("logistic")
+    marks, kinds = tmp_path / "marks", set()
+    marks.mkdir()
+
+    def deadly(method: Any) -> Any:
+        def asked(executor: Any, function: Any, *arguments: Any) -> Any:
+            name = function.__name__
+            kinds.add(name)
+            return method(executor, Dies(function, len(ROWS) - 1, marks / name), *arguments)
+
+        return asked
+
+    for name in ("ask", "each"):
+        monkeypatch.setattr(DaskExecutor, name, deadly(getattr(DaskExecutor, name)))
+    monkeypatch.setattr("tfopt.dask.sdca.MOST_LOSSES", 99)
+    told: list[int] = []
+    with processes(2):
+        for intercept in (True, False):
+            ours, theirs = pair("logistic", **OPTIONS, fit_intercept=intercept)
+            ours.set_params(
+                callback=lambda record: told.append(record["iteration"]),
+                checkpoint=str(tmp_path / f"saved{intercept}"),
+                checkpoint_every=1,
+            )
+            fitted(ours, *blocks(X, y, weight))
+            assert bits(ours) == bits(fitted(theirs, X, y, weight))
+    assert told.count(2) == 2 < told.count(1)  # no more than the fits: there are checkpoints
+    assert {mark.name for mark in marks.iterdir()} == kinds
+    assert kinds >= {"survey", "begin", "visit", "look", "slopes", "bound", "look_and_bound"}
+    assert kinds >= {"tangent", "tangent_and_bound", "curve", "look_for_losses"}
+    assert kinds >= {"save", "restore", "duals_of"}
 
 
 CLIENT = """
@@ -210,7 +238,9 @@ def test_another_client_goes_on_where_one_was_killed(client: Client, tmp_path: P
     assert bits(ours) == bits(fitted(theirs, X, y, weight))
     assert seen == [3, 4, 5] and len(ours.history_[0]) == 5
     names = sorted(path.name for path in Path(folder).iterdir())
-    assert names == [*(f"epoch-000002.block-{k:06d}.npz" for k in range(10)), "manifest.npz"]
+    ends = [*(f".block-{k:06d}.npz" for k in range(10)), "manifest.npz"]
+    assert all(name.endswith(end) for name, end in zip(names, ends, strict=True))
+    assert len({name.partition(".")[0] for name in names[:-1]}) == 1
 
 
 def test_a_checkpoint_of_another_fit_is_refused(client: Client, tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import numpy as np
 import pytest
-from dask_cluster import processes, tasks
+from dask_cluster import by_hand, processes, tasks
 
 from tfopt.cli import cluster, train
 
@@ -111,6 +114,27 @@ def test_an_address_where_nobody_answers(cli, data, monkeypatch):
     ]:
         outcome = cli("train", data, *FLAGS, "--dask", address)
         assert (outcome.code, outcome.err) == (1, f"{address}: {message}\n")
+
+
+def test_a_scheduler_that_is_lost_is_one_line(shell, data, folder, tmp_path):
+    epochs = ["--solver", "sdca", "--tol", "1e-300", "--epochs", "1000000"]
+    with by_hand(tmp_path) as (client, scheduler):
+        flags = [*epochs, "--dask", client.scheduler.address, "--checkpoint-every", "1"]
+        killer = threading.Thread(target=kill_after, args=[scheduler, folder / "model.checkpoint"])
+        killer.start()
+        done = shell("train", data, *flags)
+        killer.join()
+    assert done.returncode == 1
+    assert done.stderr.decode() == (
+        "the connection to the scheduler is lost; --resume goes on from the last checkpoint\n"
+    )
+
+
+def kill_after(process, saved):
+    """Kill a process once a fit is saved."""
+    while not (saved / "manifest.npz").exists():
+        time.sleep(0.01)
+    process.kill()
 
 
 def test_what_is_refused_on_a_cluster_is_one_line(cli, folder, there, client):

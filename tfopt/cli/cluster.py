@@ -13,6 +13,7 @@ from typing import Any
 import dask
 import numpy as np
 from distributed import Client, LocalCluster
+from distributed.utils import silence_logging_cmgr
 
 import tfopt.dask
 from tfopt.cli import sdca
@@ -65,7 +66,7 @@ def connected(flags: ClusterFlags) -> Iterator[None]:
     except OSError as error:
         address = printable(flags.address)
         raise CommandError(f"{address}: no Dask scheduler answers within {PATIENCE} s") from error
-    with client:
+    with silence_logging_cmgr(logging.CRITICAL), client:
         yield
 
 
@@ -131,7 +132,8 @@ def fitted(
     Raises
     ------
     CommandError
-        If workers are lost again and again, or there are none, or a checkpoint is refused.
+        If the scheduler is lost, or workers again and again, or there are none, or a checkpoint is
+        refused.
     ValueError
         If data are refused.
     """
@@ -143,7 +145,8 @@ def fitted(
             # with what the tasks are sent, a block that is lost can be sent again
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
             return estimator.fit(*blocks, resume=resume)
-    except (CheckpointError, RuntimeError) as error:
+    except CheckpointError as error:
         raise CommandError(printable(str(error))) from error
-    except TimeoutError as error:
-        raise CommandError("the cluster has no workers") from error
+    except (ConnectionError, RuntimeError, TimeoutError) as error:  # of the cluster
+        more = "; --resume goes on from the last checkpoint" if "checkpoint" in options else ""
+        raise CommandError(printable(f"{error}{more}")) from error

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import itertools
 import pickle
+import time
 import uuid
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError
 from typing import Any, TypeAlias
 
 import dask
@@ -15,6 +16,7 @@ from distributed import Client, Future, KilledWorker, wait
 from distributed.comm import CommClosedError
 
 from tfopt.dask.holders import Desk, LostError, at, gathered, load, step
+from tfopt.dask.scheduler import check_scheduler, threads_of
 from tfopt.linear_model.trees import fold
 
 __all__ = ["DaskExecutor", "Source"]
@@ -29,7 +31,7 @@ MOST_PATIENCE = 120
 #: How many sums a client takes in: beyond, tasks on workers add them up first.
 FAN = 8
 #: How it shows that a worker is gone.
-_LOSSES = (KilledWorker, CommClosedError, CancelledError, asyncio.CancelledError)
+_LOSSES = (KilledWorker, CommClosedError, concurrent.futures.CancelledError, asyncio.CancelledError)
 
 
 class DaskExecutor:
@@ -73,9 +75,7 @@ class DaskExecutor:
 
     def begin(self) -> None:
         """Begin anew, with the blocks as they were given: those on lost workers are read again."""
-        if not self.client.nthreads():
-            self.client.wait_for_workers(1, timeout=MOST_PATIENCE)
-        threads = self.client.nthreads()
+        threads = self._threads()
         slots = [(worker, k) for worker, n in threads.items() for k in range(n)]
         gone = [number for number, (home, _) in enumerate(self._homes) if home not in threads]
         lost = [holder for number in gone if (holder := self._holders[number]) is not None]
@@ -96,6 +96,15 @@ class DaskExecutor:
         self._are_there = False
         self._close_desks()
 
+    def _threads(self) -> dict[str, int]:
+        """Return how many threads each worker has, once there is one."""
+        end = time.monotonic() + MOST_PATIENCE
+        while not (threads := threads_of(self.client)):
+            if time.monotonic() > end:
+                raise TimeoutError(f"the cluster has had no workers for {MOST_PATIENCE} s")
+            time.sleep(PATIENCE)
+        return threads
+
     def _close_desks(self) -> None:
         self.client.cancel([desk for desk, _ in self._desks.values()], force=True)
         self._desks.clear()
@@ -112,7 +121,11 @@ class DaskExecutor:
         ------
         LostError
             If a worker is gone.
+        ConnectionError
+            If the scheduler is gone.
         """
+        check_scheduler(self.client)
+        self._check_desks()
         numbers = range(self.n_blocks) if numbers is None else numbers
         by_thread: dict[tuple[str, int], list[tuple[int, int]]] = {}
         by_worker: dict[str, list[tuple[int, int]]] = {}
@@ -176,7 +189,14 @@ class DaskExecutor:
         return self._desks[worker][1]
 
     def each(self, function: Callable[[Any, Any], Any], order: Any) -> list[Future]:
-        """Return futures of what a function makes of each block and the order."""
+        """Return futures of what a function makes of each block and the order.
+
+        Raises
+        ------
+        LostError, ConnectionError
+            See `ask`.
+        """
+        check_scheduler(self.client)
         made = [
             self._submit(at, holder, self._attempt, number, function, order, workers=[home])
             for holder, (home, _), number in zip(
@@ -184,6 +204,7 @@ class DaskExecutor:
             )
         ]
         self._await(made)
+        self._result([future for future in made if future.status != "finished"])
         return made
 
     def _submit(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Future:
@@ -197,7 +218,11 @@ class DaskExecutor:
                 wait(futures, timeout=PATIENCE)
                 return
             except TimeoutError as error:
-                self._look_around(error)
+                # Dask has it refer to itself through its traceback, and that to the futures
+                error.__traceback__ = None
+                self._look_around()
+            except _LOSSES as error:
+                raise LostError(str(error)) from error
 
     def _heard(self, call: Any) -> bytes:
         """Return the answer of an actor; if its worker is gone, it may be silent or raise."""
@@ -206,22 +231,37 @@ class DaskExecutor:
                 answer: bytes = call.result(timeout=PATIENCE)
                 return answer
             except TimeoutError as error:
-                self._look_around(error)
+                error.__traceback__ = None
+                self._look_around()
             except Exception as error:
                 raise LostError(str(error)) from error
 
-    def _look_around(self, error: TimeoutError) -> None:
+    def _look_around(self) -> None:
         """Raise an error if a worker is gone."""
-        # Dask has the error refer to itself through its traceback, and that to the futures
-        error.__traceback__ = None
-        gone = {home for home, _ in self._homes} - {*self.client.nthreads()}
+        self._check_desks()
+        gone = {home for home, _ in self._homes} - {*threads_of(self.client)}
         if gone:
             raise LostError(f"workers are gone: {', '.join(sorted(gone))}") from None
 
+    def _check_desks(self) -> None:
+        """Raise an error if a worker was gone: it may have come back, under its address."""
+        for home, (desk, _) in self._desks.items():
+            if desk.status != "finished":
+                raise LostError(f"a worker was gone: {home}") from None
+
     def _result(self, futures: list[Future]) -> list[Any]:
+        """Return what futures hold as long as all workers are there."""
+        self._await(futures)
+        # Dask would wait for ever if a worker that is gone by now were the only one to have one
+        gathering: concurrent.futures.Future[list[Any]] = asyncio.run_coroutine_threadsafe(
+            self.client.gather(futures, direct=True, asynchronous=True),
+            self.client.loop.asyncio_loop,
+        )
         try:
-            self._await(futures)
-            answers: list[Any] = self.client.gather(futures, direct=True)
-            return answers
+            while not concurrent.futures.wait([gathering], PATIENCE).done:
+                self._look_around()
+            return gathering.result()
         except _LOSSES as error:
             raise LostError(str(error)) from error
+        finally:
+            gathering.cancel()

@@ -48,6 +48,8 @@ class Folder:
             copy = os.path.join(here, name)
             checkpoints.save(copy, tree)
             try:
+                # Where files are written piece by piece, over SFTP, say, a move happens at once. On
+                # an object store it is a copy, but a copy appears as a whole, too.
                 self._fs.put_file(copy, temporary)
                 self._fs.mv(temporary, path)
             except BaseException:
@@ -73,6 +75,21 @@ class Folder:
                 return checkpoints.load(copy)
         except FileNotFoundError:
             raise CheckpointError(f"{self.url}: there is no {name}") from None
+
+    def manifest(self, about: dict[str, Any]) -> dict[str, Any]:
+        """Return the manifest of a fit of what is said.
+
+        Raises
+        ------
+        CheckpointError
+            If there is none, or it is of something else.
+        """
+        manifest: dict[str, Any] = self.load(MANIFEST)
+        for name, value in about.items():
+            saved = manifest["about"].get(name)
+            if saved != value:
+                raise CheckpointError(f"{self.url}: its {name} is {saved!r}, not {value!r}")
+        return manifest
 
     def has(self, name: str) -> bool:
         """Return whether there is such a file."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from concurrent.futures import CancelledError
 from typing import Any
 
 import dask
@@ -16,6 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 from tfopt import linear_model
 from tfopt.dask.collections import blocks_of
 from tfopt.dask.predictions import ClusterClassifier, ClusterRegressor
+from tfopt.dask.scheduler import check_scheduler
+from tfopt.dask.stream_journal import StreamJournal
+from tfopt.linear_model.checks import check_count
 
 __all__ = ["FTRLClassifier", "FTRLRegressor"]
 
@@ -25,13 +29,19 @@ class _ClusterFTRL(BaseEstimator):  # type: ignore[misc]
 
     def _local(self: Any) -> Any:
         check_is_fitted(self)
-        model = self._LOCAL(**self.get_params(deep=False))
+        model = self._unfitted()
         for name in self._FITTED:
             setattr(model, name, getattr(self, name))
         return model
 
-    def _fit(self: Any, X: Any, y: Any, sample_weight: Any) -> Any:
+    def _unfitted(self: Any) -> Any:
+        """Return a model of one machine that has seen nothing."""
+        return self._LOCAL(**{name: getattr(self, name) for name in self._LOCAL().get_params()})
+
+    def _fit(self: Any, X: Any, y: Any, sample_weight: Any, resume: str | None) -> Any:
         self._check_options()
+        if self.checkpoint is not None:
+            check_count("checkpoint_every", self.checkpoint_every, 1)
         client = get_client()
         # computed from what was given, so that a block that is lost can be computed again
         held = [
@@ -41,25 +51,37 @@ class _ClusterFTRL(BaseEstimator):  # type: ignore[misc]
             with warnings.catch_warnings():
                 # what the client holds, it can send again
                 warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-                self._learn_blocks(client, held)
+                self._learn_blocks(client, held, resume)
+        except CancelledError:
+            check_scheduler(client)
+            raise
         finally:  # an error's traceback would hold them
             for future in held:
                 future.release()
         return self
 
-    def _learn_blocks(self: Any, client: Any, held: list[Any]) -> None:
+    def _learn_blocks(self: Any, client: Any, held: list[Any], resume: str | None) -> None:
+        labels = client.gather(  # in place, for an error's traceback would hold the futures
+            client.map(_surveyed, held, of_classes=self._is_of_classes, pure=False)
+        )
         classes = None
         if self._is_of_classes:
-            classes = np.unique(
-                np.concatenate(client.gather(client.map(_classes, held, pure=False)))
-            )
-        model = self._LOCAL(**self.get_params(deep=False))
-        state: Any = model, check_random_state(self.random_state)
-        for _ in range(self.max_iter):
+            classes = np.unique(np.concatenate([own for _, own in labels]))
+        model, random = self._unfitted(), check_random_state(self.random_state)
+        about = {
+            **{name: value for name, value in model.get_params().items() if name != "max_iter"},
+            "random_state": str(self.random_state),  # of a generator, that it is one
+            "classes": None if classes is None else classes.tolist(),
+            "rows": [rows for rows, _ in labels],
+        }
+        journal = StreamJournal(self.checkpoint, self.checkpoint_every, resume, about)
+        first, state = journal.begin(model, random, classes)
+        for number in range(first + 1, self.max_iter + 1):
             state = _epoch(client, state, held, classes)
+            journal.after(number, *state)
         model, _ = state
         vars(self).update({k: v for k, v in vars(model).items() if k not in self.get_params()})
-        self.n_iter_ = self.max_iter
+        self.n_iter_ = max(first, self.max_iter)
 
 
 def _epoch(client: Any, state: Any, held: list[Any], classes: np.ndarray | None) -> Any:
@@ -79,9 +101,8 @@ def _held(X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
     return X, np.asarray(y), None if weight is None else np.asarray(weight)
 
 
-def _classes(block: tuple[Any, Any, Any]) -> np.ndarray:
-    classes: np.ndarray = np.unique(block[1])
-    return classes
+def _surveyed(block: tuple[Any, Any, Any], of_classes: bool) -> tuple[int, np.ndarray | None]:
+    return len(block[1]), np.unique(block[1]) if of_classes else None
 
 
 def _learned(
@@ -123,6 +144,11 @@ class FTRLClassifier(_ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifie
         Whether the samples of each block are shuffled before each epoch. The blocks are not.
     random_state
         See there, too.
+    checkpoint : str, optional
+        A folder, or its URL as fsspec has them, that the client can write to. What is there is
+        replaced.
+    checkpoint_every : int, default=1
+        Epochs from one checkpoint to the next.
 
     Attributes
     ----------
@@ -133,6 +159,8 @@ class FTRLClassifier(_ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifie
     ------
     ValueError
         For an option out of its range, and for data that are refused: it names the block.
+    ConnectionError
+        If the scheduler is lost. `fit` goes on from a checkpoint, on any cluster.
 
     Notes
     -----
@@ -155,7 +183,40 @@ class FTRLClassifier(_ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifie
     _LOCAL = linear_model.FTRLClassifier
     _is_of_classes = True
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FTRLClassifier:
+    def __init__(
+        self,
+        *,
+        learning_rate: float = 0.5,
+        initial_accumulator: float = 0.1,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        batch_size: int = 32,
+        max_iter: int = 10,
+        n_hashes: int | None = None,
+        fit_intercept: bool = True,
+        shuffle: bool = True,
+        random_state: Any = 0,
+        checkpoint: str | None = None,
+        checkpoint_every: int = 1,
+    ) -> None:
+        super().__init__(
+            learning_rate=learning_rate,
+            initial_accumulator=initial_accumulator,
+            l1=l1,
+            l2=l2,
+            batch_size=batch_size,
+            max_iter=max_iter,
+            n_hashes=n_hashes,
+            fit_intercept=fit_intercept,
+            shuffle=shuffle,
+            random_state=random_state,
+        )
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, resume: str | None = None
+    ) -> FTRLClassifier:
         """Learn anew from all blocks, several times over.
 
         Parameters
@@ -163,12 +224,14 @@ class FTRLClassifier(_ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifie
         X : dask array or DataFrame, shape (n_samples, n_features), or list of blocks
             See `SDCAClassifier.fit`.
         y, sample_weight : dask array or Series, shape (n_samples,), or list of blocks
+        resume : str, optional
+            A checkpoint's folder to go on from: of the same data and options.
 
         Returns
         -------
         FTRLClassifier
         """
-        fitted: FTRLClassifier = self._fit(X, y, sample_weight)
+        fitted: FTRLClassifier = self._fit(X, y, sample_weight, resume)
         return fitted
 
 
@@ -180,7 +243,7 @@ class FTRLRegressor(_ClusterFTRL, ClusterRegressor, linear_model.FTRLRegressor):
     loss : {"squared", "poisson"}, default="squared"
     learning_rate, initial_accumulator, l1, l2, batch_size, max_iter, n_hashes, fit_intercept
         See `tfopt.linear_model.FTRLRegressor`.
-    shuffle, random_state
+    shuffle, random_state, checkpoint, checkpoint_every
         See `FTRLClassifier`.
 
     Attributes
@@ -190,24 +253,59 @@ class FTRLRegressor(_ClusterFTRL, ClusterRegressor, linear_model.FTRLRegressor):
 
     Raises
     ------
-    ValueError
+    ValueError, ConnectionError
         See `FTRLClassifier`.
     """
 
     _LOCAL = linear_model.FTRLRegressor
     _is_of_classes = False
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FTRLRegressor:
+    def __init__(
+        self,
+        loss: str = "squared",
+        *,
+        learning_rate: float = 0.5,
+        initial_accumulator: float = 0.1,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        batch_size: int = 32,
+        max_iter: int = 10,
+        n_hashes: int | None = None,
+        fit_intercept: bool = True,
+        shuffle: bool = True,
+        random_state: Any = 0,
+        checkpoint: str | None = None,
+        checkpoint_every: int = 1,
+    ) -> None:
+        super().__init__(
+            loss,
+            learning_rate=learning_rate,
+            initial_accumulator=initial_accumulator,
+            l1=l1,
+            l2=l2,
+            batch_size=batch_size,
+            max_iter=max_iter,
+            n_hashes=n_hashes,
+            fit_intercept=fit_intercept,
+            shuffle=shuffle,
+            random_state=random_state,
+        )
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, resume: str | None = None
+    ) -> FTRLRegressor:
         """Learn anew from all blocks, several times over.
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y, sample_weight, resume
             See `FTRLClassifier.fit`.
 
         Returns
         -------
         FTRLRegressor
         """
-        fitted: FTRLRegressor = self._fit(X, y, sample_weight)
+        fitted: FTRLRegressor = self._fit(X, y, sample_weight, resume)
         return fitted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import secrets
 from typing import Any
 
 from tfopt.dask.files import MANIFEST, Folder
@@ -50,12 +51,7 @@ class FolderJournal:
         }
         if self.resume is None:
             return 1
-        manifest = Folder(self.resume).load(MANIFEST)
-        for name, value in self.about.items():
-            if manifest["about"].get(name) != value:
-                raise CheckpointError(
-                    f"{self.resume}: its {name} is {manifest['about'].get(name)!r}, not {value!r}"
-                )
+        manifest = Folder(self.resume).manifest(self.about)
         for one, saved in zip(climbs, manifest["problems"], strict=True):
             one.restore(saved)
         executor.ask(restore, (self.resume, manifest["set"]))
@@ -68,7 +64,8 @@ class FolderJournal:
         self.reached = max(self.reached, number)
         if self.path is None or number % self.every:
             return
-        folder, name = Folder(self.path), f"epoch-{number:06d}"
+        # a name that no other fit gives: what is there stays whole until the manifest names this
+        folder, name = Folder(self.path), f"epoch-{number:06d}-{secrets.token_hex(4)}"
         folder.make()
         everyone = range(self._executor.n_blocks)
         orders = {k: one.order(everyone) for k, one in enumerate(self._climbs)}

@@ -136,6 +136,10 @@ class SDCAClassifier(ClusterClassifier, _ClusterSDCA, linear_model.SDCAClassifie
         row. Nothing is left on the cluster.
     RuntimeError
         If workers are lost again and again.
+    TimeoutError
+        If there are no workers for two minutes.
+    ConnectionError
+        If the scheduler is lost: within seconds. `fit` goes on from a checkpoint, on any cluster.
 
     Notes
     -----
@@ -231,7 +235,7 @@ class SDCARegressor(ClusterRegressor, _ClusterSDCA, linear_model.SDCARegressor):
 
     Raises
     ------
-    ValueError, RuntimeError
+    ValueError, RuntimeError, TimeoutError, ConnectionError
         See `SDCAClassifier`.
     """
 

@@ -1,0 +1,98 @@
+"""Fits on clusters whose scheduler dies, or whose workers come back where they were."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from dask_cluster import ROWS, blocks, by_hand, data, kill_one, processes
+from distributed import Client
+from sklearn.exceptions import ConvergenceWarning
+
+from tfopt import checkpoints, linear_model
+from tfopt.dask import FTRLRegressor, SDCAClassifier
+from tfopt.dask.stream_journal import StreamJournal
+
+FITTED = ("coef_", "intercept_", "objective_", "dual_gap_", "n_iter_", "dual_coef_")
+#: Far from the end.
+OPTIONS: dict[str, Any] = {"tol": 1e-9, "max_iter": 5}
+
+
+def fitted(model: Any, **options: Any) -> dict[str, bytes]:
+    """Fit a model, and return its bits."""
+    rows = data("logistic")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(*(blocks(*rows) if isinstance(model, SDCAClassifier) else rows), **options)
+    return {name: np.asarray(getattr(model, name)).tobytes() for name in FITTED}
+
+
+def alone() -> dict[str, bytes]:
+    return fitted(linear_model.SDCAClassifier(num_loss_partitions=ROWS, **OPTIONS))
+
+
+def test_a_fit_goes_on_with_another_scheduler(tmp_path: Path) -> None:
+    saved, killed = str(tmp_path / "saved"), []
+
+    def end(record: dict[str, Any]) -> None:
+        if record["iteration"] == 3:
+            scheduler.kill()
+            killed.append(time.monotonic())
+
+    with by_hand(tmp_path) as (_, scheduler):
+        model = SDCAClassifier(**OPTIONS, callback=end, checkpoint=saved, checkpoint_every=1)
+        with pytest.raises(ConnectionError, match="the connection to the scheduler is lost"):
+            fitted(model)
+        assert time.monotonic() - killed[0] < 10  # Dask would try for 30
+    seen: list[int] = []
+    with processes(1):
+        model = SDCAClassifier(**OPTIONS, callback=lambda record: seen.append(record["iteration"]))
+        assert fitted(model, resume=saved) == alone()
+    assert seen == [3, 4, 5]
+
+
+def test_a_stream_ends_with_the_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y, _ = data("squared")
+    after = StreamJournal.after
+    with by_hand(tmp_path) as (_, scheduler):
+
+        def end(journal: Any, number: int, *state: Any) -> None:
+            after(journal, number, *state)
+            if number == 2:
+                scheduler.kill()
+
+        monkeypatch.setattr(StreamJournal, "after", end)
+        with pytest.raises(ConnectionError, match="the connection to the scheduler is lost"):
+            FTRLRegressor(checkpoint=str(tmp_path)).fit(*blocks(X, y))
+    assert checkpoints.load(tmp_path / "manifest.npz")["epoch"] == 2
+
+
+def pids(client: Client) -> dict[str, int]:
+    return client.run(os.getpid, on_error="ignore")
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_worker_may_come_back_under_its_address(at_once: bool) -> None:
+    """Before the fit notices that it was gone, or while it waits for it."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with processes(1, worker_port=port) as client:
+        before, told = pids(client), []
+
+        def end(record: dict[str, Any]) -> None:
+            told.append(record["iteration"])
+            if told == [1, 2]:
+                kill_one(client)
+                while not at_once and pids(client) in ({}, before):
+                    time.sleep(0.01)
+
+        assert fitted(SDCAClassifier(**OPTIONS, callback=end)) == alone()
+        after = pids(client)
+        assert after.keys() == before.keys() and after != before
+    assert told == [1, 2, 1, 2, 3, 4, 5]
