@@ -208,6 +208,12 @@ def test_optimizers_that_parts_cannot_have_are_refused(client: Client) -> None:
         ShardedVariable(3, 3, opts.SGD(), initializer=flat, client=client)
 
 
+@pytest.mark.parametrize("seed", [-1, 1 << 64])
+def test_seeds_that_no_generator_has_are_refused(seed: int) -> None:
+    with pytest.raises(tfopt.InvalidArgumentError, match="seed must be at least 0"):
+        UniformRows(seed=seed)
+
+
 def test_a_closed_table_says_so(client: Client) -> None:
     table = ShardedVariable(np.int64(3), np.int32(2), opts.SGD(), client=client)
     assert [type(length) for length in table.shape] == [int, int]

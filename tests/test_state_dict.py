@@ -304,6 +304,12 @@ def test_what_does_not_fit_changes_nothing(impl: Any, which: str, fresh: bool) -
     np.testing.assert_equal((other.state_dict(twins), twins), before)
 
 
+@pytest.mark.parametrize("given", ["ab", 3, [None], {"a": "b"}])
+def test_what_is_no_variable(impl: Any, given: Any) -> None:
+    with pytest.raises(impl.errors.InvalidTypeError, match="not a variable"):
+        impl.optimizers.SGD().state_dict(given)
+
+
 def test_variables_that_are_not_given(impl: Any) -> None:
     optimizer, listed = stepped(impl)
     for call in (optimizer.state_dict, lambda some: optimizer.load_state_dict({}, some)):
