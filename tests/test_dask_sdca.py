@@ -177,7 +177,7 @@ def test_workers_that_are_killed_change_no_bits() -> None:
 def test_a_worker_may_die_in_any_kind_of_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    X, y, weight = data("logistic")
+    X, y, weight = data("logistic", d=80)  # too many for the matrix of second derivatives
     marks, kinds = tmp_path / "marks", set()
     marks.mkdir()
 
