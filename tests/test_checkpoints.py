@@ -199,7 +199,11 @@ def test_foreign_files_are_refused(tmp_path: Path, which: str) -> None:
         ('"arrays":[["w","float64"]]', "damaged"),
         ('"arrays":7', "damaged"),
         ('"arrays":[["\\ud800","float64",[3]]]', "damaged"),
+        ('"arrays":[["w",["float64"],[3]]]', "damaged"),
+        ('"arrays":[["w","float64",[0,4611686018427387904,4611686018427387904]]]', "damaged"),
+        (f'"arrays":[["w","float64",{[0] * 70}]]', "damaged"),
         ('"tree":{"w":{"__array__":"v"}}', "lacks the array 'v'"),
+        ('"tree":{"w":{"__array__":["w"]}}', r"lacks the array \['w'\]"),
     ],
 )
 def test_declared_sizes_take_no_memory(

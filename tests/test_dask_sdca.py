@@ -106,6 +106,22 @@ def test_arrays_frames_and_lists_are_blocks(client: Client) -> None:
     )
 
 
+@pytest.mark.parametrize("offset", [0.0, 1e8])
+def test_scores_of_targets_far_from_zero(client: Client, offset: float) -> None:
+    X, y, weight = data("squared")
+    ours, theirs = pair("squared", **OPTIONS)
+    weight[:30] = 0  # all of the first block
+    for truth in (y + offset, np.full_like(y, offset)):
+        columns = blocks(X, truth, weight)
+        fitted(ours, *columns)
+        fitted(theirs, X, truth, weight)
+        for true in (truth, truth + 1):
+            expected = theirs.score(X, true, weight)
+            assert ours.score(columns[0], blocks(true)[0], columns[2]) == pytest.approx(
+                expected, rel=1e-9
+            )
+
+
 def test_files_are_blocks(client: Client, tmp_path: Path) -> None:
     from sklearn.datasets import dump_svmlight_file
 

@@ -200,9 +200,26 @@ def test_optimizers_that_parts_cannot_have_are_refused(client: Client) -> None:
     for numbers in ((0, 3, None), (3, 0, None), (3, 3, 4), (3, 3, 0)):
         with pytest.raises(tfopt.InvalidArgumentError):
             ShardedVariable(*numbers[:2], opts.SGD(), shards=numbers[2], client=client)
+    for numbers in ((3.5, 3, 1), ("3", 3, 1), (True, 3, 1), (3, 3.0, 1), (3, 3, 1.5)):
+        with pytest.raises(tfopt.InvalidTypeError, match="must be an integer"):
+            ShardedVariable(*numbers[:2], opts.SGD(), shards=numbers[2], client=client)
     with pytest.raises(tfopt.InvalidArgumentError, match="shape"):
         flat = lambda start, stop, width: np.zeros(width)  # noqa: E731
         ShardedVariable(3, 3, opts.SGD(), initializer=flat, client=client)
+
+
+@pytest.mark.parametrize("seed", [-1, 1 << 64])
+def test_seeds_that_no_generator_has_are_refused(seed: int) -> None:
+    with pytest.raises(tfopt.InvalidArgumentError, match="seed must be at least 0"):
+        UniformRows(seed=seed)
+
+
+def test_a_closed_table_says_so(client: Client) -> None:
+    table = ShardedVariable(np.int64(3), np.int32(2), opts.SGD(), client=client)
+    assert [type(length) for length in table.shape] == [int, int]
+    table.close()
+    with pytest.raises(RuntimeError, match="has been closed"):
+        table.gather([1])
 
 
 # ---- files

@@ -196,3 +196,11 @@ def test_classes_of_ones_own(impl: Any) -> None:
 def test_what_is_no_identifier(impl: Any, identifier: Any) -> None:
     with pytest.raises(impl.InvalidArgumentError, match="Could not interpret optimizer"):
         impl.optimizers.get(identifier)
+
+
+def test_what_no_configuration_holds_can_be_printed(impl: Any) -> None:
+    own = impl.optimizers
+    assert repr(own.SGD(lambda step: 1.0, name="mine")) == "<SGD 'mine'>"
+    groups = own.ParameterGroups(own.SGD(), [([np.ones(2)], {})])
+    assert repr(groups) == "<ParameterGroups 'ParameterGroups'>"
+    assert repr(own.SGD(lambda: 0.5)).startswith("SGD(name=")

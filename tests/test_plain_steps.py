@@ -65,6 +65,73 @@ def test_structures_that_do_not_fit(impl: Any, params: Any, grads: Any) -> None:
     assert int(opt.iterations) == 0
 
 
+@pytest.mark.parametrize("turn", [1, 2])
+def test_states_stay_in_their_places_when_arrays_change_theirs(impl: Any, turn: int) -> None:
+    """As buffers do that take turns."""
+    optimizers = impl.optimizers
+    inner = optimizers.AdamW(0.1, weight_decay=0.5)
+    arrays = [np.zeros(2) for _ in range(3)]
+    inner.exclude_from_weight_decay(arrays[:1])
+    opt = optimizers.GradientAccumulation(inner, 2)
+    straight = optimizers.AdamW(0.1, weight_decay=0.5)
+    expected = [np.zeros(2) for _ in range(3)]
+    straight.exclude_from_weight_decay(expected[:1])
+    for step in range(6):
+        for own, after in zip(arrays, expected, strict=True):
+            own[:] = after
+        grads = [np.full(2, k + step % 2 + 1.0) for k in range(3)]
+        opt.step(arrays, grads)
+        if step % 2:
+            straight.step(expected, [grad - 0.5 for grad in grads])
+        assert all(np.array_equal(*pair) for pair in zip(arrays, expected, strict=True))
+        arrays = [*arrays[turn:], *arrays[:turn]]
+    assert len(opt.get_weights()) == 2 + 3 * 3
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        lambda a, b: [a, a],
+        lambda a, b: [b, b],
+        lambda a, b: [b],  # whose own state would be lost
+    ],
+)
+def test_no_two_places_get_one_state(impl: Any, later: Any) -> None:
+    a, b = np.zeros(2), np.zeros(2)
+    opt = impl.optimizers.ParameterGroups(impl.optimizers.SGD(1.0, momentum=0.5), [])
+    opt.step([a, b], [np.ones(2), 2 * np.ones(2)])
+    before = opt.get_weights()
+    given = later(a, b)
+    with pytest.raises(impl.InvalidArgumentError):
+        opt.step(given, [np.ones(2) for _ in given])
+    assert all(np.array_equal(*pair) for pair in zip(before, opt.get_weights(), strict=True))
+    opt.step([a, b], [np.zeros(2), np.zeros(2)])
+    assert a.tolist() == [-1.5] * 2 and b.tolist() == [-3.0] * 2
+
+
+def test_no_two_places_have_one_name(impl: Any) -> None:
+    w = np.zeros(1)
+    for params in ({"a/b": w, "a": {"b": np.zeros(1)}}, {"1": w, 1: np.zeros(1)}):
+        with pytest.raises(impl.InvalidArgumentError, match="two places have the name"):
+            impl.optimizers.SGD(1.0).step(params, params)
+    assert w.tolist() == [0]
+
+
+def test_rows_that_owe_nothing_may_be_replaced(impl: Any) -> None:
+    rows = impl.IndexedSlices(np.ones((1, 2)), np.array([0]))
+    tables = [np.ones((3, 2)), np.ones((3, 2))]
+    opt, plain = (impl.optimizers.Adam(0.1, sparse="catch_up") for _ in range(2))
+    for _ in range(3):
+        opt.step({"w": tables[0]}, {"w": rows})
+        plain.step({"w": tables[1]}, {"w": rows})
+        with pytest.raises(impl.InvalidArgumentError, match="owe steps"):
+            opt.step({"w": tables[0].copy()}, {"w": rows})
+        opt.flush()
+        plain.flush()
+        tables[0] = tables[0].copy()
+    assert np.array_equal(*tables)
+
+
 @pytest.mark.parametrize("other", [np.ones(3), np.ones(2, np.float32)])
 def test_a_place_keeps_its_shape_and_dtype(impl: Any, other: np.ndarray) -> None:
     opt = impl.optimizers.Adam(1.0)

@@ -278,6 +278,7 @@ REFUSED = {
     "no iterations": (changed("weights/iterations", None), r"lacks \['iterations'\]"),
     "iterations": (changed("weights/iterations", np.zeros(2)), r"iterations must have shape \(\)"),
     "order": (changed("order", ["iterations"]), "not those it lists"),
+    "another order": (lambda state: {**state, "order": state["order"][::-1]}, "not those it lists"),
     "another part": (changed("parts/ema", {}), "no part named ema"),
     "debts": (changed("parts/owed/table/since", np.zeros(4, np.int64)), "owe does not fit"),
     "debts of steps": (changed("parts/owed/table/since", np.full(5, 9)), "owe does not fit"),
@@ -301,6 +302,12 @@ def test_what_does_not_fit_changes_nothing(impl: Any, which: str, fresh: bool) -
     with pytest.raises(ValueError, match=message):
         other.load_state_dict(state, twins)
     np.testing.assert_equal((other.state_dict(twins), twins), before)
+
+
+@pytest.mark.parametrize("given", ["ab", 3, [None], {"a": "b"}])
+def test_what_is_no_variable(impl: Any, given: Any) -> None:
+    with pytest.raises(impl.errors.InvalidTypeError, match="not a variable"):
+        impl.optimizers.SGD().state_dict(given)
 
 
 def test_variables_that_are_not_given(impl: Any) -> None:

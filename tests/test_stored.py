@@ -67,6 +67,24 @@ def test_an_array_is_read_into_another(
 
 
 @each
+def test_arrays_that_do_not_fit_are_not_read_into(tmp_path: Path, suffix: str) -> None:
+    checkpoints.save(path := tmp_path / f"x.{suffix}", {"a": np.ones(6, np.float32)})
+    with checkpoints.opened(path) as tree:
+        stored = tree["a"]
+        for shape, dtype in ((5, "f4"), (7, "f4"), ((2, 3), "f4"), (6, "i4"), (6, "f8")):
+            array = np.zeros(shape, dtype)
+            with pytest.raises(InvalidArgumentError, match=r"a (has shape|is float32)"):
+                stored.read_into(array)
+            assert not array.any()
+        array = np.zeros(6, np.float32)
+        array.flags.writeable = False
+        with pytest.raises(InvalidArgumentError, match="read-only"):
+            stored.read_into(array)
+    with pytest.raises(CheckpointError, match="closed"):
+        stored.read()
+
+
+@each
 def test_a_damaged_file_is_refused_before_the_block(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"x.{suffix}"
     checkpoints.save(path, {"w": np.arange(40.0), "v": np.ones(3)})

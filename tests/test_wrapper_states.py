@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -198,6 +199,33 @@ def other_groups(impl: Any, listed: Any) -> dict[str, Any]:
         "variables": own.ParameterGroups(inside, [([listed["w"]], own.SGD(0.5))]),
         "no group": own.ParameterGroups(inside, []),
     }
+
+
+def nodes(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    keys = tree if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ()
+    for key in keys:
+        yield from nodes(tree[key], (*path, key))
+
+
+def test_no_damage_comes_as_another_error(impl: Any) -> None:
+    optimizer, listed = stepped(impl)
+    state = copy.deepcopy(optimizer.state_dict(listed))
+    refused = 0
+    for path in list(nodes(state))[1:]:
+        for value in (None, -3, math.nan, "x", [1], {"a": 1}, np.zeros(3), 10**30):
+            damaged = copy.deepcopy(state)
+            place = damaged
+            for key in path[:-1]:
+                place = place[key]
+            place[path[-1]] = value
+            other, theirs = stepped(impl, 0)
+            try:
+                other.load_state_dict(damaged, theirs)
+            except impl.InvalidArgumentError:
+                refused += 1
+                assert int(other.iterations) == 0 and len(other.weights) == 6
+    assert refused > 300
 
 
 @pytest.mark.parametrize("which", ["another pattern", "variables", "no group"])

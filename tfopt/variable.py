@@ -208,6 +208,10 @@ class Variable(Readable):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.numpy(), dtype, copy=copy)
 
+    def __reduce__(self) -> Any:
+        parts = type(self), self._array, self.name, self._constraint, self.trainable
+        return _again, parts
+
     def __len__(self) -> int:
         return len(self._array)
 
@@ -243,3 +247,10 @@ def _host_array(value: Any, dtype: Any) -> np.ndarray:
     if array.dtype.kind not in "fciub" and array.dtype.name != "bfloat16":
         raise InvalidTypeError(f"a Variable holds numbers, not {array.dtype}")
     return array
+
+
+def _again(cls: type[Variable], array: Any, name: str, *rest: Any) -> Variable:
+    """Return a copy's Variable, which is not the one that its name stands for."""
+    variable = cls(array, None, None, *rest)
+    variable.name = name
+    return variable

@@ -156,6 +156,10 @@ class Variable(Operand):
     def __float__(self) -> float:
         return float(self._array)
 
+    def __reduce__(self) -> Any:
+        parts = type(self), self._array, self.name, self._constraint, self.trainable
+        return _again, parts
+
     def __repr__(self) -> str:
         return f"<Variable {self.name!r} shape={self.shape} dtype={self.dtype}>"
 
@@ -172,3 +176,10 @@ def get_variable_by_name(name: str) -> Variable | None:
             f"{len(trainable)}. Candidates: {trainable}"
         )
     return trainable[0] if trainable else None
+
+
+def _again(cls: type[Variable], array: Any, name: str, *rest: Any) -> Variable:
+    """Return a copy's Variable, which is not the one that its name stands for."""
+    variable = cls(array, None, None, *rest)
+    variable.name = name
+    return variable

@@ -235,6 +235,7 @@ def test_groups_closures_and_schedulers() -> None:
 @pytest.mark.parametrize("which", ["Adam", "SGD", "Adagrad"])
 def test_sparse_gradients(which: str) -> None:
     rival = {"Adam": torch.optim.SparseAdam}.get(which) or getattr(torch.optim, which)
+    torch.manual_seed(0)
     tables = [torch.nn.Embedding(9, 3, sparse=True, dtype=torch.float64) for _ in range(2)]
     tables[1].load_state_dict(tables[0].state_dict())
     optimizers = (
@@ -353,3 +354,40 @@ def test_refusals() -> None:
     assert torch.equal(table, torch.ones(3, 2))
     assert torch.equal(w, torch.ones(3))
     assert ours.Adam([w]).step() is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_gradients_that_share_another_memory(dtype: Any) -> None:
+    """A conjugate is its tensor's memory with a note, and so is the imaginary part's negative."""
+    both = [torch.nn.Parameter(torch.zeros(3, dtype=dtype)) for _ in range(2)]
+    for optimizers, parameter in zip((ours, torch.optim), both, strict=True):
+        grad = torch.full((3,), 1 + 2j).conj()
+        parameter.grad = grad if dtype.is_complex else grad.imag
+        optimizers.SGD([parameter], lr=0.5).step()
+    assert torch.equal(*both)
+
+
+def test_a_state_that_is_replaced_is_the_one_that_counts() -> None:
+    for change in (
+        lambda state, parameter: state.clear(),
+        lambda state, parameter: state[parameter].update(step=torch.tensor(9.0)),
+        lambda state, parameter: state[parameter].update(exp_avg=torch.ones(3).double()),
+    ):
+        both = [torch.nn.Parameter(torch.zeros(3).double()) for _ in range(2)]
+        own, theirs = ours.Adam(both[:1], lr=0.5), torch.optim.Adam(both[1:], lr=0.5)
+        for _ in range(3):
+            for optimizer, parameter in zip((own, theirs), both, strict=True):
+                parameter.grad = torch.tensor([1.0, -2.0, 3.0]).double()
+                optimizer.step()
+                change(optimizer.state, parameter)
+        assert torch.allclose(*both, rtol=1e-6, atol=0)
+        assert own.state_dict()["state"].keys() == theirs.state_dict()["state"].keys()
+
+
+def test_autograd_tells_of_values_that_a_step_has_changed() -> None:
+    parameter = torch.nn.Parameter(torch.ones(3))
+    loss = (parameter * parameter).sum()
+    parameter.grad = torch.ones(3)
+    ours.SGD([parameter], lr=0.5).step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()

@@ -18,6 +18,8 @@ __all__ = [
     "described",
     "empty",
     "is_as_stored",
+    "is_name",
+    "is_sound",
     "pieces",
 ]
 
@@ -77,6 +79,24 @@ def described(name: str, array: np.ndarray) -> Entry:
     if array.dtype.name not in STORED:
         raise InvalidTypeError(f"a checkpoint cannot hold {name} of dtype {array.dtype}")
     return Entry(name, array.dtype.name, array.shape)
+
+
+def is_sound(entry: Entry) -> bool:
+    """Return whether what a file declares can be an array."""
+    named = is_name(entry.name) and isinstance(entry.dtype, str) and entry.dtype in STORED
+    if not named or not all(type(length) is int and length >= 0 for length in entry.shape):
+        return False
+    # NumPy has these limits; the file's length is one only of arrays that are not empty
+    size = math.prod(length or 1 for length in entry.stored_shape) * entry.stored.itemsize
+    return len(entry.stored_shape) <= 64 and (entry.nbytes > 0 or size <= sys.maxsize)
+
+
+def is_name(name: Any) -> bool:
+    """Return whether something can be the name of an array in a file."""
+    try:
+        return len(name.encode()) < 1 << 15
+    except (AttributeError, UnicodeEncodeError):
+        return False
 
 
 def pieces(array: np.ndarray, most: int) -> Iterator[memoryview]:

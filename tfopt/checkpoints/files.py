@@ -14,15 +14,15 @@ from tfopt.atomic import replacing
 from tfopt.checkpoints import npz, safetensors
 from tfopt.checkpoints.entries import (
     AT_ONCE,
-    STORED,
     Entry,
     described,
     empty,
+    is_sound,
     pieces,
 )
 from tfopt.checkpoints.framing import Framing, Reader, exactly
 from tfopt.checkpoints.stored import Stored, fill
-from tfopt.checkpoints.tree import dumps, is_name, pack, unpack
+from tfopt.checkpoints.tree import dumps, pack, unpack
 from tfopt.checkpoints.writing import Writer
 from tfopt.errors import CheckpointError, InvalidArgumentError
 
@@ -213,13 +213,7 @@ def _parsed(text: bytes, size: int) -> tuple[Any, list[Entry]]:
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError("its header is damaged") from error
-    sound = all(
-        is_name(entry.name)
-        and entry.dtype in STORED
-        and all(type(length) is int and length >= 0 for length in entry.shape)
-        for entry in entries
-    )
-    if not sound:
+    if not all(map(is_sound, entries)):
         raise CheckpointError("its header is damaged")
     declared = sum(entry.nbytes for entry in entries)
     if declared > size:

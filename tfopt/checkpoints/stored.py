@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tfopt.checkpoints.entries import AT_ONCE, Entry, empty, is_as_stored, pieces
-from tfopt.errors import CheckpointError
+from tfopt.errors import CheckpointError, InvalidArgumentError, InvalidTypeError
 
 __all__ = ["Stored", "fill"]
 
@@ -47,7 +47,7 @@ class Stored:
         Raises
         ------
         CheckpointError
-            If the file has other bytes there than when it was checked.
+            If the file has been closed, or has other bytes there than when it was checked.
         OSError
             If it cannot be read.
         """
@@ -60,15 +60,28 @@ class Stored:
 
         Raises
         ------
+        InvalidArgumentError, InvalidTypeError
+            If it has another shape or dtype, or is read-only.
         CheckpointError, OSError
             As `read` does; then `array` has been written to in part.
         """
+        if not isinstance(array, np.ndarray) or array.dtype.name != self._entry.dtype:
+            kind = getattr(array, "dtype", type(array).__name__)
+            raise InvalidTypeError(f"{self._entry.name} is {self._entry.dtype}, not {kind}")
+        if array.shape != self.shape:
+            raise InvalidArgumentError(
+                f"{self._entry.name} has shape {self.shape}, not {array.shape}"
+            )
+        if not array.flags.writeable:
+            raise InvalidArgumentError(f"{self._entry.name} cannot be read into a read-only array")
         if is_as_stored(array):
             self._fill(pieces(array, AT_ONCE))
         else:
             array[...] = self.read()
 
     def _fill(self, parts: Iterator[memoryview]) -> None:
+        if self._file.closed:
+            raise CheckpointError(f"{self._entry.name}: its file is closed")
         self._file.seek(self._start)
         if fill(self._file, parts, self._seed) != self._crc:
             raise CheckpointError(f"{self._entry.name}: it has changed since it was checked")

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.checkpoints.entries import is_name
 from tfopt.errors import CheckpointError, InvalidArgumentError, InvalidTypeError
 from tfopt.variable import Variable
 
-__all__ = ["dumps", "is_name", "pack", "unpack"]
+__all__ = ["dumps", "pack", "unpack"]
 
 _MARK = "__array__"
 #: Names of a file's own parts, which its arrays do not get.
@@ -41,7 +42,7 @@ def unpack(tree: Any, arrays: Mapping[str, Any]) -> Any:
     if isinstance(tree, dict):
         if tree.keys() == {_MARK}:
             name = tree[_MARK]
-            if name not in arrays:
+            if not isinstance(name, str) or name not in arrays:
                 raise CheckpointError(f"it lacks the array {name!r}")
             return arrays[name]
         return {key: unpack(branch, arrays) for key, branch in tree.items()}
@@ -70,14 +71,6 @@ def _packed(tree: Any, path: tuple[str, ...], arrays: dict[str, np.ndarray]) -> 
     if tree is None or isinstance(tree, (bool, int, float, str)):
         return tree
     raise InvalidTypeError(f"a checkpoint cannot hold {'/'.join(path)}, a {type(tree).__name__}")
-
-
-def is_name(name: Any) -> bool:
-    """Return whether something can be the name of an array in a file."""
-    try:
-        return len(name.encode()) < 1 << 15
-    except (AttributeError, UnicodeEncodeError):
-        return False
 
 
 def _unused(name: str, arrays: dict[str, np.ndarray]) -> str:

@@ -27,7 +27,12 @@ class UniformRows:
     low, high : float
         The bounds of the values.
     seed : int, default 0
-        At least 0.
+        At least 0, and below 2**64.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the seed is not.
 
     Notes
     -----
@@ -44,6 +49,10 @@ class UniformRows:
     low: float = -0.05
     high: float = 0.05
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 1 << 64:
+            raise InvalidArgumentError(f"seed must be at least 0 and below 2**64, not {self.seed}")
 
     def __call__(self, start: int, stop: int, width: int) -> np.ndarray:
         """Return rows from `start` to before `stop`, float64."""

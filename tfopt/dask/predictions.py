@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -60,7 +61,7 @@ class _Cluster:
             )
         return [dask.delayed(predict)(block) for block in X]
 
-    def _sums(self, of: Callable[..., np.ndarray], X: Any, y: Any, sample_weight: Any) -> Any:
+    def _sums(self, of: Callable[..., Any], X: Any, y: Any, sample_weight: Any) -> Any:
         blocks = blocks_of(X, y, sample_weight)
         parts = dask.compute(*(dask.delayed(of)(self._local(), *block) for block in blocks))
         return tree_sum(parts)
@@ -95,11 +96,31 @@ def _hits(model: Any, X: Any, y: Any, weight: Any) -> np.ndarray:
     return np.array([np.sum(weights * right), weights.sum()])
 
 
-def _squares(model: Any, X: Any, y: Any, weight: Any) -> np.ndarray:
+@dataclass(frozen=True)
+class _Spread:
+    """What R squared needs to know of some targets, which may be far from zero."""
+
+    weight: float
+    mean: float
+    squares: float  # about the mean
+    left: float  # about the predictions
+
+    def __add__(self, other: _Spread) -> _Spread:
+        if not other.weight or not self.weight:
+            return self if self.weight else other
+        weight, apart = self.weight + other.weight, other.mean - self.mean
+        share = other.weight / weight
+        squares = self.squares + other.squares + apart * apart * self.weight * share
+        return _Spread(weight, self.mean + apart * share, squares, self.left + other.left)
+
+
+def _spread(model: Any, X: Any, y: Any, weight: Any) -> _Spread:
     weights, truth = _weights(y, weight), np.asarray(y, np.float64)
     left = truth - _predicted(model, "predict", X)
-    terms = (np.ones(len(weights)), truth, np.square(truth), np.square(left))
-    return np.array([np.sum(weights * each) for each in terms])
+    total = float(weights.sum())
+    mean = float(np.sum(weights * truth)) / total if total else 0.0
+    about = (np.sum(weights * np.square(each)) for each in (truth - mean, left))
+    return _Spread(total, mean, *map(float, about))
 
 
 class ClusterClassifier(_Cluster):
@@ -142,7 +163,7 @@ class ClusterRegressor(_Cluster):
     _LOCAL: type = linear_model.SDCARegressor
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return R squared.
+        """Return R squared; of targets that are all one, 1 if all are predicted, and 0 otherwise.
 
         Parameters
         ----------
@@ -151,5 +172,7 @@ class ClusterRegressor(_Cluster):
         """
         if not is_collection(X):
             return float(self._local().score(X, y, sample_weight))
-        weight, first, second, left = self._sums(_squares, X, y, sample_weight)
-        return float(1 - left / (second - first * first / weight))
+        spread = self._sums(_spread, X, y, sample_weight)
+        if not spread.squares:
+            return float(not spread.left)
+        return float(1 - spread.left / spread.squares)

@@ -11,7 +11,7 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.optimizers.rule_optimizer import RuleOptimizer
 from tfopt.variable import Variable
 
-__all__ = ["Settings", "dtype_of", "settings_of"]
+__all__ = ["Settings", "checked_size", "dtype_of", "settings_of"]
 
 
 class Settings(NamedTuple):
@@ -24,6 +24,24 @@ class Settings(NamedTuple):
     optimizer: type[Any]
     config: dict[str, Any]
     decays: bool
+
+
+def checked_size(what: str, number: Any, most: int | None = None) -> int:
+    """Return a number of rows, columns or parts.
+
+    Raises
+    ------
+    InvalidTypeError
+        If it is no integer.
+    InvalidArgumentError
+        If it is below 1, or above the most that there may be.
+    """
+    if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+        raise InvalidTypeError(f"{what} must be an integer, not {number!r}")
+    if number < 1 or (most is not None and number > most):
+        limit = "" if most is None else f" and at most {most}"
+        raise InvalidArgumentError(f"{what} must be at least 1{limit}, not {number}")
+    return int(number)
 
 
 def dtype_of(name: str) -> Any:

@@ -15,9 +15,9 @@ from distributed import Client, get_client
 from tfopt.dask.files import MANIFEST, Folder
 from tfopt.dask.initial import Initializer
 from tfopt.dask.routing import checked_ids, checked_rows, edges_of, route
-from tfopt.dask.settings import dtype_of, settings_of
+from tfopt.dask.settings import checked_size, dtype_of, settings_of
 from tfopt.dask.shard import Piece, Shard
-from tfopt.errors import CheckpointError, InvalidArgumentError
+from tfopt.errors import CheckpointError
 from tfopt.optimizers.optimizer import Optimizer
 from tfopt.optimizers.serialization import deserialize
 
@@ -57,7 +57,7 @@ class ShardedVariable:
     Raises
     ------
     InvalidTypeError
-        If `optimizer` is not one of the table.
+        If `optimizer` is not one of the table, or a number is no integer.
     InvalidArgumentError
         If it clips by norms, has hooks (`gradient_aggregator`, `gradient_transformers`) or a
         function as its learning rate, or has taken steps; or if a number does not fit.
@@ -105,15 +105,8 @@ class ShardedVariable:
     ) -> None:
         client = get_client() if client is None else client
         workers = sorted(client.nthreads())
-        parts = min(len(workers), rows) if shards is None else shards
-        for what, number, most in (
-            ("rows", rows, None),
-            ("width", width, None),
-            ("shards", parts, rows),
-        ):
-            if number < 1 or (most is not None and number > most):
-                limit = "" if most is None else f" and at most {most}"
-                raise InvalidArgumentError(f"{what} must be at least 1{limit}, not {number}")
+        rows, width = checked_size("rows", rows), checked_size("width", width)
+        parts = checked_size("shards", min(len(workers), rows) if shards is None else shards, rows)
         settings = settings_of(optimizer, name, width, np.dtype(dtype), initializer)
         self.name = name
         self.shape = (rows, width)
@@ -348,6 +341,8 @@ class ShardedVariable:
         return [answer for answer, _ in answers]
 
     def _asked(self, k: int, method: str, arguments: list[Any]) -> Any:
+        if not self._shards:
+            raise RuntimeError(f"{self.name} has been closed")
         try:
             return self._shards[k].answer(method, *arguments)
         except Exception as error:

@@ -1,4 +1,7 @@
-"""Newton's method over blocks of examples: a product with the Hessian is a round."""
+"""Newton's method over blocks of examples.
+
+Where weights are few, blocks answer with their Hessians; otherwise a product with it is a round.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfopt.kernels import curvature
 from tfopt.kernels.curvature_products import diagonal, product
 from tfopt.linear_model import conjugate_gradients, newton
-from tfopt.linear_model.blocks import Block, Order, bound, settled
+from tfopt.linear_model.blocks import Block, Order, bound_of, settled
 from tfopt.linear_model.executors import Executor
 from tfopt.linear_model.problem import NOBODY, Certificate, Problem, assembled, imbalance
 from tfopt.linear_model.sums import total
@@ -17,6 +21,7 @@ from tfopt.linear_model.sums import total
 __all__ = [
     "EPOCHS",
     "Slopes",
+    "bound_of_slopes",
     "curve",
     "look_for_losses",
     "lower",
@@ -25,6 +30,8 @@ __all__ = [
     "tangent_and_bound",
 ]
 
+#: With more weights, a Hessian is more work than the products it saves, and a long message.
+MOST_WEIGHTS = 64
 #: How many epochs a step takes as long as, about.
 EPOCHS = 5.0
 
@@ -37,21 +44,21 @@ class Slopes(NamedTuple):
     v : ndarray, shape (n_weights,)
         The weights that belong to the dual variables that the slopes are.
     by_bias : float
-    diagonal : ndarray, shape (n_weights + 1,)
-        Of the second derivatives.
+    bends : ndarray, shape (n_weights + 1, n_weights + 1) or (n_weights + 1,)
+        The second derivatives, or the diagonal of these.
     imbalance : ndarray
     """
 
     v: np.ndarray
     by_bias: float
-    diagonal: np.ndarray
+    bends: np.ndarray
     imbalance: np.ndarray
 
 
 def slopes_at(
     problem: Problem, executor: Executor, k: int, order: Order, w: np.ndarray
 ) -> tuple[Slopes, Certificate]:
-    """Return the slopes at a point, which become the dual variables, and what both certify.
+    """Return the slopes at a point, and what it certifies with the dual variables they are.
 
     Parameters
     ----------
@@ -67,7 +74,9 @@ def slopes_at(
     """
     if problem.intercept:
         slopes = Slopes(*executor.ask(tangent, {k: order})[k])
-        (losses, gap), change = executor.ask(bound, {k: (order.bias, slopes.imbalance)})[k]
+        (losses, gap), change = executor.ask(bound_of_slopes, {k: (order.bias, slopes.imbalance)})[
+            k
+        ]
         v = change.dense()
     else:
         found, ((losses, gap), _) = executor.ask(tangent_and_bound, {k: order})[k]
@@ -86,9 +95,11 @@ def lower(
     """
     gradient = problem.l2 * (point.w - slopes.v)
     gradient = np.append(gradient, slopes.by_bias if problem.intercept else 0.0)
-    step = conjugate_gradients.direction(
-        problem, lambda s: executor.ask(curve, {k: s})[k], slopes.diagonal, gradient, newton.SHARE
-    )
+    step = None
+    if slopes.bends.ndim == 2:
+        step = newton.direction(problem, slopes.bends.copy(), gradient)
+    if step is None:
+        step = _approximate_direction(problem, executor, k, slopes.bends, gradient)
     promised, share = -total(gradient, step), 1.0
     while share > newton.LEAST_SHARE:
         w, bias = point.w + share * step[:-1], point.bias + share * float(step[-1])
@@ -99,40 +110,61 @@ def lower(
     return None
 
 
+def _approximate_direction(
+    problem: Problem, executor: Executor, k: int, bends: np.ndarray, gradient: np.ndarray
+) -> np.ndarray:
+    def product(s: np.ndarray) -> np.ndarray:
+        if bends.ndim == 1:
+            found: np.ndarray = executor.ask(curve, {k: s})[k]
+            return found
+        products: np.ndarray = np.sum(bends * s, axis=1)
+        return products
+
+    diagonal = bends if bends.ndim == 1 else np.diagonal(bends)
+    return conjugate_gradients.direction(problem, product, diagonal, gradient, newton.SHARE)
+
+
 # ---- where a block lies
 
 
 def tangent(block: Block, orders: dict[int, Order]) -> tuple[Block, dict[int, Any]]:
-    """Make the losses' slopes the dual variables, at the last predictions and the order's bias.
+    """Take the losses' slopes at the last predictions and the order's bias.
 
     Returns
     -------
     Block
     dict
-        Of each problem the weights that belong to the dual variables, the slopes' sum, the diagonal
-        of the second derivatives, and the sums of `imbalance`.
+        Of each problem what `Slopes` has.
     """
     problem, lanes, answers = block.problem, {}, {}
+    second = curvature.hessian if problem.n_weights <= MOST_WEIGHTS else diagonal
     for k, order in orders.items():
         lane = settled(block, k, order)
         weight, a = lane.examples["weight"], lane.a.copy()
         slopes, bends = problem.derivatives(lane.examples, lane.wx, order.bias)
         np.divide(-slopes, weight, out=a, where=weight > 0)
-        lanes[k] = lane = dataclasses.replace(lane, a=a, bends=bends)
-        examples = lane.now()
+        lanes[k] = dataclasses.replace(lane, slopes=a, bends=bends)
+        examples = lane.having(a)
         answers[k] = (
             problem.weights_of(examples),
             float(slopes.sum()),
-            diagonal(*problem.rows, bends, problem.n_weights, problem.threads),
+            second(*problem.rows, bends, problem.n_weights, problem.threads),
             imbalance(examples, problem.loss),
         )
     return block.with_lanes(lanes), answers
 
 
+def bound_of_slopes(
+    block: Block, asked: dict[int, tuple[float, np.ndarray | None]]
+) -> tuple[Block, dict[int, Any]]:
+    """Answer as `bound` does, with the slopes."""
+    return bound_of(block, asked, {k: block.lanes[k].slopes for k in asked})
+
+
 def tangent_and_bound(block: Block, orders: dict[int, Order]) -> tuple[Block, dict[int, Any]]:
     """Do so and answer with `bound`, too, for problems without an intercept."""
     block, slopes = tangent(block, orders)
-    block, bounds = bound(block, {k: (order.bias, None) for k, order in orders.items()})
+    block, bounds = bound_of_slopes(block, {k: (order.bias, None) for k, order in orders.items()})
     return block, {k: (slopes[k], bounds[k]) for k in orders}
 
 

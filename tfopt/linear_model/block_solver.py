@@ -129,14 +129,13 @@ class Climb:
     def newton_step(self) -> None:
         """Certify where Newton's method is, and go on from there if that is not enough.
 
-        The dual variables go along: they are the losses' slopes.
+        Visits, if they have to go on, do so from where they were.
         """
         assert self.newton_at is not None
         w, bias = self.newton_at["w"], self.newton_at["bias"]
         nothing, among = np.zeros(0), (self.problem, self.executor, self.number)
         order = dataclasses.replace(self.order(range(self.executor.n_blocks)), v=nothing, bias=bias)
         slopes, point = block_newton.slopes_at(*among, order, w)
-        self.v, self.bias, self.drift = slopes.v, bias, -slopes.by_bias
         self.done = self.search.polished(point)
         self._note(point)
         found = None if self.done else block_newton.lower(*among, slopes, point)

@@ -24,6 +24,7 @@ __all__ = [
     "Lane",
     "Order",
     "bound",
+    "bound_of",
     "duals_of",
     "look",
     "look_and_bound",
@@ -56,8 +57,9 @@ class Lane:
         x . w of each row at the last look.
     seen, best : ndarray, shape (n_rows,)
         The dual variables of the last certificate, and those of the best.
-    bends : ndarray, shape (n_rows,)
-        The second derivatives of the losses where Newton's method is.
+    slopes, bends : ndarray, shape (n_rows,)
+        Where Newton's method is, the dual variables that the losses' slopes are, and the losses'
+        second derivatives.
     """
 
     examples: np.ndarray
@@ -67,6 +69,7 @@ class Lane:
     wx: np.ndarray
     seen: np.ndarray
     best: np.ndarray
+    slopes: np.ndarray = dataclasses.field(default_factory=lambda: _NOTHING)
     bends: np.ndarray = dataclasses.field(default_factory=lambda: _NOTHING)
 
     @classmethod
@@ -77,8 +80,12 @@ class Lane:
 
     def now(self) -> np.ndarray:
         """Return the examples with their dual variables as they are."""
+        return self.having(self.a)
+
+    def having(self, a: np.ndarray) -> np.ndarray:
+        """Return the examples with some dual variables."""
         examples = self.examples.copy()
-        examples["a"] = self.a
+        examples["a"] = a
         return examples
 
 
@@ -277,10 +284,19 @@ def bound(
         Of each problem the losses and the gap; and the v of the balanced dual variables if there
         is an intercept.
     """
+    return bound_of(block, asked, {k: block.lanes[k].a for k in asked})
+
+
+def bound_of(
+    block: Block,
+    asked: dict[int, tuple[float, np.ndarray | None]],
+    duals: dict[int, np.ndarray],
+) -> tuple[Block, dict[int, Any]]:
+    """Do so with other dual variables."""
     problem, lanes, answers = block.problem, {}, {}
     for k, (bias, sums) in asked.items():
         lane = block.lanes[k]
-        examples = lane.now()
+        examples = lane.having(duals[k])
         v = None
         if sums is not None:
             examples = balanced(examples, problem.loss, sums)

@@ -93,21 +93,23 @@ def newton_steps(problem: Problem, start: Certificate) -> Iterator[Certificate]:
         yield point
         gradient = problem.l2 * (w - point.v)
         gradient = np.append(gradient, slopes.sum() if problem.intercept else 0.0)
-        if not is_worth_matrix:
+        step = None
+        if is_worth_matrix:
+            H = curvature.hessian(*problem.rows, bends, problem.n_weights, problem.threads)
+            step = direction(problem, H, gradient)
+        if step is None:
             step = approximate_direction(problem, bends, gradient)
-        elif (found := direction(problem, bends, gradient)) is not None:
-            step = found
-        else:
-            return
         moved = line_search(problem, point, wx, step, -total(gradient, step))
         if moved is None:
             return
         w, wx, bias = moved
 
 
-def direction(problem: Problem, bends: np.ndarray, gradient: np.ndarray) -> np.ndarray | None:
-    """Return s with H s = -gradient, the intercept's last, if rounding lets H have an inverse."""
-    H = curvature.hessian(*problem.rows, bends, problem.n_weights, problem.threads)
+def direction(problem: Problem, H: np.ndarray, gradient: np.ndarray) -> np.ndarray | None:
+    """Return s with (H + l2) s = -gradient, the intercept's last, if rounding lets that be.
+
+    H, the second derivatives of the losses' sum, is used up.
+    """
     H[np.diag_indices(problem.n_weights)] += problem.l2
     if not problem.intercept:
         H[-1] = H[:, -1] = 0
@@ -117,7 +119,7 @@ def direction(problem: Problem, bends: np.ndarray, gradient: np.ndarray) -> np.n
 
 
 def approximate_direction(problem: Problem, bends: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-    """Return about the same without H."""
+    """Return about that without H."""
 
     def product(s: np.ndarray) -> np.ndarray:
         return curvature_products.product(*problem.rows, bends, s, problem.threads)

@@ -17,9 +17,10 @@ from tfopt.kernels.groups import many_call
 from tfopt.kernels.row_calls import sparse_call
 from tfopt.kernels.training import run
 from tfopt.optimizers.optimizer import Optimizer
-from tfopt.optimizers.pairs import as_variable, checked_gradient, memory_of
+from tfopt.optimizers.pairs import as_variable, checked_gradient, memory_of, now_at
 from tfopt.optimizers.route import Commit, Route, scaled
-from tfopt.optimizers.state_parts import check_keys, check_known
+from tfopt.optimizers.state_parts import check_array, check_keys, check_known
+from tfopt.optimizers.sums import as_gradients, refuse_complex
 from tfopt.optimizers.weights import wide
 from tfopt.optimizers.wrapper import Wrapper
 from tfopt.variable import Variable
@@ -54,12 +55,14 @@ class GradientAccumulation(Wrapper):
     Notes
     -----
     For variables in the host's memory, of real numbers. Slot: ``gradient``, the sum, in float32
-    for variables of 16 bits. The last batch is added on the
-    way into the step. The mean costs nothing, for a step multiplies its gradients by a number as
-    it reads them. Rows (`IndexedSlices`) are kept as they come and summed by the step; a variable
-    with dense and sparse gradients has a dense sum. Clipping is that of the mean.
+    for variables of 16 bits. The last batch is added on the way into the step; into memory of its
+    own if the step clips by a norm, or takes whole gradients otherwise. The mean costs nothing, for
+    a step multiplies its gradients by a number as it reads them. Sums that float16 cannot hold are
+    rounded to it in another unit. Rows (`IndexedSlices`) are kept as they come, 16 bits in float32,
+    and summed by the step; a variable with dense and sparse gradients has a dense sum. Clipping is
+    that of the mean.
 
-    Every batch has to bring the same variables.
+    Every batch has to bring the same variables, in the same order.
 
     Examples
     --------
@@ -92,6 +95,10 @@ class GradientAccumulation(Wrapper):
         self._rows: dict[Any, IndexedSlices] = {}  # by variable, what has come of rows
         self._batch: dict[Any, Variable] = {}  # the variables of the batches before this one
 
+    @property
+    def _fuses(self) -> bool:
+        return False  # gradients are added before there is a step
+
     def _prepared(self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route) -> Commit:
         handles = [as_variable(var) for var in variables]
         keys = [memory_of(handle) for handle in handles]
@@ -101,16 +108,24 @@ class GradientAccumulation(Wrapper):
         if not first and self._batch and keys != list(self._batch):
             raise InvalidArgumentError("every batch of a step must bring the same variables")
         grads = tuple(map(checked_gradient, grads, handles))
+        refuse_complex(handles)
         if int(self.pending) < self.steps - 1:
             return partial(self._add_all, grads, handles, route.scale)
         mean = route._replace(scale=1 / self.steps if self.reduction == "mean" else 1.0)
         if self.optimizer._fuses and self._all_dense(grads, keys):
             return self._on_the_way(grads, handles, first, route.scale, mean)
 
+        sums, unit = as_gradients(
+            [
+                self._with(grad, handle, first, route.scale, copies=True)
+                for grad, handle in zip(grads, handles, strict=True)
+            ],
+            handles,
+        )
+        step = self.optimizer._prepared(sums, variables, mean._replace(scale=mean.scale * unit))
+
         def commit() -> None:
-            self._add_all(grads, handles, route.scale)
-            sums = tuple(map(self._sum, handles))
-            self.optimizer._prepared(sums, variables, mean)()
+            step()
             self._begin_anew()
 
         return commit
@@ -152,44 +167,49 @@ class GradientAccumulation(Wrapper):
     def _add_all(self, grads: tuple[Any, ...], handles: list[Variable], scale: float) -> None:
         first = int(self.pending) == 0
         for grad, handle in zip(grads, handles, strict=True):
-            self._add(grad, handle, first, scale)
+            total = self._with(grad, handle, first, scale)
+            if isinstance(total, IndexedSlices):
+                self._rows[memory_of(handle)] = total
+            else:
+                self._rows.pop(memory_of(handle), None)
         self._batch = {memory_of(handle): handle for handle in handles}
         self.pending.assign_add(1)
 
-    def _add(self, grad: Any, handle: Variable, first: bool, scale: float) -> None:
-        key = memory_of(handle)
-        rows = self._rows.get(key)
-        if isinstance(grad, IndexedSlices):
-            if not first and rows is None:
-                _add_rows(self._total(handle), grad, scale)
-                return
-            new = scaled((grad,), scale)[0]
-            values = [new.values] if rows is None else [rows.values, new.values]
-            indices = [new.indices] if rows is None else [rows.indices, new.indices]
-            self._rows[key] = IndexedSlices(np.concatenate(values), np.concatenate(indices))
-            return
-        total = self._total(handle)
-        run(_adding([total], [grad], first or rows is not None, scale))
-        if rows is not None:
-            _add_rows(total, self._rows.pop(key), 1.0)
-
-    def _total(self, handle: Variable) -> np.ndarray:
-        return self.add_slot(handle, "gradient").numpy()
-
-    def _sum(self, handle: Variable) -> Any:
+    def _with(
+        self, grad: Any, handle: Variable, first: bool, scale: float, copies: bool = False
+    ) -> Any:
+        """Return a sum with one more gradient: rows, or the slot's array, or a copy of it."""
         rows = self._rows.get(memory_of(handle))
-        return self._total(handle).astype(handle.dtype, copy=False) if rows is None else rows
+        begins = first or rows is not None
+        if isinstance(grad, IndexedSlices) and begins:
+            values = grad.values.astype(self._slot_dtype(handle), copy=False)
+            (new,) = scaled((IndexedSlices(values, grad.indices),), scale)
+            return _joined([new] if rows is None else [rows, new])
+        total = self.add_slot(handle, "gradient").numpy()
+        if copies:
+            total = np.empty_like(total) if begins else total.copy()
+        if isinstance(grad, IndexedSlices):
+            _add_rows(total, grad, scale)
+            return total
+        run(_adding([total], [grad], begins, scale))
+        if rows is not None:
+            _add_rows(total, rows, 1.0)
+        return total
 
-    def _move_state(self, old: Variable, new: Variable) -> None:
-        super()._move_state(old, new)
-        if memory_of(old) in self._rows:
-            self._rows[memory_of(new)] = self._rows.pop(memory_of(old))
-        self._batch = {
-            memory_of(handle): handle
-            for handle in (
-                new if key == memory_of(old) else own for key, own in self._batch.items()
-            )
-        }
+    def _move_state(self, moved: dict[Any, Variable]) -> None:
+        super()._move_state(moved)
+        self._rows = {now_at(key, moved): rows for key, rows in self._rows.items()}
+        self._batch = {now_at(key, moved): moved.get(key, own) for key, own in self._batch.items()}
+
+    def __getstate__(self) -> dict[str, Any]:
+        batch = [(variable, self._rows.get(key)) for key, variable in self._batch.items()]
+        return {**super().__getstate__(), "_batch": batch}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        batch = [(memory_of(variable), variable, rows) for variable, rows in state["_batch"]]
+        self._batch = {key: variable for key, variable, _ in batch}
+        self._rows = {key: rows for key, _, rows in batch if rows is not None}
 
     def _slot_dtype(self, variable: Variable) -> np.dtype[Any]:
         return wide(super()._slot_dtype(variable))
@@ -220,7 +240,10 @@ class GradientAccumulation(Wrapper):
             raise InvalidArgumentError("the state lacks gradients of a batch")
         if not all(name in batch for name in rows):
             raise InvalidArgumentError("the state has rows of a variable that is in no batch")
-        waiting = {name: _checked_rows(name, rows[name], names[name]) for name in rows}
+        waiting = {
+            name: _checked_rows(name, rows[name], names[name], self._slot_dtype(names[name]))
+            for name in rows
+        }
 
         def restore() -> None:
             self._batch = {memory_of(names[name]): names[name] for name in batch}
@@ -244,12 +267,20 @@ def _add_rows(total: np.ndarray, rows: IndexedSlices, scale: float) -> None:
     run(sparse_call(kernels["gradient_descent"], (total, values), rows.indices, (-1.0,), 0, scale))
 
 
-def _checked_rows(name: str, state: Any, variable: Variable) -> IndexedSlices:
-    """Return a copy of the rows in a state, if they are gradients of a variable."""
+def _joined(rows: list[IndexedSlices]) -> IndexedSlices:
+    """Return copies of rows, one after another."""
+    values, indices = ([one.values for one in rows], [one.indices for one in rows])
+    return IndexedSlices(np.concatenate(values), np.concatenate(indices))
+
+
+def _checked_rows(name: str, state: Any, variable: Variable, dtype: np.dtype[Any]) -> IndexedSlices:
+    """Return a copy of the rows in a state, if they are sums of a variable's gradients."""
     check_keys(state, ("values", "indices"))
     rows = IndexedSlices(np.array(state["values"]), np.array(state["indices"]))
+    check_array(f"{name}'s rows", rows.values, rows.values.shape, dtype)
     try:
-        checked_gradient(rows, variable)
+        given = IndexedSlices(rows.values.astype(variable.dtype), rows.indices)
+        checked_gradient(given, variable)
     except InvalidArgumentError as error:
         raise type(error)(f"gradients of rows of {name} do not fit it: {error}") from error
     return rows

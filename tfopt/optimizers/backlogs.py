@@ -23,8 +23,23 @@ class Backlogs:
     def __init__(self) -> None:
         self._of: dict[Any, Backlog] = {}
 
-    def __contains__(self, variable: Variable) -> bool:
-        return memory_of(variable) in self._of
+    def check_move(self, moved: Iterable[Any]) -> None:
+        """Refuse that variables are replaced, by their memory, whose rows owe steps."""
+        for key in moved:
+            if key in self._of and self._of[key].owes:
+                name = self._of[key].variable.name
+                raise InvalidArgumentError(f"rows of {name}, which has been replaced, owe steps")
+
+    def drop(self, keys: Iterable[Any]) -> None:
+        """Have no backlog of variables, by their memory."""
+        for key in keys:
+            self._of.pop(key, None)
+
+    def __getstate__(self) -> list[Backlog]:
+        return list(self._of.values())
+
+    def __setstate__(self, backlogs: list[Backlog]) -> None:
+        self._of = {memory_of(backlog.variable): backlog for backlog in backlogs}
 
     @property
     def variables(self) -> list[Variable]:

@@ -67,6 +67,11 @@ class Backlog:
         self._unsurpassed: list[tuple[int, float]] = []
 
     @property
+    def owes(self) -> bool:
+        """Whether there are steps that some row may not have taken."""
+        return self._n > 0
+
+    @property
     def slots(self) -> tuple[np.ndarray, ...]:
         """The slots, in the rule's order."""
         return self._arrays[1:]

@@ -214,11 +214,17 @@ class Checkpointed(Settings):
         (1, 0.5)
         """
         check_keys(state, (*_OF_ALL, *_OF_EACH))
-        if state["version"] != _VERSION:
-            raise InvalidArgumentError(f"a state of version {state['version']}, not {_VERSION}")
         names = self._names(variables)
-        check_variables(state["variables"], names)
-        for restore in self._restoring_all(state, names):
+        try:
+            if state["version"] != _VERSION:
+                raise InvalidArgumentError(f"a state of version {state['version']}, not {_VERSION}")
+            check_variables(state["variables"], names)
+            restoring = self._restoring_all(state, names)
+        except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+            if isinstance(error, InvalidArgumentError):
+                raise
+            raise InvalidArgumentError(f"the state is damaged: {error!r}") from error
+        for restore in restoring:
             restore()
 
     def load(self, path: str | os.PathLike[str], variables: Any = None) -> None:
@@ -361,8 +367,8 @@ class Checkpointed(Settings):
         if given != set(listed) or len(given) != len(listed):
             lacking = ", ".join("/".join(place) for place in sorted(given ^ set(listed)))
             raise InvalidArgumentError(f"the state's slots are not those it lists: {lacking}")
-        first = ["iterations"] if self._counts_steps else others[:1]
-        if others[:1] != first or sorted(others) != sorted(state["weights"]):
+        counted, first = (state["order"][:1], ["iterations"]) if self._counts_steps else ([], [])
+        if counted != first or sorted(others) != sorted(state["weights"]):
             raise InvalidArgumentError("the state's weights are not those it lists")
         found = {}
         for name, slot in listed:

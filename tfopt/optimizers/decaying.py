@@ -79,9 +79,9 @@ class DecayingOptimizer(Optimizer):
         """
         self._exclusion |= Selection(map(as_variable, var_list), var_names)
 
-    def _move_state(self, old: Variable, new: Variable) -> None:
-        super()._move_state(old, new)
-        self._exclusion = self._exclusion.moved(old, new)
+    def _move_state(self, moved: dict[Any, Variable]) -> None:
+        super()._move_state(moved)
+        self._exclusion = self._exclusion.moved(moved)
 
     def _known(self) -> list[Variable]:
         return [*super()._known(), *self._exclusion.variables]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ class LossScaleOptimizer(Wrapper):
     As Keras 3's. The gradients are divided by the scale as the inner optimizer's step reads them.
     To know that all are finite before anything is written takes one pass of reading; a norm that
     the inner optimizer clips by tells it without one. For variables in the host's memory. Nothing
-    keeps the scale from falling below 1.
+    keeps the scale from falling below 1, as long as gradients can be divided by it.
 
     References
     ----------
@@ -133,7 +134,9 @@ class LossScaleOptimizer(Wrapper):
 
     def _change_scale(self, factor: float) -> None:
         self.step_counter.assign(0)
-        self.dynamic_scale.assign(float(self.dynamic_scale) * factor)
+        scale = float(self.dynamic_scale) * factor
+        if sys.float_info.min <= scale <= 1 / sys.float_info.min:  # gradients are divided by it
+            self.dynamic_scale.assign(scale)
 
     def _own_config(self) -> dict[str, Any]:
         return {

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.pairs import as_variable, memory_of
+from tfopt.optimizers.places import leaves
 from tfopt.variable import Variable
 
 __all__ = ["named"]
@@ -28,22 +28,11 @@ def named(variables: Any) -> dict[str, Variable]:
     """
     found: dict[str, Variable] = {}
     known = set()
-    for path, leaf in _leaves((), variables):
-        name, variable = "/".join(path), as_variable(leaf)
+    for place, leaf in leaves(variables):
+        name, variable = place or "0", as_variable(leaf)
         if name in found:
             raise InvalidArgumentError(f"two variables have the name {name!r}")
         if memory_of(variable) not in known:
             known.add(memory_of(variable))
             found[name] = variable
     return found
-
-
-def _leaves(path: tuple[str, ...], tree: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
-    if isinstance(tree, Mapping):
-        for key, branch in tree.items():
-            yield from _leaves((*path, str(key)), branch)
-    elif isinstance(tree, Sequence):
-        for place, branch in enumerate(tree):
-            yield from _leaves((*path, str(place)), branch)
-    else:
-        yield path or ("0",), tree

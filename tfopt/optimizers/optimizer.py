@@ -75,6 +75,12 @@ class Optimizer(Checkpointed):
     iterations : Variable
         The number of steps taken, int64.
 
+    Notes
+    -----
+    Slots are those of arrays in memory. So ``copy.deepcopy`` and ``pickle`` take an optimizer
+    together with its variables, ``copy.deepcopy((optimizer, params))``; for other variables there
+    is `state_dict`.
+
     Examples
     --------
     Sign descent with momentum (Bernstein et al., signSGD, ICML 2018):
@@ -266,13 +272,15 @@ class Optimizer(Checkpointed):
         Raises
         ------
         InvalidArgumentError
-            If the structures differ, or a place holds another shape or dtype than at the last step.
+            If the structures differ, two places have one name, or a place holds another shape or
+            dtype than at the last step; or if arrays have changed their places in such a way that
+            two would get the state of one.
 
         Notes
         -----
         The state of an array belongs to its place in the structure. So an array may be replaced
-        by another one of its shape and dtype between two steps; the slots stay. A place's name is
-        its keys and numbers, as ``layers/0/w``.
+        by another one of its shape and dtype between two steps, also by that of another place; the
+        slots stay. A place's name is its keys and numbers, as ``layers/0/w``.
 
         Examples
         --------
@@ -286,9 +294,25 @@ class Optimizer(Checkpointed):
         >>> params["layers"][0]["w"].round(3).tolist()
         [[0.5, 0.5], [0.5, 0.5]]
         """
-        pairs = self._places.pairs(params, grads, self._move_state)
+        pairs = self._places.pairs(params, grads, self._move)
         given = [pair for pair in pairs if pair[0] is not None]
         return self.apply_gradients(given or pairs)
+
+    def catch_up(self, var: Any, rows: Any) -> None:
+        """Let rows of a variable take the steps they have not taken: there are none here.
+
+        Parameters
+        ----------
+        var : Variable or ndarray
+        rows : array_like of int
+        """
+
+    def flush(self) -> None:
+        """Let all rows take the steps they have not taken: there are none here."""
+
+    def _move(self, moved: dict[Any, Variable]) -> None:
+        self._check_move(moved)
+        self._move_state(moved)
 
     def minimize(
         self,

@@ -25,6 +25,7 @@ __all__ = [
     "as_variable",
     "checked_gradient",
     "memory_of",
+    "now_at",
     "refuse_rows",
     "unzipped",
 ]
@@ -128,3 +129,8 @@ def memory_of(variable: Variable) -> tuple[Any, ...]:
         return there.address, there.shape, there.dtype
     array = variable.numpy()
     return array.ctypes.data, array.shape, array.strides, array.dtype
+
+
+def now_at(memory: Any, moved: dict[Any, Variable]) -> Any:
+    """Return the memory of a variable after others have come in the places of some, by theirs."""
+    return memory_of(moved[memory]) if memory in moved else memory

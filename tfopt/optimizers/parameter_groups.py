@@ -10,14 +10,18 @@ import numpy as np
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.calls import Call
 from tfopt.optimizers.checkpointed import Checkpointed
+from tfopt.optimizers.decaying import DecayingOptimizer
 from tfopt.optimizers.optimizer import Optimizer
 from tfopt.optimizers.pairs import as_variable
 from tfopt.optimizers.route import Commit, Route
+from tfopt.optimizers.saved_config import is_function, without_function
 from tfopt.optimizers.selection import Selection
 from tfopt.optimizers.wrapper import Wrapper
 from tfopt.variable import Variable
 
 __all__ = ["ParameterGroups"]
+
+_HOOKS = ("gradient_aggregator", "gradient_transformers")
 
 
 class ParameterGroups(Wrapper):
@@ -42,6 +46,8 @@ class ParameterGroups(Wrapper):
     ------
     InvalidTypeError
         If an argument does not fit.
+    InvalidArgumentError
+        If two groups have one optimizer.
 
     Notes
     -----
@@ -72,6 +78,8 @@ class ParameterGroups(Wrapper):
             self._members.append(_selection(which))
             self.optimizers.append(_made(optimizer, how))
         self.optimizers.append(optimizer)
+        if len(set(map(id, self.optimizers))) < len(self.optimizers):
+            raise InvalidArgumentError("each group has an optimizer of its own, which counts steps")
 
     def group_of(self, var: Any) -> Optimizer:
         """Return the optimizer of a variable."""
@@ -87,7 +95,8 @@ class ParameterGroups(Wrapper):
 
     @property
     def _follows(self) -> bool:
-        return all(optimizer._follows for optimizer in self.optimizers)
+        # one around another may leave a step out that others take
+        return all(own._follows and own._counts_steps for own in self.optimizers)
 
     def _prepared(self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route) -> Commit:
         places: list[list[int]] = [[] for _ in self.optimizers]
@@ -152,17 +161,16 @@ class ParameterGroups(Wrapper):
 
     def catch_up(self, var: Any, rows: Any) -> None:
         """Let rows take the steps they have not taken, if their group's do."""
-        self.group_of(var).catch_up(var, rows)  # type: ignore[attr-defined]
+        self.group_of(var).catch_up(var, rows)
 
     def flush(self) -> None:
         """Let all rows of all groups take the steps they have not taken."""
         for optimizer in self.optimizers:
-            optimizer.flush()  # type: ignore[attr-defined]
+            optimizer.flush()
 
-    def _move_state(self, old: Variable, new: Variable) -> None:
-        for optimizer in self.optimizers:
-            optimizer._move_state(old, new)
-        self._members = [members.moved(old, new) for members in self._members]
+    def _move_state(self, moved: dict[Any, Variable]) -> None:
+        super()._move_state(moved)
+        self._members = [members.moved(moved) for members in self._members]
 
     def _inner(self) -> dict[str, Checkpointed]:
         groups = {f"group {k}": optimizer for k, optimizer in enumerate(self.optimizers[:-1])}
@@ -226,7 +234,20 @@ def _made(optimizer: Optimizer, how: Any) -> Optimizer:
         raise InvalidTypeError(f"a group has an optimizer or a dict, not {type(how).__name__}")
     if "class_name" in how:
         return get(how)
-    return type(optimizer).from_config({**optimizer.get_config(), **how})
+    return _differing(optimizer, how)
+
+
+def _differing(optimizer: Optimizer, how: Mapping[str, Any]) -> Optimizer:
+    """Return an optimizer like another one but for some arguments."""
+    around = isinstance(optimizer, Wrapper)  # whose hyperparameters are another's
+    config = (optimizer if around else without_function(optimizer)).get_config()
+    hooks = {key: hook for key in _HOOKS if (hook := getattr(optimizer, key))}
+    made = type(optimizer).from_config({**config, **hooks, **how})
+    if is_function(optimizer) and how.keys().isdisjoint(("learning_rate", "lr")):
+        made.learning_rate = optimizer.learning_rate
+    if isinstance(optimizer, DecayingOptimizer) and isinstance(made, DecayingOptimizer):
+        made.exclude_from_weight_decay(optimizer._exclusion.variables)
+    return made
 
 
 def _narrowed(route: Route, places: list[int]) -> Route:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.calls import Call
 from tfopt.variable import Variable
@@ -37,8 +39,15 @@ def scaled(grads: tuple[Any, ...], scale: float) -> tuple[Any, ...]:
     if scale == 1:
         return grads
     return tuple(
-        IndexedSlices(grad.values * grad.values.dtype.type(scale), grad.indices)
+        IndexedSlices(_times(grad.values, scale), grad.indices)
         if isinstance(grad, IndexedSlices)
-        else grad * grad.dtype.type(scale)
+        else _times(grad, scale)
         for grad in grads
     )
+
+
+def _times(array: np.ndarray, scale: float) -> Any:
+    if array.dtype.itemsize != 2:
+        return array * array.dtype.type(scale)
+    with np.errstate(over="ignore"):  # the scale itself may be beyond 16 bits
+        return (array.astype(np.float32) * np.float32(scale)).astype(array.dtype)

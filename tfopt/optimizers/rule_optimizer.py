@@ -101,6 +101,9 @@ class RuleOptimizer(DecayingOptimizer):
             getattr(type(self), hook) is not getattr(RuleOptimizer, hook) for hook in _HOOKS
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_plan": None}
+
     # ---- what a subclass defines
 
     def _slot_values(self) -> dict[str, float]:
@@ -287,10 +290,13 @@ class RuleOptimizer(DecayingOptimizer):
         """
         self._backlogs.flush()
 
-    def _move_state(self, old: Variable, new: Variable) -> None:
-        if old in self._backlogs:
-            raise InvalidArgumentError(f"rows of {old.name}, which has been replaced, owe steps")
-        super()._move_state(old, new)
+    def _check_move(self, moved: dict[Any, Variable]) -> None:
+        super()._check_move(moved)
+        self._backlogs.check_move(moved)
+
+    def _move_state(self, moved: dict[Any, Variable]) -> None:
+        super()._move_state(moved)
+        self._backlogs.drop(moved)
 
     def get_weights(self) -> list[np.ndarray]:
         """Return copies of the state's arrays, in the order of `weights`, after a `flush`."""

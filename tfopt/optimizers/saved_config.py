@@ -13,7 +13,15 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.hyper import rate_config
 from tfopt.optimizers.schedules import LearningRateSchedule
 
-__all__ = ["like", "made", "plain", "saved_config", "settings_of"]
+__all__ = [
+    "is_function",
+    "like",
+    "made",
+    "plain",
+    "saved_config",
+    "settings_of",
+    "without_function",
+]
 
 #: Attributes that the constructor sets and a configuration does not hold, or not for another.
 _OWN = ("name", "use_locking", "gradient_aggregator", "gradient_transformers")
@@ -21,8 +29,8 @@ _OWN = ("name", "use_locking", "gradient_aggregator", "gradient_transformers")
 
 def saved_config(optimizer: Any) -> dict[str, Any]:
     """Return the configuration; a function that is no schedule is left out of it."""
-    config = _without_function(optimizer).get_config()
-    if _is_function(optimizer):
+    config = without_function(optimizer).get_config()
+    if is_function(optimizer):
         config["learning_rate"] = None
     return {key: plain(value) for key, value in config.items()}
 
@@ -35,7 +43,7 @@ def like(optimizer: Any, config: dict[str, Any]) -> Any:
     InvalidArgumentError
         If it is no configuration of the optimizer's class.
     """
-    if config.get("learning_rate") is None and not _is_function(optimizer):
+    if config.get("learning_rate") is None and not is_function(optimizer):
         raise InvalidArgumentError(
             "the state is one of an optimizer whose learning rate is a function: give this "
             "one the function first"
@@ -62,15 +70,17 @@ def made(make: Callable[[], Any]) -> Any:
         raise InvalidArgumentError(f"the state's configuration does not fit: {error}") from None
 
 
-def _is_function(optimizer: Any) -> bool:
+def is_function(optimizer: Any) -> bool:
+    """Whether a learning rate is a function that no configuration holds."""
     rate = optimizer.learning_rate
     if not isinstance(rate, LearningRateSchedule):
         return callable(rate)
     return type(rate).get_config is LearningRateSchedule.get_config  # it has no configuration
 
 
-def _without_function(optimizer: Any) -> Any:
-    if not _is_function(optimizer):
+def without_function(optimizer: Any) -> Any:
+    """Return an optimizer whose configuration has no function."""
+    if not is_function(optimizer):
         return optimizer
     other = copy.copy(optimizer)
     other.learning_rate = 1.0
@@ -78,7 +88,7 @@ def _without_function(optimizer: Any) -> Any:
 
 
 def _rate(optimizer: Any) -> Any:
-    return None if _is_function(optimizer) else plain(rate_config(optimizer.learning_rate))
+    return None if is_function(optimizer) else plain(rate_config(optimizer.learning_rate))
 
 
 def settings_of(optimizer: Any) -> dict[str, Any]:

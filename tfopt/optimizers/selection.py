@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.pairs import memory_of
@@ -27,6 +28,12 @@ class Selection:
         self._given = {memory_of(variable): variable for variable in variables}
         self._patterns = [re.compile(pattern) for pattern in patterns]
 
+    def __getstate__(self) -> tuple[list[Variable], list[str]]:
+        return self.variables, self.patterns
+
+    def __setstate__(self, state: tuple[list[Variable], list[str]]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
     @property
     def variables(self) -> list[Variable]:
         """Those that have been given themselves."""
@@ -40,12 +47,11 @@ class Selection:
     def __or__(self, other: Selection) -> Selection:
         return Selection([*self.variables, *other.variables], [*self.patterns, *other.patterns])
 
-    def moved(self, old: Variable, new: Variable) -> Selection:
-        """Return the set with a variable in the place of another one."""
-        if memory_of(old) not in self._given:
+    def moved(self, moved: dict[Any, Variable]) -> Selection:
+        """Return the set with variables in the places of others, by the memory of those."""
+        if moved.keys().isdisjoint(self._given):
             return self
-        others = [variable for key, variable in self._given.items() if key != memory_of(old)]
-        return Selection([*others, new], self.patterns)
+        return Selection([moved.get(*each) for each in self._given.items()], self.patterns)
 
     def names_in(self, names: dict[str, Variable]) -> list[str]:
         """Return the names of the variables that have been given themselves.

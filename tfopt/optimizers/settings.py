@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tfopt.errors import InvalidArgumentError
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.optimizers.clipping import Limit
 from tfopt.optimizers.hyper import Hyper, LearningRate, rate_config
 from tfopt.optimizers.names import made_unique
@@ -140,5 +140,9 @@ class Settings(State):
         return cls(**given)
 
     def __repr__(self) -> str:
-        arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
+        try:
+            config = self.get_config()
+        except InvalidTypeError:  # what no configuration holds: functions, lists of variables
+            return f"<{type(self).__name__} {self.name!r}>"
+        arguments = ", ".join(f"{key}={value!r}" for key, value in config.items())
         return f"{type(self).__name__}({arguments})"

@@ -9,7 +9,7 @@ import numpy as np
 
 from tfopt.devices import gpu_arrays
 from tfopt.errors import InvalidArgumentError
-from tfopt.optimizers.pairs import as_variable, memory_of
+from tfopt.optimizers.pairs import as_variable, memory_of, now_at
 from tfopt.optimizers.places import Places
 from tfopt.optimizers.weights import dtype_of, fitting
 from tfopt.variable import Variable
@@ -36,6 +36,15 @@ class State:
         self._slots: dict[tuple[Any, ...], dict[str, Variable]] = {}
         self._owners: list[Variable] = []  # keeps each slot's variable, hence its address, alive
         self._places = Places()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # what identifies variables by their memory would not find those of a copy
+        slots = [(owner, self._slots[memory_of(owner)]) for owner in self._owners]
+        return {**vars(self), "_slots": slots}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._slots = {memory_of(owner): slots for owner, slots in state["_slots"]}
 
     @property
     def iterations(self) -> Variable:
@@ -117,12 +126,18 @@ class State:
         self._weights.append(slot)
         return slot
 
-    def _move_state(self, old: Variable, new: Variable) -> None:
-        """Make the slots of a variable those of another one of its shape and dtype."""
-        if memory_of(old) in self._slots:
-            self._slots[memory_of(new)] = self._slots.pop(memory_of(old))
-            keys = [memory_of(owner) for owner in self._owners]
-            self._owners[keys.index(memory_of(old))] = new
+    def _check_move(self, moved: dict[Any, Variable]) -> None:
+        """Refuse to move the state of variables to others (`_move_state`) that have their own."""
+        for new in moved.values():
+            if memory_of(new) in self._slots and memory_of(new) not in moved:
+                raise InvalidArgumentError(
+                    f"the array that has come in the place of another, {new.name}, has slots"
+                )
+
+    def _move_state(self, moved: dict[Any, Variable]) -> None:
+        """Make the slots of variables, by their memory, those of others of their shapes."""
+        self._slots = {now_at(key, moved): slots for key, slots in self._slots.items()}
+        self._owners = [moved.get(memory_of(owner), owner) for owner in self._owners]
 
     def get_slot(self, var: Any, slot_name: str) -> Variable:
         """Return the slot of a variable.

@@ -14,6 +14,7 @@ from tfopt.kernels import kernels
 from tfopt.kernels.calls import Call
 from tfopt.kernels.groups import many_call
 from tfopt.kernels.training import run
+from tfopt.optimizers.checkpointed import Checkpointed
 from tfopt.optimizers.hyper import Hyper
 from tfopt.optimizers.optimizer import Optimizer
 from tfopt.optimizers.pairs import as_variable
@@ -45,10 +46,11 @@ class WeightAverage(Wrapper):
 
     Notes
     -----
-    As Keras 3's ``use_ema``. Slot: ``average``, float32 for variables of 16 bits; after the first
-    step it is the weights. It is updated while the step's results are in the cache, so it is read
-    and written once more, and nothing else. A step of some rows takes a pass over the average of
-    the whole variable. For variables in the host's memory.
+    As Keras 3's ``use_ema``, but of the weights that constraints leave. Slot: ``average``, float32
+    for variables of 16 bits; after the first step it is the weights. It is updated while the step's
+    results are in the cache, so it is read and written once more, and nothing else; where there is
+    a constraint, after it. A step of some rows takes a pass over the average of the whole variable.
+    For variables in the host's memory.
 
     References
     ----------
@@ -79,7 +81,7 @@ class WeightAverage(Wrapper):
         name: str = "WeightAverage",
     ) -> None:
         super().__init__(optimizer, name)
-        if getattr(optimizer, "sparse", None) == "catch_up":
+        if _catches_up(optimizer):
             raise InvalidArgumentError("the weights of rows that catch up cannot be averaged")
         if overwrite_frequency is not None and not overwrite_frequency >= 1:
             raise InvalidArgumentError(
@@ -95,7 +97,8 @@ class WeightAverage(Wrapper):
             if handle.device != "cpu":
                 raise InvalidTypeError(f"{handle.name} is on a GPU: its average cannot be kept")
             self._average(handle)
-        along = self.optimizer._follows
+        # a constraint comes after what follows updates
+        along = self.optimizer._follows and all(handle.constraint is None for handle in handles)
         before = int(self.iterations)
         follow = partial(self._follow, before == 0)
         asked = route._replace(follow=follow) if along else route
@@ -139,8 +142,8 @@ class WeightAverage(Wrapper):
         No step may be taken in it.
         """
         weights = [variable.numpy().copy() for variable in self._owners]
-        self.assign_averages()
         try:
+            self.assign_averages()
             yield
         finally:
             for variable, before in zip(self._owners, weights, strict=True):
@@ -154,3 +157,10 @@ class WeightAverage(Wrapper):
 
     def _own_config(self) -> dict[str, Any]:
         return {"momentum": self.momentum, "overwrite_frequency": self.overwrite_frequency}
+
+
+def _catches_up(optimizer: Checkpointed) -> bool:
+    """Whether rows may be behind, of an optimizer or of one that it is around."""
+    return getattr(optimizer, "sparse", None) == "catch_up" or any(
+        map(_catches_up, optimizer._inner().values())
+    )

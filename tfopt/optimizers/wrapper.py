@@ -117,15 +117,21 @@ class Wrapper(Optimizer):
 
     def catch_up(self, var: Any, rows: Any) -> None:
         """Let rows take the steps they have not taken, if the inner optimizer's do."""
-        self.optimizer.catch_up(var, rows)  # type: ignore[attr-defined]
+        self.optimizer.catch_up(var, rows)
 
     def flush(self) -> None:
         """Let all rows take the steps they have not taken, if the inner optimizer's do."""
-        self.optimizer.flush()  # type: ignore[attr-defined]
+        self.optimizer.flush()
 
-    def _move_state(self, old: Variable, new: Variable) -> None:
-        super()._move_state(old, new)
-        self.optimizer._move_state(old, new)
+    def _check_move(self, moved: dict[Any, Variable]) -> None:
+        super()._check_move(moved)
+        for inner in self._inner().values():
+            inner._check_move(moved)
+
+    def _move_state(self, moved: dict[Any, Variable]) -> None:
+        super()._move_state(moved)
+        for inner in self._inner().values():
+            inner._move_state(moved)
 
     def _inner(self) -> dict[str, Checkpointed]:
         return {"optimizer": self.optimizer}

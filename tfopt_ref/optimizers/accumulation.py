@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy as np
 from tfopt_ref.errors import InvalidArgumentError
 from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.optimizers.optimizer import Commit, Optimizer
-from tfopt_ref.optimizers.pairs import as_variable, checked_gradient, memory_of, times
-from tfopt_ref.optimizers.state_parts import check_keys, check_known
+from tfopt_ref.optimizers.pairs import as_variable, checked_gradient, memory_of, now_at, times
+from tfopt_ref.optimizers.state_parts import check_array, check_keys, check_known
+from tfopt_ref.optimizers.sums import as_gradients, refuse_complex
 from tfopt_ref.optimizers.weights import wide
 from tfopt_ref.optimizers.wrapper import Wrapper
 from tfopt_ref.training_ops import apply_gradient_descent
@@ -51,16 +53,19 @@ class GradientAccumulation(Wrapper):
             raise InvalidArgumentError("every batch of a step must bring the same variables")
         grads = [checked_gradient(grad, var) for (grad, _), var in zip(pairs, handles, strict=True)]
 
+        refuse_complex(handles)
+        sums = [
+            self._with(grad, handle, scale) for grad, handle in zip(grads, handles, strict=True)
+        ]
+        if int(self.pending) < self.steps - 1:
+            return partial(self._keep, sums, handles)
+        mean = 1 / self.steps if self.reduction == "mean" else 1.0
+        given, unit = as_gradients(sums, handles)
+        pairs = list(zip(given, handles, strict=True))
+        step = self.optimizer._prepared(pairs, mean * unit, aggregates)
+
         def commit() -> None:
-            for grad, handle in zip(grads, handles, strict=True):
-                self._add(grad, handle, int(self.pending) == 0, scale)
-            self._batch = dict(zip(keys, handles, strict=True))
-            if int(self.pending) < self.steps - 1:
-                self.pending.assign_add(1)
-                return
-            mean = 1 / self.steps if self.reduction == "mean" else 1.0
-            sums = [(self._sum(handle), handle) for handle in handles]
-            self.optimizer._prepared(sums, mean, aggregates)()
+            step()
             self._begin_anew()
 
         return commit
@@ -70,42 +75,48 @@ class GradientAccumulation(Wrapper):
         self._rows.clear()
         self._batch.clear()
 
-    def _add(self, grad: Any, handle: Variable, first: bool, scale: float) -> None:
-        key = memory_of(handle)
-        rows = self._rows.get(key)
+    def _keep(self, sums: list[Any], handles: list[Variable]) -> None:
+        for total, handle in zip(sums, handles, strict=True):
+            self._rows.pop(memory_of(handle), None)
+            if isinstance(total, IndexedSlices):
+                self._rows[memory_of(handle)] = total
+            else:
+                self.add_slot(handle, "gradient").assign(total)
+        self._batch = {memory_of(handle): handle for handle in handles}
+        self.pending.assign_add(1)
+
+    def _with(self, grad: Any, handle: Variable, scale: float) -> Any:
+        """Return a sum with one more gradient: rows or an array, new in any case."""
+        rows = self._rows.get(memory_of(handle))
+        begins = int(self.pending) == 0 or rows is not None
+        if isinstance(grad, IndexedSlices) and begins:
+            values = grad.values.astype(self._slot_dtype(handle), copy=False)
+            new = times(IndexedSlices(values, grad.indices), scale)
+            return _joined([new] if rows is None else [rows, new])
+        total = self.add_slot(handle, "gradient").numpy()
+        total = np.zeros_like(total) if begins else total.copy()
         if isinstance(grad, IndexedSlices):
-            if not first and rows is None:
-                _add_rows(self._total(handle), grad, scale)
-                return
-            new = times(grad, scale)
-            values = [new.values] if rows is None else [rows.values, new.values]
-            indices = [new.indices] if rows is None else [rows.indices, new.indices]
-            self._rows[key] = IndexedSlices(np.concatenate(values), np.concatenate(indices))
-            return
-        total = self._total(handle)
-        if first or rows is not None:
-            total[...] = 0
+            _add_rows(total, grad, scale)
+            return total
         apply_gradient_descent(total, grad, alpha=-1.0, grad_scale=scale)
         if rows is not None:
-            _add_rows(total, self._rows.pop(key), 1.0)
+            _add_rows(total, rows, 1.0)
+        return total
 
-    def _total(self, handle: Variable) -> np.ndarray:
-        return self.add_slot(handle, "gradient").numpy()
+    def _move_state(self, moved: dict[Any, Variable]) -> None:
+        super()._move_state(moved)
+        self._rows = {now_at(key, moved): rows for key, rows in self._rows.items()}
+        self._batch = {now_at(key, moved): moved.get(key, own) for key, own in self._batch.items()}
 
-    def _sum(self, handle: Variable) -> Any:
-        rows = self._rows.get(memory_of(handle))
-        return self._total(handle).astype(handle.dtype, copy=False) if rows is None else rows
+    def __getstate__(self) -> dict[str, Any]:
+        batch = [(variable, self._rows.get(key)) for key, variable in self._batch.items()]
+        return {**super().__getstate__(), "_batch": batch}
 
-    def _move_state(self, old: Variable, new: Variable) -> None:
-        super()._move_state(old, new)
-        if memory_of(old) in self._rows:
-            self._rows[memory_of(new)] = self._rows.pop(memory_of(old))
-        self._batch = {
-            memory_of(handle): handle
-            for handle in (
-                new if key == memory_of(old) else own for key, own in self._batch.items()
-            )
-        }
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        batch = [(memory_of(variable), variable, rows) for variable, rows in state["_batch"]]
+        self._batch = {key: variable for key, variable, _ in batch}
+        self._rows = {key: rows for key, _, rows in batch if rows is not None}
 
     def _slot_dtype(self, variable: Variable) -> np.dtype[Any]:
         return wide(super()._slot_dtype(variable))
@@ -136,7 +147,10 @@ class GradientAccumulation(Wrapper):
             raise InvalidArgumentError("the state lacks gradients of a batch")
         if not all(name in batch for name in rows):
             raise InvalidArgumentError("the state has rows of a variable that is in no batch")
-        waiting = {name: _checked_rows(name, rows[name], names[name]) for name in rows}
+        waiting = {
+            name: _checked_rows(name, rows[name], names[name], self._slot_dtype(names[name]))
+            for name in rows
+        }
 
         def restore() -> None:
             self._batch = {memory_of(names[name]): names[name] for name in batch}
@@ -153,12 +167,20 @@ def _add_rows(total: np.ndarray, rows: IndexedSlices, scale: float) -> None:
     apply_gradient_descent(total, values, alpha=-1.0, indices=rows.indices, grad_scale=scale)
 
 
-def _checked_rows(name: str, state: Any, variable: Variable) -> IndexedSlices:
-    """Return a copy of the rows in a state, if they are gradients of a variable."""
+def _joined(rows: list[IndexedSlices]) -> IndexedSlices:
+    """Return copies of rows, one after another."""
+    values, indices = ([one.values for one in rows], [one.indices for one in rows])
+    return IndexedSlices(np.concatenate(values), np.concatenate(indices))
+
+
+def _checked_rows(name: str, state: Any, variable: Variable, dtype: np.dtype[Any]) -> IndexedSlices:
+    """Return a copy of the rows in a state, if they are sums of a variable's gradients."""
     check_keys(state, ("values", "indices"))
     rows = IndexedSlices(np.array(state["values"]), np.array(state["indices"]))
+    check_array(f"{name}'s rows", rows.values, rows.values.shape, dtype)
     try:
-        checked_gradient(rows, variable)
+        given = IndexedSlices(rows.values.astype(variable.dtype), rows.indices)
+        checked_gradient(given, variable)
     except InvalidArgumentError as error:
         raise type(error)(f"gradients of rows of {name} do not fit it: {error}") from error
     return rows

@@ -22,6 +22,12 @@ class Backlog:
         self.taken = np.zeros(len(arrays[0]), np.int64)
         self.steps: list[dict[str, Any]] = []  # their hyperparameters
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "op": self.op.__name__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, op=getattr(training_ops, state["op"]))
+
     def catch_up(self, rows: Any = None) -> None:
         """Let rows, or all, take the steps they have not taken: with a gradient of zero."""
         for row in range(len(self.taken)) if rows is None else self.checked(rows):

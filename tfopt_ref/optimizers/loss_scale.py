@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,9 @@ class LossScaleOptimizer(Wrapper):
 
     def _change_scale(self, factor: float) -> None:
         self.step_counter.assign(0)
-        self.dynamic_scale.assign(float(self.dynamic_scale) * factor)
+        scale = float(self.dynamic_scale) * factor
+        if sys.float_info.min <= scale <= 1 / sys.float_info.min:  # gradients are divided by it
+            self.dynamic_scale.assign(scale)
 
     def _own_config(self) -> dict[str, Any]:
         return {

@@ -13,7 +13,7 @@ from tfopt_ref.autodiff.effects import effect
 from tfopt_ref.autodiff.nest import flatten
 from tfopt_ref.autodiff.tape import GradientTape
 from tfopt_ref.autodiff.tensor import Tensor
-from tfopt_ref.errors import InvalidArgumentError
+from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.optimizers.checkpointed import Checkpointed
 from tfopt_ref.optimizers.clipping import Limit, clipped_gradients
@@ -227,9 +227,19 @@ class Optimizer(Checkpointed):
 
     def step(self, params: Any, grads: Any) -> Variable | None:
         """Take one step with arrays in dicts, lists and tuples, nested or not."""
-        pairs = self._places.pairs(params, grads, self._move_state)
+        pairs = self._places.pairs(params, grads, self._move)
         given = [pair for pair in pairs if pair[0] is not None]
         return self.apply_gradients(given or pairs)
+
+    def catch_up(self, var: Any, rows: Any) -> None:
+        """Let rows take the steps they have not taken: there are none here."""
+
+    def flush(self) -> None:
+        """Let all rows take the steps they have not taken: there are none here."""
+
+    def _move(self, moved: dict[Any, Variable]) -> None:
+        self._check_move(moved)
+        self._move_state(moved)
 
     def minimize(
         self,
@@ -296,5 +306,9 @@ class Optimizer(Checkpointed):
         return cls(**given)
 
     def __repr__(self) -> str:
-        arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
+        try:
+            config = self.get_config()
+        except InvalidTypeError:  # what no configuration holds: functions, lists of variables
+            return f"<{type(self).__name__} {self.name!r}>"
+        arguments = ", ".join(f"{key}={value!r}" for key, value in config.items())
         return f"{type(self).__name__}({arguments})"

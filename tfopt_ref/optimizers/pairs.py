@@ -22,6 +22,7 @@ __all__ = [
     "checked_gradient",
     "checked_pairs",
     "memory_of",
+    "now_at",
     "refuse_rows",
     "times",
 ]
@@ -73,6 +74,11 @@ def memory_of(variable: Variable) -> Any:
     return array.ctypes.data, array.shape, array.strides, array.dtype
 
 
+def now_at(memory: Any, moved: dict[Any, Variable]) -> Any:
+    """Return the memory of a variable after others have come in the places of some, by theirs."""
+    return memory_of(moved[memory]) if memory in moved else memory
+
+
 def checked_gradient(grad: Any, variable: Variable) -> Any:
     """Return a gradient, an array or IndexedSlices, that fits a variable."""
     array, op, alpha = variable.numpy(), apply_gradient_descent, {"alpha": 0.0}
@@ -97,7 +103,10 @@ def times(grad: Any, scale: float) -> Any:
         return grad
     if isinstance(grad, IndexedSlices):
         return IndexedSlices(times(grad.values, scale), grad.indices)
-    return grad * grad.dtype.type(scale)
+    if grad.dtype.itemsize != 2:
+        return grad * grad.dtype.type(scale)
+    with np.errstate(over="ignore"):  # the scale itself may be beyond 16 bits
+        return (grad.astype(np.float32) * np.float32(scale)).astype(grad.dtype)
 
 
 def refuse_rows(grads: Iterable[Any], variables: Iterable[Variable]) -> None:

@@ -9,13 +9,17 @@ import numpy as np
 
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.optimizers.checkpointed import Checkpointed
+from tfopt_ref.optimizers.decaying import DecayingOptimizer
 from tfopt_ref.optimizers.optimizer import Commit, Optimizer
 from tfopt_ref.optimizers.pairs import as_variable
+from tfopt_ref.optimizers.saved_config import is_function, without_function
 from tfopt_ref.optimizers.selection import Selection
 from tfopt_ref.optimizers.wrapper import Wrapper
 from tfopt_ref.variable import Variable
 
 __all__ = ["ParameterGroups"]
+
+_HOOKS = ("gradient_aggregator", "gradient_transformers")
 
 
 class ParameterGroups(Wrapper):
@@ -34,6 +38,8 @@ class ParameterGroups(Wrapper):
             self._members.append(_selection(which))
             self.optimizers.append(_made(optimizer, how))
         self.optimizers.append(optimizer)
+        if len(set(map(id, self.optimizers))) < len(self.optimizers):
+            raise InvalidArgumentError("each group has an optimizer of its own, which counts steps")
 
     def group_of(self, var: Any) -> Optimizer:
         """Return the optimizer of a variable."""
@@ -103,17 +109,16 @@ class ParameterGroups(Wrapper):
 
     def catch_up(self, var: Any, rows: Any) -> None:
         """Let rows take the steps they have not taken, if their group's do."""
-        self.group_of(var).catch_up(var, rows)  # type: ignore[attr-defined]
+        self.group_of(var).catch_up(var, rows)
 
     def flush(self) -> None:
         """Let all rows of all groups take the steps they have not taken."""
         for optimizer in self.optimizers:
-            optimizer.flush()  # type: ignore[attr-defined]
+            optimizer.flush()
 
-    def _move_state(self, old: Variable, new: Variable) -> None:
-        for optimizer in self.optimizers:
-            optimizer._move_state(old, new)
-        self._members = [members.moved(old, new) for members in self._members]
+    def _move_state(self, moved: dict[Any, Variable]) -> None:
+        super()._move_state(moved)
+        self._members = [members.moved(moved) for members in self._members]
 
     def _inner(self) -> dict[str, Checkpointed]:
         groups = {f"group {k}": optimizer for k, optimizer in enumerate(self.optimizers[:-1])}
@@ -171,4 +176,17 @@ def _made(optimizer: Optimizer, how: Any) -> Optimizer:
         raise InvalidTypeError(f"a group has an optimizer or a dict, not {type(how).__name__}")
     if "class_name" in how:
         return get(how)
-    return type(optimizer).from_config({**optimizer.get_config(), **how})
+    return _differing(optimizer, how)
+
+
+def _differing(optimizer: Optimizer, how: Mapping[str, Any]) -> Optimizer:
+    """Return an optimizer like another one but for some arguments."""
+    around = isinstance(optimizer, Wrapper)  # whose hyperparameters are another's
+    config = (optimizer if around else without_function(optimizer)).get_config()
+    hooks = {key: hook for key in _HOOKS if (hook := getattr(optimizer, key))}
+    made = type(optimizer).from_config({**config, **hooks, **how})
+    if is_function(optimizer) and how.keys().isdisjoint(("learning_rate", "lr")):
+        made.learning_rate = optimizer.learning_rate
+    if isinstance(optimizer, DecayingOptimizer) and isinstance(made, DecayingOptimizer):
+        made.exclude_from_weight_decay(optimizer._exclusion.variables)
+    return made

@@ -32,18 +32,40 @@ class Places:
         self._at: dict[str, Variable] = {}
 
     def pairs(
-        self, params: Any, grads: Any, move: Callable[[Variable, Variable], None]
+        self, params: Any, grads: Any, move: Callable[[dict[Any, Variable]], None]
     ) -> list[tuple[Any, Variable]]:
         """Return gradients with the variables of their places."""
-        given = dict(leaves(params))
+        given: dict[str, Any] = {}
+        for name, value in leaves(params):
+            if name in given:
+                raise InvalidArgumentError(f"two places have the name {name!r}")
+            given[name] = value
         gradients = dict(_gradients(params, grads, ""))
         found = {name: self._variable(name, value) for name, value in given.items()}
-        for name, variable in found.items():
-            before = self._at.get(name)
-            if before is not None and memory_of(before) != memory_of(variable):
-                move(before, variable)
-        self._at.update(found)
+        if any(self._at.get(name) is not variable for name, variable in found.items()):
+            moved = self._moved(found)
+            if moved:
+                move(moved)
+            self._at.update(found)
         return [(gradients[name], variable) for name, variable in found.items()]
+
+    def _moved(self, found: dict[str, Variable]) -> dict[Any, Variable]:
+        """Return the variables that have come in the place of others, by the memory of those."""
+        moved: dict[Any, Variable] = {}
+        new_of: dict[Any, Any] = {}
+        old_of: dict[Any, Any] = {}
+        for name, variable in found.items():
+            if name not in self._at:
+                continue
+            old, new = memory_of(self._at[name]), memory_of(variable)
+            if new_of.setdefault(old, new) != new or old_of.setdefault(new, old) != old:
+                raise InvalidArgumentError(
+                    f"{name or 'the variable'} has another array than at the last step, and shares "
+                    "the one or the other with another place: it is not clear whose state is whose"
+                )
+            if old != new:
+                moved[old] = variable
+        return moved
 
     def _variable(self, name: str, value: Any) -> Variable:
         before = self._at.get(name)

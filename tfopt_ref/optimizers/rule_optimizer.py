@@ -195,6 +195,13 @@ class RuleOptimizer(DecayingOptimizer):
         op.check(op.bind(*arrays, grad.values, **hypers, **rows))
         return op, (*arrays, grad.values), {**hypers, **rows}
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_backlogs": list(self._backlogs.values())}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._backlogs = {memory_of(own.variable): own for own in state["_backlogs"]}
+
     # ---- rows that catch up
 
     def _backlog(self, variable: Variable, op: TrainingOp) -> Backlog:
@@ -221,10 +228,16 @@ class RuleOptimizer(DecayingOptimizer):
         for backlog in self._backlogs.values():
             backlog.catch_up()
 
-    def _move_state(self, old: Variable, new: Variable) -> None:
-        if memory_of(old) in self._backlogs:
-            raise InvalidArgumentError(f"rows of {old.name}, which has been replaced, owe steps")
-        super()._move_state(old, new)
+    def _check_move(self, moved: dict[Any, Variable]) -> None:
+        super()._check_move(moved)
+        for key, backlog in self._backlogs.items():
+            if key in moved and backlog.state():
+                name = backlog.variable.name
+                raise InvalidArgumentError(f"rows of {name}, which has been replaced, owe steps")
+
+    def _move_state(self, moved: dict[Any, Variable]) -> None:
+        super()._move_state(moved)
+        self._backlogs = {k: own for k, own in self._backlogs.items() if k not in moved}
 
     def get_weights(self) -> list[np.ndarray]:
         """Return copies of the state's arrays, after a `flush`."""

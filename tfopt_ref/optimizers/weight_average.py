@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfopt_ref.errors import InvalidArgumentError
+from tfopt_ref.optimizers.checkpointed import Checkpointed
 from tfopt_ref.optimizers.hyper import Hyper
 from tfopt_ref.optimizers.optimizer import Commit, Optimizer
 from tfopt_ref.optimizers.pairs import as_variable
@@ -33,7 +34,7 @@ class WeightAverage(Wrapper):
         name: str = "WeightAverage",
     ) -> None:
         super().__init__(optimizer, name)
-        if getattr(optimizer, "sparse", None) == "catch_up":
+        if _catches_up(optimizer):
             raise InvalidArgumentError("the weights of rows that catch up cannot be averaged")
         if overwrite_frequency is not None and not overwrite_frequency >= 1:
             raise InvalidArgumentError(
@@ -74,8 +75,8 @@ class WeightAverage(Wrapper):
     def averaged(self) -> Iterator[None]:
         """Have the averages in the variables while a block runs, then the weights again."""
         weights = [variable.numpy().copy() for variable in self._owners]
-        self.assign_averages()
         try:
+            self.assign_averages()
             yield
         finally:
             for variable, before in zip(self._owners, weights, strict=True):
@@ -89,3 +90,10 @@ class WeightAverage(Wrapper):
 
     def _own_config(self) -> dict[str, Any]:
         return {"momentum": self.momentum, "overwrite_frequency": self.overwrite_frequency}
+
+
+def _catches_up(optimizer: Checkpointed) -> bool:
+    """Whether rows may be behind, of an optimizer or of one that it is around."""
+    return getattr(optimizer, "sparse", None) == "catch_up" or any(
+        map(_catches_up, optimizer._inner().values())
+    )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch.autograd.graph import increment_version
 from torch.utils.dlpack import to_dlpack
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
@@ -38,6 +40,7 @@ class _Plan(NamedTuple):
     kinds: list[bool | None]  # of gradients: whether they are sparse, None without one
     pointers: list[int]  # of parameters
     slots: dict[str, float]
+    kept: list[Any]  # counts and slots
     parts: list[_Part]
 
 
@@ -162,6 +165,8 @@ class KernelOptimizer(torch.optim.Optimizer):
             else:
                 run(calls[0])
             steps[()] += 1
+        # so that autograd tells whoever needs the values before
+        increment_version([p for g in self.param_groups for p in g["params"] if p.grad is not None])
         return loss
 
     # ---- the kernels' side
@@ -174,15 +179,20 @@ class KernelOptimizer(torch.optim.Optimizer):
         pointers = [parameter.data_ptr() for parameter in parameters]
         slots = self._slots(group)
         plan = self._plans.get(number)
-        if plan is None or plan[:3] != (kinds, pointers, slots):
-            plan = _Plan(kinds, pointers, slots, self._planned(group, parameters, kinds))
+        if (
+            plan is None
+            or plan[:3] != (kinds, pointers, slots)
+            or not all(map(operator.is_, plan.kept, self._kept(parameters, slots)))
+        ):
+            parts = self._planned(group, parameters, kinds)
+            plan = _Plan(kinds, pointers, slots, self._kept(parameters, slots), parts)
             self._plans[number] = plan
         made: list[_Ready] = []
         for part in plan.parts:
             t = int(part.steps[()]) + 1
             update, scale = self._update(group, t), self._scale(group, t)
             step = step_of(update.rule, update, True, scale, part.room is None)
-            own = [grads[place] for place in part.places]
+            own = [_resolved(grads[place]) for place in part.places]
             if part.room is not None:
                 made.append((part.steps, [self._of_rows(group, part, step, own[0])]))
                 continue
@@ -195,6 +205,11 @@ class KernelOptimizer(torch.optim.Optimizer):
                     own = torch._foreach_add(own, targets, alpha=alpha)
             made.append((part.steps, _of_all(part, step, _arrays(own), self._rate(group))))
         return made
+
+    def _kept(self, parameters: list[Any], slots: Iterable[str]) -> list[Any]:
+        """Return what the state has of parameters, of which a user may have put in another."""
+        states = [self.state.get(parameter, {}) for parameter in parameters]
+        return [state.get(name) for name in ("step", *slots) for state in states]
 
     def _of_rows(self, group: dict[str, Any], part: _Part, step: Step, grad: Any) -> Call:
         if self._penalty(group):
@@ -275,9 +290,16 @@ def _arrays(grads: list[Any]) -> list[np.ndarray]:
         return [_array(grad) for grad in grads]
 
 
+def _resolved(grad: Any) -> Any:
+    """Return a gradient whose memory has its values, not their conjugates or negatives."""
+    if grad.is_neg() or grad.is_conj():
+        return grad.resolve_conj().resolve_neg()
+    return grad
+
+
 def _slices(grad: Any) -> IndexedSlices:
     if grad.sparse_dim() != 1:
         raise InvalidArgumentError(
             f"a sparse gradient has one sparse dimension, not {grad.sparse_dim()}"
         )
-    return IndexedSlices(_array(grad._values()), grad._indices()[0].numpy())
+    return IndexedSlices(_array(_resolved(grad._values())), grad._indices()[0].numpy())
