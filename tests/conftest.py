@@ -13,10 +13,13 @@ from hypothesis import HealthCheck, settings
 import tfopt
 import tfopt_ref
 
-settings.register_profile(
-    "gate", max_examples=12, deadline=None, derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)  # fmt: skip
+#: A machine that has other work, too, may take any time for an example.
+PATIENT = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
+}
+settings.register_profile("gate", max_examples=12, derandomize=True, **PATIENT)
+settings.register_profile("default", **PATIENT)
 settings.register_profile("long", settings.get_profile("gate"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
