@@ -25,6 +25,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tfopt import linear_model
 from tfopt.dask import SDCAClassifier, SDCARegressor, read_libsvm
 from tfopt.dask.executor import DaskExecutor
+from tfopt.dask.holders import LostError
 from tfopt.errors import CheckpointError
 
 LOSSES = ("logistic", "hinge", "smooth_hinge", "squared", "poisson")
@@ -171,6 +172,9 @@ def test_workers_that_are_killed_change_no_bits() -> None:
         ours.set_params(callback=lambda record: (told.append(record["iteration"]), killer(record)))
         fitted(ours, *blocks(X, y, weight))
         assert bits(ours) == bits(fitted(theirs, X, y, weight))
+        kill_one(client)  # with its share of the dual variables, which no other can make
+        with pytest.raises(LostError):
+            ours.dual_coef_.compute()
     assert not killer.epochs and told.count(2) == 2  # all is done again
 
 

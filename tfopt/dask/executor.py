@@ -211,8 +211,18 @@ class DaskExecutor:
             See `ask`.
         """
         check_scheduler(self.client)
+        # what is made lasts longer than the fit: bound to a lost worker, it would be waited for
         made = [
-            self._submit(at, holder, self._attempt, number, function, order, workers=[home])
+            self._submit(
+                at,
+                holder,
+                self._attempt,
+                number,
+                function,
+                order,
+                workers=[home],
+                allow_other_workers=True,
+            )
             for holder, (home, _), number in zip(
                 self._holders, self._homes, self._rounds, strict=True
             )
