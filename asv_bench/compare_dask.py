@@ -98,7 +98,7 @@ def compare(client: Client, kind: str) -> None:
                 f"{kind}, {name}: median {np.median(times):.2f} s, {off:.1e} above the least",
                 flush=True,
             )
-            if off <= NEAR or np.median(times) > 60:
+            if off <= NEAR or np.median(times) > 20:
                 break
 
 
