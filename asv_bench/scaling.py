@@ -28,6 +28,8 @@ WORKERS = (1, 2, 4)
 SIMULATED = 16
 CORES = len(os.sched_getaffinity(0))
 MIB = 1 << 20
+#: How often a round whose kernels sleep is measured.
+SLEEPING = 3
 
 
 def best(work: Callable[[], Any], repeats: int = 7) -> float:
@@ -56,7 +58,7 @@ def give(params: np.ndarray, block: int, nbytes: int, sleep: float) -> tuple[flo
 def a_round(client: Client, blocks: int, weights: int, change: int, sleep: float = 0.0) -> float:
     parallel = DataParallel(SGD(), give, list(range(blocks)), client=client)
     params = np.zeros(weights // 8)
-    return best(lambda: parallel.gradients(params, change, sleep), 3 if sleep else 7)
+    return best(lambda: parallel.gradients(params, change, sleep), SLEEPING if sleep else 7)
 
 
 def constants(client: Client, workers: int) -> dict[str, float]:
@@ -108,12 +110,24 @@ def nonzero() -> float:
         return (best(lambda: fit(3)) - best(lambda: fit(1))) / (2 * X.nnz)
 
 
+def processor_time(client: Client) -> float:
+    """Return the processor time so far, of all processes: the scheduler is in this one."""
+    return time.process_time() + sum(client.run(time.process_time).values())
+
+
 def check(client: Client, workers: int) -> dict[str, Any]:
     kernel, nbytes, blocks = 0.1, 4 * MIB, 32
+    before = processor_time(client)
     took = a_round(client, blocks, nbytes, nbytes, kernel)
+    busy = (processor_time(client) - before) / (1 + SLEEPING)
     return {
-        "workers": workers, "blocks": blocks, "bytes": nbytes, "kernel": kernel, "seconds": took
-    }  # fmt: skip
+        "workers": workers,
+        "blocks": blocks,
+        "bytes": nbytes,
+        "kernel": kernel,
+        "seconds": took,
+        "busy": busy / CORES,
+    }
 
 
 def main() -> None:

@@ -149,10 +149,10 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
         ],
     )
     check = table(
-        ["workers", "blocks", "predicted, s", "measured, s", "measured / predicted"],
+        ["workers", "blocks", "predicted, s", "measured, s", "measured / predicted", "busy, s"],
         [
             [str(one["workers"]), str(one["blocks"]), f"{here:.2f}", f"{one['seconds']:.2f}",
-             f"{one['seconds'] / here:.2f}"]
+             f"{one['seconds'] / here:.2f}", f"{one['busy']:.2f}"]
             for one in results["check"]
             for here in [seconds(_checked(one, results, chosen), chosen)["round"]]
         ],

@@ -169,10 +169,13 @@ class DaskExecutor:
             named = [(place, self._key(number), self._rounds[number]) for place, number in share]
             calls.append(self._desk(worker).step(named, self._attempt, told, n_places))
         answers = [pickle.loads(self._heard(call)) for call in calls]
-        for is_answer, answer in answers:
-            if not is_answer:
-                raise answer
-        return [answer for _, answer in answers]
+        error = next((answer for is_answer, answer in answers if not is_answer), None)
+        if error is None:
+            return [answer for _, answer in answers]
+        try:
+            raise error
+        finally:
+            del answers, error  # its traceback would hold it, and all that the fit has
 
     def _asked_by_tasks(
         self,
@@ -242,11 +245,10 @@ class DaskExecutor:
                 wait(futures, timeout=PATIENCE)
                 return
             except TimeoutError as error:
-                # Dask has it refer to itself through its traceback, and that to the futures
-                error.__traceback__ = None
+                error.__traceback__ = None  # see _lost
                 self._look_around()
             except LOSSES as error:
-                raise LostError(str(error)) from error
+                raise _lost(error) from None
 
     def _heard(self, call: Any) -> bytes:
         """Return the answer of an actor; if its worker is gone, it may be silent or raise."""
@@ -258,7 +260,7 @@ class DaskExecutor:
                 error.__traceback__ = None
                 self._look_around()
             except Exception as error:
-                raise LostError(str(error)) from error
+                raise _lost(error) from None
 
     def _look_around(self) -> None:
         """Raise an error if a worker is gone."""
@@ -286,6 +288,16 @@ class DaskExecutor:
                 self._look_around()
             return gathering.result()
         except LOSSES as error:
-            raise LostError(str(error)) from error
+            raise _lost(error) from None
         finally:
             gathering.cancel()
+
+
+def _lost(error: BaseException) -> LostError:
+    """Return an error of Dask as what it means.
+
+    Dask has its errors refer to themselves through their tracebacks, and these to all that a fit
+    has: without a traceback they go at once, and not when Python next looks for such circles.
+    """
+    error.__traceback__ = None
+    return LostError(f"{type(error).__name__}: {error}")
