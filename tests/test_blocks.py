@@ -77,6 +77,23 @@ def test_the_bias_is_the_best_but_for_the_slack(loss: str, slack: float) -> None
 
 
 @each_loss
+def test_the_best_bias_has_no_slope(loss: str) -> None:
+    """Wherever the search begins; of the hinge, whose slope has steps, no other bias is better."""
+    given = problem_of(loss, 3, n=80)
+    problem = Problem(given.rows, given.n_weights, loss, 1.0, 0.0, 1.0, True, 1)
+    wx = 3 * np.random.default_rng(0).standard_normal(80)
+    best = best_bias(problem, given.examples, wx, 0.0)
+    for start in best + np.array([-30.0, -0.1, -1e-5, 1e-9, 1e-3, 1.0, 20.0]):
+        found = best_bias(problem, given.examples, wx, start)
+        slopes, _ = problem.derivatives(given.examples, wx, found)
+        if loss != "hinge_loss":
+            assert abs(slopes.sum()) <= 1e-13 * np.abs(slopes).sum()
+        for other in (found - 1e-6, found + 1e-6):
+            lowest = problem.losses(given.examples, wx, found)
+            assert lowest <= problem.losses(given.examples, wx, other) * (1 + 1e-15)
+
+
+@each_loss
 @pytest.mark.parametrize("curvature", [0.0, 0.5])
 def test_visits_of_a_block_are_those_of_the_twin(loss: str, curvature: float) -> None:
     given = problem_of(loss, 11, n=40)

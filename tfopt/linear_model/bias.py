@@ -14,7 +14,7 @@ import numpy as np
 
 __all__ = ["BiasSearch", "bias_search", "newton_on_bias"]
 
-BiasSearch: TypeAlias = Generator[list[float], "np.ndarray | None", float]
+BiasSearch: TypeAlias = Generator[list[float], np.ndarray, float]
 
 #: Relative to 1 + |bias|: nearer than that is of no use.
 NEAR = 1e-10
@@ -43,20 +43,23 @@ def newton_on_bias(bias: float, slack: float = 0.0) -> BiasSearch:
     low, high = -math.inf, math.inf
     for _ in range(100):
         answer = yield [bias]
-        assert answer is not None
         ((slope,), (bend,)) = answer.tolist()
         if slope == 0 or slope * slope <= 2 * slack * bend:
             break
         low, high = (bias, high) if slope < 0 else (low, bias)
         step = min(max(-slope / bend, -4.0), 4.0) if bend > 0 else -math.copysign(4.0, slope)
         if not low < bias + step < high:
-            if math.isinf(high - low):
-                break  # rounding
+            if math.isinf(high - low) or _is_near(step, bias):
+                break  # rounding: the middle of the bracket would be further away
             step = low + (high - low) / 2 - bias
         bias += step
-        if abs(step) <= NEAR * (1 + abs(bias)):
+        if _is_near(step, bias):
             break
     return bias
+
+
+def _is_near(step: float, bias: float) -> bool:
+    return abs(step) <= NEAR * (1 + abs(bias))
 
 
 def corner(bias: float, slack: float) -> BiasSearch:
@@ -69,7 +72,6 @@ def corner(bias: float, slack: float) -> BiasSearch:
     low, high = (-math.inf, -math.inf), (math.inf, math.inf)
     for _ in range(100):
         answer = yield places.tolist()
-        assert answer is not None
         for place, slope in zip(places.tolist(), answer[0].tolist(), strict=True):
             if slope == 0:
                 return float(place)
