@@ -6,7 +6,8 @@ Where weights are few, blocks answer with their Hessians; otherwise a product wi
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,12 +15,13 @@ from tfopt.kernels import curvature
 from tfopt.kernels.curvature_products import diagonal, product
 from tfopt.linear_model import conjugate_gradients, newton
 from tfopt.linear_model.blocks import Block, Order, bound_of, settled
-from tfopt.linear_model.executors import Executor
 from tfopt.linear_model.problem import NOBODY, Certificate, Problem, assembled, imbalance
+from tfopt.linear_model.questions import answered
 from tfopt.linear_model.sums import total
 
 __all__ = [
     "EPOCHS",
+    "Question",
     "Slopes",
     "bound_of_slopes",
     "curve",
@@ -29,6 +31,9 @@ __all__ = [
     "tangent",
     "tangent_and_bound",
 ]
+
+#: What blocks are asked for: a function of theirs, and its order for one problem.
+Question: TypeAlias = tuple[Callable[[Block, dict[int, Any]], tuple[Block, dict[int, Any]]], Any]
 
 #: With more weights, a Hessian is more work than the products it saves, and a long message.
 MOST_WEIGHTS = 64
@@ -56,38 +61,32 @@ class Slopes(NamedTuple):
 
 
 def slopes_at(
-    problem: Problem, executor: Executor, k: int, order: Order, w: np.ndarray
-) -> tuple[Slopes, Certificate]:
+    problem: Problem, order: Order, w: np.ndarray
+) -> Generator[Question, Any, tuple[Slopes, Certificate]]:
     """Return the slopes at a point, and what it certifies with the dual variables they are.
 
     Parameters
     ----------
     problem : Problem
         Without rows, and without l1.
-    executor : Executor
-        Its blocks have looked there last.
-    k : int
-        The problem's number.
     order : Order
-        With the point's bias.
+        For blocks that have looked at the point last, with its bias.
     w : ndarray, shape (n_weights,)
     """
     if problem.intercept:
-        slopes = Slopes(*executor.ask(tangent, {k: order})[k])
-        (losses, gap), change = executor.ask(bound_of_slopes, {k: (order.bias, slopes.imbalance)})[
-            k
-        ]
+        slopes = Slopes(*(yield tangent, order))
+        (losses, gap), change = yield bound_of_slopes, (order.bias, slopes.imbalance)
         v = change.dense()
     else:
-        found, ((losses, gap), _) = executor.ask(tangent_and_bound, {k: order})[k]
+        found, ((losses, gap), _) = yield tangent_and_bound, order
         slopes = Slopes(*found)
         v = slopes.v
     return slopes, assembled(problem, NOBODY, w, order.bias, v, float(losses), float(gap))
 
 
 def lower(
-    problem: Problem, executor: Executor, k: int, slopes: Slopes, point: Certificate
-) -> tuple[np.ndarray, float] | None:
+    problem: Problem, slopes: Slopes, point: Certificate
+) -> Generator[Question, Any, tuple[np.ndarray, float] | None]:
     """Return a point, weights and bias, where the primal is lower by its due.
 
     Blocks have looked there then. There is none if the primal cannot be lowered any more, but for
@@ -99,11 +98,11 @@ def lower(
     if slopes.bends.ndim == 2:
         step = newton.direction(problem, slopes.bends.copy(), gradient)
     if step is None:
-        step = _approximate_direction(problem, executor, k, slopes.bends, gradient)
+        step = yield from _approximate_direction(problem, slopes.bends, gradient)
     promised, share = -total(gradient, step), 1.0
     while share > newton.LEAST_SHARE:
         w, bias = point.w + share * step[:-1], point.bias + share * float(step[-1])
-        losses = executor.ask(look_for_losses, {k: (w, bias)})[k]
+        losses = yield look_for_losses, (w, bias)
         if newton.is_lower(point, losses + problem.penalty(w), share * promised):
             return w, bias
         share /= 2
@@ -111,17 +110,19 @@ def lower(
 
 
 def _approximate_direction(
-    problem: Problem, executor: Executor, k: int, bends: np.ndarray, gradient: np.ndarray
-) -> np.ndarray:
-    def product(s: np.ndarray) -> np.ndarray:
-        if bends.ndim == 1:
-            found: np.ndarray = executor.ask(curve, {k: s})[k]
-            return found
-        products: np.ndarray = np.sum(bends * s, axis=1)
-        return products
-
+    problem: Problem, bends: np.ndarray, gradient: np.ndarray
+) -> Generator[Question, np.ndarray, np.ndarray]:
     diagonal = bends if bends.ndim == 1 else np.diagonal(bends)
-    return conjugate_gradients.direction(problem, product, diagonal, gradient, newton.SHARE)
+    search = conjugate_gradients.direction(problem, diagonal, gradient, newton.SHARE)
+    if bends.ndim == 2:
+        return answered(search, lambda s: np.sum(bends * s, axis=1))
+    try:
+        s = next(search)
+        while True:
+            s = search.send((yield curve, s))
+    except StopIteration as end:
+        direction: np.ndarray = end.value
+        return direction
 
 
 # ---- where a block lies

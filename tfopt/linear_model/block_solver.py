@@ -10,18 +10,19 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import numpy as np
 
 from tfopt.kernels import sdca_blocks
 from tfopt.linear_model import block_newton, blocks, newton
-from tfopt.linear_model.bias import BiasSearch, bias_search
+from tfopt.linear_model.bias import bias_search
 from tfopt.linear_model.blocks import PARTS, Order
 from tfopt.linear_model.changes import Change
 from tfopt.linear_model.executors import Executor
 from tfopt.linear_model.problem import NOBODY, Certificate, Problem, assembled
+from tfopt.linear_model.questions import answered_together
 from tfopt.linear_model.search import Search, Settings
 
 __all__ = ["Climb", "climb"]
@@ -126,19 +127,21 @@ class Climb:
         if self.search.wants_newton:
             self.newton_at = {"w": point.w, "bias": point.bias}
 
-    def newton_step(self) -> None:
+    def newton_step(self) -> Generator[block_newton.Question, Any, None]:
         """Certify where Newton's method is, and go on from there if that is not enough.
 
         Visits, if they have to go on, do so from where they were.
         """
         assert self.newton_at is not None
         w, bias = self.newton_at["w"], self.newton_at["bias"]
-        nothing, among = np.zeros(0), (self.problem, self.executor, self.number)
+        nothing = np.zeros(0)
         order = dataclasses.replace(self.order(range(self.executor.n_blocks)), v=nothing, bias=bias)
-        slopes, point = block_newton.slopes_at(*among, order, w)
+        slopes, point = yield from block_newton.slopes_at(self.problem, order, w)
         self.done = self.search.polished(point)
         self._note(point)
-        found = None if self.done else block_newton.lower(*among, slopes, point)
+        found = None
+        if not self.done:
+            found = yield from block_newton.lower(self.problem, slopes, point)
         self.newton_at = None if found is None else {"w": found[0], "bias": found[1]}
 
     def _note(self, point: Certificate) -> None:
@@ -172,10 +175,9 @@ def climb(
     """
     for number in range(first, settings.max_iter + 1):
         going = {k: one for k, one in enumerate(climbs) if not one.done}
-        steps = [one for one in going.values() if one.newton_at is not None]
-        _epoch(problem, executor, {k: v for k, v in going.items() if v not in steps}, number)
-        for one in steps:
-            one.newton_step()
+        steps = {k: one for k, one in going.items() if one.newton_at is not None}
+        _epoch(problem, executor, {k: one for k, one in going.items() if k not in steps}, number)
+        _newton_steps(executor, steps)
         if all(one.done for one in climbs):
             break
         if after is not None:
@@ -215,7 +217,11 @@ def _certificates(
         }
         orders = {k: one.order(everyone, biases=next(searches[k])) for k, one in due.items()}
         looked = executor.ask(blocks.look, orders)
-        biases = _best_biases(executor, searches, {k: pair[1] for k, pair in looked.items()})
+        biases = answered_together(
+            searches,
+            lambda asked: executor.ask(blocks.slopes, asked),
+            first={k: slopes for k, (_, slopes) in looked.items()},
+        )
         parts = executor.ask(blocks.bound, {k: (biases[k], looked[k][0]) for k in due})
     else:
         orders = {k: one.order(everyone) for k, one in due.items()}
@@ -233,18 +239,14 @@ def _certificates(
     }
 
 
-def _best_biases(
-    executor: Executor, searches: dict[int, BiasSearch], found: dict[int, np.ndarray]
-) -> dict[int, float]:
-    """Advance all searches together: a round serves them all."""
-    biases: dict[int, float] = {}
-    while True:
-        asked = {}
-        for k, answer in found.items():
-            try:
-                asked[k] = searches[k].send(answer)
-            except StopIteration as end:
-                biases[k] = end.value
-        if not asked:
-            return biases
-        found = executor.ask(blocks.slopes, asked)
+def _newton_steps(executor: Executor, steps: dict[int, Climb]) -> None:
+    """Have some problems take a step each; where they ask for the same, a round serves them all."""
+
+    def answer(asked: dict[int, block_newton.Question]) -> dict[int, Any]:
+        answers: dict[int, Any] = {}
+        for function in dict.fromkeys(function for function, _ in asked.values()):
+            orders = {k: order for k, (wanted, order) in asked.items() if wanted is function}
+            answers |= executor.ask(function, orders)
+        return answers
+
+    answered_together({k: one.newton_step() for k, one in steps.items()}, answer)

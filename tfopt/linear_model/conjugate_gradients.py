@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Generator
 
 import numpy as np
 
@@ -17,21 +17,21 @@ MOST_PRODUCTS = 250
 
 def direction(
     problem: Problem,
-    product: Callable[[np.ndarray], np.ndarray],
     diagonal: np.ndarray,
     gradient: np.ndarray,
     share: float,
-) -> np.ndarray:
+) -> Generator[np.ndarray, np.ndarray, np.ndarray]:
     """Return s for which H s is about -gradient: one that goes down in any case.
+
+    H is the second derivatives: what is asked for are products of the losses' part of it and a
+    vector.
 
     Parameters
     ----------
     problem : Problem
         Without l1; its rows are not looked at.
-    product : callable
-        From a vector to its product with the second derivatives of the losses' sum.
     diagonal : ndarray, shape (n_weights + 1,)
-        Of these.
+        Of the losses' part of H.
     gradient : ndarray, shape (n_weights + 1,)
         Its last is the intercept's, 0 if there is none.
     share : float
@@ -59,7 +59,7 @@ def direction(
     for _ in range(MOST_PRODUCTS):
         if not rz > enough:
             break
-        Hp = product(p) + penalty * p
+        Hp = (yield p) + penalty * p
         if not problem.intercept:
             Hp[-1] = 0.0
         curvature = total(p, Hp)

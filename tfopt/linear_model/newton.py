@@ -10,6 +10,7 @@ import numpy as np
 from tfopt.kernels import curvature, curvature_products
 from tfopt.linear_model import conjugate_gradients
 from tfopt.linear_model.problem import Certificate, Problem, best_bias, certify
+from tfopt.linear_model.questions import answered
 from tfopt.linear_model.search import Search
 from tfopt.linear_model.sums import total
 
@@ -70,14 +71,13 @@ def ends(
         return True
     if not search.wants_newton:
         return False
-    assert search.best is not None
-    return any(map(search.polished, newton_steps(problem, search.best)))
+    return any(map(search.polished, newton_steps(problem, point)))
 
 
 def newton_steps(problem: Problem, start: Certificate) -> Iterator[Certificate]:
     """Yield ever better points, each with the dual variables that its slopes are.
 
-    They end when the primal cannot be lowered any more, but for rounding.
+    They end when a step does not lower the primal; where that is a matter of rounding, they go on.
     """
     examples = start.examples.copy()
     weight = examples["weight"]
@@ -125,7 +125,7 @@ def approximate_direction(problem: Problem, bends: np.ndarray, gradient: np.ndar
         return curvature_products.product(*problem.rows, bends, s, problem.threads)
 
     diagonal = curvature_products.diagonal(*problem.rows, bends, problem.n_weights, problem.threads)
-    return conjugate_gradients.direction(problem, product, diagonal, gradient, SHARE)
+    return answered(conjugate_gradients.direction(problem, diagonal, gradient, SHARE), product)
 
 
 def line_search(

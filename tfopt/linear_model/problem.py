@@ -9,6 +9,7 @@ import numpy as np
 
 from tfopt.kernels import curvature, sdca
 from tfopt.linear_model.bias import newton_on_bias
+from tfopt.linear_model.questions import answered
 from tfopt.linear_model.sums import total
 
 __all__ = [
@@ -285,11 +286,10 @@ def best_bias(problem: Problem, examples: np.ndarray, wx: np.ndarray, bias: floa
         passed = np.cumsum(weight[order])
         first = np.searchsorted(passed, weight[y > 0].sum())
         return float(corners[order[min(first, order.size - 1)]])
-    search, answer = newton_on_bias(bias), None
-    while True:
-        try:
-            (asked,) = search.send(answer)
-        except StopIteration as end:
-            return float(end.value)
-        slopes, bends = problem.derivatives(examples, wx, asked)
-        answer = np.array([[slopes.sum()], [bends.sum()]])
+
+    def slopes(asked: list[float]) -> np.ndarray:
+        (at,) = asked
+        slopes, bends = problem.derivatives(examples, wx, at)
+        return np.array([[slopes.sum()], [bends.sum()]])
+
+    return float(answered(newton_on_bias(bias), slopes))
