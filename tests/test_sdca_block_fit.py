@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tfopt.linear_model import SDCAClassifier, SDCARegressor, block_solver, newton
 from tfopt.linear_model.trees import fold
 from tfopt_ref import sdca_block_fit as twin
-from tfopt_ref.sdca_fit import Fit
+from tfopt_ref.sdca_certificate import Fit
 
 SAME_BITS = ("hinge_loss", "smooth_hinge_loss")
 GAMMA, L2 = 0.6, 2.0
@@ -40,7 +40,7 @@ each_blocks = pytest.mark.parametrize("blocks", BLOCKS, ids=["1 block", "3 block
 
 @pytest.fixture(autouse=True)
 def as_the_twin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the best bias looked for to the end, as the twin does, which has no Newton's method."""
+    """Have the best bias looked for to the end, as the twin does; Newton's method has its tests."""
     monkeypatch.setattr(block_solver, "BIAS_SHARE", 0.0)
     monkeypatch.setattr(newton, "applies", lambda problem: False)
 
@@ -69,7 +69,7 @@ def ours(rows: tuple[Any, Any, Any], loss: str, blocks: list[int], **options: An
 
 
 def theirs(rows: tuple[Any, Any, Any], loss: str, blocks: list[int], **options: Any) -> Fit:
-    names = {"fit_intercept": "intercept", "max_iter": "max_epochs"}
+    names = {"fit_intercept": "intercept", "max_iter": "max_iter"}
     options = {names.get(name, name): value for name, value in options.items()}
     return twin.fit(*rows, loss, blocks=blocks, gamma=GAMMA, l2=L2, seed=SEED, **options)
 
@@ -131,7 +131,7 @@ def test_both_end_at_the_same_epoch(loss: str, l1: float, intercept: bool) -> No
         options = {"l1": l1, "fit_intercept": intercept, "tol": tol}
         model, found = (fit(data(loss), loss, BLOCKS[2], **options) for fit in (ours, theirs))
         assert found.near(tol)
-        assert np.ravel(model.n_iter_)[0] == found.n_epochs
+        assert np.ravel(model.n_iter_)[0] == found.n_iter
         assert_same(model, 0, found, loss, intercept)
 
 

@@ -1,7 +1,6 @@
 """Linear models by dual coordinate ascent over blocks of examples that stay together.
 
-What ``tfopt.linear_model`` does with partitions that are given, in this process or on a cluster,
-but for the centring of dense features.
+What ``tfopt.linear_model`` does with partitions that are given, in this process or on a cluster.
 """
 
 from __future__ import annotations
@@ -12,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from tfopt_ref.sdca import shuffled
-from tfopt_ref.sdca_fit import (
-    INTERCEPT_SHARE,
+from tfopt_ref.sdca_certificate import (
     Fit,
     Problem,
-    climb,
     examples_of,
     first_bias,
     loss_named,
     rows_of,
 )
+from tfopt_ref.sdca_fit import INTERCEPT_SHARE, centred, climb
+from tfopt_ref.sdca_newton import Newton
 from tfopt_ref.sdca_solver import Excess, bregman, kept, visit
 
 __all__ = ["fit"]
@@ -42,8 +41,9 @@ def fit(
     l2: float = 1.0,
     intercept: bool = True,
     tol: float = 1e-4,
-    max_epochs: int = 1000,
+    max_iter: int = 1000,
     seed: int = 0,
+    newton: Newton | None = None,
 ) -> Fit:
     """Visit the examples, each block's in random order, until the gap is tol of the primal.
 
@@ -63,17 +63,19 @@ def fit(
     l1, l2 : float
     intercept : bool
         Whether there is a b.
-    tol, max_epochs, seed
-        See `tfopt.linear_model.SDCAClassifier`.
+    tol, max_iter, seed, newton
+        See `tfopt_ref.sdca_fit.fit`.
 
     Returns
     -------
     Fit
         The one with the least gap of those that were certified.
     """
+    X, mean = centred(X, intercept)
     problem = Problem(X, y, c, loss_named(loss, gamma), l1, l2, intercept)
     state = Blocks(problem, blocks, seed)
-    return climb(problem, state.epoch, state.examples, state.v, tol, max_epochs)
+    found = climb(problem, state.epoch, state.examples, state.v, tol, max_iter, newton)
+    return found._replace(b=found.b - found.w @ mean)
 
 
 class Blocks:

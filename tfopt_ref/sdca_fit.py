@@ -1,18 +1,24 @@
-"""Linear models by stochastic dual coordinate ascent, until a duality gap is small enough.
-
-What ``tfopt.linear_model`` does, but for Newton's method, which comes to the same minimum.
-"""
+"""Linear models by stochastic dual coordinate ascent, until a duality gap is small enough."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from tfopt_ref.sdca import EXAMPLE, Rows, shrunk, shuffled, squared_norms
-from tfopt_ref.sdca_losses import HALVINGS, LOSSES, Hinge, Loss, Poisson, Squared
+from tfopt_ref.sdca import shuffled
+from tfopt_ref.sdca_certificate import (
+    Fit,
+    Problem,
+    certificate,
+    examples_of,
+    first_bias,
+    loss_named,
+    rows_of,
+)
+from tfopt_ref.sdca_newton import Newton, steps
 from tfopt_ref.sdca_solver import epoch
 
 __all__ = ["Fit", "fit"]
@@ -22,39 +28,11 @@ CERTIFY_EVERY, SLACK = 10, 1.2
 #: The curvature of the intercept as a share of the mean example's.
 INTERCEPT_SHARE = 0.1
 MERGES = 2
-
-
-class Problem(NamedTuple):
-    """Minimize sum of c * phi(x . w + b; y) + l1 * |w|_1 + l2 / 2 * |w|**2 over w and b.
-
-    X is an array or a CSR matrix, of float32 or float64.
-    """
-
-    X: Any
-    y: np.ndarray
-    c: np.ndarray
-    phi: Loss
-    l1: float
-    l2: float
-    intercept: bool
-
-
-class Fit(NamedTuple):
-    """A point w, b of the primal, one a of the dual, and what they say of the minimum.
-
-    It is between primal - gap and primal.
-    """
-
-    w: np.ndarray
-    b: float
-    a: np.ndarray
-    primal: float
-    gap: float
-    n_epochs: int
-
-    def near(self, tol: float) -> bool:
-        """Whether the gap is tol of the primal."""
-        return self.gap <= tol * abs(self.primal)
+#: Newton's method is not worth beginning if epochs take as long as so many steps, about.
+NEWTON_STEPS = 3
+#: By how much an epoch lowers the logarithm of the gap: a guess for the first certificate; and a
+#: tol below which there is nothing but rounding.
+FIRST_RATE, LEAST_TOL = 0.3, 1e-16
 
 
 def fit(
@@ -69,8 +47,9 @@ def fit(
     intercept: bool = True,
     n_partitions: int = 1,
     tol: float = 1e-4,
-    max_epochs: int = 1000,
+    max_iter: int = 1000,
     seed: int = 0,
+    newton: Newton | None = None,
 ) -> Fit:
     """Visit the examples in random order until the gap is tol of the primal.
 
@@ -88,19 +67,22 @@ def fit(
     l1, l2 : float
     intercept : bool
         Whether there is a b.
-    n_partitions, tol, max_epochs, seed
+    n_partitions, tol, max_iter, seed
         See `tfopt.linear_model.SDCAClassifier`.
+    newton : Newton, optional
+        For the losses but the hinge, without l1: when Newton's method is worth it.
 
     Returns
     -------
     Fit
         The one with the least gap of those that were certified.
     """
+    X, mean = centred(X, intercept)
     problem = Problem(X, y, c, loss_named(loss, gamma), l1, l2, intercept)
     rows, examples, v = rows_of(X), examples_of(problem), np.zeros(X.shape[1])
     b = first_bias(problem)
     # b is the weight of a feature 1 with the penalty rho / 2 * (b - centre)**2: curvature 1 / rho
-    curvature = (INTERCEPT_SHARE * examples["curvature"].mean() or 1.0) if intercept else 0.0
+    curvature = (INTERCEPT_SHARE * float(examples["curvature"].mean()) or 1.0) if intercept else 0.0
     replicas = np.zeros((n_partitions if n_partitions > 1 else 0, len(v)))
     sigma = 1 + (n_partitions - 1) / 2
 
@@ -114,35 +96,21 @@ def fit(
         b += curvature * math.fsum(c * examples["a"])  # the centre moves to where b is
         return estimate
 
-    return climb(problem, visit, examples, v, tol, max_epochs)
+    found = climb(problem, visit, examples, v, tol, max_iter, newton)
+    return found._replace(b=found.b - found.w @ mean)
 
 
-def loss_named(loss: str, gamma: float) -> Loss:
-    return Hinge(gamma) if loss == "smooth_hinge_loss" else LOSSES[loss]
+def centred(X: Any, intercept: bool) -> tuple[Any, np.ndarray]:
+    """Return X without the features' means, and these, if they outweigh the variances.
 
-
-def rows_of(X: Any) -> Rows:
-    """Return data, indices, indptr and a dense block."""
-    n = X.shape[0]
-    if isinstance(X, np.ndarray):
-        return np.zeros(0), np.zeros(0, int), np.zeros(n + 1, int), X
-    return X.data, X.indices, X.indptr, np.zeros((n, 0))
-
-
-def examples_of(problem: Problem) -> np.ndarray:
-    """Return the examples, whose dual variables are 0."""
-    data, _, indptr, dense = rows_of(problem.X)
-    examples = np.zeros(len(problem.y), EXAMPLE)
-    examples["y"], examples["weight"] = problem.y, problem.c
-    examples["curvature"] = squared_norms(data, indptr, dense) / problem.l2
-    return examples
-
-
-def first_bias(problem: Problem) -> float:
-    """Return where b starts: what is best for w = 0, if that is a guess worth taking."""
-    if not problem.intercept or isinstance(problem.phi, Hinge):
-        return 0.0
-    return best_bias(problem, np.zeros(len(problem.y)))
+    An intercept, which is to be had for nothing, makes them of no account, but visits are slow to
+    learn that. Of a CSR matrix, whose zeros must stay, nothing is subtracted, as 0 is here.
+    """
+    if intercept and isinstance(X, np.ndarray):
+        mean = X.mean(axis=0, dtype=np.float64)
+        if (mean**2).sum() > X.var(axis=0, dtype=np.float64).sum():
+            return X - mean, mean
+    return X, np.zeros(X.shape[1])
 
 
 def climb(
@@ -151,94 +119,46 @@ def climb(
     examples: np.ndarray,
     v: np.ndarray,
     tol: float,
-    max_epochs: int,
+    max_iter: int,
+    newton: Newton | None,
 ) -> Fit:
     """Return the best of what is certified after epochs, until one is good enough.
 
     `visit` changes the examples' dual variables and v, given an epoch's number, and returns the
-    estimate of the gap.
+    estimate of the gap. Where the certificates say that epochs would take longer than Newton's
+    method, that takes over; if it comes to an end too early, epochs go on.
     """
     best: Fit | None = None
-    certified, per_gap = 0, 1.0
-    for number in range(1, max_epochs + 1):
+    certified, per_gap, last_gap = 0, 1.0, math.inf
+    n_steps = 0
+    for number in range(1, max_iter + 1):
         estimate = visit(number)
         small = best is not None and estimate <= SLACK * tol * abs(best.primal) * per_gap
-        if small or number in (2, certified + CERTIFY_EVERY, max_epochs):
-            found = certificate(problem, examples["a"], v, number)
-            if best is None or found.gap < best.gap:
-                best = found
-            if best.near(tol):
+        if small or number in (2, certified + CERTIFY_EVERY) or number + n_steps == max_iter:
+            found = certificate(problem, examples["a"], v, number + n_steps)
+            best = better(best, found)
+            if best.near(tol) or number + n_steps == max_iter:
                 break
-            certified, per_gap = number, estimate / found.gap
+            rate = math.log(last_gap / found.gap) / (number - certified)
+            rate = FIRST_RATE if math.isinf(last_gap) else rate
+            certified, per_gap, last_gap = number, estimate / found.gap, found.gap
+            if newton is not None and epochs_left(found, tol, rate) > NEWTON_STEPS * newton.cost:
+                for point in steps(problem, best, newton):
+                    n_steps += 1
+                    best = better(best, point)
+                    if best.near(tol) or number + n_steps == max_iter:
+                        return best
+                newton = None
     assert best is not None
     return best
 
 
-def certificate(problem: Problem, a: np.ndarray, v: np.ndarray, n_epochs: int) -> Fit:
-    """Bound the minimum from above, by w = S(v) and the best b, and from below, by a.
-
-    The dual is -sum of c * phi*(-a) - l2 / 2 * |S(v)|**2 with v = sum of c * a * x / l2, for a with
-    sum of c * a = 0 if there is an intercept. The gap is the sum of terms, of an example or a
-    weight each, that are not negative (Fenchel and Young), for a difference would be rounding.
-    """
-    X, y, c, phi, l1, l2, intercept = problem
-    w = S(v, l1 / l2)
-    wx, b = X @ w, 0.0
-    if intercept:
-        b = best_bias(problem, wx)
-        a = balance(problem, a)
-    v = X.T @ (c * a) / l2
-    losses, gaps = [], []
-    for a_i, y_i, c_i, z in zip(a.tolist(), y.tolist(), c.tolist(), (wx + b).tolist(), strict=True):
-        if c_i > 0:
-            losses.append(c_i * phi.value(z, y_i))
-            gaps.append(c_i * max(phi.value(z, y_i) + phi.conjugate(a_i, y_i) + a_i * z, 0.0))
-    norms = l1 * np.abs(w) + l2 / 2 * w * w
-    apart = l2 / 2 * (w - S(v, l1 / l2)) ** 2 + l1 * np.abs(w) - l2 * (v - S(v, l1 / l2)) * w
-    return Fit(w, b, a.copy(), total(losses, norms), total(gaps, apart), n_epochs)
+def better(best: Fit | None, found: Fit) -> Fit:
+    return found if best is None or found.gap < best.gap else best
 
 
-def S(v: np.ndarray, shrink: float) -> np.ndarray:
-    return np.array([shrunk(t, shrink) for t in v.tolist()])
-
-
-def total(*parts: Iterable[float]) -> float:
-    return math.fsum(term for part in parts for term in part)
-
-
-def best_bias(problem: Problem, wx: np.ndarray) -> float:
-    """Return the b that minimizes sum of c * phi(wx + b): where its slope, which grows, is 0."""
-
-    def slope(b: float) -> float:
-        z = (wx + b).tolist()
-        return math.fsum(
-            c * problem.phi.slope(z, y)
-            for c, z, y in zip(problem.c.tolist(), z, problem.y.tolist(), strict=True)
-        )
-
-    low, high = -1.0, 1.0
-    while slope(low) > 0:
-        low *= 2
-    while slope(high) < 0:
-        high *= 2
-    for _ in range(HALVINGS):
-        b = low + (high - low) / 2
-        low, high = (b, high) if slope(b) < 0 else (low, b)
-    return high
-
-
-def balance(problem: Problem, a: np.ndarray) -> np.ndarray:
-    """Return dual variables near a, and as allowed, whose sum of c * a is 0."""
-    y, c = problem.y, problem.c
-    balanced = a.copy()
-    if isinstance(problem.phi, Squared):
-        balanced -= math.fsum(c * a) / math.fsum(c)
-        return balanced
-    if isinstance(problem.phi, Poisson):  # y - a must not be negative, and have the mean of y
-        balanced[:] = y - (y - a) * (math.fsum(c * y) / math.fsum(c * (y - a)))
-        return balanced
-    # y * a is of [0, 1]: the class whose sum is the larger has to give way
-    sums = {label: math.fsum((c * np.abs(a))[y == label]) for label in (-1, 1)}
-    heavy = max(sums, key=lambda label: sums[label])
-    balanced[y == heavy] *= min(sums.values()) / (sums[heavy] or 1.0)
-    return balanced
+def epochs_left(found: Fit, tol: float, rate: float) -> float:
+    """Return how many epochs it takes to lower the gap's logarithm, by a rate, to its end."""
+    if rate <= 0:
+        return math.inf
+    return math.log(found.gap / abs(found.primal) / max(tol, LEAST_TOL)) / rate

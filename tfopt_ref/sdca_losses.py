@@ -1,4 +1,4 @@
-"""The losses of SDCA: of each its value, its slope, its conjugate and the step of a dual variable.
+"""The losses of SDCA: each one's value, derivatives, conjugate and step of a dual variable.
 
 In the symbols of Shalev-Shwartz and Zhang: x are an example's features, y is its label (-1 or 1 for
 the losses of classification), wx the prediction and a the dual variable; `conjugate` is
@@ -32,6 +32,9 @@ class Loss(Protocol):
     def slope(self, wx: float, y: float) -> float:
         """phi'(wx)"""
 
+    def bend(self, wx: float, y: float) -> float:
+        """phi''(wx), 0 for a hinge that is not smooth"""
+
     def conjugate(self, a: float, y: float) -> float:
         """``phi*(-a)``, which is infinite where a cannot be"""
 
@@ -49,6 +52,9 @@ class Squared:
 
     def slope(self, wx: float, y: float) -> float:
         return wx - y
+
+    def bend(self, wx: float, y: float) -> float:
+        return 1.0
 
     def conjugate(self, a: float, y: float) -> float:
         return a * (a / 2 - y)
@@ -74,6 +80,9 @@ class Hinge:
         if u <= 0:
             return 0.0
         return -y if u >= self.gamma else -y * u / self.gamma
+
+    def bend(self, wx: float, y: float) -> float:
+        return 1 / self.gamma if 0 < 1 - y * wx < self.gamma else 0.0
 
     def conjugate(self, a: float, y: float) -> float:
         b = y * a
@@ -101,6 +110,9 @@ class Logistic:
 
     def slope(self, wx: float, y: float) -> float:
         return -y * sigmoid(-y * wx)
+
+    def bend(self, wx: float, y: float) -> float:
+        return sigmoid(wx) * sigmoid(-wx)
 
     def conjugate(self, a: float, y: float) -> float:
         b = y * a
@@ -134,6 +146,9 @@ class Poisson:
 
     def slope(self, wx: float, y: float) -> float:
         return exp(wx) - y
+
+    def bend(self, wx: float, y: float) -> float:
+        return exp(wx)
 
     def conjugate(self, a: float, y: float) -> float:
         r = y - a

@@ -1,0 +1,207 @@
+"""Newton's method against the twin's: whole fits, with and without blocks, step by step."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+
+from tfopt.linear_model import SDCAClassifier, SDCARegressor, block_newton, block_solver, newton
+from tfopt_ref import sdca_block_fit, sdca_fit, sdca_newton
+from tfopt_ref.sdca_certificate import Fit, Problem, loss_named, primal
+from tfopt_ref.sdca_newton import Newton, conjugate_gradients, line_search, steps
+
+BLOCKS = [30, 1, 49]
+GAMMA, L2 = 0.6, 0.02
+#: As many epochs a step is said to take as long as.
+COST = 2.0
+#: What the estimators make of random_state=0.
+SEED = np.random.RandomState(0).randint(2**31 - 1)
+LOSSES = ["logistic_loss", "smooth_hinge_loss", "squared_loss", "poisson_loss"]
+
+each_loss = pytest.mark.parametrize("loss", LOSSES)
+each_intercept = pytest.mark.parametrize("intercept", [False, True])
+each_direction = pytest.mark.parametrize("with_matrix", [False, True])
+each_blocks = pytest.mark.parametrize("blocks", [None, BLOCKS], ids=["whole", "blocks"])
+
+
+def data(loss: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return features of several sizes, labels and weights, some of them 0."""
+    random = np.random.default_rng(6)
+    X = random.standard_normal((80, 7)) @ random.standard_normal((7, 7)) * np.logspace(-1, 0, 7)
+    z = X @ random.standard_normal(7) / 2 + 0.5 + random.standard_normal(80)
+    y = {
+        "squared_loss": lambda: z,
+        "poisson_loss": lambda: random.poisson(np.exp(np.clip(z / 3, -3, 3))).astype(float),
+    }.get(loss, lambda: np.sign(z))()
+    return X, y, random.choice([0.0, 0.5, 1.0, 2.0], 80)
+
+
+@pytest.fixture
+def fits(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """From a problem and how to go about it: our fit and the twin's, with the same choices."""
+
+    def both(
+        rows: tuple[Any, Any, Any],
+        loss: str,
+        blocks: list[int] | None,
+        intercept: bool,
+        with_matrix: bool,
+        tol: float,
+        max_iter: int,
+    ) -> tuple[Any, Fit]:
+        monkeypatch.setattr(newton, "_kind", lambda problem: (with_matrix, COST))
+        monkeypatch.setattr(block_newton, "EPOCHS", COST)
+        monkeypatch.setattr(block_newton, "MOST_WEIGHTS", 64 if with_matrix else 0)
+        monkeypatch.setattr(block_solver, "BIAS_SHARE", 0.0)
+        name, more = loss.removesuffix("_loss"), {}
+        if loss == "smooth_hinge_loss":
+            more["gamma"] = GAMMA
+        kind = SDCARegressor if name in ("squared", "poisson") else SDCAClassifier
+        model = kind(
+            name,
+            l2=L2,
+            tol=tol,
+            max_iter=max_iter,
+            fit_intercept=intercept,
+            num_loss_partitions=blocks,
+            **more,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(*rows)
+        options: dict[str, Any] = {
+            "gamma": GAMMA,
+            "l2": L2,
+            "intercept": intercept,
+            "tol": tol,
+            "max_iter": max_iter,
+            "seed": SEED,
+            "newton": Newton(COST, with_matrix, best_b=blocks is None),
+        }
+        if blocks is None:
+            return model, sdca_fit.fit(*rows, loss, **options)
+        return model, sdca_block_fit.fit(*rows, loss, blocks=blocks, **options)
+
+    return both
+
+
+def assert_near(model: Any, found: Fit, weight: np.ndarray, rtol: float = 1e-7) -> None:
+    primal = found.primal
+    assert np.ravel(model.objective_)[0] == pytest.approx(primal, rel=1e-10)
+    gap = np.ravel(model.dual_gap_)[0]
+    assert gap == pytest.approx(found.gap, rel=rtol, abs=1e-13 * abs(primal))
+    np.testing.assert_allclose(np.ravel(model.coef_), found.w, rtol=rtol, atol=rtol)
+    assert np.ravel(model.intercept_)[0] == pytest.approx(found.b, rel=rtol, abs=rtol)
+    a = np.where(weight > 0, np.ravel(model.dual_coef_) - found.a, 0)
+    np.testing.assert_allclose(a, 0, atol=rtol)
+
+
+@each_loss
+@each_intercept
+@each_direction
+@each_blocks
+@pytest.mark.parametrize("kind", ["csr", "dense"])
+def test_each_step_is_the_twins(
+    loss: str,
+    intercept: bool,
+    with_matrix: bool,
+    blocks: list[int] | None,
+    kind: str,
+    fits: Any,
+) -> None:
+    X, y, weight = data(loss)
+    rows = (sparse.csr_matrix(X) if kind == "csr" else X), y, weight
+    for max_iter in (3, 4, 6):
+        model, found = fits(rows, loss, blocks, intercept, with_matrix, 0.0, max_iter)
+        assert_near(model, found, weight)
+
+
+@each_loss
+@each_intercept
+@each_direction
+@each_blocks
+def test_both_end_at_the_same_step(
+    loss: str, intercept: bool, with_matrix: bool, blocks: list[int] | None, fits: Any
+) -> None:
+    rows = data(loss)
+    for tol in (1e-2, 1e-5, 1e-9):
+        model, found = fits(rows, loss, blocks, intercept, with_matrix, tol, 500)
+        assert found.near(tol)
+        assert np.ravel(model.n_iter_)[0] == found.n_iter
+        assert_near(model, found, rows[2])
+
+
+@each_loss
+@each_blocks
+def test_features_whose_means_outweigh_their_variances_are_centred(
+    loss: str, blocks: list[int] | None, fits: Any
+) -> None:
+    """The same minimum as without the means, but for the intercept."""
+    X, y, weight = data(loss)
+    means = np.linspace(20, 30, X.shape[1])
+    model, found = fits((X + means, y, weight), loss, blocks, True, True, 1e-9, 500)
+    _, near = fits((X - X.mean(axis=0), y, weight), loss, blocks, True, True, 1e-9, 500)
+    assert_near(model, found, weight, rtol=1e-6)
+    np.testing.assert_allclose(found.w, near.w, rtol=1e-6, atol=1e-6)
+    assert found.primal == pytest.approx(near.primal, rel=1e-8)
+
+
+@each_loss
+def test_slopes_are_the_values_differences_and_bends_theirs(loss: str) -> None:
+    phi, d = loss_named(loss, GAMMA), 1e-6
+    for y in (-1.0, 1.0) if "poisson" not in loss else (0.0, 3.0):
+        for z in (-3.0, -0.7, 0.1, 0.55, 0.9, 2.0):
+            slope = (phi.value(z + d, y) - phi.value(z - d, y)) / (2 * d)
+            assert phi.slope(z, y) == pytest.approx(slope, abs=1e-8)
+            bend = (phi.slope(z + d, y) - phi.slope(z - d, y)) / (2 * d)
+            assert phi.bend(z, y) == pytest.approx(bend, abs=1e-8)
+
+
+def test_the_twins_conjugate_gradients_are_those_of_the_definition() -> None:
+    """Of n unknowns, n steps would solve it: here they stop when a tenth is left."""
+    random = np.random.default_rng(1)
+    B = random.standard_normal((9, 6))
+    H, g = B.T @ B + 0.1 * np.eye(6), random.standard_normal(6)
+    D = np.diagonal(H)
+    s = conjugate_gradients(lambda p: H @ p, D, g)
+    left = H @ s + g
+    assert 0 < left @ (left / D) <= 0.01 * g @ (g / D)
+    assert g @ s < 0
+
+
+def test_the_twins_line_search_halves_until_the_primal_is_lower() -> None:
+    X, y, c = data("squared_loss")
+    problem = Problem(X, y, c, loss_named("squared_loss", 1.0), 0.0, L2, False)
+    w = np.zeros(7)
+    point = Fit(w, 0.0, np.zeros(80), primal(problem, w, 0.0), 1.0, 1)
+    g = -X.T @ (c * y)
+    newtons = np.linalg.solve(X.T @ (c[:, None] * X) + L2 * np.eye(7), -g)
+    assert line_search(problem, point, newtons, -(g @ newtons)) == 1.0
+    long = 5 * newtons  # of a parabola, twice as far is as high again
+    assert line_search(problem, point, long, -(g @ long)) == 0.25
+    assert line_search(problem, point, -newtons, 0.0) == 0.0
+
+
+def test_the_twins_steps_lead_to_the_minimum_and_stay_there() -> None:
+    X, y, c = data("logistic_loss")
+    problem = Problem(X, y, c, loss_named("logistic_loss", 1.0), 0.0, L2, True)
+    start = Fit(np.zeros(7), 0.0, np.zeros(80), 0.0, np.inf, 0)
+    points = list(itertools.islice(steps(problem, start, Newton(1.0)), 20))
+    assert points[0].gap > 1e-3
+    for point in points[10:]:
+        assert point.gap <= 1e-13 * point.primal
+    assert all(np.diff([point.primal for point in points]) <= 1e-14 * points[0].primal)
+
+
+def test_the_twins_steps_end_where_the_primal_is_not_lower(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sdca_newton, "direction", lambda A, bends, P, g, with_matrix: g)
+    X, y, c = data("logistic_loss")
+    problem = Problem(X, y, c, loss_named("logistic_loss", 1.0), 0.0, L2, True)
+    start = Fit(np.zeros(7), 0.0, np.zeros(80), 0.0, np.inf, 0)
+    assert len(list(steps(problem, start, Newton(1.0)))) == 1

@@ -1,0 +1,134 @@
+"""Newton's method with a line search, for smooth losses without l1.
+
+A point is u = (w, b), and A has the examples' features and a last one of 1; without an intercept
+neither has its last. The primal's gradient and its second derivatives at u are ::
+
+    g = A^T (c * phi'(A u)) + P u,    H = A^T diag(c * phi''(A u)) A + P,    P = l2 but 0 for b
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from tfopt_ref.sdca_certificate import Fit, Problem, best_bias, certificate, primal
+
+__all__ = ["Newton", "steps"]
+
+#: A direction that is not solved for may leave this share of g, or takes this many products.
+SHARE, MOST_PRODUCTS = 0.1, 250
+#: A step is not shortened below this share.
+LEAST_SHARE = 1e-10
+
+
+class Newton(NamedTuple):
+    """When Newton's method takes over, and how it goes.
+
+    Attributes
+    ----------
+    cost : float
+        As many epochs a step takes as long as, about. Neither this nor the next changes what
+        the minimum is: they say what is less work.
+    with_matrix : bool
+        Whether directions are solved for; otherwise conjugate gradients look for them.
+    best_b : bool
+        Whether the best b is looked for before each step, where there is an intercept.
+    """
+
+    cost: float
+    with_matrix: bool = True
+    best_b: bool = True
+
+
+def steps(problem: Problem, start: Fit, how: Newton) -> Iterator[Fit]:
+    """Yield ever better points, each with the dual variables that its slopes are.
+
+    They end when a step does not lower the primal; where that is a matter of rounding, they go on.
+    """
+    X, y, c, phi, _, l2, intercept = problem
+    X = X if isinstance(X, np.ndarray) else X.toarray()
+    A = np.column_stack([X, np.ones(len(y))]) if intercept else X
+    P = np.full(A.shape[1], l2)
+    P[X.shape[1] :] = 0
+    n_iter = start.n_iter
+    w, b = start.w, start.b
+    while True:
+        if intercept and how.best_b:
+            b = best_bias(problem, X @ w)
+        z = (X @ w + b).tolist()
+        a = -np.array(list(map(phi.slope, z, y.tolist())))
+        bends = c * np.array(list(map(phi.bend, z, y.tolist())))
+        n_iter += 1
+        point = certificate(problem, np.where(c > 0, a, start.a), w, n_iter, b)
+        yield point
+        u = np.append(w, b)[: A.shape[1]]
+        g = P * u - A.T @ (c * a)
+        s = direction(A, bends, P, g, how.with_matrix)
+        share = line_search(problem, point, s, -(g @ s))
+        if share == 0:
+            return
+        w, b = moved(point, share * s)
+
+
+def direction(
+    A: np.ndarray, bends: np.ndarray, P: np.ndarray, g: np.ndarray, with_matrix: bool
+) -> np.ndarray:
+    """Return s with H s = -g, or about that."""
+    if with_matrix:
+        H = A.T @ (bends[:, None] * A) + np.diag(P)
+        try:
+            np.linalg.cholesky(H)
+            return np.linalg.solve(H, -g)
+        except np.linalg.LinAlgError:
+            pass  # rounding has made it singular
+    return conjugate_gradients(lambda p: A.T @ (bends * (A @ p)) + P * p, bends @ (A * A) + P, g)
+
+
+def conjugate_gradients(
+    H: Callable[[np.ndarray], np.ndarray], diagonal: np.ndarray, g: np.ndarray
+) -> np.ndarray:
+    """Return s with H(s) near -g, by the method of Hestenes and Stiefel.
+
+    It is preconditioned with the diagonal of H.
+    """
+    D = np.where(diagonal > 0, diagonal, 1.0)
+    s, r = np.zeros_like(g), -g
+    z = r / D
+    p, rz = z, r @ z
+    enough = SHARE**2 * rz
+    for _ in range(MOST_PRODUCTS):
+        if not rz > enough:
+            break
+        Hp = H(p)
+        if not p @ Hp > 0:
+            break  # rounding
+        alpha = rz / (p @ Hp)
+        s, r = s + alpha * p, r - alpha * Hp
+        z = r / D
+        rz, last = r @ z, rz
+        p = z + rz / last * p
+    return s
+
+
+def line_search(problem: Problem, point: Fit, s: np.ndarray, descent: float) -> float:
+    """Return the share of a step that lowers the primal by its due (Armijo), 1 or so often halved.
+
+    It is 0 if there is none.
+    """
+    share, slack = 1.0, 1e-15 * abs(point.primal)
+    while share > LEAST_SHARE:
+        if (
+            primal(problem, *moved(point, share * s))
+            <= point.primal - 1e-4 * share * descent + slack
+        ):
+            return share
+        share /= 2
+    return 0.0
+
+
+def moved(point: Fit, s: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return w and b after a step."""
+    n = len(point.w)
+    return point.w + s[:n], point.b + float(s[n:].sum())
