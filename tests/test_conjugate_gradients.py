@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
-from sdca_cases import Problem, problem_of, problems
+from sdca_cases import LOSSES, Problem, problem_of, problems
 
 import tfopt
 from tfopt.kernels import curvature, curvature_products
@@ -49,6 +49,29 @@ def test_products_are_those_with_the_matrix(dtype: str, index: str, data: Any) -
     np.testing.assert_allclose(found, bends @ X**2, rtol=1e-13)
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("index", ["int32", "int64"])
+@given(data=st.data())
+def test_a_tangent_is_what_several_looks_find(loss: str, dtype: str, index: str, data: Any) -> None:
+    """Bit for bit where nothing is added up."""
+    made = data.draw(problems(loss, dtype, index))
+    given = problem_module.Problem(made.rows, made.n_weights, loss, 0.6, 0.0, 1.0, True, 1)
+    w, bias = np.random.default_rng(1).standard_normal(made.n_weights) / 4, 0.3
+    losses, wx, slopes, bends, gradient, second = curvature_products.tangent(
+        *made.rows, made.examples, w, bias, loss, 0.6
+    )
+    assert wx.tobytes() == given.predictions(w).tobytes()
+    pair = given.derivatives(made.examples, wx, bias)
+    assert (slopes.tobytes(), bends.tobytes()) == (pair[0].tobytes(), pair[1].tobytes())
+    assert losses == pytest.approx(given.losses(made.examples, wx, bias), rel=1e-14)
+    X = with_ones(made)
+    size = 1e-14 * np.abs(X).T @ np.abs(slopes)
+    assert (np.abs(gradient - X.T @ slopes) <= size).all()
+    diagonal = curvature_products.diagonal(*made.rows, bends, made.n_weights)
+    np.testing.assert_allclose(second, diagonal, rtol=1e-14)
+
+
 def wide(n: int = 4000) -> Problem:
     """Return a problem that is worth several shares and threads."""
     return problem_of("logistic_loss", 1, n=n, n_sparse=700, longest=60)
@@ -62,7 +85,12 @@ def test_threads_change_no_bits() -> None:
         tfopt.threads.set_num_threads(threads)
         product = curvature_products.product(*problem.rows, bends, s)
         diagonal = curvature_products.diagonal(*problem.rows, bends, problem.n_weights)
-        answers.append(product.tobytes() + diagonal.tobytes())
+        tangent = curvature_products.tangent(
+            *problem.rows, problem.examples, s[:-1], 0.1, "logistic_loss", 1.0
+        )
+        answers.append(
+            b"".join(np.asarray(found).tobytes() for found in (product, diagonal, *tangent))
+        )
     assert len({*answers}) == 1
     X = with_ones(problem)
     expected = X.T @ (bends * (X @ s))

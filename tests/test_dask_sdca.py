@@ -211,7 +211,7 @@ def test_a_worker_may_die_in_any_kind_of_round(
     assert told.count(2) == 2 < told.count(1)  # no more than the fits: there are checkpoints
     assert {mark.name for mark in marks.iterdir()} == kinds
     assert kinds >= {"survey", "begin", "visit", "look", "slopes", "bound", "look_and_bound"}
-    assert kinds >= {"tangent", "tangent_and_bound", "curve", "look_for_losses"}
+    assert kinds >= {"tangent", "bound_of_slopes", "curve"}
     assert kinds >= {"save", "restore", "duals_of"}
 
 
@@ -260,6 +260,25 @@ def test_another_client_goes_on_where_one_was_killed(client: Client, tmp_path: P
     ends = [*(f".block-{k:06d}.npz" for k in range(10)), "manifest.npz"]
     assert all(name.endswith(end) for name, end in zip(names, ends, strict=True))
     assert len({name.partition(".")[0] for name in names[:-1]}) == 1
+
+
+@pytest.mark.parametrize(("intercept", "n_features"), [(True, 7), (False, 70)])
+@pytest.mark.parametrize("kind", ["csr", "dense"])
+def test_a_fit_goes_on_from_any_iteration(
+    client: Client, tmp_path: Path, kind: str, intercept: bool, n_features: int
+) -> None:
+    """Among visits and among steps of Newton's method, by a matrix or by products."""
+    X, y, weight = data("logistic", n_features)
+    columns = blocks(X if kind == "csr" else X.toarray(), y, weight)
+    options = {"tol": 1e-14, "l2": 0.1, "fit_intercept": intercept}
+    whole = bits(fitted(SDCAClassifier(max_iter=6, **options), *columns))
+    for reached in (1, 3, 4, 5):
+        folder = str(tmp_path / str(reached))
+        part = SDCAClassifier(max_iter=reached + 1, **options)
+        part.set_params(checkpoint=folder, checkpoint_every=reached)
+        fitted(part, *columns)
+        part.set_params(max_iter=6, checkpoint=None)
+        assert bits(fitted(part, *columns, resume=folder)) == whole
 
 
 def test_a_checkpoint_of_another_fit_is_refused(client: Client, tmp_path: Path) -> None:

@@ -74,7 +74,8 @@ def fit(
     X, mean = centred(X, intercept)
     problem = Problem(X, y, c, loss_named(loss, gamma), l1, l2, intercept)
     state = Blocks(problem, blocks, seed)
-    found = climb(problem, state.epoch, state.examples, state.v, tol, max_iter, newton)
+    start = state.examples, state.v, state.b
+    found = climb(problem, state.epoch, *start, tol, max_iter, newton)
     return found._replace(b=found.b - found.w @ mean)
 
 

@@ -96,7 +96,7 @@ def fit(
         b += curvature * math.fsum(c * examples["a"])  # the centre moves to where b is
         return estimate
 
-    found = climb(problem, visit, examples, v, tol, max_iter, newton)
+    found = climb(problem, visit, examples, v, b, tol, max_iter, newton)
     return found._replace(b=found.b - found.w @ mean)
 
 
@@ -118,6 +118,7 @@ def climb(
     visit: Callable[[int], float],
     examples: np.ndarray,
     v: np.ndarray,
+    b: float,
     tol: float,
     max_iter: int,
     newton: Newton | None,
@@ -130,27 +131,28 @@ def climb(
     """
     best: Fit | None = None
     certified, per_gap, last_gap = 0, 1.0, math.inf
-    n_steps = 0
-    for number in range(1, max_iter + 1):
+    n_iter, number, begins = 0, 0, newton is not None and newton.cost == 0
+    found = Fit(v.copy(), b, examples["a"].copy(), math.inf, math.inf, 0)
+    while True:
+        if newton is not None and begins:
+            for point in steps(problem, found, newton):
+                n_iter, best = n_iter + 1, better(best, point)
+                if best.near(tol) or n_iter == max_iter:
+                    return best
+            newton = None
+        n_iter, number = n_iter + 1, number + 1
         estimate = visit(number)
         small = best is not None and estimate <= SLACK * tol * abs(best.primal) * per_gap
-        if small or number in (2, certified + CERTIFY_EVERY) or number + n_steps == max_iter:
-            found = certificate(problem, examples["a"], v, number + n_steps)
+        if small or number in (2, certified + CERTIFY_EVERY) or n_iter == max_iter:
+            found = certificate(problem, examples["a"], v, n_iter)
             best = better(best, found)
-            if best.near(tol) or number + n_steps == max_iter:
-                break
+            if best.near(tol) or n_iter == max_iter:
+                return best
             rate = math.log(last_gap / found.gap) / (number - certified)
             rate = FIRST_RATE if math.isinf(last_gap) else rate
             certified, per_gap, last_gap = number, estimate / found.gap, found.gap
-            if newton is not None and epochs_left(found, tol, rate) > NEWTON_STEPS * newton.cost:
-                for point in steps(problem, best, newton):
-                    n_steps += 1
-                    best = better(best, point)
-                    if best.near(tol) or number + n_steps == max_iter:
-                        return best
-                newton = None
-    assert best is not None
-    return best
+            if newton is not None:
+                begins = epochs_left(found, tol, rate) > NEWTON_STEPS * newton.cost
 
 
 def better(best: Fit | None, found: Fit) -> Fit:

@@ -19,6 +19,8 @@ __all__ = ["Newton", "steps"]
 
 #: A direction that is not solved for may leave this share of g, or takes this many products.
 SHARE, MOST_PRODUCTS = 0.1, 250
+#: Of the diagonal's curvature along a direction, what is but rounding.
+ROUNDING = 1e-14
 #: A step is not shortened below this share.
 LEAST_SHARE = 1e-10
 
@@ -29,8 +31,8 @@ class Newton(NamedTuple):
     Attributes
     ----------
     cost : float
-        As many epochs a step takes as long as, about. Neither this nor the next changes what
-        the minimum is: they say what is less work.
+        As many epochs a step takes as long as, about; 0 has it begin at once. Neither this nor the
+        next changes what the minimum is: they say what is less work.
     with_matrix : bool
         Whether directions are solved for; otherwise conjugate gradients look for them.
     best_b : bool
@@ -102,8 +104,8 @@ def conjugate_gradients(
         if not rz > enough:
             break
         Hp = H(p)
-        if not p @ Hp > 0:
-            break  # rounding
+        if not p @ Hp > ROUNDING * (p @ (D * p)):
+            break  # there is no curvature in this direction
         alpha = rz / (p @ Hp)
         s, r = s + alpha * p, r - alpha * Hp
         z = r / D

@@ -77,7 +77,8 @@ class DaskExecutor:
         self._sources, self._of_classes = sources, of_classes
         self._homes: list[tuple[str, int]] = [("", 0)] * self.n_blocks
         self._holders: list[Future | None] = [None] * self.n_blocks
-        self._desks: dict[str, Any] = {}
+        self._desks: dict[str, Future] = {}
+        self._actors: dict[str, Any] = {}
         self._are_there = False
         self._attempt, self._rounds = 0, [0] * self.n_blocks
 
@@ -118,10 +119,13 @@ class DaskExecutor:
         self._rounds = [0] * self.n_blocks
         self._are_there = False
         self._close_desks()
+        at = {home for home, _ in self._homes}
+        if len(at) <= FAN:
+            self._desks = {w: self._submit(Desk, actor=True, workers=[w]) for w in sorted(at)}
 
     def _close_desks(self) -> None:
-        self.client.cancel([desk for desk, _ in self._desks.values()], force=True)
-        self._desks.clear()
+        self.client.cancel([*self._desks.values()], force=True)
+        self._desks, self._actors = {}, {}
 
     def ask(
         self,
@@ -148,7 +152,7 @@ class DaskExecutor:
             home = self._homes[number]
             by_thread.setdefault(home, []).append((place, number))
             by_worker.setdefault(home[0], []).append((place, number))
-        if self._are_there and len(by_worker) <= FAN:
+        if self._are_there and self._desks:
             found = self._asked_of_desks(by_worker, function, order, len(numbers))
         else:
             found = self._asked_by_tasks(by_thread, function, order, len(numbers))
@@ -163,11 +167,14 @@ class DaskExecutor:
         order: Any,
         n_places: int,
     ) -> list[Any]:
+        if not self._actors:
+            actors = self._result([*self._desks.values()])
+            self._actors = dict(zip(self._desks, actors, strict=True))
         told = pickle.dumps((function, order), protocol=5)
         calls = []
         for worker, share in shares.items():
             named = [(place, self._key(number), self._rounds[number]) for place, number in share]
-            calls.append(self._desk(worker).step(named, self._attempt, told, n_places))
+            calls.append(self._actors[worker].step(named, self._attempt, told, n_places))
         answers = [pickle.loads(self._heard(call)) for call in calls]
         error = next((answer for is_answer, answer in answers if not is_answer), None)
         if error is None:
@@ -198,12 +205,6 @@ class DaskExecutor:
         holder = self._holders[number]
         assert holder is not None
         return holder.key
-
-    def _desk(self, worker: str) -> Any:
-        if worker not in self._desks:
-            future = self._submit(Desk, actor=True, workers=[worker])
-            self._desks[worker] = future, self._result([future])[0]
-        return self._desks[worker][1]
 
     def each(self, function: Callable[[Any, Any], Any], order: Any) -> list[Future]:
         """Return futures of what a function makes of each block and the order.
@@ -271,8 +272,8 @@ class DaskExecutor:
 
     def _check_desks(self) -> None:
         """Raise an error if a worker was gone: it may have come back, under its address."""
-        for home, (desk, _) in self._desks.items():
-            if desk.status != "finished":
+        for home in self._actors:
+            if self._desks[home].status != "finished":
                 raise LostError(f"a worker was gone: {home}") from None
 
     def _result(self, futures: list[Future]) -> list[Any]:

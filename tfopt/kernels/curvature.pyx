@@ -4,15 +4,13 @@ All sums are taken over blocks of fixed size, so they do not depend on the numbe
 """
 
 from cython.parallel cimport parallel
-from libc.math cimport exp, fmax, sqrt
+from libc.math cimport fmax, sqrt
 
 from math import fsum
 
 import numpy as np
 
-from tfopt.kernels.losses cimport (
-    LOGISTIC, POISSON, SMOOTH_HINGE, loss_of, loss_t, sigmoid,
-)
+from tfopt.kernels.losses cimport loss_of, loss_t
 from tfopt.kernels.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
 )
@@ -27,26 +25,8 @@ cdef enum:
     COSTLY = 16     # features whose visit takes as long as an exponential and a logarithm
 
 
-cdef inline double bend(int kind, double wx, double y, double gamma) noexcept nogil:
-    """phi''(wx); 0 where a hinge has none."""
-    cdef double p = 0, r = 0, u
-    if kind == LOGISTIC:
-        sigmoid(wx, &p, &r)
-        return p * r
-    if kind == POISSON:
-        return exp(wx)
-    if kind == SMOOTH_HINGE:
-        u = 1 - y * wx
-        return 1 / gamma if 0 < u < gamma else 0
-    return 1
-
-
 cdef loss_t _named(str loss, double gamma):
-    cdef int kind = LOSSES.index(loss)
-    cdef loss_t f = loss_of(kind)
-    if kind == SMOOTH_HINGE:
-        f.gamma = gamma
-    return f
+    return loss_of(LOSSES.index(loss), gamma)
 
 
 cdef int _team(Py_ssize_t work, int threads) noexcept:
@@ -122,14 +102,14 @@ def losses(const example[::1] examples not None, const double[::1] wx not None, 
 
 
 cdef void _derivatives_share(const example[::1] examples, const double[::1] wx, double bias,
-                             int kind, const loss_t *f, double[::1] slopes, double[::1] bends,
-                             int thread, int threads) noexcept nogil:
+                             const loss_t *f, double[::1] slopes, double[::1] bends, int thread,
+                             int threads) noexcept nogil:
     cdef Py_ssize_t i, n = examples.shape[0]
     cdef fp_state caller = fp_enter(False)
     for i in range(n * thread // threads, n * (thread + 1) // threads):
         if examples[i].weight > 0:
             slopes[i] = examples[i].weight * f.slope(wx[i] + bias, examples[i].y, f.gamma)
-            bends[i] = examples[i].weight * bend(kind, wx[i] + bias, examples[i].y, f.gamma)
+            bends[i] = examples[i].weight * f.bend(wx[i] + bias, examples[i].y, f.gamma)
     fp_leave(caller)
 
 
@@ -142,12 +122,11 @@ def derivatives(const example[::1] examples not None, const double[::1] wx not N
     slopes, bends : ndarray of float64, shape (n_examples,)
     """
     cdef loss_t f = _named(loss, gamma)
-    cdef int kind = LOSSES.index(loss)
     cdef Py_ssize_t n = examples.shape[0]
     cdef double[::1] slopes = np.zeros(n), bends = np.zeros(n)
     cdef int team = _team(n * COSTLY, threads)
     with nogil, parallel(num_threads=team):
-        _derivatives_share(examples, wx, bias, kind, &f, slopes, bends, omp_get_thread_num(),
+        _derivatives_share(examples, wx, bias, &f, slopes, bends, omp_get_thread_num(),
                            omp_get_num_threads())
     return np.asarray(slopes), np.asarray(bends)
 

@@ -21,3 +21,22 @@ def diagonal(
     n_weights: int,
     threads: int = ...,
 ) -> NDArray[float64]: ...
+def tangent(
+    data: NDArray[Any],
+    indices: NDArray[Any],
+    indptr: NDArray[Any],
+    dense: NDArray[Any],
+    examples: NDArray[Any],
+    w: NDArray[float64],
+    bias: float,
+    loss: str,
+    gamma: float,
+    threads: int = ...,
+) -> tuple[
+    float,
+    NDArray[float64],
+    NDArray[float64],
+    NDArray[float64],
+    NDArray[float64],
+    NDArray[float64],
+]: ...

@@ -1,4 +1,4 @@
-"""The second derivatives of a loss times a vector, without the matrix; and their diagonal.
+"""A loss at a point, to the second order but without the matrix of second derivatives.
 
 Rows are taken in shares whose number follows from the data, each with sums of its own, so the
 results do not depend on the number of threads.
@@ -8,12 +8,14 @@ from cython.parallel cimport parallel
 
 import numpy as np
 
+from tfopt.kernels.losses cimport loss_of, loss_t
 from tfopt.kernels.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
 )
 from tfopt.kernels.rules cimport real
 from tfopt.kernels.runtime cimport team_size
-from tfopt.kernels.sdca cimport add_features, index, predict
+from tfopt.kernels.sdca cimport add_features, example, index, predict
+from tfopt.kernels.sdca import LOSSES
 
 cdef enum:
     MOST_SHARES = 8
@@ -68,22 +70,27 @@ def product(const real[::1] data not None, const index[::1] indices not None,
     return np.add.reduce(np.asarray(sums), axis=0)
 
 
+cdef inline void add_squares(const real[::1] data, const index[::1] indices,
+                             const index[::1] indptr, const real[:, ::1] dense, Py_ssize_t i,
+                             double *v, Py_ssize_t n_v, double factor) noexcept nogil:
+    """v += factor * x_i^2"""
+    cdef Py_ssize_t k, width = dense.shape[1]
+    cdef double *tail = v + (n_v - width)
+    for k in range(indptr[i], indptr[i + 1]):
+        v[indices[k]] += factor * data[k] * data[k]
+    for k in range(width):
+        tail[k] += factor * dense[i, k] * dense[i, k]
+
+
 cdef void _diagonal_share(const real[::1] data, const index[::1] indices,
                           const index[::1] indptr, const real[:, ::1] dense,
                           const double[::1] bends, double[:, ::1] sums, int thread,
                           int threads) noexcept nogil:
-    cdef Py_ssize_t share, i, k, n = bends.shape[0], width = dense.shape[1]
-    cdef Py_ssize_t last = sums.shape[1] - 1, first = last - width, shares = sums.shape[0]
-    cdef double x
+    cdef Py_ssize_t share, i, n = bends.shape[0], last = sums.shape[1] - 1, shares = sums.shape[0]
     cdef fp_state caller = fp_enter(False)
     for share in range(shares * thread // threads, shares * (thread + 1) // threads):
         for i in range(n * share // shares, n * (share + 1) // shares):
-            for k in range(indptr[i], indptr[i + 1]):
-                x = data[k]
-                sums[share, indices[k]] += bends[i] * x * x
-            for k in range(width):
-                x = dense[i, k]
-                sums[share, first + k] += bends[i] * x * x
+            add_squares(data, indices, indptr, dense, i, &sums[share, 0], last, bends[i])
             sums[share, last] += bends[i]
     fp_leave(caller)
 
@@ -104,3 +111,67 @@ def diagonal(const real[::1] data not None, const index[::1] indices not None,
         _diagonal_share(data, indices, indptr, dense, bends, sums, omp_get_thread_num(),
                         omp_get_num_threads())
     return np.add.reduce(np.asarray(sums), axis=0)
+
+
+cdef void _tangent_share(const real[::1] data, const index[::1] indices, const index[::1] indptr,
+                         const real[:, ::1] dense, const example[::1] examples, const double *w,
+                         double bias, const loss_t *f, double[::1] wx, double[:, ::1] each,
+                         double[:, :, ::1] sums, double[::1] losses, int thread,
+                         int threads) noexcept nogil:
+    cdef Py_ssize_t share, i, n = wx.shape[0], last = sums.shape[2] - 1, shares = sums.shape[0]
+    cdef double y, z, weight, slope, bend
+    cdef double *slopes
+    cdef double *bends
+    cdef fp_state caller = fp_enter(False)
+    for share in range(shares * thread // threads, shares * (thread + 1) // threads):
+        slopes, bends = &sums[share, 0, 0], &sums[share, 1, 0]
+        for i in range(n * share // shares, n * (share + 1) // shares):
+            wx[i] = predict(data, indices, indptr, dense, i, w, last, 0)
+            weight, y, z = examples[i].weight, examples[i].y, wx[i] + bias
+            if not weight > 0:
+                continue
+            losses[share] += weight * f.value(z, y, f.gamma)
+            each[0, i] = slope = weight * f.slope(z, y, f.gamma)
+            each[1, i] = bend = weight * f.bend(z, y, f.gamma)
+            add_features(data, indices, indptr, dense, i, slopes, last, slope)
+            add_squares(data, indices, indptr, dense, i, bends, last, bend)
+            slopes[last] += slope
+            bends[last] += bend
+    fp_leave(caller)
+
+
+def tangent(const real[::1] data not None, const index[::1] indices not None,
+            const index[::1] indptr not None, const real[:, ::1] dense not None,
+            const example[::1] examples not None, const double[::1] w not None, double bias,
+            str loss, double gamma, int threads=0):
+    """The losses at a point and their derivatives, all from one look at each row.
+
+    A row has a feature once at most, and a last one of 1 added.
+
+    Returns
+    -------
+    losses : float
+        The sum of weight * phi(x . w + bias).
+    wx : ndarray of float64, shape (n_examples,)
+        x . w of each example.
+    slopes, bends : ndarray of float64, shape (n_examples,)
+        weight * phi' and weight * phi'' of each example.
+    gradient, diagonal : ndarray of float64, shape (n_weights + 1,)
+        The sums of slope * x and of bend * x * x.
+    """
+    cdef loss_t f = loss_of(LOSSES.index(loss), gamma)
+    cdef Py_ssize_t n_features = data.shape[0] + dense.shape[0] * dense.shape[1]
+    cdef Py_ssize_t n = indptr.shape[0] - 1, n_sums = w.shape[0] + 1
+    cdef Py_ssize_t shares = _shares(n_features, 2 * n_sums)
+    cdef double[:, :, ::1] sums = np.zeros((shares, 2, n_sums))
+    cdef double[::1] losses = np.zeros(shares), wx = np.empty(n)
+    cdef double[:, ::1] each = np.zeros((2, n))
+    cdef const double *point = &w[0] if w.shape[0] else NULL
+    cdef int team = _team(n_features, threads, shares)
+    with nogil, parallel(num_threads=team):
+        _tangent_share(data, indices, indptr, dense, examples, point, bias, &f, wx, each, sums,
+                       losses, omp_get_thread_num(), omp_get_num_threads())
+    slopes, bends = np.asarray(each)
+    gradient, diagonal = np.add.reduce(np.asarray(sums), axis=0)
+    total = float(np.add.reduce(np.asarray(losses)))
+    return total, np.asarray(wx), slopes, bends, gradient, diagonal

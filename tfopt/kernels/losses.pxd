@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The losses of SDCA: of each its value, its conjugate, its slope and the step of a dual variable.
+"""The losses of SDCA: each one's value, derivatives, conjugate and step of a dual variable.
 
 In the symbols of Shalev-Shwartz and Zhang: an example has the features x, the label y (-1 or 1 for
 the losses of classification), the prediction wx and the dual variable a; `conjugate` is phi*(-a).
@@ -21,6 +21,7 @@ ctypedef double (*step_t)(double a, double y, double wx, double K, double gamma)
 cdef struct loss_t:
     value_t value
     value_t slope
+    value_t bend        # the second derivative, where there is one; 0 of a hinge that is not smooth
     conjugate_t conjugate
     step_t step
     double gamma
@@ -34,6 +35,10 @@ cdef inline double squared_value(double wx, double y, double gamma) noexcept nog
 
 cdef inline double squared_slope(double wx, double y, double gamma) noexcept nogil:
     return wx - y
+
+
+cdef inline double squared_bend(double wx, double y, double gamma) noexcept nogil:
+    return 1
 
 
 cdef inline double squared_conjugate(double a, double y, double gamma) noexcept nogil:
@@ -59,6 +64,11 @@ cdef inline double hinge_slope(double wx, double y, double gamma) noexcept nogil
     if u <= 0:
         return 0
     return -y if u >= gamma else -y * u / gamma
+
+
+cdef inline double hinge_bend(double wx, double y, double gamma) noexcept nogil:
+    cdef double u = 1 - y * wx
+    return 1 / gamma if 0 < u < gamma else 0
 
 
 cdef inline double hinge_conjugate(double a, double y, double gamma) noexcept nogil:
@@ -91,6 +101,12 @@ cdef inline double logistic_value(double wx, double y, double gamma) noexcept no
 cdef inline double logistic_slope(double wx, double y, double gamma) noexcept nogil:
     cdef double m = y * wx, e = exp(-fabs(m))
     return -y * (e if m > 0 else 1) / (1 + e)
+
+
+cdef inline double logistic_bend(double wx, double y, double gamma) noexcept nogil:
+    cdef double p = 0, r = 0
+    sigmoid(wx, &p, &r)
+    return p * r
 
 
 cdef inline double logistic_conjugate(double a, double y, double gamma) noexcept nogil:
@@ -177,6 +193,10 @@ cdef inline double poisson_slope(double wx, double y, double gamma) noexcept nog
     return exp(wx) - y
 
 
+cdef inline double poisson_bend(double wx, double y, double gamma) noexcept nogil:
+    return exp(wx)
+
+
 cdef inline double poisson_conjugate(double a, double y, double gamma) noexcept nogil:
     cdef double r = y - a
     if r <= 0:
@@ -218,19 +238,22 @@ cdef enum:
     LOGISTIC, SQUARED, HINGE, SMOOTH_HINGE, POISSON
 
 
-cdef inline loss_t loss_of(int kind) noexcept nogil:
+cdef inline loss_t loss_of(int kind, double gamma) noexcept nogil:
+    """A loss; gamma is the width of a smooth hinge."""
     cdef loss_t loss
     loss.gamma = 4 if kind == LOGISTIC else 0 if kind == HINGE else 1
     if kind == LOGISTIC:
-        loss.value, loss.slope = logistic_value, logistic_slope
+        loss.value, loss.slope, loss.bend = logistic_value, logistic_slope, logistic_bend
         loss.conjugate, loss.step = logistic_conjugate, logistic_step
     elif kind == SQUARED:
-        loss.value, loss.slope = squared_value, squared_slope
+        loss.value, loss.slope, loss.bend = squared_value, squared_slope, squared_bend
         loss.conjugate, loss.step = squared_conjugate, squared_step
     elif kind == POISSON:
-        loss.value, loss.slope = poisson_value, poisson_slope
+        loss.value, loss.slope, loss.bend = poisson_value, poisson_slope, poisson_bend
         loss.conjugate, loss.step = poisson_conjugate, poisson_step
     else:
-        loss.value, loss.slope = hinge_value, hinge_slope
+        loss.value, loss.slope, loss.bend = hinge_value, hinge_slope, hinge_bend
         loss.conjugate, loss.step = hinge_conjugate, hinge_step
+    if kind == SMOOTH_HINGE:
+        loss.gamma = gamma
     return loss

@@ -31,7 +31,7 @@ cdef enum:
 
 
 cdef loss_t _named(str loss):
-    return loss_of(LOSSES.index(loss))
+    return loss_of(LOSSES.index(loss), 1)
 
 
 cdef int _team(Py_ssize_t elements, int threads) noexcept:

@@ -7,7 +7,7 @@ piece knows where the others are computed.
 
 from libc.stdint cimport int64_t
 
-from tfopt.kernels.losses cimport SMOOTH_HINGE, loss_of, loss_t
+from tfopt.kernels.losses cimport loss_of, loss_t
 from tfopt.kernels.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.rules cimport real
 from tfopt.kernels.sdca cimport example, index
@@ -40,12 +40,10 @@ def visit(const real[::1] data not None, const index[::1] indices not None,
         The sum of the gaps met at the visits.
     """
     cdef int kind = LOSSES.index(loss)
-    cdef loss_t f = loss_of(kind)
+    cdef loss_t f = loss_of(kind, gamma)
     cdef Py_ssize_t n = plan.shape[0], width = dense.shape[1]
     cdef partition own
     cdef fp_state caller
-    if kind == SMOOTH_HINGE:
-        f.gamma = gamma
     own.bias, own.estimate = bias, 0
     if n == 0:
         return bias, 0.0

@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 from tfopt.kernels.losses cimport (
-    LOGISTIC, NEAR, SMOOTH_HINGE, exp_series, hinge_conjugate, hinge_step, hinge_value,
+    LOGISTIC, NEAR, exp_series, hinge_conjugate, hinge_step, hinge_value,
     logistic_root, logistic_value, loss_of, loss_t,
 )
 from tfopt.kernels.machine cimport fp_enter, fp_leave, fp_state, prefetch_line
@@ -269,9 +269,7 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
     cdef Py_ssize_t n = plan.shape[0], width = dense.shape[1], n_v = v.shape[0]
     cdef int c
     own.kind = LOSSES.index(loss)
-    own.loss = loss_of(own.kind)
-    if own.kind == SMOOTH_HINGE:
-        own.loss.gamma = gamma
+    own.loss = loss_of(own.kind, gamma)
     own.l2, own.shrink, own.bias_curvature, own.n_lanes = l2, shrink, bias_curvature, n_lanes
     for c in range(WIDE):
         own.bias[c], own.estimate[c] = bias[c], 0

@@ -252,7 +252,7 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
         The sum of the gaps met at the visits, of the order of the duality gap.
     """
     cdef int kind = LOSSES.index(loss), n_partitions = max(1, <int>replicas.shape[0]), p, b
-    cdef loss_t f = loss_of(kind)
+    cdef loss_t f = loss_of(kind, gamma)
     cdef Py_ssize_t n_v = v.shape[0], n = plan.shape[0], low, high
     cdef double[:, ::1] own = np.zeros((n_partitions, 8))
     cdef double[:, ::1] block_sums = np.zeros((BLOCKS, 3))
@@ -273,8 +273,6 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
     cdef const index *j
     cdef const int64_t *order
     cdef example *rows
-    if kind == SMOOTH_HINGE:
-        f.gamma = gamma
     if n == 0:
         return bias, sigma, 0.0
     x, j = &data[0] if data.shape[0] else NULL, &indices[0] if indices.shape[0] else NULL

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from tfopt.kernels import sdca
+from tfopt.linear_model import newton
 from tfopt.linear_model.block_solver import Climb, climb
 from tfopt.linear_model.blocks import Block, Lane, duals_of
 from tfopt.linear_model.changes import Change
@@ -135,12 +136,14 @@ def survey(raw: Raw, told: tuple[bool, bool]) -> tuple[Raw, dict[str, Any]]:
     It is told whether labels are classes, and whether there is an intercept.
     """
     of_classes, intercept = told
-    answer: dict[str, Any] = {"n": len(raw.y), "shapes": {raw.number: raw.X.shape}}
+    n, is_sparse = len(raw.y), sparse.issparse(raw.X)
+    answer: dict[str, Any] = {"n": n, "dense": 0 if is_sparse else n}
+    answer["shapes"] = {raw.number: raw.X.shape}
     if of_classes:
         answer["counts"] = Counts.of(raw.y, raw.weight)
     else:
         answer["targets"] = np.array([raw.weight.sum(), total(raw.weight, raw.y)])
-    if intercept and not sparse.issparse(raw.X):
+    if intercept and not is_sparse:
         X = raw.X.astype(np.float64, copy=False)
         with np.errstate(over="ignore", invalid="ignore"):
             answer["moments"] = np.array([X.sum(axis=0), np.einsum("ij,ij->j", X, X)])
@@ -253,11 +256,11 @@ def fit_blocks(
     curvature = 0.0
     if problem.intercept:
         curvature = INTERCEPT_SHARE * float(begun["curvature"] / found["n"]) or 1.0
+    # to visit a dense row takes as long as several looks, and tells other blocks little
+    at_once = found["dense"] == found["n"] and newton.applies_afar(problem)
     climbs = [
-        Climb(problem, settings, executor, k, v.dense(), bias, curvature, drift)
-        for k, (v, bias, drift) in enumerate(
-            zip(begun["v"], biases, begun["drifts"].tolist(), strict=True)
-        )
+        Climb(problem, settings, executor, v.dense(), bias, curvature, drift, at_once)
+        for v, bias, drift in zip(begun["v"], biases, begun["drifts"].tolist(), strict=True)
     ]
     first = 1 if journal is None else journal.begin(executor, climbs)
     after = None if journal is None else journal.after

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tfopt.kernels import curvature
-from tfopt.kernels.curvature_products import diagonal, product
+from tfopt.kernels import curvature, curvature_products
 from tfopt.linear_model import conjugate_gradients, newton
 from tfopt.linear_model.blocks import Block, Order, bound_of, settled
 from tfopt.linear_model.problem import NOBODY, Certificate, Problem, assembled, imbalance
@@ -21,15 +20,14 @@ from tfopt.linear_model.sums import total
 
 __all__ = [
     "EPOCHS",
+    "Point",
     "Question",
-    "Slopes",
+    "Tangent",
     "bound_of_slopes",
+    "certified",
     "curve",
-    "look_for_losses",
     "lower",
-    "slopes_at",
     "tangent",
-    "tangent_and_bound",
 ]
 
 #: What blocks are asked for: a function of theirs, and its order for one problem.
@@ -41,70 +39,72 @@ MOST_WEIGHTS = 64
 EPOCHS = 5.0
 
 
-class Slopes(NamedTuple):
-    """The losses' derivatives, of all blocks.
+class Tangent(NamedTuple):
+    """What all blocks know of a point.
 
     Attributes
     ----------
+    losses : float
     v : ndarray, shape (n_weights,)
-        The weights that belong to the dual variables that the slopes are.
+        The weights that belong to the dual variables that the losses' slopes are.
     by_bias : float
+        The losses' derivative.
     bends : ndarray, shape (n_weights + 1, n_weights + 1) or (n_weights + 1,)
-        The second derivatives, or the diagonal of these.
+        Their second derivatives, or the diagonal of these.
     imbalance : ndarray
+        Of the dual variables.
     """
 
+    losses: float
     v: np.ndarray
     by_bias: float
     bends: np.ndarray
     imbalance: np.ndarray
 
 
-def slopes_at(
-    problem: Problem, order: Order, w: np.ndarray
-) -> Generator[Question, Any, tuple[Slopes, Certificate]]:
-    """Return the slopes at a point, and what it certifies with the dual variables they are.
+class Point(NamedTuple):
+    """Weights and an intercept."""
 
-    Parameters
-    ----------
-    problem : Problem
-        Without rows, and without l1.
-    order : Order
-        For blocks that have looked at the point last, with its bias.
-    w : ndarray, shape (n_weights,)
+    w: np.ndarray
+    bias: float
+
+
+def certified(problem: Problem, at: Point, found: Tangent) -> Generator[Question, Any, Certificate]:
+    """Return what a point certifies with the dual variables that the slopes there are.
+
+    They have a gap only where an intercept asks for another sum of them.
     """
+    v, gap = found.v, 0.0
     if problem.intercept:
-        slopes = Slopes(*(yield tangent, order))
-        (losses, gap), change = yield bound_of_slopes, (order.bias, slopes.imbalance)
+        (_, gap), change = yield bound_of_slopes, (at.bias, found.imbalance)
         v = change.dense()
-    else:
-        found, ((losses, gap), _) = yield tangent_and_bound, order
-        slopes = Slopes(*found)
-        v = slopes.v
-    return slopes, assembled(problem, NOBODY, w, order.bias, v, float(losses), float(gap))
+    return assembled(problem, NOBODY, *at, v, float(found.losses), float(gap))
 
 
 def lower(
-    problem: Problem, slopes: Slopes, point: Certificate
-) -> Generator[Question, Any, tuple[np.ndarray, float] | None]:
-    """Return a point, weights and bias, where the primal is lower by its due.
+    problem: Problem,
+    point: Certificate,
+    found: Tangent,
+    look: Callable[[Point], Generator[Question, Any, Tangent]],
+) -> Generator[Question, Any, tuple[Point, Tangent] | None]:
+    """Return a point where the primal is lower by its due, and what blocks know of it.
 
-    Blocks have looked there then. There is none if the primal cannot be lowered any more, but for
-    rounding.
+    They have looked there last then. There is none if a step does not lower the primal; where that
+    is a matter of rounding, there is.
     """
-    gradient = problem.l2 * (point.w - slopes.v)
-    gradient = np.append(gradient, slopes.by_bias if problem.intercept else 0.0)
+    gradient = problem.l2 * (point.w - found.v)
+    gradient = np.append(gradient, found.by_bias if problem.intercept else 0.0)
     step = None
-    if slopes.bends.ndim == 2:
-        step = newton.direction(problem, slopes.bends.copy(), gradient)
+    if found.bends.ndim == 2:
+        step = newton.direction(problem, found.bends.copy(), gradient)
     if step is None:
-        step = yield from _approximate_direction(problem, slopes.bends, gradient)
+        step = yield from _approximate_direction(problem, found.bends, gradient)
     promised, share = -total(gradient, step), 1.0
     while share > newton.LEAST_SHARE:
-        w, bias = point.w + share * step[:-1], point.bias + share * float(step[-1])
-        losses = yield look_for_losses, (w, bias)
-        if newton.is_lower(point, losses + problem.penalty(w), share * promised):
-            return w, bias
+        at = Point(point.w + share * step[:-1], point.bias + share * float(step[-1]))
+        found = yield from look(at)
+        if newton.is_lower(point, found.losses + problem.penalty(at.w), share * promised):
+            return at, found
         share /= 2
     return None
 
@@ -128,29 +128,38 @@ def _approximate_direction(
 # ---- where a block lies
 
 
-def tangent(block: Block, orders: dict[int, Order]) -> tuple[Block, dict[int, Any]]:
-    """Take the losses' slopes at the last predictions and the order's bias.
+def tangent(block: Block, orders: dict[int, tuple[Order, np.ndarray]]) -> tuple[Block, Any]:
+    """Look at a point: weights, and the bias of an order.
 
     Returns
     -------
     Block
     dict
-        Of each problem what `Slopes` has.
+        Of each problem what `Tangent` has.
     """
     problem, lanes, answers = block.problem, {}, {}
-    second = curvature.hessian if problem.n_weights <= MOST_WEIGHTS else diagonal
-    for k, order in orders.items():
+    for k, (order, w) in orders.items():
         lane = settled(block, k, order)
         weight, a = lane.examples["weight"], lane.a.copy()
-        slopes, bends = problem.derivatives(lane.examples, lane.wx, order.bias)
+        losses, wx, slopes, bends, gradient, second = curvature_products.tangent(
+            *problem.rows,
+            lane.examples,
+            w,
+            order.bias,
+            problem.loss,
+            problem.gamma,
+            problem.threads,
+        )
+        if problem.n_weights <= MOST_WEIGHTS:
+            second = curvature.hessian(*problem.rows, bends, problem.n_weights, problem.threads)
         np.divide(-slopes, weight, out=a, where=weight > 0)
-        lanes[k] = dataclasses.replace(lane, slopes=a, bends=bends)
-        examples = lane.having(a)
+        lanes[k] = dataclasses.replace(lane, wx=wx, slopes=a, bends=bends, seen=a)
         answers[k] = (
-            problem.weights_of(examples),
-            float(slopes.sum()),
-            second(*problem.rows, bends, problem.n_weights, problem.threads),
-            imbalance(examples, problem.loss),
+            losses,
+            -gradient[:-1] / problem.l2,
+            float(gradient[-1]),
+            second,
+            imbalance(lane.having(a), problem.loss),
         )
     return block.with_lanes(lanes), answers
 
@@ -162,29 +171,10 @@ def bound_of_slopes(
     return bound_of(block, asked, {k: block.lanes[k].slopes for k in asked})
 
 
-def tangent_and_bound(block: Block, orders: dict[int, Order]) -> tuple[Block, dict[int, Any]]:
-    """Do so and answer with `bound`, too, for problems without an intercept."""
-    block, slopes = tangent(block, orders)
-    block, bounds = bound_of_slopes(block, {k: (order.bias, None) for k, order in orders.items()})
-    return block, {k: (slopes[k], bounds[k]) for k in orders}
-
-
 def curve(block: Block, vectors: dict[int, np.ndarray]) -> tuple[Block, dict[int, np.ndarray]]:
     """Answer with the products of the losses' second derivatives and vectors."""
     problem = block.problem
     return block, {
-        k: product(*problem.rows, block.lanes[k].bends, s, problem.threads)
+        k: curvature_products.product(*problem.rows, block.lanes[k].bends, s, problem.threads)
         for k, s in vectors.items()
     }
-
-
-def look_for_losses(
-    block: Block, points: dict[int, tuple[np.ndarray, float]]
-) -> tuple[Block, dict[int, float]]:
-    """Predict all rows, and answer with the losses there."""
-    problem, lanes, answers = block.problem, {}, {}
-    for k, (w, bias) in points.items():
-        lane = block.lanes[k]
-        lanes[k] = dataclasses.replace(lane, wx=problem.predictions(w))
-        answers[k] = problem.losses(lane.examples, lanes[k].wx, bias)
-    return block.with_lanes(lanes), answers

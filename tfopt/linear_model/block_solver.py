@@ -18,6 +18,7 @@ import numpy as np
 from tfopt.kernels import sdca_blocks
 from tfopt.linear_model import block_newton, blocks, newton
 from tfopt.linear_model.bias import bias_search
+from tfopt.linear_model.block_newton import Point, Question, Tangent
 from tfopt.linear_model.blocks import PARTS, Order
 from tfopt.linear_model.changes import Change
 from tfopt.linear_model.executors import Executor
@@ -45,12 +46,12 @@ class Climb:
         Without rows.
     settings : Settings
     executor : Executor
-    number : int
-        Of the problem.
     v : ndarray, shape (n_weights,)
     bias, bias_curvature : float
     drift : float
         The weighted sum of the dual variables.
+    at_once : bool
+        Whether Newton's method begins, which must apply.
     """
 
     def __init__(
@@ -58,13 +59,13 @@ class Climb:
         problem: Problem,
         settings: Settings,
         executor: Executor,
-        number: int,
         v: np.ndarray,
         bias: float,
         bias_curvature: float,
         drift: float,
+        at_once: bool,
     ) -> None:
-        self.problem, self.executor, self.number = problem, executor, number
+        self.problem, self.executor = problem, executor
         n_blocks = executor.n_blocks
         self.v, self.bias, self.bias_curvature = v, bias, bias_curvature
         self.drift = drift
@@ -73,7 +74,9 @@ class Climb:
         self.thetas, self.told = [1.0] * n_blocks, [True] * n_blocks
         self.best, self.done = False, False
         self.search = Search(settings, block_newton.EPOCHS if newton.applies(problem) else math.inf)
-        self.newton_at: dict[str, Any] | None = None
+        start = {"w": v, "bias": bias}
+        self.newton_at: dict[str, Any] | None = start if at_once else None
+        self.tangent: Tangent | None = None
         self.estimate = 0.0
 
     def order(self, numbers: Sequence[int], **more: Any) -> Order:
@@ -116,9 +119,6 @@ class Climb:
         for name in _STATE:
             setattr(self, name, state[name])
         self.search.restore(state["search"])
-        if self.newton_at is not None:
-            point = self.newton_at["w"], self.newton_at["bias"]
-            self.executor.ask(block_newton.look_for_losses, {self.number: point})
 
     def certified(self, number: int, point: Certificate) -> None:
         """Take in a certificate of an epoch."""
@@ -127,22 +127,32 @@ class Climb:
         if self.search.wants_newton:
             self.newton_at = {"w": point.w, "bias": point.bias}
 
-    def newton_step(self) -> Generator[block_newton.Question, Any, None]:
+    def newton_step(self) -> Generator[Question, Any, None]:
         """Certify where Newton's method is, and go on from there if that is not enough.
 
         Visits, if they have to go on, do so from where they were.
         """
         assert self.newton_at is not None
-        w, bias = self.newton_at["w"], self.newton_at["bias"]
-        nothing = np.zeros(0)
-        order = dataclasses.replace(self.order(range(self.executor.n_blocks)), v=nothing, bias=bias)
-        slopes, point = yield from block_newton.slopes_at(self.problem, order, w)
+        at = Point(**self.newton_at)
+        found = self.tangent
+        if found is None:
+            found = yield from self._look(at)
+        point = yield from block_newton.certified(self.problem, at, found)
         self.done = self.search.polished(point)
         self._note(point)
-        found = None
+        self.newton_at = self.tangent = None
         if not self.done:
-            found = yield from block_newton.lower(self.problem, slopes, point)
-        self.newton_at = None if found is None else {"w": found[0], "bias": found[1]}
+            moved = yield from block_newton.lower(self.problem, point, found, self._look)
+            if moved is not None:
+                self.newton_at, self.tangent = moved[0]._asdict(), moved[1]
+
+    def _look(self, at: Point) -> Generator[Question, Any, Tangent]:
+        nothing = np.zeros(0)
+        order = self.order(range(self.executor.n_blocks))
+        order = dataclasses.replace(order, v=nothing, bias=at.bias)
+        found = yield block_newton.tangent, (order, at.w)
+        self.best = False  # blocks have been told, and put those dual variables by
+        return Tangent(*found)
 
     def _note(self, point: Certificate) -> None:
         """Take note whether a certificate, the last, is the best; the blocks are still to know."""
@@ -242,7 +252,7 @@ def _certificates(
 def _newton_steps(executor: Executor, steps: dict[int, Climb]) -> None:
     """Have some problems take a step each; where they ask for the same, a round serves them all."""
 
-    def answer(asked: dict[int, block_newton.Question]) -> dict[int, Any]:
+    def answer(asked: dict[int, Question]) -> dict[int, Any]:
         answers: dict[int, Any] = {}
         for function in dict.fromkeys(function for function, _ in asked.values()):
             orders = {k: order for k, (wanted, order) in asked.items() if wanted is function}

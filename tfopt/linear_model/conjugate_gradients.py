@@ -13,6 +13,8 @@ __all__ = ["MOST_PRODUCTS", "direction"]
 
 #: Of a direction, at most: what is left then is for the next step.
 MOST_PRODUCTS = 250
+#: Of the diagonal's curvature along a direction, what is but rounding.
+ROUNDING = 1e-14
 
 
 def direction(
@@ -63,8 +65,8 @@ def direction(
         if not problem.intercept:
             Hp[-1] = 0.0
         curvature = total(p, Hp)
-        if not curvature > 0:
-            break  # rounding
+        if not curvature > ROUNDING * total(p, scale * p):
+            break  # there is none in this direction
         s = s + rz / curvature * p
         r = r - rz / curvature * Hp
         z = r / scale

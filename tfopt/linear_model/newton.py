@@ -14,7 +14,7 @@ from tfopt.linear_model.questions import answered
 from tfopt.linear_model.search import Search
 from tfopt.linear_model.sums import total
 
-__all__ = ["MOST_WEIGHTS", "applies", "cost", "ends", "is_lower", "newton_steps"]
+__all__ = ["MOST_WEIGHTS", "applies", "applies_afar", "cost", "ends", "is_lower", "newton_steps"]
 
 #: With more, the matrix is not made, and conjugate gradients look for the direction.
 MOST_WEIGHTS = 500
@@ -35,6 +35,11 @@ ROW, SPARSE, DENSE = 5.0, 1.6, 0.3
 def applies(problem: Problem) -> bool:
     """Whether the objective has second derivatives."""
     return problem.loss != "hinge_loss" and problem.l1 == 0
+
+
+def applies_afar(problem: Problem) -> bool:
+    """Whether that tells anything far from the minimum: a smooth hinge has none but at its bend."""
+    return applies(problem) and problem.loss != "smooth_hinge_loss"
 
 
 def cost(problem: Problem) -> float:

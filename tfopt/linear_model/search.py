@@ -126,9 +126,8 @@ class Search:
 
         If its steps come to an end before, the rest is for epochs: it is not tried again.
         """
-        assert self.best is not None
         self._newton_cost = math.inf
-        if point.gap < self.best.gap:
+        if self.best is None or point.gap < self.best.gap:
             self.best = point
         self._tracker.certified(self.best)
         return self.best.relative_gap <= self.settings.tol or self._is_full
