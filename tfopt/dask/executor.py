@@ -102,19 +102,21 @@ class DaskExecutor:
         gone = [number for number, (home, _) in enumerate(self._homes) if home not in workers]
         lost = [holder for number in gone if (holder := self._holders[number]) is not None]
         self.client.cancel(lost, force=True)  # or they would wait for their workers for ever
+        reads = []
         for number in gone:
             slot = self._homes[number] = homes[number]
-            read = dask.delayed(load)(
-                number,
-                *self._sources[number],
-                self._of_classes,
-                dask_key_name=f"{self._name}-{next(self._tasks)}",
-            )
-            # others may, for the place is that of all tasks before it, too: what several blocks are
-            # made from would wait for ever for the worker that had it first
-            self._holders[number] = self.client.compute(
-                read, workers=[slot[0]], allow_other_workers=True
-            )
+            # others may, or a block whose worker dies before it is read would be waited for
+            with dask.annotate(workers=[slot[0]], allow_other_workers=True):
+                reads.append(
+                    dask.delayed(load)(
+                        number,
+                        *self._sources[number],
+                        self._of_classes,
+                        dask_key_name=f"{self._name}-{next(self._tasks)}",
+                    )
+                )
+        for number, holder in zip(gone, self.client.compute(reads), strict=True):
+            self._holders[number] = holder
         self._attempt += 1
         self._rounds = [0] * self.n_blocks
         self._are_there = False

@@ -51,15 +51,15 @@ class Tangent(NamedTuple):
         The losses' derivative.
     bends : ndarray, shape (n_weights + 1, n_weights + 1) or (n_weights + 1,)
         Their second derivatives, or the diagonal of these.
-    imbalance : ndarray
-        Of the dual variables.
+    imbalance : ndarray or None
+        Of the dual variables, if there is an intercept.
     """
 
     losses: float
     v: np.ndarray
     by_bias: float
     bends: np.ndarray
-    imbalance: np.ndarray
+    imbalance: np.ndarray | None
 
 
 class Point(NamedTuple):
@@ -159,7 +159,7 @@ def tangent(block: Block, orders: dict[int, tuple[Order, np.ndarray]]) -> tuple[
             -gradient[:-1] / problem.l2,
             float(gradient[-1]),
             second,
-            imbalance(lane.having(a), problem.loss),
+            imbalance(lane.having(a), problem.loss) if problem.intercept else None,
         )
     return block.with_lanes(lanes), answers
 
