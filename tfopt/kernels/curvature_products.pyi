@@ -11,6 +11,7 @@ def product(
     bends: NDArray[float64],
     s: NDArray[float64],
     threads: int = ...,
+    shares: int = ...,
 ) -> NDArray[float64]: ...
 def diagonal(
     data: NDArray[Any],
@@ -31,7 +32,6 @@ def tangent(
     bias: float,
     loss: str,
     gamma: float,
-    threads: int = ...,
 ) -> tuple[
     float,
     NDArray[float64],

@@ -54,15 +54,18 @@ cdef void _product_share(const real[::1] data, const index[::1] indices, const i
 
 def product(const real[::1] data not None, const index[::1] indices not None,
             const index[::1] indptr not None, const real[:, ::1] dense not None,
-            const double[::1] bends not None, const double[::1] s not None, int threads=0):
+            const double[::1] bends not None, const double[::1] s not None, int threads=0,
+            Py_ssize_t shares=0):
     """The sum of bend * x (x . s), x with a last feature of 1 added.
+
+    Rows are taken in so many shares; 0 leaves that to the size of the data.
 
     Returns
     -------
     ndarray of float64, shape (n_weights + 1,)
     """
     cdef Py_ssize_t n_features = data.shape[0] + dense.shape[0] * dense.shape[1]
-    cdef double[:, ::1] sums = np.zeros((_shares(n_features, s.shape[0]), s.shape[0]))
+    cdef double[:, ::1] sums = np.zeros((shares or _shares(n_features, s.shape[0]), s.shape[0]))
     cdef int team = _team(n_features, threads, sums.shape[0])
     with nogil, parallel(num_threads=team):
         _product_share(data, indices, indptr, dense, bends, &s[0], sums, omp_get_thread_num(),
@@ -113,38 +116,28 @@ def diagonal(const real[::1] data not None, const index[::1] indices not None,
     return np.add.reduce(np.asarray(sums), axis=0)
 
 
-cdef void _tangent_share(const real[::1] data, const index[::1] indices, const index[::1] indptr,
-                         const real[:, ::1] dense, const example[::1] examples, const double *w,
-                         double bias, const loss_t *f, double[::1] wx, double[:, ::1] each,
-                         double[:, :, ::1] sums, double[::1] losses, int thread,
-                         int threads) noexcept nogil:
-    cdef Py_ssize_t share, i, n = wx.shape[0], last = sums.shape[2] - 1, shares = sums.shape[0]
-    cdef double y, z, weight, slope, bend
-    cdef double *slopes
-    cdef double *bends
-    cdef fp_state caller = fp_enter(False)
-    for share in range(shares * thread // threads, shares * (thread + 1) // threads):
-        slopes, bends = &sums[share, 0, 0], &sums[share, 1, 0]
-        for i in range(n * share // shares, n * (share + 1) // shares):
-            wx[i] = predict(data, indices, indptr, dense, i, w, last, 0)
-            weight, y, z = examples[i].weight, examples[i].y, wx[i] + bias
-            if not weight > 0:
-                continue
-            losses[share] += weight * f.value(z, y, f.gamma)
-            each[0, i] = slope = weight * f.slope(z, y, f.gamma)
-            each[1, i] = bend = weight * f.bend(z, y, f.gamma)
-            add_features(data, indices, indptr, dense, i, slopes, last, slope)
-            add_squares(data, indices, indptr, dense, i, bends, last, bend)
-            slopes[last] += slope
-            bends[last] += bend
-    fp_leave(caller)
+cdef inline void _add_both(const real[::1] data, const index[::1] indices,
+                           const index[::1] indptr, const real[:, ::1] dense, Py_ssize_t i,
+                           double *v, Py_ssize_t n_v, double slope, double bend) noexcept nogil:
+    """Add slope * x_i and bend * x_i^2, which stand in pairs: so one line of cache has both."""
+    cdef Py_ssize_t k, j, width = dense.shape[1]
+    cdef double x
+    cdef double *tail = v + 2 * (n_v - width)
+    for k in range(indptr[i], indptr[i + 1]):
+        x, j = data[k], 2 * <Py_ssize_t>indices[k]
+        v[j] += slope * x
+        v[j + 1] += bend * x * x
+    for k in range(width):
+        x = dense[i, k]
+        tail[2 * k] += slope * x
+        tail[2 * k + 1] += bend * x * x
 
 
 def tangent(const real[::1] data not None, const index[::1] indices not None,
             const index[::1] indptr not None, const real[:, ::1] dense not None,
             const example[::1] examples not None, const double[::1] w not None, double bias,
-            str loss, double gamma, int threads=0):
-    """The losses at a point and their derivatives, all from one look at each row.
+            str loss, double gamma):
+    """The losses at a point and their derivatives, all from one look at each row, on one thread.
 
     A row has a feature once at most, and a last one of 1 added.
 
@@ -160,18 +153,26 @@ def tangent(const real[::1] data not None, const index[::1] indices not None,
         The sums of slope * x and of bend * x * x.
     """
     cdef loss_t f = loss_of(LOSSES.index(loss), gamma)
-    cdef Py_ssize_t n_features = data.shape[0] + dense.shape[0] * dense.shape[1]
-    cdef Py_ssize_t n = indptr.shape[0] - 1, n_sums = w.shape[0] + 1
-    cdef Py_ssize_t shares = _shares(n_features, 2 * n_sums)
-    cdef double[:, :, ::1] sums = np.zeros((shares, 2, n_sums))
-    cdef double[::1] losses = np.zeros(shares), wx = np.empty(n)
-    cdef double[:, ::1] each = np.zeros((2, n))
-    cdef const double *point = &w[0] if w.shape[0] else NULL
-    cdef int team = _team(n_features, threads, shares)
-    with nogil, parallel(num_threads=team):
-        _tangent_share(data, indices, indptr, dense, examples, point, bias, &f, wx, each, sums,
-                       losses, omp_get_thread_num(), omp_get_num_threads())
+    cdef Py_ssize_t i, n = indptr.shape[0] - 1, last = w.shape[0]
+    cdef double[:, ::1] sums = np.zeros((last + 1, 2)), each = np.zeros((2, n))
+    cdef double[::1] wx = np.empty(n)
+    cdef const double *point = &w[0] if last else NULL
+    cdef double losses = 0, weight, y, z, slope, bend
+    cdef fp_state caller
+    with nogil:
+        caller = fp_enter(False)
+        for i in range(n):
+            wx[i] = predict(data, indices, indptr, dense, i, point, last, 0)
+            weight, y, z = examples[i].weight, examples[i].y, wx[i] + bias
+            if not weight > 0:
+                continue
+            losses += weight * f.value(z, y, f.gamma)
+            each[0, i] = slope = weight * f.slope(z, y, f.gamma)
+            each[1, i] = bend = weight * f.bend(z, y, f.gamma)
+            _add_both(data, indices, indptr, dense, i, &sums[0, 0], last, slope, bend)
+            sums[last, 0] += slope
+            sums[last, 1] += bend
+        fp_leave(caller)
     slopes, bends = np.asarray(each)
-    gradient, diagonal = np.add.reduce(np.asarray(sums), axis=0)
-    total = float(np.add.reduce(np.asarray(losses)))
-    return total, np.asarray(wx), slopes, bends, gradient, diagonal
+    gradient, diagonal = np.array(np.asarray(sums).T, order="C")
+    return losses, np.asarray(wx), slopes, bends, gradient, diagonal

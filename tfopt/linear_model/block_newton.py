@@ -148,7 +148,6 @@ def tangent(block: Block, orders: dict[int, tuple[Order, np.ndarray]]) -> tuple[
             order.bias,
             problem.loss,
             problem.gamma,
-            problem.threads,
         )
         if problem.n_weights <= MOST_WEIGHTS:
             second = curvature.hessian(*problem.rows, bends, problem.n_weights, problem.threads)
@@ -175,6 +174,6 @@ def curve(block: Block, vectors: dict[int, np.ndarray]) -> tuple[Block, dict[int
     """Answer with the products of the losses' second derivatives and vectors."""
     problem = block.problem
     return block, {
-        k: curvature_products.product(*problem.rows, block.lanes[k].bends, s, problem.threads)
+        k: curvature_products.product(*problem.rows, block.lanes[k].bends, s, threads=1, shares=1)
         for k, s in vectors.items()
     }
