@@ -19,10 +19,9 @@ __all__ = ["Newton", "steps"]
 
 #: A direction that is not solved for may leave this share of g, or takes this many products.
 SHARE, MOST_PRODUCTS = 0.1, 250
-#: Of the diagonal's curvature along a direction, what is but rounding.
-ROUNDING = 1e-14
-#: A step is not shortened below this share.
-LEAST_SHARE = 1e-10
+#: What is but rounding: of the diagonal's curvature along a direction, of what a step promises the
+#: primal, and of the primal itself.
+NO_CURVATURE, NOTHING, SLACK = 1e-14, 1e-16, 1e-12
 
 
 class Newton(NamedTuple):
@@ -67,25 +66,30 @@ def steps(problem: Problem, start: Fit, how: Newton) -> Iterator[Fit]:
         yield point
         u = np.append(w, b)[: A.shape[1]]
         g = P * u - A.T @ (c * a)
-        s = direction(A, bends, P, g, how.with_matrix)
-        share = line_search(problem, point, s, -(g @ s))
-        if share == 0:
+        for find in [solved, approximate] if how.with_matrix else [approximate]:
+            s = find(A, bends, P, g)
+            end = None if s is None else line_search(problem, point, s, -(g @ s))
+            if end is not None:
+                break
+        else:
             return
-        w, b = moved(point, share * s)
+        w, b = end
 
 
-def direction(
-    A: np.ndarray, bends: np.ndarray, P: np.ndarray, g: np.ndarray, with_matrix: bool
-) -> np.ndarray:
-    """Return s with H s = -g, or about that."""
-    if with_matrix:
-        H = A.T @ (bends[:, None] * A) + np.diag(P)
-        try:
-            np.linalg.cholesky(H)
-            return np.linalg.solve(H, -g)
-        except np.linalg.LinAlgError:
-            pass  # rounding has made it singular
-    return conjugate_gradients(lambda p: A.T @ (bends * (A @ p)) + P * p, bends @ (A * A) + P, g)
+def solved(A: np.ndarray, bends: np.ndarray, P: np.ndarray, g: np.ndarray) -> np.ndarray | None:
+    """Return s with H s = -g, unless rounding has made H singular."""
+    H = A.T @ (bends[:, None] * A) + np.diag(P)
+    try:
+        np.linalg.cholesky(H)
+        return np.linalg.solve(H, -g)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def approximate(A: np.ndarray, bends: np.ndarray, P: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """Return about that, without the matrix."""
+    diagonal = bends @ (A * A) + P
+    return conjugate_gradients(lambda p: A.T @ (bends * (A @ p)) + P * p, diagonal, g)
 
 
 def conjugate_gradients(
@@ -104,7 +108,7 @@ def conjugate_gradients(
         if not rz > enough:
             break
         Hp = H(p)
-        if not p @ Hp > ROUNDING * (p @ (D * p)):
+        if not p @ Hp > NO_CURVATURE * (p @ (D * p)):
             break  # there is no curvature in this direction
         alpha = rz / (p @ Hp)
         s, r = s + alpha * p, r - alpha * Hp
@@ -114,20 +118,22 @@ def conjugate_gradients(
     return s
 
 
-def line_search(problem: Problem, point: Fit, s: np.ndarray, descent: float) -> float:
-    """Return the share of a step that lowers the primal by its due (Armijo), 1 or so often halved.
+def line_search(
+    problem: Problem, point: Fit, s: np.ndarray, descent: float
+) -> tuple[np.ndarray, float] | None:
+    """Return w and b after a step, halved until it lowers the primal by its due (Armijo).
 
-    It is 0 if there is none.
+    There are none if such a step promises nothing any more.
     """
-    share, slack = 1.0, 1e-15 * abs(point.primal)
-    while share > LEAST_SHARE:
-        if (
-            primal(problem, *moved(point, share * s))
-            <= point.primal - 1e-4 * share * descent + slack
-        ):
-            return share
+    share = 1.0
+    while True:
+        w, b = moved(point, share * s)
+        due = 1e-4 * share * descent - SLACK * abs(point.primal)
+        if primal(problem, w, b) <= point.primal - due:
+            return w, b
+        if not share * descent > NOTHING * abs(point.primal):
+            return None
         share /= 2
-    return 0.0
 
 
 def moved(point: Fit, s: np.ndarray) -> tuple[np.ndarray, float]:

@@ -37,6 +37,8 @@ Question: TypeAlias = tuple[Callable[[Block, dict[int, Any]], tuple[Block, dict[
 MOST_WEIGHTS = 64
 #: How many epochs a step takes as long as, about.
 EPOCHS = 5.0
+#: So large are no losses where anybody would go; the sums of what is there overflow.
+FAR = 1e200
 
 
 class Tangent(NamedTuple):
@@ -94,24 +96,26 @@ def lower(
     """
     gradient = problem.l2 * (point.w - found.v)
     gradient = np.append(gradient, found.by_bias if problem.intercept else 0.0)
-    step = None
-    if found.bends.ndim == 2:
-        step = newton.direction(problem, found.bends.copy(), gradient)
-    if step is None:
-        step = yield from _approximate_direction(problem, found.bends, gradient)
-    promised, share = -total(gradient, step), 1.0
-    while share > newton.LEAST_SHARE:
-        at = Point(point.w + share * step[:-1], point.bias + share * float(step[-1]))
-        found = yield from look(at)
-        if newton.is_lower(point, found.losses + problem.penalty(at.w), share * promised):
-            return at, found
-        share /= 2
+    for exactly in (True, False):
+        step = yield from _direction(problem, found.bends, gradient, exactly)
+        if step is None:
+            continue
+        promised = -total(gradient, step)
+        for share in newton.shares(point, promised):
+            at = Point(point.w + share * step[:-1], point.bias + share * float(step[-1]))
+            moved = yield from look(at)
+            with np.errstate(over="ignore"):
+                objective = moved.losses + problem.penalty(at.w)
+            if newton.is_lower(point, objective, share * promised):
+                return at, moved
     return None
 
 
-def _approximate_direction(
-    problem: Problem, bends: np.ndarray, gradient: np.ndarray
-) -> Generator[Question, np.ndarray, np.ndarray]:
+def _direction(
+    problem: Problem, bends: np.ndarray, gradient: np.ndarray, exactly: bool
+) -> Generator[Question, np.ndarray, np.ndarray | None]:
+    if exactly:
+        return newton.direction(problem, bends.copy(), gradient) if bends.ndim == 2 else None
     diagonal = bends if bends.ndim == 1 else np.diagonal(bends)
     search = conjugate_gradients.direction(problem, diagonal, gradient, newton.SHARE)
     if bends.ndim == 2:
@@ -149,13 +153,18 @@ def tangent(block: Block, orders: dict[int, tuple[Order, np.ndarray]]) -> tuple[
             problem.loss,
             problem.gamma,
         )
-        if problem.n_weights <= MOST_WEIGHTS:
-            second = curvature.hessian(*problem.rows, bends, problem.n_weights, problem.threads)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if problem.n_weights <= MOST_WEIGHTS:
+                second = curvature.hessian(*problem.rows, bends, problem.n_weights, problem.threads)
+            v = -gradient[:-1] / problem.l2
+        if not (losses < FAR and np.isfinite(v).all() and np.isfinite(second).all()):
+            losses, v, slopes = np.inf, np.zeros_like(v), np.zeros_like(slopes)
+            second, gradient = np.zeros_like(second), np.zeros_like(gradient)
         np.divide(-slopes, weight, out=a, where=weight > 0)
         lanes[k] = dataclasses.replace(lane, wx=wx, slopes=a, bends=bends, seen=a)
         answers[k] = (
             losses,
-            -gradient[:-1] / problem.l2,
+            v,
             float(gradient[-1]),
             second,
             imbalance(lane.having(a), problem.loss) if problem.intercept else None,

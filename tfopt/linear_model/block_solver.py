@@ -137,6 +137,9 @@ class Climb:
         found = self.tangent
         if found is None:
             found = yield from self._look(at)
+            if not np.isfinite(found.losses):  # where a fit is warm may be far away
+                at = Point(np.zeros_like(at.w), 0.0)
+                found = yield from self._look(at)
         point = yield from block_newton.certified(self.problem, at, found)
         self.done = self.search.polished(point)
         self._note(point)

@@ -14,7 +14,16 @@ from tfopt.linear_model.questions import answered
 from tfopt.linear_model.search import Search
 from tfopt.linear_model.sums import total
 
-__all__ = ["MOST_WEIGHTS", "applies", "applies_afar", "cost", "ends", "is_lower", "newton_steps"]
+__all__ = [
+    "MOST_WEIGHTS",
+    "applies",
+    "applies_afar",
+    "cost",
+    "ends",
+    "is_lower",
+    "newton_steps",
+    "shares",
+]
 
 #: With more, the matrix is not made, and conjugate gradients look for the direction.
 MOST_WEIGHTS = 500
@@ -24,8 +33,10 @@ PRODUCTS, WORTH = 20, 3
 #: What they may leave of the gradient. To leave less near the minimum, as one does for the order of
 #: convergence, took up to twice the products: the last direction is better than it need be.
 SHARE = 0.1
-#: Of a step: below, what it promises is rounding.
-LEAST_SHARE = 1e-10
+#: Of the objective: if a step promises less, that is rounding.
+ROUNDING = 1e-16
+#: What rounding may make of the objective, which has parts that are larger than it.
+SLACK = 1e-12
 #: Nanoseconds, about: of an epoch each visit and each feature; of a Hessian each pair of features;
 #: of a product each row, and each feature of it, stored sparse or dense.
 VISIT, FEATURE, PAIR = 40.0, 1.6, 1.2
@@ -88,7 +99,6 @@ def newton_steps(problem: Problem, start: Certificate) -> Iterator[Certificate]:
     weight = examples["weight"]
     w, bias = start.w, start.bias
     wx = problem.predictions(w)
-    is_worth_matrix, _ = _kind(problem)
     while True:
         if problem.intercept:
             bias = best_bias(problem, examples, wx, bias)
@@ -98,16 +108,24 @@ def newton_steps(problem: Problem, start: Certificate) -> Iterator[Certificate]:
         yield point
         gradient = problem.l2 * (w - point.v)
         gradient = np.append(gradient, slopes.sum() if problem.intercept else 0.0)
-        step = None
-        if is_worth_matrix:
-            H = curvature.hessian(*problem.rows, bends, problem.n_weights, problem.threads)
-            step = direction(problem, H, gradient)
-        if step is None:
-            step = approximate_direction(problem, bends, gradient)
-        moved = line_search(problem, point, wx, step, -total(gradient, step))
-        if moved is None:
+        for find in (exact_direction, approximate_direction):
+            step = find(problem, bends, gradient)
+            if step is None:
+                continue
+            moved = line_search(problem, point, wx, step, -total(gradient, step))
+            if moved is not None:
+                break
+        else:
             return
         w, wx, bias = moved
+
+
+def exact_direction(problem: Problem, bends: np.ndarray, gradient: np.ndarray) -> np.ndarray | None:
+    """Return Newton's direction, if that is worth the matrix, and rounding lets it be."""
+    if not _kind(problem)[0]:
+        return None
+    H = curvature.hessian(*problem.rows, bends, problem.n_weights, problem.threads)
+    return direction(problem, H, gradient)
 
 
 def direction(problem: Problem, H: np.ndarray, gradient: np.ndarray) -> np.ndarray | None:
@@ -124,7 +142,7 @@ def direction(problem: Problem, H: np.ndarray, gradient: np.ndarray) -> np.ndarr
 
 
 def approximate_direction(problem: Problem, bends: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-    """Return about that without H."""
+    """Return about that, without the matrix."""
 
     def product(s: np.ndarray) -> np.ndarray:
         return curvature_products.product(*problem.rows, bends, s, problem.threads)
@@ -138,19 +156,28 @@ def line_search(
 ) -> tuple[np.ndarray, np.ndarray, float] | None:
     """Return w, x . w and the bias after a step, halved until it lowers the primal by its due."""
     wx_step = problem.predictions(step[:-1])
-    share = 1.0
-    while share > LEAST_SHARE:
+    for share in shares(point, descent):
         w, bias = point.w + share * step[:-1], point.bias + share * step[-1]
         moved = wx + share * wx_step
         with np.errstate(over="ignore"):
-            losses = problem.losses(point.examples, moved, bias)
-        if is_lower(point, losses + problem.penalty(w), share * descent):
+            objective = problem.losses(point.examples, moved, bias) + problem.penalty(w)
+        if is_lower(point, objective, share * descent):
             return w, moved, bias
-        share /= 2
     return None
 
 
+def shares(point: Certificate, promised: float) -> Iterator[float]:
+    """Yield 1, 1 / 2, ... until such a share of a step promises next to nothing."""
+    share = 1.0
+    yield share
+    while share * promised > ROUNDING * abs(point.objective):
+        share /= 2
+        yield share
+
+
 def is_lower(point: Certificate, objective: float, promised: float) -> bool:
-    """Whether an objective is lower than a point's, by a share of what slopes promise (Armijo)."""
-    slack = 1e-15 * abs(point.objective)
-    return objective <= point.objective - 1e-4 * promised + slack
+    """Whether an objective is lower than a point's, by a share of what slopes promise (Armijo).
+
+    Or as low but for rounding: then the certificate shows whether a step was worth it.
+    """
+    return objective <= point.objective - 1e-4 * promised + SLACK * abs(point.objective)

@@ -236,8 +236,9 @@ def assembled(
 ) -> Certificate:
     """Return a certificate, given the losses and what the examples add to the gap."""
     inside = np.clip(v, -problem.shrink, problem.shrink)
-    apart = np.square(w - (v - inside)) / 2 + (problem.shrink * np.abs(w) - inside * w)
-    gap += problem.l2 * float(apart.sum())
+    with np.errstate(over="ignore"):  # a gap may be infinite
+        apart = np.square(w - (v - inside)) / 2 + (problem.shrink * np.abs(w) - inside * w)
+        gap += problem.l2 * float(apart.sum())
     objective = losses + problem.penalty(w)
     return Certificate(w, bias, examples, v, objective, max(gap, 0.0))
 
