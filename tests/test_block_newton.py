@@ -225,7 +225,7 @@ def test_a_block_does_not_change() -> None:
     _, again = block_newton.tangent(block, {0: (order, w)})
     assert str(first) == str(again)
     assert after.lanes[0].a is block.lanes[0].a  # visits go on from there, if they have to
-    assert not block.lanes[0].slopes.size and after.lanes[0].slopes.any()
+    assert not block.lanes[0].bends.size and after.lanes[0].bends.any()
     vector = np.append(w, 1.0)
     products = [block_newton.curve(after, {0: vector})[1][0].tobytes() for _ in range(2)]
     assert products[0] == products[1]

@@ -8,7 +8,7 @@ import itertools
 import pickle
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
 import dask
@@ -102,21 +102,20 @@ class DaskExecutor:
         gone = [number for number, (home, _) in enumerate(self._homes) if home not in workers]
         lost = [holder for number in gone if (holder := self._holders[number]) is not None]
         self.client.cancel(lost, force=True)  # or they would wait for their workers for ever
-        reads = []
         for number in gone:
             slot = self._homes[number] = homes[number]
-            # others may, or a block whose worker dies before it is read would be waited for
-            with dask.annotate(workers=[slot[0]], allow_other_workers=True):
-                reads.append(
-                    dask.delayed(load)(
-                        number,
-                        *self._sources[number],
-                        self._of_classes,
-                        dask_key_name=f"{self._name}-{next(self._tasks)}",
-                    )
-                )
-        for number, holder in zip(gone, self.client.compute(reads), strict=True):
-            self._holders[number] = holder
+            read = dask.delayed(load)(
+                number,
+                *self._sources[number],
+                self._of_classes,
+                dask_key_name=f"{self._name}-{next(self._tasks)}",
+            )
+            # one by one, for the place is that of all tasks before it, too: a file is read where
+            # its block will be. Others may, or what several blocks are made from would wait for
+            # ever for the worker that had it first
+            self._holders[number] = self.client.compute(
+                read, workers=[slot[0]], allow_other_workers=True
+            )
         self._attempt += 1
         self._rounds = [0] * self.n_blocks
         self._are_there = False
@@ -177,7 +176,8 @@ class DaskExecutor:
         for worker, share in shares.items():
             named = [(place, self._key(number), self._rounds[number]) for place, number in share]
             calls.append(self._actors[worker].step(named, self._attempt, told, n_places))
-        answers = [pickle.loads(self._heard(call)) for call in calls]
+        # an actor whose worker is gone may be silent, or raise anything
+        answers = [pickle.loads(answer) for answer in self._watched(_heard(calls), (Exception,))]
         error = next((answer for is_answer, answer in answers if not is_answer), None)
         if error is None:
             return [answer for _, answer in answers]
@@ -253,18 +253,6 @@ class DaskExecutor:
             except LOSSES as error:
                 raise _lost(error) from None
 
-    def _heard(self, call: Any) -> bytes:
-        """Return the answer of an actor; if its worker is gone, it may be silent or raise."""
-        while True:
-            try:
-                answer: bytes = call.result(timeout=PATIENCE)
-                return answer
-            except TimeoutError as error:
-                error.__traceback__ = None
-                self._look_around()
-            except Exception as error:
-                raise _lost(error) from None
-
     def _look_around(self) -> None:
         """Raise an error if a worker is gone."""
         self._check_desks()
@@ -282,18 +270,28 @@ class DaskExecutor:
         """Return what futures hold as long as all workers are there."""
         self._await(futures)
         # Dask would wait for ever if a worker that is gone by now were the only one to have one
-        gathering: concurrent.futures.Future[list[Any]] = asyncio.run_coroutine_threadsafe(
-            self.client.gather(futures, direct=True, asynchronous=True),
-            self.client.loop.asyncio_loop,
-        )
+        gathering = self.client.gather(futures, direct=True, asynchronous=True)
+        found: list[Any] = self._watched(gathering, LOSSES)
+        return found
+
+    def _watched(
+        self, waiting: Coroutine[Any, Any, Any], losses: tuple[type[BaseException], ...]
+    ) -> Any:
+        """Return what one waits for as long as all workers are there."""
+        running = asyncio.run_coroutine_threadsafe(waiting, self.client.loop.asyncio_loop)
         try:
-            while not concurrent.futures.wait([gathering], PATIENCE).done:
+            while not concurrent.futures.wait([running], PATIENCE).done:
                 self._look_around()
-            return gathering.result()
-        except LOSSES as error:
-            raise _lost(error) from None
+            try:
+                return running.result()
+            except losses as error:
+                raise _lost(error) from None
         finally:
-            gathering.cancel()
+            running.cancel()
+
+
+async def _heard(calls: list[Any]) -> list[bytes]:
+    return [await call for call in calls]
 
 
 def _lost(error: BaseException) -> LostError:

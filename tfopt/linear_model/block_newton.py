@@ -161,7 +161,7 @@ def tangent(block: Block, orders: dict[int, tuple[Order, np.ndarray]]) -> tuple[
             losses, v, slopes = np.inf, np.zeros_like(v), np.zeros_like(slopes)
             second, gradient = np.zeros_like(second), np.zeros_like(gradient)
         np.divide(-slopes, weight, out=a, where=weight > 0)
-        lanes[k] = dataclasses.replace(lane, wx=wx, slopes=a, bends=bends, seen=a)
+        lanes[k] = dataclasses.replace(lane, wx=wx, bends=bends, seen=a)
         answers[k] = (
             losses,
             v,
@@ -175,8 +175,8 @@ def tangent(block: Block, orders: dict[int, tuple[Order, np.ndarray]]) -> tuple[
 def bound_of_slopes(
     block: Block, asked: dict[int, tuple[float, np.ndarray | None]]
 ) -> tuple[Block, dict[int, Any]]:
-    """Answer as `bound` does, with the slopes."""
-    return bound_of(block, asked, {k: block.lanes[k].slopes for k in asked})
+    """Answer as `bound` does, with the slopes that were seen last."""
+    return bound_of(block, asked, {k: block.lanes[k].seen for k in asked})
 
 
 def curve(block: Block, vectors: dict[int, np.ndarray]) -> tuple[Block, dict[int, np.ndarray]]:

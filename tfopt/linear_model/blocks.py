@@ -56,10 +56,10 @@ class Lane:
     wx : ndarray, shape (n_rows,)
         x . w of each row at the last look.
     seen, best : ndarray, shape (n_rows,)
-        The dual variables of the last certificate, and those of the best.
-    slopes, bends : ndarray, shape (n_rows,)
-        Where Newton's method is, the dual variables that the losses' slopes are, and the losses'
-        second derivatives.
+        The dual variables of the last certificate, and those of the best. Where Newton's method has
+        looked since, the last are those that the losses' slopes there are.
+    bends : ndarray, shape (n_rows,)
+        The losses' second derivatives there.
     """
 
     examples: np.ndarray
@@ -69,7 +69,6 @@ class Lane:
     wx: np.ndarray
     seen: np.ndarray
     best: np.ndarray
-    slopes: np.ndarray = dataclasses.field(default_factory=lambda: _NOTHING)
     bends: np.ndarray = dataclasses.field(default_factory=lambda: _NOTHING)
 
     @classmethod
