@@ -214,6 +214,30 @@ def test_steps_that_are_too_long_are_halved(asked: list[str], by_products: None)
     assert asked.count("tangent") > model.n_iter_[0]
 
 
+@pytest.mark.parametrize("intercept", [False, True])
+def test_a_warm_start_that_is_infinitely_far_away_is_left(intercept: bool) -> None:
+    """There the losses overflow, and a relative gap would be nothing."""
+    X, y, weight = data("poisson")
+    warm = fit("poisson", (X, y, weight), warm_start=True, fit_intercept=intercept)
+    warm.set_params(tol=1e-9).fit(1e3 * X, y, weight)
+    cold = fit("poisson", (1e3 * X, y, weight), tol=1e-9, fit_intercept=intercept)
+    assert relative_gap(warm) <= 1e-9
+    assert warm.objective_ == pytest.approx(cold.objective_, rel=2e-9)
+
+
+@each_loss
+@each_kind
+@pytest.mark.parametrize("intercept", [False, True])
+def test_a_warm_start_is_where_the_last_fit_ended(loss: str, kind: str, intercept: bool) -> None:
+    options = {"tol": 1e-9, "warm_start": True, "fit_intercept": intercept}
+    model = fit(loss, data(loss, kind), **options)
+    cold, found = model.n_iter_[0], model.objective_
+    model.fit(*data(loss, kind))
+    last = model.n_iter_[0]
+    assert last < cold if kind == "csr" or loss == "smooth_hinge" else last == 1
+    assert model.objective_ == pytest.approx(found, rel=2e-9)
+
+
 def test_a_block_does_not_change() -> None:
     """Whoever asks again gets the same answer."""
     given = problem_of("logistic_loss", 1, n=40)

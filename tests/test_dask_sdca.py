@@ -140,8 +140,10 @@ def test_files_are_blocks(client: Client, tmp_path: Path) -> None:
         read_libsvm([], n_features=7)
 
 
-def test_warm_starts_go_on_from_the_dual_variables(client: Client) -> None:
+@pytest.mark.parametrize("kind", ["csr", "dense"])
+def test_warm_starts_go_on_where_the_last_fit_ended(client: Client, kind: str) -> None:
     X, y, _ = data("squared")
+    X = X if kind == "csr" else X.toarray()
     ours, theirs = pair("squared", warm_start=True, **OPTIONS)
     for model, arguments in ((ours, blocks(X, y)), (theirs, (X, y))):
         fitted(fitted(model, *arguments), *arguments)

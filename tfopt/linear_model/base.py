@@ -130,6 +130,12 @@ class SDCAEstimator(LinearModel):
         biases: np.ndarray = np.atleast_1d(self.intercept_)
         return biases if shift is None else biases + (np.atleast_2d(self.coef_) * shift).sum(axis=1)
 
+    def _last_weights(self, n_features: int) -> np.ndarray | None:
+        """Return the weights that a fit goes on from, if there are such, of each problem."""
+        if not self._is_warm or self.coef_.shape[-1] != n_features:
+            return None
+        return np.atleast_2d(self.coef_)
+
     def _solve(self, X: Any, targets: list[np.ndarray], weights: np.ndarray) -> None:
         """Solve a problem for each array of targets, side by side.
 

@@ -256,12 +256,15 @@ def fit_blocks(
     curvature = 0.0
     if problem.intercept:
         curvature = INTERCEPT_SHARE * float(begun["curvature"] / found["n"]) or 1.0
-    # to visit a dense row takes as long as several looks, and tells other blocks little
-    at_once = found["dense"] == found["n"] and newton.applies_afar(problem)
     climbs = [
-        Climb(problem, settings, executor, v.dense(), bias, curvature, drift, at_once)
+        Climb(problem, settings, executor, v.dense(), bias, curvature, drift)
         for v, bias, drift in zip(begun["v"], biases, begun["drifts"].tolist(), strict=True)
     ]
+    # to visit a dense row takes as long as several looks, and tells other blocks little
+    if found["dense"] == found["n"] and newton.applies_afar(problem):
+        last = estimator._last_weights(n_weights)
+        for k, one in enumerate(climbs):
+            one.begin_newton(one.v if last is None else last[k], biases[k])
     first = 1 if journal is None else journal.begin(executor, climbs)
     after = None if journal is None else journal.after
     climb(problem, executor, climbs, settings, after, first)

@@ -50,8 +50,6 @@ class Climb:
     bias, bias_curvature : float
     drift : float
         The weighted sum of the dual variables.
-    at_once : bool
-        Whether Newton's method begins, which must apply.
     """
 
     def __init__(
@@ -63,7 +61,6 @@ class Climb:
         bias: float,
         bias_curvature: float,
         drift: float,
-        at_once: bool,
     ) -> None:
         self.problem, self.executor = problem, executor
         n_blocks = executor.n_blocks
@@ -74,8 +71,7 @@ class Climb:
         self.thetas, self.told = [1.0] * n_blocks, [True] * n_blocks
         self.best, self.done = False, False
         self.search = Search(settings, block_newton.EPOCHS if newton.applies(problem) else math.inf)
-        start = {"w": v, "bias": bias}
-        self.newton_at: dict[str, Any] | None = start if at_once else None
+        self.newton_at: dict[str, Any] | None = None
         self.tangent: Tangent | None = None
         self.estimate = 0.0
 
@@ -125,7 +121,11 @@ class Climb:
         self.done = self.search.ends(point, number, self.estimate)
         self._note(point)
         if self.search.wants_newton:
-            self.newton_at = {"w": point.w, "bias": point.bias}
+            self.begin_newton(point.w, point.bias)
+
+    def begin_newton(self, w: np.ndarray, bias: float) -> None:
+        """Have the next iteration be a step of Newton's method, from a point."""
+        self.newton_at = {"w": w, "bias": bias}
 
     def newton_step(self) -> Generator[Question, Any, None]:
         """Certify where Newton's method is, and go on from there if that is not enough.
