@@ -102,3 +102,40 @@ class Classes:
             lambda: self.fit(self.y, gap),
         )
         return separate / together
+
+
+class Blocks:
+    """Dense features of several sizes that resemble each other, in eight blocks."""
+
+    params = ([20, 200],)
+    param_names = ("features",)
+    N_ROWS = 50_000
+
+    def setup(self, n_features: int) -> None:
+        random = np.random.default_rng(0)
+        X = random.standard_normal((self.N_ROWS, n_features))
+        self.X = (
+            X @ random.standard_normal((n_features, n_features)) * np.logspace(-2, 0, n_features)
+        )
+        scores = self.X @ random.standard_normal(n_features)
+        self.y = np.where(scores + random.logistic(size=self.N_ROWS) > 0, 1.0, -1.0)
+
+    def fit(self, rows: list[int] | None) -> Any:
+        classifier = public("linear_model.SDCAClassifier")
+        return classifier(tol=1e-4, num_loss_partitions=rows).fit(self.X, self.y)
+
+    def track_speed_over_no_blocks(self, n_features: int) -> float:
+        alone, blocks = best_times(lambda: self.fit(None), lambda: self.fit([self.N_ROWS // 8] * 8))
+        return alone / blocks
+
+    def track_look_over_read(self, n_features: int) -> float:
+        """What share of the time a look at a point takes that it takes to read the rows."""
+        tangent = public("kernels.curvature_products.tangent")
+        examples = np.zeros(self.N_ROWS, public("kernels.sdca.EXAMPLE"))
+        examples["y"], examples["weight"] = self.y, 1.0
+        no_rows = np.zeros(0), np.zeros(0, np.int32), np.zeros(self.N_ROWS + 1, np.int32)
+        w = np.zeros(n_features)
+        read, look = best_times(
+            self.X.sum, lambda: tangent(*no_rows, self.X, examples, w, 0.0, "logistic_loss", 1.0)
+        )
+        return read / look
