@@ -4,6 +4,7 @@ import os
 import platform
 import re
 import runpy
+import shlex
 import shutil
 import subprocess
 import sys
@@ -31,13 +32,16 @@ MODULES = (
     "rows",
     "summed",
     "training",
+    "commit",
     "together",
+    "locking",
     "catch_up",
     "norms",
     "capsules",
     "clip",
     "sdca",
     "sdca_pack",
+    "csr",
     "fingerprint",
     "fingerprint_table",
     "sdca_solver",
@@ -245,8 +249,11 @@ class BuildKernels(build_ext):
                 objects = self.compiler.compile(
                     [str(source)], output_dir=folder, extra_postargs=list(flags)
                 )
+                # setuptools takes LDFLAGS for shared libraries alone; without them a sanitizer that
+                # CFLAGS asks for lacks its run-time library
+                linked = [*flags, *shlex.split(os.environ.get("LDFLAGS", ""))]
                 self.compiler.link_executable(
-                    objects, "probe", output_dir=folder, extra_postargs=list(flags)
+                    objects, "probe", output_dir=folder, extra_postargs=linked
                 )
             except (CCompilerError, OSError):
                 return False

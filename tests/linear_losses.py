@@ -1,8 +1,9 @@
-"""Losses of linear models and their conjugates, by the definitions."""
+"""Losses of linear models, from the least they can be, and their conjugates by the definitions."""
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import xlogy
 
 __all__ = ["conjugate", "phi"]
 
@@ -14,7 +15,7 @@ def phi(loss: str, z: np.ndarray, y: np.ndarray, gamma: float) -> np.ndarray:
         "hinge": lambda: u,
         "smooth_hinge": lambda: np.where(u >= gamma, u - gamma / 2, u * u / (2 * gamma)),
         "squared": lambda: (z - y) ** 2 / 2,
-        "poisson": lambda: np.exp(z) - y * z,
+        "poisson": lambda: np.exp(z) - y * z + xlogy(y, y) - y,
     }[loss]()
 
 
@@ -34,5 +35,5 @@ def conjugate(loss: str, a: np.ndarray, y: np.ndarray, gamma: float) -> np.ndarr
         "hinge": lambda: -b,
         "smooth_hinge": lambda: -b + gamma * b * b / 2,
         "squared": lambda: a * a / 2 - a * y,
-        "poisson": lambda: entropy(y - a) - (y - a),
+        "poisson": lambda: entropy(y - a) - (y - a) - xlogy(y, y) + y,
     }[loss]()

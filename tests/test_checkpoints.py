@@ -380,3 +380,90 @@ def test_a_symbolic_link_stays(tmp_path: Path) -> None:
     checkpoints.save(tmp_path / "link.npz", TREE)
     assert (tmp_path / "link.npz").is_symlink()
     assert_equal(checkpoints.load(tmp_path / "x.npz"), TREE)
+
+
+# ---- texts that would take more memory than their files
+
+
+def forged(path: Path, tree: bytes, arrays: bytes = b"[]") -> None:
+    """Write a file with such a header, as somebody would who knows the format."""
+    text = b'{"format":"tfopt checkpoint","version":1,"arrays":%b,"tree":%b}' % (arrays, tree)
+    make, _ = checkpoints.files._FORMATS[path.suffix]
+    framing = make(text, [])
+    path.write_bytes(framing.opening() + framing.closing([]))
+
+
+#: Each takes many times its bytes once it is parsed.
+SWOLLEN = {
+    "lists": b"[[],%b[]]" % (b"[],{}," * 300_000),
+    "dictionaries": b'[{},%b{"a":1}]' % (b'{"a":1},' * 450_000),
+    "numbers": b"[0%b]" % (b",257" * 1_600_000),
+}
+
+
+@each
+@pytest.mark.parametrize("kind", SWOLLEN)
+def test_a_swollen_header_is_refused_unparsed(
+    tmp_path: Path, monkeypatch: Any, suffix: str, kind: str
+) -> None:
+    forged(path := tmp_path / f"x.{suffix}", SWOLLEN[kind])
+    monkeypatch.setattr("json.loads", None)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CheckpointError, match=r"x\.\w+: its header has too many parts"):
+            checkpoints.load(path)
+        assert tracemalloc.get_traced_memory()[1] < 2 * path.stat().st_size
+    finally:
+        tracemalloc.stop()
+
+
+@each
+def test_entries_without_room_for_them_in_the_file_are_refused(tmp_path: Path, suffix: str) -> None:
+    forged(
+        path := tmp_path / f"x.{suffix}", b"0", b'[["","bool",[0]]%b]' % (b',["","bool",[0]]' * 999)
+    )
+    with pytest.raises(CheckpointError, match="bytes instead of more than"):
+        checkpoints.load(path)
+
+
+@each
+@pytest.mark.parametrize("deep", [b"[" * 900 + b"]" * 900, b'{"a":' * 101 + b"[]" + b"}" * 101])
+def test_a_deep_header_is_refused(tmp_path: Path, suffix: str, deep: bytes) -> None:
+    forged(path := tmp_path / f"x.{suffix}", deep)
+    with pytest.raises(CheckpointError, match="nested more than 100 deep"):
+        checkpoints.load(path)
+
+
+@each
+def test_what_load_would_refuse_is_not_saved(tmp_path: Path, suffix: str, monkeypatch: Any) -> None:
+    path = tmp_path / f"x.{suffix}"
+    deep: Any = np.ones(3)
+    for _ in range(100):
+        deep = [deep]
+    checkpoints.save(path, deep)
+    assert_equal(checkpoints.load(path), deep)
+    circle: list[Any] = []
+    circle.append({"again": circle})
+    monkeypatch.setattr(checkpoints.framing, "MOST_THINGS", 900)
+    for tree, message in [
+        ([deep], r"nested more than 100 deep: 0/0/0"),
+        (circle, r"nested more than 100 deep: 0/again/0"),
+        ({"n": 1 << 14_000}, "cannot hold n, an integer of 14001 bits"),
+        ([0.5] * 1200, "too many numbers, strings, lists and dictionaries beside the arrays"),
+    ]:
+        with pytest.raises(InvalidArgumentError, match=message):
+            checkpoints.save(path, tree)
+    assert_equal(checkpoints.load(path), deep)
+    checkpoints.save(path, [(1 << 14_000) - 1, -1 << 13_999, np.full(1000, 0.5)])
+    checkpoints.save(path, [0.5] * 800)  # which takes as many parts
+    assert checkpoints.load(path) == [0.5] * 800
+
+
+def test_a_masked_array_is_not_saved_without_its_mask(tmp_path: Path) -> None:
+    path = tmp_path / "state.npz"
+    masked = np.ma.masked_array([1.0, 2.0], [False, True])
+    with pytest.raises(InvalidTypeError, match=r"a/b .*mask"):
+        checkpoints.save(path, {"a": {"b": masked}})
+    assert not path.exists()
+    checkpoints.save(path, {"data": masked.data, "mask": masked.mask})
+    assert checkpoints.load(path)["mask"].tolist() == [False, True]

@@ -16,13 +16,10 @@ import numpy as np
 import pytest
 from dask_cluster import addresses, processes
 from distributed import Client
-from hypothesis import given
-from hypothesis import strategies as st
 
 import tfopt
 from tfopt import IndexedSlices, Variable
 from tfopt.dask import DataParallel
-from tfopt.dask.parts import part_of, summed, total
 from tfopt.optimizers import SGD, Adam, GradientAccumulation, ParameterGroups, WeightAverage
 
 BLOCKS = 11
@@ -273,18 +270,3 @@ def test_consecutive_blocks_lie_together(client: Client) -> None:
     holders = [client.who_has(future)[future.key] for future in parallel._futures]
     first, second = addresses(client)
     assert holders == [(first,)] * 2 + [(second,)] * 2
-
-
-@given(st.lists(st.lists(st.integers(0, 9), max_size=6), min_size=1, max_size=6), st.data())
-def test_rows_are_summed_as_dense_gradients_are(ids: list[list[int]], data: Any) -> None:
-    """Of whole numbers, so that no order matters."""
-    parts, dense = [], np.zeros((10, 2), np.float32)
-    for number, own in enumerate(ids):
-        whole = data.draw(st.lists(st.integers(-99, 99), min_size=len(own), max_size=len(own)))
-        values = np.repeat(np.float32(whole)[:, None], 2, 1).reshape(len(own), 2)
-        rows = IndexedSlices(values, np.array(own, np.int64), (10, 2))
-        np.add.at(dense, own, values)
-        parts.append(part_of((lambda _, b: (1, (b,)), [], ()), rows, number))
-    loss, (rows,) = total(summed(parts), 1)
-    assert loss == len(ids) and len(set(rows.indices)) == len(rows.indices)
-    assert np.array_equal(np.asarray(rows), dense)

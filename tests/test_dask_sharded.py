@@ -14,15 +14,12 @@ import numpy as np
 import pytest
 from dask_cluster import addresses, processes
 from distributed import Client
-from hypothesis import given
-from hypothesis import strategies as st
 
 import tfopt
 from tfopt import IndexedSlices, checkpoints
 from tfopt import optimizers as opts
 from tfopt.dask import LostShardError, ShardedVariable, UniformRows
 from tfopt.dask.files import MANIFEST, Folder
-from tfopt.dask.routing import edges_of, route
 from tfopt.errors import CheckpointError
 
 ROWS, WIDTH = 50, 3
@@ -351,36 +348,6 @@ def test_a_table_can_be_larger_than_a_workers_memory(tmp_path: Path) -> None:
         assert set(table.gather(ids).ravel()) == {0.5} and set(table.gather(ids + 1).ravel()) == {1}
         assert len(addresses(client)) == 4
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10 < 100 << 20
-
-
-# ---- routing, without a cluster
-
-
-@given(st.integers(1, 60), st.data())
-def test_ids_are_routed_and_put_back(rows: int, data: Any) -> None:
-    shards = data.draw(st.integers(1, rows))
-    ids = np.array(data.draw(st.lists(st.integers(0, rows - 1), max_size=40)), np.int64)
-    edges = edges_of(rows, shards)
-    assert edges[0] == 0 and edges[-1] == rows and (np.diff(edges) > 0).all()
-    places = route(ids, edges)
-    assert len(places) == shards
-    assert sorted(np.concatenate(places)) == list(range(ids.size))
-    for k, own in enumerate(places):
-        assert (np.diff(own) > 0).all()  # in the order they come in
-        assert ((edges[k] <= ids[own]) & (ids[own] < edges[k + 1])).all()
-
-
-@given(st.integers(0, 5000), st.integers(0, 2000), st.integers(1, 4), st.integers(0, 2**64 - 1))
-def test_random_rows_do_not_depend_on_the_parts(
-    start: int, count: int, width: int, seed: int
-) -> None:
-    rows = UniformRows(-2, 3, seed)
-    cut = start + count // 3
-    whole = rows(start, start + count, width)
-    parts = [rows(start, cut, width), rows(cut, start + count, width)]
-    assert whole.shape == (count, width)
-    assert np.array_equal(whole, np.concatenate(parts))
-    assert ((whole >= -2) & (whole < 3)).all()
 
 
 # ---- files elsewhere, without a cluster

@@ -71,6 +71,15 @@ def test_strided_and_read_only_input(impl: Any) -> None:
     assert merged.values.tolist() == [[12, 18]]
 
 
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8", "c16"])
+def test_values_of_the_other_byte_order(impl: Any, dtype: str) -> None:
+    native = np.array([[1.5, 2], [0.25, 4], [3, 8]], dtype)
+    given = native.astype(native.dtype.newbyteorder())
+    merged = impl.IndexedSlices(given, [7, 2, 7]).sum_duplicates()
+    assert merged.values.dtype == given.dtype
+    assert merged.values.tolist() == [[4.5, 10], [0.25, 4]]
+
+
 @pytest.mark.parametrize(
     ("values", "indices", "error", "message"),
     [
@@ -78,8 +87,11 @@ def test_strided_and_read_only_input(impl: Any) -> None:
             np.ones(2, int),
             [0, 1],
             "InvalidTypeError",
-            "values must be floats or complex, not int",
+            "values must be floats or complex of at most double precision, not int",
         ),
+        (np.ones(2, "g"), [0, 1], "InvalidTypeError", "not (longdouble|float128)"),
+        (np.ones(2, "G"), [0, 1], "InvalidTypeError", "double precision, not complex256"),
+        (np.ones(2), np.array([0, 1], ">i8"), "InvalidTypeError", "int32 or int64, not >i8"),
         (np.ones(2), [0.0, 1.0], "InvalidTypeError", "indices must be int32 or int64, not float"),
         (np.ones(2), np.zeros(2, np.int16), "InvalidTypeError", "not int16"),
         (np.ones(2), [[0, 1]], "InvalidArgumentError", r"one-dimensional: \[1, 2\]"),

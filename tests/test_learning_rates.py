@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import assert_same_bits
+from optimizer_arguments import USUAL, arguments_of
 
 import tfopt
 
@@ -163,3 +164,111 @@ def test_slots_in_tensorflows_order() -> None:
     both = tfopt.optimizers.RMSprop(momentum=0.5, centered=True)
     assert both.get_slot_names() == ["rms", "momentum", "mg"]
     assert tfopt.optimizers.Adam(amsgrad=True).get_slot_names() == ["m", "v", "vhat"]
+
+
+# ---- variables
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", [*CLASSES, "Nadam", "AdamW", "Lion", "Adafactor"])
+def test_a_variable_is_read_at_each_step(impl: Any, name: str, dtype: Any) -> None:
+    rate = impl.Variable(dtype(0.5))
+    followed = getattr(impl.optimizers, name)(rate)
+    told = getattr(impl.optimizers, name)(float(rate.numpy()))
+    one, other = np.array([1.0, -2.0]), np.array([1.0, -2.0])
+    for value in (0.5, 0.1, 0.25):
+        rate.assign(value)
+        told.learning_rate = float(rate.numpy())
+        followed.apply_gradients([(np.array([0.5, 0.25]), one)])
+        told.apply_gradients([(np.array([0.5, 0.25]), other)])
+        assert_same_bits(one, other, name)
+    assert followed.learning_rate is rate and followed.get_config() == {
+        **told.get_config(), "name": followed.name
+    }  # fmt: skip
+
+
+def test_a_variable_is_read_when_a_traced_step_runs(impl: Any) -> None:
+    rate, var = impl.Variable(0.5), impl.Variable(np.zeros(2))
+    optimizer = impl.optimizers.SGD(rate)
+
+    @impl.function
+    def step(grad: Any) -> None:
+        optimizer.apply_gradients([(grad, var)])
+
+    step(np.ones(2))
+    rate.assign(0.25)
+    step(np.ones(2))
+    np.testing.assert_array_equal(var.numpy(), [-0.75, -0.75])
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_variable_follows_through_wrappers_and_tapes(impl: Any, recorded: bool) -> None:
+    rate, var = impl.Variable(0.5), impl.Variable(np.zeros(1))
+    inner = impl.optimizers.SGD(0.1)
+    groups = impl.optimizers.ParameterGroups(inner, [("Variable", {"learning_rate": rate})])
+    for value in (0.5, 0.25):
+        rate.assign(value)
+        if recorded:
+            with impl.GradientTape():
+                groups.apply_gradients([(np.ones(1), var)])
+        else:
+            groups.apply_gradients([(np.ones(1), var)])
+    assert var.numpy() == -0.75
+
+
+@pytest.mark.parametrize("value", [-1.0, np.nan, np.inf])
+def test_what_a_variable_may_not_hold(impl: Any, value: float) -> None:
+    with pytest.raises(impl.InvalidArgumentError, match="learning_rate must be finite"):
+        impl.optimizers.SGD(impl.Variable(value))
+    with pytest.raises(impl.InvalidTypeError, match="learning_rate must be a number"):
+        impl.optimizers.SGD(impl.Variable([0.1]))
+    rate, var = impl.Variable(0.5), np.ones(1)
+    optimizer = impl.optimizers.SGD(rate)
+    rate.assign(value)
+    with pytest.raises(impl.InvalidArgumentError, match="learning_rate must be finite"):
+        optimizer.apply_gradients([(np.ones(1), var)])
+    assert var == 1 and optimizer.iterations.numpy() == 0
+
+
+def test_a_state_holds_no_variable(impl: Any) -> None:
+    """As it holds no function: what was set apart from the optimizer is not set by its state."""
+    rate, var = impl.Variable(0.5), np.ones(1)
+    optimizer = impl.optimizers.SGD(rate, momentum=0.5)
+    optimizer.apply_gradients([(np.ones(1), var)])
+    state = optimizer.state_dict([var])
+    rate.assign(0.25)
+    optimizer.load_state_dict(state, [var])
+    assert optimizer.learning_rate is rate and rate.numpy() == 0.25
+    with pytest.raises(impl.InvalidArgumentError, match="is a function or variable"):
+        impl.optimizers.SGD(0.5, momentum=0.5).load_state_dict(state, [var])
+
+
+def hyperparameters(impl: Any) -> list[tuple[Any, str]]:
+    """Return every other number that an optimizer, a wrapper or a schedule takes."""
+    found = []
+    for module in (impl.optimizers, impl.optimizers.schedules):
+        for name in module.__all__:
+            cls = getattr(module, name)
+            if not isinstance(cls, type) or name == "Optimizer":
+                continue
+            arguments = arguments_of(cls)
+            for key, parameter in arguments.items():
+                number = type(parameter.default) in (int, float)
+                if (number or "clip" in key) and key not in ("learning_rate", "lr"):
+                    found.append((cls, key))
+    return found
+
+
+def test_no_other_hyperparameter_is_a_variable(impl: Any) -> None:
+    """For its value would be read but once, and what it becomes be passed over."""
+    refused = hyperparameters(impl)
+    assert len(refused) > 60
+    for cls, key in refused:
+        required = {
+            name: USUAL[name]
+            for name, parameter in arguments_of(cls).items()
+            if parameter.default is parameter.empty and name in USUAL
+        }
+        inner = (impl.optimizers.SGD(),) if "optimizer" in arguments_of(cls) else ()
+        with pytest.raises(impl.InvalidTypeError, match=f"{key} must be a number, not a variable"):
+            cls(*inner, **{**required, key: impl.Variable(1)})

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+import threading
+import time
 import warnings
 from typing import Any
 
+import joblib
 import numpy as np
 import pytest
+from joblib import parallel_config
 from linear_losses import conjugate, phi
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
@@ -17,6 +22,8 @@ import tfopt
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
 from tfopt.linear_model import newton as newton_module
 from tfopt.linear_model.block_fit import rows_of
+from tfopt.linear_model.problem import Certificate
+from tfopt.linear_model.search import Solution
 
 LOSSES = ("logistic", "hinge", "smooth_hinge", "squared", "poisson")
 each_loss = pytest.mark.parametrize("loss", LOSSES)
@@ -125,7 +132,7 @@ def test_threads_change_no_bits(loss: str, partitions: int | None) -> None:
     fits = []
     for threads in (1, 2):
         tfopt.threads.set_num_threads(threads)
-        for n_jobs in (None, 1):
+        for n_jobs in (None, 1, -1, -2):
             model = estimator(
                 loss, num_loss_partitions=partitions, n_jobs=n_jobs, tol=1e-2, max_iter=2000
             ).fit(sparse.csr_matrix(X), y)
@@ -193,6 +200,26 @@ def test_weights_are_repetitions(loss: str) -> None:
     assert weighted.objective_ == pytest.approx(repeated.objective_, rel=1e-9)
 
 
+@pytest.mark.parametrize("blocks", [None, [50, 70]])
+def test_balanced_classes_count_weights(blocks: list[int] | None) -> None:
+    """So that a weight of 2 is a sample twice here, too."""
+    X, _ = data("logistic")
+    y = np.digitize(X[:, 0] + X[:, 1], [-0.5, 0.7])
+    times = np.random.default_rng(0).integers(0, 4, len(y))
+    exact = {"tol": 1e-12, "class_weight": "balanced", "num_loss_partitions": blocks}
+    one = SDCAClassifier(**exact).fit(X, y, times)
+    again = SDCAClassifier(**exact)
+    if blocks:
+        again.set_params(num_loss_partitions=[times[:50].sum(), times[50:].sum()])
+    again.fit(np.repeat(X, times, axis=0), np.repeat(y, times))
+    np.testing.assert_allclose(one.coef_, again.coef_, atol=1e-6)
+    sums = np.bincount(y, times)
+    by_hand = SDCAClassifier(
+        tol=1e-12, class_weight=dict(enumerate(sums.sum() / (3 * sums))), num_loss_partitions=blocks
+    ).fit(X, y, times)
+    assert one.coef_.tobytes() == by_hand.coef_.tobytes()
+
+
 def test_class_weights_multiply_the_samples() -> None:
     X, y = data("logistic")
     exact = {"tol": 1e-12}
@@ -236,7 +263,7 @@ def test_warm_starts_go_on_from_the_dual_variables(loss: str) -> None:
     cold = model.n_iter_[0]
     model.set_params(tol=2e-6).fit(X, y)
     assert model.n_iter_[0] <= 2 < cold
-    with pytest.raises(ValueError, match=r"there were 120 in 1 problems, now 119"):
+    with pytest.raises(ValueError, match="it had 120 samples and this one has 119"):
         model.fit(X[1:], y[1:])
 
 
@@ -342,6 +369,123 @@ def test_the_history_and_its_callback() -> None:
     assert last["certified"] and last["objective"] == model.objective_[0]
     assert last["gap"] * last["objective"] == pytest.approx(model.dual_gap_[0])
     assert all(np.isnan(r["objective"]) for r in history if not r["certified"])
+
+
+@pytest.mark.parametrize("options", [{}, {"adaptive": True}, {"num_loss_partitions": [100, 200]}])
+@pytest.mark.parametrize("backend", [None, "loky", "multiprocessing"])
+def test_records_of_several_classes(options: dict[str, Any], backend: str | None) -> None:
+    """Each says whose it is, and they come one at a time, whatever joblib is told to run on."""
+    X, _ = data("logistic", n=300)
+    y = np.digitize(X @ np.arange(7), np.linspace(-8, 8, 19))
+    seen: list[dict[str, Any]] = []
+    busy = threading.Lock()
+
+    def callback(record: dict[str, Any]) -> None:
+        assert busy.acquire(blocking=False)
+        time.sleep(1e-4)  # others have their turn
+        seen.append(record)
+        busy.release()
+
+    tfopt.threads.set_num_threads(3)
+    context = parallel_config(backend) if backend else contextlib.nullcontext()
+    model = SDCAClassifier("hinge", max_iter=12, n_jobs=3, callback=callback, **options)
+    with warnings.catch_warnings(), context:
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, y)
+    assert len(model.history_) == len(model.classes_) > 8
+    for k, history in enumerate(model.history_):
+        assert [record for record in seen if record["problem"] == k] == history
+        assert [record["iteration"] for record in history] == [*range(1, model.n_iter_[k] + 1)]
+
+
+@each_loss
+@pytest.mark.parametrize("blocks", [None, [50, 70]])
+@pytest.mark.parametrize("yes", [True, np.True_])
+def test_a_callback_may_stop_the_fit(loss: str, blocks: list[int] | None, yes: Any) -> None:
+    """With the last certificate, and without a warning: it was asked to."""
+    X, y = data(loss)
+    for stop in (1, 2, 3, 7):
+        seen: list[dict[str, Any]] = []
+
+        def callback(record: dict[str, Any], seen: Any = seen, stop: int = stop) -> Any:
+            seen.append(record)
+            return yes if len(seen) >= stop else len(seen)  # but for True, no answer is one
+
+        options = {"tol": 0.0, "max_iter": 50, "num_loss_partitions": blocks}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model = estimator(loss, callback=callback, **options).fit(X, y)
+        assert seen == model.history_[0] and seen[-1]["certified"]
+        at_once = seen[stop - 1]["certified"]
+        assert len(seen) == model.n_iter_[0] == stop + (not at_once)
+
+
+def test_a_callback_stops_all_classes() -> None:
+    X, z = data("squared", n=300)
+    y = np.digitize(z, [-1.0, 0.0, 1.0])
+    model = SDCAClassifier("hinge", tol=0.0, callback=lambda record: record["iteration"] == 5)
+    model.fit(X, y)
+    assert (model.n_iter_ <= 6).all() and np.isfinite(model.dual_gap_).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "or scale the features"),
+        ({"l1": 1.0}, "or raise l2, to which"),
+        ({"num_loss_partitions": [50, 70]}, "fewer and larger blocks"),
+        ({"num_loss_partitions": [50, 70], "l1": 1.0}, "fewer and larger blocks"),
+    ],
+)
+def test_a_warning_says_what_may_help(options: dict[str, Any], message: str) -> None:
+    X, y = data("hinge")
+    with pytest.warns(ConvergenceWarning, match=message) as caught:
+        SDCAClassifier("hinge", max_iter=2, tol=1e-9, **options).fit(X, y)
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("gap", [1.01e-3, np.inf, np.nan])
+def test_whatever_is_not_known_to_be_near_warns(gap: float) -> None:
+    nothing = np.zeros(0)
+    points = [Certificate(nothing, 0.0, nothing, nothing, 1.0, each) for each in (0.0, gap)]
+    model = SDCAClassifier(tol=1e-3, max_iter=7)
+    with pytest.warns(ConvergenceWarning, match="after max_iter=7"):
+        model._warn([Solution(point, 7, []) for point in points])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model._warn([Solution(points[0], 7, []), Solution(points[1], 6, [])])  # stopped
+
+
+@each_loss
+def test_small_data_are_solved_further(loss: str) -> None:
+    """By Newton's method to the last digits. A tol that is asked for, and max_iter, are obeyed."""
+    X, y = data(loss)
+    for l1 in (0.0, 1.0):
+        fits = [estimator(loss, l1=l1, random_state=seed).fit(X, y) for seed in (0, 1)]
+        if loss != "hinge" and not l1:
+            np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, rtol=1e-6, atol=1e-7)
+        loose = estimator(loss, l1=l1, tol=1e-4).fit(X, y)
+        assert loose.n_iter_[0] < fits[0].n_iter_[0]
+        assert fits[0].dual_gap_ <= max(loose.dual_gap_ / 10, 1e-13 * loose.objective_)
+        few = estimator(loss, l1=l1, max_iter=int(loose.n_iter_[0]) + 2).fit(X, y)
+        assert loose.n_iter_[0] < few.n_iter_[0] <= loose.n_iter_[0] + 2
+
+
+def test_large_data_are_solved_as_far_as_is_asked_for() -> None:
+    X, y = data("logistic", n=30_000, d=20)
+    for options in ({}, {"l1": 1.0}):
+        default, asked = (SDCAClassifier(tol=tol, **options).fit(X, y) for tol in (None, 1e-4))
+        assert default.coef_.tobytes() == asked.coef_.tobytes()
+
+
+def test_threads_are_asked_for_in_scikit_learns_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tfopt.threads, "get_num_threads", lambda: 5)
+    cpus = joblib.cpu_count()
+    for n_jobs, expected in ((None, 1), (1, 1), (3, 3), (-1, min(cpus, 5)), (99, 5), (-99, 1)):
+        assert SDCAClassifier(n_jobs=n_jobs)._n_threads() == expected
+    assert SDCAClassifier(n_jobs=-2)._n_threads() == max(1, min(cpus - 1, 5))
+    with parallel_config(n_jobs=2):
+        assert SDCAClassifier()._n_threads() == 2
 
 
 def test_a_bar_if_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,29 +1,191 @@
-"""scikit-learn's own checks of an estimator: none is expected to fail."""
+"""scikit-learn's own checks of an estimator, and that no option goes unheard."""
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from typing import Any
 
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from tfopt import linear_model
 from tfopt.linear_model import FTRLClassifier, FTRLRegressor, SDCAClassifier, SDCARegressor
 
-# Some checks compare the predictions of two fits to 1e-7. A gap bounds l2 times the square of the
-# weights' error, so for that it must be near what rounding leaves, or l2 large.
-EXACT: dict[str, Any] = {"tol": 1e-14, "max_iter": 20_000}
+#: Every loss, with default options. None of the checks is expected to fail.
+DEFAULTS = [
+    SDCAClassifier(),
+    SDCAClassifier("hinge"),
+    SDCAClassifier("smooth_hinge"),
+    SDCARegressor(),
+    SDCARegressor("poisson"),
+    FTRLClassifier(),
+    FTRLRegressor(),
+    FTRLRegressor("poisson"),
+]
 
 
-@parametrize_with_checks(
-    [
-        SDCAClassifier(l2=100.0, tol=1e-14),
-        SDCAClassifier("hinge", l2=10.0, **EXACT),
-        SDCAClassifier("smooth_hinge", l2=1000.0, gamma=2.0, tol=1e-13),
-        SDCARegressor(**EXACT),
-        SDCARegressor("poisson", **EXACT),
-        FTRLClassifier(),
-        FTRLRegressor(max_iter=50),
-        FTRLRegressor("poisson"),
-    ]
-)
+@parametrize_with_checks(DEFAULTS)
 def test_check(estimator: Any, check: Any) -> None:
     check(estimator)
+
+
+def test_defaults_are_of_all_estimators_and_losses() -> None:
+    assert {type(model).__name__ for model in DEFAULTS} == {*linear_model.__all__}
+    for kind in (SDCAClassifier, SDCARegressor):
+        assert {m.loss for m in DEFAULTS if type(m) is kind} == {*kind._LOSSES}
+
+
+# ---- options
+
+
+def heard(record: dict[str, Any]) -> None:
+    """Take note of nothing."""
+
+
+#: Of each option, values to try instead of the default.
+SDCA: dict[str, list[Any]] = {
+    "l1": [0.1, 1.0],
+    "l2": [0.1, 10.0],
+    "C": [0.1, 10.0],
+    "fit_intercept": [False],
+    "adaptive": [True],
+    "num_loss_partitions": [2],
+    "max_iter": [2],
+    "tol": [0.5, 1e-3],
+    "n_jobs": [1, -1],
+    "random_state": [1],
+    "warm_start": [True],
+    "verbose": [True],
+    "callback": [heard],
+}
+OPTIONS: dict[type, dict[str, list[Any]]] = {
+    SDCAClassifier: {
+        **SDCA,
+        "loss": ["hinge", "smooth_hinge"],
+        "gamma": [0.5],
+        "class_weight": ["balanced", {1: 2.0}],
+    },
+    SDCARegressor: {**SDCA, "loss": ["poisson"]},
+    FTRLClassifier: {
+        "learning_rate": [0.1],
+        "initial_accumulator": [1.0],
+        "l1": [0.1],
+        "l2": [0.1],
+        "batch_size": [1],
+        "max_iter": [2],
+        "n_hashes": [64],
+        "fit_intercept": [False],
+        "shuffle": [False],
+        "random_state": [1],
+    },
+}
+OPTIONS[FTRLRegressor] = {**OPTIONS[FTRLClassifier], "loss": ["poisson"]}
+#: What changes no number, and why.
+SAME = {
+    "n_jobs": "the result is the same for any number of threads",
+    "verbose": "shows a bar",
+    "callback": "is told, and answers nothing here",
+    "warm_start": "is for the second fit",
+}
+#: Options with which two fits differ by more than rounding, and why.
+APART = {
+    "SDCA tol=0.5": "a gap that is asked for is obeyed to the letter",
+    "SDCA tol=0.001": "a gap that is asked for is obeyed to the letter",
+    "SDCA max_iter=2": "there are not enough iterations",
+    "FTRL batch_size=1": "a sample of weight 2 makes one step, the same sample twice makes two",
+}
+TRIED = [
+    (kind, name, value)
+    for kind, table in OPTIONS.items()
+    for name in table
+    for value in table[name]
+]
+each_option = pytest.mark.parametrize(
+    ("kind", "name", "value"), TRIED, ids=[f"{k.__name__}-{n}-{v}" for k, n, v in TRIED]
+)
+
+
+def model_of(kind: type, name: str, value: Any) -> Any:
+    """Return an estimator with an option, and with what that is of no account without."""
+    more = {"gamma": {"loss": "smooth_hinge"}}.get(name, {})
+    return kind(**more, **{name: value})
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_all_options_are_tried(kind: type) -> None:
+    assert {*OPTIONS[kind]} == {*inspect.signature(kind).parameters}
+
+
+@each_option
+def test_weights_are_repetitions_with_every_option(kind: type, name: str, value: Any) -> None:
+    model = model_of(kind, name, value)
+    if name == "n_hashes":
+        pytest.skip("samples are dicts then")
+    for sparse in ("dense", "sparse"):
+        check = getattr(estimator_checks, f"check_sample_weight_equivalence_on_{sparse}_data")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            if f"{kind.__name__[:4]} {name}={value}" in APART:
+                with pytest.raises(AssertionError, match="is not equivalent"):
+                    check(kind.__name__, model)
+            else:
+                check(kind.__name__, model)
+
+
+random = np.random.default_rng(0)
+X = random.standard_normal((60, 4)) * (random.uniform(size=(60, 4)) < 0.7)
+Y = (X[:, 0] + random.standard_normal(60) > 0.3) + 1.0
+
+
+def answers(model: Any, *more: Any) -> list[bytes]:
+    """Return what a fit answers with."""
+    rows: Any = X
+    if getattr(model, "n_hashes", None):
+        rows = [{str(k): float(x) for k, x in enumerate(row)} for row in X]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(rows, Y, *more)
+    found = (model.coef_, model.intercept_, model.n_iter_)
+    return [np.asarray(part).tobytes() for part in found]
+
+
+@each_option
+def test_every_option_is_heard(
+    kind: type, name: str, value: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It changes the answer, or does what `SAME` says."""
+    model = model_of(kind, name, value)
+    plain = clone(model).set_params(**{name: inspect.signature(kind).parameters[name].default})
+    if name not in SAME:
+        assert answers(model) != answers(plain)
+        return
+    told: list[Any] = []
+    if name == "callback":
+        model.set_params(callback=told.append)
+    assert answers(model) == answers(plain)
+    if name == "verbose":
+        assert "gap=" in capsys.readouterr().err
+    if name == "callback":
+        assert told == model.history_[0]
+    if name == "warm_start":
+        assert answers(model) != answers(plain)
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_every_argument_of_fit_is_heard(kind: type) -> None:
+    assert [*inspect.signature(kind.fit).parameters] == ["self", "X", "y", "sample_weight"]
+    assert answers(kind(), np.arange(60) % 3) != answers(kind())
+    global X, Y
+    plain, before = answers(kind()), (X, Y)
+    try:
+        X = X * 2
+        assert answers(kind()) != plain
+        X, Y = before[0], before[1][::-1]
+        assert answers(kind()) != plain
+    finally:
+        X, Y = before

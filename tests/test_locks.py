@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import multiprocessing
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -11,8 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases import ORDINARY, RULES
 
-from tfopt import InvalidArgumentError, Variable, raw_ops
+from tfopt import GradientTape, InvalidArgumentError, Variable, function, raw_ops
+from tfopt.autodiff.effects import writes
 from tfopt.locks import locked
 
 LIMIT = 60  # seconds, after which threads that wait for each other are taken to do so for good
@@ -161,3 +165,90 @@ def test_a_forked_child_does_not_wait_for_its_parents_threads() -> None:
     done.set()
     finish(holder)
     assert child.exitcode == 0
+
+
+# ---- every op that takes use_locking: two threads have one of the two orders
+
+
+LOCKING = [name for name in raw_ops.__all__ if "Apply" in name]
+
+
+def arguments_of(name: str, seed: int) -> tuple[list[np.ndarray], dict[str, Any]]:
+    """Return what an op writes, and its other arguments: rows with duplicates, if it takes rows."""
+    inputs = inspect.signature(getattr(raw_ops, name)).parameters
+    rule = next(r for r in RULES if r.raw and name.endswith(f"Apply{r.op}"))
+    random = np.random.default_rng(seed)
+    written = [np.ones((300, 4)) for _ in ("var", *rule.slots)]
+    given: dict[str, Any] = {hyper: ORDINARY[hyper] for hyper in rule.hypers}
+    rows = 300
+    if "indices" in inputs:
+        given["indices"] = random.integers(0, 300, 900)
+        rows = 900
+    given["grad" if "indices" in inputs else rule.grad] = random.standard_normal((rows, 4))
+    return written, given
+
+
+@pytest.mark.parametrize("name", LOCKING)
+def test_two_locked_updates_have_one_of_two_orders(name: str) -> None:
+    update = getattr(raw_ops, name)
+    rule = next(r for r in RULES if r.raw and name.endswith(f"Apply{r.op}"))
+    first, second = (arguments_of(name, seed)[1] for seed in (1, 2))
+
+    def after(*steps: dict[str, Any]) -> bytes:
+        written, _ = arguments_of(name, 0)
+        for given in steps:
+            update(**dict(zip(("var", *rule.slots), written, strict=True)), **given)
+        return b"".join(array.tobytes() for array in written)
+
+    orders = {after(first, second), after(second, first)}
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for names in (list, lambda arrays: [*map(Variable, arrays)]):
+            written, _ = arguments_of(name, 0)
+            barrier = threading.Barrier(2)
+
+            def work(given: dict[str, Any], barrier: Any = barrier, own: Any = (names, written)):
+                operands = own[0](own[1])
+                barrier.wait(LIMIT)
+                named = dict(zip(("var", *rule.slots), operands, strict=True))
+                update(**named, **given, use_locking=True)
+
+            finish(start(work, first), start(work, second))
+            assert b"".join(array.tobytes() for array in written) in orders
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_the_locks_of_lists_are_held() -> None:
+    """Those of every member, and while a traced function is replayed, too."""
+    variables = [Variable(np.zeros(3)), Variable(np.zeros(2))]
+
+    def update() -> None:
+        delta = [np.ones(3), np.ones(2)]
+        raw_ops.ResourceApplyGradientDescent(
+            var=variables, alpha=1.0, delta=delta, use_locking=True
+        )
+
+    for k, work in enumerate((update, function(update))):
+        with variables[1].lock:
+            waiting, thread = waits(work)
+            assert waiting and variables[0].numpy().tolist() == [-k] * 3
+        finish(thread)
+        assert variables[1].numpy().tolist() == [-k - 1] * 2
+
+
+def test_a_locked_write_leaves_what_was_read() -> None:
+    """The gate alone sees to it, whatever the function does by itself."""
+
+    @writes("var")
+    def increase(var: Variable, use_locking: bool = False) -> None:
+        var._array += 1
+
+    for use_locking in (False, True):
+        var = Variable(np.ones(2))
+        with GradientTape() as tape:
+            squares = var * var
+        increase(var, use_locking=use_locking)
+        np.testing.assert_array_equal(var.numpy(), [2, 2])
+        np.testing.assert_array_equal(tape.gradient(squares, var).numpy(), [2, 2])

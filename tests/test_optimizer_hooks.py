@@ -99,6 +99,19 @@ def test_its_gradients_are_clipped(impl: Any, limits: Any, expected: Any) -> Non
     np.testing.assert_allclose(seen, expected, rtol=1e-15)
 
 
+def test_a_global_norm_is_one_of_all_dtypes(impl: Any) -> None:
+    opt = signum(impl)(1.0, momentum=0.0, global_clipnorm=1.0)
+    wide, narrow, rows = np.zeros(1), np.zeros(1, np.float32), np.zeros((3, 1), np.float16)
+    slices = impl.IndexedSlices(np.full((2, 1), 2, np.float16), np.array([0, 2]))
+    opt.apply_gradients([(np.ones(1), wide), (np.full(1, 4, np.float32), narrow), (slices, rows)])
+    assert opt.get_slot(wide, "m").numpy().tolist() == [1 / 5]
+    assert opt.get_slot(narrow, "m").numpy().tolist() == [np.float32(4 / 5)]
+    assert opt.get_slot(rows, "m").numpy()[:, 0].tolist() == [np.float16(0.4), 0, np.float16(0.4)]
+    with pytest.raises(impl.errors.InvalidTypeError, match="complex128"):
+        opt.apply_gradients([(np.ones(1), wide), (np.ones(1, complex), np.ones(1, complex))])
+    assert int(opt.iterations) == 1
+
+
 def test_nothing_is_touched_if_one_pair_does_not_fit(impl: Any) -> None:
     opt = signum(impl)()
     w, rows = np.ones(2), np.ones((2, 2))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import warnings
 from typing import Any
 
 import numpy as np
 import pytest
+from optimizer_arguments import RULES, arguments_of
 
-CLASSES = (
-    "SGD", "Adam", "AdamW", "Adamax", "Adagrad", "Adadelta", "RMSprop", "Nadam", "Ftrl", "Lion",
-    "Adafactor",
-)  # fmt: skip
-each_class = pytest.mark.parametrize("name", CLASSES)
+import tfopt
+
+each_class = pytest.mark.parametrize("name", RULES)
 
 
 # ---- names
@@ -178,3 +179,34 @@ def test_a_subclass_of_a_subclass_keeps_its_bounds(impl: Any) -> None:
     with pytest.raises(impl.InvalidArgumentError, match="greater than 0"):
         optimizer.apply_gradients([(np.ones(1), w)])
     assert int(optimizer.iterations) == 1
+
+
+@each_class
+def test_each_keyword_is_documented(name: str) -> None:
+    """And stands in the class's own documentation, whichever class it comes from."""
+    cls = getattr(tfopt.optimizers, name)
+    text = inspect.getdoc(cls) or ""
+    missing = [
+        keyword
+        for keyword in arguments_of(cls)
+        if not re.search(rf"(?m)^[\w, ]*\b{keyword}\b[\w, ]* :|`{keyword}`", text)
+    ]
+    assert not missing
+
+
+@each_class
+def test_an_unknown_keyword_is_refused_by_the_class_that_was_called(impl: Any, name: str) -> None:
+    for keyword, hint in (("wd", "it takes learning_rate"), ("clip_norm", "mean 'clipnorm'")):
+        with pytest.raises(impl.errors.InvalidTypeError, match=f"^{name} got .*{keyword}.*{hint}"):
+            getattr(impl.optimizers, name)(0.1, **{keyword: 1.0})
+
+
+@each_class
+def test_warnings_point_at_the_callers_line(impl: Any, name: str) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        opt = getattr(impl.optimizers, name)(lr=0.5)
+        v, unused = impl.Variable(np.ones(2)), impl.Variable(np.ones(2))
+        opt.apply_gradients([(None, unused), (np.ones(2), v)])
+        impl.optimizers.WeightAverage(opt).minimize(lambda: np.sum(v * v), [v, unused])
+    assert [warning.filename for warning in caught] == [__file__] * 3

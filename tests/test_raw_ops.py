@@ -146,6 +146,18 @@ def test_an_op_without_its_flag_has_tensorflows_default(impl: Any, op: Op) -> No
 
 @each_op
 @pytest.mark.parametrize("use_locking", [False, True])
+def test_a_tape_keeps_what_was_read_before_a_call(impl: Any, op: Op, use_locking: bool) -> None:
+    given = arguments(op, impl.Variable)
+    before = given["var"].numpy().copy()
+    with impl.GradientTape() as tape:
+        squares = given["var"] * given["var"]
+    op.function(impl)(**given, use_locking=use_locking)
+    assert (given["var"].numpy() != before).any()
+    np.testing.assert_array_equal(tape.gradient(squares, given["var"]).numpy(), 2 * before)
+
+
+@each_op
+@pytest.mark.parametrize("use_locking", [False, True])
 def test_refused_calls_change_nothing(impl: Any, op: Op, use_locking: bool) -> None:
     function = op.function(impl)
     given = arguments(op)

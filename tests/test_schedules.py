@@ -470,3 +470,15 @@ def test_the_twin_warms_up_the_same(first: float, scale: float, steps: float, st
     given = {"schedule": lambda s: scale / (1 + abs(s)), "warmup_steps": steps}
     fast, twin = both("LinearWarmup", {**given, "initial_learning_rate": first}, [step, steps])
     assert fast == twin
+
+
+def test_a_cosine_after_a_warm_up(impl: Any) -> None:
+    own = impl.optimizers.schedules
+    schedule = own.CosineDecay(0.25, 8, 0.5, warmup_target=1.0, warmup_steps=3)
+    assert [schedule(s) for s in (0, 1, 2, 3, 7, 11, 50)] == [0.25, 0.5, 0.75, 1, 0.75, 0.5, 0.5]
+    again = own.deserialize(own.serialize(schedule))
+    assert again.get_config() == schedule.get_config() and again(5) == schedule(5)
+    assert "warmup_steps" not in own.CosineDecay(0.25, 8).get_config()
+    for arguments in ({"warmup_target": -1.0}, {"warmup_steps": 3}, {"warmup_target": "x"}):
+        with pytest.raises(impl.InvalidArgumentError, match="warmup"):
+            own.CosineDecay(0.25, 8, **arguments)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+import sys
+import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +18,7 @@ from hypothesis import strategies as st
 import tfopt
 import tfopt_ref
 from tfopt.kernels.fingerprint_table import FingerprintTable
+from tfopt.locks import ProcessLock
 from tfopt.sdca_model import SDCAModel
 
 LOSSES = ("logistic_loss", "squared_loss", "hinge_loss", "smooth_hinge_loss", "poisson_loss")
@@ -299,9 +303,9 @@ def test_a_saved_model_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> Non
     made = model(tfopt, "hinge_loss", l1=0.1)
     made.partial_fit(batch(range(8)), seed=1)
     made.update_weights()
-    path = tmp_path / "model"
+    path = tmp_path / "model.npz"
     made.save(path)
-    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+    assert [p.name for p in tmp_path.iterdir()] == ["model.npz"]
     arrays = [np.zeros(FEATURES)], [np.zeros(WIDTH)]
     loaded = SDCAModel.load(path, *arrays)
     assert loaded.get_config() == made.get_config()
@@ -329,6 +333,85 @@ def test_a_file_of_other_weights(tmp_path: Path) -> None:
             SDCAModel.load(path, sparse, dense)
         for old, new in zip(before, (*sparse, *dense), strict=True):
             assert_same_bits(old, new, "refused")
+
+
+def test_a_model_without_examples_is_saved_too(tmp_path: Path) -> None:
+    made, path = model(tfopt), tmp_path / "model.safetensors"
+    made.save(path)
+    loaded = SDCAModel.load(path, [np.zeros(FEATURES)], [np.zeros(WIDTH)])
+    for one in (made, loaded):
+        one.partial_fit(batch(range(20)), seed=1)
+        one.update_weights()
+    assert loaded.approximate_duality_gap() == made.approximate_duality_gap()
+
+
+def test_what_is_no_model_is_refused_by_name(tmp_path: Path) -> None:
+    made, path = model(tfopt), tmp_path / "model.npz"
+    made.partial_fit(batch(range(8)), seed=1)
+    made.save(path)
+    whole = path.read_bytes()
+    parts = tfopt.checkpoints.load(path)
+    weights = [np.full(FEATURES, 7.0)], [np.full(WIDTH, 7.0)]
+
+    def refused(match: str) -> None:
+        with pytest.raises(tfopt.errors.CheckpointError, match=match):
+            SDCAModel.load(path, *weights)
+        assert all((w == 7).all() for part in weights for w in part)
+
+    for damaged in (b"", b"hello", whole[: len(whole) // 2], whole[:-1] + b"!"):
+        path.write_bytes(damaged)
+        refused("model")
+    config, n = parts["config"], len(parts["state"])
+    for changed, match in (
+        ({"kind": "another"}, "no SDCAModel"),
+        ({"state": parts["state"][: n - 1]}, "no whole"),
+        ({"state": parts["state"].astype(np.float16)}, "no whole"),
+        ({"state": None}, "no whole"),
+        ({"fingerprints": parts["fingerprints"][:, :1]}, "no whole"),
+        ({"fingerprints": np.zeros_like(parts["fingerprints"])}, "no whole"),
+        ({"sparse": [3]}, "no whole"),
+        ({"config": {**config, "loss_type": "other"}}, "bad setting"),
+        ({"config": {**config, "more": 1}}, "bad setting"),
+        ({"config": {}}, "no whole"),
+        ({"more": 1}, "no whole"),
+    ):
+        tfopt.checkpoints.save(path, {**parts, **changed})
+        refused(match)
+    with pytest.raises(IsADirectoryError):
+        (tmp_path / "folder.npz").mkdir()
+        made.save(tmp_path / "folder.npz")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["folder.npz", "model.npz"]
+
+
+def test_threads_may_share_a_model() -> None:
+    """Workers of different examples: none of their changes is lost, so the gap certifies."""
+    features, labels = np.eye(60, dtype=np.float32), np.tile([0.0, 1.0], 30)
+    shared = SDCAModel(
+        [], [np.zeros(60, np.float32)], "logistic_loss", symmetric_l2_regularization=2.0
+    )
+    copy = pickle.loads(pickle.dumps(ProcessLock()))
+    assert copy.here is not ProcessLock().here
+
+    def work(name: str) -> None:
+        ids = [f"{name}:{k}" for k in range(60)]
+        for _ in range(40):
+            shared.partial_fit(
+                {"example_ids": ids, "example_labels": labels, "dense_features": [features]}
+            )
+            shared.update_weights()
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=work, args=(name,)) for name in "abc"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    shared.update_weights()
+    assert -1e-7 < shared.approximate_duality_gap() < 1e-3
 
 
 # ---- the table

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import operator
 import threading
 from typing import Any
 
 import numpy as np
 import pytest
+
+import tfopt
 
 
 def test_an_array_is_wrapped_not_copied(impl: Any) -> None:
@@ -66,3 +70,94 @@ def test_refusals_leave_the_array_alone(impl: Any) -> None:
         impl.Variable(np.zeros(2, np.float32), dtype=np.float64)
     with pytest.raises(impl.InvalidTypeError, match="holds numbers"):
         impl.Variable(np.array(["a"]))
+
+
+class _OnDevice:
+    """What a complex array on a GPU says of itself."""
+
+    shape, dtype = (3,), np.dtype(np.complex64)
+
+    def __init__(self, address: int = 256) -> None:
+        self.__cuda_array_interface__ = {
+            "data": (address, False), "shape": (3,), "typestr": "<c8", "version": 3,
+        }  # fmt: skip
+
+
+def test_a_list_of_device_arrays_is_no_value() -> None:
+    assert tfopt.Variable(_OnDevice()).device == "gpu"
+    with pytest.raises(tfopt.InvalidTypeError, match="a Variable holds numbers"):
+        tfopt.Variable([_OnDevice()])
+
+
+def test_complex_arrays_on_a_device_are_refused() -> None:
+    pairs = [(np.ones(3), _OnDevice(256)), (np.ones(3), _OnDevice(512))]
+    with pytest.raises(tfopt.InvalidTypeError, match="arrays of complex64 on a GPU are not"):
+        tfopt.optimizers.SGD(0.1).apply_gradients(pairs)
+
+
+# ---- what Python asks of numbers and sequences
+
+
+def test_truth_is_that_of_the_value(impl: Any) -> None:
+    for value in (0, 1, 0.0, 2.5, np.zeros(1), np.ones(1), np.zeros((1, 1)), False):
+        assert bool(impl.Variable(value)) == bool(np.asarray(value))
+    with pytest.raises(ValueError, match="more than one element is ambiguous"):
+        bool(impl.Variable(np.zeros(2)))
+
+
+def test_numbers_and_lengths(impl: Any) -> None:
+    scalar, vector = impl.Variable(np.array(2.5)), impl.Variable(np.array([1.0, 2.0]))
+    assert (int(scalar), float(scalar), complex(scalar)) == (2, 2.5, 2.5)
+    assert complex(impl.Variable(1 + 2j)) == 1 + 2j
+    assert (len(vector), 2.0 in vector, 3.0 in vector) == (2, True, False)
+    assert [float(x) for x in vector] == [1, 2] and [float(x) for x in reversed(vector)] == [2, 1]
+    for ask in (len, iter, list):
+        with pytest.raises(TypeError):
+            ask(scalar)
+    for ask in (int, float, complex):
+        with pytest.raises(TypeError):
+            ask(vector)
+    for unknown in (hash, repr, copy.copy):
+        unknown(vector)
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow"])
+def test_operators_in_place_are_refused(impl: Any, name: str) -> None:
+    """They would bind the name to a tensor, and leave the variable as it is."""
+    array = np.array([3.0, 5.0])
+    with pytest.raises(RuntimeError, match=r"is not supported. Use `variable.assign_add\(value\)`"):
+        getattr(operator, f"i{name}")(impl.Variable(array), 2.0)
+    assert array.tolist() == [3, 5]
+
+
+def test_values_are_refused_in_a_trace(impl: Any) -> None:
+    """They would be those of the first call, at each call."""
+    v = impl.Variable(np.array(2.0))
+    asked = [impl.Variable.numpy, impl.Variable.value, bool, int, float, complex, np.asarray]
+    for ask in asked:
+        ask(v)
+        with pytest.raises((TypeError, NotImplementedError), match=r"being traced|symbolic"):
+            impl.function(lambda ask=ask: v * ask(v))()
+    assert float(impl.function(lambda: v * v + len(v.shape))()) == 4
+
+
+def test_what_is_computed_from_the_value_has_no_gradient(impl: Any) -> None:
+    v = impl.Variable(np.array(2.0))
+    with impl.GradientTape() as tape:
+        y = v.value() * 3 + v.numpy() * 4 + v * 5
+    assert float(tape.gradient(y, v)) == 5
+
+
+@pytest.mark.parametrize("name", ["L2Loss", "ClipByValue"])
+def test_raw_ops_of_tensors_have_gradients(impl: Any, name: str) -> None:
+    x = np.array([0.5, -2.0, 3.0])
+    more = {} if name == "L2Loss" else {"clip_value_min": -1.0, "clip_value_max": 1.0}
+    expected = x if name == "L2Loss" else [1, 0, 0]
+    for source in (impl.constant(x), impl.Variable(x)):
+        with impl.GradientTape() as tape:
+            tape.watch(source)
+            y = getattr(impl.raw_ops, name)(t=source, **more)
+        assert np.asarray(tape.gradient(y, source)).tolist() == list(expected)
+        assert (
+            np.asarray(y).tolist() == np.asarray(getattr(impl.raw_ops, name)(t=x, **more)).tolist()
+        )

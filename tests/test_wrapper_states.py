@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import math
@@ -226,6 +227,62 @@ def test_no_damage_comes_as_another_error(impl: Any) -> None:
                 refused += 1
                 assert int(other.iterations) == 0 and len(other.weights) == 6
     assert refused > 300
+
+
+def others_stepped(impl: Any, which: str, steps: int = 3) -> tuple[Any, dict[str, np.ndarray]]:
+    own, listed = impl.optimizers, {"table": np.ones((5, 2))}
+    opt = own.Adam(0.1, sparse="catch_up") if which == "rows that owe" else own.Nadam()
+    for k in range(steps):
+        opt.step(listed, {"table": impl.IndexedSlices(np.ones((1, 2)), np.array([k]))})
+    return opt, listed
+
+
+@pytest.mark.parametrize("which", ["rows that owe", "momenta"])
+def test_no_damage_of_a_rules_own_comes_as_another_error(impl: Any, which: str) -> None:
+    optimizer, listed = others_stepped(impl, which)
+    state = copy.deepcopy(optimizer.state_dict(listed))
+    for path in list(nodes(state))[1:]:
+        for value in (None, "x", [1], {"a": 1}, np.zeros(3), 10**30):
+            damaged = copy.deepcopy(state)
+            change_at(damaged, path, value)
+            other, theirs = others_stepped(impl, which, 0)
+            with contextlib.suppress(impl.InvalidArgumentError):
+                other.load_state_dict(damaged, theirs)
+
+
+def change_at(tree: Any, path: tuple[Any, ...], value: Any) -> None:
+    for key in path[:-1]:
+        tree = tree[key]
+    tree[path[-1]] = value
+
+
+@pytest.mark.parametrize("hook", ["_restoring", "_like"])
+def test_an_error_in_a_subclass_is_no_damage(impl: Any, hook: str) -> None:
+    """Also of one that is inside others."""
+
+    class Mine(impl.optimizers.SGD):
+        broken = False
+
+    def broken(self: Any, *args: Any) -> Any:
+        if self.broken:
+            raise KeyError("a bug")
+        return getattr(impl.optimizers.SGD, hook)(self, *args)
+
+    setattr(Mine, hook, broken)
+    w = np.ones(2)
+    for around in (
+        lambda inner: inner,
+        lambda inner: impl.optimizers.GradientAccumulation(inner, 1),
+    ):
+        inner = Mine(0.5)
+        opt = around(inner)
+        opt.apply_gradients([(w, w)])
+        state = copy.deepcopy(opt.state_dict([w]))
+        inner.broken = True
+        with pytest.raises(KeyError, match="a bug") as raised:
+            opt.load_state_dict(state, [w])
+        assert not isinstance(raised.value, impl.InvalidArgumentError)
+        assert int(opt.iterations) == 1
 
 
 @pytest.mark.parametrize("which", ["another pattern", "variables", "no group"])

@@ -425,3 +425,45 @@ def test_refused_weights_change_nothing(impl: Any, which: int) -> None:
         with pytest.raises(impl.InvalidArgumentError):
             opt.set_weights(wrong)
         assert all(same(*pair) for pair in zip(before, opt.get_weights(), strict=True))
+
+
+# ---- written in NumPy
+
+
+def test_adafactor_takes_the_rate_that_is_given(impl: Any) -> None:
+    """Unless its steps are relative, of a number and of a schedule alike."""
+    own, ends = impl.optimizers, {}
+    rate = own.schedules.PiecewiseConstantDecay([], [4.0])
+    for relative in (True, False):
+        for name, given_rate in (("number", 4.0), ("schedule", rate)):
+            w = np.ones((2, 2))
+            opt = own.Adafactor(given_rate, relative_step=relative)
+            for _ in range(2):
+                opt.apply_gradients([(np.ones((2, 2)), w)])
+            ends[relative, name] = w[0, 0]
+    # by 1 times 1, then by the second root of 1/2 times the least length
+    assert ends[True, "number"] == ends[True, "schedule"] == -0.001 * 2**-0.5
+    assert ends[False, "number"] == ends[False, "schedule"] == -3 - 4 * 3
+
+
+def test_a_variable_that_is_new_at_a_late_step(impl: Any) -> None:
+    """Its share of the mean square is small, and not 0."""
+    for dtype in (np.float16, np.float32, np.float64):
+        for shape in ((3,), (3, 2)):
+            opt, w = impl.optimizers.Adafactor(0.5), np.ones(shape, dtype)
+            opt.iterations.assign(2**32)
+            for _ in range(2):
+                opt.apply_gradients([(np.full(shape, 0.5, dtype), w)])
+            assert np.isfinite(w).all()
+
+
+def test_weights_come_back_after_an_error(impl: Any) -> None:
+    """In a block that has the averages in the variables."""
+    average, w = impl.optimizers.WeightAverage(impl.optimizers.SGD(0.5), 0.5), np.zeros(2)
+    for _ in range(3):
+        average.apply_gradients([(np.ones(2), w)])
+    before = w.copy()
+    with pytest.raises(KeyError), average.averaged():
+        assert (w != before).all()
+        raise KeyError
+    np.testing.assert_array_equal(w, before)

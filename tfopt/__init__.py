@@ -46,7 +46,11 @@ from tfopt.variable import Variable
 from tfopt.versions import show_versions
 
 if TYPE_CHECKING:
+    from tfopt import checkpoints as checkpoints
     from tfopt import cuda, raw_ops, sdca_model, sdca_ops
+    from tfopt import dask as dask
+    from tfopt import interop as interop
+    from tfopt import linear_model as linear_model
 
 __version__ = "0.1.0"
 
@@ -99,7 +103,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in (
+        "checkpoints",
         "cuda",
+        "dask",
+        "interop",
+        "linear_model",
         "raw_ops",
         "sdca_model",
         "sdca_ops",

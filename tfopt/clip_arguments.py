@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tfopt.devices import on_gpu
+from tfopt.devices import is_device_array
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.arguments import as_array
@@ -59,7 +59,7 @@ def is_on_gpu(t: Any) -> bool:
     """Return whether a tensor, or the first of a list, is in a GPU's memory."""
     if isinstance(t, (list, tuple)):
         t = next((each for each in t if each is not None), None)
-    return on_gpu(t.values if isinstance(t, IndexedSlices) else t)
+    return is_device_array(t.values if isinstance(t, IndexedSlices) else t)
 
 
 def as_tensor(value: Any, name: str, dtypes: tuple[str, ...]) -> Array:
@@ -173,7 +173,7 @@ def as_bound(value: Any, name: str, op: str, dtype: np.dtype[Any]) -> Array:
     """Return a bound of clip_by_value, in the tensor's dtype."""
     if value is None:
         raise _none()
-    if on_gpu(value):
+    if is_device_array(value):
         raise _there(name)
     if isinstance(value, (Variable, np.ndarray, np.generic)) or hasattr(value, "__dlpack__"):
         given = value.numpy() if isinstance(value, Variable) else np.asarray(value)
@@ -211,7 +211,7 @@ def as_limits(value: Any, name: str) -> Array:
     """Return numbers as float64."""
     if value is None:
         raise _none()
-    if on_gpu(value):
+    if is_device_array(value):
         raise _there(name)
     if isinstance(value, Variable):
         value = value.numpy()

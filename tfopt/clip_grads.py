@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.autodiff.effects import computes
 from tfopt.clip_arguments import (
     FLOATS,
     INTEGERS,
@@ -22,6 +23,7 @@ from tfopt.errors import InvalidArgumentError
 __all__ = ["clip_by_norm_grad", "clip_by_value_grad"]
 
 
+@computes
 def clip_by_value_grad(
     grad: Any, t: Any, clip_value_min: Any, clip_value_max: Any
 ) -> tuple[Array, Array, Array]:
@@ -78,6 +80,7 @@ def clip_by_value_grad(
     )
 
 
+@computes
 def clip_by_norm_grad(grad: Any, t: Any, clip_norm: Any, axes: Any = None) -> tuple[Array, Array]:
     """Return the gradients of :func:`tfopt.clip_by_norm` to t and to `clip_norm`.
 

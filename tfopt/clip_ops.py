@@ -24,6 +24,7 @@ from tfopt.autodiff import clipping
 from tfopt.autodiff.backward import densify
 from tfopt.autodiff.clipping import is_recorded, of_rows
 from tfopt.autodiff.core import Op, apply
+from tfopt.autodiff.effects import readable, writes
 from tfopt.clip_arguments import (
     FLOATS,
     INTEGERS,
@@ -63,6 +64,7 @@ __all__ = [
 # ---- by value
 
 
+@writes("out", returns="out")
 def clip_by_value(
     t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None, *, out: Any = None
 ) -> Any:
@@ -136,6 +138,7 @@ def clip_by_value(
 # ---- by the norm of one tensor
 
 
+@writes("out", returns="out")
 def clip_by_norm(
     t: Any,
     clip_norm: Any,
@@ -218,6 +221,7 @@ def clip_by_norm(
 # ---- by the norm of many tensors
 
 
+@writes("out", returns="out")
 def global_norm(t_list: Any, name: str | None = None, *, out: Any = None) -> Any:
     """Return the norm of all elements of all tensors.
 
@@ -270,6 +274,18 @@ def global_norm(t_list: Any, name: str | None = None, *, out: Any = None) -> Any
     return out
 
 
+def _of_a_recorded_call(given: dict[str, Any]) -> tuple[Any, Any]:
+    """Return what a call of clip_by_global_norm that a trace records gives: results, and norm."""
+    given["out"] = readable(given["out"])
+    if given["use_norm"] is not None:
+        return given["out"], given["use_norm"]
+    t_list = given["t_list"] if isinstance(given["t_list"], (list, tuple)) else []
+    dtypes = [t.dtype for t in each_as_slices(t_list) if hasattr(t, "dtype")]
+    into = np.zeros((), dtypes[0] if dtypes else np.float32)
+    return given["out"], global_norm(given["t_list"], out=into)
+
+
+@writes("out", returns=_of_a_recorded_call)
 def clip_by_global_norm(
     t_list: Any,
     clip_norm: Any,
@@ -375,6 +391,7 @@ def clip_by_global_norm(
 # ---- deprecated
 
 
+@writes("out", returns="out")
 def clip_by_average_norm(
     t: Any,
     clip_norm: Any,
@@ -433,7 +450,7 @@ def clip_by_average_norm(
         "clip_by_average_norm is deprecated in TensorFlow 2.0. Please use "
         "clip_by_norm(t, clip_norm * t.size) instead.",
         DeprecationWarning,
-        stacklevel=2,
+        stacklevel=3,
     )
     t = as_slices(t)
     if out is None and is_recorded(t, clip_norm):

@@ -38,7 +38,7 @@ def skips(nonfinite: str, value: float, calls: int = 1) -> bool:
     if nonfinite == "raise":
         raise InvalidArgumentError(f"the norm is {value}")
     if nonfinite == "skip":
-        warnings.warn(f"the norm is {value}: not clipped", RuntimeWarning, stacklevel=2 + calls)
+        warnings.warn(f"the norm is {value}: not clipped", RuntimeWarning, stacklevel=3 + calls)
     return nonfinite == "skip"
 
 

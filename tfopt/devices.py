@@ -4,20 +4,40 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["apply_on_gpu", "gpu_arrays", "gpu_clip_ops", "gpu_steps", "on_gpu"]
+import numpy as np
+
+from tfopt.autodiff.core import Readable
+
+__all__ = [
+    "apply_on_gpu",
+    "first_is_device_array",
+    "gpu_arrays",
+    "gpu_clip_ops",
+    "gpu_steps",
+    "is_device_array",
+]
 
 
-def on_gpu(value: Any) -> bool:
-    """Return whether an array, or the first of a list, is in a GPU's memory.
+def is_device_array(value: Any) -> bool:
+    """Return whether an array, or that of a variable, is in a GPU's memory.
 
     Also of a torch tensor that requires a gradient, which tells it by a RuntimeError.
     """
-    if isinstance(value, (list, tuple)):
-        value = value[0] if value else None
+    if isinstance(value, Readable):
+        value = value._array
+    if isinstance(value, np.ndarray):
+        return False
     try:
         return hasattr(value, "__cuda_array_interface__")
     except RuntimeError:
         return True
+
+
+def first_is_device_array(value: Any) -> bool:
+    """Return whether an array, or the first of a list, is in a GPU's memory."""
+    if isinstance(value, (list, tuple)):
+        value = value[0] if value else None
+    return is_device_array(value)
 
 
 def apply_on_gpu(*arguments: Any) -> None:

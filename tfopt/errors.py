@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["CheckpointError", "IndexOutOfRangeError", "InvalidArgumentError", "InvalidTypeError"]
+__all__ = [
+    "CheckpointError",
+    "GradientLostWarning",
+    "IndexOutOfRangeError",
+    "InvalidArgumentError",
+    "InvalidTypeError",
+    "NotFiniteError",
+]
 
 
 class InvalidArgumentError(ValueError):
@@ -19,3 +26,11 @@ class IndexOutOfRangeError(InvalidArgumentError, IndexError):
 
 class CheckpointError(InvalidArgumentError):
     """A file is no checkpoint of tfopt's, or a damaged one."""
+
+
+class GradientLostWarning(UserWarning):
+    """A tensor that a tape records became an array or a number, where its gradient ends."""
+
+
+class NotFiniteError(InvalidArgumentError, ArithmeticError):
+    """Numbers overflow on the way to a result, which would be infinite or NaN."""

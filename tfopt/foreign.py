@@ -12,6 +12,7 @@ import numpy as np
 
 from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
+from tfopt.kernels.csr import check_csr, check_indices
 
 __all__ = ["as_slices", "each_as_slices"]
 
@@ -27,10 +28,15 @@ def as_slices(grad: Any) -> Any:
     ------
     InvalidTypeError
         If it has entries by more than two indices.
+    InvalidArgumentError
+        If its arrays of indices do not fit together.
     """
     if type(grad) in _OWN:
         return grad
     if hasattr(grad, "nnz") and hasattr(grad, "tocoo"):
+        if grad.format in ("csr", "csc") and len(grad.shape) == 2:  # scipy does not look
+            shape = grad.shape if grad.format == "csr" else grad.shape[::-1]
+            check_csr(grad.data, grad.indices, grad.indptr, shape, "grad")
         coo = grad.tocoo()
         coords = getattr(coo, "coords", None) or (coo.row, coo.col)
         return _rows(coords, coo.data, coo.shape)
@@ -55,6 +61,8 @@ def _rows(coords: Sequence[np.ndarray], data: np.ndarray, shape: tuple[int, ...]
             f"a sparse gradient has entries by 1 or 2 indices, not {len(coords)}"
         )
     row, column = coords
+    check_indices(row, shape[0], "the rows of grad")
+    check_indices(column, shape[1], "the columns of grad")
     rows, place = np.unique(row, return_inverse=True)
     values = np.zeros((len(rows), shape[1]), data.dtype)
     np.add.at(values, (place, column), data)

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from tfopt.autodiff.core import Tensor
-from tfopt.devices import on_gpu
+from tfopt.devices import is_device_array
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels import merge
 from tfopt.room import Room
 
 __all__ = ["IndexedSlices"]
+
+_SUMMED = {"float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
 
 
 class IndexedSlices:
@@ -40,6 +42,10 @@ class IndexedSlices:
     -----
     TensorFlow's class of the same name.
 
+    NumPy's functions and operators take slices that know their shape as the dense array, or tensor,
+    that they stand for, and gradients pass; only a number times slices, and their negative, remain
+    slices.
+
     Examples
     --------
     >>> import numpy as np
@@ -55,7 +61,16 @@ class IndexedSlices:
         self.indices: Any = _as_it_is(indices)
         self.dense_shape = None if dense_shape is None else tuple(dense_shape)
 
-    __array_ufunc__ = None  # so that an array does not take slices for one of its elements
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if ufunc is np.multiply and inputs[1] is self and np.ndim(inputs[0]) == 0:
+            return self * inputs[0]  # a number of NumPy's times rows
+        return getattr(ufunc, method)(*map(_dense, inputs), **kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        from tfopt.autodiff.nest import flatten, pack
+
+        given = pack((args, kwargs), list(map(_dense, flatten((args, kwargs)))))
+        return function(*given[0], **given[1])
 
     @property
     def shape(self) -> tuple[int, ...] | None:
@@ -104,7 +119,8 @@ class IndexedSlices:
         Raises
         ------
         InvalidTypeError
-            If the values are neither floats nor complex, or the indices not int32 or int64.
+            If the values are neither floats nor complex, or long ones, or the indices not int32 or
+            int64.
         InvalidArgumentError
             If the indices are not one-dimensional, or are not as many as the rows of values.
 
@@ -128,11 +144,13 @@ class IndexedSlices:
         if isinstance(self.values, Tensor):
             known = IndexedSlices(np.asarray(self.values), self.indices, self.dense_shape)
             return known._summed(bound, scale, room, ascending)
-        if on_gpu(self.values) or on_gpu(self.indices):
+        if is_device_array(self.values) or is_device_array(self.indices):
             raise InvalidTypeError("rows on a GPU are summed by an update alone")
         dtype = self.values.dtype
-        if dtype.kind not in "fc" and dtype.name != "bfloat16":
-            raise InvalidTypeError(f"values must be floats or complex, not {dtype}")
+        if dtype.name not in _SUMMED:
+            raise InvalidTypeError(
+                f"values must be floats or complex of at most double precision, not {dtype}"
+            )
         if self.indices.dtype not in (np.int32, np.int64):
             raise InvalidTypeError(f"indices must be int32 or int64, not {self.indices.dtype}")
         if self.indices.ndim != 1:
@@ -148,7 +166,7 @@ class IndexedSlices:
         distinct, place = merge.distinct_indices(np.ascontiguousarray(self.indices), room)
         if ascending:
             merge.put_in_order(distinct, place, room)
-        computed = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
+        computed = np.dtype(np.float32) if dtype.itemsize == 2 else dtype.newbyteorder("=")
         sums = room.array("sums", (distinct.size, *self.values.shape[1:]), computed)
         if sums.size:
             rows = np.ascontiguousarray(self.values, computed).reshape(n, -1)
@@ -165,8 +183,14 @@ class IndexedSlices:
         )
 
 
+def _dense(value: Any) -> Any:
+    from tfopt.autodiff.backward import densify
+
+    return densify(value)
+
+
 def _as_it_is(value: Any) -> Any:
     """Return an array, wherever it is, or a tensor, which is not to lose its gradient, as it is."""
-    if isinstance(value, Tensor) or on_gpu(value):
+    if isinstance(value, Tensor) or is_device_array(value):
         return value
     return np.asanyarray(value)

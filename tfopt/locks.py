@@ -8,9 +8,9 @@ array. Arrays that share one of these by chance wait for each other needlessly, 
 reach one memory by different beginnings, such as two of ``numpy.frombuffer`` with different
 offsets, are not seen to share it.
 
-An order of the locks would not prevent a deadlock: whoever holds ``variable.lock`` and then updates
-has begun in an order of their own. So an update waits for one lock only while it holds none of the
-others it has taken.
+No lock outlives its holder: an interrupt (Ctrl-C) releases what has been taken
+(:class:`~tfopt.kernels.locking.Held`), and a forked child has locks of its own, since nobody is
+left there to release those that other threads of its parent held.
 """
 
 from __future__ import annotations
@@ -18,74 +18,80 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from tfopt.devices import on_gpu
+from tfopt.autodiff.core import Readable
+from tfopt.devices import is_device_array
 from tfopt.kernels.arguments import memory_address
-from tfopt.variable import Variable
+from tfopt.kernels.locking import Held
 
-__all__ = ["locked"]
-
-
-class _Lock(Protocol):
-    """A reentrant lock, whose class :mod:`threading` does not name."""
-
-    def acquire(self, blocking: bool = ...) -> bool: ...
-    def release(self) -> None: ...
+__all__ = ["ProcessLock", "locked"]
 
 
-_STRIPES: list[_Lock] = []
+class ProcessLock:
+    """A reentrant lock, another one in each process.
+
+    ``lock.here`` is that of this process, a :class:`threading.RLock`.
+    """
+
+    __slots__ = ("_locks",)
+
+    def __init__(self) -> None:
+        self._locks: dict[int, Any] = {}  # by how many forks the process comes from the first one
+
+    def __reduce__(self) -> Any:
+        return ProcessLock, ()  # a copy's own
+
+    @property
+    def here(self) -> Any:
+        """The lock of this process."""
+        found = self._locks.get(_forks)
+        return self._locks.setdefault(_forks, threading.RLock()) if found is None else found
 
 
-def _renew() -> None:
-    """Make the locks, also in a forked child, where nobody is left to release those held."""
-    _STRIPES[:] = [threading.RLock() for _ in range(61)]  # a prime: addresses are multiples of 16
+_forks = 0
+_STRIPES = [ProcessLock() for _ in range(61)]  # a prime: addresses are multiples of 16
 
 
-_renew()
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+    os.register_at_fork(after_in_child=_count_fork)
 
 
-def _locks(value: Any) -> Iterator[_Lock]:
+def _locks(value: Any) -> Iterator[Any]:
     """Yield an argument's locks; none for one without memory, which the update will refuse."""
-    if isinstance(value, Variable):
+    if isinstance(value, Readable):
         yield value.lock
-        value = value.value()
-    if not isinstance(value, np.ndarray) and on_gpu(value):
+        value = value._array
+    if not isinstance(value, np.ndarray) and is_device_array(value):
         from tfopt.cuda.arrays import as_device_array
 
-        yield _STRIPES[as_device_array(value, "var").address // 16 % len(_STRIPES)]
-        return
-    if not isinstance(value, np.ndarray) and not hasattr(value, "__array_interface__"):
-        return
-    yield _STRIPES[memory_address(np.asarray(value)) // 16 % len(_STRIPES)]
+        yield _stripe(as_device_array(value, "var").address)
+    elif isinstance(value, np.ndarray) or hasattr(value, "__array_interface__"):
+        yield _stripe(memory_address(np.asarray(value)))
 
 
-def _acquire(locks: list[_Lock]) -> None:
-    while True:
-        locks[0].acquire()
-        for k, lock in enumerate(locks):
-            if k and not lock.acquire(blocking=False):
-                break
-        else:
-            return
-        for taken in locks[:k]:
-            taken.release()
-        locks = [lock, *locks[:k], *locks[k + 1 :]]  # wait for the one that was not free
+def _stripe(address: int) -> Any:
+    return _STRIPES[address // 16 % len(_STRIPES)].here
 
 
-@contextmanager
-def locked(*variables: Any) -> Iterator[None]:
+def locked(*variables: Any) -> Held:
     """Hold the locks of variables, each a Variable or an array.
 
     Parameters
     ----------
     *variables : Variable or ndarray
         In any order; several may be one.
+
+    Returns
+    -------
+    context manager
 
     Examples
     --------
@@ -95,11 +101,4 @@ def locked(*variables: Any) -> Iterator[None]:
     >>> with locked(weights):
     ...     weights += 1  # no update with use_locking=True meanwhile
     """
-    locks = list(dict.fromkeys(lock for value in variables for lock in _locks(value)))
-    if locks:
-        _acquire(locks)
-    try:
-        yield
-    finally:
-        for lock in locks:
-            lock.release()
+    return Held(dict.fromkeys(lock for value in variables for lock in _locks(value)))

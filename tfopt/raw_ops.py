@@ -21,12 +21,15 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tfopt import training_ops
+from tfopt.autodiff import clipping
+from tfopt.autodiff.clipping import is_recorded
+from tfopt.autodiff.core import Op, apply
+from tfopt.autodiff.effects import writes
 from tfopt.clip_arguments import FLOATS, INTEGERS, Array, as_bound, as_tensor, is_on_gpu
 from tfopt.clip_ops import clip_by_value
 from tfopt.devices import gpu_clip_ops
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.norms import sum_of_squares
-from tfopt.locks import locked
 from tfopt.rules import RULES, Rule
 from tfopt.sdca_ops import sdca_fprint, sdca_optimizer, sdca_shrink_l1
 
@@ -142,24 +145,19 @@ References
 
 def _function(op: _Op) -> Callable[..., Any]:
     """Return an op's function, compiled from text as those of the rules are."""
-    variables = ", ".join(["var", *op.rule.slots])
     named = [*op.rule.hypers, *op.rule.flags, *(["indices"] if op.sparse else [])]
-    update = f"update({variables}, {op.grad}, {', '.join(f'{name}={name}' for name in named)})"
+    given = ", ".join(["var", *op.rule.slots, op.grad, *(f"{name}={name}" for name in named)])
     lines = [
         f"def {op.name}({_parameters(op)}):",
-        "    if use_locking:",
-        f"        with locked({variables}):",
-        f"            {update}",
-        "    else:",
-        f"        {update}",
+        f"    update({given})",
         *(["    return var"] if op.ref else []),
     ]
     update_rule = getattr(training_ops, f"apply_{op.rule.name}")
-    scope: dict[str, Any] = {"update": update_rule, "locked": locked, "__name__": __name__}
+    scope: dict[str, Any] = {"update": update_rule, "__name__": __name__}
     exec("\n".join(lines), scope)
-    function: Callable[..., Any] = scope[op.name]
+    function = writes("var", *op.rule.slots, returns="var" if op.ref else None)(scope[op.name])
     function.__doc__ = _docstring(op)
-    return function
+    return function  # type: ignore[no-any-return]
 
 
 globals().update({op.name: _function(op) for op in _OPS.values()})
@@ -184,12 +182,15 @@ def ClipByValue(
     Returns
     -------
     ndarray, shape and dtype of t
+        A tensor, with a gradient, where :func:`tfopt.clip_by_value` returns one.
 
     Raises
     ------
     InvalidArgumentError
         If a bound has another shape, or as :func:`tfopt.clip_by_value` does.
     """
+    if is_recorded(t, clip_value_min, clip_value_max):
+        return apply(_CLIP_BY_VALUE, (t, clip_value_min, clip_value_max))
     if is_on_gpu(t):
         return clip_by_value(t, clip_value_min, clip_value_max)
     array = as_tensor(t, "t", FLOATS + INTEGERS)
@@ -216,7 +217,8 @@ def L2Loss(*, t: Any, name: str | None = None) -> Any:
     Returns
     -------
     NumPy scalar, dtype of t
-        Summed in float64, in the order of norms, and rounded once.
+        Summed in float64, in the order of norms, and rounded once. Of a :class:`tfopt.Tensor`, and
+        of a Variable while a tape records, it is a tensor, which has a gradient.
 
     Raises
     ------
@@ -229,11 +231,21 @@ def L2Loss(*, t: Any, name: str | None = None) -> Any:
     >>> float(raw_ops.L2Loss(t=[3.0, 4.0]))
     12.5
     """
+    if is_recorded(t):
+        return apply(_L2_LOSS, (t,))
     if is_on_gpu(t):
         return gpu_clip_ops().l2_loss(t)
     array: Array = as_tensor(t, "t", FLOATS)
     with np.errstate(over="ignore", under="ignore"):
         return (np.float64(sum_of_squares(array)) / 2).astype(array.dtype)
+
+
+_CLIP_BY_VALUE = Op(
+    "ClipByValue", lambda t, low, high: ClipByValue(t=t, clip_value_min=low, clip_value_max=high)
+)
+_CLIP_BY_VALUE.define(*clipping.by_value)
+_L2_LOSS = Op("L2Loss", lambda t: L2Loss(t=t))
+_L2_LOSS.define((lambda g, y, t: g * t, "a"))
 
 
 # ---- dual coordinate ascent

@@ -14,7 +14,15 @@ from tfopt.kernels.merge import distinct_indices
 from tfopt.kernels.row_calls import sparse_call
 from tfopt.room import Room
 
-__all__ = ["rows_call"]
+__all__ = ["check_duplicates", "rows_call"]
+
+
+def check_duplicates(duplicates: Any) -> None:
+    """Refuse a word that says nothing of what repeated indices mean."""
+    if duplicates not in ("sequential", "sum", "error"):
+        raise InvalidArgumentError(
+            f'duplicates must be "sequential", "sum" or "error", not {duplicates!r}'
+        )
 
 
 def rows_call(
@@ -34,10 +42,7 @@ def rows_call(
     A lazy one leaves all other rows as they are, whatever the rule. Gradients are summed in memory
     of the room, so the call must be carried out before the next one with this room is made.
     """
-    if duplicates not in ("sequential", "sum", "error"):
-        raise InvalidArgumentError(
-            f'duplicates must be "sequential", "sum" or "error", not {duplicates!r}'
-        )
+    check_duplicates(duplicates)
     everywhere = (
         kernel.rule.absent is not None and not lazy
     )  # a step of some rows is one of all others, too

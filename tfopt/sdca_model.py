@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.autodiff.effects import computes, prepare_writes, writes
+from tfopt.errors import CheckpointError, InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.fingerprint_table import FingerprintTable
+from tfopt.locks import ProcessLock
 from tfopt.sdca_batches import Batch, SparseFeatureColumn, batch_of, rounds
+from tfopt.sdca_files import save_model, saved_model
 from tfopt.sdca_ops import SdcaResult, sdca_optimizer, sdca_shrink_l1
 from tfopt.variable import Variable
 
@@ -24,7 +25,8 @@ Array = np.ndarray[Any, Any]
 class SDCAModel:
     """Linear models on examples that come in batches, again and again.
 
-    Each example has an id, by which its dual variable is found when it comes again.
+    Each example has an id, by which its dual variable is found when it comes again. Threads may
+    share a model: its methods are carried out one after another.
 
     Parameters
     ----------
@@ -89,6 +91,7 @@ class SDCAModel:
     ) -> None:
         self._sparse = _vectors(sparse_features_weights, "sparse_features_weights")
         self._dense = _vectors(dense_features_weights, "dense_features_weights")
+        self._variables = [*sparse_features_weights, *dense_features_weights]
         self.loss_type = loss_type
         self.symmetric_l1_regularization = float(symmetric_l1_regularization)
         self.symmetric_l2_regularization = float(symmetric_l2_regularization)
@@ -98,6 +101,7 @@ class SDCAModel:
         self._unshrunk_dense = [np.zeros(w.shape, w.dtype) for w in self._dense]
         self._table = FingerprintTable()
         self._state: Array = np.zeros((8, 4), dtype)  # by the numbers of the table
+        self._lock = ProcessLock()
         self._try_op()
 
     def _try_op(self) -> None:
@@ -118,6 +122,7 @@ class SDCAModel:
 
     # ---- training
 
+    @writes()
     def partial_fit(self, examples: Mapping[str, Any], seed: int | None = None) -> None:
         """Visit the examples of a batch.
 
@@ -140,6 +145,10 @@ class SDCAModel:
             If ids are no strings.
         """
         batch = batch_of(examples, self._sparse, self._dense, trains=True)
+        with self._lock.here:
+            self._fit_batch(batch, seed)
+
+    def _fit_batch(self, batch: Batch, seed: int | None) -> None:
         first, local = _distinct(batch.fingerprints)
         known = self._table.find(batch.fingerprints[first])
         state = np.where((known >= 0)[:, None], self._state[known], 0).astype(self._state.dtype)
@@ -201,20 +210,24 @@ class SDCAModel:
         while len(self._state) < len(self._table):
             self._state = np.concatenate([self._state, np.zeros_like(self._state)])
 
+    @writes()
     def update_weights(self) -> None:
         """Write the weights of the model into the arrays that were passed to the constructor."""
-        unshrunk = [*self._unshrunk_sparse, *self._unshrunk_dense]
-        for weights, slot in zip([*self._sparse, *self._dense], unshrunk, strict=True):
-            weights[...] = slot
-        if self.symmetric_l1_regularization > 0:
-            sdca_shrink_l1(
-                [*self._sparse, *self._dense],
-                self.symmetric_l1_regularization,
-                self.symmetric_l2_regularization,
-            )
+        with self._lock.here:
+            prepare_writes(self._variables)
+            unshrunk = [*self._unshrunk_sparse, *self._unshrunk_dense]
+            for weights, slot in zip([*self._sparse, *self._dense], unshrunk, strict=True):
+                weights[...] = slot
+            if self.symmetric_l1_regularization > 0:
+                sdca_shrink_l1(
+                    [*self._sparse, *self._dense],
+                    self.symmetric_l1_regularization,
+                    self.symmetric_l2_regularization,
+                )
 
     # ---- what the weights say, as `update_weights` left them
 
+    @computes
     def predictions(self, examples: Mapping[str, Any]) -> Array:
         """Return the prediction of each example, float64.
 
@@ -241,12 +254,14 @@ class SDCAModel:
             total += block.astype(np.float64) @ weights.astype(np.float64)
         return total
 
+    @computes
     def unregularized_loss(self, examples: Mapping[str, Any]) -> float:
         """Return the mean loss of examples, each with its weight."""
         batch = batch_of(examples, self._sparse, self._dense, trains=True)
         losses = _losses(self.loss_type, self._products(batch), batch.labels)
         return float(np.sum(batch.weights * losses) / np.sum(batch.weights))
 
+    @computes
     def regularized_loss(self, examples: Mapping[str, Any]) -> float:
         """Return what the model minimizes, over the sum of the examples' weights."""
         weights = batch_of(examples, self._sparse, self._dense, trains=True).weights
@@ -256,13 +271,15 @@ class SDCAModel:
         )
         return self.unregularized_loss(examples) + float(penalty / np.sum(weights))
 
+    @computes
     def approximate_duality_gap(self) -> float:
         """Return the gap of all examples visited so far, over the sum of their weights.
 
         Approximate, because the losses are those at the visits. NaN if there have been none.
         """
-        state = self._state[: len(self._table)].astype(np.float64)
-        l1, squares = self._norms()
+        with self._lock.here:
+            state = self._state[: len(self._table)].astype(np.float64)
+            l1, squares = self._norms()
         total = (
             state[:, 1].sum()
             + state[:, 2].sum()
@@ -291,19 +308,30 @@ class SDCAModel:
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state to a file, an .npz archive, which is whole or absent."""
-        arrays = {
-            "config": np.frombuffer(json.dumps(self.get_config()).encode(), np.uint8),
-            "fingerprints": self._table.fingerprints,
-            "state": self._state[: len(self._table)],
-            **{f"sparse_{k}": w for k, w in enumerate(self._unshrunk_sparse)},
-            **{f"dense_{k}": w for k, w in enumerate(self._unshrunk_dense)},
-        }
-        target = Path(path)
-        part = target.with_name(target.name + ".part")
-        with open(part, "wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)  # type: ignore[arg-type]
-        os.replace(part, target)
+        """Write the state to a file, as :func:`tfopt.checkpoints.save` does.
+
+        Parameters
+        ----------
+        path : path-like
+            It ends in ``.npz`` or ``.safetensors``. What was there stays until the new file is
+            whole.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the name ends in something else.
+        OSError
+            If the file cannot be written; what was there is as it was.
+        """
+        with self._lock.here:
+            parts = {
+                "config": self.get_config(),
+                "fingerprints": self._table.fingerprints,
+                "state": self._state[: len(self._table)],
+                "sparse": self._unshrunk_sparse,
+                "dense": self._unshrunk_dense,
+            }
+            save_model(path, parts)
 
     @classmethod
     def load(
@@ -316,26 +344,27 @@ class SDCAModel:
 
         Raises
         ------
+        CheckpointError
+            If the file is damaged, or holds something else than such a model.
         InvalidArgumentError
             If the arrays are not of the shapes and dtypes of those that were saved.
+        OSError
+            If the file cannot be read.
         """
-        with np.load(path, allow_pickle=False) as saved:
-            config = json.loads(saved["config"].tobytes())
-            model = cls(sparse_features_weights, dense_features_weights, **config)
-            for kind, slots in (
-                ("sparse", model._unshrunk_sparse),
-                ("dense", model._unshrunk_dense),
-            ):
-                if f"{kind}_{len(slots)}" in saved:
-                    raise InvalidArgumentError(f"the file has more {kind} weights")
-                for k, slot in enumerate(slots):
-                    _check_same(saved, f"{kind}_{k}", slot)
-            for k, slot in enumerate(model._unshrunk_sparse):
-                slot[...] = saved[f"sparse_{k}"]
-            for k, slot in enumerate(model._unshrunk_dense):
-                slot[...] = saved[f"dense_{k}"]
-            model._table.add(saved["fingerprints"])
-            model._state = saved["state"].copy()
+        saved = saved_model(path)
+        given = {"sparse": sparse_features_weights, "dense": dense_features_weights}
+        for kind, weights in given.items():
+            _check_same(kind, _vectors(weights, f"{kind}_features_weights"), saved[kind])
+        try:
+            model = cls(sparse_features_weights, dense_features_weights, **saved["config"])
+        except (InvalidArgumentError, TypeError) as error:
+            raise CheckpointError(f"{os.fspath(path)!r} has a bad setting: {error}") from error
+        slots = [*model._unshrunk_sparse, *model._unshrunk_dense]
+        for slot, value in zip(slots, [*saved["sparse"], *saved["dense"]], strict=True):
+            slot[...] = value
+        model._table.add(saved["fingerprints"])
+        model._make_room()
+        model._state[: len(saved["state"])] = saved["state"]
         model.update_weights()
         return model
 
@@ -374,9 +403,11 @@ def _losses(loss: Any, products: Array, labels: Array) -> Array:
     return np.where(missing >= 1, missing - 0.5, missing**2 / 2)
 
 
-def _check_same(saved: Any, name: str, slot: Array) -> None:
-    if name not in saved or saved[name].shape != slot.shape or saved[name].dtype != slot.dtype:
-        found = f"{saved[name].dtype} {list(saved[name].shape)}" if name in saved else "none"
+def _check_same(kind: str, arrays: list[Array], saved: list[Array]) -> None:
+    """Refuse weights of other shapes or dtypes than those of a file."""
+    ours, theirs = ([f"{w.dtype} {list(w.shape)}" for w in part] for part in (arrays, saved))
+    if ours != theirs:
         raise InvalidArgumentError(
-            f"the weights {name} are {slot.dtype} {list(slot.shape)}, in the file {found}"
+            f"the {kind} weights are {', '.join(ours) or 'none'}, those in the file "
+            f"{', '.join(theirs) or 'none'}"
         )

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfopt.autodiff.effects import computes, writes
 from tfopt.clip_arguments import Array
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.arguments import as_array
@@ -30,7 +31,9 @@ from tfopt.sdca_arguments import (
 )
 from tfopt.variable import Variable
 
-#: More features than these are out of cache, and neighbouring examples are visited together.
+#: More entries of a batch, stored values and numbers of the dense block, than these are out of
+#: cache, and neighbouring examples are visited together. (`linear_model.solver.LARGE` is another
+#: measure: of the weights.)
 CACHED = 2**20
 
 __all__ = ["SdcaResult", "sdca_fprint", "sdca_optimizer", "sdca_shrink_l1"]
@@ -54,6 +57,7 @@ class SdcaResult(NamedTuple):
     out_delta_dense_weights: list[Array]
 
 
+@computes
 def sdca_optimizer(
     sparse_example_indices: Any,
     sparse_feature_indices: Any,
@@ -232,6 +236,7 @@ def _split(delta: Array, weights: list[Array]) -> list[Array]:
         ]
 
 
+@writes("weights")
 def sdca_shrink_l1(weights: Any, l1: float, l2: float, name: str | None = None) -> None:
     """Move each weight by l1 / l2 towards 0, and those nearer to 0 than that onto it, in place.
 
@@ -286,6 +291,7 @@ def sdca_shrink_l1(weights: Any, l1: float, l2: float, name: str | None = None) 
         np.copysign(magnitude, array, out=array)
 
 
+@computes
 def sdca_fprint(input: Any, name: str | None = None) -> Array:
     """Return the fingerprint of each string, of 128 bits: what TensorFlow knows examples by.
 

@@ -13,40 +13,37 @@ The functions are made from the table in :mod:`tfopt.rules`, one per row.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from tfopt.autodiff.core import tracing
-from tfopt.autodiff.effects import postpone
-from tfopt.devices import apply_on_gpu, on_gpu
+from tfopt.autodiff.core import plain
+from tfopt.autodiff.effects import writes
+from tfopt.devices import apply_on_gpu, first_is_device_array
 from tfopt.kernels import kernels
 from tfopt.kernels.training import apply, run
 from tfopt.room import Room
-from tfopt.rows import rows_call
+from tfopt.rows import check_duplicates, rows_call
 from tfopt.rules import RULES, Rule
-from tfopt.variable import prepare_writes
 
 __all__ = [f"apply_{rule.name}" for rule in RULES]
 
 
+#: What all functions take beside the rule's own, and what it is if nothing is said.
+_OPTIONS = {
+    "indices": None,
+    "duplicates": "",
+    "grad_scale": 1.0,
+    "var_scale": 1.0,
+    "check_indices": True,
+}
+
+
 def _parameters(rule: Rule) -> str:
     """Return the signature of a rule's function, without the parentheses."""
-    flags = [f"{flag}={default}" for flag, default in rule.flags.items()]
-    return ", ".join(
-        [
-            *rule.operands,
-            "*",
-            *rule.hypers,
-            *flags,
-            "indices=None",
-            f'duplicates="{_duplicates(rule)}"',
-            "grad_scale=1.0",
-            "var_scale=1.0",
-            "check_indices=True",
-        ]
-    )
+    options = {**rule.flags, **_OPTIONS, "duplicates": _duplicates(rule)}
+    given = [f"{name}={default!r}" for name, default in options.items()]
+    return ", ".join([*rule.operands, "*", *rule.hypers, *given])
 
 
 def _duplicates(rule: Rule) -> str:
@@ -144,55 +141,77 @@ References
 """
 
 
+def _pieces(rule: Rule) -> tuple[str, str, str, str, str]:
+    """Return what the text of a rule's functions is made of.
+
+    The tuples of operands and of hyperparameters, the flags as a number, when the kernel is called
+    at once, and its call.
+    """
+    operands, hypers = (f"({', '.join(names)},)" for names in (rule.operands, rule.hypers))
+    flags = " | ".join(f"({1 << k} if {flag} else 0)" for k, flag in enumerate(rule.flags)) or "0"
+    at_once = "indices is None" + ("" if rule.absent else " or duplicates == 'sequential'")
+    call = f"apply(kernel, operands, {hypers}, {flags}, indices, grad_scale, var_scale)"
+    return operands, hypers, flags, at_once, call
+
+
 def _function(rule: Rule) -> Callable[..., None]:
     """Return the rule's function.
 
     It is compiled from text, because Python checks and passes on a real signature faster than
-    ``**kwargs``.
+    ``**kwargs``. Plain arrays that nobody records go to the kernel at once; for all others it is
+    one more function, whose writes pass the gate, and which is made when it is first called:
+    most programs use few rules.
     """
-
-    def pack(names: tuple[str, ...]) -> str:
-        return f"({', '.join(names)},)"
-
-    flags = " | ".join(f"({1 << k} if {flag} else 0)" for k, flag in enumerate(rule.flags))
-    operands, hypers = pack(rule.operands), pack(rule.hypers)
-    options = (*rule.hypers, *rule.flags, "indices", "duplicates", "grad_scale", "check_indices")
-    later = f"dict({', '.join(f'{option}={option}' for option in options)})"
+    operands, _, _, _, call = _pieces(rule)
+    usual = f"duplicates == {_duplicates(rule)!r}"  # which says nothing of a dense gradient
+    soon = f"{usual} and indices is None" if rule.absent else usual
+    options = (*rule.hypers, *rule.flags, *_OPTIONS)
     lines = [
         f"def apply_{rule.name}({_parameters(rule)}):",
-        "    if type(var) is not ndarray:",
-        "        if tracing() is not None:",
-        f"            return postpone(apply_{rule.name}, {operands}, {later})",
-        f"        prepare_writes({operands})",
-        "    if type(var) is not ndarray and on_gpu(var):",
-        f"        apply_on_gpu(kernel, {operands}, {hypers}, {flags or 0}, indices, duplicates,",
-        "                     grad_scale, var_scale, check_indices)",
-        "    elif indices is None"
-        + ("" if rule.absent else " or duplicates == 'sequential'")
-        + ":",
-        f"        apply(kernel, {operands}, {hypers}, {flags or 0}, indices, grad_scale,",
-        "              var_scale)",
+        f"    operands = {operands}",
+        f"    if plain(operands) and {soon}:",
+        f"        {call}",
         "    else:",
-        f"        run(rows_call(kernel, {operands}, indices, {hypers}, {flags or 0}, duplicates,",
+        f"        careful()(*operands, {', '.join(f'{each}={each}' for each in options)})",
+    ]
+    careful = functools.cache(functools.partial(_careful, rule))
+    function = _executed(rule, lines, {"careful": careful, "plain": plain})
+    function.__doc__ = _docstring(rule)
+    return function
+
+
+def _careful(rule: Rule) -> Callable[..., None]:
+    """Return the function that does what plain arrays do not need."""
+    operands, hypers, flags, at_once, call = _pieces(rule)
+    lines = [
+        f"def apply_{rule.name}({_parameters(rule)}):",
+        f"    operands = {operands}",
+        "    check_duplicates(duplicates)",
+        "    if first_is_device_array(var):",
+        f"        apply_on_gpu(kernel, operands, {hypers}, {flags}, indices, duplicates,",
+        "                     grad_scale, var_scale, check_indices)",
+        f"    elif {at_once}:",
+        f"        {call}",
+        "    else:",
+        f"        run(rows_call(kernel, operands, indices, {hypers}, {flags}, duplicates,",
         "                      grad_scale, Room(), var_scale=var_scale))",
     ]
-    scope: dict[str, Any] = {
-        "apply": apply,
+    names: dict[str, Any] = {
         "apply_on_gpu": apply_on_gpu,
-        "ndarray": np.ndarray,
-        "on_gpu": on_gpu,
-        "postpone": postpone,
-        "tracing": tracing,
-        "prepare_writes": prepare_writes,
+        "check_duplicates": check_duplicates,
+        "first_is_device_array": first_is_device_array,
         "run": run,
         "Room": Room,
         "rows_call": rows_call,
-        "kernel": kernels[rule.name],
-        "__name__": __name__,
     }
+    return writes("var", *rule.slots)(_executed(rule, lines, names))
+
+
+def _executed(rule: Rule, lines: list[str], names: dict[str, Any]) -> Callable[..., None]:
+    """Return the rule's function of some text."""
+    scope = {"apply": apply, "kernel": kernels[rule.name], "__name__": __name__, **names}
     exec("\n".join(lines), scope)
     function: Callable[..., None] = scope[f"apply_{rule.name}"]
-    function.__doc__ = _docstring(rule)
     return function
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import threading
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import numpy as np
 
 from tfopt.autodiff.core import NAMED, Readable, tracing, used
-from tfopt.autodiff.effects import effect
-from tfopt.devices import gpu_arrays, on_gpu
+from tfopt.autodiff.effects import prepare_writes, writes
+from tfopt.devices import gpu_arrays, is_device_array
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.locks import ProcessLock
 
 __all__ = ["Variable", "prepare_writes"]
 
@@ -63,7 +63,7 @@ class Variable(Readable):
     array([1., 2., 3.])
     """
 
-    __slots__ = ("_constraint", "_serial", "lock", "name")
+    __slots__ = ("_constraint", "_lock", "_serial", "name")
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Variable(Readable):
         constraint: Callable[[Any], Any] | None = None,
         trainable: bool = True,
     ) -> None:
-        if on_gpu(initial_value):
+        if is_device_array(initial_value):
             if dtype is not None:
                 raise InvalidTypeError("an array on a GPU has its dtype; convert it first")
             self._array = initial_value
@@ -82,7 +82,7 @@ class Variable(Readable):
         self.name = "Variable" if name is None else name
         self._constraint = constraint
         self.trainable = trainable
-        self.lock = threading.RLock()
+        self._lock = ProcessLock()
         self._serial = next(_SERIALS)
         trace = tracing()
         if trace is not None:
@@ -106,6 +106,11 @@ class Variable(Readable):
         return self._constraint
 
     @property
+    def lock(self) -> Any:
+        """A reentrant lock, held by an update that is asked to; a forked child has its own."""
+        return self._lock.here
+
+    @property
     def device(self) -> str:
         """Where the array is: "cpu" or "gpu"."""
         return "cpu" if isinstance(self._array, np.ndarray) else "gpu"
@@ -113,9 +118,10 @@ class Variable(Readable):
     @property
     def __array_interface__(self) -> dict[str, Any]:
         array = self._array
-        # of bfloat16 the interface knows the size alone
-        if not isinstance(array, np.ndarray) or array.dtype.kind == "V":
+        # of bfloat16 the interface knows the size alone; in a trace, __array__ says what is wrong
+        if not isinstance(array, np.ndarray) or array.dtype.kind == "V" or tracing() is not None:
             raise AttributeError("__array_interface__")
+        self._converted("an array")
         return array.__array_interface__
 
     @property
@@ -126,7 +132,16 @@ class Variable(Readable):
         return interface
 
     def value(self) -> Any:
-        """Return the array itself, wherever it is."""
+        """Return the array itself, wherever it is.
+
+        What is computed from it has no gradients; a tape sees what is computed from the variable.
+
+        Raises
+        ------
+        InvalidTypeError
+            In a function that is being traced, whose calls read the variable anew.
+        """
+        self._refuse_trace()
         return self._array
 
     def numpy(self) -> np.ndarray:
@@ -135,13 +150,21 @@ class Variable(Readable):
         Raises
         ------
         InvalidTypeError
-            If it is on a GPU.
+            If it is on a GPU, or a function is being traced.
         """
         if not isinstance(self._array, np.ndarray):
             raise InvalidTypeError(f"{self.name} is on a GPU; copy its value() to the host")
+        self._refuse_trace()
         return self._array
 
-    @effect
+    def _refuse_trace(self) -> None:
+        if tracing() is not None:
+            raise InvalidTypeError(
+                f"a function is being traced, and the value of {self.name} is another one at each "
+                "call: use the variable itself"
+            )
+
+    @writes("self", returns="self")
     def assign(self, value: Any) -> Variable:
         """Write `value`, of the same shape, into the array.
 
@@ -154,13 +177,11 @@ class Variable(Readable):
         InvalidTypeError
             If the dtype is of another kind.
         """
-        used(self)
         if self.device == "cpu":
-            value = self._fitting(value)
-            self._before_write()
-            self._array[...] = value
+            self._array[...] = self._fitting(value)
+            used(self)
             return self
-        if on_gpu(value):
+        if is_device_array(value):
             self._check_shape(tuple(value.shape))
         else:
             dtype = gpu_arrays().dtype_of(self._array)
@@ -168,28 +189,27 @@ class Variable(Readable):
         gpu_arrays().write(self._array, value)
         return self
 
-    @effect
+    @writes("self", returns="self")
     def assign_add(self, delta: Any) -> Variable:
         """Add `delta`, of the same shape, to the array."""
-        used(self)
         array, delta = self.numpy(), self._fitting(delta)
-        self._before_write()
         array += delta
+        used(self)
         return self
 
-    @effect
+    @writes("self", returns="self")
     def assign_sub(self, delta: Any) -> Variable:
         """Subtract `delta`, of the same shape, from the array."""
-        used(self)
         array, delta = self.numpy(), self._fitting(delta)
-        self._before_write()
         array -= delta
+        used(self)
         return self
 
+    @writes("self")
     def constrain(self) -> None:
         """Assign what the constraint makes of the value, if there is one."""
         if self.constraint is not None:
-            self.assign(self.constraint(self.value()))
+            self.assign(self.constraint(self._array))
 
     def _fitting(self, value: Any, dtype: Any = None) -> np.ndarray:
         array = np.asarray(value)
@@ -213,25 +233,36 @@ class Variable(Readable):
         return _again, parts
 
     def __len__(self) -> int:
-        return len(self._array)
+        if not self.shape:
+            raise TypeError("Scalar tensor has no `len()`")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        return bool(self.numpy())
 
     def __int__(self) -> int:
-        return int(self._array)
+        return int(self.numpy())
 
     def __float__(self) -> float:
-        return float(self._array)
+        self._converted("a float")
+        return float(self.numpy())
+
+    def __complex__(self) -> complex:
+        self._converted("a complex number")
+        return complex(self.numpy())
+
+    def _in_place(self, other: Any) -> NoReturn:
+        raise RuntimeError(
+            "`variable += value` with `tf.Variable`s is not supported. Use "
+            "`variable.assign_add(value)` to modify the variable or `out = variable + value` if "
+            "you need to get a new output Tensor."
+        )
+
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = __ifloordiv__ = _in_place
+    __imod__ = __ipow__ = __imatmul__ = _in_place
 
     def __repr__(self) -> str:
         return f"<Variable {self.name!r} shape={self.shape} dtype={self.dtype}>"
-
-
-def prepare_writes(operands: Iterable[Any]) -> None:
-    """Let the arrays of variables be written to: tensors that lie in them are given copies."""
-    for operand in operands:
-        if isinstance(operand, Readable):
-            operand._before_write()
-        elif isinstance(operand, (list, tuple)):
-            prepare_writes(operand)
 
 
 def _host_array(value: Any, dtype: Any) -> np.ndarray:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tfopt_ref.autodiff.effects import computes
 from tfopt_ref.clip_checks import (
     FLOATS,
     INTEGERS,
@@ -21,6 +22,7 @@ from tfopt_ref.errors import InvalidArgumentError
 __all__ = ["clip_by_norm_grad", "clip_by_value_grad"]
 
 
+@computes
 def clip_by_value_grad(
     grad: Any, t: Any, clip_value_min: Any, clip_value_max: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -45,6 +47,7 @@ def clip_by_value_grad(
     )
 
 
+@computes
 def clip_by_norm_grad(
     grad: Any, t: Any, clip_norm: Any, axes: Any = None
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfopt_ref.arithmetic import operand, select
+from tfopt_ref.autodiff.effects import readable, writes
 from tfopt_ref.autodiff.tensor import Operand
 from tfopt_ref.autodiff.vjps import clipping
 from tfopt_ref.clip_checks import (
@@ -40,6 +41,7 @@ __all__ = [
 # ---- by value
 
 
+@writes("out", returns="out")
 @clipping.recorded(*clipping.BY_VALUE)
 def clip_by_value(
     t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None, *, out: Any = None
@@ -71,6 +73,7 @@ def maximum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 # ---- by norm
 
 
+@writes("out", returns="out")
 @clipping.recorded(*clipping.BY_NORM)
 def clip_by_norm(
     t: Any,
@@ -128,13 +131,14 @@ def skips(nonfinite: str, root: Any) -> bool:
     if nonfinite == "raise":
         raise InvalidArgumentError(f"the norm is {float(root)}")
     if nonfinite == "skip":
-        warnings.warn(f"the norm is {float(root)}: not clipped", RuntimeWarning, stacklevel=4)
+        warnings.warn(f"the norm is {float(root)}: not clipped", RuntimeWarning, stacklevel=6)
     return nonfinite == "skip"
 
 
 # ---- by the norm of many tensors
 
 
+@writes("out", returns="out")
 @clipping.recorded(*clipping.GLOBAL_NORM)
 def global_norm(t_list: Any, name: str | None = None, *, out: Any = None) -> Any:
     """Return the norm of all elements of all tensors, of their dtype; None is left out."""
@@ -155,6 +159,18 @@ def rounded(root: Any, exponent: int, tensors: list[np.ndarray]) -> Any:
         return np.ldexp(np.float64(root), exponent).astype(dtype)
 
 
+def _of_a_recorded_call(given: dict[str, Any]) -> tuple[Any, Any]:
+    """Return what a call of clip_by_global_norm that a trace records gives: results, and norm."""
+    given["out"] = readable(given["out"])
+    if given.get("use_norm") is not None:
+        return given["out"], given["use_norm"]
+    t_list = given["t_list"] if isinstance(given["t_list"], (list, tuple)) else []
+    dtypes = [t.dtype for t in each_as_slices(t_list) if hasattr(t, "dtype")]
+    into = np.zeros((), dtypes[0] if dtypes else np.float32)
+    return given["out"], global_norm(given["t_list"], out=into)
+
+
+@writes("out", returns=_of_a_recorded_call)
 @clipping.recorded(*clipping.BY_GLOBAL_NORM)
 def clip_by_global_norm(
     t_list: Any,
@@ -198,6 +214,7 @@ def wrapped(t: Any, result: Any, given: Any) -> Any:
 # ---- deprecated
 
 
+@writes("out", returns="out")
 def clip_by_average_norm(
     t: Any,
     clip_norm: Any,
@@ -214,7 +231,7 @@ def clip_by_average_norm(
         "clip_by_average_norm is deprecated in TensorFlow 2.0. Please use "
         "clip_by_norm(t, clip_norm * t.size) instead.",
         DeprecationWarning,
-        stacklevel=2,
+        stacklevel=4,
     )
     t = as_slices(t)
     if isinstance(t, Operand) and out is None:

@@ -1,6 +1,11 @@
 """The errors of refused calls."""
 
-__all__ = ["IndexOutOfRangeError", "InvalidArgumentError", "InvalidTypeError"]
+__all__ = [
+    "GradientLostWarning",
+    "IndexOutOfRangeError",
+    "InvalidArgumentError",
+    "InvalidTypeError",
+]
 
 
 class InvalidArgumentError(ValueError):
@@ -13,3 +18,7 @@ class InvalidTypeError(InvalidArgumentError, TypeError):
 
 class IndexOutOfRangeError(InvalidArgumentError, IndexError):
     """An index of a sparse update names no row of the variable."""
+
+
+class GradientLostWarning(UserWarning):
+    """A tensor that a tape records became an array or a number, where its gradient ends."""

@@ -12,6 +12,8 @@ from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 
 __all__ = ["IndexedSlices"]
 
+_SUMMED = {"float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
+
 
 class IndexedSlices:
     """Gradient rows `values[i]` and the rows `indices[i]` of the variable they belong to.
@@ -20,7 +22,16 @@ class IndexedSlices:
     index are added.
     """
 
-    __array_ufunc__ = None  # an array does not take it for one of its elements
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if ufunc is np.multiply and inputs[1] is self and np.ndim(inputs[0]) == 0:
+            return self * inputs[0]  # a number of NumPy's times rows
+        return getattr(ufunc, method)(*map(_dense, inputs), **kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        from tfopt_ref.autodiff.nest import map_leaves
+
+        given, named = map_leaves(_dense, (list(args), kwargs))
+        return function(*given, **named)
 
     def __init__(self, values: Any, indices: Any, dense_shape: Any = None) -> None:
         self.values: Any = values if isinstance(values, Tensor) else np.asanyarray(values)
@@ -61,8 +72,10 @@ class IndexedSlices:
         """Return slices in which each index occurs once, at the place of its first occurrence."""
         given, indices = np.asarray(self.values), np.asarray(self.indices)
         dtype = given.dtype
-        if dtype.kind not in "fc" and dtype.name != "bfloat16":
-            raise InvalidTypeError(f"values must be floats or complex, not {dtype}")
+        if dtype.name not in _SUMMED:
+            raise InvalidTypeError(
+                f"values must be floats or complex of at most double precision, not {dtype}"
+            )
         if indices.dtype not in (np.int32, np.int64):
             raise InvalidTypeError(f"indices must be int32 or int64, not {indices.dtype}")
         if indices.ndim != 1:
@@ -89,3 +102,10 @@ class IndexedSlices:
             f"IndexedSlices(values of shape {self.values.shape} and dtype {self.values.dtype}, "
             f"{self.indices.size} indices{shape})"
         )
+
+
+def _dense(value: Any) -> Any:
+    """Return what slices stand for, with a gradient if they are tensors."""
+    from tfopt_ref.autodiff.ops import densified
+
+    return densified(value)

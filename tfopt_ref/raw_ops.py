@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from tfopt_ref import training_ops as rules
+from tfopt_ref.autodiff.effects import writes
+from tfopt_ref.autodiff.vjps.clipping import BY_VALUE, recorded
 from tfopt_ref.clip_checks import FLOATS, INTEGERS, as_bound, as_tensor
 from tfopt_ref.clip_ops import clip_by_value
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
@@ -104,7 +106,7 @@ class _RawOp:
         call.__name__ = call.__qualname__ = self.name
         call.__doc__ = f"{self.rule.__doc__}\n\n``{self.name}{self.signature}``"
         call.__signature__ = self.signature  # type: ignore[attr-defined]
-        return call
+        return writes("var", *self.slots, returns="var" if self.returns_var else None)(call)
 
 
 def _forms() -> dict[str, _RawOp]:
@@ -133,6 +135,7 @@ __all__ = [*sorted([*_OPS, *_SDCA, "ClipByValue", "L2Loss"]), "infer_shapes"]
 # ---- ops that train nothing
 
 
+@recorded(*BY_VALUE)
 def ClipByValue(
     *, t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None
 ) -> Any:
@@ -149,6 +152,7 @@ def ClipByValue(
     return clip_by_value(array, low, high)
 
 
+@recorded(lambda g, y, t, name=None: g * t)
 def L2Loss(*, t: Any, name: str | None = None) -> Any:
     """Return half the sum of all squares, summed in float64 and rounded once."""
     array = as_tensor(t, "t", FLOATS)

@@ -29,7 +29,7 @@ class Problem(NamedTuple):
 
         sum of c * phi(x . w + b; y) + l1 * |w|_1 + l2 / 2 * |w|**2
 
-    X is an array or a CSR matrix, of float32 or float64.
+    where phi counts from its least value. X is an array or a CSR matrix, of float32 or float64.
     """
 
     X: Any
@@ -56,7 +56,7 @@ class Fit(NamedTuple):
 
     def near(self, tol: float) -> bool:
         """Whether the gap is tol of the primal."""
-        return self.gap <= tol * abs(self.primal)
+        return self.gap <= tol * self.primal
 
 
 def loss_named(loss: str, gamma: float) -> Loss:
@@ -89,10 +89,10 @@ def first_bias(problem: Problem) -> float:
 
 
 def primal(problem: Problem, w: np.ndarray, b: float) -> float:
-    """Return what is to be minimized."""
+    """Return what is to be minimized, with losses above the least they can be."""
     X, y, c, phi, l1, l2, _ = problem
     losses = [
-        c_i * phi.value(z, y_i)
+        c_i * phi.gap(0.0, y_i, z)
         for z, y_i, c_i in zip((X @ w + b).tolist(), y.tolist(), c.tolist(), strict=True)
         if c_i > 0
     ]
@@ -121,7 +121,7 @@ def certificate(
         a = balance(problem, a)
     v = X.T @ (c * a) / l2
     gaps = [
-        c_i * max(phi.value(z, y_i) + phi.conjugate(a_i, y_i) + a_i * z, 0.0)
+        c_i * max(phi.gap(a_i, y_i, z), 0.0)
         for a_i, y_i, c_i, z in zip(
             a.tolist(), y.tolist(), c.tolist(), (wx + b).tolist(), strict=True
         )

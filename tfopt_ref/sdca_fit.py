@@ -142,7 +142,7 @@ def climb(
             newton = None
         n_iter, number = n_iter + 1, number + 1
         estimate = visit(number)
-        small = best is not None and estimate <= SLACK * tol * abs(best.primal) * per_gap
+        small = best is not None and estimate <= SLACK * tol * best.primal * per_gap
         if small or number in (2, certified + CERTIFY_EVERY) or n_iter == max_iter:
             found = certificate(problem, examples["a"], v, n_iter)
             best = better(best, found)
@@ -163,4 +163,4 @@ def epochs_left(found: Fit, tol: float, rate: float) -> float:
     """Return how many epochs it takes to lower the gap's logarithm, by a rate, to its end."""
     if rate <= 0:
         return math.inf
-    return math.log(found.gap / abs(found.primal) / max(tol, LEAST_TOL)) / rate
+    return math.log(found.gap / found.primal / max(tol, LEAST_TOL)) / rate

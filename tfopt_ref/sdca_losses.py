@@ -12,7 +12,7 @@ the losses of classification), wx the prediction and a the dual variable; `conju
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import Any, Protocol
 
 #: How often a bracket is halved: it may be wide, and a root near 0 has many digits.
 HALVINGS = 200
@@ -38,11 +38,24 @@ class Loss(Protocol):
     def conjugate(self, a: float, y: float) -> float:
         """``phi*(-a)``, which is infinite where a cannot be"""
 
+    def gap(self, a: float, y: float, wx: float) -> float:
+        """``phi(wx) + phi*(-a) + a * wx``, which is not negative but for rounding
+
+        At a = 0 it is phi(wx) above its least value.
+        """
+
     def step(self, a: float, y: float, wx: float, K: float) -> float:
         """The new a."""
 
 
-class Squared:
+class Difference:
+    """The gap of Fenchel and Young as it is defined."""
+
+    def gap(self: Any, a: float, y: float, wx: float) -> float:
+        return float(self.value(wx, y) + self.conjugate(a, y) + a * wx)
+
+
+class Squared(Difference):
     """phi(wx) = (wx - y)**2 / 2"""
 
     gamma = 1.0
@@ -63,7 +76,7 @@ class Squared:
         return a + (y - a - wx) / (1 + K)
 
 
-class Hinge:
+class Hinge(Difference):
     """phi(wx) = max(0, 1 - y * wx), its corner smoothed to a parabola as wide as gamma"""
 
     def __init__(self, gamma: float) -> None:
@@ -99,7 +112,7 @@ class Hinge:
         return y * min(max(b + g / curvature, 0.0), 1.0)
 
 
-class Logistic:
+class Logistic(Difference):
     """phi(wx) = log(1 + exp(-y * wx))"""
 
     gamma = 4.0
@@ -155,6 +168,15 @@ class Poisson:
         if r <= 0:
             return 0.0 if r == 0 else math.inf
         return r * (math.log(r) - 1)
+
+    def gap(self, a: float, y: float, wx: float) -> float:
+        """With r = y - a and t = wx - log(r): r * (exp(t) - 1 - t), for of large counts nothing is
+        left of differences but rounding."""
+        r = y - a
+        if r <= 0:
+            return exp(wx) if r == 0 else math.inf
+        t = wx - math.log(r)
+        return exp(wx) - r * (1 + t) if t > 1 else r * (math.expm1(t) - t)
 
     def step(self, a: float, y: float, wx: float, K: float) -> float:
         """With a' = y - exp(x): x is the root of x + K * exp(x) = z, z = wx + K * (y - a)."""

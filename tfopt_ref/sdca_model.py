@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tfopt_ref.autodiff.effects import computes, prepare_writes, writes
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.sdca_batches import Batch, SparseFeatureColumn, batch_of, rounds
 from tfopt_ref.sdca_ops import SdcaResult, sdca_optimizer, sdca_shrink_l1
@@ -37,6 +38,7 @@ class SDCAModel:
     ) -> None:
         self._sparse = _vectors(sparse_features_weights, "sparse_features_weights")
         self._dense = _vectors(dense_features_weights, "dense_features_weights")
+        self._variables = [*sparse_features_weights, *dense_features_weights]
         self.loss_type = loss_type
         self.symmetric_l1_regularization = float(symmetric_l1_regularization)
         self.symmetric_l2_regularization = float(symmetric_l2_regularization)
@@ -66,6 +68,7 @@ class SDCAModel:
 
     # ---- training
 
+    @writes()
     def partial_fit(self, examples: Mapping[str, Any], seed: int | None = None) -> None:
         """Visit the examples of a batch; those of one id one after the other."""
         batch = batch_of(examples, self._sparse, self._dense, trains=True)
@@ -125,8 +128,10 @@ class SDCAModel:
             dtype=self.dtype,
         )
 
+    @writes()
     def update_weights(self) -> None:
         """Write the weights of the model into the arrays that were passed to the constructor."""
+        prepare_writes(self._variables)
         unshrunk = [*self._unshrunk_sparse, *self._unshrunk_dense]
         for weights, slot in zip([*self._sparse, *self._dense], unshrunk, strict=True):
             weights[...] = slot
@@ -139,6 +144,7 @@ class SDCAModel:
 
     # ---- what the weights say, as `update_weights` left them
 
+    @computes
     def predictions(self, examples: Mapping[str, Any]) -> Array:
         """Return the prediction of each example, float64.
 
@@ -165,12 +171,14 @@ class SDCAModel:
             total += block.astype(np.float64) @ weights.astype(np.float64)
         return total
 
+    @computes
     def unregularized_loss(self, examples: Mapping[str, Any]) -> float:
         """Return the mean loss of examples, each with its weight."""
         batch = batch_of(examples, self._sparse, self._dense, trains=True)
         losses = _losses(self.loss_type, self._products(batch), batch.labels)
         return float(np.sum(batch.weights * losses) / np.sum(batch.weights))
 
+    @computes
     def regularized_loss(self, examples: Mapping[str, Any]) -> float:
         """Return what the model minimizes, over the sum of the examples' weights."""
         weights = batch_of(examples, self._sparse, self._dense, trains=True).weights
@@ -180,6 +188,7 @@ class SDCAModel:
         )
         return self.unregularized_loss(examples) + float(penalty / np.sum(weights))
 
+    @computes
     def approximate_duality_gap(self) -> float:
         """Return the gap of all examples visited so far, over the sum of their weights.
 

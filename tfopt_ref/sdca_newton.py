@@ -128,10 +128,10 @@ def line_search(
     share = 1.0
     while True:
         w, b = moved(point, share * s)
-        due = 1e-4 * share * descent - SLACK * abs(point.primal)
+        due = 1e-4 * share * descent - SLACK * point.primal
         if primal(problem, w, b) <= point.primal - due:
             return w, b
-        if not share * descent > NOTHING * abs(point.primal):
+        if not share * descent > NOTHING * point.primal:
             return None
         share /= 2
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tfopt_ref import sdca
 from tfopt_ref import sdca_checks as checks
+from tfopt_ref.autodiff.effects import computes, writes
 from tfopt_ref.checks import as_array, check_itself, check_layout
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.fingerprint import fingerprint
@@ -29,6 +30,7 @@ class SdcaResult(NamedTuple):
     out_delta_dense_weights: list[np.ndarray]
 
 
+@computes
 def sdca_optimizer(
     sparse_example_indices: Any,
     sparse_feature_indices: Any,
@@ -126,6 +128,7 @@ def examples_of(
         return examples, given.astype(dtype)
 
 
+@writes("weights")
 def sdca_shrink_l1(weights: Any, l1: float, l2: float, name: str | None = None) -> None:
     """Set each weight t to ``sign(t) * max(|t| - l1 / l2, 0)``."""
     arrays = [
@@ -146,6 +149,7 @@ def sdca_shrink_l1(weights: Any, l1: float, l2: float, name: str | None = None) 
         t[...] = np.copysign(np.maximum(abs(t) - shrink, 0), t)
 
 
+@computes
 def sdca_fprint(input: Any, name: str | None = None) -> np.ndarray:
     """Return the two halves of each string's fingerprint of 128 bits."""
     if not isinstance(input, (list, tuple)):

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from tfopt_ref.arithmetic import operand
-from tfopt_ref.autodiff.effects import effect
-from tfopt_ref.autodiff.nest import flatten
+from tfopt_ref.autodiff.effects import gated
 from tfopt_ref.checks import (
     as_scalar,
     check_in_order,
@@ -25,7 +24,6 @@ from tfopt_ref.checks import (
 )
 from tfopt_ref.errors import InvalidArgumentError
 from tfopt_ref.indexed_slices import IndexedSlices
-from tfopt_ref.variable import Variable
 
 __all__ = ["TrainingOp", "checks", "limits", "takes_complex"]
 
@@ -130,16 +128,16 @@ class TrainingOp:
         other.absent = None
         return other
 
-    @effect
     def __call__(self, *args: Any, **kwargs: Any) -> None:
+        given = self.__signature__.bind(*args, **kwargs)
+        gated(self, self._checked_and_run, given, self.operands[:-1], None)
+
+    def _checked_and_run(self, *args: Any, **kwargs: Any) -> None:
         given = self.bind(*args, **kwargs)
         if isinstance(given["var"], (list, tuple)) and given["indices"] is None:
             calls = self.check_many(given)
         else:
             calls = [self.check(given)]
-        for variable in flatten([given[name] for name in self.operands]):
-            if isinstance(variable, Variable):
-                variable.before_write()
         with np.errstate(all="ignore"):
             for call in calls:
                 self.run(*call)
@@ -221,7 +219,7 @@ class TrainingOp:
     ) -> tuple[list[np.ndarray], dict[str, float], dict[str, bool], np.ndarray | None, Any]:
         """Return the arguments of a call that can be carried out; raise for others."""
         indices, duplicates = given["indices"], given["duplicates"]
-        if indices is not None and duplicates not in ("sequential", "sum", "error"):
+        if duplicates not in ("sequential", "sum", "error"):
             raise InvalidArgumentError(
                 f'duplicates must be "sequential", "sum" or "error", not {duplicates!r}'
             )

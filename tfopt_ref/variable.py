@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from tfopt_ref.autodiff.effects import effect
+from tfopt_ref.autodiff.conversion import lost
+from tfopt_ref.autodiff.effects import is_tracing, writes
 from tfopt_ref.autodiff.tensor import KEYS, STATE, Operand, Tensor
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 
@@ -63,17 +64,25 @@ class Variable(Operand):
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        if self._array.dtype.kind == "V":  # bfloat16, of which the interface knows the size alone
+        # of bfloat16 the interface knows the size alone; in a trace, __array__ says what is wrong
+        if self._array.dtype.kind == "V" or is_tracing():
             raise AttributeError("__array_interface__")
+        if self._is_watched():
+            lost("an array")
         interface: dict[str, Any] = self._array.__array_interface__
         return interface
 
     def value(self) -> np.ndarray:
         """Return the array itself."""
-        return self._array
+        return self.numpy()
 
     def numpy(self) -> np.ndarray:
         """Return the array itself, not a copy."""
+        if is_tracing():
+            raise InvalidTypeError(
+                f"a function is being traced, and the value of {self.name} is another one at each "
+                "call: use the variable itself"
+            )
         return self._array
 
     # ---- reading and writing
@@ -104,31 +113,28 @@ class Variable(Operand):
             self.read()  # whoever watches the variable watches what it becomes
         return self
 
-    @effect
+    @writes("self", returns="self")
     def assign(self, value: Any) -> Variable:
         """Write a value of the same shape into the array."""
         fitting = self._fitting(value)
-        self.before_write()
         self._array[...] = fitting
         return self._written()
 
-    @effect
+    @writes("self", returns="self")
     def assign_add(self, delta: Any) -> Variable:
         """Add a value of the same shape to the array."""
         fitting = self._fitting(delta)
-        self.before_write()
         self._array += fitting
         return self._written()
 
-    @effect
+    @writes("self", returns="self")
     def assign_sub(self, delta: Any) -> Variable:
         """Subtract a value of the same shape from the array."""
         fitting = self._fitting(delta)
-        self.before_write()
         self._array -= fitting
         return self._written()
 
-    @effect
+    @writes("self")
     def constrain(self) -> None:
         """Assign what the constraint makes of the value, if there is one."""
         if self.constraint is not None:
@@ -148,13 +154,36 @@ class Variable(Operand):
         return array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.array(self._array, dtype, copy=copy)
+        return np.array(self.numpy(), dtype, copy=copy)
+
+    def __bool__(self) -> bool:
+        return bool(self.numpy())
 
     def __int__(self) -> int:
-        return int(self._array)
+        return int(self.numpy())
+
+    def _is_watched(self) -> bool:
+        return any(recorder.would_watch(self) for recorder in STATE.recorders)
 
     def __float__(self) -> float:
-        return float(self._array)
+        if self._is_watched():
+            lost("a float")
+        return float(self.numpy())
+
+    def __complex__(self) -> complex:
+        if self._is_watched():
+            lost("a complex number")
+        return complex(self.numpy())
+
+    def _in_place(self, other: Any) -> NoReturn:
+        raise RuntimeError(
+            "`variable += value` with `tf.Variable`s is not supported. Use "
+            "`variable.assign_add(value)` to modify the variable or `out = variable + value` if "
+            "you need to get a new output Tensor."
+        )
+
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = __ifloordiv__ = _in_place
+    __imod__ = __ipow__ = __imatmul__ = _in_place
 
     def __reduce__(self) -> Any:
         parts = type(self), self._array, self.name, self._constraint, self.trainable

@@ -224,6 +224,22 @@ def test_tensors_in_a_trace_have_no_value(impl: ModuleType) -> None:
         impl.function(lambda x: float(x))(x)
 
 
+def test_values_that_a_gradient_asks_for_are_refused(impl: ModuleType) -> None:
+    """Those of the first call would be taken for all others."""
+
+    @impl.custom_gradient
+    def op(x: Any) -> Any:
+        half = x * 0.5
+        return half * 1.0, lambda d: d * float(half)
+
+    f, x = impl.function(op), impl.constant(3.0)
+    f(impl.constant(1.0))
+    with pytest.raises(TypeError, match="not allowed"), impl.GradientTape() as tape:
+        tape.watch(x)
+        y = f(x)
+        tape.gradient(y, x)
+
+
 def test_tensors_that_leave_their_trace(impl: ModuleType) -> None:
     kept = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import weakref
 from collections import namedtuple
@@ -34,6 +35,19 @@ def test_structures_are_part_of_a_signature(impl: ModuleType) -> None:
     for pair, count in (([x, y], 1), ([y, y], 1), ((x, y), 2), (Pair(x, y), 3), ([x, y, x], 4)):
         assert float(f(pair)) in (6, 9)
         assert f.trace_count == count
+
+
+def test_whether_a_variable_is_trainable_is_part_of_a_signature(impl: ModuleType) -> None:
+    @impl.function
+    def slope(v: Any) -> Any:
+        with impl.GradientTape() as tape:
+            y = v * v
+        return tape.gradient(y, v)
+
+    trained, fixed = impl.Variable(3.0), impl.Variable(3.0, trainable=False)
+    assert float(slope(trained)) == 6
+    assert slope(fixed) is None
+    assert float(slope(trained)) == 6 and slope.trace_count == 2
 
 
 def test_results_keep_their_structure(impl: ModuleType) -> None:
@@ -92,6 +106,37 @@ def test_side_effects_happen_once(impl: ModuleType) -> None:
     f = impl.function(lambda x: seen.append(1) or x * 2)
     assert [float(f(impl.constant(v))) for v in (1.0, 2.0, 3.0)] == [2, 4, 6]
     assert len(seen) == 1
+
+
+def test_traces_of_methods_are_one_objects(impl: ModuleType) -> None:
+    """Of equal objects, each has its own; objects without hashes or weak references have some."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Equal:
+        factor: Any = dataclasses.field(compare=False)
+
+        @impl.function
+        def scaled(self, x: Any) -> Any:
+            return x * self.factor
+
+    @dataclasses.dataclass
+    class Unhashable(Equal.__mro__[1]):  # type: ignore[misc]
+        factor: float
+        scaled = Equal.scaled
+
+    class Slots:
+        __slots__ = ("factor",)
+        scaled = Equal.scaled
+
+        def __init__(self, factor: float) -> None:
+            self.factor = factor
+
+    x = impl.constant(1.0)
+    for cls in (Equal, Unhashable, Slots):
+        one, other = cls(2.0), cls(200.0)
+        for _ in range(2):
+            assert [float(one.scaled(x)), float(other.scaled(x))] == [2, 200]
+            assert one.scaled.trace_count == other.scaled.trace_count == 1
 
 
 def test_methods_have_their_own_traces(impl: ModuleType) -> None:
@@ -238,3 +283,113 @@ def test_gradients_that_were_broadcast_come_back_in_their_shape(impl: ModuleType
             y = called(a, b)
         found = [np.asarray(g).tolist() for g in tape.gradient(y, [a, b])]
         assert found == [3.0, [0.5, 0.5, 0.5]]
+
+
+def test_constants_that_were_captured_live_on(impl: ModuleType) -> None:
+    """After taped calls, and gradients of second order."""
+    k, x = impl.constant(3.0), impl.constant(2.0)
+    f = impl.function(lambda x: x * x * k)
+    with impl.GradientTape() as outer:
+        outer.watch([x, k])
+        with impl.GradientTape() as tape:
+            tape.watch(x)
+            y = f(x)
+        grad = tape.gradient(y, x)
+    second = outer.gradient(grad, [x, k])
+    assert [float(part) for part in (y, grad, *second)] == [12, 12, 6, 4]
+    assert float(k * 2) == 6 and float(k) == 3 and k.numpy() == 3 and "3." in repr(k)
+    with impl.GradientTape() as tape:
+        tape.watch(k)
+        y = f(x) + k
+    assert float(tape.gradient(y, k)) == 5
+
+
+@pytest.mark.parametrize("axis", [np.int64(0), (np.int64(0), np.int64(1)), (0, 1), [0], None])
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "min", "prod", "var", "cumsum"])
+def test_axes_that_are_numbers_of_numpys(impl: ModuleType, name: str, axis: Any) -> None:
+    if name == "cumsum" and isinstance(axis, (tuple, list)):
+        return
+    axis = tuple(axis) if isinstance(axis, list) else axis
+    function, array = getattr(np, name), np.arange(6.0).reshape(2, 3)
+    f = impl.function(lambda x: function(x, axis=axis))
+    for each in (array, array + 1):
+        np.testing.assert_allclose(np.asarray(f(each)), function(each, axis=axis), 1e-14)
+
+
+@pytest.mark.parametrize("number", [-2.0, -2, -0.0, 0.0, 1.0, -1.0, np.inf, -np.inf, np.nan])
+def test_numbers_in_expressions(impl: ModuleType, number: float) -> None:
+    """Negative ones are raised to a power as a whole, and a zero keeps its sign."""
+
+    def body(x: Any) -> Any:
+        return number**x, x * number, x / number, number - x, x + number, x - number * 1.0
+
+    f = impl.function(body)
+    with np.errstate(all="ignore"):
+        for x in (np.array([2.0, 3.0]), np.array(2.0), np.zeros(2)):
+            expected = body(impl.constant(x))
+            for _ in range(2):
+                for one, other in zip(f(x), expected, strict=True):
+                    np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+                    assert (np.signbit(np.asarray(one)) == np.signbit(np.asarray(other))).all()
+
+
+def test_zeros_of_both_signs(impl: ModuleType) -> None:
+    zeros, mixed = np.zeros(3), np.array([0.0, -0.0, 0.0])
+    f = impl.function(lambda x: (x / mixed, x * 0.0, x * -0.0, x / zeros))
+    with np.errstate(all="ignore"):
+        found = [np.asarray(part) for part in f(np.ones(3))]
+    assert found[0].tolist() == [np.inf, -np.inf, np.inf]
+    assert [np.signbit(part).any() for part in found[1:]] == [False, True, False]
+
+
+def test_a_cut_input_has_no_way_back(impl: ModuleType) -> None:
+    @impl.custom_gradient
+    def op(x: Any) -> Any:
+        def grad_fn(_: Any) -> Any:
+            raise AssertionError("no gradient was asked for")
+
+        return x * 1.0, grad_fn
+
+    x, f = impl.constant(1.0), impl.function(op)
+    with impl.GradientTape() as tape:
+        tape.watch(x)
+        y = f(impl.stop_gradient(x))
+    assert float(y) == 1 and tape.gradient(y, x) is None
+
+
+def test_captured_arrays_keep_the_value_they_had(impl: ModuleType) -> None:
+    """Whatever their owner writes into them."""
+    array, row = np.full((3, 3), 2.0), np.array([1.0, 2.0, 3.0])
+    f = impl.function(lambda x: (x * array + row, x @ array))
+    x = np.ones((3, 3))
+    first = [np.array(part) for part in f(x)]
+    array[...], row[...] = 77.0, 77.0
+    for one, other in zip(f(x), first, strict=True):
+        np.testing.assert_array_equal(np.asarray(one), other)
+
+
+def test_products_by_ones_have_the_dtype_of_both(impl: ModuleType) -> None:
+    f = impl.function(lambda x: (x * np.ones(2), x / np.ones(2), x * np.ones((3, 1))))
+    found = [np.asarray(part) for part in f(np.ones(2, np.float32))]
+    assert [part.dtype for part in found] == [np.float64] * 3 and found[2].shape == (3, 2)
+
+
+def test_arrays_given_to_a_recorded_call_may_be_written_afterwards(impl: ModuleType) -> None:
+    w = impl.Variable(np.full(3, 2.0))
+    f = impl.function(lambda x: np.sum(w * w * x))
+    array = np.full(3, 5.0)
+    with impl.GradientTape() as tape:
+        y = f(array)
+    array[...] = 77.0
+    assert np.asarray(tape.gradient(y, w)).tolist() == [20, 20, 20]
+
+
+def test_results_that_are_no_targets_connect_nothing(impl: ModuleType) -> None:
+    """Of a function's results only those that a gradient is asked of have one."""
+    f = impl.function(lambda a, b: (a * 2.0, b * 3.0))
+    a, b = impl.constant(1.0), impl.constant(1.0)
+    with impl.GradientTape() as tape:
+        tape.watch([a, b])
+        y, _ = f(a, b)
+    found = tape.gradient(y, [a, b])
+    assert float(found[0]) == 2 and (impl.__name__ == "tfopt_ref" or found[1] is None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 import tfopt
 import tfopt_ref
+from tfopt.autodiff import program
 
 more = settings(max_examples=5 * settings().max_examples)
 both = pytest.mark.parametrize("package", [tfopt, tfopt_ref], ids=["tfopt", "tfopt_ref"])
@@ -56,26 +58,40 @@ class Graph(NamedTuple):
     functions: list[Callable[[Any, Any], Any]]
     steps: list[tuple[int, int, int]]
 
-    def __call__(self, *inputs: Any) -> Any:
+    def values(self, *inputs: Any) -> list[Any]:
         values = list(inputs)
         for function, i, j in self.steps:
             a, b = values[i % len(values)], values[j % len(values)]
             values.append(self.functions[function](a, b))
+        return values
+
+    def __call__(self, *inputs: Any) -> Any:
+        values = self.values(*inputs)
         return np.sum(values[-1]) + np.sum(values[-2] * 0.5)
 
 
-def graphs(functions: list[Callable[[Any, Any], Any]]) -> st.SearchStrategy[Graph]:
+def graphs(functions: list[Callable[[Any, Any], Any]], most: int = 8) -> st.SearchStrategy[Graph]:
     step = st.tuples(st.integers(0, len(functions) - 1), st.integers(0, 9), st.integers(0, 9))
-    return st.builds(Graph, st.just(functions), st.lists(step, min_size=1, max_size=8))
+    return st.builds(Graph, st.just(functions), st.lists(step, min_size=1, max_size=most))
 
 
-def inputs(low: int = 2) -> st.SearchStrategy[list[np.ndarray]]:
-    def drawn(shapes: list[tuple[int, ...]], seed: int) -> list[np.ndarray]:
-        random = np.random.default_rng(seed)
-        return [np.array(random.uniform(-2, 2, shape)) for shape in shapes]
+#: At kinks and ties, and between them.
+NUMBERS = st.sampled_from([0.0, 1.0, -1.0, 0.5, -0.5, 2.0]) | st.floats(-2, 2, width=32)
+#: What is special about floats, too.
+ANY_NUMBERS = NUMBERS | st.sampled_from([-0.0, np.nan, np.inf, -np.inf, 1e300, 5e-324])
+#: Where no two are alike and none is 0, for differences.
+SMOOTH_NUMBERS = st.floats(0.125, 2, width=32).flatmap(lambda x: st.sampled_from([x, -x]))
 
-    shapes = st.lists(st.sampled_from(SHAPES), min_size=low, max_size=3)
-    return st.builds(drawn, shapes, st.integers(0, 2**32))
+
+def inputs(numbers: st.SearchStrategy[float] = NUMBERS) -> st.SearchStrategy[list[np.ndarray]]:
+    one = st.sampled_from(SHAPES).flatmap(lambda shape: arrays_of(shape, numbers))
+    return st.lists(one, min_size=2, max_size=3)
+
+
+def arrays_of(shape: tuple[int, ...], numbers: Any) -> st.SearchStrategy[np.ndarray]:
+    size = int(np.prod(shape))
+    listed = st.lists(numbers, min_size=size, max_size=size)
+    return listed.map(lambda values: np.array(values, float).reshape(shape))
 
 
 def value_and_gradients(package: ModuleType, graph: Any, arrays: list[Any]) -> list[np.ndarray]:
@@ -115,7 +131,7 @@ def test_the_same_numbers(graph: Graph, arrays: list[np.ndarray]) -> None:
 
 @both
 @more
-@given(graph=graphs(SMOOTH), arrays=inputs())
+@given(graph=graphs(SMOOTH), arrays=inputs(SMOOTH_NUMBERS))
 def test_differences(package: ModuleType, graph: Graph, arrays: list[np.ndarray]) -> None:
     with np.errstate(all="ignore"):
         value, *found = value_and_gradients(package, graph, arrays)
@@ -162,6 +178,133 @@ def test_a_whole_step_in_a_function_is_the_same(
         eager = value_and_gradients(package, graph, arrays)
     for ours, theirs in zip(replayed, eager, strict=False):
         np.testing.assert_allclose(ours, theirs, 1e-12, 1e-12)
+
+
+# ---- programs: views, indices, casts, and arrays that are written over
+
+#: Of two square matrices of one size: the results are such, too.
+SQUARE: list[Callable[[Any, Any], Any]] = [
+    lambda a, b: a + b,
+    lambda a, b: a * b,
+    lambda a, b: -a,
+    lambda a, b: a * 1.0,
+    lambda a, b: np.tanh(a),
+    lambda a, b: np.maximum(a, b),
+    lambda a, b: np.where(a > b, a, 0),
+    lambda a, b: a / (b * b + 1.0),
+    lambda a, b: a.T,
+    lambda a, b: a[::-1],
+    lambda a, b: np.flip(a, 1),
+    lambda a, b: a.T.reshape(-1).reshape(a.shape),
+    lambda a, b: a[0] + b,
+    lambda a, b: np.broadcast_to(a[-1], a.shape),
+    lambda a, b: np.concatenate([a[1:], a[:1]]),
+    lambda a, b: np.roll(a, 1, 0) - b,
+    lambda a, b: np.sum(a, 1, keepdims=True) + b,
+    lambda a, b: np.mean(a, axis=0) * b,
+    lambda a, b: np.max(a, axis=1, keepdims=True) - b,
+    lambda a, b: np.take(a, [0] * len(a), axis=0),
+    lambda a, b: a[np.argsort(b[0])],
+    lambda a, b: np.sort(a, 0),
+    lambda a, b: np.cumsum(a, 0) * 0.5,
+    lambda a, b: a @ b * 0.25,
+    lambda a, b: np.einsum("ij->ji", a),
+    lambda a, b: np.einsum("ij,jk->ik", a, b) * 0.25,
+    lambda a, b: np.diagonal(a) + b,
+    lambda a, b: np.tril(a),
+    lambda a, b: np.real(a) - b,
+    lambda a, b: np.copy(a),
+    lambda a, b: a.astype(np.float32).astype(np.float64),
+    lambda a, b: np.squeeze(np.expand_dims(a, 0), 0),
+    lambda a, b: np.round(a, 1) + b,
+    lambda a, b: np.clip(a, -1.0, 1.0),
+    lambda a, b: np.ones_like(a) * a,
+    lambda a, b: np.outer(a[0], b[0]),
+    lambda a, b: np.sum(a[a > 0]) + b,
+    lambda a, b: b * a[b > 0].size,
+    lambda a, b: np.full(a.shape, 2.0) * a,
+    lambda a, b: np.sum(np.stack([a, b]), 0),
+]
+
+
+class Pure(NamedTuple):
+    """What graphs look like that return several values, some of which are views of others."""
+
+    graph: Graph
+    kept: list[int]
+
+    def __call__(self, *inputs: Any) -> Any:
+        values = self.graph.values(*inputs)
+        return [values[k % len(values)] for k in self.kept]
+
+
+@st.composite
+def pure_graphs(draw: st.DrawFn) -> tuple[Pure, list[list[np.ndarray]]]:
+    """Return a graph, and the inputs of several calls."""
+    graph = draw(graphs(SQUARE, 14))
+    kept = draw(st.lists(st.integers(0, 15), min_size=1, max_size=3))
+    n = draw(st.integers(1, 4))
+    calls = [[draw(arrays_of((n, n), ANY_NUMBERS)) for _ in range(2)] for _ in range(3)]
+    return Pure(graph, kept), calls
+
+
+@both
+@given(drawn=pure_graphs())
+def test_programs_write_over_nothing_that_is_read_again(
+    package: ModuleType, drawn: tuple[Pure, list[list[np.ndarray]]]
+) -> None:
+    """Traced with one call's values, replayed with others': as without; raw and recorded."""
+    pure, calls = drawn
+    large, program._LARGE = program._LARGE, 0
+    try:
+        traced = package.function(pure)
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            for call in calls:
+                expected = [np.asarray(y) for y in pure(*map(package.constant, call))]
+                given = [array.copy() for array in call]
+                found = traced(*given)
+                for array, before in zip(given, call, strict=True):
+                    assert_same_bits(array, before, "an argument")
+                    array[...] = 77.0  # which belongs to the caller
+                tensors = [package.constant(array) for array in call]
+                with package.GradientTape() as tape:
+                    tape.watch(tensors)
+                    recorded = traced(*tensors)
+                    total = sum(np.sum(y) for y in recorded)
+                grads = tape.gradient(total, tensors, None, "zero")
+                with package.GradientTape() as tape:
+                    tape.watch(tensors)
+                    eager = sum(np.sum(y) for y in pure(*tensors))
+                others = tape.gradient(eager, tensors, None, "zero")
+                for ours in (found, recorded):
+                    for one, other in zip(ours, expected, strict=True):
+                        np.testing.assert_array_equal(np.asarray(one), other)
+                for one, other in zip(grads, others, strict=True):
+                    one, other = np.asarray(one), np.asarray(other)
+                    assert np.isfinite(one).tolist() == np.isfinite(other).tolist()
+                    mask = np.isfinite(one) & (np.abs(other) < 1e100)
+                    np.testing.assert_allclose(one[mask], other[mask], 1e-9, 1e-9)
+    finally:
+        program._LARGE = large
+
+
+@given(drawn=pure_graphs())
+def test_both_packages_record_the_same(drawn: tuple[Pure, list[list[np.ndarray]]]) -> None:
+    pure, calls = drawn
+    for call in calls[:1]:
+        found = []
+        for package in (tfopt, tfopt_ref):
+            tensors = [package.constant(np.nan_to_num(np.clip(array, -3, 3))) for array in call]
+            with package.GradientTape() as tape, np.errstate(all="ignore"):
+                tape.watch(tensors)
+                outs = pure(*tensors)
+                total = sum(np.sum(y) for y in outs)
+            grads = tape.gradient(total, tensors, None, "zero")
+            found.append([np.asarray(part) for part in (*outs, *grads)])
+        for one, other in zip(*found, strict=True):
+            assert one.shape == other.shape and one.dtype == other.dtype
+            np.testing.assert_allclose(one, other, 1e-9, 1e-9)
 
 
 @both

@@ -371,3 +371,102 @@ def test_tensors_are_written_as_numbers_and_copied_as_values(impl: ModuleType) -
 def test_watching_what_has_no_gradient_warns(impl: ModuleType) -> None:
     with impl.GradientTape() as tape, pytest.warns(UserWarning, match="must be floating"):
         tape.watch(impl.constant(3))
+
+
+def test_scalars_of_bfloat16_have_gradients(impl: ModuleType) -> None:
+    """NumPy's reductions of bfloat16 are scalars that are no ``np.inexact``."""
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    v = impl.Variable(np.array([1.0, 2.0], bfloat16))
+    for reduce in (np.sum, np.mean, np.max, np.prod, lambda x: x[0]):
+        with impl.GradientTape() as tape:
+            y = reduce(v * v)
+        assert tape.gradient(y, v).dtype == bfloat16
+
+
+def test_variables_are_known_after_the_gradient(impl: ModuleType) -> None:
+    v, w = impl.Variable(1.0), impl.Variable(2.0)
+    with impl.GradientTape() as tape:
+        y = v * w * v
+    assert tape.watched_variables() == (v, w)
+    tape.gradient(y, v)
+    assert tape.watched_variables() == (v, w)
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_derivatives_of_nothing(impl: ModuleType, connected: bool) -> None:
+    """Have their shapes, and are None where nothing depends on the source."""
+    for shape in ((0,), (2, 0), (0, 3)):
+        x, other = impl.constant(np.zeros(shape)), impl.constant(np.zeros(2))
+        with impl.GradientTape(persistent=True) as tape:
+            tape.watch([x, other])
+            y = x**2
+        source = x if connected else other
+        found = tape.jacobian(y, source)
+        if connected:
+            assert found.shape == shape + shape and found.dtype == np.float64
+        else:
+            assert found is None
+        assert tape.jacobian(y, source, "zero").shape == shape + source.shape
+        if len(shape) == 2 and connected:
+            assert tape.batch_jacobian(y, x).shape == (*shape, shape[1])
+
+
+def test_what_passes_no_gradient_is_not_recorded(impl: ModuleType) -> None:
+    x = impl.constant(2.0)
+    with impl.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = impl.stop_gradient(x) * np.floor(x) * x
+        z = np.exp(impl.stop_gradient(x))
+    assert float(tape.gradient(y, x)) == 4 and tape.gradient(z, x) is None
+
+
+def test_what_has_no_gradient_says_what_to_do(impl: ModuleType) -> None:
+    x = impl.constant([1.0, 2.0])
+    with impl.GradientTape() as tape:
+        tape.watch(x)
+        y = np.vander(x)
+    with pytest.raises(LookupError, match=r"vander.*RegisterGradient\('vander'\).*stop_gradient"):
+        tape.gradient(y, x)
+
+
+def test_a_penalty_on_the_gradient_of_rows(impl: ModuleType) -> None:
+    """NumPy's functions take rows as what they stand for, with gradients."""
+    table = impl.Variable(np.arange(6.0).reshape(3, 2))
+    with impl.GradientTape() as outer:
+        with impl.GradientTape() as inner:
+            y = np.sum(np.take(table, [0, 2, 0], axis=0) ** 2)
+        rows = inner.gradient(y, table)
+        penalty = np.sum(np.square(rows)) + np.sum(rows) + np.linalg.norm(rows) ** 2
+    assert isinstance(rows, impl.IndexedSlices)
+    x = np.arange(6.0).reshape(3, 2)
+    gradient = np.array([[4.0], [0], [2]]) * x
+    assert float(penalty) == pytest.approx(2 * np.sum(gradient**2) + gradient.sum(), rel=1e-14)
+    found = np.asarray(outer.gradient(penalty, table))
+    slope = np.array([[4.0], [0], [2]])
+    np.testing.assert_allclose(found, 4 * gradient * slope + slope, 1e-14)
+
+
+def test_rows_in_expressions(impl: ModuleType) -> None:
+    rows = impl.IndexedSlices(np.ones((2, 2)), np.array([1, 1]), (3, 2))
+    dense = np.asarray(rows)
+    for made in (rows * 2.0, np.float64(2) * rows, 2 * rows, -rows):
+        assert isinstance(made, impl.IndexedSlices)
+    full = np.full((3, 2), 3.0)
+    for made, expected in (
+        (full * rows, full * dense), (full + rows, full + dense), (np.exp(rows), np.exp(dense)),
+        (np.multiply(rows, 2), 2 * dense), (np.concatenate([rows, full]), np.vstack([dense, full])),
+        (np.mean(rows, axis=1), dense.mean(1)), (np.add.reduce(rows), dense.sum(0)),
+    ):  # fmt: skip
+        np.testing.assert_array_equal(np.asarray(made), expected)
+    with pytest.raises(ValueError, match="without dense_shape"):
+        np.exp(impl.IndexedSlices(np.ones((2, 2)), np.array([1, 1])))
+
+
+def test_output_gradients_get_the_dtype_of_their_target(impl: ModuleType) -> None:
+    x = impl.constant(np.ones(2, np.float32))
+    with impl.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = x * np.float32(2)
+    for source in (y, x):
+        assert tape.gradient(y, source, np.array([0.1, 3.0])).dtype == np.float32
+    assert float(tape.gradient(y, y, np.array([0.1, 3.0]))[0]) == np.float32(0.1)

@@ -59,6 +59,16 @@ def test_in_float32(impl: ModuleType, case: Case) -> None:
         assert grad.dtype == np.float32
 
 
+@pytest.mark.parametrize("function", [np.fmax, np.fmin])
+def test_what_is_not_a_number_gets_no_gradient(impl: ModuleType, function: Any) -> None:
+    a, b = impl.constant([1.0, np.nan, 2.0]), impl.constant([np.nan, 1.0, 2.0])
+    with impl.GradientTape() as tape:
+        tape.watch([a, b])
+        y = function(a, b)
+    of_a, of_b = tape.gradient(y, [a, b])
+    assert list(of_a) == [1, 0, 1] and list(of_b) == [0, 1, 0]
+
+
 def test_no_rule_is_without_a_case() -> None:
     seen: set[str] = set()
     for case in CASES:
@@ -76,10 +86,10 @@ def test_a_function_without_a_rule_fails_when_it_is_differentiated(impl: ModuleT
     x = impl.constant(A)
     with impl.GradientTape(persistent=True) as tape:
         tape.watch(x)
-        y = np.fft.fft(x).real
+        y = np.sort_complex(x).real
         z = x * 2.0
-    np.testing.assert_array_equal(np.asarray(y), np.fft.fft(A).real)
-    with pytest.raises(LookupError, match="fft"):
+    np.testing.assert_array_equal(np.asarray(y), np.sort_complex(A).real)
+    with pytest.raises(LookupError, match="sort_complex"):
         tape.gradient(y, x)
     assert np.asarray(tape.gradient(z, x)).tolist() == np.full((3, 4), 2.0).tolist()
 
@@ -88,7 +98,7 @@ def test_so_does_a_call_that_no_rule_covers(impl: ModuleType) -> None:
     x = impl.constant(A)
     with impl.GradientTape() as tape:
         tape.watch(x)
-        y = np.sum(x, where=A > 0)
-    assert float(y) == A[A > 0].sum()
-    with pytest.raises(LookupError, match="sum"):
+        y = np.pad(x, 1, mode="maximum")
+    np.testing.assert_array_equal(np.asarray(y), np.pad(A, 1, mode="maximum"))
+    with pytest.raises(LookupError, match="pad"):
         tape.gradient(y, x)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from vjp_further_cases import further, steps
 
-__all__ = ["CASES", "Case"]
+__all__ = ["CASES", "STEPS", "Case"]
 
 
 class Case(NamedTuple):
@@ -34,7 +35,7 @@ def _unary() -> list[Case]:
     real = (
         np.negative, np.positive, np.exp, np.expm1, np.exp2, np.square, np.absolute, np.fabs,
         np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh, np.arctan, np.arcsinh, np.deg2rad,
-        np.rad2deg, np.degrees, np.radians, np.nan_to_num, np.cbrt,
+        np.rad2deg, np.degrees, np.radians, np.nan_to_num, np.cbrt, np.real_if_close,
     )  # fmt: skip
     positive = (np.log, np.log2, np.log10, np.log1p, np.sqrt, np.reciprocal)
     unit = (np.arcsin, np.arccos, np.arctanh)
@@ -203,4 +204,9 @@ def _linear() -> list[Case]:
     ]
 
 
-CASES = [*_unary(), *_binary(), *_reductions(), *_shapes(), *_indices(), *_linear()]
+CASES = [
+    *_unary(), *_binary(), *_reductions(), *_shapes(), *_indices(), *_linear(),
+    *(Case(*each) for each in further()),
+]  # fmt: skip
+#: What has no gradient.
+STEPS = [Case(*each) for each in steps()]

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
+import tracemalloc
 
 import numpy as np
 import pytest
 from cli_samples import TINY
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tfopt.cli import lines
 from tfopt.cli.data import read_libsvm
 from tfopt.cli.errors import CommandError
 from tfopt.cli.lines import MAX_INDEX
@@ -197,6 +202,68 @@ def test_refuses_a_test_label_that_training_has_not(cli, folder, tiny):
     (folder / "test.svm").write_text("1 1:1\n\n0 1:1\n")
     line = "test.svm:3: the label does not occur in the training data '0'"
     refused(cli("train", tiny, "--test", "test.svm", "--quiet"), folder, line)
+
+
+def test_lines_that_are_too_long(cli, folder, monkeypatch):
+    monkeypatch.setattr(lines, "MAX_LINE", 70_000)
+    monkeypatch.setattr(lines, "_BLOCK", 4096)
+    (folder / "short.svm").write_bytes(b"1 1:1\n-1 1:2 #" + b" " * 69_900 + b"\n")
+    assert read_libsvm("short.svm", "auto").labels.tolist() == [1, -1]
+    for more in (b"1:1 " * 17_501, b"#" * 70_001, b" " * 200_000):
+        for end in (b"", b"\n1 1:1\n"):
+            (folder / "long.svm").write_bytes(gzip.compress(b"1 1:1\n\n" + more + end))
+            refused(
+                cli("train", "long.svm"), folder, "long.svm:3: the line is longer than 70000 bytes"
+            )
+
+
+def test_a_line_without_end_takes_little_memory(folder):
+    with gzip.open("long.gz", "wb", compresslevel=1) as file:
+        for _ in range(40):
+            file.write(b"1:1 " * 2**18)
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            CommandError, match=r"^long.gz:1: the line is longer than 16777216 bytes"
+        ):
+            read_libsvm("long.gz", "auto")
+        assert tracemalloc.get_traced_memory()[1] < 2.5 * lines.MAX_LINE
+    finally:
+        tracemalloc.stop()
+
+
+def test_blank_lines_are_passed_over_by_the_block(folder, monkeypatch):
+    """And not one by one: there may be half a billion in half a megabyte."""
+    looked = []
+    shown = lines._shown
+    monkeypatch.setattr(lines, "_shown", lambda block: looked.append([*shown(block)]) or looked[-1])
+    blank = b"\n \r\n\t\n" * 100_000
+    (folder / "blank.svm").write_bytes(blank + b"1 1:1\n" + blank + b"  -1 2:1")
+    data = read_libsvm("blank.svm", "auto")
+    assert data.lines.tolist() == [300_001, 600_002] and sum(map(len, looked)) <= 2
+
+
+@given(
+    rows=st.lists(
+        st.sampled_from([b"1 1:1", b"", b" \r", b"# x", b"  0 2:3 # y", b"-1 1:1 2:1 3:1 4:1 5:1"])
+    ),
+    end=st.sampled_from([b"", b"\n", b"\n\n"]),
+    piece=st.integers(1, 40),
+)
+def test_lines_however_they_come_in_pieces(rows, end, piece):
+    class Pieces(io.BytesIO):
+        def read1(self, count):
+            return self.read(min(count, piece))
+
+    text = b"\n".join(rows) + end
+    expected = [
+        (number, row.partition(b"#")[0].strip())
+        for number, row in enumerate(text.split(b"\n"), start=1)
+        if row.partition(b"#")[0].strip()
+    ]
+    reader = lines.Lines(Pieces(text), "x", 0)
+    assert [line.strip() for line in reader] == [row for _, row in expected]
+    assert list(reader.numbers) == [number for number, _ in expected]
 
 
 def test_an_unreadable_line_is_never_blamed_on_another(folder):

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import os
+import struct
 import zipfile
 
 import numpy as np
@@ -126,6 +127,7 @@ def test_refuses_a_changed_header(folder, model):
         ({"header": np.array([1])}, "its header is not a string"),
         ({"header": np.array("{")}, "its header is not JSON"),
         ({"header": np.array("[" * 100_000)}, "its header is not JSON"),
+        ({"header": np.array("[" + "[],{}," * 400_000 + "0]")}, "its header has too many parts"),
         ({"header": np.array("[]")}, f"its header does not say '{FORMAT}'"),
     ],
 )
@@ -151,6 +153,39 @@ def test_refuses_a_shape_that_the_file_cannot_hold(folder, model):
         for name in old.namelist():
             new.writestr(name, content.getvalue() if "weights" in name else old.read(name))
     assert complaint("b.npz").endswith(": its arrays are damaged")
+
+
+#: What NumPy's reader of headers, or Python's of literals, stumble over in as many ways.
+HEADERS = {
+    "a huge shape": b"{'descr': '<f8', 'fortran_order': False, 'shape': (%d,), }" % 2**70,
+    "an open bracket": b"{'descr': '<f8', (((",
+    "an open string": b"{'descr': '<f8', '''",
+    "an odd end": b"{'descr': '<f8' \\",
+    "an indent": b"  {\n   1\n 2",
+    "a list as key": b"{[]: 1}",
+    "a set": b"{'descr', 'shape'}",
+    "a dictionary as key": b"{{}: 1, 'shape': 2}",
+    "a number": b"7",
+    "an expression": b"__import__('os').abort()",
+    "a NUL": b"{'descr': '<f8\0', 'fortran_order': False, 'shape': (3,), }",
+    "of Python 2": b"{'descr': '<f8', 'fortran_order': False, 'shape': (3L,), }",
+    "a dtype too large": b"{'descr': '|V%d', 'fortran_order': False, 'shape': (3,), }" % 2**40,
+    "deep": b"(" * 300 + b")" * 300,
+    "deeper": b"-" * 9000 + b"1",
+}
+
+
+@pytest.mark.parametrize("which", HEADERS)
+def test_refuses_headers_that_are_no_array_s(cli, folder, model, tiny, which):
+    save_model("a.npz", model)
+    line = HEADERS[which] + b"\n"
+    head = b"\x93NUMPY\1\0" + struct.pack("<H", len(line)) + line + bytes(24)
+    with zipfile.ZipFile("a.npz") as old, zipfile.ZipFile("b.npz", "w") as new:
+        for name in old.namelist():
+            new.writestr(name, head if "weights" in name else old.read(name))
+    outcome = cli("predict", "b.npz", tiny)
+    assert outcome.err == "b.npz: is not a model that this tfopt reads: its arrays are damaged\n"
+    assert (outcome.code, outcome.out) == (1, "")
 
 
 @pytest.mark.parametrize(

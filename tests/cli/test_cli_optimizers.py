@@ -128,7 +128,10 @@ def test_the_help_explains_the_chosen_schedule(cli):
     own = text.partition("options of cosine_decay:")[2].partition("\n\n")[0]
     assert " ".join(own.split()) == (
         "--decay-steps X Greater than 0 (required) "
-        "--alpha X The last learning rate as a fraction of the first (default: 0)"
+        "--alpha X The last learning rate as a fraction of the first (default: 0) "
+        "--warmup-target X Where a line from initial_learning_rate leads to in warmup_steps steps, "
+        "before the cosine begins there (default: none) "
+        "--schedule-warmup-steps X Not without warmup_target (default: 0)"
     )
     assert "options of constant:\n  none" in cli("train", "--schedule=constant", "--help").out
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import math
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from tfopt.cli import report
 from tfopt.cli.data import read_libsvm
 from tfopt.cli.model import load_model
 
@@ -28,6 +33,70 @@ def test_the_proof_is_printed(cli, tiny):
     assert "above the minimum; " in line and line.endswith(" iterations")
     outcome = cli("train", tiny, "--solver", "sdca", "--epochs", "1", "--tol", "1e-14")
     assert "above the minimum, which is above tol 1e-14; 1 iterations" in outcome.out
+
+
+def test_progress_and_a_gap_that_is_not_reached_are_said(cli, tiny):
+    outcome = cli("train", tiny, "--solver", "sdca")
+    lines = outcome.err.splitlines()
+    assert lines and all(line.startswith("iteration ") and " gap " in line for line in lines)
+    assert cli("train", tiny, "--solver", "sdca", "--quiet").err == ""
+    few = (
+        "train",
+        tiny,
+        "--solver",
+        "sdca",
+        "--epochs",
+        "1",
+        "--tol",
+        "1e-14",
+        "--json",
+        "--quiet",
+    )
+    outcome = cli(*few)
+    assert outcome.json()["certificate"]["converged"] is False
+    assert outcome.err.startswith("warning: the gap is ") and len(outcome.err.splitlines()) == 1
+    assert "after 1 iterations, above --tol 1e-14: raise --epochs or --tol" in outcome.err
+    assert cli("train", tiny, "--solver", "sdca", "--json").json()["certificate"]["converged"]
+
+
+def test_json_has_no_numbers_that_json_has_not(cli, tiny, monkeypatch):
+    certificate = report.Certificate(
+        0.0, 1.0, 1e-4, 1, {1.0: report.Certificate(math.inf, math.nan, 1e-4, 1)}
+    )
+    assert certificate.relative_gap == math.inf
+
+    def told(result, *rest):
+        broken = dataclasses.replace(result, certificate=certificate, seconds=math.nan)
+        return print_json(broken, *rest)
+
+    print_json = report.print_json
+    monkeypatch.setattr("tfopt.cli.train.print_json", told)
+    out = cli("train", tiny, "--solver", "sdca", "--json", "--quiet").out
+    facts = json.loads(out, parse_constant=lambda name: pytest.fail(name))
+    assert facts["seconds"] is None and facts["certificate"]["relative_gap"] is None
+    assert facts["certificate"]["classes"][0]["gap"] is None
+
+
+def test_a_loss_that_is_not_finite_is_refused(cli, folder):
+    (folder / "train").write_text("".join(f"{k % 3} 1:{k % 3}\n" for k in range(30)))
+    (folder / "test").write_text("1 1:1\n2 1:1e6\n")
+    outcome = cli(
+        "train", "train", "--solver", "sdca", "--loss", "poisson", "--test", "test", "--quiet"
+    )
+    assert outcome.err == "the test loss is not finite: scale the features or raise --l2\n"
+    assert outcome.code == 1 and not (folder / "model.npz").exists()
+    assert cli("train", "train", "--solver", "sdca", "--loss", "poisson", "--quiet").code == 0
+    outcome = cli("predict", "model.npz", "test", "--output", "p")
+    assert outcome.err == "test:2: the model's prediction is not finite\n"
+    assert outcome.code == 1 and not (folder / "p").exists()
+
+
+@pytest.mark.parametrize("solver", ["steps", "sdca"])
+def test_a_large_model_is_announced(cli, tiny, monkeypatch, solver):
+    monkeypatch.setattr(report, "MANY", 3)
+    note = "note: with 3 features a model takes 0.0 GB for each class, in memory and in its file"
+    assert cli("train", tiny, "--solver", solver).err.startswith(note)
+    assert cli("train", tiny, "--solver", solver, "--quiet").err == ""
 
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "smooth_hinge", "squared", "poisson"])
@@ -156,7 +225,7 @@ def test_labels_that_a_model_of_several_classes_has_not(cli, glass, folder):
     cli("train", glass, "--solver", "sdca")
     (folder / "other").write_text("4 1:1\n")
     assert cli("predict", "model.npz", "other").err.startswith("no scores: ")
-    refused = cli("train", glass, "--solver", "sdca", "--test", "other")
+    refused = cli("train", glass, "--solver", "sdca", "--test", "other", "--quiet")
     assert refused.err == "other:1: the label does not occur in the training data '4'\n"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import os
 import re
 import subprocess
 import sys
@@ -87,9 +88,21 @@ def test_version(cli):
         ("train --loss hinge", "--loss hinge works with --solver sdca alone"),
         ("train --solver sdca --l2 0", "--solver sdca needs --l2 above 0"),
         ("train --solver sdca --plot a.png", "works without --solver sdca alone"),
-        ("train --solver sdca --learning-rate 1", "--solver sdca takes no learning rate"),
-        ("train --solver sdca --beta 1", "--solver sdca takes no learning rate"),
-        ("train --solver sdca --decay-steps 9", "--solver sdca takes no learning rate"),
+        (
+            "train --solver sdca --learning-rate 1",
+            "does not go with --solver sdca, which takes no learning rate",
+        ),
+        (
+            "train --solver sdca --beta 1",
+            "does not go with --solver sdca, which takes no learning rate",
+        ),
+        (
+            "train --solver sdca --decay-steps 9",
+            "does not go with --solver sdca, which takes no learning rate",
+        ),
+        ("train --solver sdca --optimizer adam", "--optimizer is for steps"),
+        ("train --solver sdca --batch-size 7", "--batch-size is for steps"),
+        ("train --tol 0.1", "--tol works with --solver sdca alone"),
         ("train --solver sdca --momentum 0.5", "--momentum is for"),
         ("train --blocks 2", "--blocks works with --solver sdca alone"),
         ("train --workers 2", "--workers works with --solver sdca alone"),
@@ -175,6 +188,38 @@ def test_interrupt(cli, folder, tiny, monkeypatch):
     assert list(folder.iterdir()) == [tiny]
 
 
+@pytest.mark.parametrize("module", ["tfopt.cli.arguments", "tfopt.cli.train"])
+def test_interrupt_while_modules_are_loaded(folder, module):
+    code = f"""
+import importlib.abc, sys
+class Interrupting(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+from tfopt.cli import main
+sys.exit(main(["train"]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def test_a_current_folder_that_has_been_removed(cli, folder):
+    (folder / "gone").mkdir()
+    os.chdir(folder / "gone")
+    (folder / "gone").rmdir()
+    outcome = cli("train")
+    assert (outcome.code, outcome.err) == (1, "the current folder has been removed\n")
+
+
+def test_an_output_that_is_a_circle_of_links(cli, folder, tiny, monkeypatch):
+    (folder / "m.npz").symlink_to("m.npz")
+    monkeypatch.setattr("tfopt.cli.train.read_libsvm", None)
+    outcome = cli("train", tiny, "--model", "m.npz")
+    assert outcome.err == "m.npz: Too many levels of symbolic links\n"
+    assert outcome.code == 1
+
+
 def test_out_of_memory(cli, tiny, monkeypatch):
     def fail(*_):
         raise MemoryError
@@ -205,7 +250,8 @@ sys.exit(main({command.split()!r}))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stderr == (
-        f'this needs {package}, which is not installed: install with pip install "tfopt[{extra}]"\n'
+        f'this needs {package}, which is not installed: install with pip install "tfopt[{extra}]", '
+        f'or in a clone pip install ".[{extra}]"\n'
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert list(folder.iterdir()) == []

@@ -38,7 +38,7 @@ CASES: dict[str, dict[str, tuple[str, dict[str, Any], dict[str, Any]]]] = {
         "adafactor, loose": (
             "Adafactor",
             {
-                "learning_rate": 0.3,
+                "learning_rate": 0.25,  # less than Keras' bound, which stays there in these steps
                 "beta_2_decay": -0.75,
                 "clip_threshold": 0.5,
                 "relative_step": False,

@@ -153,6 +153,8 @@ def test_warm_up_of_keras_3(impl: ModuleType) -> None:
     steps = [0, 1, 7, 19, 20, 21, 60, 119, 120, 121, 1000]
     answers = [float(theirs(np.float64(step))) for step in steps]
     np.testing.assert_allclose(rates(schedule, steps), answers, rtol=1e-12)
+    alike = ours.CosineDecay(0.01, 100, 0.1, warmup_target=0.5, warmup_steps=20)
+    np.testing.assert_allclose(rates(alike, steps), answers, rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.float64])

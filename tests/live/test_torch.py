@@ -391,3 +391,85 @@ def test_autograd_tells_of_values_that_a_step_has_changed() -> None:
     ours.SGD([parameter], lr=0.5).step()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+@pytest.mark.parametrize("more", MORE, ids=str)
+@each
+def test_complex_parameters(which: str, more: dict[str, Any], dtype: Any) -> None:
+    """Whose parts have steps of their own, in torch and here; also after a change of hands."""
+    ends: list[list[Any]] = []
+    for package in (torch.optim, ours):
+        random = torch.Generator().manual_seed(0)
+
+        def drawn(*shape: int, random: Any = random) -> Any:
+            return torch.randn(shape, dtype=dtype, generator=random)
+
+        listed = [torch.nn.Parameter(drawn(3, 2)), torch.nn.Parameter(drawn(5, 4).t())]
+        optimizer = made(package, which, listed, **more)
+        for k in range(6):
+            for parameter in listed:
+                parameter.grad = drawn(*parameter.shape)
+            if k == 3:
+                other = made(ours if package is torch.optim else torch.optim, which, listed, **more)
+                other.load_state_dict(optimizer.state_dict())
+                optimizer = other
+            optimizer.step()
+        ends.append(listed)
+    for a, b in zip(*ends, strict=True):
+        parts = torch.view_as_real(a.detach()), torch.view_as_real(b.detach())
+        assert_near(*parts, NEAR[parts[0].dtype])
+
+
+def test_rows_of_complex_parameters() -> None:
+    values = torch.tensor([[1 + 2j, 3j], [2 - 1j, 4]], dtype=torch.complex128)
+    ends = []
+    for dense in (False, True):
+        table = torch.nn.Parameter(torch.ones(4, 2, dtype=torch.complex128))
+        optimizer = ours.Adagrad([table], lr=0.5)
+        for _ in range(2):
+            grad = torch.sparse_coo_tensor([[2, 0]], values, (4, 2), check_invariants=True)
+            table.grad = grad.to_dense() if dense else grad
+            optimizer.step()
+        ends.append(table.detach())
+    assert torch.equal(*ends) and (ends[0][1] == 1).all() and (ends[0][2] != 1).all()
+
+
+@pytest.mark.parametrize("which", ["Adam", "Adam amsgrad", "AdamW"])
+@pytest.mark.parametrize("betas", [(0.0, 0.0), (0.9, 0.0), (0.0, 0.999), (0.25, 0.25)])
+def test_means_that_forget_fast(which: str, betas: tuple[float, float]) -> None:
+    """Of a gradient that is tiny after a large one, all digits count."""
+    ends = []
+    for package in (torch.optim, ours):
+        listed = [torch.nn.Parameter(torch.zeros(4))]
+        optimizer = made(package, which, listed, betas=betas)
+        for grad in ([1.0, 1, 1, 1], [1e-9, 1e-5, 1e-3, 1], [1e-9, 1e-5, 1e-3, -1]):
+            listed[0].grad = torch.tensor(grad)
+            optimizer.step()
+        ends.append(listed[0])
+    assert_near(*ends, 2e-5)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3)])
+def test_a_parameter_that_is_transposed_between_steps(shape: tuple[int, int]) -> None:
+    """In its own memory."""
+    ends = []
+    for package in (torch.optim, ours):
+        random = np.random.default_rng(0)
+        listed = [torch.nn.Parameter(torch.tensor(random.standard_normal(shape)))]
+        optimizer = package.SGD(listed, lr=0.1)
+        for k in range(3):
+            if k == 1:
+                listed[0].data = listed[0].data.t()
+            listed[0].grad = torch.tensor(random.standard_normal(tuple(listed[0].shape)))
+            optimizer.step()
+        ends.append(listed[0].detach())
+    assert ends[0].shape == ends[1].shape == shape[::-1]
+    assert_near(*ends, 1e-12)
+
+
+def test_what_a_hook_puts_into_the_state_is_saved() -> None:
+    for package in (torch.optim, ours):
+        optimizer = package.Adam([torch.nn.Parameter(torch.zeros(1))])
+        optimizer.register_state_dict_pre_hook(lambda own: own.state.__setitem__("run", 7))
+        assert optimizer.state_dict()["state"]["run"] == 7

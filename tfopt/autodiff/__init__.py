@@ -2,6 +2,7 @@
 
 import tfopt.kernels  # noqa: F401  # says what a tree lacks that is not built
 from tfopt.autodiff import core, vjps
+from tfopt.autodiff.conversion import set_conversion
 from tfopt.autodiff.custom_gradient import Bind, custom_gradient, grad_pass_through
 from tfopt.autodiff.function import Function, TensorSpec, function
 from tfopt.autodiff.numeric import check_grads, compute_gradient, max_error
@@ -16,6 +17,7 @@ from tfopt.autodiff.registry import (
 )
 from tfopt.autodiff.tape import GradientTape, UnconnectedGradients
 from tfopt.autodiff.tensor import Tensor, constant, stop_gradient
+from tfopt.errors import GradientLostWarning
 from tfopt.indexed_slices import IndexedSlices
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "TensorSpec",
     "function",
     "Bind",
+    "GradientLostWarning",
     "GradientTape",
     "IndexedSlices",
     "NoGradient",
@@ -41,6 +44,7 @@ __all__ = [
     "gradient_override_map",
     "no_gradient",
     "recompute_grad",
+    "set_conversion",
     "stop_gradient",
     "vjps",
 ]

@@ -12,7 +12,7 @@ from cpython.ref cimport Py_INCREF
 
 from tfopt.autodiff.core cimport Key, Node, Op, Tensor, apply, is_recording, key_of, wrap
 
-from tfopt.autodiff.core import CUT, REGISTERED
+from tfopt.autodiff.core import CUT, REGISTERED, RULED
 from tfopt.indexed_slices import IndexedSlices
 
 cnp.import_array()
@@ -224,8 +224,12 @@ def backward(list nodes not None, dict grads not None, set wanted not None):
                 continue
             upstreams = [g]
         else:
-            upstreams = [_upstream((<Tensor>t).key, grads, wanted) for t in node.outs]
-            if all([u is None for u in upstreams]):
+            upstreams, known = [], False
+            for t in node.outs:
+                g = _upstream((<Tensor>t).key, grads, wanted)
+                upstreams.append(g)
+                known = known or g is not None
+            if not known:
                 continue
         _through_any(node, upstreams, active, grads, owned, raw)
 
@@ -275,7 +279,10 @@ cdef int _through(Op op, Node node, object g, set active, dict grads, set owned,
 
 
 cdef tuple _arrays(tuple values):
-    return tuple([(<Tensor>x).a if type(x) is Tensor else x for x in values])
+    cdef list arrays = []
+    for x in values:
+        arrays.append((<Tensor>x).a if type(x) is Tensor else x)
+    return tuple(arrays)
 
 
 cdef int _through_any(Node node, list upstreams, set active, dict grads, set owned,
@@ -284,8 +291,10 @@ cdef int _through_any(Node node, list upstreams, set active, dict grads, set own
     cdef Tensor t
     cdef tuple ins = node.ins
     cdef Op op
-    need = [type(x) is Tensor and (<Tensor>x).key is not None and (<Tensor>x).key in active
-            for x in ins]
+    cdef list need = []
+    for x in ins:
+        need.append(type(x) is Tensor and (<Tensor>x).key is not None
+                    and (<Tensor>x).key in active)
     if type(node.op) is Op:
         op = node.op
         if op.joint is not None:
@@ -311,7 +320,12 @@ cdef int _through_any(Node node, list upstreams, set active, dict grads, set own
 cdef object _registered(str name, Node node, list upstreams, list need):
     """What a user has registered for an operation that has no rule."""
     if name not in REGISTERED:
-        raise LookupError(f"gradient registry has no entry for: {name}")
+        raise LookupError(
+            f"{node.op.label} has no gradient here (gradient registry has no entry for: {name}). "
+            + (f"Register one with tfopt.RegisterGradient({name!r}), or cut" if name not in RULED
+               else "Calls with other arguments have one; or cut")
+            + " it with tfopt.stop_gradient"
+        )
     gradient = REGISTERED[name]
     return [None] * len(node.ins) if gradient is None else gradient.grad(node, upstreams, need)
 

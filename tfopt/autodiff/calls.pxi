@@ -59,6 +59,20 @@ cdef object _unary(Op op, object x):
     return result
 
 
+cdef tuple _read_all(tuple ins):
+    cdef list values = []
+    for x in ins:
+        values.append(read(<Readable>x) if isinstance(x, Readable) else x)
+    return tuple(values)
+
+
+cdef tuple _wrap_all(tuple arrays):
+    cdef list tensors = []
+    for x in arrays:
+        tensors.append(wrap(x))
+    return tuple(tensors)
+
+
 cpdef object apply(Op op, tuple ins, dict kw=None):
     """Carry an operation out, and record it.
 
@@ -73,8 +87,10 @@ cpdef object apply(Op op, tuple ins, dict kw=None):
             _refuse_leaked(<Tensor>value)
             arrays.append((<Tensor>value).a)
         elif isinstance(value, Readable):
-            ins = tuple([read(<Readable>x) if isinstance(x, Readable) else x for x in ins])
-            arrays = [(<Tensor>x).a if type(x) is Tensor else x for x in ins]
+            ins = _read_all(ins)
+            arrays = []
+            for value in ins:
+                arrays.append((<Tensor>value).a if type(value) is Tensor else value)
             break
         else:
             arrays.append(value)
@@ -87,7 +103,7 @@ cpdef object apply(Op op, tuple ins, dict kw=None):
     else:
         made = op.fn(*arrays)
     if type(made) is tuple:
-        outs = tuple([wrap(x) for x in made])
+        outs = _wrap_all(<tuple>made)
     else:
         outs = (wrap(made),)
     if tfopt_recorders != NULL:

@@ -39,6 +39,10 @@ cdef class Op:
     cdef readonly tuple vjps
     cdef readonly tuple saves
     cdef readonly object joint
+    cdef public bint sized
+    cdef public bint views
+    cdef bint cut
+    cdef public str label
 
 
 cdef class Node:
@@ -46,6 +50,7 @@ cdef class Node:
     cdef readonly tuple ins
     cdef readonly tuple outs
     cdef readonly dict kw
+    cdef public object where
 
 
 cdef class Tape:
@@ -63,6 +68,7 @@ cdef class Trace:
     cdef readonly dict values
     cdef public bint may_create
     cdef public bint created
+    cdef public bint changed
 
     cdef Tensor read(self, Readable variable)
 

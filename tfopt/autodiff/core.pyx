@@ -17,6 +17,8 @@ import weakref
 
 import numpy as np
 
+from tfopt.autodiff.callers import users_line
+
 cimport cython
 cimport numpy as cnp
 from cpython.object cimport PyObject

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,12 @@ from tfopt.autodiff import core
 from tfopt.autodiff.core import Operand, Readable, Tensor, Trace
 from tfopt.autodiff.nest import flatten, pack
 from tfopt.autodiff.ops import as_tensor
+from tfopt.autodiff.sources import Resized, source_of
 from tfopt.autodiff.tensor import constant
 from tfopt.autodiff.trace import Program, traced
+from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
+from tfopt.locks import ProcessLock
 
 __all__ = ["Function", "TensorSpec", "function"]
 
@@ -56,13 +58,39 @@ class TensorSpec:
         return f"TensorSpec(shape={self.shape}, dtype={self.dtype}, name={self.name!r})"
 
 
+#: So many programs of a function, for other sizes than the first, are kept.
+_MOST_SIZES = 100
+
+
 class _Traces:
     """The programs of a function by the kinds of its arguments."""
 
     def __init__(self) -> None:
         self.programs: dict[Hashable, Program] = {}
         self.count = 0
-        self.lock = threading.RLock()
+        self.sizes = 0
+        self.lock = ProcessLock()
+
+
+class _OfInstances:
+    """The traces of a method, by the instance that it is bound to: one object's, not its equals'.
+
+    They live as long as the instance does. One that has no weak references is kept alive.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Any, _Traces]] = {}
+
+    def __getitem__(self, instance: Any) -> _Traces:
+        key = id(instance)
+        found = self._found.get(key)
+        if found is None:
+            try:
+                owner: Any = weakref.ref(instance, lambda _: self._found.pop(key, None))
+            except TypeError:
+                owner = instance
+            found = self._found.setdefault(key, (owner, _Traces()))
+        return found[1]
 
 
 class Function:
@@ -88,7 +116,8 @@ class Function:
             for p in self._signature.parameters.values()
         )
         self._n_parameters = len(self._signature.parameters)
-        self._bound: weakref.WeakKeyDictionary[Any, _Traces] = weakref.WeakKeyDictionary()
+        self._of_instances = _OfInstances()
+        self._bound: dict[str, Any] = {}
 
     @property
     def trace_count(self) -> int:
@@ -98,8 +127,36 @@ class Function:
     def __get__(self, instance: Any, owner: Any = None) -> Function:
         if instance is None:
             return self
-        traces = self._bound.setdefault(instance, _Traces())
-        return Function(self._f.__get__(instance, owner), self._specs, traces)
+        f = self._f.__get__(instance, owner)
+        traces = self._of_instances[instance]
+        if not self._bound:
+            self._bound = {**vars(Function(f, self._specs)), "_f": None, "__wrapped__": None}
+        made = Function.__new__(Function)
+        vars(made).update(self._bound, _f=f, _traces=traces, __wrapped__=f)
+        return made
+
+    def source(self) -> str:
+        """Return the programs that calls without a tape replay, one after another.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import tfopt
+        >>> f = tfopt.function(lambda x: np.exp(x) + 1.0)
+        >>> _ = f(np.zeros(2))
+        >>> print(f.source())
+        def program(V, p0):
+            with errstate(all='ignore'):
+                t1 = c0(p0)
+                t2 = c2(t1, c1)
+                return (t2,)
+        <BLANKLINE>
+        """
+        waiting, found = list(self._traces.programs.values()), []
+        for program in waiting:
+            found.append(source_of(program.raw))
+            waiting.extend(program.others.values())
+        return "\n".join(found)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if core.tracing() is not None:
@@ -110,10 +167,17 @@ class Function:
                 program = self._traces.programs.get(key)
                 if program is None:
                     program = self._program(key, args, [as_tensor(x) for x in args])
-                return program(args, ())
-        program, leaves = self._prepared(args, kwargs)
+                try:
+                    return program(args, ())
+                except Resized as change:
+                    leaves = [as_tensor(x) for x in args]
+                    return self._other(program, change, lambda: self._trace(args, leaves), args, ())
+        program, leaves, trace = self._prepared(args, kwargs)
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        return program(tensors, _distinct(leaves))
+        try:
+            return program(tensors, _distinct(leaves))
+        except Resized as change:
+            return self._other(program, change, trace, tensors, _distinct(leaves))
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Function:
         """Trace for arguments, of which specs stand for tensors, and return the function."""
@@ -129,8 +193,10 @@ class Function:
 
     # ---- kinds of arguments
 
-    def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:
-        """Return the program for arguments, and their leaves."""
+    def _prepared(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Program, list[Any], Callable[[], Program]]:
+        """Return the program for arguments, their leaves, and what traces another one."""
         bound = self._signature.bind(*args, **kwargs)
         structure = bound.arguments
         leaves = self._fitting([_converted(leaf) for leaf in flatten(structure)])
@@ -138,7 +204,7 @@ class Function:
         program = self._traces.programs.get(key)
         if program is None:
             program = self._program(key, structure, leaves, bound)
-        return program, leaves
+        return program, leaves, lambda: self._trace(structure, leaves, bound)
 
     def _key(self, arguments: Any) -> Hashable:
         """Return what is the same for arguments that one program serves, defaults filled in."""
@@ -153,8 +219,8 @@ class Function:
         specs = flatten(self._specs)
         if len(specs) != len(leaves):
             raise TypeError(
-                f"Binding inputs to tf.function failed due to {len(leaves)} inputs for "
-                f"{len(specs)} specs."
+                f"Binding inputs to tf.function failed: {len(leaves)} inputs for an "
+                f"input_signature of {len(specs)}"
             )
         made = []
         for spec, leaf in zip(specs, leaves, strict=True):
@@ -162,7 +228,8 @@ class Function:
             if not spec.fits(value):
                 own = TensorSpec(value.shape, value.dtype)
                 raise TypeError(
-                    f"Binding inputs to tf.function failed due to Can not cast {own} to {spec}."
+                    f"Binding inputs to tf.function failed: an argument is {own}, and the "
+                    f"input_signature asks for {spec}"
                 )
             made.append(value)
         return made
@@ -172,13 +239,45 @@ class Function:
     def _program(
         self, key: Hashable, structure: Any, leaves: list[Any], bound: Any = None
     ) -> Program:
-        with self._traces.lock:
+        with self._traces.lock.here:
             if key not in self._traces.programs:
                 first = not self._traces.programs
                 self._traces.programs[key] = self._trace(structure, leaves, bound, first)
             return self._traces.programs[key]
 
-    def _trace(self, structure: Any, leaves: list[Any], bound: Any, first: bool) -> Program:
+    def _other(
+        self,
+        program: Program,
+        change: Resized,
+        trace: Callable[[], Program],
+        tensors: Sequence[Any],
+        variables: Sequence[Any],
+    ) -> Any:
+        """Return the result by a program for the sizes that values decide in this call."""
+        while True:
+            with self._traces.lock.here:
+                other = program.others.get(change.kind)
+                new = other is None
+                if other is None:
+                    self._traces.sizes += 1
+                    if self._traces.sizes > _MOST_SIZES:
+                        self._traces.sizes = 1
+                        for root in self._traces.programs.values():
+                            root.others.clear()
+                    other = program.others[change.kind] = trace()
+            try:
+                return other(tensors, variables)
+            except Resized as again:
+                if new:
+                    raise InvalidArgumentError(
+                        f"{self!r} finds other sizes each time it is carried out, for the same "
+                        "arguments: random numbers, say, decide them. Leave it untraced"
+                    ) from None
+                program, change = other, again
+
+    def _trace(
+        self, structure: Any, leaves: list[Any], bound: Any = None, first: bool = False
+    ) -> Program:
         placed = [core.placeholder(x) if isinstance(x, Tensor) else x for x in leaves]
         inputs = [x for x in placed if isinstance(x, Tensor)]
         if bound is None:
@@ -197,7 +296,8 @@ class Function:
         result = traced(body, inputs, trace)
         if trace.created:  # once more, so that the replays do not make variables
             return self._trace(structure, leaves, bound, False)
-        return Program(trace.nodes, inputs, result, _distinct(leaves))
+        title = getattr(self._f, "__qualname__", type(self._f).__name__)
+        return Program(trace.nodes, inputs, result, _distinct(leaves), title)
 
     def _returned(self, leaf: Any) -> Any:
         numbers = (Operand, int, float, complex, np.ndarray, np.generic, str)
@@ -206,9 +306,9 @@ class Function:
         if isinstance(leaf, numbers):
             return as_tensor(leaf)
         raise TypeError(
-            "To be compatible with tf.function, Python functions must return zero or more Tensors "
-            f"or ExtensionTypes or None values; in compilation of {self._f}, found return value of "
-            f"type {type(leaf).__name__}, which is not a Tensor or ExtensionType."
+            "a function that is traced must return tensors, numbers, arrays, variables and None, "
+            f"in any nested structure; of {self._f}, found return value of type "
+            f"{type(leaf).__name__}"
         )
 
     def __repr__(self) -> str:
@@ -248,8 +348,9 @@ def _kinds(leaves: list[Any]) -> Hashable:
         hash(key)
     except TypeError:
         raise TypeError(
-            f"Could not generate a generic TraceType for {leaves}. Please verify that it is "
-            "immutable/hashable."
+            f"Could not generate a generic TraceType for {leaves}: an argument that is no tensor, "
+            "array or variable must be hashable, for the trace is kept by it. Give a tuple, say, "
+            "in the place of a set"
         ) from None
     return key
 
@@ -265,7 +366,8 @@ def function(
     another nesting; its side effects happen then. The operations on tensors, the gradients inside,
     the assignments and the steps of optimizers are what each call repeats, in their order, without
     what has no effect on the result. Arrays are arguments like tensors; variables are read at each
-    call.
+    call. Where values decide a size (``x[x > 0]``, ``np.nonzero(x)``), the body runs once for each
+    of them, too: shapes inside are always those of the call.
 
     Parameters
     ----------
@@ -285,7 +387,8 @@ def function(
     ------
     TypeError
         By a call: if an argument has no hash, or is not of the signature, or the function returns
-        something else; if the body asks for the value of a tensor that stands for others.
+        something else; if the body asks for the value of a tensor that stands for others, or,
+        after an assignment, for a result whose size values decide.
     ValueError
         By a call that makes a variable, if it is not the first.
 

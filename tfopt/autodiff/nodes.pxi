@@ -14,6 +14,15 @@ cdef class Op:
         What gives the same without keywords, faster.
     many : bool, default False
         Whether it returns a tuple.
+
+    Attributes
+    ----------
+    sized : bool
+        Whether the shapes and dtypes of the inputs, and the keywords, decide those of the result.
+    views : bool
+        Whether the result may lie in the memory of the first input.
+    label : str
+        What users call it.
     """
 
     def __init__(self, str name, object fn, object quick=None, bint many=False):
@@ -22,6 +31,8 @@ cdef class Op:
         self.fn = fn
         self.quick = fn if quick is None else quick
         self.vjps = None
+        self.sized = True
+        self.label = name
 
     def define(self, *rules):
         """Set the rules: of each input, ``vjp(g, y, *inputs, **keywords)`` and what it reads.
@@ -31,8 +42,12 @@ cdef class Op:
         of a pair: there is no gradient, None: there is no rule.
         """
         RULED.add(self.name)
-        self.vjps = tuple([rule[0] if isinstance(rule, tuple) else rule for rule in rules])
-        self.saves = tuple([_mask(rule[1]) if isinstance(rule, tuple) else 0 for rule in rules])
+        cdef list vjps = [], saves = []
+        for rule in rules:
+            vjps.append(rule[0] if isinstance(rule, tuple) else rule)
+            saves.append(_mask(rule[1]) if isinstance(rule, tuple) else 0)
+        self.vjps, self.saves = tuple(vjps), tuple(saves)
+        self.cut = vjps.count(CUT) == len(vjps)
 
     def define_jointly(self, joint, str reads=""):
         """Set one rule for all inputs, ``joint(g, y, ins, kw, need)``: a list of gradients."""
@@ -66,6 +81,11 @@ cdef class Node:
     op : Op, or an object with a method ``grad(node, upstreams, need)``
     ins, outs : tuple
     kw : dict or None
+
+    Attributes
+    ----------
+    where : tuple of (str, int) or None
+        The file and the line that did it, of what a function did while it was traced.
     """
 
     def __init__(self, op, tuple ins not None, tuple outs not None, dict kw=None):
@@ -91,6 +111,13 @@ cdef object _ghost(object value):
     other.key = key_of(tensor)
     other.a = ghost
     return other
+
+
+cdef tuple _ghosts(tuple values):
+    cdef list ghosts = []
+    for value in values:
+        ghosts.append(_ghost(value))
+    return tuple(ghosts)
 
 
 cdef unsigned char[64] _nothing     # in every floating type a NaN
@@ -150,6 +177,10 @@ cpdef int record(object op, tuple ins, tuple outs, dict kw=None) except -1:
         return 0
     if tfopt_overrides != NULL:
         op = _overridden(op)
+    if type(op) is Op and (<Op>op).cut:
+        if not traced:
+            return 0
+        takers = None
     if traced or type(op) is not Op or ((<Op>op).vjps is None and (<Op>op).joint is None):
         node = Node.__new__(Node)
         node.op, node.ins, node.outs, node.kw = op, ins, outs, kw
@@ -197,7 +228,7 @@ cdef Node _spare_node(Op op, tuple ins, tuple outs, dict kw, long long need):
     if reads & (1LL << OUTPUT):
         node.outs = outs
     else:
-        node.outs = tuple([_ghost(y) for y in outs]) if len(outs) > 1 else (_ghost(outs[0]),)
+        node.outs = _ghosts(outs) if len(outs) > 1 else (_ghost(outs[0]),)
     return node
 
 

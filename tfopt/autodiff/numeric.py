@@ -64,7 +64,7 @@ def compute_gradient(
             "`x` must be a list or tuple of values convertible to a Tensor (arguments to `f`), "
             f"not a {type(x)}"
         )
-    arrays = [np.array(as_tensor(each).numpy()) for each in x]
+    arrays = [np.array(as_tensor(each).numpy(), order="C") for each in x]
     for array in arrays:
         if array.dtype.kind not in "fc":
             raise TypeError(f"the arguments must be floats or complex numbers, not {array.dtype}")
@@ -96,7 +96,7 @@ def max_error(grad1: Sequence[np.ndarray], grad2: Sequence[np.ndarray]) -> float
 
 
 def _parts(array: np.ndarray) -> np.ndarray:
-    """Return a view as a vector of real numbers."""
+    """Return the elements as a vector of real numbers: a view, of what is contiguous."""
     flat = np.atleast_1d(array).reshape(-1)
     return flat.view(flat.real.dtype)
 
@@ -124,7 +124,7 @@ def _numeric(
     for k in range(_parts(arrays[place]).size):
         values = []
         for step in (delta, -delta):
-            moved = arrays[place].copy()
+            moved = arrays[place].copy(order="C")
             _parts(moved)[k] += step
             given = [*arrays[:place], moved, *arrays[place + 1 :]]
             values.append(_parts(np.array(as_tensor(f(*map(constant, given))).numpy())))

@@ -34,28 +34,56 @@ OPERATORS = {op.name: op for op in (
     ABSOLUTE, INVERT, AND, OR, XOR, EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL,
 )}
 
+cdef object _elements(object array, Py_ssize_t n):
+    cdef list found = []
+    cdef Py_ssize_t k
+    for k in range(n):
+        found.append(array[k])
+    return iter(found)
+
+
 cdef dict _ufuncs = {}
 cdef dict _functions = {}
 cdef dict _methods = {}
 cdef object _other_ufunc = None
 cdef object _other_function = None
+cdef object _writes = None
+cdef object _lost = None
 
 
 def install(dict ufuncs not None, dict functions not None, dict methods not None, other_ufunc,
-            other_function):
+            other_function, writes, lost):
     """Set what NumPy's functions do to tensors.
 
     `ufuncs` are operations; `functions` and `methods` take NumPy's arguments. The others are for
-    what there is no rule for.
+    what there is no rule for. `writes` says whether a call has an `out`, `lost` tells of a tensor
+    that a tape knows and that becomes an array or a number.
     """
-    global _ufuncs, _functions, _methods, _other_ufunc, _other_function
+    global _ufuncs, _functions, _methods, _other_ufunc, _other_function, _writes, _lost
     _ufuncs, _functions, _methods = ufuncs, functions, methods
-    _other_ufunc, _other_function = other_ufunc, other_function
+    _other_ufunc, _other_function, _writes, _lost = other_ufunc, other_function, writes, lost
+
+
+cdef int _converted(Tensor tensor, str how) except -1:
+    """Tell of a tensor that leaves the tapes that record it."""
+    if tfopt_recorders == NULL or tensor.key is None:
+        return 0
+    for recorder in <tuple>tfopt_recorders:
+        if type(recorder) is Tape and tensor.key in (<Tape>recorder).known:
+            _lost(how)
+            break
+    return 0
 
 
 cdef object _peek(Operand operand):
     """The array, for what is not its value."""
     return (<Tensor>operand).a if type(operand) is Tensor else (<Readable>operand)._array
+
+
+NO_OUT = (
+    "tensors do not change, and what is computed from them cannot be written to an `out` or into "
+    "another array, which would have no gradient: assign the result, or use numpy()"
+)
 
 
 cdef class Operand:
@@ -71,6 +99,8 @@ cdef class Operand:
         return _other_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, function, types, args, kwargs):
+        if (kwargs and kwargs.get("out") is not None) or (len(args) > 1 and _writes(function, args)):
+            raise TypeError(NO_OUT)
         handler = _functions.get(function)
         if handler is not None:
             return handler(*args, **kwargs)
@@ -134,7 +164,7 @@ cdef class Operand:
         return _methods["__getitem__"](self, index)
 
     def __iter__(self):
-        return iter([self[k] for k in range(len(self))])
+        return _elements(self, len(self))
 
     def __hash__(self):
         return <Py_hash_t>(<size_t><void *>self >> 4)
@@ -174,6 +204,15 @@ cdef class Operand:
 
     def __rmod__(self, other):
         return _binary(_REMAINDER, other, self)
+
+    def __divmod__(self, other):
+        return np.divmod(self, other)
+
+    def __rdivmod__(self, other):
+        return np.divmod(other, self)
+
+    def __round__(self, ndigits=None):
+        return np.round(self, ndigits or 0)
 
     def __pow__(self, other, modulus):
         return NotImplemented if modulus is not None else _binary(_POWER, self, other)
@@ -300,6 +339,7 @@ cdef class Tensor(Operand):
     def __array__(self, dtype=None, copy=None):
         _refuse_symbolic(self, NotImplementedError,
                          "Cannot convert a symbolic Tensor to a NumPy array")
+        _converted(self, "an array")
         return np.array(self.numpy(), dtype, copy=copy)
 
     def __len__(self):
@@ -310,7 +350,7 @@ cdef class Tensor(Operand):
     def __iter__(self):
         if self.a.ndim == 0:
             raise TypeError("Cannot iterate over a scalar tensor.")
-        return iter([self[k] for k in range(self.a.shape[0])])
+        return _elements(self, self.a.shape[0])
 
     def __bool__(self):
         _refuse_symbolic(self, TypeError,
@@ -318,13 +358,17 @@ cdef class Tensor(Operand):
         return bool(self.a)
 
     def __float__(self):
-        return float(self._value())
+        value = self._value()
+        _converted(self, "a float")
+        return float(value)
 
     def __int__(self):
         return int(self._value())
 
     def __complex__(self):
-        return complex(self._value())
+        value = self._value()
+        _converted(self, "a complex number")
+        return complex(value)
 
     def __index__(self):
         return operator.index(self._value())
@@ -351,5 +395,8 @@ cdef int _refuse_symbolic(Tensor tensor, error, str message) except -1:
     if tensor.key is not None and tensor.key.symbolic:
         _refuse_leaked(tensor)
         if tracing().is_symbolic(tensor):
-            raise error(f"{message}: the function is being traced")
+            raise error(
+                f"{message}: the function is being traced, and the value is known at each call "
+                "alone. Use np.where for a choice, return the tensor, or leave the function untraced"
+            )
     return 0

@@ -7,13 +7,16 @@ as an operation without rules, so that it fails when a gradient passes it and no
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import inspect
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
 
 from tfopt.autodiff import core
 from tfopt.autodiff.backward import densify
+from tfopt.autodiff.conversion import lost
 from tfopt.autodiff.core import CUT, Op, Operand, Tensor, apply
 from tfopt.autodiff.nest import flatten, pack
 from tfopt.indexed_slices import IndexedSlices
@@ -61,49 +64,125 @@ def method(*names: str) -> Callable[[Handler], Handler]:
 
 
 def without_rule(
-    name: str, function: Callable[..., Any], args: Any, kwargs: Any, rule: Rule = None
-) -> Any:
+    name: str, function: Callable[..., Any], args: Any, kwargs: Any, rule: Rule = None,
+    sized: bool = False,
+) -> Any:  # fmt: skip
     """Compute something that has no rule: with CUT, because it has no gradient.
 
-    Tensors may be anywhere in the arguments; arrays in what is returned become tensors.
+    Tensors may be anywhere in the arguments; arrays in what is returned become tensors. `sized`
+    says that the shapes and dtypes of the arguments decide those of the result.
     """
-    leaves = flatten((args, kwargs))
-    places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, (Operand, IndexedSlices))]
-    structure: list[Any] = []
+
+    def define(op: Op, count: int) -> None:
+        if rule is not None:
+            op.define(*[rule] * count)
+
+    return carried_out(name, function, args, kwargs, define, sized)
+
+
+class Arguments:
+    """The arguments of a call, and the places of the tensors among them.
+
+    Parameters
+    ----------
+    args, kwargs
+    """
+
+    def __init__(self, args: Any, kwargs: Any) -> None:
+        self.structure = args, kwargs
+        self.leaves = flatten(self.structure)
+        self.places = [
+            k for k, leaf in enumerate(self.leaves) if isinstance(leaf, (Operand, IndexedSlices))
+        ]
+
+    def filled(self, values: Iterable[Any]) -> Any:
+        """Return arguments and keywords with others in the places of the tensors."""
+        given = list(self.leaves)
+        for k, value in zip(self.places, values, strict=True):
+            given[k] = value
+        return pack(self.structure, given)
+
+
+def carried_out(
+    name: str, function: Callable[..., Any], args: Any, kwargs: Any,
+    define: Callable[[Op, int], None], sized: bool,
+) -> Any:  # fmt: skip
+    """Compute something by an operation of its own, which is given its rules."""
+    arguments = Arguments(args, kwargs)
+    first: list[Any] = []
+    wanted = [True]
 
     def compute(*arrays: Any) -> tuple[Any, ...]:
-        for k, array in zip(places, arrays, strict=True):
-            leaves[k] = array
-        filled_args, filled_kwargs = pack((args, kwargs), leaves)
+        filled_args, filled_kwargs = arguments.filled(map(_unwritable, arrays))
         made = function(*filled_args, **filled_kwargs)
-        structure[:] = [made]
+        if wanted:  # not in a replay
+            first.append(made)
         return tuple(x for x in flatten(made) if isinstance(x, (np.ndarray, np.generic)))
 
-    operands = tuple(densify(leaves[k]) for k in places)
+    operands = tuple(densify(arguments.leaves[k]) for k in arguments.places)
     op = Op(name, compute, many=True)
-    if rule is not None:
-        op.define(*[rule] * len(operands))
+    op.sized, op.label = sized, _label(function, name)
+    define(op, len(operands))
     outs = iter(apply(op, operands))
-    made = [next(outs) if isinstance(x, (np.ndarray, np.generic)) else x
-            for x in flatten(structure[0])]  # fmt: skip
-    return pack(structure[0], made)
+    wanted.clear()
+    structure = first.pop()
+    trace = core.tracing()
+    made = []
+    for x in flatten(structure):
+        if isinstance(x, (np.ndarray, np.generic)):
+            made.append(next(outs))
+        elif x is not None and trace is not None and any(map(trace.is_symbolic, operands)):
+            raise TypeError(
+                f"{op.label} returns a {type(x).__name__}, which depends on values: a function "
+                "that is traced cannot compute it anew. Call it outside of the function"
+            )
+        else:
+            made.append(x)
+    return pack(structure, made)
+
+
+def _unwritable(array: Any) -> Any:
+    """Return an array so that a function cannot write into what belongs to a tensor."""
+    if not isinstance(array, np.ndarray):
+        return array
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _label(function: Callable[..., Any], name: str) -> str:
+    """Return what users call a function of NumPy's."""
+    module = str(getattr(function, "__module__", None) or "")
+    if module.startswith("numpy") and getattr(function, "__name__", "") == name:
+        return f"np{module[len('numpy') :]}.{name}"
+    return name
 
 
 def _other_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Any) -> Any:
-    if kwargs.get("out") is not None or method == "at":
-        raise TypeError(
-            "tensors do not change, and what is computed from them cannot be written to an `out`, "
-            "which would have no gradient: assign, or use numpy()"
-        )
+    out = kwargs.pop("out", None)
+    if method == "at" or (out is not None and any(part is not None for part in out)):
+        raise TypeError(core.NO_OUT)
     if method == "reduce" and ufunc in REDUCTIONS:
         reduced: dict[str, Any] = {"axis": 0, **kwargs}
         return REDUCTIONS[ufunc](*inputs, **reduced)
-    if method == "__call__" and ufunc in UFUNCS and "where" not in kwargs:
-        return apply(UFUNCS[ufunc], tuple(map(operand, inputs)), kwargs)
+    if method == "__call__" and ufunc not in UFUNCS and not kwargs:
+        for find in LATER:
+            find(ufunc)
+    if method == "accumulate" and ufunc in ACCUMULATIONS:
+        return ACCUMULATIONS[ufunc](*inputs, **kwargs)
+    if method == "outer" and ufunc in UFUNCS and not kwargs:
+        a, b = map(array_operand, inputs)
+        return apply(UFUNCS[ufunc], (a.reshape(a.shape + (1,) * b.ndim), b))
+    if method == "__call__" and ufunc in UFUNCS and not kwargs.keys() - {"dtype"}:
+        dtype = kwargs.get("dtype")
+        given = inputs if dtype is None else [
+            array_operand(x).astype(dtype, casting="same_kind") for x in inputs
+        ]  # fmt: skip
+        return apply(UFUNCS[ufunc], tuple(map(operand, given)))
     if method == "__call__" and ufunc in FUNCTIONS:
         return FUNCTIONS[ufunc](*inputs, **kwargs)
     name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
-    return without_rule(name, getattr(ufunc, method), inputs, kwargs)
+    return without_rule(name, getattr(ufunc, method), inputs, kwargs, sized=True)
 
 
 #: What ``ufunc.reduce`` is.
@@ -117,8 +196,36 @@ REDUCTIONS: dict[Any, Callable[..., Any]] = {
 }
 
 
+#: What may know rules of a ufunc that is not in the table, and put it there.
+LATER: list[Callable[[np.ufunc], Op | None]] = []
+
+#: What ``ufunc.accumulate`` is.
+ACCUMULATIONS: dict[Any, Callable[..., Any]] = {}
+
+
 def _other_function(function: Any, args: Any, kwargs: Any) -> Any:
     return without_rule(getattr(function, "__name__", repr(function)), function, args, kwargs)
+
+
+#: Where the `out` of those is whose signatures Python does not know.
+_OUTS: dict[Any, int] = {np.concatenate: 2, np.dot: 2}
+
+
+@functools.cache
+def _place_of_out(function: Any) -> int:
+    """Return which of a function's positional arguments is `out`: none, if it is a large number."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return _OUTS.get(function, 1000)
+    keyword = "out" in parameters and parameters["out"].kind is inspect.Parameter.KEYWORD_ONLY
+    return [*parameters].index("out") if "out" in parameters and not keyword else 1000
+
+
+def _writes(function: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a call names an array that is to get the result."""
+    place = _place_of_out(function)
+    return place < len(args) and args[place] is not None
 
 
 # ---- operands
@@ -186,20 +293,24 @@ def as_tensor(value: Any) -> Tensor:
 
 
 core.set_convert(_convert)
-core.install(UFUNCS, FUNCTIONS, METHODS, _other_ufunc, _other_function)
+core.install(UFUNCS, FUNCTIONS, METHODS, _other_ufunc, _other_function, _writes, lost)
 
 #: Without gradients, and rightly so.
 _CUT_FUNCTIONS = (
-    np.all, np.any, np.argmax, np.argmin, np.argsort, np.argpartition, np.argwhere,
-    np.count_nonzero, np.nonzero, np.flatnonzero, np.searchsorted, np.digitize, np.bincount,
+    np.all, np.any, np.argmax, np.argmin, np.argsort, np.argpartition,
+    np.count_nonzero, np.searchsorted, np.digitize,
     np.isclose, np.isin, np.isneginf, np.isposinf, np.round, np.around, np.fix,
     np.zeros_like, np.ones_like, np.empty_like, np.lexsort, np.iscomplex, np.isreal,
-    np.nanargmax, np.nanargmin,
+    np.nanargmax, np.nanargmin, np.linalg.matrix_rank,
 )  # fmt: skip
+#: The same, of what values decide the number of.
+_FOUND_FUNCTIONS = (np.argwhere, np.nonzero, np.flatnonzero)
+#: What writes into its first argument.
+_WRITERS = (np.copyto, np.put, np.put_along_axis, np.place, np.putmask, np.fill_diagonal)
 #: What is asked about values: the answers are Python's or NumPy's, and nothing is recorded.
 _PLAIN_FUNCTIONS = (
     np.allclose, np.array_equal, np.array_equiv, np.array2string, np.array_repr, np.array_str,
-    np.save, np.savez, np.savez_compressed, np.savetxt, np.copyto,
+    np.save, np.savez, np.savez_compressed, np.savetxt,
 )  # fmt: skip
 #: What is asked about dtypes and memory.
 _TYPE_FUNCTIONS = (
@@ -208,11 +319,15 @@ _TYPE_FUNCTIONS = (
 )  # fmt: skip
 
 
-def _cut(function: Callable[..., Any]) -> Callable[..., Any]:
+def _cut(function: Callable[..., Any], sized: bool) -> Callable[..., Any]:
     def handler(*args: Any, **kwargs: Any) -> Any:
-        return without_rule(function.__name__, function, args, kwargs, CUT)
+        return without_rule(function.__name__, function, args, kwargs, CUT, sized)
 
     return handler
+
+
+def _refused(*args: Any, **kwargs: Any) -> Any:
+    raise TypeError(core.NO_OUT)
 
 
 def _plain(function: Callable[..., Any], value: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -225,7 +340,9 @@ def _plain(function: Callable[..., Any], value: Callable[[Any], Any]) -> Callabl
     return handler
 
 
-FUNCTIONS.update({function: _cut(function) for function in _CUT_FUNCTIONS})
+FUNCTIONS.update({function: _cut(function, True) for function in _CUT_FUNCTIONS})
+FUNCTIONS.update({function: _cut(function, False) for function in _FOUND_FUNCTIONS})
+FUNCTIONS.update(dict.fromkeys(_WRITERS, _refused))
 FUNCTIONS.update({f: _plain(f, lambda x: as_tensor(x)._value()) for f in _PLAIN_FUNCTIONS})
 FUNCTIONS.update({f: _plain(f, core.peek) for f in _TYPE_FUNCTIONS})
 

@@ -7,7 +7,7 @@ again, and dropped after their last use, since locals would keep them all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,19 +16,26 @@ from tfopt.autodiff import core
 from tfopt.autodiff.backward import kept
 from tfopt.autodiff.core import READ, Node, Op, Tensor
 from tfopt.autodiff.custom_gradient import Custom
+from tfopt.autodiff.expressions import (
+    SPECIAL,
+    array_of,
+    is_elementwise,
+    is_times_one,
+    keyword,
+    takes_arrays,
+    uniform,
+)
 from tfopt.autodiff.opened import Opened
 from tfopt.autodiff.recompute import AFTER
 from tfopt.autodiff.registry import Overridden
+from tfopt.autodiff.sources import Resized, executed, refuse_resized
 from tfopt.autodiff.tensor import STOP
-from tfopt.autodiff.vjps import elementwise, indexing, linalg, reductions, shapes
+from tfopt.autodiff.vjps import shapes
 
-__all__ = ["Effect", "compiled"]
+__all__ = ["Effect", "compiled", "guards_of"]
 
 #: What gives its first input itself.
 _SAME = {STOP, AFTER, shapes.COPY}
-#: What may give memory of its inputs.
-_VIEWS = {shapes.RESHAPE, shapes.TRANSPOSE, shapes.BROADCAST, indexing.SLICE, elementwise.REAL,
-          elementwise.IMAG, linalg.EINSUM}  # fmt: skip
 _INFIX = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "power": "**"}
 #: Below this, dropping an array costs more than it frees.
 _LARGE = 4096
@@ -62,6 +69,8 @@ def compiled(
     results: Sequence[Tensor],
     variables: Sequence[Any] = (),
     reads: str = "arrays",
+    guards: Mapping[Any, int] | None = None,
+    title: str = "function",
 ) -> Callable[..., tuple[Any, ...]]:
     """Return a function of arrays that does what nodes did.
 
@@ -76,8 +85,33 @@ def compiled(
     reads : {"arrays", "tensors", "none"}
         Whether the function reads variables and has effects ("none": it is pure); and whether it
         returns the variables' values, too, as tensors, in the order in which it reads them.
+    guards : mapping, optional
+        Of `guards_of` the trace.
+    title : str
+        What the program is called in tracebacks.
+
+    Raises
+    ------
+    Resized
+        By the function: if a result whose size values decide has another one than in the trace.
     """
-    return _Compiler(nodes, params, results, variables, reads).function()
+    return _Compiler(nodes, params, results, variables, reads, guards or {}).function(title)
+
+
+def guards_of(nodes: Sequence[Node], inputs: Sequence[Tensor]) -> dict[Any, int]:
+    """Number the operations on what differs from call to call, whose sizes values decide.
+
+    They are known by the keys of their first outputs.
+    """
+    known = set(map(core.key, inputs))
+    found: dict[Any, int] = {}
+    for node in nodes:
+        op = node.op.op if isinstance(node.op, Overridden) else node.op
+        if op is READ or any(isinstance(x, Tensor) and core.key(x) in known for x in node.ins):
+            known.update(map(core.key, node.outs))
+            if type(op) is Op and not op.sized and node.outs:
+                found[core.key(node.outs[0])] = len(found)
+    return found
 
 
 class _Compiler:
@@ -88,7 +122,9 @@ class _Compiler:
         results: Sequence[Tensor],
         variables: Sequence[Any],
         reads: str,
+        guards: Mapping[Any, int],
     ) -> None:
+        self.guards = guards
         self.pure, self.tensors = reads == "none", reads == "tensors"
         self.names = {core.key(x): f"p{k}" for k, x in enumerate(params)}
         self.n_params = len(params)
@@ -101,6 +137,7 @@ class _Compiler:
             "raw": core.raw, "read": lambda v: v._read(), "array": np.array,
             "errstate": np.errstate, "kept": kept, "add_reduce": np.add.reduce,
             "maximum_reduce": np.maximum.reduce, "minimum_reduce": np.minimum.reduce,
+            "resized": Resized, "refuse_resized": refuse_resized,
         }  # fmt: skip
         self.known: dict[int, str] = {}
         self.numbers: dict[Any, np.ndarray] = {}
@@ -133,7 +170,7 @@ class _Compiler:
                     self.alias[core.key(out)] = self.resolve(inner)
             elif isinstance(op, Effect):
                 if not self.pure:
-                    found.append(Node(op, tuple(map(self.resolve, node.ins)), ()))
+                    found.append(_changed(node, op, tuple(map(self.resolve, node.ins))))
             elif op is READ:
                 if core.key(node.outs[0]) not in self.names:
                     self.symbolic.add(core.key(node.outs[0]))
@@ -142,12 +179,12 @@ class _Compiler:
                 ins = tuple(map(self.resolve, node.ins))
                 if not any(map(self.is_symbolic, ins)):
                     continue
-                if op in _SAME or _is_times_one(op, ins, node.outs[0], self.is_symbolic):
+                if op in _SAME or is_times_one(op, ins, node.outs[0], self.is_symbolic):
                     which = 0 if op in _SAME or self.is_symbolic(ins[0]) else 1
                     self.alias[core.key(node.outs[0])] = ins[which]
                     continue
                 self.symbolic.update(map(core.key, node.outs))
-                found.append(Node(op, ins, node.outs, node.kw))
+                found.append(_changed(node, op, ins))
         return found
 
     def _leave_broadcasts(self, nodes: list[Node]) -> None:
@@ -167,21 +204,21 @@ class _Compiler:
 
     def _broadcasts(self, node: Node, value: Tensor) -> bool:
         """Whether an operation would broadcast a value to its own shape, by another operand."""
-        if not _is_elementwise(node.op) or node.outs[0].shape != value.shape:
+        if not is_elementwise(node.op) or node.outs[0].shape != value.shape:
             return False
         others = [self.resolve(x) for x in node.ins if x is not value]
-        return any(np.shape(_array(x)) == value.shape for x in others)
+        return any(np.shape(array_of(x)) == value.shape for x in others)
 
     def _needed(self, nodes: list[Node]) -> list[Node]:
         needed = {core.key(x) for x in self.results if isinstance(x, Tensor)}
         found = []
         for node in reversed(nodes):
             keys = set(map(core.key, node.outs))
-            effect = isinstance(node.op, Effect)
-            if effect or keys & needed or (node.op is READ and self.tensors):
+            kept = isinstance(node.op, Effect) or not keys.isdisjoint(self.guards)
+            if kept or keys & needed or (node.op is READ and self.tensors):
                 ins = tuple(map(self.resolve, node.ins))
                 needed.update(core.key(x) for x in ins if isinstance(x, Tensor))
-                found.append(Node(node.op, ins, node.outs, node.kw))
+                found.append(_changed(node, node.op, ins))
         return found[::-1]
 
     # ---- who shares memory, and until when
@@ -200,7 +237,7 @@ class _Compiler:
             for out in node.outs:
                 key = core.key(out)
                 born[key] = k
-                if node.op in _VIEWS and inputs:
+                if node.op.views and inputs:
                     self.roots[key] = self.root(inputs[0])
                 elif type(node.op) is Op and node.op.many:
                     self.pinned.add(key)
@@ -227,19 +264,18 @@ class _Compiler:
 
     # ---- lines
 
-    def function(self) -> Callable[..., tuple[Any, ...]]:
+    def function(self, title: str) -> Callable[..., tuple[Any, ...]]:
         self._lives()
+        places: list[Any] = []
         for place, node in enumerate(self.nodes):
             self._line(place, node)
+            places += [node.where] * (len(self.lines) - len(places))
         returned = [*map(self._result, self.results), *self.read_names]
         self.lines.append(f"return ({', '.join(returned)}{',' if returned else ''})")
         params = ", ".join(["V", *(f"p{k}" for k in range(self.n_params))])
         body = "\n        ".join(self.lines)
         source = f"def program({params}):\n    with errstate(all='ignore'):\n        {body}\n"
-        exec(compile(source, "<traced function>", "exec"), self.scope)
-        made: Callable[..., tuple[Any, ...]] = self.scope["program"]
-        made.__doc__ = source
-        return made
+        return executed(source, title, self.scope, [None, None, *places])
 
     def _line(self, place: int, node: Node) -> None:
         args = [self._argument(x, node) for x in node.ins]
@@ -262,7 +298,24 @@ class _Compiler:
                 self.names.update(zip(map(core.key, node.outs), outs, strict=True))
                 expression = self._expression(node, args, None)
                 self.lines.append(f"({', '.join(outs)},) = {expression}")
+            if not node.op.sized:
+                self._guard(node)
         self._drop(place, node)
+
+    def _guard(self, node: Node) -> None:
+        """Write the check that results have the sizes of the trace, for which what follows is."""
+        names = [self.names[core.key(out)] for out in node.outs]
+        other = " or ".join(
+            f"{name}.shape != {out.shape!r} or {name}.dtype != {self._constant(out.dtype)}"
+            for name, out in zip(names, node.outs, strict=True)
+        )
+        number = self.guards.get(core.key(node.outs[0])) if node.outs else None
+        listed = f"({', '.join(names)},)"
+        what = (
+            f"raise resized({number}, {listed})" if number is not None
+            else f"refuse_resized({node.op.label!r})"
+        )  # fmt: skip
+        self.lines.append(f"if {other}: {what}")
 
     def _read(self, node: Node) -> None:
         variable, key = (node.kw or {})["variable"], core.key(node.outs[0])
@@ -280,7 +333,7 @@ class _Compiler:
     def _written_over(self, place: int, node: Node) -> int | None:
         """Return the input whose array may take the result, if there is one."""
         out = node.outs[0].numpy_like()
-        if not _is_elementwise(node.op) or node.kw or not out[0] or node.op is core.POWER:
+        if not is_elementwise(node.op) or node.kw or not out[0] or node.op is core.POWER:
             return None
         if len(node.ins) > 1 and node.outs[0].nbytes < _LARGE:
             return None  # a new small array costs less than telling where to write
@@ -322,24 +375,25 @@ class _Compiler:
     def _argument(self, x: Any, node: Node | None = None) -> str:
         if self.is_symbolic(x):
             return self.names[core.key(x)]
-        if node is not None and type(x) in (int, float) and _takes_arrays(node, x):
+        if node is not None and type(x) in (int, float) and takes_arrays(node, x):
             return self._number(x, node.outs[0].dtype)
-        if x is None or x is Ellipsis or type(x) in (bool, int):
+        if x is None or x is Ellipsis or type(x) is bool:
             return repr(x)
-        if type(x) is float and x == x and abs(x) != np.inf:
-            return repr(x)
+        if type(x) is int or (type(x) is float and x == x and abs(x) != np.inf):
+            written = repr(x)
+            return f"({written})" if written[0] == "-" else written  # -2 ** t is -(2 ** t)
         value = core.stable(x) if isinstance(x, Tensor) else x
         if isinstance(value, np.ndarray):
-            if node is not None and _is_elementwise(node.op):
+            if node is not None and is_elementwise(node.op):
                 others = [other for other in node.ins if other is not x]
-                value = _uniform(value, node.outs[0].shape, others)
+                value = uniform(value, node.outs[0].shape, others)
             if value is x:
                 value = np.array(x)  # its owner may write into it
         return self._constant(value)
 
     def _number(self, value: float, dtype: Any) -> str:
         """Return a constant array in the place of a number, which NumPy would make one of."""
-        made = self.numbers.setdefault((value, type(value), dtype), np.array(value, dtype))
+        made = self.numbers.setdefault((repr(value), dtype), np.array(value, dtype))
         return self._constant(made)
 
     def _constant(self, value: Any) -> str:
@@ -350,106 +404,24 @@ class _Compiler:
 
     def _expression(self, node: Node, args: list[str], over: int | None) -> str:
         op, kw = node.op, node.kw or {}
-        special = _SPECIAL.get(op)
+        special = SPECIAL.get(op)
         if special is not None:
-            line = special(node, args, kw)
+            line = special(node, args, kw, self._constant)
             if line is not None:
                 return line
         scalar = not node.outs[0].shape
         if over is None and not kw and op.name in _INFIX and (scalar or op is core.POWER):
             return f"{args[0]} {_INFIX[op.name]} {args[1]}"
-        given = [*args, args[over]] if over is not None else args
-        given += [f"{name}={self._keyword(value)}" for name, value in kw.items()]
+        given = list(args)
+        if over is not None:  # of two of them NumPy wants the keyword, which takes longer
+            by_name = op.fn in (np.maximum, np.minimum)
+            given.append(f"out={args[over]}" if by_name else args[over])
+        given += [f"{name}={keyword(value, self._constant)}" for name, value in kw.items()]
         return f"{self._constant(op.fn)}({', '.join(given)})"
 
-    def _keyword(self, value: Any) -> str:
-        return repr(value) if _is_literal(value) else self._constant(value)
 
-
-def _is_literal(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return all(map(_is_literal, value))
-    return value is None or type(value) in (bool, int, str)
-
-
-def _is_elementwise(op: Any) -> bool:
-    return type(op) is Op and isinstance(op.fn, np.ufunc) and op.fn is not np.matmul
-
-
-def _takes_arrays(node: Node, value: float) -> bool:
-    """Whether an operation gives the same for an array of no dimension as for a number."""
-    out = node.outs[0]
-    return (
-        _is_elementwise(node.op) and node.op is not core.POWER and not node.kw
-        and bool(out.shape) and out.dtype.char in "fd" and abs(value) < 1e30
-        and all(x.dtype == out.dtype for x in node.ins if isinstance(x, Tensor))
-    )  # fmt: skip
-
-
-def _array(x: Any) -> Any:
-    return core.peek(x) if isinstance(x, Tensor) else x
-
-
-def _is_times_one(op: Any, ins: Sequence[Any], out: Tensor, symbolic: Any) -> bool:
-    """Whether a product, or a quotient, by ones gives its other operand."""
-    if op not in (core.MULTIPLY, core.DIVIDE):
-        return False
-    for k in (1, 0) if op is core.MULTIPLY else (1,):
-        x, y = ins[k], ins[1 - k]
-        if symbolic(x) or not symbolic(y):
-            continue
-        array = np.asarray(_array(x))
-        same = y.numpy_like() == out.numpy_like()
-        if same and array.size and array.dtype.kind in "iuf" and bool((array == 1).all()):
-            return True
-    return False
-
-
-def _uniform(array: np.ndarray, shape: tuple[int, ...], others: Iterable[Any]) -> np.ndarray:
-    """Return one element in the place of an array of equal ones that another operand covers."""
-    covered = any(np.shape(_array(x)) == shape for x in others)
-    if array.ndim and array.size and covered and bool((array == array.flat[0]).all()):
-        return np.array(array.flat[0])
-    return array
-
-
-def _reduce(function: str) -> Callable[[Node, list[str], dict[str, Any]], str | None]:
-    def line(node: Node, args: list[str], kw: dict[str, Any]) -> str:
-        keep = ", None, None, True" if kw.get("keepdims") else ""
-        return f"{function}({args[0]}, {kw.get('axis')!r}{keep})"
-
-    return line
-
-
-def _mean_line(node: Node, args: list[str], kw: dict[str, Any]) -> str | None:
-    x = node.ins[0]
-    if x.dtype.char not in "fdFD":
-        return None
-    return f"{_reduce('add_reduce')(node, args, kw)} / {reductions.count(x, kw.get('axis'))}"
-
-
-def _where_line(node: Node, args: list[str], kw: dict[str, Any]) -> str | None:
-    condition, a, _ = node.ins
-    fits = isinstance(condition, Tensor) and isinstance(a, Tensor)
-    if fits and args[2] == "0" and condition.shape == a.shape == node.outs[0].shape:
-        return f"kept({args[1]}, {args[0]})"
-    return None
-
-
-def _slice_line(node: Node, args: list[str], kw: dict[str, Any]) -> str | None:
-    return f"{args[0]}[{kw['key']!r}]" if type(kw["key"]) is int else None
-
-
-_SPECIAL: dict[Any, Callable[[Node, list[str], dict[str, Any]], str | None]] = {
-    reductions.SUM: _reduce("add_reduce"),
-    reductions.MAX: _reduce("maximum_reduce"),
-    reductions.MIN: _reduce("minimum_reduce"),
-    reductions.MEAN: _mean_line,
-    shapes.RESHAPE: lambda node, args, kw: f"{args[0]}.reshape({kw['shape']!r})",
-    shapes.TRANSPOSE: lambda node, args, kw: (
-        f"{args[0]}.transpose({kw['axes']!r})" if kw else f"{args[0]}.T"
-    ),
-    indexing.GATHER: lambda node, args, kw: f"{args[0]}.take({args[1]}, 0)",
-    indexing.SLICE: _slice_line,
-    elementwise.WHERE: _where_line,
-}
+def _changed(node: Node, op: Any, ins: tuple[Any, ...]) -> Node:
+    """Return a node of another operation, or other inputs."""
+    made = Node(op, ins, node.outs, node.kw)
+    made.where = node.where
+    return made

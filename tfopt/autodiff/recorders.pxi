@@ -56,11 +56,16 @@ cdef class Trace:
         self.values = {}
         self.may_create = False
         self.created = False
+        self.changed = False
 
     def place(self, Tensor tensor not None):
         """Let a tensor stand for a value that is not known yet."""
         key_of(tensor).symbolic = True
         self.symbolic.add(tensor.key)
+
+    def assume(self, Tensor tensor not None):
+        """Let results depend on a tensor whose value is known, and stays so."""
+        self.symbolic.add(key_of(tensor))
 
     def is_symbolic(self, value):
         """Whether a value depends on what is not known yet."""
@@ -70,12 +75,20 @@ cdef class Trace:
     def add(self, Node node not None):
         """Append a node."""
         cdef Tensor x
-        self.nodes.append(node)
         for value in node.ins:
             if self.is_symbolic(value):
                 break
         else:
+            self.nodes.append(node)
             return
+        if self.changed and type(node.op) is Op and not (<Op>node.op).sized:
+            raise TypeError(
+                f"{(<Op>node.op).label} after an assignment, in a function that is traced: the "
+                "shape of its result may depend on values that the assignment changes. Do it "
+                "before the assignment, or in a function of its own"
+            )
+        node.where = users_line()
+        self.nodes.append(node)
         for x in node.outs:
             self.place(x)
 
@@ -85,15 +98,18 @@ cdef class Trace:
             found = wrap(variable.current().a)
             self.place(found)
             self.values[variable] = found
-            self.nodes.append(Node(READ, (), (found,), {"variable": variable}))
+            node = Node(READ, (), (found,), {"variable": variable})
+            node.where = users_line()
+            self.nodes.append(node)
         return found
 
     def create(self):
         """Take note that a variable is made, which only the first trace may do."""
         if not self.may_create:
             raise ValueError(
-                "tf.function only supports singleton tf.Variables created on the first call. Make "
-                "sure the tf.Variable is only created once or created outside tf.function."
+                "a function that is traced may make variables in its first call alone: make them "
+                "once, and keep them, or make them outside (tf.function only supports singleton "
+                "tf.Variables created on the first call)"
             )
         self.created = True
 
@@ -106,10 +122,21 @@ def tracing():
     return first if type(first) is Trace else None
 
 
+def plain(tuple operands not None):
+    """Whether operands are arrays of NumPy's own class, and no trace records this thread.
+
+    Then nothing has to be asked before they are written to.
+    """
+    for operand in operands:
+        if not cnp.PyArray_CheckExact(operand):
+            return False
+    return tfopt_recorders == NULL or tracing() is None
+
+
 READ = Op("ReadVariable", None)
 
 
 def used(Readable variable not None):
-    """Tell recorders and watchers of a variable that is about to be assigned."""
+    """Tell recorders and watchers of a variable that has been assigned."""
     if (tfopt_recorders != NULL or tfopt_watchers != NULL) and tracing() is None:
         read(variable)

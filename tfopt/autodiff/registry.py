@@ -60,17 +60,17 @@ class RegisterGradient:
     --------
     >>> import numpy as np
     >>> import tfopt
-    >>> @tfopt.RegisterGradient("sinc")
-    ... def sinc_gradient(op, g):
+    >>> @tfopt.RegisterGradient("vander")
+    ... def vander_gradient(op, g):
     ...     (x,) = op.inputs
-    ...     angle = np.pi * x
-    ...     return g * (np.cos(angle) - np.sinc(x)) / x
-    >>> x = tfopt.constant(0.5)
+    ...     slopes = np.vander(x)[:, 1:] * np.arange(len(x) - 1, 0, -1)
+    ...     return np.sum(g[:, :-1] * slopes, axis=1)
+    >>> x = tfopt.constant([1.0, 2.0, 3.0])
     >>> with tfopt.GradientTape() as tape:
     ...     tape.watch(x)
-    ...     y = np.sinc(x)
-    >>> round(float(tape.gradient(y, x)), 4)
-    -1.2732
+    ...     y = np.vander(x)
+    >>> tape.gradient(y, x)
+    <Tensor shape=(3,) dtype=float64 [3. 5. 7.]>
     """
 
     def __init__(self, op_type: str) -> None:

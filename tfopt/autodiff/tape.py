@@ -69,6 +69,7 @@ class GradientTape:
         self._watch_accessed = watch_accessed_variables
         self._record: Tape | None = None
         self._recording = False
+        self._watched: tuple[Any, ...] = ()
 
     # ---- recording
 
@@ -119,7 +120,7 @@ class GradientTape:
             if not isinstance(leaf, (Tensor, Readable)):
                 raise ValueError(
                     f"Passed in object {leaf!r} of type {type(leaf).__name__!r}, not tf.Tensor or "
-                    "tf.Variable or ExtensionType."
+                    "tf.Variable: make one of it, constant(...) or Variable(...)"
                 )
         if self._record is None:
             raise RuntimeError("the tape has not been entered: call watch inside `with tape:`")
@@ -135,9 +136,8 @@ class GradientTape:
 
     def watched_variables(self) -> tuple[Any, ...]:
         """Return the variables that are watched, in the order in which they were made."""
-        if self._record is None:
-            return ()
-        return tuple(sorted(self._record.variables, key=lambda variable: variable._serial))
+        watched = self._watched if self._record is None else self._record.variables
+        return tuple(sorted(watched, key=lambda variable: variable._serial))
 
     @contextmanager
     def stop_recording(self) -> Iterator[None]:
@@ -225,8 +225,7 @@ class GradientTape:
         try:
             found = _gradients(record, targets, leaves, seeds)
         finally:
-            if not self._persistent:
-                self._record = None
+            self._used()
         if not targets:
             return None
         if zero:
@@ -274,14 +273,14 @@ class GradientTape:
         try:
             rows = _rows_of(record, target, leaves)
         finally:
-            if not self._persistent:
-                self._record = None
+            self._used()
         found: list[Any] = []
-        for source, column in zip(leaves, zip(*rows, strict=True), strict=True):
+        for k, source in enumerate(leaves):
             shape = (*target.shape, *source.shape)
+            column = [row[k] for row in rows]
             if any(g is not None for g in column):
                 parts = [_zeros(source) if g is None else densify(g) for g in column]
-                found.append(np.reshape(np.stack(parts), shape))
+                found.append(np.reshape(np.stack(parts)[: target.size], shape))
             else:
                 found.append(core.wrapped(np.zeros(shape, source.dtype)) if zero else None)
         return pack(sources, found)
@@ -315,7 +314,7 @@ class GradientTape:
         RuntimeError, TypeError, LookupError
             As `gradient` does.
         """
-        record = self._usable("A non-persistent GradientTape can only be used tocompute one set "
+        record = self._usable("A non-persistent GradientTape can only be used to compute one set "
                               "of gradients (or jacobians)")  # fmt: skip
         (source,) = _checked_sources([source])
         _is_zero(unconnected_gradients)
@@ -339,10 +338,15 @@ class GradientTape:
                 (g,) = _gradients(record, [target], [source], [seed])
                 parts.append(_zeros(source) if g is None else densify(g))
         finally:
-            if not self._persistent:
-                self._record = None
+            self._used()
         shape = (target.shape[0], *target.shape[1:], *source.shape[1:])
+        if not parts:
+            return core.wrapped(np.zeros(shape, source.dtype))
         return np.reshape(np.stack(parts, axis=1), shape)
+
+    def _used(self) -> None:
+        if self._record is not None and not self._persistent:
+            self._watched, self._record = tuple(self._record.variables), None
 
     def _usable(self, message: str) -> Tape:
         if self._record is None:
@@ -401,7 +405,8 @@ def _gradients(record: Tape, targets: list[Any], sources: list[Any], seeds: list
 
 def _seed(target: Any, given: Any, raw: bool) -> Any:
     if given is None:
-        return np.ones(target.shape, target.dtype)
+        ones = np.ones(target.shape, target.dtype)
+        return ones if raw else core.wrapped(ones)
     made: Any = as_tensor(given)
     if made.dtype != target.dtype:
         made = made.astype(target.dtype)
@@ -430,10 +435,10 @@ def _zeros(source: Any) -> Tensor:
 
 
 def _rows_of(record: Tape, target: Any, sources: list[Any]) -> list[list[Any]]:
-    """Return the gradients of each element of a target."""
+    """Return the gradients of each element of a target, or of none."""
     n, rows = int(np.prod(target.shape)), []
-    for k in range(n):
+    for k in range(max(n, 1)):  # of no elements: one that says what depends on what
         seed = np.zeros(n, target.dtype)
-        seed[k] = 1
+        seed[k : k + 1] = 1
         rows.append(_gradients(record, [target], sources, [seed.reshape(target.shape)]))
     return rows

@@ -20,7 +20,7 @@ cdef bint differentiable(object value):
         kind = cnp.PyArray_TYPE(<cnp.ndarray>value)
         return (cnp.PyTypeNum_ISFLOAT(kind) or cnp.PyTypeNum_ISCOMPLEX(kind)
                 or (cnp.PyTypeNum_ISUSERDEF(kind) and value.dtype.name == "bfloat16"))
-    return isinstance(value, _inexact)
+    return isinstance(value, _inexact) or type(value).__name__ == "bfloat16"
 
 
 cdef Tensor wrap(object value):
@@ -80,6 +80,17 @@ def stable(Tensor tensor not None):
     return tensor.a if _lease_of(tensor.a) is None else np.array(tensor.a)
 
 
+def fill(Tensor tensor not None, value):
+    """Give a tensor of a trace the value that it has in some call."""
+    tensor.a = value
+
+
+def forget(Tensor tensor not None):
+    """Let the value of a tensor of a trace go, all but its shape and dtype."""
+    if cnp.PyArray_Check(tensor.a) and cnp.PyArray_NBYTES(<cnp.ndarray>tensor.a) > 1024:
+        tensor.a = _dummy(tensor.a)
+
+
 def placeholder(Tensor tensor not None):
     """Another tensor of the same shape and dtype."""
     return wrap(stable(tensor))
@@ -122,7 +133,11 @@ cdef class Lease:
 
     cdef int add(self, Tensor tensor) except -1:
         if len(self.views) >= self.limit:
-            self.views = [ref for ref in self.views if ref() is not None]
+            views = []
+            for ref in self.views:
+                if ref() is not None:
+                    views.append(ref)
+            self.views = views
             self.limit = 2 * len(self.views) + 16
         self.views.append(weakref.ref(tensor))
         return 0
@@ -146,9 +161,21 @@ cdef class Readable(Operand):
         self.snapshot = None    # dies here unless somebody holds it
         for ref in views:
             tensor = ref()
-            if tensor is not None:
+            if tensor is not None and _lease_of(tensor.a) is not None:
                 tensor.a = np.array(tensor.a)
         lease.views = []
+
+    def _converted(self, str how):
+        """Tell of a variable that becomes something else while a tape would watch it."""
+        cdef Tape tape
+        if tfopt_recorders == NULL or not differentiable(self._array):
+            return
+        for recorder in <tuple>tfopt_recorders:
+            if type(recorder) is Tape:
+                tape = recorder
+                if (tape.watch_accessed and self.trainable) or self in tape.variables:
+                    _lost(how, True)
+                    break
 
     def _read(self):
         """The variable's value now, as a tensor, which recorders see."""

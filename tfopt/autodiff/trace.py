@@ -9,11 +9,16 @@ import numpy as np
 
 from tfopt.autodiff import core
 from tfopt.autodiff.backward import added, backward, densify
-from tfopt.autodiff.core import READ, Node, Tensor, Trace
+from tfopt.autodiff.callers import users_line
+from tfopt.autodiff.core import READ, Node, Tape, Tensor, Trace
+from tfopt.autodiff.custom_gradient import Custom
 from tfopt.autodiff.opened import Opened
 from tfopt.autodiff.ops import as_tensor
-from tfopt.autodiff.program import Effect, compiled
+from tfopt.autodiff.program import Effect, compiled, guards_of
+from tfopt.autodiff.registry import Overridden
+from tfopt.autodiff.sources import Resized, add_place, annotate, refuse_resized
 from tfopt.indexed_slices import IndexedSlices
+from tfopt.locks import ProcessLock
 
 __all__ = ["Program", "add_effect", "traced"]
 
@@ -22,22 +27,29 @@ def add_effect(effect: Effect) -> None:
     """Write an effect down; variables are read anew after it."""
     trace = core.tracing()
     assert trace is not None
-    trace.nodes.append(Node(effect, tuple(effect.opened.tensors), ()))
+    node = Node(effect, tuple(effect.opened.tensors), ())
+    node.where = users_line()
+    trace.nodes.append(node)
+    trace.changed = True
     for leaf in effect.opened.leaves:
         if isinstance(leaf, core.Readable):
             leaf._read()
     trace.values.clear()
 
 
-def traced(body: Callable[[], Any], inputs: Sequence[Tensor], trace: Trace) -> Any:
+def traced(
+    body: Callable[[], Any], inputs: Sequence[Tensor], trace: Trace, captured: Sequence[Tensor] = ()
+) -> Any:
     """Run a body with nothing recording but a trace, and return what it returns."""
     before = core.recorders(), core.watchers(), core.overrides()
     for x in inputs:
         trace.place(x)
-    core.set_recorders((trace,))
-    core.set_watchers(())
-    core.set_overrides({})
+    for x in captured:
+        trace.assume(x)
     try:
+        core.set_recorders((trace,))
+        core.set_watchers(())
+        core.set_overrides({})
         return body()
     finally:
         core.set_recorders(before[0])
@@ -56,35 +68,88 @@ class Program:
         A nested structure of tensors, None and rows.
     variables : sequence of Variable
         Those among the arguments, which each call gives others for.
+    title : str
+        The function's name.
+    lock : ProcessLock, optional
+        Held while the values of the trace are in use.
+    constants : sequence of Tensor
+        Those of the inputs that are tensors from outside.
+
+    Attributes
+    ----------
+    others : dict
+        Programs for the same arguments where values decide sizes: by the first that is another.
     """
 
     name = "function"
 
     def __init__(
-        self, nodes: list[Node], inputs: Sequence[Tensor], result: Any, variables: Sequence[Any]
+        self,
+        nodes: list[Node],
+        inputs: Sequence[Tensor],
+        result: Any,
+        variables: Sequence[Any],
+        title: str = "function",
+        lock: Any = None,
+        constants: Sequence[Tensor] = (),
     ) -> None:
         self.nodes, self.inputs, self.variables = nodes, list(inputs), list(variables)
+        self.title, self.lock, self.constants = title, lock or ProcessLock(), constants
+        self.others: dict[Any, Program] = {}
         self.opened = Opened(result)
         self.outputs = self.opened.tensors
         self.reads = [node.outs[0] for node in nodes if node.op is READ]
         self.read_variables = [(node.kw or {})["variable"] for node in nodes if node.op is READ]
         self.captured = _captured(nodes, [*self.inputs, *self.reads], self.outputs)
-        self._raw = compiled(nodes, self.inputs, self.outputs, self.variables)
+        self.guards = guards_of(nodes, self.inputs)
+        self.raw = compiled(
+            nodes, self.inputs, self.outputs, self.variables, guards=self.guards, title=title
+        )
         self._gradients: Gradients | None = None
+        self.symbolic = _depending(nodes, [*self.inputs, *self.reads])
+        self.symbolic -= set(map(core.key, constants))
+        _let_go([*self.inputs, *(y for n in nodes for y in n.outs)], self.symbolic)
 
     def __call__(self, tensors: Sequence[Any], variables: Sequence[Any]) -> Any:
-        """Return the result for other inputs."""
-        if not core.recorders():
-            arrays = map(core.raw, tensors)
-            made = [core.wrapped(y) for y in self._raw(variables, *arrays)]
-            return self.opened.closed(made)
-        return self.opened.closed(self._recorded(tensors, variables))
+        """Return the result for other inputs.
+
+        Raises
+        ------
+        Resized
+            If a size that values decide is another one than in the trace.
+        """
+        try:
+            recorders = core.recorders()
+            if not recorders or not self._concerns(recorders, tensors):
+                arrays = map(core.raw, tensors)
+                made = [core.wrapped(y) for y in self.raw(variables, *arrays)]
+            else:
+                made = self._recorded(tensors, variables)
+        except Resized:
+            raise
+        except Exception as error:
+            annotate(error)
+            raise
+        return self.opened.closed(made)
+
+    def _concerns(self, recorders: Sequence[Any], tensors: Sequence[Any]) -> bool:
+        """Whether a recorder knows an input, or may come to know one."""
+        if self.reads:
+            return True
+        for recorder in recorders:  # loops: for small arrays, generators would take their time
+            if not isinstance(recorder, Tape):
+                return True
+            for x in (*tensors, *self.captured):
+                if isinstance(x, Tensor) and recorder.knows(x):
+                    return True
+        return False
 
     def _recorded(self, tensors: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         """Return the outputs, and record the call."""
-        gradients = self.gradients()
         tensors = [as_tensor(x) for x in tensors]  # arrays are copied: their owners may write
-        made = gradients.forward(variables, *map(core.raw, (*tensors, *self.captured)))
+        arrays = list(map(core.raw, tensors))
+        gradients = self.gradients(variables, arrays)
+        made = gradients.forward(variables, *arrays, *map(core.raw, self.captured))
         n, m = len(self.outputs), len(gradients.saved)
         outs = [core.wrapped(y) for y in made[:n]]
         saved = [core.wrapped(y) for y in made[n : n + m]]
@@ -93,11 +158,58 @@ class Program:
         core.record(Call(self, gradients, saved), ins, tuple(outs))
         return outs
 
-    def gradients(self) -> Gradients:
-        """Return the way back, which is traced when it is first asked for."""
+    def gradients(self, variables: Sequence[Any], arrays: Sequence[Any]) -> Gradients:
+        """Return the way back, which is traced when it is first asked for, at the values given."""
         if self._gradients is None:
-            self._gradients = Gradients(self)
+            with self.lock.here:
+                if self._gradients is None:
+                    self._refill(variables, arrays)
+                    try:
+                        self._gradients = Gradients(self)
+                    finally:
+                        _let_go([*self.inputs, *(y for n in self.nodes for y in n.outs)],
+                                self.symbolic)  # fmt: skip
         return self._gradients
+
+    def _refill(self, variables: Sequence[Any], arrays: Sequence[Any]) -> None:
+        """Give the tensors of the trace the values of a call, which rules may look at."""
+        for x, array in zip(self.inputs, arrays, strict=True):
+            core.fill(x, array)
+        renamed = dict(zip(self.variables, variables, strict=True))
+        with np.errstate(all="ignore"):
+            for node in self.nodes:
+                if node.outs and core.key(node.outs[0]) in self.symbolic:
+                    try:
+                        made = _values(node, renamed)
+                    except Exception as error:
+                        add_place(error, node.where)
+                        raise
+                    number = self.guards.get(core.key(node.outs[0]))
+                    if number is not None:
+                        change = Resized(number, made)
+                        if change.kind != Resized(number, tuple(map(core.peek, node.outs))).kind:
+                            raise change
+                    for y, value in zip(node.outs, made, strict=True):
+                        core.fill(y, value)
+
+
+def _values(node: Node, renamed: Any) -> tuple[Any, ...]:
+    """Return what a node makes of the values that its inputs have now."""
+    op = node.op.op if isinstance(node.op, Overridden) else node.op
+    if isinstance(op, Custom):
+        return tuple(map(core.peek, op.inner))
+    if op is READ:
+        variable = (node.kw or {})["variable"]
+        return (np.array(renamed.get(variable, variable)._array),)
+    made = op.fn(*map(core.raw, node.ins), **(node.kw or {}))
+    return made if op.many else (made,)
+
+
+def _let_go(tensors: Sequence[Tensor], symbolic: set[Any]) -> None:
+    """Forget values that differ from call to call."""
+    for x in tensors:
+        if core.key(x) in symbolic:
+            core.forget(x)
 
 
 def _captured(
@@ -142,7 +254,12 @@ class Gradients:
         trace.nodes.extend(nodes)
         self.missing = ""
         try:
-            grads = traced(lambda: self._found(nodes), [*self.sources, *self.upstreams], trace)
+            outside = set(map(core.key, program.constants))
+            placed = [x for x in program.inputs if core.key(x) not in outside]
+            placed += [*program.reads, *self.upstreams]
+            placed += [y for n in nodes for y in n.outs if core.key(y) in program.symbolic]
+            captured = [*program.captured, *program.constants]
+            grads = traced(lambda: self._found(nodes), placed, trace, captured)
         except LookupError as error:  # which matters only if a gradient is asked for
             self.missing, grads = str(error), [None] * len(self.sources)
             del trace.nodes[len(nodes) :]
@@ -157,12 +274,16 @@ class Gradients:
         self.nodes, self.program = back, program
         self.forward = compiled(
             [*program.nodes, *ahead], [*program.inputs, *program.captured],
-            [*program.outputs, *self.saved], program.variables, "tensors",
+            [*program.outputs, *self.saved], program.variables, "tensors", program.guards,
+            f"{program.title}, recorded",
         )  # fmt: skip
         self.backward = compiled(
-            behind, [*self.saved, *self.upstreams], self.opened.tensors, (), "none"
-        )
+            behind, [*self.saved, *self.upstreams], self.opened.tensors, (), "none",
+            title=f"gradient of {program.title}",
+        )  # fmt: skip
         self._higher: Program | None = None
+        made = [*self.upstreams, *(y for n in back[len(nodes) :] for y in n.outs)]
+        _let_go(made, _depending(back, [*self.sources, *self.upstreams]))
 
     def _found(self, nodes: list[Node]) -> list[Any]:
         seeds: dict[Any, Any] = {}
@@ -178,7 +299,11 @@ class Gradients:
         if self._higher is None:
             nodes = [n for n in self.nodes if n.op is not READ]
             inputs = [*self.sources, *self.upstreams]
-            self._higher = Program(nodes, inputs, self.opened.structure, ())
+            title = f"gradient of {self.program.title}"
+            self._higher = Program(
+                nodes, inputs, self.opened.structure, (), title, self.program.lock,
+                [*self.program.captured, *self.program.constants],
+            )  # fmt: skip
         return self._higher
 
 
@@ -246,10 +371,17 @@ class Call:
             for g, y in zip(upstreams, node.outs, strict=True)
         ]
         if core.recorders():
-            grads = way.higher()([*node.ins, *map(as_tensor, given)], ())
+            try:
+                grads = way.higher()([*node.ins, *map(as_tensor, given)], ())
+            except Resized:
+                refuse_resized("an operation")
         else:
             arrays = map(core.raw, (*self.saved, *given))
-            grads = way.opened.closed(way.backward((), *arrays))
+            try:
+                grads = way.opened.closed(way.backward((), *arrays))
+            except Exception as error:
+                annotate(error)
+                raise
         live = {core.key(u) for u, g in zip(way.upstreams, upstreams, strict=True) if g is not None}
         if len(live) == len(upstreams):
             return list(grads)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from tfopt.atomic import replacing
+from tfopt.atomic import naming, replacing, target_of
 from tfopt.checkpoints import npz, safetensors
 from tfopt.checkpoints.entries import (
     AT_ONCE,
@@ -20,7 +20,7 @@ from tfopt.checkpoints.entries import (
     is_sound,
     pieces,
 )
-from tfopt.checkpoints.framing import Framing, Reader, exactly
+from tfopt.checkpoints.framing import MOST_TEXT, Framing, Reader, exactly, has_too_many
 from tfopt.checkpoints.stored import Stored, fill
 from tfopt.checkpoints.tree import dumps, pack, unpack
 from tfopt.checkpoints.writing import Writer
@@ -33,6 +33,7 @@ _FORMATS: dict[str, tuple[Callable[[bytes, Sequence[Entry]], Framing], Reader]] 
     ".npz": (npz.Npz, npz.read_text),
     ".safetensors": (safetensors.Safetensors, safetensors.read_text),
 }
+_LEAST = {".npz": 256, ".safetensors": 64}  # bytes that a file has beside those of an array
 
 
 class _Opened(NamedTuple):
@@ -60,12 +61,14 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     Raises
     ------
     InvalidArgumentError
-        If the name ends in something else.
+        If the name ends in something else or has a NUL character; if the tree is nested more than
+        100 deep, or has more than a million numbers, strings, lists and dictionaries beside its
+        arrays (and one more for each 32 bytes of the file).
     InvalidTypeError
         If something in it is none of these.
     OSError
         If the file cannot be written, on a full disk for instance; it names `path`. What was there
-        is as it was.
+        is as it was. So is what is no file: a folder, a pipe, a device.
 
     Examples
     --------
@@ -82,7 +85,13 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     entries = [described(name, array) for name, array in arrays.items()]
     text = dumps({"format": _FORMAT, "version": _VERSION, "tree": document, "arrays": entries})
     framing = make(text, entries)
-    with replacing(path) as file, Writer(file) as writer:
+    header = framing.opening()
+    if len(header) > MOST_TEXT or has_too_many(header, _length(framing, entries)):
+        raise InvalidArgumentError(
+            "there are too many numbers, strings, lists and dictionaries beside the arrays: make "
+            "arrays of them"
+        )
+    with replacing(path) as file, naming(path), Writer(file) as writer:
         writer.write(framing.opening())
         crcs = []
         for k, array in enumerate(arrays.values()):
@@ -112,8 +121,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     CheckpointError
-        If the file is damaged, cut short, or none of tfopt's. No memory has been taken for sizes
-        that it declares but does not have.
+        If the file is damaged, cut short, none of tfopt's, or one that `save` would have refused.
+        No memory has been taken for sizes that it declares but does not have.
     InvalidArgumentError
         If the name ends in neither ``.safetensors`` nor ``.npz``.
     OSError
@@ -179,11 +188,12 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Any]:
 @contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[_Opened]:
     make, read_text = _format_of(path)
+    target_of(path)  # which refuses a pipe, whose end may never come
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             text = read_text(file, size)
-            document, entries = _parsed(text, size)
+            document, entries = _parsed(text, size, _LEAST[Path(path).suffix.lower()])
             yield _Opened(file, size, make(text, entries), entries, document)
     except CheckpointError as error:
         raise CheckpointError(f"{os.fspath(path)}: {error}") from error
@@ -198,7 +208,9 @@ def _format_of(path: str | os.PathLike[str]) -> Any:
     return _FORMATS[suffix]
 
 
-def _parsed(text: bytes, size: int) -> tuple[Any, list[Entry]]:
+def _parsed(text: bytes, size: int, least: int) -> tuple[Any, list[Entry]]:
+    if has_too_many(text, size):
+        raise CheckpointError("its header has too many parts")
     try:
         header = json.loads(text)
         if header["format"] != _FORMAT:
@@ -215,7 +227,7 @@ def _parsed(text: bytes, size: int) -> tuple[Any, list[Entry]]:
         raise CheckpointError("its header is damaged") from error
     if not all(map(is_sound, entries)):
         raise CheckpointError("its header is damaged")
-    declared = sum(entry.nbytes for entry in entries)
+    declared = sum(entry.nbytes + least for entry in entries)
     if declared > size:
         raise CheckpointError(f"it has {size} bytes instead of more than {declared}")
     return tree, entries
@@ -232,12 +244,7 @@ def _check(
 
     Return where they are.
     """
-    last = len(framing.closing([0] * len(entries)))
-    around = (
-        len(framing.before(k)) + len(framing.after(k, 0)) + entry.nbytes
-        for k, entry in enumerate(entries)
-    )
-    expected = len(framing.opening()) + sum(around) + last
+    expected = _length(framing, entries)
     if size != expected:
         raise CheckpointError(f"it has {size} bytes instead of {expected}")
     file.seek(0)
@@ -251,6 +258,16 @@ def _check(
         stored[entry.name] = Stored(file, entry, start, framing.seed(k), crcs[-1])
     _expect(file, framing.closing(crcs), "checksums")
     return stored
+
+
+def _length(framing: Framing, entries: Sequence[Entry]) -> int:
+    """Return how many bytes a file has."""
+    last = len(framing.closing([0] * len(entries)))
+    around = (
+        len(framing.before(k)) + len(framing.after(k, 0)) + entry.nbytes
+        for k, entry in enumerate(entries)
+    )
+    return len(framing.opening()) + sum(around) + last
 
 
 def _expect(file: BinaryIO, expected: bytes, what: str) -> None:

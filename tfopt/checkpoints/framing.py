@@ -8,9 +8,12 @@ from typing import BinaryIO, Protocol
 from tfopt.checkpoints.entries import Entry
 from tfopt.errors import CheckpointError
 
-__all__ = ["MOST_TEXT", "Framing", "Reader", "exactly"]
+__all__ = ["MOST_TEXT", "MOST_THINGS", "Framing", "Reader", "exactly", "has_too_many"]
 
 MOST_TEXT = 100_000_000  # bytes; safetensors has this limit, too
+#: Of lists, dictionaries and what is in them, which take more memory than a file has bytes for
+#: them: so many, and one more for each 32 bytes of the file.
+MOST_THINGS = 1_000_000
 
 
 class Framing(Protocol):
@@ -43,6 +46,12 @@ class Reader(Protocol):
     """Finds the text in a file of so many bytes."""
 
     def __call__(self, file: BinaryIO, size: int) -> bytes: ...
+
+
+def has_too_many(text: bytes, size: int) -> bool:
+    """Return whether a file of so many bytes may not have a JSON text: before it is parsed."""
+    things = sum(text.count(mark) for mark in (b"[", b"{", b",", b":"))
+    return things > MOST_THINGS + size // 32
 
 
 def exactly(file: BinaryIO, count: int) -> bytes:

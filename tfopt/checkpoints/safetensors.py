@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 from tfopt.checkpoints.entries import Entry
-from tfopt.checkpoints.framing import MOST_TEXT, exactly
+from tfopt.checkpoints.framing import MOST_TEXT, exactly, has_too_many
 from tfopt.checkpoints.tree import dumps
 from tfopt.errors import CheckpointError
 
@@ -71,8 +71,11 @@ def read_text(file: BinaryIO, size: int) -> bytes:
     (length,) = struct.unpack("<Q", exactly(file, 8))
     if length > min(size - 8, MOST_TEXT):
         raise CheckpointError("its header is longer than the file")
+    line = exactly(file, length)
+    if has_too_many(line, size):
+        raise CheckpointError("its header has too many parts")
     try:
-        header = json.loads(exactly(file, length))
+        header = json.loads(line)
         text: str = header["__metadata__"]["tfopt"]
         return text.encode()
     except (ValueError, RecursionError) as error:

@@ -12,9 +12,12 @@ from tfopt.checkpoints.entries import is_name
 from tfopt.errors import CheckpointError, InvalidArgumentError, InvalidTypeError
 from tfopt.variable import Variable
 
-__all__ = ["dumps", "pack", "unpack"]
+__all__ = ["MOST_DEPTH", "dumps", "pack", "unpack"]
+
+MOST_DEPTH = 100  # of lists and dictionaries within others: far from where Python's stack ends
 
 _MARK = "__array__"
+_MOST_BITS = 14_000  # of an integer: Python takes some time, or refuses, to write more as digits
 #: Names of a file's own parts, which its arrays do not get.
 _TAKEN = ("header", "checksums", "__metadata__")
 
@@ -26,34 +29,47 @@ def pack(tree: Any) -> tuple[Any, dict[str, np.ndarray]]:
     ------
     InvalidTypeError
         If there is something else in it.
+    InvalidArgumentError
+        If it is nested too deeply, or an integer has too many digits.
     """
     arrays: dict[str, np.ndarray] = {}
     return _packed(tree, (), arrays), arrays
 
 
-def unpack(tree: Any, arrays: Mapping[str, Any]) -> Any:
+def unpack(tree: Any, arrays: Mapping[str, Any], depth: int = 0) -> Any:
     """Return a tree with the arrays in place of their names.
 
     Raises
     ------
     CheckpointError
-        If there is no such array.
+        If there is no such array, or the tree is nested too deeply.
     """
+    if depth > MOST_DEPTH:
+        raise CheckpointError(f"it is nested more than {MOST_DEPTH} deep")
     if isinstance(tree, dict):
         if tree.keys() == {_MARK}:
             name = tree[_MARK]
             if not isinstance(name, str) or name not in arrays:
                 raise CheckpointError(f"it lacks the array {name!r}")
             return arrays[name]
-        return {key: unpack(branch, arrays) for key, branch in tree.items()}
+        return {key: unpack(branch, arrays, depth + 1) for key, branch in tree.items()}
     if isinstance(tree, list):
-        return [unpack(branch, arrays) for branch in tree]
+        return [unpack(branch, arrays, depth + 1) for branch in tree]
     return tree
 
 
 def _packed(tree: Any, path: tuple[str, ...], arrays: dict[str, np.ndarray]) -> Any:
+    if len(path) > MOST_DEPTH:
+        raise InvalidArgumentError(
+            f"a checkpoint cannot hold what is nested more than {MOST_DEPTH} deep: "
+            f"{'/'.join(path)[:50]}..."
+        )
     if isinstance(tree, Variable):
         tree = tree.numpy()
+    if isinstance(tree, np.ma.MaskedArray):
+        raise InvalidTypeError(
+            f"{'/'.join(path)} is a masked array, which would lose its mask: store data and mask"
+        )
     if isinstance(tree, (np.ndarray, np.generic)):
         name = _unused("/".join(path) or "array", arrays)
         if not is_name(name):
@@ -68,6 +84,10 @@ def _packed(tree: Any, path: tuple[str, ...], arrays: dict[str, np.ndarray]) -> 
         return {key: _packed(branch, (*path, key), arrays) for key, branch in tree.items()}
     if isinstance(tree, (list, tuple)):
         return [_packed(branch, (*path, str(k)), arrays) for k, branch in enumerate(tree)]
+    if isinstance(tree, int) and tree.bit_length() > _MOST_BITS:
+        raise InvalidArgumentError(
+            f"a checkpoint cannot hold {'/'.join(path)}, an integer of {tree.bit_length()} bits"
+        )
     if tree is None or isinstance(tree, (bool, int, float, str)):
         return tree
     raise InvalidTypeError(f"a checkpoint cannot hold {'/'.join(path)}, a {type(tree).__name__}")

@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tfopt.cli.arguments import parse
 from tfopt.cli.console import printable
 from tfopt.cli.errors import CommandError
 
@@ -48,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         try:
+            from tfopt.cli.arguments import parse  # which takes a while that may be interrupted
+
             arguments = parse(argv)
             importlib.import_module(f"tfopt.cli.{arguments.command}").run(arguments)
         finally:
@@ -65,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         package, extra = _EXTRA[module]
         return _complain(
             f"this needs {package}, which is not installed: install with "
-            f'pip install "tfopt[{extra}]"'
+            f'pip install "tfopt[{extra}]", or in a clone pip install ".[{extra}]"'
         )
     except KeyboardInterrupt:
         _complain("interrupted")
@@ -75,6 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _BROKEN_PIPE
     except OSError as error:
         if error.filename is None:  # opening a file names it, writing to a stream does not
+            if not _has_folder():
+                return _complain("the current folder has been removed")
             _discard_output()
         return _complain(f"{printable(str(error.filename or '<stdout>'))}: {error.strerror}")
     except MemoryError:
@@ -86,6 +89,14 @@ def _complain(line: str) -> int:
     with contextlib.suppress(OSError):  # nobody may be listening there either
         print(line, file=sys.stderr, flush=True)
     return 1
+
+
+def _has_folder() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _discard_output() -> None:

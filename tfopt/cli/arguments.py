@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -99,8 +100,9 @@ coordinate ascent, and Newton's method where that is faster. Then there are thes
   smooth_hinge  the same with a rounded corner
   poisson       exp(margin) - label·margin
 More than two classes are separated one from the rest, with weights and a bias for each.
-With it DATA may be a folder, or its URL as fsspec has them (s3://bucket/day): each file is a block,
-which on a cluster is read by the worker that is to hold it. Hidden files (.* and _*) are left out.
+With --solver sdca DATA may be a folder, or its URL as fsspec has them (s3://bucket/day): each file
+is a block, which on a cluster is read by the worker that is to hold it. Hidden files (.* and _*)
+are left out.
 Scores: accuracy, log-loss and AUC (classification; no AUC of a folder); RMSE, MAE and R2
 (regression).""",
     )
@@ -129,8 +131,7 @@ Scores: accuracy, log-loss and AUC (classification; no AUC of a folder); RMSE, M
         metavar="NAME",
         type=one_of(OPTIMIZERS),
         choices=OPTIMIZERS,
-        default=Settings.optimizer,
-        help=f"{', '.join(OPTIMIZERS)} ({_DEFAULT})",
+        help=f"{', '.join(OPTIMIZERS)} (default: {Settings.optimizer})",
     )
     add("--loss", choices=SDCA_LOSSES, default=Settings.loss, help=_DEFAULT)
     add(
@@ -153,8 +154,7 @@ Scores: accuracy, log-loss and AUC (classification; no AUC of a folder); RMSE, M
         "--batch-size",
         metavar="N",
         type=count(1),
-        default=Settings.batch_size,
-        help=f"rows per step ({_DEFAULT})",
+        help=f"rows per step (default: {Settings.batch_size})",
     )
     add(
         "--epochs",
@@ -167,8 +167,8 @@ Scores: accuracy, log-loss and AUC (classification; no AUC of a folder); RMSE, M
         "--tol",
         metavar="X",
         type=positive,
-        default=SdcaSettings.tol,
-        help=f"sdca: how far above the minimum is near enough, as a share ({_DEFAULT})",
+        help="sdca: how far above the minimum is near enough, as a share "
+        f"(default: {SdcaSettings.tol})",
     )
     add(
         "--seed",
@@ -286,8 +286,11 @@ def _complete(
         return
     if arguments.loss not in LOSSES:
         parser.error(f"--loss {arguments.loss} works with --solver sdca alone")
-    if arguments.bias is not None:
-        parser.error("--bias works with --solver sdca alone")
+    for flag in ("bias", "tol"):
+        if getattr(arguments, flag) is not None:
+            parser.error(f"--{flag} works with --solver sdca alone")
+    arguments.optimizer = arguments.optimizer or Settings.optimizer
+    arguments.batch_size = arguments.batch_size or Settings.batch_size
     arguments.l2 = Settings.l2 if arguments.l2 is None else arguments.l2
     arguments.epochs = arguments.epochs or Settings.epochs
     arguments.hyperparameters = flags.collect(arguments, "optimizer", arguments.optimizer)
@@ -316,7 +319,7 @@ def _checkpoint_flags(
         parser.error(f"--checkpoint needs a name that ends in {' or '.join(_CHECKPOINTS)}")
     if arguments.checkpoint and not flags.wanted:
         parser.error("--checkpoint needs --checkpoint-every or --resume")
-    if flags.wanted and Path(path).resolve() == Path(arguments.model).resolve():
+    if flags.wanted and os.path.realpath(path) == os.path.realpath(arguments.model):
         parser.error("--checkpoint and --model cannot be one file")
     if flags.wanted and arguments.solver == "sdca" and not on_cluster:
         parser.error(
@@ -329,11 +332,23 @@ def _sdca_settings(
     parser: argparse.ArgumentParser, flags: OptimizerFlags, arguments: argparse.Namespace
 ) -> SdcaSettings:
     """Return the settings of the other solver, which takes l1 as ftrl does, and no other of its."""
+    for flag in ("optimizer", "batch_size"):
+        if getattr(arguments, flag) is not None:
+            parser.error(
+                f"--{flag.replace('_', '-')} is for steps, which --solver sdca takes none of"
+            )
     given = flags.collect(arguments, "optimizer", "ftrl")
     l1 = given.pop("l1_regularization_strength", SdcaSettings.l1)
-    schedules = [name for kind in ("schedule", "warmup") for name in flags.given(arguments, kind)]
-    if given or schedules or arguments.learning_rate is not None or arguments.schedule != AUTO:
-        parser.error("--solver sdca takes no learning rate, and no flags of optimizers but --l1")
+    refused = [flags.option("optimizer", name) for name in given]
+    for kind in ("schedule", "warmup"):
+        refused += [flags.option(kind, name) for name in flags.given(arguments, kind)]
+    refused += ["--learning-rate"] * (arguments.learning_rate is not None)
+    refused += ["--schedule"] * (arguments.schedule != AUTO)
+    if refused:
+        parser.error(
+            f"{refused[0]} does not go with --solver sdca, which takes no learning rate, and no "
+            "flags of optimizers but --l1"
+        )
     if arguments.l2 == 0:
         parser.error("--solver sdca needs --l2 above 0")
     if arguments.plot:
@@ -343,7 +358,7 @@ def _sdca_settings(
         l1=l1,
         l2=arguments.l2,
         bias=arguments.bias,
-        tol=arguments.tol,
+        tol=SdcaSettings.tol if arguments.tol is None else arguments.tol,
         epochs=arguments.epochs or SdcaSettings.epochs,
         seed=arguments.seed,
         blocks=blocks_of(arguments),

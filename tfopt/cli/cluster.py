@@ -82,7 +82,7 @@ def fit(
     settings : SdcaSettings
         With a number of blocks.
     quiet : bool
-        Do not say that there is no run to go on with.
+        Show no progress, and do not say that there is no run to go on with.
     files : CheckpointFlags
         The folder that the fit is saved in, and whether one that was is taken up.
 
@@ -91,7 +91,7 @@ def fit(
     Result
     """
     if not files.wanted:
-        return sdca.fit(train, test, settings, fitted)
+        return sdca.fit(train, test, settings, quiet, fitted)
     saved = FitFolder(files, settings, train)
     resume = saved.begin()
     if files.resume and resume is None and not quiet:
@@ -105,7 +105,7 @@ def fit(
     ) -> Any:
         return fitted(name, options | every, X, y, rows, resume)
 
-    return sdca.fit(train, test, settings, solver)
+    return sdca.fit(train, test, settings, quiet, solver)
 
 
 def fitted(

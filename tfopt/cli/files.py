@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterable
@@ -29,10 +30,13 @@ def check_writable(path: str, *inputs: str | None) -> None:
     """
     if os.path.isdir(path):
         raise CommandError(f"{printable(path)}: is a folder")
+    if os.path.islink(path) and not os.path.exists(path):
+        with contextlib.suppress(FileNotFoundError):
+            os.stat(path)  # which notices links that go round in a circle
     if any(file and _is_same(file, path) for file in inputs):
         raise CommandError(f"{printable(path)}: is also an input and would be overwritten")
     check_outside(path, *inputs)
-    folder = Path(path).resolve().parent
+    folder = Path(os.path.realpath(path)).parent
     place = path if _is_device(path) else folder
     if not os.path.exists(place):
         raise CommandError(f"{printable(path)}: no such folder '{printable(str(folder))}'")
@@ -48,7 +52,7 @@ def check_outside(path: str, *inputs: str | None) -> None:
     CommandError
     """
     for folder in filter(None, inputs):
-        inside = Path(path).resolve().is_relative_to(Path(folder).resolve())
+        inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
         if os.path.isdir(folder) and inside:
             raise CommandError(
                 f"{printable(path)}: is in {printable(folder)}, where all files are data"

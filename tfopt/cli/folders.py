@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from tfopt.cli.console import printable
 from tfopt.cli.errors import CommandError
+from tfopt.hidden import is_hidden
 
 __all__ = ["File", "files_in", "is_folder", "is_url", "open_url"]
 
@@ -63,11 +64,7 @@ def files_in(folder: str) -> list[File]:
         If there are none.
     """
     paths = _urls(folder) if is_url(folder) else _paths(folder)
-    shown = {
-        inside: path
-        for inside, path in paths.items()
-        if not any(part.startswith((".", "_")) for part in inside.split("/"))
-    }
+    shown = {inside: path for inside, path in paths.items() if not is_hidden(inside)}
     if not shown:
         raise CommandError(f"{printable(folder)}: there are no files in this folder")
     name = folder.rstrip("/")

@@ -7,7 +7,7 @@ import io
 import itertools
 import json
 import math
-import struct
+import warnings
 import zipfile
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import tfopt
+from tfopt.checkpoints.framing import has_too_many
 from tfopt.cli.console import printable
 from tfopt.cli.data import Data
 from tfopt.cli.errors import CommandError
@@ -138,21 +139,17 @@ def _read_arrays(file: Any) -> dict[str, np.ndarray]:
         raise _UnreadableError("not an .npz file, or cut short")
     file.seek(0)
     try:
-        with np.load(file, allow_pickle=False) as archive:
+        with warnings.catch_warnings(), np.load(file, allow_pickle=False) as archive:
+            warnings.simplefilter("error")  # NumPy warns of what it guesses; this is never written
             # uncompressed, as written: reading then takes no more memory than the file has bytes
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.zip.infolist()):
                 raise _UnreadableError("its arrays are compressed")
             if sorted(archive.files) != ["bias", "header", "weights"]:
                 raise _UnreadableError("it must hold the arrays header, weights and bias")
             arrays = {key: archive[key] for key in archive.files}
-    except (
-        ValueError,
-        EOFError,
-        MemoryError,
-        RuntimeError,
-        struct.error,
-        zipfile.BadZipFile,
-    ) as error:
+    except (OSError, _UnreadableError):
+        raise
+    except Exception as error:  # whatever NumPy's parsers, or those of zip archives, stumble over
         raise _UnreadableError("its arrays are damaged") from error
     if not all(isinstance(array, np.ndarray) for array in arrays.values()):
         raise _UnreadableError("its arrays are damaged")  # NumPy gives bytes where it finds none
@@ -191,8 +188,11 @@ def _check_array(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
 def _parse_header(array: np.ndarray) -> dict[str, Any]:
     if array.shape != () or array.dtype.kind != "U":
         raise _UnreadableError("its header is not a string")
+    text = str(array)
+    if has_too_many(text.encode("utf-8", "surrogatepass"), array.nbytes):
+        raise _UnreadableError("its header has too many parts")
     try:
-        header = json.loads(str(array))
+        header = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _UnreadableError("its header is not JSON") from error
     if not isinstance(header, dict) or header.get("format") != FORMAT:

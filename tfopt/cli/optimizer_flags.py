@@ -141,6 +141,10 @@ class OptimizerFlags:
             if of == kind and hasattr(arguments, flag.dest)
         }
 
+    def option(self, kind: str, name: str) -> str:
+        """Return the flag of a constructor's argument."""
+        return self._flags[kind, name].option
+
     def collect(self, arguments: argparse.Namespace, kind: str, chosen: str) -> dict[str, Any]:
         """Return what was given to the chosen class, by the names of its constructor's arguments.
 

@@ -33,7 +33,11 @@ def run(arguments: argparse.Namespace) -> None:
         raise CommandError("<stdout>: is closed")
     model = load_model(arguments.model)
     data = read_libsvm(arguments.data, model.zero_based)
-    predictions = loss_of(model.loss, model.classes).predict(model.margins(data))
+    with np.errstate(over="ignore"):
+        predictions = loss_of(model.loss, model.classes).predict(model.margins(data))
+    infinite = np.flatnonzero(~np.isfinite(predictions.reshape(len(predictions), -1)).all(axis=1))
+    if infinite.size:  # the exponential of a margin, of a Poisson model
+        raise data.refuse_row(infinite[0], "the model's prediction is not finite")
     if arguments.output:
         write_atomically(
             arguments.output, (text.encode() for text in as_text(predictions, model.classes))

@@ -5,11 +5,37 @@ from __future__ import annotations
 import os
 import sys
 from types import TracebackType
+from typing import Any, Self
 
 from tqdm import tqdm
 
 
-class Progress:
+class _Bar:
+    """A bar on a terminal, else lines; silent if `quiet`."""
+
+    def __init__(self, quiet: bool, **options: Any) -> None:
+        quiet = quiet or sys.stderr is None
+        terminal = not quiet and sys.stderr.isatty()
+        self._prints_lines = not quiet and not terminal
+        # a terminal without a size (in a container, say) would get a bar of width 0
+        sizeless = terminal and not os.get_terminal_size(sys.stderr.fileno()).columns
+        self._bar = tqdm(
+            desc="training", disable=not terminal, ncols=80 if sizeless else None, **options
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._bar.close()
+
+
+class Progress(_Bar):
     """A bar with the time left on a terminal, else one line per epoch; silent if `quiet`.
 
     Parameters
@@ -20,30 +46,7 @@ class Progress:
     """
 
     def __init__(self, total_rows: int, quiet: bool) -> None:
-        quiet = quiet or sys.stderr is None
-        terminal = not quiet and sys.stderr.isatty()
-        self._prints_lines = not quiet and not terminal
-        # a terminal without a size (in a container, say) would get a bar of width 0
-        sizeless = terminal and not os.get_terminal_size(sys.stderr.fileno()).columns
-        self._bar = tqdm(
-            total=total_rows,
-            desc="training",
-            unit=" rows",
-            unit_scale=True,
-            disable=not terminal,
-            ncols=80 if sizeless else None,
-        )
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._bar.close()
+        super().__init__(quiet, total=total_rows, unit=" rows", unit_scale=True)
 
     def rows(self, count: int) -> None:
         """Count the rows of one batch."""
@@ -56,3 +59,25 @@ class Progress:
         if self._prints_lines:
             text = "  ".join(f"{name} {loss}" for name, loss in shown.items())
             print(f"epoch {number:3}  {text}", file=sys.stderr, flush=True)
+
+
+class GapProgress(_Bar):
+    """A bar of the iterations on a terminal, else one line per certificate; silent if `quiet`.
+
+    How many iterations there will be is not known before.
+
+    Parameters
+    ----------
+    quiet : bool
+    """
+
+    def __init__(self, quiet: bool) -> None:
+        super().__init__(quiet, unit=" iterations")
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        """Report an iteration: a callback of the estimators."""
+        self._bar.set_postfix(gap=f"{record['gap']:.1e}", refresh=False)
+        self._bar.update()
+        if self._prints_lines and record["certified"]:
+            line = f"iteration {record['iteration']:4}  gap {record['gap']:.3g}"
+            print(line, file=sys.stderr, flush=True)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
+import sys
 from typing import Any
 
 from tfopt.cli.console import printable, say
 from tfopt.cli.model import Model
 from tfopt.cli.scores import score_line
 from tfopt.versions import versions
+
+MANY = 2**24  # features: a model takes more than 100 MB
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +41,19 @@ class Certificate:
 
     @property
     def relative_gap(self) -> float:
-        return self.gap / abs(self.objective) if self.gap else 0.0
+        if not self.gap:
+            return 0.0
+        return self.gap / abs(self.objective) if self.objective else math.inf
+
+    @property
+    def farthest(self) -> Certificate:
+        """That of the class which is farthest from its minimum; without classes, its own."""
+        return max(self.classes.values(), key=lambda each: each.relative_gap, default=self)
+
+    @property
+    def converged(self) -> bool:
+        """Whether the gap, or that of each class, is no more than it was to be."""
+        return self.farthest.relative_gap <= self.tol
 
     def line(self) -> str:
         """Return it as one line of text."""
@@ -46,7 +62,7 @@ class Certificate:
             farthest = max(self.classes, key=lambda name: self.classes[name].relative_gap)
             worst = self.classes[farthest]
             label = f", class {farthest:g} the farthest ({worst.relative_gap:.1e})"
-        verdict = "" if worst.relative_gap <= self.tol else f", which is above tol {self.tol:g}"
+        verdict = "" if self.converged else f", which is above tol {self.tol:g}"
         return (
             f"objective {self.objective:.8g}, at most {self.gap:.2g} ({self.relative_gap:.1e}) "
             f"above the minimum{label}{verdict}; {self.iterations} iterations"
@@ -56,6 +72,7 @@ class Certificate:
         """Return it as what JSON can hold."""
         facts = {name: getattr(self, name) for name in ("objective", "gap", "tol", "iterations")}
         facts["relative_gap"] = self.relative_gap
+        facts["converged"] = self.converged
         if self.classes:
             facts["classes"] = [
                 {"label": label, **each.facts()} for label, each in self.classes.items()
@@ -130,7 +147,38 @@ def print_json(result: Result, arguments: argparse.Namespace, threads: int) -> N
     }
     if result.certificate:
         facts["certificate"] = result.certificate.facts()
-    print(json.dumps(facts))
+    print(json.dumps(_finite(facts), allow_nan=False))
+
+
+def note_size(n_features: int, quiet: bool) -> None:
+    """Say on standard error how large a model will be, if that may be by a typing error."""
+    if n_features >= MANY and not quiet and sys.stderr is not None:
+        size = 8 * n_features / 1e9
+        print(
+            f"note: with {n_features} features a model takes {size:.1f} GB for each class, in "
+            "memory and in its file, and to train it takes more",
+            file=sys.stderr,
+        )
+
+
+def warn(certificate: Certificate, epochs: int) -> None:
+    """Say on standard error that the gap is not what it was to be."""
+    if certificate.converged or sys.stderr is None:
+        return
+    print(
+        f"warning: the gap is {certificate.farthest.relative_gap:.2g} after {epochs} iterations, "
+        f"above --tol {certificate.tol:g}: raise --epochs or --tol, or scale the features",
+        file=sys.stderr,
+    )
+
+
+def _finite(value: Any) -> Any:
+    """Return facts with None for numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _in_full(scores: dict[str, float | None], model: Model) -> dict[str, float | None]:

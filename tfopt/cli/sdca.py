@@ -19,7 +19,8 @@ from tfopt.cli.data import classes_of
 from tfopt.cli.errors import CommandError
 from tfopt.cli.folders import is_folder
 from tfopt.cli.model import Model
-from tfopt.cli.report import Certificate, Result
+from tfopt.cli.progress import GapProgress
+from tfopt.cli.report import Certificate, Result, note_size
 from tfopt.cli.rows import Here, Place, Rows, read_rows
 from tfopt.cli.settings import CLASSIFICATION, SdcaSettings
 
@@ -33,7 +34,7 @@ def here(
 ) -> Any:
     """Return an estimator, fitted in this process."""
     features = X[0] if len(X) == 1 else sparse.vstack(X, format="csr")
-    estimator = getattr(linear_model, name)(num_loss_partitions=rows, **options)
+    estimator = getattr(linear_model, name)(num_loss_partitions=rows, n_jobs=-1, **options)
     return estimator.fit(features, np.concatenate(y))
 
 
@@ -61,11 +62,13 @@ def run(arguments: argparse.Namespace) -> Result:
     if train.of_folder:
         settings = dataclasses.replace(settings, blocks=len(train.lengths))
     if not arguments.cluster:
-        return fit(train, test, settings)
+        return fit(train, test, settings, arguments.quiet)
     return cluster.fit(train, test, settings, arguments.quiet, arguments.checkpoints)
 
 
-def fit(train: Rows, test: Rows | None, settings: SdcaSettings, solver: Solver = here) -> Result:
+def fit(
+    train: Rows, test: Rows | None, settings: SdcaSettings, quiet: bool, solver: Solver = here
+) -> Result:
     """Find the minimum and score the model.
 
     Parameters
@@ -73,6 +76,8 @@ def fit(train: Rows, test: Rows | None, settings: SdcaSettings, solver: Solver =
     train : Rows
     test : Rows or None
     settings : SdcaSettings
+    quiet : bool
+        Show no progress.
     solver : callable, optional
         What fits on a cluster.
 
@@ -86,8 +91,10 @@ def fit(train: Rows, test: Rows | None, settings: SdcaSettings, solver: Solver =
     classes = None
     if settings.loss in CLASSIFICATION:
         classes = classes_of(train.name, train.labels(), settings.loss)
+    note_size(train.n_features, quiet)
     started = time.perf_counter()
-    estimator = solved(train, classes, settings, solver)
+    with GapProgress(quiet) as progress:
+        estimator = solved(train, classes, settings, solver, progress)
     seconds = time.perf_counter() - started
     weights, bias = weights_of(estimator, train.n_features, settings)
     model = Model(
@@ -100,7 +107,11 @@ def fit(train: Rows, test: Rows | None, settings: SdcaSettings, solver: Solver =
         settings=dataclasses.asdict(settings),
     )
     parts = {"train": train} | ({"test": test} if test else {})
-    measured = {part: rows.measured(model) for part, rows in parts.items()}
+    with np.errstate(all="ignore"):  # a loss that overflows is refused, once and in words
+        measured = {part: rows.measured(model) for part, rows in parts.items()}
+    for part, (loss, _) in measured.items():
+        if not np.isfinite(loss):
+            raise CommandError(f"the {part} loss is not finite: scale the features or raise --l2")
     return Result(
         model,
         {part: [loss] for part, (loss, _) in measured.items()},
@@ -112,7 +123,11 @@ def fit(train: Rows, test: Rows | None, settings: SdcaSettings, solver: Solver =
 
 
 def solved(
-    train: Rows, classes: tuple[float, ...] | None, settings: SdcaSettings, solver: Solver
+    train: Rows,
+    classes: tuple[float, ...] | None,
+    settings: SdcaSettings,
+    solver: Solver,
+    progress: GapProgress,
 ) -> Any:
     """Return the estimator, fitted: it penalizes the sum of the losses instead of their mean."""
     assert settings.l2 is not None
@@ -127,6 +142,7 @@ def solved(
         "tol": settings.tol,
         "max_iter": settings.epochs,
         "random_state": settings.seed,
+        "callback": progress,
     }
     with warnings.catch_warnings():
         # the certificate says it; and of many classes, each may have but a row

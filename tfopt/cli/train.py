@@ -30,7 +30,7 @@ from tfopt.cli.folders import is_folder
 from tfopt.cli.model import Model, save_model
 from tfopt.cli.optimizers import make_optimizer, set_learning_rate
 from tfopt.cli.progress import Progress
-from tfopt.cli.report import Result, print_json, print_text
+from tfopt.cli.report import Result, note_size, print_json, print_text, warn
 from tfopt.cli.scores import score
 from tfopt.cli.settings import CheckpointFlags, SdcaSettings, Settings
 from tfopt.errors import InvalidArgumentError
@@ -134,6 +134,7 @@ def fit(
     if settings.loss == "logistic":
         classes = classes_of(train.name, train.labels, "logistic", at_most=2)
     n_features = train.features.shape[1]
+    note_size(n_features, quiet)
     parts = {"train": train} | ({"test": test.with_width(n_features)} if test else {})
     truth = {part: targets(data, classes) for part, data in parts.items()}
     optimizer = make_optimizer(settings)
@@ -239,6 +240,8 @@ def run(arguments: argparse.Namespace) -> None:
     if plot:
         title = f"{settings.optimizer}, {settings.loss} loss"
         plot.save_loss_plot(arguments.plot, title, result.history)
+    if result.certificate:
+        warn(result.certificate, settings.epochs)
     if arguments.json:
         print_json(result, arguments, used_threads)
     else:

@@ -37,7 +37,9 @@ class DeviceArray(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The address after the last element; of a contiguous array."""
+        """The address after the last element; of a contiguous array of real numbers."""
+        if self.dtype not in _ITEMSIZES:
+            raise InvalidTypeError(f"arrays of {self.dtype} on a GPU are not supported")
         return self.address + self.size * _ITEMSIZES[self.dtype]
 
 

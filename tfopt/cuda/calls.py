@@ -17,7 +17,7 @@ from tfopt.cuda.library import Library, load
 from tfopt.cuda.norms import Norms
 from tfopt.cuda.streams import in_order
 from tfopt.cuda.updates import DenseUpdate, Reading, RowsUpdate, Update
-from tfopt.devices import on_gpu
+from tfopt.devices import is_device_array
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.calls import Kernel, step_arguments
 
@@ -40,7 +40,7 @@ def apply(
     check_range: bool,
 ) -> None:
     """Update variables on a GPU: one, some rows of it, or many given as lists."""
-    scale = grad_scale if on_gpu(grad_scale) else None
+    scale = grad_scale if is_device_array(grad_scale) else None
     factor = 1.0 if scale is not None else grad_scale
     update: Update | None
     if indices is not None:

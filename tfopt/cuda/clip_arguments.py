@@ -11,7 +11,7 @@ from tfopt.clip_arguments import FLOATS, Array, as_bound, as_limits, tensor_name
 from tfopt.cuda.arrays import DeviceArray, as_device_array
 from tfopt.cuda.checks import check_layout
 from tfopt.cuda.results import new_like
-from tfopt.devices import on_gpu
+from tfopt.devices import is_device_array
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.variable import Variable
@@ -93,7 +93,7 @@ def as_tensors(t_list: Any, one_dtype: bool) -> list[Tensor | None]:
 
 def as_bound_there(value: Any, name: str, op: str, tensor: DeviceArray) -> Array | DeviceArray:
     """Return a bound of clip_by_value: a number as a 0-d array, or an array of t's shape."""
-    if not on_gpu(value):
+    if not is_device_array(value):
         bound = as_bound(value, name, op, numpy_dtype(tensor.dtype))
         if bound.ndim:
             raise InvalidArgumentError(
@@ -119,7 +119,7 @@ def as_limit_there(
     value: Any, name: str, tensor: DeviceArray, shape: tuple[int, ...]
 ) -> float | DeviceArray:
     """Return a limit for norms: a number of at least 0, or an array of a shape and t's dtype."""
-    if not on_gpu(value):
+    if not is_device_array(value):
         limits = as_limits(value, name)
         if limits.ndim:
             raise InvalidArgumentError(

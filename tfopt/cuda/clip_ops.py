@@ -27,7 +27,7 @@ from tfopt.cuda.clip_arguments import (
 from tfopt.cuda.library import load
 from tfopt.cuda.norms import OWN, SHARED_BY_ALL, SKIPPED, TYPES, Norms, Slices
 from tfopt.cuda.streams import in_order
-from tfopt.devices import on_gpu
+from tfopt.devices import is_device_array
 from tfopt.errors import InvalidArgumentError
 
 __all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value", "global_norm", "l2_loss"]
@@ -159,7 +159,7 @@ def clip_by_global_norm(
         norm = scalar_for(first, None)
         value = norm.given
         others.append(norm.array)
-    elif on_gpu(use_norm):
+    elif is_device_array(use_norm):
         known = check_scalar(use_norm, "use_norm", device, library)
         others.append(known)
     else:

@@ -33,7 +33,9 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("dask", "distributed"):
             raise
-        raise ImportError(f"tfopt.dask needs {error.name}: pip install 'tfopt[dask]'") from error
+        raise ImportError(
+            f"tfopt.dask needs {error.name}: pip install 'tfopt[dask]', or '.[dask]' in a clone"
+        ) from error
 
 
 def __dir__() -> list[str]:

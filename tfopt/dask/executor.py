@@ -15,7 +15,7 @@ import dask
 from distributed import Client, Future, KilledWorker, wait
 from distributed.comm import CommClosedError
 
-from tfopt.dask.holders import Desk, LostError, at, gathered, load, step
+from tfopt.dask.holders import Desk, LostError, at, gathered, load, named, step
 from tfopt.dask.scheduler import check_scheduler, threads_of
 from tfopt.linear_model.trees import fold
 
@@ -128,6 +128,33 @@ class DaskExecutor:
         self.client.cancel([*self._desks.values()], force=True)
         self._desks, self._actors = {}, {}
 
+    def names(self) -> dict[tuple[str, ...] | None, int]:
+        """Return the names that blocks' features have, each with the first block that has them.
+
+        Once all blocks are there: of several that are refused the first is named.
+
+        Raises
+        ------
+        LostError, ConnectionError
+            See `ask`.
+        """
+        check_scheduler(self.client)
+        shares: dict[tuple[str, int], list[tuple[int, Future]]] = {}
+        for number, (holder, home) in enumerate(zip(self._holders, self._homes, strict=True)):
+            assert holder is not None
+            shares.setdefault(home, []).append((number, holder))
+        holders = [holder for share in shares.values() for _, holder in share]
+        self._await(holders)
+        self._result([holder for holder in holders if holder.status == "error"][:1])
+        parts = self._result(
+            [self._submit(named, share, workers=[worker]) for (worker, _), share in shares.items()]
+        )
+        found: dict[tuple[str, ...] | None, int] = {}
+        for part in parts:
+            for names, number in part.items():
+                found[names] = min(number, found.get(names, number))
+        return found
+
     def ask(
         self,
         function: Callable[[Any, Any], tuple[Any, Any]],
@@ -174,8 +201,11 @@ class DaskExecutor:
         told = pickle.dumps((function, order), protocol=5)
         calls = []
         for worker, share in shares.items():
-            named = [(place, self._key(number), self._rounds[number]) for place, number in share]
-            calls.append(self._actors[worker].step(named, self._attempt, told, n_places))
+            places = [(place, self._key(number), self._rounds[number]) for place, number in share]
+            try:
+                calls.append(self._actors[worker].step(places, self._attempt, told, n_places))
+            except RuntimeError as lost:  # its worker has gone since one looked
+                raise _lost(lost) from None
         # an actor whose worker is gone may be silent, or raise anything
         answers = [pickle.loads(answer) for answer in self._watched(_heard(calls), (Exception,))]
         error = next((answer for is_answer, answer in answers if not is_answer), None)

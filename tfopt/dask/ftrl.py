@@ -10,12 +10,14 @@ from typing import Any
 import dask
 import numpy as np
 from distributed import get_client
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from tfopt import linear_model
 from tfopt.dask.collections import blocks_of
+from tfopt.dask.holders import check_sparse
 from tfopt.dask.predictions import ClusterClassifier, ClusterRegressor
 from tfopt.dask.scheduler import check_scheduler
 from tfopt.dask.stream_journal import StreamJournal
@@ -30,8 +32,9 @@ class _ClusterFTRL(BaseEstimator):  # type: ignore[misc]
     def _local(self: Any) -> Any:
         check_is_fitted(self)
         model = self._unfitted()
-        for name in self._FITTED:
-            setattr(model, name, getattr(self, name))
+        for name in (*self._FITTED, "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(model, name, getattr(self, name))
         return model
 
     def _unfitted(self: Any) -> Any:
@@ -45,7 +48,8 @@ class _ClusterFTRL(BaseEstimator):  # type: ignore[misc]
         client = get_client()
         # computed from what was given, so that a block that is lost can be computed again
         held = [
-            client.compute(dask.delayed(_held)(*block)) for block in blocks_of(X, y, sample_weight)
+            client.compute(dask.delayed(_held)(number, *block))
+            for number, block in enumerate(blocks_of(X, y, sample_weight))
         ]
         try:
             with warnings.catch_warnings():
@@ -61,9 +65,12 @@ class _ClusterFTRL(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _learn_blocks(self: Any, client: Any, held: list[Any], resume: str | None) -> None:
-        labels = client.gather(  # in place, for an error's traceback would hold the futures
-            client.map(_surveyed, held, of_classes=self._is_of_classes, pure=False)
-        )
+        surveyed = client.map(_surveyed, held, of_classes=self._is_of_classes, pure=False)
+        try:
+            labels = client.gather(surveyed)
+        finally:  # an error's traceback would hold them
+            for future in surveyed:
+                future.release()
         classes = None
         if self._is_of_classes:
             classes = np.unique(np.concatenate([own for _, own in labels]))
@@ -80,6 +87,7 @@ class _ClusterFTRL(BaseEstimator):  # type: ignore[misc]
             state = _epoch(client, state, held, classes)
             journal.after(number, *state)
         model, _ = state
+        vars(self).pop("feature_names_in_", None)  # of the last fit
         vars(self).update({k: v for k, v in vars(model).items() if k not in self.get_params()})
         self.n_iter_ = max(first, self.max_iter)
 
@@ -97,7 +105,12 @@ def _epoch(client: Any, state: Any, held: list[Any], classes: np.ndarray | None)
             future.release()
 
 
-def _held(X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
+def _held(number: int, X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
+    if sparse.issparse(X):
+        try:
+            check_sparse(X)
+        except ValueError as error:
+            raise ValueError(f"block {number}: {error}") from error
     return X, np.asarray(y), None if weight is None else np.asarray(weight)
 
 

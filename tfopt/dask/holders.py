@@ -11,10 +11,12 @@ import numpy as np
 from distributed import get_worker
 from scipy import sparse
 
+from tfopt.dask.names import names_of
+from tfopt.kernels.csr import check_csr, check_indices
 from tfopt.linear_model.block_fit import Raw
 from tfopt.linear_model.trees import fold
 
-__all__ = ["Desk", "Holder", "LostError", "at", "gathered", "load", "step"]
+__all__ = ["Desk", "Holder", "LostError", "at", "check_sparse", "gathered", "load", "named", "step"]
 
 
 class LostError(Exception):
@@ -31,10 +33,13 @@ class Holder:
     ----------
     raw : object
         The block as it begins.
+    names : tuple of str, or None
+        Of the features, if they have names.
     """
 
-    def __init__(self, raw: Any) -> None:
+    def __init__(self, raw: Any, names: tuple[str, ...] | None = None) -> None:
         self.raw = raw
+        self.names = names
         self._attempt = 0
         self._blocks: dict[int, Any] = {}
 
@@ -164,6 +169,14 @@ def at(
     return function(holder.at(attempt, number), order)
 
 
+def named(share: list[tuple[int, Holder]]) -> dict[tuple[str, ...] | None, int]:
+    """Return the names that some blocks' features have, each with the first block of it."""
+    found: dict[tuple[str, ...] | None, int] = {}
+    for number, holder in share:
+        found.setdefault(holder.names, number)
+    return found
+
+
 def load(number: int, X: Any, y: Any, weight: Any, duals: Any, of_classes: bool) -> Holder:
     """Check a block, and hold it.
 
@@ -185,6 +198,7 @@ def load(number: int, X: Any, y: Any, weight: Any, duals: Any, of_classes: bool)
     """
     name = f"block {number}"
     try:
+        names = names_of(X)
         X = _features(X)
         labels = np.asarray(y) if of_classes else np.asarray(y, np.float64)
         weights = np.ones(X.shape[0]) if weight is None else np.array(weight, np.float64)
@@ -194,16 +208,29 @@ def load(number: int, X: Any, y: Any, weight: Any, duals: Any, of_classes: bool)
         if values.shape != (X.shape[0],):
             raise ValueError(f"{name}: {what} has the shape {values.shape}, X has {X.shape}")
     _refuse(name, "X", _not_finite(X), "is not finite")
+    if labels.dtype.kind == "O":
+        missing = [label is None or label != label for label in labels]
+        _refuse(name, "y", np.array(missing, bool), "is missing")
+        _check_order(name, labels)
     if labels.dtype.kind == "f":
         _refuse(name, "y", ~np.isfinite(labels), "is not finite")
         if of_classes:
             _refuse(name, "y", labels != np.rint(labels), "is no class but a fraction")
-    _refuse(name, "sample_weight", ~(np.isfinite(weights) & (weights >= 0)), "is negative")
-    return Holder(Raw(number, X, labels, weights, duals))
+    _refuse(name, "sample_weight", ~np.isfinite(weights), "is not finite")
+    _refuse(name, "sample_weight", weights < 0, "is negative")
+    return Holder(Raw(number, X, labels, weights, duals), names)
+
+
+def _check_order(name: str, labels: np.ndarray) -> None:
+    try:
+        np.unique(labels)
+    except TypeError as error:
+        raise ValueError(f"{name}: y has labels of several kinds: {error}") from error
 
 
 def _features(X: Any) -> Any:
     if sparse.issparse(X):
+        check_sparse(X)  # before anything follows them
         X = sparse.csr_matrix(X)
         return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
     array = np.asarray(X)
@@ -211,6 +238,27 @@ def _features(X: Any) -> Any:
         raise ValueError(f"X must have rows and columns, not the shape {array.shape}")
     kept = array.dtype in (np.float32, np.float64)
     return np.ascontiguousarray(array, None if kept else np.float64)
+
+
+def check_sparse(X: Any) -> None:
+    """Refuse a sparse matrix whose indices are not those of its rows and columns.
+
+    Raises
+    ------
+    ValueError
+        It names the array and the place.
+    """
+    if X.format in ("csr", "csc"):
+        shape = X.shape if X.format == "csr" else X.shape[::-1]
+        # a message has its arrays anywhere
+        data, indices, indptr = (
+            np.require(a, requirements="A") for a in (X.data, X.indices, X.indptr)
+        )
+        check_csr(data, indices, indptr, shape, "X")
+    elif X.format == "coo":
+        for k, what in enumerate(("row", "col")):
+            indices = np.require(getattr(X, what), requirements="A")
+            check_indices(indices, X.shape[k], f"X.{what}")
 
 
 def _not_finite(X: Any) -> np.ndarray:

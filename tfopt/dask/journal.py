@@ -13,7 +13,7 @@ from tfopt.linear_model.blocks import Block, Order, settled
 from tfopt.linear_model.executors import Executor
 from tfopt.linear_model.search import Settings
 
-__all__ = ["FolderJournal"]
+__all__ = ["FolderJournal", "seed_of"]
 
 
 class FolderJournal:
@@ -79,6 +79,20 @@ class FolderJournal:
         folder.save(MANIFEST, manifest)
         folder.keep_only({_name(name, k) for k in everyone}, "epoch-")
         self.resume = self.path
+
+
+def seed_of(path: str) -> int:
+    """Return the seed of the fit that a checkpoint is of.
+
+    Raises
+    ------
+    CheckpointError
+        If there is none.
+    """
+    try:
+        return int(Folder(path).load(MANIFEST)["about"]["seed"])
+    except (KeyError, TypeError) as error:
+        raise CheckpointError(f"{path}: is no checkpoint of this kind of fit") from error
 
 
 def save(block: Block, told: tuple[str, str, dict[int, Order]]) -> tuple[Block, None]:

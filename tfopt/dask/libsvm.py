@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from io import BytesIO
 from typing import Any
 
 import dask
 import fsspec
+from scipy import sparse
 from sklearn.datasets import load_svmlight_file
+
+from tfopt.cli.errors import CommandError
+from tfopt.cli.lines import Lines, display_name, open_data
+from tfopt.errors import InvalidArgumentError
+from tfopt.hidden import is_hidden
 
 __all__ = ["read_libsvm"]
 
@@ -21,8 +26,9 @@ def read_libsvm(
     Parameters
     ----------
     paths : str or sequence of str
-        A folder, whose files are taken in the order of their names, or files; or their URLs as
-        fsspec has them. Names that end in .gz, .bz2 or .xz are decompressed.
+        A folder, whose files are taken in the order of their names, with those of folders in it and
+        without hidden ones, whose names begin with ``.`` or ``_``; or files; or their URLs as
+        fsspec has them. What gzip, bzip2 or xz has compressed is decompressed, whatever its name.
     n_features : int
     zero_based : bool, default=False
         Whether features are counted from 0.
@@ -35,7 +41,8 @@ def read_libsvm(
     Raises
     ------
     FileNotFoundError
-        If there is no file.
+        If there is no file. What a file has wrong is found when its block is read: an
+        InvalidArgumentError names the file, the line and the token.
 
     Examples
     --------
@@ -52,7 +59,10 @@ def read_libsvm(
     """
     if isinstance(paths, str):
         fs, folder = fsspec.url_to_fs(paths)
-        names = sorted(fs.find(folder)) if fs.isdir(folder) else [folder]
+        names = [folder]
+        if fs.isdir(folder):
+            found = (name for name in fs.find(folder) if not name.endswith("/"))
+            names = sorted(n for n in found if not is_hidden(n[len(folder) :].lstrip("/")))
         paths = [fs.unstrip_protocol(name) for name in names]
     if not paths:
         raise FileNotFoundError("there are no files to read")
@@ -61,10 +71,16 @@ def read_libsvm(
 
 
 def _read(path: str, n_features: int, zero_based: bool) -> tuple[Any, Any]:
-    with fsspec.open(path, "rb", compression="infer") as file:
-        text = BytesIO(file.read())
+    name = display_name(path)
     try:
-        X, y = load_svmlight_file(text, n_features=n_features, zero_based=zero_based)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    return X, y
+        with open_data(path, name) as stream:
+            lines = Lines(stream, name, first_index=int(not zero_based))
+            try:
+                X, y = load_svmlight_file(lines, zero_based=zero_based)
+            except (ValueError, OverflowError) as error:
+                raise lines.refusal(error) from error
+    except CommandError as error:
+        raise InvalidArgumentError(str(error)) from error
+    if X.shape[1] > n_features:
+        raise InvalidArgumentError(f"{name}: it has {X.shape[1]} features, not {n_features}")
+    return sparse.csr_matrix((X.data, X.indices, X.indptr), (len(y), n_features)), y

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -31,8 +32,9 @@ class _Cluster:
         """Return a model of one block, small enough to travel."""
         check_is_fitted(self)
         model = self._LOCAL(loss=self.loss) if hasattr(self, "loss") else self._LOCAL()
-        for name in self._FITTED:
-            setattr(model, name, getattr(self, name))
+        for name in (*self._FITTED, "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(model, name, getattr(self, name))
         return model
 
     def _on_blocks(self, method: str, X: Any) -> Any:
@@ -42,15 +44,18 @@ class _Cluster:
             return predict(X)
         if hasattr(X, "chunks"):
             X = X.rechunk({1: -1})
-            some = predict(np.zeros((1, X.shape[1])))
+            with warnings.catch_warnings():  # of names that X has not: the blocks will, too
+                warnings.simplefilter("ignore", UserWarning)
+                some = predict(np.zeros((1, X.shape[1])))
             if some.ndim == 1:
                 return X.map_blocks(predict, dtype=some.dtype, drop_axis=1)
             chunks = (X.chunks[0], (some.shape[1],))
             return X.map_blocks(predict, dtype=some.dtype, chunks=chunks)
         if hasattr(X, "map_partitions"):
             import dask.array as da
+            import pandas as pd
 
-            some = predict(np.zeros((1, len(X.columns))))
+            some = predict(pd.DataFrame(np.zeros((1, len(X.columns))), columns=X.columns))
             shapes = (np.nan, *some.shape[1:])
             return da.concatenate(
                 [
@@ -82,7 +87,7 @@ class _Cluster:
 
 def _predicted(model: Any, method: str, X: Any) -> np.ndarray:
     """Predict a block."""
-    found: np.ndarray = getattr(model, method)(X.to_numpy() if hasattr(X, "to_numpy") else X)
+    found: np.ndarray = getattr(model, method)(X)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,8 @@ from tfopt import linear_model
 from tfopt.dask.collections import blocks_of
 from tfopt.dask.executor import DaskExecutor
 from tfopt.dask.holders import LostError
-from tfopt.dask.journal import FolderJournal
+from tfopt.dask.journal import FolderJournal, seed_of
+from tfopt.dask.names import agreed, set_names
 from tfopt.dask.predictions import ClusterClassifier, ClusterRegressor
 from tfopt.linear_model.block_fit import BlockFit, fit_blocks
 from tfopt.linear_model.checks import check_count
@@ -32,8 +34,14 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
     adaptive: Any = False
     num_loss_partitions: Any = None
     n_jobs: Any = None
+    _in_blocks = True
 
     def _fit(self: Any, X: Any, y: Any, sample_weight: Any, resume: str | None) -> Any:
+        with self._all_or_nothing():
+            self._fit_blocks(X, y, sample_weight, resume)
+        return self
+
+    def _fit_blocks(self: Any, X: Any, y: Any, sample_weight: Any, resume: str | None) -> None:
         self._check_options()
         if self.checkpoint is not None:
             check_count("checkpoint_every", self.checkpoint_every, 1)
@@ -46,24 +54,29 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
             self._settings(len(sources)) as settings,
             DaskExecutor(get_client(), sources, self._is_of_classes) as executor,
         ):
+            if resume is not None and not isinstance(self.random_state, numbers.Integral):
+                settings = dataclasses.replace(settings, seed=seed_of(resume))
             journal = FolderJournal(self.checkpoint, self.checkpoint_every, resume, settings)
-            fit = self._fit_through_losses(executor, settings, journal)
+            names, fit = self._fit_through_losses(executor, settings, journal)
         self._conclude(dataclasses.replace(fit, duals=_joined(fit)))
-        if hasattr(X, "columns"):
-            self.feature_names_in_ = np.array([str(name) for name in X.columns], object)
+        set_names(self, names)
         self.n_features_in_ = fit.solutions[0].certificate.w.size
         self._warn(fit.solutions)
-        return self
 
     def _fit_through_losses(
         self: Any, executor: DaskExecutor, settings: Any, journal: FolderJournal
-    ) -> BlockFit:
-        """Fit; when workers are lost, go on from the last checkpoint."""
+    ) -> tuple[tuple[str, ...] | None, BlockFit]:
+        """Fit; when workers are lost, go on from the last checkpoint.
+
+        Return the names of the features, too.
+        """
         lost, furthest = 0, 0
         while True:
             try:
                 journal.about = self._about()
-                return fit_blocks(self, executor, self._problem(0, 1), settings, journal)
+                names = agreed(executor.names())
+                fit = fit_blocks(self, executor, self._problem(0, 1), settings, journal)
+                return names, fit
             except LostError as error:
                 lost = 1 if journal.reached > furthest else lost + 1
                 furthest = max(furthest, journal.reached)
@@ -127,7 +140,8 @@ class SDCAClassifier(ClusterClassifier, _ClusterSDCA, linear_model.SDCAClassifie
     dual_coef_ : dask array of float64, shape (1, n_samples) or (n_classes, n_samples)
         It stays on the cluster, a chunk for each block.
     feature_names_in_ : ndarray of str
-        If X is a frame.
+        If X is a frame, or a list of them: their columns, in the same order in all. Frames with
+        others, or in another order, are refused, in `predict` and `score`, too.
 
     Raises
     ------
@@ -163,13 +177,13 @@ class SDCAClassifier(ClusterClassifier, _ClusterSDCA, linear_model.SDCAClassifie
         loss: str = "logistic",
         *,
         l1: float = 0.0,
-        l2: float = 1.0,
+        l2: float | None = None,
         C: float | None = None,
         gamma: float = 1.0,
         fit_intercept: bool = True,
         class_weight: Any = None,
         max_iter: int = 1000,
-        tol: float = 1e-4,
+        tol: float | None = None,
         random_state: Any = 0,
         warm_start: bool = False,
         verbose: bool = False,
@@ -205,7 +219,8 @@ class SDCAClassifier(ClusterClassifier, _ClusterSDCA, linear_model.SDCAClassifie
             futures and delayed values are the blocks.
         y, sample_weight : dask array or Series, shape (n_samples,), or list of blocks
         resume : str, optional
-            A checkpoint's folder to go on from: of the same data and options.
+            A checkpoint's folder to go on from: of the same data and options. If `random_state` is
+            no number, the seed is that of the checkpoint.
 
         Returns
         -------
@@ -231,7 +246,7 @@ class SDCARegressor(ClusterRegressor, _ClusterSDCA, linear_model.SDCARegressor):
         As of `tfopt.linear_model.SDCARegressor`.
     dual_coef_ : dask array of float64, shape (n_samples,)
     feature_names_in_ : ndarray of str
-        If X is a frame.
+        See `SDCAClassifier`.
 
     Raises
     ------
@@ -244,11 +259,11 @@ class SDCARegressor(ClusterRegressor, _ClusterSDCA, linear_model.SDCARegressor):
         loss: str = "squared",
         *,
         l1: float = 0.0,
-        l2: float = 1.0,
+        l2: float | None = None,
         C: float | None = None,
         fit_intercept: bool = True,
         max_iter: int = 1000,
-        tol: float = 1e-4,
+        tol: float | None = None,
         random_state: Any = 0,
         warm_start: bool = False,
         verbose: bool = False,

@@ -12,6 +12,7 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.interop.building import fresh
+from tfopt.optimizers.hyper import is_live
 from tfopt.optimizers.rule_optimizer import RuleOptimizer
 
 __all__ = ["load_variables", "load_weights"]
@@ -100,7 +101,7 @@ def load_variables(
     has_rate = len(arrays) == len(order) + len(last) + 2
     count, *rest = arrays
     if has_rate:
-        if not callable(like.learning_rate):
+        if not is_live(like.learning_rate):
             like.learning_rate = float(rest[0])
         rest = rest[1:]
     _assign(name, [like.iterations, *order, *last], [count, *rest])

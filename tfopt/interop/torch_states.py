@@ -9,6 +9,7 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.interop.building import fresh
+from tfopt.optimizers.hyper import is_live
 from tfopt.optimizers.rule_optimizer import RuleOptimizer
 
 __all__ = ["load_state_dict"]
@@ -115,7 +116,7 @@ def load_state_dict(
     group, numbers = _one_group(state["param_groups"])
     mapping = _MAPPINGS[name]
     settings = {**mapping.settings(group), **_decay(optimizer, group)}
-    if not callable(optimizer.learning_rate):
+    if not is_live(optimizer.learning_rate):
         settings["learning_rate"] = float(group["lr"])
     like, names = fresh(optimizer, variables, **settings)
     if len(names) != len(numbers):

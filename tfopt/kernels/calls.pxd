@@ -38,18 +38,25 @@ cdef struct work:
     Py_ssize_t index_size       # 0: a dense call
     Py_ssize_t inner            # elements of a row
     Py_ssize_t[MAX_OPERANDS] row_stride
-    # where the rows that are not named take a step, too: theirs, all rows, and a gradient row of
-    # zeros; the indices are then distinct and ascend
-    step_t absent
+    # indices may have been changed since they were looked at: what they name must be one of
     Py_ssize_t n_rows
+    int *outside        # is raised if it is not
+    # where the rows that are not named take a step, too: theirs, and a gradient row of zeros; the
+    # indices are then distinct and ascend
+    step_t absent
     char *zeros
     summing *summing        # NULL: equal indices are stepped one after another
+
+cdef struct numbers:
+    # of a call, as they were read
+    double[MAX_HYPERS] hypers
+    double[N_SCALES] scales     # the gradient's, the variable's
 
 cdef class Kernel:
     cdef readonly object rule
     cdef readonly str name
     cdef tuple operands, hypers
-    cdef int n_operands, n_hypers, first
+    cdef int n_operands, n_hypers, n_flags, first
     cdef int[MAX_HYPERS] limits     # 1 + the place in tfopt.rules.LIMITS, 0: none
     cdef bint limits_dense, takes_complex
     cdef int n_checks, n_row_checks
@@ -62,19 +69,26 @@ cdef class Call:
     cdef tensor one
     cdef Py_ssize_t[2] one_start
     cdef summing summed
+    cdef int outside
+    cdef bint complex_numbers
 
 cdef int check_shape(cnp.ndarray a, str name, cnp.ndarray var) except -1
-cdef int check_hypers(Kernel kernel, tuple hypers, int flags, double *into) except -1
-cdef list check_variables(Kernel kernel, tuple arguments)
-cdef cnp.ndarray check_gradient(Kernel kernel, object argument, cnp.ndarray var)
+cdef object read_scalars(Kernel kernel, tuple hypers, object grad_scale, object var_scale,
+                         numbers *into)
+cdef int check_hypers(Kernel kernel, int flags, const numbers *read, object faults) except -1
+cdef int check_scales(object faults) except -1
+cdef list as_arrays(Kernel kernel, tuple arguments)
+cdef cnp.ndarray check_operands(Kernel kernel, list arrays)
 cdef Py_ssize_t row_size(cnp.ndarray var) noexcept
 cdef int check_in_order(Kernel kernel, list variables, cnp.ndarray grad, cnp.ndarray ids,
-                        tuple hypers, int flags, double *values) except -1
-cdef cnp.ndarray separate(Kernel kernel, list variables, cnp.ndarray grad, bint sparse)
+                        int flags, const numbers *read, object faults) except -1
+cdef bint is_safe(cnp.ndarray a, int k, cnp.ndarray grad, const numbers *read) noexcept
+cdef cnp.ndarray separate(Kernel kernel, list variables, cnp.ndarray grad, bint sparse,
+                          const numbers *read)
+cdef int check_flags(Kernel kernel, int flags) except -1
 cdef const steps *steps_of(Kernel kernel, int flags, int type_) noexcept
-cdef const steps *set_scalars(Kernel kernel, Call call, double *values, int flags,
-                              object grad_scale, object var_scale, int typenum,
-                              bint dense) except NULL
+cdef const steps *set_scalars(Kernel kernel, Call call, const numbers *read, int flags,
+                              int typenum, bint dense) except NULL
 cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axes) except -1
 
 

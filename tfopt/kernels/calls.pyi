@@ -1,4 +1,4 @@
-from typing import Any, SupportsFloat, final
+from typing import Any, Self, SupportsFloat, final
 
 from tfopt.rules import Rule
 
@@ -6,7 +6,7 @@ from tfopt.rules import Rule
 class Kernel:
     rule: Rule
     name: str
-    def __init__(self, rule: Rule, first: int) -> None: ...
+    def __new__(cls, rule: Rule, first: int) -> Self: ...
 
 @final
 class Call:

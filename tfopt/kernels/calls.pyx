@@ -13,7 +13,7 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdlib cimport free, malloc
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.rules import LIMITS
+from tfopt.rules import LIMITS, RULES
 
 from tfopt.kernels.arguments cimport (
     as_array, read_scalar, refuse_layout, shape_of, storage_of,
@@ -38,6 +38,19 @@ cdef enum:      # a call's checks, after those of hyperparameters and of arrays'
 cdef const steps *_table = NULL
 
 
+cdef dict _places = {}      # of rules: the row, and where its first variant's steps are
+
+
+cdef int _set_places() except -1:
+    cdef int first = 0
+    for rule in RULES:
+        _places[rule.name] = rule, first
+        first += len(rule.variants)
+    return 0
+
+_set_places()
+
+
 def use_steps(capsule):
     """Take the step table of an instruction set."""
     global _table
@@ -48,7 +61,9 @@ def use_steps(capsule):
 cdef class Kernel:
     """A row of the table as the compiled side sees it."""
 
-    def __init__(self, rule, int first):
+    def __cinit__(self, rule, int first):
+        if _places.get(rule.name) != (rule, first):
+            raise InvalidArgumentError(f"the table has no row {rule.name} with steps from {first}")
         if len(rule.operands) > MAX_OPERANDS or len(rule.hypers) > MAX_HYPERS \
                 or len(rule.scalars) > MAX_SCALARS:
             raise AssertionError(f"{rule.name} outgrew kernels/step.pxd")
@@ -59,6 +74,7 @@ cdef class Kernel:
         self.n_operands = len(rule.operands)
         self.n_hypers = len(rule.hypers)
         self.first = first
+        self.n_flags = 1 << len(rule.flags)
         for k, hyper in enumerate(rule.hypers):
             limit = rule.limits.get(hyper)
             self.limits[k] = 0 if limit is None else 1 + LIMITS.index(limit)
@@ -79,6 +95,9 @@ cdef class Kernel:
             return MAX_HYPERS + self.operands.index(check)
         return RANK + ("rank", "indices", "columns", "rows", "inner").index(check)
 
+    def __reduce__(self):
+        return Kernel, (self.rule, self.first)
+
     def __repr__(self):
         return f"<kernel {self.name}>"
 
@@ -92,6 +111,7 @@ cdef class Call:
         self.w.starts = self.one_start
         self.w.n_tensors = 1
         self.w.own_scales = False
+        self.w.outside = &self.outside
         self.one.axes = NULL
 
     @property
@@ -139,12 +159,53 @@ cdef int check_shape(cnp.ndarray a, str name, cnp.ndarray var) except -1:
     return 0
 
 
-cdef int _check_hyper(Kernel kernel, int k, object value, int flags, bint dense,
-                      double *into) except -1:
+cdef object _read(object faults, object value, str name, double *into):
+    """Read a number; return the faults of those read so far, by name."""
+    try:
+        read_scalar(value, name, into)
+    except InvalidArgumentError as error:
+        faults = {} if faults is None else faults
+        faults[name] = error
+    return faults
+
+
+cdef object read_scalars(Kernel kernel, tuple hypers, object grad_scale, object var_scale,
+                         numbers *into):
+    """Read all numbers of a call, before anything else of it is looked at.
+
+    A number's __float__ may run any code, and what has been checked before it would not be sure
+    after it. A fault is kept for the place in the order of checks that it has.
+    """
+    cdef object faults = None
+    cdef int k
+    if len(hypers) != kernel.n_hypers:
+        raise InvalidArgumentError(
+            f"{kernel.name} takes {kernel.n_hypers} hyperparameters, not {len(hypers)}"
+        )
+    for k in range(kernel.n_hypers):
+        faults = _read(faults, hypers[k], <str>kernel.hypers[k], &into.hypers[k])
+    faults = _read(faults, grad_scale, "grad_scale", &into.scales[0])
+    return _read(faults, var_scale, "var_scale", &into.scales[1])
+
+
+cdef int _refuse_fault(object faults, str name) except -1:
+    if faults is not None and name in faults:
+        raise faults[name]
+    return 0
+
+
+cdef int check_scales(object faults) except -1:
+    _refuse_fault(faults, "grad_scale")
+    return _refuse_fault(faults, "var_scale")
+
+
+cdef int _check_hyper(Kernel kernel, int k, int flags, bint dense, const numbers *read,
+                      object faults) except -1:
     """A hyperparameter: a scalar that keeps its limit."""
     cdef int limit = kernel.limits[k]
+    cdef const double *into = &read.hypers[k]
     cdef bint kept
-    read_scalar(value, <str>kernel.hypers[k], into)
+    _refuse_fault(faults, <str>kernel.hypers[k])
     if limit == 0 or (dense and not kernel.limits_dense):
         return 0
     if limit == 1:
@@ -164,11 +225,11 @@ cdef int _check_hyper(Kernel kernel, int k, object value, int flags, bint dense,
     return 0
 
 
-cdef int check_hypers(Kernel kernel, tuple hypers, int flags, double *into) except -1:
+cdef int check_hypers(Kernel kernel, int flags, const numbers *read, object faults) except -1:
     """The hyperparameters of a dense call."""
     cdef int k
     for k in range(kernel.n_hypers):
-        _check_hyper(kernel, k, hypers[k], flags, True, &into[k])
+        _check_hyper(kernel, k, flags, True, read, faults)
     return 0
 
 
@@ -217,7 +278,7 @@ cdef int _check_rows(int check, str name, cnp.ndarray grad, cnp.ndarray ids,
 
 
 cdef int check_in_order(Kernel kernel, list variables, cnp.ndarray grad, cnp.ndarray ids,
-                         tuple hypers, int flags, double *values) except -1:
+                        int flags, const numbers *read, object faults) except -1:
     """What a dense call (no ids) or one for rows must fulfil, in the order of the rule's row."""
     cdef bint dense = ids is None
     cdef int last = kernel.n_operands - 1
@@ -225,23 +286,29 @@ cdef int check_in_order(Kernel kernel, list variables, cnp.ndarray grad, cnp.nda
     for i in range(kernel.n_checks if dense else kernel.n_row_checks):
         k = kernel.checks[i] if dense else kernel.row_checks[i]
         if k < MAX_HYPERS:
-            _check_hyper(kernel, k, hypers[k], flags, dense, &values[k])
+            _check_hyper(kernel, k, flags, dense, read, faults)
         elif k < RANK:
             k -= MAX_HYPERS
             check_shape(variables[k] if k < last else grad, <str>kernel.operands[k], variables[0])
         else:
             _check_rows(k, <str>kernel.operands[last], grad, ids, variables[0])
-    return 0
+    return check_scales(faults)
 
 
 # ---- memory that must not be shared
 
-cdef cnp.ndarray separate(Kernel kernel, list variables, cnp.ndarray grad, bint sparse):
-    """Refuse variables that overlap; return the gradient, copied if a variable would change it.
+cdef bint is_safe(cnp.ndarray a, int k, cnp.ndarray grad, const numbers *read) noexcept:
+    """Whether a dense step may read the gradient from the memory of operand k.
 
-    A dense step reads an element's gradient before it writes the element, so a gradient that is
-    the variable or a slot itself needs no copy.
+    A step reads an element's gradient before it writes the element of a slot, or of the variable
+    unless that is scaled first.
     """
+    return same_memory(a, grad) and (k > 0 or read.scales[1] == 1)
+
+
+cdef cnp.ndarray separate(Kernel kernel, list variables, cnp.ndarray grad, bint sparse,
+                          const numbers *read):
+    """Refuse variables that overlap; return the gradient, copied if a step would change it."""
     cdef int k, j
     for k in range(kernel.n_operands - 1):
         check_itself(variables[k], <str>kernel.operands[k])
@@ -251,7 +318,7 @@ cdef cnp.ndarray separate(Kernel kernel, list variables, cnp.ndarray grad, bint 
                     f"{kernel.operands[j]} and {kernel.operands[k]} overlap in memory"
                 )
     for k in range(kernel.n_operands - 1):
-        if overlap(variables[k], grad) and (sparse or not same_memory(variables[k], grad)):
+        if overlap(variables[k], grad) and (sparse or not is_safe(variables[k], k, grad, read)):
             return grad.copy()
     return grad
 
@@ -263,11 +330,15 @@ cdef const steps *steps_of(Kernel kernel, int flags, int type_) noexcept:
     return &_table[4 * (kernel.first + flags) + type_]
 
 
-cdef const steps *set_scalars(Kernel kernel, Call call, double *values, int flags,
-                              object grad_scale, object var_scale, int typenum,
-                              bint dense) except NULL:
+cdef int check_flags(Kernel kernel, int flags) except -1:
+    if not 0 <= flags < kernel.n_flags:
+        raise InvalidArgumentError(f"{kernel.name} has no flags {flags}")
+    return 0
+
+
+cdef const steps *set_scalars(Kernel kernel, Call call, const numbers *read, int flags,
+                              int typenum, bint dense) except NULL:
     """Set what a call's steps need beside arrays; return the steps to choose from."""
-    cdef double[N_SCALES] scales
     cdef fp_state caller
     cdef int type_ = 0      # float32, float64, complex64, complex128; of 16 bits: float32
     if typenum == cnp.NPY_FLOAT64:
@@ -276,25 +347,28 @@ cdef const steps *set_scalars(Kernel kernel, Call call, double *values, int flag
         type_ = 2
     elif typenum == cnp.NPY_COMPLEX128:
         type_ = 3
+    check_flags(kernel, flags)
     cdef const steps *rule = steps_of(kernel, flags, type_)
-    read_scalar(grad_scale, "grad_scale", &scales[0])
-    read_scalar(var_scale, "var_scale", &scales[1])
+    call.complex_numbers = type_ > 1
     call.w.flush = flush_denormals()
     call.w.n_operands = kernel.n_operands
     call.w.itemsize = 4 << ((type_ + 1) // 2)
     caller = fp_enter(call.w.flush)
     if rule.choose != NULL:
-        rule += 4 * rule.choose(values)
-    rule.scalars(values, scales, dense, call.w.h)
+        rule += 4 * rule.choose(read.hypers)
+    rule.scalars(read.hypers, read.scales, dense, call.w.h)
     fp_leave(caller)
     return rule
 
 
 def read_hyper(Kernel kernel not None, int k, value, int flags, bint dense):
     """A hyperparameter as a float, if it is a scalar and keeps its limit."""
-    cdef double read = 0
-    _check_hyper(kernel, k, value, flags, dense, &read)
-    return read
+    cdef numbers read
+    if not 0 <= k < kernel.n_hypers:
+        raise InvalidArgumentError(f"{kernel.name} has no hyperparameter {k}")
+    faults = _read(None, value, <str>kernel.hypers[k], &read.hypers[k])
+    _check_hyper(kernel, k, flags, dense, &read, faults)
+    return read.hypers[k]
 
 
 def step_arguments(Kernel kernel not None, tuple hypers not None, int flags, grad_scale,
@@ -309,24 +383,25 @@ def step_arguments(Kernel kernel not None, tuple hypers not None, int flags, gra
         The gradient's scale and the variable's, then the row's scalars: computed with gradual underflow in the type
         of the step, float32 or float64.
     """
-    cdef double[MAX_HYPERS] values
+    cdef numbers read
     cdef double[MAX_SCALARS + N_SCALES] h
     cdef float *single = <float *>h
-    cdef double[N_SCALES] scales
     cdef int k, constants = flags, n = len(kernel.rule.scalars) + N_SCALES
+    cdef list scalars = []
+    faults = read_scalars(kernel, hypers, grad_scale, var_scale, &read)
+    if faults is not None:
+        raise next(iter(faults.values()))
+    check_flags(kernel, flags)
     cdef const steps *rule = steps_of(kernel, flags, double_precision)
-    cdef fp_state caller
-    for k in range(kernel.n_hypers):
-        values[k] = hypers[k]
-    read_scalar(grad_scale, "grad_scale", &scales[0])
-    read_scalar(var_scale, "var_scale", &scales[1])
-    caller = fp_enter(0)
+    cdef fp_state caller = fp_enter(0)
     if rule.choose != NULL:
-        constants += rule.choose(values)
+        constants += rule.choose(read.hypers)
     rule += 4 * (constants - flags)
-    rule.scalars(values, scales, dense, h)
+    rule.scalars(read.hypers, read.scales, dense, h)
     fp_leave(caller)
-    return constants, tuple([h[k] if double_precision else single[k] for k in range(n)])
+    for k in range(n):
+        scalars.append(h[k] if double_precision else single[k])
+    return constants, tuple(scalars)
 
 
 cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axes) except -1:
@@ -360,41 +435,43 @@ cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axe
     return 0
 
 
-cdef list check_variables(Kernel kernel, tuple arguments):
-    """The variable and its slots, as arrays of one dtype."""
-    cdef list variables = []
-    cdef int k
-    cdef cnp.ndarray var = as_array(arguments[0], "var")
-    cdef cnp.ndarray a
-    for k in range(kernel.n_operands - 1):
-        a = as_array(arguments[k], <str>kernel.operands[k]) if k else var
-        check_operand(kernel, a, <str>kernel.operands[k], var, True)
-        variables.append(a)
-    return variables
+cdef list as_arrays(Kernel kernel, tuple arguments):
+    """The operands as arrays, the gradient last; before any check, since this may run any code."""
+    cdef list arrays = []
+    cdef int k, last = kernel.n_operands - 1
+    cdef object argument
+    if len(arguments) != last + 1:
+        raise InvalidArgumentError(
+            f"{kernel.name} takes {last + 1} arrays, not {len(arguments)}"
+        )
+    for k in range(last + 1):
+        argument = arguments[k]
+        if k == last and isinstance(argument, np.generic):      # what arithmetic makes of 0-d arrays
+            argument = np.asarray(argument)
+        arrays.append(as_array(argument, <str>kernel.operands[k]))
+    return arrays
 
 
-cdef cnp.ndarray check_gradient(Kernel kernel, object argument, cnp.ndarray var):
-    """The gradient, as an array of the variable's dtype."""
-    cdef str name = kernel.operands[kernel.n_operands - 1]
-    if isinstance(argument, np.generic):    # what arithmetic makes of 0-d arrays
-        argument = np.asarray(argument)
-    cdef cnp.ndarray grad = as_array(argument, name)
-    check_operand(kernel, grad, name, var, False)
-    return grad
+cdef cnp.ndarray check_operands(Kernel kernel, list arrays):
+    """The gradient, taken from the list; the others are the variable and its slots."""
+    cdef int k, last = kernel.n_operands - 1
+    for k in range(last + 1):
+        check_operand(kernel, arrays[k], <str>kernel.operands[k], arrays[0], k < last)
+    return arrays.pop()
 
 
 def dense_call(Kernel kernel not None, tuple arguments not None, tuple hypers not None,
                int flags, grad_scale, var_scale=1.0):
     """Check a dense update of one variable."""
     cdef Call call = Call.__new__(Call)
-    cdef list variables = check_variables(kernel, arguments)
+    cdef numbers read
+    cdef object faults = read_scalars(kernel, hypers, grad_scale, var_scale, &read)
+    cdef list variables = as_arrays(kernel, arguments)
+    cdef cnp.ndarray grad = check_operands(kernel, variables)
     cdef cnp.ndarray var = variables[0]
-    cdef cnp.ndarray grad = check_gradient(kernel, arguments[kernel.n_operands - 1], var)
-    cdef double[MAX_HYPERS] values
-    check_in_order(kernel, variables, grad, None, hypers, flags, values)
-    call.w.step = set_scalars(kernel, call, values, flags, grad_scale, var_scale,
-                              cnp.PyArray_TYPE(var), True).dense
-    grad = separate(kernel, variables, grad, False)
+    check_in_order(kernel, variables, grad, None, flags, &read, faults)
+    call.w.step = set_scalars(kernel, call, &read, flags, cnp.PyArray_TYPE(var), True).dense
+    grad = separate(kernel, variables, grad, False, &read)
     set_tensor(&call.one, variables, grad, 0)
     call.one_start[0] = 0
     call.one_start[1] = cnp.PyArray_SIZE(var)

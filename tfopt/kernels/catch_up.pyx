@@ -14,13 +14,18 @@ import numpy as np
 
 cimport numpy as cnp
 
-from tfopt.kernels.calls cimport Kernel, steps_of
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+
+from tfopt.kernels.calls cimport Kernel, check_flags, check_shape, steps_of
+from tfopt.kernels.csr cimport check_length
+from tfopt.kernels.csr import check_indices
 from tfopt.kernels.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
+    raise_flag, read_once_64, within,
 )
 from tfopt.kernels.rules cimport real
 from tfopt.kernels.runtime cimport flush_denormals, team_size
-from tfopt.kernels.step cimport MAX_OPERANDS, step_t
+from tfopt.kernels.step cimport MAX_OPERANDS, N_SCALES, step_t
 
 cnp.import_array()
 
@@ -35,6 +40,7 @@ cdef struct debt:
     Py_ssize_t n_steps
     const char *fading              # of each step: whether none after it moves the variable more
     double decay[MAX_OPERANDS]
+    int *outside                    # raised if there is no row of some number
 
 
 cdef void _multiply(real *x, Py_ssize_t n, double factor) noexcept nogil:
@@ -45,7 +51,7 @@ cdef void _multiply(real *x, Py_ssize_t n, double factor) noexcept nogil:
 
 
 cdef void _catch_up_row(const debt *d, int64_t row, int64_t *since, char *before) noexcept nogil:
-    cdef Py_ssize_t k = since[0], size = d.inner * d.itemsize
+    cdef Py_ssize_t k = max(since[0], <int64_t>0), size = d.inner * d.itemsize
     cdef void *p[MAX_OPERANDS]
     cdef int j
     cdef double factor
@@ -70,16 +76,41 @@ cdef void _catch_up_row(const debt *d, int64_t row, int64_t *since, char *before
 
 cdef void _catch_up_rows(const debt *d, const int64_t[::1] rows, int64_t[::1] since, char *before,
                          int thread, int threads) noexcept nogil:
-    cdef Py_ssize_t i
+    cdef Py_ssize_t i, row
     cdef fp_state caller = fp_enter(flush_denormals())
     for i in range(rows.shape[0] * thread // threads, rows.shape[0] * (thread + 1) // threads):
-        _catch_up_row(d, rows[i], &since[rows[i]], before + thread * d.inner * d.itemsize)
+        row = read_once_64(&rows[i])
+        if not within(row, since.shape[0]):
+            raise_flag(d.outside)
+            break
+        _catch_up_row(d, row, &since[row], before + thread * d.inner * d.itemsize)
     fp_leave(caller)
 
 
-def catch_up(Kernel kernel not None, int flags, tuple arrays not None, real[:, ::1] scalars,
-             Py_ssize_t n_steps, const char[::1] fading, const int64_t[::1] rows,
-             int64_t[::1] since, tuple decays not None):
+cdef int _check(Kernel kernel, tuple arrays, tuple decays, int typenum) except -1:
+    """Refuse other arrays than rows that lie one after another."""
+    cdef object a
+    cdef int k
+    if len(arrays) != kernel.n_operands - 1 or len(decays) != len(arrays) - 1:
+        raise InvalidArgumentError(
+            f"{kernel.name} has {kernel.n_operands - 1} variables, not {len(arrays)}, and decays of "
+            f"all but the first, not {len(decays)}"
+        )
+    for k in range(len(arrays)):
+        a = arrays[k]
+        if not isinstance(a, cnp.ndarray) or not cnp.PyArray_ISCARRAY(<cnp.ndarray>a) \
+                or cnp.PyArray_TYPE(<cnp.ndarray>a) != typenum or cnp.PyArray_NDIM(<cnp.ndarray>a) == 0:
+            raise InvalidTypeError(
+                f"{kernel.operands[k]} must be a contiguous numpy.ndarray of rows of the dtype of "
+                "scalars"
+            )
+        check_shape(a, <str>kernel.operands[k], arrays[0])
+    return 0
+
+
+def catch_up(Kernel kernel not None, int flags, tuple arrays not None, real[:, ::1] scalars not None,
+             Py_ssize_t n_steps, const char[::1] fading not None,
+             const int64_t[::1] rows not None, int64_t[::1] since not None, tuple decays not None):
     """Take the steps that rows have not taken.
 
     Parameters
@@ -102,10 +133,17 @@ def catch_up(Kernel kernel not None, int flags, tuple arrays not None, real[:, :
         What a step without a gradient multiplies each slot by.
     """
     cdef debt d
-    cdef cnp.ndarray var = arrays[0], a
+    cdef cnp.ndarray var = arrays[0] if arrays else None, a
     cdef int j, team
     cdef char *before
+    cdef int outside = 0
     cdef Py_ssize_t n_rows = rows.shape[0]
+    _check(kernel, arrays, decays, cnp.NPY_FLOAT32 if real is float else cnp.NPY_FLOAT64)
+    check_flags(kernel, flags)
+    check_length("since", since.shape[0], cnp.PyArray_DIM(var, 0))
+    check_length("a row of scalars", scalars.shape[1], len(kernel.rule.scalars) + N_SCALES)
+    if not 0 <= n_steps <= min(scalars.shape[0], fading.shape[0]):
+        raise InvalidArgumentError(f"there are not {n_steps} steps")
     if n_rows == 0 or n_steps == 0 or cnp.PyArray_SIZE(var) == 0:
         return
     d.step = steps_of(kernel, flags, sizeof(real) == 8).dense
@@ -121,6 +159,7 @@ def catch_up(Kernel kernel not None, int flags, tuple arrays not None, real[:, :
     d.scalars = <const char *>&scalars[0, 0]
     d.scalars_size = scalars.shape[1] * sizeof(real)
     d.n_steps = n_steps
+    d.outside = &outside
     d.fading = &fading[0]
     team = team_size(n_rows * d.inner, d.n_operands)
     before = <char *>malloc(team * d.inner * d.itemsize)
@@ -134,3 +173,6 @@ def catch_up(Kernel kernel not None, int flags, tuple arrays not None, real[:, :
                 _catch_up_rows(&d, rows, since, before, omp_get_thread_num(),
                                omp_get_num_threads())
     free(before)
+    if outside:
+        check_indices(rows, since.shape[0], "rows")
+        raise InvalidArgumentError("rows was changed while it was read")

@@ -9,11 +9,14 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, u
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
-from tfopt.kernels.arguments cimport refuse_layout, storage_of
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+
+from tfopt.kernels.arguments cimport refuse_layout, shape_of, storage_of
 from tfopt.kernels.calls cimport Call, set_scale, set_tensor, tensor
+from tfopt.kernels.csr cimport check_length
 from tfopt.kernels.layout cimport NATIVE, layout
 from tfopt.kernels.machine cimport fp_enter, fp_leave, fp_state
-from tfopt.kernels.memory cimport address_range, check_itself, disjoint, same_memory, span
+from tfopt.kernels.memory cimport address_range, check_itself, disjoint, same_memory, same_shape, span
 from tfopt.kernels.rules cimport real
 from tfopt.kernels.runtime cimport flush_denormals
 from tfopt.kernels.step cimport step_t
@@ -97,6 +100,9 @@ def factors(const double[::1] roots not None, const int64_t[::1] exponents not N
     cdef Py_ssize_t i
     cdef double a = 1, b = 1
     cdef bint twice = False
+    for name, length in (("exponents", exponents.shape[0]), ("limits", limits.shape[0]),
+                         ("first", first.shape[0]), ("second", second.shape[0])):
+        check_length(name, length, roots.shape[0])
     cdef fp_state caller
     with nogil:
         caller = fp_enter(False)
@@ -196,11 +202,31 @@ cdef step_t _clamping(int typenum, bint each) noexcept:
     return <step_t>_clamp_each[uint64_t] if each else <step_t>_clamp[uint64_t]
 
 
+cdef cnp.ndarray _array(object a, str name):
+    """An array of a type that there are steps for, which can be read as it lies."""
+    if not isinstance(a, cnp.ndarray):
+        raise InvalidTypeError(f"{name} must be a numpy.ndarray, not {type(a).__name__}")
+    if storage_of(a) < 0 and not cnp.PyArray_ISINTEGER(a):
+        raise InvalidTypeError(f"{name} has a dtype that cannot be clipped: {a.dtype}")
+    if not (cnp.PyArray_ISALIGNED(a) and cnp.PyArray_ISNOTSWAPPED(a)):
+        refuse_layout(a, name, False)
+    return a
+
+
+cdef int _check_type(cnp.ndarray a, str name, int typenum) except -1:
+    if not cnp.PyArray_EquivTypenums(cnp.PyArray_TYPE(a), typenum):
+        raise InvalidTypeError(f"{name} has another dtype than the call is for: {a.dtype}")
+    return 0
+
+
 cdef Call _call(list outs, list between, list arrays, int flush):
     """A call that makes each of some arrays, and what is between, into one of the outs."""
     cdef Call call = Call.__new__(Call)
     cdef Py_ssize_t t, n = len(arrays)
     cdef cnp.ndarray out
+    outs, arrays = list(outs), list(arrays)     # which nobody else can change
+    if len(outs) != n or (between and n != 1):
+        raise InvalidArgumentError(f"{len(outs)} outs, but {n} arrays")
     call.w.tensors = <tensor *>calloc(n + 1, sizeof(tensor))
     call.w.starts = <Py_ssize_t *>malloc((n + 1) * sizeof(Py_ssize_t))
     call.w.n_tensors = 0
@@ -210,7 +236,14 @@ cdef Call _call(list outs, list between, list arrays, int flush):
     call.w.n_operands = 2 + len(between)
     call.w.starts[0] = 0
     for t in range(n):
-        out = outs[t]
+        out = _array(outs[t], "out")
+        if not cnp.PyArray_ISWRITEABLE(out):
+            refuse_layout(out, "out", True)
+        for a in (*between, arrays[t]):
+            if not same_shape(_array(a, "the array"), out):
+                raise InvalidArgumentError(
+                    f"out and what makes it do not have the same shape: {shape_of(out)} {shape_of(a)}"
+                )
         set_tensor(&call.w.tensors[t], [out, *between], arrays[t], 0)
         if call.w.tensors[t].axes != NULL:
             call.w.tensors[t].axes.n_written = 1
@@ -224,6 +257,10 @@ def scale_call(list outs not None, list arrays not None, double first, double se
                bint single):
     """Multiply arrays by `first`, and then by `second`; all are computed in one type."""
     cdef Call call = _call(outs, [], arrays, flush_denormals())
+    cdef cnp.ndarray a
+    for a in (*call.arrays[0], *call.arrays[2]):
+        if storage_of(a) <= NATIVE or not single:   # 16 bits are computed in float32
+            _check_type(a, "an array", cnp.NPY_FLOAT32 if single else cnp.NPY_FLOAT64)
     cdef float *floats = <float *>call.w.h
     cdef double *doubles = <double *>call.w.h
     call.w.itemsize = 4 if single else 8
@@ -240,6 +277,13 @@ def scale_each_call(cnp.ndarray out not None, cnp.ndarray array not None,
                     cnp.ndarray first not None, cnp.ndarray second not None):
     """Multiply each element by its own factors, of the type computed in and of array's shape."""
     cdef Call call = _call([out], [first, second], [array], flush_denormals())
+    cdef int typenum = cnp.NPY_FLOAT64 if cnp.PyArray_TYPE(first) == cnp.NPY_FLOAT64 \
+        else cnp.NPY_FLOAT32
+    _check_type(first, "first", typenum)
+    _check_type(second, "second", typenum)
+    for a in (out, array):
+        if storage_of(a) <= NATIVE or typenum == cnp.NPY_FLOAT64:
+            _check_type(a, "an array", typenum)
     call.w.itemsize = cnp.PyArray_ITEMSIZE(first)
     call.w.step = <step_t>_scale_each[float] if call.w.itemsize == 4 \
         else <step_t>_scale_each[double]
@@ -254,6 +298,16 @@ def clamp_call(cnp.ndarray out not None, cnp.ndarray array not None, cnp.ndarray
     """
     cdef bint each = cnp.PyArray_NDIM(low) > 0
     cdef Call call = _call([out], [low, high] if each else [], [array], False)
+    cdef int typenum = cnp.PyArray_TYPE(array)
+    if cnp.PyArray_ISCOMPLEX(array):
+        raise InvalidTypeError(f"complex numbers cannot be clamped: {array.dtype}")
+    _check_type(out, "out", typenum)
+    if not each and storage_of(array) > NATIVE:
+        typenum = cnp.NPY_FLOAT32
+    for bound in (low, high):
+        _check_type(_array(bound, "a bound"), "a bound", typenum)
+        if cnp.PyArray_NDIM(bound) and not each:
+            raise InvalidArgumentError("both bounds must have as many dimensions")
     if storage_of(array) > NATIVE or cnp.PyArray_TYPE(array) == cnp.NPY_FLOAT32:
         call.w.itemsize = 4
         call.w.step = <step_t>_clamp_each[float] if each else <step_t>_clamp[float]
@@ -291,10 +345,20 @@ def gradients_of(Call call not None):
     return [call.arrays[1]]
 
 
+cdef int _check_numbers(Call call, list values) except -1:
+    """Refuse numbers that are not one for each gradient of a call, or a call of complex ones."""
+    if len(values) != call.w.n_tensors or call.complex_numbers:
+        raise InvalidArgumentError(
+            f"{len(values)} numbers for the gradients of {call.w.n_tensors} real variables"
+        )
+    return 0
+
+
 def set_bounds(Call call not None, list bounds not None):
     """Have a call's gradients clamped as they are read: each to its bound and the negative."""
     cdef Py_ssize_t t, n
     cdef tensor *it
+    _check_numbers(call, bounds)
     call.w.scatter = NULL       # which does not look at the layout
     for t in range(call.w.n_tensors):
         it = &call.w.tensors[t]
@@ -308,6 +372,7 @@ def set_bounds(Call call not None, list bounds not None):
 def set_scales(Call call not None, list scales not None):
     """Have a call's gradients multiplied as they are read, each by its own number."""
     cdef Py_ssize_t t
+    _check_numbers(call, scales)
     for t in range(call.w.n_tensors):
         call.w.tensors[t].scale = scales[t]
     if call.w.n_tensors == 1:
@@ -323,6 +388,8 @@ def check_layouts(list arrays not None, str name not None, bint written):
     cdef Py_ssize_t t
     cdef cnp.ndarray a
     for t in range(len(arrays)):
+        if not isinstance(arrays[t], cnp.ndarray):
+            raise InvalidTypeError(f"{name} must be a numpy.ndarray, not {type(arrays[t]).__name__}")
         a = arrays[t]
         if cnp.PyArray_CHKFLAGS(a, cnp.NPY_ARRAY_CARRAY if written else cnp.NPY_ARRAY_CARRAY_RO) \
                 and cnp.PyArray_ISNOTSWAPPED(a):
@@ -368,6 +435,11 @@ def certainly_apart(list outs not None, list arrays not None):
     False may be said of arrays that lie close, too, or of two that overlap and are only read.
     """
     cdef Py_ssize_t t, n = 0, size = 2 * len(outs)
+    if len(outs) != len(arrays):
+        raise InvalidArgumentError(f"{len(outs)} outs, but {len(arrays)} arrays")
+    for a in (*outs, *arrays):
+        if not isinstance(a, cnp.ndarray):
+            raise InvalidTypeError(f"a numpy.ndarray was expected, not {type(a).__name__}")
     cdef span *spans = <span *>malloc((2 * size + 1) * sizeof(span))
     cdef bint answer
     if spans == NULL:

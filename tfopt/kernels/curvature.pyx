@@ -4,19 +4,22 @@ All sums are taken over blocks of fixed size, so they do not depend on the numbe
 """
 
 from cython.parallel cimport parallel
-from libc.math cimport fmax, sqrt
+from libc.math cimport sqrt
 
 from math import fsum
 
 import numpy as np
 
-from tfopt.kernels.losses cimport loss_of, loss_t
+from tfopt.kernels.csr cimport (
+    check_length, extent, extent_of, index, once, refuse_outside, row_length, within,
+)
+from tfopt.kernels.losses cimport apart, height, loss_of, loss_t
 from tfopt.kernels.machine cimport (
-    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
+    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, raise_flag,
 )
 from tfopt.kernels.rules cimport real
 from tfopt.kernels.runtime cimport team_size
-from tfopt.kernels.sdca cimport example, index
+from tfopt.kernels.sdca cimport add, example
 from tfopt.kernels.sdca import LOSSES
 
 cdef enum:
@@ -25,7 +28,7 @@ cdef enum:
     COSTLY = 16     # features whose visit takes as long as an exponential and a logarithm
 
 
-cdef loss_t _named(str loss, double gamma):
+cdef loss_t _named(str loss, double gamma) except *:
     return loss_of(LOSSES.index(loss), gamma)
 
 
@@ -39,19 +42,27 @@ cdef void _gaps_share(const example[::1] examples, const double[::1] wx, double 
                       const loss_t *f, double[:, ::1] sums, int thread,
                       int threads) noexcept nogil:
     cdef Py_ssize_t b, i, n = examples.shape[0], blocks = sums.shape[0]
-    cdef double z, value, losses, gap
+    cdef double z, each, losses, gap
     cdef fp_state caller = fp_enter(False)
     for b in range(blocks * thread // threads, blocks * (thread + 1) // threads):
         losses = gap = 0
         for i in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
             if examples[i].weight > 0:
                 z = wx[i] + bias
-                value = f.value(z, examples[i].y, f.gamma)
-                losses += examples[i].weight * value
-                value += f.conjugate(examples[i].a, examples[i].y, f.gamma) + examples[i].a * z
-                gap += examples[i].weight * fmax(value, 0)
+                each = height(f, z, examples[i].y)
+                losses += examples[i].weight * each
+                each = apart(f, each, examples[i].a, examples[i].y, z)
+                gap += examples[i].weight * (0 if each < 0 else each)   # a NaN remains one
         sums[b, 0], sums[b, 1] = losses, gap
     fp_leave(caller)
+
+
+def _sum(terms):
+    """The sum of terms that are not negative, rounded once."""
+    try:
+        return fsum(terms)
+    except OverflowError:
+        return float("inf")
 
 
 def gaps(const example[::1] examples not None, const double[::1] wx not None, double bias,
@@ -61,17 +72,18 @@ def gaps(const example[::1] examples not None, const double[::1] wx not None, do
     Returns
     -------
     losses, gap : float
-        Sums of weight * phi(wx + bias), and of weight * (phi(wx + bias) + phi*(-a)
-        + a * (wx + bias)), no term of which is negative.
+        Sums of weight * phi(wx + bias), phi above its least value, and of weight *
+        (phi(wx + bias) + phi*(-a) + a * (wx + bias)), no term of which is negative.
     """
     cdef loss_t f = _named(loss, gamma)
     cdef Py_ssize_t n = examples.shape[0]
     cdef double[:, ::1] sums = np.empty(((n + BLOCK - 1) // BLOCK, 2))
     cdef int team = _team(n * COSTLY, threads)
+    check_length("wx", wx.shape[0], n)
     with nogil, parallel(num_threads=team):
         _gaps_share(examples, wx, bias, &f, sums, omp_get_thread_num(), omp_get_num_threads())
     losses, gap = np.asarray(sums).T
-    return fsum(losses), fsum(gap)
+    return _sum(losses), _sum(gap)
 
 
 cdef void _losses_share(const example[::1] examples, const double[::1] wx, double bias,
@@ -84,21 +96,22 @@ cdef void _losses_share(const example[::1] examples, const double[::1] wx, doubl
         losses = 0
         for i in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
             if examples[i].weight > 0:
-                losses += examples[i].weight * f.value(wx[i] + bias, examples[i].y, f.gamma)
+                losses += examples[i].weight * height(f, wx[i] + bias, examples[i].y)
         sums[b] = losses
     fp_leave(caller)
 
 
 def losses(const example[::1] examples not None, const double[::1] wx not None, double bias,
            str loss, double gamma, int threads=0):
-    """The losses at predictions: the sum of weight * phi(wx + bias)."""
+    """The sum of weight * phi(wx + bias), phi above its least value."""
     cdef loss_t f = _named(loss, gamma)
     cdef Py_ssize_t n = examples.shape[0]
     cdef double[::1] sums = np.empty((n + BLOCK - 1) // BLOCK)
     cdef int team = _team(n * COSTLY, threads)
+    check_length("wx", wx.shape[0], n)
     with nogil, parallel(num_threads=team):
         _losses_share(examples, wx, bias, &f, sums, omp_get_thread_num(), omp_get_num_threads())
-    return fsum(np.asarray(sums))
+    return _sum(np.asarray(sums))
 
 
 cdef void _derivatives_share(const example[::1] examples, const double[::1] wx, double bias,
@@ -125,6 +138,7 @@ def derivatives(const example[::1] examples not None, const double[::1] wx not N
     cdef Py_ssize_t n = examples.shape[0]
     cdef double[::1] slopes = np.zeros(n), bends = np.zeros(n)
     cdef int team = _team(n * COSTLY, threads)
+    check_length("wx", wx.shape[0], n)
     with nogil, parallel(num_threads=team):
         _derivatives_share(examples, wx, bias, &f, slopes, bends, omp_get_thread_num(),
                            omp_get_num_threads())
@@ -157,30 +171,34 @@ cdef inline void _add_dense_pairs(const real[:, ::1] dense, const double[::1] be
 
 cdef void _hessian_share(const real[::1] data, const index[::1] indices, const index[::1] indptr,
                          const real[:, ::1] dense, const double[::1] bends, double[:, :, ::1] sums,
-                         int thread, int threads) noexcept nogil:
+                         extent *bounds, int thread, int threads) noexcept nogil:
     """Each pair of a row's features once, for each of a thread's shares; the intercept is last."""
-    cdef Py_ssize_t s, i, j, k, low, high, n = bends.shape[0], width = dense.shape[1]
+    cdef Py_ssize_t s, i, j, low, high, n = bends.shape[0], width = dense.shape[1]
     cdef Py_ssize_t n_sums = sums.shape[1], last = n_sums - 1, first = last - width
+    cdef Py_ssize_t start = 0, stop, at
     cdef double factor
-    cdef double *row
     cdef fp_state caller = fp_enter(False)
     for s in range(SHARES * thread // threads, SHARES * (thread + 1) // threads):
         low, high = n * s // SHARES, n * (s + 1) // SHARES
         for i in range(low, high):
             if bends[i] == 0:
                 continue
-            for j in range(indptr[i], indptr[i + 1]):
+            stop = row_length(&indptr[0], i, &start, bounds)
+            if stop < 0:
+                break
+            stop += start
+            for j in range(start, stop):
                 factor = bends[i] * data[j]
-                row = &sums[s, indices[j], 0]
-                for k in range(indptr[i], j + 1):
-                    row[indices[k]] += factor * data[k]
-                sums[s, last, indices[j]] += factor
-            if indptr[i] < indptr[i + 1]:
+                at = once(&indices[j])
+                if not within(at, bounds.n_columns):
+                    raise_flag(&bounds.outside)
+                    break
+                add(&data[start], &indices[start], j + 1 - start, &sums[s, at, 0], factor, bounds)
+                sums[s, last, at] += factor
+            if start < stop:
                 for j in range(width):
-                    factor = bends[i] * dense[i, j]
-                    row = &sums[s, first + j, 0]
-                    for k in range(indptr[i], indptr[i + 1]):
-                        row[indices[k]] += factor * data[k]
+                    add(&data[start], &indices[start], stop - start, &sums[s, first + j, 0],
+                        bends[i] * dense[i, j], bounds)
             sums[s, last, last] += bends[i]
         if width > 0:
             i = low
@@ -202,11 +220,15 @@ def hessian(const real[::1] data not None, const index[::1] indices not None,
     -------
     ndarray of float64, shape (n_weights + 1, n_weights + 1)
     """
+    cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
+                                   dense.shape[0], dense.shape[1], n_weights)
     cdef double[:, :, ::1] sums = np.zeros((SHARES, n_weights + 1, n_weights + 1))
     cdef int team = _team((data.shape[0] + dense.shape[0] * dense.shape[1]) * 4, threads)
+    check_length("bends", bends.shape[0], bounds.n_rows)
     with nogil, parallel(num_threads=min(team, SHARES)):
-        _hessian_share(data, indices, indptr, dense, bends, sums, omp_get_thread_num(),
+        _hessian_share(data, indices, indptr, dense, bends, sums, &bounds, omp_get_thread_num(),
                        omp_get_num_threads())
+    refuse_outside(&bounds, data, indices, indptr, None)
     H = np.add.reduce(np.asarray(sums), axis=0)
     return H + H.T - np.diag(np.diagonal(H))
 
@@ -223,6 +245,8 @@ def solve(double[:, ::1] A not None, double[::1] b not None):
     """
     cdef Py_ssize_t i, j, k, n = b.shape[0]
     cdef double pivot, s
+    check_length("A", A.shape[0], n)
+    check_length("a row of A", A.shape[1], n)
     cdef double[:, ::1] U = A       # of its upper triangle becomes U, by rows: U^T U = A
     cdef double[::1] diagonal = np.array(np.diagonal(A))
     with nogil:

@@ -8,13 +8,16 @@ from cython.parallel cimport parallel
 
 import numpy as np
 
-from tfopt.kernels.losses cimport loss_of, loss_t
+from tfopt.kernels.csr cimport (
+    check_length, extent, extent_of, index, once, refuse_outside, row_length, within,
+)
+from tfopt.kernels.losses cimport height, loss_of, loss_t
 from tfopt.kernels.machine cimport (
-    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
+    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, raise_flag,
 )
 from tfopt.kernels.rules cimport real
 from tfopt.kernels.runtime cimport team_size
-from tfopt.kernels.sdca cimport add_features, example, index, predict
+from tfopt.kernels.sdca cimport add_features, example, predict
 from tfopt.kernels.sdca import LOSSES
 
 cdef enum:
@@ -36,7 +39,8 @@ cdef int _team(Py_ssize_t n_features, int threads, Py_ssize_t shares):
 
 cdef void _product_share(const real[::1] data, const index[::1] indices, const index[::1] indptr,
                          const real[:, ::1] dense, const double[::1] bends, const double *s,
-                         double[:, ::1] sums, int thread, int threads) noexcept nogil:
+                         double[:, ::1] sums, extent *bounds, int thread,
+                         int threads) noexcept nogil:
     cdef Py_ssize_t share, i, n = bends.shape[0], last = sums.shape[1] - 1
     cdef Py_ssize_t shares = sums.shape[0]
     cdef double factor
@@ -45,9 +49,9 @@ cdef void _product_share(const real[::1] data, const index[::1] indices, const i
         for i in range(n * share // shares, n * (share + 1) // shares):
             if bends[i] == 0:
                 continue
-            factor = predict(data, indices, indptr, dense, i, s, last, 0) + s[last]
+            factor = predict(data, indices, indptr, dense, i, s, 0, bounds) + s[last]
             factor *= bends[i]
-            add_features(data, indices, indptr, dense, i, &sums[share, 0], last, factor)
+            add_features(data, indices, indptr, dense, i, &sums[share, 0], factor, bounds)
             sums[share, last] += factor
     fp_leave(caller)
 
@@ -64,36 +68,44 @@ def product(const real[::1] data not None, const index[::1] indices not None,
     -------
     ndarray of float64, shape (n_weights + 1,)
     """
+    cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
+                                   dense.shape[0], dense.shape[1], s.shape[0] - 1)
     cdef Py_ssize_t n_features = data.shape[0] + dense.shape[0] * dense.shape[1]
     cdef double[:, ::1] sums = np.zeros((shares or _shares(n_features, s.shape[0]), s.shape[0]))
     cdef int team = _team(n_features, threads, sums.shape[0])
+    check_length("bends", bends.shape[0], bounds.n_rows)
     with nogil, parallel(num_threads=team):
-        _product_share(data, indices, indptr, dense, bends, &s[0], sums, omp_get_thread_num(),
-                       omp_get_num_threads())
+        _product_share(data, indices, indptr, dense, bends, &s[0], sums, &bounds,
+                       omp_get_thread_num(), omp_get_num_threads())
+    refuse_outside(&bounds, data, indices, indptr, None)
     return np.add.reduce(np.asarray(sums), axis=0)
 
 
 cdef inline void add_squares(const real[::1] data, const index[::1] indices,
                              const index[::1] indptr, const real[:, ::1] dense, Py_ssize_t i,
-                             double *v, Py_ssize_t n_v, double factor) noexcept nogil:
+                             double *v, double factor, extent *bounds) noexcept nogil:
     """v += factor * x_i^2"""
-    cdef Py_ssize_t k, width = dense.shape[1]
-    cdef double *tail = v + (n_v - width)
-    for k in range(indptr[i], indptr[i + 1]):
-        v[indices[k]] += factor * data[k] * data[k]
-    for k in range(width):
+    cdef Py_ssize_t k, at, start = 0, n = row_length(&indptr[0], i, &start, bounds)
+    cdef double *tail = v + bounds.n_columns
+    for k in range(start, start + n):
+        at = once(&indices[k])
+        if not within(at, bounds.n_columns):
+            raise_flag(&bounds.outside)
+            return
+        v[at] += factor * data[k] * data[k]
+    for k in range(dense.shape[1]):
         tail[k] += factor * dense[i, k] * dense[i, k]
 
 
 cdef void _diagonal_share(const real[::1] data, const index[::1] indices,
                           const index[::1] indptr, const real[:, ::1] dense,
-                          const double[::1] bends, double[:, ::1] sums, int thread,
-                          int threads) noexcept nogil:
+                          const double[::1] bends, double[:, ::1] sums, extent *bounds,
+                          int thread, int threads) noexcept nogil:
     cdef Py_ssize_t share, i, n = bends.shape[0], last = sums.shape[1] - 1, shares = sums.shape[0]
     cdef fp_state caller = fp_enter(False)
     for share in range(shares * thread // threads, shares * (thread + 1) // threads):
         for i in range(n * share // shares, n * (share + 1) // shares):
-            add_squares(data, indices, indptr, dense, i, &sums[share, 0], last, bends[i])
+            add_squares(data, indices, indptr, dense, i, &sums[share, 0], bends[i], bounds)
             sums[share, last] += bends[i]
     fp_leave(caller)
 
@@ -107,27 +119,34 @@ def diagonal(const real[::1] data not None, const index[::1] indices not None,
     -------
     ndarray of float64, shape (n_weights + 1,)
     """
+    cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
+                                   dense.shape[0], dense.shape[1], n_weights)
     cdef Py_ssize_t n_features = data.shape[0] + dense.shape[0] * dense.shape[1]
     cdef double[:, ::1] sums = np.zeros((_shares(n_features, n_weights + 1), n_weights + 1))
     cdef int team = _team(n_features, threads, sums.shape[0])
+    check_length("bends", bends.shape[0], bounds.n_rows)
     with nogil, parallel(num_threads=team):
-        _diagonal_share(data, indices, indptr, dense, bends, sums, omp_get_thread_num(),
+        _diagonal_share(data, indices, indptr, dense, bends, sums, &bounds, omp_get_thread_num(),
                         omp_get_num_threads())
+    refuse_outside(&bounds, data, indices, indptr, None)
     return np.add.reduce(np.asarray(sums), axis=0)
 
 
 cdef inline void _add_both(const real[::1] data, const index[::1] indices,
                            const index[::1] indptr, const real[:, ::1] dense, Py_ssize_t i,
-                           double *v, Py_ssize_t n_v, double slope, double bend) noexcept nogil:
+                           double *v, double slope, double bend, extent *bounds) noexcept nogil:
     """Add slope * x_i and bend * x_i^2, which stand in pairs: so one line of cache has both."""
-    cdef Py_ssize_t k, j, width = dense.shape[1]
+    cdef Py_ssize_t k, j, start = 0, n = row_length(&indptr[0], i, &start, bounds)
     cdef double x
-    cdef double *tail = v + 2 * (n_v - width)
-    for k in range(indptr[i], indptr[i + 1]):
-        x, j = data[k], 2 * <Py_ssize_t>indices[k]
-        v[j] += slope * x
-        v[j + 1] += bend * x * x
-    for k in range(width):
+    cdef double *tail = v + 2 * bounds.n_columns
+    for k in range(start, start + n):
+        x, j = data[k], once(&indices[k])
+        if not within(j, bounds.n_columns):
+            raise_flag(&bounds.outside)
+            return
+        v[2 * j] += slope * x
+        v[2 * j + 1] += bend * x * x
+    for k in range(dense.shape[1]):
         x = dense[i, k]
         tail[2 * k] += slope * x
         tail[2 * k + 1] += bend * x * x
@@ -144,7 +163,7 @@ def tangent(const real[::1] data not None, const index[::1] indices not None,
     Returns
     -------
     losses : float
-        The sum of weight * phi(x . w + bias).
+        The sum of weight * phi(x . w + bias), phi above its least value.
     wx : ndarray of float64, shape (n_examples,)
         x . w of each example.
     slopes, bends : ndarray of float64, shape (n_examples,)
@@ -153,26 +172,30 @@ def tangent(const real[::1] data not None, const index[::1] indices not None,
         The sums of slope * x and of bend * x * x.
     """
     cdef loss_t f = loss_of(LOSSES.index(loss), gamma)
-    cdef Py_ssize_t i, n = indptr.shape[0] - 1, last = w.shape[0]
+    cdef Py_ssize_t i, n = examples.shape[0], last = w.shape[0]
+    cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
+                                   dense.shape[0], dense.shape[1], last)
     cdef double[:, ::1] sums = np.zeros((last + 1, 2)), each = np.zeros((2, n))
     cdef double[::1] wx = np.empty(n)
     cdef const double *point = &w[0] if last else NULL
     cdef double losses = 0, weight, y, z, slope, bend
     cdef fp_state caller
+    check_length("examples", n, bounds.n_rows)
     with nogil:
         caller = fp_enter(False)
         for i in range(n):
-            wx[i] = predict(data, indices, indptr, dense, i, point, last, 0)
+            wx[i] = predict(data, indices, indptr, dense, i, point, 0, &bounds)
             weight, y, z = examples[i].weight, examples[i].y, wx[i] + bias
             if not weight > 0:
                 continue
-            losses += weight * f.value(z, y, f.gamma)
+            losses += weight * height(&f, z, y)
             each[0, i] = slope = weight * f.slope(z, y, f.gamma)
             each[1, i] = bend = weight * f.bend(z, y, f.gamma)
-            _add_both(data, indices, indptr, dense, i, &sums[0, 0], last, slope, bend)
+            _add_both(data, indices, indptr, dense, i, &sums[0, 0], slope, bend, &bounds)
             sums[last, 0] += slope
             sums[last, 1] += bend
         fp_leave(caller)
+    refuse_outside(&bounds, data, indices, indptr, None)
     slopes, bends = np.asarray(each)
     gradient, diagonal = np.array(np.asarray(sums).T, order="C")
     return losses, np.asarray(wx), slopes, bends, gradient, diagonal

@@ -243,6 +243,8 @@ def of_bytes(cnp.ndarray array not None):
     -------
     ndarray of int64, shape (n, 2)
     """
+    if cnp.PyArray_NDIM(array) != 1 or cnp.PyArray_TYPE(array) != cnp.NPY_STRING:
+        raise InvalidTypeError(f"input must be a vector of bytes, not {array.dtype}")
     cdef int64_t[:, ::1] rows = np.empty((array.shape[0], 2), np.int64)
     cdef text first = <text>cnp.PyArray_DATA(array)
     cdef Py_ssize_t stride = array.strides[0], width = cnp.PyArray_ITEMSIZE(array)

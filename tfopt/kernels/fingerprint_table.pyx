@@ -6,6 +6,8 @@ from libc.stdint cimport int64_t, uint64_t
 
 import numpy as np
 
+from tfopt.kernels.csr cimport check_length
+
 
 @cython.final
 cdef class FingerprintTable:
@@ -53,19 +55,21 @@ cdef class FingerprintTable:
             self._numbers[self._place(&self._prints[k, 0])] = k + 1
         return 0
 
-    def find(self, const int64_t[:, ::1] fingerprints):
+    def find(self, const int64_t[:, ::1] fingerprints not None):
         """Return the number of each fingerprint, -1 of those that are not there."""
         cdef Py_ssize_t i
         cdef int64_t[::1] found = np.empty(fingerprints.shape[0], np.int64)
+        check_length("a fingerprint", fingerprints.shape[1], 2)
         with nogil:
             for i in range(fingerprints.shape[0]):
                 found[i] = self._numbers[self._place(&fingerprints[i, 0])] - 1
         return np.asarray(found)
 
-    def add(self, const int64_t[:, ::1] fingerprints):
+    def add(self, const int64_t[:, ::1] fingerprints not None):
         """Return the number of each fingerprint; those that are not there get the next ones."""
         cdef Py_ssize_t i, at
         cdef int64_t[::1] found = np.empty(fingerprints.shape[0], np.int64)
+        check_length("a fingerprint", fingerprints.shape[1], 2)
         for i in range(fingerprints.shape[0]):
             if self._n == self._prints.shape[0]:
                 self._grow()

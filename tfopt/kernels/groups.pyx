@@ -11,23 +11,46 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 from tfopt.kernels.arguments cimport storage_of
 from tfopt.kernels.calls cimport (
-    Call, Kernel, check_gradient, check_hypers, check_shape, check_variables, set_scalars,
-    set_tensor, tensor,
+    Call, Kernel, as_arrays, check_hypers, check_operands, check_scales, check_shape, is_safe,
+    numbers, read_scalars, set_scalars, set_tensor, tensor,
 )
 from tfopt.kernels.layout cimport NATIVE
 from tfopt.kernels.memory cimport (
-    address_range, check_itself, disjoint, overlap, same_memory, same_shape, span,
+    address_range, check_itself, disjoint, overlap, same_shape, span,
 )
-from tfopt.kernels.step cimport MAX_HYPERS
 
 cimport numpy as cnp
 
 cnp.import_array()
 
 
+cdef int _set_arrays(Kernel kernel, list columns, Py_ssize_t n) except -1:
+    """Make arrays of what is none; before any check, since this may run any code."""
+    cdef Py_ssize_t t
+    cdef list column, arrays
+    cdef bint plain
+    for t in range(n):
+        plain = True
+        for column in columns:
+            plain = plain and cnp.PyArray_CheckExact(column[t])
+        if plain:
+            continue
+        try:
+            arrays = as_arrays(kernel, tuple(_row(columns, t)))
+        except InvalidArgumentError as error:
+            raise type(error)(f"variable {t}: {error}") from None
+        for column, a in zip(columns, arrays):
+            column[t] = a
+    return 0
+
+
 cdef list _columns(Kernel kernel, tuple operands):
     """The arrays of each operand, in lists that nobody else can change."""
     cdef list columns = []
+    if len(operands) != kernel.n_operands:
+        raise InvalidArgumentError(
+            f"{kernel.name} takes {kernel.n_operands} lists of arrays, not {len(operands)}"
+        )
     for name, arrays in zip(kernel.operands, operands):
         if not isinstance(arrays, (list, tuple)):
             raise InvalidTypeError(
@@ -61,21 +84,26 @@ cdef bint _set_plain(Kernel kernel, tensor *into, list columns, Py_ssize_t t,
     return True
 
 
+cdef list _row(list columns, Py_ssize_t t):
+    """The arrays of variable t. (Cython's list comprehensions lose count where memory runs out.)"""
+    cdef list arrays = []
+    cdef list column
+    for column in columns:
+        arrays.append(column[t])
+    return arrays
+
+
 cdef int _set_any(Kernel kernel, tensor *into, list columns, Py_ssize_t t) except -1:
     """Set a variable's addresses, if a call for it alone could update it."""
-    cdef list arrays = [column[t] for column in columns]
-    cdef list variables
+    cdef list variables = _row(columns, t)
     cdef cnp.ndarray grad
     cdef int k, last = kernel.n_operands - 1
     try:
-        variables = check_variables(kernel, tuple(arrays))
+        grad = check_operands(kernel, variables)
         for k in range(last):
             check_shape(variables[k], <str>kernel.operands[k], variables[0])
             check_itself(variables[k], <str>kernel.operands[k])
-            columns[k][t] = variables[k]
-        grad = check_gradient(kernel, arrays[last], variables[0])
         check_shape(grad, <str>kernel.operands[last], variables[0])
-        columns[last][t] = grad
         if cnp.PyArray_TYPE(<cnp.ndarray>variables[0]) != cnp.PyArray_TYPE(<cnp.ndarray>columns[0][0]):
             raise InvalidTypeError(
                 f"var must be {columns[0][0].dtype} as that of variable 0 is, "
@@ -105,7 +133,16 @@ cdef bint _disjoint(list columns) except -1:
     return answer
 
 
-cdef list _separate(Kernel kernel, list columns):
+cdef list _still_open(list spans, object begin):
+    """Those of the spans that end after an address."""
+    cdef list found = []
+    for span in spans:
+        if span[1] > begin:
+            found.append(span)
+    return found
+
+
+cdef list _separate(Kernel kernel, list columns, const numbers *read):
     """Refuse variables that overlap; return the places of gradients that had to be copied.
 
     A gradient is copied if the update of another element would change it.
@@ -122,7 +159,7 @@ cdef list _separate(Kernel kernel, list columns):
     for span in sorted(spans):
         begin, _, k, t = span
         for kind in range(2):       # variables, gradients
-            open_spans[kind] = [other for other in open_spans[kind] if other[1] > begin]
+            open_spans[kind] = _still_open(open_spans[kind], begin)
         for _, _, j, s in open_spans[0]:
             if not overlap(columns[j][s], columns[k][t]):
                 continue
@@ -131,12 +168,12 @@ cdef list _separate(Kernel kernel, list columns):
                     f"{kernel.operands[j]} of variable {s} and {kernel.operands[k]} of variable "
                     f"{t} overlap in memory"
                 )
-            if s != t or not same_memory(columns[j][s], columns[k][t]):
+            if s != t or not is_safe(columns[j][s], j, columns[k][t], read):
                 copied.append(t)
         if k < last:
             for _, _, j, s in open_spans[1]:
                 if overlap(columns[j][s], columns[k][t]) \
-                        and (s != t or not same_memory(columns[j][s], columns[k][t])):
+                        and (s != t or not is_safe(columns[k][t], k, columns[j][s], read)):
                     copied.append(s)
         open_spans[k == last].append(span)
     return copied
@@ -147,12 +184,15 @@ def many_call(Kernel kernel not None, tuple operands not None, tuple hypers not 
     """Check an update of many variables of one dtype, each operand a list of arrays."""
     cdef Call call = Call.__new__(Call)
     cdef list columns = _columns(kernel, operands)
+    cdef numbers read
+    cdef object faults = read_scalars(kernel, hypers, grad_scale, var_scale, &read)
     cdef Py_ssize_t t, n = len(columns[0])
     cdef int last = kernel.n_operands - 1
-    cdef double[MAX_HYPERS] values
     cdef cnp.dtype plain = None
     cdef cnp.ndarray var
-    check_hypers(kernel, hypers, flags, values)
+    cdef list arrays
+    check_hypers(kernel, flags, &read, faults)
+    _set_arrays(kernel, columns, n)
     call.w.tensors = <tensor *>malloc((n + 1) * sizeof(tensor))
     call.w.starts = <Py_ssize_t *>malloc((n + 1) * sizeof(Py_ssize_t))
     call.w.n_tensors = 0
@@ -170,12 +210,14 @@ def many_call(Kernel kernel not None, tuple operands not None, tuple hypers not 
     if n == 0:
         return call
     if not _disjoint(columns):
-        for t in _separate(kernel, columns):
+        for t in _separate(kernel, columns, &read):
             columns[last][t] = columns[last][t].copy()
             free(call.w.tensors[t].axes)
-            set_tensor(&call.w.tensors[t], [column[t] for column in columns[:last]],
-                       columns[last][t], 0)
-    call.w.step = set_scalars(kernel, call, values, flags, grad_scale, var_scale,
+            call.w.tensors[t].axes = NULL
+            arrays = _row(columns, t)
+            set_tensor(&call.w.tensors[t], arrays, arrays.pop(), 0)
+    check_scales(faults)
+    call.w.step = set_scalars(kernel, call, &read, flags,
                               cnp.PyArray_TYPE(<cnp.ndarray>columns[0][0]), True).dense
     call.arrays = columns
     return call

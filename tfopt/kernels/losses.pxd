@@ -12,7 +12,7 @@ stands for it in adaptive sampling. It is also what makes a hinge smooth; the ot
 passed it so that all have one signature.
 """
 
-from libc.math cimport INFINITY, exp, fabs, fmax, fmin, log, log1p
+from libc.math cimport INFINITY, exp, expm1, fabs, fmax, fmin, log, log1p
 
 ctypedef double (*value_t)(double wx, double y, double gamma) noexcept nogil
 ctypedef double (*conjugate_t)(double a, double y, double gamma) noexcept nogil
@@ -25,6 +25,7 @@ cdef struct loss_t:
     conjugate_t conjugate
     step_t step
     double gamma
+    int kind
 
 
 # ---- squared: (wx - y)^2 / 2
@@ -204,6 +205,15 @@ cdef inline double poisson_conjugate(double a, double y, double gamma) noexcept 
     return r * (log(r) - 1)
 
 
+cdef inline double poisson_above(double wx, double r) noexcept nogil:
+    """e^wx - r * wx above its least value, r - r * log(r): of large counts a difference is noise."""
+    cdef double t
+    if r <= 0:
+        return exp(wx) if r == 0 else INFINITY
+    t = wx - log(r)
+    return exp(wx) - r * (1 + t) if t > 1 else r * (expm1(t) - t)
+
+
 cdef inline double poisson_step(double a, double y, double wx, double K,
                                 double gamma) noexcept nogil:
     """The new a is y - e^x, x the root of x + K * e^x = z, z = wx + K * (y - a).
@@ -241,6 +251,7 @@ cdef enum:
 cdef inline loss_t loss_of(int kind, double gamma) noexcept nogil:
     """A loss; gamma is the width of a smooth hinge."""
     cdef loss_t loss
+    loss.kind = kind
     loss.gamma = 4 if kind == LOGISTIC else 0 if kind == HINGE else 1
     if kind == LOGISTIC:
         loss.value, loss.slope, loss.bend = logistic_value, logistic_slope, logistic_bend
@@ -257,3 +268,18 @@ cdef inline loss_t loss_of(int kind, double gamma) noexcept nogil:
     if kind == SMOOTH_HINGE:
         loss.gamma = gamma
     return loss
+
+
+# ---- what certificates are made of
+
+cdef inline double height(const loss_t *f, double wx, double y) noexcept nogil:
+    """phi(wx) above its least value, which is 0 but for the Poisson loss."""
+    return poisson_above(wx, y) if f.kind == POISSON else f.value(wx, y, f.gamma)
+
+
+cdef inline double apart(const loss_t *f, double height, double a, double y,
+                         double wx) noexcept nogil:
+    """phi(wx) + phi*(-a) + a * wx, which is not negative (Fenchel and Young) but for rounding."""
+    if f.kind == POISSON:
+        return poisson_above(wx, y - a)
+    return height + f.conjugate(a, y, f.gamma) + a * wx

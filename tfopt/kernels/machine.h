@@ -72,6 +72,28 @@ static inline void prefetch_row(char *const *data, const ptrdiff_t *stride, int 
 }
 #endif
 
+/* An index that another thread may be changing: what is read here is tested, and then used, as it was
+   read. A plain read may be made twice. */
+static inline int32_t read_once_32(const int32_t *at) { return *(const volatile int32_t *)at; }
+static inline int64_t read_once_64(const int64_t *at) { return *(const volatile int64_t *)at; }
+static inline ptrdiff_t read_once(const ptrdiff_t *at) { return *(const volatile ptrdiff_t *)at; }
+
+/* Whether i is in [0, stop), as it nearly always is. */
+static inline int within(ptrdiff_t i, ptrdiff_t stop) {
+#if defined(__GNUC__)
+    return __builtin_expect((size_t)i < (size_t)stop, 1);
+#else
+    return (size_t)i < (size_t)stop;
+#endif
+}
+
+/* Any thread may raise the flag, and they do not wait for one another. */
+#if defined(__GNUC__)
+static inline void raise_flag(int *flag) { __atomic_store_n(flag, 1, __ATOMIC_RELAXED); }
+#else
+static inline void raise_flag(int *flag) { *(volatile int *)flag = 1; }
+#endif
+
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <cpuid.h>
 #endif

@@ -1,5 +1,7 @@
 # cython: language_level=3
 
+from libc.stdint cimport int32_t, int64_t
+
 cdef extern from "machine.h" nogil:
     ctypedef unsigned long long fp_state
     fp_state fp_enter(int flush) noexcept
@@ -9,6 +11,11 @@ cdef extern from "machine.h" nogil:
     void prefetch_row(char **data, const Py_ssize_t *stride, int n, Py_ssize_t row,
                       Py_ssize_t bytes) noexcept
     void prefetch_line(const char *at) noexcept
+    int32_t read_once_32(const int32_t *at) noexcept
+    int64_t read_once_64(const int64_t *at) noexcept
+    Py_ssize_t read_once(const Py_ssize_t *at) noexcept
+    bint within(Py_ssize_t i, Py_ssize_t stop) noexcept
+    void raise_flag(int *flag) noexcept
     int cpu_has_v3() noexcept
     void in_forked_child(void (*child)() noexcept nogil) noexcept
     int omp_get_max_threads() noexcept

@@ -13,8 +13,8 @@ cnp.import_array()
 
 cdef bint same_shape(cnp.ndarray a, cnp.ndarray b) noexcept:
     return (cnp.PyArray_NDIM(a) == cnp.PyArray_NDIM(b)
-            and memcmp(cnp.PyArray_DIMS(a), cnp.PyArray_DIMS(b),
-                       cnp.PyArray_NDIM(a) * sizeof(cnp.npy_intp)) == 0)
+            and (cnp.PyArray_NDIM(a) == 0 or memcmp(cnp.PyArray_DIMS(a), cnp.PyArray_DIMS(b),
+                       cnp.PyArray_NDIM(a) * sizeof(cnp.npy_intp)) == 0))
 
 
 cdef void address_range(cnp.ndarray a, char **low, char **high) noexcept:
@@ -52,8 +52,9 @@ cdef bint overlap(cnp.ndarray a, cnp.ndarray b) except -1:
 
 cdef bint same_memory(cnp.ndarray a, cnp.ndarray b) noexcept:
     return (cnp.PyArray_DATA(a) == cnp.PyArray_DATA(b) and same_shape(a, b)
-            and memcmp(cnp.PyArray_STRIDES(a), cnp.PyArray_STRIDES(b),
-                       cnp.PyArray_NDIM(a) * sizeof(cnp.npy_intp)) == 0)
+            and (cnp.PyArray_NDIM(a) == 0
+                 or memcmp(cnp.PyArray_STRIDES(a), cnp.PyArray_STRIDES(b),
+                           cnp.PyArray_NDIM(a) * sizeof(cnp.npy_intp)) == 0))
 
 
 cdef int check_itself(cnp.ndarray a, str name) except -1:

@@ -6,18 +6,17 @@ from libc.string cimport memset
 
 import numpy as np
 
-from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
+
+from tfopt.kernels.csr cimport check_length, index
+from tfopt.kernels.csr import check_indices
 
 from tfopt.kernels.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_row,
+    raise_flag, read_once, within,
 )
 from tfopt.kernels.runtime cimport flush_denormals, team_size
 from tfopt.kernels.step cimport AHEAD
-
-ctypedef fused index:
-    int32_t
-    int64_t
-
 
 ctypedef float complex floatcomplex
 ctypedef double complex doublecomplex
@@ -55,7 +54,7 @@ cdef Py_ssize_t _number(const index[::1] indices, index[::1] distinct, Py_ssize_
     return n
 
 
-def distinct_indices(const index[::1] indices, room):
+def distinct_indices(const index[::1] indices not None, room):
     """The distinct indices, in the order of their first occurrence, and each index's place there.
 
     Returns
@@ -96,20 +95,27 @@ cdef Py_ssize_t _rank(const index[::1] ascending, index one) noexcept nogil:
     return low
 
 
-def put_in_order(index[::1] distinct, Py_ssize_t[::1] place, room):
+def put_in_order(index[::1] distinct not None, Py_ssize_t[::1] place not None, room):
     """Sort distinct indices, and renumber the places accordingly."""
-    cdef Py_ssize_t i, n = distinct.shape[0]
+    cdef Py_ssize_t i, at, n = distinct.shape[0]
     cdef Py_ssize_t[::1] rank = room.array("rank", (n,), np.intp)
     sorted_ = room.array("sorted", (n,), np.int32 if index is int32_t else np.int64)
     sorted_[...] = distinct
     sorted_.sort()
     cdef const index[::1] ascending = sorted_
+    cdef int outside = 0
     with nogil:
         for i in range(n):
             rank[i] = _rank(ascending, distinct[i])
         for i in range(place.shape[0]):
-            place[i] = rank[place[i]]
+            at = read_once(&place[i])
+            if within(at, n):
+                place[i] = rank[at]
+            else:
+                outside = 1
         distinct[...] = ascending
+    if outside:
+        raise IndexOutOfRangeError(f"a place is not in [0, {n})")
 
 
 cdef inline int _shift(Py_ssize_t row_bytes) noexcept nogil:
@@ -120,13 +126,17 @@ cdef inline int _shift(Py_ssize_t row_bytes) noexcept nogil:
     return shift
 
 
-cdef Py_ssize_t _owned(const Py_ssize_t[::1] place, Py_ssize_t start, Py_ssize_t stop, int shift,
-                       int owner, int owners, Py_ssize_t *mine) noexcept nogil:
+cdef Py_ssize_t _owned(const Py_ssize_t[::1] place, Py_ssize_t start, Py_ssize_t stop,
+                       Py_ssize_t n_sums, int shift, int owner, int owners, Py_ssize_t *mine,
+                       Py_ssize_t *sums, int *outside) noexcept nogil:
     """Collect the rows start .. stop - 1 whose sums a thread owns; return how many there are."""
     cdef Py_ssize_t i, n = 0
-    for i in range(start, stop):    # no branch: always written, kept if owned
-        mine[n] = i
-        n += (place[i] >> shift) % owners == owner
+    for i in range(start, stop):    # always written, kept if owned
+        mine[n], sums[n] = i, read_once(&place[i])
+        if not within(sums[n], n_sums):
+            raise_flag(outside)
+            continue
+        n += (sums[n] >> shift) % owners == owner
     return n
 
 
@@ -139,11 +149,12 @@ cdef void _clear_owned(char *sums, Py_ssize_t n, Py_ssize_t row_bytes, int shift
 
 
 cdef void _add_owned_rows(const number[:, ::1] values, const Py_ssize_t[::1] place,
-                          number[:, ::1] sums, double bound, double scale, int owner,
-                          int owners) noexcept nogil:
+                          number[:, ::1] sums, double bound, double scale, int *outside,
+                          int owner, int owners) noexcept nogil:
     # sums[place[i]] += values[i], i ascending, where this thread owns the sum
     cdef number high = <number>bound, low = -<number>bound, factor = <number>scale, value
     cdef Py_ssize_t[PIECE] mine
+    cdef Py_ssize_t[PIECE] places
     cdef Py_ssize_t start = 0, stop, n, i, j, width = values.shape[1]
     cdef Py_ssize_t row_bytes = width * sizeof(number)
     cdef char *base = <char *>&sums[0, 0]
@@ -154,11 +165,11 @@ cdef void _add_owned_rows(const number[:, ::1] values, const Py_ssize_t[::1] pla
     _clear_owned(base, sums.shape[0], row_bytes, shift, owner, owners)
     while start < values.shape[0]:
         stop = min(start + PIECE, values.shape[0])
-        n = _owned(place, start, stop, shift, owner, owners, mine)
+        n = _owned(place, start, stop, sums.shape[0], shift, owner, owners, mine, places, outside)
         for i in range(n):
             if i + AHEAD < n:
-                prefetch_row(&base, &row_bytes, 1, place[mine[i + AHEAD]], row_bytes)
-            into = &sums[place[mine[i]], 0]
+                prefetch_row(&base, &row_bytes, 1, places[i + AHEAD], row_bytes)
+            into = &sums[places[i], 0]
             row = &values[mine[i], 0]
             for j in range(width):
                 if number is float or number is double:
@@ -171,8 +182,8 @@ cdef void _add_owned_rows(const number[:, ::1] values, const Py_ssize_t[::1] pla
     fp_leave(caller)
 
 
-def add_rows(const number[:, ::1] values, const Py_ssize_t[::1] place, number[:, ::1] sums,
-             double bound, double scale):
+def add_rows(const number[:, ::1] values not None, const Py_ssize_t[::1] place not None,
+             number[:, ::1] sums not None, double bound, double scale):
     """Set each row of sums to the rows of values that have its place, added up in order.
 
     Real rows are clamped to the bound first, and multiplied by the scale.
@@ -180,11 +191,17 @@ def add_rows(const number[:, ::1] values, const Py_ssize_t[::1] place, number[:,
     if number is floatcomplex or number is doublecomplex:
         if bound != np.inf or scale != 1:
             raise InvalidTypeError("complex rows have no bound and no scale")
+    check_length("place", place.shape[0], values.shape[0])
+    check_length("a row of sums", sums.shape[1], values.shape[1])
+    cdef int outside = 0
     cdef int team = team_size(values.shape[0] * values.shape[1], 2)
     with nogil:
         if team == 1:
-            _add_owned_rows(values, place, sums, bound, scale, 0, 1)
+            _add_owned_rows(values, place, sums, bound, scale, &outside, 0, 1)
         else:
             with parallel(num_threads=team):
-                _add_owned_rows(values, place, sums, bound, scale, omp_get_thread_num(),
-                                omp_get_num_threads())
+                _add_owned_rows(values, place, sums, bound, scale, &outside,
+                                omp_get_thread_num(), omp_get_num_threads())
+    if outside:
+        check_indices(place, sums.shape[0], "place")
+        raise InvalidArgumentError("place was changed while it was read")

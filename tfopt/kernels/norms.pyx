@@ -13,7 +13,10 @@ from libc.string cimport memcpy, memset
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
 
-from tfopt.kernels.arguments cimport storage_of
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+
+from tfopt.kernels.arguments cimport refuse_layout, storage_of
+from tfopt.kernels.csr cimport check_length
 from tfopt.kernels.layout cimport NATIVE, clamp, gather
 from tfopt.kernels.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
@@ -89,8 +92,16 @@ cdef walk *_axes_of(cnp.ndarray a, int skip) except? NULL:
     return axes
 
 
-cdef int _set_source(source *into, cnp.ndarray a, int skip, object bound, int kind) except -1:
+cdef int _set_source(source *into, object array, int skip, object bound, int kind) except -1:
     cdef int axis
+    into.axes = NULL
+    if not isinstance(array, cnp.ndarray):
+        raise InvalidTypeError(f"an array must be a numpy.ndarray, not {type(array).__name__}")
+    cdef cnp.ndarray a = array
+    if storage_of(a) < 0 or cnp.PyArray_ISCOMPLEX(a):
+        raise InvalidTypeError(f"a norm is of real floats, not of {a.dtype}")
+    if not (cnp.PyArray_ISALIGNED(a) and cnp.PyArray_ISNOTSWAPPED(a)):
+        refuse_layout(a, "an array", False)
     into.clamps = bound is not None
     if into.clamps:
         into.bounds[0], into.bounds[1] = -<double>bound, bound
@@ -98,7 +109,6 @@ cdef int _set_source(source *into, cnp.ndarray a, int skip, object bound, int ki
     into.is_double = cnp.PyArray_TYPE(a) == cnp.NPY_FLOAT64
     into.storage = storage_of(a)
     into.size = 1
-    into.axes = NULL
     for axis in range(skip, cnp.PyArray_NDIM(a)):
         into.size *= cnp.PyArray_DIM(a, axis)
     into.narrow = (
@@ -271,14 +281,18 @@ cdef int _fill(batch *b, list arrays, list bounds, int kind, Py_ssize_t *n_spans
                bint *any_double) except -1:
     """Set up a batch; the caller frees it with `_free`, also after an error."""
     cdef Py_ssize_t t
+    arrays = list(arrays)       # which nobody else can change
     b.n_sources = len(arrays)
     b.size = 0
+    if bounds is not None:
+        bounds = list(bounds)
+        check_length("bounds", len(bounds), len(arrays))
     b.flush = flush_denormals()
     b.sources = <source *>calloc(b.n_sources + 1, sizeof(source))
     if b.sources == NULL:
         raise MemoryError
     for t in range(b.n_sources):
-        _set_source(&b.sources[t], <cnp.ndarray?>arrays[t], 0,
+        _set_source(&b.sources[t], arrays[t], 0,
                     None if bounds is None else bounds[t], kind)
         b.size += b.sources[t].size
         n_spans[0] += (b.sources[t].size + SPAN - 1) // SPAN
@@ -415,7 +429,14 @@ def slice_norms(cnp.ndarray array not None, int outer_axes, double[::1] roots no
     cdef source s
     cdef walk outer
     cdef Py_ssize_t n = roots.shape[0]
+    cdef Py_ssize_t slices = 1
     cdef int axis, team, flush = flush_denormals()
+    if not 0 <= outer_axes <= cnp.PyArray_NDIM(array):
+        raise InvalidArgumentError(f"there are no first {outer_axes} axes")
+    for axis in range(outer_axes):
+        slices *= cnp.PyArray_DIM(array, axis)
+    check_length("roots", n, slices)
+    check_length("exponents", exponents.shape[0], slices)
     if n == 0:
         return
     outer.ndim = outer_axes

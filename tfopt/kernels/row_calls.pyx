@@ -8,21 +8,18 @@ from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidType
 
 from tfopt.kernels.arguments cimport as_array, refuse_layout
 from tfopt.kernels.calls cimport (
-    Call, Kernel, check_gradient, check_in_order, check_variables, row_size, separate, set_scalars,
-    set_tensor,
+    Call, Kernel, as_arrays, check_in_order, check_operands, numbers, read_scalars, row_size,
+    separate, set_scalars, set_tensor,
 )
+from tfopt.kernels.csr cimport index
 from tfopt.kernels.memory cimport overlap
 from tfopt.kernels.runtime cimport BLOCK, team_size
-from tfopt.kernels.step cimport MAX_HYPERS, steps
+from tfopt.kernels.step cimport steps
 from tfopt.kernels.summed cimport own_bytes
 
 cimport numpy as cnp
 
 cnp.import_array()
-
-ctypedef fused index:
-    int32_t
-    int64_t
 
 cdef enum:
     MOST_OWN_BYTES = 1 << 28    # of a thread's sums: more are made one array, as long as it must be
@@ -49,6 +46,7 @@ cdef int _set_indices(cnp.ndarray indices, Py_ssize_t rows, Call call) except -1
     call.w.index_stride = cnp.PyArray_STRIDE(indices, 0)
     call.w.indices = <const char *>cnp.PyArray_DATA(indices)
     call.w.n_indices = cnp.PyArray_DIM(indices, 0)
+    call.w.n_rows = rows
     if call.w.index_size == 4:
         narrow = indices
         bad = _first_outside(narrow, rows)
@@ -62,14 +60,13 @@ cdef int _set_indices(cnp.ndarray indices, Py_ssize_t rows, Call call) except -1
     return 0
 
 
-cdef cnp.ndarray _check_indices(object argument):
-    """The indices, as an array of a type they may have."""
-    cdef cnp.ndarray ids = as_array(argument, "indices")
+cdef int _check_indices(cnp.ndarray ids) except -1:
+    """The type and layout of indices."""
     if ids.descr.kind != c"i" or cnp.PyArray_ITEMSIZE(ids) not in (4, 8):
         raise InvalidTypeError(f"indices must be int32 or int64, not {ids.dtype}")
     if not (cnp.PyArray_ISALIGNED(ids) and cnp.PyArray_ISNOTSWAPPED(ids)):
         refuse_layout(ids, "indices", False)
-    return ids
+    return 0
 
 
 def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple hypers not None,
@@ -80,17 +77,18 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
     """
     cdef Call call = Call.__new__(Call)
     cdef int k, last = kernel.n_operands - 1
-    cdef list variables = check_variables(kernel, arguments)
+    cdef numbers read
+    cdef object faults = read_scalars(kernel, hypers, grad_scale, var_scale, &read)
+    cdef list variables = as_arrays(kernel, arguments)
+    cdef cnp.ndarray ids = as_array(indices, "indices")
+    cdef cnp.ndarray grad = check_operands(kernel, variables)
     cdef cnp.ndarray var = variables[0]
-    cdef cnp.ndarray grad = check_gradient(kernel, arguments[last], var)
-    cdef cnp.ndarray ids = _check_indices(indices)
     cdef const steps *rule
-    cdef double[MAX_HYPERS] values
-    check_in_order(kernel, variables, grad, ids, hypers, flags, values)
-    rule = set_scalars(kernel, call, values, flags, grad_scale, var_scale, cnp.PyArray_TYPE(var),
-                       False)
+    _check_indices(ids)
+    check_in_order(kernel, variables, grad, ids, flags, &read, faults)
+    rule = set_scalars(kernel, call, &read, flags, cnp.PyArray_TYPE(var), False)
     _set_indices(ids, cnp.PyArray_DIM(var, 0), call)
-    grad = separate(kernel, variables, grad, True)
+    grad = separate(kernel, variables, grad, True, &read)
     for k in range(last):
         if overlap(variables[k], ids):
             raise InvalidArgumentError(f"{kernel.operands[k]} and indices overlap in memory")
@@ -105,7 +103,6 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
     if rule.absent != NULL and not lazy:
         zeros = np.zeros((<object>grad).shape[1:], grad.dtype)
         call.w.absent = rule.absent
-        call.w.n_rows = cnp.PyArray_DIM(var, 0)
         call.w.zeros = <char *>cnp.PyArray_DATA(<cnp.ndarray>zeros)
         call.arrays += (zeros,)
     elif room is not None and cnp.PyArray_TYPE(var) in (cnp.NPY_FLOAT32, cnp.NPY_FLOAT64):
@@ -125,6 +122,9 @@ cdef int _sum_on_the_way(Call call, Py_ssize_t n_rows, room) except -1:
     if call.summed.own_bytes > MOST_OWN_BYTES:
         return 0
     own = room.array("own", (call.summed.team, call.summed.own_bytes), np.uint8)
+    if cnp.PyArray_NBYTES(own) < call.summed.team * call.summed.own_bytes \
+            or not cnp.PyArray_ISCARRAY(own):
+        raise InvalidArgumentError("a room gave other memory than it was asked for")
     call.summed.own = <char *>cnp.PyArray_DATA(own)
     call.summed.bound = np.inf
     call.summed.scale = 1

@@ -10,20 +10,20 @@ from tfopt.kernels.calls cimport work
 from tfopt.kernels.layout cimport run_layout
 from tfopt.kernels.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_row,
+    raise_flag,
 )
 from tfopt.kernels.runtime cimport BLOCK, share_of, team_size
 from tfopt.kernels.step cimport AHEAD, MAX_OPERANDS
 from tfopt.kernels.summed cimport run_summed
 
-cdef inline void _run_row(const work *w, Py_ssize_t i, Py_ssize_t start,
+cdef inline void _run_row(const work *w, Py_ssize_t i, Py_ssize_t row, Py_ssize_t start,
                           Py_ssize_t count) noexcept nogil:
     """Elements start .. start + count - 1 of occurrence i.
 
-    That is row indices[i] of the variable and its slots, and row i of the gradient.
+    That is a row of the variable and its slots, and row i of the gradient.
     """
     cdef void *p[MAX_OPERANDS]
     cdef int k, last = w.n_operands - 1
-    cdef Py_ssize_t row = named_row(w, i)
     for k in range(last):
         p[k] = w.tensors[0].data[k] + row * w.row_stride[k]
     p[last] = w.tensors[0].data[last] + i * w.row_stride[last]
@@ -57,16 +57,18 @@ cdef void _run_owned_rows(const work *w, int owner, int owners) noexcept nogil:
             if i + AHEAD < n:
                 prefetch_row(w.tensors[0].data, w.row_stride, w.n_operands - 1,
                              rows[i + AHEAD], bytes_)
-            _run_row(w, mine[i], 0, w.inner)
+            _run_row(w, mine[i], rows[i], 0, w.inner)
 
 
 cdef void _run_share_of_rows(const work *w, int thread, int threads) noexcept nogil:
     """A thread's part of each row, where rows are so long that all threads share each."""
-    cdef Py_ssize_t start = share_of(w.inner, thread, threads), i
+    cdef Py_ssize_t start = share_of(w.inner, thread, threads), i, row
     cdef Py_ssize_t count = share_of(w.inner, thread + 1, threads) - start
     if count:
         for i in range(w.n_indices):
-            _run_row(w, i, start, count)
+            row = named_row(w, i)
+            if row >= 0:
+                _run_row(w, i, row, start, count)
 
 
 cdef inline void _run_absent(const work *w, Py_ssize_t row, Py_ssize_t stop) noexcept nogil:
@@ -105,9 +107,12 @@ cdef void _run_all_rows(const work *w, int thread, int threads) noexcept nogil:
         named = named_row(w, i) if i < w.n_indices else stop
         if named > stop:
             named = stop
+        if named < row:     # no row, or out of order
+            raise_flag(w.outside)
+            return
         _run_absent(w, row, named)
         if named < stop:
-            _run_row(w, i, 0, w.inner)
+            _run_row(w, i, named, 0, w.inner)
             i += 1
         row = named + 1
 

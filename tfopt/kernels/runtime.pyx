@@ -1,5 +1,7 @@
 """Settings every kernel obeys: the number of threads, denormals, and what a fork changes."""
 
+from tfopt.errors import InvalidArgumentError
+
 from tfopt.kernels.machine cimport (
     TFOPT_CAN_FLUSH, TFOPT_OPENMP, cpu_has_v3, in_forked_child, omp_get_max_threads,
 )
@@ -39,6 +41,8 @@ cdef int team_size(Py_ssize_t elements, int operands) noexcept nogil:
 
 def set_threads(int threads):
     global _threads
+    if threads < 1:
+        raise InvalidArgumentError(f"there must be at least one thread, not {threads}")
     _threads = threads
 
 

@@ -6,15 +6,12 @@ one vector, the block's at its end. The vector holds v = sum of weight * a * x /
 prediction is x . S(v), with S(v) = sign(v) * max(|v| - shrink, 0) and shrink = l1 / l2.
 """
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 
+from tfopt.kernels.csr cimport extent, index, once, row_length, within
 from tfopt.kernels.losses cimport loss_t
-from tfopt.kernels.machine cimport prefetch_line
+from tfopt.kernels.machine cimport prefetch_line, raise_flag
 from tfopt.kernels.rules cimport real
-
-ctypedef fused index:
-    int32_t
-    int64_t
 
 #: What is known of an example besides its features. Of 32 bytes: never in two lines of cache.
 cdef struct example:
@@ -34,27 +31,56 @@ cdef inline double shrunk(double v, double shrink) noexcept nogil:
 
 
 cdef inline double dot(const real *x, const index *j, Py_ssize_t n, const double *v,
-                       double shrink) noexcept nogil:
+                       double shrink, extent *bounds) noexcept nogil:
     """x . S(v), in four sums: one would have to wait for itself."""
     cdef double s0 = 0, s1 = 0, s2 = 0, s3 = 0
-    cdef Py_ssize_t k, fours = n - n % 4
+    cdef Py_ssize_t k, fours = n - n % 4, j0, j1, j2, j3, stop = bounds.n_columns
     if shrink == 0:
         for k in range(0, fours, 4):
-            s0 += x[k] * v[j[k]]
-            s1 += x[k + 1] * v[j[k + 1]]
-            s2 += x[k + 2] * v[j[k + 2]]
-            s3 += x[k + 3] * v[j[k + 3]]
+            j0, j1, j2, j3 = once(j + k), once(j + k + 1), once(j + k + 2), once(j + k + 3)
+            if not (within(j0, stop) and within(j1, stop) and within(j2, stop)
+                    and within(j3, stop)):
+                raise_flag(&bounds.outside)
+                return 0
+            s0 += x[k] * v[j0]
+            s1 += x[k + 1] * v[j1]
+            s2 += x[k + 2] * v[j2]
+            s3 += x[k + 3] * v[j3]
         for k in range(fours, n):
-            s0 += x[k] * v[j[k]]
+            j0 = once(j + k)
+            if not within(j0, stop):
+                raise_flag(&bounds.outside)
+                return 0
+            s0 += x[k] * v[j0]
         return (s0 + s1) + (s2 + s3)
     for k in range(0, fours, 4):
-        s0 += x[k] * shrunk(v[j[k]], shrink)
-        s1 += x[k + 1] * shrunk(v[j[k + 1]], shrink)
-        s2 += x[k + 2] * shrunk(v[j[k + 2]], shrink)
-        s3 += x[k + 3] * shrunk(v[j[k + 3]], shrink)
+        j0, j1, j2, j3 = once(j + k), once(j + k + 1), once(j + k + 2), once(j + k + 3)
+        if not (within(j0, stop) and within(j1, stop) and within(j2, stop) and within(j3, stop)):
+            raise_flag(&bounds.outside)
+            return 0
+        s0 += x[k] * shrunk(v[j0], shrink)
+        s1 += x[k + 1] * shrunk(v[j1], shrink)
+        s2 += x[k + 2] * shrunk(v[j2], shrink)
+        s3 += x[k + 3] * shrunk(v[j3], shrink)
     for k in range(fours, n):
-        s0 += x[k] * shrunk(v[j[k]], shrink)
+        j0 = once(j + k)
+        if not within(j0, stop):
+            raise_flag(&bounds.outside)
+            return 0
+        s0 += x[k] * shrunk(v[j0], shrink)
     return (s0 + s1) + (s2 + s3)
+
+
+cdef inline void add(const real *x, const index *j, Py_ssize_t n, double *v, double factor,
+                     extent *bounds) noexcept nogil:
+    """v += factor * x"""
+    cdef Py_ssize_t k, at
+    for k in range(n):
+        at = once(j + k)
+        if not within(at, bounds.n_columns):
+            raise_flag(&bounds.outside)
+            return
+        v[at] += factor * x[k]
 
 
 cdef inline double dense_dot(const real *x, Py_ssize_t n, const double *v,
@@ -73,24 +99,29 @@ cdef inline double dense_dot(const real *x, Py_ssize_t n, const double *v,
 
 cdef inline double predict(const real[::1] data, const index[::1] indices,
                            const index[::1] indptr, const real[:, ::1] dense, Py_ssize_t i,
-                           const double *v, Py_ssize_t n_v, double shrink) noexcept nogil:
+                           const double *v, double shrink, extent *bounds) noexcept nogil:
     """x_i . S(v)"""
-    cdef Py_ssize_t start = indptr[i], width = dense.shape[1]
-    cdef double wx = dot(&data[start], &indices[start], indptr[i + 1] - start, v, shrink)
+    cdef Py_ssize_t start = 0, n = row_length(&indptr[0], i, &start, bounds)
+    cdef Py_ssize_t width = dense.shape[1]
+    cdef double wx
+    if n < 0:
+        return 0
+    wx = dot(&data[start], &indices[start], n, v, shrink, bounds)
     if width > 0:
-        wx += dense_dot(&dense[i, 0], width, v + (n_v - width), shrink)
+        wx += dense_dot(&dense[i, 0], width, v + bounds.n_columns, shrink)
     return wx
 
 
 cdef inline void add_features(const real[::1] data, const index[::1] indices,
                               const index[::1] indptr, const real[:, ::1] dense, Py_ssize_t i,
-                              double *v, Py_ssize_t n_v, double factor) noexcept nogil:
+                              double *v, double factor, extent *bounds) noexcept nogil:
     """v += factor * x_i"""
-    cdef Py_ssize_t k, width = dense.shape[1]
-    cdef double *tail = v + (n_v - width)
-    for k in range(indptr[i], indptr[i + 1]):
-        v[indices[k]] += factor * data[k]
-    for k in range(width):
+    cdef Py_ssize_t start = 0, n = row_length(&indptr[0], i, &start, bounds), k
+    cdef double *tail = v + bounds.n_columns
+    if n < 0:
+        return
+    add(&data[start], &indices[start], n, v, factor, bounds)
+    for k in range(dense.shape[1]):
         tail[k] += factor * dense[i, k]
 
 
@@ -100,21 +131,22 @@ cdef inline void prefetch(const char *start, const char *end) noexcept nogil:
         start += 64
 
 
-cdef inline void prefetch_features(const real[::1] data, const index[::1] indices,
-                                   const index[::1] indptr, const real[:, ::1] dense,
-                                   Py_ssize_t i) noexcept nogil:
+cdef inline void prefetch_row_of(const real *data, const index *indices, const index *indptr,
+                                 const real *dense, Py_ssize_t width, Py_ssize_t i,
+                                 extent *bounds) noexcept nogil:
     """Have a row's memory fetched: rows in random order are waited for otherwise."""
-    cdef Py_ssize_t start = indptr[i], end = indptr[i + 1], width = dense.shape[1]
-    prefetch(<const char *>&data[start], <const char *>&data[end])
-    prefetch(<const char *>&indices[start], <const char *>&indices[end])
-    if width > 0:
-        prefetch(<const char *>&dense[i, 0], <const char *>(&dense[i, 0] + width))
+    cdef Py_ssize_t start = 0, n = row_length(indptr, i, &start, bounds)
+    if n < 0:
+        return
+    prefetch(<const char *>&data[start], <const char *>&data[start + n])
+    prefetch(<const char *>&indices[start], <const char *>&indices[start + n])
+    prefetch(<const char *>&dense[i * width], <const char *>&dense[(i + 1) * width])
 
 
 cdef inline void visit(const real[::1] data, const index[::1] indices, const index[::1] indptr,
                        const real[:, ::1] dense, const int64_t[::1] plan, example[::1] examples,
-                       double[::1] before, double *u, Py_ssize_t n_u, const loss_t *loss,
-                       double l2, double shrink, double sigma) noexcept nogil:
+                       double[::1] before, double *u, const loss_t *loss, double l2,
+                       double shrink, double sigma, extent *bounds) noexcept nogil:
     """Visit the examples of a plan, one after another.
 
     Each visit maximizes the dual over one variable. Safe adding (Ma et al., 2015): u starts as v,
@@ -122,20 +154,23 @@ cdef inline void visit(const real[::1] data, const index[::1] indices, const ind
     start from one v and share no example can all add their (u - v) / sigma to it. before[i] is
     what a was before example i's last visit.
     """
-    cdef Py_ssize_t e, i, n = plan.shape[0]
+    cdef Py_ssize_t e, i, n = plan.shape[0], width = dense.shape[1]
     cdef double wx, a
     for e in range(n):
         if e + AHEAD < n:
-            prefetch_features(data, indices, indptr, dense, plan[e + AHEAD])
+            prefetch_row_of(&data[0], &indices[0], &indptr[0], &dense[0, 0], width,
+                            once(&plan[e + AHEAD]), bounds)
         if e + 2 * AHEAD < n:
             prefetch_line(<const char *>&examples[plan[e + 2 * AHEAD]])
             prefetch_line(<const char *>&indptr[plan[e + 2 * AHEAD]])
-        i = plan[e]
-        wx = predict(data, indices, indptr, dense, i, u, n_u, shrink)
+        i = once(&plan[e])
+        wx = predict(data, indices, indptr, dense, i, u, shrink, bounds)
+        if bounds.outside:
+            return
         before[i] = examples[i].a
         a = loss.step(before[i], examples[i].y, wx,
                       sigma * examples[i].weight * examples[i].curvature, loss.gamma)
         examples[i].a = a
         if a != before[i]:
-            add_features(data, indices, indptr, dense, i, u, n_u,
-                         sigma * examples[i].weight * (a - before[i]) / l2)
+            add_features(data, indices, indptr, dense, i, u,
+                         sigma * examples[i].weight * (a - before[i]) / l2, bounds)

@@ -12,13 +12,18 @@ from math import fsum
 
 import numpy as np
 
+from tfopt.errors import InvalidArgumentError
+
+from tfopt.kernels.csr cimport (
+    check_length, extent, extent_of, index, refuse_outside, row_length,
+)
 from tfopt.kernels.losses cimport loss_of, loss_t
 from tfopt.kernels.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
 )
 from tfopt.kernels.rules cimport real
 from tfopt.kernels.runtime cimport team_size
-from tfopt.kernels.sdca cimport add_features, example, index, predict, shrunk, visit
+from tfopt.kernels.sdca cimport add_features, example, predict, shrunk, visit
 
 #: TensorFlow's names of the losses, in the order of the kernel's numbers.
 LOSSES = ("logistic_loss", "squared_loss", "hinge_loss", "smooth_hinge_loss", "poisson_loss")
@@ -30,7 +35,7 @@ cdef enum:
     BLOCK = 512     # examples whose sums are taken together
 
 
-cdef loss_t _named(str loss):
+cdef loss_t _named(str loss) except *:
     return loss_of(LOSSES.index(loss), 1)
 
 
@@ -82,6 +87,9 @@ def shuffled(Py_ssize_t n, Py_ssize_t bucket, uint64_t seed, uint64_t epoch):
     -------
     ndarray of int64, shape (n,)
     """
+    cdef Py_ssize_t most = <Py_ssize_t>1 << 60      # sums of such numbers do not overflow
+    if not (0 <= n <= most and 1 <= bucket <= most):
+        raise InvalidArgumentError(f"there are no {n} examples in buckets of {bucket}")
     cdef uint64_t state = _generator(seed, epoch)
     cdef Py_ssize_t shift = <Py_ssize_t>(_next(&state) % <uint64_t>bucket)
     cdef Py_ssize_t k, i, low, high, start = 0, n_buckets = (n + shift + bucket - 1) // bucket
@@ -101,7 +109,8 @@ def shuffled(Py_ssize_t n, Py_ssize_t bucket, uint64_t seed, uint64_t epoch):
     return np.asarray(plan)
 
 
-def importance(const example[::1] examples, const double[::1] wx, str loss, double l2):
+def importance(const example[::1] examples not None, const double[::1] wx not None, str loss,
+               double l2):
     """How far each example is from its optimum (Csiba, Qu and Richtarik, 2015), given x . w.
 
     Returns
@@ -113,6 +122,7 @@ def importance(const example[::1] examples, const double[::1] wx, str loss, doub
     cdef Py_ssize_t i, n = examples.shape[0]
     cdef double[::1] p = np.empty(n)
     cdef double residue
+    check_length("wx", wx.shape[0], n)
     for i in range(n):
         residue = fabs(examples[i].a + f.slope(wx[i], examples[i].y, f.gamma))
         p[i] = examples[i].weight * sqrt(l2 * (examples[i].curvature + f.gamma)) * residue
@@ -212,41 +222,50 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
         shrink is l1 / l2.
     """
     cdef loss_t f = _named(loss)
-    cdef Py_ssize_t n_u = u.shape[0]
-    cdef double *first = &u[0] if n_u else NULL
+    cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
+                                   dense.shape[0], dense.shape[1], u.shape[0])
+    cdef double *first = &u[0] if u.shape[0] else NULL
     cdef fp_state caller
+    check_length("examples", examples.shape[0], bounds.n_rows)
+    check_length("before", before.shape[0], bounds.n_rows)
     with nogil:
         caller = fp_enter(False)
-        visit(data, indices, indptr, dense, plan, examples, before, first, n_u, &f, l2, shrink,
-              sigma)
+        visit(data, indices, indptr, dense, plan, examples, before, first, &f, l2, shrink, sigma,
+              &bounds)
         fp_leave(caller)
+    refuse_outside(&bounds, data, indices, indptr, plan)
 
 
 def weights_of(const real[::1] data not None, const index[::1] indices not None,
                const index[::1] indptr not None, const real[:, ::1] dense not None,
                const example[::1] examples not None, double[::1] v not None, double l2):
     """Write into v the unshrunk weights that belong to the dual variables."""
-    cdef Py_ssize_t i, n_v = v.shape[0]
-    cdef double *first = &v[0] if n_v else NULL
+    cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
+                                   dense.shape[0], dense.shape[1], v.shape[0])
+    cdef Py_ssize_t i
+    cdef double *first = &v[0] if v.shape[0] else NULL
     cdef fp_state caller
+    check_length("examples", examples.shape[0], bounds.n_rows)
     v[:] = 0
     with nogil:
         caller = fp_enter(False)
         for i in range(examples.shape[0]):
-            add_features(data, indices, indptr, dense, i, first, n_v,
-                         examples[i].weight * examples[i].a / l2)
+            add_features(data, indices, indptr, dense, i, first,
+                         examples[i].weight * examples[i].a / l2, &bounds)
         fp_leave(caller)
+    refuse_outside(&bounds, data, indices, indptr, None)
 
 
 # ---- passes that change nothing
 
 cdef void _squares(const real[::1] data, const index[::1] indptr, const real[:, ::1] dense,
-                   double[::1] norms) noexcept nogil:
-    cdef Py_ssize_t i, k
+                   double[::1] norms, extent *bounds) noexcept nogil:
+    cdef Py_ssize_t i, k, start = 0, n
     cdef double s
     for i in range(norms.shape[0]):
         s = 0
-        for k in range(indptr[i], indptr[i + 1]):
+        n = row_length(&indptr[0], i, &start, bounds)
+        for k in range(start, start + n):
             s += <double>data[k] * data[k]
         for k in range(dense.shape[1]):
             s += <double>dense[i, k] * dense[i, k]
@@ -261,23 +280,27 @@ def squared_norms(const real[::1] data not None, const index[::1] indptr not Non
     -------
     ndarray of float64, shape (n_examples,)
     """
-    cdef double[::1] norms = np.empty(indptr.shape[0] - 1)
+    cdef extent bounds = extent_of(data.shape[0], data.shape[0], indptr.shape[0], dense.shape[0],
+                                   dense.shape[1], dense.shape[1])
+    cdef double[::1] norms = np.empty(bounds.n_rows)
     cdef fp_state caller
     with nogil:
         caller = fp_enter(False)
-        _squares(data, indptr, dense, norms)
+        _squares(data, indptr, dense, norms, &bounds)
         fp_leave(caller)
+    if bounds.outside:  # of columns nothing is asked
+        refuse_outside(&bounds, data, np.zeros(data.shape[0], np.int32), indptr, None)
     return np.asarray(norms)
 
 
 cdef void _predict_share(const real[::1] data, const index[::1] indices,
                          const index[::1] indptr, const real[:, ::1] dense, const double *v,
-                         Py_ssize_t n_v, double shrink, double[::1] wx, int thread,
+                         double shrink, double[::1] wx, extent *bounds, int thread,
                          int threads) noexcept nogil:
     cdef Py_ssize_t i, n = wx.shape[0]
     cdef fp_state caller = fp_enter(False)
     for i in range(n * thread // threads, n * (thread + 1) // threads):
-        wx[i] = predict(data, indices, indptr, dense, i, v, n_v, shrink)
+        wx[i] = predict(data, indices, indptr, dense, i, v, shrink, bounds)
     fp_leave(caller)
 
 
@@ -290,13 +313,15 @@ def predictions(const real[::1] data not None, const index[::1] indices not None
     -------
     ndarray of float64, shape (n_examples,)
     """
-    cdef double[::1] wx = np.empty(indptr.shape[0] - 1)
-    cdef Py_ssize_t n_v = v.shape[0]
-    cdef const double *first = &v[0] if n_v else NULL
+    cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
+                                   dense.shape[0], dense.shape[1], v.shape[0])
+    cdef double[::1] wx = np.empty(bounds.n_rows)
+    cdef const double *first = &v[0] if v.shape[0] else NULL
     cdef int team = _team(data.shape[0] + dense.shape[0] * dense.shape[1], threads)
     with nogil, parallel(num_threads=team):
-        _predict_share(data, indices, indptr, dense, first, n_v, shrink, wx,
+        _predict_share(data, indices, indptr, dense, first, shrink, wx, &bounds,
                        omp_get_thread_num(), omp_get_num_threads())
+    refuse_outside(&bounds, data, indices, indptr, None)
     return np.asarray(wx)
 
 
@@ -312,6 +337,8 @@ def terms(const example[::1] examples not None, const double[::1] before not Non
     cdef loss_t f = _named(loss)
     cdef Py_ssize_t i, n = examples.shape[0]
     cdef double[::1] primal = np.zeros(n), dual = np.zeros(n)
+    check_length("before", before.shape[0], n)
+    check_length("wx", wx.shape[0], n)
     for i in range(n):
         if examples[i].weight > 0:
             primal[i] = examples[i].weight * f.value(wx[i], examples[i].y, f.gamma)
@@ -321,8 +348,8 @@ def terms(const example[::1] examples not None, const double[::1] before not Non
 
 cdef void _certify_share(const real[::1] data, const index[::1] indices,
                          const index[::1] indptr, const real[:, ::1] dense,
-                         const example[::1] examples, const double *v, Py_ssize_t n_v,
-                         const loss_t *f, double shrink, double[:, ::1] sums, int thread,
+                         const example[::1] examples, const double *v, const loss_t *f,
+                         double shrink, double[:, ::1] sums, extent *bounds, int thread,
                          int threads) noexcept nogil:
     """The losses, and the gaps of Fenchel and Young, of a thread's blocks."""
     cdef Py_ssize_t b, i, n = examples.shape[0], blocks = sums.shape[0]
@@ -332,7 +359,7 @@ cdef void _certify_share(const real[::1] data, const index[::1] indices,
         sums[b, 0] = sums[b, 1] = 0
         for i in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
             if examples[i].weight > 0:
-                wx = predict(data, indices, indptr, dense, i, v, n_v, shrink)
+                wx = predict(data, indices, indptr, dense, i, v, shrink, bounds)
                 value = f.value(wx, examples[i].y, f.gamma)
                 gap = value + f.conjugate(examples[i].a, examples[i].y, f.gamma) \
                     + examples[i].a * wx
@@ -358,14 +385,18 @@ def certificate(const real[::1] data not None, const index[::1] indices not None
         primal = sum of weight * phi(wx) + l1 * |w|_1 + l2 / 2 * |w|^2; gap is at least 0.
     """
     cdef loss_t f = _named(loss)
+    cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
+                                   dense.shape[0], dense.shape[1], v.shape[0])
     cdef Py_ssize_t k, n = examples.shape[0], n_v = v.shape[0]
     cdef double[:, ::1] sums = np.empty(((n + BLOCK - 1) // BLOCK, 2))
     cdef const double *first = &v[0] if n_v else NULL
     cdef double shrink = l1 / l2, w, absolute = 0, squares = 0
     cdef int team = _team(data.shape[0] + dense.shape[0] * dense.shape[1], threads)
+    check_length("examples", n, bounds.n_rows)
     with nogil, parallel(num_threads=team):
-        _certify_share(data, indices, indptr, dense, examples, first, n_v, &f, shrink, sums,
+        _certify_share(data, indices, indptr, dense, examples, first, &f, shrink, sums, &bounds,
                        omp_get_thread_num(), omp_get_num_threads())
+    refuse_outside(&bounds, data, indices, indptr, None)
     for k in range(n_v):
         w = shrunk(v[k], shrink)
         absolute += fabs(w)

@@ -7,10 +7,11 @@ piece knows where the others are computed.
 
 from libc.stdint cimport int64_t
 
+from tfopt.kernels.csr cimport check_length, extent, extent_of, index, refuse_outside
 from tfopt.kernels.losses cimport loss_of, loss_t
 from tfopt.kernels.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.rules cimport real
-from tfopt.kernels.sdca cimport example, index
+from tfopt.kernels.sdca cimport example
 from tfopt.kernels.sdca_solver cimport bregman, excess, kept_share, partition, visit_examples
 from tfopt.kernels.sdca import LOSSES
 
@@ -43,7 +44,10 @@ def visit(const real[::1] data not None, const index[::1] indices not None,
     cdef loss_t f = loss_of(kind, gamma)
     cdef Py_ssize_t n = plan.shape[0], width = dense.shape[1]
     cdef partition own
+    cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
+                                   dense.shape[0], width, u.shape[0])
     cdef fp_state caller
+    check_length("examples", examples.shape[0], n)
     own.bias, own.estimate = bias, 0
     if n == 0:
         return bias, 0.0
@@ -52,10 +56,10 @@ def visit(const real[::1] data not None, const index[::1] indices not None,
         visit_examples(&data[0] if data.shape[0] else NULL,
                        &indices[0] if indices.shape[0] else NULL, &indptr[0],
                        &dense[0, 0] if width else NULL, width, &plan[0], n, &examples[0], True,
-                       NULL,
-                       &u[0] if u.shape[0] else NULL, u.shape[0], &own, kind, &f, l2, shrink,
-                       bias_curvature, sigma)
+                       NULL, &u[0] if u.shape[0] else NULL, &own, kind, &f, l2, shrink,
+                       bias_curvature, sigma, &bounds)
         fp_leave(caller)
+    refuse_outside(&bounds, data, indices, indptr, plan)
     return own.bias, own.estimate
 
 
@@ -70,6 +74,7 @@ def change(const double[::1] v not None, double[::1] u not None, double shrink, 
     """
     cdef Py_ssize_t k
     cdef double d, own = 0
+    check_length("u", u.shape[0], v.shape[0])
     with nogil:
         for k in range(v.shape[0]):
             d = u[k] - v[k]
@@ -82,6 +87,7 @@ def excesses(const double[::1] v not None, const double[::1] dv not None, double
     """Return what a change adds to |S(v)|^2 / 2 beyond its first order, and what if shrink were 0."""
     cdef Py_ssize_t k
     cdef double joint = 0, bound = 0
+    check_length("dv", dv.shape[0], v.shape[0])
     with nogil:
         for k in range(v.shape[0]):
             joint += bregman(v[k], dv[k], shrink)

@@ -11,13 +11,16 @@ from libc.stdint cimport int64_t
 
 import numpy as np
 
+from tfopt.kernels.csr cimport (
+    check_length, extent, extent_of, index, once, refuse_outside, row_length, within,
+)
 from tfopt.kernels.losses cimport (
     LOGISTIC, NEAR, exp_series, hinge_conjugate, hinge_step, hinge_value,
     logistic_root, logistic_value, loss_of, loss_t,
 )
-from tfopt.kernels.machine cimport fp_enter, fp_leave, fp_state, prefetch_line
+from tfopt.kernels.machine cimport fp_enter, fp_leave, fp_state, prefetch_line, raise_flag
 from tfopt.kernels.rules cimport real
-from tfopt.kernels.sdca cimport AHEAD, index, prefetch, shrunk
+from tfopt.kernels.sdca cimport AHEAD, prefetch_row_of, shrunk
 from tfopt.kernels.sdca import LOSSES
 
 #: How many classes stand together.
@@ -50,16 +53,20 @@ cdef struct ascent:
 # ---- a row and the weights of all lanes
 
 cdef inline void _dot(const real *x, const index *j, Py_ssize_t n, const double *v,
-                      double shrink, double *wx) noexcept nogil:
+                      double shrink, double *wx, extent *bounds) noexcept nogil:
     """wx += x . S(v), in eight sums that stay in registers."""
     cdef double s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0, value
     cdef const double *w
-    cdef Py_ssize_t k
+    cdef Py_ssize_t k, at
     if shrink == 0:
         for k in range(n):
             if k + FEATURES_AHEAD < n:
                 prefetch_line(<const char *>(v + WIDE * <Py_ssize_t>j[k + FEATURES_AHEAD]))
-            w = v + WIDE * <Py_ssize_t>j[k]
+            at = once(j + k)
+            if not within(at, bounds.n_columns):
+                raise_flag(&bounds.outside)
+                return
+            w = v + WIDE * at
             value = x[k]
             s0 += value * w[0]
             s1 += value * w[1]
@@ -73,7 +80,11 @@ cdef inline void _dot(const real *x, const index *j, Py_ssize_t n, const double 
         for k in range(n):
             if k + FEATURES_AHEAD < n:
                 prefetch_line(<const char *>(v + WIDE * <Py_ssize_t>j[k + FEATURES_AHEAD]))
-            w = v + WIDE * <Py_ssize_t>j[k]
+            at = once(j + k)
+            if not within(at, bounds.n_columns):
+                raise_flag(&bounds.outside)
+                return
+            w = v + WIDE * at
             value = x[k]
             s0 += value * shrunk(w[0], shrink)
             s1 += value * shrunk(w[1], shrink)
@@ -104,14 +115,18 @@ cdef inline void _dense_dot(const real *x, Py_ssize_t n, const double *v, double
 
 
 cdef inline void _add(const real *x, const index *j, Py_ssize_t n, double *v,
-                      const double *factor) noexcept nogil:
+                      const double *factor, extent *bounds) noexcept nogil:
     """v += factor * x"""
     cdef double f0 = factor[0], f1 = factor[1], f2 = factor[2], f3 = factor[3]
     cdef double f4 = factor[4], f5 = factor[5], f6 = factor[6], f7 = factor[7], value
     cdef double *w
-    cdef Py_ssize_t k
+    cdef Py_ssize_t k, at
     for k in range(n):
-        w = v + WIDE * <Py_ssize_t>j[k]
+        at = once(j + k)
+        if not within(at, bounds.n_columns):
+            raise_flag(&bounds.outside)
+            return
+        w = v + WIDE * at
         value = x[k]
         w[0] += f0 * value
         w[1] += f1 * value
@@ -173,7 +188,7 @@ cdef inline void _hinge(double *b, const double *y, const double *wx, double K, 
 
 cdef inline void _visit(const real *x, const index *j, Py_ssize_t n, const real *z,
                           Py_ssize_t width, const sample *s, double *b, double *t, double *v,
-                          double *tail, ascent *own) noexcept nogil:
+                          double *tail, ascent *own, extent *bounds) noexcept nogil:
     """Visit one sample in all lanes."""
     cdef double[WIDE] wx, y, old, gap, factor
     cdef double K = s.weight * (s.curvature + own.bias_curvature), change, any_change = 0
@@ -182,7 +197,9 @@ cdef inline void _visit(const real *x, const index *j, Py_ssize_t n, const real 
         wx[c] = own.bias[c]
         y[c] = 1 if c == s.lane else -1 if c < own.n_lanes else 0
         old[c] = b[c]
-    _dot(x, j, n, v, own.shrink, wx)
+    _dot(x, j, n, v, own.shrink, wx, bounds)
+    if bounds.outside:
+        return
     if width > 0:
         _dense_dot(z, width, tail, own.shrink, wx)
     if own.kind == LOGISTIC:
@@ -196,16 +213,16 @@ cdef inline void _visit(const real *x, const index *j, Py_ssize_t n, const real 
         own.bias[c] += change * own.bias_curvature
         any_change += fabs(change)
     if any_change != 0:
-        _add(x, j, n, v, factor)
+        _add(x, j, n, v, factor, bounds)
         if width > 0:
             _dense_add(z, width, tail, factor)
 
 
 cdef void _visits(const real *data, const index *indices, const index *indptr, const real *dense,
                   Py_ssize_t width, const int64_t *plan, Py_ssize_t n, const sample *samples,
-                  double *b, double *t, double *v, Py_ssize_t n_v, ascent *own) noexcept nogil:
-    cdef Py_ssize_t e, i, k, start
-    cdef double *tail = v + WIDE * (n_v - width)
+                  double *b, double *t, double *v, ascent *own, extent *bounds) noexcept nogil:
+    cdef Py_ssize_t e, i, start = 0, length
+    cdef double *tail = v + WIDE * bounds.n_columns
     cdef double[WIDE] unused
     cdef bint logistic = own.kind == LOGISTIC
     cdef fp_state caller = fp_enter(False)
@@ -217,15 +234,23 @@ cdef void _visits(const real *data, const index *indices, const index *indptr, c
             prefetch_line(<const char *>&b[WIDE * i])
             if logistic:
                 prefetch_line(<const char *>&t[WIDE * i])
-            i = plan[e + AHEAD]
-            prefetch(<const char *>&data[indptr[i]], <const char *>&data[indptr[i + 1]])
-            prefetch(<const char *>&indices[indptr[i]], <const char *>&indices[indptr[i + 1]])
-            prefetch(<const char *>&dense[i * width], <const char *>&dense[(i + 1) * width])
-        i = plan[e]
-        start = indptr[i]
-        _visit(&data[start], &indices[start], indptr[i + 1] - start, &dense[i * width], width,
-               &samples[i], &b[WIDE * i], &t[WIDE * i] if logistic else unused, v, tail, own)
+            prefetch_row_of(data, indices, indptr, dense, width, once(&plan[e + AHEAD]), bounds)
+        i = once(&plan[e])
+        length = row_length(indptr, i, &start, bounds)
+        if length < 0:
+            break
+        _visit(&data[start], &indices[start], length, &dense[i * width], width, &samples[i],
+               &b[WIDE * i], &t[WIDE * i] if logistic else unused, v, tail, own, bounds)
+        if bounds.outside:
+            break
     fp_leave(caller)
+
+
+cdef int _check_lanes(str name, Py_ssize_t length, Py_ssize_t width,
+                      Py_ssize_t expected) except -1:
+    check_length(name, length, expected)
+    check_length(f"a row of {name}", width, WIDE)
+    return 0
 
 
 def epoch(const real[::1] data not None, const index[::1] indices not None,
@@ -267,8 +292,15 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
     """
     cdef ascent own
     cdef Py_ssize_t n = plan.shape[0], width = dense.shape[1], n_v = v.shape[0]
+    cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
+                                   dense.shape[0], width, n_v)
     cdef int c
     own.kind = LOSSES.index(loss)
+    check_length("samples", samples.shape[0], bounds.n_rows)
+    check_length("bias", bias.shape[0], WIDE)
+    _check_lanes("b", b.shape[0], b.shape[1], bounds.n_rows)
+    _check_lanes("t", t.shape[0], t.shape[1], bounds.n_rows if own.kind == LOGISTIC else t.shape[0])
+    _check_lanes("v", n_v, v.shape[1], n_v)
     own.loss = loss_of(own.kind, gamma)
     own.l2, own.shrink, own.bias_curvature, own.n_lanes = l2, shrink, bias_curvature, n_lanes
     for c in range(WIDE):
@@ -277,11 +309,13 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
         with nogil:
             _visits(&data[0] if data.shape[0] else NULL,
                     &indices[0] if indices.shape[0] else NULL, &indptr[0],
-                    &dense[0, 0] if width else NULL, width, &plan[0], n, &samples[0], &b[0, 0],
-                    &t[0, 0] if t.shape[0] else NULL, &v[0, 0] if n_v else NULL, n_v, &own)
+                    &dense[0, 0] if width else NULL, width, &plan[0], n,
+                    &samples[0] if bounds.n_rows else NULL, &b[0, 0] if bounds.n_rows else NULL,
+                    &t[0, 0] if t.shape[0] else NULL, &v[0, 0] if n_v else NULL, &own, &bounds)
+        refuse_outside(&bounds, data, indices, indptr, plan)
     for c in range(WIDE):
         bias[c] = own.bias[c]
-    return np.array([own.estimate[c] for c in range(WIDE)])
+    return np.array(<double[:WIDE]>own.estimate)
 
 
 # ---- passes for certificates
@@ -295,18 +329,22 @@ def predictions(const real[::1] data not None, const index[::1] indices not None
     -------
     ndarray of float64, shape (n_samples, LANES)
     """
-    cdef Py_ssize_t i, n = indptr.shape[0] - 1, width = dense.shape[1], n_w = w.shape[0]
-    cdef double[:, ::1] wx = np.zeros((n, WIDE))
+    cdef Py_ssize_t i, width = dense.shape[1], n_w = w.shape[0], start = 0, length
+    cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
+                                   dense.shape[0], width, n_w)
+    cdef double[:, ::1] wx = np.zeros((bounds.n_rows, WIDE))
     cdef const double *first = &w[0, 0] if n_w else NULL
     cdef fp_state caller
+    _check_lanes("w", n_w, w.shape[1], n_w)
     with nogil:
         caller = fp_enter(False)
-        for i in range(n):
-            _dot(&data[indptr[i]], &indices[indptr[i]], indptr[i + 1] - indptr[i], first, 0.0,
-                 &wx[i, 0])
+        for i in range(bounds.n_rows):
+            length = row_length(&indptr[0], i, &start, &bounds)
+            _dot(&data[start], &indices[start], length, first, 0.0, &wx[i, 0], &bounds)
             if width > 0:
-                _dense_dot(&dense[i, 0], width, first + WIDE * (n_w - width), 0.0, &wx[i, 0])
+                _dense_dot(&dense[i, 0], width, first + WIDE * bounds.n_columns, 0.0, &wx[i, 0])
         fp_leave(caller)
+    refuse_outside(&bounds, data, indices, indptr, None)
     return np.asarray(wx)
 
 
@@ -319,17 +357,20 @@ def weights_of(const real[::1] data not None, const index[::1] indices not None,
     -------
     ndarray of float64, shape (n_weights, LANES)
     """
-    cdef Py_ssize_t i, n = indptr.shape[0] - 1, width = dense.shape[1]
+    cdef Py_ssize_t i, width = dense.shape[1], start = 0, length
+    cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
+                                   dense.shape[0], width, n_weights)
     cdef double[:, ::1] v = np.zeros((n_weights, WIDE))
     cdef double *first = &v[0, 0] if n_weights else NULL
     cdef fp_state caller
+    _check_lanes("factors", factors.shape[0], factors.shape[1], bounds.n_rows)
     with nogil:
         caller = fp_enter(False)
-        for i in range(n):
-            _add(&data[indptr[i]], &indices[indptr[i]], indptr[i + 1] - indptr[i], first,
-                 &factors[i, 0])
+        for i in range(bounds.n_rows):
+            length = row_length(&indptr[0], i, &start, &bounds)
+            _add(&data[start], &indices[start], length, first, &factors[i, 0], &bounds)
             if width > 0:
-                _dense_add(&dense[i, 0], width, first + WIDE * (n_weights - width),
-                           &factors[i, 0])
+                _dense_add(&dense[i, 0], width, first + WIDE * bounds.n_columns, &factors[i, 0])
         fp_leave(caller)
+    refuse_outside(&bounds, data, indices, indptr, None)
     return np.asarray(v)

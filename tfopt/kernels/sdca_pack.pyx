@@ -5,11 +5,17 @@ Every function returns where it found the first fault, or -1.
 """
 
 cimport cython
+
+import numpy as np
+
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free
 
+from tfopt.errors import IndexOutOfRangeError
+
+from tfopt.kernels.csr cimport check_length, index, once
+from tfopt.kernels.machine cimport read_once_64, within
 from tfopt.kernels.rules cimport real
-from tfopt.kernels.sdca cimport index
 
 ctypedef fused place:
     int
@@ -30,7 +36,8 @@ cdef class Places:
 
     def __cinit__(self, const int64_t[::1] ids not None):
         cdef Py_ssize_t k
-        self.ids, self.n, self.repeated = ids, ids.shape[0], -1
+        self.ids = np.array(ids, np.int64)      # its own, which nobody changes
+        self.n, self.repeated = ids.shape[0], -1
         self.first = ids[0] if self.n else 0
         self.ascend = True
         for k in range(self.n):
@@ -78,14 +85,14 @@ cdef class Places:
 
 def count(const index[::1] example_indices not None, int64_t[::1] counts not None):
     """Add 1 to the count of each entry's example; they must ascend and be examples."""
-    cdef Py_ssize_t k, n = counts.shape[0], fault = -1
-    cdef index last = 0
+    cdef Py_ssize_t k, n = counts.shape[0], fault = -1, example, last = 0
     with nogil:
         for k in range(example_indices.shape[0]):
-            if not last <= example_indices[k] < n:
+            example = once(&example_indices[k])
+            if not last <= example < n:
                 fault = k
                 break
-            last = example_indices[k]
+            last = example
             counts[last] += 1
     return fault
 
@@ -94,19 +101,23 @@ cdef Py_ssize_t _fill(const index[::1] example_indices, const index[::1] ids,
                       const real[::1] values, Places places, Py_ssize_t offset,
                       int64_t[::1] ends, int64_t[::1] seen, real[::1] data,
                       place[::1] indices, bint *repeated) noexcept nogil:
-    cdef Py_ssize_t k, at
-    cdef int64_t to
+    cdef Py_ssize_t k, at, to, example
     cdef bint has_values = values is not None
     for k in range(example_indices.shape[0]):
         at = places.find(ids[k])
         if at < 0:
             return k
-        if seen[at] == example_indices[k]:
+        example = once(&example_indices[k])
+        if not within(example, ends.shape[0]):
+            return -2
+        if seen[at] == example:
             repeated[0] = True
             return k
-        seen[at] = example_indices[k]
-        to = ends[example_indices[k]]
-        ends[example_indices[k]] = to + 1
+        seen[at] = example
+        to = read_once_64(&ends[example])
+        if not within(to, data.shape[0]):
+            return -2
+        ends[example] = to + 1
         indices[to] = <place>(offset + at)
         data[to] = values[k] if has_values else 1
     return -1
@@ -139,10 +150,16 @@ def fill(real[::1] data not None, place[::1] indices not None, int64_t[::1] ends
         Whether it stands twice.
     """
     cdef bint repeated = False
-    cdef Py_ssize_t fault
+    cdef Py_ssize_t fault, n = example_indices.shape[0]
+    check_length("ids", ids.shape[0], n)
+    check_length("values", n if values is None else values.shape[0], n)
+    check_length("indices", indices.shape[0], data.shape[0])
+    check_length("seen", seen.shape[0], places.n)
     with nogil:
         fault = _fill(example_indices, ids, values, places, offset, ends, seen, data, indices,
                       &repeated)
+    if fault < -1:
+        raise IndexOutOfRangeError("an entry is of no example, or there is no room for it")
     return fault, bool(repeated)
 
 

@@ -3,9 +3,10 @@
 
 from libc.stdint cimport int64_t
 
+from tfopt.kernels.csr cimport extent, index
 from tfopt.kernels.losses cimport loss_t
 from tfopt.kernels.rules cimport real
-from tfopt.kernels.sdca cimport example, index, shrunk
+from tfopt.kernels.sdca cimport example, shrunk
 
 #: A partition's bias, and the sum of the gaps it met. Of a whole line of cache.
 cdef struct partition:
@@ -22,8 +23,8 @@ cdef struct excess:
 cdef void visit_examples(const real *data, const index *indices, const index *indptr,
                          const real *dense, Py_ssize_t width, const int64_t *plan, Py_ssize_t n,
                          example *examples, bint planned, double *before, double *u,
-                         Py_ssize_t n_u, partition *own, int kind, const loss_t *loss, double l2,
-                         double shrink, double bias_curvature, double sigma) noexcept nogil
+                         partition *own, int kind, const loss_t *loss, double l2, double shrink,
+                         double bias_curvature, double sigma, extent *bounds) noexcept nogil
 
 cdef double kept_share(const excess *sums, int n_partitions, double *sigma) noexcept nogil
 

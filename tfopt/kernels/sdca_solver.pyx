@@ -23,16 +23,20 @@ from libc.string cimport memcpy
 
 import numpy as np
 
+from tfopt.kernels.csr cimport (
+    check_length, extent, extent_of, index, once, refuse_outside, row_length, within,
+)
 from tfopt.kernels.losses cimport (
     HINGE, LOGISTIC, NEAR, SMOOTH_HINGE, SQUARED, hinge_conjugate, hinge_step, hinge_value,
     loss_of, loss_t,
 )
 from tfopt.kernels.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_line,
+    raise_flag,
 )
 from tfopt.kernels.rules cimport real
 from tfopt.kernels.runtime cimport team_size
-from tfopt.kernels.sdca cimport AHEAD, dense_dot, dot, example, index, prefetch
+from tfopt.kernels.sdca cimport AHEAD, add, dense_dot, dot, example, prefetch_row_of
 from tfopt.kernels.sdca import LOSSES
 
 cdef enum:
@@ -81,31 +85,32 @@ cdef inline double ascend(int kind, const loss_t *loss, double a, double y, doub
 cdef void visit_examples(const real *data, const index *indices, const index *indptr,
                          const real *dense, Py_ssize_t width, const int64_t *plan, Py_ssize_t n,
                          example *examples, bint planned, double *before, double *u,
-                         Py_ssize_t n_u, partition *own, int kind, const loss_t *loss, double l2,
-                         double shrink, double bias_curvature, double sigma) noexcept nogil:
+                         partition *own, int kind, const loss_t *loss, double l2, double shrink,
+                         double bias_curvature, double sigma, extent *bounds) noexcept nogil:
     """Visit n examples on one thread. before, unless it is NULL, gets what their variables were.
 
     The examples stand as their rows do or, if planned, as the plan does.
 
     Pointers, for as many memoryviews would be copied for each call that is not inlined.
     """
-    cdef Py_ssize_t e, i, k, start, length
+    cdef Py_ssize_t e, i, k, start = 0, length
     cdef double wx, a, change, factor, gap = 0, bias = own.bias, estimate = own.estimate
-    cdef double *tail = u + (n_u - width)
+    cdef double *tail = u + bounds.n_columns
     cdef example *x
     for e in range(n):
         if e + 2 * AHEAD < n:
             i = plan[e + 2 * AHEAD]
             prefetch_line(<const char *>&examples[e + 2 * AHEAD if planned else i])
             prefetch_line(<const char *>&indptr[i])
-            i = plan[e + AHEAD]
-            prefetch(<const char *>&data[indptr[i]], <const char *>&data[indptr[i + 1]])
-            prefetch(<const char *>&indices[indptr[i]], <const char *>&indices[indptr[i + 1]])
-            prefetch(<const char *>&dense[i * width], <const char *>&dense[(i + 1) * width])
-        i = plan[e]
+            prefetch_row_of(data, indices, indptr, dense, width, once(&plan[e + AHEAD]), bounds)
+        i = once(&plan[e])
+        length = row_length(indptr, i, &start, bounds)
+        if length < 0:
+            break
         x = &examples[e if planned else i]
-        start, length = indptr[i], indptr[i + 1] - indptr[i]
-        wx = bias + dot(&data[start], &indices[start], length, u, shrink)
+        wx = bias + dot(&data[start], &indices[start], length, u, shrink, bounds)
+        if bounds.outside:
+            break
         if width > 0:
             wx += dense_dot(&dense[i * width], width, tail, shrink)
         a = ascend(kind, loss, x.a, x.y, wx, sigma * x.weight * (x.curvature + bias_curvature),
@@ -117,8 +122,7 @@ cdef void visit_examples(const real *data, const index *indices, const index *in
         x.a = a
         if change != 0:
             factor = change / l2
-            for k in range(start, start + length):
-                u[indices[k]] += factor * data[k]
+            add(&data[start], &indices[start], length, u, factor, bounds)
             for k in range(width):
                 tail[k] += factor * dense[i * width + k]
             bias += change * bias_curvature
@@ -167,7 +171,7 @@ cdef void _visit_share(const real *data, const index *indices, const index *indp
                        example *examples, double *before, const double *v, double **u, Py_ssize_t n_v,
                        partition *partitions, int n_partitions, int piece, int pieces, int kind,
                        const loss_t *loss, double l2, double shrink, double bias_curvature,
-                       double sigma, int thread, int threads) noexcept nogil:
+                       double sigma, extent *bounds, int thread, int threads) noexcept nogil:
     cdef Py_ssize_t p, low, high
     cdef fp_state caller = fp_enter(False)
     for p in range(n_partitions * thread // threads, n_partitions * (thread + 1) // threads):
@@ -175,8 +179,8 @@ cdef void _visit_share(const real *data, const index *indices, const index *indp
         low = n * (piece + p) // pieces
         high = n * (piece + p + 1) // pieces
         visit_examples(data, indices, indptr, dense, width, plan + low, high - low, examples,
-                       False, before, u[p], n_v, &partitions[p], kind, loss, l2, shrink, bias_curvature,
-                       sigma)
+                       False, before, u[p], &partitions[p], kind, loss, l2, shrink, bias_curvature,
+                       sigma, bounds)
     fp_leave(caller)
 
 
@@ -193,13 +197,16 @@ cdef void _gather_share(const double *v, double **u, int n_partitions, Py_ssize_
 
 cdef void _keep_share(double *v, const double *dv, Py_ssize_t n_v, double theta,
                       example *examples, const double *before, const int64_t *plan,
-                      Py_ssize_t n, int thread, int threads) noexcept nogil:
+                      Py_ssize_t n, extent *bounds, int thread, int threads) noexcept nogil:
     cdef Py_ssize_t k, i
     for k in range(n_v * thread // threads, n_v * (thread + 1) // threads):
         v[k] += theta * dv[k]
     if theta < 1:
         for k in range(n * thread // threads, n * (thread + 1) // threads):
-            i = plan[k]
+            i = once(&plan[k])
+            if not within(i, bounds.n_rows):
+                raise_flag(&bounds.outside)
+                return
             examples[i].a = before[i] + theta * (examples[i].a - before[i])
 
 
@@ -261,30 +268,37 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
     cdef excess *sums = <excess *>&block_sums[0, 0]
     cdef double **u = <double **>&places[0]
     cdef double *first = &v[0] if n_v else NULL
-    cdef double *old = &before[0] if replicas.shape[0] else NULL
+    cdef double *old = &before[0] if before.shape[0] else NULL
     cdef double estimate = 0, theta, change, moved
     cdef excess total
     cdef int round, pieces = merges * n_partitions
     cdef int team = team_size(data.shape[0] + dense.shape[0] * dense.shape[1], 1)
     cdef int workers
+    cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
+                                   dense.shape[0], dense.shape[1], n_v)
     cdef Py_ssize_t width = dense.shape[1]
     cdef const real *x
     cdef const real *z
     cdef const index *j
     cdef const int64_t *order
     cdef example *rows
+    check_length("examples", examples.shape[0], bounds.n_rows)
+    if replicas.shape[0]:
+        check_length("a replica", replicas.shape[1], n_v)
+        check_length("before", before.shape[0], bounds.n_rows)
     if n == 0:
         return bias, sigma, 0.0
     x, j = &data[0] if data.shape[0] else NULL, &indices[0] if indices.shape[0] else NULL
     z = &dense[0, 0] if width else NULL
-    order, rows = &plan[0], &examples[0]
+    order, rows = &plan[0], &examples[0] if examples.shape[0] else NULL
     if 0 < threads < team:
         team = threads
     if replicas.shape[0] == 0:
         partitions[0].bias = bias
         with nogil:
-            _alone(x, j, &indptr[0], z, width, order, n, rows, first, n_v, partitions, kind, &f,
-                   l2, shrink, bias_curvature)
+            _alone(x, j, &indptr[0], z, width, order, n, rows, first, partitions, kind, &f, l2,
+                   shrink, bias_curvature, &bounds)
+        refuse_outside(&bounds, data, indices, indptr, plan)
         return partitions[0].bias, sigma, partitions[0].estimate
     for p in range(n_partitions):
         u[p] = &replicas[p, 0] if n_v else NULL
@@ -296,7 +310,7 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
             with parallel(num_threads=workers):
                 _visit_share(x, j, &indptr[0], z, width, order, n, rows, old, first, u, n_v,
                              partitions, n_partitions, round * n_partitions, pieces, kind, &f, l2,
-                             shrink, bias_curvature, sigma, omp_get_thread_num(),
+                             shrink, bias_curvature, sigma, &bounds, omp_get_thread_num(),
                              omp_get_num_threads())
             with parallel(num_threads=team):
                 _gather_share(first, u, n_partitions, n_v, shrink, sigma, sums,
@@ -318,8 +332,11 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
             low = n * (round * n_partitions) // pieces
             high = n * ((round + 1) * n_partitions) // pieces
             with parallel(num_threads=team):
-                _keep_share(first, u[0], n_v, theta, rows, old, order + low, high - low,
+                _keep_share(first, u[0], n_v, theta, rows, old, order + low, high - low, &bounds,
                             omp_get_thread_num(), omp_get_num_threads())
+        if bounds.outside:
+            break
+    refuse_outside(&bounds, data, indices, indptr, plan)
     for p in range(n_partitions):
         estimate += partitions[p].estimate
     return bias, sigma, estimate
@@ -327,9 +344,9 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
 
 cdef void _alone(const real *data, const index *indices, const index *indptr, const real *dense,
                  Py_ssize_t width, const int64_t *plan, Py_ssize_t n, example *examples, double *v,
-                 Py_ssize_t n_v, partition *own, int kind, const loss_t *loss, double l2,
-                 double shrink, double bias_curvature) noexcept nogil:
+                 partition *own, int kind, const loss_t *loss, double l2, double shrink,
+                 double bias_curvature, extent *bounds) noexcept nogil:
     cdef fp_state caller = fp_enter(False)
-    visit_examples(data, indices, indptr, dense, width, plan, n, examples, False, NULL, v, n_v, own,
-                   kind, loss, l2, shrink, bias_curvature, 1)
+    visit_examples(data, indices, indptr, dense, width, plan, n, examples, False, NULL, v, own, kind,
+                   loss, l2, shrink, bias_curvature, 1, bounds)
     fp_leave(caller)

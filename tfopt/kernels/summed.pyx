@@ -12,6 +12,7 @@ from libc.string cimport memset
 from tfopt.kernels.calls cimport summing, work
 from tfopt.kernels.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_row,
+    raise_flag,
 )
 from tfopt.kernels.rows cimport PIECE, named_row, owned_shift, owner_of, worth_fetching
 from tfopt.kernels.rules cimport real
@@ -25,15 +26,18 @@ cdef struct sums:
     Py_ssize_t mask
     Py_ssize_t row_bytes
     Py_ssize_t n
+    Py_ssize_t most     # rows there is room for
 
 
 cdef inline Py_ssize_t _number(sums *s, int64_t row) noexcept nogil:
-    """The number of a row; a new one begins with a sum of zero."""
+    """The number of a row; a new one begins with a sum of zero. -1 if there is no room for it."""
     cdef Py_ssize_t at = <Py_ssize_t>(
         (<uint64_t>row * <uint64_t>0x9E3779B97F4A7C15) >> 20) & s.mask
     while s.table[at] and s.rows[s.table[at] - 1] != row:
         at = (at + 1) & s.mask
     if s.table[at] == 0:
+        if s.n == s.most:
+            return -1
         s.rows[s.n] = row
         memset(s.sum_ + s.n * s.row_bytes, 0, s.row_bytes)
         s.n += 1
@@ -77,6 +81,9 @@ cdef void _sum_owned(const work *w, sums *s, real *kind, int owner, int owners) 
         n = _owned(w, start, stop, owner, owners, mine, number)
         for i in range(n):
             number[i] = _number(s, number[i])
+            if number[i] < 0:       # indices were counted as others than they are
+                raise_flag(w.outside)
+                return
         for i in range(n):
             if i + AHEAD < n:
                 prefetch_row(&s.sum_, &s.row_bytes, 1, number[i + AHEAD], s.row_bytes)
@@ -114,7 +121,8 @@ cdef void _run_own(const work *w, int thread, int threads) noexcept nogil:
         owned += _owned(w, start, stop, thread, threads, mine, rows)
         start = stop
     # as small as can be: it stays in the cache
-    s.mask = table_size(min(owned, w.summing.most)) - 1
+    s.most = min(owned, w.summing.most)
+    s.mask = table_size(s.most) - 1
     memset(s.table, 0, (s.mask + 1) * sizeof(uint32_t))
     if w.itemsize == 4:
         _sum_owned(w, &s, <float *>NULL, thread, threads)

@@ -11,14 +11,17 @@ from typing import NamedTuple
 import numpy as np
 
 from cython.parallel cimport parallel
-from libc.math cimport INFINITY
+from libc.math cimport INFINITY, fabs, frexp, ldexp
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
 
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+
 from tfopt.kernels.calls cimport Call, work
+from tfopt.kernels.commit cimport Write
 from tfopt.kernels.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
 )
@@ -30,20 +33,25 @@ from tfopt.kernels.training cimport run_elements
 
 cdef enum:
     PIECE = 2048        # elements in turn, a part of BLOCK: with all operands they fit in the L1 cache
+    FARTHEST = 1021     # the exponents up to which a power of two and its inverse are normal
+
+cdef double LEAST = 2.0 ** -900     # squares too small to count in such a sum are 2^-122 of it
 
 
 class Watched(NamedTuple):
-    """What an update of many elements did."""
+    """What an update of many elements did: each sum of squares is ``sum * 4**exponent``."""
 
-    gradient_squares: float
-    update_squares: float
+    gradient: tuple[float, int]
+    update: tuple[float, int]
     nonfinite: int
     at_bound: int
 
 cdef struct sight:
-    # what is seen of one piece
-    double gradient_squares
-    double update_squares
+    # what is seen of one piece; squares that over- or underflow are scaled, by 4 ** -exponent
+    double gradient
+    double update
+    int64_t gradient_exponent
+    int64_t update_exponent
     int64_t nonfinite       # of the gradient
     int64_t at_bound        # of the gradient's elements, those of this magnitude
 
@@ -75,13 +83,59 @@ cdef inline double _folded(double *lanes) noexcept nogil:
     return lanes[0]
 
 
+cdef inline void _add(double *total, int64_t *exponent, double squares, int64_t its) noexcept nogil:
+    """Add squares to a sum; the larger of their exponents becomes the sum's."""
+    if squares == 0 and its == 0:
+        return
+    if total[0] == 0:
+        total[0], exponent[0] = squares, its
+    elif its > exponent[0]:
+        total[0], exponent[0] = squares + ldexp(total[0], <int>(2 * (exponent[0] - its))), its
+    else:
+        total[0] = total[0] + ldexp(squares, <int>(2 * (its - exponent[0])))
+
+
+cdef inline bint _misses(double squares, bint double_precision) noexcept nogil:
+    """Whether squares of finite numbers have overflowed, or may have vanished."""
+    return double_precision and (squares == INFINITY or squares < LEAST)
+
+
+cdef double _scaled_squares(const real *x, const real *y, Py_ssize_t n,
+                            int64_t *exponent) noexcept nogil:
+    """The sum of the squares of x, or of x - y, times 4 ** -exponent."""
+    cdef double peak = 0, total = 0, difference, scale
+    cdef int power = 0
+    cdef Py_ssize_t i
+    for i in range(n):
+        peak = max(peak, fabs(x[i]))
+        if y != NULL:
+            peak = max(peak, fabs(y[i]))
+    if y != NULL and peak < 1:      # no difference overflows
+        peak = 0
+        for i in range(n):
+            peak = max(peak, fabs(x[i] - y[i]))
+    exponent[0] = 0
+    if peak == 0 or peak == INFINITY:
+        return peak
+    frexp(peak, &power)
+    power = max(-FARTHEST, min(FARTHEST, power))
+    scale = ldexp(1, -power)
+    for i in range(n):
+        difference = x[i] * scale
+        if y != NULL:
+            difference -= y[i] * scale
+        total += difference * difference
+    exponent[0] = power
+    return total
+
+
 cdef void _look(real **p, Py_ssize_t n, watch *w, int last) noexcept nogil:
     cdef real *before = <real *>w.before + w.at
     cdef const real *grad = p[last]
     cdef double[LANES] lanes
     cdef double squares
     cdef real bound = <real>w.bound
-    cdef int64_t nonfinite = 0, at_bound = 0
+    cdef int64_t nonfinite = 0, at_bound = 0, exponent = 0
     cdef Py_ssize_t i
     memcpy(before, p[0], n * sizeof(real))
     memset(lanes, 0, sizeof(lanes))
@@ -93,17 +147,25 @@ cdef void _look(real **p, Py_ssize_t n, watch *w, int last) noexcept nogil:
     if w.bound < INFINITY:
         for i in range(n):
             at_bound += (grad[i] >= bound) | (grad[i] <= -bound)
-    w.seen.gradient_squares += squares
+    if nonfinite == 0 and _misses(squares, sizeof(real) == 8):
+        squares = _scaled_squares(grad, <const real *>NULL, n, &exponent)
+    _add(&w.seen.gradient, &w.seen.gradient_exponent, squares, exponent)
     w.seen.nonfinite += nonfinite
     w.seen.at_bound += at_bound
     w.at += n
 
 
 cdef void _compare(real **p, Py_ssize_t n, watch *w) noexcept nogil:
+    cdef const real *before = <real *>w.before + w.at
     cdef double[LANES] lanes
+    cdef double squares
+    cdef int64_t exponent = 0
     memset(lanes, 0, sizeof(lanes))
-    _sums.differences[sizeof(real) == 8](p[0], <real *>w.before + w.at, n, lanes)
-    w.seen.update_squares += _folded(lanes)
+    _sums.differences[sizeof(real) == 8](p[0], before, n, lanes)
+    squares = _folded(lanes)
+    if _misses(squares, sizeof(real) == 8):
+        squares = _scaled_squares(<const real *>p[0], before, n, &exponent)
+    _add(&w.seen.update, &w.seen.update_exponent, squares, exponent)
     w.at += n
 
 
@@ -195,8 +257,8 @@ cdef void _run(const chain *c) noexcept nogil:
         _run_share(c, omp_get_thread_num(), omp_get_num_threads())
 
 
-def run_together(list calls not None, Py_ssize_t watched=-1, double bound=INFINITY):
-    """Carry out checked dense calls in turns, the first one first.
+cdef class Turns(Write):
+    """Checked dense calls that take turns, the first one first.
 
     Parameters
     ----------
@@ -206,36 +268,84 @@ def run_together(list calls not None, Py_ssize_t watched=-1, double bound=INFINI
         The place of the call to watch.
     bound : float, optional
         A magnitude; the gradient's elements that have it, or more, are counted.
-
-    Returns
-    -------
-    Watched or None
-        Of the gradient as it is read, before it is scaled. The sums do not depend on threads.
     """
-    cdef chain c
-    cdef Call call
-    cdef Py_ssize_t k, pieces
-    cdef sight[::1] seen
-    c.n = len(calls)
-    c.watched = watched
-    c.bound = bound
-    c.works = <const work **>malloc(c.n * sizeof(void *))
-    if c.works == NULL:
-        raise MemoryError
-    for k in range(c.n):
-        call = calls[k]
-        c.works[k] = &call.w
-    if watched >= 0:
-        pieces = (c.works[0].starts[c.works[0].n_tensors] + PIECE - 1) // PIECE
-        array = np.zeros(max(pieces, 1), _SIGHT)
-        seen = array
-        c.seen = &seen[0]
-    with nogil:
-        _run(&c)
-    free(c.works)
-    if watched < 0:
-        return None
-    with np.errstate(over="ignore", invalid="ignore"):
-        return Watched(*(array[name].sum().item() for name in Watched._fields))
 
-_SIGHT = np.dtype([(name, np.float64 if "squares" in name else np.int64) for name in Watched._fields])
+    cdef chain c
+    cdef list calls
+    cdef object array
+
+    def __cinit__(self, list calls not None, Py_ssize_t watched=-1, double bound=INFINITY):
+        cdef Call call
+        cdef const work *first
+        cdef Py_ssize_t k, pieces
+        cdef sight[::1] seen
+        self.calls = list(calls)
+        self.c.n = len(self.calls)
+        self.c.watched = watched
+        self.c.bound = bound
+        self.c.works = <const work **>malloc((self.c.n + 1) * sizeof(void *))
+        if self.c.works == NULL:
+            raise MemoryError
+        if not self.calls or not -1 <= watched < self.c.n:
+            raise InvalidArgumentError(f"of {self.c.n} calls there is none to carry out, or to watch")
+        for k in range(self.c.n):
+            if not isinstance(self.calls[k], Call):
+                raise InvalidTypeError(f"call {k} is a {type(self.calls[k]).__name__}")
+            call = self.calls[k]
+            self.c.works[k] = &call.w
+            if call.w.index_size or (k == watched and call.complex_numbers):
+                raise InvalidTypeError(
+                    "calls that take turns are dense, and one that is watched is of real numbers"
+                )
+        first = self.c.works[0]
+        for k in range(1, self.c.n):
+            if (self.c.works[k].n_tensors != first.n_tensors or memcmp(
+                    self.c.works[k].starts, first.starts,
+                    (first.n_tensors + 1) * sizeof(Py_ssize_t))):
+                raise InvalidArgumentError("calls that take turns are of the same sizes")
+        if watched >= 0:
+            pieces = (first.starts[first.n_tensors] + PIECE - 1) // PIECE
+            self.array = np.zeros(max(pieces, 1), _SIGHT)
+            seen = self.array
+            self.c.seen = &seen[0]
+
+    def __dealloc__(self):
+        free(self.c.works)
+
+    cdef void carry_out(self) noexcept:
+        with nogil:
+            _run(&self.c)
+
+    def watched(self):
+        """What the watched update did.
+
+        Returns
+        -------
+        Watched
+            Of the gradient as it is read, before it is scaled. The sums do not depend on threads.
+        """
+        cdef sight *one = self.c.seen
+        if len(self.array) == 1:
+            return Watched((one.gradient, one.gradient_exponent), (one.update, one.update_exponent),
+                           one.nonfinite, one.at_bound)
+        counts = (self.array[name].sum().item() for name in ("nonfinite", "at_bound"))
+        return Watched(*(self._total(name) for name in ("gradient", "update")), *counts)
+
+    def _total(self, name):
+        squares, exponents = self.array[name], self.array[f"{name}_exponent"]
+        exponent = 0
+        if exponents.any():
+            exponent = int(exponents.max(where=squares > 0, initial=-FARTHEST))
+            squares = np.ldexp(squares, 2 * (exponents - exponent))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return squares.sum().item(), exponent
+
+
+def run_together(list calls not None):
+    """Carry out checked dense calls in turns, the first one first."""
+    Turns(calls).carry_out()
+
+_SIGHT = np.dtype([
+    ("gradient", np.float64), ("update", np.float64), ("gradient_exponent", np.int64),
+    ("update_exponent", np.int64), ("nonfinite", np.int64), ("at_bound", np.int64),
+])

@@ -8,6 +8,8 @@ run, so neither do the results.
 from cython.parallel cimport parallel
 from libc.string cimport memcpy
 
+from tfopt.errors import IndexOutOfRangeError
+
 from tfopt.kernels.calls import dense_call
 from tfopt.kernels.groups import many_call
 from tfopt.kernels.row_calls import sparse_call
@@ -72,13 +74,37 @@ cdef void _run_dense(const work *w) noexcept nogil:
         _run_share(w, omp_get_thread_num(), omp_get_num_threads())
 
 
-def run(Call call not None):
+cdef void run_call(Call call) noexcept:
     """Carry out a checked call."""
+    call.outside = 0
     with nogil:
         if call.w.index_size:
             run_sparse(&call.w)
         else:
             _run_dense(&call.w)
+
+
+cdef int refuse_changed(Call call) except -1:
+    """Say that an index was changed after the checks to one of no row, which was then left out."""
+    if call.outside:
+        raise IndexOutOfRangeError(
+            f"indices were changed while they were used: one was not in [0, {call.w.n_rows}). Give "
+            "an array that no other thread writes to"
+        )
+    return 0
+
+
+def run(Call call not None):
+    """Carry out a checked call.
+
+    Raises
+    ------
+    IndexOutOfRangeError
+        If another thread has made an index name no row since the call was checked. The other rows
+        have taken their step by then.
+    """
+    run_call(call)
+    refuse_changed(call)
 
 
 def apply(Kernel kernel not None, tuple arrays not None, tuple hypers not None, int flags,

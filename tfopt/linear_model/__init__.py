@@ -8,7 +8,8 @@ try:
     import sklearn  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        "tfopt.linear_model needs scikit-learn: pip install 'tfopt[sklearn]'"
+        "tfopt.linear_model needs scikit-learn: pip install 'tfopt[sklearn]', or '.[sklearn]' "
+        "in a clone"
     ) from error
 
 from tfopt.linear_model.classifier import SDCAClassifier

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
+import numbers
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from tfopt import threads
+from tfopt.errors import InvalidArgumentError
 from tfopt.kernels import sdca
 from tfopt.linear_model.block_fit import BlockFit, Labels, Raw, fit_blocks, rows_of
-from tfopt.linear_model.checks import check_count, check_number, check_weights
+from tfopt.linear_model.checks import check_count, check_number
 from tfopt.linear_model.classes import solve_all
 from tfopt.linear_model.executors import ThreadExecutor
 from tfopt.linear_model.predictions import LinearModel
@@ -26,6 +31,9 @@ from tfopt.linear_model.search import Settings, Solution
 from tfopt.linear_model.solver import partitions_for
 
 __all__ = ["SDCAEstimator"]
+
+#: The relative gap that is enough unless another is asked for.
+ENOUGH = 1e-4
 
 
 def off_centre(X: Any) -> np.ndarray | None:
@@ -57,13 +65,9 @@ class SDCAEstimator(LinearModel):
         if self.loss not in self._LOSSES:
             raise ValueError(f"loss must be one of {sorted(self._LOSSES)}, not {self.loss!r}")
         check_number("l1", self.l1, 0)
-        check_number("l2", self.l2, 0, open_end=True)
-        check_number("tol", self.tol, 0)
+        check_number("tol", self._tol, 0)
         check_count("max_iter", self.max_iter, 1)
-        if self.C is not None:
-            check_number("C", self.C, 0, open_end=True)
-            if self.l2 != 1.0:
-                raise ValueError("C is 1 / l2: give one of them")
+        self._l2()
         partitions = self.num_loss_partitions
         if self._has_blocks:
             for size in partitions:
@@ -73,22 +77,41 @@ class SDCAEstimator(LinearModel):
         if self.adaptive and (self._has_blocks or (partitions or 1) > 1):
             raise ValueError("adaptive visits need num_loss_partitions=1 or None")
 
+    def _l2(self) -> float:
+        """Return the penalty, which l2 names, or C, or neither."""
+        if self.C is None:
+            l2 = 1.0 if self.l2 is None else check_number("l2", self.l2, 0, open_end=True)
+        elif self.l2 is None:
+            C = check_number("C", self.C, 0, open_end=True)
+            l2 = 1 / C
+        else:
+            raise ValueError("C is 1 / l2: give one of them")
+        if math.isinf(l2):
+            raise ValueError(f"1 / C overflows: C={self.C!r} is too small")
+        if math.isinf(float(self.l1) / l2):
+            raise ValueError(f"l1 / l2 overflows: l2={l2!r} is too small beside l1={self.l1!r}")
+        return l2
+
+    @property
+    def _in_blocks(self) -> bool:
+        """Whether the samples stay in the blocks that they are given in."""
+        return self._has_blocks
+
+    @property
+    def _tol(self) -> float:
+        """The relative gap that is enough."""
+        return ENOUGH if self.tol is None else self.tol
+
     @property
     def _has_blocks(self) -> bool:
         """Whether the partitions are given, each by its number of rows."""
         return isinstance(self.num_loss_partitions, (Sequence, np.ndarray))
 
-    def _weights(self, sample_weight: Any, X: Any) -> np.ndarray:
-        weights = check_weights(sample_weight, X)
-        if not weights.any():
-            raise ValueError("sample_weight must not be zero for all samples")
-        return weights
-
     def _n_threads(self) -> int:
-        allowed = threads.get_num_threads()
-        if self.n_jobs is None or self.n_jobs == -1:
-            return allowed
-        return min(check_count("n_jobs", self.n_jobs, 1), allowed)
+        n_jobs = self.n_jobs
+        if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs == 0):
+            raise ValueError(f"n_jobs must be an integer but 0, or None, not {n_jobs!r}")
+        return max(1, min(int(effective_n_jobs(n_jobs)), threads.get_num_threads()))
 
     def _n_partitions(self, problem: Problem, n_problems: int) -> int:
         """Return how many parts are visited side by side."""
@@ -99,29 +122,38 @@ class SDCAEstimator(LinearModel):
         return partitions_for(problem.n_features, problem.n_weights)
 
     def _start(
-        self, targets: list[np.ndarray], weights: np.ndarray, shift: np.ndarray | None
+        self,
+        targets: list[np.ndarray],
+        weights: np.ndarray,
+        n_features: int,
+        shift: np.ndarray | None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the dual variables and the intercepts to start from, of each problem."""
         guesses = [self._bias_of(y, weights) for y in targets]
+        self._check_warm_start(len(weights), len(targets), n_features)
         if not self._is_warm:
             return np.zeros((len(targets), len(weights))), np.array(guesses)
-        self._check_duals(len(weights), len(targets))
         return np.atleast_2d(self.dual_coef_), self._biases(guesses, shift)
 
     @property
     def _is_warm(self) -> bool:
         return bool(self.warm_start and hasattr(self, "dual_coef_"))
 
-    def _check_duals(self, n_examples: int, n_problems: int) -> None:
+    def _check_warm_start(self, n_examples: int, n_problems: int, n_features: int) -> None:
         """Refuse to go on from a fit of other samples."""
         if not self._is_warm:
             return
         *problems, length = self.dual_coef_.shape
-        if (*problems, length) not in ((n_problems, n_examples), (n_examples,)):
-            raise ValueError(
-                f"warm_start goes on from the dual variables of the same samples: there were "
-                f"{length} in {[*problems, 1][0]} problems, now {n_examples} in {n_problems}"
-            )
+        were = (length, [*problems, 1][0], self.coef_.shape[-1])
+        now = (n_examples, n_problems, n_features)
+        for there_were, there_are, what in zip(
+            were, now, ("samples", "problems, one for each class,", "features"), strict=True
+        ):
+            if there_were != there_are:
+                raise InvalidArgumentError(
+                    "warm_start goes on from the dual variables of the last fit's samples: it had "
+                    f"{there_were} {what} and this one has {there_are}; set warm_start=False"
+                )
 
     def _biases(self, guesses: Sequence[float], shift: np.ndarray | None) -> np.ndarray:
         """Return where the intercepts start, given guesses and what is subtracted from X."""
@@ -130,11 +162,9 @@ class SDCAEstimator(LinearModel):
         biases: np.ndarray = np.atleast_1d(self.intercept_)
         return biases if shift is None else biases + (np.atleast_2d(self.coef_) * shift).sum(axis=1)
 
-    def _last_weights(self, n_features: int) -> np.ndarray | None:
+    def _last_weights(self) -> np.ndarray | None:
         """Return the weights that a fit goes on from, if there are such, of each problem."""
-        if not self._is_warm or self.coef_.shape[-1] != n_features:
-            return None
-        return np.atleast_2d(self.coef_)
+        return np.atleast_2d(self.coef_) if self._is_warm else None
 
     def _solve(self, X: Any, targets: list[np.ndarray], weights: np.ndarray) -> None:
         """Solve a problem for each array of targets, side by side.
@@ -146,7 +176,7 @@ class SDCAEstimator(LinearModel):
         weights : ndarray, shape (n_samples,)
         """
         shift = off_centre(X) if self.fit_intercept else None
-        duals, biases = self._start(targets, weights, shift)
+        duals, biases = self._start(targets, weights, X.shape[1], shift)
         n_threads = self._n_threads()
         workers = min(n_threads, len(targets))
         problem = dataclasses.replace(
@@ -200,7 +230,7 @@ class SDCAEstimator(LinearModel):
             loss=self._LOSSES[self.loss],
             gamma=check_number("gamma", getattr(self, "gamma", 1.0), 0, open_end=True),
             l1=float(self.l1),
-            l2=float(self.l2) if self.C is None else 1 / float(self.C),
+            l2=self._l2(),
             intercept=bool(self.fit_intercept),
             threads=n_threads,
         )
@@ -208,20 +238,25 @@ class SDCAEstimator(LinearModel):
     @contextlib.contextmanager
     def _settings(self, n_partitions: int) -> Iterator[Settings]:
         """Yield how to look for the minimum, with a bar as long as that takes."""
+        lock, stopped = threading.Lock(), threading.Event()
         with _Progress(self.verbose, self.max_iter) as progress:
 
             def report(record: dict[str, Any]) -> None:
-                progress(record)
-                if self.callback is not None:
-                    self.callback(record)
+                with lock:  # problems are solved side by side
+                    progress(record)
+                    answer = self.callback(record) if self.callback is not None else None
+                    if answer is True or (isinstance(answer, np.bool_) and answer):
+                        stopped.set()
 
             yield Settings(
                 n_partitions=n_partitions,
                 adaptive=bool(self.adaptive),
                 seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
                 max_iter=self.max_iter,
-                tol=self.tol,
+                tol=self._tol,
+                polish=self.tol is None,
                 report=report,
+                stopped=stopped.is_set,
             )
 
     def _conclude(self, fit: BlockFit) -> None:
@@ -249,14 +284,30 @@ class SDCAEstimator(LinearModel):
         raise NotImplementedError
 
     def _warn(self, solutions: list[Solution]) -> None:
-        gap = max(solution.certificate.relative_gap for solution in solutions)
-        if gap > self.tol:
+        """Say so if a problem was given up, but not if the callback wanted that."""
+        gaps = [
+            solution.certificate.relative_gap
+            for solution in solutions
+            if solution.n_iter >= self.max_iter
+        ]
+        if not all(gap <= self._tol for gap in gaps):
             warnings.warn(
-                f"the relative duality gap is {gap:.2g} after max_iter={self.max_iter} "
-                f"iterations, above tol={self.tol:g}: raise max_iter or tol, or scale the features",
+                f"the relative duality gap is {max(gaps):.2g} after max_iter={self.max_iter} "
+                f"iterations, above tol={self._tol:g}: raise max_iter or tol, {self._advice()}",
                 ConvergenceWarning,
                 stacklevel=4,
             )
+
+    def _advice(self) -> str:
+        """Return what else might help a fit that does not come to its end."""
+        if self._in_blocks and (self.l1 > 0 or self.loss == "hinge"):
+            return (
+                "or have fewer and larger blocks: with l1 or the hinge loss, whose examples must "
+                "be visited, each block hides from the others what it has learned"
+            )
+        if self.l1 > 0:
+            return "or raise l2, to which the number of epochs is inversely proportional with l1"
+        return "or scale the features"
 
     def plot_history(self, ax: Any = None) -> Any:
         """Draw the relative duality gap over time; needs matplotlib.
@@ -282,7 +333,7 @@ class SDCAEstimator(LinearModel):
             (line,) = ax.plot(seconds, gaps, lw=1)
             label = "certified" if k == 0 else None
             ax.plot(seconds[certified], gaps[certified], "o", color=line.get_color(), label=label)
-        ax.axhline(self.tol, color="0.5", ls=":", label="tol")
+        ax.axhline(self._tol, color="0.5", ls=":", label="tol")
         ax.set(xlabel="seconds", ylabel="relative duality gap", yscale="log")
         ax.legend()
         return ax

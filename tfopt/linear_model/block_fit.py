@@ -142,7 +142,10 @@ def survey(raw: Raw, told: tuple[bool, bool]) -> tuple[Raw, dict[str, Any]]:
     if of_classes:
         answer["counts"] = Counts.of(raw.y, raw.weight)
     else:
-        answer["targets"] = np.array([raw.weight.sum(), total(raw.weight, raw.y)])
+        y = raw.y.astype(np.float64, copy=False)
+        with np.errstate(over="ignore"):
+            powers = np.ones_like(y), y, np.square(y)
+            answer["targets"] = np.array([total(raw.weight, each) for each in powers])
     if intercept and not is_sparse:
         X = raw.X.astype(np.float64, copy=False)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -249,7 +252,7 @@ def fit_blocks(
     lengths, n_weights = _agreed(found["shapes"])
     problem = dataclasses.replace(problem, n_weights=n_weights)
     labels = estimator._labels(found)
-    estimator._check_duals(found["n"], len(labels.positive))
+    estimator._check_warm_start(found["n"], len(labels.positive), n_weights)
     shift = _off_centre(found)
     biases = estimator._biases(labels.biases, shift).tolist()
     begun = executor.ask(begin, Beginning(problem, labels, shift, settings.seed))
@@ -257,12 +260,14 @@ def fit_blocks(
     if problem.intercept:
         curvature = INTERCEPT_SHARE * float(begun["curvature"] / found["n"]) or 1.0
     climbs = [
-        Climb(problem, settings, executor, v.dense(), bias, curvature, drift)
-        for v, bias, drift in zip(begun["v"], biases, begun["drifts"].tolist(), strict=True)
+        Climb(problem, settings, executor, v.dense(), bias, curvature, drift, number)
+        for number, (v, bias, drift) in enumerate(
+            zip(begun["v"], biases, begun["drifts"].tolist(), strict=True)
+        )
     ]
     # to visit a dense row takes as long as several looks, and tells other blocks little
     if found["dense"] == found["n"] and newton.applies_afar(problem):
-        last = estimator._last_weights(n_weights)
+        last = estimator._last_weights()
         for k, one in enumerate(climbs):
             one.begin_newton(one.v if last is None else last[k], biases[k])
     first = 1 if journal is None else journal.begin(executor, climbs)

@@ -50,6 +50,8 @@ class Climb:
     bias, bias_curvature : float
     drift : float
         The weighted sum of the dual variables.
+    number : int
+        The problem's.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Climb:
         bias: float,
         bias_curvature: float,
         drift: float,
+        number: int,
     ) -> None:
         self.problem, self.executor = problem, executor
         n_blocks = executor.n_blocks
@@ -70,7 +73,8 @@ class Climb:
         self.sigma = 1 + (min(n_blocks, SIDE_BY_SIDE) - 1) / 2
         self.thetas, self.told = [1.0] * n_blocks, [True] * n_blocks
         self.best, self.done = False, False
-        self.search = Search(settings, block_newton.EPOCHS if newton.applies(problem) else math.inf)
+        newton_cost = block_newton.EPOCHS if newton.applies(problem) else math.inf
+        self.search = Search(settings, newton_cost, number)
         self.newton_at: dict[str, Any] | None = None
         self.tangent: Tangent | None = None
         self.estimate = 0.0

@@ -7,9 +7,13 @@ import numbers
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import _check_sample_weight
+from scipy import sparse
+from sklearn.utils import check_array, check_consistent_length
 
-__all__ = ["check_count", "check_number", "check_weights"]
+from tfopt.errors import NotFiniteError
+from tfopt.kernels import csr
+
+__all__ = ["check_count", "check_csr_arrays", "check_number", "check_total", "check_weights"]
 
 
 def check_number(name: str, value: Any, low: float, *, open_end: bool = False) -> float:
@@ -30,7 +34,40 @@ def check_count(name: str, value: Any, low: int) -> int:
 
 def check_weights(sample_weight: Any, X: Any) -> np.ndarray:
     """Return the samples' weights, none of them negative, as an array of their own."""
-    weights = np.array(_check_sample_weight(sample_weight, X, dtype=np.float64))
+    if sample_weight is None or isinstance(sample_weight, numbers.Real):
+        weights = np.full(X.shape[0], 1.0 if sample_weight is None else sample_weight, np.float64)
+        check_array(weights, ensure_2d=False, input_name="sample_weight")
+    else:
+        weights = check_array(
+            sample_weight, dtype=np.float64, ensure_2d=False, copy=True, input_name="sample_weight"
+        )
+        if weights.ndim != 1:
+            raise ValueError(f"sample_weight must be one-dimensional, not {weights.ndim}")
+        check_consistent_length(weights, X)
     if (weights < 0).any():
         raise ValueError("Negative values in data passed to `sample_weight`")
+    with np.errstate(over="ignore"):
+        check_total(float(weights.sum()))
     return weights
+
+
+def check_total(total: float) -> None:
+    """Refuse samples whose weights are all 0, or too large to be added up."""
+    if total == 0:
+        raise ValueError("sample_weight must not be zero for all samples")
+    if not math.isfinite(total):
+        raise NotFiniteError("the sum of all samples' weights overflows: scale sample_weight")
+
+
+def check_csr_arrays(X: Any, name: str = "X") -> None:
+    """Refuse a sparse matrix whose indices point outside of it, before anybody follows them."""
+    if not sparse.issparse(X):
+        return
+    if X.format in ("csr", "csc"):
+        shape = X.shape if X.format == "csr" else X.shape[::-1]
+        # what came over a network may stand anywhere
+        indices, indptr = (np.require(part, requirements="A") for part in (X.indices, X.indptr))
+        csr.check_csr(X.data, indices, indptr, shape, name)
+    elif X.format == "coo":
+        for part, stop, which in zip((X.row, X.col), X.shape, ("row", "col"), strict=True):
+            csr.check_indices(part, stop, f"{name}.{which}")

@@ -38,21 +38,27 @@ def solve_all(
     """
     if len(starts) == 1:
         return [solve(problem, starts[0], settings)]
-    parallel = Parallel(n_jobs=workers, prefer="threads")
+    parallel = Parallel(n_jobs=workers, require="sharedmem")
     if settings.adaptive or settings.n_partitions > 1:
-        solutions = parallel(delayed(solve)(problem, start, settings) for start in starts)
+        solutions = parallel(
+            delayed(solve)(problem, start, settings, k) for k, start in enumerate(starts)
+        )
         return list(solutions)
     rounds = -(-len(starts) // (LANES * workers))
     groups = np.array_split(np.arange(len(starts)), min(rounds * workers, len(starts)))
     solved = parallel(
-        delayed(_solve_together)(problem, [starts[k] for k in group], settings) for group in groups
+        delayed(_solve_together)(problem, [starts[k] for k in group], settings, int(group[0]))
+        for group in groups
     )
     return [solution for group in solved for solution in group]
 
 
-def _solve_together(problem: Problem, starts: list[Start], settings: Settings) -> list[Solution]:
+def _solve_together(
+    problem: Problem, starts: list[Start], settings: Settings, first: int
+) -> list[Solution]:
     """Solve LANES problems at most: what `solve` finds for each, but for rounding."""
-    searches = [Search(settings, newton.cost(problem)) for _ in starts]
+    costs = newton.cost(problem), newton.cheap_epochs(problem)
+    searches = [Search(settings, costs[0], first + k, costs[1]) for k in range(len(starts))]
     epochs = _Epochs(problem, starts, settings)
     going = list(range(len(starts)))
     for number in range(1, settings.max_iter + 1):

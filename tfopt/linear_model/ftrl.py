@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,26 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 
 from tfopt import training_ops
+from tfopt.errors import NotFiniteError
 from tfopt.linear_model.checks import check_count, check_number, check_weights
-from tfopt.linear_model.predictions import LinearClassifier, LinearModel, LinearRegressor
+from tfopt.linear_model.predictions import PIECE, LinearClassifier, LinearModel, LinearRegressor
 
 __all__ = ["FTRLClassifier", "FTRLRegressor"]
 
 
+def _occurring(indices: np.ndarray) -> np.ndarray:
+    """Return the distinct indices, in order, with little memory: they may be in a file."""
+    found = indices[:0]
+    for start in range(0, indices.size, PIECE):
+        found = np.union1d(found, indices[start : start + PIECE])
+    return found
+
+
 class FTRLEstimator(LinearModel):
-    """Weights, one row for each score, and the two slots of FTRL-Proximal for each weight."""
+    """Weights, one row for each score, and the two slots of FTRL-Proximal for each weight.
+
+    `_state` has these three, of shape (3, n_scores, n_features + 1): the last is the intercept's.
+    """
 
     def _slopes(self, scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """Return d loss / d score of each sample and score."""
@@ -37,55 +48,83 @@ class FTRLEstimator(LinearModel):
             check_count("n_hashes", self.n_hashes, 1)
 
     def _features(self, X: Any, reset: bool, **options: Any) -> Any:
-        self._check_options()
         if self.n_hashes is not None:
             X = FeatureHasher(int(self.n_hashes)).transform(X)
         return super()._features(X, reset, **options)
 
     def _reset(self, n_scores: int, n_features: int) -> None:
         """Forget everything."""
-        shape = n_scores, n_features + 1  # the last is the intercept
-        self._w, self._linear = np.zeros(shape), np.zeros(shape)
-        self._accumulator = np.full(shape, float(self.initial_accumulator))
+        self._state = np.zeros((3, n_scores, n_features + 1))
+        self._state[1] = self.initial_accumulator
         self.n_iter_, self.t_ = 0, 0
 
-    def _learn(self, X: Any, targets: np.ndarray, weights: np.ndarray, order: np.ndarray) -> None:
-        """Take the samples in an order, a batch at a time.
+    def _learn(
+        self, X: Any, targets: np.ndarray, weights: np.ndarray, orders: list[np.ndarray]
+    ) -> None:
+        """Take the samples in one order after another.
+
+        Nothing changes before all are taken, and then only of the features that occur.
 
         Parameters
         ----------
         X : array or CSR matrix, shape (n_samples, n_features)
         targets : ndarray, shape (n_samples, n_scores)
         weights : ndarray, shape (n_samples,)
-        order : ndarray of int
+        orders : list of ndarray of int
         """
         X = sparse.csr_matrix(X)
-        for start in range(0, order.size, self.batch_size):
-            batch = order[start : start + self.batch_size]
-            rows = X[batch]
-            scores = rows @ self._w[:, :-1].T + self._w[:, -1]
-            slopes = self._slopes(scores, targets[batch]) * weights[batch, None]
-            columns = np.unique(rows.indices).astype(np.int64)
-            for k, gradient in enumerate((rows.T @ slopes).T):
-                self._step(k, columns, gradient[columns], self.l1, self.l2)
-                if self.fit_intercept:
-                    last = np.array([X.shape[1]])
-                    self._step(k, last, slopes[:, k].sum(keepdims=True), 0.0, 0.0)
-        self.t_ += order.size
-        if not np.isfinite(self._w).all():
-            raise ValueError(
+        occurring = _occurring(X.indices)
+        columns = np.append(occurring, X.shape[1])
+        before = self._state[:, :, columns]
+        state = before.copy()
+        with np.errstate(over="ignore", invalid="ignore"):
+            for order in orders:
+                for start in range(0, order.size, self.batch_size):
+                    batch = order[start : start + self.batch_size]
+                    rows = X[batch]
+                    rows.indices = np.searchsorted(occurring, rows.indices).astype(np.int32)
+                    rows.resize(batch.size, occurring.size)
+                    self._take(state, rows, targets[batch], weights[batch])
+        if not np.isfinite(state).all():
+            raise NotFiniteError(
                 f"the weights are not finite any more: lower learning_rate={self.learning_rate:g} "
                 "or scale the features"
             )
-        self.coef_, self.intercept_ = self._w[:, :-1].copy(), self._w[:, -1].copy()
+        try:
+            self._state[:, :, columns] = state
+            self.coef_, self.intercept_ = self._weights()
+            self.t_ += sum(order.size for order in orders)
+            self.n_iter_ += len(orders)
+        except BaseException:
+            self._state[:, :, columns] = before
+            raise
+
+    def _weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the coefficients and the intercepts, which no later step changes."""
+        return self._state[0, :, :-1].copy(), self._state[0, :, -1].copy()
+
+    def _take(self, state: np.ndarray, rows: Any, targets: np.ndarray, weights: np.ndarray) -> None:
+        """Take a batch of samples."""
+        w = state[0]
+        scores = rows @ w[:, :-1].T + w[:, -1]
+        slopes = self._slopes(scores, targets) * weights[:, None]
+        columns = np.unique(rows.indices).astype(np.int64)
+        for slots, gradient, slope in zip(
+            state.transpose(1, 0, 2), (rows.T @ slopes).T, slopes.T, strict=True
+        ):
+            self._step(slots, columns, gradient[columns], self.l1, self.l2)
+            if self.fit_intercept:
+                last = np.array([w.shape[1] - 1])
+                self._step(slots, last, slope.sum(keepdims=True), 0.0, 0.0)
 
     def _step(
-        self, k: int, columns: np.ndarray, gradient: np.ndarray, l1: float, l2: float
+        self, slots: np.ndarray, columns: np.ndarray, gradient: np.ndarray, l1: float, l2: float
     ) -> None:
+        w, accumulator, linear = slots
         training_ops.apply_ftrl(
-            self._w[k],
-            self._accumulator[k],
-            self._linear[k],
+            w,
+            accumulator,
+            linear,
             gradient,
             indices=columns,
             lr=self.learning_rate,
@@ -94,12 +133,12 @@ class FTRLEstimator(LinearModel):
             lr_power=-0.5,
         )
 
-    def _epochs(self, n_samples: int) -> Iterator[np.ndarray]:
-        """Yield the order of each epoch of `fit`."""
+    def _orders(self, n_samples: int) -> list[np.ndarray]:
+        """Return the order of each epoch of `fit`."""
         random = check_random_state(self.random_state)
-        for _ in range(self.max_iter):
-            yield random.permutation(n_samples) if self.shuffle else np.arange(n_samples)
-            self.n_iter_ += 1
+        if not self.shuffle:
+            return [np.arange(n_samples)] * self.max_iter
+        return [random.permutation(n_samples) for _ in range(self.max_iter)]
 
 
 class FTRLClassifier(LinearClassifier, FTRLEstimator):
@@ -206,12 +245,13 @@ class FTRLClassifier(LinearClassifier, FTRLEstimator):
         y : array, shape (n_samples,)
         sample_weight : array, shape (n_samples,), optional
         """
-        X, y = self._features(X, reset=True, y=y)
-        check_classification_targets(y)
-        weights = check_weights(sample_weight, X)
-        self._start(y, X.shape[1])
-        for order in self._epochs(X.shape[0]):
-            self._learn(X, self._targets(y), weights, order)
+        with self._all_or_nothing():
+            self._check_options()
+            X, y = self._features(X, reset=True, y=y)
+            check_classification_targets(y)
+            weights = check_weights(sample_weight, X)
+            self._start(y, X.shape[1])
+            self._learn(X, self._targets(y), weights, self._orders(X.shape[0]))
         return self
 
     def partial_fit(
@@ -227,18 +267,21 @@ class FTRLClassifier(LinearClassifier, FTRLEstimator):
             All there will be; needed in the first call.
         sample_weight : array, shape (n_samples,), optional
         """
-        first = not hasattr(self, "classes_")
-        X, y = self._features(X, reset=first, y=y)
-        check_classification_targets(y)
-        weights = check_weights(sample_weight, X)
-        if first:
-            if classes is None:
-                raise ValueError("the first call of partial_fit needs classes")
-            self._start(classes, X.shape[1])
-        elif classes is not None and not np.array_equal(self.classes_, np.unique(classes)):
-            raise ValueError(f"classes is {classes!r}, but was {self.classes_!r} in the first call")
-        self._learn(X, self._targets(y), weights, np.arange(X.shape[0]))
-        self.n_iter_ += 1
+        with self._all_or_nothing():
+            first = not hasattr(self, "classes_")
+            self._check_options()
+            X, y = self._features(X, reset=first, y=y)
+            check_classification_targets(y)
+            weights = check_weights(sample_weight, X)
+            if first:
+                if classes is None:
+                    raise ValueError("the first call of partial_fit needs classes")
+                self._start(classes, X.shape[1])
+            elif classes is not None and not np.array_equal(self.classes_, np.unique(classes)):
+                raise ValueError(
+                    f"classes is {classes!r}, but was {self.classes_!r} in the first call"
+                )
+            self._learn(X, self._targets(y), weights, [np.arange(X.shape[0])])
         return self
 
 
@@ -304,6 +347,7 @@ class FTRLRegressor(LinearRegressor, FTRLEstimator):
         return slopes
 
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, np.ndarray]:
+        self._check_options()
         if self.loss not in ("squared", "poisson"):
             raise ValueError(f"loss must be 'squared' or 'poisson', not {self.loss!r}")
         X, y = self._features(X, reset=reset, y=y, y_numeric=True)
@@ -320,12 +364,11 @@ class FTRLRegressor(LinearRegressor, FTRLEstimator):
         y : array, shape (n_samples,)
         sample_weight : array, shape (n_samples,), optional
         """
-        X, y = self._checked(X, y, reset=True)
-        weights = check_weights(sample_weight, X)
-        self._reset(1, X.shape[1])
-        for order in self._epochs(X.shape[0]):
-            self._learn(X, y, weights, order)
-        self.coef_ = self.coef_[0]
+        with self._all_or_nothing():
+            X, y = self._checked(X, y, reset=True)
+            weights = check_weights(sample_weight, X)
+            self._reset(1, X.shape[1])
+            self._learn(X, y, weights, self._orders(X.shape[0]))
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> FTRLRegressor:
@@ -337,12 +380,15 @@ class FTRLRegressor(LinearRegressor, FTRLEstimator):
         y : array, shape (n_samples,)
         sample_weight : array, shape (n_samples,), optional
         """
-        first = not hasattr(self, "coef_")
-        X, y = self._checked(X, y, reset=first)
-        weights = check_weights(sample_weight, X)
-        if first:
-            self._reset(1, X.shape[1])
-        self._learn(X, y, weights, np.arange(X.shape[0]))
-        self.coef_ = self.coef_[0]
-        self.n_iter_ += 1
+        with self._all_or_nothing():
+            first = not hasattr(self, "coef_")
+            X, y = self._checked(X, y, reset=first)
+            weights = check_weights(sample_weight, X)
+            if first:
+                self._reset(1, X.shape[1])
+            self._learn(X, y, weights, [np.arange(X.shape[0])])
         return self
+
+    def _weights(self) -> tuple[np.ndarray, np.ndarray]:
+        coef, intercept = super()._weights()
+        return coef[0], intercept

@@ -18,6 +18,7 @@ __all__ = [
     "MOST_WEIGHTS",
     "applies",
     "applies_afar",
+    "cheap_epochs",
     "cost",
     "ends",
     "is_lower",
@@ -41,6 +42,8 @@ SLACK = 1e-12
 #: of a product each row, and each feature of it, stored sparse or dense.
 VISIT, FEATURE, PAIR = 40.0, 1.6, 1.2
 ROW, SPARSE, DENSE = 5.0, 1.6, 0.3
+#: Nanoseconds: what a step, or all epochs, may take that are for the last digits alone.
+CHEAP = 1e6
 
 
 def applies(problem: Problem) -> bool:
@@ -58,11 +61,26 @@ def cost(problem: Problem) -> float:
     return _kind(problem)[1] if applies(problem) else math.inf
 
 
+def _epoch(problem: Problem) -> float:
+    """Return about how many nanoseconds an epoch takes."""
+    return max(VISIT * (problem.rows[2].size - 1) + FEATURE * problem.n_features, 1.0)
+
+
+def is_cheap(problem: Problem) -> bool:
+    """Whether steps take next to no time."""
+    return applies(problem) and _kind(problem)[1] * _epoch(problem) <= CHEAP
+
+
+def cheap_epochs(problem: Problem) -> int:
+    """Return how many epochs take next to no time, where there are no steps to take instead."""
+    return 0 if applies(problem) else int(CHEAP / _epoch(problem))
+
+
 def _kind(problem: Problem) -> tuple[bool, float]:
     """Return whether a step is worth the matrix, and what it costs."""
     _, _, indptr, dense = problem.rows
     lengths = np.diff(indptr).astype(float) + dense.shape[1]
-    epoch = max(VISIT * lengths.size + FEATURE * lengths.sum(), 1.0)
+    epoch = _epoch(problem)
     n_sparse = int(indptr[-1]) - int(indptr[0])
     product = ROW * lengths.size + SPARSE * n_sparse + DENSE * dense.size
     by_products = PRODUCTS * product / epoch + 1
@@ -84,10 +102,13 @@ def ends(
         Whether the search is at its end.
     """
     if search.ends(point, number, estimate):
-        return True
-    if not search.wants_newton:
+        if not (search.settings.polish and search.is_near and is_cheap(problem)):
+            return True
+    elif not search.wants_newton:
         return False
-    return any(map(search.polished, newton_steps(problem, point)))
+    to_the_end = search.settings.polish and is_cheap(problem)
+    steps = newton_steps(problem, point)
+    return any(search.polished(step, to_the_end) for step in steps) or search.is_near
 
 
 def newton_steps(problem: Problem, start: Certificate) -> Iterator[Certificate]:
@@ -95,7 +116,7 @@ def newton_steps(problem: Problem, start: Certificate) -> Iterator[Certificate]:
 
     They end when a step does not lower the primal; where that is a matter of rounding, they go on.
     """
-    examples = start.examples.copy()
+    examples = start.examples
     weight = examples["weight"]
     w, bias = start.w, start.bias
     wx = problem.predictions(w)
@@ -103,6 +124,7 @@ def newton_steps(problem: Problem, start: Certificate) -> Iterator[Certificate]:
         if problem.intercept:
             bias = best_bias(problem, examples, wx, bias)
         slopes, bends = problem.derivatives(examples, wx, bias)
+        examples = examples.copy()  # the last point keeps its own
         np.divide(-slopes, weight, out=examples["a"], where=weight > 0)
         point = certify(problem, examples, w, wx, bias)
         yield point
@@ -170,7 +192,7 @@ def shares(point: Certificate, promised: float) -> Iterator[float]:
     """Yield 1, 1 / 2, ... until such a share of a step promises next to nothing."""
     share = 1.0
     yield share
-    while share * promised > ROUNDING * abs(point.objective):
+    while share * promised > ROUNDING * point.objective:
         share /= 2
         yield share
 
@@ -180,4 +202,4 @@ def is_lower(point: Certificate, objective: float, promised: float) -> bool:
 
     Or as low but for rounding: then the certificate shows whether a step was worth it.
     """
-    return objective <= point.objective - 1e-4 * promised + SLACK * abs(point.objective)
+    return objective <= point.objective - 1e-4 * promised + SLACK * point.objective

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
+
+from tfopt.linear_model.checks import check_csr_arrays
 
 __all__ = ["LinearClassifier", "LinearModel", "LinearRegressor", "probabilities"]
 
@@ -49,8 +52,20 @@ def _pieces(X: Any) -> Iterator[slice]:
 class LinearModel(BaseEstimator):  # type: ignore[misc]
     """Scores x . w + b, of samples in rows of an array or of a CSR matrix."""
 
+    @contextlib.contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Put all attributes back if something raises, were it an interrupt."""
+        before = self.__dict__.copy()
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
     def _features(self, X: Any, reset: bool, **options: Any) -> Any:
         """Return X as an array or a CSR matrix, and with it what `validate_data` makes of y."""
+        check_csr_arrays(X)
         return validate_data(
             self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], **options
         )

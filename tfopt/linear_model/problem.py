@@ -36,6 +36,9 @@ CLASSIFICATION = ("logistic_loss", "hinge_loss", "smooth_hinge_loss")
 class Problem:
     """The sum of weight * phi(x . w + b; y) + l1 * |w|_1 + l2 / 2 * |w|**2, but for y and weight.
 
+    A loss phi counts from its least value, so that it is never negative: of a count it is half the
+    deviance.
+
     Attributes
     ----------
     rows : tuple of ndarray
@@ -101,7 +104,8 @@ class Problem:
 
     def penalty(self, w: np.ndarray) -> float:
         """Return l1 * |w|_1 + l2 / 2 * |w|**2."""
-        return float(self.l1 * np.abs(w).sum() + self.l2 / 2 * np.square(w).sum())
+        with np.errstate(over="ignore"):
+            return float(self.l1 * np.abs(w).sum() + self.l2 / 2 * np.square(w).sum())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,7 +172,7 @@ class Certificate:
     def relative_gap(self) -> float:
         if self.gap == 0:
             return 0.0
-        return self.gap / abs(self.objective) if self.objective else math.inf
+        return self.gap / self.objective if self.objective else math.inf
 
 
 def certify(
@@ -236,7 +240,7 @@ def assembled(
 ) -> Certificate:
     """Return a certificate, given the losses and what the examples add to the gap."""
     inside = np.clip(v, -problem.shrink, problem.shrink)
-    with np.errstate(over="ignore"):  # a gap may be infinite
+    with np.errstate(over="ignore", invalid="ignore"):  # a gap may be infinite
         apart = np.square(w - (v - inside)) / 2 + (problem.shrink * np.abs(w) - inside * w)
         gap += problem.l2 * float(apart.sum())
     objective = losses + problem.penalty(w)
@@ -273,12 +277,15 @@ def balanced(examples: np.ndarray, loss: str, sums: np.ndarray) -> np.ndarray:
     return found
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def best_bias(problem: Problem, examples: np.ndarray, wx: np.ndarray, bias: float) -> float:
     """Return the bias that minimizes the sum of the losses, near enough."""
     y, weight = examples["y"], examples["weight"]
     if problem.loss == "squared_loss":
         return float(total(weight, y - wx) / weight.sum())
     if problem.loss == "poisson_loss":
+        counts = weight > 0
+        y, weight, wx = y[counts], weight[counts], wx[counts]
         top = wx.max()
         return float(np.log(total(weight, y) / total(weight, np.exp(wx - top))) - top)
     if problem.loss == "hinge_loss":  # of lines whose slope grows by a weight at each corner

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from tfopt.errors import NotFiniteError
 from tfopt.linear_model.base import SDCAEstimator
 from tfopt.linear_model.block_fit import BlockFit, Labels
+from tfopt.linear_model.checks import check_total, check_weights
 from tfopt.linear_model.predictions import LinearRegressor
 from tfopt.linear_model.sums import total
 
@@ -22,16 +25,18 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
 
     .. math:: \sum_i c_i\, \phi(x_i \cdot w + b; y_i) + l_1 |w|_1 + \frac{l_2}{2} |w|_2^2
 
-    with :math:`\phi(z; y) = (z - y)^2 / 2` or, for counts, :math:`e^z - y z`, in the way of
-    `SDCAClassifier`, which describes the parameters and attributes that are not described here.
+    with :math:`\phi(z; y) = (z - y)^2 / 2` or, for counts, half the deviance,
+    :math:`e^z - y z + y \log y - y`, in the way of `SDCAClassifier`, which describes the parameters
+    and attributes that are not described here.
 
     Parameters
     ----------
     loss : {"squared", "poisson"}, default="squared"
-    l1, l2 : float, default=0.0 and 1.0
-        On the scale of the sum of losses. ``Ridge(alpha)`` is ``l2=alpha``; ``ElasticNet(alpha,
-        l1_ratio)`` is ``l1 = alpha * l1_ratio * n_samples`` and ``l2 = alpha * (1 - l1_ratio) *
-        n_samples``; ``PoissonRegressor(alpha)`` is ``l2 = alpha * sum(sample_weight)``.
+    l1, l2 : float
+        By default 0 and 1, on the scale of the sum of losses. ``Ridge(alpha)`` is ``l2=alpha``;
+        ``ElasticNet(alpha, l1_ratio)`` is ``l1 = alpha * l1_ratio * n_samples`` and ``l2 = alpha *
+        (1 - l1_ratio) * n_samples``; ``PoissonRegressor(alpha)`` is ``l2 = alpha *
+        sum(sample_weight)``.
     C, fit_intercept, adaptive, num_loss_partitions, max_iter, tol, n_jobs, random_state, warm_start
         See `SDCAClassifier`.
     verbose, callback
@@ -43,7 +48,8 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
     intercept_ : float
     dual_coef_ : ndarray of float64, shape (n_samples,)
     objective_, dual_gap_ : float
-        The minimum is between ``objective_ - dual_gap_`` and ``objective_``.
+        The minimum is between ``objective_ - dual_gap_`` and ``objective_``, and no loss is
+        negative: so the objective is at least 0, and the gap a share of it.
     n_iter_ : ndarray of int, shape (1,)
     history_ : list of list of dict
         With one list.
@@ -53,6 +59,8 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
     ValueError
         For an option out of its range, data that are not finite or do not fit, negative weights;
         for ``loss="poisson"`` also for negative targets and, with an intercept, if all are 0.
+    NotFiniteError
+        If numbers overflow, so that there is no finite result.
 
     Examples
     --------
@@ -69,13 +77,13 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
         loss: str = "squared",
         *,
         l1: float = 0.0,
-        l2: float = 1.0,
+        l2: float | None = None,
         C: float | None = None,
         fit_intercept: bool = True,
         adaptive: bool = False,
         num_loss_partitions: int | Sequence[int] | None = None,
         max_iter: int = 1000,
-        tol: float = 1e-4,
+        tol: float | None = None,
         n_jobs: int | None = None,
         random_state: Any = 0,
         warm_start: bool = False,
@@ -112,24 +120,28 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
         -------
         SDCARegressor
         """
-        X, y = self._validate(X, y, y_numeric=True)
-        y = y.astype(np.float64)
-        weights = self._weights(sample_weight, X)
-        if self.loss == "poisson":
-            if (y < 0).any():
+        with self._all_or_nothing():
+            X, y = self._validate(X, y, y_numeric=True)
+            y = y.astype(np.float64)
+            weights = check_weights(sample_weight, X)
+            if self.loss == "poisson" and (y < 0).any():
                 raise ValueError("loss='poisson' needs non-negative targets")
-            self._check_positive(total(weights, y))
-        if self._has_blocks:
-            self._solve_blocks(X, y, weights)
-        else:
-            self._solve(X, [y], weights)
+            if self._has_blocks:
+                self._solve_blocks(X, y, weights)
+            else:
+                with np.errstate(over="ignore"):
+                    self._check_sums(total(weights, y), total(weights, np.square(y)))
+                self._solve(X, [y], weights)
         return self
 
-    def _check_positive(self, weighted: float) -> None:
-        if self.fit_intercept and not weighted > 0:
+    def _check_sums(self, weighted: float, squares: float) -> None:
+        """Refuse targets without a best model, given their weighted sum and that of squares."""
+        if self.loss == "poisson" and self.fit_intercept and not weighted > 0:
             raise ValueError(
                 "all targets with weight are 0: the best intercept would be minus infinity"
             )
+        if not math.isfinite(weighted if self.loss == "poisson" else squares):
+            raise NotFiniteError("the losses of the targets overflow: scale y or sample_weight")
 
     def _conclude(self, fit: BlockFit) -> None:
         super()._conclude(fit)
@@ -139,9 +151,9 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
     _is_of_classes = False
 
     def _labels(self, found: dict[str, Any]) -> Labels:
-        weight, weighted = found["targets"].tolist()
-        if self.loss == "poisson":
-            self._check_positive(weighted)
+        weight, weighted, squares = found["targets"].tolist()
+        check_total(weight)
+        self._check_sums(weighted, squares)
         return Labels(None, None, (0,), (self._guess(weight, weighted),))
 
     def _bias_of(self, y: np.ndarray, weights: np.ndarray) -> float:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
+from tfopt.errors import NotFiniteError
 from tfopt.linear_model.problem import Certificate
 
 __all__ = ["Search", "Settings", "Solution"]
 
 #: Epochs between certificates, at most.
 CERTIFY_EVERY = 10
+#: How many times the epochs that were enough it takes to reach the last digits, about.
+POLISHING = 20
 #: How many steps Newton's method takes from where a few epochs lead, about.
 NEWTON_STEPS = 3
-#: What a record of the history has.
+#: What a record of the history has, and the number of its problem.
 _RECORD = ("iteration", "seconds", "objective", "gap", "certified")
 
 
@@ -38,6 +41,10 @@ class Settings:
         The relative duality gap that is enough.
     report : callable, optional
         Told each iteration's record.
+    polish : bool
+        Whether what is enough is brought to the last digits where that takes next to no time.
+    stopped : callable
+        Whether the search is to end with the next certificate, good or not.
     """
 
     n_partitions: int
@@ -46,6 +53,8 @@ class Settings:
     max_iter: int
     tol: float
     report: Callable[[dict[str, Any]], object] | None = None
+    polish: bool = False
+    stopped: Callable[[], bool] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +66,9 @@ class Solution:
     certificate : Certificate
     n_iter : int
     history : list of dict
-        Of each iteration its number, the seconds since the start, the objective (NaN unless
-        certified), the relative gap (an estimate unless certified) and whether it is certified.
+        Of each iteration the problem's number and its own, the seconds since the start, the
+        objective (NaN unless certified), the relative gap (an estimate unless certified) and
+        whether it is certified.
     """
 
     certificate: Certificate
@@ -77,6 +87,10 @@ class Search:
     settings : Settings
     newton_cost : float, optional
         About how many epochs a step of Newton's method takes as long as, where it applies.
+    number : int, optional
+        The problem's, among those that are solved side by side.
+    cheap_epochs : int, optional
+        How many epochs may be for the last digits.
 
     Attributes
     ----------
@@ -85,32 +99,55 @@ class Search:
         Whether Newton's method is to take over.
     """
 
-    def __init__(self, settings: Settings, newton_cost: float = math.inf):
+    def __init__(
+        self,
+        settings: Settings,
+        newton_cost: float = math.inf,
+        number: int = 0,
+        cheap_epochs: int = 0,
+    ):
         self.settings, self._newton_cost = settings, newton_cost
+        self._cheap_epochs = cheap_epochs if settings.polish else 0
+        self._polished_until: int | None = None
         self.wants_newton = False
-        self._tracker = _Tracker(settings)
+        self._tracker = _Tracker(settings, number)
         self.best: Certificate | None = None
         self._last_gap, self._last_number, self._per_gap = math.inf, 0, 1.0
+        self._last_step_gap = math.inf
 
     def due(self, number: int, estimate: float) -> bool:
         """Whether the epoch with this number and estimate is to be certified."""
         best = self.best
+        if self._polished_until is not None:
+            due = self._is_last or number == self._polished_until
+        else:
+            due = self._is_due(number, estimate)
+        if not due:
+            known = best.objective * self._per_gap if best is not None else math.nan
+            self._tracker.estimated(estimate / known if known else math.nan)
+        return due
+
+    def _is_due(self, number: int, estimate: float) -> bool:
+        best = self.best
         due = self._is_last or number == 2 or number - self._last_number >= CERTIFY_EVERY
         if best is not None:
-            due |= estimate <= 1.2 * self.settings.tol * abs(best.objective) * self._per_gap
-        if not due:
-            known = abs(best.objective) * self._per_gap if best is not None else math.nan
-            self._tracker.estimated(estimate / known if known else math.nan)
+            due |= estimate <= 1.2 * self.settings.tol * best.objective * self._per_gap
         return due
 
     def ends(self, point: Certificate, number: int, estimate: float) -> bool:
         """Take a certificate in; whether it is enough, or the last."""
         last = self._is_last
+        self._take_in(point)
         self._tracker.certified(point)
-        if self.best is None or point.gap < self.best.gap:
-            self.best = point
-        if self.best.relative_gap <= self.settings.tol or last:
+        if last or self._is_stopped or self._polished_until is not None:
             return True
+        if self.is_near:
+            more = min(POLISHING * number, self._cheap_epochs) if point.gap > 0 else 0
+            self._polished_until = number + more
+            return more == 0
+        if math.isinf(point.gap):  # so far away that losses overflow
+            self._last_number = number
+            return False
         self._per_gap = estimate / point.gap
         rate = math.log(self._last_gap / point.gap) / (number - self._last_number)
         if math.isinf(self._last_gap):
@@ -121,24 +158,46 @@ class Search:
         self.wants_newton = left > NEWTON_STEPS * self._newton_cost
         return False
 
-    def polished(self, point: Certificate) -> bool:
+    def polished(self, point: Certificate, to_the_end: bool = False) -> bool:
         """Take in where a step of Newton's method has led; whether it is enough, or the last.
 
-        If its steps come to an end before, the rest is for epochs: it is not tried again.
+        If its steps come to an end before, the rest is for epochs: it is not tried again. With
+        `to_the_end`, it is enough when a step does not even halve the gap: that is rounding.
         """
+        goes_on = to_the_end and 2 * point.gap < self._last_step_gap
+        self._last_step_gap = point.gap
         self._newton_cost = math.inf
+        best = self._take_in(point)
+        self._tracker.certified(best)
+        return (self.is_near and not goes_on) or self._is_full
+
+    @property
+    def is_near(self) -> bool:
+        """Whether the best certificate is enough."""
+        return self.best is not None and self.best.relative_gap <= self.settings.tol
+
+    def _take_in(self, point: Certificate) -> Certificate:
+        """Return the best certificate, this one included."""
+        if not (np.isfinite(point.w).all() and point.objective >= 0 and point.gap >= 0):
+            raise NotFiniteError(
+                "the weights are not finite any more: the features, the targets or the samples' "
+                "weights are too large; scale them"
+            )
         if self.best is None or point.gap < self.best.gap:
             self.best = point
-        self._tracker.certified(self.best)
-        return self.best.relative_gap <= self.settings.tol or self._is_full
+        return self.best
 
     @property
     def _is_last(self) -> bool:
-        return len(self._tracker.history) + 1 >= self.settings.max_iter
+        return len(self._tracker.history) + 1 >= self.settings.max_iter or self._is_stopped
 
     @property
     def _is_full(self) -> bool:
-        return len(self._tracker.history) >= self.settings.max_iter
+        return len(self._tracker.history) >= self.settings.max_iter or self._is_stopped
+
+    @property
+    def _is_stopped(self) -> bool:
+        return self.settings.stopped is not None and self.settings.stopped()
 
     def state(self) -> dict[str, Any]:
         """Return what `restore` needs."""
@@ -165,25 +224,34 @@ class Search:
         self._last_number = int(number)
         columns = (state["history"][name].tolist() for name in _RECORD)
         rows = zip(*columns, strict=True)
-        self._tracker.resume([dict(zip(_RECORD, row, strict=True)) for row in rows])
+        self._tracker.resume([self._tracker.record(row) for row in rows])
 
     def solution(self) -> Solution:
         """Return the best that was certified."""
         assert self.best is not None
+        if not math.isfinite(self.best.objective):
+            raise NotFiniteError(
+                "the objective is infinite wherever the fit has been: scale the features and the "
+                "targets, or raise max_iter"
+            )
         return Solution(self.best, len(self._tracker.history), self._tracker.history)
 
 
 class _Tracker:
     """Keeps the history and tells whoever wants to know."""
 
-    def __init__(self, settings: Settings):
-        self.settings, self.started = settings, time.perf_counter()
+    def __init__(self, settings: Settings, number: int):
+        self.settings, self.number, self.started = settings, number, time.perf_counter()
         self.history: list[dict[str, Any]] = []
 
     def resume(self, history: list[dict[str, Any]]) -> None:
         """Go on after a history, as if no time had passed since its last record."""
         self.history = history
         self.started = time.perf_counter() - (history[-1]["seconds"] if history else 0)
+
+    def record(self, values: Iterable[Any]) -> dict[str, Any]:
+        """Return an iteration's record, given what `_RECORD` names."""
+        return {"problem": self.number, **dict(zip(_RECORD, values, strict=True))}
 
     def certified(self, point: Certificate) -> None:
         self._add(point.objective, point.relative_gap, True)
@@ -194,7 +262,7 @@ class _Tracker:
     def _add(self, objective: float, gap: float, certified: bool) -> None:
         seconds = time.perf_counter() - self.started
         values = (len(self.history) + 1, seconds, objective, gap, certified)
-        record = dict(zip(_RECORD, values, strict=True))
+        record = self.record(values)
         self.history.append(record)
         if self.settings.report:
             self.settings.report(record)

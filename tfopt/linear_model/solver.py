@@ -14,7 +14,8 @@ __all__ = ["bucket_for", "intercept_curvature", "partitions_for", "solve"]
 
 #: The intercept's curvature as a share of the mean example's: of those tried, the best for all.
 INTERCEPT_SHARE = 0.1
-#: From so many features on, the rows of neighbours are visited together: they leave the cache.
+#: From so many features on, the rows of neighbours are visited together: the weights, of float64
+#: and one for each feature, leave the cache. (`sdca_ops.CACHED` counts the entries of a batch.)
 LARGE = 600_000
 MERGES = 2
 
@@ -106,7 +107,7 @@ class _Epochs:
         return certify(problem, self.examples.copy(), w, wx, self.bias, v)
 
 
-def solve(problem: Problem, start: Start, settings: Settings) -> Solution:
+def solve(problem: Problem, start: Start, settings: Settings, number: int = 0) -> Solution:
     """Minimize.
 
     Parameters
@@ -114,6 +115,8 @@ def solve(problem: Problem, start: Start, settings: Settings) -> Solution:
     problem : Problem
     start : Start
     settings : Settings
+    number : int, optional
+        The problem's, for the history.
 
     Returns
     -------
@@ -121,12 +124,12 @@ def solve(problem: Problem, start: Start, settings: Settings) -> Solution:
         Its relative gap is above `settings.tol` only if there were not enough iterations, or
         rounding forbids to come nearer.
     """
-    search = Search(settings, newton.cost(problem))
+    search = Search(settings, newton.cost(problem), number, newton.cheap_epochs(problem))
     epochs = _Epochs(problem, start, settings)
-    for number in range(1, settings.max_iter + 1):
-        estimate = epochs.run(number)
-        if not search.due(number, estimate):
+    for epoch in range(1, settings.max_iter + 1):
+        estimate = epochs.run(epoch)
+        if not search.due(epoch, estimate):
             continue
-        if newton.ends(problem, search, epochs.certificate(), number, estimate):
+        if newton.ends(problem, search, epochs.certificate(), epoch, estimate):
             break
     return search.solution()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,21 +12,40 @@ from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
 from tfopt.kernels.calls import Call
 from tfopt.kernels.clip import scale_call
+from tfopt.kernels.commit import Assign, Attributes, Count, carry_out
 from tfopt.kernels.groups import many_call
 from tfopt.kernels.row_calls import sparse_call
-from tfopt.kernels.training import run
+from tfopt.optimizers.commit import Commit, Writes
 from tfopt.optimizers.optimizer import Optimizer
-from tfopt.optimizers.pairs import as_variable, checked_gradient, memory_of, now_at
-from tfopt.optimizers.route import Commit, Route, scaled
-from tfopt.optimizers.state_parts import check_array, check_keys, check_known
+from tfopt.optimizers.pairs import (
+    are_finite,
+    as_variable,
+    checked_gradient,
+    memory_of,
+    now_at,
+)
+from tfopt.optimizers.route import NotFinite, Route, scaled
+from tfopt.optimizers.state_parts import as_damage, check_array, check_keys, check_known
 from tfopt.optimizers.sums import as_gradients, refuse_complex
 from tfopt.optimizers.weights import wide
-from tfopt.optimizers.wrapper import Wrapper
+from tfopt.optimizers.wrapper import Own, Wrapper
 from tfopt.variable import Variable
 
 __all__ = ["GradientAccumulation"]
 
 _FUSED = (np.float32, np.float64)
+
+
+def _checked_steps(steps: Any) -> int:
+    if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
+        raise InvalidArgumentError(f"steps must be an integer of at least 1, not {steps!r}")
+    return int(steps)
+
+
+def _checked_reduction(reduction: Any) -> str:
+    if reduction not in ("mean", "sum"):
+        raise InvalidArgumentError(f'reduction must be "mean" or "sum", not {reduction!r}')
+    return str(reduction)
 
 
 class GradientAccumulation(Wrapper):
@@ -76,6 +94,10 @@ class GradientAccumulation(Wrapper):
     (array([-2., -2.]), 1)
     """
 
+    steps: int = Own(_checked_steps)  # type: ignore[assignment]
+    reduction: str = Own(_checked_reduction)  # type: ignore[assignment]
+    pending: Variable = Own(once=True)  # type: ignore[assignment]
+
     def __init__(
         self,
         optimizer: Optimizer,
@@ -83,12 +105,8 @@ class GradientAccumulation(Wrapper):
         reduction: str = "mean",
         name: str = "GradientAccumulation",
     ) -> None:
-        if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
-            raise InvalidArgumentError(f"steps must be an integer of at least 1, not {steps!r}")
-        if reduction not in ("mean", "sum"):
-            raise InvalidArgumentError(f'reduction must be "mean" or "sum", not {reduction!r}')
         super().__init__(optimizer, name)
-        self.steps = int(steps)
+        self.steps = steps
         self.reduction = reduction
         self.pending = Variable(np.zeros((), np.int64), f"{name}/pending", trainable=False)
         self._weights.append(self.pending)
@@ -109,26 +127,39 @@ class GradientAccumulation(Wrapper):
             raise InvalidArgumentError("every batch of a step must bring the same variables")
         grads = tuple(map(checked_gradient, grads, handles))
         refuse_complex(handles)
-        if int(self.pending) < self.steps - 1:
-            return partial(self._add_all, grads, handles, route.scale)
-        mean = route._replace(scale=1 / self.steps if self.reduction == "mean" else 1.0)
-        if self.optimizer._fuses and self._all_dense(grads, keys):
-            return self._on_the_way(grads, handles, first, route.scale, mean)
+        # sums that are aggregated over replicas are looked at there, so that all agree
+        later = route.finite and self.optimizer._aggregates(route)
+        if route.finite and not later and not are_finite(grads):
+            raise NotFinite
+        batches = int(self.pending) + 1
+        if batches < self.steps:
+            return self._adding(grads, handles, first, route.scale)
+        mean = 1 / batches if self.reduction == "mean" else 1.0
+        try:
+            return self._last(grads, handles, first, route._replace(finite=later), mean)
+        except NotFinite as found:
+            raise NotFinite(*found.instead, self._begun_anew(Commit([]))) from None
 
-        sums, unit = as_gradients(
-            [
-                self._with(grad, handle, first, route.scale, copies=True)
-                for grad, handle in zip(grads, handles, strict=True)
-            ],
-            handles,
-        )
-        step = self.optimizer._prepared(sums, variables, mean._replace(scale=mean.scale * unit))
-
-        def commit() -> None:
-            step()
-            self._begin_anew()
-
-        return commit
+    def _last(
+        self,
+        grads: tuple[Any, ...],
+        handles: list[Variable],
+        first: bool,
+        route: Route,
+        mean: float,
+    ) -> Commit:
+        """Add the last batch, and have the step taken."""
+        asked = route._replace(scale=mean)
+        if self.optimizer._fuses and self._all_dense(grads, handles):
+            return self._on_the_way(grads, handles, first, route.scale, asked)
+        totals = []
+        for grad, handle in zip(grads, handles, strict=True):
+            total, writes = self._with(grad, handle, first, route.scale, copies=True)
+            carry_out(writes)
+            totals.append(total)
+        sums, unit = as_gradients(totals, handles)
+        asked = asked._replace(scale=mean * unit)
+        return self._begun_anew(self.optimizer._prepared(sums, tuple(handles), asked))
 
     def _on_the_way(
         self,
@@ -136,7 +167,7 @@ class GradientAccumulation(Wrapper):
         handles: list[Variable],
         first: bool,
         scale: float,
-        mean: Route,
+        asked: Route,
     ) -> Commit:
         """Add the last batch piece by piece, as the step reads the sum."""
         sums = [self.add_slot(handle, "gradient").numpy() for handle in handles]
@@ -144,57 +175,64 @@ class GradientAccumulation(Wrapper):
         def lead(places: list[int]) -> Call:
             return _adding([sums[k] for k in places], [grads[k] for k in places], first, scale)
 
-        step = self.optimizer._prepared(tuple(sums), tuple(handles), mean._replace(lead=lead))
+        asked = asked._replace(lead=lead)
+        return self._begun_anew(self.optimizer._prepared(tuple(sums), tuple(handles), asked))
 
-        def commit() -> None:
-            step()
-            self._begin_anew()
-
-        return commit
-
-    def _all_dense(self, grads: tuple[Any, ...], keys: list[Any]) -> bool:
-        """Whether the sums are dense, and of the variables' own dtypes."""
+    def _all_dense(self, grads: tuple[Any, ...], handles: list[Variable]) -> bool:
+        """Whether the sums are dense, of the variables' own dtypes, and no step is put back."""
         return not any(
-            isinstance(grad, IndexedSlices) or grad.dtype not in _FUSED or key in self._rows
-            for grad, key in zip(grads, keys, strict=True)
+            isinstance(grad, IndexedSlices)
+            or grad.dtype not in _FUSED
+            or memory_of(handle) in self._rows
+            or handle.constraint is not None
+            for grad, handle in zip(grads, handles, strict=True)
         )
 
-    def _begin_anew(self) -> None:
-        self.pending.assign(0)
-        self._rows.clear()
-        self._batch.clear()
+    def _begun_anew(self, commit: Commit) -> Commit:
+        """Return a step after which there are no gradients."""
+        commit.variables.append(self.pending)
+        commit.writes.append(Assign(self.pending.numpy(), np.zeros((), np.int64)))
+        commit.writes.append(Attributes(self, {"_rows": {}, "_batch": {}}))
+        return commit
 
-    def _add_all(self, grads: tuple[Any, ...], handles: list[Variable], scale: float) -> None:
-        first = int(self.pending) == 0
+    def _adding(
+        self, grads: tuple[Any, ...], handles: list[Variable], first: bool, scale: float
+    ) -> Commit:
+        """Return what adds gradients to the sums, and takes no step."""
+        commit = Commit([Count(self.pending.numpy())], [self.pending], steps=False)
+        rows = dict(self._rows)
         for grad, handle in zip(grads, handles, strict=True):
-            total = self._with(grad, handle, first, scale)
+            total, writes = self._with(grad, handle, first, scale)
+            commit.writes += writes
+            rows.pop(memory_of(handle), None)
             if isinstance(total, IndexedSlices):
-                self._rows[memory_of(handle)] = total
-            else:
-                self._rows.pop(memory_of(handle), None)
-        self._batch = {memory_of(handle): handle for handle in handles}
-        self.pending.assign_add(1)
+                rows[memory_of(handle)] = total
+        batch = {memory_of(handle): handle for handle in handles}
+        commit.writes.append(Attributes(self, {"_rows": rows, "_batch": batch}))
+        return commit
 
     def _with(
         self, grad: Any, handle: Variable, first: bool, scale: float, copies: bool = False
-    ) -> Any:
-        """Return a sum with one more gradient: rows, or the slot's array, or a copy of it."""
+    ) -> tuple[Any, Writes]:
+        """Return a sum with one more gradient, and the writes that add it.
+
+        The sum is rows, or the slot's array, or a copy of it.
+        """
         rows = self._rows.get(memory_of(handle))
         begins = first or rows is not None
         if isinstance(grad, IndexedSlices) and begins:
             values = grad.values.astype(self._slot_dtype(handle), copy=False)
             (new,) = scaled((IndexedSlices(values, grad.indices),), scale)
-            return _joined([new] if rows is None else [rows, new])
+            return _joined([new] if rows is None else [rows, new]), []
         total = self.add_slot(handle, "gradient").numpy()
         if copies:
             total = np.empty_like(total) if begins else total.copy()
         if isinstance(grad, IndexedSlices):
-            _add_rows(total, grad, scale)
-            return total
-        run(_adding([total], [grad], begins, scale))
+            return total, [_adding_rows(total, grad, scale)]
+        writes: Writes = [_adding([total], [grad], begins, scale)]
         if rows is not None:
-            _add_rows(total, rows, 1.0)
-        return total
+            writes.append(_adding_rows(total, rows, 1.0))
+        return total, writes
 
     def _move_state(self, moved: dict[Any, Variable]) -> None:
         super()._move_state(moved)
@@ -235,15 +273,16 @@ class GradientAccumulation(Wrapper):
         self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[tuple[str, str]]
     ) -> list[Callable[[], None]]:
         batch, rows = parts.pop("batch", []), parts.pop("rows", {})
-        check_known(batch, names)
-        if not all(name in rows or (name, "gradient") in slots for name in batch):
-            raise InvalidArgumentError("the state lacks gradients of a batch")
-        if not all(name in batch for name in rows):
-            raise InvalidArgumentError("the state has rows of a variable that is in no batch")
-        waiting = {
-            name: _checked_rows(name, rows[name], names[name], self._slot_dtype(names[name]))
-            for name in rows
-        }
+        with as_damage():
+            check_known(batch, names)
+            if not all(name in rows or (name, "gradient") in slots for name in batch):
+                raise InvalidArgumentError("the state lacks gradients of a batch")
+            if not all(name in batch for name in rows):
+                raise InvalidArgumentError("the state has rows of a variable that is in no batch")
+            waiting = {
+                name: _checked_rows(name, rows[name], names[name], self._slot_dtype(names[name]))
+                for name in rows
+            }
 
         def restore() -> None:
             self._batch = {memory_of(names[name]): names[name] for name in batch}
@@ -262,9 +301,10 @@ def _adding(sums: list[np.ndarray], grads: list[np.ndarray], first: bool, scale:
     return many_call(kernels["gradient_descent"], (sums, grads), (-1.0,), 0, scale)
 
 
-def _add_rows(total: np.ndarray, rows: IndexedSlices, scale: float) -> None:
-    values = rows.values.astype(total.dtype, copy=False)
-    run(sparse_call(kernels["gradient_descent"], (total, values), rows.indices, (-1.0,), 0, scale))
+def _adding_rows(total: np.ndarray, rows: IndexedSlices, scale: float) -> Call:
+    """Return the call that adds rows to a sum."""
+    values, rule = rows.values.astype(total.dtype, copy=False), kernels["gradient_descent"]
+    return sparse_call(rule, (total, values), rows.indices, (-1.0,), 0, scale)
 
 
 def _joined(rows: list[IndexedSlices]) -> IndexedSlices:

@@ -26,7 +26,13 @@ class Adadelta(RuleOptimizer):
         Added to the mean squares. 0 and None mean the default, as in TensorFlow.
     name : str, default "Adadelta"
     **kwargs
-        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`: as in `Optimizer`.
+        `weight_decay`, a number of at least 0: before a step weights are multiplied by ``1 -
+        learning_rate * weight_decay``, but for those of `exclude_from_weight_decay`.
+        `sparse`: what a step of some rows does to the others. "tensorflow": what it does there;
+        "lazy": nothing; "catch_up": what dense steps with a gradient of zero do, once they are
+        named, or at `catch_up` or `flush`.
+        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
+        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
 
     Notes
     -----

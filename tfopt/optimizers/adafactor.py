@@ -31,10 +31,11 @@ class Adafactor(Optimizer):
     clip_threshold : float, default 1.0
         The greatest root mean square of a step before its length, greater than 0.
     relative_step : bool, default True
-        A constant learning rate is at most ``1 / sqrt(t)``.
+        The learning rate of step t is at most ``1 / sqrt(t)``; if False, it is what is given.
     name : str, default "Adafactor"
     **kwargs
-        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`: as in `Optimizer`.
+        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
+        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
 
     Notes
     -----
@@ -90,12 +91,14 @@ class Adafactor(Optimizer):
         for variable in var_list:
             if variable.dtype.kind == "c":
                 raise InvalidTypeError(f"Adafactor takes real variables, not {variable.dtype}")
-            *outer, n = variable.shape or (1,)
-            if outer:
-                self.add_slot(variable, "r", shape=tuple(outer))
-                self.add_slot(variable, "c", shape=(*outer[:-1], n))
-            else:
-                self.add_slot(variable, "v")
+            for name, shape in self._slot_shapes(variable).items():
+                self.add_slot(variable, name, shape=shape)
+
+    def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
+        *outer, last = variable.shape or (1,)
+        if not outer:
+            return {"v": variable.shape}
+        return {"r": tuple(outer), "c": (*outer[:-1], last)}
 
     def _resource_apply_dense(
         self, grad: np.ndarray, handle: Variable, apply_state: ApplyState
@@ -107,34 +110,34 @@ class Adafactor(Optimizer):
         w, g = var.astype(real, copy=False), grad.astype(real, copy=False)
         t = int(self.iterations) + 1
         rate = self._next_rate()
-        if self.relative_step and not callable(self.learning_rate):
+        if self.relative_step:
             rate = min(rate, t**-0.5)
-        length = max(self.epsilon_2, _rms(w)) * min(rate, t**-0.5)
-        kept = real(1 - t**self.beta_2_decay)
+        length = max(self.epsilon_2, _rms(w)) * rate
+        taken = real(t**self.beta_2_decay)
         with np.errstate(all="ignore"):
             # in one array: new memory takes longer than arithmetic
             step = np.multiply(g, g, out=np.empty_like(g))
             step += real(self.epsilon_1)
-            self._take_mean(step, handle, kept)
+            self._take_mean(step, handle, taken)
             np.sqrt(step, out=step)
             np.divide(g, step, out=step)
             step /= real(max(1.0, _rms(step) / self.clip_threshold))
             step *= real(length)
             var[...] = np.subtract(w, step, out=step)
 
-    def _take_mean(self, square: np.ndarray, handle: Variable, kept: Any) -> None:
+    def _take_mean(self, square: np.ndarray, handle: Variable, taken: Any) -> None:
         """Take squares into their means, and put these in their place."""
         if square.ndim < 2:
-            square[...] = self._decayed(handle, "v", square, kept)
+            square[...] = self._decayed(handle, "v", square, taken)
             return
-        r = self._decayed(handle, "r", square.mean(axis=-1), kept)
-        c = self._decayed(handle, "c", square.mean(axis=-2), kept)
+        r = self._decayed(handle, "r", square.mean(axis=-1), taken)
+        c = self._decayed(handle, "c", square.mean(axis=-2), taken)
         r = r / r.mean(axis=-1, keepdims=True)
         np.multiply(r[..., None], c[..., None, :], out=square)
 
-    def _decayed(self, handle: Variable, name: str, new: np.ndarray, kept: Any) -> np.ndarray:
+    def _decayed(self, handle: Variable, name: str, new: np.ndarray, taken: Any) -> np.ndarray:
         slot = self.get_slot(handle, name).numpy()
-        mean: np.ndarray = kept * slot.astype(new.dtype, copy=False) + (1 - kept) * new
+        mean: np.ndarray = (1 - taken) * slot.astype(new.dtype, copy=False) + taken * new
         slot[...] = mean
         return mean
 

@@ -29,7 +29,13 @@ class Adam(RuleOptimizer):
         Never take the mean square smaller than it has been.
     name : str, default "Adam"
     **kwargs
-        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`: as in `Optimizer`.
+        `weight_decay`, a number of at least 0: before a step weights are multiplied by ``1 -
+        learning_rate * weight_decay``, but for those of `exclude_from_weight_decay`.
+        `sparse`: what a step of some rows does to the others. "tensorflow": what it does there;
+        "lazy": nothing; "catch_up": what dense steps with a gradient of zero do, once they are
+        named, or at `catch_up` or `flush`.
+        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
+        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
 
     Notes
     -----

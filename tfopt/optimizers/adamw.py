@@ -27,7 +27,11 @@ class AdamW(Adam):
         Never take the mean square smaller than it has been.
     name : str, default "AdamW"
     **kwargs
-        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`: as in `Optimizer`.
+        `sparse`: what a step of some rows does to the others. "tensorflow": what it does there;
+        "lazy": nothing; "catch_up": what dense steps with a gradient of zero do, once they are
+        named, or at `catch_up` or `flush`.
+        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
+        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
 
     Notes
     -----

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.catch_up import Backlog, Reach, check_owed
+from tfopt.optimizers.commit import Writes
 from tfopt.optimizers.pairs import memory_of
 from tfopt.optimizers.steps import Step
 from tfopt.variable import Variable
@@ -30,10 +30,9 @@ class Backlogs:
                 name = self._of[key].variable.name
                 raise InvalidArgumentError(f"rows of {name}, which has been replaced, owe steps")
 
-    def drop(self, keys: Iterable[Any]) -> None:
+    def drop(self, keys: Container[Any]) -> None:
         """Have no backlog of variables, by their memory."""
-        for key in keys:
-            self._of.pop(key, None)
+        self._of = {key: own for key, own in self._of.items() if key not in keys}
 
     def __getstate__(self) -> list[Backlog]:
         return list(self._of.values())
@@ -42,25 +41,40 @@ class Backlogs:
         self._of = {memory_of(backlog.variable): backlog for backlog in backlogs}
 
     @property
+    def any(self) -> bool:
+        """Whether there are any."""
+        return bool(self._of)
+
+    @property
     def variables(self) -> list[Variable]:
         """Those with rows that have been visited."""
         return [backlog.variable for backlog in self._of.values()]
 
-    @contextmanager
-    def visiting(
-        self, step: Step, variable: Variable, arrays: tuple[Any, ...], indices: Any, reach: Reach
-    ) -> Iterator[None]:
-        """Before a step of rows let them take the steps they owe; after it the others owe it.
+    def visit(
+        self,
+        step: Step,
+        variable: Variable,
+        arrays: tuple[Any, ...],
+        indices: Any,
+        reach: Reach,
+        writes: Writes,
+    ) -> None:
+        """Before a step of rows let them take the steps they owe; have the others owe it after.
 
-        `arrays` are the variable and its slots, in the order of the step's rule.
+        `arrays` are the variable and its slots, in the order of the step's rule. What follows the
+        step is added to its writes.
         """
         backlog = self._backlog(step.kernel.rule.name, variable, arrays)
         rows = backlog.rows_of(indices)
         backlog.prepare(step, rows)
-        yield
         if step.var_scale != 1:  # steps without a gradient go on moving weights that decay
             reach = Reach(reach.first, max(reach.ratio, 1.0))
-        backlog.remember(step, rows, reach)
+        writes += backlog.remembering(step, rows, reach)
+
+    def of(self, variables: Iterable[Variable]) -> list[Backlog]:
+        """Return the backlogs that there are of variables."""
+        found = (self._of.get(memory_of(variable)) for variable in variables)
+        return [backlog for backlog in found if backlog is not None]
 
     def _backlog(self, rule: str, variable: Variable, arrays: tuple[Any, ...]) -> Backlog:
         key = memory_of(variable)
@@ -68,15 +82,14 @@ class Backlogs:
         if found is None or found.rule != rule:  # another one if momentum has been switched on
             if found is not None:
                 found.catch_up()
-            found = self._of[key] = Backlog(rule, arrays, variable)
+            found = Backlog(rule, arrays, variable)
+            self._of = {**self._of, key: found}
         return found
 
     def catch_up(self, variables: Iterable[Variable]) -> None:
         """Let all rows of variables take the steps they have not taken."""
-        for variable in variables if self._of else ():
-            found = self._of.get(memory_of(variable))
-            if found is not None:
-                found.catch_up()
+        for backlog in self.of(variables) if self._of else ():
+            backlog.catch_up()
 
     def catch_up_rows(self, variable: Variable, rows: Any) -> None:
         """Let some rows of a variable take the steps they have not taken."""

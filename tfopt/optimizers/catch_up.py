@@ -15,6 +15,7 @@ from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidType
 from tfopt.kernels import kernels
 from tfopt.kernels.calls import step_arguments
 from tfopt.kernels.catch_up import catch_up
+from tfopt.kernels.commit import AssignRows, Attributes, Mark, Write, carry_out
 from tfopt.kernels.merge import distinct_indices
 from tfopt.optimizers.steps import Step
 from tfopt.room import Room
@@ -108,19 +109,23 @@ class Backlog:
             arrays, since = tuple(array[rows] for array in arrays), since[rows]
         places = rows if in_place else np.arange(len(rows))
         debt = self._scalars, self._n, self._fading, places, since, self._decays
+        taken = Mark(self._since, rows, self._n)
         catch_up(step.kernel, step.flags, arrays, *debt)
         if not in_place:
-            for array, changed in zip(self._arrays, arrays, strict=True):
-                array[rows] = changed
-            self._since[rows] = self._n
+            now = zip(self._arrays, arrays, strict=True)
+            carry_out([*(AssignRows(array, rows, new) for array, new in now), taken])
         if all_rows:
             self.forget()
 
     def forget(self) -> None:
         """Count all rows as having taken all steps."""
-        self._since[:] = 0
-        self._n = 0
-        self._unsurpassed.clear()
+        none = {"_since": np.zeros_like(self._since), "_n": 0, "_unsurpassed": []}
+        carry_out([Attributes(self, none)])
+
+    @property
+    def changed(self) -> list[np.ndarray]:
+        """The array that changes beside attributes, when rows catch up or owe another step."""
+        return [self._since]
 
     def prepare(self, step: Step, rows: np.ndarray) -> None:
         """Before a step of some rows: let them catch up.
@@ -137,23 +142,25 @@ class Backlog:
         self._decays = decays
         self.catch_up(rows)
 
-    def remember(self, step: Step, rows: np.ndarray, reach: Reach) -> None:
-        """After a step that all rows but these have not taken."""
+    def remembering(self, step: Step, rows: np.ndarray, reach: Reach) -> list[Write]:
+        """Return what is to be written after a step that all rows but these have not taken."""
         double = self._scalars.dtype == np.float64
         _, scalars = step_arguments(
             step.kernel, step.hypers, step.flags, 1.0, step.var_scale, double, True
         )
-        if self._n == len(self._fading):
+        n = self._n
+        if n == len(self._fading):
             self._grow(len(scalars))
-        self._scalars[self._n] = scalars
-        self._fading[self._n] = True
-        height = _log(reach.first) + self._n * _log(reach.ratio)
-        while self._unsurpassed and self._unsurpassed[-1][1] < height:
-            self._fading[self._unsurpassed.pop()[0]] = False
-        self._unsurpassed.append((self._n, height))
-        self._step = step
-        self._n += 1
-        self._since[rows] = self._n
+        self._scalars[n] = scalars
+        self._fading[n] = True
+        height = _log(reach.first) + n * _log(reach.ratio)
+        unsurpassed = list(self._unsurpassed)
+        while unsurpassed and unsurpassed[-1][1] < height:
+            # even without the step rows may catch up like this, which takes longer
+            self._fading[unsurpassed.pop()[0]] = False
+        unsurpassed.append((n, height))
+        now = {"_step": step, "_n": n + 1, "_unsurpassed": unsurpassed}
+        return [Mark(self._since, rows, n + 1), Attributes(self, now)]
 
     def state(self) -> dict[str, Any]:
         """Return what rows owe, if any do, as nested dicts of arrays and numbers."""

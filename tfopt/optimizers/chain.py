@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,12 +12,12 @@ from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.calls import Call
 from tfopt.kernels.clip import gradients_of
 from tfopt.kernels.norms import norm
-from tfopt.kernels.together import Watched, run_together
-from tfopt.kernels.training import run
+from tfopt.kernels.together import Turns, Watched
+from tfopt.optimizers.commit import Writes
 from tfopt.optimizers.plan import Dense, Rows
 from tfopt.optimizers.route import Route
 
-__all__ = ["Chain", "around", "refuse_watching"]
+__all__ = ["Chain", "RowWatch", "around", "refuse_watching"]
 
 
 class Chain(NamedTuple):
@@ -27,48 +27,59 @@ class Chain(NamedTuple):
     call: Call
     follow: Call | None
 
-    def run(self, bound: float | None) -> list[Watched]:
-        """Carry out dense calls; elements stay in the cache from one to the next.
+    def writes(self, bound: float | None) -> tuple[Writes, Turns | None]:
+        """Return dense calls as writes; elements stay in the cache from one to the next.
 
-        With a bound the update is watched.
+        With a bound the update is watched, by the second that is returned.
         """
         calls = [one for one in self if one is not None]
         if bound is not None:
-            watched = run_together(calls, calls.index(self.call), bound)
-            return [] if watched is None else [watched]
-        if len(calls) > 1:
-            run_together(calls)
-        else:
-            run(self.call)
-        return []
+            turns = Turns(calls, calls.index(self.call), bound)
+            return [turns], turns
+        return ([Turns(calls)] if len(calls) > 1 else [self.call]), None
 
-    def run_rows(self, part: Rows, slices: IndexedSlices, bound: float | None) -> list[Watched]:
-        """Carry out an update of rows, then what follows for the whole variable.
-
-        With a bound the update is watched: its rows are looked at once more before and after.
-        """
-        if bound is None:
-            self._run_rows()
-            return []
-        var, values = part.arrays[0], np.asarray(slices.values)
-        rows = np.unique(slices.indices)
-        before = var[rows]
-        nonfinite = int(np.count_nonzero(~np.isfinite(values)))
-        at_bound = int(np.count_nonzero(np.abs(values) >= bound))
-        squares = _square(values if bound == math.inf else np.clip(values, -bound, bound))
-        self._run_rows()
-        moved = var[rows].astype(np.float64) - before.astype(np.float64)
-        return [Watched(squares, _square(moved), nonfinite, at_bound)]
-
-    def _run_rows(self) -> None:
-        run(self.call)
-        if self.follow is not None:
-            run(self.follow)
+    def row_writes(self) -> Writes:
+        """Return an update of rows as writes, and what follows for the whole variable."""
+        return [self.call] if self.follow is None else [self.call, self.follow]
 
 
-def _square(array: np.ndarray) -> float:
+class RowWatch:
+    """Watches an update of rows, which are looked at once before it and once after.
+
+    Parameters
+    ----------
+    part : Rows
+    slices : IndexedSlices
+        The gradient.
+    bound : float
+        A magnitude; the gradient's elements that have it, or more, are counted.
+    """
+
+    def __init__(self, part: Rows, slices: IndexedSlices, bound: float) -> None:
+        self._var, self._rows = part.arrays[0], np.unique(slices.indices)
+        self._before = self._var[self._rows]
+        values = np.asarray(slices.values)
+        self._nonfinite = int(np.count_nonzero(~np.isfinite(values)))
+        self._at_bound = int(np.count_nonzero(np.abs(values) >= bound))
+        self._gradient = _squares(values if bound == math.inf else np.clip(values, -bound, bound))
+
+    def look(self, writes: Writes) -> None:
+        """Look at the rows as they are before the update."""
+        self._before = self._var[self._rows]
+
+    def watched(self) -> Watched:
+        """Return what the update did, after it."""
+        wide = np.result_type(self._var.dtype, np.float64)
+        before, now = self._before.astype(wide) / 2, self._var[self._rows].astype(wide) / 2
+        with np.errstate(all="ignore"):  # of halves no difference overflows
+            squares, exponent = _squares(now - before)
+        return Watched(self._gradient, (squares, exponent + 1), self._nonfinite, self._at_bound)
+
+
+def _squares(array: np.ndarray) -> tuple[float, int]:
+    """Return the sum of squares, which is the first times four to the power of the second."""
     root, exponent = norm([array])
-    return (root * 2.0**exponent) ** 2
+    return root * root, exponent
 
 
 def around(part: Dense | Rows, call: Call, route: Route) -> Chain:
@@ -80,7 +91,7 @@ def around(part: Dense | Rows, call: Call, route: Route) -> Chain:
     return Chain(lead, call, None if follow is None else follow(part.variables))
 
 
-def refuse_watching(calls: list[Call], there: bool) -> None:
+def refuse_watching(calls: list[Any], there: bool) -> None:
     """Refuse to watch updates of complex numbers, or on a GPU (`there`).
 
     Raises

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from tfopt.autodiff.effects import writes
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.naming import named
 from tfopt.optimizers.pairs import memory_of
 from tfopt.optimizers.saved_config import like, saved_config, settings_of
 from tfopt.optimizers.settings import Settings
 from tfopt.optimizers.state_parts import (
+    as_damage,
     check_array,
     check_keys,
     check_known,
@@ -65,11 +67,7 @@ class Checkpointed(Settings):
             raise InvalidArgumentError(f"{self.name} has no part named {', '.join(parts)}")
         return []
 
-    def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
-        """Return the shapes that slots of a variable are known to have."""
-        return {}
-
-    def _inner(self) -> dict[str, Checkpointed]:
+    def _inner(self) -> Mapping[str, Checkpointed]:
         """Return the optimizers that this one is around, by the names of their parts."""
         return {}
 
@@ -179,6 +177,7 @@ class Checkpointed(Settings):
 
     # ---- in
 
+    @writes()
     def load_state_dict(self, state: dict[str, Any], variables: Any = None) -> None:
         """Make the state the one of a dictionary; steps go on from there, bit for bit.
 
@@ -215,15 +214,11 @@ class Checkpointed(Settings):
         """
         check_keys(state, (*_OF_ALL, *_OF_EACH))
         names = self._names(variables)
-        try:
+        with as_damage():
             if state["version"] != _VERSION:
                 raise InvalidArgumentError(f"a state of version {state['version']}, not {_VERSION}")
             check_variables(state["variables"], names)
-            restoring = self._restoring_all(state, names)
-        except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
-            if isinstance(error, InvalidArgumentError):
-                raise
-            raise InvalidArgumentError(f"the state is damaged: {error!r}") from error
+        restoring = self._restoring_all(state, names)
         for restore in restoring:
             restore()
 
@@ -257,15 +252,17 @@ class Checkpointed(Settings):
     ) -> list[Callable[[], None]]:
         """Check the state of this one and of those it is around; return what takes it over."""
         check_keys(state, _OF_EACH)
-        if state["class_name"] != type(self).__name__:
-            raise InvalidArgumentError(
-                f"the state is one of {state['class_name']}, not of {type(self).__name__}"
-            )
-        saved = in_memory(state["weights"])
-        others = self._checked_weights(saved)
+        with as_damage():
+            if state["class_name"] != type(self).__name__:
+                raise InvalidArgumentError(
+                    f"the state is one of {state['class_name']}, not of {type(self).__name__}"
+                )
+            saved = in_memory(state["weights"])
+            others = self._checked_weights(saved)
         other = self._like(state["config"])
-        slots = self._checked_slots(state, names, other)
-        parts = dict(state["parts"])
+        with as_damage():
+            slots = self._checked_slots(state, names, other)
+            parts = dict(state["parts"])
         inside = [
             restore
             for key, inner in self._inner().items()

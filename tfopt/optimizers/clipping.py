@@ -22,6 +22,7 @@ from tfopt.kernels.calls import Call
 from tfopt.kernels.clip import factor, set_bounds, set_scales
 from tfopt.kernels.norms import norm
 from tfopt.optimizers.route import NotFinite
+from tfopt.optimizers.schedules.schedule import refuse_variable
 
 __all__ = ["Checked", "Limit", "clipped_calls", "clipped_gradients"]
 
@@ -41,12 +42,15 @@ class Limit:
 
     def __set__(self, optimizer: Any, value: Any) -> None:
         if value is not None:
+            refuse_variable(self.name, value)
             if isinstance(value, (str, bytes, bool)) or getattr(value, "shape", ()) != ():
                 raise InvalidTypeError(f"{self.name} must be a number, not {value!r}")
             try:
                 value = float(value)
             except (TypeError, ValueError):
                 raise InvalidTypeError(f"{self.name} must be a number, not {value!r}") from None
+            except OverflowError:
+                raise InvalidArgumentError(f"{self.name} is beyond what a float holds") from None
             if not value >= 0:
                 raise InvalidArgumentError(f"Expected {self.name} >= 0, received: {value}")
             norms = {"clipnorm": optimizer.clipnorm, "global_clipnorm": optimizer.global_clipnorm}
@@ -110,7 +114,7 @@ def clipped_calls(
     elif global_clipnorm is not None:
         gradients = [gradient for one in checked for gradient in one.gradients]
         common = _norm(gradients, [bound for own in bounds for bound in own], finite)
-        factors = _global_factors(checked, common, global_clipnorm)
+        factors = _global_factors([one.gradients for one in checked], common, global_clipnorm)
     else:
         factors = [[(1.0, 1.0)] * len(own) for own in bounds]
     clips = any(first != 1 for own in factors for first, _ in own)
@@ -138,7 +142,9 @@ def _factor(gradient: Array, measured: Norm, limit: float) -> Factor:
     return factor(*measured, limit, computed(gradient.dtype) is np.float32)
 
 
-def _global_factors(checked: list[Checked], measured: Norm, limit: float) -> list[list[Factor]]:
+def _global_factors(
+    gradients: list[list[Array]], measured: Norm, limit: float
+) -> list[list[Factor]]:
     root, exponent = measured
     if not math.isfinite(root) and limit != math.inf:
         limit = math.nan  # everything becomes NaN, as in clip_by_global_norm
@@ -147,7 +153,7 @@ def _global_factors(checked: list[Checked], measured: Norm, limit: float) -> lis
     def of(single: bool) -> Factor:
         return factor(root, exponent, limit, single)
 
-    return [[of(computed(g.dtype) is np.float32) for g in one.gradients] for one in checked]
+    return [[of(computed(g.dtype) is np.float32) for g in own] for own in gradients]
 
 
 def _clipped(one: Checked, bounds: list[float | None], factors: list[Factor], scale: float) -> Call:
@@ -186,5 +192,23 @@ def clipped_gradients(
     if clipnorm is not None:
         grads = tuple(clip_by_norm(grad, clipnorm) for grad in grads)
     if global_clipnorm is not None:
-        grads = tuple(clip_by_global_norm(list(grads), global_clipnorm)[0])
+        grads = _clipped_together(grads, global_clipnorm)
     return grads
+
+
+def _clipped_together(grads: tuple[Any, ...], limit: float) -> tuple[Any, ...]:
+    """Return copies of gradients, of one dtype or several, clipped by their common norm."""
+    arrays = [grad.values if isinstance(grad, IndexedSlices) else grad for grad in grads]
+    dtypes = {array.dtype for array in arrays}
+    if len(dtypes) <= 1:
+        return tuple(clip_by_global_norm(list(grads), limit)[0])
+    for dtype in dtypes:
+        if dtype.kind == "c":
+            raise InvalidTypeError(f"gradients of {dtype} cannot be clipped with real ones")
+    measured = _norm(arrays, [None] * len(arrays), False)
+    factors = _global_factors([arrays], measured, limit)[0]
+    clipped = [_clip(array, None, by) for array, by in zip(arrays, factors, strict=True)]
+    return tuple(
+        IndexedSlices(array, grad.indices) if isinstance(grad, IndexedSlices) else array
+        for grad, array in zip(grads, clipped, strict=True)
+    )

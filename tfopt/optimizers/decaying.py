@@ -10,7 +10,7 @@ from tfopt.optimizers.hyper import Hyper
 from tfopt.optimizers.optimizer import Optimizer
 from tfopt.optimizers.pairs import as_variable
 from tfopt.optimizers.selection import Selection
-from tfopt.optimizers.state_parts import check_known
+from tfopt.optimizers.state_parts import as_damage, check_known
 from tfopt.variable import Variable
 
 __all__ = ["DecayingOptimizer"]
@@ -98,7 +98,8 @@ class DecayingOptimizer(Optimizer):
         self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[tuple[str, str]]
     ) -> list[Callable[[], None]]:
         excluded = parts.pop("excluded", [])
-        check_known(excluded, names)
+        with as_damage():
+            check_known(excluded, names)
 
         def exclude() -> None:
             given = [names[name] for name in excluded]

@@ -29,7 +29,11 @@ class Ftrl(RuleOptimizer):
     beta : float, default 0.0
         The paper's beta: adds ``beta / (2 * learning rate)`` to the L2 strength.
     **kwargs
-        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`: as in `Optimizer`.
+        `weight_decay` is refused unless it is 0, for a step makes weights anew.
+        `sparse`: what a step of some rows does to the others. "tensorflow": what it does there;
+        "lazy": nothing.
+        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
+        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
 
     Notes
     -----

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 
@@ -10,8 +11,8 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.calls import Call
 from tfopt.kernels.clip import gradients_of
 from tfopt.optimizers.clipping import Checked, clipped_calls
-from tfopt.optimizers.pairs import as_array
-from tfopt.optimizers.plan import Dense, Plan
+from tfopt.optimizers.pairs import as_array, of_variable
+from tfopt.optimizers.plan import Dense, Plan, Rows
 from tfopt.optimizers.steps import Steps
 
 __all__ = ["gpu_updates", "host_calls"]
@@ -32,24 +33,52 @@ def host_calls(
     calls: list[Call] = []
     checked: list[Checked] = []
     for part in plan.parts:
-        if isinstance(part, Dense):
-            whole = steps.whole(part.decays)
-            dense = [grads[place] for place in part.places]
-            if part.dtype is not None:
-                dense = [as_array(grad, part.dtype) for grad in dense]
-            calls.append(whole.dense(part.operands, dense))
-            if clips:
-                remake = partial(whole.dense, part.operands)
-                checked.append(Checked(calls[-1], gradients_of(calls[-1]), remake, None))
-            continue
+        try:
+            _add_calls(part, steps, grads, clips, merge, calls, checked)
+        except InvalidArgumentError as error:
+            raise _said_of(part, error) from None
+    if not clips:
+        return calls, False
+    return clipped_calls(checked, *limits, steps.scale, finite)
+
+
+def _add_calls(
+    part: Dense | Rows,
+    steps: Steps,
+    grads: tuple[Any, ...],
+    clips: bool,
+    merge: str,
+    calls: list[Call],
+    checked: list[Checked],
+) -> None:
+    """Check the call of a part, which is added to the calls, or to what can be clipped."""
+    if isinstance(part, Rows):
         some, rows = steps.of_rows(part.decays), (part.arrays, grads[part.place], part.room)
         if clips:
             checked.append(some.clipped_rows(*rows, merge))
         else:
             calls.append(some.rows(*rows))
-    if not clips:
-        return calls, False
-    return clipped_calls(checked, *limits, steps.scale, finite)
+        return
+    whole = steps.whole(part.decays)
+    dense = [grads[place] for place in part.places]
+    if part.dtype is not None:
+        dense = [as_array(grad, part.dtype) for grad in dense]
+    calls.append(whole.dense(part.operands, dense))
+    if clips:
+        remake = partial(whole.dense, part.operands)
+        checked.append(Checked(calls[-1], gradients_of(calls[-1]), remake, None))
+
+
+def _said_of(part: Dense | Rows, error: InvalidArgumentError) -> InvalidArgumentError:
+    """Return an error with the name of the variable that it is about, or its place in the step."""
+    if isinstance(part, Rows):
+        return of_variable(error, part.variable)
+    numbered = re.match(r"variable (\d+): ", str(error))
+    if numbered is None:
+        return error
+    place, text = int(numbered[1]), str(error)[numbered.end() :]
+    told = of_variable(type(error)(text), part.variables[place])
+    return told if str(told) != text else type(error)(f"variable {part.places[place]}: {text}")
 
 
 def gpu_updates(

@@ -8,15 +8,31 @@ from typing import Any
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.indexed_slices import IndexedSlices
-from tfopt.kernels.norms import all_finite
+from tfopt.kernels.commit import Assign, Count
+from tfopt.optimizers.commit import Commit, Writes
+from tfopt.optimizers.minimizing import product, times
 from tfopt.optimizers.optimizer import Optimizer
 from tfopt.optimizers.pairs import as_variable, checked_gradient
-from tfopt.optimizers.route import Commit, NotFinite, Route
-from tfopt.optimizers.wrapper import Wrapper
+from tfopt.optimizers.route import NotFinite, Route
+from tfopt.optimizers.schedules.schedule import refuse_variable
+from tfopt.optimizers.wrapper import Own, Wrapper
 from tfopt.variable import Variable
 
 __all__ = ["LossScaleOptimizer"]
+
+
+def _checked_scale(scale: Any) -> float:
+    refuse_variable("initial_scale", scale)
+    if not 0 < scale < np.inf:
+        raise InvalidArgumentError(f"initial_scale must be finite and greater than 0, not {scale}")
+    return float(scale)
+
+
+def _checked_growth(steps: Any) -> int:
+    refuse_variable("dynamic_growth_steps", steps)
+    if not steps >= 1:
+        raise InvalidArgumentError(f"dynamic_growth_steps must be at least 1, not {steps}")
+    return int(steps)
 
 
 class LossScaleOptimizer(Wrapper):
@@ -74,6 +90,11 @@ class LossScaleOptimizer(Wrapper):
     (array([0.5, 0. ], dtype=float32), 2.0, 1)
     """
 
+    initial_scale: float = Own(_checked_scale, once=True)  # type: ignore[assignment]
+    dynamic_growth_steps: int = Own(_checked_growth)  # type: ignore[assignment]
+    step_counter: Variable = Own(once=True)  # type: ignore[assignment]
+    dynamic_scale: Variable = Own(once=True)  # type: ignore[assignment]
+
     def __init__(
         self,
         optimizer: Optimizer,
@@ -81,17 +102,9 @@ class LossScaleOptimizer(Wrapper):
         dynamic_growth_steps: int = 2000,
         name: str = "LossScaleOptimizer",
     ) -> None:
-        if not 0 < initial_scale < np.inf:
-            raise InvalidArgumentError(
-                f"initial_scale must be finite and greater than 0, not {initial_scale}"
-            )
-        if not dynamic_growth_steps >= 1:
-            raise InvalidArgumentError(
-                f"dynamic_growth_steps must be at least 1, not {dynamic_growth_steps}"
-            )
         super().__init__(optimizer, name)
-        self.initial_scale = float(initial_scale)
-        self.dynamic_growth_steps = int(dynamic_growth_steps)
+        self.initial_scale = initial_scale
+        self.dynamic_growth_steps = dynamic_growth_steps
         self.step_counter = Variable(
             np.zeros((), np.int64), f"{name}/step_counter", trainable=False
         )
@@ -102,7 +115,10 @@ class LossScaleOptimizer(Wrapper):
 
     def scale_loss(self, loss: Any) -> Any:
         """Return a loss, or its gradient by the last values, times the scale."""
-        return loss * float(self.dynamic_scale)
+        return times(loss, product(self._scales_of(None)))
+
+    def _scales_of(self, var: Any) -> tuple[Variable, ...]:
+        return (self.dynamic_scale, *super()._scales_of(var))
 
     @property
     def _fuses(self) -> bool:
@@ -111,43 +127,39 @@ class LossScaleOptimizer(Wrapper):
     def _prepared(self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route) -> Commit:
         handles = map(as_variable, variables)
         grads = tuple(map(checked_gradient, grads, handles))
-        measures = self.optimizer._measures
-        if not (measures or _finite(grads)):
-            return self._leave_out
         scale = route.scale / float(self.dynamic_scale)
-        asked = route._replace(scale=scale, finite=measures)
         try:
-            step = self.optimizer._prepared(grads, variables, asked)
-        except NotFinite:
-            return self._leave_out
-
-        def commit() -> None:
-            step()
-            self.step_counter.assign_add(1)
-            if int(self.step_counter) >= self.dynamic_growth_steps:
-                self._change_scale(2.0)
-
+            commit: Commit = self.optimizer._prepared(
+                grads, variables, route._replace(scale=scale, finite=True)
+            )
+        except NotFinite as found:
+            leave_out = self._leaving_out(found.instead)
+            if route.finite:
+                raise NotFinite(leave_out) from None
+            return leave_out
+        commit.variables += self._weights[1:]
+        if int(self.step_counter) + 1 >= self.dynamic_growth_steps:
+            commit.writes += self._changing_scale(2.0)
+        else:
+            commit.writes.append(Count(self.step_counter.numpy()))
         return commit
 
-    def _leave_out(self) -> None:
-        self._change_scale(0.5)
+    def _leaving_out(self, instead: tuple[Commit, ...]) -> Commit:
+        commit = Commit([], self._weights[1:], steps=False)
+        for other in instead:
+            commit.join(other)
+        commit.writes += self._changing_scale(0.5)
+        return commit
 
-    def _change_scale(self, factor: float) -> None:
-        self.step_counter.assign(0)
+    def _changing_scale(self, factor: float) -> Writes:
+        writes: Writes = [Assign(self.step_counter.numpy(), np.zeros((), np.int64))]
         scale = float(self.dynamic_scale) * factor
         if sys.float_info.min <= scale <= 1 / sys.float_info.min:  # gradients are divided by it
-            self.dynamic_scale.assign(scale)
+            writes.append(Assign(self.dynamic_scale.numpy(), np.array(scale)))
+        return writes
 
     def _own_config(self) -> dict[str, Any]:
         return {
             "initial_scale": self.initial_scale,
             "dynamic_growth_steps": self.dynamic_growth_steps,
         }
-
-
-def _finite(grads: tuple[Any, ...]) -> bool:
-    """Return whether no element of gradients is infinite or NaN."""
-    arrays = [grad.values if isinstance(grad, IndexedSlices) else grad for grad in grads]
-    complex_ones = [array for array in arrays if array.dtype.kind == "c"]
-    real = [array for array in arrays if array.dtype.kind != "c"]
-    return all_finite(real) and all(np.isfinite(array).all() for array in complex_ones)

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError
+from tfopt.kernels.commit import Assign
 from tfopt.optimizers.catch_up import Reach, over
+from tfopt.optimizers.commit import Writes
 from tfopt.optimizers.hyper import Hyper
 from tfopt.optimizers.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.schedules import LearningRateSchedule
@@ -39,7 +41,13 @@ class Nadam(RuleOptimizer):
         ``beta_1 * (1 - 0.5 * 0.96 ** (schedule_decay * t))``, with the 0.96 of float32. `decay` is
         another name of it, as in TensorFlow's configurations.
     **kwargs
-        `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`: as in `Optimizer`.
+        `weight_decay`, a number of at least 0: before a step weights are multiplied by ``1 -
+        learning_rate * weight_decay``, but for those of `exclude_from_weight_decay`.
+        `sparse`: what a step of some rows does to the others. "tensorflow": what it does there;
+        "lazy": nothing; "catch_up": what dense steps with a gradient of zero do, once they are
+        named, or at `catch_up` or `flush`.
+        `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
+        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
 
     Attributes
     ----------
@@ -123,8 +131,9 @@ class Nadam(RuleOptimizer):
         first = over(length, 1 - h["mu_product_next"])
         return Reach(first, over(h["beta1"], math.sqrt(h["beta2"])))
 
-    def _stepped(self, update: Update) -> None:
-        self.momentum_cache.assign(update.hypers["mu_product"])
+    def _left_by(self, update: Update) -> Writes:
+        product = np.array(update.hypers["mu_product"])
+        return [Assign(self.momentum_cache.numpy(), product)]
 
     def get_config(self) -> dict[str, Any]:
         own = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}

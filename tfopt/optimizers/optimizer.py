@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.core import tracing
-from tfopt.autodiff.effects import postpone
+from tfopt.autodiff.effects import writes
 from tfopt.autodiff.tape import GradientTape
+from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
+from tfopt.kernels.commit import Attributes, Count, Undo
 from tfopt.locks import locked
 from tfopt.optimizers.checkpointed import Checkpointed
 from tfopt.optimizers.clipping import clipped_gradients
+from tfopt.optimizers.commit import Commit, Writes
 from tfopt.optimizers.minimizing import pairs_of_loss
 from tfopt.optimizers.pairs import (
+    are_finite,
     as_gradient,
     as_variable,
     checked_gradient,
+    memory_of,
     refuse_rows,
     unzipped,
 )
-from tfopt.optimizers.route import DIRECT, Commit, Route, scaled
-from tfopt.variable import Variable, prepare_writes
+from tfopt.optimizers.places import leaves
+from tfopt.optimizers.route import DIRECT, NotFinite, Route, scaled
+from tfopt.variable import Variable
 
 __all__ = ["Optimizer"]
+
+#: What OptimizerV2 calls and these optimizers do not, and what does the same.
+_NOT_CALLED = {
+    "_compute_gradients": "override minimize, or let its loss return gradients",
+    "_get_gradients": "override minimize, or let its loss return gradients",
+    "_transform_loss": "change the loss that minimize is given",
+    "_transform_unaggregated_gradients": "override _aggregate_gradients",
+    "_transform_gradients": "give gradient_transformers",
+}
 
 ApplyState = dict[tuple[str, np.dtype[Any]], dict[str, Any]]
 
@@ -42,9 +55,10 @@ class Optimizer(Checkpointed):
     ----------
     name : str
         Part of the slots' names.
-    learning_rate : float, LearningRateSchedule or callable, default 0.001
+    learning_rate : float, LearningRateSchedule, callable or Variable, default 0.001
         At least 0. A schedule, or another function of one argument, is called with the number of
-        steps taken before, at each step; a function without arguments is called as it is.
+        steps taken before, at each step; a function without arguments is called as it is. A
+        variable is read at each step; the optimizer's state does not hold its value.
     decay : float, default 0.0
         The learning rate of a step is ``learning_rate / (1 + decay * iterations)``.
     clipvalue : float, optional
@@ -62,8 +76,9 @@ class Optimizer(Checkpointed):
     gradient_transformers : list of callable, optional
         Each gets the list of pairs and returns one, in turn; not together with clipping.
     use_locking : bool, default False
-        Hold the locks of the variables while they are updated, so that two threads do not update
-        one at once, and whoever holds ``variable.lock`` sees no half of a step.
+        Hold the locks of the variables and of `iterations` during a step, so that steps that
+        threads take are those of one thread, and whoever holds ``variable.lock`` sees no half of a
+        step.
     compat : {None, "tensorflow"}
         "tensorflow" rounds hyperparameters given as Python numbers to float32, as TensorFlow does;
         otherwise they are kept in float64.
@@ -115,6 +130,14 @@ class Optimizer(Checkpointed):
 
     _HAS_AGGREGATE_GRAD = True  # what TensorFlow's training loops look for
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name, instead in _NOT_CALLED.items():
+            if name in vars(cls):
+                raise InvalidTypeError(
+                    f"{cls.__name__} overrides {name}, which no step here calls: {instead}"
+                )
+
     # ---- what a subclass may override
 
     def _create_slots(self, var_list: list[Variable]) -> None:
@@ -145,8 +168,14 @@ class Optimizer(Checkpointed):
         merged = IndexedSlices(grad, indices).sum_duplicates()
         self._resource_apply_sparse(merged.values, handle, merged.indices, apply_state)
 
+    def _aggregate_gradients(self, grads_and_vars: list[Any]) -> Iterable[Any]:
+        """Return the pairs of all replicas: what `gradient_aggregator` makes of these."""
+        aggregator = self.gradient_aggregator
+        return grads_and_vars if aggregator is None else aggregator(grads_and_vars)
+
     # ---- steps
 
+    @writes(returns=lambda given: given["self"].iterations if given["grads_and_vars"] else None)
     def apply_gradients(
         self,
         grads_and_vars: Iterable[tuple[Any, Any]],
@@ -180,39 +209,85 @@ class Optimizer(Checkpointed):
         RuntimeError
             If a variable with a constraint has a gradient of some rows.
         """
+        if not isinstance(grads_and_vars, Iterable):
+            kind = type(grads_and_vars).__name__
+            raise InvalidTypeError(f"grads_and_vars must be a list of pairs, not {kind}")
         pairs = list(grads_and_vars)
         if not pairs:
             return None
-        if tracing() is not None:
-            options = {"experimental_aggregate_gradients": experimental_aggregate_gradients}
-            postpone(Optimizer.apply_gradients, (self, pairs, name), options)
-            return self.iterations
         route = DIRECT if experimental_aggregate_gradients else DIRECT._replace(aggregates=False)
         grads, variables = unzipped(pairs)
-        self._prepared(tuple(map(as_gradient, grads)), variables, route)()
+        received = self._received(tuple(map(as_gradient, grads)), variables, route)
+        if not self._locks:
+            self._take(*received)
+            return self.iterations
+        with locked(*self._counts(), *received[1]):
+            self._take(*received)
         return self.iterations
+
+    def _take(self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route) -> None:
+        """Take a step whole, or raise and leave everything as it was."""
+        mark, moved = self._mark(), self._places.undo
+        try:
+            commit = self._checked(grads, variables, route)
+            if moved is not None:
+                commit.writes.append(Attributes(self._places, {"undo": None}))
+            commit(moved)
+        except BaseException:
+            self._withdraw(mark)
+            raise
+
+    def _received(
+        self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...], Route]:
+        """Return what those make of gradients who aggregate and transform them."""
+        aggregates = self._aggregates(route)
+        if self.gradient_transformers or aggregates:
+            grads, route = scaled(grads, route.scale), route._replace(scale=1.0)
+        if aggregates:
+            aggregated = self._aggregate_gradients(list(zip(grads, variables, strict=True)))
+            grads, variables = _unzipped(aggregated)
+            if route.finite:
+                grads = tuple(map(checked_gradient, grads, map(as_variable, variables)))
+        # after the aggregator, so that all replicas come to it, and to the same answer
+        if route.finite and not self._measures and not are_finite(grads):
+            raise NotFinite
+        for transform in self.gradient_transformers:
+            grads, variables = _unzipped(transform(list(zip(grads, variables, strict=True))))
+        return grads, variables, route
 
     def _prepared(self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route) -> Commit:
         """Check a step by gradients that come by a route; return what carries it out."""
-        if self.gradient_transformers or (self.gradient_aggregator and route.aggregates):
-            grads, route = scaled(grads, route.scale), route._replace(scale=1.0)
-        if self.gradient_aggregator is not None and route.aggregates:
-            aggregated = self.gradient_aggregator(list(zip(grads, variables, strict=True)))
-            grads, variables = unzipped(aggregated)
-        for transform in self.gradient_transformers:
-            grads, variables = unzipped(transform(list(zip(grads, variables, strict=True))))
-        step = self._checked_step(grads, variables, route)
+        return self._checked(*self._received(grads, variables, route))
 
-        def commit() -> None:
-            prepare_writes(variables)
-            with locked(*variables) if self.use_locking else nullcontext():
-                step()
-            self._count()
-
+    def _checked(self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route) -> Commit:
+        """Check a step by gradients that have been received; return what carries it out."""
+        commit = self._checked_step(grads, variables, route)
+        commit.variables = [*variables, self.iterations]
+        commit.writes.append(Count(self.iterations.numpy()))
         return commit
 
-    def _count(self) -> None:
-        self.iterations.assign_add(1)
+    def _counting(self) -> Commit:
+        """Return what counts a step in which nothing is updated."""
+        return Commit([Count(self.iterations.numpy())], [self.iterations])
+
+    def _aggregates(self, route: Route) -> bool:
+        """Whether gradients that come by a route are aggregated over replicas."""
+        own = type(self)._aggregate_gradients is not Optimizer._aggregate_gradients
+        return route.aggregates and (own or self.gradient_aggregator is not None)
+
+    @property
+    def _locks(self) -> bool:
+        """Whether steps hold the locks of what they change."""
+        return self.use_locking
+
+    def _counts(self) -> list[Variable]:
+        """Return the step counts, whose locks stand for everything that steps share."""
+        return [self.iterations]
+
+    def _scales_of(self, var: Any) -> tuple[Variable, ...]:
+        """Return what the loss has to be multiplied by, for gradients of a variable."""
+        return ()
 
     @property
     def _fuses(self) -> bool:
@@ -232,16 +307,32 @@ class Optimizer(Checkpointed):
     def _checked_step(
         self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route
     ) -> Commit:
-        """Check every pair; return what updates them: here, one variable after another."""
+        """Check every pair; return what updates them: here, one variable after another.
+
+        As a method that a user has written may raise at any place, and write to any element,
+        variables and slots are copied before.
+        """
         handles = [as_variable(var) for var in variables]
         refuse_rows(grads, handles)
         grads = scaled(tuple(map(checked_gradient, grads, handles)), route.scale)
         limits = self.clipvalue, self.clipnorm, self.global_clipnorm
         grads = clipped_gradients(grads, self.merge, *limits)
         self._create_slots(handles)
-        return partial(self._step_each, grads, handles)
+        commit = Commit([])
+        commit.work.append(partial(self._step_each, grads, handles))
+        commit.kept += self._written_to(handles)
+        return commit
 
-    def _step_each(self, grads: tuple[Any, ...], handles: list[Variable]) -> None:
+    def _written_to(self, handles: list[Variable]) -> list[np.ndarray]:
+        """Return the arrays of variables, of their slots, and of weights that are no slots."""
+        slots = {id(slot) for own in self._slots.values() for slot in own.values()}
+        others = [weight for weight in self._weights if id(weight) not in slots]
+        own = [
+            slot for handle in handles for slot in self._slots.get(memory_of(handle), {}).values()
+        ]
+        return [variable.numpy() for variable in (*handles, *own, *others)]
+
+    def _step_each(self, grads: tuple[Any, ...], handles: list[Variable], writes: Writes) -> None:
         apply_state: ApplyState = {}
         for device, dtype in dict.fromkeys((handle.device, handle.dtype) for handle in handles):
             self._prepare_local(device, dtype, apply_state)
@@ -254,6 +345,7 @@ class Optimizer(Checkpointed):
                 self._resource_apply_dense(grad, handle, apply_state)
                 handle.constrain()
 
+    @writes(returns=lambda given: given["self"].iterations)
     def step(self, params: Any, grads: Any) -> Variable | None:
         """Take one step with arrays in dicts, lists and tuples, nested or not.
 
@@ -294,10 +386,24 @@ class Optimizer(Checkpointed):
         >>> params["layers"][0]["w"].round(3).tolist()
         [[0.5, 0.5], [0.5, 0.5]]
         """
-        pairs = self._places.pairs(params, grads, self._move)
-        given = [pair for pair in pairs if pair[0] is not None]
-        return self.apply_gradients(given or pairs)
+        if not self._locks:
+            return self._step(params, grads)
+        with locked(*self._counts(), *(leaf for _, leaf in leaves(params))):
+            return self._step(params, grads)
 
+    def _step(self, params: Any, grads: Any) -> Variable | None:
+        places = self._places
+        pairs, at, moved = places.pairs(params, grads)
+        if at is None:
+            return self.apply_gradients(pairs)
+        self._check_move(moved)
+        with Undo([], [places, *(self._holders() if moved else ())]) as undo:
+            if moved:
+                self._move_state(moved)
+            places.at, places.undo = at, undo
+            return self.apply_gradients(pairs)
+
+    @writes()
     def catch_up(self, var: Any, rows: Any) -> None:
         """Let rows of a variable take the steps they have not taken: there are none here.
 
@@ -307,12 +413,9 @@ class Optimizer(Checkpointed):
         rows : array_like of int
         """
 
+    @writes()
     def flush(self) -> None:
         """Let all rows take the steps they have not taken: there are none here."""
-
-    def _move(self, moved: dict[Any, Variable]) -> None:
-        self._check_move(moved)
-        self._move_state(moved)
 
     def minimize(
         self,
@@ -360,4 +463,11 @@ class Optimizer(Checkpointed):
         >>> w.numpy()
         array([ 1.5, -2. ])
         """
-        return self.apply_gradients(pairs_of_loss(loss, var_list, grad_loss, tape), name)
+        pairs = pairs_of_loss(loss, var_list, grad_loss, tape, self._scales_of)
+        return self.apply_gradients(pairs, name)
+
+
+def _unzipped(pairs: Iterable[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return what a hook has returned as gradients, of arrays, and variables."""
+    grads, variables = unzipped(pairs)
+    return tuple(map(as_gradient, grads)), variables

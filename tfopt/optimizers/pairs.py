@@ -10,25 +10,32 @@ from typing import Any
 import numpy as np
 
 from tfopt.autodiff.core import Tensor, raw
-from tfopt.devices import gpu_arrays, on_gpu
+from tfopt.call_site import stacklevel
+from tfopt.devices import gpu_arrays, is_device_array
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.foreign import each_as_slices
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
 from tfopt.kernels.calls import dense_call
+from tfopt.kernels.norms import all_finite
 from tfopt.kernels.row_calls import sparse_call
 from tfopt.variable import Variable
 
 __all__ = [
     "any_overlap",
+    "are_finite",
     "as_array",
     "as_variable",
     "checked_gradient",
     "memory_of",
     "now_at",
+    "of_variable",
     "refuse_rows",
     "unzipped",
 ]
+
+
+_UNNAMED = "Variable"  # the name of a variable that was given none
 
 
 def unzipped(pairs: Iterable[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -52,7 +59,8 @@ def _without_none(
     missing = [_name(v) for g, v in zip(grads, variables, strict=True) if g is None]
     if not kept:
         raise InvalidArgumentError(f"No gradients provided for any variable: {missing}.")
-    warnings.warn(f"Gradients do not exist for variables {missing}.", stacklevel=4)
+    message = f"Gradients do not exist for variables {missing}."
+    warnings.warn(message, stacklevel=stacklevel())
     grads, variables = zip(*kept, strict=True)
     return grads, variables
 
@@ -68,11 +76,34 @@ def as_gradient(grad: Any) -> Any:
 
 def as_array(grad: Any, dtype: np.dtype[Any]) -> Any:
     """Return a dense gradient as it is if it has a dtype; a list gets the variable's."""
-    return grad if hasattr(grad, "dtype") else np.asarray(grad, dtype)
+    if hasattr(grad, "dtype"):
+        return grad
+    try:
+        if isinstance(grad, (str, bytes)):  # of which NumPy reads numbers
+            raise TypeError
+        return np.asarray(grad, dtype)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidTypeError(
+            f"a gradient must be an array or IndexedSlices of numbers, not {grad!r:.60}"
+        ) from None
+
+
+def of_variable(error: InvalidArgumentError, variable: Variable) -> InvalidArgumentError:
+    """Return an error that says which variable it is about, if that has a name."""
+    if variable.name == _UNNAMED or str(error).startswith(f"{variable.name}: "):
+        return error
+    return type(error)(f"{variable.name}: {error}")
 
 
 def checked_gradient(grad: Any, variable: Variable) -> Any:
     """Return a gradient, an array or IndexedSlices, that fits a variable."""
+    try:
+        return _checked_gradient(grad, variable)
+    except InvalidArgumentError as error:
+        raise of_variable(error, variable) from None
+
+
+def _checked_gradient(grad: Any, variable: Variable) -> Any:
     array = variable.numpy()
     simplest, lr = kernels["gradient_descent"], (0.0,)  # checked as for it, and never carried out
     if isinstance(grad, IndexedSlices):
@@ -81,6 +112,14 @@ def checked_gradient(grad: Any, variable: Variable) -> Any:
     grad = as_array(grad, array.dtype)
     dense_call(simplest, (array, grad), lr, 0, 1.0)
     return np.asarray(grad)
+
+
+def are_finite(grads: Iterable[Any]) -> bool:
+    """Return whether no element of gradients, which fit their variables, is infinite or NaN."""
+    arrays = [grad.values if isinstance(grad, IndexedSlices) else grad for grad in grads]
+    complex_ones = [array for array in arrays if array.dtype.kind == "c"]
+    real = [array for array in arrays if array.dtype.kind != "c"]
+    return all_finite(real) and all(np.isfinite(array).all() for array in complex_ones)
 
 
 def refuse_rows(grads: Iterable[Any], variables: Iterable[Variable]) -> None:
@@ -110,7 +149,7 @@ def as_variable(var: Any) -> Variable:
     """Return a variable as it is, and an array as one."""
     if isinstance(var, Variable):
         return var
-    if isinstance(var, np.ndarray) or on_gpu(var):
+    if isinstance(var, np.ndarray) or is_device_array(var):
         return Variable(var)
     raise InvalidTypeError(f"Trying to update a {type(var).__name__}, not a variable")
 

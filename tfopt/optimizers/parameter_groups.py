@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from tfopt.autodiff.effects import writes
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.calls import Call
-from tfopt.optimizers.checkpointed import Checkpointed
+from tfopt.optimizers.commit import Commit
 from tfopt.optimizers.decaying import DecayingOptimizer
 from tfopt.optimizers.optimizer import Optimizer
 from tfopt.optimizers.pairs import as_variable
-from tfopt.optimizers.route import Commit, Route
-from tfopt.optimizers.saved_config import is_function, without_function
+from tfopt.optimizers.route import NotFinite, Route
+from tfopt.optimizers.saved_config import is_function, made, without_function
 from tfopt.optimizers.selection import Selection
-from tfopt.optimizers.wrapper import Wrapper
+from tfopt.optimizers.state_parts import as_damage
+from tfopt.optimizers.wrapper import Own, Wrapper
 from tfopt.variable import Variable
 
 __all__ = ["ParameterGroups"]
@@ -51,6 +54,9 @@ class ParameterGroups(Wrapper):
 
     Notes
     -----
+    An attribute that is set here is set for all groups, and what is read is what all have: where
+    they differ, or where one has none, that is an AttributeError.
+
     All pairs of a step are checked before any group is updated. All groups count all steps,
     also those without a variable of theirs. A norm to clip to is one of a group, not of all.
 
@@ -65,6 +71,8 @@ class ParameterGroups(Wrapper):
     {'head': {'w': array([0.5])}, 'body': {'w': array([0.75])}}
     """
 
+    optimizers: list[Optimizer] = Own(once=True)  # type: ignore[assignment]
+
     def __init__(
         self,
         optimizer: Optimizer,
@@ -73,11 +81,11 @@ class ParameterGroups(Wrapper):
     ) -> None:
         super().__init__(optimizer, name)
         self._members: list[Selection] = []
-        self.optimizers: list[Optimizer] = []
+        optimizers: list[Optimizer] = []
         for which, how in groups:
             self._members.append(_selection(which))
-            self.optimizers.append(_made(optimizer, how))
-        self.optimizers.append(optimizer)
+            optimizers.append(_made(optimizer, how))
+        self.optimizers = [*optimizers, optimizer]
         if len(set(map(id, self.optimizers))) < len(self.optimizers):
             raise InvalidArgumentError("each group has an optimizer of its own, which counts steps")
 
@@ -102,29 +110,74 @@ class ParameterGroups(Wrapper):
         places: list[list[int]] = [[] for _ in self.optimizers]
         for place, var in enumerate(variables):
             places[self._number(as_variable(var))].append(place)
-        steps: list[Commit] = []
+        commit = Commit([])
+        left_out: list[NotFinite] = []
         for optimizer, own in zip(self.optimizers, places, strict=True):
             if not own:
-                steps.append(optimizer._count)
-                continue
-            given = tuple(grads[place] for place in own), tuple(variables[place] for place in own)
-            steps.append(optimizer._prepared(*given, _narrowed(route, own)))
-
-        def commit() -> None:
-            for step in steps:
-                step()
-
+                step = optimizer._counting()
+            else:
+                given = tuple(grads[k] for k in own), tuple(variables[k] for k in own)
+                try:
+                    step = optimizer._prepared(*given, _narrowed(route, own))
+                except NotFinite as found:  # the others' aggregators are called all the same
+                    left_out.append(found)
+                    continue
+            commit.join(step)
+            commit.steps = step.steps  # those that this one counts are the last one's
+        if left_out:
+            raise NotFinite(*(other for found in left_out for other in found.instead))
         return commit
 
-    @property
-    def observe(self) -> bool:
-        """Whether the groups' optimizers keep their `last_step`."""
-        return all(getattr(optimizer, "observe", False) for optimizer in self.optimizers)
+    def _aggregates(self, route: Route) -> bool:
+        return any(optimizer._aggregates(route) for optimizer in self.optimizers)
 
-    @observe.setter
-    def observe(self, on: bool) -> None:
+    def _scales_of(self, var: Any) -> tuple[Variable, ...]:
+        if var is not None:
+            return self.group_of(var)._scales_of(var)
+        scales = {optimizer._scales_of(None) for optimizer in self.optimizers}
+        if len(scales) > 1:
+            raise InvalidArgumentError(
+                "the groups scale losses of their own: use `minimize`, or scale for each group"
+            )
+        return scales.pop()
+
+    def _inside(self, name: str) -> Any:
+        first, *others = [getattr(optimizer, name) for optimizer in self.optimizers]
+        if not all(other is first or bool(other == first) for other in others):
+            raise AttributeError(f"the groups differ in {name}: read it of one of `optimizers`")
+        return first
+
+    def _set_inside(self, name: str, value: Any) -> None:
         for optimizer in self.optimizers:
-            optimizer.observe = on  # type: ignore[attr-defined]
+            if not hasattr(optimizer, name):
+                raise AttributeError(
+                    f"{type(optimizer).__name__}, the optimizer of a group, has no attribute "
+                    f"{name!r}: set it on some of `optimizers`"
+                )
+        before = [getattr(optimizer, name) for optimizer in self.optimizers]
+        try:
+            for optimizer in self.optimizers:
+                setattr(optimizer, name, value)
+        except Exception:
+            for optimizer, own in zip(self.optimizers, before, strict=True):
+                setattr(optimizer, name, own)
+            raise
+
+    @property
+    def iterations(self) -> Variable:
+        """The number of steps of the optimizer of the variables in no group, int64."""
+        return self.optimizer.iterations
+
+    @iterations.setter
+    def iterations(self, variable: Variable) -> None:
+        if len(self.optimizers) > 1:
+            raise InvalidArgumentError(
+                "each group counts its own steps: set `iterations` of one of `optimizers`"
+            )
+        self.optimizer.iterations = variable
+
+    def _next_rate(self) -> float:
+        return float(self._inside("_next_rate")())
 
     @property
     def last_step(self) -> Any:
@@ -140,6 +193,7 @@ class ParameterGroups(Wrapper):
         """Return copies of the state's arrays, in the order of `weights`."""
         return [array for optimizer in self.optimizers for array in optimizer.get_weights()]
 
+    @writes()
     def set_weights(self, weights: Any) -> None:
         """Set the state to arrays as `get_weights` returns them."""
         arrays, start = list(weights), 0
@@ -154,6 +208,10 @@ class ParameterGroups(Wrapper):
             for optimizer, own in zip(self.optimizers, before, strict=True):
                 optimizer.set_weights(own)
             raise
+
+    def add_slot(self, var: Any, *args: Any, **kwargs: Any) -> Variable:
+        """Return the slot of a variable; its group's optimizer makes it if there is none."""
+        return self.group_of(var).add_slot(var, *args, **kwargs)
 
     def get_slot(self, var: Any, slot_name: str) -> Variable:
         """Return the slot of a variable, which its group's optimizer has."""
@@ -172,7 +230,7 @@ class ParameterGroups(Wrapper):
         super()._move_state(moved)
         self._members = [members.moved(moved) for members in self._members]
 
-    def _inner(self) -> dict[str, Checkpointed]:
+    def _inner(self) -> dict[str, Any]:
         groups = {f"group {k}": optimizer for k, optimizer in enumerate(self.optimizers[:-1])}
         return {**groups, **super()._inner()}
 
@@ -191,12 +249,13 @@ class ParameterGroups(Wrapper):
     def _restoring(
         self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[tuple[str, str]]
     ) -> list[Callable[[], None]]:
-        if parts.pop("members", None) != self._members_in(names):
-            raise InvalidArgumentError("the state's groups are groups of other variables")
+        with as_damage():
+            if parts.pop("members", None) != self._members_in(names):
+                raise InvalidArgumentError("the state's groups are groups of other variables")
         return super()._restoring(parts, names, slots)
 
     def _like(self, config: dict[str, Any]) -> Any:
-        return super()._like({**config, "groups": []})
+        return made(lambda: type(self)(self.optimizer, **{**config, "groups": []}))
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one, without its state.
@@ -239,15 +298,28 @@ def _made(optimizer: Optimizer, how: Any) -> Optimizer:
 
 def _differing(optimizer: Optimizer, how: Mapping[str, Any]) -> Optimizer:
     """Return an optimizer like another one but for some arguments."""
-    around = isinstance(optimizer, Wrapper)  # whose hyperparameters are another's
-    config = (optimizer if around else without_function(optimizer)).get_config()
+    if isinstance(optimizer, ParameterGroups):
+        return type(optimizer).from_config({**optimizer.get_config(), **how})
+    if isinstance(optimizer, Wrapper):
+        return _differing_around(optimizer, how)
+    config = without_function(optimizer).get_config()
     hooks = {key: hook for key in _HOOKS if (hook := getattr(optimizer, key))}
-    made = type(optimizer).from_config({**config, **hooks, **how})
+    new = type(optimizer).from_config({**config, **hooks, **how})
     if is_function(optimizer) and how.keys().isdisjoint(("learning_rate", "lr")):
-        made.learning_rate = optimizer.learning_rate
-    if isinstance(optimizer, DecayingOptimizer) and isinstance(made, DecayingOptimizer):
-        made.exclude_from_weight_decay(optimizer._exclusion.variables)
-    return made
+        new.learning_rate = optimizer.learning_rate
+    if isinstance(optimizer, DecayingOptimizer) and isinstance(new, DecayingOptimizer):
+        new.exclude_from_weight_decay(optimizer._exclusion.variables)
+    return new
+
+
+def _differing_around(wrapper: Wrapper, how: Mapping[str, Any]) -> Optimizer:
+    """Return a wrapper like another one; arguments it does not take are for the one inside."""
+    taken = inspect.signature(type(wrapper)).parameters
+    own = {key: value for key, value in how.items() if key in taken}
+    inside = {key: value for key, value in how.items() if key not in taken}
+    inner = _differing(wrapper.optimizer, inside)
+    around: Optimizer = type(wrapper)(inner, **{**wrapper._saved_config(), **own})
+    return around
 
 
 def _narrowed(route: Route, places: list[int]) -> Route:

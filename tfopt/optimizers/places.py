@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfopt.errors import InvalidArgumentError
+from tfopt.kernels.commit import Undo
 from tfopt.optimizers.pairs import as_variable, memory_of
 from tfopt.variable import Variable
 
@@ -29,15 +30,22 @@ class Places:
     """The variables of a structure's places at the last step."""
 
     def __init__(self) -> None:
-        self._at: dict[str, Variable] = {}
+        self.at: dict[str, Variable] = {}
+        self.undo: Undo | None = None  # of a step that has changed `at` and is not yet taken
 
     def pairs(
-        self, params: Any, grads: Any, move: Callable[[dict[Any, Variable]], None]
-    ) -> list[tuple[Any, Variable]]:
-        """Return gradients with the variables of their places.
+        self, params: Any, grads: Any
+    ) -> tuple[list[tuple[Any, Variable]], dict[str, Variable] | None, dict[Any, Variable]]:
+        """Return gradients that there are with the variables of their places, and what is new.
 
-        Where arrays have been replaced by other ones, `move` is called with these, by the memory of
-        those before.
+        Returns
+        -------
+        pairs : list of (gradient, variable)
+            Without those whose gradient is None, unless all are.
+        at : dict of Variable or None
+            What is to be `at` from now on, if it is not as it was.
+        moved : dict of Variable
+            Those that have come in the place of others, by the memory of these.
         """
         given: dict[str, Any] = {}
         for name, value in leaves(params):
@@ -46,12 +54,11 @@ class Places:
             given[name] = value
         gradients = dict(_gradients(params, grads, ""))
         found = {name: self._variable(name, value) for name, value in given.items()}
-        if any(self._at.get(name) is not variable for name, variable in found.items()):
-            moved = self._moved(found)
-            if moved:
-                move(moved)
-            self._at.update(found)
-        return [(gradients[name], variable) for name, variable in found.items()]
+        pairs = [(gradients[name], variable) for name, variable in found.items()]
+        pairs = [pair for pair in pairs if pair[0] is not None] or pairs
+        if all(self.at.get(name) is variable for name, variable in found.items()):
+            return pairs, None, {}
+        return pairs, {**self.at, **found}, self._moved(found)
 
     def _moved(self, found: dict[str, Variable]) -> dict[Any, Variable]:
         """Return the variables that have come in the place of others, by the memory of those."""
@@ -59,9 +66,9 @@ class Places:
         new_of: dict[Any, Any] = {}
         old_of: dict[Any, Any] = {}
         for name, variable in found.items():
-            if name not in self._at:
+            if name not in self.at:
                 continue
-            old, new = memory_of(self._at[name]), memory_of(variable)
+            old, new = memory_of(self.at[name]), memory_of(variable)
             if new_of.setdefault(old, new) != new or old_of.setdefault(new, old) != old:
                 raise InvalidArgumentError(
                     f"{name or 'the variable'} has another array than at the last step, and shares "
@@ -72,7 +79,7 @@ class Places:
         return moved
 
     def _variable(self, name: str, value: Any) -> Variable:
-        before = self._at.get(name)
+        before = self.at.get(name)
         if isinstance(value, Variable):
             variable = value
         elif before is not None and before.value() is value:
@@ -98,6 +105,8 @@ def _gradients(params: Any, grads: Any, name: str) -> Iterator[tuple[str, Any]]:
             raise _differs(name)
         items = [(k, *both) for k, both in enumerate(zip(params, grads, strict=True))]
     else:
+        if isinstance(grads, Mapping):
+            raise _differs(name)
         yield name, grads
         return
     for key, value, grad in items:

@@ -25,11 +25,17 @@ class Dense(NamedTuple):
     variables: list[Variable]
     dtype: np.dtype[Any] | None  # for gradients that are no arrays; None if all are
     decays: bool  # whether these are variables whose weights decay
+    constrained: bool  # whether these are variables with a constraint
 
     @property
     def device(self) -> str:
         """Where they are, "cpu" or "gpu"."""
         return self.variables[0].device
+
+    @property
+    def written(self) -> list[Any]:
+        """All arrays that an update changes."""
+        return [array for column in self.operands for array in column]
 
 
 class Rows(NamedTuple):
@@ -40,11 +46,22 @@ class Rows(NamedTuple):
     variable: Variable
     room: Room
     decays: bool
+    constrained: bool = False  # a constraint is one of the whole variable
 
     @property
     def device(self) -> str:
         """Where it is, "cpu" or "gpu"."""
         return self.variable.device
+
+    @property
+    def written(self) -> list[Any]:
+        """All arrays that an update changes."""
+        return list(self.arrays)
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The variable, as one of those that a call updates."""
+        return [self.variable]
 
 
 class Plan(NamedTuple):
@@ -59,7 +76,14 @@ class Plan(NamedTuple):
     exclusion: Selection  # the variables that do not decay
     parts: list[Dense | Rows]  # of variables of the host
     there: list[Dense | Rows]  # of those on a GPU
-    constrained: list[Variable]
+    overlapping: bool  # whether variables share memory, so that parts must keep their order
+
+    def pauses(self, sparse: str, observed: bool) -> bool:
+        """Whether anything is done in Python between the calls of one part and another's."""
+        rows = any(isinstance(part, Rows) for part in self.parts)
+        return (rows and (sparse == "catch_up" or observed)) or any(
+            p.constrained for p in self.parts
+        )
 
     def fits(
         self,
@@ -82,10 +106,10 @@ def parts_of(
     variables: Sequence[Variable],
     operands: Sequence[tuple[Any, ...]],
     decays: Sequence[bool],
-) -> list[Dense | Rows]:
-    """Return the parts of a step: one for all dense variables of a kind.
+) -> tuple[list[Dense | Rows], bool]:
+    """Return the parts of a step, one for all dense variables of a kind, and whether any overlap.
 
-    Those of a dtype and a device are of a kind if all decay, or none.
+    Those of a dtype and a device are of a kind if all decay, or none, and likewise are constrained.
 
     Parameters
     ----------
@@ -103,7 +127,8 @@ def parts_of(
         if issubclass(kind, IndexedSlices):
             parts.append(Rows(operands[place], place, variable, Room(), decays[place]))
         else:
-            key = variable.device, variable.dtype, decays[place]
+            bound = variable.constraint is not None
+            key = variable.device, variable.dtype, decays[place], bound
             dense.setdefault(key, []).append(place)
 
     def together(places: list[int]) -> Dense:
@@ -111,10 +136,12 @@ def parts_of(
         owners = [variables[place] for place in places]
         converted = owners[0].device == "cpu" and any(types[k] is not np.ndarray for k in places)
         dtype = owners[0].dtype if converted else None
-        return Dense(tuple(map(list, columns)), places, owners, dtype, decays[places[0]])
+        bound = owners[0].constraint is not None
+        return Dense(tuple(map(list, columns)), places, owners, dtype, decays[places[0]], bound)
 
     if not any_overlap(variables):
-        return [*map(together, dense.values()), *parts]
+        return [*map(together, dense.values()), *parts], False
     # A variable that comes twice, or shares memory with another: one call each, in turn.
     parts += [together([place]) for places in dense.values() for place in places]
-    return sorted(parts, key=lambda part: part[1] if isinstance(part, Rows) else part[1][0])
+    parts.sort(key=lambda part: part[1] if isinstance(part, Rows) else part[1][0])
+    return parts, True

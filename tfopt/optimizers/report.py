@@ -35,11 +35,22 @@ class StepReport(NamedTuple):
 
 def report_of(watched: Iterable[Watched], scale: float, clipped: bool) -> StepReport:
     """Return the report of parts that have been watched."""
-    columns = list(zip(*watched, strict=True)) or [(), (), (), ()]
-    gradient, update, nonfinite, at_bound = map(sum, columns)
+    parts = list(watched)
     return StepReport(
-        gradient_norm=abs(scale) * math.sqrt(gradient) if gradient == gradient else math.nan,
-        update_norm=math.sqrt(update) if update == update else math.nan,
-        clipped=clipped or at_bound > 0,
-        nonfinite=nonfinite,
+        gradient_norm=_norm([part.gradient for part in parts], abs(scale)),
+        update_norm=_norm([part.update for part in parts], 1.0),
+        clipped=clipped or any(part.at_bound for part in parts),
+        nonfinite=sum(part.nonfinite for part in parts),
     )
+
+
+def _norm(sums: list[tuple[float, int]], scale: float) -> float:
+    """Return the root of sums of squares, each a number times a power of four, times a scale."""
+    top = max((exponent for squares, exponent in sums if squares), default=0)
+    total = sum(math.ldexp(squares, 2 * (exponent - top)) for squares, exponent in sums)
+    if not math.isfinite(total):
+        return total
+    try:
+        return math.ldexp(scale * math.sqrt(total), top)
+    except OverflowError:  # no float is that large
+        return math.inf

@@ -11,14 +11,21 @@ from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.calls import Call
 from tfopt.variable import Variable
 
-__all__ = ["DIRECT", "Commit", "NotFinite", "Route", "scaled"]
-
-#: What carries out a step that has been checked.
-Commit = Callable[[], None]
+__all__ = ["DIRECT", "NotFinite", "Route", "scaled"]
 
 
 class NotFinite(Exception):
-    """Why a step that was to be of finite gradients (`Route.finite`) is none."""
+    """Why a step that was to be of finite gradients (`Route.finite`) is none.
+
+    Parameters
+    ----------
+    instead : sequence of Commit
+        What is carried out in place of the step, by those through whom it came.
+    """
+
+    def __init__(self, *instead: Any) -> None:
+        super().__init__()
+        self.instead = instead
 
 
 class Route(NamedTuple):
@@ -27,7 +34,7 @@ class Route(NamedTuple):
     scale: float = 1.0  # of the gradients, which are multiplied by it as they are read
     lead: Callable[[list[int]], Call] | None = None  # makes the dense gradients at these places
     follow: Callable[[list[Variable]], Call] | None = None  # comes after variables' updates
-    finite: bool = False  # of a step that measures: `NotFinite` if an element is infinite or NaN
+    finite: bool = False  # `NotFinite` if an element, once aggregated, is infinite or NaN
     aggregates: bool = True  # whether a `gradient_aggregator` is to be called
 
 

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from tfopt.autodiff.effects import writes
 from tfopt.devices import gpu_steps
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.kernels.together import Watched
+from tfopt.kernels.calls import Call
+from tfopt.kernels.commit import carry_out
+from tfopt.kernels.together import Turns
 from tfopt.kernels.training import run
 from tfopt.optimizers.backlogs import Backlogs, check_all_owed
 from tfopt.optimizers.catch_up import Reach, refuse_catching_up
-from tfopt.optimizers.chain import Chain, around, refuse_watching
+from tfopt.optimizers.chain import RowWatch, around, refuse_watching
+from tfopt.optimizers.commit import Commit, Work, Writes
 from tfopt.optimizers.decaying import DecayingOptimizer
 from tfopt.optimizers.fused import gpu_updates, host_calls
 from tfopt.optimizers.optimizer import ApplyState
 from tfopt.optimizers.pairs import as_variable, refuse_rows
-from tfopt.optimizers.plan import Dense, Plan, parts_of
+from tfopt.optimizers.plan import Dense, Plan, Rows, parts_of
 from tfopt.optimizers.report import StepReport, report_of
-from tfopt.optimizers.route import Commit, Route
+from tfopt.optimizers.route import DIRECT, Route
+from tfopt.optimizers.state_parts import as_damage
 from tfopt.optimizers.steps import Steps, Update
 from tfopt.room import Room
 from tfopt.variable import Variable
@@ -37,9 +41,6 @@ _HOOKS = (
     "_resource_apply_sparse",
     "_resource_apply_sparse_duplicate_indices",
 )
-
-
-_ALONE = nullcontext()  # of a step of rows that leaves no others behind
 
 
 class RuleOptimizer(DecayingOptimizer):
@@ -122,8 +123,9 @@ class RuleOptimizer(DecayingOptimizer):
         """Return how far steps without a gradient move a variable, if rows can catch up."""
         raise NotImplementedError(f"{type(self).__name__} cannot catch up")
 
-    def _stepped(self, update: Update) -> None:
-        """Keep what a step leaves for the next one, beside slots."""
+    def _left_by(self, update: Update) -> Writes:
+        """Return the writes of what a step leaves for the next one, beside slots."""
+        return []
 
     def _create_slots(self, var_list: list[Variable]) -> None:
         for slot, value in self._slot_values().items():
@@ -152,7 +154,7 @@ class RuleOptimizer(DecayingOptimizer):
 
     @property
     def _takes_as_given(self) -> bool:
-        changed = self.gradient_aggregator is not None or bool(self.gradient_transformers)
+        changed = self._aggregates(DIRECT) or bool(self.gradient_transformers)
         return not (self._one_by_one or changed)
 
     @property
@@ -163,51 +165,93 @@ class RuleOptimizer(DecayingOptimizer):
         self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route
     ) -> Commit:
         if self._one_by_one:
-            return partial(self._step_each_by_rule, super()._checked_step(grads, variables, route))
+            return self._checked_each(grads, variables, route)
         update = self._next_update()
         plan = self._plan
         types = tuple(map(type, grads))
         if plan is None or not plan.fits(update.rule, types, variables, self._exclusion):
             plan = self._plan = self._planned(update.rule, grads, variables)
-        given = plan, Steps(update, self.sparse, route.scale), grads
+        steps = Steps(update, self.sparse, route.scale)
+        given = plan, steps, grads
         calls, clips = host_calls(*given, self._limits, self.merge, route.finite)
         updates = gpu_updates(*given, self._limits, self.merge) if plan.there else []
-        chains = [around(part, call, route) for part, call in zip(plan.parts, calls, strict=True)]
         if self.observe:
             refuse_watching(calls, bool(updates))
-        return partial(self._carry_out, *given, chains, updates, clips)
+        commit = self._in_parts(plan, steps, grads, calls, clips, route)
+        if updates:
+            commit.launches = True
+            commit.work.append(partial(self._launch, plan.there, updates))
+        commit.writes += self._left_by(update)
+        return commit
 
-    def _step_each_by_rule(self, step: Commit) -> None:
-        step()
-        self._stepped(self._next_update())
-
-    def _carry_out(
+    def _in_parts(
         self,
         plan: Plan,
         steps: Steps,
         grads: tuple[Any, ...],
-        chains: list[Chain],
-        updates: list[Any],
+        calls: list[Call],
         clips: bool,
-    ) -> None:
-        bound, scale = None, steps.scale
+        route: Route,
+    ) -> Commit:
+        """Return what carries out the calls of a plan's parts."""
+        commit, bound = Commit([]), None
+        watches: list[Turns | RowWatch] = []
         if self.observe:
-            bound = math.inf if self.clipvalue is None else self.clipvalue / abs(scale)
-        watched: list[Watched] = []
-        for part, chain in zip(plan.parts, chains, strict=True):
+            bound = math.inf if self.clipvalue is None else self.clipvalue / abs(route.scale)
+            commit.after.append(partial(self._report, watches, route.scale, clips))
+        for part, call in zip(plan.parts, calls, strict=True):
+            chain = around(part, call, route)
+            before: list[Work] = []
             if isinstance(part, Dense):
-                self._backlogs.catch_up(part.variables)
-                watched += chain.run(bound)
-                continue
-            slices = grads[part.place]
-            with self._visiting(steps, part.variable, part.arrays, slices.indices):
-                watched += chain.run_rows(part, slices, bound)
-        self.last_step = report_of(watched, scale, clips) if self.observe else None
-        if updates:
-            gpu_steps().run_clipped(updates, *self._limits)
-        for variable in plan.constrained:
-            variable.constrain()
-        self._stepped(steps.update)
+                writes, turns = chain.writes(bound)
+                if turns is not None:
+                    watches.append(turns)
+                if self._backlogs.any or self.sparse == "catch_up":
+                    before.append(partial(self._settle, part.variables))
+            else:
+                slices, writes = grads[part.place], chain.row_writes()
+                if self.sparse == "catch_up":
+                    before.append(self._visit(steps, part.variable, part.arrays, slices.indices))
+                if bound is not None:
+                    watch = RowWatch(part, slices, bound)
+                    watches.append(watch)
+                    before.append(watch.look)
+            if part.constrained or (plan.overlapping and plan.pauses(self.sparse, self.observe)):
+                commit.work.append(partial(_carry_out_part, part, before, writes))
+                commit.kept += part.written
+                if self._backlogs.any or self.sparse == "catch_up":
+                    self._keep_backlogs(commit, part.variables)
+            else:
+                commit.work += before
+                commit.writes += writes
+        return commit
+
+    def _keep_backlogs(self, commit: Commit, variables: list[Variable]) -> None:
+        """Have what rows of variables owe put back if a step fails after it has changed."""
+        backlogs = self._backlogs.of(variables)
+        commit.owners += [self._backlogs, *backlogs]
+        commit.kept += [array for backlog in backlogs for array in backlog.changed]
+
+    def _settle(self, variables: list[Variable], writes: Writes) -> None:
+        self._backlogs.catch_up(variables)
+
+    def _launch(self, parts: list[Dense | Rows], updates: list[Any], writes: Writes) -> None:
+        gpu_steps().run_clipped(updates, *self._limits)
+        for part in parts:
+            for variable in part.variables:
+                variable.constrain()
+
+    def _report(self, watches: list[Turns | RowWatch], scale: float, clips: bool) -> None:
+        self.last_step = report_of([watch.watched() for watch in watches], scale, clips)
+
+    def _checked_each(
+        self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route
+    ) -> Commit:
+        commit = super()._checked_step(grads, variables, route)
+        if self._backlogs.any or self.sparse == "catch_up":
+            self._keep_backlogs(commit, list(map(as_variable, variables)))
+        commit.writes += self._left_by(self._next_update())
+        return commit
 
     def _next_update(self) -> Update:
         lr = self._next_rate()
@@ -221,7 +265,6 @@ class RuleOptimizer(DecayingOptimizer):
     def _planned(self, rule: str, grads: tuple[Any, ...], variables: tuple[Any, ...]) -> Plan:
         listed = [as_variable(var) for var in variables]
         refuse_rows(grads, listed)
-        constrained = [variable for variable in listed if variable.constraint is not None]
         types = tuple(map(type, grads))
         for kind, variable in zip(types, listed, strict=True):
             if self.sparse == "catch_up" and issubclass(kind, IndexedSlices):
@@ -229,10 +272,10 @@ class RuleOptimizer(DecayingOptimizer):
         self._create_slots(listed)
         operands = [self._operands(variable) for variable in listed]
         decays = [variable not in self._exclusion for variable in listed]
-        parts = parts_of(types, listed, operands, decays)
+        parts, overlapping = parts_of(types, listed, operands, decays)
         here = [part for part in parts if part.device == "cpu"]
         there = [part for part in parts if part.device == "gpu"]
-        return Plan(rule, types, variables, self._exclusion, here, there, constrained)
+        return Plan(rule, types, variables, self._exclusion, here, there, overlapping)
 
     def _operands(self, variable: Variable) -> tuple[Any, ...]:
         slots = (self.get_slot(variable, slot).value() for slot in self._rule_slots())
@@ -240,15 +283,14 @@ class RuleOptimizer(DecayingOptimizer):
 
     # ---- rows that catch up
 
-    def _visiting(
+    def _visit(
         self, steps: Steps, variable: Variable, arrays: tuple[Any, ...], indices: Any
-    ) -> AbstractContextManager[None]:
-        """Return the context of a step of rows."""
-        if self.sparse != "catch_up":
-            return _ALONE
+    ) -> Work:
+        """Return what comes before a step of rows."""
         step, reach = steps.of_rows(variable not in self._exclusion), self._reach(steps.update)
-        return self._backlogs.visiting(step, variable, arrays, indices, reach)
+        return partial(self._backlogs.visit, step, variable, arrays, indices, reach)
 
+    @writes()
     def catch_up(self, var: Any, rows: Any) -> None:
         """Let rows of a variable take the steps they have not taken, so that they can be read.
 
@@ -283,12 +325,21 @@ class RuleOptimizer(DecayingOptimizer):
         """
         self._backlogs.catch_up_rows(as_variable(var), rows)
 
+    @writes()
     def flush(self) -> None:
         """Let all rows of all variables take the steps they have not taken.
 
         Before variables are read or saved as a whole; `get_weights` does it, too.
         """
         self._backlogs.flush()
+
+    def _withdraw(self, mark: Any) -> None:
+        if len(self._weights) > mark:
+            self._plan = None  # which has slots that are taken back
+        super()._withdraw(mark)
+
+    def _holders(self) -> list[Any]:
+        return [*super()._holders(), self._backlogs]
 
     def _check_move(self, moved: dict[Any, Variable]) -> None:
         super()._check_move(moved)
@@ -303,6 +354,7 @@ class RuleOptimizer(DecayingOptimizer):
         self.flush()
         return super().get_weights()
 
+    @writes()
     def set_weights(self, weights: Any) -> None:
         """Set the state to arrays as `get_weights` returns them.
 
@@ -330,7 +382,8 @@ class RuleOptimizer(DecayingOptimizer):
         self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[tuple[str, str]]
     ) -> list[Callable[[], None]]:
         owed = parts.pop("owed", {})
-        check_all_owed(owed, names, slots)
+        with as_damage():
+            check_all_owed(owed, names, slots)
 
         def owe() -> None:
             self._plan = None  # which knows the slots before
@@ -373,14 +426,25 @@ class RuleOptimizer(DecayingOptimizer):
         update = _local_update(handle, apply_state)
         steps, arrays = Steps(update, self.sparse), self._operands(handle)
         step = steps.of_rows(handle not in self._exclusion)
-        call = step.rows(arrays, IndexedSlices(grad, indices), Room())
-        with self._visiting(steps, handle, arrays, indices):
-            run(call)
+        writes: Writes = [step.rows(arrays, IndexedSlices(grad, indices), Room())]
+        if self.sparse == "catch_up":
+            self._visit(steps, handle, arrays, indices)(writes)
+        carry_out(writes)
 
     def _resource_apply_sparse_duplicate_indices(
         self, grad: np.ndarray, handle: Variable, indices: np.ndarray, apply_state: ApplyState
     ) -> None:
         self._resource_apply_sparse(grad, handle, indices, apply_state)  # which sums if it is to
+
+
+def _carry_out_part(part: Dense | Rows, before: list[Work], own: Writes, writes: Writes) -> None:
+    """Carry out a part of a step where it stands among the others."""
+    for work in before:
+        work(own)
+    carry_out(own)
+    if part.constrained:
+        for variable in part.variables:
+            variable.constrain()
 
 
 def _local_update(handle: Variable, apply_state: ApplyState) -> Update:

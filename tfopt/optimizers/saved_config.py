@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.optimizers.hyper import rate_config
+from tfopt.optimizers.hyper import is_live, rate_config
 from tfopt.optimizers.schedules import LearningRateSchedule
+from tfopt.optimizers.state_parts import as_damage
 
 __all__ = [
     "is_function",
@@ -28,7 +29,7 @@ _OWN = ("name", "use_locking", "gradient_aggregator", "gradient_transformers")
 
 
 def saved_config(optimizer: Any) -> dict[str, Any]:
-    """Return the configuration; a function that is no schedule is left out of it."""
+    """Return the configuration; a rate that is a function or a variable is left out of it."""
     config = without_function(optimizer).get_config()
     if is_function(optimizer):
         config["learning_rate"] = None
@@ -43,12 +44,13 @@ def like(optimizer: Any, config: dict[str, Any]) -> Any:
     InvalidArgumentError
         If it is no configuration of the optimizer's class.
     """
-    if config.get("learning_rate") is None and not is_function(optimizer):
-        raise InvalidArgumentError(
-            "the state is one of an optimizer whose learning rate is a function: give this "
-            "one the function first"
-        )
-    keeps = config.get("learning_rate") in (None, _rate(optimizer))
+    with as_damage():
+        if config.get("learning_rate") is None and not is_function(optimizer):
+            raise InvalidArgumentError(
+                "the state is one of an optimizer whose learning rate is a function or variable: "
+                "give this one its own first"
+            )
+        keeps = config.get("learning_rate") in (None, _rate(optimizer))
     rate = optimizer.learning_rate if keeps else config["learning_rate"]
     given = {**config, "learning_rate": rate}
     return made(lambda: type(optimizer).from_config(given))
@@ -64,17 +66,17 @@ def made(make: Callable[[], Any]) -> Any:
     """
     try:
         return make()
-    except TypeError as error:
+    except (LookupError, OverflowError, TypeError, ValueError) as error:
         if isinstance(error, InvalidArgumentError):
             raise
-        raise InvalidArgumentError(f"the state's configuration does not fit: {error}") from None
+        raise InvalidArgumentError(f"the state's configuration does not fit: {error}") from error
 
 
 def is_function(optimizer: Any) -> bool:
-    """Whether a learning rate is a function that no configuration holds."""
+    """Whether a learning rate is a function or variable, which no configuration holds."""
     rate = optimizer.learning_rate
     if not isinstance(rate, LearningRateSchedule):
-        return callable(rate)
+        return is_live(rate)
     return type(rate).get_config is LearningRateSchedule.get_config  # it has no configuration
 
 

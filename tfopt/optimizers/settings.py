@@ -8,10 +8,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from tfopt.call_site import stacklevel
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.optimizers.clipping import Limit
 from tfopt.optimizers.hyper import Hyper, LearningRate, rate_config
-from tfopt.optimizers.names import made_unique
+from tfopt.optimizers.names import made_unique, unknown_argument
 from tfopt.optimizers.schedules import LearningRateSchedule, deserialize
 from tfopt.optimizers.state import State
 
@@ -42,7 +43,10 @@ class Settings(State):
         use_locking: bool = False,
         compat: str | None = None,
         lr: float | None = None,
+        **unknown: Any,
     ) -> None:
+        if unknown:
+            raise unknown_argument(type(self), next(iter(unknown)))
         if merge not in ("after", "before"):
             raise InvalidArgumentError(f'merge must be "after" or "before", not {merge!r}')
         if compat not in (None, "tensorflow"):
@@ -65,7 +69,8 @@ class Settings(State):
         self.gradient_transformers = list(gradient_transformers or ())
         if lr is not None:
             warnings.warn(
-                "The `lr` argument is deprecated, use `learning_rate` instead.", stacklevel=3
+                "The `lr` argument is deprecated, use `learning_rate` instead.",
+                stacklevel=stacklevel(),
             )
             learning_rate = lr
         self.learning_rate = learning_rate
@@ -104,8 +109,8 @@ class Settings(State):
 
     def _next_rate(self) -> float:
         step = int(self.iterations)
-        rate: float = type(self).learning_rate.at(self, step)
-        return rate / (1 + self.decay * step)
+        rate: float = type(self).learning_rate.at(self, step) / (1 + self.decay * step)
+        return rate
 
     # ---- configuration
 

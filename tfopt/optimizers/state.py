@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.autodiff.effects import writes
 from tfopt.devices import gpu_arrays
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.pairs import as_variable, memory_of, now_at
@@ -97,15 +98,26 @@ class State:
         Raises
         ------
         InvalidArgumentError
-            If the first value does not have the slot's shape.
+            If the first value does not have the slot's shape, or `shape` is not the one of the slot
+            that there is, or that the optimizer gives to it.
         """
         variable = as_variable(var)
         slots = self._slots.get(memory_of(variable), {})
+        known = slots[slot_name].shape if slot_name in slots else None
+        known = self._slot_shapes(variable).get(slot_name, known)
+        if known is not None and shape is not None and tuple(shape) != known:
+            raise InvalidArgumentError(
+                f"the slot {slot_name} of {variable.name} has shape {known}, not {tuple(shape)}"
+            )
         if slot_name not in slots:
             own = variable.shape if shape is None else shape
             array = _first_array(own, self._slot_dtype(variable), initializer, slot_name)
             return self._new_slot(variable, slot_name, array)
         return slots[slot_name]
+
+    def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
+        """Return the shapes that slots of a variable are known to have."""
+        return {}
 
     def _slot_dtype(self, variable: Variable) -> np.dtype[Any]:
         """Return the dtype of a variable's slots."""
@@ -125,6 +137,26 @@ class State:
         slots[slot_name] = slot
         self._weights.append(slot)
         return slot
+
+    def _mark(self) -> Any:
+        """Return what `_withdraw` is given if a step that begins now fails."""
+        return len(self._weights)
+
+    def _withdraw(self, mark: Any) -> None:
+        """Take back the slots that a step has made, as it has failed."""
+        made = set(map(id, self._weights[mark:]))
+        if not made:
+            return
+        for slots in self._slots.values():
+            for name in [name for name, slot in slots.items() if id(slot) in made]:
+                del slots[name]
+        self._slots = {key: slots for key, slots in self._slots.items() if slots}
+        self._owners = [owner for owner in self._owners if memory_of(owner) in self._slots]
+        del self._weights[mark:]
+
+    def _holders(self) -> list[Any]:
+        """Return the objects whose attributes `_move_state` sets."""
+        return [self]
 
     def _check_move(self, moved: dict[Any, Variable]) -> None:
         """Refuse to move the state of variables to others (`_move_state`) that have their own."""
@@ -173,6 +205,7 @@ class State:
             for weight in self._weights
         ]
 
+    @writes()
     def set_weights(self, weights: Any) -> None:
         """Set the state to arrays as `get_weights` returns them.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -12,6 +14,7 @@ from tfopt.optimizers.weights import dtype_of
 from tfopt.variable import Variable, prepare_writes
 
 __all__ = [
+    "as_damage",
     "check_array",
     "check_keys",
     "check_known",
@@ -74,6 +77,20 @@ def host_array(variable: Variable) -> np.ndarray:
 def kind_of(variable: Variable) -> dict[str, Any]:
     """Return what a state says of a variable."""
     return {"shape": list(variable.shape), "dtype": dtype_of(variable).name}
+
+
+@contextmanager
+def as_damage() -> Iterator[None]:
+    """Report what goes wrong while a state is read, and has no message of its own, as damage.
+
+    Around what is written here alone: an error in a subclass of a user's is no damage.
+    """
+    try:
+        yield
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+        if isinstance(error, InvalidArgumentError):
+            raise
+        raise InvalidArgumentError(f"the state is damaged: {error!r}") from error
 
 
 def check_keys(state: Any, keys: tuple[str, ...]) -> None:

@@ -9,21 +9,30 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.autodiff.effects import writes
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels import kernels
 from tfopt.kernels.calls import Call
+from tfopt.kernels.clip import scale_call
+from tfopt.kernels.commit import Assign
 from tfopt.kernels.groups import many_call
-from tfopt.kernels.training import run
 from tfopt.optimizers.checkpointed import Checkpointed
+from tfopt.optimizers.commit import Commit, Writes
 from tfopt.optimizers.hyper import Hyper
 from tfopt.optimizers.optimizer import Optimizer
 from tfopt.optimizers.pairs import as_variable
-from tfopt.optimizers.route import Commit, Route
+from tfopt.optimizers.route import Route
 from tfopt.optimizers.weights import wide
-from tfopt.optimizers.wrapper import Wrapper
+from tfopt.optimizers.wrapper import Own, Wrapper
 from tfopt.variable import Variable
 
 __all__ = ["WeightAverage"]
+
+
+def _checked_frequency(frequency: Any) -> Any:
+    if frequency is not None and not frequency >= 1:
+        raise InvalidArgumentError(f"overwrite_frequency must be at least 1, not {frequency}")
+    return frequency
 
 
 class WeightAverage(Wrapper):
@@ -71,7 +80,8 @@ class WeightAverage(Wrapper):
     [5.75]
     """
 
-    momentum = Hyper(0, 1)
+    momentum = Hyper(0, 1, exact=True)
+    overwrite_frequency: int | None = Own(_checked_frequency)  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -83,11 +93,6 @@ class WeightAverage(Wrapper):
         super().__init__(optimizer, name)
         if _catches_up(optimizer):
             raise InvalidArgumentError("the weights of rows that catch up cannot be averaged")
-        if overwrite_frequency is not None and not overwrite_frequency >= 1:
-            raise InvalidArgumentError(
-                f"overwrite_frequency must be at least 1, not {overwrite_frequency}"
-            )
-        self.compat = None
         self.momentum = momentum
         self.overwrite_frequency = overwrite_frequency
 
@@ -102,19 +107,26 @@ class WeightAverage(Wrapper):
         before = int(self.iterations)
         follow = partial(self._follow, before == 0)
         asked = route._replace(follow=follow) if along else route
-        step = self.optimizer._prepared(grads, variables, asked)
-
-        def commit() -> None:
-            step()
-            if int(self.iterations) == before:
-                return
-            if not along:
-                for handle in handles:
-                    run(follow([handle]))
-            if self.overwrite_frequency and int(self.iterations) % self.overwrite_frequency == 0:
-                self.assign_averages()
-
+        commit: Commit = self.optimizer._prepared(grads, variables, asked)
+        if not commit.steps:
+            return commit
+        if not along:
+            commit.writes += [follow([handle]) for handle in handles]
+        if self.overwrite_frequency and (before + 1) % self.overwrite_frequency == 0:
+            commit.variables += self._owners
+            commit.writes += self._overwriting()
         return commit
+
+    def _overwriting(self) -> Writes:
+        """Return the writes that make weights their averages, which a step is about to change."""
+        writes: Writes = []
+        for variable in self._owners:
+            weights, average = variable.numpy(), self._average(variable)
+            if average.dtype == weights.dtype:
+                writes.append(Assign(weights, average))
+            else:
+                writes.append(scale_call([weights], [average], 1.0, 1.0, True))
+        return writes
 
     @property
     def _follows(self) -> bool:
@@ -130,6 +142,7 @@ class WeightAverage(Wrapper):
     def _average(self, variable: Variable) -> np.ndarray:
         return self.add_slot(variable, "average", variable.numpy()).numpy()
 
+    @writes()
     def assign_averages(self) -> None:
         """Make the weights their averages, as at the end of a training."""
         for variable in self._owners:

@@ -2,24 +2,84 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 
-from tfopt.errors import InvalidTypeError
-from tfopt.optimizers.checkpointed import Checkpointed
+from tfopt.autodiff.effects import writes
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.optimizers.commit import Commit
 from tfopt.optimizers.optimizer import Optimizer
 from tfopt.optimizers.pairs import as_variable, memory_of
+from tfopt.optimizers.route import Route
 from tfopt.optimizers.saved_config import made
 from tfopt.optimizers.state import State
 from tfopt.variable import Variable
 
-__all__ = ["Wrapper"]
+__all__ = ["Own", "Wrapper"]
+
+
+class Own:
+    """An attribute of a wrapper itself: what a function makes of what it is set to.
+
+    Parameters
+    ----------
+    checked : callable
+        Returns what is kept, or raises.
+    once : bool
+        Whether only the constructor sets it.
+    """
+
+    def __init__(self, checked: Callable[[Any], Any] = lambda value: value, once: bool = False):
+        self.checked, self.once = checked, once
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, wrapper: Any, owner: type | None = None) -> Any:
+        if wrapper is None:
+            return self
+        try:
+            return wrapper.__dict__[self.name]
+        except KeyError:
+            raise AttributeError(f"{type(wrapper).__name__} has no {self.name} yet") from None
+
+    def __set__(self, wrapper: Any, value: Any) -> None:
+        before = wrapper.__dict__.get(self.name)
+        if self.once and before is not None:
+            how = "; assign a value to it" if isinstance(before, Variable) else ""
+            raise InvalidArgumentError(
+                f"{self.name} of {type(wrapper).__name__} cannot be replaced{how}"
+            )
+        wrapper.__dict__[self.name] = self.checked(value)
+
+
+class _Inside:
+    """An attribute that `Optimizer` has, and a wrapper has from the optimizer inside."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, wrapper: Any, owner: type | None = None) -> Any:
+        return self if wrapper is None else wrapper._inside(self.name)
+
+    def __set__(self, wrapper: Any, value: Any) -> None:
+        wrapper._set_inside(self.name, value)
+
+
+def _an_optimizer(value: Any) -> Optimizer:
+    if not isinstance(value, Optimizer):
+        raise InvalidTypeError(f"optimizer must be one, not {type(value).__name__}")
+    return value
 
 
 class Wrapper(Optimizer):
     """Base class: what it does not say itself is the inner optimizer's.
+
+    It has no settings of `Optimizer`'s: public attributes that are not its own are read from the
+    optimizer inside, and set there. Those that neither has are refused; a subclass names its own in
+    the body of the class.
 
     Parameters
     ----------
@@ -30,18 +90,50 @@ class Wrapper(Optimizer):
     Attributes
     ----------
     optimizer : Optimizer
+
+    Raises
+    ------
+    AttributeError
+        If an attribute is read or set that neither has.
     """
 
     _counts_steps = False  # the inner optimizer does
 
+    name: str = Own()  # type: ignore[assignment]
+    optimizer: Optimizer = Own(_an_optimizer, once=True)  # type: ignore[assignment]
+    learning_rate = _Inside()
+    decay = _Inside()
+    clipnorm = _Inside()
+    clipvalue = _Inside()
+    global_clipnorm = _Inside()
+
     def __init__(self, optimizer: Optimizer, name: str) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise InvalidTypeError(f"optimizer must be one, not {type(optimizer).__name__}")
-        State.__init__(self, name)
         self.optimizer = optimizer
-        self.gradient_aggregator = None
-        self.gradient_transformers = []
-        self.use_locking = False
+        State.__init__(self, name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "optimizer":
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return self._inside(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_") or hasattr(type(self), name):
+            super().__setattr__(name, value)
+        else:
+            self._set_inside(name, value)
+
+    def _inside(self, name: str) -> Any:
+        """Return an attribute of the optimizer inside."""
+        return getattr(self.optimizer, name)
+
+    def _set_inside(self, name: str, value: Any) -> None:
+        """Set an attribute of the optimizer inside, if it has it."""
+        if not hasattr(self.optimizer, name):
+            raise AttributeError(
+                f"neither {type(self).__name__} nor the optimizer inside, "
+                f"{type(self.optimizer).__name__}, has an attribute {name!r}"
+            )
+        setattr(self.optimizer, name, value)
 
     @property
     def iterations(self) -> Variable:
@@ -52,14 +144,17 @@ class Wrapper(Optimizer):
     def iterations(self, variable: Variable) -> None:
         self.optimizer.iterations = variable
 
-    @property
-    def learning_rate(self) -> Any:
-        """The inner optimizer's."""
-        return self.optimizer.learning_rate
+    def _next_rate(self) -> float:
+        return self.optimizer._next_rate()
 
-    @learning_rate.setter
-    def learning_rate(self, value: Any) -> None:
-        self.optimizer.learning_rate = value
+    def _decayed_lr(self, var_dtype: Any) -> Any:
+        return self.optimizer._decayed_lr(var_dtype)
+
+    def _aggregates(self, route: Route) -> bool:
+        return self.optimizer._aggregates(route)
+
+    def _scales_of(self, var: Any) -> tuple[Variable, ...]:
+        return self.optimizer._scales_of(var)
 
     @property
     def _fuses(self) -> bool:
@@ -68,20 +163,6 @@ class Wrapper(Optimizer):
     @property
     def _follows(self) -> bool:
         return self.optimizer._follows
-
-    @property
-    def observe(self) -> bool:
-        """Whether the inner optimizer keeps its `last_step`."""
-        return bool(getattr(self.optimizer, "observe", False))
-
-    @observe.setter
-    def observe(self, on: bool) -> None:
-        self.optimizer.observe = on  # type: ignore[attr-defined]
-
-    @property
-    def last_step(self) -> Any:
-        """What the inner optimizer's last step did, if it was observed."""
-        return getattr(self.optimizer, "last_step", None)
 
     @property
     def weights(self) -> list[Variable]:
@@ -93,6 +174,7 @@ class Wrapper(Optimizer):
         own = [weight.numpy().copy() for weight in self._weights[1:]]
         return [*self.optimizer.get_weights(), *own]
 
+    @writes()
     def set_weights(self, weights: Any) -> None:
         """Set the state to arrays as `get_weights` returns them."""
         arrays = list(weights)
@@ -123,6 +205,34 @@ class Wrapper(Optimizer):
         """Let all rows take the steps they have not taken, if the inner optimizer's do."""
         self.optimizer.flush()
 
+    def _received(
+        self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...], Route]:
+        return grads, variables, route  # the inner optimizer's hooks get what it is handed
+
+    def _checked(self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route) -> Commit:
+        return self._prepared(grads, variables, route)
+
+    @property
+    def _locks(self) -> bool:
+        return any(inner._locks for inner in self._inner().values())
+
+    def _counts(self) -> list[Variable]:
+        return [count for inner in self._inner().values() for count in inner._counts()]
+
+    def _mark(self) -> Any:
+        return super()._mark(), [inner._mark() for inner in self._inner().values()]
+
+    def _withdraw(self, mark: Any) -> None:
+        own, within = mark
+        super()._withdraw(own)
+        for inner, its in zip(self._inner().values(), within, strict=True):
+            inner._withdraw(its)
+
+    def _holders(self) -> list[Any]:
+        within = [holder for inner in self._inner().values() for holder in inner._holders()]
+        return [*super()._holders(), *within]
+
     def _check_move(self, moved: dict[Any, Variable]) -> None:
         super()._check_move(moved)
         for inner in self._inner().values():
@@ -133,7 +243,7 @@ class Wrapper(Optimizer):
         for inner in self._inner().values():
             inner._move_state(moved)
 
-    def _inner(self) -> dict[str, Checkpointed]:
+    def _inner(self) -> dict[str, Any]:
         return {"optimizer": self.optimizer}
 
     def _known(self) -> list[Variable]:
@@ -148,7 +258,7 @@ class Wrapper(Optimizer):
         return {"name": self.name, **self._own_config()}
 
     def _like(self, config: dict[str, Any]) -> Any:
-        return made(partial(type(self), self.optimizer, **config))
+        return made(lambda: type(self)(self.optimizer, **config))
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one, without its state."""

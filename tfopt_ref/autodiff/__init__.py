@@ -5,6 +5,7 @@ through many), `custom_gradient`. The rules are in `vjps`; `trace` and `function
 """
 
 from tfopt_ref.autodiff import vjps
+from tfopt_ref.autodiff.conversion import set_conversion
 from tfopt_ref.autodiff.custom_gradient import Bind, custom_gradient, stop_gradient
 from tfopt_ref.autodiff.function import TensorSpec, function
 from tfopt_ref.autodiff.numeric import check_grads, compute_gradient, max_error
@@ -18,11 +19,13 @@ from tfopt_ref.autodiff.registry import (
 )
 from tfopt_ref.autodiff.tape import GradientTape, UnconnectedGradients
 from tfopt_ref.autodiff.tensor import Tensor, constant
+from tfopt_ref.errors import GradientLostWarning
 from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.variable import Variable, get_variable_by_name
 
 __all__ = [
     "Bind",
+    "GradientLostWarning",
     "GradientTape",
     "IndexedSlices",
     "NoGradient",
@@ -43,6 +46,7 @@ __all__ = [
     "max_error",
     "no_gradient",
     "recompute_grad",
+    "set_conversion",
     "stop_gradient",
     "vjps",
 ]

@@ -13,7 +13,7 @@ import numpy as np
 from tfopt_ref.autodiff.nest import flatten, map_leaves, pack
 from tfopt_ref.autodiff.ops import closed, opened
 from tfopt_ref.autodiff.tensor import STATE, Operand, Tensor, as_tensor, constant, setting
-from tfopt_ref.autodiff.trace import Program, Trace
+from tfopt_ref.autodiff.trace import Program, Resized, Trace
 from tfopt_ref.variable import Variable
 
 __all__ = ["Function", "TensorSpec", "function"]
@@ -52,7 +52,7 @@ class Function:
         functools.update_wrapper(self, f)
         self._f, self._traces = f, traces
         self._specs = None if input_signature is None else flatten(input_signature)
-        self._of_instances: weakref.WeakKeyDictionary[Any, Traces] = weakref.WeakKeyDictionary()
+        self._of_instances: dict[int, tuple[Any, Traces]] = {}
 
     @property
     def trace_count(self) -> int:
@@ -62,8 +62,16 @@ class Function:
     def __get__(self, instance: Any, owner: Any = None) -> Function:
         if instance is None:
             return self
-        traces = self._of_instances.setdefault(instance, Traces())
+        _, traces = self._of_instances.setdefault(id(instance), (self._held(instance), Traces()))
         return Function(self._f.__get__(instance, owner), self._specs, traces)
+
+    def _held(self, instance: Any) -> Any:
+        """Return what makes the traces of an instance live as long as it, and no longer."""
+        key = id(instance)
+        try:
+            return weakref.ref(instance, lambda _: self._of_instances.pop(key, None))
+        except TypeError:  # it has no weak references: it is kept alive
+            return instance
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if STATE.recorders and STATE.recorders[0].scope is not None:
@@ -71,7 +79,11 @@ class Function:
         program, leaves = self._prepared(args, kwargs)
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         given = _distinct(leaves)
-        return program(tensors, dict(zip(program.variables, given, strict=True)))
+        try:
+            return program(tensors, dict(zip(program.variables, given, strict=True)))
+        except Resized:  # a program is right for the sizes that it was traced with
+            program, _ = self._prepared(args, kwargs, again=True)
+            return program(tensors, dict(zip(program.variables, given, strict=True)))
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Function:
         """Trace the function for arguments, of which specs stand for tensors, and return it."""
@@ -82,14 +94,16 @@ class Function:
         self._prepared(*map_leaves(example, (args, kwargs)))
         return self
 
-    def _prepared(self, args: Any, kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:
+    def _prepared(
+        self, args: Any, kwargs: dict[str, Any], again: bool = False
+    ) -> tuple[Program, list[Any]]:
         """Return the program for arguments, and the leaves of these."""
         bound = inspect.signature(self._f).bind(*args, **kwargs)
         bound.apply_defaults()
         nest = opened(bound.arguments)
         leaves = self._fitting([_converted(leaf) for leaf in flatten(nest)])
         key = (repr(map_leaves(lambda leaf: None, nest)), _kinds(leaves))
-        if key not in self._traces.programs:
+        if again or key not in self._traces.programs:
             traced = self._trace(bound, pack(nest, leaves), not self._traces.programs)
             self._traces.programs[key] = traced
         return self._traces.programs[key], leaves
@@ -103,7 +117,8 @@ class Function:
             if not spec.fits(tensor):
                 own = TensorSpec(tensor.shape, tensor.dtype)
                 raise TypeError(
-                    f"Binding inputs to tf.function failed due to Can not cast {own} to {spec}."
+                    f"Binding inputs to tf.function failed: an argument is {own}, and the "
+                    f"input_signature asks for {spec}"
                 )
             fitting.append(tensor)
         return fitting
@@ -135,9 +150,9 @@ class Function:
         if leaf is None:
             return None
         raise TypeError(
-            "To be compatible with tf.function, Python functions must return zero or more Tensors "
-            f"or ExtensionTypes or None values; in compilation of {self._f}, found return value of "
-            f"type {type(leaf).__name__}, which is not a Tensor or ExtensionType."
+            "a function that is traced must return tensors, numbers, arrays, variables and None, "
+            f"in any nested structure; of {self._f}, found return value of type "
+            f"{type(leaf).__name__}"
         )
 
 
@@ -174,7 +189,7 @@ def _kinds(leaves: list[Any]) -> Hashable:
         hash(tuple(kinds))
     except TypeError:
         raise TypeError(
-            f"Could not generate a generic TraceType for {leaves}."
-            "Please verify that it is immutable/hashable."
+            f"Could not generate a generic TraceType for {leaves}: an argument that is no tensor, "
+            "array or variable must be hashable, for the trace is kept by it"
         ) from None
     return tuple(kinds)

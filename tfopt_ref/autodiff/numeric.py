@@ -40,7 +40,7 @@ def compute_gradient(
 
 
 def _value(f: Callable[..., Any], arrays: Sequence[np.ndarray]) -> np.ndarray:
-    value = np.array(as_tensor(f(*map(constant, arrays))).array)
+    value = np.array(as_tensor(f(*map(constant, arrays))).array, order="C")
     parts: np.ndarray = np.atleast_1d(value).view(_real(value.dtype)).ravel()
     return parts
 
@@ -54,7 +54,7 @@ def _numeric(f: Callable[..., Any], arrays: list[np.ndarray], i: int, delta: flo
     for k in range(_parts(arrays[i])):
         values = []
         for signed in (delta, -delta):
-            moved = np.atleast_1d(arrays[i]).copy()
+            moved = np.atleast_1d(arrays[i]).copy(order="C")
             moved.view(_real(moved.dtype)).reshape(-1)[k] += signed
             given = [*arrays[:i], moved.reshape(arrays[i].shape), *arrays[i + 1 :]]
             values.append(_value(f, given))
@@ -76,7 +76,7 @@ def _theoretical(f: Callable[..., Any], arrays: list[np.ndarray], i: int) -> np.
         seed = np.zeros(max(y.array.size, 1), y.dtype)
         seed.view(_real(y.dtype))[k] = 1
         grad = tape.gradient(y, inputs[i], constant(seed.reshape(y.shape)), "zero")
-        dense = np.atleast_1d(np.array(densified(grad).array))
+        dense = np.atleast_1d(np.array(densified(grad).array, order="C"))
         rows.append(dense.view(_real(dense.dtype)).ravel())
     return np.stack(rows).astype(_real(arrays[i].dtype))
 

@@ -39,6 +39,7 @@ class Op:
         self.name = name or function.__name__
         first = next((rule for rule in rules if rule is not None), None)
         self.signature = inspect.signature(first) if first else None
+        self.cut = bool(rules) and first is None  # nothing goes back
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return run(self, *args, **kwargs)
@@ -101,7 +102,11 @@ class Registered(Op):
 
     def gradients(self, node: Node, upstreams: list[Any], needed: list[bool]) -> list[Any]:
         if self.gradient not in REGISTRY:
-            raise LookupError(f"gradient registry has no entry for: {self.gradient}")
+            raise LookupError(
+                f"{self.name} has no gradient here (gradient registry has no entry for: "
+                f"{self.gradient}). Register one with RegisterGradient({self.gradient!r}), or cut "
+                "it with stop_gradient"
+            )
         function = REGISTRY[self.gradient]
         if function is None:
             return [None] * len(needed)

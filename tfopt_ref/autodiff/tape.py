@@ -106,7 +106,8 @@ class GradientTape:
     def take(self, node: Node) -> None:
         """Keep a node if one of its inputs is known."""
         assert self._nodes is not None
-        if any(self.knows(x) and differentiable(x) for x in node.inputs):
+        cut = getattr(node.op, "cut", False)
+        if not cut and any(self.knows(x) and differentiable(x) for x in node.inputs):
             self._nodes.append(node.op.kept(node))
             self._known.update(y.key for y in node.outputs if differentiable(y))
 
@@ -114,9 +115,13 @@ class GradientTape:
         """Say whether a tensor is watched, or follows from what is."""
         return tensor.key in self._known
 
+    def would_watch(self, variable: Variable) -> bool:
+        """Say whether a variable is watched when it is read."""
+        return (self._watches and variable.trainable) or variable in self._variables
+
     def take_read(self, variable: Variable, value: Tensor) -> None:
         """Take note of a variable's value that is read or assigned."""
-        if (self._watches and variable.trainable) or variable in self._variables:
+        if self.would_watch(variable):
             self._variables.setdefault(variable, []).append(value.key)
             self._known.add(value.key)
 
@@ -132,7 +137,7 @@ class GradientTape:
             if not isinstance(leaf, Operand):
                 raise ValueError(
                     f"Passed in object {leaf} of type {type(leaf).__name__!r}, not tf.Tensor or "
-                    "tf.Variable or ExtensionType."
+                    "tf.Variable: make one of it, constant(...) or Variable(...)"
                 )
             if not differentiable(leaf):
                 warnings.warn(
@@ -275,7 +280,7 @@ class GradientTape:
         """Return for each source its gradients for each of the seeds, stacked."""
         assert self._nodes is not None
         nodes, listed = self._nodes, []
-        for seed in seeds:
+        for seed in seeds if len(seeds) else np.zeros((1, *target.shape)):
             self._nodes = nodes
             upstream = Tensor(seed.reshape(target.shape).astype(target.dtype))
             listed.append(self._backward({target.key: upstream}, sources))
@@ -287,7 +292,8 @@ def _stacked(grads: list[Any], x: Any, shape: tuple[int, ...], zeros: bool) -> A
     if all(grad is None for grad in grads):
         return Tensor(np.zeros(shape + x.shape, x.dtype)) if zeros else None
     dense = [densified(_or_zeros(grad, x, True)) for grad in grads]
-    return np.reshape(np.stack(dense), shape + x.shape)
+    stacked = np.stack(dense)[: int(np.prod(shape))]  # of no elements there is one gradient, too
+    return np.reshape(stacked, shape + x.shape)
 
 
 def _unconnected(value: Any) -> bool:

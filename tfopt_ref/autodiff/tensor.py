@@ -8,6 +8,7 @@ which are tapes and traces.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import itertools
 import threading
 from collections.abc import Callable, Iterator
@@ -16,9 +17,21 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from tfopt_ref.autodiff.conversion import lost
 from tfopt_ref.autodiff.nest import flatten, map_leaves, pack
 
-__all__ = ["KEYS", "STATE", "TABLE", "Node", "Operand", "Tensor", "as_tensor", "constant", "run"]
+__all__ = [
+    "KEYS",
+    "LATER",
+    "STATE",
+    "TABLE",
+    "Node",
+    "Operand",
+    "Tensor",
+    "as_tensor",
+    "constant",
+    "run",
+]
 
 
 class State(threading.local):
@@ -36,6 +49,9 @@ KEYS = itertools.count()
 
 #: What is done for each of NumPy's functions; the rules fill it.
 TABLE: dict[Any, Callable[..., Any]] = {}
+
+#: What may know what is done for a function that is not in the table.
+LATER: list[Callable[[Any], Callable[..., Any] | None]] = []
 
 
 @contextlib.contextmanager
@@ -79,11 +95,23 @@ class Operand(NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if any(part is not None for part in kwargs.pop("out", ())) or method == "at":
             raise TypeError("a tensor cannot be changed, and what is made of one cannot be `out`")
+        parts = [_stacked(part) for part in inputs]
+        if method == "outer" and not kwargs:
+            a, b = parts
+            parts = [np.reshape(a, np.shape(a) + (1,) * np.ndim(b)), b]
+            method = "__call__"
+        if method == "__call__" and kwargs.keys() == {"dtype"}:
+            parts = [as_tensor(part) for part in parts]
+            for part in parts:
+                if not np.can_cast(part.dtype, kwargs["dtype"], "same_kind"):
+                    raise TypeError(f"cannot cast {part.dtype} to {np.dtype(kwargs['dtype'])}")
+            parts = [part.astype(kwargs["dtype"]) for part in parts]
+            kwargs = {}
         function = ufunc if method == "__call__" else getattr(ufunc, method)
-        return call(function, map(_stacked, inputs), kwargs)
+        return call(function, parts, kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if kwargs.pop("out", None) is not None:
+        if kwargs.pop("out", None) is not None or writes(function, args):
             raise TypeError("a tensor cannot be changed, and what is made of one cannot be `out`")
         return call(function, args, kwargs)
 
@@ -99,13 +127,16 @@ class Operand(NDArrayOperatorsMixin):
         """Return it converted to a dtype."""
         return TABLE["astype"](self, np.dtype(dtype))
 
-    def reshape(self, *shape: Any) -> Any:
+    def reshape(self, *shape: Any, **kwargs: Any) -> Any:
         """Return it in another shape."""
-        return call(np.reshape, (self, shape[0] if len(shape) == 1 else shape), {})
+        return call(np.reshape, (self, shape[0] if len(shape) == 1 else shape), kwargs)
 
     def transpose(self, *axes: Any) -> Any:
         """Return it with its axes reversed, or in the order given."""
         return call(np.transpose, (self, (axes[0] if len(axes) == 1 else axes) or None), {})
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        return call(np.round, (self, ndigits or 0), {})
 
     T = property(lambda self: self.transpose())
     mT = property(lambda self: np.swapaxes(self, -1, -2))
@@ -121,6 +152,11 @@ class Operand(NDArrayOperatorsMixin):
     ravel, repeat, round, squeeze = map(_method, (np.ravel, np.repeat, np.round, np.squeeze))
     flatten, std, sum, swapaxes = map(_method, (np.ravel, np.std, np.sum, np.swapaxes))
     take, trace, var = map(_method, (np.take, np.trace, np.var))
+    conjugate, nonzero, ptp, sort = map(_method, (np.conj, np.nonzero, np.ptp, np.sort))
+
+    def compress(self, condition: Any, axis: Any = None) -> Any:
+        """Return what ``np.compress`` makes of it."""
+        return call(np.compress, (condition, self, axis), {})
 
     def __len__(self) -> int:
         if not self.shape:
@@ -156,7 +192,7 @@ class Tensor(Operand):
         if self.scope is not None and all(r.scope is not self.scope for r in STATE.recorders):
             raise TypeError(
                 f"{self!r} is out of scope and cannot be used here. Use return values, explicit "
-                "Python locals or TensorFlow collections to access it."
+                "Python locals or variables to access it."
             )
         return self
 
@@ -175,6 +211,8 @@ class Tensor(Operand):
         return self.numpy().tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if any(recorder.knows(self) for recorder in STATE.recorders):
+            lost("an array")
         return np.array(self.numpy(), dtype, copy=copy)
 
     def __reduce__(self) -> Any:
@@ -185,19 +223,23 @@ class Tensor(Operand):
 
     def _number(self, kind: str) -> Any:
         if self.scope is not None:
-            raise TypeError(f"Using a symbolic `tf.Tensor` as a Python `{kind}` is not allowed.")
+            raise TypeError(f"Using a symbolic Tensor as a Python `{kind}` is not allowed.")
         return self.array
 
     def __bool__(self) -> bool:
         return bool(self._number("bool"))
 
     def __float__(self) -> float:
+        if any(recorder.knows(self) for recorder in STATE.recorders):
+            lost("a float")
         return float(self._number("float"))
 
     def __int__(self) -> int:
         return int(self._number("int"))
 
     def __complex__(self) -> complex:
+        if any(recorder.knows(self) for recorder in STATE.recorders):
+            lost("a complex number")
         return complex(self._number("complex"))
 
     def __index__(self) -> int:
@@ -235,6 +277,30 @@ def differentiable(tensor: Any) -> bool:
 
 
 # ---- operations
+
+
+#: What these say depends on shapes and dtypes alone.
+OF_SHAPES = {
+    np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.iscomplexobj, np.isrealobj,
+    np.common_type, np.may_share_memory, np.shares_memory,
+}  # fmt: skip
+
+
+#: Functions that write into their first argument.
+WRITERS = {np.copyto, np.put, np.put_along_axis, np.place, np.putmask, np.fill_diagonal}
+
+
+def writes(function: Any, args: Any) -> bool:
+    """Say whether a call is to write into an array: its first, or one given as `out`."""
+    if function in WRITERS:
+        return True
+    try:
+        parameters = [*inspect.signature(function).parameters.values()]
+    except (TypeError, ValueError):  # of NumPy's functions written in C
+        return function in (np.concatenate, np.dot) and len(args) > 2 and args[2] is not None
+    positional = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    place = positional.index("out") if "out" in positional else len(args)
+    return place < len(args) and args[place] is not None
 
 
 class Slot:
@@ -311,6 +377,8 @@ def call(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Carry out one of NumPy's functions, with a rule or without."""
     args, kwargs = map(_numbers, args), {name: _numbers(part) for name, part in kwargs.items()}
     known = TABLE.get(function)
+    for find in LATER if known is None else ():
+        known = find(function)
     return known(*args, **kwargs) if known else run(TABLE[None](function), *args, **kwargs)
 
 
@@ -328,6 +396,11 @@ def run(op: Any, *args: Any, **kwargs: Any) -> Any:
     result = op.function(*arguments, **named)
     arrays = flatten(result)
     if not all(isinstance(array, (np.ndarray, np.generic)) for array in arrays):
+        if any(x.scope is not None for x in inputs) and op.function not in OF_SHAPES:
+            raise TypeError(
+                f"{op.name} returns what depends on values: a function that is traced cannot "
+                "compute it anew. Call it outside of the function"
+            )
         return result  # np.shape's, say, which is no array
     node.structure = result
     node.outputs = tuple(made(np.asarray(array), inputs) for array in arrays)

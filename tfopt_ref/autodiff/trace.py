@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tfopt_ref.autodiff.nest import flatten, map_leaves
-from tfopt_ref.autodiff.ops import added, closed, opened
+from tfopt_ref.autodiff.ops import Op, added, closed, opened
 from tfopt_ref.autodiff.tape import backward
 from tfopt_ref.autodiff.tensor import (
     Node,
@@ -20,12 +20,31 @@ from tfopt_ref.autodiff.tensor import (
     record,
     setting,
 )
+from tfopt_ref.errors import InvalidArgumentError
 from tfopt_ref.variable import Variable
 
-__all__ = ["Program", "Trace"]
+__all__ = ["Program", "Resized", "Trace"]
 
 Values = dict[int, Tensor]  # by the keys of the tensors of a trace
 Variables = dict[Variable, Variable]  # those of a call, by those of the trace
+
+
+#: Of these values decide how large the result is.
+FOUND = {"argwhere", "bincount", "compress", "extract", "flatnonzero", "nonzero", "unique"}
+#: Of these the values of further inputs do.
+PLACED = {"delete", "insert", "repeat"}
+
+
+def sized_by_values(node: Node) -> bool:
+    """Say whether values may decide the size of a result: a mask's, or those a function finds."""
+    masked = node.type == "getitem" and any(x.dtype == bool for x in node.inputs)
+    unknown = isinstance(node.op, Op) and not node.op.rules
+    placed = node.type in PLACED and len(node.inputs) > 1
+    return masked or unknown or placed or node.type in FOUND
+
+
+class Resized(Exception):
+    """A result has another size than in the trace, since values decide it."""
 
 
 class Read:
@@ -67,13 +86,22 @@ class Trace:
         self.scope = scope
         self.steps: list[Any] = []
         self.captured: Values = {}  # tensors from outside
-        self.created = False
+        self.created = self.changed = False
         self._may_create = may_create
         self._known = set(known)
         self._values: dict[Variable, Tensor] = {}
 
     def take(self, node: Node) -> None:
         """Write a node down."""
+        if self.changed and sized_by_values(node) and any(x.scope for x in node.inputs):
+            raise TypeError(
+                f"{node.type} after an assignment, in a function that is traced: the shape of its "
+                "result may depend on values that the assignment changes. Do it before the "
+                "assignment, or in a function of its own"
+            )
+        node.template = map_leaves(  # arrays are copied: their owners may write into them
+            lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, node.template
+        )
         self.capture([*node.inputs, *node.sources])
         self._known.update(y.key for y in node.outputs)
         self.steps.append(node)
@@ -88,13 +116,17 @@ class Trace:
     def reading(self, variable: Variable) -> Tensor:
         """Return a variable's value, a new one after each effect."""
         if variable not in self._values:
-            value = self._values[variable] = Tensor(variable.numpy(), self.scope)
+            value = self._values[variable] = Tensor(variable._array, self.scope)
             self._known.add(value.key)
             self.steps.append(Read(variable, value))
         return self._values[variable]
 
     def knows(self, tensor: Tensor) -> bool:
         """Say nothing: what has a gradient, the tapes know."""
+        return False
+
+    def would_watch(self, variable: Variable) -> bool:
+        """Say nothing, likewise."""
         return False
 
     def take_read(self, variable: Variable, value: Tensor) -> None:
@@ -104,20 +136,22 @@ class Trace:
         """Take note that a variable is made, which the first call of a function may do."""
         if not self._may_create:
             raise ValueError(
-                "tf.function only supports singleton tf.Variables created on the first call. Make "
-                "sure the tf.Variable is only created once or created outside tf.function."
+                "a function that is traced may make variables in its first call alone: make them "
+                "once, and keep them, or make them outside (tf.function only supports singleton "
+                "tf.Variables created on the first call)"
             )
         self.created = True
 
-    def take_effect(self, method: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Write an effect down, without having it, and return the method's `self`."""
+    def take_effect(self, method: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        """Write an effect down, without having it."""
         effect = Effect(method, args, kwargs)
         self.capture(effect.sources)
         self.steps.append(effect)
+        self.changed = True
         self._values.clear()
-        if isinstance(args[0], Variable):
-            args[0].read()
-        return args[0]
+        for leaf in flatten((list(args), kwargs)):
+            if isinstance(leaf, Variable):
+                leaf.read()  # whoever watches it watches what it becomes
 
 
 class Program:
@@ -185,15 +219,18 @@ def _compute(node: Node, values: Values) -> None:
     sources = [values[x.key] for x in node.sources]
     args, kwargs = node.call([tensor.array for tensor in sources])
     for y, array in zip(node.outputs, flatten(node.op.function(*args, **kwargs)), strict=True):
+        if array.shape != y.shape or array.dtype != y.dtype:
+            raise Resized(node.type)
         values[y.key] = made(np.asarray(array), sources)
 
 
 def _needed(steps: list[Any], outputs: list[Tensor]) -> list[Any]:
-    """Return the steps that an effect or an output needs, and all readings, in their order."""
+    """Return the steps that an effect or an output needs, all readings, and what finds a size."""
     needed = {y.key for y in outputs}
     kept = []
     for step in reversed(steps):
-        if not isinstance(step, Node) or any(y.key in needed for y in step.outputs):
+        used = not isinstance(step, Node) or any(y.key in needed for y in step.outputs)
+        if used or sized_by_values(step):
             kept.append(step)
             needed.update(x.key for x in step.sources)
     return kept[::-1]
@@ -225,5 +262,12 @@ class Call:
 
     def gradients(self, node: Node, upstreams: list[Any], needed: list[bool]) -> list[Any]:
         """Return the gradients of the program's inputs."""
-        grads: list[Any] = self.program.gradient([*node.inputs, *upstreams], self.variables)
+        try:
+            grads: list[Any] = self.program.gradient([*node.inputs, *upstreams], self.variables)
+        except Resized as error:
+            raise InvalidArgumentError(
+                f"the result of {error}, in the gradient of a function that is traced, has another "
+                "size than when the gradient was traced, since its values decide it. Take the "
+                "gradient inside of the function, or leave the function untraced"
+            ) from None
         return grads

@@ -10,20 +10,43 @@ import numpy as np
 
 from tfopt_ref.errors import InvalidArgumentError
 from tfopt_ref.indexed_slices import IndexedSlices
-from tfopt_ref.optimizers.optimizer import Commit, Optimizer
-from tfopt_ref.optimizers.pairs import as_variable, checked_gradient, memory_of, now_at, times
-from tfopt_ref.optimizers.state_parts import check_array, check_keys, check_known
+from tfopt_ref.optimizers.optimizer import Commit, NotFinite, Optimizer
+from tfopt_ref.optimizers.pairs import (
+    are_finite,
+    as_variable,
+    checked_gradient,
+    memory_of,
+    now_at,
+    times,
+)
+from tfopt_ref.optimizers.state_parts import as_damage, check_array, check_keys, check_known
 from tfopt_ref.optimizers.sums import as_gradients, refuse_complex
 from tfopt_ref.optimizers.weights import wide
-from tfopt_ref.optimizers.wrapper import Wrapper
+from tfopt_ref.optimizers.wrapper import Own, Wrapper
 from tfopt_ref.training_ops import apply_gradient_descent
 from tfopt_ref.variable import Variable
 
 __all__ = ["GradientAccumulation"]
 
 
+def _checked_steps(steps: Any) -> int:
+    if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
+        raise InvalidArgumentError(f"steps must be an integer of at least 1, not {steps!r}")
+    return int(steps)
+
+
+def _checked_reduction(reduction: Any) -> str:
+    if reduction not in ("mean", "sum"):
+        raise InvalidArgumentError(f'reduction must be "mean" or "sum", not {reduction!r}')
+    return str(reduction)
+
+
 class GradientAccumulation(Wrapper):
     """Adds up the gradients of some batches, then takes one step with their mean or sum."""
+
+    steps: int = Own(_checked_steps)  # type: ignore[assignment]
+    reduction: str = Own(_checked_reduction)  # type: ignore[assignment]
+    pending: Variable = Own(once=True)  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -32,19 +55,15 @@ class GradientAccumulation(Wrapper):
         reduction: str = "mean",
         name: str = "GradientAccumulation",
     ) -> None:
-        if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
-            raise InvalidArgumentError(f"steps must be an integer of at least 1, not {steps!r}")
-        if reduction not in ("mean", "sum"):
-            raise InvalidArgumentError(f'reduction must be "mean" or "sum", not {reduction!r}')
         super().__init__(optimizer, name)
-        self.steps = int(steps)
+        self.steps = steps
         self.reduction = reduction
         self.pending = Variable(np.zeros((), np.int64), f"{name}/pending", trainable=False)
         self._weights.append(self.pending)
         self._rows: dict[Any, IndexedSlices] = {}  # by variable, what has come of rows
         self._batch: dict[Any, Variable] = {}  # the variables of the batches before this one
 
-    def _prepared(self, pairs: list[Any], scale: float, aggregates: bool) -> Commit:
+    def _prepared(self, pairs: list[Any], scale: float, aggregates: bool, finite: bool) -> Commit:
         handles = [as_variable(var) for _, var in pairs]
         keys = [memory_of(handle) for handle in handles]
         if len(set(keys)) < len(keys):
@@ -54,15 +73,23 @@ class GradientAccumulation(Wrapper):
         grads = [checked_gradient(grad, var) for (grad, _), var in zip(pairs, handles, strict=True)]
 
         refuse_complex(handles)
+        # sums that are aggregated over replicas are looked at there, so that all agree
+        later = finite and aggregates and self.optimizer._aggregates()
+        if finite and not later and not are_finite(pairs):
+            raise NotFinite
         sums = [
             self._with(grad, handle, scale) for grad, handle in zip(grads, handles, strict=True)
         ]
-        if int(self.pending) < self.steps - 1:
+        batches = int(self.pending) + 1
+        if batches < self.steps:
             return partial(self._keep, sums, handles)
-        mean = 1 / self.steps if self.reduction == "mean" else 1.0
+        mean = 1 / batches if self.reduction == "mean" else 1.0
         given, unit = as_gradients(sums, handles)
         pairs = list(zip(given, handles, strict=True))
-        step = self.optimizer._prepared(pairs, mean * unit, aggregates)
+        try:
+            step = self.optimizer._prepared(pairs, mean * unit, aggregates, later)
+        except NotFinite as found:
+            raise NotFinite(*found.instead, self._begin_anew) from None
 
         def commit() -> None:
             step()
@@ -142,15 +169,16 @@ class GradientAccumulation(Wrapper):
         self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[tuple[str, str]]
     ) -> list[Callable[[], None]]:
         batch, rows = parts.pop("batch", []), parts.pop("rows", {})
-        check_known(batch, names)
-        if not all(name in rows or (name, "gradient") in slots for name in batch):
-            raise InvalidArgumentError("the state lacks gradients of a batch")
-        if not all(name in batch for name in rows):
-            raise InvalidArgumentError("the state has rows of a variable that is in no batch")
-        waiting = {
-            name: _checked_rows(name, rows[name], names[name], self._slot_dtype(names[name]))
-            for name in rows
-        }
+        with as_damage():
+            check_known(batch, names)
+            if not all(name in rows or (name, "gradient") in slots for name in batch):
+                raise InvalidArgumentError("the state lacks gradients of a batch")
+            if not all(name in batch for name in rows):
+                raise InvalidArgumentError("the state has rows of a variable that is in no batch")
+            waiting = {
+                name: _checked_rows(name, rows[name], names[name], self._slot_dtype(names[name]))
+                for name in rows
+            }
 
         def restore() -> None:
             self._batch = {memory_of(names[name]): names[name] for name in batch}

@@ -44,12 +44,14 @@ class Adafactor(Optimizer):
         for variable in var_list:
             if variable.dtype.kind == "c":
                 raise InvalidTypeError(f"Adafactor takes real variables, not {variable.dtype}")
-            *outer, n = variable.shape or (1,)
-            if outer:
-                self.add_slot(variable, "r", shape=tuple(outer))
-                self.add_slot(variable, "c", shape=(*outer[:-1], n))
-            else:
-                self.add_slot(variable, "v")
+            for name, shape in self._slot_shapes(variable).items():
+                self.add_slot(variable, name, shape=shape)
+
+    def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
+        *outer, last = variable.shape or (1,)
+        if not outer:
+            return {"v": variable.shape}
+        return {"r": tuple(outer), "c": (*outer[:-1], last)}
 
     def _resource_apply_dense(
         self, grad: np.ndarray, handle: Variable, apply_state: ApplyState
@@ -61,26 +63,26 @@ class Adafactor(Optimizer):
         w, g = var.astype(real, copy=False), grad.astype(real, copy=False)
         t = int(self.iterations) + 1
         rate = self._next_rate()
-        if self.relative_step and not callable(self.learning_rate):
+        if self.relative_step:
             rate = min(rate, t**-0.5)
-        length = max(self.epsilon_2, _rms(w)) * min(rate, t**-0.5)
-        kept = real(1 - t**self.beta_2_decay)
+        length = max(self.epsilon_2, _rms(w)) * rate
+        taken = real(t**self.beta_2_decay)
         with np.errstate(all="ignore"):
-            step = g / np.sqrt(self._mean_square(g * g + real(self.epsilon_1), handle, kept))
+            step = g / np.sqrt(self._mean_square(g * g + real(self.epsilon_1), handle, taken))
             step /= real(max(1.0, _rms(step) / self.clip_threshold))
             var[...] = w - real(length) * step
 
-    def _mean_square(self, square: np.ndarray, handle: Variable, kept: Any) -> np.ndarray:
+    def _mean_square(self, square: np.ndarray, handle: Variable, taken: Any) -> np.ndarray:
         if square.ndim < 2:
-            return self._decayed(handle, "v", square, kept)
-        r = self._decayed(handle, "r", square.mean(axis=-1), kept)
-        c = self._decayed(handle, "c", square.mean(axis=-2), kept)
+            return self._decayed(handle, "v", square, taken)
+        r = self._decayed(handle, "r", square.mean(axis=-1), taken)
+        c = self._decayed(handle, "c", square.mean(axis=-2), taken)
         product: np.ndarray = (r / r.mean(axis=-1, keepdims=True))[..., None] * c[..., None, :]
         return product
 
-    def _decayed(self, handle: Variable, name: str, new: np.ndarray, kept: Any) -> np.ndarray:
+    def _decayed(self, handle: Variable, name: str, new: np.ndarray, taken: Any) -> np.ndarray:
         slot = self.get_slot(handle, name).numpy()
-        mean: np.ndarray = kept * slot.astype(new.dtype, copy=False) + (1 - kept) * new
+        mean: np.ndarray = (1 - taken) * slot.astype(new.dtype, copy=False) + taken * new
         slot[...] = mean
         return mean
 

@@ -13,6 +13,7 @@ from tfopt_ref.optimizers.pairs import memory_of
 from tfopt_ref.optimizers.saved_config import like, saved_config, settings_of
 from tfopt_ref.optimizers.state import State
 from tfopt_ref.optimizers.state_parts import (
+    as_damage,
     check_array,
     check_keys,
     check_known,
@@ -57,10 +58,6 @@ class Checkpointed(State):
         if parts:
             raise InvalidArgumentError(f"{self.name} has no part named {', '.join(parts)}")
         return []
-
-    def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
-        """Return the shapes that slots of a variable are known to have."""
-        return {}
 
     def _inner(self) -> dict[str, Checkpointed]:
         """Return the optimizers that this one is around, by the names of their parts."""
@@ -119,15 +116,11 @@ class Checkpointed(State):
         """Make the state the one of a dictionary; steps go on from there, bit for bit."""
         check_keys(state, (*_OF_ALL, *_OF_EACH))
         names = self._names(variables)
-        try:
+        with as_damage():
             if state["version"] != _VERSION:
                 raise InvalidArgumentError(f"a state of version {state['version']}, not {_VERSION}")
             check_variables(state["variables"], names)
-            restoring = self._restoring_all(state, names)
-        except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
-            if isinstance(error, InvalidArgumentError):
-                raise
-            raise InvalidArgumentError(f"the state is damaged: {error!r}") from error
+        restoring = self._restoring_all(state, names)
         for restore in restoring:
             restore()
 
@@ -136,14 +129,16 @@ class Checkpointed(State):
     ) -> list[Callable[[], None]]:
         """Check the state of this one and of those it is around; return what takes it over."""
         check_keys(state, _OF_EACH)
-        if state["class_name"] != type(self).__name__:
-            raise InvalidArgumentError(
-                f"the state is one of {state['class_name']}, not of {type(self).__name__}"
-            )
-        others = self._checked_weights(state["weights"])
+        with as_damage():
+            if state["class_name"] != type(self).__name__:
+                raise InvalidArgumentError(
+                    f"the state is one of {state['class_name']}, not of {type(self).__name__}"
+                )
+            others = self._checked_weights(state["weights"])
         other = self._like(state["config"])
-        slots = self._checked_slots(state, names, other)
-        parts = dict(state["parts"])
+        with as_damage():
+            slots = self._checked_slots(state, names, other)
+            parts = dict(state["parts"])
         inside = [
             restore
             for key, inner in self._inner().items()

@@ -11,6 +11,7 @@ from tfopt_ref.clip_ops import clip_by_global_norm, clip_by_norm, clip_by_value,
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.norms import computed, factors, norm
+from tfopt_ref.optimizers.schedules import refuse_variable
 
 __all__ = ["Limit", "clipped", "clipped_gradients"]
 
@@ -29,12 +30,15 @@ class Limit:
 
     def __set__(self, optimizer: Any, value: Any) -> None:
         if value is not None:
+            refuse_variable(self.name, value)
             if isinstance(value, (str, bytes, bool)) or getattr(value, "shape", ()) != ():
                 raise InvalidTypeError(f"{self.name} must be a number, not {value!r}")
             try:
                 value = float(value)
             except (TypeError, ValueError):
                 raise InvalidTypeError(f"{self.name} must be a number, not {value!r}") from None
+            except OverflowError:
+                raise InvalidArgumentError(f"{self.name} is beyond what a float holds") from None
             if not value >= 0:
                 raise InvalidArgumentError(f"Expected {self.name} >= 0, received: {value}")
             norms = {"clipnorm": optimizer.clipnorm, "global_clipnorm": optimizer.global_clipnorm}
@@ -132,5 +136,23 @@ def clipped_gradients(optimizer: Any, grads: list[Any]) -> list[Any]:
     if optimizer.clipnorm is not None:
         grads = [clip_by_norm(g, optimizer.clipnorm) for g in grads]
     if optimizer.global_clipnorm is not None:
-        grads = clip_by_global_norm(grads, optimizer.global_clipnorm)[0]
+        grads = clipped_together(grads, optimizer.global_clipnorm)
     return grads
+
+
+def clipped_together(grads: list[Any], limit: float) -> list[Any]:
+    """Return copies of gradients, of one dtype or several, clipped by their common norm."""
+    arrays = [grad.values if isinstance(grad, IndexedSlices) else grad for grad in grads]
+    if len({array.dtype for array in arrays}) <= 1:
+        clipped: list[Any] = clip_by_global_norm(grads, limit)[0]
+        return clipped
+    for array in arrays:
+        if array.dtype.kind == "c":
+            raise InvalidTypeError(f"gradients of {array.dtype} cannot be clipped with real ones")
+    root, exponent = norm(arrays)
+    most = np.float64(np.nan if not np.isfinite(root) and limit != np.inf else limit)
+    made = [scaled(a, *factors(root, exponent, most, computed(a.dtype))) for a in arrays]
+    return [
+        IndexedSlices(array, grad.indices) if isinstance(grad, IndexedSlices) else array
+        for grad, array in zip(grads, made, strict=True)
+    ]

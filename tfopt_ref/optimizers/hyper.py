@@ -9,9 +9,14 @@ from typing import Any
 import numpy as np
 
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
-from tfopt_ref.optimizers.schedules import LearningRateSchedule, serialize
+from tfopt_ref.optimizers.schedules import (
+    LearningRateSchedule,
+    is_variable,
+    refuse_variable,
+    serialize,
+)
 
-__all__ = ["Hyper", "LearningRate", "rate_config"]
+__all__ = ["Hyper", "LearningRate", "is_live", "rate_config"]
 
 
 class Hyper:
@@ -34,13 +39,14 @@ class Hyper:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, optimizer: Any, owner: type | None = None) -> float:
-        number: float = optimizer.__dict__[self.name]
-        return number
+    def __get__(self, optimizer: Any, owner: type | None = None) -> Any:
+        return self if optimizer is None else optimizer.__dict__[self.name]
 
     def __set__(self, optimizer: Any, value: Any) -> None:
+        refuse_variable(self.name, value)
         number = self.checked(value)
-        if optimizer.compat == "tensorflow" and not self.exact and type(value) in (float, int):
+        single = not self.exact and type(value) in (float, int)
+        if single and optimizer.compat == "tensorflow":
             number = float(np.float32(number))
         optimizer.__dict__[self.name] = number
 
@@ -52,6 +58,8 @@ class Hyper:
             number = float(value)
         except (TypeError, ValueError):
             raise InvalidTypeError(f"{self.name} must be a number, not {value!r}") from None
+        except OverflowError:
+            number = math.inf
         low = number > self.low if self.above else number >= self.low
         if not (low and number <= self.high and math.isfinite(number)):
             raise InvalidArgumentError(f"{self.name} must be {self._bounds()}, not {number}")
@@ -68,16 +76,15 @@ class Hyper:
 
 
 class LearningRate(Hyper):
-    """A hyperparameter that may be a function instead: of the step, or of nothing.
+    """A hyperparameter that may be a function instead, of the step or of nothing, or a variable.
 
-    What a function returns must be what the number would have to be.
+    What a function returns or a variable holds at a step must be what the number would have to be.
     """
 
-    def __get__(self, optimizer: Any, owner: type | None = None) -> Any:
-        return self if optimizer is None else optimizer.__dict__[self.name]
-
     def __set__(self, optimizer: Any, value: Any) -> None:
-        if callable(value):
+        if is_live(value):
+            if is_variable(value):
+                self.checked(value.numpy())
             optimizer.__dict__[self.name] = value
         else:
             super().__set__(optimizer, value)
@@ -85,12 +92,18 @@ class LearningRate(Hyper):
     def at(self, optimizer: Any, step: int) -> float:
         """Return the number for a step, the first of which is 0."""
         value = optimizer.__dict__[self.name]
-        if not callable(value):
-            number: float = value
-            return number
+        if type(value) is float:
+            return value
+        if is_variable(value):
+            return self.checked(value.numpy())
         made = value(step) if _takes_a_step(value) else value()
         single = optimizer.compat == "tensorflow" and type(made) is float
         return self.checked(np.float32(made) if single else made)
+
+
+def is_live(rate: Any) -> bool:
+    """Whether a learning rate is read at each step: a function, a schedule or a variable."""
+    return callable(rate) or is_variable(rate)
 
 
 def _takes_a_step(function: Any) -> bool:
@@ -106,6 +119,8 @@ def rate_config(rate: Any) -> Any:
     """Return a learning rate as a configuration holds it: a number, or a schedule's own."""
     if isinstance(rate, LearningRateSchedule):
         return serialize(rate)
+    if is_variable(rate):
+        return float(rate.numpy())
     if not callable(rate):
         return rate
     if _takes_a_step(rate):

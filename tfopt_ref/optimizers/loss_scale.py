@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tfopt_ref.errors import InvalidArgumentError
-from tfopt_ref.indexed_slices import IndexedSlices
-from tfopt_ref.optimizers.optimizer import Commit, Optimizer
-from tfopt_ref.optimizers.pairs import as_variable, checked_gradient
-from tfopt_ref.optimizers.wrapper import Wrapper
+from tfopt_ref.optimizers.minimizing import product, times
+from tfopt_ref.optimizers.optimizer import Commit, NotFinite, Optimizer
+from tfopt_ref.optimizers.schedules import refuse_variable
+from tfopt_ref.optimizers.wrapper import Own, Wrapper
 from tfopt_ref.variable import Variable
 
 __all__ = ["LossScaleOptimizer"]
 
 
+def _checked_scale(scale: Any) -> float:
+    refuse_variable("initial_scale", scale)
+    if not 0 < scale < np.inf:
+        raise InvalidArgumentError(f"initial_scale must be finite and greater than 0, not {scale}")
+    return float(scale)
+
+
+def _checked_growth(steps: Any) -> int:
+    refuse_variable("dynamic_growth_steps", steps)
+    if not steps >= 1:
+        raise InvalidArgumentError(f"dynamic_growth_steps must be at least 1, not {steps}")
+    return int(steps)
+
+
 class LossScaleOptimizer(Wrapper):
     """Takes gradients of a loss that has been multiplied by a scale, and finds the scale."""
+
+    initial_scale: float = Own(_checked_scale, once=True)  # type: ignore[assignment]
+    dynamic_growth_steps: int = Own(_checked_growth)  # type: ignore[assignment]
+    step_counter: Variable = Own(once=True)  # type: ignore[assignment]
+    dynamic_scale: Variable = Own(once=True)  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -27,17 +47,9 @@ class LossScaleOptimizer(Wrapper):
         dynamic_growth_steps: int = 2000,
         name: str = "LossScaleOptimizer",
     ) -> None:
-        if not 0 < initial_scale < np.inf:
-            raise InvalidArgumentError(
-                f"initial_scale must be finite and greater than 0, not {initial_scale}"
-            )
-        if not dynamic_growth_steps >= 1:
-            raise InvalidArgumentError(
-                f"dynamic_growth_steps must be at least 1, not {dynamic_growth_steps}"
-            )
         super().__init__(optimizer, name)
-        self.initial_scale = float(initial_scale)
-        self.dynamic_growth_steps = int(dynamic_growth_steps)
+        self.initial_scale = initial_scale
+        self.dynamic_growth_steps = dynamic_growth_steps
         self.step_counter = Variable(
             np.zeros((), np.int64), f"{name}/step_counter", trainable=False
         )
@@ -48,14 +60,20 @@ class LossScaleOptimizer(Wrapper):
 
     def scale_loss(self, loss: Any) -> Any:
         """Return a loss, or its gradient by the last values, times the scale."""
-        return loss * float(self.dynamic_scale)
+        return times(loss, product(self._scales_of(None)))
 
-    def _prepared(self, pairs: list[Any], scale: float, aggregates: bool) -> Commit:
-        given = [(checked_gradient(grad, as_variable(var)), var) for grad, var in pairs]
-        if not all(_is_finite(grad) for grad, _ in given):
-            return self._leave_out
+    def _scales_of(self, var: Any) -> tuple[Variable, ...]:
+        return (self.dynamic_scale, *super()._scales_of(var))
+
+    def _prepared(self, pairs: list[Any], scale: float, aggregates: bool, finite: bool) -> Commit:
         scale = scale / float(self.dynamic_scale)
-        step = self.optimizer._prepared(given, scale, aggregates)
+        try:
+            step = self.optimizer._prepared(pairs, scale, aggregates, True)
+        except NotFinite as found:
+            leave_out = partial(self._leave_out, found.instead)
+            if finite:
+                raise NotFinite(leave_out) from None
+            return leave_out
 
         def commit() -> None:
             step()
@@ -65,7 +83,9 @@ class LossScaleOptimizer(Wrapper):
 
         return commit
 
-    def _leave_out(self) -> None:
+    def _leave_out(self, instead: tuple[Commit, ...]) -> None:
+        for carry_out in instead:
+            carry_out()
         self._change_scale(0.5)
 
     def _change_scale(self, factor: float) -> None:
@@ -79,8 +99,3 @@ class LossScaleOptimizer(Wrapper):
             "initial_scale": self.initial_scale,
             "dynamic_growth_steps": self.dynamic_growth_steps,
         }
-
-
-def _is_finite(grad: Any) -> bool:
-    array = grad.values if isinstance(grad, IndexedSlices) else grad
-    return bool(np.isfinite(array).all())

@@ -1,11 +1,15 @@
-"""Names of optimizers that were given none."""
+"""Names of optimizers that were given none, and of their arguments."""
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections import Counter
+from difflib import get_close_matches
 
-__all__ = ["made_unique"]
+from tfopt_ref.errors import InvalidTypeError
+
+__all__ = ["made_unique", "unknown_argument"]
 
 _TAKEN: Counter[str] = Counter()
 
@@ -16,3 +20,17 @@ def made_unique(class_name: str) -> str:
     name = re.sub("([a-z])([A-Z])", r"\1_\2", words).lower()
     _TAKEN[name] += 1
     return name if _TAKEN[name] == 1 else f"{name}_{_TAKEN[name] - 1}"
+
+
+def unknown_argument(cls: type, name: str) -> InvalidTypeError:
+    """Return the error of a keyword that no class of an optimizer takes."""
+    known = {
+        parameter.name: None
+        for base in cls.__mro__
+        if "__init__" in vars(base)
+        for parameter in list(inspect.signature(base.__init__).parameters.values())[1:]  # type: ignore[misc]
+        if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+    }
+    close = get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known)}"
+    return InvalidTypeError(f"{cls.__name__} got an unexpected keyword argument {name!r}; {hint}")

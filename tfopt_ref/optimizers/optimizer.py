@@ -9,17 +9,18 @@ from typing import Any, Self
 
 import numpy as np
 
-from tfopt_ref.autodiff.effects import effect
-from tfopt_ref.autodiff.nest import flatten
+from tfopt_ref.autodiff.effects import writes
 from tfopt_ref.autodiff.tape import GradientTape
-from tfopt_ref.autodiff.tensor import Tensor
+from tfopt_ref.call_site import stacklevel
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.optimizers.checkpointed import Checkpointed
 from tfopt_ref.optimizers.clipping import Limit, clipped_gradients
 from tfopt_ref.optimizers.hyper import Hyper, LearningRate, rate_config
-from tfopt_ref.optimizers.names import made_unique
+from tfopt_ref.optimizers.minimizing import pairs_of_loss
+from tfopt_ref.optimizers.names import made_unique, unknown_argument
 from tfopt_ref.optimizers.pairs import (
+    are_finite,
     as_gradient,
     as_variable,
     checked_gradient,
@@ -31,10 +32,18 @@ from tfopt_ref.optimizers.places import Places
 from tfopt_ref.optimizers.schedules import LearningRateSchedule, deserialize
 from tfopt_ref.variable import Variable
 
-__all__ = ["Commit", "Optimizer"]
+__all__ = ["Commit", "NotFinite", "Optimizer"]
 
 Commit = Callable[[], None]
 ApplyState = dict[tuple[str, np.dtype[Any]], dict[str, Any]]
+
+
+class NotFinite(Exception):
+    """Why a step that was to be of finite gradients is none; and what is carried out instead."""
+
+    def __init__(self, *instead: Commit) -> None:
+        super().__init__()
+        self.instead = instead
 
 
 class Optimizer(Checkpointed):
@@ -66,7 +75,10 @@ class Optimizer(Checkpointed):
         use_locking: bool = False,
         compat: str | None = None,
         lr: float | None = None,
+        **unknown: Any,
     ) -> None:
+        if unknown:
+            raise unknown_argument(type(self), next(iter(unknown)))
         if merge not in ("after", "before"):
             raise InvalidArgumentError(f'merge must be "after" or "before", not {merge!r}')
         if compat not in (None, "tensorflow"):
@@ -90,7 +102,8 @@ class Optimizer(Checkpointed):
         self.gradient_transformers = list(gradient_transformers or ())
         if lr is not None:
             warnings.warn(
-                "The `lr` argument is deprecated, use `learning_rate` instead.", stacklevel=3
+                "The `lr` argument is deprecated, use `learning_rate` instead.",
+                stacklevel=stacklevel(),
             )
             learning_rate = lr
         self.learning_rate = learning_rate
@@ -159,8 +172,8 @@ class Optimizer(Checkpointed):
 
     def _next_rate(self) -> float:
         step = int(self.iterations)
-        rate: float = type(self).learning_rate.at(self, step)
-        return rate / (1 + self.decay * step)
+        rate: float = type(self).learning_rate.at(self, step) / (1 + self.decay * step)
+        return rate
 
     # ---- steps
 
@@ -177,28 +190,52 @@ class Optimizer(Checkpointed):
         self._apply(pairs, experimental_aggregate_gradients)
         return self.iterations
 
-    @effect
+    @writes()
     def _apply(self, pairs: list[tuple[Any, Any]], aggregate: bool) -> None:
-        self._prepared(checked_pairs(pairs), 1.0, aggregate)()
+        self._prepared(checked_pairs(pairs), 1.0, aggregate, False)()
 
-    def _prepared(self, pairs: list[Any], scale: float, aggregates: bool) -> Commit:
-        """Check a step by gradients times a scale; return what carries it out."""
-        aggregator = self.gradient_aggregator if aggregates else None
-        if aggregator is not None or self.gradient_transformers:
+    def _prepared(self, pairs: list[Any], scale: float, aggregates: bool, finite: bool) -> Commit:
+        """Check a step by gradients times a scale; return what carries it out.
+
+        `NotFinite` is raised if they are to be `finite`, and one is infinite or NaN.
+        """
+        aggregates = aggregates and self._aggregates()
+        if aggregates or self.gradient_transformers:
             pairs = [(times(as_gradient(grad, var), scale), var) for grad, var in pairs]
             scale = 1.0
-        if aggregator is not None:
-            pairs = checked_pairs(aggregator(pairs))
+        if aggregates:
+            pairs = checked_pairs(self._aggregate_gradients(pairs))
+        if finite and not are_finite(pairs):
+            raise NotFinite
         for transform in self.gradient_transformers:
             pairs = checked_pairs(transform(pairs))
         variables = [as_variable(var) for _, var in pairs]
-        step = self._checked_step([grad for grad, _ in pairs], variables, scale)
+        known = len(self._weights)
+        try:
+            step = self._checked_step([grad for grad, _ in pairs], variables, scale)
+        except Exception:
+            self._withdraw(known)
+            raise
 
         def commit() -> None:
             step()
             self._count()
 
         return commit
+
+    def _aggregates(self) -> bool:
+        """Whether gradients are aggregated over replicas."""
+        own = type(self)._aggregate_gradients is not Optimizer._aggregate_gradients
+        return own or self.gradient_aggregator is not None
+
+    def _aggregate_gradients(self, grads_and_vars: list[Any]) -> Iterable[Any]:
+        """Return the pairs of all replicas: what `gradient_aggregator` makes of these."""
+        aggregator = self.gradient_aggregator
+        return grads_and_vars if aggregator is None else aggregator(grads_and_vars)
+
+    def _scales_of(self, var: Any) -> tuple[Variable, ...]:
+        """Return what the loss has to be multiplied by, for gradients of a variable."""
+        return ()
 
     def _count(self) -> None:
         self.iterations.assign_add(1)
@@ -254,29 +291,8 @@ class Optimizer(Checkpointed):
         It is a tensor that a tape has recorded; or a function that returns a tensor, which is
         recorded here, or a pair, a loss and its gradients.
         """
-        if not callable(loss) and tape is None:
-            raise InvalidArgumentError("`tape` is required when a `Tensor` loss is passed.")
-        tape = GradientTape() if tape is None else tape
-        if callable(loss):
-            with tape:
-                if not callable(var_list):
-                    tape.watch([v for v in flatten(var_list) if isinstance(v, Variable)])
-                loss = loss()
-        variables = flatten(var_list() if callable(var_list) else var_list)
-        grads = self._gradients(tape, loss, variables, grad_loss)
-        if len(grads) != len(variables):
-            raise InvalidArgumentError(f"{len(variables)} variables, but {len(grads)} gradients")
-        return self.apply_gradients(zip(grads, variables, strict=True), name)
-
-    @staticmethod
-    def _gradients(tape: GradientTape, loss: Any, variables: list[Any], grad_loss: Any) -> Any:
-        if isinstance(loss, tuple) and len(loss) == 2:
-            return loss[1]
-        if not isinstance(loss, Tensor):
-            raise InvalidArgumentError(
-                "the loss must return a pair, the loss and its gradients, or a Tensor"
-            )
-        return tape.gradient(loss, [as_variable(v) for v in variables], grad_loss)
+        pairs = pairs_of_loss(loss, var_list, grad_loss, tape, self._scales_of)
+        return self.apply_gradients(pairs, name)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfopt_ref.autodiff.tensor import Tensor
+from tfopt_ref.call_site import stacklevel
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.foreign import as_slices
 from tfopt_ref.indexed_slices import IndexedSlices
@@ -16,6 +17,7 @@ from tfopt_ref.training_ops import apply_gradient_descent
 from tfopt_ref.variable import Variable
 
 __all__ = [
+    "are_finite",
     "as_arrays",
     "as_gradient",
     "as_variable",
@@ -55,7 +57,8 @@ def _without_none(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     if not kept:
         raise InvalidArgumentError(f"No gradients provided for any variable: {missing}.")
     if missing:
-        warnings.warn(f"Gradients do not exist for variables {missing}.", stacklevel=4)
+        message = f"Gradients do not exist for variables {missing}."
+        warnings.warn(message, stacklevel=stacklevel())
     return kept
 
 
@@ -88,6 +91,13 @@ def checked_gradient(grad: Any, variable: Variable) -> Any:
     grad = grad if hasattr(grad, "dtype") else np.asarray(grad, array.dtype)
     op.check(op.bind(array, grad, **alpha))
     return np.asarray(grad)
+
+
+def are_finite(pairs: list[tuple[Any, Any]]) -> bool:
+    """Return whether no element of gradients, which fit their variables, is infinite or NaN."""
+    grads = [checked_gradient(grad, as_variable(var)) for grad, var in pairs]
+    arrays = [grad.values if isinstance(grad, IndexedSlices) else grad for grad in grads]
+    return all(np.isfinite(array).all() for array in arrays)
 
 
 def as_gradient(grad: Any, var: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
@@ -10,11 +11,12 @@ import numpy as np
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.optimizers.checkpointed import Checkpointed
 from tfopt_ref.optimizers.decaying import DecayingOptimizer
-from tfopt_ref.optimizers.optimizer import Commit, Optimizer
+from tfopt_ref.optimizers.optimizer import Commit, NotFinite, Optimizer
 from tfopt_ref.optimizers.pairs import as_variable
-from tfopt_ref.optimizers.saved_config import is_function, without_function
+from tfopt_ref.optimizers.saved_config import is_function, made, without_function
 from tfopt_ref.optimizers.selection import Selection
-from tfopt_ref.optimizers.wrapper import Wrapper
+from tfopt_ref.optimizers.state_parts import as_damage
+from tfopt_ref.optimizers.wrapper import Own, Wrapper
 from tfopt_ref.variable import Variable
 
 __all__ = ["ParameterGroups"]
@@ -25,6 +27,8 @@ _HOOKS = ("gradient_aggregator", "gradient_transformers")
 class ParameterGroups(Wrapper):
     """Updates groups of variables with hyperparameters, schedules or rules of their own."""
 
+    optimizers: list[Optimizer] = Own(once=True)  # type: ignore[assignment]
+
     def __init__(
         self,
         optimizer: Optimizer,
@@ -33,11 +37,11 @@ class ParameterGroups(Wrapper):
     ) -> None:
         super().__init__(optimizer, name)
         self._members: list[Selection] = []
-        self.optimizers: list[Optimizer] = []
+        optimizers: list[Optimizer] = []
         for which, how in groups:
             self._members.append(_selection(which))
-            self.optimizers.append(_made(optimizer, how))
-        self.optimizers.append(optimizer)
+            optimizers.append(_made(optimizer, how))
+        self.optimizers = [*optimizers, optimizer]
         if len(set(map(id, self.optimizers))) < len(self.optimizers):
             raise InvalidArgumentError("each group has an optimizer of its own, which counts steps")
 
@@ -49,14 +53,20 @@ class ParameterGroups(Wrapper):
         fitting = (k for k, members in enumerate(self._members) if variable in members)
         return next(fitting, len(self._members))
 
-    def _prepared(self, pairs: list[Any], scale: float, aggregates: bool) -> Commit:
+    def _prepared(self, pairs: list[Any], scale: float, aggregates: bool, finite: bool) -> Commit:
         own: list[list[Any]] = [[] for _ in self.optimizers]
         for grad, var in pairs:
             own[self._number(as_variable(var))].append((grad, var))
-        steps = [
-            optimizer._prepared(given, scale, aggregates) if given else optimizer._count
-            for optimizer, given in zip(self.optimizers, own, strict=True)
-        ]
+        steps: list[Commit] = []
+        left_out: list[NotFinite] = []
+        for optimizer, given in zip(self.optimizers, own, strict=True):
+            try:
+                prepared = optimizer._prepared(given, scale, aggregates, finite) if given else None
+                steps.append(prepared or optimizer._count)
+            except NotFinite as found:  # the others' aggregators are called all the same
+                left_out.append(found)
+        if left_out:
+            raise NotFinite(*(commit for found in left_out for commit in found.instead))
 
         def commit() -> None:
             for step in steps:
@@ -64,15 +74,56 @@ class ParameterGroups(Wrapper):
 
         return commit
 
-    @property
-    def observe(self) -> bool:
-        """Whether the groups' optimizers keep their `last_step`."""
-        return all(getattr(optimizer, "observe", False) for optimizer in self.optimizers)
+    def _aggregates(self) -> bool:
+        return any(optimizer._aggregates() for optimizer in self.optimizers)
 
-    @observe.setter
-    def observe(self, on: bool) -> None:
+    def _scales_of(self, var: Any) -> tuple[Variable, ...]:
+        if var is not None:
+            return self.group_of(var)._scales_of(var)
+        scales = {optimizer._scales_of(None) for optimizer in self.optimizers}
+        if len(scales) > 1:
+            raise InvalidArgumentError(
+                "the groups scale losses of their own: use `minimize`, or scale for each group"
+            )
+        return scales.pop()
+
+    def _inside(self, name: str) -> Any:
+        first, *others = [getattr(optimizer, name) for optimizer in self.optimizers]
+        if not all(other is first or bool(other == first) for other in others):
+            raise AttributeError(f"the groups differ in {name}: read it of one of `optimizers`")
+        return first
+
+    def _set_inside(self, name: str, value: Any) -> None:
         for optimizer in self.optimizers:
-            optimizer.observe = on  # type: ignore[attr-defined]
+            if not hasattr(optimizer, name):
+                raise AttributeError(
+                    f"{type(optimizer).__name__}, the optimizer of a group, has no attribute "
+                    f"{name!r}: set it on some of `optimizers`"
+                )
+        before = [getattr(optimizer, name) for optimizer in self.optimizers]
+        try:
+            for optimizer in self.optimizers:
+                setattr(optimizer, name, value)
+        except Exception:
+            for optimizer, own in zip(self.optimizers, before, strict=True):
+                setattr(optimizer, name, own)
+            raise
+
+    @property
+    def iterations(self) -> Variable:
+        """The number of steps of the optimizer of the variables in no group, int64."""
+        return self.optimizer.iterations
+
+    @iterations.setter
+    def iterations(self, variable: Variable) -> None:
+        if len(self.optimizers) > 1:
+            raise InvalidArgumentError(
+                "each group counts its own steps: set `iterations` of one of `optimizers`"
+            )
+        self.optimizer.iterations = variable
+
+    def _next_rate(self) -> float:
+        return float(self._inside("_next_rate")())
 
     @property
     def last_step(self) -> Any:
@@ -102,6 +153,10 @@ class ParameterGroups(Wrapper):
             for optimizer, own in zip(self.optimizers, before, strict=True):
                 optimizer.set_weights(own)
             raise
+
+    def add_slot(self, var: Any, *args: Any, **kwargs: Any) -> Variable:
+        """Return the slot of a variable; its group's optimizer makes it if there is none."""
+        return self.group_of(var).add_slot(var, *args, **kwargs)
 
     def get_slot(self, var: Any, slot_name: str) -> Variable:
         """Return the slot of a variable, which its group's optimizer has."""
@@ -139,12 +194,13 @@ class ParameterGroups(Wrapper):
     def _restoring(
         self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[tuple[str, str]]
     ) -> list[Callable[[], None]]:
-        if parts.pop("members", None) != self._members_in(names):
-            raise InvalidArgumentError("the state's groups are groups of other variables")
+        with as_damage():
+            if parts.pop("members", None) != self._members_in(names):
+                raise InvalidArgumentError("the state's groups are groups of other variables")
         return super()._restoring(parts, names, slots)
 
     def _like(self, config: dict[str, Any]) -> Any:
-        return super()._like({**config, "groups": []})
+        return made(lambda: type(self)(self.optimizer, **{**config, "groups": []}))
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one, without its state."""
@@ -181,12 +237,25 @@ def _made(optimizer: Optimizer, how: Any) -> Optimizer:
 
 def _differing(optimizer: Optimizer, how: Mapping[str, Any]) -> Optimizer:
     """Return an optimizer like another one but for some arguments."""
-    around = isinstance(optimizer, Wrapper)  # whose hyperparameters are another's
-    config = (optimizer if around else without_function(optimizer)).get_config()
+    if isinstance(optimizer, ParameterGroups):
+        return type(optimizer).from_config({**optimizer.get_config(), **how})
+    if isinstance(optimizer, Wrapper):
+        return _differing_around(optimizer, how)
+    config = without_function(optimizer).get_config()
     hooks = {key: hook for key in _HOOKS if (hook := getattr(optimizer, key))}
-    made = type(optimizer).from_config({**config, **hooks, **how})
+    new = type(optimizer).from_config({**config, **hooks, **how})
     if is_function(optimizer) and how.keys().isdisjoint(("learning_rate", "lr")):
-        made.learning_rate = optimizer.learning_rate
-    if isinstance(optimizer, DecayingOptimizer) and isinstance(made, DecayingOptimizer):
-        made.exclude_from_weight_decay(optimizer._exclusion.variables)
-    return made
+        new.learning_rate = optimizer.learning_rate
+    if isinstance(optimizer, DecayingOptimizer) and isinstance(new, DecayingOptimizer):
+        new.exclude_from_weight_decay(optimizer._exclusion.variables)
+    return new
+
+
+def _differing_around(wrapper: Wrapper, how: Mapping[str, Any]) -> Optimizer:
+    """Return a wrapper like another one; arguments it does not take are for the one inside."""
+    taken = inspect.signature(type(wrapper)).parameters
+    own = {key: value for key, value in how.items() if key in taken}
+    inside = {key: value for key, value in how.items() if key not in taken}
+    inner = _differing(wrapper.optimizer, inside)
+    around: Optimizer = type(wrapper)(inner, **{**wrapper._saved_config(), **own})
+    return around

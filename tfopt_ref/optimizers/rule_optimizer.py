@@ -17,6 +17,7 @@ from tfopt_ref.optimizers.decaying import DecayingOptimizer
 from tfopt_ref.optimizers.optimizer import ApplyState, Commit
 from tfopt_ref.optimizers.pairs import as_variable, memory_of, refuse_rows
 from tfopt_ref.optimizers.report import StepReport, report_of
+from tfopt_ref.optimizers.state_parts import as_damage
 from tfopt_ref.training_op import TrainingOp
 from tfopt_ref.variable import Variable
 
@@ -267,10 +268,13 @@ class RuleOptimizer(DecayingOptimizer):
         self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[tuple[str, str]]
     ) -> list[Callable[[], None]]:
         owed = parts.pop("owed", {})
-        for name, state in owed.items():
-            if name not in names or not all((name, slot) in slots for slot in state["slots"]):
-                raise InvalidArgumentError(f"rows of {name} owe steps, but it lacks their slots")
-            check_owed(state, names[name])
+        with as_damage():
+            for name, state in owed.items():
+                if name not in names or not all((name, slot) in slots for slot in state["slots"]):
+                    raise InvalidArgumentError(
+                        f"rows of {name} owe steps, but it lacks their slots"
+                    )
+                check_owed(state, names[name])
         return [*super()._restoring(parts, names, slots), partial(self._owe, owed, names)]
 
     def _owe(self, owed: dict[str, Any], names: dict[str, Variable]) -> None:

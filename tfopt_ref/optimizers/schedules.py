@@ -175,12 +175,33 @@ class CosineDecay(Formula):
     decay_steps: Length
     alpha: float = 0.0
     name: str | None = None
+    warmup_target: float | None = None
+    warmup_steps: float = 0
+
+    def __post_init__(self) -> None:
+        if self.warmup_target is not None:
+            self.warmup_target = at_least_0("warmup_target", self.warmup_target)
+        elif self.warmup_steps:
+            raise InvalidArgumentError("warmup_steps have no effect without a warmup_target")
 
     def rate(self, s: Any) -> Any:
-        """Return lr ((1 - alpha) wave(s/d) + alpha)."""
-        d = self.decay_steps
+        """Return lr ((1 - alpha) wave(s/d) + alpha), after a line to lr if there is a target."""
+        d, lr, first = self.decay_steps, self.warmup_target, self.initial_learning_rate
+        if lr is None:
+            lr = first
+        elif s < self.warmup_steps:
+            return first + (lr - first) * (s / self.warmup_steps)
+        else:
+            s = s - self.warmup_steps
         c = wave(np.minimum(s, d) / d)
-        return self.initial_learning_rate * ((1 - self.alpha) * c + self.alpha)
+        return lr * ((1 - self.alpha) * c + self.alpha)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make a schedule like this one."""
+        config = super().get_config()
+        if self.warmup_target is None:
+            del config["warmup_target"], config["warmup_steps"]
+        return config
 
 
 @dataclass(eq=False)
@@ -362,6 +383,20 @@ def wave(x: Any) -> float:
     return 0.5 * (1 + (math.cos(angle) if math.isfinite(angle) else math.nan))
 
 
+def is_variable(value: Any) -> bool:
+    """Whether something is assigned to, as variables of this and other libraries are."""
+    return hasattr(value, "assign")
+
+
+def refuse_variable(name: str, value: Any) -> None:
+    """Refuse a variable where its value would be read but once."""
+    if is_variable(value):
+        raise InvalidTypeError(
+            f"{name} must be a number, not a variable, whose later values would not be seen: give "
+            f"float(variable), and set {name} anew where it is to change"
+        )
+
+
 def finite(name: str, value: Any) -> float:
     """Return a finite real number as Python's int or float."""
     number: float = value
@@ -375,9 +410,15 @@ def finite(name: str, value: Any) -> float:
     return number
 
 
+def constant(name: str, value: Any) -> float:
+    """Return a finite number that is no variable's, for it is read once."""
+    refuse_variable(name, value)
+    return finite(name, value)
+
+
 def at_least_0(name: str, value: Any) -> float:
     """Return a finite number that is at least 0."""
-    number = finite(name, value)
+    number = constant(name, value)
     if number < 0:
         raise InvalidArgumentError(f"{name} must be finite and at least 0, not {number}")
     return number
@@ -385,7 +426,7 @@ def at_least_0(name: str, value: Any) -> float:
 
 def above_0(name: str, value: Any) -> float:
     """Return a finite number that is greater than 0."""
-    number = finite(name, value)
+    number = constant(name, value)
     if number <= 0:
         raise InvalidArgumentError(f"{name} must be finite and greater than 0, not {number}")
     return number
@@ -393,6 +434,7 @@ def above_0(name: str, value: Any) -> float:
 
 def whole(name: str, value: Any) -> int:
     """Return an integer that is at least 0."""
+    refuse_variable(name, value)
     try:
         number = operator.index(value)
     except TypeError:
@@ -418,7 +460,7 @@ CHECKS: dict[Any, Any] = {"float": at_least_0, "Length": above_0, "int": whole, 
 
 def increasing(values: Any) -> list[float]:
     """Return boundaries, each greater than the one before."""
-    boundaries = [finite("each boundary", value) for value in values]
+    boundaries = [constant("each boundary", value) for value in values]
     if any(low >= high for low, high in pairwise(boundaries)):
         raise InvalidArgumentError(f"boundaries must increase, not {boundaries}")
     return boundaries

@@ -71,12 +71,22 @@ class State:
         """Return the slot of a variable; make it if there is none."""
         variable = as_variable(var)
         slots = self._slots.get(memory_of(variable), {})
+        known = slots[slot_name].shape if slot_name in slots else None
+        known = self._slot_shapes(variable).get(slot_name, known)
+        if known is not None and shape is not None and tuple(shape) != known:
+            raise InvalidArgumentError(
+                f"the slot {slot_name} of {variable.name} has shape {known}, not {tuple(shape)}"
+            )
         if slot_name not in slots:
             own = variable.shape if shape is None else shape
             array = np.empty(own, self._slot_dtype(variable))
             array[...] = _first_value(initializer, array, slot_name)
             return self._new_slot(variable, slot_name, array)
         return slots[slot_name]
+
+    def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
+        """Return the shapes that slots of a variable are known to have."""
+        return {}
 
     def _slot_dtype(self, variable: Variable) -> np.dtype[Any]:
         """Return the dtype of a variable's slots."""
@@ -107,6 +117,16 @@ class State:
         """Make the slots of variables, by their memory, those of others of their shapes."""
         self._slots = {now_at(key, moved): slots for key, slots in self._slots.items()}
         self._owners = [moved.get(memory_of(owner), owner) for owner in self._owners]
+
+    def _withdraw(self, known: int) -> None:
+        """Take back the slots made since there were so many weights: a step has been refused."""
+        made = self._weights[known:]
+        for slots in self._slots.values():
+            for name in [name for name, slot in slots.items() if any(slot is new for new in made)]:
+                del slots[name]
+        self._slots = {key: slots for key, slots in self._slots.items() if slots}
+        self._owners = [owner for owner in self._owners if memory_of(owner) in self._slots]
+        del self._weights[known:]
 
     def get_slot(self, var: Any, slot_name: str) -> Variable:
         """Return the slot of a variable."""

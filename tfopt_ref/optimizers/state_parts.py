@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.variable import Variable
 
 __all__ = [
+    "as_damage",
     "check_array",
     "check_keys",
     "check_known",
@@ -22,6 +25,20 @@ __all__ = [
 def kind_of(variable: Variable) -> dict[str, Any]:
     """Return what a state says of a variable."""
     return {"shape": list(variable.shape), "dtype": variable.dtype.name}
+
+
+@contextmanager
+def as_damage() -> Iterator[None]:
+    """Report what goes wrong while a state is read, and has no message of its own, as damage.
+
+    Around what is written here alone: an error in a subclass of a user's is no damage.
+    """
+    try:
+        yield
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+        if isinstance(error, InvalidArgumentError):
+            raise
+        raise InvalidArgumentError(f"the state is damaged: {error!r}") from error
 
 
 def check_keys(state: Any, keys: tuple[str, ...]) -> None:

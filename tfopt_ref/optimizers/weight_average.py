@@ -14,17 +14,24 @@ from tfopt_ref.optimizers.hyper import Hyper
 from tfopt_ref.optimizers.optimizer import Commit, Optimizer
 from tfopt_ref.optimizers.pairs import as_variable
 from tfopt_ref.optimizers.weights import wide
-from tfopt_ref.optimizers.wrapper import Wrapper
+from tfopt_ref.optimizers.wrapper import Own, Wrapper
 from tfopt_ref.training_ops import apply_moving_average
 from tfopt_ref.variable import Variable
 
 __all__ = ["WeightAverage"]
 
 
+def _checked_frequency(frequency: Any) -> Any:
+    if frequency is not None and not frequency >= 1:
+        raise InvalidArgumentError(f"overwrite_frequency must be at least 1, not {frequency}")
+    return frequency
+
+
 class WeightAverage(Wrapper):
     """Keeps the exponential moving average of the weights that another optimizer updates."""
 
-    momentum = Hyper(0, 1)
+    momentum = Hyper(0, 1, exact=True)
+    overwrite_frequency: int | None = Own(_checked_frequency)  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -36,20 +43,15 @@ class WeightAverage(Wrapper):
         super().__init__(optimizer, name)
         if _catches_up(optimizer):
             raise InvalidArgumentError("the weights of rows that catch up cannot be averaged")
-        if overwrite_frequency is not None and not overwrite_frequency >= 1:
-            raise InvalidArgumentError(
-                f"overwrite_frequency must be at least 1, not {overwrite_frequency}"
-            )
-        self.compat = None
         self.momentum = momentum
         self.overwrite_frequency = overwrite_frequency
 
-    def _prepared(self, pairs: list[Any], scale: float, aggregates: bool) -> Commit:
+    def _prepared(self, pairs: list[Any], scale: float, aggregates: bool, finite: bool) -> Commit:
         variables = [as_variable(var) for _, var in pairs]
         for variable in variables:
             self._average(variable)
         before = int(self.iterations)
-        step = self.optimizer._prepared(pairs, scale, aggregates)
+        step = self.optimizer._prepared(pairs, scale, aggregates, finite)
 
         def commit() -> None:
             step()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 
-from tfopt_ref.errors import InvalidTypeError
+from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.optimizers.checkpointed import Checkpointed
 from tfopt_ref.optimizers.optimizer import Optimizer
 from tfopt_ref.optimizers.pairs import as_variable, memory_of
@@ -16,23 +16,101 @@ from tfopt_ref.optimizers.saved_config import made
 from tfopt_ref.optimizers.state import State
 from tfopt_ref.variable import Variable
 
-__all__ = ["Wrapper"]
+__all__ = ["Own", "Wrapper"]
+
+
+class Own:
+    """An attribute of a wrapper itself: what a function makes of what it is set to."""
+
+    def __init__(self, checked: Callable[[Any], Any] = lambda value: value, once: bool = False):
+        self.checked, self.once = checked, once
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, wrapper: Any, owner: type | None = None) -> Any:
+        if wrapper is None:
+            return self
+        try:
+            return wrapper.__dict__[self.name]
+        except KeyError:
+            raise AttributeError(f"{type(wrapper).__name__} has no {self.name} yet") from None
+
+    def __set__(self, wrapper: Any, value: Any) -> None:
+        before = wrapper.__dict__.get(self.name)
+        if self.once and before is not None:
+            how = "; assign a value to it" if isinstance(before, Variable) else ""
+            raise InvalidArgumentError(
+                f"{self.name} of {type(wrapper).__name__} cannot be replaced{how}"
+            )
+        wrapper.__dict__[self.name] = self.checked(value)
+
+
+class _Inside:
+    """An attribute that `Optimizer` has, and a wrapper has from the optimizer inside."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, wrapper: Any, owner: type | None = None) -> Any:
+        return self if wrapper is None else wrapper._inside(self.name)
+
+    def __set__(self, wrapper: Any, value: Any) -> None:
+        wrapper._set_inside(self.name, value)
+
+
+def _an_optimizer(value: Any) -> Optimizer:
+    if not isinstance(value, Optimizer):
+        raise InvalidTypeError(f"optimizer must be one, not {type(value).__name__}")
+    return value
 
 
 class Wrapper(Optimizer):
-    """Base class: what it does not say itself is the inner optimizer's."""
+    """Base class: what it does not say itself is the inner optimizer's.
+
+    It has no settings of `Optimizer`'s: public attributes that are not its own are read from the
+    optimizer inside, and set there. Those that neither has are refused; a subclass names its own in
+    the body of the class.
+    """
 
     _counts_steps = False  # the inner optimizer does
 
+    name: str = Own()  # type: ignore[assignment]
+    optimizer: Optimizer = Own(_an_optimizer, once=True)  # type: ignore[assignment]
+    learning_rate = _Inside()
+    decay = _Inside()
+    clipnorm = _Inside()
+    clipvalue = _Inside()
+    global_clipnorm = _Inside()
+
     def __init__(self, optimizer: Optimizer, name: str) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise InvalidTypeError(f"optimizer must be one, not {type(optimizer).__name__}")
-        State.__init__(self, name)
         self.optimizer = optimizer
+        State.__init__(self, name)
         self._places = Places()
-        self.gradient_aggregator = None
-        self.gradient_transformers = []
-        self.use_locking = False
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "optimizer":
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return self._inside(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_") or hasattr(type(self), name):
+            super().__setattr__(name, value)
+        else:
+            self._set_inside(name, value)
+
+    def _inside(self, name: str) -> Any:
+        """Return an attribute of the optimizer inside."""
+        return getattr(self.optimizer, name)
+
+    def _set_inside(self, name: str, value: Any) -> None:
+        """Set an attribute of the optimizer inside, if it has it."""
+        if not hasattr(self.optimizer, name):
+            raise AttributeError(
+                f"neither {type(self).__name__} nor the optimizer inside, "
+                f"{type(self.optimizer).__name__}, has an attribute {name!r}"
+            )
+        setattr(self.optimizer, name, value)
 
     @property
     def iterations(self) -> Variable:
@@ -43,28 +121,17 @@ class Wrapper(Optimizer):
     def iterations(self, variable: Variable) -> None:
         self.optimizer.iterations = variable
 
-    @property
-    def learning_rate(self) -> Any:
-        """The inner optimizer's."""
-        return self.optimizer.learning_rate
+    def _next_rate(self) -> float:
+        return self.optimizer._next_rate()
 
-    @learning_rate.setter
-    def learning_rate(self, value: Any) -> None:
-        self.optimizer.learning_rate = value
+    def _decayed_lr(self, var_dtype: Any) -> Any:
+        return self.optimizer._decayed_lr(var_dtype)
 
-    @property
-    def observe(self) -> bool:
-        """Whether the inner optimizer keeps its `last_step`."""
-        return bool(getattr(self.optimizer, "observe", False))
+    def _aggregates(self) -> bool:
+        return self.optimizer._aggregates()
 
-    @observe.setter
-    def observe(self, on: bool) -> None:
-        self.optimizer.observe = on  # type: ignore[attr-defined]
-
-    @property
-    def last_step(self) -> Any:
-        """What the inner optimizer's last step did, if it was observed."""
-        return getattr(self.optimizer, "last_step", None)
+    def _scales_of(self, var: Any) -> tuple[Variable, ...]:
+        return self.optimizer._scales_of(var)
 
     @property
     def weights(self) -> list[Variable]:
@@ -131,7 +198,7 @@ class Wrapper(Optimizer):
         return {"name": self.name, **self._own_config()}
 
     def _like(self, config: dict[str, Any]) -> Any:
-        return made(partial(type(self), self.optimizer, **config))
+        return made(lambda: type(self)(self.optimizer, **config))
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one, without its state."""

@@ -44,7 +44,7 @@ class Ours:
     @staticmethod
     def without_rule(x: Any) -> Any:
         """Do something that has no gradient."""
-        return numpy.reshape(numpy.fft.fft(numpy.reshape(x, (1,))).real, x.shape)
+        return numpy.reshape(numpy.i0(numpy.reshape(x, (1,))), x.shape)
 
 
 class TensorFlow:

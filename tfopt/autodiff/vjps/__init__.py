@@ -4,6 +4,25 @@ A rule is ``vjp(g, y, *inputs, **keywords)``: `g` is the gradient of the output 
 gradients are conjugate ones, as TensorFlow's: that of ``x * x`` is ``g * conj(2 * x)``.
 """
 
-from tfopt.autodiff.vjps import elementwise, indexing, linalg, reductions, shapes
+from tfopt.autodiff.vjps import (
+    assembly,
+    composed,
+    decompositions,
+    differences,
+    elementwise,
+    fourier,
+    indexing,
+    linalg,
+    nan_reductions,
+    norms,
+    reductions,
+    scans,
+    shapes,
+    special,
+    statistics,
+)  # fmt: skip
 
-__all__ = ["elementwise", "indexing", "linalg", "reductions", "shapes"]
+__all__ = [
+    "assembly", "composed", "decompositions", "differences", "elementwise", "fourier", "indexing",
+    "linalg", "nan_reductions", "norms", "reductions", "scans", "shapes", "special", "statistics",
+]  # fmt: skip

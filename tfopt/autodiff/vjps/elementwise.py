@@ -9,7 +9,8 @@ import numpy as np
 
 from tfopt.autodiff.backward import cast, conj, kept, unbroadcast
 from tfopt.autodiff.core import CUT, Op, apply
-from tfopt.autodiff.ops import FUNCTIONS, elementwise, implements, method, operand, without_rule
+from tfopt.autodiff.ops import elementwise, implements, method, operand
+from tfopt.autodiff.vjps.composed import composed, constant_of
 
 LN2, LN10 = float(np.log(2.0)), float(np.log(10.0))
 
@@ -70,8 +71,11 @@ elementwise(np.reciprocal, (lambda g, y, x: -g * conj(y) * conj(y), "y"))
 
 
 def root(g: Any, y: Any, x: Any) -> Any:
-    """Gradient of a root: 0 where nothing comes from above, also at 0."""
-    return np.where(g == 0, 0, g * 0.5 / conj(y))
+    """Gradient of a root: 0 where nothing comes from above, also at 0.
+
+    The divisor is what is masked: elsewhere the rule has to be linear in g, for second orders.
+    """
+    return g * 0.5 / conj(np.where((g == 0) & (y == 0), 1, y))
 
 
 elementwise(np.sqrt, (root, "y"))
@@ -141,7 +145,18 @@ def absolute(g: Any, y: Any, x: Any) -> Any:
 
 elementwise(np.absolute, (absolute, "ay"))
 elementwise(np.fabs, (absolute, "ay"))
-elementwise(np.sign, lambda g, y, x: np.zeros_like(x))
+
+
+def sign(g: Any, y: Any, x: Any) -> Any:
+    """Gradient of the sign: 0; of a complex number's direction, what is across it."""
+    if not np.iscomplexobj(x):
+        return np.zeros_like(x)
+    size = np.absolute(x)
+    across = g - y * np.real(conj(g) * y)
+    return np.where(size == 0, 0, across / np.where(size == 0, 1, size))
+
+
+elementwise(np.sign, (sign, "ay"))
 elementwise(
     np.maximum,
     (lambda g, y, a, b: unbroadcast(kept(g, a >= b), a), "ab"),
@@ -165,27 +180,65 @@ elementwise(
 elementwise(
     np.copysign, (lambda g, y, a, b: unbroadcast(g * np.sign(a) * np.sign(y), a), "ay"), CUT
 )
+elementwise(np.heaviside, CUT, (lambda g, y, a, b: unbroadcast(np.where(a == 0, g, 0), b), "a"))
 for _ufunc in (
-    np.floor, np.ceil, np.rint, np.trunc, np.isnan, np.isinf, np.isfinite, np.signbit,
+    np.spacing, np.floor, np.ceil, np.rint, np.trunc, np.isnan, np.isinf, np.isfinite, np.signbit,
     np.logical_not, np.invert,
 ):  # fmt: skip
     elementwise(_ufunc, CUT)
 for _of_two in (
     np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal, np.logical_and,
     np.logical_or, np.logical_xor, np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.left_shift,
-    np.right_shift, np.gcd, np.lcm,
+    np.right_shift, np.gcd, np.lcm, np.nextafter,
 ):  # fmt: skip
     elementwise(_of_two, CUT, CUT)
+
+# ---- parts and multiples of numbers
+
+elementwise(np.ldexp, (lambda g, y, a, b: unbroadcast(cast(np.ldexp(g, b), a.dtype), a), "b"), CUT)
+
+
+@composed(np.modf)
+def modf(x: Any) -> Any:
+    """Return the fractions and the whole numbers."""
+    return x - np.trunc(x), np.trunc(x)
+
+
+@composed(np.frexp)
+def frexp(x: Any) -> Any:
+    """Return mantissas and exponents of 2."""
+    return np.ldexp(x, -constant_of(np.frexp, x)[1]), None
+
+
+@composed(np.divmod)
+def divmod_(a: Any, b: Any) -> Any:
+    """Return the quotients, rounded down, and what remains."""
+    return np.floor_divide(a, b), np.remainder(a, b)
+
+
+def _sinc(g: Any, y: Any, x: Any) -> Any:
+    """Gradient of sinc, near 0 by its series, whose derivatives are right there, too."""
+    angle, near = np.pi * x, np.absolute(x) < 1e-3
+    series = -(np.pi**2) / 3 * x * (1 - angle * angle / 10)
+    slope = (np.cos(angle) - np.sinc(x)) / np.where(near, 1, x)
+    return g * conj(np.where(near, series, slope))
+
+
+SINC = Op("sinc", np.sinc)
+SINC.define((_sinc, "a"))
+implements(np.sinc)(lambda x: apply(SINC, (operand(x),)))
 
 # ---- complex numbers
 
 elementwise(np.conjugate, lambda g, y, x: conj(g))
 REAL = Op("real", np.real)
+REAL.views = True
 REAL.define(lambda g, y, x: g + 0j if np.iscomplexobj(x) else g)
 IMAG = Op("imag", np.imag)
+IMAG.views = True
 IMAG.define(lambda g, y, x: g * 1j if np.iscomplexobj(x) else np.zeros_like(x))
-ANGLE = Op("angle", np.angle)
-ANGLE.define((lambda g, y, x: _angle(g, x), "a"))
+ANGLE = Op("angle", lambda x, deg=False: np.angle(x, deg))
+ANGLE.define((lambda g, y, x, deg=False: _angle(g * (180 / np.pi) if deg else g, x), "a"))
 
 
 def _angle(g: Any, x: Any) -> Any:
@@ -212,8 +265,7 @@ def imag(val: Any) -> Any:
 @implements(np.angle)
 def angle(z: Any, deg: bool = False) -> Any:
     """Return the argument of complex numbers."""
-    radians = apply(ANGLE, (operand(z),))
-    return np.rad2deg(radians) if deg else radians
+    return apply(ANGLE, (operand(z),), {"deg": True} if deg else None)
 
 
 # ---- dtype, choice, limits
@@ -252,8 +304,10 @@ WHERE.define(
 @implements(np.where)
 def where(condition: Any, *choices: Any) -> Any:
     """Choose between two values; the one that is not chosen gets a gradient of exactly 0."""
-    if len(choices) != 2:
+    if not choices:
         return np.nonzero(condition)
+    if len(choices) != 2:
+        raise ValueError("either both or neither of x and y should be given")
     return apply(WHERE, (operand(condition), operand(choices[0]), operand(choices[1])))
 
 
@@ -284,15 +338,26 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
     return apply(CLIP, (operand(a), *limits))
 
 
-@implements(np.nan_to_num)
+@composed(np.nan_to_num)
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None,
                neginf: Any = None) -> Any:  # fmt: skip
     """Replace what is not finite; it gets no gradient."""
-    limits = {"nan": nan, "posinf": posinf, "neginf": neginf}
-    known = without_rule("nan_to_num", np.nan_to_num, (x,), limits, CUT)
-    return np.where(np.isfinite(x), x, known)
+    x = operand(x)
+    if np.iscomplexobj(x):
+        return nan_to_num(x.real) + 1j * nan_to_num(x.imag)
+    return np.where(np.isfinite(x), x, 0)
 
 
-FUNCTIONS[np.real_if_close] = lambda a, tol=100: operand(a)
+REAL_IF_CLOSE = Op("real_if_close", np.real_if_close)
+REAL_IF_CLOSE.views, REAL_IF_CLOSE.sized = True, False  # whether it is real, values say
+REAL_IF_CLOSE.define(lambda g, y, a, tol: cast(g, a.dtype))
+
+
+@implements(np.real_if_close)
+def real_if_close(a: Any, tol: float = 100) -> Any:
+    """Return the real parts, if the imaginary ones are close to 0."""
+    return apply(REAL_IF_CLOSE, (operand(a),), {"tol": tol})
+
+
 method("conj", "conjugate")(lambda x: np.conjugate(x))
 method("round")(lambda x, decimals=0: np.round(x, decimals))

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff import core
 from tfopt.autodiff.backward import call, densify_rows
 from tfopt.autodiff.core import CUT, Op, Operand, Tensor, apply
 from tfopt.autodiff.ops import array_operand as operand
 from tfopt.autodiff.ops import implements, method, without_rule
+from tfopt.autodiff.vjps.composed import composed, constant_of
 from tfopt.indexed_slices import IndexedSlices
 
 # ---- slices
@@ -28,6 +28,7 @@ def _embed(g: Any, key: Any, shape: tuple[int, ...]) -> Any:
 
 SLICE = Op("slice", lambda a, key: a[key])
 EMBED = Op("embed", _embed)
+SLICE.views = True
 SLICE.define(lambda g, y, a, key: call(EMBED, (g,), {"key": key, "shape": a.shape}))
 EMBED.define(lambda g, y, a, key, shape: g[key])
 
@@ -88,6 +89,9 @@ def _add_at(g: Any, *arrays: Any, key: tuple[Any, ...], shape: tuple[int, ...]) 
 
 
 CHOOSE = Op("choose_elements", _choose)
+#: The same by a mask, whose values decide how many.
+SIFT = Op("choose_elements", _choose)
+SIFT.sized, SIFT.label = False, "x[mask]"
 ADD_AT = Op("add_at", _add_at)
 
 
@@ -102,6 +106,7 @@ def _add_at_rule(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
 
 _ARRAYS = "bcdefghijkl"  # of the inputs, all but the first are indices
 CHOOSE.define_jointly(_choose_rule, _ARRAYS)
+SIFT.define_jointly(_choose_rule, _ARRAYS)
 ADD_AT.define_jointly(_add_at_rule, _ARRAYS)
 
 
@@ -133,7 +138,8 @@ def getitem(a: Any, index: Any) -> Any:
             arrays.append(_index_array(part))
     if not arrays:
         return apply(SLICE, (a,), {"key": tuple(key)})
-    return apply(CHOOSE, (a, *arrays), {"key": tuple(key)})
+    masked = any(isinstance(x, Operand) and x.dtype == bool for x in arrays)
+    return apply(SIFT if masked else CHOOSE, (a, *arrays), {"key": tuple(key)})
 
 
 def _index_array(part: Any) -> Any:
@@ -188,36 +194,38 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
     return a[tuple(grid)]
 
 
-@implements(np.compress)
-@method("compress")
-def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
+@composed(np.compress, sized_by=(0, "condition"))
+def compress(condition: Any, a: Any, axis: Any = None, out: None = None) -> Any:
     """Take what a condition holds for along an axis."""
-    chosen = np.flatnonzero(core.raw(condition))
-    return take(a, chosen, axis, out)
+    return take(a, np.flatnonzero(operand(condition)), axis)
 
 
-@implements(np.extract)
+@method("compress")
+def _compress(a: Any, condition: Any, axis: Any = None) -> Any:
+    return np.compress(condition, a, axis)
+
+
+@composed(np.extract, sized_by=(0, "condition"))
 def extract(condition: Any, arr: Any) -> Any:
     """Take the elements that a condition holds for."""
-    return take(np.ravel(arr), np.flatnonzero(core.raw(condition)))
+    return take(np.ravel(arr), np.flatnonzero(operand(condition)))
 
 
-@implements(np.delete)
+@composed(np.delete, sized_by=(1, "obj"))
 def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     """Take all but some along an axis."""
     a = operand(arr)
-    if axis is None:
-        a, axis = np.ravel(a), 0
-    return take(a, np.delete(np.arange(a.shape[axis]), obj), axis)
+    a, axis = (np.ravel(a), 0) if axis is None else (a, axis)
+    return take(a, constant_of(np.delete, np.arange(a.shape[axis]), obj), axis)
 
 
-@implements(np.select)
-def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
-    """Choose the first value whose condition holds."""
-    made = default
-    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
-        made = np.where(condition, choice, made)
-    return made
+@composed(np.bincount, sized_by=(0, "x"))
+def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
+    """Add weights up where numbers say; how often these are has no gradient."""
+    if weights is None:
+        return None
+    length = constant_of(np.bincount, x, minlength=minlength).shape[0]
+    return apply(ADD_AT, (operand(weights), operand(x)), {"key": (SLOT,), "shape": (length,)})
 
 
 # ---- diagonals and triangles
@@ -255,11 +263,11 @@ def diagflat(v: Any, k: int = 0) -> Any:
     return diag(np.ravel(operand(v)), k)
 
 
-@implements(np.trace)
-@method("trace")
-def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, **others: Any) -> Any:
+@composed(np.trace, methods=["trace"])
+def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None,
+          out: None = None) -> Any:  # fmt: skip
     """Sum a diagonal."""
-    return np.sum(diagonal(a, offset, axis1, axis2), axis=-1)
+    return np.sum(diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype)
 
 
 @implements(np.linalg.diagonal)
@@ -267,7 +275,7 @@ def _linalg_diagonal(x: Any, /, *, offset: int = 0) -> Any:
     return diagonal(x, offset, -2, -1)
 
 
-@implements(np.linalg.trace)
+@composed(np.linalg.trace)
 def _linalg_trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     return np.sum(diagonal(x, offset, -2, -1), axis=-1, dtype=dtype)
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.backward import conj, unbroadcast
+from tfopt.autodiff.backward import cast, conj, unbroadcast
 from tfopt.autodiff.core import Op, apply
 from tfopt.autodiff.ops import array_operand as operand
 from tfopt.autodiff.ops import elementwise, implements, method, without_rule
+from tfopt.autodiff.vjps.composed import composed
 
 
-def _adjoint(a: Any) -> Any:
+def adjoint(a: Any) -> Any:
+    """Return the transposed conjugate."""
     return conj(a.T if a.ndim == 2 else np.swapaxes(a, -1, -2))
 
 
@@ -22,27 +26,77 @@ def _adjoint(a: Any) -> Any:
 def matmul_left(g: Any, y: Any, a: Any, b: Any) -> Any:
     """Gradient of a in a @ b."""
     if a.ndim == 2 == b.ndim:
-        return g @ conj(b.T)
+        return cast(g @ conj(b.T), a.dtype)
     if b.ndim == 1:
         return unbroadcast(np.expand_dims(g, -1) * conj(b) if a.ndim > 1 else g * conj(b), a)
     if a.ndim == 1:
-        return unbroadcast((np.expand_dims(g, -2) @ _adjoint(b))[..., 0, :], a)
-    return unbroadcast(g @ _adjoint(b), a)
+        return unbroadcast((np.expand_dims(g, -2) @ adjoint(b))[..., 0, :], a)
+    return unbroadcast(g @ adjoint(b), a)
 
 
 def matmul_right(g: Any, y: Any, a: Any, b: Any) -> Any:
     """Gradient of b in a @ b."""
     if a.ndim == 2 == b.ndim:
-        return conj(a.T) @ g
+        return cast(conj(a.T) @ g, b.dtype)
     if a.ndim == 1:
         outer = np.expand_dims(conj(a), -1) * np.expand_dims(g, -2) if b.ndim > 1 else conj(a) * g
         return unbroadcast(outer, b)
     if b.ndim == 1:
-        return unbroadcast((_adjoint(a) @ np.expand_dims(g, -1))[..., 0], b)
-    return unbroadcast(_adjoint(a) @ g, b)
+        return unbroadcast((adjoint(a) @ np.expand_dims(g, -1))[..., 0], b)
+    return unbroadcast(adjoint(a) @ g, b)
 
 
 elementwise(np.matmul, (matmul_left, "b"), (matmul_right, "a"))
+
+
+# ---- over other axes
+
+DOT, INNER = Op("dot", np.dot), Op("inner", np.inner)
+TENSORDOT = Op("tensordot", lambda a, b, axes: np.tensordot(a, b, axes))
+
+
+def _split(a: Any, b: Any, axes: Any) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Return the axes that are summed over, and the others, of both."""
+    if isinstance(axes, int):
+        axes = range(a.ndim - axes, a.ndim), range(axes)
+    left, right = ([int(k) % x.ndim for k in np.atleast_1d(given)]
+                   for given, x in zip(axes, (a, b), strict=True))  # fmt: skip
+    return (left, right, [k for k in range(a.ndim) if k not in left],
+            [k for k in range(b.ndim) if k not in right])  # fmt: skip
+
+
+def tensordot_left(g: Any, y: Any, a: Any, b: Any, axes: Any) -> Any:
+    """Gradient of a in a product over axes."""
+    left, right, rows, columns = _split(a, b, axes)
+    made = np.tensordot(g, conj(b), (range(len(rows), g.ndim), columns))
+    order = rows + [left[k] for k in np.argsort(right)]
+    return cast(np.transpose(made, np.argsort(order)), a.dtype)
+
+
+def tensordot_right(g: Any, y: Any, a: Any, b: Any, axes: Any) -> Any:
+    """Gradient of b in a product over axes."""
+    left, right, rows, columns = _split(a, b, axes)
+    made = np.tensordot(conj(a), g, (rows, range(len(rows))))
+    order = [right[k] for k in np.argsort(left)] + columns
+    return cast(np.transpose(made, np.argsort(order)), b.dtype)
+
+
+TENSORDOT.define((tensordot_left, "b"), (tensordot_right, "a"))
+
+
+def _dot_left(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return matmul_left(g, y, a, b) if b.ndim <= 2 else tensordot_left(g, y, a, b, (-1, -2))
+
+
+def _dot_right(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return matmul_right(g, y, a, b) if b.ndim <= 2 else tensordot_right(g, y, a, b, (-1, -2))
+
+
+DOT.define((_dot_left, "b"), (_dot_right, "a"))
+INNER.define(
+    (lambda g, y, a, b: tensordot_left(g, y, a, b, (-1, -1)), "b"),
+    (lambda g, y, a, b: tensordot_right(g, y, a, b, (-1, -1)), "a"),
+)
 
 
 @implements(np.dot)
@@ -52,9 +106,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     a, b = operand(a), operand(b)
     if np.ndim(a) == 0 or np.ndim(b) == 0:
         return np.multiply(a, b)
-    if b.ndim <= 2:
-        return np.matmul(a, b)
-    return tensordot(a, b, axes=(-1, -2))
+    return apply(DOT, (a, b))
 
 
 @implements(np.inner)
@@ -63,59 +115,54 @@ def inner(a: Any, b: Any, /) -> Any:
     a, b = operand(a), operand(b)
     if np.ndim(a) == 0 or np.ndim(b) == 0:
         return np.multiply(a, b)
-    return tensordot(a, b, axes=(-1, -1))
-
-
-@implements(np.vdot)
-def vdot(a: Any, b: Any, /) -> Any:
-    """Sum the products of all elements, those of the first conjugated."""
-    return np.matmul(np.ravel(conj(operand(a))), np.ravel(operand(b)))
-
-
-@implements(np.vecdot, np.linalg.vecdot)
-def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    """Sum products along an axis, those of the first conjugated."""
-    return np.sum(conj(operand(x1)) * operand(x2), axis=axis)
-
-
-@implements(getattr(np, "matvec", None))  # of NumPy 2.2
-def matvec(x1: Any, x2: Any, /) -> Any:
-    """Multiply matrices by vectors."""
-    return np.matmul(x1, np.expand_dims(x2, -1))[..., 0]
-
-
-@implements(getattr(np, "vecmat", None))
-def vecmat(x1: Any, x2: Any, /) -> Any:
-    """Multiply vectors, conjugated, by matrices."""
-    return np.matmul(np.expand_dims(conj(operand(x1)), -2), x2)[..., 0, :]
-
-
-@implements(np.outer, np.linalg.outer)
-def outer(a: Any, b: Any, out: Any = None) -> Any:
-    """Multiply each element by each."""
-    return np.reshape(a, (-1, 1)) * np.reshape(b, (1, -1))
+    return apply(INNER, (a, b))
 
 
 @implements(np.tensordot, np.linalg.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     """Sum products over several axes."""
-    a, b = operand(a), operand(b)
-    if isinstance(axes, int):
-        left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
-    else:
-        left, right = (list(np.atleast_1d(k) % x.ndim) for k, x in zip(axes, (a, b), strict=True))
-    rows = [k for k in range(a.ndim) if k not in left]
-    columns = [k for k in range(b.ndim) if k not in right]
-    n = int(np.prod([a.shape[k] for k in left]))
-    if n != int(np.prod([b.shape[k] for k in right])):
-        raise ValueError("shape-mismatch for sum")
-    shape = [a.shape[k] for k in rows] + [b.shape[k] for k in columns]
-    flat_a = np.reshape(np.transpose(a, rows + left), (-1, n))
-    flat_b = np.reshape(np.transpose(b, right + columns), (n, -1))
-    return np.reshape(flat_a @ flat_b, shape)
+    return apply(TENSORDOT, (operand(a), operand(b)), {"axes": axes})
 
 
-@implements(np.kron)
+@composed(np.vdot)
+def vdot(a: Any, b: Any, /) -> Any:
+    """Sum the products of all elements, those of the first conjugated."""
+    return np.matmul(np.ravel(conj(operand(a))), np.ravel(operand(b)))
+
+
+@composed(np.vecdot, np.linalg.vecdot)
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """Sum products along an axis, those of the first conjugated."""
+    return np.sum(conj(operand(x1)) * operand(x2), axis=axis)
+
+
+def matvec(x1: Any, x2: Any, /) -> Any:
+    """Multiply matrices by vectors."""
+    return np.matmul(x1, np.expand_dims(x2, -1))[..., 0]
+
+
+def vecmat(x1: Any, x2: Any, /) -> Any:
+    """Multiply vectors, conjugated, by matrices."""
+    return np.matmul(np.expand_dims(conj(operand(x1)), -2), x2)[..., 0, :]
+
+
+if hasattr(np, "matvec"):  # of NumPy 2.2
+    composed(np.matvec)(matvec)
+    composed(np.vecmat)(vecmat)
+
+
+@implements(np.outer)
+def outer(a: Any, b: Any, out: Any = None) -> Any:
+    """Multiply each element by each."""
+    return np.reshape(a, (-1, 1)) * np.reshape(b, (1, -1))
+
+
+@composed(np.linalg.outer)
+def _linalg_outer(x1: Any, x2: Any, /) -> Any:
+    return outer(x1, x2)
+
+
+@composed(np.kron)
 def kron(a: Any, b: Any) -> Any:
     """Multiply each element of one by the whole of the other."""
     a, b = operand(a), operand(b)
@@ -126,25 +173,17 @@ def kron(a: Any, b: Any) -> Any:
     return np.reshape(left * right, [m * n for m, n in zip(*shapes, strict=True)])
 
 
-@implements(np.linalg.multi_dot)
-def multi_dot(arrays: Any, *, out: Any = None) -> Any:
+@composed(np.linalg.multi_dot)
+def multi_dot(arrays: Any, *, out: None = None) -> Any:
     """Multiply matrices in turn."""
-    first, *rest = arrays
-    for each in rest:
-        first = np.dot(first, each)
-    return first
+    return functools.reduce(np.dot, arrays)
 
 
-@implements(np.linalg.matrix_power)
+@composed(np.linalg.matrix_power)
 def matrix_power(a: Any, n: int) -> Any:
     """Multiply a matrix by itself."""
-    a = operand(a)
-    if n < 0:
-        a, n = np.linalg.inv(a), -n
-    made = np.broadcast_to(np.eye(a.shape[-1], dtype=a.dtype), a.shape)
-    for _ in range(n):
-        made = made @ a
-    return operand(made)
+    a = np.linalg.inv(a) if n < 0 else operand(a)
+    return functools.reduce(np.matmul, [a] * abs(n)) if n else 0 * a
 
 
 @implements(np.linalg.matmul)
@@ -152,13 +191,31 @@ def _linalg_matmul(x1: Any, x2: Any, /) -> Any:
     return np.matmul(x1, x2)
 
 
+@composed(np.cross)
+def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1,
+          axis: int | None = None) -> Any:  # fmt: skip
+    """Return the vectors across both, of three dimensions."""
+    axisa, axisb, axisc = (axisa, axisb, axisc) if axis is None else (axis,) * 3
+    a, b = np.moveaxis(operand(a), axisa, -1), np.moveaxis(operand(b), axisb, -1)
+    if a.shape[-1] != 3 or b.shape[-1] != 3:
+        raise LookupError("no gradient of cross of vectors of two dimensions")
+    after, before = [1, 2, 0], [2, 0, 1]
+    made = a[..., after] * b[..., before] - a[..., before] * b[..., after]
+    return np.moveaxis(made, -1, axisc)
+
+
+@composed(np.linalg.cross)
+def _linalg_cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    return cross(x1, x2, axis=axis)
+
+
 # ---- einsum
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def _einsum(*arrays: Any, inputs: tuple[str, ...], output: str) -> Any:
-    return np.einsum(f"{','.join(inputs)}->{output}", *arrays, optimize=len(arrays) > 2)
+def _einsum(*arrays: Any, inputs: tuple[str, ...], output: str, optimize: Any = False) -> Any:
+    return np.einsum(f"{','.join(inputs)}->{output}", *arrays, optimize=optimize)
 
 
 def _einsum_rule(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
@@ -177,7 +234,8 @@ def _einsum_one(g: Any, ins: Any, inputs: tuple[str, ...], output: str, place: i
     distinct = "".join(dict.fromkeys(own))
     reached = "".join(letter for letter in distinct if letter in known)
     subscripts = ",".join([output, *(inputs[k] for k in others)])
-    made = np.einsum(f"{subscripts}->{reached}", g, *(conj(ins[k]) for k in others))
+    factors = [g, *(conj(ins[k]) for k in others)]
+    made = np.einsum(f"{subscripts}->{reached}", *factors, optimize=len(factors) > 2)
     if reached != distinct or len(own) != len(distinct):
         shape = [sizes[c] if c in reached else 1 for c in distinct]
         made = np.broadcast_to(np.reshape(made, shape), [sizes[c] for c in distinct])
@@ -199,19 +257,36 @@ def _put(values: Any, key: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
 
 
 EINSUM = Op("einsum", _einsum)
+EINSUM.views = True
 EINSUM.define_jointly(_einsum_rule, "*")
 
 
 @implements(np.einsum)
 def einsum(*operands: Any, out: Any = None, optimize: Any = False, **others: Any) -> Any:
     """Sum products as subscripts say."""
-    if not isinstance(operands[0], str) or out is not None or others:
-        if out is not None:
-            others["out"] = out
+    if others:
+        others["optimize"] = optimize
         return without_rule("einsum", np.einsum, operands, others)
-    arrays = [operand(a) for a in operands[1:]]
-    inputs, output = _explicit(operands[0].replace(" ", ""), [np.ndim(a) for a in arrays])
-    return apply(EINSUM, tuple(arrays), {"inputs": inputs, "output": output})
+    subscripts, given = _as_string(operands)
+    arrays = [operand(a) for a in given]
+    inputs, output = _explicit(subscripts.replace(" ", ""), [np.ndim(a) for a in arrays])
+    kw = {"inputs": inputs, "output": output}
+    return apply(EINSUM, tuple(arrays), {**kw, "optimize": optimize} if optimize else kw)
+
+
+def _as_string(operands: Sequence[Any]) -> tuple[str, Sequence[Any]]:
+    """Return subscripts and arrays, of arrays and lists of numbers in turn, too."""
+    if isinstance(operands[0], str):
+        return operands[0], operands[1:]
+    words = [
+        "".join("..." if k is Ellipsis else _LETTERS[int(k)] for k in listed)
+        for listed in operands[1::2]
+    ]
+    arrays = operands[: len(operands) // 2 * 2 : 2]
+    if len(operands) % 2:  # the last one is the output
+        last = "".join("..." if k is Ellipsis else _LETTERS[int(k)] for k in operands[-1])
+        return f"{','.join(words)}->{last}", arrays
+    return ",".join(words), arrays
 
 
 def _explicit(subscripts: str, ndims: list[int]) -> tuple[tuple[str, ...], str]:
@@ -235,13 +310,26 @@ def _explicit(subscripts: str, ndims: list[int]) -> tuple[tuple[str, ...], str]:
 # ---- matrices
 
 INV = Op("inv", np.linalg.inv)
-INV.define((lambda g, y, a: -(_adjoint(y) @ g @ _adjoint(y)), "y"))
+INV.define((lambda g, y, a: -(adjoint(y) @ g @ adjoint(y)), "y"))
 DET = Op("det", np.linalg.det)
 DET.define(
-    (lambda g, y, a: _over_matrix(g * conj(y)) * _adjoint(np.linalg.inv(a)), "ay"),
+    (lambda g, y, a: _over_matrix(g * conj(y)) * adjoint(np.linalg.inv(a)), "ay"),
 )
-LOGDET = Op("logabsdet", lambda a: np.linalg.slogdet(a)[1])
-LOGDET.define((lambda g, y, a: _over_matrix(g) * _adjoint(np.linalg.inv(a)), "a"))
+_SLOGDET_RESULT: Any = type(np.linalg.slogdet(np.eye(1)))
+SLOGDET = Op("slogdet", lambda a: tuple(np.linalg.slogdet(a)), many=True)
+
+
+def _slogdet_rule(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
+    """The logarithm's gradient; that of a complex sign turns it."""
+    (sign, _), (gsign, glog) = y, g
+    (a,) = ins
+    slope: Any = 0 if glog is None else glog
+    if gsign is not None and np.iscomplexobj(sign):
+        slope = slope - 1j * np.imag(conj(gsign) * sign)
+    return [cast(_over_matrix(slope + 0 * sign) * adjoint(np.linalg.inv(a)), a.dtype)]
+
+
+SLOGDET.define_jointly(_slogdet_rule, "ay")
 
 
 def _over_matrix(g: Any) -> Any:
@@ -262,21 +350,19 @@ def det(a: Any) -> Any:
 
 @implements(np.linalg.slogdet)
 def slogdet(a: Any) -> Any:
-    """Return the signs of determinants, without a gradient, and the logarithms of their sizes."""
-    a = operand(a)
-    sign = np.sign(without_rule("slogdet", lambda x: np.linalg.slogdet(x)[0], (a,), {}))
-    return type(np.linalg.slogdet(np.eye(1)))(sign, apply(LOGDET, (a,)))
+    """Return the signs of determinants, and the logarithms of their sizes."""
+    return _SLOGDET_RESULT(*apply(SLOGDET, (operand(a),)))
 
 
 def _solve_right(g: Any, y: Any, a: Any, b: Any) -> Any:
-    return unbroadcast(_solved(_adjoint(a), g, b.ndim == 1), b)
+    return unbroadcast(_solved(adjoint(a), g, b.ndim == 1), b)
 
 
 def _solve_left(g: Any, y: Any, a: Any, b: Any) -> Any:
-    s = _solved(_adjoint(a), g, b.ndim == 1)
+    s = _solved(adjoint(a), g, b.ndim == 1)
     if b.ndim == 1:
         return unbroadcast(-np.expand_dims(s, -1) * np.expand_dims(conj(y), -2), a)
-    return unbroadcast(-(s @ _adjoint(y)), a)
+    return unbroadcast(-(s @ adjoint(y)), a)
 
 
 def _solved(a: Any, g: Any, vector: bool) -> Any:
@@ -297,12 +383,12 @@ def solve(a: Any, b: Any) -> Any:
 
 def _cholesky_rule(g: Any, y: Any, a: Any) -> Any:
     """Murray (2016), Differentiation of the Cholesky decomposition, equation 9, symmetric."""
-    inner = np.tril(_adjoint(y) @ np.tril(g))
+    inner = np.tril(adjoint(y) @ np.tril(g))
     n = a.shape[-1]
     inner = inner - 0.5 * np.where(np.eye(n, dtype=bool), inner, 0)
     inverse = np.linalg.inv(y)
-    full = _adjoint(inverse) @ inner @ inverse
-    return 0.5 * (full + _adjoint(full))
+    full = adjoint(inverse) @ inner @ inverse
+    return 0.5 * (full + adjoint(full))
 
 
 CHOLESKY = Op("cholesky", np.linalg.cholesky)
@@ -313,58 +399,4 @@ CHOLESKY.define((_cholesky_rule, "y"))
 def cholesky(a: Any, /, *, upper: bool = False) -> Any:
     """Return triangular roots of symmetric matrices."""
     lower = apply(CHOLESKY, (operand(a),))
-    return _adjoint(lower) if upper else lower
-
-
-# ---- norms
-
-
-def _two_norm(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    return (
-        np.linalg.norm(a, axis=axis, keepdims=keepdims) if axis is not None else _whole(a, keepdims)
-    )
-
-
-def _whole(a: Any, keepdims: bool) -> Any:
-    value = np.linalg.norm(a.reshape(-1))
-    return np.reshape(value, (1,) * a.ndim) if keepdims else value
-
-
-def _norm_rule(g: Any, y: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """Point along the vector; 0 where it is 0."""
-    from tfopt.autodiff.backward import spread
-
-    scale = np.where(y == 0, 0, g / np.where(y == 0, 1, y))
-    return a * spread(scale, a, axis, keepdims)
-
-
-NORM = Op("norm", _two_norm)
-NORM.define((_norm_rule, "ay"))
-
-
-@implements(np.linalg.norm)
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return vector norms, and Frobenius' of matrices."""
-    x = operand(x)
-    axes = axis if isinstance(axis, tuple) else None if axis is None else (axis,)
-    ndim = x.ndim if axes is None else len(axes)
-    if ord is None or (ord == "fro" and ndim == 2) or (ord == 2 and ndim == 1):
-        return apply(NORM, (x,), {"axis": axis, "keepdims": keepdims})
-    if ndim != 1 or ord == 0:
-        return without_rule("norm", np.linalg.norm, (x, ord, axis, keepdims), {})
-    sizes = np.abs(x)
-    if ord in (np.inf, -np.inf):
-        return (np.max if ord > 0 else np.min)(sizes, axis=axis, keepdims=keepdims)
-    if ord == 1:
-        return np.sum(sizes, axis=axis, keepdims=keepdims)
-    return np.sum(sizes**ord, axis=axis, keepdims=keepdims) ** (1 / ord)
-
-
-@implements(np.linalg.vector_norm)
-def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-    """Return vector norms."""
-    x = operand(x)
-    if axis is None and x.ndim > 1:
-        made = norm(np.ravel(x), ord)
-        return np.reshape(made, (1,) * x.ndim) if keepdims else made
-    return norm(x, ord, axis, keepdims)
+    return adjoint(lower) if upper else lower

@@ -9,8 +9,9 @@ import numpy as np
 
 from tfopt.autodiff.backward import conj, spread
 from tfopt.autodiff.core import Op, apply
-from tfopt.autodiff.ops import REDUCTIONS, implements, method, without_rule
+from tfopt.autodiff.ops import REDUCTIONS, implements, method
 from tfopt.autodiff.ops import array_operand as operand
+from tfopt.autodiff.vjps.composed import composed, with_gradients_of
 
 _UNSET: Any = np._NoValue
 Axis = int | tuple[int, ...] | None
@@ -22,13 +23,13 @@ _MINIMUM: Any = np.minimum.reduce
 
 
 def _reduced(op: Op, function: Any, a: Any, axis: Any, keepdims: Any, *others: Any) -> Any:
-    """Carry a reduction out, with a rule if nothing unusual is asked for.
+    """Carry a reduction out: by its own rule, if nothing unusual is asked for.
 
     `others` are NumPy's arguments dtype, out, initial and where, as far as it takes them.
     """
     for value in others:
         if value is not None and value is not _UNSET:
-            return _unusual(op.name, function, a, axis, keepdims, others)
+            return _unusual(op, function, a, axis, keepdims, others)
     if isinstance(axis, list):
         axis = tuple(axis)
     a = operand(a)
@@ -38,12 +39,27 @@ def _reduced(op: Op, function: Any, a: Any, axis: Any, keepdims: Any, *others: A
 
 
 def _unusual(
-    name: str, function: Any, a: Any, axis: Any, keepdims: Any, others: tuple[Any, ...]
+    op: Op, function: Any, a: Any, axis: Any, keepdims: Any, others: tuple[Any, ...]
 ) -> Any:
     given = {"axis": axis, "keepdims": keepdims}
     given.update(zip(("dtype", "out", "initial", "where"), others, strict=True))
     kwargs = {k: v for k, v in given.items() if v is not _UNSET and v is not None}
-    return without_rule(name, function, (a,), kwargs)
+    if "axis" not in kwargs and isinstance(getattr(function, "__self__", None), np.ufunc):
+        kwargs["axis"] = None  # which a ufunc would take to be 0
+    return with_gradients_of(_UNUSUAL[op], function, (operand(a),), kwargs, op.name)
+
+
+def masked(a: Any, where: Any, fill: Any, dtype: Any = None) -> Any:
+    """Return an array with numbers that change nothing where a mask does not hold."""
+    a = a if dtype is None else a.astype(dtype)
+    return a if where is True else np.where(where, a, fill)
+
+
+def how_many(a: Any, axis: Any, keepdims: bool, where: Any) -> Any:
+    """Return how many elements a reduction under a mask puts together."""
+    if where is True:
+        return count(a, axis)
+    return np.sum(np.broadcast_to(where, a.shape), axis=axis, keepdims=keepdims)
 
 
 def count(a: Any, axis: Axis) -> int:
@@ -79,9 +95,7 @@ MEAN.define(
 def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _UNSET,
         initial: Any = _UNSET, where: Any = _UNSET) -> Any:  # fmt: skip
     """Sum over axes."""
-    if dtype is not None:
-        a, dtype = operand(a).astype(dtype), None
-    return _reduced(SUM, np.sum, a, axis, keepdims, None, out, initial, where)
+    return _reduced(SUM, np.sum, a, axis, keepdims, dtype, out, initial, where)
 
 
 @implements(np.mean)
@@ -89,55 +103,7 @@ def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: 
 def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _UNSET, *,
          where: Any = _UNSET) -> Any:  # fmt: skip
     """Average over axes."""
-    if dtype is not None:
-        a, dtype = operand(a).astype(dtype), None
-    return _reduced(MEAN, np.mean, a, axis, keepdims, None, out, _UNSET, where)
-
-
-@implements(np.average)
-def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *,
-            keepdims: Any = _UNSET) -> Any:  # fmt: skip
-    """Average over axes, weighted."""
-    keep = False if keepdims is _UNSET else keepdims
-    a = operand(a)
-    if weights is None:
-        made = np.mean(a, axis=axis, keepdims=keep)
-        total = np.full_like(made, a.size / max(made.size, 1)) if returned else None
-    else:
-        weights = operand(weights)
-        if weights.shape != a.shape:
-            shape = [1] * a.ndim
-            shape[axis] = a.shape[axis]
-            weights = np.broadcast_to(np.reshape(weights, shape), a.shape)
-        total = np.sum(weights, axis=axis, keepdims=keep)
-        made = np.sum(a * weights, axis=axis, keepdims=keep) / total
-    return (made, total) if returned else made
-
-
-@implements(np.var)
-@method("var")
-def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
-        keepdims: Any = _UNSET, **others: Any) -> Any:  # fmt: skip
-    """Return the variance."""
-    others = {k: v for k, v in others.items() if v is not _UNSET}
-    if others or out is not None:
-        return without_rule("var", np.var, (a, axis, dtype, out, ddof), others)
-    a = operand(a) if dtype is None else operand(a).astype(dtype)
-    away = a - np.mean(a, axis=axis, keepdims=True)
-    squares = np.real(away * conj(away)) if np.iscomplexobj(away) else away * away
-    total = np.sum(squares, axis=axis, keepdims=False if keepdims is _UNSET else keepdims)
-    return total / max(count(a, axis) - ddof, 0)
-
-
-@implements(np.std)
-@method("std")
-def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
-        keepdims: Any = _UNSET, **others: Any) -> Any:  # fmt: skip
-    """Return the standard deviation."""
-    others = {k: v for k, v in others.items() if v is not _UNSET}
-    if others or out is not None:
-        return without_rule("std", np.std, (a, axis, dtype, out, ddof), others)
-    return np.sqrt(np.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims))
+    return _reduced(MEAN, np.mean, a, axis, keepdims, dtype, out, _UNSET, where)
 
 
 def _logsumexp(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
@@ -159,14 +125,14 @@ def logsumexp(a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
               keepdims: Any = _UNSET, initial: Any = _UNSET,
               where: Any = _UNSET) -> Any:  # fmt: skip
     """Return the logarithm of a sum of exponentials: ``np.logaddexp.reduce``."""
-    name = np.logaddexp.reduce
-    return _reduced(LOGSUMEXP, name, a, axis, keepdims, dtype, out, initial, where)
+    function = np.logaddexp.reduce
+    return _reduced(LOGSUMEXP, function, a, axis, keepdims, dtype, out, initial, where)
 
 
 REDUCTIONS[np.logaddexp] = logsumexp
 
 
-def _axes(a: Any, axis: Axis) -> list[int]:
+def axes_of(a: Any, axis: Axis) -> list[int]:
     """Return the axes of a reduction, counted from the first."""
     if axis is None:
         return list(range(a.ndim))
@@ -184,7 +150,7 @@ def _before(x: Any) -> Any:
 
 def _product_rule(g: Any, y: Any, a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """Multiply by the product of the others, which is right for zeros, too."""
-    axes = _axes(a, axis)
+    axes = axes_of(a, axis)
     order = [k for k in range(a.ndim) if k not in axes] + axes
     moved = np.transpose(a, order)
     rest = moved.shape[: a.ndim - len(axes)]
@@ -212,7 +178,7 @@ def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
 def _extreme_rule(g: Any, y: Any, a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """Split evenly between equal extremes."""
     chosen = a == _aligned(y, a, axis, keepdims)
-    ties = _ADD(chosen, axis=axis, dtype=a.dtype, keepdims=True)
+    ties = _ADD(chosen.astype(a.dtype), axis=axis, keepdims=True)
     return chosen * (_aligned(g, a, axis, keepdims) / ties)
 
 
@@ -220,7 +186,7 @@ def _aligned(y: Any, a: Any, axis: Axis, keepdims: bool) -> Any:
     """Return a reduction's result with the axes that were reduced, so that it broadcasts."""
     if keepdims or axis is None:
         return y
-    axes = _axes(a, axis)
+    axes = axes_of(a, axis)
     return y.reshape([1 if k in axes else n for k, n in enumerate(a.shape)])
 
 
@@ -253,11 +219,45 @@ def min_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _UNSET, init
     return _reduced(MIN, np.min, a, axis, keepdims, None, out, initial, where)
 
 
-@implements(np.ptp)
-def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _UNSET) -> Any:
-    """Return the largest minus the smallest."""
-    return max_(a, axis, out, keepdims) - min_(a, axis, out, keepdims)
+def _sum_of(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False,
+            initial: Any = 0, where: Any = True) -> Any:  # fmt: skip
+    return np.sum(masked(a, where, 0, dtype), axis=axis, keepdims=keepdims) + initial
 
+
+def _mean_of(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False,
+             where: Any = True) -> Any:  # fmt: skip
+    total = np.sum(masked(a, where, 0, dtype), axis=axis, keepdims=keepdims)
+    return total / how_many(a, axis, keepdims, where)
+
+
+def _product_of(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False,
+                initial: Any = 1, where: Any = True) -> Any:  # fmt: skip
+    return np.prod(masked(a, where, 1, dtype), axis=axis, keepdims=keepdims) * initial
+
+
+def _logsumexp_of(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False,
+                  initial: Any = -np.inf, where: Any = True) -> Any:  # fmt: skip
+    kept = masked(a, where, -np.inf, dtype)
+    return np.logaddexp(_LOGADDEXP(kept, axis=axis, keepdims=keepdims), initial)
+
+
+def _max_of(a: Any, axis: Any = None, keepdims: bool = False, initial: Any = -np.inf,
+            where: Any = True) -> Any:  # fmt: skip
+    largest = np.max(masked(a, where, initial), axis=axis, keepdims=keepdims)
+    return np.maximum(largest, initial)
+
+
+def _min_of(a: Any, axis: Any = None, keepdims: bool = False, initial: Any = np.inf,
+            where: Any = True) -> Any:  # fmt: skip
+    smallest = np.min(masked(a, where, initial), axis=axis, keepdims=keepdims)
+    return np.minimum(smallest, initial)
+
+
+#: What reductions are with `dtype`, `initial` and `where`.
+_UNUSUAL: dict[Op, Any] = {
+    SUM: _sum_of, MEAN: _mean_of, PROD: _product_of, LOGSUMEXP: _logsumexp_of, MAX: _max_of,
+    MIN: _min_of,
+}  # fmt: skip
 
 # ---- scans
 
@@ -274,10 +274,14 @@ CUMSUM.define(lambda g, y, a, axis: _reverse_cumsum(g, axis))
 @method("cumsum")
 def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the sums of all elements up to each."""
-    if dtype is not None or out is not None or operand(a).dtype.kind in "biu":
-        return without_rule("cumsum", np.cumsum, (a, axis, dtype, out), {})
     a = operand(a)
+    if dtype is not None or out is not None or a.dtype.kind in "biu":
+        return with_gradients_of(_cumsum_of, np.cumsum, (a, axis, dtype, out), {})
     return apply(CUMSUM, (np.ravel(a) if axis is None else a,), {"axis": axis or 0})
+
+
+def _cumsum_of(a: Any, axis: Any, dtype: Any, out: None) -> Any:
+    return np.cumsum(a.astype(dtype), axis)
 
 
 def _cumprod_rule(g: Any, y: Any, a: Any, axis: int) -> Any:
@@ -303,19 +307,12 @@ def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any
     """Return the products of all elements up to each."""
     a = operand(a)
     if dtype is not None or out is not None or a.dtype.kind in "biu" or a.size == 0:
-        return without_rule("cumprod", np.cumprod, (a, axis, dtype, out), {})
+        return with_gradients_of(_cumprod_of, np.cumprod, (a, axis, dtype, out), {})
     return apply(CUMPROD, (np.ravel(a) if axis is None else a,), {"axis": axis or 0})
 
 
-@implements(np.diff)
-def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _UNSET, append: Any = _UNSET) -> Any:
-    """Return the differences of neighbours."""
-    if prepend is not _UNSET or append is not _UNSET:
-        return without_rule("diff", np.diff, (a, n, axis, prepend, append), {})
-    made = np.moveaxis(operand(a), axis, -1)
-    for _ in range(n):
-        made = made[..., 1:] - made[..., :-1]
-    return np.moveaxis(made, -1, axis)
+def _cumprod_of(a: Any, axis: Any, dtype: Any, out: None) -> Any:
+    return np.cumprod(a.astype(dtype), axis) if a.size else a.astype(dtype) * 1
 
 
 # ---- orders
@@ -326,42 +323,32 @@ def _sort_rule(g: Any, y: Any, a: Any, axis: int) -> Any:
     return np.take_along_axis(g, np.argsort(place, axis=axis), axis=axis)
 
 
-SORT = Op("sort", lambda a, axis: np.sort(a, axis=axis, kind="stable"))
-SORT.define((_sort_rule, "a"))
+def _sort(a: Any, axis: int, kind: Any = None, stable: Any = None) -> Any:
+    return np.sort(a, axis=axis, kind=kind, stable=stable)
+
+
+SORT = Op("sort", _sort)
+SORT.define((lambda g, y, a, axis, kind=None, stable=None: _sort_rule(g, y, a, axis), "a"))
 
 
 @implements(np.sort)
 @method("sort")
 def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
-    """Sort along an axis; equal elements keep their order."""
+    """Sort along an axis."""
     a = operand(a)
-    return apply(
-        SORT, (np.ravel(a) if axis is None else a,), {"axis": -1 if axis is None else axis}
-    )
+    if order is not None:
+        raise ValueError("Cannot specify order when the array has no fields.")
+    a, axis = (np.ravel(a), -1) if axis is None else (a, axis)
+    return apply(SORT, (a,), {"axis": axis, "kind": kind, "stable": stable})
 
 
-@implements(np.median)
-def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
-           keepdims: bool = False) -> Any:  # fmt: skip
-    """Return the median: the middle of the sorted elements."""
-    a = operand(a)
-    if out is not None or a.size == 0:
-        return without_rule("median", np.median, (a, axis, out, overwrite_input, keepdims), {})
-    axes = _axes(a, axis)
-    rest = [k for k in range(a.ndim) if k not in axes]
-    n = int(np.prod([a.shape[k] for k in axes]))
-    moved = np.reshape(np.transpose(a, rest + axes), (*(a.shape[k] for k in rest), n))
-    ordered = np.sort(moved, axis=-1)
-    made = (ordered[..., (n - 1) // 2] + ordered[..., n // 2]) / 2
-    return np.expand_dims(made, tuple(sorted(axes))) if keepdims else made
-
-
-@implements(np.partition)
+@composed(np.partition)
 def partition(
-    a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
+    a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None
 ) -> Any:
-    """Sort, which puts every element where a partition may have it."""
-    return sort(a, axis)
+    """Choose the elements in the order of a partition."""
+    a, axis = (np.ravel(a), -1) if axis is None else (a, axis)
+    return np.take_along_axis(a, np.argpartition(a, kth, axis, kind, order), axis)
 
 
 method("all")(lambda x, *args, **kwargs: np.all(x, *args, **kwargs))

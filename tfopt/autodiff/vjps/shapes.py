@@ -12,10 +12,12 @@ from tfopt.autodiff.backward import unbroadcast
 from tfopt.autodiff.core import Op, apply
 from tfopt.autodiff.ops import array_operand as operand
 from tfopt.autodiff.ops import implements, method, without_rule
+from tfopt.autodiff.vjps.composed import composed, constant_of, moved, with_gradients_of
 
 # ---- one array in another shape
 
 RESHAPE = Op("reshape", lambda a, shape: a.reshape(shape))
+RESHAPE.views = True
 RESHAPE.define(lambda g, y, a, shape: g.reshape(a.shape))
 
 
@@ -23,22 +25,34 @@ RESHAPE.define(lambda g, y, a, shape: g.reshape(a.shape))
 def reshape(a: Any, /, shape: Any = None, order: str = "C", **others: Any) -> Any:
     """Give another shape."""
     shape = others.pop("newshape", shape)
-    if order != "C" or others.get("copy") is not None:
-        return without_rule("reshape", np.reshape, (a, shape), {"order": order, **others})
+    if order != "C" or others:
+        kwargs = {"order": order, **others}
+        return with_gradients_of(_reordered, np.reshape, (operand(a), shape), kwargs)
     shape = tuple(map(int, shape)) if isinstance(shape, (tuple, list)) else (int(shape),)
     return apply(RESHAPE, (operand(a),), {"shape": shape})
 
 
+def _reordered(a: Any, shape: Any, order: str = "C", copy: Any = None) -> Any:
+    return moved(np.reshape, a, shape, order)
+
+
 @method("reshape")
-def _reshape(a: Any, *shape: Any, order: str = "C") -> Any:
-    return reshape(a, shape[0] if len(shape) == 1 else shape, order)
+def _reshape(a: Any, *shape: Any, order: str = "C", copy: Any = None) -> Any:
+    kwargs = {} if copy is None else {"copy": copy}
+    return reshape(a, shape[0] if len(shape) == 1 else shape, order, **kwargs)
 
 
 @implements(np.ravel)
 @method("ravel", "flatten")
 def ravel(a: Any, order: str = "C") -> Any:
     """Give one axis."""
-    return reshape(a, (-1,), order)
+    if order == "C":
+        return reshape(a, (-1,))
+    return with_gradients_of(_raveled, np.ravel, (operand(a), order), {})
+
+
+def _raveled(a: Any, order: str) -> Any:
+    return moved(np.ravel, a, order)
 
 
 @implements(np.squeeze)
@@ -94,6 +108,7 @@ def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
 
 
 TRANSPOSE = Op("transpose", lambda a, axes=None: a.transpose(axes))
+TRANSPOSE.views = True
 TRANSPOSE.define(lambda g, y, a, axes=None: g.transpose(None if axes is None else _inverse(axes)))
 
 
@@ -121,7 +136,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     return transpose(a, order)
 
 
-@implements(np.matrix_transpose)
+@implements(np.matrix_transpose, np.linalg.matrix_transpose)
 def matrix_transpose(x: Any, /) -> Any:
     """Swap the last two axes."""
     return swapaxes(x, -1, -2)
@@ -190,13 +205,14 @@ def _negated(shift: Any) -> Any:
 @implements(np.roll)
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """Shift along axes; what leaves at one end comes in at the other."""
-    shift = tuple(shift) if isinstance(shift, (tuple, list)) else int(shift)
+    shift = tuple(int(k) for k in shift) if np.ndim(shift) else int(shift)
     return apply(ROLL, (operand(a),), {"shift": shift, "axis": axis})
 
 
 # ---- copies of elements
 
 BROADCAST = Op("broadcast_to", lambda a, shape: np.broadcast_to(a, shape))
+BROADCAST.views = True
 BROADCAST.define(lambda g, y, a, shape: unbroadcast(g, a))
 
 
@@ -226,17 +242,13 @@ def tile(A: Any, reps: Any) -> Any:
     return np.reshape(full, [r * n for r, n in zip(reps, shape, strict=True)])
 
 
-@implements(np.repeat)
-@method("repeat")
+@composed(np.repeat, methods=["repeat"], sized_by=(1, "repeats"))
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     """Repeat each element."""
     a = operand(a)
-    if axis is None:
-        a, axis = np.ravel(a), 0
-    rows = np.repeat(np.arange(a.shape[axis]), repeats)
-    return a[(slice(None),) * (axis % a.ndim) + (rows.reshape(-1, 1),)].reshape(
-        (*a.shape[: axis % a.ndim], rows.size, *a.shape[axis % a.ndim + 1 :])
-    )
+    a, axis = (np.ravel(a), 0) if axis is None else (a, axis % a.ndim)
+    places = constant_of(np.repeat, np.arange(a.shape[axis]), repeats)
+    return a[(*(slice(None),) * axis, places)]
 
 
 COPY = Op("copy", lambda a: a)
@@ -275,14 +287,19 @@ CONCATENATE.define_jointly(_split_rule)
 def concatenate(arrays: Any, axis: Any = 0, out: Any = None, dtype: Any = None,
                 casting: str = "same_kind") -> Any:  # fmt: skip
     """Join along an axis."""
-    if out is not None or dtype is not None:
-        others = {"out": out, "dtype": dtype, "casting": casting}
-        return without_rule("concatenate", np.concatenate, (arrays, axis), others)
+    if dtype is not None or casting != "same_kind":
+        kwargs = {"dtype": dtype, "casting": casting}
+        return with_gradients_of(_converted, np.concatenate, (arrays, axis), kwargs)
     parts = list(arrays) if isinstance(arrays, (list, tuple)) else list(operand(arrays))
     parts = [operand(a) for a in parts]
     if axis is None:
         parts, axis = [np.ravel(a) for a in parts], 0
     return apply(CONCATENATE, tuple(parts), {"axis": axis})
+
+
+def _converted(arrays: Any, axis: Any, dtype: Any, casting: str) -> Any:
+    made = concatenate(arrays, axis)
+    return made if dtype is None else made.astype(dtype)
 
 
 @implements(np.stack)

@@ -36,6 +36,9 @@ class _Adam(KernelOptimizer):
         }
         rule = "adam_with_amsgrad" if group["amsgrad"] else "adam"
         keep = 1 - lr * group["weight_decay"] if _is_decoupled(group) else 1.0
+        if min(beta1, beta2) < 0.5:
+            # a mean that forgets fast is not what is left of the one before, which may be huge
+            return Update(f"keras_{rule}", hypers, keep=keep)
         return Update(rule, hypers, {"use_nesterov": False}, keep=keep)
 
 

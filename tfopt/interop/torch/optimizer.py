@@ -39,6 +39,7 @@ class _Plan(NamedTuple):
 
     kinds: list[bool | None]  # of gradients: whether they are sparse, None without one
     pointers: list[int]  # of parameters
+    strides: list[tuple[int, ...]]
     slots: dict[str, float]
     kept: list[Any]  # counts and slots
     parts: list[_Part]
@@ -126,6 +127,8 @@ class KernelOptimizer(torch.optim.Optimizer):
         saved: dict[str, Any] = super().state_dict()
         saved["state"] = {
             number: {key: value.clone() if key == "step" else value for key, value in own.items()}
+            if isinstance(own, dict)
+            else own  # which a hook has put there
             for number, own in saved["state"].items()
         }
         return saved
@@ -176,16 +179,17 @@ class KernelOptimizer(torch.optim.Optimizer):
         parameters = group["params"]
         grads = [parameter.grad for parameter in parameters]
         kinds = [None if grad is None else grad.is_sparse for grad in grads]
-        pointers = [parameter.data_ptr() for parameter in parameters]
+        pointers = [*map(torch.Tensor.data_ptr, parameters)]
+        strides = [*map(torch.Tensor.stride, parameters)]
         slots = self._slots(group)
         plan = self._plans.get(number)
         if (
             plan is None
-            or plan[:3] != (kinds, pointers, slots)
+            or plan[:4] != (kinds, pointers, strides, slots)
             or not all(map(operator.is_, plan.kept, self._kept(parameters, slots)))
         ):
             parts = self._planned(group, parameters, kinds)
-            plan = _Plan(kinds, pointers, slots, self._kept(parameters, slots), parts)
+            plan = _Plan(kinds, pointers, strides, slots, self._kept(parameters, slots), parts)
             self._plans[number] = plan
         made: list[_Ready] = []
         for part in plan.parts:
@@ -248,8 +252,9 @@ class KernelOptimizer(torch.optim.Optimizer):
             columns.append([])
             for target in targets:
                 if self.state[target].get(name) is None:
+                    first = complex(value, value) if target.is_complex() else value
                     self.state[target][name] = torch.full_like(
-                        target, value, memory_format=torch.preserve_format
+                        target, first, memory_format=torch.preserve_format
                     )
                 columns[-1].append(_array(self.state[target][name]))
         for target in targets:
@@ -273,7 +278,12 @@ def _dense(step: Step, operands: tuple[list[np.ndarray], ...], grads: list[np.nd
 
 
 def _array(tensor: Any) -> np.ndarray:
-    """Return a tensor's memory as an array."""
+    """Return a tensor's memory as an array: of complex numbers as pairs of real ones.
+
+    So each part has a step of its own, as in torch.
+    """
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.detach())
     if tensor.dtype is not torch.bfloat16:
         array: np.ndarray = tensor.detach().numpy()
         return array
@@ -284,6 +294,8 @@ def _array(tensor: Any) -> np.ndarray:
 
 
 def _arrays(grads: list[Any]) -> list[np.ndarray]:
+    if grads[0].is_complex():  # and so are all: they are of one dtype
+        return [_array(grad) for grad in grads]
     try:
         return arrays_of(list(map(to_dlpack, grads)))
     except InvalidTypeError:  # of bfloat16

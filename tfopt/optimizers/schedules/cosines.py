@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
+from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.schedules.schedule import Formula, Number, Whole, power
 
 __all__ = ["CosineDecay", "CosineDecayRestarts", "LinearCosineDecay", "NoisyLinearCosineDecay"]
@@ -31,10 +33,16 @@ class CosineDecay(Formula):
         The last learning rate as a fraction of the first.
     name : str, optional
         Without effect.
+    warmup_target : float, optional
+        Where a line from `initial_learning_rate` leads to in `warmup_steps` steps, before the
+        cosine begins there.
+    warmup_steps : float, default 0
+        Not without `warmup_target`.
 
     Notes
     -----
-    TensorFlow's class of the same name. For a warm-up see `LinearWarmup`.
+    TensorFlow's class of the same name, with Keras 3's warm-up. For one before another schedule see
+    `LinearWarmup`.
 
     References
     ----------
@@ -52,6 +60,7 @@ class CosineDecay(Formula):
     initial_learning_rate = Number()
     decay_steps = Number(above=True)
     alpha = Number()
+    warmup_steps = Number()
 
     def __init__(
         self,
@@ -59,15 +68,35 @@ class CosineDecay(Formula):
         decay_steps: float,
         alpha: float = 0.0,
         name: str | None = None,
+        warmup_target: float | None = None,
+        warmup_steps: float = 0,
     ) -> None:
         self.initial_learning_rate = initial_learning_rate
         self.decay_steps = decay_steps
         self.alpha = alpha
         self.name = name
+        self.warmup_target = warmup_target
+        if warmup_target is not None:
+            self.warmup_target = Number().checked("warmup_target", warmup_target)
+        self.warmup_steps = warmup_steps
+        if warmup_target is None and warmup_steps:
+            raise InvalidArgumentError("warmup_steps have no effect without a warmup_target")
 
     def _rate(self, s: float) -> float:
+        first, target = self.initial_learning_rate, self.warmup_target
+        if target is None:
+            target = first
+        elif s < self.warmup_steps:
+            return first + (target - first) * (s / self.warmup_steps)
+        else:
+            s -= self.warmup_steps
         c = _wave(min(s, self.decay_steps) / self.decay_steps)
-        return self.initial_learning_rate * ((1 - self.alpha) * c + self.alpha)
+        return target * ((1 - self.alpha) * c + self.alpha)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make a schedule like this one."""
+        warmup = {"warmup_target": self.warmup_target, "warmup_steps": self.warmup_steps}
+        return {**super().get_config(), **({} if self.warmup_target is None else warmup)}
 
 
 class CosineDecayRestarts(Formula):

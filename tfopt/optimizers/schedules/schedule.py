@@ -13,7 +13,31 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
-__all__ = ["Formula", "LearningRateSchedule", "Number", "Whole", "finite", "increasing", "power"]
+__all__ = [
+    "Formula",
+    "LearningRateSchedule",
+    "Number",
+    "Whole",
+    "finite",
+    "increasing",
+    "is_variable",
+    "power",
+    "refuse_variable",
+]
+
+
+def is_variable(value: Any) -> bool:
+    """Whether something is assigned to, as variables of this and other libraries are."""
+    return hasattr(value, "assign")
+
+
+def refuse_variable(name: str, value: Any) -> None:
+    """Refuse a variable where its value would be read but once."""
+    if is_variable(value):
+        raise InvalidTypeError(
+            f"{name} must be a number, not a variable, whose later values would not be seen: give "
+            f"float(variable), and set {name} anew where it is to change"
+        )
 
 
 def finite(name: str, value: Any) -> float:
@@ -29,9 +53,15 @@ def finite(name: str, value: Any) -> float:
     return number
 
 
+def constant(name: str, value: Any) -> float:
+    """Return a finite number that is no variable's, for it is read once."""
+    refuse_variable(name, value)
+    return finite(name, value)
+
+
 def increasing(values: Iterable[Any]) -> list[float]:
     """Return boundaries, each greater than the one before."""
-    boundaries = [finite("each boundary", value) for value in values]
+    boundaries = [constant("each boundary", value) for value in values]
     if any(low >= high for low, high in pairwise(boundaries)):
         raise InvalidArgumentError(f"boundaries must increase, not {boundaries}")
     return boundaries
@@ -66,7 +96,7 @@ class Number:
 
     def checked(self, name: str, value: Any) -> float:
         """Return the number if it is within the bounds."""
-        number = finite(name, value)
+        number = constant(name, value)
         if number < 0 or (self.above and number == 0):
             bounds = "greater than 0" if self.above else "at least 0"
             raise InvalidArgumentError(f"{name} must be finite and {bounds}, not {number}")
@@ -82,6 +112,7 @@ class Whole(Number):
 
     def checked(self, name: str, value: Any) -> int:
         """Return the integer if it is at least 0."""
+        refuse_variable(name, value)
         try:
             number = operator.index(value)
         except TypeError:

@@ -1,5 +1,21 @@
 """The rules: how gradients go back through NumPy's functions."""
 
-from tfopt_ref.autodiff.vjps import composed, elementwise, indexing, linalg, reductions, shapes
+from tfopt_ref.autodiff.vjps import (
+    composed,
+    decompositions,
+    derived,
+    elementwise,
+    indexing,
+    linalg,
+    linear,
+    norms,
+    reductions,
+    shapes,
+    special,
+    statistics,
+)  # fmt: skip
 
-__all__ = ["composed", "elementwise", "indexing", "linalg", "reductions", "shapes"]
+__all__ = [
+    "composed", "decompositions", "derived", "elementwise", "indexing", "linalg", "linear",
+    "norms", "reductions", "shapes", "special", "statistics",
+]  # fmt: skip

@@ -23,7 +23,8 @@ def recorded(*rules: Rule) -> Callable[[Any], Any]:
 
     def decorator(function: Callable[..., Any]) -> Callable[..., Any]:
         def on_arrays(*args: Any, **kwargs: Any) -> Any:
-            return opened(function(*closed(list(args)), **closed(kwargs)))
+            made = opened(function(*closed(list(args)), **closed(kwargs)))
+            return map_leaves(lambda x: np.asarray(x) if isinstance(x, (int, float)) else x, made)
 
         op = Op(on_arrays, *rules, name=function.__name__)
 

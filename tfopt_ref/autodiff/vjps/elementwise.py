@@ -42,7 +42,7 @@ define(np.fmod, lambda g, y, a, b: g, lambda g, y, a, b: -g * np.trunc(a / b), r
 
 
 def _to_base(g: Any, y: Any, a: Any, b: Any) -> Any:
-    return np.where(b == 0, 0, g * conj(b) * conj(a ** (b - 1)))
+    return np.where(b == 0, 0, g * conj(b) * conj(a ** np.where(b == 0, 1, b - 1)))
 
 
 def _to_exponent(g: Any, y: Any, a: Any, b: Any) -> Any:
@@ -57,15 +57,16 @@ define(np.float_power, _to_base, _to_exponent)
 
 
 def _over_root(g: Any, y: Any, x: Any) -> Any:
-    return np.where(g == 0, 0, g * 0.5 / conj(y))
+    """Return 0 where g is 0, also at 0; elsewhere it has to be linear in g, for second orders."""
+    return g * 0.5 / conj(np.where((g == 0) & (y == 0), 1, y))
 
 
 define(np.exp, lambda g, y, x: g * conj(y), reads="y")
 define(np.expm1, lambda g, y, x: g * (conj(y) + 1), reads="y")
-define(np.exp2, lambda g, y, x: g * y * math.log(2), reads="y")
+define(np.exp2, lambda g, y, x: g * conj(y) * math.log(2), reads="y")
 define(np.log, lambda g, y, x: g / conj(x), reads="x")
-define(np.log2, lambda g, y, x: g / (x * math.log(2)), reads="x")
-define(np.log10, lambda g, y, x: g / (x * math.log(10)), reads="x")
+define(np.log2, lambda g, y, x: g / (conj(x) * math.log(2)), reads="x")
+define(np.log10, lambda g, y, x: g / (conj(x) * math.log(10)), reads="x")
 define(np.log1p, lambda g, y, x: g / (1 + conj(x)), reads="x")
 define(np.sqrt, _over_root, reads="y")
 define(np.cbrt, lambda g, y, x: g / (3 * y * y), reads="y")
@@ -92,7 +93,7 @@ define(np.arcsin, lambda g, y, x: g / np.sqrt(1 - conj(x) * conj(x)), reads="x")
 define(np.arccos, lambda g, y, x: -g / np.sqrt(1 - conj(x) * conj(x)), reads="x")
 define(np.arctan, lambda g, y, x: g / (1 + conj(x) * conj(x)), reads="x")
 define(np.arcsinh, lambda g, y, x: g / np.sqrt(1 + conj(x) * conj(x)), reads="x")
-define(np.arccosh, lambda g, y, x: g / np.sqrt(conj(x) * conj(x) - 1), reads="x")
+define(np.arccosh, lambda g, y, x: g / conj(np.sqrt(x - 1) * np.sqrt(x + 1)), reads="x")
 define(np.arctanh, lambda g, y, x: g / (1 - conj(x) * conj(x)), reads="x")
 define(
     np.arctan2,
@@ -102,8 +103,8 @@ define(
 )
 define(
     np.hypot,
-    lambda g, y, a, b: np.where(y == 0, 0, g * a / y),
-    lambda g, y, a, b: np.where(y == 0, 0, g * b / y),
+    lambda g, y, a, b: np.where(y == 0, 0, g * a / np.where(y == 0, 1, y)),
+    lambda g, y, a, b: np.where(y == 0, 0, g * b / np.where(y == 0, 1, y)),
 )
 for degrees in (np.deg2rad, np.radians):
     define(degrees, lambda g, y, x: g * (math.pi / 180), reads="")
@@ -117,9 +118,17 @@ def _absolute(g: Any, y: Any, x: Any) -> Any:
     return g * np.sign(x)
 
 
+def _sign(g: Any, y: Any, x: Any) -> Any:
+    """Return 0; of a complex number's direction, what of the gradient is across it."""
+    if not np.iscomplexobj(x):
+        return np.zeros_like(x)
+    across = g - np.real(conj(y) * g) * y
+    return np.where(x == 0, 0, across / np.where(x == 0, 1, np.abs(x)))
+
+
 define(np.absolute, _absolute, reads="x")
 define(np.fabs, _absolute, reads="x")
-define(np.sign, lambda g, y, x: np.zeros_like(x), reads="")
+define(np.sign, _sign, reads="x y")
 define(
     np.copysign,
     lambda g, y, a, b: np.where(np.signbit(a) == np.signbit(b), g, -g),
@@ -150,7 +159,17 @@ define(
     lambda g, y, a, b: np.where((a <= b) | np.isnan(b), 0, g),
     reads="a b",
 )
-define(np.nan_to_num, lambda g, y, x, *args, **kw: np.where(np.isfinite(x), g, 0), reads="x")
+
+
+def _finite(g: Any, y: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return the gradient of what is finite: of complex numbers, part by part."""
+    if not np.iscomplexobj(x):
+        return np.where(np.isfinite(x), g, 0)
+    real, imag = (np.where(np.isfinite(part), 1.0, 0.0) for part in (x.real, x.imag))
+    return g.real * real + 1j * (g.imag * imag)
+
+
+define(np.nan_to_num, _finite, reads="x")
 
 _where = Op(
     np.where,
@@ -187,21 +206,53 @@ def _clip_with_names(
 
 TABLE[np.clip] = _clip_with_names
 
+define(np.heaviside, None, lambda g, y, a, b: np.where(a == 0, g, 0), reads="a")
+define(np.ldexp, lambda g, y, a, b: np.ldexp(g, b), None, reads="b")
+define(np.modf, lambda g, y, x: g[0], reads="")
+define(np.frexp, lambda g, y, x: np.ldexp(g[0], -y[1]), reads="y")
+define(
+    np.divmod,
+    lambda g, y, a, b: g[1],
+    lambda g, y, a, b: -g[1] * np.floor(a / b),
+    reads="a b",
+)
+
+
+def _sinc(g: Any, y: Any, x: Any) -> Any:
+    """Return the derivative; near 0 that of the series 1 - t**2 / 6 + t**4 / 120, t = pi * x."""
+    t, near = math.pi * x, np.abs(x) < 1e-3
+    series = math.pi * (-t / 3 + t * t * t / 30)
+    safe = np.where(near, 1, x)
+    slope = np.where(near, series, (np.cos(t) - np.sin(t) / (math.pi * safe)) / safe)
+    return g * conj(slope)
+
+
+define(np.sinc, _sinc, reads="x")
+
 # ---- complex numbers
 
 define(np.real, lambda g, y, x: g, reads="")
 define(np.imag, lambda g, y, x: g * 1j, reads="")
+define(np.real_if_close, lambda g, y, a, tol=100: g, reads="")
 define(np.conjugate, lambda g, y, x: conj(g), reads="")
-define(np.angle, lambda g, y, x: -g / (np.imag(x) + 1j * np.real(x)), reads="x")
+
+
+def _angle(g: Any, y: Any, x: Any, deg: bool = False) -> Any:
+    turned = np.imag(x) + 1j * np.real(x)
+    slope = np.where(x == 0, 0, -1 / np.where(x == 0, 1, turned))
+    return g * (180 / math.pi if deg else 1) * slope
+
+
+define(np.angle, _angle, reads="x")
 
 # ---- steps and questions
 
 no_gradients(
     np.floor, np.ceil, np.rint, np.round, np.around, np.trunc, np.fix, np.floor_divide,
     np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal,
-    np.logical_and, np.logical_or, np.logical_not, np.logical_xor, np.heaviside,
+    np.logical_and, np.logical_or, np.logical_not, np.logical_xor, np.nextafter, np.spacing,
     np.isneginf, np.isposinf, np.iscomplex, np.isreal, np.isin, np.gcd, np.lcm,
     np.isnan, np.isinf, np.isfinite, np.signbit, np.isclose,
     np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert, np.left_shift, np.right_shift,
-    np.zeros_like, np.ones_like, np.full_like, np.empty_like,
+    np.zeros_like, np.ones_like, np.empty_like,
 )  # fmt: skip

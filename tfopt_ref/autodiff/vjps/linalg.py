@@ -10,13 +10,14 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from tfopt_ref.autodiff.ops import Op, define
 from tfopt_ref.autodiff.tensor import TABLE
+from tfopt_ref.autodiff.vjps.derived import array
 from tfopt_ref.autodiff.vjps.elementwise import conj
-from tfopt_ref.autodiff.vjps.reductions import kept
 
-__all__: list[str] = []
+__all__ = ["transposed"]
 
 
-def _t(a: Any) -> Any:
+def transposed(a: Any) -> Any:
+    """Return the transposed conjugate."""
     return conj(np.swapaxes(a, -1, -2))
 
 
@@ -34,13 +35,13 @@ def _as_matrices(g: Any, a: Any, b: Any) -> tuple[Any, Any, Any]:
 
 def _to_first(g: Any, y: Any, a: Any, b: Any) -> Any:
     g, _, two = _as_matrices(g, a, b)
-    product = g @ _t(two)
+    product = g @ transposed(two)
     return product[..., 0, :] if a.ndim == 1 else product
 
 
 def _to_second(g: Any, y: Any, a: Any, b: Any) -> Any:
     g, one, _ = _as_matrices(g, a, b)
-    product = _t(one) @ g
+    product = transposed(one) @ g
     return product[..., 0] if b.ndim == 1 else product
 
 
@@ -96,20 +97,19 @@ _inner = Op(
 for op in (_dot, _inner):
     TABLE[op.function] = lambda a, b, op=op: op(a, b) if np.ndim(a) and np.ndim(b) else a * b
 TABLE[np.outer] = lambda a, b: np.ravel(a)[:, None] * np.ravel(b)
-TABLE[np.vdot] = lambda a, b: np.dot(conj(np.ravel(a)), np.ravel(b))
-TABLE[np.trace] = lambda a, offset=0, axis1=0, axis2=1: np.sum(
-    np.diagonal(a, offset, axis1, axis2), -1
-)
-
 
 # ---- einsum
 
 
-def _einsum(subscripts: str, operands: list[np.ndarray]) -> Any:
-    return np.einsum(subscripts, *operands)
+def _einsum(subscripts: str, operands: list[np.ndarray], kwargs: dict[str, Any]) -> Any:
+    return np.einsum(subscripts, *operands, **kwargs)
 
 
-def _einsum_grads(g: Any, y: Any, subscripts: str, operands: list[Any]) -> list[Any]:
+def _einsum_grads(
+    g: Any, y: Any, subscripts: str, operands: list[Any], kwargs: dict[str, Any]
+) -> list[Any]:
+    if kwargs.keys() - {"optimize"}:
+        raise LookupError(f"no gradient of einsum with {', '.join(kwargs)}")
     inputs, output = _spelled(subscripts, operands)
     sizes = {
         c: n
@@ -161,64 +161,64 @@ def _spread(part: Any, found: str, word: str, sizes: dict[str, int]) -> Any:
 
 
 _einsummed = Op(_einsum, None, _einsum_grads, name="einsum", reads="operands")
-TABLE[np.einsum] = lambda subscripts, *operands, optimize=False: _einsummed(
-    subscripts, list(operands)
-)
+
+
+def _einsum_of(*operands: Any, **kwargs: Any) -> Any:
+    if isinstance(operands[0], str):
+        return _einsummed(operands[0], [array(x) for x in operands[1:]], kwargs)
+    words = ["".join("..." if k is ... else string.ascii_letters[k] for k in listed)
+             for listed in (*operands[1::2], *operands[len(operands) // 2 * 2 :])]  # fmt: skip
+    arrays = operands[: len(operands) // 2 * 2 : 2]
+    subscripts = ",".join(words[: len(arrays)])
+    if len(words) > len(arrays):
+        subscripts += f"->{words[-1]}"
+    return _einsummed(subscripts, [array(x) for x in arrays], kwargs)
+
+
+TABLE[np.einsum] = _einsum_of
 
 # ---- matrices
 
-define(np.linalg.inv, lambda g, y, a: -_t(y) @ g @ _t(y), reads="y")
+define(np.linalg.inv, lambda g, y, a: -transposed(y) @ g @ transposed(y), reads="y")
 define(
     np.linalg.det,
-    lambda g, y, a: (g * conj(y))[..., None, None] * _t(np.linalg.inv(a)),
+    lambda g, y, a: (g * conj(y))[..., None, None] * transposed(np.linalg.inv(a)),
     reads="a y",
 )
 
 
 def _slogdet(g: Any, y: Any, a: Any) -> Any:
-    return g.logabsdet[..., None, None] * _t(np.linalg.inv(a))
+    """Return the logarithm's gradient, and that of a complex sign's angle."""
+    slope = g.logabsdet
+    if np.iscomplexobj(a):
+        slope = slope + 1j * np.imag(g.sign * conj(y.sign))
+    return slope[..., None, None] * transposed(np.linalg.inv(a))
 
 
-define(np.linalg.slogdet, _slogdet, reads="a")
+define(np.linalg.slogdet, _slogdet, reads="a y")
 
 
 def _solve_b(g: Any, y: Any, a: Any, b: Any) -> Any:
-    return np.linalg.solve(_t(a), g)
+    return np.linalg.solve(transposed(a), g)
 
 
 def _solve_a(g: Any, y: Any, a: Any, b: Any) -> Any:
     s = _solve_b(g, y, a, b)
     if len(b.shape) == 1:
         return -s[..., :, None] * conj(y)[..., None, :]
-    return -s @ _t(y)
+    return -s @ transposed(y)
 
 
 define(np.linalg.solve, _solve_a, _solve_b)
 
 
 def _cholesky(g: Any, y: Any, a: Any, /, *, upper: bool = False) -> Any:
-    lower, g = (_t(y), _t(g)) if upper else (y, g)
+    lower, g = (transposed(y), transposed(g)) if upper else (y, g)
     n = a.shape[-1]
     half = np.tril(np.ones((n, n)), -1) + 0.5 * np.eye(n)
     inverse = np.linalg.inv(lower)
-    middle = _t(inverse) @ ((_t(lower) @ g) * half) @ inverse
-    return (middle + _t(middle)) / 2
+    middle = transposed(inverse) @ ((transposed(lower) @ g) * half) @ inverse
+    return (middle + transposed(middle)) / 2
 
 
 define(np.linalg.cholesky, _cholesky)
-
-
-def _norm(g: Any, y: Any, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    axes = x.ndim if axis is None else np.size(axis)
-    y, g = kept(y, x, axis, keepdims), kept(g, x, axis, keepdims)
-    if ord is None or (ord == 2 and axes == 1) or ord == "fro":
-        return np.where(y == 0, 0, g * x / y)
-    if axes != 1 or isinstance(ord, str) or ord <= 0:
-        raise LookupError(f"no gradient of linalg.norm with ord={ord} over {axes} axes")
-    if ord == np.inf:
-        largest = np.abs(x) == y
-        return g * np.sign(x) * largest / np.sum(largest, axis, keepdims=True)
-    return np.where(y == 0, 0, g * np.sign(x) * (np.abs(x) / y) ** (ord - 1))
-
-
-define(np.linalg.norm, _norm)

@@ -14,6 +14,7 @@ import numpy as np
 from tfopt_ref.autodiff.nest import flatten, pack
 from tfopt_ref.autodiff.ops import Op, define, sum_to
 from tfopt_ref.autodiff.tensor import TABLE
+from tfopt_ref.autodiff.vjps.derived import array, derived
 
 __all__ = ["moved"]
 
@@ -25,12 +26,11 @@ def _put_back(
     arrays = flatten(like)
     ends = np.cumsum([array.size for array in arrays])
     numbers = np.arange(1, ends[-1] + 1)  # 0 stands for what was no element
-    parts = [
-        part.reshape(array.shape)
-        for part, array in zip(np.split(numbers, ends[:-1]), arrays, strict=True)
-    ]
+    parts = [np.empty_like(array, np.intp) for array in arrays]  # in the same order of memory
+    for part, listed in zip(parts, np.split(numbers, ends[:-1]), strict=True):
+        part[...] = listed.reshape(part.shape)
     sums = np.zeros(len(numbers) + 1, g.dtype)
-    np.add.at(sums, function(pack(like, parts), *args, **kwargs), g)
+    np.add.at(sums, np.asarray(function(pack(like, parts), *args, **kwargs), np.intp), g)
     found = np.split(sums[1:], ends[:-1])
     return pack(like, [p.reshape(array.shape) for p, array in zip(found, arrays, strict=True)])
 
@@ -57,11 +57,26 @@ def moved(function: Callable[..., Any]) -> Op:
 for mover in (
     np.reshape, np.ravel, np.squeeze, np.expand_dims, np.transpose, np.swapaxes, np.moveaxis,
     np.rollaxis, np.matrix_transpose, np.linalg.matrix_transpose, np.flip, np.fliplr, np.flipud,
-    np.rot90, np.roll, np.tile, np.repeat, np.delete, np.diag, np.diagflat, np.diagonal, np.tril,
-    np.triu, np.copy, np.take_along_axis,
+    np.rot90, np.roll, np.tile, np.repeat, np.delete, np.resize, np.block, np.diag, np.diagflat,
+    np.diagonal, np.tril, np.triu, np.copy, np.take_along_axis,
     np.concatenate, np.stack, np.vstack, np.hstack, np.dstack, np.column_stack,
 ):  # fmt: skip
     moved(mover)
+
+
+def _in_order(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what keeps the array itself if an order says which element comes first."""
+    plain = TABLE[function]
+    ordered = Op(
+        function, lambda g, y, x, *args, **kwargs: put_back(g, x, function, list(args), kwargs)
+    )
+    return lambda x, *args, **kwargs: (
+        ordered if {"F", "A", "K"} & {*map(str, args), kwargs.get("order")} else plain
+    )(x, *args, **kwargs)
+
+
+for mover in (np.reshape, np.ravel):
+    TABLE[mover] = _in_order(mover)
 
 TABLE[np.astype] = lambda x, dtype, /, *, copy=True: TABLE["astype"](x, np.dtype(dtype))
 define(np.broadcast_to, lambda g, y, x, shape: sum_to(g, x), reads="")
@@ -122,11 +137,31 @@ for at_least in (np.atleast_1d, np.atleast_2d, np.atleast_3d):
     TABLE[at_least] = _at_least(at_least)
 
 
-def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
-    for _ in range(n):
-        lanes = np.moveaxis(a, axis, 0)
-        a = np.moveaxis(lanes[1:] - lanes[:-1], 0, axis)
-    return a
+def _inserted(pair: list[Any], obj: Any, axis: int | None) -> Any:
+    return np.insert(pair[0], obj, pair[1], axis)
 
 
-TABLE[np.diff] = _diff
+_insert = moved(_inserted)
+TABLE[np.insert] = lambda arr, obj, values, axis=None: _insert([arr, array(values)], obj, axis)
+
+
+@derived(np.full_like)
+def _full_like(
+    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True,
+    shape: Any = None, *, device: Any = None,
+) -> Any:  # fmt: skip
+    filled = np.broadcast_to(array(fill_value), a.shape if shape is None else shape)
+    return filled.astype(a.dtype if dtype is None else dtype)
+
+
+@derived(np.meshgrid)
+def _meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+    axes = [1, 0, *range(2, len(xi))] if indexing == "xy" and len(xi) > 1 else range(len(xi))
+    shape = [1] * len(xi)
+    for x, axis in zip(xi, axes, strict=True):
+        shape[axis] = np.size(x)
+    grids = []
+    for x, axis in zip(xi, axes, strict=True):
+        thin = np.reshape(x, [n if k == axis else 1 for k, n in enumerate(shape)])
+        grids.append(thin if sparse else np.broadcast_to(thin, shape))
+    return tuple(grids)

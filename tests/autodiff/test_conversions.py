@@ -1,0 +1,185 @@
+"""Gradients that are lost where a tensor becomes an array or a number, and calls that write."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import warnings
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfopt
+from tfopt.autodiff.ops import FUNCTIONS, UFUNCS
+
+
+@pytest.fixture(params=["warn", "error", "ignore"])
+def mode(request: pytest.FixtureRequest, impl: ModuleType) -> Iterator[str]:
+    before = impl.autodiff.set_conversion(request.param)
+    yield request.param
+    assert impl.autodiff.set_conversion(before) == request.param
+
+
+LOSING: dict[str, Any] = {
+    "asarray": np.asarray,
+    "array": np.array,
+    "array of a list": lambda x: np.array([x, x]),
+    "mean of a list": lambda x: np.mean([x * x, x]),
+    "sum of a list": lambda x: np.sum([[x], [x]]),
+    "exp of a list": lambda x: np.exp(np.array([x])),
+    "full": lambda x: np.full(3, x),
+    "float": float,
+    "complex": complex,
+    "math": math.exp,
+}
+MEANT: dict[str, Any] = {
+    "numpy": lambda x: x.numpy(),
+    "item": lambda x: x.item(),
+    "tolist": lambda x: x.tolist(),
+    "int": int,
+    "bool": bool,
+    "repr": repr,
+    "comparison": lambda x: x > 1,
+    "dtype": lambda x: np.result_type(x, np.float32),
+    "shape": np.shape,
+    "a copy": lambda x: np.copy(x),
+    "a list of tensors": lambda x: np.stack([x, x * 2.0]),
+    "list in an expression": lambda x: np.ones(2) * np.stack([x, x]),
+    "allclose": lambda x: np.allclose(x, 2.0),
+    "format": lambda x: f"{x:.3f}",
+}
+
+
+@pytest.mark.parametrize("name", LOSING)
+def test_a_gradient_is_not_lost_without_a_word(impl: ModuleType, mode: str, name: str) -> None:
+    x, lose = impl.constant(2.0), LOSING[name]
+    lose(x)  # nobody records
+    with impl.GradientTape() as tape:
+        lose(x)  # nor is it watched
+        tape.watch(x)
+        y = x * 1.5
+        for each in (x, y):
+            if mode == "error":
+                with pytest.raises(TypeError, match="say so"):
+                    lose(each)
+            elif mode == "warn":
+                with pytest.warns(impl.autodiff.GradientLostWarning, match="say so") as caught:
+                    lose(each)
+                assert {record.filename for record in caught} == {__file__}
+            else:
+                lose(each)
+        with tape.stop_recording():
+            lose(x)
+    lose(y)
+
+
+@pytest.mark.parametrize("name", MEANT)
+def test_what_is_meant_is_not_reported(impl: ModuleType, name: str) -> None:
+    x = impl.constant(2.0)
+    with impl.GradientTape() as tape:
+        tape.watch(x)
+        MEANT[name](x)
+
+
+@pytest.mark.parametrize("name", ["asarray", "array of a list", "mean of a list", "float"])
+def test_variables(impl: ModuleType, name: str) -> None:
+    v, lose = impl.Variable(2.0), LOSING[name]
+    frozen = impl.Variable(2.0, trainable=False)
+    lose(v)
+    with impl.GradientTape(), pytest.warns(impl.autodiff.GradientLostWarning):
+        lose(v)
+    with impl.GradientTape(watch_accessed_variables=False):
+        lose(v)
+    with impl.GradientTape():
+        if name != "mean of a list":  # which multiplies, and so makes a tensor
+            lose(frozen)
+        v.numpy()
+
+
+def test_each_line_is_reported_once() -> None:
+    x = tfopt.constant(2.0)
+    with warnings.catch_warnings(record=True) as caught, tfopt.GradientTape() as tape:
+        warnings.simplefilter("default")
+        tape.watch(x)
+        for _ in range(5):
+            float(x)
+        float(x)
+    assert len(caught) == 2
+
+
+def test_optimizers_take_what_a_tape_records(impl: ModuleType) -> None:
+    w = impl.Variable(np.ones(2))
+    optimizer = impl.optimizers.Adam(0.1)
+    with impl.GradientTape(persistent=True) as tape:
+        grad = tape.gradient(np.sum(w * w), w)
+        optimizer.apply_gradients([(grad, w)])
+        w.assign(w * 2.0)
+        w.assign([w[0], w[1]])
+        w.assign_add(grad)
+
+
+def test_a_mode_that_is_none(impl: ModuleType) -> None:
+    with pytest.raises(ValueError, match="warn, error, ignore, not 'loud'"):
+        impl.autodiff.set_conversion("loud")
+
+
+# ---- out
+
+
+WITH_OUT = [
+    function
+    for function in FUNCTIONS
+    if not isinstance(function, np.ufunc) and "out" in str(inspect.signature(function))
+]
+
+
+def arguments(function: Any, x: Any) -> list[Any]:
+    """Return the positional arguments that come before `out`."""
+    if function is np.einsum:
+        return ["i->i", x]
+    if function in (np.concatenate, np.stack, np.linalg.multi_dot):
+        return [[x, x]]
+    names = [*inspect.signature(function).parameters.values()]
+    names = [p for p in names if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    given: list[Any] = []
+    for parameter in names:
+        if parameter.name == "out" or (given and parameter.default is not parameter.empty):
+            break
+        given.append(np.array([True]) if parameter.name == "condition" else x)
+    return given
+
+
+def test_there_are_functions_with_an_out() -> None:
+    assert len(WITH_OUT) >= 15
+
+
+@pytest.mark.parametrize("function", WITH_OUT, ids=lambda f: f.__name__)
+def test_no_function_writes_into_an_array(impl: ModuleType, function: Any) -> None:
+    """By keyword or by position, at its end."""
+    out, x = np.full(3, 7.0), impl.constant([3.0, 1.0, 2.0])
+    given = arguments(function, x)
+    with pytest.raises(TypeError, match="out"):
+        function(*given, out=out)
+    parameters = [*inspect.signature(function).parameters.values()]
+    positional = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    place = next((k for k, p in enumerate(positional) if p.name == "out"), None)
+    if place is not None and place >= len(given):
+        defaults = [p.default for p in positional[len(given) : place]]
+        with pytest.raises(TypeError, match="out"):
+            function(*given, *defaults, out)
+    assert (out == 7).all() and x.tolist() == [3, 1, 2]
+
+
+@pytest.mark.filterwarnings("ignore:Passing more than 2 positional")
+@pytest.mark.parametrize("ufunc", UFUNCS, ids=lambda f: f.__name__)
+def test_no_ufunc_writes_into_an_array(impl: ModuleType, ufunc: np.ufunc) -> None:
+    out = np.full((2, 2), 7.0)
+    given = [impl.constant(np.ones((2, 2))) for _ in range(ufunc.nin)]
+    with pytest.raises(TypeError, match="out"):
+        ufunc(*given, out=out)
+    with pytest.raises(TypeError, match="out"):
+        ufunc(*given, out)
+    assert (out == 7).all()

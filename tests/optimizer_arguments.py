@@ -1,0 +1,91 @@
+"""Every argument of every optimizer, as its classes declare them, and another value of each."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+__all__ = ["RULES", "USUAL", "WRAPPERS", "arguments_of", "other_value", "wrapped"]
+
+#: What makes steps itself, and what hands gradients on.
+WRAPPERS = ("GradientAccumulation", "LossScaleOptimizer", "ParameterGroups", "WeightAverage")
+
+
+def _rules() -> tuple[str, ...]:
+    from tfopt import optimizers
+
+    classes = [name for name in optimizers.__all__ if isinstance(getattr(optimizers, name), type)]
+    kinds = [
+        name for name in classes if issubclass(getattr(optimizers, name), optimizers.Optimizer)
+    ]
+    return tuple(name for name in kinds if name not in (*WRAPPERS, "Optimizer"))
+
+
+RULES = _rules()
+
+#: Required arguments of schedules, with which the others have something to do.
+USUAL: dict[str, Any] = {
+    "initial_learning_rate": 0.5,
+    "decay_steps": 4,
+    "first_decay_steps": 3,
+    "decay_rate": 0.5,
+    "schedule": 0.125,
+    "warmup_steps": 3,
+    "schedules": [0.5, 0.25, 0.125],
+    "values": [0.5, 0.25, 0.125],
+    "boundaries": [2.0, 5.0],
+}
+
+_TEXTS = {
+    "merge": "before",
+    "sparse": "lazy",
+    "compat": "tensorflow",
+    "reduction": "sum",
+}
+
+
+def arguments_of(cls: type) -> dict[str, inspect.Parameter]:
+    """Return the arguments of a class and, where it hands keywords on, of those it stands on."""
+    found: dict[str, inspect.Parameter] = {}
+    for base in cls.__mro__:
+        own = inspect.signature(base.__init__).parameters if "__init__" in vars(base) else {}
+        parameters = list(own.values())[1:]
+        for parameter in parameters:
+            if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+                found.setdefault(parameter.name, parameter)
+        if own and all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters):
+            break
+    return found
+
+
+def other_value(name: str, value: Any) -> Any:
+    """Return a value for an argument that is not the one given."""
+    if name in _TEXTS:
+        return _TEXTS[name]
+    if name in ("clipnorm", "clipvalue", "global_clipnorm"):
+        return 0.5
+    if name == "gradient_aggregator":
+        return lambda pairs: [(grad * 3, var) for grad, var in pairs]
+    if name == "gradient_transformers":
+        return [lambda pairs: [(grad * 3, var) for grad, var in pairs]]
+    if name == "learning_rate_power":
+        return -0.25
+    if name == "beta_2_decay":
+        return -0.5
+    if name == "epsilon_2":
+        return 4.0
+    if isinstance(value, bool):
+        return not value
+    if name == "epsilon":
+        return 0.5
+    return 0.25 if value in (None, 0, 0.0) else value / 2
+
+
+def wrapped(own: Any, which: str, inner: Any) -> Any:
+    """Return a wrapper that does nothing more than the optimizer inside."""
+    return {
+        "GradientAccumulation": lambda: own.GradientAccumulation(inner, 1),
+        "LossScaleOptimizer": lambda: own.LossScaleOptimizer(inner, 1.0, 10**9),
+        "ParameterGroups": lambda: own.ParameterGroups(inner, []),
+        "WeightAverage": lambda: own.WeightAverage(inner),
+    }[which]()

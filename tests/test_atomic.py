@@ -1,0 +1,161 @@
+"""Files that are replaced as a whole: several writers, modes, and names that are refused."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfopt import atomic, checkpoints
+from tfopt.atomic import replacing
+from tfopt.errors import CheckpointError, InvalidArgumentError
+
+
+def write(path: Path, content: bytes = b"new") -> None:
+    with replacing(path) as file:
+        file.write(content)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+# ---- several writers
+
+
+def test_a_file_without_its_lock_yet_may_be_removed_by_another_writer(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    """Which does so between the two calls that make and lock it, twice."""
+    locks, others = atomic._locks, [b"first", b"second"]
+
+    def late(descriptor: int) -> bool:
+        if others:
+            content = others.pop()
+            write(tmp_path / "x", content)
+        return locks(descriptor)
+
+    monkeypatch.setattr(atomic, "_locks", late)
+    write(tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == b"new" and others == []
+    assert list(tmp_path.iterdir()) == [tmp_path / "x"]
+
+
+def test_threads_and_processes_that_write_one_file(tmp_path: Path) -> None:
+    path, failed = tmp_path / "x.npz", []
+
+    def save() -> None:
+        try:
+            for k in range(25):
+                checkpoints.save(path, {"w": np.full(9, k)})
+        except OSError as error:
+            failed.append(error)
+
+    child = os.fork()
+    if child == 0:
+        save()
+        os._exit(len(failed))
+    writers = [threading.Thread(target=save) for _ in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert failed == []
+    assert len(set(checkpoints.load(path)["w"])) == 1
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_writer_that_is_alive_keeps_its_file(tmp_path: Path) -> None:
+    with replacing(tmp_path / "x") as file:
+        file.write(b"slow")
+        write(tmp_path / "x", b"quick")
+        assert len(list(tmp_path.iterdir())) == 2
+    assert (tmp_path / "x").read_bytes() == b"slow"
+    assert list(tmp_path.iterdir()) == [tmp_path / "x"]
+
+
+# ---- whose errors
+
+
+def test_errors_of_the_block_name_what_they_named(tmp_path: Path) -> None:
+    for missing, message in [
+        (lambda: (tmp_path / "other").read_bytes(), "No such file or directory: .*other'"),
+        (lambda: (_ for _ in ()).throw(BrokenPipeError(32, "Broken pipe")), "^.Errno 32. Bro"),
+        (lambda: (_ for _ in ()).throw(TimeoutError("slow")), "^slow$"),
+    ]:
+        with pytest.raises(OSError, match=message), replacing(tmp_path / "x"):
+            missing()
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- modes
+
+
+@pytest.mark.parametrize("old", [0o600, 0o640, 0o444, 0o777])
+def test_the_mode_of_a_file_is_kept(tmp_path: Path, old: int) -> None:
+    path = tmp_path / "x"
+    write(path)
+    path.chmod(old)
+    (tmp_path / "link").symlink_to(path)
+    with replacing(tmp_path / "link") as file:
+        assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == old  # nobody sees more meanwhile
+    assert mode(path) == old and path.read_bytes() == b""
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o007])
+def test_a_new_file_has_the_mode_of_new_files(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        write(tmp_path / "x")
+    finally:
+        os.umask(before)
+    assert mode(tmp_path / "x") == 0o666 & ~umask
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="nobody but root gives files away")
+def test_root_leaves_a_file_to_its_owner(tmp_path: Path) -> None:
+    write(tmp_path / "x")
+    os.chown(tmp_path / "x", 65534, 65533)
+    write(tmp_path / "x")
+    found = (tmp_path / "x").stat()
+    assert (found.st_uid, found.st_gid) == (65534, 65533)
+
+
+# ---- what is no file
+
+
+def loop(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+PLACES: dict[str, tuple[Callable[[Path], Any], type[Exception], str]] = {
+    "loop": (loop, OSError, "symbolic links"),
+    "pipe": (os.mkfifo, FileExistsError, "Not a regular file"),
+    "folder": (os.mkdir, IsADirectoryError, "Is a directory"),
+}
+
+
+@pytest.mark.parametrize("which", PLACES)
+def test_what_is_no_file_stays(tmp_path: Path, which: str) -> None:
+    make, kind, message = PLACES[which]
+    make(path := tmp_path / "x.npz")
+    before = path.lstat()
+    with pytest.raises(kind, match=rf"{message}.*x\.npz"):
+        checkpoints.save(path, {"w": np.ones(2)})
+    with pytest.raises((OSError, CheckpointError), match=rf"x\.npz.*{message}|{message}.*x\.npz"):
+        checkpoints.load(path)
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.lstat() == before
+
+
+def test_a_name_with_a_nul_character(tmp_path: Path) -> None:
+    for function in (lambda name: checkpoints.save(name, {}), checkpoints.load):
+        with pytest.raises(InvalidArgumentError, match="cannot have a NUL character"):
+            function(f"{tmp_path}/a\0.npz")

@@ -1,0 +1,218 @@
+"""What a fit says of itself, computed anew from its weights and dual variables in long double."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from linear_data import bike_hour, libsvm
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
+
+from tfopt.linear_model import SDCAClassifier, SDCARegressor
+
+LOSSES = ("logistic", "hinge", "smooth_hinge", "squared", "poisson")
+each_loss = pytest.mark.parametrize("loss", LOSSES)
+LONG = np.longdouble
+
+
+def estimator(loss: str, **options: Any) -> Any:
+    if loss != "smooth_hinge":
+        options.pop("gamma", None)
+    return (SDCARegressor if loss in ("squared", "poisson") else SDCAClassifier)(loss, **options)
+
+
+def fitted(model: Any, *rows: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(*rows)
+
+
+def entropy(t: np.ndarray) -> np.ndarray:
+    return np.where(t > 0, t * np.log(np.where(t > 0, t, 1)), 0)
+
+
+def losses(loss: str, z: np.ndarray, y: np.ndarray, gamma: float) -> np.ndarray:
+    """Return the losses, above the least they can be."""
+    u = np.maximum(1 - y * z, 0)
+    return {
+        "logistic": lambda: np.logaddexp(0, -y * z),
+        "hinge": lambda: u,
+        "smooth_hinge": lambda: np.where(u >= gamma, u - gamma / 2, u * u / (2 * gamma)),
+        "squared": lambda: (z - y) ** 2 / 2,
+        "poisson": lambda: np.exp(z) - y * z + entropy(y) - y,
+    }[loss]()
+
+
+def conjugates(loss: str, a: np.ndarray, y: np.ndarray, gamma: float) -> np.ndarray:
+    """Return the conjugates of these at -a, which is where it has to be."""
+    b = y * a
+    if loss == "poisson":
+        assert (a <= y).all()
+    elif loss != "squared":
+        assert ((b >= 0) & (b <= 1)).all()
+    return {
+        "logistic": lambda: entropy(b) + entropy(1 - b),
+        "hinge": lambda: -b,
+        "smooth_hinge": lambda: -b + gamma * b * b / 2,
+        "squared": lambda: a * a / 2 - a * y,
+        "poisson": lambda: entropy(y - a) + a - entropy(y),
+    }[loss]()
+
+
+def check(model: Any, X: Any, y: np.ndarray, weight: np.ndarray | None = None) -> None:
+    """Compare the objectives and the gaps that a fit says it has with those of the definitions."""
+    X = np.asarray(X.todense() if sparse.issparse(X) else X, LONG)
+    c = np.ones(len(y), LONG) if weight is None else weight.astype(LONG)
+    gamma, l1 = LONG(getattr(model, "gamma", 1.0)), LONG(model.l1)
+    l2 = LONG(model._problem(0, 1).l2)
+    coef, biases, duals = (
+        np.atleast_2d(part).astype(LONG)
+        for part in (model.coef_, np.ravel(model.intercept_)[:, None], model.dual_coef_)
+    )
+    for k, (w, (b,), a) in enumerate(zip(coef, biases, duals, strict=True)):
+        target = y.astype(LONG)
+        if isinstance(model, SDCAClassifier):
+            positive = model.classes_[-1 if len(coef) == 1 else k]
+            target = np.where(y == positive, LONG(1), LONG(-1))
+        each = losses(model.loss, X @ w + b, target, gamma)
+        assert (each >= -1e-15).all()
+        primal = c @ each + l1 * np.abs(w).sum() + l2 / 2 * (w @ w)
+        v = X.T @ (c * a) / l2
+        S = np.sign(v) * np.maximum(np.abs(v) - l1 / l2, 0)
+        with_weight = np.where(c > 0, conjugates(model.loss, a, target, gamma), 0)
+        gap = primal + c @ with_weight + l2 / 2 * (S @ S)
+        assert np.ravel(model.objective_)[k] == pytest.approx(float(primal), rel=1e-10)
+        assert np.ravel(model.dual_gap_)[k] == pytest.approx(
+            float(gap), rel=1e-5, abs=1e-13 * float(primal)
+        )
+        if model.fit_intercept:
+            scale = np.abs(a) + (np.abs(target) if model.loss == "poisson" else 0)
+            assert abs(c @ a) <= 1e-12 * (c @ scale)
+        else:
+            assert b == 0
+
+
+def data(loss: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return features of several sizes, a third of them 0; labels, and weights, some of them 0."""
+    random = np.random.default_rng(0)
+    X = random.standard_normal((150, 6)) @ random.standard_normal((6, 6)) * np.logspace(-1, 1, 6)
+    X[random.uniform(size=X.shape) < 0.3] = 0
+    z = X @ random.standard_normal(6) / 5 + 0.5 + random.standard_normal(150)
+    y = {"squared": z, "poisson": random.poisson(20 * np.exp(np.clip(z / 3, -3, 3))).astype(float)}
+    return X, y.get(loss, np.sign(z)), random.choice([0.0, 0.5, 1.0, 2.0], 150)
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "no intercept": {"fit_intercept": False},
+    "narrow": {"gamma": 1e-6, "fit_intercept": False},
+    "l1": {"l1": 5.0},
+    "C": {"C": 100.0},
+    "hardly penalized": {"l2": 1e-6, "fit_intercept": False},
+    "adaptive": {"adaptive": True},
+    "partitions": {"num_loss_partitions": 3, "fit_intercept": False},
+    "blocks": {"num_loss_partitions": [50, 1, 99]},
+    "blocks, no intercept": {"num_loss_partitions": [50, 1, 99], "fit_intercept": False},
+}
+
+
+@each_loss
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("stored", [np.asarray, sparse.csr_matrix])
+def test_what_is_said_is_what_the_dual_variables_prove(
+    loss: str, options: dict[str, Any], stored: Any
+) -> None:
+    """Wherever the fit ends: after visits, or in the middle of Newton's method."""
+    X, y, weight = data(loss)
+    for max_iter in (1, 3, 5, 40):
+        model = estimator(loss, tol=1e-12, max_iter=max_iter, **options)
+        check(fitted(model, stored(X), y, weight), X, y, weight)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("max_iter", [5, 20])
+def test_steps_that_go_astray_leave_the_best_as_it_was(seed: int, max_iter: int) -> None:
+    """A smooth hinge that is hardly smooth: Newton's method does not lower the gap at each step."""
+    random = np.random.default_rng(seed)
+    X = random.standard_normal((300, 5))
+    X[random.random(300) < 0.6] = 0
+    y = random.integers(0, 2, 300)
+    options = {"gamma": 1e-6, "fit_intercept": False, "max_iter": max_iter}
+    check(fitted(SDCAClassifier("smooth_hinge", **options), X, y), X, y)
+
+
+@pytest.mark.parametrize("loss", LOSSES[:3])
+@pytest.mark.parametrize("blocks", [None, [70, 80]])
+def test_of_each_class(loss: str, blocks: list[int] | None) -> None:
+    X, z, weight = data("squared")
+    y = np.digitize(z, [-0.5, 1.0])
+    for max_iter in (2, 5, 30):
+        model = estimator(loss, tol=1e-9, max_iter=max_iter, num_loss_partitions=blocks)
+        check(fitted(model, X, y, weight), X, y, weight)
+
+
+@each_loss
+def test_after_a_warm_start(loss: str) -> None:
+    X, y, weight = data(loss)
+    model = fitted(estimator(loss, warm_start=True, max_iter=3), X, y, weight)
+    if loss == "squared":
+        y = y + 1
+    check(fitted(model, X[::-1].copy(), y, weight), X[::-1], y, weight)
+
+
+# ---- real data
+
+
+@pytest.mark.parametrize("l1", [0.0, 1.0])
+@pytest.mark.parametrize("name", ["heart_scale", "agaricus", "abalone_scale"])
+def test_of_real_data(name: str, l1: float) -> None:
+    X, y = libsvm(name)
+    for loss in ("squared", "poisson") if name == "abalone_scale" else LOSSES[:3]:
+        model = fitted(estimator(loss, l1=l1, max_iter=40), X, y)
+        check(model, X, y)
+
+
+def test_a_count_is_measured_by_its_deviance() -> None:
+    """Not by exp(z) - y * z, of which the deviance is next to nothing where counts are large."""
+    X, y = bike_hour()
+    model = SDCARegressor("poisson", l2=1e-4 * len(y)).fit(X, y)
+    optimum = 16.42160715 * len(y)
+    assert optimum <= model.objective_ <= optimum * (1 + 1e-4)
+    assert model.dual_gap_ <= 1e-4 * optimum
+
+
+@pytest.mark.parametrize("mean", [0.01, 1.0, 1e3, 1e6])
+@pytest.mark.parametrize("blocks", [None, [300, 700]])
+def test_one_tol_is_as_near_whatever_the_counts(mean: float, blocks: list[int] | None) -> None:
+    """Against scikit-learn's optimum: the weights are within what the gap allows."""
+    random = np.random.default_rng(0)
+    X = random.standard_normal((1000, 8))
+    y = random.poisson(mean * np.exp(X @ random.standard_normal(8) / 4)).astype(float)
+    model = SDCARegressor("poisson", tol=1e-4, num_loss_partitions=blocks).fit(X, y)
+    rival = PoissonRegressor(alpha=1e-3, tol=1e-10 * max(1, mean), solver="newton-cholesky")
+    rival.fit(X, y)
+    least = np.sum(losses("poisson", X @ rival.coef_ + rival.intercept_, y, 1.0))
+    least += rival.coef_ @ rival.coef_ / 2
+    assert 0 < model.dual_gap_ <= 1e-4 * model.objective_
+    assert model.objective_ - model.dual_gap_ <= least * (1 + 1e-9)
+    assert least <= model.objective_ * (1 + 1e-9)
+    assert np.square(model.coef_ - rival.coef_).sum() <= 2 * model.dual_gap_ * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_other_objectives_are_scikit_learns(intercept: bool) -> None:
+    X, y = libsvm("abalone_scale")
+    X = X.toarray()
+    options = {"fit_intercept": intercept, "tol": 1e-10}
+    rival = Ridge(2.0, fit_intercept=intercept).fit(X, y)
+    of = np.sum((rival.predict(X) - y) ** 2) / 2 + rival.coef_ @ rival.coef_
+    assert SDCARegressor(l2=2.0, **options).fit(X, y).objective_ == pytest.approx(of, rel=1e-9)
+    X, y = libsvm("heart_scale")
+    rival = LogisticRegression(C=0.5, fit_intercept=intercept, tol=1e-10, max_iter=9999).fit(X, y)
+    of = np.logaddexp(0, -y * rival.decision_function(X)).sum() + np.sum(rival.coef_**2)
+    model = SDCAClassifier(C=0.5, **options).fit(X, y)
+    assert model.objective_[0] == pytest.approx(of, rel=1e-9)

@@ -1,0 +1,122 @@
+"""What a step refuses, and that its errors say where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from step_cases import every_optimizer, everything
+
+from tfopt import IndexedSlices, InvalidArgumentError, Variable
+from tfopt.errors import InvalidTypeError
+from tfopt.optimizers import SGD, Adam, Optimizer
+
+MAKERS = every_optimizer()
+NO_GRADIENTS: list[Any] = [
+    "x", b"2", [1.0, "x"], [1.0, [2.0]], {}, object(), 3.0, True, np.ones(3), np.array(["a", "b"]),
+    np.array([1, 2]), np.array([1, 2], object), np.ones(2, np.float32), np.ones((2, 1)),
+    IndexedSlices(np.ones(1), np.array([2])), IndexedSlices(np.ones(1), np.array([0.0])),
+    IndexedSlices(np.ones((1, 1)), np.array([0])), [10**400, 1.0],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("which", MAKERS)
+def test_what_is_no_gradient_is_refused(which: str) -> None:
+    """By an error of the package, which changes nothing: neither before nor after a first step."""
+    opt, first, w = MAKERS[which](), Variable(np.ones(2), "first"), Variable(np.ones(2), "w")
+    for _ in range(2):
+        before = everything(opt, [first, w])
+        for bad in NO_GRADIENTS:
+            with pytest.raises(InvalidArgumentError):
+                opt.apply_gradients([(np.ones(2), first), (bad, w)])
+            assert everything(opt, [first, w]) == before
+        opt.apply_gradients([(np.ones(2), first), (np.ones(2), w)])
+
+
+@pytest.mark.parametrize("which", MAKERS)
+def test_what_are_no_pairs_is_refused(which: str) -> None:
+    opt, w = MAKERS[which](), np.ones(2)
+    before = everything(opt, [w])
+    for bad in (3, None, "ab", [1], [(w,)], [(w, w, w)], {"a": 1}, [(w, "w")], [(w, [1.0, 2.0])]):
+        with pytest.raises(InvalidArgumentError):
+            opt.apply_gradients(bad)  # type: ignore[arg-type]
+        assert everything(opt, [w]) == before
+
+
+@pytest.mark.parametrize("options", [{}, {"clipnorm": 1.0}, {"global_clipnorm": 1.0}])
+@pytest.mark.parametrize("base", [Adam, Optimizer])
+def test_an_error_of_a_step_names_the_place(base: Any, options: dict[str, Any]) -> None:
+    opt = base("own", 0.1, **options) if base is Optimizer else base(0.1, **options)
+    params = {"layers": [{"w": np.ones((2, 2)), "b": np.ones(2)}], "table": np.ones((3, 2))}
+    fitting = {"layers": [{"w": np.ones((2, 2)), "b": np.ones(2)}], "table": np.ones((3, 2))}
+    w, rows = np.ones((2, 3)), IndexedSlices(np.ones((1, 2)), np.array([3]))
+    for wrong, where in [
+        ({**fitting, "layers": [{"w": w, "b": np.ones(2)}]}, "^layers/0/w: "),
+        ({**fitting, "layers": [{"w": w.astype("f4"), "b": np.ones(2)}]}, "^layers/0/w: "),
+        ({**fitting, "table": rows}, "^table: Index 3"),
+        ({**fitting, "layers": [{"w": w, "c": np.ones(2)}]}, "structure at layers/0$"),
+        ({**fitting, "layers": [{"w": w, "b": {"c": np.ones(2)}}]}, "structure at layers/0/b$"),
+        ({**fitting, "layers": []}, "structure at layers$"),
+        ({}, "structure$"),
+    ]:
+        with pytest.raises(InvalidArgumentError, match=where):
+            opt.step(params, wrong)
+
+
+def test_an_error_of_arrays_names_their_place_among_the_pairs() -> None:
+    halves = [np.ones(2, np.float32), np.ones(2), np.ones(2)]
+    grads = [np.ones(2, np.float32), np.ones(2), np.ones(3)]
+    with pytest.raises(InvalidArgumentError, match=r"^variable 2: .*shape"):
+        Adam().apply_gradients(list(zip(grads, halves, strict=True)))
+
+
+@pytest.mark.parametrize("value", [2**2000, -(2**2000)])
+def test_numbers_that_no_float_holds_are_refused(value: int) -> None:
+    for make in (
+        lambda: SGD(value),
+        lambda: SGD(0.1, momentum=value),
+        lambda: SGD(0.1, clipvalue=value),
+        lambda: SGD(0.1, clipnorm=value),
+        lambda: SGD(lambda: value).apply_gradients([(np.ones(1), np.ones(1))]),
+    ):
+        with pytest.raises(InvalidArgumentError):
+            make()
+
+
+# ---- methods of OptimizerV2
+
+
+def test_an_overridden_aggregation_is_called(impl: Any) -> None:
+    class Half(impl.optimizers.SGD):  # type: ignore[misc, name-defined]
+        def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
+            return [(grad / 2, var) for grad, var in super()._aggregate_gradients(grads_and_vars)]
+
+    def double(pairs: Any) -> Any:
+        return [(2 * grad, var) for grad, var in pairs]
+
+    for options, expected in [({}, 1.0), ({"gradient_aggregator": double}, 0.0)]:
+        w = np.array([2.0])
+        opt = Half(1.0, **options)
+        opt.apply_gradients([(np.array([2.0]), w)])
+        assert w.tolist() == [expected]
+        opt.apply_gradients([(np.array([1.0]), w)], experimental_aggregate_gradients=False)
+        assert w.tolist() == [expected - 1]
+
+
+def test_a_refused_first_step_makes_no_slots(impl: Any) -> None:
+    for which in ("Adam", "SGD", "Adafactor", "Ftrl"):
+        opt, w = getattr(impl.optimizers, which)(0.1), np.ones(2)
+        with pytest.raises(impl.InvalidArgumentError):
+            opt.apply_gradients([(np.ones(2), w), (np.ones(3), np.ones(2))])
+        assert len(opt.weights) == 1
+        opt.apply_gradients([(np.ones(2), w)])
+
+
+@pytest.mark.parametrize(
+    "name", ["_compute_gradients", "_get_gradients", "_transform_gradients", "_transform_loss"]
+)
+@pytest.mark.parametrize("base", [Optimizer, SGD])
+def test_overridden_methods_that_nothing_calls_are_refused(base: Any, name: str) -> None:
+    with pytest.raises(InvalidTypeError, match=f"Mine overrides {name}"):
+        type("Mine", (base,), {name: lambda self, *_: None})

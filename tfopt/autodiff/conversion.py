@@ -1,0 +1,86 @@
+"""Tensors that become arrays or numbers while a tape records them: there the gradient ends."""
+
+from __future__ import annotations
+
+import warnings
+
+from tfopt.autodiff.callers import is_meant, users_frame
+from tfopt.errors import GradientLostWarning, InvalidArgumentError, InvalidTypeError
+
+__all__ = ["lost", "set_conversion"]
+
+_MODES = ("warn", "error", "ignore")
+_mode = ["warn"]
+
+
+def set_conversion(mode: str) -> str:
+    """Set what happens when a tensor that a tape records becomes an array or a number.
+
+    ``np.asarray(x)``, ``np.array([x, y])``, NumPy's functions of a list of tensors
+    (``np.mean([x, y])``), ``float(x)``, ``math.exp(x)`` and SciPy's functions compute with values
+    that no tape sees, so that the gradient ends there. ``x.numpy()``, ``x.item()`` and
+    ``x.tolist()`` do so, too, but say that it is meant: they are never reported.
+
+    Parameters
+    ----------
+    mode : {"warn", "error", "ignore"}
+        A `GradientLostWarning` for each line of yours; an exception; or nothing. It holds for the
+        whole process; at first it is "warn".
+
+    Returns
+    -------
+    str
+        What it was.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is something else.
+    InvalidTypeError
+        By the conversion, if the mode is "error".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tfopt
+    >>> before = tfopt.autodiff.set_conversion("error")
+    >>> x = tfopt.constant(2.0)
+    >>> with tfopt.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     value = x.numpy()   # meant
+    ...     y = np.mean([x, x])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    tfopt.errors.InvalidTypeError: a tensor that a tape records becomes an array, ...
+    >>> tfopt.autodiff.set_conversion(before)
+    'error'
+    """
+    if mode not in _MODES:
+        raise InvalidArgumentError(f"mode must be one of {', '.join(_MODES)}, not {mode!r}")
+    before, _mode[0] = _mode[0], mode
+    return before
+
+
+def lost(what: str, method: bool = False) -> None:
+    """Report that a tensor has become `what`, as it is set; by a method in Python, or in C.
+
+    Raises
+    ------
+    InvalidTypeError
+        If this is to be an error.
+    """
+    if _mode[0] == "ignore" or is_meant(2 if method else 1):
+        return
+    message = (
+        f"a tensor that a tape records becomes {what}, and what is computed from that has no "
+        "gradient. Use NumPy's functions on tensors (np.stack for a list of them); if it is meant, "
+        "say so: x.numpy()"
+    )
+    if _mode[0] == "error":
+        raise InvalidTypeError(message)
+    frame = users_frame()
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    module = frame.f_globals.get("__name__", "<unknown>")
+    warnings.warn_explicit(
+        message, GradientLostWarning, frame.f_code.co_filename, frame.f_lineno, module, registry
+    )

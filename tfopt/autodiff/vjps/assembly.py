@@ -1,0 +1,165 @@
+"""Arrays put together from others, or by functions of the user's."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from tfopt.autodiff.core import Operand
+from tfopt.autodiff.ops import array_operand as operand
+from tfopt.autodiff.ops import as_tensor
+from tfopt.autodiff.vjps.composed import composed, moved
+
+# ---- filled
+
+
+@composed(np.full_like)
+def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True,
+              shape: Any = None, *, device: Any = None) -> Any:  # fmt: skip
+    """Return a value in each place."""
+    made = np.broadcast_to(operand(fill_value), operand(a).shape if shape is None else shape)
+    return made.astype(operand(a).dtype if dtype is None else dtype)
+
+
+@composed(np.linspace)
+def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
+             dtype: Any = None, axis: int = 0, *, device: Any = None) -> Any:  # fmt: skip
+    """Return numbers at equal distances."""
+    start, stop = operand(start), operand(stop)
+    step = (stop - start) / max(num - 1 if endpoint else num, 1)
+    made = start + np.arange(num).reshape((-1,) + (1,) * np.ndim(step)) * step
+    made = np.moveaxis(made if dtype is None else made.astype(dtype), 0, axis)
+    return (made, step) if retstep else made
+
+
+@composed(np.meshgrid)
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+    """Return the coordinates of a grid's points."""
+    vectors = [np.ravel(x) for x in xi]
+    order = list(range(len(vectors)))
+    if indexing == "xy" and len(vectors) > 1:
+        order[:2] = [1, 0]
+    grids = [
+        np.reshape(x, [-1 if k == place else 1 for k in range(len(vectors))])
+        for x, place in zip(vectors, order, strict=True)
+    ]
+    return tuple(grids if sparse else np.broadcast_arrays(*grids))
+
+
+# ---- joined
+
+
+@composed(np.block)
+def block(arrays: Any) -> Any:
+    """Join blocks: the innermost lists along the last axis."""
+    depth = _depth(arrays)
+    ndim = max(depth, *(np.ndim(x) for x in _blocks(arrays)))
+    return _joined(arrays, -depth, ndim)
+
+
+def _depth(arrays: Any) -> int:
+    return 1 + _depth(arrays[0]) if isinstance(arrays, list) else 0
+
+
+def _blocks(arrays: Any) -> list[Any]:
+    if not isinstance(arrays, list):
+        return [arrays]
+    return [x for part in arrays for x in _blocks(part)]
+
+
+def _joined(arrays: Any, axis: int, ndim: int) -> Any:
+    if not isinstance(arrays, list):
+        x = operand(arrays)
+        return np.reshape(x, (1,) * (ndim - x.ndim) + x.shape)
+    return np.concatenate([_joined(part, axis + 1, ndim) for part in arrays], axis)
+
+
+@composed(np.insert, sized_by=(1, "obj"))
+def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
+    """Put values before places: found by what happens to the elements' numbers."""
+    arr, values = operand(arr), operand(values)
+    numbers = np.arange(arr.size).reshape(arr.shape)
+    further = arr.size + np.arange(values.size).reshape(values.shape)
+    pool = np.concatenate([np.ravel(arr), np.ravel(values).astype(arr.dtype)])
+    return pool[np.insert(numbers, _known(obj), further, axis)]
+
+
+def _known(value: Any) -> Any:
+    """Return a value that places depend on, which cannot be that of another call."""
+    return value.numpy() if isinstance(value, Operand) else value
+
+
+@composed(np.resize)
+def resize(a: Any, new_shape: Any) -> Any:
+    """Repeat the elements until a shape is full."""
+    return moved(np.resize, operand(a), new_shape)
+
+
+# ---- chosen
+
+
+@composed(np.select)
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    """Choose the first value whose condition holds."""
+    made = default
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        made = np.where(condition, choice, made)
+    return made
+
+
+@composed(np.choose)
+def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
+    """Choose among values by their numbers."""
+    a, n = operand(a), len(choices)
+    a = np.clip(a, 0, n - 1) if mode == "clip" else np.remainder(a, n) if mode == "wrap" else a
+    made: Any = 0
+    for k in range(n):
+        made = np.where(a == k, choices[k], made)
+    return made
+
+
+@composed(np.piecewise)
+def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
+    """Apply to each element the function of the last condition that holds for it."""
+    x = operand(x)
+    conditions = list(condlist) if np.ndim(condlist[0]) == x.ndim else [condlist]
+    held = [as_tensor(c).astype(bool) for c in conditions]
+    if len(funclist) == len(held) + 1:
+        held.append(~functools.reduce(np.logical_or, held))
+    made = np.zeros(x.shape, x.dtype)
+    for where, function in zip(held, funclist, strict=True):
+        chosen = x[where]
+        if not chosen.size:
+            continue
+        value = function(chosen, *args, **kw) if callable(function) else function
+        if np.ndim(value):
+            places = np.cumsum(where).reshape(x.shape) - 1  # of those that the condition holds for
+            value = as_tensor(value)[np.where(where, places, 0)]
+        made = np.where(where, value, made)
+    return made
+
+
+@composed(np.apply_along_axis)
+def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    """Apply a function to each vector along an axis."""
+    moved_arr = np.moveaxis(operand(arr), axis, -1)
+    lanes = np.reshape(moved_arr, (-1, moved_arr.shape[-1]))
+    made = np.stack([operand(func1d(lane, *args, **kwargs)) for lane in lanes])
+    rest, new = moved_arr.shape[:-1], made.shape[1:]
+    axis = axis % (len(rest) + 1)
+    made = np.reshape(made, (*rest, *new))
+    return np.moveaxis(made, range(len(rest), len(rest) + len(new)), range(axis, axis + len(new)))
+
+
+# ---- polynomials
+
+
+@composed(np.polyval)
+def polyval(p: Any, x: Any) -> Any:
+    """Evaluate a polynomial by Horner's rule."""
+    made = 0 * operand(x)
+    for coefficient in operand(p):
+        made = made * x + coefficient
+    return made

@@ -1,0 +1,191 @@
+"""Decompositions of matrices, and what is made of singular values.
+
+Where eigenvalues or singular values are equal, vectors are not determined: what divides by their
+difference is left out, as TensorFlow does. Of vectors that the other ones do not determine (the
+full matrices of a rectangular one) there are no gradients.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfopt.autodiff.backward import cast, conj
+from tfopt.autodiff.core import Op, apply
+from tfopt.autodiff.ops import array_operand as operand
+from tfopt.autodiff.ops import implements
+from tfopt.autodiff.vjps.composed import composed
+from tfopt.autodiff.vjps.linalg import adjoint
+
+
+def _inverse_gaps(values: Any) -> Any:
+    """Return 1 / (values[j] - values[i]), and 0 where they are equal."""
+    gaps = np.expand_dims(values, -2) - np.expand_dims(values, -1)
+    return np.where(gaps == 0, 0, 1 / np.where(gaps == 0, 1, gaps))
+
+
+def _diagonal(values: Any) -> Any:
+    """Return matrices with a diagonal."""
+    return np.expand_dims(values, -1) * np.eye(values.shape[-1], dtype=values.dtype)
+
+
+# ---- eigenvalues of symmetric matrices
+
+_EIGH_RESULT: Any = type(np.linalg.eigh(np.eye(1)))
+EIGH = Op("eigh", lambda a, uplo: tuple(np.linalg.eigh(a, uplo)), many=True)
+
+
+def _eigh_rule(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
+    """Return the gradient, to the triangle that is read."""
+    (w, v), (gw, gv) = y, g
+    inner: Any = 0
+    if gw is not None:
+        inner = _diagonal(gw)
+    if gv is not None:
+        inner = inner + _inverse_gaps(w) * (adjoint(v) @ gv)
+    full = v @ inner @ adjoint(v)
+    twice = full + adjoint(full)
+    triangle = np.tril(twice, -1) if kw["uplo"] == "L" else np.triu(twice, 1)
+    half_diagonal = np.where(np.eye(w.shape[-1], dtype=bool), 0.5 * twice, 0)
+    return [cast(triangle + half_diagonal, ins[0].dtype)]
+
+
+EIGH.define_jointly(_eigh_rule, "ay")
+
+
+@implements(np.linalg.eigh)
+def eigh(a: Any, UPLO: str = "L") -> Any:
+    """Return the eigenvalues and eigenvectors of a symmetric matrix."""
+    return _EIGH_RESULT(*apply(EIGH, (operand(a),), {"uplo": UPLO.upper()}))
+
+
+@composed(np.linalg.eigvalsh)
+def eigvalsh(a: Any, UPLO: str = "L") -> Any:
+    """Return the eigenvalues of a symmetric matrix."""
+    return eigh(a, UPLO)[0]
+
+
+# ---- singular values
+
+_SVD_RESULT: Any = type(np.linalg.svd(np.eye(1)))
+SVD = Op("svd", lambda a: tuple(np.linalg.svd(a, full_matrices=False)), many=True)
+
+
+def _svd_rule(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
+    """Townsend (2016), Differentiating the singular value decomposition; complex ones, too."""
+    (u, s, vh), (gu, gs, gvh) = y, g
+    v, over = adjoint(vh), np.where(s == 0, 0, 1 / np.where(s == 0, 1, s))
+    gaps = _inverse_gaps(s * s)
+    inner: Any = 0 if gs is None else _diagonal(gs)
+    outer: Any = 0
+    if gu is not None:
+        turned = adjoint(u) @ gu
+        skew = turned - adjoint(turned)
+        inner = inner + gaps * skew * s[..., None, :]
+        if np.iscomplexobj(skew):  # a phase, which vh turns against
+            inner = inner + np.where(np.eye(s.shape[-1], dtype=bool), skew, 0) * _half(over)
+        outer = outer + (gu - u @ turned) * over[..., None, :] @ vh
+    if gvh is not None:
+        turned = adjoint(v) @ adjoint(gvh)
+        inner = inner + s[..., :, None] * (gaps * (turned - adjoint(turned)))
+        outer = outer + (u * over[..., None, :]) @ (gvh - adjoint(turned) @ vh)
+    return [cast(u @ inner @ vh + outer, ins[0].dtype)]
+
+
+def _half(over: Any) -> Any:
+    return 0.5 * over[..., None, :]
+
+
+SVD.define_jointly(_svd_rule, "ay")
+
+
+@composed(np.linalg.svd)
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True,
+        hermitian: bool = False) -> Any:  # fmt: skip
+    """Return the singular values, and vectors."""
+    a = operand(a)
+    u, s, vh = apply(SVD, (a,))
+    if not compute_uv:
+        return s
+    rows, columns = a.shape[-2:]
+    if full_matrices and rows != columns:  # one of the two has further vectors
+        u, vh = (u, None) if rows < columns else (None, vh)
+    return _SVD_RESULT(u, s, vh)
+
+
+@composed(np.linalg.svdvals)
+def svdvals(x: Any, /) -> Any:
+    """Return the singular values."""
+    return apply(SVD, (operand(x),))[1]
+
+
+# ---- pseudo-inverses
+
+PINV = Op("pinv", np.linalg.pinv)
+
+
+def _pinv_rule(g: Any, y: Any, a: Any, **kw: Any) -> Any:
+    """Golub and Pereyra (1973): where the rank stays as it is."""
+    yh, gh = adjoint(y), adjoint(g)
+    left, right = np.eye(a.shape[-2]) - a @ y, np.eye(a.shape[-1]) - y @ a
+    return cast(left @ gh @ y @ yh + yh @ y @ gh @ right - yh @ g @ yh, a.dtype)
+
+
+PINV.define((_pinv_rule, "ay"))
+
+
+@implements(np.linalg.pinv)
+def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._NoValue) -> Any:
+    """Return the pseudo-inverse."""
+    return apply(PINV, (operand(a),), {"rcond": rcond, "hermitian": hermitian, "rtol": rtol})
+
+
+@composed(np.linalg.lstsq)
+def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+    """Return the least-squares solution, its squared residuals, the rank, singular values."""
+    x = np.linalg.pinv(a) @ b
+    away = b - a @ x
+    residuals = np.atleast_1d(np.sum(np.real(away * conj(away)), axis=0))
+    return x, residuals, None, svdvals(a)
+
+
+# ---- orthogonal times triangular
+
+_QR_RESULT: Any = type(np.linalg.qr(np.eye(1)))
+QR = Op("qr", lambda a: tuple(np.linalg.qr(a)), many=True)
+
+
+def _qr_rule(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
+    """Walter and Lehmann (2018), Algorithmic differentiation of linear algebra functions."""
+    (q, r), (gq, gr) = y, g
+    (a,) = ins
+    gq = 0 * q if gq is None else gq
+    gr = 0 * r if gr is None else gr
+    n = q.shape[-1]
+    if r.shape[-1] == n:
+        return [cast(_tall_qr(q, r, gq, gr), a.dtype)]
+    gq = gq + a[..., n:] @ adjoint(gr[..., n:])  # the further columns of r are q's times those of a
+    first = _tall_qr(q, r[..., :n], gq, gr[..., :n])
+    return [cast(np.concatenate([first, q @ gr[..., n:]], axis=-1), a.dtype)]
+
+
+def _tall_qr(q: Any, r: Any, gq: Any, gr: Any) -> Any:
+    upper = np.triu(gr @ adjoint(r) - adjoint(q) @ gq)
+    whole = upper + adjoint(upper)
+    half = np.where(np.eye(r.shape[-1], dtype=bool), 0.5, 1.0)
+    return adjoint(np.linalg.solve(r, adjoint(gq + q @ (whole * half))))
+
+
+QR.define_jointly(_qr_rule, "ay")
+
+
+@composed(np.linalg.qr)
+def qr(a: Any, mode: str = "reduced") -> Any:
+    """Return an orthogonal and a triangular matrix."""
+    a = operand(a)
+    square = a.shape[-2] <= a.shape[-1]
+    if mode not in ("reduced", "r") and not (mode == "complete" and square):
+        raise LookupError(f"no gradient of qr with mode={mode!r} of a matrix of shape {a.shape}")
+    q, r = apply(QR, (a,))
+    return r if mode == "r" else _QR_RESULT(q, r)

@@ -1,0 +1,146 @@
+"""Differences, integrals and convolutions of samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfopt.autodiff.backward import call, cast, conj
+from tfopt.autodiff.core import Op, apply
+from tfopt.autodiff.ops import array_operand as operand
+from tfopt.autodiff.ops import as_tensor
+from tfopt.autodiff.vjps.composed import composed, constant_of
+
+_UNSET: Any = np._NoValue
+
+
+@composed(np.diff)
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _UNSET, append: Any = _UNSET) -> Any:
+    """Return the differences of neighbours."""
+    a = operand(a)
+    parts = [_edge(prepend, a, axis), a, _edge(append, a, axis)]
+    made = np.moveaxis(np.concatenate([x for x in parts if x is not None], axis), axis, -1)
+    for _ in range(n):
+        made = made[..., 1:] - made[..., :-1]
+    return np.moveaxis(made, -1, axis)
+
+
+def _edge(value: Any, a: Any, axis: int) -> Any:
+    if value is _UNSET:
+        return None
+    if np.ndim(value):
+        return operand(value)
+    return np.broadcast_to(value, [1 if k == axis % a.ndim else n for k, n in enumerate(a.shape)])
+
+
+@composed(np.ediff1d)
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    """Return the differences of neighbours, between others."""
+    flat = np.ravel(ary)
+    parts = [to_begin, flat[1:] - flat[:-1], to_end]
+    return np.concatenate([np.ravel(x) for x in parts if x is not None])
+
+
+@composed(np.unwrap)
+def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: float = 2 * np.pi) -> Any:
+    """Add multiples of the period, which are constant."""
+    straight = constant_of(np.unwrap, p, discont, axis, period=period)
+    return p + (straight - constant_of(np.copy, p))
+
+
+# ---- slopes
+
+
+@composed(np.gradient)
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    """Return the slopes along axes, by differences of the neighbours."""
+    f = operand(f)
+    axes = range(f.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    spaces = varargs * len(axes) if len(varargs) == 1 else varargs or (1.0,) * len(axes)
+    made = tuple(_slopes(f, h, k, edge_order) for h, k in zip(spaces, axes, strict=True))
+    return made if len(made) > 1 else made[0]
+
+
+def _slopes(f: Any, h: Any, axis: int, edge_order: int) -> Any:
+    f, h = np.moveaxis(f, axis, -1), operand(h)
+    n = f.shape[-1]
+    h = h[1:] - h[:-1] if np.ndim(h) else np.broadcast_to(h, (n - 1,))
+    slope = (f[..., 1:] - f[..., :-1]) / h
+    left, right = h[:-1], h[1:]
+    inside = (right * slope[..., :-1] + left * slope[..., 1:]) / (left + right)
+    first, last = slope[..., :1], slope[..., -1:]
+    if edge_order == 2:
+        first = first + (first - slope[..., 1:2]) * h[0] / (h[0] + h[1])
+        last = last + (last - slope[..., -2:-1]) * h[-1] / (h[-1] + h[-2])
+    return np.moveaxis(np.concatenate([first, inside, last], -1), -1, axis)
+
+
+@composed(np.trapezoid)
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    """Integrate by straight lines between samples."""
+    y = operand(y)
+    if x is not None:
+        dx = np.diff(x, axis=-1 if np.ndim(x) == 1 else axis)
+        if np.ndim(x) == 1:
+            dx = dx.reshape([-1 if k == axis % y.ndim else 1 for k in range(y.ndim)])
+    lead = (slice(None),) * (axis % y.ndim)
+    return np.sum(dx * (y[(*lead, slice(1, None))] + y[(*lead, slice(-1))]) / 2, axis=axis)
+
+
+@composed(np.interp)
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
+           period: Any = None) -> Any:  # fmt: skip
+    """Interpolate by straight lines; beyond the ends the values are constant."""
+    x, xp, fp = map(as_tensor, (x, xp, fp))  # arrays have no places that are tensors
+    if period is not None:
+        x, xp = x % period, xp % period
+        order = np.argsort(xp)
+        xp, fp = xp[order], fp[order]
+        xp = np.concatenate([xp[-1:] - period, xp, xp[:1] + period])
+        fp = np.concatenate([fp[-1:], fp, fp[:1]])
+    place = np.clip(np.searchsorted(xp, x, side="right"), 1, xp.shape[0] - 1)
+    x0, x1, f0, f1 = xp[place - 1], xp[place], fp[place - 1], fp[place]
+    made = f0 + (f1 - f0) * ((x - x0) / (x1 - x0))
+    made = np.where(x < xp[0], fp[0] if left is None else left, made)
+    return np.where(x > xp[-1], fp[-1] if right is None else right, made)
+
+
+# ---- convolutions
+
+CONVOLVE = Op("convolve", lambda a, v: np.convolve(a, v))
+
+
+def _correlated(g: Any, other: Any, like: Any) -> Any:
+    """Return the sums of g times another sequence, at each of its places."""
+    made = call(CONVOLVE, (g, conj(other)[::-1]))
+    start = other.shape[0] - 1
+    return cast(made[start : start + like.shape[0]], like.dtype)
+
+
+CONVOLVE.define(
+    (lambda g, y, a, v: _correlated(g, v, a), "b"), (lambda g, y, a, v: _correlated(g, a, v), "a")
+)
+
+
+@composed(np.convolve)
+def convolve(a: Any, v: Any, mode: str = "full") -> Any:
+    """Return the convolution of two sequences."""
+    a, v = np.atleast_1d(a), np.atleast_1d(v)
+    return _part(apply(CONVOLVE, (a, v)), a, v, mode, (min(a.shape[0], v.shape[0]) - 1) // 2)
+
+
+@composed(np.correlate)
+def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
+    """Return the correlation of two sequences."""
+    a, v = operand(a), operand(v)
+    middle = (v.shape[0] - 1 if a.shape[0] >= v.shape[0] else a.shape[0]) // 2
+    return _part(apply(CONVOLVE, (a, conj(v)[::-1])), a, v, mode, middle)
+
+
+def _part(full: Any, a: Any, v: Any, mode: str, middle: int) -> Any:
+    """Return what a mode keeps of a full convolution."""
+    short, long = sorted((a.shape[0], v.shape[0]))
+    start, length = {"full": (0, short + long - 1), "same": (middle, long),
+                     "valid": (short - 1, long - short + 1)}[mode]  # fmt: skip
+    return full[start : start + length]

@@ -1,0 +1,160 @@
+"""Discrete Fourier transforms: linear, each the adjoint of its inverse but for a factor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfopt.autodiff.backward import call, cast
+from tfopt.autodiff.core import Op, apply
+from tfopt.autodiff.ops import array_operand as operand
+from tfopt.autodiff.ops import implements
+from tfopt.autodiff.vjps.composed import composed
+
+#: What the inverse, or the adjoint, takes in the place of a norm.
+_TURNED = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
+
+FFT = Op("fft", lambda a, n, axis, norm: np.fft.fft(a, n, axis, norm))
+IFFT = Op("ifft", lambda a, n, axis, norm: np.fft.ifft(a, n, axis, norm))
+
+
+def _to_length(a: Any, n: int, axis: int) -> Any:
+    """Cut, or add zeros, at the end of an axis."""
+    axis = axis % a.ndim
+    lead = (slice(None),) * axis
+    if n <= a.shape[axis]:
+        return a[(*lead, slice(n))]
+    widths = [(0, n - a.shape[axis] if k == axis else 0) for k in range(a.ndim)]
+    return np.pad(a, widths)
+
+
+def _adjoint(other: Op) -> Any:
+    def rule(g: Any, y: Any, a: Any, n: Any, axis: int, norm: Any) -> Any:
+        made = call(other, (g,), {"n": None, "axis": axis, "norm": _TURNED[norm]})
+        return cast(_to_length(made, a.shape[axis], axis), a.dtype)
+
+    return rule
+
+
+FFT.define(_adjoint(IFFT))
+IFFT.define(_adjoint(FFT))
+
+
+@implements(np.fft.fft)
+def fft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: None = None) -> Any:
+    """Transform along an axis."""
+    return apply(FFT, (operand(a),), {"n": n, "axis": axis, "norm": norm})
+
+
+@implements(np.fft.ifft)
+def ifft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: None = None) -> Any:
+    """Transform back along an axis."""
+    return apply(IFFT, (operand(a),), {"n": n, "axis": axis, "norm": norm})
+
+
+# ---- of real numbers, and to them
+
+
+@composed(np.fft.rfft)
+def rfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: None = None) -> Any:
+    """Return the first half of a transform of real numbers."""
+    n = operand(a).shape[axis] if n is None else n
+    return _to_length(fft(a, n, axis, norm), n // 2 + 1, axis)
+
+
+@composed(np.fft.irfft)
+def irfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: None = None) -> Any:
+    """Transform the first half back: to the real part of what it would be alone, twice."""
+    a = operand(a)
+    n = 2 * (a.shape[axis] - 1) if n is None else n
+    half = np.moveaxis(_to_length(a, n // 2 + 1, axis), axis, -1)
+    once = np.zeros(n // 2 + 1, bool)  # what has no counterpart in the other half
+    once[[0, -1] if n % 2 == 0 else [0]] = True
+    twice = np.where(once, half, 2 * half)
+    return np.real(ifft(np.moveaxis(_to_length(twice, n, -1), -1, axis), n, axis, norm))
+
+
+@composed(np.fft.hfft)
+def hfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: None = None) -> Any:
+    """Transform half of what is symmetric, to real numbers."""
+    return irfft(np.conj(a), n, axis, _TURNED[norm])
+
+
+@composed(np.fft.ihfft)
+def ihfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: None = None) -> Any:
+    """Transform real numbers back to half of what is symmetric."""
+    return np.conj(rfft(a, n, axis, _TURNED[norm]))
+
+
+# ---- along several axes
+
+
+def _pairs(a: Any, s: Any, axes: Any) -> list[tuple[int | None, int]]:
+    """Return lengths and axes."""
+    if axes is None:
+        axes = range(operand(a).ndim) if s is None else range(-len(s), 0)
+    s = [None] * len(axes) if s is None else s
+    return [(None if n is None or n == -1 else int(n), int(k))
+            for n, k in zip(s, axes, strict=True)]  # fmt: skip
+
+
+@composed(np.fft.fftn)
+def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: None = None) -> Any:
+    """Transform along axes."""
+    for n, axis in reversed(_pairs(a, s, axes)):
+        a = fft(a, n, axis, norm)
+    return a
+
+
+@composed(np.fft.ifftn)
+def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: None = None) -> Any:
+    """Transform back along axes."""
+    for n, axis in reversed(_pairs(a, s, axes)):
+        a = ifft(a, n, axis, norm)
+    return a
+
+
+@composed(np.fft.rfftn)
+def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: None = None) -> Any:
+    """Transform real numbers along axes."""
+    *others, (n, axis) = _pairs(a, s, axes)
+    a = rfft(a, n, axis, norm)
+    for length, other in reversed(others):
+        a = fft(a, length, other, norm)
+    return a
+
+
+@composed(np.fft.irfftn)
+def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: None = None) -> Any:
+    """Transform back to real numbers along axes."""
+    *others, (n, axis) = _pairs(a, s, axes)
+    for length, other in others:
+        a = ifft(a, length, other, norm)
+    return irfft(a, n, axis, norm)
+
+
+for _two, _many in ((np.fft.fft2, fftn), (np.fft.ifft2, ifftn), (np.fft.rfft2, rfftn),
+                    (np.fft.irfft2, irfftn)):  # fmt: skip
+    composed(_two)(
+        lambda a, s=None, axes=(-2, -1), norm=None, out=None, many=_many: many(a, s, axes, norm)
+    )
+
+
+@composed(np.fft.fftshift)
+def fftshift(x: Any, axes: Any = None) -> Any:
+    """Put the lowest frequency into the middle."""
+    return _shifted(x, axes, 0)
+
+
+@composed(np.fft.ifftshift)
+def ifftshift(x: Any, axes: Any = None) -> Any:
+    """Put the middle to the beginning."""
+    return _shifted(x, axes, 1)
+
+
+def _shifted(x: Any, axes: Any, odd: int) -> Any:
+    x = operand(x)
+    axes = tuple(range(x.ndim)) if axes is None else (axes,) if isinstance(axes, int) else axes
+    halves = [x.shape[k] // 2 + (x.shape[k] % 2 if odd else 0) for k in axes]
+    return np.roll(x, tuple(halves), tuple(axes))

@@ -1,0 +1,91 @@
+"""Norms: of vectors, of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfopt.autodiff.backward import spread
+from tfopt.autodiff.core import Op, apply
+from tfopt.autodiff.ops import array_operand as operand
+from tfopt.autodiff.ops import implements
+from tfopt.autodiff.vjps.composed import composed, with_gradients_of
+from tfopt.autodiff.vjps.decompositions import svdvals
+from tfopt.autodiff.vjps.reductions import axes_of
+
+
+def _norm_rule(g: Any, y: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Point along the vector; 0 where it is 0."""
+    scale = np.where(y == 0, 0, g / np.where(y == 0, 1, y))
+    return a * spread(scale, a, axis, keepdims)
+
+
+NORM = Op("norm", lambda a, axis=None, keepdims=False: np.linalg.norm(a, None, axis, keepdims))
+NORM.define((_norm_rule, "ay"))
+
+
+@implements(np.linalg.norm)
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return norms: of all elements, or of vectors or matrices along axes."""
+    x = operand(x)
+    if ord is None and x.dtype.kind in "fc":
+        return apply(NORM, (x,), {"axis": axis, "keepdims": keepdims})
+    return with_gradients_of(_norm, np.linalg.norm, (x, ord, axis, keepdims), {})
+
+
+def _norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
+    x = x.astype(float) if x.dtype.kind in "biu" else x
+    axes = axes_of(x, axis)
+    of_two = ord is None or (ord == "fro" and len(axes) == 2) or (ord == 2 and len(axes) == 1)
+    if of_two:
+        return apply(NORM, (x,), {"axis": axis, "keepdims": keepdims})
+    if len(axes) == 1:
+        return _of_vectors(np.abs(x), ord, axes[0], keepdims)
+    made = _of_matrices(np.moveaxis(x, axes, (-2, -1)), ord)
+    return np.expand_dims(made, tuple(axes)) if keepdims else made
+
+
+def _of_vectors(sizes: Any, ord: Any, axis: int, keepdims: bool) -> Any:
+    if ord in (np.inf, -np.inf):
+        return (np.max if ord > 0 else np.min)(sizes, axis=axis, keepdims=keepdims)
+    if ord == 0:
+        return np.sum(0 * sizes, axis=axis, keepdims=keepdims)
+    if ord == 1:
+        return np.sum(sizes, axis=axis, keepdims=keepdims)
+    total = np.sum(sizes**ord, axis=axis, keepdims=keepdims)
+    return np.where(total == 0, 0, np.where(total == 0, 1, total) ** (1 / ord))
+
+
+def _of_matrices(x: Any, ord: Any) -> Any:
+    if ord in ("nuc", 2, -2):
+        values = svdvals(x)
+        return np.sum(values, -1) if ord == "nuc" else values[..., 0 if ord > 0 else -1]
+    sums = np.sum(np.abs(x), axis=-2 if ord in (1, -1) else -1)
+    return np.max(sums, -1) if ord in (1, np.inf) else np.min(sums, -1)
+
+
+@composed(np.linalg.vector_norm)
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    """Return norms of vectors along axes."""
+    x = operand(x)
+    axes = axes_of(x, axis)
+    rest = [k for k in range(x.ndim) if k not in axes]
+    flat = np.reshape(np.transpose(x, rest + axes), (*(x.shape[k] for k in rest), -1))
+    made = norm(flat, ord, -1)
+    return np.expand_dims(made, tuple(axes)) if keepdims else made
+
+
+@composed(np.linalg.matrix_norm)
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    """Return norms of matrices."""
+    return norm(x, ord, (-2, -1), keepdims)
+
+
+@composed(np.linalg.cond)
+def cond(x: Any, p: Any = None) -> Any:
+    """Return the ratio of the largest singular value to the smallest, or that of a norm."""
+    if p is None or p in (2, -2):
+        values = svdvals(x)
+        return values[..., 0] / values[..., -1] if p != -2 else values[..., -1] / values[..., 0]
+    return matrix_norm(x, ord=p) * matrix_norm(np.linalg.inv(x), ord=p)

@@ -1,0 +1,68 @@
+"""Scans: the results of a reduction up to each element."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from tfopt.autodiff.ops import ACCUMULATIONS
+from tfopt.autodiff.ops import array_operand as operand
+from tfopt.autodiff.vjps.composed import composed, constant_of, with_gradients_of
+
+
+def _cumulative(function: Any, first: float, x: Any, axis: Any, dtype: Any, initial: bool) -> Any:
+    x = operand(x)
+    axis = 0 if axis is None else axis
+    made = function(x, axis, dtype)
+    if not initial:
+        return made
+    start = np.full_like(np.take(made, [0], axis), first)
+    return np.concatenate([start, made], axis)
+
+
+@composed(np.cumulative_sum)
+def cumulative_sum(x: Any, /, *, axis: Any = None, dtype: Any = None, out: None = None,
+                   include_initial: bool = False) -> Any:  # fmt: skip
+    """Return the sums of all elements up to each."""
+    return _cumulative(np.cumsum, 0, x, axis, dtype, include_initial)
+
+
+@composed(np.cumulative_prod)
+def cumulative_prod(x: Any, /, *, axis: Any = None, dtype: Any = None, out: None = None,
+                    include_initial: bool = False) -> Any:  # fmt: skip
+    """Return the products of all elements up to each."""
+    return _cumulative(np.cumprod, 1, x, axis, dtype, include_initial)
+
+
+# ---- ufunc.accumulate
+
+
+def _extremes(ufunc: np.ufunc, a: Any, axis: int, dtype: Any) -> Any:
+    """Choose the first of equal elements, as a chain of ``np.maximum`` does."""
+    a = a if dtype is None else a.astype(dtype)
+    lanes = np.moveaxis(a, axis, -1)
+    before = constant_of(ufunc.accumulate, lanes[..., :-1], -1)
+    stays = before >= lanes[..., 1:] if ufunc is np.maximum else before <= lanes[..., 1:]
+    places = np.where(stays, 0, np.arange(1, lanes.shape[-1]))
+    places = np.concatenate([np.zeros((*lanes.shape[:-1], 1), int), places], -1)
+    chosen = constant_of(np.maximum.accumulate, places, -1)
+    return np.moveaxis(np.take_along_axis(lanes, chosen, -1), -1, axis)
+
+
+def _accumulation(ufunc: np.ufunc, composition: Any) -> Any:
+    def accumulate(array: Any, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
+        args = (operand(array), axis, dtype)
+        name = f"{ufunc.__name__}.accumulate"
+        return with_gradients_of(composition, ufunc.accumulate, args, {}, name)
+
+    return accumulate
+
+
+for _ufunc, _composition in (
+    (np.add, np.cumsum), (np.multiply, np.cumprod),
+    (np.maximum, functools.partial(_extremes, np.maximum)),
+    (np.minimum, functools.partial(_extremes, np.minimum)),
+):  # fmt: skip
+    ACCUMULATIONS[_ufunc] = _accumulation(_ufunc, _composition)

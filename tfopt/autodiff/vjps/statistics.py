@@ -1,0 +1,164 @@
+"""Moments, orders and correlations: their values are NumPy's, their gradients of compositions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tfopt.autodiff.backward import conj
+from tfopt.autodiff.ops import array_operand as operand
+from tfopt.autodiff.vjps.composed import composed
+from tfopt.autodiff.vjps.reductions import axes_of, how_many, masked
+
+_UNSET: Any = np._NoValue
+
+# ---- moments
+
+
+@composed(np.average)
+def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *,
+            keepdims: Any = False) -> Any:  # fmt: skip
+    """Average over axes, weighted."""
+    a = operand(a)
+    weights = np.ones(a.shape) if weights is None else operand(weights)
+    if weights.shape != a.shape:
+        axes = axes_of(a, axis)
+        weights = np.transpose(weights, np.argsort(axes))
+        weights = np.expand_dims(weights, [k for k in range(a.ndim) if k not in axes])
+    weights = np.broadcast_to(weights, a.shape)
+    total = np.sum(weights, axis=axis, keepdims=keepdims)
+    made = np.sum(a * weights, axis=axis, keepdims=keepdims) / total
+    return (made, total) if returned else made
+
+
+@composed(np.var, methods=["var"])
+def var(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
+        keepdims: Any = False, *, where: Any = True, mean: Any = _UNSET,
+        correction: Any = _UNSET) -> Any:  # fmt: skip
+    """Return the mean square of what elements are away from their mean."""
+    a = masked(operand(a), where, 0, dtype)
+    if mean is _UNSET:
+        mean = np.sum(a, axis=axis, keepdims=True) / how_many(a, axis, True, where)
+    away = a - mean
+    squares = np.real(away * conj(away)) if np.iscomplexobj(away) else away * away
+    total = np.sum(masked(squares, where, 0), axis=axis, keepdims=keepdims)
+    ddof = ddof if correction is _UNSET else correction
+    return total / np.maximum(how_many(a, axis, keepdims, where) - ddof, 0)
+
+
+@composed(np.std, methods=["std"])
+def std(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
+        keepdims: Any = False, *, where: Any = True, mean: Any = _UNSET,
+        correction: Any = _UNSET) -> Any:  # fmt: skip
+    """Return the root of the variance."""
+    return np.sqrt(var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean,
+                       correction=correction))  # fmt: skip
+
+
+@composed(np.ptp, methods=["ptp"])
+def ptp(a: Any, axis: Any = None, out: None = None, keepdims: Any = False) -> Any:
+    """Return the largest minus the smallest."""
+    return np.max(a, axis, keepdims=keepdims) - np.min(a, axis, keepdims=keepdims)
+
+
+# ---- orders
+
+
+def _lanes(a: Any, axis: Any) -> tuple[Any, list[int]]:
+    """Return what lies along axes, sorted, as the last axis, and the axes."""
+    a = operand(a)
+    axes = sorted(axes_of(a, axis))
+    rest = [k for k in range(a.ndim) if k not in axes]
+    moved = np.transpose(a, rest + axes)
+    return np.sort(np.reshape(moved, (*(a.shape[k] for k in rest), -1)), axis=-1), axes
+
+
+def _nan_if_any(made: Any, lanes: Any) -> Any:
+    return np.where(np.isnan(lanes[..., -1]), lanes[..., -1], made)
+
+
+@composed(np.median)
+def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+           keepdims: bool = False) -> Any:  # fmt: skip
+    """Return the middle of the sorted elements."""
+    lanes, axes = _lanes(a, axis)
+    n = lanes.shape[-1]
+    made = _nan_if_any((lanes[..., (n - 1) // 2] + lanes[..., n // 2]) / 2, lanes)
+    return np.expand_dims(made, tuple(axes)) if keepdims else made
+
+
+@composed(np.nanmedian)
+def nanmedian(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+              keepdims: bool = False) -> Any:  # fmt: skip
+    """Return the middle of the sorted elements that are no NaN, which is last."""
+    lanes, axes = _lanes(a, axis)
+    known = np.sum(~np.isnan(lanes), axis=-1, keepdims=True)
+    places = np.concatenate([np.maximum(known - 1, 0) // 2, known // 2], axis=-1)
+    made = np.mean(np.take_along_axis(lanes, places, -1), axis=-1)
+    return np.expand_dims(made, tuple(axes)) if keepdims else made
+
+
+@composed(np.quantile)
+def quantile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+             method: str = "linear", keepdims: bool = False) -> Any:  # fmt: skip
+    """Return what lies between the neighbours of a place among the sorted elements."""
+    if method not in ("linear", "lower", "higher", "midpoint"):
+        raise LookupError(f"no gradient of quantile with method={method!r}")
+    lanes, axes = _lanes(a, axis)
+    place = operand(q) * (lanes.shape[-1] - 1)
+    below = np.floor(place)
+    between = {"linear": place - below, "lower": 0.0 * below, "higher": np.ceil(place) - below,
+               "midpoint": (np.ceil(place) - below) / 2}[method]  # fmt: skip
+    low, high = lanes[..., below.astype(int)], lanes[..., np.ceil(place).astype(int)]
+    made = low * (1 - between) + high * between
+    made = np.moveaxis(made, range(lanes.ndim - 1, made.ndim), range(np.ndim(q)))
+    made = _nan_if_any(made, lanes)
+    return np.expand_dims(made, tuple(k + np.ndim(q) for k in axes)) if keepdims else made
+
+
+@composed(np.percentile)
+def percentile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
+               method: str = "linear", keepdims: bool = False) -> Any:  # fmt: skip
+    """Return quantiles, of percents."""
+    return quantile(a, operand(q) / 100, axis, out, overwrite_input, method, keepdims)
+
+
+# ---- correlations
+
+
+@composed(np.cov)
+def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None,
+        fweights: Any = None, aweights: Any = None, *, dtype: Any = None) -> Any:  # fmt: skip
+    """Return the covariances of rows."""
+    rows = _rows(m, rowvar)
+    if y is not None:
+        rows = np.concatenate([rows, _rows(y, rowvar)], axis=0)
+    rows = rows if dtype is None else rows.astype(dtype)
+    ddof = (0 if bias else 1) if ddof is None else ddof
+    weights: Any = np.ones(rows.shape[1])
+    for given in (fweights, aweights):
+        weights = weights if given is None else weights * given
+    total = np.sum(weights)
+    lost = ddof if aweights is None else ddof * np.sum(weights * aweights) / total
+    away = rows - (np.sum(rows * weights, axis=1) / total)[:, None]
+    return np.squeeze((away * weights) @ conj(away.T) / (total - lost))
+
+
+def _rows(m: Any, rowvar: bool) -> Any:
+    m = np.atleast_2d(operand(m))
+    return m if rowvar or m.shape[0] == 1 else m.T
+
+
+@composed(np.corrcoef)
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, bias: Any = _UNSET, ddof: Any = _UNSET,
+             *, dtype: Any = None) -> Any:  # fmt: skip
+    """Return the correlations of rows: real and imaginary parts are clipped to [-1, 1]."""
+    c = cov(x, y, rowvar, dtype=dtype)
+    if c.ndim == 0:
+        return c / c
+    spread = np.sqrt(np.real(np.diag(c)))
+    made = c / spread[:, None] / spread[None, :]
+    if np.iscomplexobj(made):
+        return np.clip(made.real, -1, 1) + 1j * np.clip(made.imag, -1, 1)
+    return np.clip(made, -1, 1)

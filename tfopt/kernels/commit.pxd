@@ -1,0 +1,30 @@
+# cython: language_level=3
+from libc.stdint cimport int64_t
+
+cimport numpy as cnp
+
+cdef class Write:
+    cdef void carry_out(self) noexcept
+
+cdef class Count(Write):
+    cdef cnp.ndarray number
+    cdef int64_t *at
+
+cdef class Assign(Write):
+    cdef cnp.ndarray to, values
+
+cdef class AssignRows(Write):
+    cdef cnp.ndarray to, values
+    cdef const int64_t[::1] rows
+
+cdef class Attributes(Write):
+    cdef dict attributes, values
+
+cdef class Mark(Write):
+    cdef int64_t[::1] into
+    cdef const int64_t[::1] places
+    cdef int64_t number
+
+cdef class Undo:
+    cdef list kept, attributes
+    cdef bint done

@@ -1,0 +1,6 @@
+from typing import Any
+
+def check_indices(indices: Any, stop: int, name: str) -> None: ...
+def check_csr(
+    data: Any, indices: Any, indptr: Any, shape: tuple[int, ...], name: str = "X"
+) -> None: ...

@@ -1,0 +1,52 @@
+"""Files of SDCA models."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from tfopt import checkpoints
+from tfopt.errors import CheckpointError
+
+__all__ = ["save_model", "saved_model"]
+
+_KIND = "tfopt.sdca_model.SDCAModel"  # what a file says that it holds
+
+
+def save_model(path: str | os.PathLike[str], parts: dict[str, Any]) -> None:
+    """Write a model's parts to a file."""
+    checkpoints.save(path, {"kind": _KIND, **parts})
+
+
+def saved_model(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the parts that a file holds: "config", "fingerprints", "state", "sparse", "dense".
+
+    Raises
+    ------
+    CheckpointError
+        If the file is damaged, or holds something else, or parts that do not fit each other.
+    """
+    saved = checkpoints.load(path)
+    if not isinstance(saved, dict) or saved.get("kind") != _KIND:
+        raise CheckpointError(f"{os.fspath(path)!r} holds no SDCAModel")
+    try:
+        whole = _is_whole(**{name: part for name, part in saved.items() if name != "kind"})
+    except (AttributeError, KeyError, TypeError):
+        whole = False
+    if not whole:
+        raise CheckpointError(f"{os.fspath(path)!r} is no whole SDCAModel")
+    return saved
+
+
+def _is_whole(config: Any, fingerprints: Any, state: Any, sparse: Any, dense: Any) -> bool:
+    n = len(fingerprints)
+    return (
+        fingerprints.dtype == np.int64
+        and fingerprints.shape == (n, 2)
+        and len(np.unique(fingerprints, axis=0)) == n
+        and state.dtype == config["dtype"]
+        and state.shape == (n, 4)
+        and all(isinstance(weights, np.ndarray) for weights in (*sparse, *dense))
+    )
