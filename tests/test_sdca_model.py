@@ -392,9 +392,9 @@ def test_threads_may_share_a_model() -> None:
     copy = pickle.loads(pickle.dumps(ProcessLock()))
     assert copy.here is not ProcessLock().here
 
-    def work(name: str) -> None:
+    def work(name: str, passes: int = 40) -> None:
         ids = [f"{name}:{k}" for k in range(60)]
-        for _ in range(40):
+        for _ in range(passes):
             shared.partial_fit(
                 {"example_ids": ids, "example_labels": labels, "dense_features": [features]}
             )
@@ -410,8 +410,9 @@ def test_threads_may_share_a_model() -> None:
             thread.join()
     finally:
         sys.setswitchinterval(before)
-    shared.update_weights()
-    assert -1e-7 < shared.approximate_duality_gap() < 1e-3
+    for name in "abc" * 3:  # the gap is of the losses at the visits: the last ones are of one model
+        work(name, passes=1)
+    assert -1e-7 < shared.approximate_duality_gap() < 1e-6
 
 
 # ---- the table

@@ -217,6 +217,18 @@ def test_flushing_is_the_default_and_gradual_underflow_a_choice(impl: Any) -> No
         assert var[0] == np.float32(expected)
 
 
+def test_a_denormal_maximum_of_amsgrad_is_flushed_as_any_other_number(impl: Any) -> None:
+    """It is compared and kept, and no arithmetic of the formula would flush it."""
+    tiny = float(np.finfo(np.float32).tiny)
+    rule = next(r for r in RULES if r.name == "adam_with_amsgrad")
+    for flush, expected in ((True, 0.0), (False, tiny / 4)):
+        impl.set_flush_denormals(flush)
+        var, m, v, vhat, grad = (np.zeros(1, np.float32) for _ in rule.operands)
+        vhat[0] = tiny / 4
+        call(impl, rule, [var, m, v, vhat, grad], ordinary_hypers(rule))
+        assert vhat[0] == np.float32(expected)
+
+
 def test_a_product_just_below_the_normal_range_is_flushed(impl: Any) -> None:
     """Rounded to full precision it is denormal; gradual underflow alone would round it up."""
     tiny, below_one = np.finfo(np.float32).tiny, np.nextafter(np.float32(1), np.float32(0))
