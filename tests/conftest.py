@@ -20,8 +20,8 @@ PATIENT = {
 }
 # The same few examples for everybody; new ones, which find what those do not; and a night's worth.
 # An example that fails is printed with the decorator that repeats it: it stays, as an @example.
-settings.register_profile("gate", max_examples=12, derandomize=True, **PATIENT)
-settings.register_profile("fresh", max_examples=10, database=None, print_blob=True, **PATIENT)
+settings.register_profile("gate", max_examples=6, derandomize=True, **PATIENT)
+settings.register_profile("fresh", max_examples=8, database=None, print_blob=True, **PATIENT)
 settings.register_profile("long", settings.get_profile("fresh"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 

@@ -23,7 +23,7 @@ from tfopt.rules import DTYPES, RULES, Rule
 
 tf = required_tensorflow()
 
-CASES = 400  # of each rule, dtype and kind
+CASES = 150  # of each rule, dtype and kind
 BY_NAME = {rule.name: rule for rule in RULES}
 KINDS = [
     (rule, kind)
