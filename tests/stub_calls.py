@@ -227,9 +227,6 @@ GOOD: dict[str, Any] = {
     "sdca.squared_norms": lambda: [np.ones(3 * N), _rows()[2], np.ones((N, WIDTH))],
     "sdca.predictions": lambda: [*_rows(), np.zeros(M), 0.0, 0],
     "sdca.terms": lambda: [_examples(), np.ones(N), np.ones(N), "squared_loss"],
-    "sdca.certificate": lambda: [
-        *_rows(), _examples(), np.zeros(M), "squared_loss", 0.0, 1.0, 0,
-    ],
     "sdca_blocks.visit": lambda: _loop(
         _examples(), np.zeros(M), "squared_loss", 1.0, 1.0, 0.0, 0.0, 0.0, 1.0
     ),

@@ -159,7 +159,6 @@ calls = {
     "sdca.weights_of": lambda r, p: sdca.weights_of(*r, examples(), np.zeros(m), 1.),
     "sdca.predictions": lambda r, p: sdca.predictions(*r, np.zeros(m), 0.),
     "sdca.predictions, shrunk": lambda r, p: sdca.predictions(*r, np.zeros(m), .5),
-    "sdca.certificate": lambda r, p: sdca.certificate(*r, examples(), np.zeros(m), squared, 0., 1.),
     "solver": lambda r, p: sdca_solver.epoch(*r, p, examples(), np.zeros(m), np.zeros((0, m)),
         np.zeros(0), squared, 1., 1., 0., 0., 0., 1., 1, 0),
     "solver, partitions": lambda r, p: sdca_solver.epoch(*r, p, examples(), np.zeros(m),

@@ -33,7 +33,6 @@ from tfopt_ref.sdca_losses import LOSSES
 
 __all__ = [
     "EXAMPLE",
-    "certificate",
     "epoch",
     "importance",
     "predictions",
@@ -177,37 +176,6 @@ def terms(
             primal[i] = weight * phi.value(float(wx[i]), y)
             dual[i] = weight * phi.conjugate(float(before[i]), y)
     return primal, dual
-
-
-def certificate(
-    data: np.ndarray,
-    indices: np.ndarray,
-    indptr: np.ndarray,
-    dense: np.ndarray,
-    examples: np.ndarray,
-    v: np.ndarray,
-    loss: str,
-    l1: float,
-    l2: float,
-    threads: int = 0,
-) -> tuple[float, float, float]:
-    """Return the primal at w = S(v), the dual at the dual variables, and their difference.
-
-    v must belong to the dual variables. The difference is then the sum of the gaps of Fenchel and
-    Young, ``phi(wx) + phi*(-a) + a * wx``, none of which is negative.
-    """
-    phi = LOSSES[loss]
-    w = [shrunk(float(t), l1 / l2) for t in v]
-    wx = predictions(data, indices, indptr, dense, v, l1 / l2)
-    values, gaps = [], []
-    for i, (a, y, weight, _) in enumerate(examples.tolist()):
-        if weight > 0:
-            value = phi.value(float(wx[i]), y)
-            values.append(weight * value)
-            gaps.append(weight * max(value + phi.conjugate(a, y) + a * float(wx[i]), 0.0))
-    norms = l1 * math.fsum(map(abs, w)), l2 / 2 * math.fsum(t * t for t in w)
-    primal, gap = math.fsum([*values, *norms]), math.fsum(gaps)
-    return primal, primal - gap, gap
 
 
 # ---- plans

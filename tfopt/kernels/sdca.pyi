@@ -49,15 +49,3 @@ def predictions(
 def terms(
     examples: NDArray[void], before: NDArray[float64], wx: NDArray[float64], loss: str
 ) -> tuple[NDArray[float64], NDArray[float64]]: ...
-def certificate(
-    data: NDArray[Any],
-    indices: NDArray[Any],
-    indptr: NDArray[Any],
-    dense: NDArray[Any],
-    examples: NDArray[void],
-    v: NDArray[float64],
-    loss: str,
-    l1: float,
-    l2: float,
-    threads: int = ...,
-) -> tuple[float, float, float]: ...

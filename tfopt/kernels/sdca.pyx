@@ -1,14 +1,12 @@
-"""Stochastic dual coordinate ascent over rows in memory: plans, epochs and certificates.
+"""Stochastic dual coordinate ascent over rows in memory: plans, epochs and passes.
 
-The loops over one example are in sdca.pxd, the losses in losses.pxd. Whatever is summed over
-examples is summed in blocks of fixed size, so results do not depend on the number of threads.
+The loops over one example are in sdca.pxd, the losses in losses.pxd. What threads share are examples
+that are computed one by one, so results do not depend on the number of threads.
 """
 
 from cython.parallel cimport parallel
-from libc.math cimport fabs, fmax, fmin, sqrt
+from libc.math cimport fabs, fmin, sqrt
 from libc.stdint cimport int64_t, uint64_t
-
-from math import fsum
 
 import numpy as np
 
@@ -30,10 +28,6 @@ LOSSES = ("logistic_loss", "squared_loss", "hinge_loss", "smooth_hinge_loss", "p
 
 #: An example as the struct in sdca.pxd: dual variable, label, weight and |x|^2 / l2.
 EXAMPLE = np.dtype([("a", "f8"), ("y", "f8"), ("weight", "f8"), ("curvature", "f8")])
-
-cdef enum:
-    BLOCK = 512     # examples whose sums are taken together
-
 
 cdef loss_t _named(str loss) except *:
     return loss_of(LOSSES.index(loss), 1)
@@ -344,64 +338,3 @@ def terms(const example[::1] examples not None, const double[::1] before not Non
             primal[i] = examples[i].weight * f.value(wx[i], examples[i].y, f.gamma)
             dual[i] = examples[i].weight * f.conjugate(before[i], examples[i].y, f.gamma)
     return np.asarray(primal), np.asarray(dual)
-
-
-cdef void _certify_share(const real[::1] data, const index[::1] indices,
-                         const index[::1] indptr, const real[:, ::1] dense,
-                         const example[::1] examples, const double *v, const loss_t *f,
-                         double shrink, double[:, ::1] sums, extent *bounds, int thread,
-                         int threads) noexcept nogil:
-    """The losses, and the gaps of Fenchel and Young, of a thread's blocks."""
-    cdef Py_ssize_t b, i, n = examples.shape[0], blocks = sums.shape[0]
-    cdef double wx, value, gap
-    cdef fp_state caller = fp_enter(False)
-    for b in range(blocks * thread // threads, blocks * (thread + 1) // threads):
-        sums[b, 0] = sums[b, 1] = 0
-        for i in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
-            if examples[i].weight > 0:
-                wx = predict(data, indices, indptr, dense, i, v, shrink, bounds)
-                value = f.value(wx, examples[i].y, f.gamma)
-                gap = value + f.conjugate(examples[i].a, examples[i].y, f.gamma) \
-                    + examples[i].a * wx
-                sums[b, 0] += examples[i].weight * value
-                sums[b, 1] += examples[i].weight * fmax(gap, 0)
-    fp_leave(caller)
-
-
-def certificate(const real[::1] data not None, const index[::1] indices not None,
-                const index[::1] indptr not None, const real[:, ::1] dense not None,
-                const example[::1] examples not None, const double[::1] v not None, str loss,
-                double l1, double l2, int threads=0):
-    """The primal at w = S(v), the dual at the dual variables, and their difference.
-
-    v are the weights that belong to the dual variables, but for rounding. Then the gap is the sum
-    of each example's phi(wx) + phi*(-a) + a * wx, none of which is negative (Fenchel and Young).
-    A rounding d in v makes an error of l2 / 2 * |d|^2 at most, where the difference of two sums
-    would have one of the order of l2 * |w| * |d|.
-
-    Returns
-    -------
-    primal, dual, gap : float
-        primal = sum of weight * phi(wx) + l1 * |w|_1 + l2 / 2 * |w|^2; gap is at least 0.
-    """
-    cdef loss_t f = _named(loss)
-    cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
-                                   dense.shape[0], dense.shape[1], v.shape[0])
-    cdef Py_ssize_t k, n = examples.shape[0], n_v = v.shape[0]
-    cdef double[:, ::1] sums = np.empty(((n + BLOCK - 1) // BLOCK, 2))
-    cdef const double *first = &v[0] if n_v else NULL
-    cdef double shrink = l1 / l2, w, absolute = 0, squares = 0
-    cdef int team = _team(data.shape[0] + dense.shape[0] * dense.shape[1], threads)
-    check_length("examples", n, bounds.n_rows)
-    with nogil, parallel(num_threads=team):
-        _certify_share(data, indices, indptr, dense, examples, first, &f, shrink, sums, &bounds,
-                       omp_get_thread_num(), omp_get_num_threads())
-    refuse_outside(&bounds, data, indices, indptr, None)
-    for k in range(n_v):
-        w = shrunk(v[k], shrink)
-        absolute += fabs(w)
-        squares += w * w
-    losses, gaps = np.asarray(sums).T
-    primal = fsum([*losses, l1 * absolute, l2 / 2 * squares])
-    gap = fsum(gaps)
-    return primal, primal - gap, gap
