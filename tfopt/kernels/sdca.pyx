@@ -21,7 +21,7 @@ from tfopt.kernels.machine cimport (
 )
 from tfopt.kernels.rules cimport real
 from tfopt.kernels.runtime cimport team_size
-from tfopt.kernels.sdca cimport add_features, example, predict, shrunk, visit
+from tfopt.kernels.sdca cimport add_features, example, predict, visit
 
 #: TensorFlow's names of the losses, in the order of the kernel's numbers.
 LOSSES = ("logistic_loss", "squared_loss", "hinge_loss", "smooth_hinge_loss", "poisson_loss")
