@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from types import ModuleType
@@ -39,6 +40,11 @@ def _settings_restored():
     tfopt.threads.set_num_threads(threads)
     for package in (tfopt, tfopt_ref):
         package.set_flush_denormals(True)
+
+
+def pytest_collection_finish() -> None:
+    """Have the garbage collector leave alone what lasts: over a million objects, of the tests."""
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
