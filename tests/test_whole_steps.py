@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -284,3 +285,17 @@ def test_parts_of_other_sizes_are_observed_together() -> None:
     report = opt.last_step  # type: ignore[attr-defined]
     assert report.gradient_norm == pytest.approx(1e200 * np.sqrt(3), rel=1e-15)
     assert report.update_norm == pytest.approx(1e200 * np.sqrt(3), rel=1e-15)
+
+
+def test_an_allocation_that_fails_leaves_no_half_step() -> None:
+    """Each one of a step, of every optimizer, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("failing_steps.py"))],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 77:
+        pytest.skip("this Python has no _testcapi")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert [line.rsplit(" ", 1)[0] for line in done.stdout.splitlines()] == [*MAKERS]
