@@ -1,7 +1,17 @@
-"""`python -m tfopt` is the command line."""
+"""`python -m tfopt` and ``tfopt`` are the command line."""
 
+import gc
 import sys
 
 from tfopt.cli import main
 
-sys.exit(main())
+
+def run() -> int:
+    """Run the command line as all that a process does; return the exit code."""
+    code = main()
+    gc.freeze()  # else Python would look through all that was imported once more as it ends
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(run())
