@@ -8,16 +8,14 @@ import itertools
 import logging
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import dask
 import numpy as np
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Scheduler, Worker
 from distributed.utils import get_mp_context
 from scipy import sparse
 
@@ -42,12 +40,14 @@ CONFIG = {
     "distributed.deploy.lost-worker-timeout": "1 hour",
 }
 
+PRELOAD = ["distributed", "tfopt.dask.sdca"]
+
 
 @contextlib.contextmanager
 def processes(n: int, **options: Any) -> Iterator[Client]:
     """Start so many workers, of one thread each, which import what is tested; give a client."""
     with dask.config.set(CONFIG):
-        get_mp_context().set_forkserver_preload(["distributed", "tfopt.dask.sdca"])
+        get_mp_context().set_forkserver_preload(PRELOAD)
     with (
         mock.patch.dict(os.environ, PYTHONPATH=str(Path(__file__).parent.parent)),
         dask.config.set(CONFIG),
@@ -66,26 +66,44 @@ def processes(n: int, **options: Any) -> Iterator[Client]:
 
 
 @contextlib.contextmanager
-def by_hand(folder: Path) -> Iterator[tuple[Client, subprocess.Popen[bytes]]]:
-    """Start a scheduler and a worker as one does on a terminal; give a client and the scheduler."""
-    paths = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    file = folder / f"scheduler-{os.urandom(4).hex()}.json"
-    ports = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)]
-    threads = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--scheduler-file", str(file)]
-    started: list[subprocess.Popen[bytes]] = []
+def by_hand(folder: Path) -> Iterator[tuple[Client, Any]]:
+    """Start a scheduler and a worker without a nanny; give a client and the scheduler's process."""
+    with dask.config.set(CONFIG):
+        context = get_mp_context()
+    context.set_forkserver_preload(PRELOAD)
+    reading, writing = context.Pipe(duplex=False)
+    scheduler = context.Process(target=_run, args=(_scheduler, writing))
+    started = [scheduler]
     try:
-        for name, flags in (("scheduler", ports), ("worker", threads)):
-            command = [sys.executable, "-m", f"distributed.cli.dask_{name}", *flags]
-            started.append(
-                subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, cwd=folder)
-            )
-        with Client(scheduler_file=str(file)) as client:
-            yield client, started[0]
+        scheduler.start()
+        address = reading.recv()
+        worker = context.Process(target=_run, args=(_worker, address, str(folder)))
+        worker.start()
+        started.append(worker)
+        with Client(address) as client:
+            yield client, scheduler
     finally:
         for process in started:
             process.kill()
-            process.wait()
+            process.join()
+        reading.close()
+        writing.close()
+
+
+def _run(function: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+    logging.disable()  # what tests kill is reported at length
+    asyncio.run(function(*arguments))
+
+
+async def _scheduler(writing: Any) -> None:
+    async with Scheduler(host="127.0.0.1", port=0, dashboard=False) as scheduler:
+        writing.send(scheduler.address)
+        await scheduler.finished()
+
+
+async def _worker(address: str, folder: str) -> None:
+    async with Worker(address, nthreads=1, local_directory=folder) as worker:
+        await worker.finished()
 
 
 def addresses(client: Client) -> list[str]:
