@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 from cli_samples import TINY
+from forks import STREAMS, Forks, Process
 
 from tfopt.cli import main
 
@@ -43,15 +43,42 @@ def cli(folder, capsys):
     return run
 
 
-@pytest.fixture
-def shell(folder):
-    """Run the command line in a process of its own."""
+@pytest.fixture(scope="session")
+def server():
+    forks = Forks()
+    yield forks
+    forks.close()
 
-    def run(*arguments, env=None, **options) -> subprocess.CompletedProcess:
-        options = {"capture_output": True, "timeout": 60} | options
-        return subprocess.run(
-            [sys.executable, "-m", "tfopt", *arguments], env=os.environ | (env or {}), **options
-        )
+
+@pytest.fixture
+def start(server, folder):
+    """Start the command line, or a script, in a process of its own; see `Forks.start`."""
+    with contextlib.ExitStack() as started:
+
+        def start(*command, **options) -> Process:
+            process = server.start(*command, **options)
+            started.callback(process.close)
+            return process
+
+        yield start
+
+
+@pytest.fixture
+def shell(start):
+    """Run it to its end: what it reads is empty unless `stdin` is given, what it writes is told.
+
+    Streams of which a test says that they are ``"closed"`` are.
+    """
+
+    def run(*command, **options) -> Outcome:
+        with contextlib.ExitStack() as files:
+            own = {name: files.enter_context(TemporaryFile()) for name in STREAMS}
+            streams = own | {name: options.pop(name) for name in STREAMS if name in options}
+            is_open = {name: stream for name, stream in streams.items() if stream != "closed"}
+            code = start(*command, **is_open, **options).wait()
+            for stream in own.values():
+                stream.seek(0)
+            return Outcome(code, own["stdout"].read().decode(), own["stderr"].read().decode())
 
     return run
 

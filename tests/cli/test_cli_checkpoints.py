@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -33,18 +31,15 @@ def data(folder) -> Path:
 FLAGS = ["--batch-size", "8", "--epochs", "3", "--quiet"]
 
 
-def test_killed_at_twenty_points(data):
+def test_killed_at_six_points(shell, data):
     arguments = ["train", data.name, "--test", data.name, *FLAGS, "--optimizer", "adam"]
     arguments += ["--sparse", "catch_up", "--checkpoint-every", "2"]
     script = Path(__file__).with_name("killed.py")
-    done = subprocess.run(
-        [sys.executable, script, "1", "20", *arguments],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    lines = [line.split() for line in done.stdout.splitlines()]
-    assert len(lines) == 20
-    assert {verdict for *_, verdict in lines} == {"same"}, done.stdout
+    done = shell(script, "1", "6", *arguments)
+    assert done.code == 0, done.err
+    lines = [line.split() for line in done.out.splitlines()]
+    assert len(lines) == 6
+    assert {verdict for *_, verdict in lines} == {"same"}, done.out
     assert any("model.checkpoint.npz" in left for _, left, _ in lines)
 
 

@@ -18,28 +18,36 @@ from cli_samples import TINY
 COMMAND = [sys.executable, "-m", "tfopt"]
 
 
-def test_standard_input(shell, folder, tiny_model):
-    done = shell("predict", tiny_model, "-", "--quiet", input=bz2.compress(TINY.encode()))
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.count(b"\n") == 8
-    done = shell("train", "-", input=b"1 1:1\n0 1:nan\n")
-    assert done.stderr == b"<stdin>:2: the value is not finite '1:nan'\n"
-    assert done.returncode == 1
+def reader_of(data):
+    """Return the end of a pipe that data can be read from, up to what a pipe holds."""
+    reading, writing = os.pipe()
+    os.write(writing, data)
+    os.close(writing)
+    return open(reading, "rb")
+
+
+def test_standard_input(shell, tiny_model):
+    with reader_of(bz2.compress(TINY.encode())) as stream:
+        done = shell("tfopt", "predict", tiny_model, "-", "--quiet", stdin=stream)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.count("\n") == 8
+    with reader_of(b"1 1:1\n0 1:nan\n") as stream:
+        done = shell("tfopt", "train", "-", stdin=stream)
+    assert done.err == "<stdin>:2: the value is not finite '1:nan'\n"
+    assert done.code == 1
 
 
 @pytest.mark.parametrize("columns", [0, 120])
-def test_a_bar_on_a_terminal(folder, tiny, columns):
+def test_a_bar_on_a_terminal(shell, tiny, columns):
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (24, columns))
     try:
-        done = subprocess.run(
-            [*COMMAND, "train", tiny, "--epochs", "3"], stderr=slave, stdout=subprocess.PIPE
-        )
+        done = shell("tfopt", "train", tiny, "--epochs", "3", stderr=slave)
         shown = os.read(master, 100_000)
     finally:
         os.close(slave)
         os.close(master)
-    assert done.returncode == 0
+    assert done.code == 0
     assert b"100%|" in shown
     assert b" 24.0/24.0 [00:00<00:00, " in shown
     assert b"epoch" not in shown
@@ -48,26 +56,24 @@ def test_a_bar_on_a_terminal(folder, tiny, columns):
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["predict", "tiny.npz", "big.svm"]])
-def test_a_reader_that_goes_away_is_no_error(folder, tiny_model, arguments):
+def test_a_reader_that_goes_away_is_no_error(start, folder, tiny_model, arguments):
     (folder / "big.svm").write_text(TINY * 5000)
-    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    process = subprocess.Popen(
-        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=buffered
-    )
+    out, writing = os.pipe()
+    with open("err", "wb") as err:
+        process = start("tfopt", *arguments, stdout=writing, stderr=err)
+    os.close(writing)
     if arguments != ["--help"]:
-        process.stdout.readline()
-    process.stdout.close()
-    with process.stderr:
-        assert process.stderr.read() == b""
-    assert process.wait(timeout=60) == 141
+        os.read(out, 1)
+    os.close(out)
+    assert process.wait() == 141
+    assert (folder / "err").read_bytes() == b""
 
 
 def test_a_full_disk_is_an_error(shell, tiny, tiny_model):
     with open("/dev/full", "wb") as full:
-        streams = {"capture_output": False, "stdout": full, "stderr": subprocess.PIPE}
-        done = shell("predict", tiny_model, tiny, "--quiet", **streams)
-    assert done.stderr == b"<stdout>: No space left on device\n"
-    assert done.returncode == 1
+        done = shell("tfopt", "predict", tiny_model, tiny, "--quiet", stdout=full)
+    assert done.err == "<stdout>: No space left on device\n"
+    assert done.code == 1
 
 
 def test_interrupt_leaves_nothing(folder, tiny):
@@ -96,27 +102,36 @@ def test_interrupt_leaves_nothing(folder, tiny):
 @pytest.mark.parametrize(
     ("closed", "arguments", "code", "err"),
     [
-        ("<&-", "train -", 1, b"<stdin>: is closed\n"),
-        (">&-", "train tiny.svm --quiet", 0, b""),
-        (">&-", "predict tiny.npz tiny.svm", 1, b"<stdout>: is closed\n"),
-        ("2>&-", "train tiny.svm", 0, b""),
-        ("2>&-", "train missing.svm", 1, b""),
+        ("stdin", "train -", 1, "<stdin>: is closed\n"),
+        ("stdout", "train tiny.svm --quiet", 0, ""),
+        ("stdout", "predict tiny.npz tiny.svm", 1, "<stdout>: is closed\n"),
+        ("stderr", "train tiny.svm", 0, ""),
+        ("stderr", "train missing.svm", 1, ""),
     ],
 )
-def test_closed_streams(folder, tiny, tiny_model, closed, arguments, code, err):
-    command = f"exec {sys.executable} -m tfopt {arguments} {closed}"
+def test_closed_streams(shell, tiny, tiny_model, closed, arguments, code, err):
+    done = shell("tfopt", *arguments.split(), **{closed: "closed"})
+    assert (done.code, done.err) == (code, err)
+
+
+def test_a_stream_that_a_shell_has_closed(tiny_model):
+    command = f"exec {sys.executable} -m tfopt predict tiny.npz tiny.svm >&-"
     done = subprocess.run(["sh", "-c", command], capture_output=True, timeout=60)
-    assert done.returncode == code
-    assert done.stderr == err
+    assert (done.returncode, done.stderr) == (1, b"<stdout>: is closed\n")
 
 
-@pytest.mark.parametrize("name", ["-new\nline", "é\udcff"])
-def test_odd_file_names(shell, cli, folder, name):
+def test_odd_file_names(cli, folder):
+    name = "-new\nline \x1b é\udcff"
     (folder / name).write_text(TINY)
-    environment = {"PYTHONIOENCODING": "ascii"}
-    done = shell("train", "--quiet", f"--model=./{name}.npz", "--", name, env=environment)
+    done = subprocess.run(
+        [*COMMAND, "train", "--quiet", f"--model=./{name}.npz", "--", name],
+        capture_output=True,
+        timeout=60,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    )
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.count(b"\n") == 3
+    assert b"\x1b" not in done.stdout
     assert cli("predict", f"./{name}.npz", f"--output=./{name}.txt", "--", name).code == 0
     assert (folder / f"{name}.txt").read_text().count("\n") == 8
     (folder / name).write_text("1 1:x\n")
