@@ -9,6 +9,10 @@ import numpy as np
 import pytest
 from cases import assert_same_bits
 
+import tfopt
+from tfopt.optimizers.optimizer import OPTIMIZERS
+from tfopt.optimizers.schedules.schedule import SCHEDULES
+
 MAKERS: dict[str, dict[str, Any]] = {
     "SGD": {},
     "SGD momentum": {"momentum": 0.9},
@@ -190,6 +194,15 @@ def test_classes_of_ones_own(impl: Any) -> None:
     assert type(impl.optimizers.deserialize(saved, {"Mine": Mine})) is Mine
     with pytest.raises(impl.InvalidArgumentError, match="Unknown optimizer: Mine"):
         impl.optimizers.deserialize(saved)
+
+
+def test_the_classes_with_names_are_the_public_ones() -> None:
+    """And no base class of theirs."""
+    optimizers, schedules = tfopt.optimizers, tfopt.optimizers.schedules
+    for module, known in ((optimizers, OPTIMIZERS), (schedules, SCHEDULES)):
+        bases = {optimizers.Optimizer, optimizers.StepReport, schedules.LearningRateSchedule}
+        public = {x for x in map(vars(module).get, module.__all__) if isinstance(x, type)}
+        assert {*known.values()} == public - bases
 
 
 @pytest.mark.parametrize("identifier", [3, None, ["sgd"]])

@@ -43,7 +43,7 @@ from tfopt.denormals import get_flush_denormals, set_flush_denormals
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.variable import Variable
-from tfopt.versions import show_versions
+from tfopt.versions import __version__, show_versions
 
 if TYPE_CHECKING:
     from tfopt import checkpoints as checkpoints
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from tfopt import dask as dask
     from tfopt import interop as interop
     from tfopt import linear_model as linear_model
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Bind",

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-import tfopt
 from tfopt import kernels, threads
 
-__all__ = ["show_versions", "versions"]
+__all__ = ["__version__", "show_versions", "versions"]
+
+__version__ = "0.1.0"
 
 _OPTIONAL = ("scikit-learn", "scipy", "tqdm", "matplotlib")
 
@@ -27,7 +28,7 @@ def versions() -> dict[str, Any]:
     from tfopt import cuda  # here, because it would delay `import tfopt`
 
     return {
-        "tfopt": tfopt.__version__,
+        "tfopt": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
         "optional": {name: _installed(name) for name in _OPTIONAL},

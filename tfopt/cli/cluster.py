@@ -16,12 +16,12 @@ from distributed import Client, LocalCluster
 from distributed.utils import silence_logging_cmgr
 
 import tfopt.dask
-from tfopt.cli import sdca
 from tfopt.cli.console import printable
 from tfopt.cli.errors import CommandError
 from tfopt.cli.fit_folder import FitFolder
 from tfopt.cli.report import Result
 from tfopt.cli.rows import Rows
+from tfopt.cli.sdca_fit import fit as fit_blocks
 from tfopt.cli.settings import CheckpointFlags, ClusterFlags, SdcaSettings
 from tfopt.errors import CheckpointError
 
@@ -91,7 +91,7 @@ def fit(
     Result
     """
     if not files.wanted:
-        return sdca.fit(train, test, settings, quiet, fitted)
+        return fit_blocks(train, test, settings, quiet, fitted)
     saved = FitFolder(files, settings, train)
     resume = saved.begin()
     if files.resume and resume is None and not quiet:
@@ -105,7 +105,7 @@ def fit(
     ) -> Any:
         return fitted(name, options | every, X, y, rows, resume)
 
-    return sdca.fit(train, test, settings, quiet, solver)
+    return fit_blocks(train, test, settings, quiet, solver)
 
 
 def fitted(

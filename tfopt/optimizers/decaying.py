@@ -18,7 +18,7 @@ __all__ = ["DecayingOptimizer"]
 _EXCLUDED = "exclude_from_weight_decay"  # in a configuration, patterns
 
 
-class DecayingOptimizer(Optimizer):
+class DecayingOptimizer(Optimizer, abstract=True):
     """Base class: knows by how much weights decay, and which do not.
 
     Parameters

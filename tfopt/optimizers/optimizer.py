@@ -31,7 +31,7 @@ from tfopt.optimizers.places import leaves
 from tfopt.optimizers.route import DIRECT, NotFinite, Route, scaled
 from tfopt.variable import Variable
 
-__all__ = ["Optimizer"]
+__all__ = ["OPTIMIZERS", "Optimizer"]
 
 #: What OptimizerV2 calls and these optimizers do not, and what does the same.
 _NOT_CALLED = {
@@ -43,6 +43,9 @@ _NOT_CALLED = {
 }
 
 ApplyState = dict[tuple[str, np.dtype[Any]], dict[str, Any]]
+
+#: This package's optimizers by their names in lower case, as `deserialize` finds them.
+OPTIMIZERS: dict[str, type[Optimizer]] = {}
 
 
 class Optimizer(Checkpointed):
@@ -130,8 +133,10 @@ class Optimizer(Checkpointed):
 
     _HAS_AGGREGATE_GRAD = True  # what TensorFlow's training loops look for
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, abstract: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if cls.__module__.startswith(f"{__package__}.") and not abstract:
+            OPTIMIZERS[cls.__name__.lower()] = cls
         for name, instead in _NOT_CALLED.items():
             if name in vars(cls):
                 raise InvalidTypeError(

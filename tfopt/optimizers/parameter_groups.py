@@ -18,6 +18,7 @@ from tfopt.optimizers.pairs import as_variable
 from tfopt.optimizers.route import NotFinite, Route
 from tfopt.optimizers.saved_config import is_function, made, without_function
 from tfopt.optimizers.selection import Selection
+from tfopt.optimizers.serialization import get, serialize
 from tfopt.optimizers.state_parts import as_damage
 from tfopt.optimizers.wrapper import Own, Wrapper
 from tfopt.variable import Variable
@@ -265,8 +266,6 @@ class ParameterGroups(Wrapper):
         InvalidTypeError
             If a group is a list of variables, which no configuration holds.
         """
-        from tfopt.optimizers.serialization import serialize
-
         if not all(members.patterns for members in self._members):
             raise InvalidTypeError("a configuration cannot hold variables; give a pattern")
         groups = [
@@ -285,8 +284,6 @@ def _selection(which: Any) -> Selection:
 
 
 def _made(optimizer: Optimizer, how: Any) -> Optimizer:
-    from tfopt.optimizers.serialization import get
-
     if isinstance(how, Optimizer):
         return how
     if not isinstance(how, Mapping):

@@ -43,7 +43,7 @@ _HOOKS = (
 )
 
 
-class RuleOptimizer(DecayingOptimizer):
+class RuleOptimizer(DecayingOptimizer, abstract=True):
     """Base class of the optimizers that the table has rules for.
 
     A subclass says which slots a variable gets (`_slot_values`) and which rule makes a step

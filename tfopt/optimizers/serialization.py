@@ -6,30 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.optimizers.accumulation import GradientAccumulation
-from tfopt.optimizers.adadelta import Adadelta
-from tfopt.optimizers.adafactor import Adafactor
-from tfopt.optimizers.adagrad import Adagrad
-from tfopt.optimizers.adam import Adam
-from tfopt.optimizers.adamax import Adamax
-from tfopt.optimizers.adamw import AdamW
-from tfopt.optimizers.ftrl import Ftrl
-from tfopt.optimizers.lion import Lion
-from tfopt.optimizers.loss_scale import LossScaleOptimizer
-from tfopt.optimizers.nadam import Nadam
-from tfopt.optimizers.optimizer import Optimizer
-from tfopt.optimizers.parameter_groups import ParameterGroups
-from tfopt.optimizers.rmsprop import RMSprop
-from tfopt.optimizers.sgd import SGD
-from tfopt.optimizers.weight_average import WeightAverage
+from tfopt.optimizers.optimizer import OPTIMIZERS, Optimizer
 
 __all__ = ["deserialize", "get", "serialize"]
-
-_RULES = (Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Lion, Nadam, RMSprop, SGD)
-_WRAPPERS = (GradientAccumulation, LossScaleOptimizer, ParameterGroups, WeightAverage)
-_CLASSES: dict[str, type[Optimizer]] = {
-    cls.__name__.lower(): cls for cls in (*_RULES, Adafactor, *_WRAPPERS)
-}
 
 
 def serialize(optimizer: Optimizer) -> dict[str, Any]:
@@ -74,7 +53,7 @@ def deserialize(
         If there is no such class.
     """
     name = config["class_name"]
-    cls = (custom_objects or {}).get(name) or _CLASSES.get(name.lower())
+    cls = (custom_objects or {}).get(name) or OPTIMIZERS.get(name.lower())
     if cls is None:
         raise InvalidArgumentError(
             f"Unknown optimizer: {name}. Please ensure this object is passed to the "

@@ -14,6 +14,7 @@ from tfopt.optimizers.optimizer import Optimizer
 from tfopt.optimizers.pairs import as_variable, memory_of
 from tfopt.optimizers.route import Route
 from tfopt.optimizers.saved_config import made
+from tfopt.optimizers.serialization import get, serialize
 from tfopt.optimizers.state import State
 from tfopt.variable import Variable
 
@@ -74,7 +75,7 @@ def _an_optimizer(value: Any) -> Optimizer:
     return value
 
 
-class Wrapper(Optimizer):
+class Wrapper(Optimizer, abstract=True):
     """Base class: what it does not say itself is the inner optimizer's.
 
     It has no settings of `Optimizer`'s: public attributes that are not its own are read from the
@@ -262,13 +263,9 @@ class Wrapper(Optimizer):
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an optimizer like this one, without its state."""
-        from tfopt.optimizers.serialization import serialize
-
         return {"optimizer": serialize(self.optimizer), "name": self.name, **self._own_config()}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Return an optimizer with the arguments that `get_config` returned."""
-        from tfopt.optimizers.serialization import get
-
         return cls(**{**config, "optimizer": get(config["optimizer"])})

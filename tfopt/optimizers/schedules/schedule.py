@@ -14,6 +14,7 @@ import numpy as np
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 __all__ = [
+    "SCHEDULES",
     "Formula",
     "LearningRateSchedule",
     "Number",
@@ -122,6 +123,10 @@ class Whole(Number):
         return number
 
 
+#: This package's schedules by name, as `deserialize` finds them.
+SCHEDULES: dict[str, type[LearningRateSchedule]] = {}
+
+
 class LearningRateSchedule:
     """Base class of the schedules, also of your own.
 
@@ -137,6 +142,11 @@ class LearningRateSchedule:
     0.25
     """
 
+    def __init_subclass__(cls, abstract: bool = False, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.startswith(f"{__package__}.") and not abstract:
+            SCHEDULES[cls.__name__] = cls
+
     def __call__(self, step: Any) -> float:
         """Return the learning rate of a step; the first step is number 0."""
         raise NotImplementedError("Learning rate schedule must override __call__")
@@ -151,7 +161,7 @@ class LearningRateSchedule:
         return cls(**config)
 
 
-class Formula(LearningRateSchedule):
+class Formula(LearningRateSchedule, abstract=True):
     """A schedule that is an expression in the step.
 
     It is computed in Python's floats, which raise where IEEE 754 has infinity or NaN.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfopt.errors import InvalidArgumentError
+from tfopt.optimizers.schedules.schedule import SCHEDULES
 
 __all__ = ["deserialize", "serialize"]
 
@@ -82,12 +83,10 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
 
 
 def _known(name: str, custom_objects: Mapping[str, Any] | None) -> Any:
-    from tfopt.optimizers import schedules  # which imports this module
-
     if custom_objects is not None and name in custom_objects:
         return custom_objects[name]
-    if name in schedules.__all__:
-        return getattr(schedules, name)
+    if name in SCHEDULES:
+        return SCHEDULES[name]
     raise InvalidArgumentError(
         f"Unknown decay: {name}. Please ensure this object is passed to the `custom_objects` "
         "argument."

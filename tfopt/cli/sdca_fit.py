@@ -1,0 +1,174 @@
+"""The fit of `tfopt train --solver sdca`: the minimum of a penalized loss, proven."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+
+from tfopt import linear_model
+from tfopt.cli.data import classes_of
+from tfopt.cli.errors import CommandError
+from tfopt.cli.model import Model
+from tfopt.cli.progress import GapProgress
+from tfopt.cli.report import Certificate, Result, note_size
+from tfopt.cli.rows import Rows
+from tfopt.cli.settings import CLASSIFICATION, SdcaSettings
+
+#: From an estimator's name, its parameters, X and y in blocks, and the rows of each block that is
+#: to be fitted to it, fitted.
+Solver: TypeAlias = Callable[[str, dict[str, Any], list[Any], list[Any], Any], Any]
+
+
+def here(
+    name: str, options: dict[str, Any], X: list[Any], y: list[Any], rows: list[int] | None
+) -> Any:
+    """Return an estimator, fitted in this process."""
+    features = X[0] if len(X) == 1 else sparse.vstack(X, format="csr")
+    estimator = getattr(linear_model, name)(num_loss_partitions=rows, n_jobs=-1, **options)
+    return estimator.fit(features, np.concatenate(y))
+
+
+def fit(
+    train: Rows, test: Rows | None, settings: SdcaSettings, quiet: bool, solver: Solver = here
+) -> Result:
+    """Find the minimum and score the model.
+
+    Parameters
+    ----------
+    train : Rows
+    test : Rows or None
+    settings : SdcaSettings
+    quiet : bool
+        Show no progress.
+    solver : callable, optional
+        What fits on a cluster.
+
+    Returns
+    -------
+    Result
+        With a certificate.
+    """
+    if settings.l2 is None:
+        settings = dataclasses.replace(settings, l2=1 / train.n_rows)
+    classes = None
+    if settings.loss in CLASSIFICATION:
+        classes = classes_of(train.name, train.labels(), settings.loss)
+    note_size(train.n_features, quiet)
+    started = time.perf_counter()
+    with GapProgress(quiet) as progress:
+        estimator = solved(train, classes, settings, solver, progress)
+    seconds = time.perf_counter() - started
+    weights, bias = weights_of(estimator, train.n_features, settings)
+    model = Model(
+        weights=weights,
+        bias=bias,
+        loss=settings.loss,
+        classes=classes,
+        zero_based=train.zero_based,
+        optimizer={"name": "SDCA"},
+        settings=dataclasses.asdict(settings),
+    )
+    parts = {"train": train} | ({"test": test} if test else {})
+    with np.errstate(all="ignore"):  # a loss that overflows is refused, once and in words
+        measured = {part: rows.measured(model) for part, rows in parts.items()}
+    for part, (loss, _) in measured.items():
+        if not np.isfinite(loss):
+            raise CommandError(f"the {part} loss is not finite: scale the features or raise --l2")
+    return Result(
+        model,
+        {part: [loss] for part, (loss, _) in measured.items()},
+        {part: scores for part, (_, scores) in measured.items()},
+        {part: rows.n_rows for part, rows in parts.items()},
+        seconds,
+        certificate(estimator, train.n_rows, classes, settings.tol),
+    )
+
+
+def solved(
+    train: Rows,
+    classes: tuple[float, ...] | None,
+    settings: SdcaSettings,
+    solver: Solver,
+    progress: GapProgress,
+) -> Any:
+    """Return the estimator, fitted: it penalizes the sum of the losses instead of their mean."""
+    assert settings.l2 is not None
+    n_rows = train.n_rows
+    X, y = train.examples(classes, settings.bias_feature)
+    name = "SDCAClassifier" if settings.loss in CLASSIFICATION else "SDCARegressor"
+    options = {
+        "loss": settings.loss,
+        "l1": settings.l1 * n_rows,
+        "l2": settings.l2 * n_rows,
+        "fit_intercept": settings.bias is None,
+        "tol": settings.tol,
+        "max_iter": settings.epochs,
+        "random_state": settings.seed,
+        "callback": progress,
+    }
+    with warnings.catch_warnings():
+        # the certificate says it; and of many classes, each may have but a row
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+        try:
+            return solver(name, options, X, y, rows_of_blocks(train, settings.blocks))
+        except ValueError as error:
+            raise CommandError(f"{train.name}: {error}") from error
+
+
+def rows_of_blocks(train: Rows, n_blocks: int | None) -> list[int] | None:
+    """Return how many rows each block is to have that is fitted; None: there are none.
+
+    Those of a folder are its files. Otherwise as equal numbers as there are, none of them 0, the
+    larger ones first.
+    """
+    if train.of_folder:
+        return list(train.lengths)
+    if n_blocks is None:
+        return None
+    each, more = divmod(train.n_rows, n_blocks)
+    return [each + (k < more) for k in range(min(n_blocks, train.n_rows))]
+
+
+def weights_of(
+    estimator: Any, n_features: int, settings: SdcaSettings
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return weights and bias as a model keeps them."""
+    coef = np.atleast_2d(estimator.coef_)
+    bias = np.array(estimator.intercept_).reshape(-1)
+    if settings.bias_feature is not None:
+        bias = coef[:, -1] * settings.bias_feature
+    weights = coef[:, :n_features]
+    return (weights if len(weights) > 1 else weights[0]).copy(), bias
+
+
+def certificate(
+    estimator: Any, n_rows: int, classes: tuple[float, ...] | None, tol: float
+) -> Certificate:
+    """Return what the estimator proves, for the mean of the losses."""
+    objectives, gaps = (
+        np.ravel(values) / n_rows for values in (estimator.objective_, estimator.dual_gap_)
+    )
+    each = [
+        Certificate(objective, gap, tol, n_iter)
+        for objective, gap, n_iter in zip(
+            objectives.tolist(), gaps.tolist(), estimator.n_iter_.tolist(), strict=True
+        )
+    ]
+    if len(each) == 1:
+        return each[0]
+    assert classes is not None
+    return Certificate(
+        sum(one.objective for one in each),
+        sum(one.gap for one in each),
+        tol,
+        sum(one.iterations for one in each),
+        dict(zip(classes, each, strict=True)),
+    )
