@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tfopt.devices import is_device_array
+from tfopt.core.backends import Backend, backend_of, is_device_array
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.arguments import as_array
@@ -27,8 +27,8 @@ __all__ = [
     "check_broadcast",
     "check_separate",
     "computed",
+    "device_backend",
     "densified",
-    "is_on_gpu",
     "results_for",
     "tensor_name",
     "wrapped",
@@ -55,11 +55,12 @@ def computed(dtype: np.dtype[Any]) -> type[np.float32] | type[np.float64]:
 # ---- what is clipped
 
 
-def is_on_gpu(t: Any) -> bool:
-    """Return whether a tensor, or the first of a list, is in a GPU's memory."""
+def device_backend(t: Any) -> Backend | None:
+    """Return the backend of a tensor, or of the first of a list, that lies on a device."""
     if isinstance(t, (list, tuple)):
         t = next((each for each in t if each is not None), None)
-    return is_device_array(t.values if isinstance(t, IndexedSlices) else t)
+    array = t.values if isinstance(t, IndexedSlices) else t
+    return backend_of(array) if is_device_array(array) else None
 
 
 def as_tensor(value: Any, name: str, dtypes: tuple[str, ...]) -> Array:

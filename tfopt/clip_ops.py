@@ -39,12 +39,11 @@ from tfopt.clip_arguments import (
     check_separate,
     computed,
     densified,
-    is_on_gpu,
+    device_backend,
     results_for,
     wrapped,
 )
 from tfopt.clip_scaling import by_type, check_policy, rounded, scale, scale_slices, skips
-from tfopt.devices import gpu_clip_ops
 from tfopt.errors import InvalidArgumentError
 from tfopt.foreign import as_slices, each_as_slices
 from tfopt.indexed_slices import IndexedSlices
@@ -111,8 +110,9 @@ def clip_by_value(
     t = as_slices(t)
     if out is None and is_recorded(t, clip_value_min, clip_value_max):
         return _as_given(t, apply(_BY_VALUE, (of_rows(t), clip_value_min, clip_value_max)))
-    if type(t) is not np.ndarray and is_on_gpu(t):
-        return gpu_clip_ops().clip_by_value(t, clip_value_min, clip_value_max, out)
+    backend = None if type(t) is np.ndarray else device_backend(t)
+    if backend is not None:
+        return backend.clip_by_value(t, clip_value_min, clip_value_max, out)
     array = as_tensor(t, "t", FLOATS + INTEGERS)
     (result,) = results_for([array], None if out is None else [out])
     assert result is not None
@@ -196,8 +196,9 @@ def clip_by_norm(
     if out is None and is_recorded(t, clip_norm):
         kw = {"axes": _static(axes), "nonfinite": nonfinite}
         return _as_given(t, apply(_BY_NORM, (of_rows(t), clip_norm), kw))
-    if type(t) is not np.ndarray and is_on_gpu(t):
-        return gpu_clip_ops().clip_by_norm(t, clip_norm, axes, out, nonfinite)
+    backend = None if type(t) is np.ndarray else device_backend(t)
+    if backend is not None:
+        return backend.clip_by_norm(t, clip_norm, axes, out, nonfinite)
     check_policy(nonfinite)
     array = as_tensor(t, "t", FLOATS)
     limits: Array = np.maximum(as_limits(clip_norm, "clip_norm"), 0.0)
@@ -260,8 +261,9 @@ def global_norm(t_list: Any, name: str | None = None, *, out: Any = None) -> Any
     t_list = each_as_slices(t_list)
     if out is None and _any_recorded(t_list):
         return apply(_GLOBAL_NORM, tuple(of_rows(t) for t in t_list if t is not None))
-    if is_on_gpu(t_list):
-        return gpu_clip_ops().global_norm(t_list, out)
+    backend = device_backend(t_list)
+    if backend is not None:
+        return backend.global_norm(t_list, out)
     tensors = [t for t in as_tensors(t_list, one_dtype=True) if t is not None]
     dtype = tensors[0].dtype if tensors else np.dtype(np.float32)
     into = None
@@ -358,11 +360,9 @@ def clip_by_global_norm(
         scaled = iter(made)
         clipped = [t if t is None else _as_given(t, next(scaled)) for t in t_list]
         return clipped, shared if use_norm is None else use_norm
-    if is_on_gpu(t_list):
-        clipped, norm_too = gpu_clip_ops().clip_by_global_norm(
-            t_list, clip_norm, use_norm, out, nonfinite
-        )
-        return clipped, norm_too
+    backend = device_backend(t_list)
+    if backend is not None:
+        return backend.clip_by_global_norm(t_list, clip_norm, use_norm, out, nonfinite)
     check_policy(nonfinite)
     tensors = as_tensors(t_list, one_dtype=use_norm is None)
     limit = as_limit(clip_norm, "clip_norm")
@@ -458,7 +458,7 @@ def clip_by_average_norm(
         return clip_by_norm(t, clip_norm * math.prod(np.shape(t)), nonfinite=nonfinite)
     if isinstance(t, IndexedSlices):
         t = densified(t)
-    elif not is_on_gpu(t):
+    elif device_backend(t) is None:
         t = as_tensor(t, "t", FLOATS)
     limit = as_limit(clip_norm, "clip_norm")
     return clip_by_norm(t, limit * math.prod(t.shape), out=out, nonfinite=nonfinite)

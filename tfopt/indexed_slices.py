@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfopt.autodiff.core import Tensor
-from tfopt.devices import is_device_array
+from tfopt.core.backends import is_device_array
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels import merge
 from tfopt.room import Room

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from tfopt.autodiff.core import Readable
-from tfopt.devices import is_device_array
+from tfopt.core.backends import backend_of, is_device_array
 from tfopt.kernels.arguments import memory_address
 from tfopt.kernels.locking import Held
 
@@ -70,9 +70,7 @@ def _locks(value: Any) -> Iterator[Any]:
         yield value.lock
         value = value._array
     if not isinstance(value, np.ndarray) and is_device_array(value):
-        from tfopt.cuda.arrays import as_device_array
-
-        yield _stripe(as_device_array(value, "var").address)
+        yield _stripe(backend_of(value).describe(value, "var").address)
     elif isinstance(value, np.ndarray) or hasattr(value, "__array_interface__"):
         yield _stripe(memory_address(np.asarray(value)))
 

@@ -25,9 +25,8 @@ from tfopt.autodiff import clipping
 from tfopt.autodiff.clipping import is_recorded
 from tfopt.autodiff.core import Op, apply
 from tfopt.autodiff.effects import writes
-from tfopt.clip_arguments import FLOATS, INTEGERS, Array, as_bound, as_tensor, is_on_gpu
+from tfopt.clip_arguments import FLOATS, INTEGERS, Array, as_bound, as_tensor, device_backend
 from tfopt.clip_ops import clip_by_value
-from tfopt.devices import gpu_clip_ops
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.norms import sum_of_squares
 from tfopt.rules import RULES, Rule
@@ -191,7 +190,7 @@ def ClipByValue(
     """
     if is_recorded(t, clip_value_min, clip_value_max):
         return apply(_CLIP_BY_VALUE, (t, clip_value_min, clip_value_max))
-    if is_on_gpu(t):
+    if device_backend(t) is not None:
         return clip_by_value(t, clip_value_min, clip_value_max)
     array = as_tensor(t, "t", FLOATS + INTEGERS)
     high = as_bound(clip_value_max, "clip_value_max", "ClipByValue", array.dtype)
@@ -233,8 +232,9 @@ def L2Loss(*, t: Any, name: str | None = None) -> Any:
     """
     if is_recorded(t):
         return apply(_L2_LOSS, (t,))
-    if is_on_gpu(t):
-        return gpu_clip_ops().l2_loss(t)
+    backend = device_backend(t)
+    if backend is not None:
+        return backend.l2_loss(t)
     array: Array = as_tensor(t, "t", FLOATS)
     with np.errstate(over="ignore", under="ignore"):
         return (np.float64(sum_of_squares(array)) / 2).astype(array.dtype)

@@ -19,7 +19,7 @@ from typing import Any
 
 from tfopt.autodiff.core import plain
 from tfopt.autodiff.effects import writes
-from tfopt.devices import apply_on_gpu, first_is_device_array
+from tfopt.core.backends import backend_of, first_is_device_array
 from tfopt.kernels import kernels
 from tfopt.kernels.training import apply, run
 from tfopt.room import Room
@@ -188,8 +188,8 @@ def _careful(rule: Rule) -> Callable[..., None]:
         f"    operands = {operands}",
         "    check_duplicates(duplicates)",
         "    if first_is_device_array(var):",
-        f"        apply_on_gpu(kernel, operands, {hypers}, {flags}, indices, duplicates,",
-        "                     grad_scale, var_scale, check_indices)",
+        f"        backend_of(var).apply(kernel, operands, {hypers}, {flags}, indices, duplicates,",
+        "                              grad_scale, var_scale, check_indices)",
         f"    elif {at_once}:",
         f"        {call}",
         "    else:",
@@ -197,7 +197,7 @@ def _careful(rule: Rule) -> Callable[..., None]:
         "                      grad_scale, Room(), var_scale=var_scale))",
     ]
     names: dict[str, Any] = {
-        "apply_on_gpu": apply_on_gpu,
+        "backend_of": backend_of,
         "check_duplicates": check_duplicates,
         "first_is_device_array": first_is_device_array,
         "run": run,

@@ -10,7 +10,7 @@ import numpy as np
 
 from tfopt.autodiff.core import NAMED, Readable, tracing, used
 from tfopt.autodiff.effects import prepare_writes, writes
-from tfopt.devices import gpu_arrays, is_device_array
+from tfopt.core.backends import backend_of, is_device_array
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.locks import ProcessLock
 
@@ -181,12 +181,13 @@ class Variable(Readable):
             self._array[...] = self._fitting(value)
             used(self)
             return self
+        backend = backend_of(self)
         if is_device_array(value):
             self._check_shape(tuple(value.shape))
         else:
-            dtype = gpu_arrays().dtype_of(self._array)
+            dtype = backend.dtype_of(self._array)
             value = self._fitting(value, dtype).astype(dtype)
-        gpu_arrays().write(self._array, value)
+        backend.write(self._array, value)
         return self
 
     @writes("self", returns="self")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from tfopt.core.backends import is_device_array
 from tfopt.cuda.arrays import DeviceArray
 from tfopt.cuda.checks import (
     check_arrays,
@@ -17,7 +18,6 @@ from tfopt.cuda.library import Library, load
 from tfopt.cuda.norms import Norms
 from tfopt.cuda.streams import in_order
 from tfopt.cuda.updates import DenseUpdate, Reading, RowsUpdate, Update
-from tfopt.devices import is_device_array
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.calls import Kernel, step_arguments
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfopt.clip_arguments import FLOATS, Array, as_bound, as_limits, tensor_name
+from tfopt.core.backends import is_device_array
 from tfopt.cuda.arrays import DeviceArray, as_device_array
 from tfopt.cuda.checks import check_layout
 from tfopt.cuda.results import new_like
-from tfopt.devices import is_device_array
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.variable import Variable

@@ -12,6 +12,7 @@ from typing import Any
 
 from tfopt.clip_arguments import FLOATS, INTEGERS, Array, as_axes, as_limit, wrapped
 from tfopt.clip_scaling import check_policy, skips
+from tfopt.core.backends import is_device_array
 from tfopt.cuda.arrays import DeviceArray
 from tfopt.cuda.checks import check_scalar, device_of
 from tfopt.cuda.clip_arguments import (
@@ -27,7 +28,6 @@ from tfopt.cuda.clip_arguments import (
 from tfopt.cuda.library import load
 from tfopt.cuda.norms import OWN, SHARED_BY_ALL, SKIPPED, TYPES, Norms, Slices
 from tfopt.cuda.streams import in_order
-from tfopt.devices import is_device_array
 from tfopt.errors import InvalidArgumentError
 
 __all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value", "global_norm", "l2_loss"]

@@ -6,7 +6,7 @@ import re
 from functools import partial
 from typing import Any
 
-from tfopt.devices import gpu_steps
+from tfopt.core.backends import backend_of
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.calls import Call
 from tfopt.kernels.clip import gradients_of
@@ -92,5 +92,4 @@ def gpu_updates(
         raise InvalidArgumentError('on a GPU merge must be "after"')
     if clips and steps.scale != 1:
         raise InvalidArgumentError("on a GPU gradients that are scaled cannot be clipped, too")
-    updates: list[Any] = gpu_steps().checked_updates(plan.there, grads, steps)
-    return updates
+    return backend_of(plan.there[0].variables).checked_updates(plan.there, grads, steps)

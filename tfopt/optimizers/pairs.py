@@ -11,7 +11,7 @@ import numpy as np
 
 from tfopt.autodiff.core import Tensor, raw
 from tfopt.call_site import stacklevel
-from tfopt.devices import gpu_arrays, is_device_array
+from tfopt.core.backends import backend_of, is_device_array
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.foreign import each_as_slices
 from tfopt.indexed_slices import IndexedSlices
@@ -139,7 +139,7 @@ def any_overlap(variables: Iterable[Variable]) -> bool:
 
 def _span(variable: Variable) -> tuple[int, int] | None:
     if variable.device == "gpu":
-        there = gpu_arrays().as_device_array(variable, variable.name)
+        there = backend_of(variable).describe(variable, variable.name)
         return (there.address, there.end) if there.size else None
     host = variable.numpy()
     return np.lib.array_utils.byte_bounds(host) if host.size else None
@@ -164,7 +164,7 @@ def memory_of(variable: Variable) -> tuple[Any, ...]:
     So that slots are found again when a caller makes a new view, or wraps an array, at each step.
     """
     if variable.device == "gpu":
-        there = gpu_arrays().as_device_array(variable, variable.name)
+        there = backend_of(variable).describe(variable, variable.name)
         return there.address, there.shape, there.dtype
     array = variable.numpy()
     return array.ctypes.data, array.shape, array.strides, array.dtype

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tfopt.autodiff.effects import writes
-from tfopt.devices import gpu_steps
+from tfopt.core.backends import backend_of
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.calls import Call
@@ -236,7 +236,7 @@ class RuleOptimizer(DecayingOptimizer, abstract=True):
         self._backlogs.catch_up(variables)
 
     def _launch(self, parts: list[Dense | Rows], updates: list[Any], writes: Writes) -> None:
-        gpu_steps().run_clipped(updates, *self._limits)
+        backend_of(parts[0].variables).run_clipped(updates, *self._limits)
         for part in parts:
             for variable in part.variables:
                 variable.constrain()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfopt.autodiff.effects import writes
-from tfopt.devices import gpu_arrays
+from tfopt.core.backends import backend_of
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.pairs import as_variable, memory_of, now_at
 from tfopt.optimizers.places import Places
@@ -126,7 +126,7 @@ class State:
     def _new_slot(self, variable: Variable, slot_name: str, array: np.ndarray) -> Variable:
         """Make a slot of an array of the host; one of a variable on a GPU is copied there."""
         there = variable.device == "gpu"
-        own = gpu_arrays().filled_like(variable.value(), array) if there else array
+        own = backend_of(variable).filled_like(variable.value(), array) if there else array
         slot = Variable(own, f"{self.name}/{variable.name}/{slot_name}", trainable=False)
         return self._keep_slot(variable, slot_name, slot)
 
@@ -201,7 +201,7 @@ class State:
         return [
             weight.numpy().copy()
             if weight.device == "cpu"
-            else gpu_arrays().to_host(weight.value())
+            else backend_of(weight).to_host(weight.value())
             for weight in self._weights
         ]
 

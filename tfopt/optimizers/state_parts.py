@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from tfopt.devices import gpu_arrays
+from tfopt.core.backends import backend_of
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.optimizers.weights import dtype_of
 from tfopt.variable import Variable, prepare_writes
@@ -70,8 +70,7 @@ def host_array(variable: Variable) -> np.ndarray:
     """Return a variable's array; of one on a GPU, a copy in the host's memory."""
     if variable.device == "cpu":
         return variable.numpy()
-    copied: np.ndarray = gpu_arrays().to_host(variable.value())
-    return copied
+    return backend_of(variable).to_host(variable.value())
 
 
 def kind_of(variable: Variable) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.devices import gpu_arrays
+from tfopt.core.backends import backend_of
 from tfopt.errors import InvalidArgumentError
 from tfopt.variable import Variable
 
@@ -35,8 +35,9 @@ def fitting(name: str, params: Sequence[Variable], weights: Any) -> list[np.ndar
 
 def dtype_of(variable: Variable) -> np.dtype[Any]:
     """Return a variable's dtype as NumPy's, wherever it is."""
-    there = variable.device == "gpu"
-    dtype: np.dtype[Any] = gpu_arrays().dtype_of(variable.value()) if there else variable.dtype
+    if variable.device == "gpu":
+        return backend_of(variable).dtype_of(variable.value())
+    dtype: np.dtype[Any] = variable.dtype
     return dtype
 
 

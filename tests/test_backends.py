@@ -1,0 +1,106 @@
+"""Who computes with arrays that are not in the host's memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tfopt
+from tfopt.core import backends
+from tfopt.core.backends import Backend, backend_of, first_is_device_array, is_device_array
+
+
+class Tape:
+    """An array of a device that the package has never heard of."""
+
+    shape, dtype, __tape_interface__ = (2,), np.dtype(np.float32), True
+
+    def __init__(self) -> None:
+        self.host = np.zeros(2, np.float32)
+
+
+class TapeBackend:
+    """Remembers what it was asked for."""
+
+    calls: list[str] = []
+
+    def dtype_of(self, value: Tape) -> Any:
+        self.calls.append("dtype_of")
+        return value.dtype
+
+    def write(self, into: Tape, value: Any) -> None:
+        self.calls.append("write")
+        into.host[...] = value
+
+    def apply(self, kernel: Any, operands: Any, *rest: Any) -> None:
+        self.calls.append(f"apply {kernel.name} to {len(operands)}")
+
+    def global_norm(self, t_list: Any, out: Any) -> Any:
+        self.calls.append("global_norm")
+        return 3.0
+
+
+@pytest.fixture
+def tape(monkeypatch: pytest.MonkeyPatch) -> Tape:
+    monkeypatch.setattr(backends, "BACKENDS", [("__tape_interface__", f"{__name__}:TapeBackend")])
+    monkeypatch.setattr(backends, "_loaded", {})
+    monkeypatch.setattr(TapeBackend, "calls", [])
+    return Tape()
+
+
+def test_a_backend_is_asked_for_what_the_host_cannot_do(tape: Tape) -> None:
+    variable = tfopt.Variable(tape)
+    variable.assign([1.0, 2.0])
+    assert tape.host.tolist() == [1, 2]
+    tfopt.training_ops.apply_gradient_descent(variable, tape, alpha=0.5)
+    assert tfopt.global_norm([None, tape]) == 3
+    asked = ["dtype_of", "write", "apply gradient_descent to 2", "global_norm"]
+    assert TapeBackend.calls == asked
+
+
+def test_there_is_one_object_for_all_arrays_of_a_backend(tape: Tape) -> None:
+    first = backend_of(tape)
+    assert isinstance(first, TapeBackend)
+    assert first is backend_of(Tape()) is backend_of([tape]) is backend_of(tfopt.Variable(tape))
+
+
+@pytest.mark.parametrize("value", [np.zeros(2), tfopt.Variable(1.0), 1.0, None, [], [np.zeros(1)]])
+def test_what_is_on_no_device(value: Any) -> None:
+    assert not first_is_device_array(value)
+    with pytest.raises(TypeError, match="no backend computes with a"):
+        backend_of(value)
+
+
+def test_an_array_may_refuse_to_say_where_it_is() -> None:
+    """As a torch tensor on a GPU does if it requires a gradient."""
+
+    class Tensor:
+        @property
+        def __cuda_array_interface__(self) -> Any:
+            raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad.")
+
+    assert is_device_array(Tensor()) and not is_device_array([Tensor()])
+
+
+def test_cuda_is_loaded_when_its_first_array_comes() -> None:
+    code = """
+import sys, tfopt
+class Array: __cuda_array_interface__ = None
+tfopt.core.backends.is_device_array(Array())
+print("tfopt.cuda" in sys.modules, end=" ")
+print(type(tfopt.core.backends.backend_of(Array())).__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["False", "CudaBackend"], done.stderr
+
+
+def test_cuda_answers_all_that_is_asked() -> None:
+    from tfopt.cuda.backend import CudaBackend
+
+    asked = {name for name, value in vars(Backend).items() if callable(value) and name[0] != "_"}
+    assert len(asked) == 13
+    assert asked <= vars(CudaBackend).keys()

@@ -1,0 +1,1 @@
+"""What everything else stands on, and what imports nothing from above."""
