@@ -7,7 +7,6 @@ import gzip
 import numpy as np
 import pytest
 from dask_cluster import kill_one, processes, tasks
-from distributed import Client
 
 from tfopt.cli import rows, train, workers
 from tfopt.cli.errors import CommandError
@@ -100,7 +99,7 @@ def test_a_cluster_changes_no_bytes(cli, day, folder, client, there, flags):
 
 def test_the_number_of_workers_changes_no_bytes(cli, day, folder, there):
     files = []
-    with Client(processes=False, n_workers=1, dashboard_address=":0") as alone:
+    with processes(1) as alone:
         for k, where in enumerate([there, ["--dask", alone.scheduler.address]]):
             assert cli("train", "day", *FLAGS, *where, "--model", f"{k}.npz").code == 0
             files.append((folder / f"{k}.npz").read_bytes())
