@@ -99,7 +99,8 @@ cdef class Operand:
         return _other_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, function, types, args, kwargs):
-        if (kwargs and kwargs.get("out") is not None) or (len(args) > 1 and _writes(function, args)):
+        if ((kwargs and kwargs.get("out") is not None)
+                or (len(args) > 1 and _writes(function, args))):
             raise TypeError(NO_OUT)
         handler = _functions.get(function)
         if handler is not None:
@@ -333,7 +334,9 @@ cdef class Tensor(Operand):
         return self._value().tolist()
 
     def _value(self):
-        _refuse_symbolic(self, TypeError, "Using a symbolic Tensor as a Python value is not allowed")
+        _refuse_symbolic(
+            self, TypeError, "Using a symbolic Tensor as a Python value is not allowed"
+        )
         return self.a
 
     def __array__(self, dtype=None, copy=None):
@@ -397,6 +400,7 @@ cdef int _refuse_symbolic(Tensor tensor, error, str message) except -1:
         if tracing().is_symbolic(tensor):
             raise error(
                 f"{message}: the function is being traced, and the value is known at each call "
-                "alone. Use np.where for a choice, return the tensor, or leave the function untraced"
+                "alone. Use np.where for a choice, return the tensor, or leave the function "
+                "untraced"
             )
     return 0

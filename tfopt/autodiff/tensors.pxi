@@ -184,7 +184,9 @@ cdef class Readable(Operand):
 
 cdef Tensor _snapshot(object array):
     if not isinstance(array, np.ndarray):
-        raise TypeError("a variable on a GPU cannot be differentiated; copy its value() to the host")
+        raise TypeError(
+            "a variable on a GPU cannot be differentiated; copy its value() to the host"
+        )
     cdef cnp.ndarray owner = array
     cdef Lease lease = Lease.__new__(Lease)
     cdef cnp.dtype descr = array.dtype

@@ -1,4 +1,4 @@
-"""One argument of a call: what kind of array or number it is, and that it can be used as it lies."""
+"""One argument of a call: what kind of array or number it is; that it can be used as it lies."""
 
 import sys
 

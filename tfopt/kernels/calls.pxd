@@ -1,7 +1,9 @@
 # cython: language_level=3
 cimport numpy as cnp
 from tfopt.kernels.layout cimport layout
-from tfopt.kernels.step cimport MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, scatter_t, step_t, steps
+from tfopt.kernels.step cimport (
+    MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, scatter_t, step_t, steps,
+)
 
 cdef struct tensor:
     char *data[MAX_OPERANDS]
@@ -25,7 +27,7 @@ cdef struct work:
     Py_ssize_t itemsize
     int flush
     bint own_scales
-    double[2 * (MAX_SCALARS + N_SCALES)] h     # of the call's type, the widest of which is complex128
+    double[2 * (MAX_SCALARS + N_SCALES)] h  # of the call's type, the widest of which is complex128
     # dense: tensors laid end to end; starts[t] is where the t-th begins, starts[n] the end
     Py_ssize_t n_tensors
     tensor *tensors

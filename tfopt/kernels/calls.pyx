@@ -380,8 +380,8 @@ def step_arguments(Kernel kernel not None, tuple hypers not None, int flags, gra
     constants : int
         Bit k is the row's k-th flag or choice.
     scalars : tuple of float
-        The gradient's scale and the variable's, then the row's scalars: computed with gradual underflow in the type
-        of the step, float32 or float64.
+        The gradient's scale and the variable's, then the row's scalars: computed with gradual
+        underflow in the type of the step, float32 or float64.
     """
     cdef numbers read
     cdef double[MAX_SCALARS + N_SCALES] h
@@ -446,7 +446,7 @@ cdef list as_arrays(Kernel kernel, tuple arguments):
         )
     for k in range(last + 1):
         argument = arguments[k]
-        if k == last and isinstance(argument, np.generic):      # what arithmetic makes of 0-d arrays
+        if k == last and isinstance(argument, np.generic):  # what arithmetic makes of 0-d arrays
             argument = np.asarray(argument)
         arrays.append(as_array(argument, <str>kernel.operands[k]))
     return arrays

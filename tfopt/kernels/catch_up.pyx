@@ -93,13 +93,14 @@ cdef int _check(Kernel kernel, tuple arrays, tuple decays, int typenum) except -
     cdef int k
     if len(arrays) != kernel.n_operands - 1 or len(decays) != len(arrays) - 1:
         raise InvalidArgumentError(
-            f"{kernel.name} has {kernel.n_operands - 1} variables, not {len(arrays)}, and decays of "
-            f"all but the first, not {len(decays)}"
+            f"{kernel.name} has {kernel.n_operands - 1} variables, not {len(arrays)}, and decays "
+            f"of all but the first, not {len(decays)}"
         )
     for k in range(len(arrays)):
         a = arrays[k]
         if not isinstance(a, cnp.ndarray) or not cnp.PyArray_ISCARRAY(<cnp.ndarray>a) \
-                or cnp.PyArray_TYPE(<cnp.ndarray>a) != typenum or cnp.PyArray_NDIM(<cnp.ndarray>a) == 0:
+                or cnp.PyArray_TYPE(<cnp.ndarray>a) != typenum \
+                or cnp.PyArray_NDIM(<cnp.ndarray>a) == 0:
             raise InvalidTypeError(
                 f"{kernel.operands[k]} must be a contiguous numpy.ndarray of rows of the dtype of "
                 "scalars"
@@ -108,8 +109,8 @@ cdef int _check(Kernel kernel, tuple arrays, tuple decays, int typenum) except -
     return 0
 
 
-def catch_up(Kernel kernel not None, int flags, tuple arrays not None, real[:, ::1] scalars not None,
-             Py_ssize_t n_steps, const char[::1] fading not None,
+def catch_up(Kernel kernel not None, int flags, tuple arrays not None,
+             real[:, ::1] scalars not None, Py_ssize_t n_steps, const char[::1] fading not None,
              const int64_t[::1] rows not None, int64_t[::1] since not None, tuple decays not None):
     """Take the steps that rows have not taken.
 

@@ -16,7 +16,9 @@ from tfopt.kernels.calls cimport Call, set_scale, set_tensor, tensor
 from tfopt.kernels.csr cimport check_length
 from tfopt.kernels.layout cimport NATIVE, layout
 from tfopt.kernels.machine cimport fp_enter, fp_leave, fp_state
-from tfopt.kernels.memory cimport address_range, check_itself, disjoint, same_memory, same_shape, span
+from tfopt.kernels.memory cimport (
+    address_range, check_itself, disjoint, same_memory, same_shape, span,
+)
 from tfopt.kernels.rules cimport real
 from tfopt.kernels.runtime cimport flush_denormals
 from tfopt.kernels.step cimport step_t
@@ -242,7 +244,8 @@ cdef Call _call(list outs, list between, list arrays, int flush):
         for a in (*between, arrays[t]):
             if not same_shape(_array(a, "the array"), out):
                 raise InvalidArgumentError(
-                    f"out and what makes it do not have the same shape: {shape_of(out)} {shape_of(a)}"
+                    "out and what makes it do not have the same shape: "
+                    f"{shape_of(out)} {shape_of(a)}"
                 )
         set_tensor(&call.w.tensors[t], [out, *between], arrays[t], 0)
         if call.w.tensors[t].axes != NULL:
@@ -389,7 +392,9 @@ def check_layouts(list arrays not None, str name not None, bint written):
     cdef cnp.ndarray a
     for t in range(len(arrays)):
         if not isinstance(arrays[t], cnp.ndarray):
-            raise InvalidTypeError(f"{name} must be a numpy.ndarray, not {type(arrays[t]).__name__}")
+            raise InvalidTypeError(
+                f"{name} must be a numpy.ndarray, not {type(arrays[t]).__name__}"
+            )
         a = arrays[t]
         if cnp.PyArray_CHKFLAGS(a, cnp.NPY_ARRAY_CARRAY if written else cnp.NPY_ARRAY_CARRAY_RO) \
                 and cnp.PyArray_ISNOTSWAPPED(a):

@@ -26,8 +26,8 @@ cdef enum:
 
 
 cdef bint _any_outside(const index *indices, Py_ssize_t n, Py_ssize_t stop) noexcept nogil:
-    # what is below 0, or would be if taken from the last, has its highest bit set; so no comparison,
-    # which baseline vectors have none of for unsigned numbers, nor for those of 64 bits
+    # what is below 0, or would be if taken from the last, has its highest bit set; so no
+    # comparison, which baseline vectors have none of for unsigned numbers, nor for those of 64 bits
     cdef uint32_t narrow = 0, narrow_last = <uint32_t>min(stop - 1, <Py_ssize_t>0x7FFFFFFF)
     cdef uint64_t wide = 0, wide_last = <uint64_t>(stop - 1)
     cdef Py_ssize_t k
@@ -157,8 +157,8 @@ def check_csr(data, indices, indptr, shape, str name not None="X"):
         fall = _first_fall(narrow, n_rows) if is_narrow else _first_fall(wide, n_rows)
     if fall >= 0:
         raise InvalidArgumentError(
-            f"{name}.indptr must not fall, but row {fall} is to begin at {ends[fall]} and to end at "
-            f"{ends[fall + 1]}"
+            f"{name}.indptr must not fall, but row {fall} is to begin at {ends[fall]} and to end "
+            f"at {ends[fall + 1]}"
         )
     stop = ends[n_rows]
     for array, what in ((values, "data"), (columns, "indices")):

@@ -104,7 +104,8 @@ cdef int _set_any(Kernel kernel, tensor *into, list columns, Py_ssize_t t) excep
             check_shape(variables[k], <str>kernel.operands[k], variables[0])
             check_itself(variables[k], <str>kernel.operands[k])
         check_shape(grad, <str>kernel.operands[last], variables[0])
-        if cnp.PyArray_TYPE(<cnp.ndarray>variables[0]) != cnp.PyArray_TYPE(<cnp.ndarray>columns[0][0]):
+        if (cnp.PyArray_TYPE(<cnp.ndarray>variables[0])
+                != cnp.PyArray_TYPE(<cnp.ndarray>columns[0][0])):
             raise InvalidTypeError(
                 f"var must be {columns[0][0].dtype} as that of variable 0 is, "
                 f"not {variables[0].dtype}"

@@ -206,7 +206,7 @@ cdef inline double poisson_conjugate(double a, double y, double gamma) noexcept 
 
 
 cdef inline double poisson_above(double wx, double r) noexcept nogil:
-    """e^wx - r * wx above its least value, r - r * log(r): of large counts a difference is noise."""
+    """e^wx - r * wx above its least value, r - r log(r): of large counts a difference is noise."""
     cdef double t
     if r <= 0:
         return exp(wx) if r == 0 else INFINITY

@@ -13,8 +13,9 @@ cnp.import_array()
 
 cdef bint same_shape(cnp.ndarray a, cnp.ndarray b) noexcept:
     return (cnp.PyArray_NDIM(a) == cnp.PyArray_NDIM(b)
-            and (cnp.PyArray_NDIM(a) == 0 or memcmp(cnp.PyArray_DIMS(a), cnp.PyArray_DIMS(b),
-                       cnp.PyArray_NDIM(a) * sizeof(cnp.npy_intp)) == 0))
+            and (cnp.PyArray_NDIM(a) == 0
+                 or memcmp(cnp.PyArray_DIMS(a), cnp.PyArray_DIMS(b),
+                           cnp.PyArray_NDIM(a) * sizeof(cnp.npy_intp)) == 0))
 
 
 cdef void address_range(cnp.ndarray a, char **low, char **high) noexcept:
@@ -63,7 +64,8 @@ cdef int check_itself(cnp.ndarray a, str name) except -1:
     if cnp.PyArray_SIZE(a) == 0 or cnp.PyArray_IS_C_CONTIGUOUS(a) \
             or cnp.PyArray_IS_F_CONTIGUOUS(a):
         return 0
-    for stride, n in sorted((abs(s), n) for s, n in zip((<object>a).strides, (<object>a).shape) if n > 1):
+    axes = zip((<object>a).strides, (<object>a).shape)
+    for stride, n in sorted((abs(s), n) for s, n in axes if n > 1):
         if stride < reach:
             raise InvalidArgumentError(f"{name} overlaps itself: its elements share memory")
         reach += stride * (n - 1)

@@ -1,7 +1,7 @@
 """Summing the rows of a sparse gradient that share an index."""
 
 from cython.parallel cimport parallel
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 import numpy as np
@@ -28,8 +28,8 @@ ctypedef fused number:
     doublecomplex
 
 cdef enum:
-    OWNED_BYTES = 2048      # sums have one owner in blocks of so much, or cache lines would be shared
-    PIECE = 4096            # rows a thread looks through for its own at a time
+    OWNED_BYTES = 2048  # sums have one owner in blocks of so much, or cache lines would be shared
+    PIECE = 4096        # rows a thread looks through for its own at a time
 
 
 cdef Py_ssize_t _number(const index[::1] indices, index[::1] distinct, Py_ssize_t[::1] place,

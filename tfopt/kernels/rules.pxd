@@ -7,8 +7,9 @@ takes pointers to the variable and its slots, the gradient, the row's scalars an
 constants, which are known when the loop is compiled and cost nothing inside it.
 
 Two rules of writing keep a step fast and its bits right: literals are cast to `real` (a bare `1`
-makes C compute in double; to `number` by way of double, for Cython knows no other way to complex), and choices are conditional expressions, without `or` and `and`, whose
-branches would keep a loop from becoming vector code.
+makes C compute in double; to `number` by way of double, for Cython knows no other way to complex),
+and choices are conditional expressions, without `or` and `and`, whose branches would keep a loop
+from becoming vector code.
 """
 
 from libc.math cimport copysign, copysignf, exp, expf, fabs, fabsf, pow, powf, sqrt, sqrtf
@@ -283,7 +284,8 @@ cdef inline void centered_rms_prop_rows(number *var, number *mg, number *ms, num
                                         number momentum, number epsilon) noexcept nogil:
     ms[0] = ms[0] * rho + (g * g) * one_minus_rho
     mg[0] = mg[0] * rho + g * one_minus_rho
-    mom[0] = mom[0] * momentum + ((<number><double>1 / root((ms[0] + epsilon) - mg[0] * mg[0])) * lr) * g
+    mom[0] = mom[0] * momentum \
+        + ((<number><double>1 / root((ms[0] + epsilon) - mg[0] * mg[0])) * lr) * g
     var[0] = var[0] - mom[0]
 
 

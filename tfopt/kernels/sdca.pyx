@@ -1,7 +1,7 @@
 """Stochastic dual coordinate ascent over rows in memory: plans, epochs and passes.
 
-The loops over one example are in sdca.pxd, the losses in losses.pxd. What threads share are examples
-that are computed one by one, so results do not depend on the number of threads.
+The loops over one example are in sdca.pxd, the losses in losses.pxd. What threads share are
+examples that are computed one by one, so results do not depend on the number of threads.
 """
 
 from cython.parallel cimport parallel

@@ -1,8 +1,8 @@
 """Rounds of stochastic dual coordinate ascent over blocks of examples that stay where they are.
 
-What sdca_solver.pyx does in one call, in pieces: a block is visited on a replica of the weights, its
-change is taken, and the sum of all changes is kept as far as the rule of sdca_solver.pyx says. No
-piece knows where the others are computed.
+What sdca_solver.pyx does in one call, in pieces: a block is visited on a replica of the weights,
+its change is taken, and the sum of all changes is kept as far as the rule of sdca_solver.pyx says.
+No piece knows where the others are computed.
 """
 
 from libc.stdint cimport int64_t
@@ -84,7 +84,7 @@ def change(const double[::1] v not None, double[::1] u not None, double shrink, 
 
 
 def excesses(const double[::1] v not None, const double[::1] dv not None, double shrink):
-    """Return what a change adds to |S(v)|^2 / 2 beyond its first order, and what if shrink were 0."""
+    """Return what a change adds to |S(v)|^2 / 2 beyond its first order, and with shrink = 0."""
     cdef Py_ssize_t k
     cdef double joint = 0, bound = 0
     check_length("dv", dv.shape[0], v.shape[0])

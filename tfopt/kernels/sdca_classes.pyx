@@ -1,9 +1,10 @@
 """Epochs of stochastic dual coordinate ascent for several classes at once.
 
 Eight classes, each against the rest, share each access to a row: the weights of a feature stand in
-one line of cache, a class in each of its lanes. What a lane computes is what the sequential epoch of
-sdca_solver.pyx computes for its class, but for rounding. Lanes do not know of one another, so which
-classes stand together does not change their bits, and neither does the thread that takes them.
+one line of cache, a class in each of its lanes. What a lane computes is what the sequential epoch
+of sdca_solver.pyx computes for its class, but for rounding. Lanes do not know of one another, so
+which classes stand together does not change their bits, and neither does the thread that takes
+them.
 """
 
 from libc.math cimport fabs, fmax, fmin
@@ -187,8 +188,8 @@ cdef inline void _hinge(double *b, const double *y, const double *wx, double K, 
 
 
 cdef inline void _visit(const real *x, const index *j, Py_ssize_t n, const real *z,
-                          Py_ssize_t width, const sample *s, double *b, double *t, double *v,
-                          double *tail, ascent *own, extent *bounds) noexcept nogil:
+                        Py_ssize_t width, const sample *s, double *b, double *t, double *v,
+                        double *tail, ascent *own, extent *bounds) noexcept nogil:
     """Visit one sample in all lanes."""
     cdef double[WIDE] wx, y, old, gap, factor
     cdef double K = s.weight * (s.curvature + own.bias_curvature), change, any_change = 0

@@ -67,7 +67,7 @@ cdef inline double logistic_near(double a, double y, double wx, double K,
 
 cdef inline double ascend(int kind, const loss_t *loss, double a, double y, double wx, double K,
                           double *gap) noexcept nogil:
-    """The new a; and about how far from the optimum the example was: phi(wx) + phi*(-a) + a * wx."""
+    """The new a; and about how far the example was from the optimum: phi(wx) + phi*(-a) + a wx."""
     cdef double residue
     if kind == LOGISTIC:
         return logistic_near(a, y, wx, K, loss, gap)
@@ -168,10 +168,11 @@ cdef double kept_share(const excess *sums, int n_partitions, double *sigma) noex
 
 cdef void _visit_share(const real *data, const index *indices, const index *indptr,
                        const real *dense, Py_ssize_t width, const int64_t *plan, Py_ssize_t n,
-                       example *examples, double *before, const double *v, double **u, Py_ssize_t n_v,
-                       partition *partitions, int n_partitions, int piece, int pieces, int kind,
-                       const loss_t *loss, double l2, double shrink, double bias_curvature,
-                       double sigma, extent *bounds, int thread, int threads) noexcept nogil:
+                       example *examples, double *before, const double *v, double **u,
+                       Py_ssize_t n_v, partition *partitions, int n_partitions, int piece,
+                       int pieces, int kind, const loss_t *loss, double l2, double shrink,
+                       double bias_curvature, double sigma, extent *bounds, int thread,
+                       int threads) noexcept nogil:
     cdef Py_ssize_t p, low, high
     cdef fp_state caller = fp_enter(False)
     for p in range(n_partitions * thread // threads, n_partitions * (thread + 1) // threads):
@@ -347,6 +348,6 @@ cdef void _alone(const real *data, const index *indices, const index *indptr, co
                  partition *own, int kind, const loss_t *loss, double l2, double shrink,
                  double bias_curvature, extent *bounds) noexcept nogil:
     cdef fp_state caller = fp_enter(False)
-    visit_examples(data, indices, indptr, dense, width, plan, n, examples, False, NULL, v, own, kind,
-                   loss, l2, shrink, bias_curvature, 1, bounds)
+    visit_examples(data, indices, indptr, dense, width, plan, n, examples, False, NULL, v, own,
+                   kind, loss, l2, shrink, bias_curvature, 1, bounds)
     fp_leave(caller)

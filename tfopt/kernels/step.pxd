@@ -14,7 +14,7 @@ cdef enum:
     N_SCALES = 2        # in front of the scalars: the gradient's, the variable's
     MAX_DIMS = 64       # NumPy's
 
-# Update a contiguous run: p = [var, slots..., grad], n elements, 
+# Update a contiguous run: p = [var, slots..., grad], n elements,
 # h = [gradient scale, variable scale, scalars...]
 ctypedef void (*step_t)(void **p, Py_ssize_t n, const void *h) noexcept nogil
 # Update rows of one element: for each j < n row rows[j] of the variable and its slots, by element
@@ -22,7 +22,8 @@ ctypedef void (*step_t)(void **p, Py_ssize_t n, const void *h) noexcept nogil
 ctypedef void (*scatter_t)(char **data, const Py_ssize_t *stride, const Py_ssize_t *rows,
                            const Py_ssize_t *places, Py_ssize_t n, const void *h) noexcept nogil
 # Make h of the hyperparameters, in the element type
-ctypedef void (*scalars_t)(const double *hypers, const double *scales, bint dense, void *h) noexcept nogil
+ctypedef void (*scalars_t)(const double *hypers, const double *scales, bint dense,
+                           void *h) noexcept nogil
 # The bits of a variant that the hyperparameters decide
 ctypedef int (*choose_t)(const double *hypers) noexcept nogil
 

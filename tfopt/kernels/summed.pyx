@@ -9,7 +9,7 @@ from cython.parallel cimport parallel
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from tfopt.kernels.calls cimport summing, work
+from tfopt.kernels.calls cimport work
 from tfopt.kernels.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_row,
     raise_flag,
@@ -87,8 +87,8 @@ cdef void _sum_owned(const work *w, sums *s, real *kind, int owner, int owners) 
         for i in range(n):
             if i + AHEAD < n:
                 prefetch_row(&s.sum_, &s.row_bytes, 1, number[i + AHEAD], s.row_bytes)
-            _add(<real *>(s.sum_ + number[i] * s.row_bytes), <const real *>(grad + mine[i] * stride),
-                 inner, high, factor)
+            _add(<real *>(s.sum_ + number[i] * s.row_bytes),
+                 <const real *>(grad + mine[i] * stride), inner, high, factor)
         start = stop
 
 

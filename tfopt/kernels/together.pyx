@@ -32,7 +32,7 @@ from tfopt.kernels.sums cimport LANES, sums
 from tfopt.kernels.training cimport run_elements
 
 cdef enum:
-    PIECE = 2048        # elements in turn, a part of BLOCK: with all operands they fit in the L1 cache
+    PIECE = 2048        # elements in turn, a part of BLOCK: all their operands fit in the L1 cache
     FARTHEST = 1021     # the exponents up to which a power of two and its inverse are normal
 
 cdef double LEAST = 2.0 ** -900     # squares too small to count in such a sum are 2^-122 of it
@@ -45,6 +45,7 @@ class Watched(NamedTuple):
     update: tuple[float, int]
     nonfinite: int
     at_bound: int
+
 
 cdef struct sight:
     # what is seen of one piece; squares that over- or underflow are scaled, by 4 ** -exponent
@@ -287,7 +288,9 @@ cdef class Turns(Write):
         if self.c.works == NULL:
             raise MemoryError
         if not self.calls or not -1 <= watched < self.c.n:
-            raise InvalidArgumentError(f"of {self.c.n} calls there is none to carry out, or to watch")
+            raise InvalidArgumentError(
+                f"of {self.c.n} calls there is none to carry out, or to watch"
+            )
         for k in range(self.c.n):
             if not isinstance(self.calls[k], Call):
                 raise InvalidTypeError(f"call {k} is a {type(self.calls[k]).__name__}")
@@ -344,6 +347,7 @@ cdef class Turns(Write):
 def run_together(list calls not None):
     """Carry out checked dense calls in turns, the first one first."""
     Turns(calls).carry_out()
+
 
 _SIGHT = np.dtype([
     ("gradient", np.float64), ("update", np.float64), ("gradient_exponent", np.int64),
