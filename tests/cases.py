@@ -24,7 +24,7 @@ __all__ = [
     "ordinary_hypers",
 ]
 
-#: How many property cases were tried, by (rule, dtype, kind, layout).
+#: How many property cases this process has tried, by (rule, dtype, kind, layout); see conftest.py.
 TRIED: Counter[tuple[str, str, str, str]] = Counter()
 
 #: An ordinary value of each hyperparameter, by name; rules with a new one add it here.

@@ -6,6 +6,7 @@ import gc
 import os
 from collections import Counter
 from types import ModuleType
+from typing import Any
 
 import pytest
 from cases import TRIED
@@ -45,6 +46,28 @@ def _settings_restored():
 def pytest_collection_finish() -> None:
     """Have the garbage collector leave alone what lasts: over a million objects, of the tests."""
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
+    """Have a test that counts its cases fail if it passes without any."""
+    before = TRIED.total()
+    result = yield
+    if pyfuncitem.get_closest_marker("counted"):
+        assert TRIED.total() > before, "no case was tried"
+    return result
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Under pytest-xdist, have each worker send what it has tried."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["tried"] = [[*key, n] for key, n in TRIED.items()]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    for *key, n in getattr(node, "workeroutput", {}).get("tried", ()):
+        TRIED[tuple(key)] += n
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

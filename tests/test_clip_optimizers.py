@@ -111,6 +111,7 @@ def test_the_same_as_clipping_first(dtype: str, name: str, kind: str, data: st.D
         assert_same_bits(a, b, f"{name}({given_})")
 
 
+@pytest.mark.counted
 @each_float
 @pytest.mark.parametrize("name", CLASSES)
 @pytest.mark.parametrize("kind", CLIPPING)

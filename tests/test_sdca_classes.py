@@ -66,6 +66,7 @@ def run_alone(problem: Problem, y: np.ndarray, duals: np.ndarray, curvature: flo
     return examples["a"], v, bias, estimate
 
 
+@pytest.mark.counted
 @each_loss
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("index", ["int32", "int64"])

@@ -42,6 +42,7 @@ def start(problem: Problem, module: ModuleType = twin) -> tuple[np.ndarray, np.n
     return examples, u, np.zeros(len(examples))
 
 
+@pytest.mark.counted
 @each_loss
 @each_dtype
 @each_index
@@ -64,6 +65,7 @@ def test_epochs(loss: str, dtype: str, index: str, data: st.DataObject) -> None:
     TRIED["SDCA epoch", dtype, loss, index] += 1
 
 
+@pytest.mark.counted
 @each_loss
 @each_dtype
 @each_index

@@ -123,6 +123,7 @@ def test_it_converges_in_batches_that_repeat_ids(impl: ModuleType, loss: str) ->
     np.testing.assert_allclose(np.concatenate(made.arrays), shrunk, atol=1e-9)
 
 
+@pytest.mark.counted
 @given(data=st.data())
 @each_loss
 def test_the_twins_models_are_the_same(loss: str, data: st.DataObject) -> None:

@@ -59,6 +59,7 @@ def assert_near(ours: Any, dense: Any, what: str) -> None:
 # ---- catching up
 
 
+@pytest.mark.counted
 @each
 @given(data=st.data())
 def test_rows_that_catch_up_end_where_dense_steps_do(which: str, data: st.DataObject) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -32,9 +33,16 @@ def build(*flags: str) -> Path:
     key = hashlib.sha256("\0".join([*texts, *flags]).encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"tfopt-cuda-on-host-{os.getuid()}-{key}"
     library = folder / "libtfopt_cuda_host.so"
-    if library.exists():
-        return library
     folder.mkdir(exist_ok=True)
+    with open(folder / "lock", "w") as lock:  # processes that need the same wait for one of them
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not library.exists():
+            _compile(library, flags)
+    return library
+
+
+def _compile(library: Path, flags: tuple[str, ...]) -> None:
+    folder = library.parent
     jobs = [[f"{name}.cu", "-o", str(folder / f"{name}.o")] for name in ("clip", "face")]
     jobs += [
         ["rule.cu", f"-DTFOPT_RULE={rule.op}", "-o", str(folder / f"{rule.op}.o")] for rule in RULES
@@ -47,11 +55,10 @@ def build(*flags: str) -> Path:
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(compile_one, jobs))
-    linked = folder / f"linked-{os.getpid()}.so"
+    linked = folder / "linked.so"
     objects = [job[-1] for job in jobs]
     subprocess.run([str(compiler()), "-shared", *flags, *objects, "-o", str(linked)], check=True)
     linked.replace(library)
-    return library
 
 
 if __name__ == "__main__":
