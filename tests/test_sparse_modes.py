@@ -106,6 +106,21 @@ def test_rows_that_catch_up_end_where_dense_steps_do(which: str, data: st.DataOb
     TRIED[f"{which} catching up", dtype, "ordinary", layout] += 1
 
 
+def test_rows_of_more_than_one_axis_catch_up_in_any_order_of_memory() -> None:
+    random = np.random.default_rng(0)
+    start = random.standard_normal((3, 2, 4))
+    variables = [np.asfortranarray(start), start.copy()]
+    optimizers = [make(tfopt, "Adam", sparse="catch_up") for _ in variables]
+    for row in (1, 2):
+        slices = tfopt.IndexedSlices(random.standard_normal((1, 2, 4)), np.array([row]))
+        for optimizer, variable in zip(optimizers, variables, strict=True):
+            optimizer.apply_gradients([(slices, variable)])
+    for optimizer in optimizers:
+        optimizer.flush()
+    assert_same_bits(*variables, "w")
+    assert (variables[0][1:] != start[1:]).all()
+
+
 @each
 @pytest.mark.parametrize("sparse", ["lazy", "catch_up"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -119,6 +119,17 @@ def test_a_mean_of_float16_is_not_one_of_rounded_sums(impl: Any, sparse: bool) -
     assert small[0, 0] == -(2.0**-17) and single[0, 0] == -1024
 
 
+def test_a_clipped_sum_of_numbers(impl: Any) -> None:
+    """One of 16 bits, which is scaled, beside one of another dtype."""
+    optimizers = impl.optimizers
+    inner = optimizers.Adafactor(1.0, relative_step=False, global_clipnorm=1.0)
+    opt = optimizers.GradientAccumulation(inner, 2)
+    half, single = np.ones((), np.float16), np.ones((), np.float32)
+    for _ in range(2):
+        opt.apply_gradients([(np.float16(0.5), half), (np.float32(-0.5), single)])
+    assert half == 0 and single == 2
+
+
 @pytest.mark.parametrize("clipping", [{}, {"clipnorm": 1e9}])
 def test_a_refused_last_batch_is_not_added(impl: Any, clipping: dict[str, float]) -> None:
     rates: list[Any] = [None]

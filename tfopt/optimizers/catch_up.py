@@ -106,7 +106,8 @@ class Backlog:
             rows = np.arange(len(since))
         in_place = all(array.flags.c_contiguous for array in arrays)
         if not in_place:
-            arrays, since = tuple(array[rows] for array in arrays), since[rows]
+            copies = (np.ascontiguousarray(array[rows]) for array in arrays)
+            arrays, since = tuple(copies), since[rows]
         places = rows if in_place else np.arange(len(rows))
         debt = self._scalars, self._n, self._fading, places, since, self._decays
         taken = Mark(self._since, rows, self._n)

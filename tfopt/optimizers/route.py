@@ -53,8 +53,8 @@ def scaled(grads: tuple[Any, ...], scale: float) -> tuple[Any, ...]:
     )
 
 
-def _times(array: np.ndarray, scale: float) -> Any:
+def _times(array: np.ndarray, scale: float) -> np.ndarray:
     if array.dtype.itemsize != 2:
-        return array * array.dtype.type(scale)
+        return np.asarray(array * array.dtype.type(scale))
     with np.errstate(over="ignore"):  # the scale itself may be beyond 16 bits
-        return (array.astype(np.float32) * np.float32(scale)).astype(array.dtype)
+        return np.asarray(array.astype(np.float32) * np.float32(scale)).astype(array.dtype)

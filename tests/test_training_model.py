@@ -1,0 +1,89 @@
+"""Steps of every optimizer against the specification of a step, `tfopt_ref.training`."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import LAYOUTS, TRIED, assert_same_bits
+from hypothesis import given
+from hypothesis import strategies as st
+from optimizer_arguments import RULES, WRAPPERS, arguments_of
+from training_plans import DTYPES, KINDS, LEFT_OUT, STACKS, Run, drawn_plan
+
+import tfopt
+from tfopt_ref.algorithms import ALGORITHMS
+from tfopt_ref.schedules import SCHEDULES
+from tfopt_ref.training import WRAPPERS as SPECIFIED_WRAPPERS
+
+#: Of the largest magnitude: what the rounding of a step done at once and of many steps differs by.
+CAUGHT_UP = {"float64": 1e-12, "float32": 1e-6}
+
+
+def compare(name: str, ours: Any, theirs: Any, late: bool) -> None:
+    assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype), name
+    if ours.dtype.kind in "iu":
+        assert ours == theirs, name
+    elif late:
+        near = CAUGHT_UP.get(ours.dtype.name, 0) * np.abs(theirs).max(initial=1e-30)
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=near, err_msg=name)
+    else:
+        assert_same_bits(ours, theirs, name)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("which", RULES)
+@given(seed=st.integers(0, 2**32))
+def test_steps_are_those_of_the_specification(which: str, stack: str, seed: int) -> None:
+    """All bits of variables, slots and counts; of rows that are behind, once they have caught up.
+
+    Those are compared as `test_sparse_modes` does.
+    """
+    plan = drawn_plan(which, stack, seed)
+    run, late = Run(plan), "sparse catch_up" in plan.tried
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of missing gradients, and of norms
+        for number, pairs in enumerate(plan.steps, start=1):
+            run.step(pairs)
+            if late:
+                run.optimizer.flush()
+            for name, ours, theirs in run.compared():
+                compare(f"{plan.config}: {name} after step {number}", ours, theirs, late)
+    TRIED[which, "several", f"steps {stack}", "several"] += 1
+
+
+def test_every_class_is_specified() -> None:
+    assert {*ALGORITHMS, "Adafactor"} == {*RULES}
+    assert {*SPECIFIED_WRAPPERS} == {*WRAPPERS}
+    classes = {
+        name for name in tfopt.optimizers.__all__
+        if isinstance(getattr(tfopt.optimizers, name), type)
+    }  # fmt: skip
+    assert classes == {*RULES, *WRAPPERS, "Optimizer", "StepReport"}
+    schedules = tfopt.optimizers.schedules
+    assert {*SCHEDULES} == {
+        name for name in schedules.__all__ if isinstance(getattr(schedules, name), type)
+    } - {"LearningRateSchedule"}
+
+
+def test_the_runs_leave_nothing_out() -> None:
+    """Every option of every optimizer is drawn, and every other thing that a run varies."""
+    tried: Counter[str] = Counter()
+    options: dict[str, set[str]] = {which: set() for which in RULES}
+    for which in RULES:
+        for stack in STACKS:
+            for seed in range(6):
+                plan = drawn_plan(which, stack, seed)
+                tried.update(plan.tried)
+                options[which] |= plan.tried
+    for which, found in options.items():
+        wanted = {*arguments_of(getattr(tfopt.optimizers, which))} - LEFT_OUT - {"groups"}
+        assert found >= wanted, which
+    every = {*RULES, *WRAPPERS, *SCHEDULES, *KINDS, *LAYOUTS, *map(str, DTYPES), "exclusion"}
+    every |= {f"sparse {mode}" for mode in ("tensorflow", "lazy", "catch_up")}
+    every |= {"merge before", "compat tensorflow", "flushed", "gradual underflow"}
+    every |= {f"{threads} threads" for threads in (1, 2, 3)}
+    assert not {name: tried[name] for name in every if tried[name] < 10}

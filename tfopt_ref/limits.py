@@ -1,0 +1,89 @@
+"""Gradients limited before a step: to bounds, then by norms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfopt_ref.arithmetic import operand
+from tfopt_ref.clip_ops import maximum, minimum, scaled
+from tfopt_ref.norms import computed, factors, norm
+from tfopt_ref.update import Gradient, Rows, summed
+
+__all__ = ["limited", "scales"]
+
+Factors = tuple[Any, Any]
+
+
+def scales(
+    grads: Sequence[Gradient], config: Mapping[str, Any], scale: float
+) -> tuple[list[Gradient], list[Factors]]:
+    """Return gradients after what is done to elements, and each one's two factors.
+
+    The limits are those of the gradients times a scale. Both factors multiply a gradient that is to
+    be scaled down; the second is 1 but where the product of both is no normal number.
+    """
+    if config.get("merge") == "before":
+        grads = [summed(grad) if isinstance(grad, Rows) else grad for grad in grads]
+    if "clipvalue" in config:
+        grads = [_bounded(grad, config["clipvalue"] / scale) for grad in grads]
+    arrays = [_values(grad) for grad in grads]
+    if "clipnorm" in config:
+        limit = np.float64(config["clipnorm"] / scale)
+        made = [factors(*norm([x]), limit, computed(x.dtype)) for x in arrays]
+    elif "global_clipnorm" in config:
+        limit = np.float64(config["global_clipnorm"] / scale)
+        root, exponent = norm(arrays)
+        if not np.isfinite(root) and limit != np.inf:
+            limit = np.float64(np.nan)
+        made = [factors(root, exponent, limit, computed(x.dtype)) for x in arrays]
+    else:
+        made = [(computed(x.dtype)(1), computed(x.dtype)(1)) for x in arrays]
+    return list(grads), made
+
+
+def limited(
+    grads: Sequence[Gradient], config: Mapping[str, Any], scale: float, duplicates: Sequence[str]
+) -> list[tuple[Gradient, float]]:
+    """Return gradients and by what a rule is to multiply them, so that the products keep limits.
+
+    A product is not rounded before the rule uses it, except where rows are to be summed first.
+    """
+    if not {"clipvalue", "clipnorm", "global_clipnorm"} & set(config):
+        return [(grad, scale) for grad in grads]
+    distinct = config.get("merge") == "before"
+    found: list[tuple[Gradient, float]] = []
+    grads, made = scales(grads, config, scale)
+    for grad, (first, second), repeated in zip(grads, made, duplicates, strict=True):
+        if second != 1:
+            found.append((_with(grad, scaled(_values(grad), first, second)), scale))
+        elif isinstance(grad, Rows) and repeated == "sum" and not distinct:
+            found.append((_scaled_sum(grad, float(first) * scale), 1.0))
+        else:
+            found.append((grad, float(first) * scale))
+    return found
+
+
+def _scaled_sum(rows: Rows, factor: float) -> Rows:
+    dtype = computed(rows.values.dtype)
+    with np.errstate(all="ignore"):
+        product = np.asarray(operand(rows.values, dtype) * operand(factor, dtype))
+        total = summed(Rows(product, rows.indices))
+        return Rows(total.values.astype(rows.values.dtype), total.indices)
+
+
+def _bounded(grad: Gradient, bound: float) -> Gradient:
+    x = _values(grad)
+    with np.errstate(all="ignore"):
+        high = np.asarray(bound).astype(x.dtype)
+        return _with(grad, maximum(minimum(x, high), -high))
+
+
+def _values(grad: Gradient) -> np.ndarray:
+    return grad.values if isinstance(grad, Rows) else grad
+
+
+def _with(grad: Gradient, values: np.ndarray) -> Gradient:
+    return Rows(values, grad.indices) if isinstance(grad, Rows) else values

@@ -1,0 +1,183 @@
+"""A step of one optimizer: gradients limited, weights decayed, a rule applied to each variable."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from inspect import signature
+from typing import Any
+
+import numpy as np
+
+from tfopt_ref.algorithms import ALGORITHMS, Step, adafactor, adafactor_slots
+from tfopt_ref.clip_ops import scaled
+from tfopt_ref.limits import limited, scales
+from tfopt_ref.schedules import rate
+from tfopt_ref.update import Gradient, Rows, summed, updated
+
+__all__ = [
+    "Optimizer",
+    "Pairs",
+    "Result",
+    "State",
+    "Variables",
+    "all_finite",
+    "plain",
+    "times",
+    "wide",
+]
+
+Optimizer = Mapping[str, Any]
+State = Mapping[str, Any]
+Variables = Mapping[str, np.ndarray]
+Pairs = Sequence[tuple[str, Gradient]]
+#: The variables and the state after a step, and whether it was taken.
+Result = tuple[dict[str, np.ndarray], dict[str, Any], bool]
+
+
+def plain(
+    optimizer: Optimizer,
+    variables: Variables,
+    state: State,
+    grads: Pairs,
+    scale: float,
+    finite: bool,
+) -> Result:
+    """Return the variables and the state after a step, and whether it was taken.
+
+    The gradients are multiplied by a scale. If they are to be finite and one is not, the step is
+    left out.
+    """
+    if finite and not all_finite(grads):
+        return dict(variables), dict(state), False
+    name, config = optimizer["class_name"], optimizer["config"]
+    t = state["iterations"] + 1
+    taken = parameters(adafactor if name == "Adafactor" else ALGORITHMS[name])
+    own = {key: value for key, value in config.items() if key in taken}
+    lr = learning_rate(config, t, 0.0 if "decay" in own else config["decay"])
+    own["learning_rate"] = lr
+    new = dict(variables)
+    slots = {variable: dict(of_one) for variable, of_one in state["slots"].items()}
+    kept = state["kept"]
+    if name == "Adafactor":
+        for variable, g in whole(variables, grads, config, scale):
+            w = new[variable]
+            shapes = adafactor_slots(w.shape)
+            first = {slot: np.zeros(shape, w.dtype) for slot, shape in shapes.items()}
+            before = slots.get(variable, first)
+            new[variable], slots[variable] = adafactor(w, before, g, t=t, **own)
+    else:
+        step = ALGORITHMS[name](t=t, kept=kept, **own)
+        kept = step.kept
+        decays = {variable: decay_of(config, variable, lr) for variable, _ in grads}
+        repeated = [step.duplicates if decays[v] is None else "sum" for v, _ in grads]
+        given = limited([grad for _, grad in grads], config, scale, repeated)
+        for (variable, _), duplicates, (grad, by) in zip(grads, repeated, given, strict=True):
+            w = new[variable]
+            before = slots.get(variable, {})
+            arrays = [
+                before[slot] if slot in before else np.full(w.shape, value).astype(w.dtype)
+                for slot, value in step.slots.items()
+            ]
+            decay = decays[variable]
+            options = {"grad_scale": by, "var_scale": 1.0 if decay is None else decay}
+            mode = config.get("sparse", "tensorflow")
+            new[variable], *after = stepped(step, mode, [w, *arrays], grad, duplicates, options)
+            slots[variable] = {**before, **dict(zip(step.slots, after, strict=True))}
+    return new, {"iterations": t, "slots": slots, "kept": kept}, True
+
+
+def parameters(function: Any) -> set[str]:
+    """Return the names of an algorithm's settings."""
+    return {*signature(function).parameters} - {"t", "kept", "w", "slots", "g", "learning_rate"}
+
+
+def learning_rate(config: Mapping[str, Any], t: int, decay: float) -> float:
+    """Return the learning rate of step t; TensorFlow rounds that of a schedule to float32."""
+    given = config["learning_rate"]
+    lr = rate(given, t - 1)
+    if config.get("compat") == "tensorflow" and isinstance(given, dict):
+        lr = float(np.float32(lr))
+    return lr / (1 + decay * (t - 1))
+
+
+def decay_of(config: Mapping[str, Any], variable: str, lr: float) -> float | None:
+    """Return what a variable is multiplied by before it is updated, if it decays."""
+    patterns = config.get("exclude_from_weight_decay", ())
+    if not config.get("weight_decay") or any(re.search(p, variable) for p in patterns):
+        return None
+    return 1 - lr * float(config["weight_decay"])
+
+
+def stepped(
+    step: Step,
+    mode: str,
+    arrays: list[np.ndarray],
+    grad: Gradient,
+    duplicates: str,
+    options: dict[str, Any],
+) -> list[np.ndarray]:
+    """Return a variable and its slots after a step.
+
+    A step of some rows leaves the others alone if it is "lazy". If they "catch_up", they end where
+    a dense step by a gradient of zero takes them; in TensorFlow, where the rule of rows does.
+    """
+    if not isinstance(grad, Rows):
+        return updated(step.rule, arrays, grad, step.hypers, **options)
+    rule = step.rule if mode == "catch_up" else step.rows or step.rule
+    if mode != "tensorflow":
+        rule = rule.lazy()
+    new = updated(rule, arrays, grad, step.hypers, duplicates=duplicates, **options)
+    if mode == "catch_up":
+        absent = np.setdiff1d(np.arange(len(arrays[0])), grad.indices)
+        others = [array[absent] for array in arrays]
+        zeros = np.zeros_like(others[0])
+        moved = updated(step.rule, others, zeros, step.hypers, var_scale=options["var_scale"])
+        for array, rows in zip(new, moved, strict=True):
+            array[absent] = rows
+    return new
+
+
+def whole(
+    variables: Variables, grads: Pairs, config: Mapping[str, Any], scale: float
+) -> list[tuple[str, np.ndarray]]:
+    """Return limited gradients as arrays of their variables' shapes, zeros where there is none."""
+    given = [times(grad, scale) for _, grad in grads]
+    if {"clipvalue", "clipnorm", "global_clipnorm"} & set(config):
+        given, by = scales(given, config, 1.0)
+        given = [
+            Rows(scaled(grad.values, *both), grad.indices)
+            if isinstance(grad, Rows)
+            else scaled(grad, *both)
+            for grad, both in zip(given, by, strict=True)
+        ]
+    found = []
+    for (name, _), grad in zip(grads, given, strict=True):
+        if isinstance(grad, Rows):
+            rows = summed(grad)
+            grad = np.zeros(variables[name].shape, rows.values.dtype)
+            grad[rows.indices] = rows.values
+        found.append((name, grad))
+    return found
+
+
+def all_finite(grads: Pairs) -> bool:
+    """Return whether no element of a gradient is infinite or NaN."""
+    arrays = [grad.values if isinstance(grad, Rows) else grad for _, grad in grads]
+    return all(bool(np.isfinite(array).all()) for array in arrays)
+
+
+def times(grad: Gradient, scale: float) -> Gradient:
+    """Return a gradient times a number; in float32, and rounded, if it has 16 bits."""
+    if isinstance(grad, Rows):
+        return Rows(np.asarray(times(grad.values, scale)), grad.indices)
+    if scale == 1:
+        return grad
+    with np.errstate(all="ignore"):
+        product = grad.astype(wide(grad.dtype)) * wide(grad.dtype).type(scale)
+        return np.asarray(product).astype(grad.dtype)
+
+
+def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype in which numbers of a dtype are added up."""
+    return np.dtype(np.float32) if dtype.itemsize == 2 else dtype

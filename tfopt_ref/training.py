@@ -1,0 +1,292 @@
+"""A step of training: what an optimizer, and wrappers around it, make of variables and gradients.
+
+An optimizer is what `tfopt.optimizers.serialize` returns, a dict of "class_name" and "config". Its
+state is a dict as `first_state` returns it: what there is before the first step. Nothing here
+changes an argument; a step returns new variables and a new state.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tfopt_ref.arithmetic import operand
+from tfopt_ref.optimizer_step import (
+    Optimizer,
+    Pairs,
+    Result,
+    State,
+    Variables,
+    all_finite,
+    plain,
+    times,
+    wide,
+)
+from tfopt_ref.training_ops import apply_gradient_descent, apply_moving_average
+from tfopt_ref.update import Gradient, Rows, updated
+
+__all__ = ["first_state", "iterations", "train_step"]
+
+
+def train_step(
+    optimizer: Optimizer, variables: Variables, state: State, grads: Pairs
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Return the variables and the state after one step.
+
+    Parameters
+    ----------
+    optimizer : dict
+        "class_name" and "config".
+    variables : dict of ndarray
+        By name.
+    state : dict
+    grads : sequence of (str, ndarray or Rows)
+        The variables' names with their gradients; a name may come twice.
+    """
+    new, after, _ = _stepped(optimizer, variables, state, grads, 1.0, False)
+    return new, after
+
+
+def first_state(optimizer: Optimizer) -> dict[str, Any]:
+    """Return the state of an optimizer that has taken no step."""
+    name, config = optimizer["class_name"], optimizer["config"]
+    if name not in WRAPPERS:
+        return {"iterations": 0, "slots": {}, "kept": None}
+    inner = first_state(config["optimizer"])
+    if name == "ParameterGroups":
+        return {"optimizers": [*(first_state(group) for _, group in config["groups"]), inner]}
+    own: dict[str, dict[str, Any]] = {
+        "GradientAccumulation": {"pending": 0, "sums": {}},
+        "LossScaleOptimizer": {"step_counter": 0, "dynamic_scale": config.get("initial_scale")},
+        "WeightAverage": {"average": {}},
+    }
+    return {"optimizer": inner, **own[name]}
+
+
+def iterations(state: State) -> int:
+    """Return the number of steps taken; of groups, by the optimizer of variables in no group."""
+    if "optimizers" in state:
+        return iterations(state["optimizers"][-1])
+    return iterations(state["optimizer"]) if "optimizer" in state else int(state["iterations"])
+
+
+def _stepped(
+    optimizer: Optimizer,
+    variables: Variables,
+    state: State,
+    grads: Pairs,
+    scale: float,
+    finite: bool,
+) -> Result:
+    """Return what a step by gradients times a scale does, which may be left out if not finite."""
+    step = WRAPPERS.get(optimizer["class_name"], plain)
+    return step(optimizer, variables, state, grads, scale, finite)
+
+
+# ---- wrappers
+
+
+def accumulation(
+    optimizer: Optimizer,
+    variables: Variables,
+    state: State,
+    grads: Pairs,
+    scale: float,
+    finite: bool,
+) -> Result:
+    """Add up the gradients of some batches; after the last, step by their mean or sum."""
+    if finite and not all_finite(grads):
+        return dict(variables), dict(state), False
+    config = optimizer["config"]
+    before = state["sums"] if state["pending"] else {}
+    sums = {name: added(before.get(name), grad, scale, variables[name]) for name, grad in grads}
+    pending = state["pending"] + 1
+    if pending < config["steps"]:
+        return dict(variables), {**state, "pending": pending, "sums": sums}, True
+    given, unit = in_dtypes(sums, variables)
+    mean = 1 / pending if config["reduction"] == "mean" else 1.0
+    inside = config["optimizer"]
+    new, inner, _ = _stepped(inside, variables, state["optimizer"], given, mean * unit, False)
+    return new, {"optimizer": inner, "pending": 0, "sums": {}}, True
+
+
+def added(total: Gradient | None, grad: Gradient, scale: float, variable: np.ndarray) -> Gradient:
+    """Return a sum with one more gradient times a scale; rows alone stay rows.
+
+    A sum begins with its first dense gradient, to which rows that came before are added.
+    """
+    dtype = wide(variable.dtype)
+    if isinstance(grad, Rows):
+        grad = Rows(grad.values.astype(dtype), grad.indices)
+        if total is None or isinstance(total, Rows):
+            new = times(grad, scale)
+            both = [new] if total is None else [total, new]
+            return Rows(*map(np.concatenate, zip(*both, strict=True)))
+        return plus(total, grad, scale)
+    if isinstance(total, np.ndarray):
+        return plus(total, grad, scale)
+    with np.errstate(all="ignore"):
+        first = np.asarray(operand(grad, dtype) * operand(scale, dtype))
+    return first if total is None else plus(first, total, 1.0)
+
+
+def plus(total: np.ndarray, grad: Gradient, scale: float) -> np.ndarray:
+    """Return a sum, which is an array, with a gradient times a scale."""
+    (new,) = updated(
+        apply_gradient_descent,
+        [total],
+        grad,
+        {"alpha": -1.0},
+        duplicates="sequential",
+        grad_scale=scale,
+    )
+    return new
+
+
+def in_dtypes(sums: Mapping[str, Gradient], variables: Variables) -> tuple[Pairs, float]:
+    """Return sums in their variables' dtypes, and the unit that they are in.
+
+    It is 1, unless a variable has 16 bits: then a power of two, the one that makes the largest
+    number of float16 as large as it can be, if none of another dtype would overflow.
+    """
+    dtypes = {name: variables[name].dtype for name in sums}
+    if all(dtype.itemsize != 2 for dtype in dtypes.values()):
+        return list(sums.items()), 1.0
+    tops = {name: exponent(total) for name, total in sums.items()}
+    halves = [top for name, top in tops.items() if dtypes[name] == np.float16]
+    shift = min(15 - max(halves), 127 - max(tops.values())) if halves else 0
+    pairs: list[tuple[str, Gradient]] = []
+    for name, total in sums.items():
+        product = times(total, 2.0**shift)
+        with np.errstate(all="ignore"):
+            if isinstance(product, Rows):
+                pairs.append((name, Rows(product.values.astype(dtypes[name]), product.indices)))
+            else:
+                pairs.append((name, product.astype(dtypes[name])))
+    return pairs, 2.0**-shift
+
+
+def exponent(total: Gradient) -> int:
+    """Return the exponent of the power of two above all finite elements; 15 if they are zeros."""
+    array = np.abs(total.values if isinstance(total, Rows) else total)
+    largest = float(array.max(where=np.isfinite(array), initial=0))
+    return math.frexp(largest)[1] if largest else 15
+
+
+def loss_scale(
+    optimizer: Optimizer,
+    variables: Variables,
+    state: State,
+    grads: Pairs,
+    scale: float,
+    finite: bool,
+) -> Result:
+    """Divide gradients by a scale, which is doubled after some steps, and halved instead of one.
+
+    A step is left out if a gradient is not finite (Micikevicius et al. 2018).
+    """
+    config, factor, counter = optimizer["config"], state["dynamic_scale"], state["step_counter"]
+    inside = config["optimizer"]
+    new, inner, taken = _stepped(inside, variables, state["optimizer"], grads, scale / factor, True)
+    changed = 2 * factor if taken else factor / 2
+    if taken and counter + 1 < config["dynamic_growth_steps"]:
+        counter, changed = counter + 1, factor
+    else:
+        counter = 0
+    if not sys.float_info.min <= changed <= 1 / sys.float_info.min:  # gradients are divided by it
+        changed = factor
+    after = {"optimizer": inner, "step_counter": counter, "dynamic_scale": changed}
+    return new, after, taken or not finite
+
+
+def average(
+    optimizer: Optimizer,
+    variables: Variables,
+    state: State,
+    grads: Pairs,
+    scale: float,
+    finite: bool,
+) -> Result:
+    """Keep decaying means of weights after steps; put them in the weights' place now and then."""
+    config, inside = optimizer["config"], optimizer["config"]["optimizer"]
+    new, inner, taken = _stepped(inside, variables, state["optimizer"], grads, scale, finite)
+    names = list(dict.fromkeys(name for name, _ in grads))
+    first = {name: variables[name].astype(wide(variables[name].dtype)) for name in names}
+    averages = {**first, **state["average"]}
+    before, count = iterations(state["optimizer"]), iterations(inner)
+    if taken and count > before:
+        for name in names:
+            momentum = config["momentum"] if before else 0.0
+            (averages[name],) = updated(
+                apply_moving_average, [averages[name]], new[name], {"momentum": momentum}
+            )
+        frequency = config["overwrite_frequency"]
+        if frequency and count % frequency == 0:
+            with np.errstate(all="ignore"):
+                overwritten = {n: mean.astype(new[n].dtype) for n, mean in averages.items()}
+            new = {**new, **overwritten}
+    return new, {"optimizer": inner, "average": averages}, taken
+
+
+def groups(
+    optimizer: Optimizer,
+    variables: Variables,
+    state: State,
+    grads: Pairs,
+    scale: float,
+    finite: bool,
+) -> Result:
+    """Step each group of variables, the first whose pattern is in its name, by its own optimizer.
+
+    If one leaves a step out, all do. An optimizer whose group has no gradient counts a step.
+    """
+    config = optimizer["config"]
+    inside = [*(group for _, group in config["groups"]), config["optimizer"]]
+    patterns = [*(pattern for pattern, _ in config["groups"]), ""]
+    of: list[list[Any]] = [[] for _ in inside]
+    for name, grad in grads:
+        of[next(k for k, p in enumerate(patterns) if re.search(p, name))].append((name, grad))
+    results: list[Result] = [
+        _stepped(one, variables, before, own, scale, finite)
+        if own
+        else (dict(variables), counted(before), True)
+        for one, before, own in zip(inside, state["optimizers"], of, strict=True)
+    ]
+    if all(taken for _, _, taken in results):
+        new = dict(variables)
+        for (after, _, _), own in zip(results, of, strict=True):
+            new |= {name: after[name] for name in changed_by(after, variables, own)}
+        return new, {"optimizers": [after for _, after, _ in results]}, True
+    states = [
+        before if taken else after
+        for (_, after, taken), before in zip(results, state["optimizers"], strict=True)
+    ]
+    return dict(variables), {"optimizers": states}, False
+
+
+def changed_by(after: Variables, before: Variables, own: Pairs) -> set[str]:
+    """Return the variables that a group's step may have changed."""
+    return {name for name, _ in own} | {n for n in after if after[n] is not before[n]}
+
+
+def counted(state: State) -> dict[str, Any]:
+    """Return a state in which one more step is counted."""
+    if "optimizers" in state:
+        *others, last = state["optimizers"]
+        return {**state, "optimizers": [*others, counted(last)]}
+    if "optimizer" in state:
+        return {**state, "optimizer": counted(state["optimizer"])}
+    return {**state, "iterations": state["iterations"] + 1}
+
+
+WRAPPERS = {
+    "GradientAccumulation": accumulation,
+    "LossScaleOptimizer": loss_scale,
+    "ParameterGroups": groups,
+    "WeightAverage": average,
+}
