@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Coroutine, Iterator
@@ -28,6 +29,7 @@ __all__ = [
     "data",
     "kill_one",
     "processes",
+    "start",
     "tasks",
 ]
 
@@ -40,7 +42,17 @@ CONFIG = {
     "distributed.deploy.lost-worker-timeout": "1 hour",
 }
 
-PRELOAD = ["distributed", "tfopt.dask.sdca"]
+PRELOAD = ["distributed", "tfopt.dask.sdca", "tfopt.dask.ftrl", "tfopt.dask.sharded"]
+
+
+def start(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Start a function that can be imported in a process of its own, which has imported all."""
+    with dask.config.set(CONFIG):
+        context = get_mp_context()
+    context.set_forkserver_preload(PRELOAD)
+    process = context.Process(target=function, args=arguments)
+    process.start()
+    return process
 
 
 @contextlib.contextmanager
@@ -68,20 +80,13 @@ def processes(n: int, **options: Any) -> Iterator[Client]:
 @contextlib.contextmanager
 def by_hand(folder: Path) -> Iterator[tuple[Client, Any]]:
     """Start a scheduler and a worker without a nanny; give a client and the scheduler's process."""
-    with dask.config.set(CONFIG):
-        context = get_mp_context()
-    context.set_forkserver_preload(PRELOAD)
-    reading, writing = context.Pipe(duplex=False)
-    scheduler = context.Process(target=_run, args=(_scheduler, writing))
-    started = [scheduler]
+    reading, writing = multiprocessing.Pipe(duplex=False)
+    started = [start(_run, _scheduler, writing)]
     try:
-        scheduler.start()
         address = reading.recv()
-        worker = context.Process(target=_run, args=(_worker, address, str(folder)))
-        worker.start()
-        started.append(worker)
+        started.append(start(_run, _worker, address, str(folder)))
         with Client(address) as client:
-            yield client, scheduler
+            yield client, started[0]
     finally:
         for process in started:
             process.kill()
@@ -157,8 +162,8 @@ def tasks(client: Client) -> list[str]:
 
 
 async def _tasks(dask_scheduler: Any) -> list[str]:
-    for _ in range(50):
+    for _ in range(500):
         if not dask_scheduler.tasks:
             break
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.01)
     return [str(key) for key in dask_scheduler.tasks]

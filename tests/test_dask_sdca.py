@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import os
-import subprocess
-import sys
+import shutil
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from dask_cluster import ROWS, Dies, blocks, data, kill_one, processes, tasks
+from dask_cluster import ROWS, Dies, blocks, data, kill_one, processes, start, tasks
 from distributed import Client
 from scipy import sparse
 from sklearn.base import clone
@@ -229,29 +228,23 @@ def test_blocks_may_be_made_from_one_task(client: Client) -> None:
     assert bits(ours) == bits(fitted(theirs, X, y))
 
 
-CLIENT = """
-import os, sys
-from dask_cluster import blocks, data
-from distributed import Client
-from tfopt.dask import SDCAClassifier
-with Client(sys.argv[1]):
-    end = lambda record: os._exit(9) if record["iteration"] == 4 else None
-    X, y, weight = data("logistic")
-    SDCAClassifier(tol=1e-9, max_iter=5, checkpoint=sys.argv[2], checkpoint_every=2,
-        callback=end).fit(*blocks(X, y, weight))
-"""
+def fit_and_die(address: str, folder: str) -> None:
+    def end(record: dict[str, Any]) -> None:
+        if record["iteration"] == 4:
+            os._exit(9)
+
+    with Client(address):
+        model = SDCAClassifier(tol=1e-9, max_iter=5, callback=end)
+        model.set_params(checkpoint=folder, checkpoint_every=2)
+        model.fit(*blocks(*data("logistic")))
 
 
 def test_another_client_goes_on_where_one_was_killed(client: Client, tmp_path: Path) -> None:
     X, y, weight = data("logistic")
-    folder, tests = str(tmp_path / "saved"), Path(__file__).parent
-    path = f"{tests}{os.pathsep}{tests.parent}"
-    done = subprocess.run(
-        [sys.executable, "-c", CLIENT, client.scheduler.address, folder],
-        env={**os.environ, "PYTHONPATH": path},
-        timeout=60,
-    )
-    assert done.returncode == 9
+    folder = str(tmp_path / "saved")
+    other = start(fit_and_die, client.scheduler.address, folder)
+    other.join(60)
+    assert other.exitcode == 9
     seen: list[int] = []
     ours, theirs = pair("logistic", tol=1e-9, max_iter=5)
     ours.set_params(callback=lambda record: seen.append(record["iteration"]))
@@ -272,15 +265,20 @@ def test_a_fit_goes_on_from_any_iteration(
     """Among visits and among steps of Newton's method, by a matrix or by products."""
     X, y, weight = data("logistic", n_features)
     columns = blocks(X if kind == "csr" else X.toarray(), y, weight)
-    options = {"tol": 1e-14, "l2": 0.1, "fit_intercept": intercept}
-    whole = bits(fitted(SDCAClassifier(max_iter=6, **options), *columns))
-    for reached in (1, 3, 4, 5):
-        folder = str(tmp_path / str(reached))
-        part = SDCAClassifier(max_iter=reached + 1, **options)
-        part.set_params(checkpoint=folder, checkpoint_every=reached)
-        fitted(part, *columns)
-        part.set_params(max_iter=6, checkpoint=None)
-        assert bits(fitted(part, *columns, resume=folder)) == whole
+    options = {"tol": 1e-14, "max_iter": 6, "l2": 0.1, "fit_intercept": intercept}
+    saved = tmp_path / "saved"
+
+    def keep(record: dict[str, Any]) -> None:
+        if saved.exists():  # the checkpoint of the iteration before
+            shutil.copytree(saved, tmp_path / str(record["iteration"]))
+
+    whole = SDCAClassifier(**options, callback=keep, checkpoint=str(saved), checkpoint_every=1)
+    expected = bits(fitted(whole, *columns))
+    for first in (2, 4, 5, 6):
+        told: list[int] = []
+        rest = SDCAClassifier(**options, callback=lambda r, told=told: told.append(r["iteration"]))
+        assert bits(fitted(rest, *columns, resume=str(tmp_path / str(first)))) == expected
+        assert told == [*range(first, 7)]
 
 
 def test_a_checkpoint_of_another_fit_is_refused(client: Client, tmp_path: Path) -> None:
