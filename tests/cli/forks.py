@@ -28,7 +28,7 @@ LIBRARIES = [
     "fsspec",
 ]
 STREAMS = ("stdin", "stdout", "stderr")
-PATIENCE = 60
+PATIENCE = 120
 
 
 class Process:
