@@ -9,8 +9,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy
 from Cython.Build import cythonize
@@ -19,6 +22,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError, CompileError
 
+TABLE = runpy.run_path("tfopt/rules.py")
 KERNELS = Path("tfopt/kernels")
 MODULES = (
     "runtime",
@@ -84,6 +88,34 @@ CUDA_FLAGS = ["-std=c++17", "-O3", "-fmad=false", "-prec-div=true", "-prec-sqrt=
 CUDA_FLAGS += ["-Xcompiler=-fPIC,-fvisibility=hidden,-ffp-contract=off", "--compress-mode=size"]
 
 
+def render(template: Path, target: Path, **names: object) -> str:
+    """Write what a template makes of the names, if it is not there yet, and return its path."""
+    source = Template.from_filename(str(template), encoding="utf-8").substitute(names)
+    if not target.exists() or target.read_text() != source:
+        target.write_text(source)
+    return str(target)
+
+
+def render_functions() -> None:
+    """Write the modules whose functions follow from the table, for Python and its tools to read."""
+
+    def wrapped(text: str) -> str:
+        return "\n    ".join(textwrap.wrap(text, 95))
+
+    def tuple_of(names: Sequence[str]) -> str:
+        return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
+
+    def flags_of(rule: Any) -> str:
+        bits = [f"{1 << k} if {flag} else 0" for k, flag in enumerate(rule.flags)] or ["0"]
+        return " | ".join(f"({bit})" for bit in bits) if len(bits) > 1 else bits[0]
+
+    helpers = {"wrapped": wrapped, "tuple_of": tuple_of, "flags_of": flags_of}
+    for name in ("training_ops", "raw_ops"):
+        template = Path("tfopt", f"{name}.py.tp")
+        target = template.with_suffix("")
+        render(template, target, TABLE=TABLE["RULES"], FORMS=TABLE["FORMS"], **helpers)
+
+
 def render_steps(instruction_set: str) -> str:
     """Write the loops around the table's rules and return the file's path.
 
@@ -94,13 +126,8 @@ def render_steps(instruction_set: str) -> str:
         # a bare literal would make C compute in double
         return re.sub(r"(?<![\w.])(\d+)(?![\w.])", rf"<{number}><double>\1", expression)
 
-    table = runpy.run_path("tfopt/rules.py")["RULES"]
-    template = Template.from_filename(str(KERNELS / "steps.pyx.tp"), encoding="utf-8")
-    source = template.substitute(TABLE=table, typed=typed)
-    rendered = KERNELS / f"steps_{instruction_set}.pyx"
-    if not rendered.exists() or rendered.read_text() != source:
-        rendered.write_text(source)
-    return str(rendered)
+    target = KERNELS / f"steps_{instruction_set}.pyx"
+    return render(KERNELS / "steps.pyx.tp", target, TABLE=TABLE["RULES"], typed=typed)
 
 
 def extension(name: str, source: str, flags: list[str]) -> Extension:
@@ -133,21 +160,11 @@ def find_nvcc() -> str | None:
     return found
 
 
-def render_cuda_table(table: tuple) -> None:
-    """Write the header through which CUDA's sources see the table, if it is another one."""
-    template = Template.from_filename(str(CUDA / "table.h.tp"), encoding="utf-8")
-    source = template.substitute(TABLE=table)
-    rendered = CUDA / "table.h"
-    if not rendered.exists() or rendered.read_text() != source:
-        rendered.write_text(source)
-
-
 class CudaLibrary(Extension):
     """The shared library of the CUDA path: no Python in it, loaded by tfopt/cuda/library.py."""
 
     def __init__(self, nvcc: str) -> None:
         self.nvcc = nvcc
-        table = runpy.run_path("tfopt/rules.py")["RULES"]
         sources = sorted(str(path) for path in CUDA.iterdir() if path.suffix in (".cu", ".h"))
         super().__init__(
             "tfopt.cuda.libtfopt_cuda",
@@ -155,7 +172,7 @@ class CudaLibrary(Extension):
             depends=["tfopt/rules.py"],
             optional=os.environ.get("TFOPT_CUDA") != "1",
         )
-        self.ops = [rule.op for rule in table]
+        self.ops = [rule.op for rule in TABLE["RULES"]]
 
     def architectures(self) -> list[str]:
         known = subprocess.run(
@@ -260,7 +277,8 @@ class BuildKernels(build_ext):
         return True
 
 
-render_cuda_table(runpy.run_path("tfopt/rules.py")["RULES"])  # the tests compile it without nvcc
+render_functions()
+render(CUDA / "table.h.tp", CUDA / "table.h", TABLE=TABLE["RULES"])  # the tests need no nvcc
 nvcc = find_nvcc()
 setup(
     ext_modules=cythonize(

@@ -106,7 +106,9 @@ def test_a_rows_inputs_are_its_operands_and_hyperparameters(rule: Rule) -> None:
 def test_signatures_are_tensorflows(impl: Any, op: Op) -> None:
     parameters = inspect.signature(op.function(impl)).parameters.values()
     assert {p.kind for p in parameters} == {inspect.Parameter.KEYWORD_ONLY}
-    *others, name = (str(p) for p in parameters)
+    *others, name = (
+        p.name if p.default is p.empty else f"{p.name}={p.default}" for p in parameters
+    )
     flags = TENSORFLOW[op.rule.op][1].split()
     assert [*others, name] == [*op.inputs, "use_locking=False", *flags, "name=None"]
 

@@ -116,6 +116,35 @@ class Rule(NamedTuple):
         return 2 * (1 + len(self.slots)) + 1
 
 
+class Form(NamedTuple):
+    """One of TensorFlow's four ops for a rule.
+
+    ``ref``: ApplyX and SparseApplyX return the variable, ResourceApplyX and ResourceSparseApplyX
+    nothing; ``sparse``: it updates the rows that an input, the indices, names.
+    """
+
+    rule: Rule
+    ref: bool
+    sparse: bool
+
+    @property
+    def name(self) -> str:
+        prefix = ("" if self.ref else "Resource") + ("Sparse" if self.sparse else "")
+        return f"{prefix}Apply{self.rule.op}"
+
+    @property
+    def grad(self) -> str:
+        return "grad" if self.sparse else self.rule.grad
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """TensorFlow's inputs in its order; in sparse forms the indices follow the gradient."""
+        if not self.sparse:
+            return self.rule.inputs
+        at = self.rule.inputs.index(self.rule.grad)
+        return (*self.rule.inputs[:at], self.grad, "indices", *self.rule.inputs[at + 1 :])
+
+
 _FTRL_SCALARS = {
     "lr": "lr",
     "exponent": "-lr_power",
@@ -551,4 +580,11 @@ RULES = (
         sparse=False,
         raw=False,
     ),
+)
+
+#: Every op that TensorFlow has for a rule.
+FORMS = tuple(
+    Form(rule, ref, sparse)
+    for ref, sparse, rule in product((True, False), (False, True), RULES)
+    if rule.raw and rule.ref >= ref and rule.sparse >= sparse
 )

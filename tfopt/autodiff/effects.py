@@ -169,8 +169,10 @@ def _record(
     for name in names:
         for value in flatten(given[name]):
             if isinstance(value, Tensor):
+                found = "is" if value is given[name] else "has"
                 raise InvalidArgumentError(
-                    f"{name} is a Tensor, which does not change: write into a Variable or an array"
+                    f"{name} {found} a Tensor, which does not change: write into a Variable or an "
+                    "array"
                 )
     if isinstance(returns, str):
         given[returns] = readable(given[returns])

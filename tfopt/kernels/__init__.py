@@ -12,7 +12,7 @@ from importlib.util import find_spec
 
 from tfopt.rules import RULES, Rule
 
-if find_spec("tfopt.kernels.runtime") is None:
+if find_spec("tfopt.kernels.runtime") is None or find_spec("tfopt.training_ops") is None:
     raise ImportError(
         "tfopt's kernels are not built in this source tree: run `pip install -e .` in it, "
         "or leave it to use an installed tfopt",

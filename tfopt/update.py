@@ -1,0 +1,86 @@
+"""Updates by the table's rules that are more than a call of a kernel.
+
+The functions of :mod:`tfopt.training_ops` and :mod:`tfopt.raw_ops` call a kernel themselves when
+their operands are plain arrays and no trace records them. All other calls come here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, SupportsFloat, TypeVar
+
+from tfopt.autodiff.effects import writes
+from tfopt.core.backends import backend_of, first_is_device_array
+from tfopt.kernels.calls import Kernel
+from tfopt.kernels.training import apply, run
+from tfopt.room import Room
+from tfopt.rows import check_duplicates, rows_call
+
+__all__ = ["update", "updated"]
+
+V = TypeVar("V")
+
+
+@writes("var", "slots")
+def update(
+    kernel: Kernel,
+    var: Any,
+    slots: tuple[Any, ...],
+    grad: Any,
+    hypers: tuple[SupportsFloat, ...],
+    flags: int,
+    indices: Any = None,
+    duplicates: str = "sequential",
+    grad_scale: SupportsFloat = 1.0,
+    var_scale: SupportsFloat = 1.0,
+    check_indices: bool = True,
+    use_locking: bool = False,
+) -> None:
+    """Update a variable and its slots, or lists of them, in place."""
+    operands = (var, *slots, grad)
+    _update(
+        kernel, operands, hypers, flags, indices, duplicates, grad_scale, var_scale, check_indices
+    )
+
+
+@writes("var", "slots", returns="var")
+def updated(
+    kernel: Kernel,
+    var: V,
+    slots: tuple[Any, ...],
+    grad: Any,
+    hypers: tuple[SupportsFloat, ...],
+    flags: int,
+    indices: Any = None,
+    *,
+    use_locking: bool = False,
+) -> V:
+    """Update a variable and its slots in place, and return the variable."""
+    _update(kernel, (var, *slots, grad), hypers, flags, indices)
+    return var
+
+
+def _update(
+    kernel: Kernel,
+    operands: tuple[Any, ...],
+    hypers: tuple[SupportsFloat, ...],
+    flags: int,
+    indices: Any,
+    duplicates: str = "sequential",
+    grad_scale: SupportsFloat = 1.0,
+    var_scale: SupportsFloat = 1.0,
+    check_indices: bool = True,
+) -> None:
+    check_duplicates(duplicates)
+    if first_is_device_array(operands[0]):
+        backend_of(operands[0]).apply(
+            kernel, operands, hypers, flags, indices, duplicates, grad_scale, var_scale,
+            check_indices,
+        )  # fmt: skip
+    elif indices is None or (duplicates == "sequential" and kernel.rule.absent is None):
+        apply(kernel, operands, hypers, flags, indices, grad_scale, var_scale)
+    else:
+        call = rows_call(
+            kernel, operands, indices, hypers, flags, duplicates, grad_scale, Room(),
+            var_scale=var_scale,
+        )  # fmt: skip
+        run(call)
