@@ -143,17 +143,18 @@ def test_a_step_of_all_rows_is_not_repeated_in_order(impl: Any, rule: Rule) -> N
 
 
 @pytest.mark.parametrize("rule", [r for r in RULES if r.absent], ids=lambda rule: rule.name)
-@pytest.mark.parametrize("inner", [(), (1,), (7,), (3000,)])
+@pytest.mark.parametrize("inner", [(), (1,), (7,), (700,)])
 def test_a_step_of_all_rows_on_threads(rule: Rule, inner: tuple[int, ...]) -> None:
     """Rows that are named first, last, next to each other, not at all: the same bits on any."""
     random = np.random.default_rng(0)
+    *before, _ = arrays_for(rule, (500, *inner), np.float32)
     for ids in ([], [0], [499], [0, 1, 2, 250, 498, 499], random.permutation(500)[:200]):
         indices = np.array(ids, np.int64)
         rows = random.standard_normal((len(indices), *inner)).astype(np.float32)
         results = []
         for threads in (1, 2, 3):
             tfopt.threads.set_num_threads(threads)
-            *variables, _ = arrays_for(rule, (500, *inner), np.float32)
+            variables = [array.copy() for array in before]
             update(tfopt, rule, *variables, rows, indices=indices)
             results.append(variables)
         for other in results[1:]:
