@@ -54,8 +54,8 @@ MODULES = (
     "curvature",
     "curvature_products",
 )
-#: The engine of gradients.
-AUTODIFF = ("core", "backward")
+#: The engine of gradients, and the way back.
+GRADIENTS = ("core/engine", "autodiff/backward")
 #: The code of Cython's memoryviews, which each module would have a copy of otherwise. Python's list
 #: of modules has it without the package's name.
 SHARED = "kernels._tfopt_cython_memoryviews"
@@ -287,7 +287,7 @@ setup(
             for name, flags in SETS.items()
         ]
         + [extension(f"kernels.{name}", str(KERNELS / f"{name}.pyx"), []) for name in MODULES]
-        + [extension(f"autodiff.{name}", f"tfopt/autodiff/{name}.pyx", []) for name in AUTODIFF]
+        + [extension(name.replace("/", "."), f"tfopt/{name}.pyx", []) for name in GRADIENTS]
         + [extension(SHARED, f"tfopt/{SHARED.replace('.', '/')}.c", [])],
         compiler_directives=DIRECTIVES,
         shared_utility_qualified_name=f"tfopt.{SHARED}",

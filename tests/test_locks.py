@@ -16,7 +16,7 @@ import pytest
 from cases import ORDINARY, RULES
 
 from tfopt import GradientTape, InvalidArgumentError, Variable, function, raw_ops
-from tfopt.autodiff.effects import writes
+from tfopt.core.effects import writes
 from tfopt.locks import locked
 
 LIMIT = 60  # seconds, after which threads that wait for each other are taken to do so for good

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tfopt.core.backends import Backend, backend_of, is_device_array
+from tfopt.core.engine import Operand, Tensor, recorders
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.arguments import as_array
@@ -29,6 +30,8 @@ __all__ = [
     "computed",
     "device_backend",
     "densified",
+    "is_recorded",
+    "of_rows",
     "results_for",
     "tensor_name",
     "wrapped",
@@ -53,6 +56,23 @@ def computed(dtype: np.dtype[Any]) -> type[np.float32] | type[np.float64]:
 
 
 # ---- what is clipped
+
+
+def is_recorded(*values: Any) -> bool:
+    """Return whether tensors are among values, or variables while somebody records."""
+    for value in values:
+        if isinstance(value, IndexedSlices):
+            value = value.values
+        if isinstance(value, Tensor):
+            return True
+        if isinstance(value, Operand) and recorders():
+            return True
+    return False
+
+
+def of_rows(t: Any) -> Any:
+    """Return the values of slices, and anything else as it is."""
+    return t.values if isinstance(t, IndexedSlices) else t
 
 
 def device_backend(t: Any) -> Backend | None:

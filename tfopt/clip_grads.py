@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.effects import computes
 from tfopt.clip_arguments import (
     FLOATS,
     INTEGERS,
@@ -18,6 +17,7 @@ from tfopt.clip_arguments import (
     check_broadcast,
 )
 from tfopt.clip_scaling import norms_of_slices
+from tfopt.core.effects import computes
 from tfopt.errors import InvalidArgumentError
 
 __all__ = ["clip_by_norm_grad", "clip_by_value_grad"]

@@ -20,11 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff import clipping
-from tfopt.autodiff.backward import densify
-from tfopt.autodiff.clipping import is_recorded, of_rows
-from tfopt.autodiff.core import Op, apply
-from tfopt.autodiff.effects import readable, writes
 from tfopt.clip_arguments import (
     FLOATS,
     INTEGERS,
@@ -40,13 +35,17 @@ from tfopt.clip_arguments import (
     computed,
     densified,
     device_backend,
+    is_recorded,
+    of_rows,
     results_for,
     wrapped,
 )
 from tfopt.clip_scaling import by_type, check_policy, rounded, scale, scale_slices, skips
+from tfopt.core.effects import readable, writes
+from tfopt.core.engine import Op, apply
 from tfopt.errors import InvalidArgumentError
 from tfopt.foreign import as_slices, each_as_slices
-from tfopt.indexed_slices import IndexedSlices
+from tfopt.indexed_slices import IndexedSlices, densify
 from tfopt.kernels.clip import clamp_call, factor
 from tfopt.kernels.norms import norm
 from tfopt.kernels.training import run
@@ -109,7 +108,7 @@ def clip_by_value(
     """
     t = as_slices(t)
     if out is None and is_recorded(t, clip_value_min, clip_value_max):
-        return _as_given(t, apply(_BY_VALUE, (of_rows(t), clip_value_min, clip_value_max)))
+        return _as_given(t, apply(BY_VALUE, (of_rows(t), clip_value_min, clip_value_max)))
     backend = None if type(t) is np.ndarray else device_backend(t)
     if backend is not None:
         return backend.clip_by_value(t, clip_value_min, clip_value_max, out)
@@ -195,7 +194,7 @@ def clip_by_norm(
     t = as_slices(t)
     if out is None and is_recorded(t, clip_norm):
         kw = {"axes": _static(axes), "nonfinite": nonfinite}
-        return _as_given(t, apply(_BY_NORM, (of_rows(t), clip_norm), kw))
+        return _as_given(t, apply(BY_NORM, (of_rows(t), clip_norm), kw))
     backend = None if type(t) is np.ndarray else device_backend(t)
     if backend is not None:
         return backend.clip_by_norm(t, clip_norm, axes, out, nonfinite)
@@ -260,7 +259,7 @@ def global_norm(t_list: Any, name: str | None = None, *, out: Any = None) -> Any
     """
     t_list = each_as_slices(t_list)
     if out is None and _any_recorded(t_list):
-        return apply(_GLOBAL_NORM, tuple(of_rows(t) for t in t_list if t is not None))
+        return apply(GLOBAL_NORM, tuple(of_rows(t) for t in t_list if t is not None))
     backend = device_backend(t_list)
     if backend is not None:
         return backend.global_norm(t_list, out)
@@ -356,7 +355,7 @@ def clip_by_global_norm(
     if out is None and (_any_recorded(t_list) or is_recorded(clip_norm, use_norm)):
         there = tuple(of_rows(t) for t in t_list if t is not None)
         kw = {"nonfinite": nonfinite}
-        *made, shared = apply(_BY_GLOBAL_NORM, (*there, clip_norm, use_norm), kw)
+        *made, shared = apply(BY_GLOBAL_NORM, (*there, clip_norm, use_norm), kw)
         scaled = iter(made)
         clipped = [t if t is None else _as_given(t, next(scaled)) for t in t_list]
         return clipped, shared if use_norm is None else use_norm
@@ -485,11 +484,7 @@ def _scaled_together(*operands: Any, nonfinite: str) -> tuple[Any, ...]:
     return (*clipped, shared)
 
 
-_BY_VALUE = Op("ClipByValue", clip_by_value)
-_BY_VALUE.define(*clipping.by_value)
-_BY_NORM = Op("ClipByNorm", clip_by_norm)
-_BY_NORM.define(*clipping.by_norm)
-_GLOBAL_NORM = Op("GlobalNorm", lambda *tensors: global_norm(list(tensors)))
-_GLOBAL_NORM.define_jointly(clipping.of_global_norm, "*y")
-_BY_GLOBAL_NORM = Op("ClipByGlobalNorm", _scaled_together, many=True)
-_BY_GLOBAL_NORM.define_jointly(clipping.by_global_norm, "*y")
+BY_VALUE = Op("ClipByValue", clip_by_value)
+BY_NORM = Op("ClipByNorm", clip_by_norm)
+GLOBAL_NORM = Op("GlobalNorm", lambda *tensors: global_norm(list(tensors)))
+BY_GLOBAL_NORM = Op("ClipByGlobalNorm", _scaled_together, many=True)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.core import Tensor
 from tfopt.core.backends import is_device_array
+from tfopt.core.engine import CUT, Op, Tensor, apply
+from tfopt.core.nest import flatten, pack
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels import merge
 from tfopt.room import Room
@@ -64,12 +65,10 @@ class IndexedSlices:
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if ufunc is np.multiply and inputs[1] is self and np.ndim(inputs[0]) == 0:
             return self * inputs[0]  # a number of NumPy's times rows
-        return getattr(ufunc, method)(*map(_dense, inputs), **kwargs)
+        return getattr(ufunc, method)(*map(densify, inputs), **kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from tfopt.autodiff.nest import flatten, pack
-
-        given = pack((args, kwargs), list(map(_dense, flatten((args, kwargs)))))
+        given = pack((args, kwargs), list(map(densify, flatten((args, kwargs)))))
         return function(*given[0], **given[1])
 
     @property
@@ -183,10 +182,41 @@ class IndexedSlices:
         )
 
 
-def _dense(value: Any) -> Any:
-    from tfopt.autodiff.backward import densify
+def densify_rows(values: Any, indices: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return an array of a shape with rows added to it; what `IndexedSlices` stand for."""
+    dense = np.zeros(shape, values.dtype)
+    if values.dtype.kind in "fc" and indices.dtype in (np.int32, np.int64):
+        merged = IndexedSlices(values, indices).sum_duplicates()
+        dense[merged.indices] = merged.values
+    else:
+        np.add.at(dense, indices, values)
+    return dense
 
-    return densify(value)
+
+_DENSIFY = Op("IndexedSlicesToDense", densify_rows)
+_DENSIFY.define((lambda g, y, values, indices, shape: g[indices], "b"), CUT)
+
+
+def densify(slices: Any) -> Any:
+    """Return the array or tensor that slices stand for; anything else as it is.
+
+    Raises
+    ------
+    ValueError
+        If they do not know their shape.
+    """
+    if not isinstance(slices, IndexedSlices):
+        return slices
+    shape = slices.dense_shape
+    if shape is None:
+        raise ValueError(
+            "Tensor conversion requested for IndexedSlices for argument `value` without "
+            f"dense_shape: {slices!r}"
+        )
+    parts = slices.values, slices.indices
+    if any(isinstance(part, Tensor) for part in parts):
+        return apply(_DENSIFY, parts, {"shape": shape})
+    return densify_rows(*parts, shape)
 
 
 def _as_it_is(value: Any) -> Any:

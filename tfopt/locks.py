@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.core import Readable
 from tfopt.core.backends import backend_of, is_device_array
+from tfopt.core.engine import Readable
 from tfopt.kernels.arguments import memory_address
 from tfopt.kernels.locking import Held
 

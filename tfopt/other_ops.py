@@ -6,11 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff import clipping
-from tfopt.autodiff.clipping import is_recorded
-from tfopt.autodiff.core import Op, apply
-from tfopt.clip_arguments import FLOATS, INTEGERS, Array, as_bound, as_tensor, device_backend
+from tfopt.autodiff.vjps import clipping
+from tfopt.clip_arguments import (
+    FLOATS,
+    INTEGERS,
+    Array,
+    as_bound,
+    as_tensor,
+    device_backend,
+    is_recorded,
+)
 from tfopt.clip_ops import clip_by_value
+from tfopt.core.engine import Op, apply
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.norms import sum_of_squares
 from tfopt.op_shapes import text_of

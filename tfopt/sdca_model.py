@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.effects import computes, prepare_writes, writes
+from tfopt.core.effects import computes, prepare_writes, writes
 from tfopt.errors import CheckpointError, InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.fingerprint_table import FingerprintTable
 from tfopt.locks import ProcessLock

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfopt.autodiff.effects import computes, writes
 from tfopt.clip_arguments import Array
+from tfopt.core.effects import computes, writes
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.arguments import as_array
 from tfopt.kernels.clip import certainly_apart, check_layouts

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, SupportsFloat, TypeVar
 
-from tfopt.autodiff.effects import writes
 from tfopt.core.backends import backend_of, first_is_device_array
+from tfopt.core.effects import writes
 from tfopt.kernels.calls import Kernel
 from tfopt.kernels.training import apply, run
 from tfopt.room import Room

@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tfopt.autodiff.core import NAMED, Readable, tracing, used
-from tfopt.autodiff.effects import prepare_writes, writes
 from tfopt.core.backends import backend_of, is_device_array
+from tfopt.core.effects import prepare_writes, use_variables, writes
+from tfopt.core.engine import NAMED, Readable, tracing, used
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.locks import ProcessLock
 
@@ -20,6 +20,7 @@ __all__ = ["Variable", "prepare_writes"]
 _SERIALS = itertools.count()
 
 
+@use_variables
 class Variable(Readable):
     """An array that an optimizer updates in place.
 

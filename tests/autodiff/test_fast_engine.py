@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 import tfopt
-from tfopt.autodiff import core
+from tfopt.core import engine
 
 
 @pytest.fixture
 def _nothing_small() -> Iterator[None]:
     """Even a single number's value is dropped unless a rule has asked for it."""
-    before = core.set_small(0)
+    before = engine.set_small(0)
     yield
-    core.set_small(before)
+    engine.set_small(before)
 
 
 def copies_made_by(write: Any) -> int:
@@ -41,10 +41,10 @@ def test_a_read_shares_the_memory_until_the_variable_is_written() -> None:
     array = np.arange(4.0)
     variable = tfopt.Variable(array)
     tensor = variable._read()
-    assert np.shares_memory(core.peek(tensor), array)
+    assert np.shares_memory(engine.peek(tensor), array)
     assert variable._read() is tensor
     variable.assign_add(np.ones(4))
-    assert not np.shares_memory(core.peek(tensor), array)
+    assert not np.shares_memory(engine.peek(tensor), array)
     assert tensor.tolist() == [0, 1, 2, 3] and array.tolist() == [1, 2, 3, 4]
     assert variable._read() is not tensor
 
@@ -162,9 +162,9 @@ def test_only_what_rules_read_is_kept() -> None:
     add, exp, sin = (
         next(n for n in tape._record.nodes if n.op.name == name) for name in ("add", "exp", "sin")
     )
-    assert np.isnan(core.peek(add.ins[0])).all() and np.isnan(core.peek(add.outs[0])).all()
-    assert np.isnan(core.peek(exp.ins[0])).all() and not np.isnan(core.peek(exp.outs[0])).any()
-    assert not np.isnan(core.peek(sin.ins[0])).any() and np.isnan(core.peek(sin.outs[0])).all()
+    assert np.isnan(engine.peek(add.ins[0])).all() and np.isnan(engine.peek(add.outs[0])).all()
+    assert np.isnan(engine.peek(exp.ins[0])).all() and not np.isnan(engine.peek(exp.outs[0])).any()
+    assert not np.isnan(engine.peek(sin.ins[0])).any() and np.isnan(engine.peek(sin.outs[0])).all()
     expected = np.exp(x) + 2 * np.cos(x) - 0.5 / np.sqrt(x)
     np.testing.assert_allclose(tape.gradient(y, x), expected)
 
@@ -228,7 +228,7 @@ def test_reading_leaves_nothing_at_a_variable() -> None:
     w = tfopt.Variable(np.ones(3))
     for _ in range(1000):
         w[1:] * w.T[:2]
-    lease = core.peek(w._read()).base
+    lease = engine.peek(w._read()).base
     assert sys.getsizeof(lease) < 1000 and copies_made_by(lambda: w.assign(np.zeros(3))) < 5000
 
 

@@ -17,7 +17,8 @@ from vjp_cases import CASES, STEPS, Case
 
 import tfopt
 import tfopt_ref
-from tfopt.autodiff import core, ops
+from tfopt.autodiff import ops
+from tfopt.core import engine
 from tfopt_ref.autodiff.tensor import TABLE
 
 #: What gives no tensor, or writes: the twin has no entries for it.
@@ -132,7 +133,7 @@ VARIANTS: dict[str, Any] = {
 
 def sharing(package: ModuleType, array: np.ndarray) -> Any:
     """Return a tensor of an array itself, in whatever order its memory is."""
-    return core.wrapped(array) if package is tfopt else package.Tensor(array)
+    return engine.wrapped(array) if package is tfopt else package.Tensor(array)
 
 
 def outcome(case: Case, args: list[Any]) -> Any:

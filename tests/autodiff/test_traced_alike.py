@@ -12,8 +12,9 @@ from vjp_cases import CASES, Case
 
 import tfopt
 import tfopt_ref
-from tfopt.autodiff import core, expressions, program
-from tfopt.autodiff.nest import flatten
+from tfopt.autodiff import expressions, program
+from tfopt.core import engine
+from tfopt.core.nest import flatten
 
 SPECIAL = [0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -1.0, 1e300, 5e-324]
 
@@ -162,7 +163,7 @@ def test_every_fourth_rule_of_the_twin(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_results_that_share_memory_are_known_to(case: Case) -> None:
     """Else a program would write over an array that another one is a view of."""
-    trace, inputs = core.Trace(), [tfopt.constant(x) for x in case.args]
+    trace, inputs = engine.Trace(), [tfopt.constant(x) for x in case.args]
     tfopt.autodiff.trace.traced(lambda: case.function(*inputs), inputs, trace)
     for node in trace.nodes:
         known = node.op.views or node.op in program._SAME
@@ -171,4 +172,4 @@ def test_results_that_share_memory_are_known_to(case: Case) -> None:
         for x in node.ins:
             if isinstance(x, tfopt.Tensor):
                 for y in node.outs:
-                    assert not np.may_share_memory(core.peek(x), core.peek(y)), node.op
+                    assert not np.may_share_memory(engine.peek(x), engine.peek(y)), node.op

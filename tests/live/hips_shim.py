@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import tfopt
-from tfopt.autodiff.nest import flatten, pack
+from tfopt.core.nest import flatten, pack
 
 TOLERANCE, STEP = 1e-6, 1e-6
 

@@ -1,7 +1,7 @@
 """Gradients of NumPy's functions: a tape, custom gradients, and functions that are traced."""
 
 import tfopt.kernels  # noqa: F401  # says what a tree lacks that is not built
-from tfopt.autodiff import core, vjps
+from tfopt.autodiff import vjps
 from tfopt.autodiff.conversion import set_conversion
 from tfopt.autodiff.custom_gradient import Bind, custom_gradient, grad_pass_through
 from tfopt.autodiff.function import Function, TensorSpec, function
@@ -37,7 +37,6 @@ __all__ = [
     "Tensor",
     "UnconnectedGradients",
     "constant",
-    "core",
     "custom_gradient",
     "get_variable_by_name",
     "grad_pass_through",

@@ -10,10 +10,10 @@ cimport numpy as cnp
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 
-from tfopt.autodiff.core cimport Key, Node, Op, Tensor, apply, is_recording, key_of, wrap
+from tfopt.core.engine cimport Key, Node, Op, Tensor, apply, is_recording, key_of, wrap
 
-from tfopt.autodiff.core import CUT, REGISTERED, RULED
-from tfopt.indexed_slices import IndexedSlices
+from tfopt.core.engine import CUT, REGISTERED, RULED
+from tfopt.indexed_slices import IndexedSlices, densify
 
 cnp.import_array()
 
@@ -99,45 +99,6 @@ cpdef object conj(object value):
     elif value.dtype.kind != "c":
         return value
     return np.conjugate(value)
-
-
-# ---- rows
-
-
-def densify_rows(values, indices, shape):
-    """An array of a shape with rows added to it; what :class:`IndexedSlices` stand for."""
-    dense = np.zeros(shape, values.dtype)
-    if values.dtype.kind in "fc" and indices.dtype in (np.int32, np.int64):
-        merged = IndexedSlices(values, indices).sum_duplicates()
-        dense[merged.indices] = merged.values
-    else:
-        np.add.at(dense, indices, values)
-    return dense
-
-
-DENSIFY = Op("IndexedSlicesToDense", densify_rows)
-DENSIFY.define(
-    (lambda g, y, values, indices, shape: g[indices], "b"),
-    CUT,
-)
-
-
-def densify(slices):
-    """The array or tensor that slices stand for; anything else as it is.
-
-    Raises
-    ------
-    ValueError
-        If they do not know their shape.
-    """
-    if not isinstance(slices, IndexedSlices):
-        return slices
-    if slices.dense_shape is None:
-        raise ValueError(
-            "Tensor conversion requested for IndexedSlices for argument `value` without "
-            f"dense_shape: {slices!r}"
-        )
-    return call(DENSIFY, (slices.values, slices.indices), {"shape": slices.dense_shape})
 
 
 cpdef object added(object first, object second):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from tfopt.autodiff.callers import is_meant, users_frame
+from tfopt.core.callers import is_meant, users_frame
 from tfopt.errors import GradientLostWarning, InvalidArgumentError, InvalidTypeError
 
 __all__ = ["lost", "set_conversion"]

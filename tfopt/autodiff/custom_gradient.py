@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff import core
 from tfopt.autodiff.backward import as_tensor as as_gradient
-from tfopt.autodiff.backward import densify
-from tfopt.autodiff.core import Node, Operand, Readable, Tensor
-from tfopt.autodiff.nest import flatten, pack
 from tfopt.autodiff.ops import as_tensor
-from tfopt.indexed_slices import IndexedSlices
+from tfopt.core import engine
+from tfopt.core.engine import Node, Operand, Readable, Tensor
+from tfopt.core.nest import flatten, pack
+from tfopt.indexed_slices import IndexedSlices, densify
 
 __all__ = ["Bind", "custom_gradient", "grad_pass_through"]
 
@@ -137,12 +136,12 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Any:
 def _call(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     inputs = [*flatten(args), *_keyword_inputs(f, kwargs)] if kwargs else flatten(args)
     used: dict[Any, None] = {}
-    before = core.watchers()
-    core.set_watchers((*before, used))
+    before = engine.watchers()
+    engine.set_watchers((*before, used))
     try:
         result, grad_fn = f(*args, **kwargs)
     finally:
-        core.set_watchers(before)
+        engine.set_watchers(before)
     if not callable(grad_fn):
         raise TypeError("unsupported callable")
     given = {id(leaf) for leaf in flatten((args, kwargs))}
@@ -150,14 +149,14 @@ def _call(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if variables:
         _check_accepts_variables(grad_fn, variables)
     inner = [as_tensor(leaf) for leaf in flatten(result)]
-    outs = [core.renamed(tensor) for tensor in inner]
+    outs = [engine.renamed(tensor) for tensor in inner]
     ins = [_input(leaf) for leaf in inputs]
-    if core.recorders():
+    if engine.recorders():
         ins += [variable._read() for variable in variables]
         op = Custom(
             getattr(f, "__name__", type(f).__name__), grad_fn, len(inputs), variables, inner
         )
-        core.record(op, tuple(ins), tuple(outs))
+        engine.record(op, tuple(ins), tuple(outs))
     return pack(result, outs)
 
 
@@ -182,7 +181,8 @@ def _keyword_inputs(f: Callable[..., Any], kwargs: dict[str, Any]) -> list[Any]:
 
 def _is_watched(leaf: Any) -> bool:
     return isinstance(leaf, Tensor) and any(
-        isinstance(recorder, core.Tape) and recorder.knows(leaf) for recorder in core.recorders()
+        isinstance(recorder, engine.Tape) and recorder.knows(leaf)
+        for recorder in engine.recorders()
     )
 
 
@@ -245,12 +245,12 @@ class Custom:
         self.grad_fn = grad_fn
         self.n_inputs = n_inputs
         self.variables = variables
-        self.inner = inner if core.tracing() is not None else []
+        self.inner = inner if engine.tracing() is not None else []
 
     def grad(self, node: Node, upstreams: list[Any], need: list[bool]) -> list[Any]:
         """Return the gradients of a node's inputs."""
         given = [
-            core.wrapped(np.zeros(y.shape, y.dtype)) if g is None else as_gradient(g)
+            engine.wrapped(np.zeros(y.shape, y.dtype)) if g is None else as_gradient(g)
             for g, y in zip(upstreams, node.outs, strict=True)
         ]
         if self.variables:
@@ -298,7 +298,7 @@ class Custom:
             raise ValueError(
                 f"{self.name}: gradient {place} has shape {made.shape}, its input {x.shape}"
             )
-        if made.dtype != x.dtype and core.is_differentiable(x):
+        if made.dtype != x.dtype and engine.is_differentiable(x):
             made = made.astype(x.dtype)
         return made
 
@@ -358,7 +358,7 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
 
 def _passed(g: Any, x: Any) -> Any:
     """Return an upstream gradient in its argument's shape, if it broadcasts to it."""
-    shape = np.shape(core.raw(x) if isinstance(x, Readable) else x)
+    shape = np.shape(engine.raw(x) if isinstance(x, Readable) else x)
     if np.shape(densify(g)) == shape:
         return g
     return np.broadcast_to(g, shape)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff import core
-from tfopt.autodiff.core import Node, Op, Tensor
 from tfopt.autodiff.vjps import elementwise, indexing, reductions, shapes
+from tfopt.core import engine
+from tfopt.core.engine import Node, Op, Tensor
 
 __all__ = [
     "SPECIAL",
@@ -45,7 +45,7 @@ def takes_arrays(node: Node, value: float) -> bool:
     """Whether an operation gives the same for an array of no dimension as for a number."""
     out = node.outs[0]
     return (
-        is_elementwise(node.op) and node.op is not core.POWER and not node.kw
+        is_elementwise(node.op) and node.op is not engine.POWER and not node.kw
         and bool(out.shape) and out.dtype.char in "fd" and abs(value) < 1e30
         and all(x.dtype == out.dtype for x in node.ins if isinstance(x, Tensor))
     )  # fmt: skip
@@ -53,14 +53,14 @@ def takes_arrays(node: Node, value: float) -> bool:
 
 def array_of(x: Any) -> Any:
     """Return the array of a tensor; anything else as it is."""
-    return core.peek(x) if isinstance(x, Tensor) else x
+    return engine.peek(x) if isinstance(x, Tensor) else x
 
 
 def is_times_one(op: Any, ins: Sequence[Any], out: Tensor, symbolic: Any) -> bool:
     """Whether a product, or a quotient, by ones gives its other operand."""
-    if op not in (core.MULTIPLY, core.DIVIDE):
+    if op not in (engine.MULTIPLY, engine.DIVIDE):
         return False
-    for k in (1, 0) if op is core.MULTIPLY else (1,):
+    for k in (1, 0) if op is engine.MULTIPLY else (1,):
         x, y = ins[k], ins[1 - k]
         if symbolic(x) or not symbolic(y):
             continue

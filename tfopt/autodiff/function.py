@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff import core
-from tfopt.autodiff.core import Operand, Readable, Tensor, Trace
-from tfopt.autodiff.nest import flatten, pack
 from tfopt.autodiff.ops import as_tensor
 from tfopt.autodiff.sources import Resized, source_of
 from tfopt.autodiff.tensor import constant
 from tfopt.autodiff.trace import Program, traced
+from tfopt.core import engine
+from tfopt.core.engine import Operand, Readable, Tensor, Trace
+from tfopt.core.nest import flatten, pack
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.locks import ProcessLock
@@ -159,10 +159,10 @@ class Function:
         return "\n".join(found)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        if core.tracing() is not None:
+        if engine.tracing() is not None:
             return self._f(*args, **kwargs)
         if self._simple and not kwargs and len(args) == self._n_parameters:
-            key = core.tensor_kinds(args)
+            key = engine.tensor_kinds(args)
             if key is not None:
                 program = self._traces.programs.get(key)
                 if program is None:
@@ -278,7 +278,7 @@ class Function:
     def _trace(
         self, structure: Any, leaves: list[Any], bound: Any = None, first: bool = False
     ) -> Program:
-        placed = [core.placeholder(x) if isinstance(x, Tensor) else x for x in leaves]
+        placed = [engine.placeholder(x) if isinstance(x, Tensor) else x for x in leaves]
         inputs = [x for x in placed if isinstance(x, Tensor)]
         if bound is None:
             args, kwargs = tuple(placed), {}

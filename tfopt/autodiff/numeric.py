@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.backward import densify
-from tfopt.autodiff.nest import flatten
 from tfopt.autodiff.ops import as_tensor
 from tfopt.autodiff.tape import GradientTape, UnconnectedGradients
 from tfopt.autodiff.tensor import constant
+from tfopt.core.nest import flatten
+from tfopt.indexed_slices import densify
 
 __all__ = ["check_grads", "compute_gradient", "max_error"]
 

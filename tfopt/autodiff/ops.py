@@ -14,12 +14,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tfopt.autodiff import core
-from tfopt.autodiff.backward import densify
 from tfopt.autodiff.conversion import lost
-from tfopt.autodiff.core import CUT, Op, Operand, Tensor, apply
-from tfopt.autodiff.nest import flatten, pack
-from tfopt.indexed_slices import IndexedSlices
+from tfopt.core import engine
+from tfopt.core.engine import CUT, Op, Operand, Tensor, apply
+from tfopt.core.nest import flatten, pack
+from tfopt.indexed_slices import IndexedSlices, densify
 
 __all__ = ["FUNCTIONS", "METHODS", "UFUNCS", "Op", "elementwise", "implements", "method"]
 
@@ -34,7 +33,7 @@ METHODS: dict[str, Callable[..., Any]] = {}
 
 def elementwise(ufunc: np.ufunc, *rules: Rule) -> Op:
     """Put a ufunc into the table, with a rule for each input (see `Op.define`)."""
-    op = core.OPERATORS.get(ufunc.__name__) or Op(ufunc.__name__, ufunc)
+    op = engine.OPERATORS.get(ufunc.__name__) or Op(ufunc.__name__, ufunc)
     op.define(*rules)
     UFUNCS[ufunc] = op
     return op
@@ -126,7 +125,7 @@ def carried_out(
     outs = iter(apply(op, operands))
     wanted.clear()
     structure = first.pop()
-    trace = core.tracing()
+    trace = engine.tracing()
     made = []
     for x in flatten(structure):
         if isinstance(x, (np.ndarray, np.generic)):
@@ -161,7 +160,7 @@ def _label(function: Callable[..., Any], name: str) -> str:
 def _other_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Any) -> Any:
     out = kwargs.pop("out", None)
     if method == "at" or (out is not None and any(part is not None for part in out)):
-        raise TypeError(core.NO_OUT)
+        raise TypeError(engine.NO_OUT)
     if method == "reduce" and ufunc in REDUCTIONS:
         reduced: dict[str, Any] = {"axis": 0, **kwargs}
         return REDUCTIONS[ufunc](*inputs, **reduced)
@@ -278,7 +277,7 @@ def as_tensor(value: Any) -> Tensor:
     """
     if isinstance(value, Tensor):
         return value
-    if isinstance(value, core.Readable):
+    if isinstance(value, engine.Readable):
         return value._read()
     made = operand(value)
     if isinstance(made, Tensor):
@@ -289,11 +288,11 @@ def as_tensor(value: Any) -> Tensor:
             f"Attempt to convert a value ({value!r}) with an unsupported type ({type(value)}) to a "
             "Tensor."
         )
-    return core.wrapped(array)
+    return engine.wrapped(array)
 
 
-core.set_convert(_convert)
-core.install(UFUNCS, FUNCTIONS, METHODS, _other_ufunc, _other_function, _writes, lost)
+engine.set_convert(_convert)
+engine.install(UFUNCS, FUNCTIONS, METHODS, _other_ufunc, _other_function, _writes, lost)
 
 #: Without gradients, and rightly so.
 _CUT_FUNCTIONS = (
@@ -327,7 +326,7 @@ def _cut(function: Callable[..., Any], sized: bool) -> Callable[..., Any]:
 
 
 def _refused(*args: Any, **kwargs: Any) -> Any:
-    raise TypeError(core.NO_OUT)
+    raise TypeError(engine.NO_OUT)
 
 
 def _plain(function: Callable[..., Any], value: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -344,7 +343,7 @@ FUNCTIONS.update({function: _cut(function, True) for function in _CUT_FUNCTIONS}
 FUNCTIONS.update({function: _cut(function, False) for function in _FOUND_FUNCTIONS})
 FUNCTIONS.update(dict.fromkeys(_WRITERS, _refused))
 FUNCTIONS.update({f: _plain(f, lambda x: as_tensor(x)._value()) for f in _PLAIN_FUNCTIONS})
-FUNCTIONS.update({f: _plain(f, core.peek) for f in _TYPE_FUNCTIONS})
+FUNCTIONS.update({f: _plain(f, engine.peek) for f in _TYPE_FUNCTIONS})
 
 
 def _size(a: Any, axis: Any = None) -> Any:

@@ -12,9 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff import core
 from tfopt.autodiff.backward import kept
-from tfopt.autodiff.core import READ, Node, Op, Tensor
 from tfopt.autodiff.custom_gradient import Custom
 from tfopt.autodiff.expressions import (
     SPECIAL,
@@ -25,42 +23,22 @@ from tfopt.autodiff.expressions import (
     takes_arrays,
     uniform,
 )
-from tfopt.autodiff.opened import Opened
 from tfopt.autodiff.recompute import AFTER
 from tfopt.autodiff.registry import Overridden
 from tfopt.autodiff.sources import Resized, executed, refuse_resized
 from tfopt.autodiff.tensor import STOP
 from tfopt.autodiff.vjps import shapes
+from tfopt.core import engine
+from tfopt.core.effects import Effect
+from tfopt.core.engine import READ, Node, Op, Tensor
 
-__all__ = ["Effect", "compiled", "guards_of"]
+__all__ = ["compiled", "guards_of"]
 
 #: What gives its first input itself.
 _SAME = {STOP, AFTER, shapes.COPY}
 _INFIX = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "power": "**"}
 #: Below this, dropping an array costs more than it frees.
 _LARGE = 4096
-
-
-class Effect:
-    """A call that changes variables, at its place in a trace.
-
-    Parameters
-    ----------
-    method : callable
-    args, kwargs
-        What it was called with.
-    """
-
-    name = "effect"
-
-    def __init__(self, method: Callable[..., Any], args: Any, kwargs: Any) -> None:
-        self.method = method
-        self.opened = Opened((args, kwargs))
-
-    def __call__(self, arrays: Sequence[Any], renamed: Mapping[Any, Any]) -> None:
-        """Call it with other arrays, and with other variables than those of the trace."""
-        args, kwargs = self.opened.closed(arrays, renamed)
-        self.method(*args, **kwargs)
 
 
 def compiled(
@@ -103,14 +81,14 @@ def guards_of(nodes: Sequence[Node], inputs: Sequence[Tensor]) -> dict[Any, int]
 
     They are known by the keys of their first outputs.
     """
-    known = set(map(core.key, inputs))
+    known = set(map(engine.key, inputs))
     found: dict[Any, int] = {}
     for node in nodes:
         op = node.op.op if isinstance(node.op, Overridden) else node.op
-        if op is READ or any(isinstance(x, Tensor) and core.key(x) in known for x in node.ins):
-            known.update(map(core.key, node.outs))
+        if op is READ or any(isinstance(x, Tensor) and engine.key(x) in known for x in node.ins):
+            known.update(map(engine.key, node.outs))
             if type(op) is Op and not op.sized and node.outs:
-                found[core.key(node.outs[0])] = len(found)
+                found[engine.key(node.outs[0])] = len(found)
     return found
 
 
@@ -126,7 +104,7 @@ class _Compiler:
     ) -> None:
         self.guards = guards
         self.pure, self.tensors = reads == "none", reads == "tensors"
-        self.names = {core.key(x): f"p{k}" for k, x in enumerate(params)}
+        self.names = {engine.key(x): f"p{k}" for k, x in enumerate(params)}
         self.n_params = len(params)
         self.params = frozenset(self.names)
         self.symbolic = set(self.names)
@@ -134,7 +112,7 @@ class _Compiler:
         self.alias: dict[Any, Any] = {}
         self.variables = list(variables)
         self.scope: dict[str, Any] = {
-            "raw": core.raw, "read": lambda v: v._read(), "array": np.array,
+            "raw": engine.raw, "read": lambda v: v._read(), "array": np.array,
             "errstate": np.errstate, "kept": kept, "add_reduce": np.add.reduce,
             "maximum_reduce": np.maximum.reduce, "minimum_reduce": np.minimum.reduce,
             "resized": Resized, "refuse_resized": refuse_resized,
@@ -153,12 +131,12 @@ class _Compiler:
 
     def resolve(self, x: Any) -> Any:
         """Return what a value is, without what gives it as it is."""
-        while isinstance(x, Tensor) and core.key(x) in self.alias:
-            x = self.alias[core.key(x)]
+        while isinstance(x, Tensor) and engine.key(x) in self.alias:
+            x = self.alias[engine.key(x)]
         return x
 
     def is_symbolic(self, x: Any) -> bool:
-        return isinstance(x, Tensor) and core.key(x) in self.symbolic
+        return isinstance(x, Tensor) and engine.key(x) in self.symbolic
 
     def _symbolic_nodes(self, nodes: Sequence[Node]) -> list[Node]:
         """Return the nodes whose outputs differ from call to call; all others are constants."""
@@ -167,13 +145,13 @@ class _Compiler:
             op = node.op.op if isinstance(node.op, Overridden) else node.op
             if isinstance(op, Custom):
                 for out, inner in zip(node.outs, op.inner, strict=True):
-                    self.alias[core.key(out)] = self.resolve(inner)
+                    self.alias[engine.key(out)] = self.resolve(inner)
             elif isinstance(op, Effect):
                 if not self.pure:
                     found.append(_changed(node, op, tuple(map(self.resolve, node.ins))))
             elif op is READ:
-                if core.key(node.outs[0]) not in self.names:
-                    self.symbolic.add(core.key(node.outs[0]))
+                if engine.key(node.outs[0]) not in self.names:
+                    self.symbolic.add(engine.key(node.outs[0]))
                     found.append(node)
             else:
                 ins = tuple(map(self.resolve, node.ins))
@@ -181,9 +159,9 @@ class _Compiler:
                     continue
                 if op in _SAME or is_times_one(op, ins, node.outs[0], self.is_symbolic):
                     which = 0 if op in _SAME or self.is_symbolic(ins[0]) else 1
-                    self.alias[core.key(node.outs[0])] = ins[which]
+                    self.alias[engine.key(node.outs[0])] = ins[which]
                     continue
-                self.symbolic.update(map(core.key, node.outs))
+                self.symbolic.update(map(engine.key, node.outs))
                 found.append(_changed(node, op, ins))
         return found
 
@@ -193,14 +171,14 @@ class _Compiler:
         for node in nodes:
             for x in node.ins:
                 if self.is_symbolic(x):
-                    users.setdefault(core.key(x), []).append(node)
-        wanted = {core.key(x) for x in self.results if isinstance(x, Tensor)}
+                    users.setdefault(engine.key(x), []).append(node)
+        wanted = {engine.key(x) for x in self.results if isinstance(x, Tensor)}
         for node in nodes:
-            if node.op is not shapes.BROADCAST or core.key(node.outs[0]) in wanted:
+            if node.op is not shapes.BROADCAST or engine.key(node.outs[0]) in wanted:
                 continue
             out = node.outs[0]
-            if all(self._broadcasts(user, out) for user in users.get(core.key(out), [])):
-                self.alias[core.key(out)] = self.resolve(node.ins[0])
+            if all(self._broadcasts(user, out) for user in users.get(engine.key(out), [])):
+                self.alias[engine.key(out)] = self.resolve(node.ins[0])
 
     def _broadcasts(self, node: Node, value: Tensor) -> bool:
         """Whether an operation would broadcast a value to its own shape, by another operand."""
@@ -210,14 +188,14 @@ class _Compiler:
         return any(np.shape(array_of(x)) == value.shape for x in others)
 
     def _needed(self, nodes: list[Node]) -> list[Node]:
-        needed = {core.key(x) for x in self.results if isinstance(x, Tensor)}
+        needed = {engine.key(x) for x in self.results if isinstance(x, Tensor)}
         found = []
         for node in reversed(nodes):
-            keys = set(map(core.key, node.outs))
+            keys = set(map(engine.key, node.outs))
             kept = isinstance(node.op, Effect) or not keys.isdisjoint(self.guards)
             if kept or keys & needed or (node.op is READ and self.tensors):
                 ins = tuple(map(self.resolve, node.ins))
-                needed.update(core.key(x) for x in ins if isinstance(x, Tensor))
+                needed.update(engine.key(x) for x in ins if isinstance(x, Tensor))
                 found.append(_changed(node, node.op, ins))
         return found[::-1]
 
@@ -231,11 +209,11 @@ class _Compiler:
         effects = [k for k, node in enumerate(self.nodes) if isinstance(node.op, Effect)]
         born: dict[Any, int] = {}
         for k, node in enumerate(self.nodes):
-            inputs = [core.key(x) for x in node.ins if self.is_symbolic(x)]
+            inputs = [engine.key(x) for x in node.ins if self.is_symbolic(x)]
             for key in inputs:
                 self._use(key, k)
             for out in node.outs:
-                key = core.key(out)
+                key = engine.key(out)
                 born[key] = k
                 if node.op.views and inputs:
                     self.roots[key] = self.root(inputs[0])
@@ -246,13 +224,13 @@ class _Compiler:
                     self.pinned.add(key)
         for x in self.results:
             if self.is_symbolic(x):
-                self._use(core.key(x), len(self.nodes))
-                self.pinned.add(self.root(core.key(x)))
+                self._use(engine.key(x), len(self.nodes))
+                self.pinned.add(self.root(engine.key(x)))
         self.copied = {
-            core.key(node.outs[0])
+            engine.key(node.outs[0])
             for k, node in enumerate(self.nodes)
             if node.op is READ
-            and any(k < e <= self.group_last.get(core.key(node.outs[0]), -1) for e in effects)
+            and any(k < e <= self.group_last.get(engine.key(node.outs[0]), -1) for e in effects)
         }
 
     def root(self, key: Any) -> Any:
@@ -291,11 +269,11 @@ class _Compiler:
             over = self._written_over(place, node)
             name = args[over] if over is not None else f"t{len(self.names)}"
             if not node.op.many:
-                self.names[core.key(node.outs[0])] = name
+                self.names[engine.key(node.outs[0])] = name
                 self.lines.append(f"{name} = {self._expression(node, args, over)}")
             else:
                 outs = [f"{name}_{k}" for k in range(len(node.outs))]
-                self.names.update(zip(map(core.key, node.outs), outs, strict=True))
+                self.names.update(zip(map(engine.key, node.outs), outs, strict=True))
                 expression = self._expression(node, args, None)
                 self.lines.append(f"({', '.join(outs)},) = {expression}")
             if not node.op.sized:
@@ -304,12 +282,12 @@ class _Compiler:
 
     def _guard(self, node: Node) -> None:
         """Write the check that results have the sizes of the trace, for which what follows is."""
-        names = [self.names[core.key(out)] for out in node.outs]
+        names = [self.names[engine.key(out)] for out in node.outs]
         other = " or ".join(
             f"{name}.shape != {out.shape!r} or {name}.dtype != {self._constant(out.dtype)}"
             for name, out in zip(names, node.outs, strict=True)
         )
-        number = self.guards.get(core.key(node.outs[0])) if node.outs else None
+        number = self.guards.get(engine.key(node.outs[0])) if node.outs else None
         listed = f"({', '.join(names)},)"
         what = (
             f"raise resized({number}, {listed})" if number is not None
@@ -318,7 +296,7 @@ class _Compiler:
         self.lines.append(f"if {other}: {what}")
 
     def _read(self, node: Node) -> None:
-        variable, key = (node.kw or {})["variable"], core.key(node.outs[0])
+        variable, key = (node.kw or {})["variable"], engine.key(node.outs[0])
         place = [k for k, v in enumerate(self.variables) if v is variable]
         which = f"V[{place[0]}]" if place else self._constant(variable)
         name = self.names[key] = f"t{len(self.names)}"
@@ -333,40 +311,40 @@ class _Compiler:
     def _written_over(self, place: int, node: Node) -> int | None:
         """Return the input whose array may take the result, if there is one."""
         out = node.outs[0].numpy_like()
-        if not is_elementwise(node.op) or node.kw or not out[0] or node.op is core.POWER:
+        if not is_elementwise(node.op) or node.kw or not out[0] or node.op is engine.POWER:
             return None
         if len(node.ins) > 1 and node.outs[0].nbytes < _LARGE:
             return None  # a new small array costs less than telling where to write
         for k, x in enumerate(node.ins):
             if not self.is_symbolic(x) or x.numpy_like() != out:
                 continue
-            root = self.root(core.key(x))
+            root = self.root(engine.key(x))
             others = [
                 y for y in node.ins
-                if self.is_symbolic(y) and self.root(core.key(y)) == root
-                and core.key(y) is not core.key(x)
+                if self.is_symbolic(y) and self.root(engine.key(y)) == root
+                and engine.key(y) is not engine.key(x)
             ]  # fmt: skip
             if (
-                root is core.key(x) and root not in self.pinned
+                root is engine.key(x) and root not in self.pinned
                 and self.group_last[root] == place and not others
             ):  # fmt: skip
                 return k
         return None
 
     def _drop(self, place: int, node: Node) -> None:
-        kept_names = {self.names.get(core.key(out)) for out in node.outs}
+        kept_names = {self.names.get(engine.key(out)) for out in node.outs}
         gone = {
-            self.names[core.key(x)]
+            self.names[engine.key(x)]
             for x in node.ins
-            if self.is_symbolic(x) and self.last[core.key(x)] == place
-            and x.nbytes >= _LARGE and not self.names[core.key(x)].startswith("p")
+            if self.is_symbolic(x) and self.last[engine.key(x)] == place
+            and x.nbytes >= _LARGE and not self.names[engine.key(x)].startswith("p")
         } - kept_names  # fmt: skip
         if gone:
             self.lines.append(f"del {', '.join(sorted(gone))}")
 
     def _result(self, x: Any) -> str:
         name = self._argument(x)
-        given = self.is_symbolic(x) and self.root(core.key(x)) in self.params
+        given = self.is_symbolic(x) and self.root(engine.key(x)) in self.params
         copied = given and not self.pure and not self.tensors  # its owner may write into it
         return f"array({name})" if copied else name
 
@@ -374,7 +352,7 @@ class _Compiler:
 
     def _argument(self, x: Any, node: Node | None = None) -> str:
         if self.is_symbolic(x):
-            return self.names[core.key(x)]
+            return self.names[engine.key(x)]
         if node is not None and type(x) in (int, float) and takes_arrays(node, x):
             return self._number(x, node.outs[0].dtype)
         if x is None or x is Ellipsis or type(x) is bool:
@@ -382,7 +360,7 @@ class _Compiler:
         if type(x) is int or (type(x) is float and x == x and abs(x) != np.inf):
             written = repr(x)
             return f"({written})" if written[0] == "-" else written  # -2 ** t is -(2 ** t)
-        value = core.stable(x) if isinstance(x, Tensor) else x
+        value = engine.stable(x) if isinstance(x, Tensor) else x
         if isinstance(value, np.ndarray):
             if node is not None and is_elementwise(node.op):
                 others = [other for other in node.ins if other is not x]
@@ -410,7 +388,7 @@ class _Compiler:
             if line is not None:
                 return line
         scalar = not node.outs[0].shape
-        if over is None and not kw and op.name in _INFIX and (scalar or op is core.POWER):
+        if over is None and not kw and op.name in _INFIX and (scalar or op is engine.POWER):
             return f"{args[0]} {_INFIX[op.name]} {args[1]}"
         given = list(args)
         if over is not None:  # of two of them NumPy wants the keyword, which takes longer

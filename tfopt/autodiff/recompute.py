@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tfopt.autodiff import core
-from tfopt.autodiff.backward import densify
-from tfopt.autodiff.core import CUT, Op, Operand, Trace, apply
 from tfopt.autodiff.custom_gradient import Bind, _call
-from tfopt.autodiff.nest import flatten, pack
 from tfopt.autodiff.ops import as_tensor
 from tfopt.autodiff.tape import GradientTape, UnconnectedGradients
+from tfopt.core import engine
+from tfopt.core.engine import CUT, Op, Operand, Trace, apply
+from tfopt.core.nest import flatten, pack
+from tfopt.indexed_slices import densify
 
 __all__ = ["recompute_grad"]
 
@@ -81,12 +81,12 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _tapes_off() -> Iterator[None]:
-    before = core.recorders()
-    core.set_recorders(tuple(r for r in before if isinstance(r, Trace)))
+    before = engine.recorders()
+    engine.set_recorders(tuple(r for r in before if isinstance(r, Trace)))
     try:
         yield
     finally:
-        core.set_recorders(before)
+        engine.set_recorders(before)
 
 
 def _recomputed(
@@ -98,12 +98,12 @@ def _recomputed(
 ) -> list[Any]:
     """Return the gradients of the arguments that are positional, and of the variables."""
     leaves = flatten((args, kwargs))
-    late = upstream[0] if core.tracing() is not None else None
+    late = upstream[0] if engine.tracing() is not None else None
     fresh = [_fresh(leaf, late) if isinstance(leaf, Operand) else leaf for leaf in leaves]
     given, named = pack((args, kwargs), fresh)
     tensors = [leaf for leaf in fresh if isinstance(leaf, Operand)]
     with GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch([x for x in (*tensors, *variables) if core.is_differentiable(x)])
+        tape.watch([x for x in (*tensors, *variables) if engine.is_differentiable(x)])
         result = f(*given, **named)
     inputs = flatten(given) + [
         leaf for name in named for leaf in flatten(named[name]) if isinstance(leaf, Operand)

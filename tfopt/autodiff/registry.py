@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from tfopt.autodiff import core
 from tfopt.autodiff.backward import as_tensor as as_gradient
-from tfopt.autodiff.core import NAMED, REGISTERED, RULED, Node, Op
-from tfopt.autodiff.nest import flatten
 from tfopt.autodiff.ops import as_tensor
+from tfopt.core import engine
+from tfopt.core.engine import NAMED, REGISTERED, RULED, Node, Op
+from tfopt.core.nest import flatten
 
 __all__ = [
     "NoGradient",
@@ -142,7 +142,7 @@ class Registered:
     def grad(self, node: Node, upstreams: list[Any], need: list[bool]) -> list[Any]:
         """Return the gradients of a node's inputs."""
         given = [
-            as_gradient(core.zeros(y)) if g is None else as_gradient(g)
+            as_gradient(engine.zeros(y)) if g is None else as_gradient(g)
             for g, y in zip(upstreams, node.outs, strict=True)
         ]
         grads = flatten(self.f(Operation(node), *given))
@@ -252,16 +252,16 @@ def gradient_override_map(op_type_map: Mapping[str, str]) -> Iterator[None]:
         isinstance(name, str) for pair in op_type_map.items() for name in pair
     ):
         raise TypeError("op_type_map must be a dictionary mapping strings to strings")
-    before = core.overrides()
+    before = engine.overrides()
     chosen = {
         name: (lambda op, gradient=gradient: Overridden(op, gradient))
         for name, gradient in op_type_map.items()
     }
-    core.set_overrides({**before, **chosen})
+    engine.set_overrides({**before, **chosen})
     try:
         yield
     finally:
-        core.set_overrides(before)
+        engine.set_overrides(before)
 
 
 def get_variable_by_name(var_name: str) -> Any:

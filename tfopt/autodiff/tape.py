@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff import core
-from tfopt.autodiff.backward import added, backward, densify
+from tfopt.autodiff.backward import added, backward
 from tfopt.autodiff.backward import as_tensor as as_gradient
-from tfopt.autodiff.core import Readable, Tape, Tensor
-from tfopt.autodiff.nest import flatten, pack
 from tfopt.autodiff.ops import as_tensor
+from tfopt.core import engine
+from tfopt.core.engine import Readable, Tape, Tensor
+from tfopt.core.nest import flatten, pack
+from tfopt.indexed_slices import densify
 
 __all__ = ["GradientTape", "UnconnectedGradients"]
 
@@ -94,11 +95,11 @@ class GradientTape:
             self._stop()
 
     def _start(self) -> None:
-        core.set_recorders((*core.recorders(), self._record))
+        engine.set_recorders((*engine.recorders(), self._record))
         self._recording = True
 
     def _stop(self) -> None:
-        core.set_recorders(tuple(r for r in core.recorders() if r is not self._record))
+        engine.set_recorders(tuple(r for r in engine.recorders() if r is not self._record))
         self._recording = False
 
     def watch(self, tensor: Any) -> None:
@@ -125,7 +126,7 @@ class GradientTape:
         if self._record is None:
             raise RuntimeError("the tape has not been entered: call watch inside `with tape:`")
         for leaf in leaves:
-            if not core.is_differentiable(leaf):
+            if not engine.is_differentiable(leaf):
                 warnings.warn(
                     f"The dtype of the watched tensor must be floating (e.g. float32), got "
                     f"{leaf.dtype}",
@@ -282,7 +283,7 @@ class GradientTape:
                 parts = [_zeros(source) if g is None else densify(g) for g in column]
                 found.append(np.reshape(np.stack(parts)[: target.size], shape))
             else:
-                found.append(core.wrapped(np.zeros(shape, source.dtype)) if zero else None)
+                found.append(engine.wrapped(np.zeros(shape, source.dtype)) if zero else None)
         return pack(sources, found)
 
     def batch_jacobian(
@@ -341,7 +342,7 @@ class GradientTape:
             self._used()
         shape = (target.shape[0], *target.shape[1:], *source.shape[1:])
         if not parts:
-            return core.wrapped(np.zeros(shape, source.dtype))
+            return engine.wrapped(np.zeros(shape, source.dtype))
         return np.reshape(np.stack(parts, axis=1), shape)
 
     def _used(self) -> None:
@@ -379,17 +380,17 @@ def _checked_sources(sources: Any) -> list[Any]:
 
 def _gradients(record: Tape, targets: list[Any], sources: list[Any], seeds: list[Any]) -> list[Any]:
     """Return the sum of the targets' gradients for each source, as tensors."""
-    raw = not core.recorders()
+    raw = not engine.recorders()
     grads: dict[Any, Any] = {}
     direct: dict[int, Any] = {}  # of variables that are targets: they stand for themselves
     for k, target in enumerate(targets):
         if target is None or not isinstance(target, (Tensor, Readable)):
             raise TypeError(f"target {k} must be a Tensor or a Variable, not {type(target)}")
-        if not core.is_differentiable(target):
+        if not engine.is_differentiable(target):
             continue
         seed = _seed(target, seeds[k] if k < len(seeds) else None, raw)
         if isinstance(target, Tensor):
-            key = core.key(target)
+            key = engine.key(target)
             grads[key] = seed if key not in grads else grads[key] + seed
         else:
             direct[id(target)] = seed if id(target) not in direct else direct[id(target)] + seed
@@ -406,19 +407,19 @@ def _gradients(record: Tape, targets: list[Any], sources: list[Any], seeds: list
 def _seed(target: Any, given: Any, raw: bool) -> Any:
     if given is None:
         ones = np.ones(target.shape, target.dtype)
-        return ones if raw else core.wrapped(ones)
+        return ones if raw else engine.wrapped(ones)
     made: Any = as_tensor(given)
     if made.dtype != target.dtype:
         made = made.astype(target.dtype)
     if made.shape != target.shape:
         made = np.broadcast_to(made, target.shape)
-    return core.raw(made) if raw else made
+    return engine.raw(made) if raw else made
 
 
 def _keys(record: Tape, source: Any) -> list[Any]:
     """Return the keys of a tensor, or of all values a variable had."""
     if isinstance(source, Tensor):
-        return [core.key(source)]
+        return [engine.key(source)]
     return record.variables.get(source, [])
 
 
@@ -431,7 +432,7 @@ def _total(parts: list[Any]) -> Any:
 
 
 def _zeros(source: Any) -> Tensor:
-    return core.wrapped(np.zeros(source.shape, source.dtype))
+    return engine.wrapped(np.zeros(source.shape, source.dtype))
 
 
 def _rows_of(record: Tape, target: Any, sources: list[Any]) -> list[list[Any]]:

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff import core
-from tfopt.autodiff.core import CUT, Op, Tensor, apply
-from tfopt.autodiff.nest import flatten, pack
 from tfopt.autodiff.ops import as_tensor, operand
+from tfopt.core import engine
+from tfopt.core.engine import CUT, Op, Tensor, apply
+from tfopt.core.nest import flatten, pack
 
 __all__ = ["Tensor", "constant", "stop_gradient"]
 
@@ -44,7 +44,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None) -> Tensor:
     >>> tfopt.constant([1, 2], "float32") * 2
     <Tensor shape=(2,) dtype=float32 [2. 4.]>
     """
-    if isinstance(value, core.Operand):
+    if isinstance(value, engine.Operand):
         value = as_tensor(value)._value()
     array = np.array(operand(value), dtype)
     if array.dtype.kind == "O":
@@ -52,7 +52,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None) -> Tensor:
     if shape is not None:
         fits = array.size == 1 and tuple(shape) != array.shape
         array = np.full(shape, array.reshape(-1)[0]) if fits else array.reshape(shape)
-    return core.wrapped(array)
+    return engine.wrapped(array)
 
 
 STOP = Op("StopGradient", lambda a: a)

@@ -7,54 +7,40 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff import core
-from tfopt.autodiff.backward import added, backward, densify
-from tfopt.autodiff.callers import users_line
-from tfopt.autodiff.core import READ, Node, Tape, Tensor, Trace
+from tfopt.autodiff.backward import added, backward
 from tfopt.autodiff.custom_gradient import Custom
-from tfopt.autodiff.opened import Opened
 from tfopt.autodiff.ops import as_tensor
-from tfopt.autodiff.program import Effect, compiled, guards_of
+from tfopt.autodiff.program import compiled, guards_of
 from tfopt.autodiff.registry import Overridden
 from tfopt.autodiff.sources import Resized, add_place, annotate, refuse_resized
-from tfopt.indexed_slices import IndexedSlices
+from tfopt.core import engine
+from tfopt.core.effects import Effect
+from tfopt.core.engine import READ, Node, Tape, Tensor, Trace
+from tfopt.core.opened import Opened
+from tfopt.indexed_slices import IndexedSlices, densify
 from tfopt.locks import ProcessLock
 
-__all__ = ["Program", "add_effect", "traced"]
-
-
-def add_effect(effect: Effect) -> None:
-    """Write an effect down; variables are read anew after it."""
-    trace = core.tracing()
-    assert trace is not None
-    node = Node(effect, tuple(effect.opened.tensors), ())
-    node.where = users_line()
-    trace.nodes.append(node)
-    trace.changed = True
-    for leaf in effect.opened.leaves:
-        if isinstance(leaf, core.Readable):
-            leaf._read()
-    trace.values.clear()
+__all__ = ["Program", "traced"]
 
 
 def traced(
     body: Callable[[], Any], inputs: Sequence[Tensor], trace: Trace, captured: Sequence[Tensor] = ()
 ) -> Any:
     """Run a body with nothing recording but a trace, and return what it returns."""
-    before = core.recorders(), core.watchers(), core.overrides()
+    before = engine.recorders(), engine.watchers(), engine.overrides()
     for x in inputs:
         trace.place(x)
     for x in captured:
         trace.assume(x)
     try:
-        core.set_recorders((trace,))
-        core.set_watchers(())
-        core.set_overrides({})
+        engine.set_recorders((trace,))
+        engine.set_watchers(())
+        engine.set_overrides({})
         return body()
     finally:
-        core.set_recorders(before[0])
-        core.set_watchers(before[1])
-        core.set_overrides(before[2])
+        engine.set_recorders(before[0])
+        engine.set_watchers(before[1])
+        engine.set_overrides(before[2])
 
 
 class Program:
@@ -107,7 +93,7 @@ class Program:
         )
         self._gradients: Gradients | None = None
         self.symbolic = _depending(nodes, [*self.inputs, *self.reads])
-        self.symbolic -= set(map(core.key, constants))
+        self.symbolic -= set(map(engine.key, constants))
         _let_go([*self.inputs, *(y for n in nodes for y in n.outs)], self.symbolic)
 
     def __call__(self, tensors: Sequence[Any], variables: Sequence[Any]) -> Any:
@@ -119,10 +105,10 @@ class Program:
             If a size that values decide is another one than in the trace.
         """
         try:
-            recorders = core.recorders()
+            recorders = engine.recorders()
             if not recorders or not self._concerns(recorders, tensors):
-                arrays = map(core.raw, tensors)
-                made = [core.wrapped(y) for y in self.raw(variables, *arrays)]
+                arrays = map(engine.raw, tensors)
+                made = [engine.wrapped(y) for y in self.raw(variables, *arrays)]
             else:
                 made = self._recorded(tensors, variables)
         except Resized:
@@ -147,15 +133,15 @@ class Program:
     def _recorded(self, tensors: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         """Return the outputs, and record the call."""
         tensors = [as_tensor(x) for x in tensors]  # arrays are copied: their owners may write
-        arrays = list(map(core.raw, tensors))
+        arrays = list(map(engine.raw, tensors))
         gradients = self.gradients(variables, arrays)
-        made = gradients.forward(variables, *arrays, *map(core.raw, self.captured))
+        made = gradients.forward(variables, *arrays, *map(engine.raw, self.captured))
         n, m = len(self.outputs), len(gradients.saved)
-        outs = [core.wrapped(y) for y in made[:n]]
-        saved = [core.wrapped(y) for y in made[n : n + m]]
+        outs = [engine.wrapped(y) for y in made[:n]]
+        saved = [engine.wrapped(y) for y in made[n : n + m]]
         reads = list(made[n + m :])
         ins = (*tensors, *self.captured, *reads)
-        core.record(Call(self, gradients, saved), ins, tuple(outs))
+        engine.record(Call(self, gradients, saved), ins, tuple(outs))
         return outs
 
     def gradients(self, variables: Sequence[Any], arrays: Sequence[Any]) -> Gradients:
@@ -174,58 +160,58 @@ class Program:
     def _refill(self, variables: Sequence[Any], arrays: Sequence[Any]) -> None:
         """Give the tensors of the trace the values of a call, which rules may look at."""
         for x, array in zip(self.inputs, arrays, strict=True):
-            core.fill(x, array)
+            engine.fill(x, array)
         renamed = dict(zip(self.variables, variables, strict=True))
         with np.errstate(all="ignore"):
             for node in self.nodes:
-                if node.outs and core.key(node.outs[0]) in self.symbolic:
+                if node.outs and engine.key(node.outs[0]) in self.symbolic:
                     try:
                         made = _values(node, renamed)
                     except Exception as error:
                         add_place(error, node.where)
                         raise
-                    number = self.guards.get(core.key(node.outs[0]))
+                    number = self.guards.get(engine.key(node.outs[0]))
                     if number is not None:
                         change = Resized(number, made)
-                        if change.kind != Resized(number, tuple(map(core.peek, node.outs))).kind:
+                        if change.kind != Resized(number, tuple(map(engine.peek, node.outs))).kind:
                             raise change
                     for y, value in zip(node.outs, made, strict=True):
-                        core.fill(y, value)
+                        engine.fill(y, value)
 
 
 def _values(node: Node, renamed: Any) -> tuple[Any, ...]:
     """Return what a node makes of the values that its inputs have now."""
     op = node.op.op if isinstance(node.op, Overridden) else node.op
     if isinstance(op, Custom):
-        return tuple(map(core.peek, op.inner))
+        return tuple(map(engine.peek, op.inner))
     if op is READ:
         variable = (node.kw or {})["variable"]
         return (np.array(renamed.get(variable, variable)._array),)
-    made = op.fn(*map(core.raw, node.ins), **(node.kw or {}))
+    made = op.fn(*map(engine.raw, node.ins), **(node.kw or {}))
     return made if op.many else (made,)
 
 
 def _let_go(tensors: Sequence[Tensor], symbolic: set[Any]) -> None:
     """Forget values that differ from call to call."""
     for x in tensors:
-        if core.key(x) in symbolic:
-            core.forget(x)
+        if engine.key(x) in symbolic:
+            engine.forget(x)
 
 
 def _captured(
     nodes: Sequence[Node], known: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> list[Tensor]:
     """Return the tensors that no node has made, once each, which have gradients."""
-    made = {core.key(x) for x in known}
+    made = {engine.key(x) for x in known}
     found: dict[Any, Tensor] = {}
     for node in nodes:
         for x in node.ins:
-            if isinstance(x, Tensor) and core.key(x) not in made and core.is_differentiable(x):
-                found.setdefault(core.key(x), x)
-        made.update(map(core.key, node.outs))
+            if isinstance(x, Tensor) and engine.key(x) not in made and engine.is_differentiable(x):
+                found.setdefault(engine.key(x), x)
+        made.update(map(engine.key, node.outs))
     for y in outputs:
-        if core.key(y) not in made and core.is_differentiable(y):
-            found.setdefault(core.key(y), y)
+        if engine.key(y) not in made and engine.is_differentiable(y):
+            found.setdefault(engine.key(y), y)
     return list(found.values())
 
 
@@ -248,16 +234,16 @@ class Gradients:
     def __init__(self, program: Program) -> None:
         self.sources = [*program.inputs, *program.captured, *program.reads]
         self.outputs = program.outputs
-        self.upstreams = [core.wrapped(np.ones(y.shape, y.dtype)) for y in program.outputs]
+        self.upstreams = [engine.wrapped(np.ones(y.shape, y.dtype)) for y in program.outputs]
         nodes = [n for n in program.nodes if not isinstance(n.op, Effect)]
         trace = Trace()
         trace.nodes.extend(nodes)
         self.missing = ""
         try:
-            outside = set(map(core.key, program.constants))
-            placed = [x for x in program.inputs if core.key(x) not in outside]
+            outside = set(map(engine.key, program.constants))
+            placed = [x for x in program.inputs if engine.key(x) not in outside]
             placed += [*program.reads, *self.upstreams]
-            placed += [y for n in nodes for y in n.outs if core.key(y) in program.symbolic]
+            placed += [y for n in nodes for y in n.outs if engine.key(y) in program.symbolic]
             captured = [*program.captured, *program.constants]
             grads = traced(lambda: self._found(nodes), placed, trace, captured)
         except LookupError as error:  # which matters only if a gradient is asked for
@@ -267,8 +253,8 @@ class Gradients:
         back = trace.nodes
         self.late = _depending(back, self.upstreams)
         self.reached = [_depends(g, self.late) for g in grads]
-        ahead = [n for n in back[len(nodes) :] if not self.late & set(map(core.key, n.outs))]
-        behind = [n for n in back if self.late & set(map(core.key, n.outs))]
+        ahead = [n for n in back[len(nodes) :] if not self.late & set(map(engine.key, n.outs))]
+        behind = [n for n in back if self.late & set(map(engine.key, n.outs))]
         self.saved = _crossing(behind, self.opened.tensors, self.late, [*program.nodes, *ahead],
                                self.sources)  # fmt: skip
         self.nodes, self.program = back, program
@@ -288,11 +274,11 @@ class Gradients:
     def _found(self, nodes: list[Node]) -> list[Any]:
         seeds: dict[Any, Any] = {}
         for y, g in zip(self.outputs, self.upstreams, strict=True):
-            if core.is_differentiable(y):
-                key = core.key(y)
+            if engine.is_differentiable(y):
+                key = engine.key(y)
                 seeds[key] = added(seeds[key], g) if key in seeds else g
-        backward(nodes, seeds, {core.key(x) for x in self.sources})
-        return [seeds.get(core.key(x)) for x in self.sources]
+        backward(nodes, seeds, {engine.key(x) for x in self.sources})
+        return [seeds.get(engine.key(x)) for x in self.sources]
 
     def higher(self) -> Program:
         """Return the program from inputs and upstreams to gradients, which computes all anew."""
@@ -308,17 +294,17 @@ class Gradients:
 
 
 def _depending(nodes: Sequence[Node], on: Sequence[Tensor]) -> set[Any]:
-    found = {core.key(x) for x in on}
+    found = {engine.key(x) for x in on}
     for node in nodes:
         if any(_depends(x, found) for x in (*node.ins, *getattr(node.op, "inner", ()))):
-            found.update(map(core.key, node.outs))
+            found.update(map(engine.key, node.outs))
     return found
 
 
 def _depends(x: Any, found: set[Any]) -> bool:
     if isinstance(x, IndexedSlices):
         return _depends(x.values, found)
-    return isinstance(x, Tensor) and core.key(x) in found
+    return isinstance(x, Tensor) and engine.key(x) in found
 
 
 def _crossing(
@@ -326,21 +312,21 @@ def _crossing(
     sources: Sequence[Tensor],
 ) -> list[Tensor]:  # fmt: skip
     """Return the values that are made before, or given, and needed behind."""
-    made = {core.key(y) for node in before for y in node.outs} | {core.key(x) for x in sources}
-    needed = {core.key(x) for x in results}
+    made = {engine.key(y) for node in before for y in node.outs} | {engine.key(x) for x in sources}
+    needed = {engine.key(x) for x in results}
     found: dict[Any, Tensor] = {}
     for x in results:
-        if core.key(x) in made and core.key(x) not in late:
-            found[core.key(x)] = x
+        if engine.key(x) in made and engine.key(x) not in late:
+            found[engine.key(x)] = x
     for node in reversed(behind):
-        if not needed & set(map(core.key, node.outs)):
+        if not needed & set(map(engine.key, node.outs)):
             continue
         for x in (*node.ins, *getattr(node.op, "inner", ())):
             if not isinstance(x, Tensor):
                 continue
-            needed.add(core.key(x))
-            if core.key(x) in made and core.key(x) not in late:
-                found[core.key(x)] = x
+            needed.add(engine.key(x))
+            if engine.key(x) in made and engine.key(x) not in late:
+                found[engine.key(x)] = x
     return list(found.values())
 
 
@@ -367,25 +353,27 @@ class Call:
         if way.missing:
             raise LookupError(way.missing)
         given = [
-            core.zeros(y) if g is None else densify(g)
+            engine.zeros(y) if g is None else densify(g)
             for g, y in zip(upstreams, node.outs, strict=True)
         ]
-        if core.recorders():
+        if engine.recorders():
             try:
                 grads = way.higher()([*node.ins, *map(as_tensor, given)], ())
             except Resized:
                 refuse_resized("an operation")
         else:
-            arrays = map(core.raw, (*self.saved, *given))
+            arrays = map(engine.raw, (*self.saved, *given))
             try:
                 grads = way.opened.closed(way.backward((), *arrays))
             except Exception as error:
                 annotate(error)
                 raise
-        live = {core.key(u) for u, g in zip(way.upstreams, upstreams, strict=True) if g is not None}
+        live = {
+            engine.key(u) for u, g in zip(way.upstreams, upstreams, strict=True) if g is not None
+        }
         if len(live) == len(upstreams):
             return list(grads)
-        reached = _depending(way.nodes, [u for u in way.upstreams if core.key(u) in live])
+        reached = _depending(way.nodes, [u for u in way.upstreams if engine.key(u) in live])
         return [
             g if _depends(found, reached) else None
             for g, found in zip(grads, way.opened.structure, strict=True)

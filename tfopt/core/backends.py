@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from tfopt.autodiff.core import Readable
+from tfopt.core.engine import Readable
 
 if TYPE_CHECKING:
     from tfopt.kernels.calls import Kernel

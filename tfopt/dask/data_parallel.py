@@ -10,7 +10,7 @@ from dask.base import is_dask_collection
 from distributed import Client, Future, get_client
 from distributed.client import FutureCancelledError
 
-from tfopt.autodiff.nest import flatten, pack
+from tfopt.core.nest import flatten, pack
 from tfopt.dask.parts import part_of, summed, total
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.optimizers.optimizer import Optimizer

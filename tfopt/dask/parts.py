@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfopt.autodiff.nest import flatten, pack
+from tfopt.core.nest import flatten, pack
 from tfopt.errors import InvalidArgumentError
 from tfopt.foreign import as_slices
 from tfopt.indexed_slices import IndexedSlices

@@ -12,6 +12,7 @@ from tfopt.kernels.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_row,
     raise_flag,
 )
+from tfopt.kernels.owners cimport PIECE, named_row, owned_shift, owner_of, worth_fetching
 from tfopt.kernels.runtime cimport BLOCK, share_of, team_size
 from tfopt.kernels.step cimport AHEAD, MAX_OPERANDS
 from tfopt.kernels.summed cimport run_summed

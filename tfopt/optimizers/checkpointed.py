@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.effects import writes
+from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.naming import named
 from tfopt.optimizers.pairs import memory_of

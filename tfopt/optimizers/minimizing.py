@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.core import Operand, tracing
-from tfopt.autodiff.nest import flatten
 from tfopt.autodiff.tape import GradientTape
+from tfopt.core.engine import Operand, tracing
+from tfopt.core.nest import flatten
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.foreign import each_as_slices
 from tfopt.indexed_slices import IndexedSlices

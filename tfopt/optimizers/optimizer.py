@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.effects import writes
 from tfopt.autodiff.tape import GradientTape
+from tfopt.core.effects import writes
 from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.commit import Attributes, Count, Undo

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.core import Tensor, raw
 from tfopt.call_site import stacklevel
 from tfopt.core.backends import backend_of, is_device_array
+from tfopt.core.engine import Tensor, raw
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.foreign import each_as_slices
 from tfopt.indexed_slices import IndexedSlices

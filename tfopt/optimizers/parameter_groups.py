@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.effects import writes
+from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.calls import Call
 from tfopt.optimizers.commit import Commit

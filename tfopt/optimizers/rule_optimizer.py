@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.effects import writes
 from tfopt.core.backends import backend_of
+from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.calls import Call

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.effects import writes
 from tfopt.core.backends import backend_of
+from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.pairs import as_variable, memory_of, now_at
 from tfopt.optimizers.places import Places

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.effects import writes
+from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels import kernels
 from tfopt.kernels.calls import Call

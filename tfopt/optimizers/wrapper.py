@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tfopt.autodiff.effects import writes
+from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.optimizers.commit import Commit
 from tfopt.optimizers.optimizer import Optimizer

@@ -6,6 +6,7 @@ gradients are conjugate ones, as TensorFlow's: that of ``x * x`` is ``g * conj(2
 
 from tfopt.autodiff.vjps import (
     assembly,
+    clipping,
     composed,
     decompositions,
     differences,
@@ -23,6 +24,7 @@ from tfopt.autodiff.vjps import (
 )  # fmt: skip
 
 __all__ = [
-    "assembly", "composed", "decompositions", "differences", "elementwise", "fourier", "indexing",
-    "linalg", "nan_reductions", "norms", "reductions", "scans", "shapes", "special", "statistics",
+    "assembly", "clipping", "composed", "decompositions", "differences", "elementwise", "fourier",
+    "indexing", "linalg", "nan_reductions", "norms", "reductions", "scans", "shapes", "special",
+    "statistics",
 ]  # fmt: skip

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.core import Operand
 from tfopt.autodiff.ops import array_operand as operand
 from tfopt.autodiff.ops import as_tensor
 from tfopt.autodiff.vjps.composed import composed, moved
+from tfopt.core.engine import Operand
 
 # ---- filled
 

@@ -13,10 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tfopt.autodiff import core
-from tfopt.autodiff.backward import cast, densify
-from tfopt.autodiff.core import CUT, Tensor
-from tfopt.autodiff.nest import flatten
+from tfopt.autodiff.backward import cast
 from tfopt.autodiff.ops import (
     FUNCTIONS,
     METHODS,
@@ -26,6 +23,10 @@ from tfopt.autodiff.ops import (
     without_rule,
 )  # fmt: skip
 from tfopt.autodiff.tape import GradientTape
+from tfopt.core import engine
+from tfopt.core.engine import CUT, Tensor
+from tfopt.core.nest import flatten
+from tfopt.indexed_slices import densify
 
 __all__ = ["composed", "constant_of", "moved", "with_gradients_of"]
 
@@ -50,7 +51,7 @@ def composed(
 
     def decorator(composition: Composition) -> Composition:
         for function in functions:
-            core.RULED.add(function.__name__)
+            engine.RULED.add(function.__name__)
             handler = _handler(function, composition, sized_by)
             FUNCTIONS[function] = handler
             METHODS.update(dict.fromkeys(methods, handler))
@@ -73,7 +74,7 @@ def _handler(
 
 def _is_tensor(args: Any, kwargs: Any, place: int, name: str) -> bool:
     value = args[place] if place < len(args) else kwargs.get(name)
-    return any(isinstance(leaf, core.Operand) for leaf in flatten(value))
+    return any(isinstance(leaf, engine.Operand) for leaf in flatten(value))
 
 
 def with_gradients_of(
@@ -86,8 +87,8 @@ def with_gradients_of(
 
     def back(upstreams: Any, outs: Any, ins: Any, kw: Any, need: list[bool]) -> list[Any]:
         _check_taken(name, composition, args, kwargs)
-        inputs = [np.copy(x if isinstance(x, Tensor) else core.wrapped(x)) for x in ins]
-        need = [core.is_differentiable(x) and n for x, n in zip(inputs, need, strict=True)]
+        inputs = [np.copy(x if isinstance(x, Tensor) else engine.wrapped(x)) for x in ins]
+        need = [engine.is_differentiable(x) and n for x, n in zip(inputs, need, strict=True)]
         wanted = [x for x, needed in zip(inputs, need, strict=True) if needed]
         given_args, given_kwargs = arguments.filled(inputs)
         with GradientTape() as tape:
@@ -122,6 +123,6 @@ def constant_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def moved(function: Callable[..., Any], a: Any, *args: Any, **kwargs: Any) -> Any:
     """Return elements as a function moves them: found by what it makes of their numbers."""
-    numbers = np.empty_like(core.peek(a), np.intp)  # the memory may be in another order
+    numbers = np.empty_like(engine.peek(a), np.intp)  # the memory may be in another order
     numbers[...] = np.arange(a.size).reshape(a.shape)
     return np.ravel(a)[function(numbers, *args, **kwargs)]

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from tfopt.autodiff.backward import cast, conj
-from tfopt.autodiff.core import Op, apply
 from tfopt.autodiff.ops import array_operand as operand
 from tfopt.autodiff.ops import implements
 from tfopt.autodiff.vjps.composed import composed
 from tfopt.autodiff.vjps.linalg import adjoint
+from tfopt.core.engine import Op, apply
 
 
 def _inverse_gaps(values: Any) -> Any:

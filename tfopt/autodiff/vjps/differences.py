@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from tfopt.autodiff.backward import call, cast, conj
-from tfopt.autodiff.core import Op, apply
 from tfopt.autodiff.ops import array_operand as operand
 from tfopt.autodiff.ops import as_tensor
 from tfopt.autodiff.vjps.composed import composed, constant_of
+from tfopt.core.engine import Op, apply
 
 _UNSET: Any = np._NoValue
 

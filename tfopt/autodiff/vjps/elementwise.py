@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from tfopt.autodiff.backward import cast, conj, kept, unbroadcast
-from tfopt.autodiff.core import CUT, Op, apply
 from tfopt.autodiff.ops import elementwise, implements, method, operand
 from tfopt.autodiff.vjps.composed import composed, constant_of
+from tfopt.core.engine import CUT, Op, apply
 
 LN2, LN10 = float(np.log(2.0)), float(np.log(10.0))
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from tfopt.autodiff.backward import call, cast
-from tfopt.autodiff.core import Op, apply
 from tfopt.autodiff.ops import array_operand as operand
 from tfopt.autodiff.ops import implements
 from tfopt.autodiff.vjps.composed import composed
+from tfopt.core.engine import Op, apply
 
 #: What the inverse, or the adjoint, takes in the place of a norm.
 _TURNED = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}

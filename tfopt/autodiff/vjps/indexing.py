@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.backward import call, densify_rows
-from tfopt.autodiff.core import CUT, Op, Operand, Tensor, apply
+from tfopt.autodiff.backward import call
 from tfopt.autodiff.ops import array_operand as operand
 from tfopt.autodiff.ops import implements, method, without_rule
 from tfopt.autodiff.vjps.composed import composed, constant_of
-from tfopt.indexed_slices import IndexedSlices
+from tfopt.core.engine import CUT, Op, Operand, Tensor, apply
+from tfopt.indexed_slices import IndexedSlices, densify_rows
 
 # ---- slices
 

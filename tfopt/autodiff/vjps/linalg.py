@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tfopt.autodiff.backward import cast, conj, unbroadcast
-from tfopt.autodiff.core import Op, apply
 from tfopt.autodiff.ops import array_operand as operand
 from tfopt.autodiff.ops import elementwise, implements, method, without_rule
 from tfopt.autodiff.vjps.composed import composed
+from tfopt.core.engine import Op, apply
 
 
 def adjoint(a: Any) -> Any:

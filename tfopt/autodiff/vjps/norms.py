@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from tfopt.autodiff.backward import spread
-from tfopt.autodiff.core import Op, apply
 from tfopt.autodiff.ops import array_operand as operand
 from tfopt.autodiff.ops import implements
 from tfopt.autodiff.vjps.composed import composed, with_gradients_of
 from tfopt.autodiff.vjps.decompositions import svdvals
 from tfopt.autodiff.vjps.reductions import axes_of
+from tfopt.core.engine import Op, apply
 
 
 def _norm_rule(g: Any, y: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Any:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from tfopt.autodiff.backward import conj, spread
-from tfopt.autodiff.core import Op, apply
 from tfopt.autodiff.ops import REDUCTIONS, implements, method
 from tfopt.autodiff.ops import array_operand as operand
 from tfopt.autodiff.vjps.composed import composed, with_gradients_of
+from tfopt.core.engine import Op, apply
 
 _UNSET: Any = np._NoValue
 Axis = int | tuple[int, ...] | None

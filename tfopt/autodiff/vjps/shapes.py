@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tfopt.autodiff.backward import unbroadcast
-from tfopt.autodiff.core import Op, apply
 from tfopt.autodiff.ops import array_operand as operand
 from tfopt.autodiff.ops import implements, method, without_rule
 from tfopt.autodiff.vjps.composed import composed, constant_of, moved, with_gradients_of
+from tfopt.core.engine import Op, apply
 
 # ---- one array in another shape
 

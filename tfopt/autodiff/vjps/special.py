@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from tfopt.autodiff.backward import conj, unbroadcast
-from tfopt.autodiff.core import CUT, REGISTERED, Op
 from tfopt.autodiff.ops import LATER, elementwise
+from tfopt.core.engine import CUT, REGISTERED, Op
 
 Slope = Callable[..., Any]
 _ROOT_PI = math.sqrt(math.pi)

@@ -13,20 +13,22 @@ from __future__ import annotations
 import functools
 import inspect
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
 
-from tfopt.autodiff import core
-from tfopt.autodiff.core import Readable, Tensor, raw, tracing
-from tfopt.autodiff.nest import flatten, pack
-from tfopt.autodiff.opened import Opened
+from tfopt.core import engine
+from tfopt.core.callers import users_line
+from tfopt.core.engine import Node, Readable, Tensor, raw, tracing
+from tfopt.core.nest import flatten, pack
+from tfopt.core.opened import Opened
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
+from tfopt.locks import locked
 
-__all__ = ["computes", "prepare_writes", "readable", "writes"]
+__all__ = ["Effect", "computes", "prepare_writes", "readable", "use_variables", "writes"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 #: A parameter's name, or a function of the arguments by name; None: a recorded call returns None.
@@ -76,7 +78,7 @@ def writes(*names: str, returns: Returns = None) -> Callable[[F], F]:
         lines.append(f"    {call}")
         scope |= {
             "__name__": function.__module__, "flatten": flatten, "function": function,
-            "locked": _locked, "prepare_writes": prepare_writes, "record": _record,
+            "locked": locked, "prepare_writes": prepare_writes, "record": _record,
             "returns": returns, "tracing": tracing,
         }  # fmt: skip
         exec("\n".join(lines), scope)
@@ -140,12 +142,6 @@ def _as_text(signature: inspect.Signature) -> tuple[str, str, str, dict[str, Any
     return ", ".join(parameters), ", ".join(forwarded), f"{{{', '.join(listed)}}}", scope
 
 
-def _locked(*values: Any) -> Any:
-    from tfopt.locks import locked  # which asks where arrays are
-
-    return locked(*values)
-
-
 # ---- what is written
 
 
@@ -183,11 +179,41 @@ def _record(
     return _shown(made)
 
 
-def _add(method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    from tfopt.autodiff.program import Effect  # which needs the functions of the table
-    from tfopt.autodiff.trace import add_effect
+class Effect:
+    """A call that changes variables, at its place in a trace.
 
-    add_effect(Effect(method, args, kwargs))
+    Parameters
+    ----------
+    method : callable
+    args, kwargs
+        What it was called with.
+    """
+
+    name = "effect"
+
+    def __init__(self, method: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        self.method = method
+        self.opened = Opened((args, kwargs))
+
+    def __call__(self, arrays: Sequence[Any], renamed: Mapping[Any, Any]) -> None:
+        """Call it with other arrays, and with other variables than those of the trace."""
+        args, kwargs = self.opened.closed(arrays, renamed)
+        self.method(*args, **kwargs)
+
+
+def _add(method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Write an effect down; variables are read anew after it."""
+    trace = tracing()
+    assert trace is not None
+    effect = Effect(method, args, kwargs)
+    node = Node(effect, tuple(effect.opened.tensors), ())
+    node.where = users_line()
+    trace.nodes.append(node)
+    trace.changed = True
+    for leaf in effect.opened.leaves:
+        if isinstance(leaf, Readable):
+            leaf._read()
+    trace.values.clear()
 
 
 def _listed(value: Any) -> Any:
@@ -196,6 +222,14 @@ def _listed(value: Any) -> Any:
 
 
 _READABLE: weakref.WeakValueDictionary[int, Readable] = weakref.WeakValueDictionary()
+_variables: list[type[Any]] = []
+C = TypeVar("C", bound=type[Readable])
+
+
+def use_variables(cls: C) -> C:
+    """Have arrays become variables of a class, whose own methods pass the gate."""
+    _variables[:] = [cls]
+    return cls
 
 
 def readable(value: Any) -> Any:
@@ -209,22 +243,20 @@ def readable(value: Any) -> Any:
         return value
     known = _READABLE.get(id(value))
     if known is None:
-        from tfopt.variable import Variable  # whose methods pass the gate
-
         with _untraced():  # the function makes none
-            known = _READABLE[id(value)] = Variable(value, trainable=False)
+            known = _READABLE[id(value)] = _variables[0](value, trainable=False)
     return known
 
 
 @contextmanager
 def _untraced() -> Iterator[None]:
     """Do something that the trace is not to see."""
-    recorders = core.recorders()
+    recorders = engine.recorders()
     try:
-        core.set_recorders(())
+        engine.set_recorders(())
         yield
     finally:
-        core.set_recorders(recorders)
+        engine.set_recorders(recorders)
 
 
 def _shown(value: Any) -> Any:

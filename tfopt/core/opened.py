@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff import core
-from tfopt.autodiff.core import Tensor
-from tfopt.autodiff.nest import flatten, pack
+from tfopt.core import engine
+from tfopt.core.engine import Tensor
+from tfopt.core.nest import flatten, pack
 from tfopt.indexed_slices import IndexedSlices
 
 __all__ = ["Opened"]
@@ -38,7 +38,7 @@ class Opened:
         """Return such a structure of other values, and of other variables."""
         given, leaves = iter(values), []
         for leaf in self.leaves:
-            if renamed and isinstance(leaf, core.Readable):
+            if renamed and isinstance(leaf, engine.Readable):
                 leaves.append(renamed.get(leaf, leaf))
             elif isinstance(leaf, IndexedSlices):
                 leaves.append(IndexedSlices(next(given), next(given), leaf.dense_shape))
@@ -48,4 +48,4 @@ class Opened:
 
 
 def _as_tensor(value: Any) -> Tensor:
-    return value if isinstance(value, Tensor) else core.wrapped(np.asarray(value))
+    return value if isinstance(value, Tensor) else engine.wrapped(np.asarray(value))

@@ -6,29 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff import core
-from tfopt.autodiff.backward import densify, kept, unbroadcast
-from tfopt.autodiff.core import Operand, Tensor
-from tfopt.indexed_slices import IndexedSlices
+from tfopt import clip_ops
+from tfopt.autodiff.backward import kept, unbroadcast
+from tfopt.clip_grads import clip_by_norm_grad
+from tfopt.core.engine import Tensor
+from tfopt.indexed_slices import densify
 
-__all__ = ["by_global_norm", "by_norm", "by_value", "is_recorded", "of_global_norm", "of_rows"]
-
-
-def is_recorded(*values: Any) -> bool:
-    """Return whether tensors are among values, or variables while somebody records."""
-    for value in values:
-        if isinstance(value, IndexedSlices):
-            value = value.values
-        if isinstance(value, Tensor):
-            return True
-        if isinstance(value, Operand) and core.recorders():
-            return True
-    return False
-
-
-def of_rows(t: Any) -> Any:
-    """Return the values of slices, and anything else as it is."""
-    return t.values if isinstance(t, IndexedSlices) else t
+__all__ = ["by_value"]
 
 
 # ---- by value
@@ -71,8 +55,6 @@ def _parts(t: Any, limit: Any, axes: Any) -> tuple[Any, Any, Any]:
 def _norm_t(g: Any, y: Any, t: Any, limit: Any, axes: Any = None, nonfinite: str = "") -> Any:
     """Take what points along the tensor away, and scale as it was scaled."""
     if not isinstance(t, Tensor):
-        from tfopt.clip_grads import clip_by_norm_grad
-
         return clip_by_norm_grad(g, t, limit, axes)[0]
     norms, unit, clipped = _parts(t, limit, axes)
     along = np.sum(unit * g, axis=axes, keepdims=True)
@@ -124,3 +106,9 @@ def by_global_norm(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
     for x, grad, wanted in ((ins[-2], to_limit, need[-2]), (given, to_norm, need[-1])):
         made.append(unbroadcast(grad, x) if wanted else None)
     return made
+
+
+clip_ops.BY_VALUE.define(*by_value)
+clip_ops.BY_NORM.define(*by_norm)
+clip_ops.GLOBAL_NORM.define_jointly(of_global_norm, "*y")
+clip_ops.BY_GLOBAL_NORM.define_jointly(by_global_norm, "*y")

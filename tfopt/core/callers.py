@@ -14,7 +14,10 @@ __all__ = ["is_meant", "users_frame", "users_line"]
 _LIBRARIES = Path(np.__file__).parents[1]
 _NUMPY = str(_LIBRARIES / "numpy") + os.sep
 _TFOPT = str(Path(__file__).parents[1]) + os.sep
-_AUTODIFF = (str(Path(__file__).parent) + os.sep, _TFOPT + "indexed_slices.py")
+#: What gradients pass on their way.
+_GRADIENTS = tuple(
+    _TFOPT + part for part in ("autodiff" + os.sep, "core" + os.sep, "indexed_slices.py")
+)
 #: The folders of this package, and of those that users call it through.
 _FOLDERS = (_TFOPT, _NUMPY, str(_LIBRARIES / "scipy") + os.sep)
 
@@ -33,7 +36,7 @@ def is_meant(depth: int) -> bool:
     `depth` is that of the innermost frame that may have asked.
     """
     frame = sys._getframe(1 + depth)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((_NUMPY, *_AUTODIFF)):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((_NUMPY, *_GRADIENTS)):
         frame = frame.f_back
     return frame.f_code.co_filename.startswith(_TFOPT)
 

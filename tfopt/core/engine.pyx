@@ -17,7 +17,7 @@ import weakref
 
 import numpy as np
 
-from tfopt.autodiff.callers import users_line
+from tfopt.core.callers import users_line
 
 cimport cython
 cimport numpy as cnp

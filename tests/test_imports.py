@@ -1,0 +1,154 @@
+"""No module needs one that needs it, however late it is imported.
+
+Modules are the nodes of a graph, imports its edges: those inside functions too, but not those for
+type checkers alone. To import ``a.b.c`` also runs the packages ``a`` and ``a.b``, so they count as
+imported, but for those that the importing module is in itself: they have begun to run before it.
+So ``tfopt`` itself, whose ``__init__`` imports most modules and which all of them are in, counts
+only where a name that it defines is taken from it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import tfopt
+
+Graph = dict[str, set[str]]
+
+
+def modules_of(folder: Path) -> dict[str, Path]:
+    """Return the files of all modules of a package by their dotted names."""
+    found = {}
+    for path in sorted(folder.rglob("*.py*")):
+        if path.suffix not in (".py", ".pyx") or path.name.startswith("steps_"):
+            continue
+        parts = path.relative_to(folder.parent).with_suffix("").parts
+        found[".".join(parts).removesuffix(".__init__")] = path
+    return found
+
+
+def imports_in(source: str) -> Iterator[tuple[str, str]]:
+    """Yield module and name of each import of Python's, the name empty in ``import module``."""
+    todo: list[ast.AST] = [ast.parse(source)]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            todo += node.orelse
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None and node.level == 0, "imports are absolute"
+            yield from ((node.module, alias.name) for alias in node.names)
+        else:
+            todo += ast.iter_child_nodes(node)
+
+
+_FROM = re.compile(r"^\s*from (tfopt[\w.]*) c?import (\([^)]*\)|.*)", re.MULTILINE)
+_IMPORT = re.compile(r"^\s*c?import (tfopt[\w.]*)", re.MULTILINE)
+
+
+def imports_in_cython(source: str) -> Iterator[tuple[str, str]]:
+    """Yield module and name of each import of Cython's, which runs modules for ``cimport``, too."""
+    for module, names in _FROM.findall(source):
+        for name in re.sub(r"#.*|[()]", "", names).split(","):
+            if name.strip():
+                yield module, name.split()[0]
+    yield from ((module, "") for module in _IMPORT.findall(source))
+
+
+def graph_of(modules: dict[str, Path]) -> Graph:
+    """Return which modules each one imports, and which packages that runs."""
+    graph: Graph = {}
+    for importer, path in modules.items():
+        read = imports_in if path.suffix == ".py" else imports_in_cython
+        edges = graph[importer] = set()
+        for module, name in read(path.read_text()):
+            imported = f"{module}.{name}"
+            if imported not in modules:
+                # declarations for Cython alone are no module; of a package, its own name is taken
+                declared = module in modules and modules[module].with_name(f"{name}.pxd").exists()
+                imported = module
+                if declared and path.suffix == ".pyx":
+                    continue
+            if imported in modules:
+                edges |= {imported, *packages_run(importer, imported)} - {importer}
+    return graph
+
+
+def packages_run(importer: str, imported: str) -> Iterator[str]:
+    """Yield the packages that an import runs."""
+    package = imported.rpartition(".")[0]
+    while package and not f"{importer}.".startswith(f"{package}."):
+        yield package
+        package = package.rpartition(".")[0]
+
+
+def circles_in(graph: Graph) -> list[list[str]]:
+    """Return the strongly connected components of more than one module, by Tarjan's algorithm."""
+    numbers: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(module: str) -> None:
+        numbers[module] = lowest[module] = len(numbers)
+        stack.append(module)
+        for other in sorted(graph[module]):
+            if other not in numbers:
+                visit(other)
+                lowest[module] = min(lowest[module], lowest[other])
+            elif other in stack:
+                lowest[module] = min(lowest[module], numbers[other])
+        if lowest[module] == numbers[module]:
+            at = stack.index(module)
+            if len(stack) - at > 1:
+                found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for module in graph:
+        if module not in numbers:
+            visit(module)
+    return found
+
+
+def test_circles_are_found() -> None:
+    graph = {
+        "a": {"b"},
+        "b": {"c"},
+        "c": {"b", "d"},
+        "d": {"e"},
+        "e": {"f"},
+        "f": {"d"},
+        "g": {"a"},
+    }
+    assert sorted(circles_in(graph)) == [["b", "c"], ["d", "e", "f"]]
+    assert circles_in({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+
+
+def test_imports_are_seen(tmp_path: Path) -> None:
+    files = {
+        "p/__init__.py": "from p.a import x",
+        "p/a.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import p.q.d\n",
+        "p/b.py": "def f():\n    from p import a, x\n",
+        "p/q/__init__.py": "from p.q import c",
+        "p/q/c.pyx": "from p.q cimport d\nfrom p.q.d cimport (\n    f, g,\n)\nfrom p.b import f\n",
+        "p/q/d.py": "import p.q.c as c, numpy\n",
+        "p/e.py": "import p.q.d\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert graph_of(modules_of(tmp_path / "p")) == {
+        "p": {"p.a"}, "p.a": set(), "p.b": {"p", "p.a"}, "p.e": {"p.q", "p.q.d"},
+        "p.q": {"p.q.c"}, "p.q.c": set(), "p.q.d": {"p.q.c"},
+    }  # fmt: skip
+
+
+def test_nothing_imports_itself_by_way_of_others() -> None:
+    graph = graph_of(modules_of(Path(tfopt.__file__).parent))
+    assert len(graph) > 50 and sum(map(len, graph.values())) > 200
+    assert circles_in(graph) == []
