@@ -154,6 +154,7 @@ def test_the_best_certificate_is_kept_wherever_it_ends(
 
     Blocks look at points, too, that are refused.
     """
+    tfopt.threads.set_num_threads(1)
     X, y, weight = data(loss, kind)
     direction = conjugate_gradients.direction
     for most in range(2, 9):

@@ -42,13 +42,14 @@ class ThreadExecutor:
 
     def __init__(self, blocks: Sequence[Any], n_threads: int) -> None:
         self._blocks, self.n_blocks = list(blocks), len(blocks)
-        self._pool = ThreadPoolExecutor(n_threads)
+        self._pool = ThreadPoolExecutor(n_threads) if min(n_threads, self.n_blocks) > 1 else None
 
     def __enter__(self) -> ThreadExecutor:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._pool.shutdown()
+        if self._pool is not None:
+            self._pool.shutdown()
 
     def ask(
         self,
@@ -60,7 +61,9 @@ class ThreadExecutor:
         numbers = range(self.n_blocks) if numbers is None else numbers
         asked = [self._blocks[number] for number in numbers]
         answers = []
-        pairs = self._pool.map(partial(_call, function, order), asked)
+        call = partial(_call, function, order)
+        # another thread takes longer to hear of a small block than this one to visit it
+        pairs = map(call, asked) if self._pool is None else self._pool.map(call, asked)
         for number, (block, answer) in zip(numbers, pairs, strict=True):
             self._blocks[number] = block
             answers.append(answer)
