@@ -42,7 +42,7 @@ CONFIG = {
     "distributed.deploy.lost-worker-timeout": "1 hour",
 }
 
-PRELOAD = ["distributed", "tfopt.dask.sdca", "tfopt.dask.ftrl", "tfopt.dask.sharded"]
+PRELOAD = ["dask.dataframe", "tfopt.dask.sdca", "tfopt.dask.ftrl", "tfopt.dask.sharded"]
 
 
 def start(function: Callable[..., Any], *arguments: Any) -> Any:
