@@ -193,7 +193,7 @@ AVERAGE: list[Refused] = [
      lambda m, a: m.clip_by_average_norm(m.IndexedSlices(a, [0, 1]), 1), INVALID, "dense_shape"),
     ("slices of another shape",
      lambda m, a: m.clip_by_average_norm(m.IndexedSlices(a, [0, 1], (2, 2)), 1), INVALID,
-     "are no rows of (2, 2)"),
+     "are not rows of an array of shape (2, 2)"),
     ("slices out of range",
      lambda m, a: m.clip_by_average_norm(m.IndexedSlices(a, [0, 2], (2, 3)), 1), INVALID,
      "out of range [0, 2)"),

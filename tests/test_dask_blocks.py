@@ -207,7 +207,7 @@ def test_a_broken_matrix_is_refused_and_kills_nobody(
 EMPTY = [X[:0]] * 2
 WEIGHTLESS = "sample_weight must not be zero for all samples"
 NO_ROWS = "Found array with 0 sample"
-ONE_CLASS = "there is one class only"
+ONE_CLASS = "at least 2 classes"
 
 
 def assert_same(model: Any, before: dict[str, Any]) -> None:

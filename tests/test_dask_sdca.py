@@ -337,7 +337,7 @@ def test_what_is_no_collection_is_refused(client: Client) -> None:
         SDCAClassifier().fit(X, y)
     with pytest.raises(ValueError, match="X has 10 blocks, but y has 9"):
         SDCAClassifier().fit(blocks(X)[0], blocks(y)[0][1:])
-    with pytest.raises(ValueError, match="there is one class only"):
+    with pytest.raises(ValueError, match="at least 2 classes"):
         SDCAClassifier().fit(*blocks(X, np.ones(len(y))))
 
 

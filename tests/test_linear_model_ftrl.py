@@ -83,8 +83,11 @@ def test_poisson() -> None:
             lambda X, y: FTRLClassifier().partial_fit(X, y),
             "first call of partial_fit needs classes",
         ),
-        (lambda X, y: FTRLClassifier().partial_fit(X, y, classes=[0, 2]), "labels that classes"),
-        (lambda X, y: FTRLClassifier().fit(X, y * 0), "one class only"),
+        (
+            lambda X, y: FTRLClassifier().partial_fit(X, y, classes=[0, 2]),
+            "labels that are not in classes",
+        ),
+        (lambda X, y: FTRLClassifier().fit(X, y * 0), "at least 2 classes are needed"),
         (lambda X, y: FTRLClassifier().fit(X, y, -np.ones(40)), "Negative values"),
         (lambda X, y: FTRLClassifier(learning_rate=0.0).fit(X, y), "learning_rate must be"),
         (lambda X, y: FTRLClassifier(l1=-1.0).fit(X, y), "l1 must be"),
@@ -93,7 +96,7 @@ def test_poisson() -> None:
         (lambda X, y: FTRLRegressor("poisson").fit(X, y - 1), "non-negative targets"),
         (
             lambda X, y: FTRLRegressor("poisson", learning_rate=1e4).fit(X * 100, y * 1e3),
-            "weights are not finite any more: lower learning_rate",
+            "weights are no longer finite: lower learning_rate",
         ),
         (
             lambda X, y: FTRLClassifier().fit(X, y).partial_fit(X, y, classes=[0, 1, 2]),

@@ -155,7 +155,7 @@ SDCA: dict[str, tuple[dict[str, Any], str]] = {
     "l2 is 0": ({"l2": 0.0}, "l2 must be a finite number above 0"),
     "C": ({"C": 0.0}, "C must be a finite number above 0"),
     "C is tiny": ({"C": 1e-320}, "1 / C overflows"),
-    "C and l2": ({"C": 2.0, "l2": 1.0}, "C is 1 / l2: give one of them"),
+    "C and l2": ({"C": 2.0, "l2": 1.0}, "C is 1 / l2: set only one of them"),
     "l1 / l2": ({"l1": 1.0, "l2": 1e-320}, "l1 / l2 overflows"),
     "tol": ({"tol": -1.0}, "tol must be a finite number at least 0"),
     "n_jobs": ({"n_jobs": 0}, "n_jobs must be an integer but 0"),
@@ -167,7 +167,7 @@ SDCA: dict[str, tuple[dict[str, Any], str]] = {
     "other rows": ({"num_loss_partitions": [20, 21]}, "must add up to the number of samples, 40"),
 }
 CLASSES: dict[str, tuple[dict[str, Any], str]] = {
-    "one class": ({"y": np.ones(40)}, "one class only"),
+    "one class": ({"y": np.ones(40)}, "at least 2 classes"),
     "numbers": ({"y": np.linspace(0, 1, 40)}, "Unknown label type"),
 }
 SDCA_CLASSES: dict[str, tuple[dict[str, Any], str]] = {
@@ -191,7 +191,7 @@ FTRL: dict[str, tuple[dict[str, Any], str]] = {
     "initial_accumulator": ({"initial_accumulator": -1.0}, "initial_accumulator must be"),
     "batch_size": ({"batch_size": 0}, "batch_size must be"),
     "n_hashes": ({"n_hashes": 0}, "n_hashes must be"),
-    "features of 1e200": ({"X": X * 1e200}, "not finite any more"),
+    "features of 1e200": ({"X": X * 1e200}, "no longer finite"),
 }
 
 
@@ -234,13 +234,13 @@ def test_a_refused_fit_leaves_the_last(which: str, changes: dict[str, Any], mess
 def test_a_refused_piece_of_a_stream_leaves_what_was_learned(name: str) -> None:
     model, y = fitted(name)
     pieces = {
-        "not finite any more": (X * 1e200, y),
+        "no longer finite": (X * 1e200, y),
         "NaN": (NAN, y),
         "inconsistent": (X, y[:-1]),
         "expecting 5 features": (X[:, :4], y),
     }
     if name == "FTRL":
-        pieces["labels that classes has not"] = (X, y + 1)
+        pieces["labels that are not in classes"] = (X, y + 1)
     for message, (features, labels) in pieces.items():
         before = state(model)
         with pytest.raises(ValueError, match=message):

@@ -63,7 +63,7 @@ def test_what_does_not_decay_does_not_in_a_group(impl: Any) -> None:
 def test_each_group_counts_its_own_steps(impl: Any) -> None:
     sgd = impl.optimizers.SGD()
     for groups in ([("a", sgd)], [("a", other := impl.optimizers.SGD()), ("b", other)]):
-        with pytest.raises(impl.InvalidArgumentError, match="optimizer of its own"):
+        with pytest.raises(impl.InvalidArgumentError, match="optimizer object of its own"):
             impl.optimizers.ParameterGroups(sgd, groups)
 
 

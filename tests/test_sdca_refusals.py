@@ -92,7 +92,7 @@ SETTINGS = [
     ("threads", having(num_threads=0), INVALID, "Value for attr 'num_threads' of 0"),
     ("seed", having(seed=1.5), TYPE, "seed must be an integer, not 1.5"),
     ("negative seed", having(seed=-1), INVALID, "seed must be from 0 to 2**64 - 1, not -1"),
-    ("order and seed", having(seed=1, order=[0]), INVALID, "order and seed are two orders"),
+    ("order and seed", having(seed=1, order=[0]), INVALID, "pass either order or seed, not both"),
     ("order too far", having(order=[0, 3]), INVALID, "order must name examples, from 0 to 2"),
     ("negative order", having(order=[-1]), INVALID, "order must name examples"),
     ("float order", having(order=[0.0]), TYPE, "order must be integers, not float64"),

@@ -261,7 +261,7 @@ REFUSED = {
     "nothing": (lambda state: {}, "has the keys"),
     "no slots": (changed("slots", None), "has the keys"),
     "newer": (changed("version", 2), "version 2, not 1"),
-    "other class": (changed("class_name", "SGD"), "is one of SGD, not of Adam"),
+    "other class": (changed("class_name", "SGD"), "saved by SGD, not by Adam"),
     "no such hyperparameter": (changed("config/beta_3", 1.0), "beta_3"),
     "bad hyperparameter": (changed("config/beta_1", 2.0), "beta_1 must be between"),
     "fewer variables": (changed("variables/w", None), r"other variables: .* lacks \['w'\]"),
@@ -269,7 +269,7 @@ REFUSED = {
     "other shape": (changed("variables/w/shape", [4]), r"'w' has shape \[3\], in the state \[4\]"),
     "other dtype": (changed("variables/w/dtype", "float32"), "dtype float64, in the state float32"),
     "no slots of one": (changed("slots/w", None), "not those it lists: w/m, w/v"),
-    "slots of another": (changed("slots/x", {}), r"not given: \['x'\]"),
+    "slots of another": (changed("slots/x", {}), r"not in variables: \['x'\]"),
     "no slot": (changed("slots/w/m", None), "not those it lists: w/m"),
     "another slot": (changed("slots/w/x", np.zeros(3)), "not those it lists: w/x"),
     "slot's shape": (changed("slots/w/m", np.zeros(4)), r"w/m must have shape \(3,\), not \(4,\)"),
@@ -280,10 +280,16 @@ REFUSED = {
     "order": (changed("order", ["iterations"]), "not those it lists"),
     "another order": (lambda state: {**state, "order": state["order"][::-1]}, "not those it lists"),
     "another part": (changed("parts/ema", {}), "no part named ema"),
-    "debts": (changed("parts/owed/table/since", np.zeros(4, np.int64)), "owe does not fit"),
-    "debts of steps": (changed("parts/owed/table/since", np.full(5, 9)), "owe does not fit"),
-    "debts of another": (changed("parts/owed/x", {"slots": []}), "rows of x owe"),
-    "debts of no rule": (changed("parts/owed/table/rule", "x"), "owe"),
+    "debts": (
+        changed("parts/owed/table/since", np.zeros(4, np.int64)),
+        "deferred updates of .* do not fit",
+    ),
+    "debts of steps": (
+        changed("parts/owed/table/since", np.full(5, 9)),
+        "deferred updates of .* do not fit",
+    ),
+    "debts of another": (changed("parts/owed/x", {"slots": []}), "rows of x have deferred updates"),
+    "debts of no rule": (changed("parts/owed/table/rule", "x"), "deferred updates"),
 }
 
 

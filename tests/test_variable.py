@@ -68,7 +68,7 @@ def test_refusals_leave_the_array_alone(impl: Any) -> None:
         impl.Variable(array)
     with pytest.raises(impl.InvalidTypeError, match="float32, not float64"):
         impl.Variable(np.zeros(2, np.float32), dtype=np.float64)
-    with pytest.raises(impl.InvalidTypeError, match="holds numbers"):
+    with pytest.raises(impl.InvalidTypeError, match="must hold numbers"):
         impl.Variable(np.array(["a"]))
 
 
@@ -85,7 +85,7 @@ class _OnDevice:
 
 def test_a_list_of_device_arrays_is_no_value() -> None:
     assert tfopt.Variable(_OnDevice()).device == "gpu"
-    with pytest.raises(tfopt.InvalidTypeError, match="a Variable holds numbers"):
+    with pytest.raises(tfopt.InvalidTypeError, match="a Variable must hold numbers"):
         tfopt.Variable([_OnDevice()])
 
 

@@ -179,7 +179,9 @@ def densified(slices: IndexedSlices) -> Array:
     shape = tuple(slices.dense_shape)
     rows = shape[0] if shape else 0
     if merged.values.shape[1:] != shape[1:]:
-        raise InvalidArgumentError(f"values of shape {values.shape} are no rows of {shape}")
+        raise InvalidArgumentError(
+            f"values of shape {values.shape} are not rows of an array of shape {shape}"
+        )
     if merged.indices.size and not (merged.indices.min() >= 0 and merged.indices.max() < rows):
         raise InvalidArgumentError(f"indices are out of range [0, {rows})")
     dense = np.zeros(shape, values.dtype)

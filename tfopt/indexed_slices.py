@@ -144,7 +144,7 @@ class IndexedSlices:
             known = IndexedSlices(np.asarray(self.values), self.indices, self.dense_shape)
             return known._summed(bound, scale, room, ascending)
         if is_device_array(self.values) or is_device_array(self.indices):
-            raise InvalidTypeError("rows on a GPU are summed by an update alone")
+            raise InvalidTypeError("rows on a GPU can only be summed by an update")
         dtype = self.values.dtype
         if dtype.name not in _SUMMED:
             raise InvalidTypeError(

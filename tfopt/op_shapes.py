@@ -91,7 +91,7 @@ def infer_shapes(op: str, /, **shapes: Shape | None) -> Shape | None:
     (2, 3)
     """
     if op not in _FORMS:
-        raise InvalidArgumentError(f"{op!r} is none of TensorFlow's training ops")
+        raise InvalidArgumentError(f"{op!r} is not one of TensorFlow's training ops")
     form = _FORMS[op]
     if shapes.keys() != {*form.inputs}:
         raise InvalidTypeError(

@@ -90,7 +90,7 @@ def as_penalties(l1: Any, l2: Any, dtype: Any) -> tuple[float, float]:
         raise InvalidArgumentError(f"l1 must be a number that is at least 0, not {l1}")
     if not (np.isfinite(rounded_l2) and rounded_l2 > 0):
         raise InvalidArgumentError(
-            f"l2 must be a number greater than 0, not {l2}: without it there is no dual"
+            f"l2 must be a number greater than 0, not {l2}: the dual problem needs it"
         )
     with np.errstate(over="ignore", under="ignore"):
         return float(rounded_l2), float(rounded_l1 / rounded_l2)

@@ -30,13 +30,13 @@ def saved_model(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     saved = checkpoints.load(path)
     if not isinstance(saved, dict) or saved.get("kind") != _KIND:
-        raise CheckpointError(f"{os.fspath(path)!r} holds no SDCAModel")
+        raise CheckpointError(f"{os.fspath(path)!r} does not hold an SDCAModel")
     try:
         whole = _is_whole(**{name: part for name, part in saved.items() if name != "kind"})
     except (AttributeError, KeyError, TypeError):
         whole = False
     if not whole:
-        raise CheckpointError(f"{os.fspath(path)!r} is no whole SDCAModel")
+        raise CheckpointError(f"{os.fspath(path)!r} holds an incomplete SDCAModel")
     return saved
 
 

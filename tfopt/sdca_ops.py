@@ -198,7 +198,7 @@ def _plan(
     n = len(packed.examples)
     if order is not None:
         if seed is not None:
-            raise InvalidArgumentError("order and seed are two orders")
+            raise InvalidArgumentError("pass either order or seed, not both")
         return as_order(order, n)
     number = zlib.crc32(packed.examples["a"].tobytes()) if seed is None else _seed(seed)
     if adaptive:

@@ -278,7 +278,7 @@ def _host_array(value: Any, dtype: Any) -> np.ndarray:
             raise InvalidArgumentError("a Variable cannot wrap a read-only array")
     array = value if isinstance(value, np.ndarray) else np.array(value, dtype)
     if array.dtype.kind not in "fciub" and array.dtype.name != "bfloat16":
-        raise InvalidTypeError(f"a Variable holds numbers, not {array.dtype}")
+        raise InvalidTypeError(f"a Variable must hold numbers, not {array.dtype}")
     return array
 
 

@@ -250,7 +250,7 @@ def densified(slices: IndexedSlices) -> np.ndarray:
     rows, *columns = slices.dense_shape or (0,)
     if list(values.shape[1:]) != columns:
         raise InvalidArgumentError(
-            f"values of shape {values.shape} are no rows of {slices.dense_shape}"
+            f"values of shape {values.shape} are not rows of an array of shape {slices.dense_shape}"
         )
     if not all(0 <= index < rows for index in merged.indices):
         raise InvalidArgumentError(f"indices are out of range [0, {rows})")

@@ -206,7 +206,7 @@ def SdcaFprint(*, input: Any, name: str | None = None) -> np.ndarray:
 def infer_shapes(op: str, /, **shapes: Sequence[int | None] | None) -> Shape | None:
     """Return the shape of an op's result, as far as those of its inputs tell; None is unknown."""
     if op not in _OPS:
-        raise InvalidArgumentError(f"{op!r} is none of TensorFlow's training ops")
+        raise InvalidArgumentError(f"{op!r} is not one of TensorFlow's training ops")
     raw = _OPS[op]
     if set(shapes) != set(raw.inputs):
         raise InvalidTypeError(

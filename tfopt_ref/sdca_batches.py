@@ -67,7 +67,7 @@ def batch_of(
         "example_ids", "example_labels", "example_weights", "sparse_features", "dense_features"
     }  # fmt: skip
     if unknown:
-        raise InvalidArgumentError(f"examples has no place for {sorted(unknown)}")
+        raise InvalidArgumentError(f"examples has unknown keys: {sorted(unknown)}")
     sparse = [
         _column(column, k, weights.size)
         for k, (column, weights) in enumerate(_paired(examples, "sparse_features", sparse_weights))

@@ -70,7 +70,7 @@ def penalties(l1: Any, l2: Any, dtype: np.dtype) -> tuple[float, float]:
             raise InvalidArgumentError(f"l1 must be a number that is at least 0, not {l1}")
         if not 0 < rounded_l2 < math.inf:
             raise InvalidArgumentError(
-                f"l2 must be a number greater than 0, not {l2}: without it there is no dual"
+                f"l2 must be a number greater than 0, not {l2}: the dual problem needs it"
             )
         return float(rounded_l2), float(rounded_l1 / rounded_l2)
 

@@ -84,7 +84,7 @@ def sdca_optimizer(
 
     if order is not None:
         if seed is not None:
-            raise InvalidArgumentError("order and seed are two orders")
+            raise InvalidArgumentError("pass either order or seed, not both")
         plan = checks.order_of(order, len(examples))
     else:
         number = zlib.crc32(examples["a"].tobytes()) if seed is None else checks.seed_of(seed)

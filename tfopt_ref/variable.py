@@ -43,7 +43,7 @@ class Variable(Operand):
         if not array.flags.writeable:
             raise InvalidArgumentError("a Variable cannot wrap a read-only array")
         if array.dtype.kind not in "fciub" and array.dtype.name != "bfloat16":
-            raise InvalidTypeError(f"a Variable holds numbers, not {array.dtype}")
+            raise InvalidTypeError(f"a Variable must hold numbers, not {array.dtype}")
         self._array = array
         self.name = "Variable" if name is None else name
         self._constraint = constraint

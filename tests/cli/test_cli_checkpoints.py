@@ -101,11 +101,14 @@ def test_without_a_checkpoint_it_begins(cli, data, folder):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--batch-size", "9"], "other settings: batch_size was 8, and is 9 now"),
-        (["--optimizer", "adam"], "other settings: optimizer was adamax, and is adam now"),
-        (["--beta-1", ".8"], "other settings: hyperparameters was {}, and is {'beta_1': 0.8} now"),
-        (["--test", "data.svm"], "of a run on other test data"),
-        (["--zero-based", "yes"], "of a run on other train data"),
+        (["--batch-size", "9"], "with other settings: batch_size was 8 and is 9 now"),
+        (["--optimizer", "adam"], "with other settings: optimizer was adamax and is adam now"),
+        (
+            ["--beta-1", ".8"],
+            "with other settings: hyperparameters was {} and is {'beta_1': 0.8} now",
+        ),
+        (["--test", "data.svm"], "on other test data"),
+        (["--zero-based", "yes"], "on other train data"),
     ],
 )
 def test_another_run_is_refused(cli, half, folder, flags, message):
@@ -113,9 +116,7 @@ def test_another_run_is_refused(cli, half, folder, flags, message):
     before = (folder / "model.checkpoint.npz").read_bytes()
     outcome = cli(*arguments, *flags, "--resume")
     assert (outcome.code, outcome.out) == (1, "")
-    assert outcome.err == f"model.checkpoint.npz: is {message.removeprefix('is ')}\n" or (
-        outcome.err == f"model.checkpoint.npz: is of a run with {message}\n"
-    )
+    assert outcome.err == f"model.checkpoint.npz: belongs to a run {message}\n"
     assert (folder / "model.checkpoint.npz").read_bytes() == before
     assert not (folder / "model.npz").exists()
 
@@ -124,7 +125,7 @@ def test_a_changed_row_is_refused(cli, half, data):
     arguments = half()
     data.write_text(data.read_text().replace("1 ", "0 ", 1))
     outcome = cli(*arguments, "--resume")
-    assert outcome.err == "model.checkpoint.npz: is of a run on other train data\n"
+    assert outcome.err == "model.checkpoint.npz: belongs to a run on other train data\n"
     assert outcome.code == 1
 
 
@@ -136,7 +137,7 @@ def test_damaged_and_foreign_files_are_refused(cli, half, folder):
     assert outcome.code == 1
     checkpoints.save(path, {"w": np.ones(3)})
     outcome = cli(*arguments, "--resume")
-    assert outcome.err == "model.checkpoint.npz: is no checkpoint of tfopt train\n"
+    assert outcome.err == "model.checkpoint.npz: is not a checkpoint of tfopt train\n"
 
 
 @pytest.mark.parametrize(

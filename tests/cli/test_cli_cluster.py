@@ -96,12 +96,12 @@ def test_another_run_does_not_go_on_there(cli, data, folder, stopped):
     assert outcome.err == (f"{saved}: is of a run with other settings: seed was 0, and is 3 now\n")
     data.write_text(data.read_text() + "1 1:1\n")
     outcome = cli(*stopped, "--resume")
-    assert outcome.err == f"{saved}: is of a run on other train data\n"
+    assert outcome.err == f"{saved}: belongs to a run on other train data\n"
     assert kept == {path: path.read_bytes() for path in saved.iterdir()}
     (saved / "run.npz").unlink()
     for flags in ([], ["--resume"]):  # a library's checkpoint, it seems
         outcome = cli(*stopped, *flags)
-        assert outcome.err == f"{saved}: is no run of tfopt train\n"
+        assert outcome.err == f"{saved}: is not a run of tfopt train\n"
     assert (saved / "manifest.npz").exists()
 
 
@@ -110,7 +110,7 @@ def test_an_address_where_nobody_answers(cli, data, monkeypatch):
     monkeypatch.setattr(train, "read_libsvm", None)
     for address, message in [
         ("tcp://127.0.0.1:1", "no Dask scheduler answers within 1 s"),
-        ("carrier://pigeon", "is no address, as tcp://host:port is one"),
+        ("carrier://pigeon", "is not an address such as tcp://host:port"),
     ]:
         outcome = cli("train", data, *FLAGS, "--dask", address)
         assert (outcome.code, outcome.err) == (1, f"{address}: {message}\n")

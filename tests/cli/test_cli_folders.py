@@ -275,7 +275,7 @@ def test_a_run_that_was_stopped_goes_on(cli, day, folder, there, monkeypatch):
     text = (day / "b").read_text()
     (day / "b").write_text(text + "1 1:1\n")
     saved = folder / "model.checkpoint"
-    refused(cli(*arguments, "--resume"), f"{saved}: is of a run on other train data")
+    refused(cli(*arguments, "--resume"), f"{saved}: belongs to a run on other train data")
     (day / "b").write_text("# the same rows\n" + text)
     outcome = cli(*arguments, "--resume")
     assert outcome.code == 0, outcome.err

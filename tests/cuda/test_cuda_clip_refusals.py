@@ -82,7 +82,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     ),
     "sums of rows": (
         lambda t: tfopt.IndexedSlices(t, np.array([0, 0])).sum_duplicates(), InvalidTypeError,
-        "rows on a GPU are summed by an update alone",
+        "rows on a GPU can only be summed by an update",
     ),
     # bounds
     "float64 bound": (
@@ -214,7 +214,7 @@ def test_arrays_of_which_no_other_can_be_made() -> None:
             self.array = array
 
     t = Plain(to([3, 4]))
-    with pytest.raises(InvalidTypeError, match="make a result of Plain: pass out"):
+    with pytest.raises(InvalidTypeError, match="allocate a result for Plain: pass out"):
         tfopt.clip_by_norm(t, 1.0)
     tfopt.clip_by_norm(t, 1.0, out=t)
     np.testing.assert_allclose(DEVICE.back(t.array), [0.6, 0.8])

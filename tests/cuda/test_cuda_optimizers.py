@@ -187,7 +187,7 @@ def test_what_is_for_the_host_alone() -> None:
     refused(late, [(slices, table)], tfopt.InvalidTypeError, "catch_up")
     pairs = [(there(np.ones(3)), there(np.ones(3))), (np.ones(3), np.ones(3))]
     both = tfopt.optimizers.Adam(global_clipnorm=1.0)
-    refused(both, pairs, tfopt.InvalidArgumentError, "on one device")
+    refused(both, pairs, tfopt.InvalidArgumentError, "all variables on one device")
 
     class Mine(tfopt.optimizers.Optimizer):
         pass

@@ -346,8 +346,11 @@ def test_refusals() -> None:
         both.step()
     table.grad = torch.sparse_coo_tensor(torch.tensor([[0]]), torch.ones(1, 2), (3, 2))
     for optimizer, message in (
-        (ours.Adam([w, table], weight_decay=0.1), "weight_decay does not join a sparse gradient"),
-        (ours.RMSprop([w, table], momentum=0.1), "momentum is not for sparse gradients"),
+        (
+            ours.Adam([w, table], weight_decay=0.1),
+            "weight_decay cannot be added to a sparse gradient",
+        ),
+        (ours.RMSprop([w, table], momentum=0.1), "momentum does not support sparse gradients"),
     ):
         with pytest.raises(InvalidArgumentError, match=message):
             optimizer.step()

@@ -112,7 +112,7 @@ class Checkpoints:
         except InvalidArgumentError as error:
             raise CommandError(printable(str(error))) from error
         if not isinstance(tree, dict) or tree.get("format") != _FORMAT:
-            raise CommandError(f"{name}: is no checkpoint of tfopt train")
+            raise CommandError(f"{name}: is not a checkpoint of tfopt train")
         check_same(name, tree, self._origin)
         saved = tree["run"]
         optimizer.load_state_dict(tree["optimizer"], run.variables)
@@ -150,8 +150,8 @@ def check_same(name: str, saved: dict[str, Any], origin: dict[str, Any]) -> None
         there = saved["settings"].get(key)
         if there != here:
             raise CommandError(
-                f"{name}: is of a run with other settings: {key} was {there}, and is {here} now"
+                f"{name}: belongs to a run with other settings: {key} was {there} and is {here} now"
             )
     for part in ("train", "test"):
         if saved["data"].get(part) != origin["data"].get(part):
-            raise CommandError(f"{name}: is of a run on other {part} data")
+            raise CommandError(f"{name}: belongs to a run on other {part} data")

@@ -62,7 +62,7 @@ def connected(flags: ClusterFlags) -> Iterator[None]:
         client = Client(flags.address, timeout=PATIENCE)
     except ValueError as error:
         address = printable(flags.address)
-        raise CommandError(f"{address}: is no address, as tcp://host:port is one") from error
+        raise CommandError(f"{address}: is not an address such as tcp://host:port") from error
     except OSError as error:
         address = printable(flags.address)
         raise CommandError(f"{address}: no Dask scheduler answers within {PATIENCE} s") from error

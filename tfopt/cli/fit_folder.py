@@ -66,7 +66,7 @@ class FitFolder:
         try:
             tree: dict[str, Any] = self._folder.load(_NAME)
         except CheckpointError as error:
-            raise CommandError(f"{printable(self.path)}: is no run of tfopt train") from error
+            raise CommandError(f"{printable(self.path)}: is not a run of tfopt train") from error
         return tree
 
 

@@ -22,6 +22,4 @@ def new_like(value: Any, shape: tuple[int, ...]) -> Any:
         return numba.device_array(shape, value.dtype)
     if hasattr(value, "__array_namespace__"):  # of the Python array API standard
         return value.__array_namespace__().empty(shape, dtype=value.dtype, device=value.device)
-    raise InvalidTypeError(
-        f"there is no telling how to make a result of {type(value).__name__}: pass out"
-    )
+    raise InvalidTypeError(f"cannot allocate a result for {type(value).__name__}: pass out=")

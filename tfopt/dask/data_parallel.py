@@ -97,7 +97,9 @@ class DataParallel:
         client: Client | None = None,
     ) -> None:
         if not isinstance(optimizer, Optimizer):
-            raise InvalidTypeError(f"optimizer must be one, not {type(optimizer).__name__}")
+            raise InvalidTypeError(
+                f"optimizer must be an optimizer, not {type(optimizer).__name__}"
+            )
         if not callable(loss_and_grad):
             raise InvalidTypeError("loss_and_grad must be a function")
         if reduction not in ("mean", "sum"):

@@ -288,7 +288,7 @@ class DaskExecutor:
         self._check_desks()
         gone = {home for home, _ in self._homes} - {*threads_of(self.client)}
         if gone:
-            raise LostError(f"workers are gone: {', '.join(sorted(gone))}") from None
+            raise LostError(f"workers have left the cluster: {', '.join(sorted(gone))}") from None
 
     def _check_desks(self) -> None:
         """Raise an error if a worker was gone: it may have come back, under its address."""

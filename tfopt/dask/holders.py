@@ -79,7 +79,7 @@ class Holder:
         if number == 0:
             return self.raw
         if attempt != self._attempt or number not in self._blocks:
-            raise LostError("the block has not been there all the time")
+            raise LostError("the block was lost in the meantime")
         return self._blocks[number]
 
 

@@ -92,7 +92,7 @@ def seed_of(path: str) -> int:
     try:
         return int(Folder(path).load(MANIFEST)["about"]["seed"])
     except (KeyError, TypeError) as error:
-        raise CheckpointError(f"{path}: is no checkpoint of this kind of fit") from error
+        raise CheckpointError(f"{path}: is not a checkpoint of this kind of fit") from error
 
 
 def save(block: Block, told: tuple[str, str, dict[int, Order]]) -> tuple[Block, None]:

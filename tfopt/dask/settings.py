@@ -59,12 +59,17 @@ def settings_of(
     """Return what makes parts with optimizers like one; refuse one that parts cannot have."""
     if not isinstance(optimizer, RuleOptimizer):
         raise InvalidTypeError(
-            f"the optimizer must be one of the table of rules, not {type(optimizer).__name__}"
+            "the optimizer must be one of tfopt.optimizers whose step is a rule of the "
+            f"table, not {type(optimizer).__name__}"
         )
     if optimizer.clipnorm is not None or optimizer.global_clipnorm is not None:
-        raise InvalidArgumentError("clipping by norm needs all rows: no part of a table has them")
+        raise InvalidArgumentError(
+            "clipping by norm needs all rows, and each part of a table has some only"
+        )
     if optimizer.gradient_aggregator is not None or optimizer.gradient_transformers:
-        raise InvalidArgumentError("a gradient_aggregator or gradient_transformers cannot be sent")
+        raise InvalidArgumentError(
+            "a gradient_aggregator or gradient_transformers cannot be sent to workers"
+        )
     if int(optimizer.iterations):
         raise InvalidArgumentError("the optimizer has taken steps already")
     config = optimizer._saved_config()

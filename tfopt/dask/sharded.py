@@ -298,7 +298,7 @@ class ShardedVariable:
         folder = Folder(os.fspath(path))
         manifest = folder.load(MANIFEST)
         if manifest.get("format") != _FORMAT or manifest.get("version") != _VERSION:
-            raise CheckpointError(f"{folder.url} is no table of version {_VERSION}")
+            raise CheckpointError(f"{folder.url} is not a table of version {_VERSION}")
         made = deserialize(manifest["optimizer"]) if optimizer is None else optimizer
         table = cls(
             manifest["rows"],

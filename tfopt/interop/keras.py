@@ -85,7 +85,7 @@ def load_variables(
     """
     name = type(optimizer).__name__
     if name not in _SLOTS:
-        raise InvalidArgumentError(f"Keras has no optimizer like {name}")
+        raise InvalidArgumentError(f"Keras has no counterpart of {name}")
     arrays = [one.numpy() if hasattr(one, "numpy") else np.asarray(one) for one in keras_variables]
     settings = {"schedule_decay": 1.0} if name == "Nadam" else {}
     like, names = fresh(optimizer, variables, **settings)

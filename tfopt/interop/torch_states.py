@@ -152,7 +152,9 @@ def _decay(optimizer: Any, group: _Group) -> dict[str, Any]:
             raise InvalidArgumentError(f"weight_decay={decay} has no counterpart here")
         return {}
     if decay and not decoupled:
-        raise InvalidArgumentError(f"weight_decay={decay}, which joins the gradient")
+        raise InvalidArgumentError(
+            f"weight_decay={decay}, which torch adds to the gradient, has no counterpart here"
+        )
     return {"weight_decay": decay}
 
 

@@ -85,7 +85,7 @@ class SDCAEstimator(LinearModel):
             C = check_number("C", self.C, 0, open_end=True)
             l2 = 1 / C
         else:
-            raise ValueError("C is 1 / l2: give one of them")
+            raise ValueError("C is 1 / l2: set only one of them")
         if math.isinf(l2):
             raise ValueError(f"1 / C overflows: C={self.C!r} is too small")
         if math.isinf(float(self.l1) / l2):

@@ -230,8 +230,8 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
         """Refuse a problem that has no minimum, given the numbers of the classes with weight."""
         if present.size < 2:
             raise ValueError(
-                f"{type(self).__name__} needs samples of at least 2 classes with weight, but there "
-                f"is one class only: {self.classes_[present].tolist()}"
+                f"{type(self).__name__} needs samples of at least 2 classes with weight, got "
+                f"one: {self.classes_[present].tolist()}"
             )
         if present.size < self.classes_.size and self.fit_intercept:
             missing = np.setdiff1d(np.arange(self.classes_.size), present)

@@ -87,7 +87,7 @@ class FTRLEstimator(LinearModel):
                     self._take(state, rows, targets[batch], weights[batch])
         if not np.isfinite(state).all():
             raise NotFiniteError(
-                f"the weights are not finite any more: lower learning_rate={self.learning_rate:g} "
+                f"the weights are no longer finite: lower learning_rate={self.learning_rate:g} "
                 "or scale the features"
             )
         try:
@@ -225,7 +225,7 @@ class FTRLClassifier(LinearClassifier, FTRLEstimator):
         """Return 1 where a sample is of a score's class, else 0."""
         unknown = np.setdiff1d(y, self.classes_)
         if unknown.size:
-            raise ValueError(f"y has labels that classes has not: {unknown[:5].tolist()}")
+            raise ValueError(f"y has labels that are not in classes: {unknown[:5].tolist()}")
         classes = self.classes_[1:] if self.classes_.size == 2 else self.classes_
         targets: np.ndarray = (y[:, None] == classes).astype(np.float64)
         return targets
@@ -233,7 +233,7 @@ class FTRLClassifier(LinearClassifier, FTRLEstimator):
     def _start(self, classes: Any, n_features: int) -> None:
         self.classes_ = np.unique(classes)
         if self.classes_.size < 2:
-            raise ValueError(f"there is one class only, and at least 2 are needed: {classes}")
+            raise ValueError(f"at least 2 classes are needed, got one: {self.classes_.tolist()}")
         self._reset(1 if self.classes_.size == 2 else self.classes_.size, n_features)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FTRLClassifier:

@@ -180,7 +180,7 @@ class Search:
         """Return the best certificate, this one included."""
         if not (np.isfinite(point.w).all() and point.objective >= 0 and point.gap >= 0):
             raise NotFiniteError(
-                "the weights are not finite any more: the features, the targets or the samples' "
+                "the weights are no longer finite: the features, the targets or the samples' "
                 "weights are too large; scale them"
             )
         if self.best is None or point.gap < self.best.gap:

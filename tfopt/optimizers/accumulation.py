@@ -261,7 +261,9 @@ class GradientAccumulation(Wrapper):
     def _state_parts(self, names: dict[str, Variable]) -> dict[str, Any]:
         keys = {memory_of(variable): name for name, variable in names.items()}
         if not all(key in keys for key in self._batch):
-            raise InvalidArgumentError("gradients wait of a variable that was not given")
+            raise InvalidArgumentError(
+                "gradients are accumulated for a variable that is not in variables"
+            )
         rows = {
             keys[key]: {"values": rows.values, "indices": rows.indices}
             for key, rows in self._rows.items()
@@ -276,9 +278,11 @@ class GradientAccumulation(Wrapper):
         with as_damage():
             check_known(batch, names)
             if not all(name in rows or (name, "gradient") in slots for name in batch):
-                raise InvalidArgumentError("the state lacks gradients of a batch")
+                raise InvalidArgumentError("gradients of a batch are missing from the state")
             if not all(name in batch for name in rows):
-                raise InvalidArgumentError("the state has rows of a variable that is in no batch")
+                raise InvalidArgumentError(
+                    "the state has rows of a variable that no batch contains"
+                )
             waiting = {
                 name: _checked_rows(name, rows[name], names[name], self._slot_dtype(names[name]))
                 for name in rows

@@ -28,7 +28,10 @@ class Backlogs:
         for key in moved:
             if key in self._of and self._of[key].owes:
                 name = self._of[key].variable.name
-                raise InvalidArgumentError(f"rows of {name}, which has been replaced, owe steps")
+                raise InvalidArgumentError(
+                    f"{name} was replaced while rows of it have deferred updates: call "
+                    "flush() first"
+                )
 
     def drop(self, keys: Container[Any]) -> None:
         """Have no backlog of variables, by their memory."""
@@ -123,7 +126,9 @@ class Backlogs:
                 labels = {id(slot.value()): label for label, slot in slots.get(key, {}).items()}
                 owed[name] = {**state, "slots": [labels[id(a)] for a in self._of[key].slots]}
         if len(owed) < sum(bool(backlog.state()) for backlog in self._of.values()):
-            raise InvalidArgumentError("rows of a variable that was not given owe steps")
+            raise InvalidArgumentError(
+                "rows of a variable that is not in variables have deferred updates"
+            )
         return owed
 
     def restore(self, owed: dict[str, Any], names: dict[str, Variable], slots: Slots) -> None:
@@ -149,5 +154,5 @@ def check_all_owed(
     """
     for name, state in owed.items():
         if name not in names or not all((name, slot) in slots for slot in state["slots"]):
-            raise InvalidArgumentError(f"rows of {name} owe steps, but it lacks their slots")
+            raise InvalidArgumentError(f"rows of {name} have deferred updates, but it has no slots")
         check_owed(state, names[name])

@@ -210,7 +210,9 @@ def check_owed(state: Any, variable: Variable) -> None:
     """
     rule = state.get("rule")
     if rule not in kernels or set(state) != _STATE:
-        raise InvalidArgumentError(f"the rows of {variable.name} owe steps of no known form")
+        raise InvalidArgumentError(
+            f"the deferred updates of {variable.name} are of an unknown form"
+        )
     refuse_catching_up(variable)
     kernel, n = kernels[rule], len(state["scalars"])
     hypers, double = (0.5,) * len(kernel.rule.hypers), variable.dtype == np.float64
@@ -232,7 +234,7 @@ def check_owed(state: Any, variable: Variable) -> None:
         for key, (shape, dtype, most) in expected.items()
     )
     if not fits or n == 0:
-        raise InvalidArgumentError(f"what rows of {variable.name} owe does not fit it")
+        raise InvalidArgumentError(f"the deferred updates of {variable.name} do not fit its rows")
 
 
 def refuse_catching_up(variable: Variable) -> None:

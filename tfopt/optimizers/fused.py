@@ -87,7 +87,7 @@ def gpu_updates(
     """Check a step on a GPU; return its updates."""
     clips, (*_, global_norm) = limits != NO_LIMITS, limits
     if plan.parts and global_norm is not None:
-        raise InvalidArgumentError("global_clipnorm is one of variables on one device")
+        raise InvalidArgumentError("global_clipnorm needs all variables on one device")
     if clips and merge == "before":
         raise InvalidArgumentError('on a GPU merge must be "after"')
     if clips and steps.scale != 1:

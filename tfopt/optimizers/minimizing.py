@@ -105,7 +105,7 @@ def _found(recorder: GradientTape, made: Any, variables: Any, grad_loss: Any) ->
             f"not {type(made).__name__}"
         )
     if any(not isinstance(variable, Variable) for variable in variables):
-        raise InvalidTypeError("gradients are found for Variables: wrap the arrays")
+        raise InvalidTypeError("minimize needs Variables: wrap the arrays in tfopt.Variable")
     return recorder.gradient(made, list(variables), grad_loss)
 
 

@@ -88,7 +88,9 @@ class ParameterGroups(Wrapper):
             optimizers.append(_made(optimizer, how))
         self.optimizers = [*optimizers, optimizer]
         if len(set(map(id, self.optimizers))) < len(self.optimizers):
-            raise InvalidArgumentError("each group has an optimizer of its own, which counts steps")
+            raise InvalidArgumentError(
+                "each group needs an optimizer object of its own, because each counts its steps"
+            )
 
     def group_of(self, var: Any) -> Optimizer:
         """Return the optimizer of a variable."""
@@ -145,7 +147,7 @@ class ParameterGroups(Wrapper):
     def _inside(self, name: str) -> Any:
         first, *others = [getattr(optimizer, name) for optimizer in self.optimizers]
         if not all(other is first or bool(other == first) for other in others):
-            raise AttributeError(f"the groups differ in {name}: read it of one of `optimizers`")
+            raise AttributeError(f"the groups differ in {name}: read it from one of `optimizers`")
         return first
 
     def _set_inside(self, name: str, value: Any) -> None:
@@ -252,7 +254,7 @@ class ParameterGroups(Wrapper):
     ) -> list[Callable[[], None]]:
         with as_damage():
             if parts.pop("members", None) != self._members_in(names):
-                raise InvalidArgumentError("the state's groups are groups of other variables")
+                raise InvalidArgumentError("the groups in the state hold other variables")
         return super()._restoring(parts, names, slots)
 
     def _like(self, config: dict[str, Any]) -> Any:
@@ -279,7 +281,7 @@ def _selection(which: Any) -> Selection:
     if isinstance(which, str):
         return Selection(patterns=[which])
     if isinstance(which, np.ndarray) or not isinstance(which, Iterable):
-        raise InvalidTypeError("a group is a pattern or a list of variables")
+        raise InvalidTypeError("a group must be a pattern or a list of variables")
     return Selection(map(as_variable, which))
 
 
@@ -287,7 +289,9 @@ def _made(optimizer: Optimizer, how: Any) -> Optimizer:
     if isinstance(how, Optimizer):
         return how
     if not isinstance(how, Mapping):
-        raise InvalidTypeError(f"a group has an optimizer or a dict, not {type(how).__name__}")
+        raise InvalidTypeError(
+            f"a group needs an optimizer or a dict of settings, not {type(how).__name__}"
+        )
     if "class_name" in how:
         return get(how)
     return _differing(optimizer, how)

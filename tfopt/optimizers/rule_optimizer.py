@@ -121,7 +121,7 @@ class RuleOptimizer(DecayingOptimizer, abstract=True):
 
     def _reach(self, update: Update) -> Reach:
         """Return how far steps without a gradient move a variable, if rows can catch up."""
-        raise NotImplementedError(f"{type(self).__name__} cannot catch up")
+        raise NotImplementedError(f'{type(self).__name__} does not support sparse="catch_up"')
 
     def _left_by(self, update: Update) -> Writes:
         """Return the writes of what a step leaves for the next one, beside slots."""

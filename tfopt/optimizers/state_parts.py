@@ -102,7 +102,7 @@ def check_known(given: Any, names: dict[str, Variable]) -> None:
     """Refuse names of variables that there are not."""
     foreign = [name for name in given if name not in names]
     if foreign:
-        raise InvalidArgumentError(f"the state is of variables that were not given: {foreign}")
+        raise InvalidArgumentError(f"the state has variables that are not in variables: {foreign}")
 
 
 def check_variables(saved: dict[str, Any], names: dict[str, Variable]) -> None:

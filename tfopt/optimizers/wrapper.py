@@ -71,7 +71,7 @@ class _Inside:
 
 def _an_optimizer(value: Any) -> Optimizer:
     if not isinstance(value, Optimizer):
-        raise InvalidTypeError(f"optimizer must be one, not {type(value).__name__}")
+        raise InvalidTypeError(f"optimizer must be an optimizer, not {type(value).__name__}")
     return value
 
 

@@ -69,7 +69,9 @@ class Backlog:
 def check_owed(state: Any, variable: Variable) -> None:
     """Refuse what is not the state of a backlog of a variable."""
     if set(state) != {"rule", "since", "steps", "slots"}:
-        raise InvalidArgumentError(f"the rows of {variable.name} owe steps of no known form")
+        raise InvalidArgumentError(
+            f"the deferred updates of {variable.name} are of an unknown form"
+        )
     refuse_catching_up(variable)
     since, op = state["since"], getattr(training_ops, state["rule"], None)
     fits = (
@@ -79,7 +81,7 @@ def check_owed(state: Any, variable: Variable) -> None:
         and 0 <= since.min() <= since.max() <= len(state["steps"])
     )
     if not fits:
-        raise InvalidArgumentError(f"what rows of {variable.name} owe does not fit it")
+        raise InvalidArgumentError(f"the deferred updates of {variable.name} do not fit its rows")
 
 
 def refuse_catching_up(variable: Variable) -> None:

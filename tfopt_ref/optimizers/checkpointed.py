@@ -118,7 +118,9 @@ class Checkpointed(State):
         names = self._names(variables)
         with as_damage():
             if state["version"] != _VERSION:
-                raise InvalidArgumentError(f"a state of version {state['version']}, not {_VERSION}")
+                raise InvalidArgumentError(
+                    f"the state has version {state['version']}, not {_VERSION}"
+                )
             check_variables(state["variables"], names)
         restoring = self._restoring_all(state, names)
         for restore in restoring:
@@ -132,7 +134,7 @@ class Checkpointed(State):
         with as_damage():
             if state["class_name"] != type(self).__name__:
                 raise InvalidArgumentError(
-                    f"the state is one of {state['class_name']}, not of {type(self).__name__}"
+                    f"the state was saved by {state['class_name']}, not by {type(self).__name__}"
                 )
             others = self._checked_weights(state["weights"])
         other = self._like(state["config"])

@@ -35,7 +35,8 @@ class DecayingOptimizer(Optimizer):
         super().__init__(name, learning_rate, **kwargs)
         if weight_decay and not self._can_decay:
             raise InvalidArgumentError(
-                f"weight_decay is not for {type(self).__name__}, which makes weights anew"
+                f"weight_decay cannot be used with {type(self).__name__}, which computes "
+                "the weights from its accumulators"
             )
         self.weight_decay = weight_decay or 0.0
         self._exclusion = Selection()

@@ -124,5 +124,5 @@ def rate_config(rate: Any) -> Any:
     if not callable(rate):
         return rate
     if _takes_a_step(rate):
-        raise InvalidTypeError("a configuration cannot hold a function; make it a schedule")
+        raise InvalidTypeError("a configuration cannot hold a function: use a schedule")
     return rate()

@@ -38,7 +38,7 @@ class Places:
         given: dict[str, Any] = {}
         for name, value in leaves(params):
             if name in given:
-                raise InvalidArgumentError(f"two places have the name {name!r}")
+                raise InvalidArgumentError(f"two entries of the structure have the name {name!r}")
             given[name] = value
         gradients = dict(_gradients(params, grads, ""))
         found = {name: self._variable(name, value) for name, value in given.items()}

@@ -234,7 +234,10 @@ class RuleOptimizer(DecayingOptimizer):
         for key, backlog in self._backlogs.items():
             if key in moved and backlog.state():
                 name = backlog.variable.name
-                raise InvalidArgumentError(f"rows of {name}, which has been replaced, owe steps")
+                raise InvalidArgumentError(
+                    f"{name} was replaced while rows of it have deferred updates: call "
+                    "flush() first"
+                )
 
     def _move_state(self, moved: dict[Any, Variable]) -> None:
         super()._move_state(moved)
@@ -261,7 +264,9 @@ class RuleOptimizer(DecayingOptimizer):
                 named = {id(slot.value()): key for key, slot in slots.items()}
                 owed[name] = {**state, "slots": [named[id(array)] for array in backlog.arrays[1:]]}
         if len(owed) < sum(bool(backlog.state()) for backlog in self._backlogs.values()):
-            raise InvalidArgumentError("rows of a variable that was not given owe steps")
+            raise InvalidArgumentError(
+                "rows of a variable that is not in variables have deferred updates"
+            )
         return {**super()._state_parts(names), **({"owed": owed} if owed else {})}
 
     def _restoring(
@@ -272,7 +277,7 @@ class RuleOptimizer(DecayingOptimizer):
             for name, state in owed.items():
                 if name not in names or not all((name, slot) in slots for slot in state["slots"]):
                     raise InvalidArgumentError(
-                        f"rows of {name} owe steps, but it lacks their slots"
+                        f"rows of {name} have deferred updates, but it has no slots"
                     )
                 check_owed(state, names[name])
         return [*super()._restoring(parts, names, slots), partial(self._owe, owed, names)]

@@ -64,7 +64,8 @@ class Selection:
         found = [name for name, variable in names.items() if memory_of(variable) in self._given]
         if len(found) < len(self._given):
             raise InvalidArgumentError(
-                "a variable that has been said to be different is not among the variables"
+                "a variable given to exclude_from_weight_decay or to a group is not among "
+                "the variables"
             )
         return found
 

@@ -110,7 +110,7 @@ class State:
         for new in moved.values():
             if memory_of(new) in self._slots and memory_of(new) not in moved:
                 raise InvalidArgumentError(
-                    f"the array that has come in the place of another, {new.name}, has slots"
+                    f"{new.name} replaces another array, but has slots of its own already"
                 )
 
     def _move_state(self, moved: dict[Any, Variable]) -> None:

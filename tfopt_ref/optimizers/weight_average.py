@@ -42,7 +42,9 @@ class WeightAverage(Wrapper):
     ) -> None:
         super().__init__(optimizer, name)
         if _catches_up(optimizer):
-            raise InvalidArgumentError("the weights of rows that catch up cannot be averaged")
+            raise InvalidArgumentError(
+                'weights whose rows catch up later (sparse="catch_up") cannot be averaged'
+            )
         self.momentum = momentum
         self.overwrite_frequency = overwrite_frequency
 

@@ -217,9 +217,9 @@ class KernelOptimizer(torch.optim.Optimizer):
 
     def _of_rows(self, group: dict[str, Any], part: _Part, step: Step, grad: Any) -> Call:
         if self._penalty(group):
-            raise InvalidArgumentError("weight_decay does not join a sparse gradient")
+            raise InvalidArgumentError("weight_decay cannot be added to a sparse gradient")
         if self._rate(group) is not None:
-            raise InvalidArgumentError("momentum is not for sparse gradients")
+            raise InvalidArgumentError("momentum does not support sparse gradients")
         arrays = tuple(column[0] for column in part.operands)
         return step.rows(arrays, _slices(grad), part.room or Room())
 
