@@ -1,9 +1,9 @@
 """Builds the kernels; everything else about the package is in pyproject.toml."""
 
+import importlib.util
 import os
 import platform
 import re
-import runpy
 import shlex
 import shutil
 import subprocess
@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy
@@ -22,8 +23,8 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError, CompileError
 
-TABLE = runpy.run_path("tfopt/rules.py")
 KERNELS = Path("tfopt/kernels")
+RULES = Path("tfopt/rules")
 MODULES = (
     "runtime",
     "layout",
@@ -88,6 +89,19 @@ CUDA_FLAGS = ["-std=c++17", "-O3", "-fmad=false", "-prec-div=true", "-prec-sqrt=
 CUDA_FLAGS += ["-Xcompiler=-fPIC,-fvisibility=hidden,-ffp-contract=off", "--compress-mode=size"]
 
 
+def import_table() -> ModuleType:
+    """Import tfopt.rules by itself: the package needs what is built of it."""
+    spec = importlib.util.spec_from_file_location("tfopt_rules", RULES / "__init__.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # by which its parts find one another
+    spec.loader.exec_module(module)
+    return module
+
+
+TABLE = import_table()
+
+
 def render(template: Path, target: Path, **names: object) -> str:
     """Write what a template makes of the names, if it is not there yet, and return its path."""
     source = Template.from_filename(str(template), encoding="utf-8").substitute(names)
@@ -113,7 +127,7 @@ def render_functions() -> None:
     for name in ("training_ops", "raw_ops"):
         template = Path("tfopt", f"{name}.py.tp")
         target = template.with_suffix("")
-        render(template, target, TABLE=TABLE["RULES"], FORMS=TABLE["FORMS"], **helpers)
+        render(template, target, TABLE=TABLE.RULES, OPS=TABLE.OPS, FORMS=TABLE.FORMS, **helpers)
 
 
 def render_steps(instruction_set: str) -> str:
@@ -127,7 +141,7 @@ def render_steps(instruction_set: str) -> str:
         return re.sub(r"(?<![\w.])(\d+)(?![\w.])", rf"<{number}><double>\1", expression)
 
     target = KERNELS / f"steps_{instruction_set}.pyx"
-    return render(KERNELS / "steps.pyx.tp", target, TABLE=TABLE["RULES"], typed=typed)
+    return render(KERNELS / "steps.pyx.tp", target, TABLE=TABLE.RULES, typed=typed)
 
 
 def extension(name: str, source: str, flags: list[str]) -> Extension:
@@ -139,7 +153,7 @@ def extension(name: str, source: str, flags: list[str]) -> Extension:
         define_macros=[("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")],
         depends=[
             *(str(KERNELS / name) for name in ("machine.h", "halves.h", "rules.pxd")),
-            "tfopt/rules.py",
+            *map(str, RULES.glob("*.py")),
         ],
     )
 
@@ -169,10 +183,10 @@ class CudaLibrary(Extension):
         super().__init__(
             "tfopt.cuda.libtfopt_cuda",
             sources,
-            depends=["tfopt/rules.py"],
+            depends=[str(path) for path in RULES.glob("*.py")],
             optional=os.environ.get("TFOPT_CUDA") != "1",
         )
-        self.ops = [rule.op for rule in TABLE["RULES"]]
+        self.rules = [rule.name for rule in TABLE.RULES]
 
     def architectures(self) -> list[str]:
         known = subprocess.run(
@@ -194,7 +208,8 @@ class CudaLibrary(Extension):
         # these first, for they take the longest
         jobs = [[f"{name}.cu", "-o", str(folder / f"{name}.o")] for name in ("face", "clip")]
         jobs += [
-            ["rule.cu", f"-DTFOPT_RULE={op}", "-o", str(folder / f"{op}.o")] for op in self.ops
+            ["rule.cu", f"-DTFOPT_RULE={name}", "-o", str(folder / f"{name}.o")]
+            for name in self.rules
         ]
 
         def compile_one(job: list[str]) -> None:
@@ -278,7 +293,7 @@ class BuildKernels(build_ext):
 
 
 render_functions()
-render(CUDA / "table.h.tp", CUDA / "table.h", TABLE=TABLE["RULES"])  # the tests need no nvcc
+render(CUDA / "table.h.tp", CUDA / "table.h", TABLE=TABLE.RULES)  # the tests need no nvcc
 nvcc = find_nvcc()
 setup(
     ext_modules=cythonize(

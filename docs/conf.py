@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import tfopt
-from tfopt.rules import RULES, Rule
+from tfopt.rules import OPS, RULES, Rule
 
 project = "tfopt"
 author = "the tfopt developers"
@@ -36,7 +36,7 @@ def _row(rule: Rule) -> str:
     flags = ", ".join(f"`{name}={on}`" for name, on in rule.flags.items()) or "none"
     cells = [
         f"[`apply_{rule.name}`](api/training_ops)",
-        f"`{rule.op}`" if rule.raw else "none",
+        f"`{OPS[rule.name].name}`" if rule.name in OPS else "none",
         ", ".join(f"`{slot}`" for slot in rule.slots) or "none",
         ", ".join(f"`{hyper}`" for hyper in rule.hypers),
         flags,

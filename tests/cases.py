@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tfopt.rules import DTYPES, RULES, Rule
+from tfopt.rules import DTYPES, RULES, Rule, checks_of
 
 __all__ = [
     "DTYPES",
@@ -95,8 +95,9 @@ def hypers(draw: Any, rule: Rule, dtype: Any) -> dict[str, Any]:
         [0.0, 1.0, 2.0, -0.5, float(info.tiny), float(info.tiny) / 4, 1 - float(info.epsneg),
          math.inf, math.nan, 1e-3]
     )  # fmt: skip
+    limits = checks_of(rule).limits
     chosen = {
-        name: value if usual or name in EXACT or name in rule.limits else draw(odd | st.just(value))
+        name: value if usual or name in EXACT or name in limits else draw(odd | st.just(value))
         for name, value in ordinary_hypers(rule).items()
     }
     flags = {name: draw(st.booleans()) for name in rule.flags}

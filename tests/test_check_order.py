@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from golden.refusals import OPS, Arguments, faults, order, pairs, recognize, spoiled
 
-from tfopt.rules import RULES, Rule
+from tfopt.rules import RULES, Rule, checks_of
 
 GOLDEN = Path(__file__).parent / "golden/data/refusals.json"
 TENSORFLOW = {op: names.split(", ") for op, names in json.loads(GOLDEN.read_text()).items()}
@@ -50,8 +50,10 @@ def test_there_are_pairs():
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_checks_of_the_table(rule: Rule):
     """Each check there once; the kernels look at a rank before they look at dimensions."""
-    assert sorted(rule.order(dense=True)) == sorted([*rule.slots, *rule.hypers, rule.grad])
-    rows = [name for name in rule.order(dense=False) if name != "inner"]
+    assert sorted(checks_of(rule).order(rule, dense=True)) == sorted(
+        [*rule.slots, *rule.hypers, rule.grad]
+    )
+    rows = [name for name in checks_of(rule).order(rule, dense=False) if name != "inner"]
     assert sorted(rows) == sorted([*rule.slots, *rule.hypers, "rank", "indices", "columns", "rows"])
     assert rows.index("rank") < rows.index("columns") < rows.index("rows")
     assert rows.index("indices") < rows.index("rows")

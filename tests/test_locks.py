@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import ORDINARY, RULES
+from cases import ORDINARY
 
 from tfopt import GradientTape, InvalidArgumentError, Variable, function, raw_ops
 from tfopt.core.effects import writes
 from tfopt.locks import locked
+from tfopt.rules import OPS
 
 LIMIT = 60  # seconds, after which threads that wait for each other are taken to do so for good
 
@@ -176,7 +177,7 @@ LOCKING = [name for name in raw_ops.__all__ if "Apply" in name]
 def arguments_of(name: str, seed: int) -> tuple[list[np.ndarray], dict[str, Any]]:
     """Return what an op writes, and its other arguments: rows with duplicates, if it takes rows."""
     inputs = inspect.signature(getattr(raw_ops, name)).parameters
-    rule = next(r for r in RULES if r.raw and name.endswith(f"Apply{r.op}"))
+    rule = next(op.rule for op in OPS.values() if name.endswith(f"Apply{op.name}"))
     random = np.random.default_rng(seed)
     written = [np.ones((300, 4)) for _ in ("var", *rule.slots)]
     given: dict[str, Any] = {hyper: ORDINARY[hyper] for hyper in rule.hypers}
@@ -191,7 +192,7 @@ def arguments_of(name: str, seed: int) -> tuple[list[np.ndarray], dict[str, Any]
 @pytest.mark.parametrize("name", LOCKING)
 def test_two_locked_updates_have_one_of_two_orders(name: str) -> None:
     update = getattr(raw_ops, name)
-    rule = next(r for r in RULES if r.raw and name.endswith(f"Apply{r.op}"))
+    rule = next(op.rule for op in OPS.values() if name.endswith(f"Apply{op.name}"))
     first, second = (arguments_of(name, seed)[1] for seed in (1, 2))
 
     def after(*steps: dict[str, Any]) -> bytes:

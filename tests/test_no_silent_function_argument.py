@@ -15,6 +15,7 @@ from silence import Call, bits, outcome, perturbed
 
 import tfopt
 from tfopt import autodiff, checkpoints, clip_grads, clip_ops, raw_ops, sdca_ops, training_ops
+from tfopt.rules import OPS
 from tfopt.sdca_model import SDCAModel
 
 #: Arguments without another answer, and why.
@@ -112,7 +113,7 @@ def test_every_update_is_tried() -> None:
 def op_of(name: str) -> Call:
     function = getattr(raw_ops, name)
     parameters = inspect.signature(function).parameters
-    rule = next(rule for rule in RULES if rule.raw and name.endswith("Apply" + rule.op))
+    rule = next(op.rule for op in OPS.values() if name.endswith("Apply" + op.name))
     operands = list(rule.operands)
     if operands[-1] not in parameters:
         operands[-1] = "grad"

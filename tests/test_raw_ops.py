@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from cases import RULES, arrays_for, assert_same_bits, ordinary_hypers
+from cases import arrays_for, assert_same_bits, ordinary_hypers
 
 import tfopt
 import tfopt_ref
+from tfopt.rules import OPS as TF_OPS
 from tfopt.rules import Rule
 
 #: TensorFlow 2.21's inputs, those in brackets in the sparse forms only, and its attributes.
@@ -58,14 +59,14 @@ class Op(NamedTuple):
 
 def ops() -> list[Op]:
     found = []
-    for rule in filter(lambda rule: rule.raw, RULES):
-        inputs, _ = TENSORFLOW[rule.op]
+    for rule, op, *_ in TF_OPS.values():
+        inputs, _ = TENSORFLOW[op]
         dense = inputs.replace("[indices]", "")
         sparse = inputs.replace("[indices]", "indices").replace("delta", "grad")
-        for prefix in ("Resource",) if rule.op in RESOURCE_ONLY else ("", "Resource"):
-            found.append(Op(f"{prefix}Apply{rule.op}", rule, dense.split()))
+        for prefix in ("Resource",) if op in RESOURCE_ONLY else ("", "Resource"):
+            found.append(Op(f"{prefix}Apply{op}", rule, dense.split()))
             if "indices" in inputs:
-                found.append(Op(f"{prefix}SparseApply{rule.op}", rule, sparse.split()))
+                found.append(Op(f"{prefix}SparseApply{op}", rule, sparse.split()))
     return found
 
 
@@ -93,13 +94,14 @@ def test_the_names_are_tensorflows(impl: Any) -> None:
     assert tfopt.raw_ops.__all__ == tfopt_ref.raw_ops.__all__
 
 
-@pytest.mark.parametrize("rule", [r for r in RULES if r.raw], ids=lambda rule: rule.name)
-def test_a_rows_inputs_are_its_operands_and_hyperparameters(rule: Rule) -> None:
-    assert sorted(rule.inputs) == sorted(rule.operands + rule.hypers)
-    inputs, flag = TENSORFLOW[rule.op]
-    assert " ".join(rule.inputs) == inputs.replace("[indices] ", "").replace(" [indices]", "")
-    assert (rule.sparse, rule.ref) == ("indices" in inputs, rule.op not in RESOURCE_ONLY)
-    assert ",".join(f"{name}={default}" for name, default in rule.flags.items()) == flag
+@pytest.mark.parametrize("rule", [*TF_OPS])
+def test_a_rows_inputs_are_its_operands_and_hyperparameters(rule: str) -> None:
+    op = TF_OPS[rule]
+    assert sorted(op.inputs) == sorted(op.rule.operands + op.rule.hypers)
+    inputs, flag = TENSORFLOW[op.name]
+    assert " ".join(op.inputs) == inputs.replace("[indices] ", "").replace(" [indices]", "")
+    assert (op.sparse, op.ref) == ("indices" in inputs, op.name not in RESOURCE_ONLY)
+    assert ",".join(f"{name}={default}" for name, default in op.rule.flags.items()) == flag
 
 
 @each_op
@@ -109,7 +111,7 @@ def test_signatures_are_tensorflows(impl: Any, op: Op) -> None:
     *others, name = (
         p.name if p.default is p.empty else f"{p.name}={p.default}" for p in parameters
     )
-    flags = TENSORFLOW[op.rule.op][1].split()
+    flags = TENSORFLOW[TF_OPS[op.rule.name].name][1].split()
     assert [*others, name] == [*op.inputs, "use_locking=False", *flags, "name=None"]
 
 

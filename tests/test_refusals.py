@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import as_strided
 
 import tfopt
 import tfopt_ref
-from tfopt.rules import Rule
+from tfopt.rules import Rule, checks_of
 
 ROWS, WIDTH, N = 6, 3, 4
 
@@ -197,7 +197,7 @@ LIMITED = [
     )
     for rule in RULES
     for sparse in (False, True)
-    for hyper, limit in rule.limits.items()
+    for hyper, limit in checks_of(rule).limits.items()
 ]
 
 
@@ -210,7 +210,7 @@ def test_limits_of_hyperparameters(
         case = Case(rule, sparse)
         case.options[hyper] = value
         before = digest(case)
-        if not sparse and rule.limited == "rows":
+        if not sparse and checks_of(rule).limited == "rows":
             case.call(impl)
             continue
         expected = limit.replace("the first flag", next(iter(rule.flags), ""))
@@ -224,7 +224,7 @@ def test_limits_of_hyperparameters(
 
 
 @pytest.mark.parametrize(
-    "rule", [r for r in RULES if "first flag" in str(r.limits)], ids=lambda r: r.name
+    "rule", [r for r in RULES if "first flag" in str(checks_of(r).limits)], ids=lambda r: r.name
 )
 def test_a_learning_rate_of_zero_needs_the_flag(impl: Any, rule: Rule) -> None:
     case = Case(rule, sparse=True)

@@ -26,7 +26,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 import tfopt
 import tfopt_ref
-from tfopt.rules import Rule
+from tfopt.rules import Rule, checks_of
 
 KINDS = ("dense", "sparse")
 GRADIENTS = (*LAYOUTS, "read-only", "broadcast")
@@ -67,7 +67,7 @@ def compare(rule: Rule, operands: list[list[np.ndarray]], options: dict[str, Any
 def test_bits(rule: Rule, dtype: str, kind: str, layout: str, data: st.DataObject) -> None:
     least = 1 if kind == "sparse" else 0
     shape = data.draw(array_shapes(min_dims=least, max_dims=3, min_side=0, max_side=5))
-    if kind == "sparse" and "inner" in rule.row_checks:
+    if kind == "sparse" and "inner" in checks_of(rule).rows:
         shape = (shape[0], *(n or 1 for n in shape[1:]))  # TensorFlow refuses empty rows
     options = data.draw(hypers(rule, dtype))
     grad_shape = shape

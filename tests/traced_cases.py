@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from cases import ORDINARY, RULES, arrays_for
 
-from tfopt.rules import Rule
+from tfopt.rules import FORMS, Rule
 
 __all__ = ["MODULES", "NOT_CALLED", "Call", "calls", "memory_of", "public_names"]
 
@@ -123,11 +123,8 @@ def _updates(impl: Any, owner: str, name: str, rule: Rule, names: dict[str, str]
 def _rule_calls(impl: Any) -> Iterator[Call]:
     for rule in RULES:
         yield from _updates(impl, "training_ops", f"apply_{rule.name}", rule, {})
-        for prefix in ("Apply", "ResourceApply", "SparseApply", "ResourceSparseApply"):
-            name = f"{prefix}{rule.op}"
-            if rule.raw and name in impl.raw_ops.__all__:
-                names = {rule.grad: "grad"} if "Sparse" in prefix else {}
-                yield from _updates(impl, "raw_ops", name, rule, names)
+    for form in FORMS:
+        yield from _updates(impl, "raw_ops", form.name, form.rule, {form.rule.grad: form.grad})
 
 
 # ---- clipping

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from .common import RULES, filled, hyper, operands, public, step, times
+from .common import OPS, RULES, filled, hyper, operands, public, step, times
 
 
 class Calls:
@@ -29,13 +29,13 @@ class Calls:
 class RawOps:
     """The same under TensorFlow's names, with and without the variables' locks."""
 
-    params = ([f"ResourceApply{rule.op}" for rule in RULES.values() if rule.raw], [False, True])
+    params = ([f"ResourceApply{op.name}" for op in OPS.values()], [False, True])
     param_names = ("op", "use_locking")
     rounds = 1
     repeat = (3, 20, 0.5)
 
     def setup(self, op: str, use_locking: bool) -> None:
-        rule = next(rule for rule in RULES.values() if op == f"ResourceApply{rule.op}")
+        rule = next(found.rule for found in OPS.values() if op == f"ResourceApply{found.name}")
         arrays = dict(zip(rule.operands, operands(rule.name, 16), strict=True))
         hypers = {name: hyper(name) for name in rule.hypers}
         call = public(f"raw_ops.{op}")

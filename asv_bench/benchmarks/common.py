@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import importlib.util
 import os
 import platform
-import runpy
 import shlex
 import subprocess
 import sys
@@ -21,16 +21,32 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 HERE = Path(__file__).parent
 
+
+def _import_table() -> ModuleType:
+    """Import the checkout's tfopt.rules by itself."""
+    table = HERE.parents[1] / "tfopt/rules/__init__.py"
+    spec = importlib.util.spec_from_file_location("tfopt_rules", table)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # by which its parts find one another
+    spec.loader.exec_module(module)
+    return module
+
+
+TABLE = _import_table()
+
 #: The rows of the table by name.
-RULES = {
-    rule.name: rule for rule in runpy.run_path(str(HERE.parents[1] / "tfopt/rules.py"))["RULES"]
-}
+RULES = {rule.name: rule for rule in TABLE.RULES}
+
+#: TensorFlow's ops by the name of the rule.
+OPS = TABLE.OPS
 
 #: Sample values of hyperparameters other than learning rates. No step's time depends on them,
 #: except that powers other than the square root are slow.

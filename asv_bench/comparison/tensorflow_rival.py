@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from benchmarks.common import RULES
+from benchmarks.common import OPS, RULES
 
 from comparison.measure import Side
 from comparison.rival import Rival, Unavailable
@@ -58,7 +58,7 @@ def rivals(work: Work) -> list[Rival]:
         name = _KERAS[work.rule, work.way]
         return [Rival(f"Keras {name}", lambda: _keras(work, name), TOLERANCE)]
     prefix = "ResourceSparseApply" if isinstance(work, Sparse) else "ResourceApply"
-    name = prefix + RULES[work.rule].op
+    name = prefix + OPS[work.rule].name
     if not hasattr(_tensorflow().raw_ops, name):
         raise Unavailable(f"TensorFlow has no {name}")
     if isinstance(work, Sparse) and work.rule in _RACES and work.drawn != "distinct":

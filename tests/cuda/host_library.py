@@ -45,7 +45,8 @@ def _compile(library: Path, flags: tuple[str, ...]) -> None:
     folder = library.parent
     jobs = [[f"{name}.cu", "-o", str(folder / f"{name}.o")] for name in ("clip", "face")]
     jobs += [
-        ["rule.cu", f"-DTFOPT_RULE={rule.op}", "-o", str(folder / f"{rule.op}.o")] for rule in RULES
+        ["rule.cu", f"-DTFOPT_RULE={rule.name}", "-o", str(folder / f"{rule.name}.o")]
+        for rule in RULES
     ]
     command = [str(compiler()), *FLAGS, *flags]
 

@@ -51,8 +51,8 @@ def ptx_of(folder: Path, source: str, chosen: list[str], *options: str) -> str:
     return target.read_text()
 
 
-def ptx_of_rule(folder: Path, op: str, chosen: list[str]) -> str:
-    return ptx_of(folder, "rule.cu", chosen, "-DTFOPT_NO_POWER", f"-DTFOPT_RULE={op}")
+def ptx_of_rule(folder: Path, name: str, chosen: list[str]) -> str:
+    return ptx_of(folder, "rule.cu", chosen, "-DTFOPT_NO_POWER", f"-DTFOPT_RULE={name}")
 
 
 def faults(ptx: str) -> list[str]:
@@ -63,7 +63,7 @@ def faults(ptx: str) -> list[str]:
 @needs_nvcc
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_every_operation_is_exact(rule, tmp_path: Path) -> None:
-    ptx = ptx_of_rule(tmp_path, rule.op, flags())
+    ptx = ptx_of_rule(tmp_path, rule.name, flags())
     assert len(ARITHMETIC.findall(ptx)) > 10
     assert not faults(ptx)
 
@@ -82,4 +82,4 @@ def test_other_flags_are_found_out(tmp_path: Path) -> None:
             name, value = one.split("=")
             spoiled = f"{name}={'true' if value == 'false' else 'false'}"
             others = [flag for flag in flags() if flag != one]
-            assert faults(ptx_of_rule(tmp_path, "Adam", [*others, spoiled])), spoiled
+            assert faults(ptx_of_rule(tmp_path, "adam", [*others, spoiled])), spoiled

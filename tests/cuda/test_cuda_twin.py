@@ -17,7 +17,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 import tfopt
 import tfopt_ref
-from tfopt.rules import Rule
+from tfopt.rules import OPS, Rule, checks_of
 
 KINDS = ("dense", "sequential", "sum")
 DTYPES = ("float32", "float64", "float16", "bfloat16")
@@ -61,7 +61,7 @@ def test_bits(rule: Rule, dtype: str, kind: str, data: st.DataObject) -> None:
     rows = kind != "dense"
     # small enough for Hypothesis, which gives up examples that take too many choices
     shape = data.draw(array_shapes(min_dims=int(rows), max_dims=3, min_side=0, max_side=6))
-    if rows and "inner" in rule.row_checks:
+    if rows and "inner" in checks_of(rule).rows:
         shape = (shape[0], *(n or 1 for n in shape[1:]))
     options = data.draw(hypers(rule, "float64" if dtype == "float64" else "float32"))
     grad_shape = shape
@@ -138,17 +138,17 @@ def test_many(rule: Rule, dtype: str) -> None:
             assert_same_bits(DEVICE.back(a), b, name)
 
 
-@pytest.mark.parametrize("rule", [r for r in RULES if r.raw], ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", [r for r in RULES if r.name in OPS], ids=lambda rule: rule.name)
 def test_raw_ops(rule: Rule) -> None:
     values = arrays_for(rule, (6,), "float32")
     named = dict(zip(rule.operands, [DEVICE.to(v) for v in values], strict=True))
     var = named["var"]
     for lock in (False, True):
         arguments = {**named, **ordinary_hypers(rule), "use_locking": lock}
-        assert getattr(tfopt.raw_ops, f"ResourceApply{rule.op}")(**arguments) is None
+        assert getattr(tfopt.raw_ops, f"ResourceApply{OPS[rule.name].name}")(**arguments) is None
         call(tfopt, rule, values, ordinary_hypers(rule))
-    if rule.ref:
-        assert getattr(tfopt.raw_ops, f"Apply{rule.op}")(**arguments) is var
+    if OPS[rule.name].ref:
+        assert getattr(tfopt.raw_ops, f"Apply{OPS[rule.name].name}")(**arguments) is var
         call(tfopt, rule, values, ordinary_hypers(rule))
     for name, value in zip(rule.operands, values, strict=True):
         assert_same_bits(DEVICE.back(named[name]), value, name)

@@ -2,7 +2,7 @@
 
     cd tests && TF_CPP_MIN_LOG_LEVEL=3 python -m golden.make
 
-needs tensorflow-cpu 2.21.0 and tfopt. Everything follows from the table in tfopt/rules.py and from
+needs tensorflow-cpu 2.21.0 and tfopt. Everything follows from the table in tfopt/rules and from
 golden/samples.py, so a new rule gets its data by running this again; with the same TensorFlow, on
 the same kind of processor, the other files come out as they were, byte for byte.
 """
@@ -33,7 +33,8 @@ from golden.with_tensorflow import (
 )
 
 import tfopt
-from tfopt.rules import DTYPES, RULES, Rule
+from tfopt.rules import DTYPES, Rule
+from tfopt.rules import OPS as TF_OPS
 
 VERSION = "2.21"
 DATA = Path(__file__).parent / "data"
@@ -204,7 +205,7 @@ def main() -> None:
         raise SystemExit(f"The golden files come from TensorFlow {VERSION}, and this is {version}.")
     DATA.mkdir(exist_ok=True)
     inputs = make_inputs()
-    save_text("settings.json", {rule.name: make_rule(rule, inputs) for rule in RULES if rule.raw})
+    save_text("settings.json", {op.rule.name: make_rule(op.rule, inputs) for op in TF_OPS.values()})
     make_optimizers()
     make_clipping()
     make_sdca()

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.rules import RULES, Rule
+from tfopt.rules import FORMS, Rule, checks_of
 
 __all__ = ["OPS", "Arguments", "faults", "order", "recognize", "spoiled"]
 
@@ -22,12 +22,7 @@ ROWS, WIDTH, N = 4, 3, 2
 Arguments = dict[str, Any]
 
 #: The rule of each op.
-OPS: dict[str, Rule] = {
-    f"Resource{sparse}Apply{rule.op}": rule
-    for rule in RULES
-    for sparse in ("", "Sparse")
-    if rule.raw and (rule.sparse or not sparse)
-}
+OPS: dict[str, Rule] = {form.name: form.rule for form in FORMS if not form.ref}
 #: A value outside of each limit.
 OUTSIDE = {
     "greater than 0": 0.0,
@@ -64,9 +59,10 @@ def _grad(op: str) -> str:
 def faults(op: str) -> list[str]:
     """Return the names of the faults a call of an op can have."""
     rule = OPS[op]
-    limits = rule.limits if _is_sparse(op) or rule.limited != "rows" else {}
+    checks = checks_of(rule)
+    limits = checks.limits if _is_sparse(op) or checks.limited != "rows" else {}
     own = list(TEXTS) if _is_sparse(op) else ["grad"]
-    if "inner" not in rule.row_checks and "inner" in own:
+    if "inner" not in checks.rows and "inner" in own:
         own.remove("inner")
     names = [*rule.slots, *rule.hypers, *(f"value of {hyper}" for hyper in limits), *own]
     return [name for name in names if (op, name) not in UNCHECKED]
@@ -96,7 +92,7 @@ def spoiled(op: str, *chosen: str) -> Arguments:
     for hyper in rule.hypers:
         value = 0.0 if hyper == "lr_power" else 1.0
         if f"value of {hyper}" in chosen:
-            value = OUTSIDE[rule.limits[hyper]]
+            value = OUTSIDE[checks_of(rule).limits[hyper]]
         dtype = np.int64 if hyper == "global_step" else np.float32
         arguments[hyper] = np.array([value] if hyper in chosen else value, dtype)
     if _is_sparse(op):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from golden.refusals import OPS
 
+from tfopt.rules import OPS as TF_OPS
 from tfopt.rules import Rule
 
 __all__ = [
@@ -62,7 +63,7 @@ def required_tensorflow() -> Any:
 
 def has_sparse(rule: Rule) -> bool:
     """Return whether TensorFlow has a sparse kernel of the rule."""
-    return hasattr(tensorflow().raw_ops, f"ResourceSparseApply{rule.op}")
+    return hasattr(tensorflow().raw_ops, f"ResourceSparseApply{TF_OPS[rule.name].name}")
 
 
 def constant(value: Any, dtype: Any = None) -> Any:
@@ -86,10 +87,10 @@ def apply(
     for name, value in hypers.items():
         arguments[name] = constant(value, np.int64 if isinstance(value, int) else dtype)
     if indices is None:
-        op = getattr(tf.raw_ops, f"ResourceApply{rule.op}")
+        op = getattr(tf.raw_ops, f"ResourceApply{TF_OPS[rule.name].name}")
         arguments[rule.grad] = constant(grad)
     else:
-        op = getattr(tf.raw_ops, f"ResourceSparseApply{rule.op}")
+        op = getattr(tf.raw_ops, f"ResourceSparseApply{TF_OPS[rule.name].name}")
         arguments |= {"grad": constant(grad), "indices": constant(indices)}
     op(**arguments, **flags)
     return [state.numpy() for state in states]

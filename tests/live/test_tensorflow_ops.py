@@ -19,7 +19,7 @@ from golden.reasons import OTHER_ORDER
 from golden.samples import ordinary, special
 from golden.with_tensorflow import apply, has_sparse, required_tensorflow
 
-from tfopt.rules import DTYPES, RULES, Rule
+from tfopt.rules import DTYPES, OPS, RULES, Rule, checks_of
 
 tf = required_tensorflow()
 
@@ -28,7 +28,7 @@ BY_NAME = {rule.name: rule for rule in RULES}
 KINDS = [
     (rule, kind)
     for rule in RULES
-    if rule.raw
+    if rule.name in OPS
     for kind in ("dense", "sparse")[: 1 + has_sparse(rule)]
 ]
 DENSE_SHAPES = ((), (1,), (3,), (8,), (37,), (64,), (0,), (4, 5), (2, 3, 4), (3, 0))
@@ -55,12 +55,13 @@ def draw_hypers(random: np.random.Generator, rule: Rule, kind: str) -> dict[str,
         hypers["lr_power"] = float(random.choice(POWERS))
     if "global_step" in hypers:
         hypers["global_step"] = int(random.choice([1, 2, 3, 1000]))
-    if rule.limits and (kind == "sparse" or rule.limited != "rows"):
-        for name, limit in rule.limits.items():
+    checks = checks_of(rule)
+    if checks.limits and (kind == "sparse" or checks.limited != "rows"):
+        for name, limit in checks.limits.items():
             value = abs(hypers[name])
             hypers[name] = -value if limit == "at most 0" else value
         hypers["lr"] = 0.1 if not 0 < hypers["lr"] < np.inf else hypers["lr"]
-        hypers |= {k: 0.5 for k in rule.limits if np.isnan(hypers[k])}
+        hypers |= {k: 0.5 for k in checks.limits if np.isnan(hypers[k])}
     return hypers
 
 

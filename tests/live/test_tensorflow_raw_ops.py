@@ -31,12 +31,7 @@ TRAINING = [name for name in NAMES if "Apply" in name]
 REF_NAMES = [name for name in TRAINING if not name.startswith("Resource")]
 
 #: The variable's slots, by op.
-SLOTS = {
-    op: rule.slots
-    for rule in tfopt.rules.RULES
-    if rule.raw
-    for op in (f"Apply{rule.op}", f"SparseApply{rule.op}")
-}
+SLOTS = {form.name: form.rule.slots for form in tfopt.rules.FORMS if form.ref}
 
 RECORDED = json.loads((Path(__file__).parents[1] / "golden/data/refusals.json").read_text())
 

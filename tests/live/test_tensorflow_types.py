@@ -14,7 +14,7 @@ import pytest
 from golden.samples import settings
 from golden.with_tensorflow import apply, has_sparse, required_tensorflow
 
-from tfopt.rules import RULES, Rule
+from tfopt.rules import OPS, RULES, Rule
 
 tf = required_tensorflow()
 
@@ -35,7 +35,7 @@ def has_kernel(rule: Rule, dtype: str, sparse: bool) -> bool:
 CASES = [
     pytest.param(rule, dtype, sparse, id=f"{rule.name}-{dtype}-{'sparse' if sparse else 'dense'}")
     for rule in RULES
-    if rule.raw
+    if rule.name in OPS
     for dtype in TOLERANCE
     for sparse in (False, True)[: 1 + has_sparse(rule)]
     if has_kernel(rule, dtype, sparse)

@@ -8,6 +8,7 @@ from tfopt.cuda.arrays import DeviceArray, as_device_array
 from tfopt.cuda.library import Library
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.calls import Kernel, read_hyper
+from tfopt.rules import checks_of
 
 __all__ = [
     "check_arrays",
@@ -91,7 +92,7 @@ def check_in_order(
     rule, dense = kernel.rule, indices is None
     named = dict(zip(rule.operands, arrays, strict=True))
     values: dict[str, float] = {}
-    for name in rule.order(dense):
+    for name in checks_of(rule).order(rule, dense):
         if name in rule.hypers:
             k = rule.hypers.index(name)
             values[name] = read_hyper(kernel, k, hypers[k], flags, dense)

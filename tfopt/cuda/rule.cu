@@ -1,4 +1,4 @@
-/* One rule's kernels: compiled with -DTFOPT_RULE=Adam and so on. */
+/* One rule's kernels: compiled with -DTFOPT_RULE=adam and so on. */
 #include "table.h"
 
 #define JOIN(a, b) a##b

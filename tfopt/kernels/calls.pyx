@@ -13,7 +13,7 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdlib cimport free, malloc
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.rules import LIMITS, RULES
+from tfopt.rules import LIMITS, RULES, checks_of
 
 from tfopt.kernels.arguments cimport (
     as_array, read_scalar, refuse_layout, shape_of, storage_of,
@@ -75,15 +75,16 @@ cdef class Kernel:
         self.n_hypers = len(rule.hypers)
         self.first = first
         self.n_flags = 1 << len(rule.flags)
+        checks = checks_of(rule)
         for k, hyper in enumerate(rule.hypers):
-            limit = rule.limits.get(hyper)
+            limit = checks.limits.get(hyper)
             self.limits[k] = 0 if limit is None else 1 + LIMITS.index(limit)
-        self.limits_dense = rule.limited != "rows"
-        self.n_checks = len(rule.order(True))
-        self.n_row_checks = len(rule.order(False))
-        for k, check in enumerate(rule.order(True)):
+        self.limits_dense = checks.limited != "rows"
+        self.n_checks = len(checks.order(rule, True))
+        self.n_row_checks = len(checks.order(rule, False))
+        for k, check in enumerate(checks.order(rule, True)):
             self.checks[k] = self._code(check)
-        for k, check in enumerate(rule.order(False)):
+        for k, check in enumerate(checks.order(rule, False)):
             self.row_checks[k] = self._code(check)
         self.takes_complex = rule.complex
 

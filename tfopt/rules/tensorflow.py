@@ -1,0 +1,158 @@
+"""TensorFlow's ops for the rules: their inputs, and what they check in which order."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import NamedTuple
+
+from .rule import Rule
+from .table import RULES
+
+__all__ = ["FORMS", "LIMITS", "OPS", "Checks", "Form", "TensorFlowOp", "checks_of"]
+
+#: What TensorFlow demands of some hyperparameters. A NaN fulfils none.
+LIMITS = ("greater than 0", "at least 0", "at most 0", "greater than 0, or 0 with the first flag")
+
+
+class Checks(NamedTuple):
+    """What is checked of a call, in TensorFlow's order: of several faults it reports the first.
+
+    ``dense`` are the checks of a dense call, ``rows`` those of one for rows: ``slots`` have the
+    variable's shape, ``grad`` too, ``hypers`` are scalars and keep their limits, or one of them by
+    its name; of rows, the variable has a ``rank`` of at least 1, ``indices`` one of 1, the
+    gradient's ``columns`` are the variable's, it has as many ``rows`` as there are indices, and
+    ``inner``, a row has at least one element.
+    """
+
+    dense: str = "hypers slots grad"
+    rows: str = "slots rank hypers indices columns rows"
+    limits: dict[str, str] = {}  # what hyperparameters must be, of those in LIMITS
+    limited: str = "dense and rows"  # the calls the limits hold for, or "rows"
+
+    def order(self, rule: Rule, dense: bool) -> tuple[str, ...]:
+        """Names of the checks of a rule's call in order, those of slots and hypers one by one."""
+        groups = {"slots": rule.slots, "hypers": rule.hypers, "grad": (rule.grad,)}
+        words = (self.dense if dense else self.rows).split()
+        return tuple(name for word in words for name in groups.get(word, (word,)))
+
+
+class TensorFlowOp(NamedTuple):
+    """TensorFlow's ops for a rule: ApplyX, SparseApplyX, ResourceApplyX, ResourceSparseApplyX."""
+
+    rule: Rule
+    name: str  # X
+    checks: Checks = Checks()
+    leading: int | None = None  # hyperparameters before the gradient in its order, or all
+    ref: bool = True  # whether there is ApplyX beside ResourceApplyX
+    sparse: bool = True  # whether there are the forms for rows, (Resource)SparseApplyX
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the inputs of the dense forms, in TensorFlow's order."""
+        rule = self.rule
+        n = len(rule.hypers) if self.leading is None else self.leading
+        return ("var", *rule.slots, *rule.hypers[:n], rule.grad, *rule.hypers[n:])
+
+
+class Form(NamedTuple):
+    """One of the four forms of TensorFlow's ops for a rule.
+
+    ``ref``: ApplyX and SparseApplyX return the variable, ResourceApplyX and ResourceSparseApplyX
+    nothing; ``sparse``: it updates the rows that an input, the indices, names.
+    """
+
+    op: TensorFlowOp
+    ref: bool
+    sparse: bool
+
+    @property
+    def rule(self) -> Rule:
+        """The rule it is of."""
+        return self.op.rule
+
+    @property
+    def name(self) -> str:
+        """TensorFlow's name of the op."""
+        prefix = ("" if self.ref else "Resource") + ("Sparse" if self.sparse else "")
+        return f"{prefix}Apply{self.op.name}"
+
+    @property
+    def grad(self) -> str:
+        """TensorFlow's name of the gradient."""
+        return "grad" if self.sparse else self.rule.grad
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the inputs in TensorFlow's order; indices follow the gradient."""
+        if not self.sparse:
+            return self.op.inputs
+        at = self.op.inputs.index(self.rule.grad)
+        return (*self.op.inputs[:at], self.grad, "indices", *self.op.inputs[at + 1 :])
+
+
+_RULES = {rule.name: rule for rule in RULES}
+#: The usual checks, and that rows are not empty.
+_NOT_EMPTY = Checks(rows="slots rank hypers indices columns rows inner")
+_MOMENTUM = Checks(
+    dense="lr slots grad momentum", rows="slots rank lr indices columns rows momentum"
+)
+_RMS_PROP = Checks(rows="hypers slots rank indices columns rows")
+_ADAGRAD_DA = Checks(dense="slots grad hypers", rows="slots rank indices hypers columns rows inner")
+_FTRL = Checks(
+    dense="slots grad hypers",
+    rows="slots rank indices hypers columns rows inner",
+    limits={
+        "lr": "greater than 0, or 0 with the first flag",
+        "l1": "at least 0",
+        "l2": "at least 0",
+        "lr_power": "at most 0",
+    },
+    limited="rows",
+)
+_FTRL_V2 = Checks(
+    dense="slots grad lr l1 l2 lr_power l2_shrinkage",
+    rows="slots rank indices lr l1 l2 lr_power columns rows inner l2_shrinkage",
+    limits={**_FTRL.limits, "l2_shrinkage": "at least 0"},
+    limited="rows",
+)
+_PROXIMAL_ADAGRAD = Checks(
+    dense="slots hypers grad",
+    rows=_NOT_EMPTY.rows,
+    limits={"lr": "greater than 0", "l1": "at least 0", "l2": "at least 0"},
+)
+
+_OPS = (
+    TensorFlowOp(_RULES["gradient_descent"], "GradientDescent", sparse=False),
+    TensorFlowOp(_RULES["proximal_gradient_descent"], "ProximalGradientDescent", _NOT_EMPTY),
+    TensorFlowOp(_RULES["momentum"], "Momentum", _MOMENTUM, leading=1),
+    TensorFlowOp(_RULES["keras_momentum"], "KerasMomentum", _MOMENTUM, leading=1, ref=False),
+    TensorFlowOp(_RULES["adagrad"], "Adagrad", _NOT_EMPTY),
+    TensorFlowOp(_RULES["adagrad_v2"], "AdagradV2", _NOT_EMPTY),
+    TensorFlowOp(_RULES["adagrad_da"], "AdagradDA", _ADAGRAD_DA, leading=0),
+    TensorFlowOp(_RULES["proximal_adagrad"], "ProximalAdagrad", _PROXIMAL_ADAGRAD),
+    TensorFlowOp(_RULES["adadelta"], "Adadelta"),
+    TensorFlowOp(_RULES["adam"], "Adam", sparse=False),
+    TensorFlowOp(_RULES["adam_with_amsgrad"], "AdamWithAmsgrad", ref=False, sparse=False),
+    TensorFlowOp(_RULES["adamax"], "AdaMax", sparse=False),
+    TensorFlowOp(_RULES["rms_prop"], "RMSProp", _RMS_PROP),
+    TensorFlowOp(_RULES["centered_rms_prop"], "CenteredRMSProp", _RMS_PROP),
+    TensorFlowOp(_RULES["ftrl"], "Ftrl", _FTRL, leading=0),
+    TensorFlowOp(_RULES["ftrl_v2"], "FtrlV2", _FTRL_V2, leading=0),
+    TensorFlowOp(_RULES["add_sign"], "AddSign", sparse=False),
+    TensorFlowOp(_RULES["power_sign"], "PowerSign", sparse=False),
+)
+
+#: TensorFlow's ops by the name of the rule. Keras makes some rules of others, which have none.
+OPS = {op.rule.name: op for op in _OPS}
+
+#: Every op that TensorFlow has for a rule.
+FORMS = tuple(
+    Form(op, ref, sparse)
+    for ref, sparse, op in product((True, False), (False, True), _OPS)
+    if op.ref >= ref and op.sparse >= sparse
+)
+
+
+def checks_of(rule: Rule) -> Checks:
+    """Return what is checked of a rule's calls."""
+    return OPS[rule.name].checks if rule.name in OPS else Checks()
