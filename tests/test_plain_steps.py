@@ -297,6 +297,9 @@ def test_exclusions(impl: Any) -> None:
     opt.exclude_from_weight_decay(var_list=[params["bias"]], var_names=["^norm/"])
     opt.step(params, zeros)
     assert params["w"][0] == 0.5625 and params["bias"][0] == params["norm"]["scale"][0] == 0.75
+    opt.exclude_from_weight_decay([params["w"]])  # beside those
+    opt.step(params, zeros)
+    assert params["w"][0] == 0.5625 and params["bias"][0] == params["norm"]["scale"][0] == 0.75
 
 
 def test_decay_can_be_set_at_any_time(impl: Any) -> None:

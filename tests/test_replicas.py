@@ -119,6 +119,21 @@ def test_an_accumulated_mean_is_aggregated_once_a_step(impl: Any) -> None:
     assert seen == [0.5, 2.5] and w.tolist() == [-4]
 
 
+def test_every_group_comes_to_its_aggregator(impl: Any) -> None:
+    """Also if another group's gradients leave the step out: other replicas are waiting there."""
+    own, seen = impl.optimizers, []
+
+    def sgd(name: str) -> Any:
+        return own.SGD(0.5, gradient_aggregator=lambda pairs: seen.append(name) or pairs)
+
+    params = {name: np.ones(1) for name in "abc"}
+    groups = own.ParameterGroups(sgd("c"), [("a", sgd("a")), ("b", sgd("b"))])
+    opt = own.LossScaleOptimizer(groups, 4.0)
+    opt.step(params, {**params, "a": np.full(1, np.inf)})
+    assert seen == ["a", "b", "c"] and float(opt.dynamic_scale) == 2
+    assert [params[name][0] for name in "abc"] == [1, 1, 1]
+
+
 if __name__ == "__main__":
     with Client(("127.0.0.1", int(sys.argv[1])), authkey=b"replicas") as made:
         made.send(train(Pair(made, 1), sys.argv[2]))

@@ -163,6 +163,18 @@ def test_a_long_absence(which: str, remembered: int, monkeypatch: pytest.MonkeyP
     np.testing.assert_allclose(w, u, rtol=1e-9)
 
 
+@pytest.mark.parametrize("apart", [1, 2])
+def test_rows_catch_up_once(impl: Any, apart: int) -> None:
+    opt, w = impl.optimizers.Adam(0.1, sparse="catch_up"), np.ones((3, 2 * apart))[:, ::apart]
+    for row in (1, 2):
+        opt.apply_gradients([(impl.IndexedSlices(np.ones((1, 2)), np.array([row])), w)])
+    opt.catch_up(w, [1])
+    before = w.copy()
+    opt.catch_up(w, [1])
+    opt.flush()
+    assert_same_bits(w[1], before[1], "w")
+
+
 def test_dense_steps_between_sparse_ones(impl: Any) -> None:
     late, dense = (impl.optimizers.Adam(0.1, sparse=s) for s in ("catch_up", "tensorflow"))
     random = np.random.default_rng(1)

@@ -142,6 +142,11 @@ def test_a_state_without_slots_takes_them_away(impl: Any) -> None:
     assert len(optimizer.weights) == 1
     with pytest.raises(KeyError):
         optimizer.get_slot(listed["w"], "m")
+    fresh, others = impl.optimizers.Adam(), copies(listed)
+    for own, params in ((optimizer, listed), (fresh, others)):
+        step(impl, own, params, 5)
+    for ours, theirs in zip(optimizer.get_weights(), fresh.get_weights(), strict=True):
+        assert_same_bits(ours, theirs, "weights")
 
 
 def test_the_order_of_weights_is_kept(impl: Any) -> None:

@@ -14,7 +14,14 @@ import pytest
 from step_cases import Written, every_optimizer, everything, gradients, params
 
 from tfopt import IndexedSlices, InvalidArgumentError, Variable
-from tfopt.optimizers import SGD, Adam, GradientAccumulation, Optimizer, WeightAverage
+from tfopt.optimizers import (
+    SGD,
+    Adam,
+    GradientAccumulation,
+    Optimizer,
+    ParameterGroups,
+    WeightAverage,
+)
 from tfopt.optimizers.commit import Commit
 
 MAKERS = {
@@ -169,7 +176,8 @@ def test_a_constraint_that_raises_leaves_all_as_it_was() -> None:
     free, first = Variable(np.ones(2)), Variable(np.ones(2), constraint=lambda w: w * 2)
     last, table = Variable(np.ones(2), constraint=refuse), np.ones((3, 2))
     rows = IndexedSlices(np.ones((1, 2)), np.array([1]))
-    for opt in (SGD(0.5, momentum=0.5), Written(), GradientAccumulation(SGD(0.5), 1)):
+    groups = ParameterGroups(SGD(0.5), [([first], SGD(0.5, momentum=0.5))])
+    for opt in (SGD(0.5, momentum=0.5), Written(), GradientAccumulation(SGD(0.5), 1), groups):
         pairs = [(np.ones(2), v) for v in (free, first, last)] + [(rows, table)]
         before = [everything(opt, [free, first, last, table]), opt.weights]
         with pytest.raises(Refused):
@@ -181,6 +189,25 @@ def test_a_constraint_that_raises_leaves_all_as_it_was() -> None:
         with pytest.raises((ValueError, TypeError)):
             opt.apply_gradients([(np.ones(2), wrong)])
         assert wrong.numpy().tolist() == [1, 1] and int(opt.iterations) == 0
+
+
+def test_rows_owe_what_they_owed_if_another_group_fails() -> None:
+    failing: list[bool] = []
+    last = Variable(np.ones(2), constraint=lambda w: refuse() if failing else w)
+    variables = {"table": np.ones((3, 2)), "last": last}
+    opt = ParameterGroups(SGD(0.5), [("table", Late(0.5, sparse="catch_up"))])
+
+    def step(row: int) -> None:
+        rows = IndexedSlices(np.ones((1, 2)), np.array([row]))
+        opt.step(variables, {"table": rows, "last": np.ones(2)})
+
+    step(0)
+    step(1)
+    before = everything(opt, variables, True)
+    failing.append(True)
+    with pytest.raises(Refused):
+        step(0)
+    assert everything(opt, variables, True) == before
 
 
 @pytest.mark.parametrize("hook", ["_resource_apply_dense", "_resource_apply_sparse"])

@@ -74,6 +74,20 @@ def test_settings_of_a_wrapper_count(impl: Any, which: str) -> None:
     assert opt.optimizer.use_locking is True
 
 
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize(("bound", "second"), [(3.5, 3.5), (5.0, 4.0)])
+def test_a_bound_is_one_of_the_true_gradient(
+    impl: Any, rows: bool, bound: float, second: float
+) -> None:
+    opt = impl.optimizers.LossScaleOptimizer(impl.optimizers.SGD(1.0, clipvalue=bound), 8.0)
+    grad, w = np.array([[24.0, 32.0]]), np.zeros((1, 2))
+    opt.observe = True
+    opt.apply_gradients([(impl.IndexedSlices(grad, np.array([0])) if rows else grad, w)])
+    assert w.tolist() == [[-3.0, -second]]
+    norm = pytest.approx(np.hypot(3.0, second))
+    assert opt.last_step == impl.optimizers.StepReport(norm, norm, second == bound, 0)
+
+
 @each_wrapper
 def test_methods_of_the_one_inside(impl: Any, which: str) -> None:
     own = impl.optimizers
