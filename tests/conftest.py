@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections import Counter
+from collections.abc import Generator
 from types import ModuleType
 from typing import Any
 
@@ -43,13 +44,18 @@ def _settings_restored():
         package.set_flush_denormals(True)
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
     """Have the garbage collector leave alone what lasts: over a million objects, of the tests."""
+    gc.disable()
+    collected = yield
+    gc.enable()
     gc.freeze()
+    return collected
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Have a test that counts its cases fail if it passes without any."""
     before = TRIED.total()
     result = yield
