@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ __all__ = [
     "TRIED",
     "arrays_for",
     "assert_same_bits",
-    "elements",
     "hypers",
     "lay_out",
+    "numbers",
     "ordinary_hypers",
 ]
 
@@ -81,9 +82,31 @@ def edge_values(dtype: Any) -> list[float]:
     return [float(x) for x in positive] + [-float(x) for x in positive] + [math.nan]
 
 
-def elements(dtype: Any) -> st.SearchStrategy[float]:
-    width = 8 * np.dtype(dtype).itemsize
-    return st.sampled_from(edge_values(dtype)) | st.floats(width=width) | st.floats(-4, 4, width=16)
+@cache
+def _stock(dtype: np.dtype[Any]) -> np.ndarray:
+    """Return edge values, numbers of any bits and small ones, so many of each."""
+    random = np.random.default_rng(0)
+    with np.errstate(over="ignore"):
+        edges = np.resize(np.array(edge_values(dtype)).astype(dtype), _SO_MANY)
+    any_bits = np.frombuffer(random.bytes(_SO_MANY * dtype.itemsize), dtype)
+    small = random.uniform(-4, 4, _SO_MANY).astype(np.float16).astype(dtype)
+    return np.concatenate([edges, any_bits, small])
+
+
+_SO_MANY = 10_000
+_PARTS = [(0, 3), (0, 1), (1, 2), (2, 3)]
+
+
+@st.composite
+def numbers(draw: Any, dtype: Any, shape: Any) -> np.ndarray:
+    """Return an array of numbers of all kinds, of edge values, of any bits, or of small numbers.
+
+    Hypothesis draws a seed and NumPy the elements, which take most of a test's time one by one.
+    """
+    first, last = draw(st.sampled_from(_PARTS))
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    places = random.integers(_SO_MANY * first, _SO_MANY * last, shape)
+    return np.asarray(_stock(np.dtype(dtype))[places])
 
 
 @st.composite

@@ -26,6 +26,8 @@ __all__ = [
     "set_flush_denormals",
 ]
 
+#: The smallest normal number of each dtype.
+_TINY = {number: np.finfo(number).tiny for number in (np.float16, np.float32, np.float64)}
 _flush = True
 
 
@@ -55,35 +57,42 @@ class Flushed(np.ndarray):
     """An array in whose operations denormal operands and results count as zeros of their sign."""
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        plain = [flushed(x.view(np.ndarray)) if isinstance(x, np.ndarray) else x for x in inputs]
+        plain = [_plain(x) for x in inputs]
         result = np.asarray(getattr(ufunc, method)(*plain, **kwargs))
         if result.dtype.kind != "f":
             return result
-        result = flushed(result)
-        if ufunc in (np.multiply, np.divide):
-            result = np.where(_rounds_up_to_normal(ufunc, plain, result), 0 * result, result)
-        return result.view(Flushed)
+        least = np.abs(result) == _TINY[result.dtype.type]
+        if ufunc in (np.multiply, np.divide) and least.any():
+            rounded_up = least & _was_tiny(ufunc, plain, result.dtype)
+            result = np.where(rounded_up, 0 * result, result)
+        return flushed(result).view(Flushed)
+
+
+def _plain(x: Any) -> Any:
+    """Return an operand as NumPy's own class, flushed; those of this class are already."""
+    if isinstance(x, Flushed):
+        return x.view(np.ndarray)
+    return flushed(x) if isinstance(x, np.ndarray) else x
 
 
 def flushed(x: np.ndarray) -> np.ndarray:
-    """Return x with zeros, of the same sign, in place of denormals."""
-    zero = np.copysign(0, x).astype(x.dtype)
-    result: np.ndarray = np.where(np.abs(x) < np.finfo(x.dtype).tiny, zero, x)
-    return result
+    """Return x with zeros, of the same sign, in place of denormals; x itself if it has none."""
+    small = np.abs(x) < _TINY[x.dtype.type]
+    return np.where(small, np.copysign(x.dtype.type(0), x), x) if small.any() else x
 
 
-def _rounds_up_to_normal(ufunc: Any, inputs: list[Any], result: np.ndarray) -> np.ndarray:
+def _was_tiny(ufunc: Any, inputs: list[Any], dtype: np.dtype[Any]) -> np.ndarray:
     """Whether a result became the smallest normal number only in the denormals' coarser grid.
 
     The processor calls a result tiny if it is so when rounded to full precision. Products and
     quotients just below the smallest normal number are, though gradual underflow, with fewer bits
     left, rounds them up to it. The same operation, scaled into the normal range, tells.
     """
-    tiny, scale = np.finfo(result.dtype).tiny, result.dtype.type(2) ** 64
+    scale = dtype.type(2) ** 64
     with np.errstate(all="ignore"):
         full = ufunc(inputs[0] * scale, inputs[1])
-    became: np.ndarray = (np.abs(result) == tiny) & (np.abs(full) < tiny * scale)
-    return became
+    tiny: np.ndarray = np.abs(full) < _TINY[dtype.type] * scale
+    return tiny
 
 
 def select(condition: Any, where_true: Any, where_false: Any) -> Any:
