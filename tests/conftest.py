@@ -79,7 +79,9 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter) -> None:
     if not TRIED:
         return
-    terminalreporter.section(f"property cases, tfopt on {tfopt.kernels.cpu} against tfopt_ref")
+    kernels = tfopt.kernels
+    what = kernels.cpu if kernels.backend == "kernels" else kernels.backend
+    terminalreporter.section(f"property cases, tfopt on {what} against tfopt_ref")
     for part, title in enumerate(("rule", "dtype", "kind", "layout")):
         counts: Counter[str] = Counter()
         for key, n in TRIED.items():

@@ -1,7 +1,8 @@
 """The compiled kernels, and the choice of the instruction set they run on.
 
 ``cpu`` names the set in use, ``available`` those this machine can run. The environment variable
-``TFOPT_CPU`` (``baseline`` or ``v3``) forces one.
+``TFOPT_CPU`` (``baseline`` or ``v3``) forces one. With ``TFOPT_BACKEND=reference`` the rules are
+not the compiled loops but the formulas of the specification, :mod:`tfopt_ref`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tfopt.kernels import calls, clip, groups, layout, merge, norms, runtime, to
 
 __all__ = [
     "available",
+    "backend",
     "calls",
     "clip",
     "cpu",
@@ -49,6 +51,14 @@ def _choose() -> str:
     return wanted
 
 
+def _choose_backend() -> str:
+    """Return whose arithmetic the rules have: the kernels', or that TFOPT_BACKEND names."""
+    wanted = os.environ.get("TFOPT_BACKEND") or "kernels"
+    if wanted not in ("kernels", "reference"):
+        raise ImportError(f"TFOPT_BACKEND={wanted}: it must be kernels or reference")
+    return wanted
+
+
 def _kernels(table: tuple[Rule, ...]) -> dict[str, calls.Kernel]:
     """Return a kernel for each row; its place is where its first variant's steps are."""
     made, first = {}, 0
@@ -59,9 +69,14 @@ def _kernels(table: tuple[Rule, ...]) -> dict[str, calls.Kernel]:
 
 
 cpu = _choose()
+backend = _choose_backend()
 _compiled = import_module(f"tfopt.kernels.steps_{cpu}")
 calls.use_steps(_compiled.capsule)
 norms.use_sums(_compiled.sums_capsule)
 together.use_sums(_compiled.sums_capsule)
 layout.use_halves(_compiled.halves_capsule)
+if backend == "reference":
+    # kept, since its steps are called as long as the process runs
+    _reference = import_module("tfopt_ref.backend").ReferenceBackend(RULES)
+    calls.call_steps(_reference.capsule)
 kernels: dict[str, calls.Kernel] = _kernels(RULES)

@@ -35,7 +35,8 @@ cdef enum:      # a call's checks, after those of hyperparameters and of arrays'
     ROWS
     INNER
 
-cdef const steps *_table = NULL
+cdef const steps *_table = NULL     # of the instruction set
+cdef const steps *_called = NULL    # that calls are made of: the same, or another backend's
 
 
 cdef dict _places = {}      # of rules: the row, and where its first variant's steps are
@@ -53,8 +54,14 @@ _set_places()
 
 def use_steps(capsule):
     """Take the step table of an instruction set."""
-    global _table
-    _table = <const steps *>PyCapsule_GetPointer(capsule, b"tfopt.steps")
+    global _table, _called
+    _table = _called = <const steps *>PyCapsule_GetPointer(capsule, b"tfopt.steps")
+
+
+def call_steps(capsule):
+    """Make calls of another table's steps, which need no scalars but the hyperparameters."""
+    global _called
+    _called = <const steps *>PyCapsule_GetPointer(capsule, b"tfopt.steps")
 
 
 @cython.final
@@ -349,7 +356,7 @@ cdef const steps *set_scalars(Kernel kernel, Call call, const numbers *read, int
     elif typenum == cnp.NPY_COMPLEX128:
         type_ = 3
     check_flags(kernel, flags)
-    cdef const steps *rule = steps_of(kernel, flags, type_)
+    cdef const steps *rule = &_called[4 * (kernel.first + flags) + type_]
     call.complex_numbers = type_ > 1
     call.w.flush = flush_denormals()
     call.w.n_operands = kernel.n_operands

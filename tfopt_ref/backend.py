@@ -1,0 +1,143 @@
+"""The formulas as steps that tfopt's drivers call: any program can be run on the specification.
+
+tfopt chooses it by the environment variable ``TFOPT_BACKEND=reference``. Its checks, plans and
+drivers then work as ever, and ask the formulas here for what a run of elements becomes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    byref,
+    c_byte,
+    c_char_p,
+    c_double,
+    c_int,
+    c_ssize_t,
+    c_void_p,
+    py_object,
+    pythonapi,
+)
+from typing import Any
+
+import numpy as np
+
+from tfopt_ref import training_ops
+from tfopt_ref.arithmetic import get_flush_denormals, set_flush_denormals
+from tfopt_ref.training_op import TrainingOp
+
+__all__ = ["ReferenceBackend"]
+
+#: The types that each entry of the table has steps for, in this order.
+_DTYPES = [np.dtype(name) for name in ("float32", "float64", "complex64", "complex128")]
+_SCALES = 2  # in front of the hyperparameters: the gradient's, the variable's
+_INFOS = [np.finfo(np.float32), np.finfo(np.float64)]  # computed once, while there are denormals
+
+_Step = CFUNCTYPE(None, POINTER(c_void_p), c_ssize_t, c_void_p)
+_Scalars = CFUNCTYPE(None, POINTER(c_double), POINTER(c_double), c_int, c_void_p)
+
+
+class _Steps(Structure):
+    """What tfopt/kernels/step.pxd declares: C functions, or null where there is none."""
+
+    _fields_ = [
+        ("dense", c_void_p),
+        ("rows", c_void_p),
+        ("width1", c_void_p),
+        ("absent", c_void_p),
+        ("scatter", c_void_p),
+        ("scalars", c_void_p),
+        ("choose", c_void_p),
+    ]
+
+
+class ReferenceBackend:
+    """A table of steps made of the formulas.
+
+    Parameters
+    ----------
+    rules : iterable of tfopt.rules.Rule
+        The rows of tfopt's table, in its order.
+
+    Attributes
+    ----------
+    capsule : PyCapsule
+        The table; to be used no longer than this object is kept.
+    """
+
+    def __init__(self, rules: Iterable[Any]) -> None:
+        self._functions: list[Any] = []  # that C calls
+        entries = [entry for rule in rules for entry in self._entries(rule)]
+        self._table = (_Steps * len(entries))(*entries)
+        self._name = c_char_p(b"tfopt.steps")
+        pythonapi.PyCapsule_New.restype = py_object
+        pythonapi.PyCapsule_New.argtypes = [c_void_p, c_char_p, c_void_p]
+        self.capsule = pythonapi.PyCapsule_New(byref(self._table), self._name, None)
+
+    def _entries(self, rule: Any) -> Iterator[_Steps]:
+        """Yield the steps of a rule's variants: of each combination of flags, for each type."""
+        op: TrainingOp = getattr(training_ops, f"apply_{rule.name}")
+        for constants in rule.variants:
+            flags = dict(zip(op.flags, constants, strict=False))  # then come tfopt's own choices
+            for dtype in _DTYPES:
+                yield self._steps(op, flags, dtype)
+
+    def _steps(self, op: TrainingOp, flags: dict[str, bool], dtype: np.dtype[Any]) -> _Steps:
+        n = len(op.hypers)
+
+        def keep_hypers(hypers: Any, scales: Any, dense: int, into: int) -> None:
+            _view(into, _SCALES + n, dtype)[:] = scales[:_SCALES] + hypers[:n]
+
+        def step_of(formula: Callable[..., Any] | None) -> int | None:
+            if formula is None:
+                return None
+
+            def step(p: Any, size: int, h: int) -> None:
+                *variables, grad = (_view(p[k], size, dtype) for k in range(len(op.operands)))
+                grad_scale, var_scale, *hypers = _view(h, _SCALES + n, dtype)
+                _follow_the_processor()
+                with np.errstate(all="ignore"):
+                    op._update(
+                        formula,
+                        variables,
+                        None if formula is op.absent else grad,
+                        dict(zip(op.hypers, hypers, strict=True)),
+                        flags,
+                        (grad_scale, var_scale.real),
+                    )
+
+            return self._address(_Step(step))
+
+        return _Steps(
+            step_of(op.dense),
+            step_of(op.rows),
+            step_of(op.width1),
+            step_of(op.absent),
+            None,
+            self._address(_Scalars(keep_hypers)),
+            None,
+        )
+
+    def _address(self, function: Any) -> int | None:
+        self._functions.append(function)
+        return c_void_p.from_buffer(function).value
+
+
+def _view(address: int, n: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return n elements in memory as an array."""
+    buffer = (c_byte * (n * dtype.itemsize)).from_address(address)
+    return np.ndarray((n,), dtype, memoryview(buffer))
+
+
+def _follow_the_processor() -> None:
+    """Model denormals as the processor treats them in the driver that calls."""
+    flushes = sys.float_info.min * _HALF == 0
+    if flushes != get_flush_denormals():
+        set_flush_denormals(flushes)
+
+
+_HALF = 0.5
