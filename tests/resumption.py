@@ -14,7 +14,6 @@ import ml_dtypes
 import numpy as np
 
 import tfopt
-import tfopt_ref
 from tfopt import checkpoints
 
 OPTIMIZERS: dict[str, dict[str, Any]] = {
@@ -64,7 +63,6 @@ WRAPPERS: dict[str, Callable[[Any, Any, dict[str, np.ndarray]], Any]] = {
 }
 MODES = ("tensorflow", "lazy", "catch_up")
 ROWS = 12
-PACKAGES = {"tfopt": tfopt, "tfopt_ref": tfopt_ref}
 
 
 def groups(optimizers: Any, inner: Any, variables: dict[str, np.ndarray]) -> Any:
@@ -73,23 +71,17 @@ def groups(optimizers: Any, inner: Any, variables: dict[str, np.ndarray]) -> Any
     )
 
 
-def runs() -> Iterator[tuple[str, str, str, str, str]]:
+def runs() -> Iterator[tuple[str, str, str, str]]:
     """Give every optimizer with every sparse mode, schedule and wrapper that it takes."""
     for which in OPTIMIZERS:
         for mode in modes_of(which):
             schedules = SCHEDULES if which != "Nadam" else ("number",)
-            yield from (("tfopt", "alone", which, schedule, mode) for schedule in schedules)
-            yield "tfopt_ref", "alone", which, "number", mode
-    inside = {
-        "tfopt": ("SGD", "Adam", "RMSprop both", "AdamW", "Adafactor"),
-        "tfopt_ref": ("AdamW",),
-    }
-    for package in PACKAGES:
-        for wrapper in WRAPPERS:
-            for which in inside[package]:
-                for mode in modes_of(which):
-                    if mode != "catch_up" or "average" not in wrapper:
-                        yield package, wrapper, which, "exponential", mode
+            yield from (("alone", which, schedule, mode) for schedule in schedules)
+    for wrapper in WRAPPERS:
+        for which in ("SGD", "Adam", "RMSprop both", "AdamW", "Adafactor"):
+            for mode in modes_of(which):
+                if mode != "catch_up" or "average" not in wrapper:
+                    yield wrapper, which, "exponential", mode
 
 
 def modes_of(which: str) -> tuple[str, ...]:
@@ -97,10 +89,10 @@ def modes_of(which: str) -> tuple[str, ...]:
     return MODES[: counts.get(which, 3)]
 
 
-def made(run: tuple[str, str, str, str, str], variables: dict[str, np.ndarray], first: bool) -> Any:
+def made(run: tuple[str, str, str, str], variables: dict[str, np.ndarray], first: bool) -> Any:
     """Return the optimizer of a run; what a state brings along is said to the `first` one alone."""
-    package, wrapper, which, schedule, mode = run
-    optimizers = PACKAGES[package].optimizers
+    wrapper, which, schedule, mode = run
+    optimizers = tfopt.optimizers
     options = {"learning_rate": SCHEDULES[schedule](optimizers.schedules), **OPTIMIZERS[which]}
     if which != "Adafactor":
         options["sparse"] = mode
@@ -121,13 +113,13 @@ def weights() -> dict[str, np.ndarray]:
 
 
 def take_steps(
-    run: tuple[str, str, str, str, str],
+    run: tuple[str, str, str, str],
     optimizer: Any,
     variables: dict[str, np.ndarray],
     steps: range,
 ) -> None:
     """Take steps whose gradients follow from their numbers: of some rows, and dense."""
-    package, wrapper, _, _, mode = run
+    wrapper, _, _, mode = run
     for k in steps:
         random = np.random.default_rng(k)
         grads: dict[str, Any] = {
@@ -138,7 +130,7 @@ def take_steps(
             grads["bias"][0] = np.inf
         for name in ("table", "bits") if mode != "catch_up" else ("table",):
             rows = random.integers(ROWS, size=4)
-            grads[name] = PACKAGES[package].IndexedSlices(grads[name][rows], rows)
+            grads[name] = tfopt.IndexedSlices(grads[name][rows], rows)
         optimizer.step(variables, grads)
 
 
@@ -152,8 +144,8 @@ def take_up(halves: dict[str, Any]) -> dict[str, Any]:
     """Return the endings of runs, from where they were cut."""
     found = {}
     for name, half in halves.items():
-        package, wrapper, which, schedule, mode = name.split("/")
-        run = package, wrapper, which, schedule, mode
+        wrapper, which, schedule, mode = name.split("/")
+        run = wrapper, which, schedule, mode
         optimizer = made(run, half["weights"], first=False)
         optimizer.load_state_dict(half["optimizer"], half["weights"])
         take_steps(run, optimizer, half["weights"], range(5, 10))

@@ -87,8 +87,8 @@ def test_complex_hyperparameters_are_refused(impl: Any) -> None:
 
 
 @each_dtype
-def test_optimizers_take_them(impl: Any, dtype: str) -> None:
+def test_optimizers_take_them(dtype: str) -> None:
     var = np.ones((3, 1), dtype)
-    rows = impl.IndexedSlices(np.array([[1j], [2], [1j]], dtype), [2, 0, 2])
-    impl.optimizers.SGD(1.0, momentum=0.5).apply_gradients([(rows, var)])
+    rows = tfopt.IndexedSlices(np.array([[1j], [2], [1j]], dtype), [2, 0, 2])
+    tfopt.optimizers.SGD(1.0, momentum=0.5).apply_gradients([(rows, var)])
     assert var.ravel().tolist() == [-1, 1, 1 - 2j]

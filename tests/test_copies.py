@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tfopt
+
 
 def pickled(value: Any) -> Any:
     return pickle.loads(pickle.dumps(value))
@@ -23,9 +25,9 @@ def clipped(array: np.ndarray) -> np.ndarray:
 
 
 @ways
-def test_a_variable(impl: Any, way: Callable[[Any], Any]) -> None:
+def test_a_variable(way: Callable[[Any], Any]) -> None:
     array = np.ones(2)
-    variable = impl.Variable(array, "a variable to copy", constraint=clipped, trainable=False)
+    variable = tfopt.Variable(array, "a variable to copy", constraint=clipped, trainable=False)
     other, its = way((variable, array))
     assert (other.name, other.constraint, other.trainable) == (variable.name, clipped, False)
     other.assign([3, 4])
@@ -34,14 +36,14 @@ def test_a_variable(impl: Any, way: Callable[[Any], Any]) -> None:
     assert repr(other) == repr(variable)
 
 
-def test_a_shallow_copy_of_a_variable_shares_its_array(impl: Any) -> None:
-    variable = impl.Variable(np.ones(2), "v")
+def test_a_shallow_copy_of_a_variable_shares_its_array() -> None:
+    variable = tfopt.Variable(np.ones(2), "v")
     copy.copy(variable).assign([3, 4])
     assert variable.numpy().tolist() == [3, 4]
 
 
-def made(impl: Any, table: np.ndarray) -> dict[str, Any]:
-    own = impl.optimizers
+def made(table: np.ndarray) -> dict[str, Any]:
+    own = tfopt.optimizers
     decaying = own.AdamW(0.1, weight_decay=0.1)
     decaying.exclude_from_weight_decay([table])
     return {
@@ -60,12 +62,12 @@ def made(impl: Any, table: np.ndarray) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "which", ["Adam", "catching up", "decaying", "accumulation", "groups", "Adafactor"]
 )
-def test_a_copied_run_goes_on_alone(impl: Any, way: Callable[[Any], Any], which: str) -> None:
+def test_a_copied_run_goes_on_alone(way: Callable[[Any], Any], which: str) -> None:
     params = {"table": np.ones((4, 2)), "w": np.ones(3)}
-    opt = made(impl, params["table"])[which]
+    opt = made(params["table"])[which]
 
     def step(k: int, opt: Any, params: dict[str, np.ndarray]) -> None:
-        rows = impl.IndexedSlices(np.full((2, 2), k + 1.0), np.array([k % 3, 3]))
+        rows = tfopt.IndexedSlices(np.full((2, 2), k + 1.0), np.array([k % 3, 3]))
         opt.step(params, {"table": rows, "w": np.full(3, k - 2.0)})
 
     for k in range(5):

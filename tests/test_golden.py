@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from golden.compare import Case, check
 from golden.differences import DIFFERENCES, Difference
-from golden.optimizers import check_states, conditioning, reasons_of, replay
+from golden.optimizers import REPLAYS, check_states, conditioning, reasons_of
 from golden.reasons import OTHER_ORDER
 
+import tfopt
 from tfopt.rules import DTYPES, OPS, RULES, Rule
 
 DATA = Path(__file__).parent / "golden" / "data"
@@ -120,15 +121,16 @@ def test_limits_clip_some_gradients_of_every_variable_and_not_others(option: str
         assert 0.1 < np.mean(sizes > limit) < 0.9
 
 
+@pytest.mark.parametrize("package", REPLAYS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("number", "made"), NUMBERED, ids=[f"{made['class']}-{number}" for number, made in NUMBERED]
 )
-def test_optimizer(impl: ModuleType, number: int, made: dict[str, Any], dtype: str):
+def test_optimizer(package: str, number: int, made: dict[str, Any], dtype: str):
     stored, (name, config) = load("optimizers"), made.values()
     inputs = optimizer_inputs()
     scale: dict[str, Any] = dict.fromkeys(inputs, 0.0)
-    for step, states in enumerate(replay(impl, name, config, inputs, dtype), start=1):
+    for step, states in enumerate(REPLAYS[package](name, config, inputs, dtype), start=1):
         for v, ours in states.items():
             scale[v] = np.maximum(scale[v], conditioning(config, dtype) * np.abs(ours))
             if step in OPTIMIZERS["steps"]:
@@ -164,8 +166,8 @@ def test_denormals_are_kept_on_request(impl: ModuleType):
         assert var[0] == expected
 
 
-def test_hyperparameters_keep_their_precision(impl: ModuleType):
+def test_hyperparameters_keep_their_precision():
     """TensorFlow rounds Python floats to float32, and has 0.9000000985097854 here."""
     var = np.ones(1)
-    impl.optimizers.Adamax(0.1).apply_gradients([(np.array([0.1]), var)])
+    tfopt.optimizers.Adamax(0.1).apply_gradients([(np.array([0.1]), var)])
     assert var[0] == pytest.approx(0.9000000999999, rel=1e-15)

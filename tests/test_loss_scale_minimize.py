@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tfopt
+
 STEPS = 3
 
 
@@ -37,10 +39,10 @@ def stacks(own: Any) -> dict[str, Callable[[], Any]]:
     }
 
 
-def trained(impl: Any, opt: Any, how: str, dtype: Any) -> list[np.ndarray]:
-    a = impl.Variable(np.array([3.0, -4.0], dtype), "a")
-    b = impl.Variable(np.array([1.5], dtype), "b")
-    table = impl.Variable(np.ones((3, 2), dtype), "table")
+def trained(opt: Any, how: str, dtype: Any) -> list[np.ndarray]:
+    a = tfopt.Variable(np.array([3.0, -4.0], dtype), "a")
+    b = tfopt.Variable(np.array([1.5], dtype), "b")
+    table = tfopt.Variable(np.ones((3, 2), dtype), "table")
     rows = np.array([2, 0, 2])
     given = [a, b, table]
 
@@ -48,7 +50,7 @@ def trained(impl: Any, opt: Any, how: str, dtype: Any) -> list[np.ndarray]:
         return np.sum(a * a) + np.sum(b * b * b) + np.sum(table[rows] * dtype(0.5))
 
     def gradients() -> list[Any]:
-        slices = impl.IndexedSlices(np.full((3, 2), 0.5, dtype), rows)
+        slices = tfopt.IndexedSlices(np.full((3, 2), 0.5, dtype), rows)
         return [2 * a.numpy(), 3 * b.numpy() ** 2, slices]
 
     def step() -> None:
@@ -57,21 +59,21 @@ def trained(impl: Any, opt: Any, how: str, dtype: Any) -> list[np.ndarray]:
         elif how == "pair":
             opt.minimize(lambda: (0.0, gradients()), given)
         elif how == "tape":
-            with impl.GradientTape() as tape:
+            with tfopt.GradientTape() as tape:
                 made = loss()
             opt.minimize(made, given, tape=tape)
         elif how == "upstream":
-            with impl.GradientTape() as tape:
+            with tfopt.GradientTape() as tape:
                 made = np.stack([loss(), loss()])
             opt.minimize(made, given, np.array([0.5, 0.5], dtype), tape=tape)
         elif how == "vector":
-            with impl.GradientTape() as tape:
+            with tfopt.GradientTape() as tape:
                 made = np.stack([loss() * dtype(0.25), loss() * dtype(0.75)])
             opt.minimize(made, given, tape=tape)
         else:
             opt.minimize(loss, given)
 
-    taken = impl.function(step) if how == "traced" else step
+    taken = tfopt.function(step) if how == "traced" else step
     for _ in range(STEPS):
         taken()
     return [variable.numpy() for variable in given]
@@ -88,27 +90,27 @@ CASES = [
 
 
 @pytest.mark.parametrize(("which", "how"), CASES)
-def test_a_minimized_loss_is_scaled(impl: Any, which: str, how: str) -> None:
-    own = impl.optimizers
-    expected = trained(impl, own.SGD(0.0625, momentum=0.5), how, np.float32)
+def test_a_minimized_loss_is_scaled(which: str, how: str) -> None:
+    own = tfopt.optimizers
+    expected = trained(own.SGD(0.0625, momentum=0.5), how, np.float32)
     opt = stacks(own)[which]()
-    for wanted, got in zip(expected, trained(impl, opt, how, np.float32), strict=True):
+    for wanted, got in zip(expected, trained(opt, how, np.float32), strict=True):
         np.testing.assert_array_equal(wanted, got)
     assert int(opt.iterations) == STEPS
 
 
-def test_the_scale_is_what_keeps_small_gradients(impl: Any) -> None:
+def test_the_scale_is_what_keeps_small_gradients() -> None:
     """Their backward pass, in float16, is one of the scaled loss."""
-    own, ends, small = impl.optimizers, [], np.float16(2.0**-14)
+    own, ends, small = tfopt.optimizers, [], np.float16(2.0**-14)
     for opt in (own.SGD(2.0**15), own.LossScaleOptimizer(own.SGD(2.0**15))):
-        w = impl.Variable(np.zeros(1, np.float16))
+        w = tfopt.Variable(np.zeros(1, np.float16))
         opt.minimize(lambda w=w: np.sum(w * small) * small, [w])
         ends.append(float(w.numpy()[0]))
     assert ends == [0, -(2.0**-13)]
 
 
-def test_a_scaled_loss_that_overflows_is_a_step_left_out(impl: Any) -> None:
-    own, w = impl.optimizers, impl.Variable(np.full(1, 4.0, np.float16))
+def test_a_scaled_loss_that_overflows_is_a_step_left_out() -> None:
+    own, w = tfopt.optimizers, tfopt.Variable(np.full(1, 4.0, np.float16))
     opt = own.LossScaleOptimizer(own.SGD(0.25), 2.0**16)
     for _ in range(3):
         opt.minimize(lambda: np.sum(w * w), [w])
@@ -119,28 +121,28 @@ def test_a_scaled_loss_that_overflows_is_a_step_left_out(impl: Any) -> None:
 
 
 @pytest.mark.parametrize("traced", [False, True])
-def test_scale_loss_follows_the_scale(impl: Any, traced: bool) -> None:
-    own = impl.optimizers
+def test_scale_loss_follows_the_scale(traced: bool) -> None:
+    own = tfopt.optimizers
     opt = own.LossScaleOptimizer(own.LossScaleOptimizer(own.SGD(0.5), 2.0, 1), 4.0, 1)
-    w = impl.Variable(np.ones(2, np.float32))
+    w = tfopt.Variable(np.ones(2, np.float32))
 
     def step() -> Any:
-        with impl.GradientTape() as tape:
+        with tfopt.GradientTape() as tape:
             scaled = opt.scale_loss(np.sum(w * w))
         opt.apply_gradients([(tape.gradient(scaled, w), w)])
         return scaled
 
-    run = impl.function(step) if traced else step
+    run = tfopt.function(step) if traced else step
     assert float(run()) == 16 and w.numpy().tolist() == [0, 0]
     w.assign(np.ones(2, np.float32))
     scaled = run()
     assert float(scaled) == 64 and scaled.dtype == np.float32 and w.numpy().tolist() == [0, 0]
 
 
-def test_groups_with_scales_of_their_own_have_no_common_one(impl: Any) -> None:
-    own = impl.optimizers
+def test_groups_with_scales_of_their_own_have_no_common_one() -> None:
+    own = tfopt.optimizers
     groups = own.ParameterGroups(own.SGD(), [("a", own.LossScaleOptimizer(own.SGD()))])
-    with pytest.raises(impl.InvalidArgumentError, match="groups"):
+    with pytest.raises(tfopt.InvalidArgumentError, match="groups"):
         own.LossScaleOptimizer(groups).scale_loss(1.0)
 
 
@@ -202,16 +204,16 @@ INNER: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("bad", [np.inf, np.nan])
 @pytest.mark.parametrize("which", INNER)
-def test_replicas_leave_out_a_step_together(impl: Any, which: str, bad: float) -> None:
+def test_replicas_leave_out_a_step_together(which: str, bad: float) -> None:
     """One has a gradient that is not finite; both reduce, both leave the step out."""
-    own, replicas = impl.optimizers, Replicas()
+    own, replicas = tfopt.optimizers, Replicas()
     opts = [
         own.LossScaleOptimizer(INNER[which](own, replicas.mean(rank)), 4.0) for rank in range(2)
     ]
     ends: list[Any] = [None, None]
 
     def work(rank: int) -> None:
-        a, b = (impl.Variable(np.zeros(2, np.float32), name) for name in "ab")
+        a, b = (tfopt.Variable(np.zeros(2, np.float32), name) for name in "ab")
         for k in range(8):
             grad = np.full(2, 8.0, np.float32)
             if rank == 1 and k in (2, 5):
@@ -228,8 +230,8 @@ def test_replicas_leave_out_a_step_together(impl: Any, which: str, bad: float) -
     assert float(opts[0].dynamic_scale) == 1
 
 
-def test_what_has_been_aggregated_already_is_looked_at_here(impl: Any) -> None:
-    own, seen, w = impl.optimizers, [], np.zeros(1)
+def test_what_has_been_aggregated_already_is_looked_at_here() -> None:
+    own, seen, w = tfopt.optimizers, [], np.zeros(1)
     inner = own.SGD(1.0, gradient_aggregator=lambda pairs: seen.append(1) or pairs)
     opt = own.LossScaleOptimizer(own.GradientAccumulation(inner, 2), 4.0)
     for grad in (np.inf, 4.0, 4.0):
@@ -237,8 +239,8 @@ def test_what_has_been_aggregated_already_is_looked_at_here(impl: Any) -> None:
     assert not seen and int(opt.iterations) == 1 and float(opt.dynamic_scale) == 2
 
 
-def test_a_sum_of_aggregated_batches_that_is_not_finite_is_forgotten(impl: Any) -> None:
-    own, w = impl.optimizers, np.zeros(1)
+def test_a_sum_of_aggregated_batches_that_is_not_finite_is_forgotten() -> None:
+    own, w = tfopt.optimizers, np.zeros(1)
     inner = own.SGD(1.0, gradient_aggregator=lambda pairs: pairs)
     opt = own.LossScaleOptimizer(own.GradientAccumulation(inner, 2), 4.0)
     for grad in (np.inf, 4.0, 2.0, 6.0):

@@ -43,8 +43,8 @@ ORDER = {
 each = pytest.mark.parametrize("which", MAKERS)
 
 
-def make(impl: Any, which: str) -> Any:
-    return getattr(impl.optimizers, which.split(" ")[0])(**MAKERS[which])
+def make(which: str) -> Any:
+    return getattr(tfopt.optimizers, which.split(" ")[0])(**MAKERS[which])
 
 
 def variables() -> list[np.ndarray]:
@@ -58,8 +58,8 @@ def step(optimizer: Any, listed: list[np.ndarray], k: int) -> None:
 
 
 @each
-def test_the_order_is_tensorflows(impl: Any, which: str) -> None:
-    optimizer, listed = make(impl, which), variables()
+def test_the_order_is_tensorflows(which: str) -> None:
+    optimizer, listed = make(which), variables()
     step(optimizer, listed, 0)
     count, *weights = optimizer.weights
     assert count is optimizer.iterations
@@ -75,8 +75,8 @@ def test_the_order_is_tensorflows(impl: Any, which: str) -> None:
     assert all(a is b for a, b in zip(optimizer.variables(), optimizer.weights, strict=True))
 
 
-def test_variables_that_come_later_are_last(impl: Any) -> None:
-    optimizer, (first, second) = impl.optimizers.Adam(), variables()
+def test_variables_that_come_later_are_last() -> None:
+    optimizer, (first, second) = tfopt.optimizers.Adam(), variables()
     for listed in ([first], [first, second]):
         step(optimizer, listed, 0)
     slots = [(first, "m"), (first, "v"), (second, "m"), (second, "v")]
@@ -85,12 +85,12 @@ def test_variables_that_come_later_are_last(impl: Any) -> None:
 
 
 @each
-def test_a_run_goes_on_from_its_weights(impl: Any, which: str) -> None:
-    optimizer, listed = make(impl, which), variables()
+def test_a_run_goes_on_from_its_weights(which: str) -> None:
+    optimizer, listed = make(which), variables()
     for k in range(3):
         step(optimizer, listed, k)
     saved, copies = optimizer.get_weights(), [v.copy() for v in listed]
-    other = make(impl, which)
+    other = make(which)
     step(other, variables_like := [v.copy() for v in listed], 9)  # makes the slots
     for variable, value in zip(variables_like, copies, strict=True):
         variable[...] = value
@@ -105,8 +105,8 @@ def test_a_run_goes_on_from_its_weights(impl: Any, which: str) -> None:
         assert_same_bits(a, b, which)
 
 
-def test_get_weights_copies(impl: Any) -> None:
-    optimizer, listed = impl.optimizers.Adamax(), variables()
+def test_get_weights_copies() -> None:
+    optimizer, listed = tfopt.optimizers.Adamax(), variables()
     step(optimizer, listed, 0)
     before = optimizer.get_weights()
     for array in optimizer.get_weights():
@@ -124,19 +124,19 @@ def test_get_weights_copies(impl: Any) -> None:
         (lambda w: [np.zeros(2), *w[1:]], r"shape \(\) not compatible"),
     ],
 )
-def test_refused_lists_change_nothing(impl: Any, spoil: Any, message: str) -> None:
-    optimizer, listed = impl.optimizers.Adamax(), variables()
+def test_refused_lists_change_nothing(spoil: Any, message: str) -> None:
+    optimizer, listed = tfopt.optimizers.Adamax(), variables()
     step(optimizer, listed, 0)
     before = optimizer.get_weights()
     changed = [array + 1 for array in before]
-    with pytest.raises(impl.InvalidArgumentError, match=message):
+    with pytest.raises(tfopt.InvalidArgumentError, match=message):
         optimizer.set_weights(spoil(changed))
     for a, b in zip(optimizer.get_weights(), before, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_values_are_converted(impl: Any) -> None:
-    optimizer, listed = impl.optimizers.SGD(momentum=0.5), variables()
+def test_values_are_converted() -> None:
+    optimizer, listed = tfopt.optimizers.SGD(momentum=0.5), variables()
     step(optimizer, listed, 0)
     optimizer.set_weights([9.7, [1, 2, 3], np.full((2, 2), 0.1)])
     assert int(optimizer.iterations) == 9
@@ -145,15 +145,15 @@ def test_values_are_converted(impl: Any) -> None:
 
 
 @pytest.mark.parametrize("which", ["Adagrad", "Adadelta", "RMSprop", "RMSprop both"])
-def test_lists_of_older_classes_have_no_count(impl: Any, which: str) -> None:
-    optimizer, listed = make(impl, which), variables()
+def test_lists_of_older_classes_have_no_count(which: str) -> None:
+    optimizer, listed = make(which), variables()
     step(optimizer, listed, 0)
     optimizer.set_weights([array + 1 for array in optimizer.get_weights()[1:]])
     assert int(optimizer.iterations) == 0
 
 
-def test_lists_of_older_adams_have_vhat(impl: Any) -> None:
-    optimizer, listed = impl.optimizers.Adam(), variables()
+def test_lists_of_older_adams_have_vhat() -> None:
+    optimizer, listed = tfopt.optimizers.Adam(), variables()
     step(optimizer, listed, 0)
     weights = optimizer.get_weights()
     optimizer.set_weights([*weights, np.zeros(3), np.zeros((2, 2))])
@@ -165,9 +165,9 @@ def test_lists_of_older_adams_have_vhat(impl: Any) -> None:
 
 
 @each
-def test_a_configuration_is_json_and_comes_back(impl: Any, which: str) -> None:
-    optimizers = impl.optimizers
-    made = make(impl, which)
+def test_a_configuration_is_json_and_comes_back(which: str) -> None:
+    optimizers = tfopt.optimizers
+    made = make(which)
     saved = json.loads(json.dumps(optimizers.serialize(made)))
     assert saved["class_name"] == which.split(" ")[0]
     again = optimizers.deserialize(saved)
@@ -176,8 +176,8 @@ def test_a_configuration_is_json_and_comes_back(impl: Any, which: str) -> None:
     assert optimizers.get(made) is made
 
 
-def test_names(impl: Any) -> None:
-    optimizers = impl.optimizers
+def test_names() -> None:
+    optimizers = tfopt.optimizers
     for name in ("adadelta", "adagrad", "adam", "adamax", "nadam", "rmsprop", "sgd", "ftrl"):
         for spelled in (name, name.upper()):
             made = optimizers.get(spelled)
@@ -186,14 +186,14 @@ def test_names(impl: Any) -> None:
     assert optimizers.deserialize({"class_name": "ADAMAX", "config": {"lr": 0.5}}).lr == 0.5
 
 
-def test_classes_of_ones_own(impl: Any) -> None:
-    class Mine(impl.optimizers.SGD):
+def test_classes_of_ones_own() -> None:
+    class Mine(tfopt.optimizers.SGD):
         pass
 
-    saved = impl.optimizers.serialize(Mine(0.5))
-    assert type(impl.optimizers.deserialize(saved, {"Mine": Mine})) is Mine
-    with pytest.raises(impl.InvalidArgumentError, match="Unknown optimizer: Mine"):
-        impl.optimizers.deserialize(saved)
+    saved = tfopt.optimizers.serialize(Mine(0.5))
+    assert type(tfopt.optimizers.deserialize(saved, {"Mine": Mine})) is Mine
+    with pytest.raises(tfopt.InvalidArgumentError, match="Unknown optimizer: Mine"):
+        tfopt.optimizers.deserialize(saved)
 
 
 def test_the_classes_with_names_are_the_public_ones() -> None:
@@ -206,13 +206,13 @@ def test_the_classes_with_names_are_the_public_ones() -> None:
 
 
 @pytest.mark.parametrize("identifier", [3, None, ["sgd"]])
-def test_what_is_no_identifier(impl: Any, identifier: Any) -> None:
-    with pytest.raises(impl.InvalidArgumentError, match="Could not interpret optimizer"):
-        impl.optimizers.get(identifier)
+def test_what_is_no_identifier(identifier: Any) -> None:
+    with pytest.raises(tfopt.InvalidArgumentError, match="Could not interpret optimizer"):
+        tfopt.optimizers.get(identifier)
 
 
-def test_what_no_configuration_holds_can_be_printed(impl: Any) -> None:
-    own = impl.optimizers
+def test_what_no_configuration_holds_can_be_printed() -> None:
+    own = tfopt.optimizers
     assert repr(own.SGD(lambda step: 1.0, name="mine")) == "<SGD 'mine'>"
     groups = own.ParameterGroups(own.SGD(), [([np.ones(2)], {})])
     assert repr(groups) == "<ParameterGroups 'ParameterGroups'>"

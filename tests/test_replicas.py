@@ -96,22 +96,22 @@ def test_two_processes_take_the_steps_of_one_with_all_data(kind: str) -> None:
 
 
 @pytest.mark.parametrize("returned", [[], [1.0], 3, [(np.ones(2), np.zeros(1))]])
-def test_what_an_aggregator_returns_is_checked(impl: Any, returned: Any) -> None:
-    opt, w = impl.optimizers.SGD(1.0, gradient_aggregator=lambda pairs: returned), np.zeros(1)
-    with pytest.raises(impl.InvalidArgumentError):
+def test_what_an_aggregator_returns_is_checked(returned: Any) -> None:
+    opt, w = tfopt.optimizers.SGD(1.0, gradient_aggregator=lambda pairs: returned), np.zeros(1)
+    with pytest.raises(tfopt.InvalidArgumentError):
         opt.apply_gradients([(np.ones(1), w)])
     assert w[0] == 0 and int(opt.iterations) == 0
 
 
-def test_an_accumulated_mean_is_aggregated_once_a_step(impl: Any) -> None:
+def test_an_accumulated_mean_is_aggregated_once_a_step() -> None:
     seen: list[float] = []
 
     def look(pairs: Any) -> Any:
         seen.extend(float(grad[0]) for grad, _ in pairs)
         return pairs
 
-    inner, w = impl.optimizers.SGD(1.0, gradient_aggregator=look), np.zeros(1)
-    opt = impl.optimizers.GradientAccumulation(inner, 2)
+    inner, w = tfopt.optimizers.SGD(1.0, gradient_aggregator=look), np.zeros(1)
+    opt = tfopt.optimizers.GradientAccumulation(inner, 2)
     for k in range(4):
         opt.apply_gradients([(np.full(1, float(k)), w)])
     opt.apply_gradients([(np.ones(1), w)], experimental_aggregate_gradients=False)
@@ -119,9 +119,9 @@ def test_an_accumulated_mean_is_aggregated_once_a_step(impl: Any) -> None:
     assert seen == [0.5, 2.5] and w.tolist() == [-4]
 
 
-def test_every_group_comes_to_its_aggregator(impl: Any) -> None:
+def test_every_group_comes_to_its_aggregator() -> None:
     """Also if another group's gradients leave the step out: other replicas are waiting there."""
-    own, seen = impl.optimizers, []
+    own, seen = tfopt.optimizers, []
 
     def sgd(name: str) -> Any:
         return own.SGD(0.5, gradient_aggregator=lambda pairs: seen.append(name) or pairs)

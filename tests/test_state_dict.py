@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tfopt
-import tfopt_ref
 
 MAKERS: dict[str, dict[str, Any]] = {
     "SGD": {},
@@ -30,25 +29,25 @@ MAKERS: dict[str, dict[str, Any]] = {
 MODES = ("tensorflow", "lazy", "catch_up")
 
 
-def make(impl: Any, which: str, **more: Any) -> Any:
-    return getattr(impl.optimizers, which.split(" ")[0])(**MAKERS[which], **more)
+def make(which: str, **more: Any) -> Any:
+    return getattr(tfopt.optimizers, which.split(" ")[0])(**MAKERS[which], **more)
 
 
 def variables() -> dict[str, np.ndarray]:
     return {"w": np.array([1.0, -2.0, 3.0]), "table": np.ones((5, 2), np.float32)}
 
 
-def step(impl: Any, optimizer: Any, listed: dict[str, np.ndarray], k: int) -> None:
+def step(optimizer: Any, listed: dict[str, np.ndarray], k: int) -> None:
     random = np.random.default_rng(k)
     rows = random.integers(5, size=3)
-    slices = impl.IndexedSlices(random.standard_normal((3, 2)).astype("f4"), rows)
+    slices = tfopt.IndexedSlices(random.standard_normal((3, 2)).astype("f4"), rows)
     optimizer.apply_gradients([(random.standard_normal(3), listed["w"]), (slices, listed["table"])])
 
 
-def stepped(impl: Any, steps: int = 3, **options: Any) -> tuple[Any, dict[str, np.ndarray]]:
-    optimizer, listed = impl.optimizers.Adam(0.1, **options), variables()
+def stepped(steps: int = 3, **options: Any) -> tuple[Any, dict[str, np.ndarray]]:
+    optimizer, listed = tfopt.optimizers.Adam(0.1, **options), variables()
     for k in range(steps):
-        step(impl, optimizer, listed, k)
+        step(optimizer, listed, k)
     return optimizer, listed
 
 
@@ -71,28 +70,27 @@ def assert_same(optimizer: Any, listed: Any, other: Any, twins: Any) -> None:
     cut=st.integers(0, 8),
     fresh=st.booleans(),
 )
-@pytest.mark.parametrize("package", [tfopt, tfopt_ref], ids=["tfopt", "tfopt_ref"])
-def test_steps_go_on(package: Any, which: str, mode: str, cut: int, fresh: bool) -> None:
+def test_steps_go_on(which: str, mode: str, cut: int, fresh: bool) -> None:
     if which == "Ftrl" and mode == "catch_up":
         return
-    optimizer, listed = make(package, which, sparse=mode), variables()
+    optimizer, listed = make(which, sparse=mode), variables()
     for k in range(cut):
-        step(package, optimizer, listed, k)
-    other, twins = make(package, which, sparse=mode), copies(listed)
+        step(optimizer, listed, k)
+    other, twins = make(which, sparse=mode), copies(listed)
     if not fresh:  # it has a state, which goes
-        step(package, other, twins, 99)
+        step(other, twins, 99)
         for name, array in listed.items():
             twins[name][...] = array
     other.load_state_dict(copy.deepcopy(optimizer.state_dict(listed)), twins)
     assert int(other.iterations) == cut
     for k in range(cut, 9):
-        step(package, optimizer, listed, k)
-        step(package, other, twins, k)
+        step(optimizer, listed, k)
+        step(other, twins, k)
     assert_same(optimizer, listed, other, twins)
 
 
-def test_the_dictionary(impl: Any) -> None:
-    optimizer, listed = stepped(impl)
+def test_the_dictionary() -> None:
+    optimizer, listed = stepped()
     state = optimizer.state_dict(listed)
     assert int(state["weights"]["iterations"]) == 3
     assert {name: list(slots) for name, slots in state["slots"].items()} == {
@@ -107,64 +105,54 @@ def test_the_dictionary(impl: Any) -> None:
     assert list(optimizer.state_dict(nested)["slots"]) == ["a/0", "b/c"]
 
 
-def test_what_one_package_saves_the_other_takes() -> None:
-    optimizer, listed = stepped(tfopt)
-    other, twins = tfopt_ref.optimizers.Adam(), copies(listed)
-    other.load_state_dict(optimizer.state_dict(listed), twins)
-    for k in range(3, 6):
-        step(tfopt, optimizer, listed, k)
-        step(tfopt_ref, other, twins, k)
-    assert_same(optimizer, listed, other, twins)
-
-
-def test_it_is_copied(impl: Any) -> None:
-    optimizer, listed = stepped(impl)
-    other = impl.optimizers.Adam()
+def test_it_is_copied() -> None:
+    optimizer, listed = stepped()
+    other = tfopt.optimizers.Adam()
     other.load_state_dict(optimizer.state_dict(listed), twins := copies(listed))
     before = optimizer.get_weights()
-    step(impl, other, twins, 7)
+    step(other, twins, 7)
     for a, b in zip(optimizer.get_weights(), before, strict=True):
         assert_same_bits(a, b, "the first one")
 
 
-def test_slots_stay_the_same_objects(impl: Any) -> None:
-    optimizer, listed = stepped(impl)
+def test_slots_stay_the_same_objects() -> None:
+    optimizer, listed = stepped()
     slot, state = optimizer.get_slot(listed["w"], "m"), copy.deepcopy(optimizer.state_dict(listed))
-    step(impl, optimizer, listed, 5)
+    step(optimizer, listed, 5)
     optimizer.load_state_dict(state, listed)
     assert optimizer.get_slot(listed["w"], "m") is slot
     assert_same_bits(slot.numpy(), state["slots"]["w"]["m"], "slot")
 
 
-def test_a_state_without_slots_takes_them_away(impl: Any) -> None:
-    optimizer, listed = stepped(impl)
-    optimizer.load_state_dict(impl.optimizers.Adam().state_dict(listed), listed)
+def test_a_state_without_slots_takes_them_away() -> None:
+    optimizer, listed = stepped()
+    optimizer.load_state_dict(tfopt.optimizers.Adam().state_dict(listed), listed)
     assert len(optimizer.weights) == 1
     with pytest.raises(KeyError):
         optimizer.get_slot(listed["w"], "m")
-    fresh, others = impl.optimizers.Adam(), copies(listed)
+    fresh, others = tfopt.optimizers.Adam(), copies(listed)
     for own, params in ((optimizer, listed), (fresh, others)):
-        step(impl, own, params, 5)
+        step(own, params, 5)
     for ours, theirs in zip(optimizer.get_weights(), fresh.get_weights(), strict=True):
         assert_same_bits(ours, theirs, "weights")
 
 
-def test_the_order_of_weights_is_kept(impl: Any) -> None:
-    optimizer, listed = impl.optimizers.Adam(), variables()
+def test_the_order_of_weights_is_kept() -> None:
+    optimizer, listed = tfopt.optimizers.Adam(), variables()
     for some in (["w"], ["table", "w"]):
         optimizer.apply_gradients([(np.ones_like(listed[name]), listed[name]) for name in some])
-    other = impl.optimizers.Adam()
+    other = tfopt.optimizers.Adam()
     other.load_state_dict(optimizer.state_dict(listed), twins := copies(listed))
     expected = [("w", "m"), ("w", "v"), ("table", "m"), ("table", "v")]
     slots = [other.get_slot(twins[name], slot) for name, slot in expected]
     assert all(a is b for a, b in zip(other.weights[1:], slots, strict=True))
 
 
-def test_hyperparameters_and_schedules_come_back(impl: Any) -> None:
-    schedules = impl.optimizers.schedules
+def test_hyperparameters_and_schedules_come_back() -> None:
+    schedules = tfopt.optimizers.schedules
     rate = schedules.LinearWarmup(schedules.CosineDecay(0.1, 9), 3)
-    optimizer = impl.optimizers.Adam(rate, beta_1=0.5, clipnorm=2.0, sparse="lazy", name="mine")
-    other = impl.optimizers.Adam(7.0, amsgrad=True, clipvalue=1.0, name="other")
+    optimizer = tfopt.optimizers.Adam(rate, beta_1=0.5, clipnorm=2.0, sparse="lazy", name="mine")
+    other = tfopt.optimizers.Adam(7.0, amsgrad=True, clipvalue=1.0, name="other")
     other.load_state_dict(json.loads(json.dumps(plain(optimizer.state_dict([])))) | weights(0), [])
     assert other.get_config() == optimizer.get_config() | {"name": "other"}
     assert [other.learning_rate(s) for s in range(9)] == [rate(s) for s in range(9)]
@@ -178,40 +166,40 @@ def weights(count: int) -> dict[str, Any]:
     return {"weights": {"iterations": np.array(count)}}
 
 
-def test_a_function_stays(impl: Any) -> None:
+def test_a_function_stays() -> None:
     def rate(step: int) -> float:
         return 1 / (1 + step)
 
-    optimizer, listed = impl.optimizers.Adam(rate), variables()
-    step(impl, optimizer, listed, 0)
+    optimizer, listed = tfopt.optimizers.Adam(rate), variables()
+    step(optimizer, listed, 0)
     state = optimizer.state_dict(listed)
     assert state["config"]["learning_rate"] is None
-    other = impl.optimizers.Adam(lambda: 0.5)
+    other = tfopt.optimizers.Adam(lambda: 0.5)
     other.load_state_dict(state, copies(listed))
     assert other.learning_rate() == 0.5
     with pytest.raises(ValueError, match="whose learning rate is a function"):
-        impl.optimizers.Adam().load_state_dict(state, copies(listed))
+        tfopt.optimizers.Adam().load_state_dict(state, copies(listed))
 
 
-def test_a_schedule_of_your_own_stays(impl: Any) -> None:
-    class Own(impl.optimizers.schedules.LearningRateSchedule):
+def test_a_schedule_of_your_own_stays() -> None:
+    class Own(tfopt.optimizers.schedules.LearningRateSchedule):
         def __call__(self, step: Any) -> float:
             return 0.5
 
         def get_config(self) -> dict[str, Any]:
             return {}
 
-    state = impl.optimizers.Adam(own := Own()).state_dict([])
-    other = impl.optimizers.Adam(Own())
+    state = tfopt.optimizers.Adam(own := Own()).state_dict([])
+    other = tfopt.optimizers.Adam(Own())
     kept = other.learning_rate
     other.load_state_dict(state, [])
     assert other.learning_rate is kept is not own
     with pytest.raises(ValueError, match="Unknown decay: Own"):
-        impl.optimizers.Adam().load_state_dict(state, [])
+        tfopt.optimizers.Adam().load_state_dict(state, [])
 
 
-def test_a_class_of_your_own(impl: Any) -> None:
-    class Signum(impl.optimizers.Optimizer):
+def test_a_class_of_your_own() -> None:
+    class Signum(tfopt.optimizers.Optimizer):
         def __init__(self, learning_rate: Any = 0.1, name: str = "Signum", **kwargs: Any) -> None:
             super().__init__(name, learning_rate, **kwargs)
             self.total = 0.0
@@ -300,15 +288,15 @@ REFUSED = {
 
 @pytest.mark.parametrize("fresh", [True, False])
 @pytest.mark.parametrize("which", REFUSED)
-def test_what_does_not_fit_changes_nothing(impl: Any, which: str, fresh: bool) -> None:
+def test_what_does_not_fit_changes_nothing(which: str, fresh: bool) -> None:
     spoil, message = REFUSED[which]
-    optimizer, listed = stepped(impl, sparse="catch_up")
+    optimizer, listed = stepped(sparse="catch_up")
     state = spoil(copy.deepcopy(optimizer.state_dict(listed)))
     twins = copies(listed)
     if fresh:
-        other = impl.optimizers.Adam(0.5)
+        other = tfopt.optimizers.Adam(0.5)
     else:
-        other, twins = stepped(impl, 2, sparse="catch_up")
+        other, twins = stepped(2, sparse="catch_up")
     before = copy.deepcopy((other.state_dict(twins), twins))
     with pytest.raises(ValueError, match=message):
         other.load_state_dict(state, twins)
@@ -316,26 +304,26 @@ def test_what_does_not_fit_changes_nothing(impl: Any, which: str, fresh: bool) -
 
 
 @pytest.mark.parametrize("given", ["ab", 3, [None], {"a": "b"}])
-def test_what_is_no_variable(impl: Any, given: Any) -> None:
-    with pytest.raises(impl.errors.InvalidTypeError, match="not a variable"):
-        impl.optimizers.SGD().state_dict(given)
+def test_what_is_no_variable(given: Any) -> None:
+    with pytest.raises(tfopt.errors.InvalidTypeError, match="not a variable"):
+        tfopt.optimizers.SGD().state_dict(given)
 
 
-def test_variables_that_are_not_given(impl: Any) -> None:
-    optimizer, listed = stepped(impl)
+def test_variables_that_are_not_given() -> None:
+    optimizer, listed = stepped()
     for call in (optimizer.state_dict, lambda some: optimizer.load_state_dict({}, some)):
         with pytest.raises(ValueError, match=r"slots of|has the keys"):
             call([listed["w"]])
     with pytest.raises(ValueError, match=r"slots of .*not among the variables"):
         optimizer.load_state_dict(optimizer.state_dict(listed), [listed["w"]])
-    owing = impl.optimizers.SGD(sparse="catch_up", momentum=0.5)
-    step(impl, owing, listed, 0)
+    owing = tfopt.optimizers.SGD(sparse="catch_up", momentum=0.5)
+    step(owing, listed, 0)
     owing.momentum = 0.0
     assert list(owing.state_dict(listed)["parts"]["owed"]) == ["table"]
 
 
-def test_a_variable_that_comes_twice_is_one(impl: Any) -> None:
-    optimizer, listed = stepped(impl)
+def test_a_variable_that_comes_twice_is_one() -> None:
+    optimizer, listed = stepped()
     tied = {"a": listed, "b": listed["w"]}
     assert list(optimizer.state_dict(tied)["slots"]) == ["a/w", "a/table"]
     with pytest.raises(ValueError, match="two variables have the name"):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from step_cases import every_optimizer, everything
 
+import tfopt
 from tfopt import IndexedSlices, InvalidArgumentError, Variable
 from tfopt.errors import InvalidTypeError
 from tfopt.optimizers import SGD, Adam, Optimizer
@@ -87,8 +88,8 @@ def test_numbers_that_no_float_holds_are_refused(value: int) -> None:
 # ---- methods of OptimizerV2
 
 
-def test_an_overridden_aggregation_is_called(impl: Any) -> None:
-    class Half(impl.optimizers.SGD):  # type: ignore[misc, name-defined]
+def test_an_overridden_aggregation_is_called() -> None:
+    class Half(tfopt.optimizers.SGD):  # type: ignore[misc, name-defined]
         def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
             return [(grad / 2, var) for grad, var in super()._aggregate_gradients(grads_and_vars)]
 
@@ -104,10 +105,10 @@ def test_an_overridden_aggregation_is_called(impl: Any) -> None:
         assert w.tolist() == [expected - 1]
 
 
-def test_a_refused_first_step_makes_no_slots(impl: Any) -> None:
+def test_a_refused_first_step_makes_no_slots() -> None:
     for which in ("Adam", "SGD", "Adafactor", "Ftrl"):
-        opt, w = getattr(impl.optimizers, which)(0.1), np.ones(2)
-        with pytest.raises(impl.InvalidArgumentError):
+        opt, w = getattr(tfopt.optimizers, which)(0.1), np.ones(2)
+        with pytest.raises(tfopt.InvalidArgumentError):
             opt.apply_gradients([(np.ones(2), w), (np.ones(3), np.ones(2))])
         assert len(opt.weights) == 1
         opt.apply_gradients([(np.ones(2), w)])

@@ -34,6 +34,7 @@ def compare(name: str, ours: Any, theirs: Any, late: bool) -> None:
         assert_same_bits(ours, theirs, name)
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize("stack", STACKS)
 @pytest.mark.parametrize("which", RULES)
 @given(seed=st.integers(0, 2**32))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from optimizer_arguments import RULES, WRAPPERS, arguments_of, other_value, wrapped
+
+import tfopt
 
 each_wrapper = pytest.mark.parametrize("which", WRAPPERS)
 
@@ -19,8 +19,8 @@ def settings_of(cls: type) -> list[str]:
 
 @each_wrapper
 @pytest.mark.parametrize("name", RULES)
-def test_what_is_set_on_a_wrapper_is_set_inside(impl: Any, name: str, which: str) -> None:
-    own = impl.optimizers
+def test_what_is_set_on_a_wrapper_is_set_inside(name: str, which: str) -> None:
+    own = tfopt.optimizers
     for attribute in settings_of(getattr(own, name)):
         inner, plain = getattr(own, name)(), getattr(own, name)()
         middle = wrapped(own, which, inner)
@@ -37,8 +37,8 @@ def test_what_is_set_on_a_wrapper_is_set_inside(impl: Any, name: str, which: str
 
 
 @each_wrapper
-def test_an_attribute_that_neither_has_is_refused(impl: Any, which: str) -> None:
-    opt = wrapped(impl.optimizers, which, impl.optimizers.SGD())
+def test_an_attribute_that_neither_has_is_refused(which: str) -> None:
+    opt = wrapped(tfopt.optimizers, which, tfopt.optimizers.SGD())
     inner = dict(vars(opt.optimizer))
     for attribute, value in (("clipnrom", 1.0), ("beta_1", 0.5), ("rho", 0.5)):
         with pytest.raises(AttributeError, match=attribute):
@@ -49,17 +49,17 @@ def test_an_attribute_that_neither_has_is_refused(impl: Any, which: str) -> None
 
 
 @each_wrapper
-def test_a_value_that_is_refused_inside_is_refused(impl: Any, which: str) -> None:
-    opt = wrapped(impl.optimizers, which, impl.optimizers.SGD(0.5))
+def test_a_value_that_is_refused_inside_is_refused(which: str) -> None:
+    opt = wrapped(tfopt.optimizers, which, tfopt.optimizers.SGD(0.5))
     for attribute, value in (("learning_rate", -1.0), ("decay", "x"), ("clipnorm", np.nan)):
-        with pytest.raises(impl.InvalidArgumentError, match=attribute):
+        with pytest.raises(tfopt.InvalidArgumentError, match=attribute):
             setattr(opt, attribute, value)
     assert (opt.learning_rate, opt.decay, opt.clipnorm) == (0.5, 0.0, None)
 
 
 @each_wrapper
-def test_settings_of_a_wrapper_count(impl: Any, which: str) -> None:
-    own, seen = impl.optimizers, []
+def test_settings_of_a_wrapper_count(which: str) -> None:
+    own, seen = tfopt.optimizers, []
     opt = wrapped(own, which, own.SGD(1.0))
     opt.gradient_aggregator = lambda pairs: seen.append(1) or [(grad * 10, v) for grad, v in pairs]
     opt.clipvalue, opt.decay, opt.observe = 5.0, 1.0, True
@@ -76,21 +76,19 @@ def test_settings_of_a_wrapper_count(impl: Any, which: str) -> None:
 
 @pytest.mark.parametrize("rows", [False, True])
 @pytest.mark.parametrize(("bound", "second"), [(3.5, 3.5), (5.0, 4.0)])
-def test_a_bound_is_one_of_the_true_gradient(
-    impl: Any, rows: bool, bound: float, second: float
-) -> None:
-    opt = impl.optimizers.LossScaleOptimizer(impl.optimizers.SGD(1.0, clipvalue=bound), 8.0)
+def test_a_bound_is_one_of_the_true_gradient(rows: bool, bound: float, second: float) -> None:
+    opt = tfopt.optimizers.LossScaleOptimizer(tfopt.optimizers.SGD(1.0, clipvalue=bound), 8.0)
     grad, w = np.array([[24.0, 32.0]]), np.zeros((1, 2))
     opt.observe = True
-    opt.apply_gradients([(impl.IndexedSlices(grad, np.array([0])) if rows else grad, w)])
+    opt.apply_gradients([(tfopt.IndexedSlices(grad, np.array([0])) if rows else grad, w)])
     assert w.tolist() == [[-3.0, -second]]
     norm = pytest.approx(np.hypot(3.0, second))
-    assert opt.last_step == impl.optimizers.StepReport(norm, norm, second == bound, 0)
+    assert opt.last_step == tfopt.optimizers.StepReport(norm, norm, second == bound, 0)
 
 
 @each_wrapper
-def test_methods_of_the_one_inside(impl: Any, which: str) -> None:
-    own = impl.optimizers
+def test_methods_of_the_one_inside(which: str) -> None:
+    own = tfopt.optimizers
     opt = wrapped(own, which, own.AdamW(0.5, weight_decay=0.5))
     opt.exclude_from_weight_decay(var_names=["^b"])
     params = {"a": np.ones(1), "b": np.ones(1)}
@@ -98,8 +96,8 @@ def test_methods_of_the_one_inside(impl: Any, which: str) -> None:
     assert (params["a"][0], params["b"][0]) == (0.75, 1.0)
 
 
-def test_what_a_wrapper_is_made_with_is_checked_when_it_is_set(impl: Any) -> None:
-    own = impl.optimizers
+def test_what_a_wrapper_is_made_with_is_checked_when_it_is_set() -> None:
+    own = tfopt.optimizers
     summed = own.GradientAccumulation(own.SGD(1.0), 3)
     scaled = own.LossScaleOptimizer(own.SGD(1.0))
     averaged = own.WeightAverage(own.SGD(1.0))
@@ -115,10 +113,10 @@ def test_what_a_wrapper_is_made_with_is_checked_when_it_is_set(impl: Any) -> Non
         (averaged, "momentum", 2.0),
         (averaged, "overwrite_frequency", 0),
         (own.ParameterGroups(own.SGD(), []), "optimizers", []),
-        (own.ParameterGroups(own.SGD(), [("a", {})]), "iterations", impl.Variable(np.array(3))),
+        (own.ParameterGroups(own.SGD(), [("a", {})]), "iterations", tfopt.Variable(np.array(3))),
     ):
         before = getattr(opt, attribute)
-        with pytest.raises(impl.InvalidArgumentError, match=attribute.rstrip("s")):
+        with pytest.raises(tfopt.InvalidArgumentError, match=attribute.rstrip("s")):
             setattr(opt, attribute, value)
         assert getattr(opt, attribute) is before
     w = np.zeros(1)
@@ -132,8 +130,8 @@ def test_what_a_wrapper_is_made_with_is_checked_when_it_is_set(impl: Any) -> Non
 # ---- groups
 
 
-def test_groups_are_set_together_and_read_where_they_agree(impl: Any) -> None:
-    own = impl.optimizers
+def test_groups_are_set_together_and_read_where_they_agree() -> None:
+    own = tfopt.optimizers
     opt = own.ParameterGroups(own.Adam(0.5), [("a", {"learning_rate": 0.25}), ("b", own.SGD(0.5))])
     assert opt.decay == 0 and not hasattr(opt, "learning_rate")
     with pytest.raises(AttributeError, match="groups differ in learning_rate"):
@@ -142,17 +140,17 @@ def test_groups_are_set_together_and_read_where_they_agree(impl: Any) -> None:
     assert [each.learning_rate for each in opt.optimizers] == [0.125] * 3 == [opt.lr] * 3
     with pytest.raises(AttributeError, match="SGD, the optimizer of a group"):
         opt.beta_1 = 0.5
-    with pytest.raises(impl.InvalidArgumentError, match="clipnorm"):
+    with pytest.raises(tfopt.InvalidArgumentError, match="clipnorm"):
         opt.clipnorm = -1.0
     opt.optimizers[1].global_clipnorm = 1.0
-    with pytest.raises(impl.InvalidArgumentError, match="both"):
+    with pytest.raises(tfopt.InvalidArgumentError, match="both"):
         opt.clipnorm = 1.0  # which the second group refuses
     assert [each.clipnorm for each in opt.optimizers] == [None] * 3
     assert [each.beta_1 for each in opt.optimizers[::2]] == [0.9] * 2
 
 
-def test_arguments_of_a_group_reach_the_optimizer_inside_a_wrapper(impl: Any) -> None:
-    own, seen = impl.optimizers, []
+def test_arguments_of_a_group_reach_the_optimizer_inside_a_wrapper() -> None:
+    own, seen = tfopt.optimizers, []
     base = own.LossScaleOptimizer(
         own.SGD(0.5, gradient_aggregator=lambda pairs: seen.append(len(pairs)) or pairs), 4.0
     )
@@ -164,8 +162,8 @@ def test_arguments_of_a_group_reach_the_optimizer_inside_a_wrapper(impl: Any) ->
     assert seen == [1, 1]
 
 
-def test_a_slot_of_a_groups_variable_is_its_groups(impl: Any) -> None:
-    own, w = impl.optimizers, np.ones(2)
+def test_a_slot_of_a_groups_variable_is_its_groups() -> None:
+    own, w = tfopt.optimizers, np.ones(2)
     opt = own.ParameterGroups(own.SGD(), [([w], own.SGD())])
     slot = opt.add_slot(w, "more", "ones")
     assert opt.get_slot(w, "more") is slot is opt.optimizers[0].get_slot(w, "more")
@@ -176,9 +174,9 @@ def test_a_slot_of_a_groups_variable_is_its_groups(impl: Any) -> None:
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_a_slot_has_the_shape_that_its_optimizer_gives_it(impl: Any, name: str) -> None:
+def test_a_slot_has_the_shape_that_its_optimizer_gives_it(name: str) -> None:
     """Whether it is there already or not; and so have the wrappers' own."""
-    own = impl.optimizers
+    own = tfopt.optimizers
     made = getattr(own, name)()
     made.apply_gradients([(np.ones((3, 2)), np.ones((3, 2)))])
     slots = made.get_slot_names()
@@ -189,11 +187,11 @@ def test_a_slot_has_the_shape_that_its_optimizer_gives_it(impl: Any, name: str) 
     ):
         for slot in names:
             opt, w = make(), np.ones((3, 2))
-            with pytest.raises(impl.InvalidArgumentError, match=f"slot {slot}"):
+            with pytest.raises(tfopt.InvalidArgumentError, match=f"slot {slot}"):
                 opt.add_slot(w, slot, shape=(50, 50))
             assert not opt.weights[1:] or all(each.shape == () for each in opt.weights[1:])
             opt.apply_gradients([(np.ones((3, 2)), w)])
             before = len(opt.weights)
-            with pytest.raises(impl.InvalidArgumentError, match=f"slot {slot}"):
+            with pytest.raises(tfopt.InvalidArgumentError, match=f"slot {slot}"):
                 opt.add_slot(w, slot, shape=(50, 50))
             assert len(opt.weights) == before

@@ -13,40 +13,42 @@ import numpy as np
 import pytest
 from cases import assert_same_bits
 
+import tfopt
+
 
 def variables() -> dict[str, np.ndarray]:
     return {"w": np.ones(3), "table": np.ones((5, 2)), "half": np.ones(4, np.float16)}
 
 
-def nested(impl: Any, listed: dict[str, np.ndarray]) -> Any:
+def nested(listed: dict[str, np.ndarray]) -> Any:
     """Return four wrappers, one in the other."""
-    own = impl.optimizers
+    own = tfopt.optimizers
     groups = [("^w", own.AdamW(0.1)), ([listed["half"]], {"learning_rate": 0.5})]
     inner = own.ParameterGroups(own.Adam(0.1, sparse="lazy"), groups)
     summed = own.GradientAccumulation(own.WeightAverage(inner, 0.5), 3)
     return own.LossScaleOptimizer(summed, 4.0, 2)
 
 
-def step(impl: Any, optimizer: Any, listed: dict[str, np.ndarray], k: int) -> None:
+def step(optimizer: Any, listed: dict[str, np.ndarray], k: int) -> None:
     random = np.random.default_rng(k)
     grads: dict[str, Any] = {
         name: random.standard_normal(array.shape).astype(array.dtype)
         for name, array in listed.items()
     }
-    grads["table"] = impl.IndexedSlices(grads["table"][:3], random.integers(5, size=3))
+    grads["table"] = tfopt.IndexedSlices(grads["table"][:3], random.integers(5, size=3))
     optimizer.step(listed, grads)
 
 
-def stepped(impl: Any, steps: int = 5) -> tuple[Any, dict[str, np.ndarray]]:
+def stepped(steps: int = 5) -> tuple[Any, dict[str, np.ndarray]]:
     listed = variables()
-    optimizer = nested(impl, listed)
+    optimizer = nested(listed)
     for k in range(steps):
-        step(impl, optimizer, listed, k)
+        step(optimizer, listed, k)
     return optimizer, listed
 
 
-def test_a_state_has_that_of_the_inner_optimizer_as_a_part(impl: Any) -> None:
-    optimizer, listed = stepped(impl)
+def test_a_state_has_that_of_the_inner_optimizer_as_a_part() -> None:
+    optimizer, listed = stepped()
     scaled = optimizer.state_dict(listed)
     summed = scaled["parts"]["optimizer"]
     averaged = summed["parts"]["optimizer"]
@@ -77,8 +79,8 @@ def test_a_state_has_that_of_the_inner_optimizer_as_a_part(impl: Any) -> None:
     ]
 
 
-def test_by_default_variables_are_numbered(impl: Any) -> None:
-    optimizer, listed = stepped(impl, 2)  # in the first accumulation: only it knows some
+def test_by_default_variables_are_numbered() -> None:
+    optimizer, listed = stepped(2)  # in the first accumulation: only it knows some
     state = optimizer.state_dict()
     assert sorted(state["variables"]) == ["0", "1", "2"]
     kinds = {str(array.dtype): name for name, array in listed.items()}
@@ -87,31 +89,31 @@ def test_by_default_variables_are_numbered(impl: Any) -> None:
              for kind in state["variables"].values()]  # fmt: skip
     order = [again["w"] if kind["shape"] == [3] else array
              for kind, array in zip(state["variables"].values(), order, strict=True)]  # fmt: skip
-    other = nested(impl, again)
+    other = nested(again)
     other.load_state_dict(state, order)
     for k in range(2, 7):
-        step(impl, optimizer, listed, k)
-        step(impl, other, again, k)
+        step(optimizer, listed, k)
+        step(other, again, k)
     for name in listed:
         assert_same_bits(listed[name], again[name], name)
 
 
-def test_one_wrapper_can_be_left_out(impl: Any) -> None:
-    own, listed = impl.optimizers, variables()
+def test_one_wrapper_can_be_left_out() -> None:
+    own, listed = tfopt.optimizers, variables()
     averaged = own.WeightAverage(own.Adamax(0.1))
     for k in range(3):
-        step(impl, averaged, listed, k)
+        step(averaged, listed, k)
     state = averaged.state_dict(listed)
     plain, again = own.Adamax(), copy.deepcopy(listed)
     plain.load_state_dict({**state, **state["parts"]["optimizer"]}, again)
     for optimizer, some in ((averaged, listed), (plain, again)):
-        step(impl, optimizer, some, 3)
+        step(optimizer, some, 3)
     for name in listed:
         assert_same_bits(listed[name], again[name], name)
 
 
-def test_settings_of_wrappers_come_back(impl: Any) -> None:
-    own = impl.optimizers
+def test_settings_of_wrappers_come_back() -> None:
+    own = tfopt.optimizers
     made = own.GradientAccumulation(own.WeightAverage(own.SGD(0.5), 0.25, 7), 3, "sum", name="a")
     other = own.GradientAccumulation(own.WeightAverage(own.SGD(0.1)), 5, name="b")
     other.load_state_dict(made.state_dict([]), [])
@@ -188,20 +190,20 @@ def change(state: dict[str, Any], path: str, value: Any) -> None:
 
 @pytest.mark.parametrize("steps", [0, 4])
 @pytest.mark.parametrize("which", REFUSED)
-def test_what_does_not_fit_changes_nothing(impl: Any, which: str, steps: int) -> None:
+def test_what_does_not_fit_changes_nothing(which: str, steps: int) -> None:
     path, value, message = REFUSED[which]
-    optimizer, listed = stepped(impl)
+    optimizer, listed = stepped()
     state = copy.deepcopy(optimizer.state_dict(listed))
     change(state, path, value)
-    other, theirs = stepped(impl, steps)
+    other, theirs = stepped(steps)
     before = copy.deepcopy((other.state_dict(theirs), theirs))
     with pytest.raises(ValueError, match=message):
         other.load_state_dict(state, theirs)
     np.testing.assert_equal((other.state_dict(theirs), theirs), before)
 
 
-def other_groups(impl: Any, listed: Any) -> dict[str, Any]:
-    own = impl.optimizers
+def other_groups(listed: Any) -> dict[str, Any]:
+    own = tfopt.optimizers
     inside = own.SGD(0.1)
     return {
         "another pattern": own.ParameterGroups(inside, [("b", own.SGD(0.5))]),
@@ -217,8 +219,8 @@ def nodes(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from nodes(tree[key], (*path, key))
 
 
-def test_no_damage_comes_as_another_error(impl: Any) -> None:
-    optimizer, listed = stepped(impl)
+def test_no_damage_comes_as_another_error() -> None:
+    optimizer, listed = stepped()
     state = copy.deepcopy(optimizer.state_dict(listed))
     refused = 0
     for path in list(nodes(state))[1:]:
@@ -228,33 +230,33 @@ def test_no_damage_comes_as_another_error(impl: Any) -> None:
             for key in path[:-1]:
                 place = place[key]
             place[path[-1]] = value
-            other, theirs = stepped(impl, 0)
+            other, theirs = stepped(0)
             try:
                 other.load_state_dict(damaged, theirs)
-            except impl.InvalidArgumentError:
+            except tfopt.InvalidArgumentError:
                 refused += 1
                 assert int(other.iterations) == 0 and len(other.weights) == 6
     assert refused > 300
 
 
-def others_stepped(impl: Any, which: str, steps: int = 3) -> tuple[Any, dict[str, np.ndarray]]:
-    own, listed = impl.optimizers, {"table": np.ones((5, 2))}
+def others_stepped(which: str, steps: int = 3) -> tuple[Any, dict[str, np.ndarray]]:
+    own, listed = tfopt.optimizers, {"table": np.ones((5, 2))}
     opt = own.Adam(0.1, sparse="catch_up") if which == "rows that owe" else own.Nadam()
     for k in range(steps):
-        opt.step(listed, {"table": impl.IndexedSlices(np.ones((1, 2)), np.array([k]))})
+        opt.step(listed, {"table": tfopt.IndexedSlices(np.ones((1, 2)), np.array([k]))})
     return opt, listed
 
 
 @pytest.mark.parametrize("which", ["rows that owe", "momenta"])
-def test_no_damage_of_a_rules_own_comes_as_another_error(impl: Any, which: str) -> None:
-    optimizer, listed = others_stepped(impl, which)
+def test_no_damage_of_a_rules_own_comes_as_another_error(which: str) -> None:
+    optimizer, listed = others_stepped(which)
     state = copy.deepcopy(optimizer.state_dict(listed))
     for path in list(nodes(state))[1:]:
         for value in (None, "x", [1], {"a": 1}, np.zeros(3), 10**30):
             damaged = copy.deepcopy(state)
             change_at(damaged, path, value)
-            other, theirs = others_stepped(impl, which, 0)
-            with contextlib.suppress(impl.InvalidArgumentError):
+            other, theirs = others_stepped(which, 0)
+            with contextlib.suppress(tfopt.InvalidArgumentError):
                 other.load_state_dict(damaged, theirs)
 
 
@@ -265,22 +267,22 @@ def change_at(tree: Any, path: tuple[Any, ...], value: Any) -> None:
 
 
 @pytest.mark.parametrize("hook", ["_restoring", "_like"])
-def test_an_error_in_a_subclass_is_no_damage(impl: Any, hook: str) -> None:
+def test_an_error_in_a_subclass_is_no_damage(hook: str) -> None:
     """Also of one that is inside others."""
 
-    class Mine(impl.optimizers.SGD):
+    class Mine(tfopt.optimizers.SGD):
         broken = False
 
     def broken(self: Any, *args: Any) -> Any:
         if self.broken:
             raise KeyError("a bug")
-        return getattr(impl.optimizers.SGD, hook)(self, *args)
+        return getattr(tfopt.optimizers.SGD, hook)(self, *args)
 
     setattr(Mine, hook, broken)
     w = np.ones(2)
     for around in (
         lambda inner: inner,
-        lambda inner: impl.optimizers.GradientAccumulation(inner, 1),
+        lambda inner: tfopt.optimizers.GradientAccumulation(inner, 1),
     ):
         inner = Mine(0.5)
         opt = around(inner)
@@ -289,15 +291,15 @@ def test_an_error_in_a_subclass_is_no_damage(impl: Any, hook: str) -> None:
         inner.broken = True
         with pytest.raises(KeyError, match="a bug") as raised:
             opt.load_state_dict(state, [w])
-        assert not isinstance(raised.value, impl.InvalidArgumentError)
+        assert not isinstance(raised.value, tfopt.InvalidArgumentError)
         assert int(opt.iterations) == 1
 
 
 @pytest.mark.parametrize("which", ["another pattern", "variables", "no group"])
-def test_other_groups_are_refused(impl: Any, which: str) -> None:
-    own, listed = impl.optimizers, variables()
+def test_other_groups_are_refused(which: str) -> None:
+    own, listed = tfopt.optimizers, variables()
     optimizer = own.ParameterGroups(own.SGD(0.1), [("a", own.SGD(0.5))])
-    other = other_groups(impl, listed)[which]
+    other = other_groups(listed)[which]
     before = copy.deepcopy(other.state_dict(listed))
     with pytest.raises(ValueError, match=r"hold other variables|no part named group 0"):
         other.load_state_dict(optimizer.state_dict(listed), listed)
@@ -307,8 +309,8 @@ def test_other_groups_are_refused(impl: Any, which: str) -> None:
 # ---- weights that do not decay
 
 
-def test_patterns_are_part_of_the_configuration(impl: Any) -> None:
-    own = impl.optimizers
+def test_patterns_are_part_of_the_configuration() -> None:
+    own = tfopt.optimizers
     optimizer = own.AdamW(0.5, weight_decay=0.2)
     assert "exclude_from_weight_decay" not in optimizer.get_config()
     optimizer.exclude_from_weight_decay(var_names=["^b", "scale"])
@@ -322,8 +324,8 @@ def test_patterns_are_part_of_the_configuration(impl: Any) -> None:
         assert (params["b"][0], params["w"][0]) == (1.0, 0.9)
 
 
-def test_variables_that_do_not_decay_come_back_by_name(impl: Any) -> None:
-    own, listed = impl.optimizers, {"b": np.ones(1), "w": np.ones(1)}
+def test_variables_that_do_not_decay_come_back_by_name() -> None:
+    own, listed = tfopt.optimizers, {"b": np.ones(1), "w": np.ones(1)}
     optimizer = own.AdamW(0.5, weight_decay=0.2)
     optimizer.exclude_from_weight_decay([listed["b"]])
     state = optimizer.state_dict(listed)
@@ -338,8 +340,8 @@ def test_variables_that_do_not_decay_come_back_by_name(impl: Any) -> None:
     assert (again["b"][0], again["w"][0]) == (1.0, 0.9)
 
 
-def replaced(impl: Any) -> dict[str, Callable[[Any, np.ndarray], Any]]:
-    own = impl.optimizers
+def replaced() -> dict[str, Callable[[Any, np.ndarray], Any]]:
+    own = tfopt.optimizers
 
     def excluding(inner: Any, w: np.ndarray) -> Any:
         inner.exclude_from_weight_decay([w])
@@ -353,12 +355,12 @@ def replaced(impl: Any) -> dict[str, Callable[[Any, np.ndarray], Any]]:
 
 
 @pytest.mark.parametrize("which", ["excluded", "group", "batch"])
-def test_what_is_said_of_an_array_is_said_of_the_one_in_its_place(impl: Any, which: str) -> None:
+def test_what_is_said_of_an_array_is_said_of_the_one_in_its_place(which: str) -> None:
     ends = []
     for replaces in (False, True):
         params = {"w": np.ones(2)}
-        inner = impl.optimizers.AdamW(0.5, weight_decay=0.2)
-        optimizer = replaced(impl)[which](inner, params["w"])
+        inner = tfopt.optimizers.AdamW(0.5, weight_decay=0.2)
+        optimizer = replaced()[which](inner, params["w"])
         for k in range(4):
             if replaces and k > 0:  # a place is known from the first step on
                 params["w"] = params["w"].copy()

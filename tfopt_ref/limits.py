@@ -46,23 +46,25 @@ def scales(
 
 def limited(
     grads: Sequence[Gradient], config: Mapping[str, Any], scale: float, duplicates: Sequence[str]
-) -> list[tuple[Gradient, float]]:
-    """Return gradients and by what a rule is to multiply them, so that the products keep limits.
+) -> list[tuple[Gradient, str, float]]:
+    """Return gradients so that what a rule multiplies them by makes products that keep limits.
 
-    A product is not rounded before the rule uses it, except where rows are to be summed first.
+    Each comes with what its duplicates mean, and that factor. A product is not rounded before the
+    rule uses it, except where rows are to be summed first.
     """
     if not {"clipvalue", "clipnorm", "global_clipnorm"} & set(config):
-        return [(grad, scale) for grad in grads]
-    distinct = config.get("merge") == "before"
-    found: list[tuple[Gradient, float]] = []
+        return [(grad, how, scale) for grad, how in zip(grads, duplicates, strict=True)]
+    if config.get("merge") == "before":
+        duplicates = ["error"] * len(duplicates)  # there are none
+    found: list[tuple[Gradient, str, float]] = []
     grads, made = scales(grads, config, scale)
-    for grad, (first, second), repeated in zip(grads, made, duplicates, strict=True):
+    for grad, (first, second), how in zip(grads, made, duplicates, strict=True):
         if second != 1:
-            found.append((_with(grad, scaled(_values(grad), first, second)), scale))
-        elif isinstance(grad, Rows) and repeated == "sum" and not distinct:
-            found.append((_scaled_sum(grad, float(first) * scale), 1.0))
+            found.append((_with(grad, scaled(_values(grad), first, second)), how, scale))
+        elif isinstance(grad, Rows) and how == "sum":
+            found.append((_scaled_sum(grad, float(first) * scale), "error", 1.0))
         else:
-            found.append((grad, float(first) * scale))
+            found.append((grad, how, float(first) * scale))
     return found
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "Variables",
     "all_finite",
     "plain",
+    "settings",
     "times",
     "wide",
 ]
@@ -52,7 +53,7 @@ def plain(
         return dict(variables), dict(state), False
     name, config = optimizer["class_name"], optimizer["config"]
     t = state["iterations"] + 1
-    taken = parameters(adafactor if name == "Adafactor" else ALGORITHMS[name])
+    taken = settings(adafactor if name == "Adafactor" else ALGORITHMS[name])
     own = {key: value for key, value in config.items() if key in taken}
     lr = learning_rate(config, t, 0.0 if "decay" in own else config["decay"])
     own["learning_rate"] = lr
@@ -72,7 +73,7 @@ def plain(
         decays = {variable: decay_of(config, variable, lr) for variable, _ in grads}
         repeated = [step.duplicates if decays[v] is None else "sum" for v, _ in grads]
         given = limited([grad for _, grad in grads], config, scale, repeated)
-        for (variable, _), duplicates, (grad, by) in zip(grads, repeated, given, strict=True):
+        for (variable, _), (grad, duplicates, by) in zip(grads, given, strict=True):
             w = new[variable]
             before = slots.get(variable, {})
             arrays = [
@@ -87,7 +88,7 @@ def plain(
     return new, {"iterations": t, "slots": slots, "kept": kept}, True
 
 
-def parameters(function: Any) -> set[str]:
+def settings(function: Any) -> set[str]:
     """Return the names of an algorithm's settings."""
     return {*signature(function).parameters} - {"t", "kept", "w", "slots", "g", "learning_rate"}
 

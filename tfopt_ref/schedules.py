@@ -61,7 +61,7 @@ def polynomial_decay(
 
     At d, s stays; or, in a cycle, d becomes its multiple that is not below s.
     """
-    d = decay_steps * max(1, math.ceil(s / decay_steps)) if cycle else decay_steps
+    d = decay_steps * np.maximum(1, np.ceil(s / decay_steps)) if cycle else decay_steps
     left = np.maximum(1 - np.minimum(s, d) / d, 0)
     return (initial_learning_rate - end_learning_rate) * left**power + end_learning_rate
 
@@ -171,7 +171,8 @@ def join(s: float, *, schedules: Sequence[Any], boundaries: Sequence[float]) -> 
 
 def wave(x: Any) -> float:
     """Return (1 + cos(pi x)) / 2, which falls from 1 at 0 to 0 at 1."""
-    return 0.5 * (1 + math.cos(math.pi * x))
+    angle = math.pi * x
+    return 0.5 * (1 + (math.cos(angle) if math.isfinite(angle) else math.nan))
 
 
 SCHEDULES: dict[str, Callable[..., Any]] = {
@@ -193,13 +194,13 @@ def rate(schedule: Any, step: float) -> float:
 
     Parameters
     ----------
-    schedule : float or dict
-        A constant, or a schedule's "class_name" and "config".
+    schedule : float, callable or dict
+        A constant, a function of the step, or a schedule's "class_name" and "config".
     step : float
         0 at first.
     """
     if not isinstance(schedule, dict):
-        return float(schedule)
+        return float(schedule(step) if callable(schedule) else schedule)
     arguments = {key: value for key, value in schedule["config"].items() if key != "name"}
     with np.errstate(all="ignore"):
         return float(SCHEDULES[schedule["class_name"]](np.float64(step), **arguments))

@@ -61,8 +61,9 @@ def updated(
     grad : ndarray or Rows
     hypers : dict
         The rule's hyperparameters and flags.
-    duplicates : {"sum", "sequential"}
-        Whether rows of one index are added before they are used, or used one after another.
+    duplicates : {"sum", "sequential", "error"}
+        Whether rows of one index are added before they are used, or used one after another; or that
+        there are none.
     grad_scale, var_scale : float
         What multiplies the gradient, and the variable before it is updated.
     """

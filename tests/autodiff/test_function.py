@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tfopt
+
 
 def test_traces_by_signature(impl: ModuleType) -> None:
     f = impl.function(lambda x, flag=True, **kw: x * 2 if flag else x * 3)
@@ -218,26 +220,26 @@ def test_rows_go_through(impl: ModuleType) -> None:
     assert lookup.trace_count == 1
 
 
-def test_training_steps(impl: ModuleType) -> None:
+def test_training_steps() -> None:
     """A whole step in a function is what it is outside of one."""
     data = np.random.default_rng(0).normal(size=(5, 8, 3))
 
     def trained(wrapper: Any, name: str) -> Any:
-        w, b = impl.Variable(np.ones((3, 2))), impl.Variable(np.zeros(2))
-        optimizer = getattr(impl.optimizers, name)(0.1)
+        w, b = tfopt.Variable(np.ones((3, 2))), tfopt.Variable(np.zeros(2))
+        optimizer = getattr(tfopt.optimizers, name)(0.1)
 
         @wrapper
         def step(x: Any) -> Any:
-            with impl.GradientTape() as tape:
+            with tfopt.GradientTape() as tape:
                 loss = np.mean((np.tanh(x @ w + b) - 0.5) ** 2)
             optimizer.minimize(loss, [w, b], tape=tape)
             return loss
 
-        losses = [float(step(impl.constant(batch))) for batch in data]
+        losses = [float(step(tfopt.constant(batch))) for batch in data]
         return losses, w.numpy().tolist(), b.numpy().tolist(), int(optimizer.iterations)
 
     for name in ("SGD", "Adamax", "Adam"):
-        plain, traced = trained(lambda f: f, name), trained(impl.function, name)
+        plain, traced = trained(lambda f: f, name), trained(tfopt.function, name)
         np.testing.assert_allclose(plain[0], traced[0], 1e-13)
         np.testing.assert_allclose(plain[1], traced[1], 1e-13)
         assert plain[3] == traced[3] == 5

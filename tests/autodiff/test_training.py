@@ -18,56 +18,56 @@ D = np.random.default_rng(1).normal(size=(3, 4))
 # ---- minimize
 
 
-def test_a_loss_and_its_tape(impl: ModuleType) -> None:
-    w, frozen = impl.Variable([3.0, -4.0]), impl.Variable(2.0, trainable=False)
-    optimizer = impl.optimizers.SGD(0.25)
-    with impl.GradientTape() as tape:
+def test_a_loss_and_its_tape() -> None:
+    w, frozen = tfopt.Variable([3.0, -4.0]), tfopt.Variable(2.0, trainable=False)
+    optimizer = tfopt.optimizers.SGD(0.25)
+    with tfopt.GradientTape() as tape:
         loss = np.sum(w * w) * frozen
     assert int(optimizer.minimize(loss, [w], tape=tape)) == 1
     assert w.numpy().tolist() == [0, 0]
 
 
-def test_a_function_that_returns_a_loss(impl: ModuleType) -> None:
-    w, optimizer = impl.Variable([3.0, -4.0]), impl.optimizers.SGD(0.25)
+def test_a_function_that_returns_a_loss() -> None:
+    w, optimizer = tfopt.Variable([3.0, -4.0]), tfopt.optimizers.SGD(0.25)
     optimizer.minimize(lambda: np.sum(w * w), [w])
     optimizer.minimize(lambda: np.sum(w * w), lambda: [w])
     optimizer.minimize(lambda: np.sum(w * w), w, grad_loss=np.array(0.0))
     assert w.numpy().tolist() == [0.75, -1] and int(optimizer.iterations) == 3
 
 
-def test_variables_that_are_not_trainable_can_be_minimized(impl: ModuleType) -> None:
-    w = impl.Variable(3.0, trainable=False)
-    impl.optimizers.SGD(0.5).minimize(lambda: w * w, [w])
+def test_variables_that_are_not_trainable_can_be_minimized() -> None:
+    w = tfopt.Variable(3.0, trainable=False)
+    tfopt.optimizers.SGD(0.5).minimize(lambda: w * w, [w])
     assert float(w) == 0
 
 
-def test_losses_that_are_refused(impl: ModuleType) -> None:
-    w, optimizer = impl.Variable(3.0), impl.optimizers.SGD(0.5)
-    with pytest.raises(impl.InvalidArgumentError, match="`tape` is required"):
+def test_losses_that_are_refused() -> None:
+    w, optimizer = tfopt.Variable(3.0), tfopt.optimizers.SGD(0.5)
+    with pytest.raises(tfopt.InvalidArgumentError, match="`tape` is required"):
         optimizer.minimize(w * w, [w])
-    with impl.GradientTape() as tape:
-        loss = impl.constant(1.0) * 2
-    with pytest.raises(impl.InvalidArgumentError, match="No gradients provided"):
+    with tfopt.GradientTape() as tape:
+        loss = tfopt.constant(1.0) * 2
+    with pytest.raises(tfopt.InvalidArgumentError, match="No gradients provided"):
         optimizer.minimize(loss, [w], tape=tape)
     assert float(w) == 3 and int(optimizer.iterations) == 0
 
 
-def test_rows_reach_the_sparse_rules(impl: ModuleType) -> None:
+def test_rows_reach_the_sparse_rules() -> None:
     """Only rows that were looked up take part in a step, also of Adamax with its slots."""
-    table = impl.Variable(np.ones((5, 2)))
-    optimizer = impl.optimizers.Adamax(0.1)
-    with impl.GradientTape() as tape:
+    table = tfopt.Variable(np.ones((5, 2)))
+    optimizer = tfopt.optimizers.Adamax(0.1)
+    with tfopt.GradientTape() as tape:
         loss = np.sum(np.take(table, [1, 3, 3], axis=0) ** 2)
     grad = tape.gradient(loss, table)
-    assert isinstance(grad, impl.IndexedSlices)
+    assert isinstance(grad, tfopt.IndexedSlices)
     optimizer.apply_gradients([(grad, table)])
     assert (table.numpy()[[0, 2, 4]] == 1).all() and (table.numpy()[[1, 3]] < 1).all()
     assert optimizer.get_slot(table, "m").numpy()[[0, 2, 4]].any() == np.False_
 
 
-def test_clipped_rows_of_a_tape(impl: ModuleType) -> None:
-    table = impl.Variable(np.ones((5, 2)))
-    optimizer = impl.optimizers.SGD(1.0, global_clipnorm=1.0)
+def test_clipped_rows_of_a_tape() -> None:
+    table = tfopt.Variable(np.ones((5, 2)))
+    optimizer = tfopt.optimizers.SGD(1.0, global_clipnorm=1.0)
     optimizer.minimize(lambda: np.sum(np.take(table, [1, 2], axis=0)) * 100, [table])
     np.testing.assert_allclose(table.numpy()[[1, 2]], 0.5, rtol=1e-12)
     assert (table.numpy()[[0, 3, 4]] == 1).all()
@@ -78,10 +78,14 @@ def test_both_packages_train_alike() -> None:
 
     def trained(package: ModuleType) -> list[np.ndarray]:
         w, b = package.Variable(np.eye(3)), package.Variable(np.zeros(3))
-        optimizer = package.optimizers.Adamax(0.05, clipnorm=0.5)
-        for _ in range(20):
-            loss = lambda: np.mean(np.abs(np.maximum(x @ w + b, 0) - target))  # noqa: E731
-            optimizer.minimize(loss, [w, b])
+        slots = [[np.zeros(v.shape) for _ in "mv"] for v in (w, b)]
+        usual = {"lr": 0.05, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-7}
+        for step in range(1, 21):
+            with package.GradientTape() as tape:
+                loss = np.mean(np.abs(np.maximum(x @ w + b, 0) - target))
+            for v, grad, own in zip((w, b), tape.gradient(loss, [w, b]), slots, strict=True):
+                clipped = np.asarray(package.clip_by_norm(grad, 0.5))
+                package.training_ops.apply_adamax(v, *own, clipped, beta1_power=0.9**step, **usual)
         return [w.numpy(), b.numpy()]
 
     for fast, ref in zip(trained(tfopt), trained(tfopt_ref), strict=True):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from golden.compare import RELATIVE, check_array
 from golden.reasons import notes, reasons
 
-import tfopt_ref
+import tfopt
 from tfopt.rules import RULES
+from tfopt_ref.algorithms import ALGORITHMS
+from tfopt_ref.optimizer_step import settings
+from tfopt_ref.training import first_state, train_step
+from tfopt_ref.update import Rows
 
-__all__ = ["Inputs", "check_states", "conditioning", "reasons_of", "replay"]
+__all__ = ["REPLAYS", "Inputs", "check_states", "conditioning", "reasons_of", "replay"]
 
 #: By variable: "first", "grads" of each step, and where the gradient is sparse "indices".
 Inputs = Mapping[str, Mapping[str, np.ndarray]]
@@ -23,23 +26,48 @@ _RULES = {f"apply_{rule.name}": rule for rule in RULES}
 
 
 def replay(
-    impl: ModuleType, name: str, config: Mapping[str, Any], inputs: Inputs, dtype: str
+    name: str, config: Mapping[str, Any], inputs: Inputs, dtype: str
 ) -> Iterator[dict[str, list[np.ndarray]]]:
     """Take the steps of an optimizer; yield each variable and its slots after each."""
-    opt = getattr(impl.optimizers, name).from_config(config)
+    opt = getattr(tfopt.optimizers, name).from_config(config)
     variables = {v: np.array(given["first"], dtype) for v, given in inputs.items()}
     for step in range(len(next(iter(inputs.values()))["grads"])):
         pairs = []
         for v, given in inputs.items():
             grad = given["grads"][step].astype(dtype)
             if "indices" in given:
-                grad = impl.IndexedSlices(grad, given["indices"][step])
+                grad = tfopt.IndexedSlices(grad, given["indices"][step])
             pairs.append((grad, variables[v]))
         opt.apply_gradients(pairs)
         yield {
             v: [variable, *(opt.get_slot(variable, s).numpy() for s in opt.get_slot_names())]
             for v, variable in variables.items()
         }
+
+
+def replay_specified(
+    name: str, config: Mapping[str, Any], inputs: Inputs, dtype: str
+) -> Iterator[dict[str, list[np.ndarray]]]:
+    """Yield what each variable and its slots are specified to be after each step."""
+    made = getattr(tfopt.optimizers, name).from_config(config)
+    optimizer, slots = tfopt.optimizers.serialize(made), made.get_slot_names()
+    variables = {v: np.array(given["first"], dtype) for v, given in inputs.items()}
+    state = first_state(optimizer)
+    for step in range(len(next(iter(inputs.values()))["grads"])):
+        pairs: list[tuple[str, Any]] = []
+        for v, given in inputs.items():
+            grad = given["grads"][step].astype(dtype)
+            rows = "indices" in given
+            pairs.append((v, Rows(grad, given["indices"][step]) if rows else grad))
+        variables, state = train_step(optimizer, variables, state, pairs)
+        yield {
+            v: [variable, *(state["slots"][v][slot] for slot in slots)]
+            for v, variable in variables.items()
+        }
+
+
+#: The packages' names, with what takes an optimizer's steps in each.
+REPLAYS = {"tfopt": replay, "tfopt_ref": replay_specified}
 
 
 def reasons_of(
@@ -51,12 +79,12 @@ def reasons_of(
     of the variable, and tfopt in float64; those of a norm, whose sum of squares has no order, and
     of the factor made of it; and those of the values of the step before.
     """
-    opt = getattr(tfopt_ref.optimizers, name).from_config(config)
-    op, arguments = opt._update(1, 0.5)
-    op = (opt._sparse_op() if sparse else None) or op
-    rule = _RULES[op.__name__]
-    hypers = {hyper: arguments[hyper] for hyper in rule.hypers}
-    flags = {flag: arguments.get(flag, default) for flag, default in rule.flags.items()}
+    algorithm = ALGORITHMS[name]
+    own = {key: config[key] for key in config if key in settings(algorithm)}
+    step = algorithm(t=1, learning_rate=0.5, kept=None, **own)
+    rule = _RULES[((step.rows if sparse else None) or step.rule).__name__]
+    hypers = {hyper: step.hypers[hyper] for hyper in rule.hypers}
+    flags = {flag: step.hypers.get(flag, default) for flag, default in rule.flags.items()}
     made_of = notes(rule, hypers, flags, sparse)
     found = reasons(rule, hypers, flags, dtype, shape, sparse)
     rounded = dict.fromkeys(("beta1_power", "beta2_power"), "beta ** step")

@@ -9,10 +9,12 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
+
+import tfopt
+from tfopt_ref.training import first_state, train_step
 
 __all__ = ["CASES", "DATA", "TOLERANCE", "answers", "ours"]
 
@@ -70,25 +72,50 @@ def _inputs(around: dict[str, Any]) -> tuple[list[np.ndarray], list[list[np.ndar
     return first, grads
 
 
-def ours(impl: ModuleType, library: str, case: str) -> Iterator[list[np.ndarray]]:
-    """Take the steps of a case; yield the weights after each, and the averages if there are any."""
+def _made(library: str, case: str) -> Any:
+    """Return the optimizer of a case, whose variables are w0 and w1."""
     name, arguments, around = CASES[library][case]
-    own = impl.optimizers
+    own = tfopt.optimizers
     opt = getattr(own, name)(**arguments)
-    weights, grads = _inputs(around)
     if "exclude" in around:
-        opt.exclude_from_weight_decay([weights[around["exclude"]]])
+        opt.exclude_from_weight_decay(var_names=[f"^w{around['exclude']}$"])
     if "ema" in around:
         opt = own.WeightAverage(opt, *around["ema"])
     if "accumulate" in around:
         opt = own.GradientAccumulation(opt, around["accumulate"])
     if "scale" in around:
         opt = own.LossScaleOptimizer(opt, *around["scale"])
+    return opt
+
+
+def ours(package: str, library: str, case: str) -> Iterator[list[np.ndarray]]:
+    """Take the steps of a case; yield the weights after each, and the averages if there are any."""
+    return (_specified if package == "tfopt_ref" else _ours)(library, case)
+
+
+def _specified(library: str, case: str) -> Iterator[list[np.ndarray]]:
+    _, _, around = CASES[library][case]
+    first, grads = _inputs(around)
+    config = tfopt.optimizers.serialize(_made(library, case))
+    weights, state = {f"w{k}": w for k, w in enumerate(first)}, first_state(config)
+    for step in grads:
+        scale = state["dynamic_scale"] if "scale" in around else 1.0
+        pairs = [(f"w{k}", scale * g) for k, g in enumerate(step)]
+        weights, state = train_step(config, weights, state, pairs)
+        averages = state["average"].values() if "ema" in around else []
+        yield [*weights.values(), *averages]
+
+
+def _ours(library: str, case: str) -> Iterator[list[np.ndarray]]:
+    _, _, around = CASES[library][case]
+    opt = _made(library, case)
+    first, grads = _inputs(around)
+    weights = [tfopt.Variable(w, f"w{k}") for k, w in enumerate(first)]
     for step in grads:
         scale = float(opt.dynamic_scale) if "scale" in around else 1.0
         opt.apply_gradients([(scale * g, w) for g, w in zip(step, weights, strict=True)])
         averages = [opt.get_slot(w, "average").numpy() for w in weights] if "ema" in around else []
-        yield [array.copy() for array in (*weights, *averages)]
+        yield [array.copy() for array in (*first, *averages)]
 
 
 def _kerass(case: str) -> Iterator[list[np.ndarray]]:

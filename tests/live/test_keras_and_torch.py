@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from golden.others import CASES, TOLERANCE, answers, ours
@@ -11,10 +9,11 @@ from golden.others import CASES, TOLERANCE, answers, ours
 EACH = [(library, case) for library, cases in CASES.items() for case in cases]
 
 
+@pytest.mark.parametrize("package", ["tfopt", "tfopt_ref"])
 @pytest.mark.parametrize(("library", "case"), EACH)
-def test_weights_after_each_step(impl: Any, library: str, case: str) -> None:
+def test_weights_after_each_step(package: str, library: str, case: str) -> None:
     pytest.importorskip(library)
-    for made, expected in zip(ours(impl, library, case), answers(library, case), strict=True):
+    for made, expected in zip(ours(package, library, case), answers(library, case), strict=True):
         for array, other in zip(made, expected, strict=True):
             limit = TOLERANCE[library] * np.abs(other).max()
             np.testing.assert_allclose(array, other, rtol=0, atol=limit)

@@ -15,7 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 from golden.clipping import CALLS, DIFFERENCES, Call, Difference, Tensors, check_close, drawn, flat
+from golden.optimizers import REPLAYS
 from golden.with_tensorflow import apply_gradients, optimizer, required_tensorflow
+
+import tfopt
 
 tf = required_tensorflow()
 
@@ -118,18 +121,25 @@ CLIPPING = (
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", ["SGD", "Adamax", "Ftrl"])
 @pytest.mark.parametrize("clipping", CLIPPING, ids=lambda given: "-".join(given))
-def test_optimizers(impl: ModuleType, clipping: dict[str, float], name: str, dtype: str) -> None:
+@pytest.mark.parametrize("package", REPLAYS)
+def test_optimizers(package: str, clipping: dict[str, float], name: str, dtype: str) -> None:
     """Dense gradients, and rows of which some repeat."""
     random = np.random.default_rng(len(name))
-    first = [random.uniform(0.5, 1, shape).astype(dtype) for shape in ((2, 3), (5, 2))]
-    ours = getattr(impl.optimizers, name)(0.1, **clipping)
-    theirs = optimizer(name, ours.get_config(), dtype)
-    arrays, variables = [a.copy() for a in first], [tf.Variable(a) for a in first]
-    for _ in range(4):
-        dense = random.standard_normal((2, 3)).astype(dtype)
-        rows = random.standard_normal((4, 2)).astype(dtype), random.integers(5, size=4)
-        slices = impl.IndexedSlices(*rows)
-        ours.apply_gradients(zip([dense, slices], arrays, strict=True))
-        apply_gradients(theirs, list(zip([dense, rows], variables, strict=True)))
-    for a, b in zip(arrays, variables, strict=True):
-        np.testing.assert_allclose(a, b.numpy(), rtol=2e-5 if dtype == "float32" else 1e-12)
+    inputs: dict[str, dict[str, np.ndarray]] = {
+        v: {"first": random.uniform(0.5, 1, shape).astype(dtype)}
+        for v, shape in (("dense", (2, 3)), ("rows", (5, 2)))
+    }
+    inputs["dense"]["grads"] = random.standard_normal((4, 2, 3)).astype(dtype)
+    inputs["rows"]["grads"] = random.standard_normal((4, 4, 2)).astype(dtype)
+    inputs["rows"]["indices"] = random.integers(5, size=(4, 4))
+    config = getattr(tfopt.optimizers, name)(0.1, **clipping).get_config()
+    *_, ours = REPLAYS[package](name, config, inputs, dtype)
+    theirs = optimizer(name, config, dtype)
+    variables = {v: tf.Variable(given["first"]) for v, given in inputs.items()}
+    for step in range(4):
+        rows = inputs["rows"]["grads"][step], inputs["rows"]["indices"][step]
+        pairs = zip([inputs["dense"]["grads"][step], rows], variables.values(), strict=True)
+        apply_gradients(theirs, list(pairs))
+    for v, variable in variables.items():
+        rtol = 2e-5 if dtype == "float32" else 1e-12
+        np.testing.assert_allclose(ours[v][0], variable.numpy(), rtol=rtol)

@@ -1,4 +1,4 @@
-"""Both packages' optimizers against TensorFlow's: random configurations, and refused steps.
+"""Steps of both packages against TensorFlow's: random configurations, and refused steps.
 
 Skipped where TensorFlow is not installed, unless TFOPT_REQUIRE_TENSORFLOW is set.
 """
@@ -9,12 +9,11 @@ import zlib
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
-from golden.optimizers import Inputs, check_states, conditioning, reasons_of, replay
+from golden.optimizers import REPLAYS, Inputs, check_states, conditioning, reasons_of
 from golden.samples import ordinary
 from golden.with_tensorflow import apply_gradients, optimizer, required_tensorflow
 
@@ -146,11 +145,12 @@ def drawn(name: str, dtype: str, number: int) -> tuple[dict[str, Any], Inputs, l
 @pytest.mark.parametrize("number", range(CONFIGURATIONS))
 @pytest.mark.parametrize("dtype", DTYPES)
 @each_optimizer
-def test_random_configuration(impl: ModuleType, name: str, dtype: str, number: int):
+@pytest.mark.parametrize("package", REPLAYS)
+def test_random_configuration(package: str, name: str, dtype: str, number: int):
     config, inputs, answers = drawn(name, dtype, number)
     scale: dict[str, Any] = {v: np.abs(given["first"]) for v, given in inputs.items()}
     far = conditioning(config, dtype)
-    for step, states in enumerate(replay(impl, name, config, inputs, dtype)):
+    for step, states in enumerate(REPLAYS[package](name, config, inputs, dtype)):
         for v, ours in states.items():
             scale[v] = np.maximum(scale[v], far * np.abs(answers[step][v]))
             found = reasons_of(name, config, dtype, ours[0].shape, "indices" in inputs[v])
@@ -158,14 +158,15 @@ def test_random_configuration(impl: ModuleType, name: str, dtype: str, number: i
             check_states(ours, answers[step][v], scale[v], found, what)
 
 
+@pytest.mark.parametrize("package", REPLAYS)
 @each_optimizer
-def test_compat(impl: ModuleType, name: str):
+def test_compat(package: str, name: str):
     """Python numbers are rounded to float32, whatever the dtype of the variables."""
     plain, inputs = draw(name, "float64", 0)
     config = {**plain, "compat": "tensorflow"}
     answers = list(replay_with_tensorflow(name, config, inputs, "float64"))
-    exact = list(replay(impl, name, plain, inputs, "float64"))
-    for step, states in enumerate(replay(impl, name, config, inputs, "float64")):
+    exact = list(REPLAYS[package](name, plain, inputs, "float64"))
+    for step, states in enumerate(REPLAYS[package](name, config, inputs, "float64")):
         for v, ours in states.items():
             for own, answer in zip(ours, answers[step][v], strict=True):
                 np.testing.assert_allclose(own, answer, rtol=1e-12, atol=1e-13, err_msg=v)
@@ -173,8 +174,9 @@ def test_compat(impl: ModuleType, name: str):
     assert far > 1e-9  # and without it they are not
 
 
+@pytest.mark.parametrize("package", REPLAYS)
 @each_optimizer
-def test_nan_gradient(impl: ModuleType, name: str):
+def test_nan_gradient(package: str, name: str):
     """Dense and sparse steps treat a NaN differently, and so do the optimizers."""
     grads = np.array([[0.1, np.nan, -0.3, np.inf], [0.1, 0.2, np.nan, 0.4]])
     inputs: Inputs = {
@@ -187,7 +189,8 @@ def test_nan_gradient(impl: ModuleType, name: str):
     }
     config = getattr(tfopt.optimizers, name)().get_config()
     answers = replay_with_tensorflow(name, config, inputs, "float64")
-    for ours, theirs in zip(replay(impl, name, config, inputs, "float64"), answers, strict=True):
+    steps = REPLAYS[package](name, config, inputs, "float64")
+    for ours, theirs in zip(steps, answers, strict=True):
         for v in inputs:
             for own, answer in zip(ours[v], theirs[v], strict=True):
                 np.testing.assert_allclose(own, answer, rtol=1e-12, err_msg=f"{name} {v}")
@@ -215,7 +218,7 @@ NOT_REFUSED_BY_TENSORFLOW = {
 
 @pytest.mark.parametrize("fault", REFUSED)
 @each_optimizer
-def test_refused(impl: ModuleType, name: str, fault: str):
+def test_refused(name: str, fault: str):
     values, indices = REFUSED[fault]
     config = getattr(tfopt.optimizers, name)().get_config()
     grad = values if indices is None else (values, np.array(indices))
@@ -223,22 +226,22 @@ def test_refused(impl: ModuleType, name: str, fault: str):
     with nullcontext() if (name, fault) in NOT_REFUSED_BY_TENSORFLOW else refused:
         apply_gradients(optimizer(name, config, "float64"), [(grad, tf.Variable(np.ones((4, 3))))])
 
-    opt = getattr(impl.optimizers, name)(**config)
+    opt = getattr(tfopt.optimizers, name)(**config)
     var, other = np.ones((4, 3)), np.ones(2)
-    slices = values if indices is None else impl.IndexedSlices(values, np.array(indices))
-    with pytest.raises(impl.InvalidArgumentError):
+    slices = values if indices is None else tfopt.IndexedSlices(values, np.array(indices))
+    with pytest.raises(tfopt.InvalidArgumentError):
         opt.apply_gradients([(np.ones(2), other), (slices, var)])
     assert (var == 1).all() and (other == 1).all() and int(opt.iterations) == 0
 
 
 @each_optimizer
-def test_weights_in_tensorflows_order(impl: ModuleType, name: str):
+def test_weights_in_tensorflows_order(name: str):
     """Each list can be given to the other's optimizer."""
     config = getattr(tfopt.optimizers, name)(learning_rate=0.5).get_config()
     values = [np.array([1.0, -2.0]), np.ones((3, 2))]
     grads = [np.array([0.5, 0.25]), np.full((3, 2), -0.5)]
     theirs, states = optimizer(name, config, "float64"), [tf.Variable(v) for v in values]
-    ours, variables = getattr(impl.optimizers, name)(**config), [v.copy() for v in values]
+    ours, variables = getattr(tfopt.optimizers, name)(**config), [v.copy() for v in values]
     for _ in range(2):
         apply_gradients(theirs, list(zip(grads, states, strict=True)))
         ours.apply_gradients(zip(grads, variables, strict=True))

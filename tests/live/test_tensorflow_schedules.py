@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import math
 import zlib
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from golden.with_tensorflow import learning_rates, required_tensorflow, schedules
+
+import tfopt
+from tfopt_ref import schedules as specified
 
 tf = required_tensorflow()
 
@@ -53,11 +56,11 @@ COSINES = [name for name in ARGUMENTS if "Cosine" in name]
 each_configuration = pytest.mark.parametrize("number", range(CONFIGURATIONS))
 
 
-def draw(impl: ModuleType, name: str, number: int) -> tuple[Any, list[int]]:
+def draw(name: str, number: int) -> tuple[Any, list[int]]:
     """Return a schedule and some steps, none of which is the border of two periods."""
     random = np.random.default_rng(zlib.crc32(f"{name} {number}".encode()))
     config = {key: values[random.integers(len(values))] for key, values in ARGUMENTS[name].items()}
-    schedule = getattr(impl.optimizers.schedules, name)(random.uniform(0.01, 1), **config)
+    schedule = getattr(tfopt.optimizers.schedules, name)(random.uniform(0.01, 1), **config)
     steps = [0, *random.integers(1, 1000, 20).tolist()]
     if name == "CosineDecayRestarts":
         steps = [step for step in steps if not starts_a_period(schedule, step)]
@@ -72,7 +75,11 @@ def starts_a_period(schedule: Any, step: int) -> bool:
 
 
 def rates(schedule: Any, steps: list[int]) -> list[float]:
-    return [schedule(step) for step in steps]
+    """Return a schedule's rates, which are the specified ones to the bit."""
+    found = [schedule(step) for step in steps]
+    config = tfopt.optimizers.schedules.serialize(schedule)
+    assert found == [specified.rate(config, step) for step in steps]
+    return found
 
 
 @pytest.fixture
@@ -95,8 +102,8 @@ def same_noise(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 @each_configuration
 @pytest.mark.parametrize("name", [name for name in ARGUMENTS if name not in COSINES])
-def test_random_configuration(impl: ModuleType, name: str, number: int) -> None:
-    schedule, steps = draw(impl, name, number)
+def test_random_configuration(name: str, number: int) -> None:
+    schedule, steps = draw(name, number)
     if not getattr(schedule, "cycle", False):
         steps += [-1, -7]
     theirs = learning_rates(name, schedule.get_config(), steps, "float64")
@@ -106,13 +113,11 @@ def test_random_configuration(impl: ModuleType, name: str, number: int) -> None:
 @each_configuration
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", COSINES)
-def test_cosine(
-    impl: ModuleType, name: str, dtype: str, number: int, same_noise: list[Any], request: Any
-) -> None:
+def test_cosine(name: str, dtype: str, number: int, same_noise: list[Any], request: Any) -> None:
     """Relative to the first rate, since a cosine ends where digits cancel."""
     if dtype == "float64":
         request.getfixturevalue("pi_in_float64")
-    schedule, steps = draw(impl, name, number)
+    schedule, steps = draw(name, number)
     if name == "NoisyLinearCosineDecay":
         keys = [(schedule.seed, step) for step in steps]
         same_noise += [np.random.default_rng(key).standard_normal() for key in keys]
@@ -134,8 +139,8 @@ def first_length(name: str) -> dict[str, int]:
 
 @each_configuration
 @pytest.mark.parametrize("name", ["CosineDecay", "CosineDecayRestarts"])
-def test_keras_3_in_float64(impl: ModuleType, name: str, number: int) -> None:
-    schedule, steps = draw(impl, name, number)
+def test_keras_3_in_float64(name: str, number: int) -> None:
+    schedule, steps = draw(name, number)
     config = {k: np.float64(v) for k, v in schedule.get_config().items() if k != "name"}
     theirs = getattr(tf.keras.optimizers.schedules, name)(**config)
     answers = [float(theirs(np.float64(step))) for step in steps]
@@ -143,8 +148,8 @@ def test_keras_3_in_float64(impl: ModuleType, name: str, number: int) -> None:
     np.testing.assert_allclose(rates(schedule, steps), answers, rtol=0, atol=scale)
 
 
-def test_warm_up_of_keras_3(impl: ModuleType) -> None:
-    ours = impl.optimizers.schedules
+def test_warm_up_of_keras_3() -> None:
+    ours = tfopt.optimizers.schedules
     cosine = ours.CosineDecay(0.5, 100, alpha=0.1)
     schedule = ours.LinearWarmup(cosine, warmup_steps=20, initial_learning_rate=0.01)
     theirs = tf.keras.optimizers.schedules.CosineDecay(
@@ -158,17 +163,17 @@ def test_warm_up_of_keras_3(impl: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.float64])
-def test_piecewise(impl: ModuleType, kind: type) -> None:
+def test_piecewise(kind: type) -> None:
     values = [0.1, 0.7, 0.3, 0.2]
-    ours = impl.optimizers.schedules.PiecewiseConstantDecay([2, 5, 9], values)
+    ours = tfopt.optimizers.schedules.PiecewiseConstantDecay([2, 5, 9], values)
     theirs = schedules().PiecewiseConstantDecay([2, 5, 9], [np.float64(v) for v in values])
     for step in range(-2, 12):
         assert ours(step) == float(theirs(kind(step)))
 
 
-def test_where_tensorflow_has_no_number(impl: ModuleType) -> None:
+def test_where_tensorflow_has_no_number() -> None:
     """What is refused here; in float32 for the cosines."""
-    ours = impl.optimizers.schedules
+    ours = tfopt.optimizers.schedules
     for schedule, step, dtype in [
         (ours.ExponentialDecay(0.1, 10, 2.0), 2**40, "float64"),
         (ours.ExponentialDecay(0.1, 10, 0.0), -1, "float64"),
@@ -179,33 +184,33 @@ def test_where_tensorflow_has_no_number(impl: ModuleType) -> None:
         name = type(schedule).__name__
         (theirs,) = learning_rates(name, schedule.get_config(), [step], dtype)
         assert not math.isfinite(theirs)
-        with pytest.raises(impl.InvalidArgumentError, match="no finite learning rate"):
+        with pytest.raises(tfopt.InvalidArgumentError, match="no finite learning rate"):
             schedule(step)
 
 
-def test_cycles_that_tensorflow_ends_otherwise(impl: ModuleType) -> None:
+def test_cycles_that_tensorflow_ends_otherwise() -> None:
     config = {
         "initial_learning_rate": 0.1, "decay_steps": 1.4, "end_learning_rate": 0.01,
         "power": 0.5, "cycle": True, "name": None,
     }  # fmt: skip
     rounded, before = learning_rates("PolynomialDecay", config, [490, -1], "float64")
     assert math.isnan(rounded) and math.isinf(before)
-    schedule = impl.optimizers.schedules.PolynomialDecay(**config)
+    schedule = tfopt.optimizers.schedules.PolynomialDecay(**config)
     assert rates(schedule, [490]) == [0.01]
     assert 0.1 < schedule(-1) < math.inf
 
 
-def test_a_period_that_tensorflow_starts_late(impl: ModuleType, pi_in_float64: None) -> None:
+def test_a_period_that_tensorflow_starts_late(pi_in_float64: None) -> None:
     """By the logarithm of 243 over that of 3, which rounded is below 5; in float64 alone."""
-    schedule = impl.optimizers.schedules.CosineDecayRestarts(0.5, 1, t_mul=3.0)
+    schedule = tfopt.optimizers.schedules.CosineDecayRestarts(0.5, 1, t_mul=3.0)
     theirs = learning_rates("CosineDecayRestarts", schedule.get_config(), [121], "float64")
     assert theirs == pytest.approx([0], abs=1e-12)
     assert schedule(121) == 0.5
 
 
-def test_serialized(impl: ModuleType) -> None:
+def test_serialized() -> None:
     """What one writes the other reads, but for the seed."""
-    ours, theirs = impl.optimizers.schedules, schedules()
+    ours, theirs = tfopt.optimizers.schedules, schedules()
     for name in ARGUMENTS:
         arguments = {"initial_learning_rate": 0.1, **first_length(name)}
         if name in ("ExponentialDecay", "InverseTimeDecay"):
@@ -216,8 +221,8 @@ def test_serialized(impl: ModuleType) -> None:
         assert mine == saved == theirs.serialize(theirs.deserialize(mine))
 
 
-def test_refused_like_tensorflow(impl: ModuleType) -> None:
-    for module in (impl.optimizers.schedules, schedules()):
+def test_refused_like_tensorflow() -> None:
+    for module in (tfopt.optimizers.schedules, schedules()):
         base = module.LearningRateSchedule()
         with pytest.raises(
             NotImplementedError, match="Learning rate schedule must override __call"

@@ -7,7 +7,7 @@ reads. So clipping by norm reads the gradients once more, and by value moves no 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -69,6 +69,7 @@ class Checked(NamedTuple):
 
     call: Call
     gradients: list[Array]
+    places: Sequence[int]  # of the gradients among those of the step
     remake: Callable[[list[Array]], Call]
     summed: Callable[[float | None, float], Call] | None  # of rows that are clipped and then summed
 
@@ -112,14 +113,26 @@ def clipped_calls(
             for one, own in zip(checked, bounds, strict=True)
         ]
     elif global_clipnorm is not None:
-        gradients = [gradient for one in checked for gradient in one.gradients]
-        common = _norm(gradients, [bound for own in bounds for bound in own], finite)
+        common = _norm(*_in_order(checked, bounds), finite)
         factors = _global_factors([one.gradients for one in checked], common, global_clipnorm)
     else:
         factors = [[(1.0, 1.0)] * len(own) for own in bounds]
     clips = any(first != 1 for own in factors for first, _ in own)
     each = zip(checked, bounds, factors, strict=True)
     return [_clipped(one, bound, factor, scale) for one, bound, factor in each], clips
+
+
+def _in_order(
+    checked: list[Checked], bounds: list[list[float | None]]
+) -> tuple[list[Array], list[float | None]]:
+    """Return all gradients and bounds in the order of the step, in which squares are added."""
+    gradients = [gradient for one in checked for gradient in one.gradients]
+    limits = [bound for own in bounds for bound in own]
+    if len(checked) == 1:
+        return gradients, limits
+    places = [place for one in checked for place in one.places]
+    order = sorted(range(len(places)), key=places.__getitem__)
+    return [gradients[k] for k in order], [limits[k] for k in order]
 
 
 def _bound(clipvalue: float | None, dtype: np.dtype[Any]) -> float | None:
@@ -158,16 +171,21 @@ def _global_factors(
 
 def _clipped(one: Checked, bounds: list[float | None], factors: list[Factor], scale: float) -> Call:
     limits = [bound for bound in bounds if bound is not None]
+    call, firsts = one.call, [first for first, _ in factors]
     if any(second != 1 for _, second in factors):
         # A factor too small for a normal number: no single multiplication will do.
-        return one.remake(list(map(_clip, one.gradients, bounds, factors)))
-    if one.summed is not None:
-        return one.summed(bounds[0], factors[0][0] * scale)
+        each = zip(one.gradients, bounds, factors, strict=True)
+        call = one.remake([_clip(g, bound, by) if by[1] != 1 else g for g, bound, by in each])
+        if all(second != 1 for _, second in factors):
+            return call
+        firsts = [first if second == 1 else 1.0 for first, second in factors]
+    elif one.summed is not None:
+        return one.summed(bounds[0], firsts[0] * scale)
     if limits:
-        set_bounds(one.call, limits)
-    if any(first != 1 for first, _ in factors):
-        set_scales(one.call, [first * scale for first, _ in factors])
-    return one.call
+        set_bounds(call, limits)
+    if any(first != 1 for first in firsts):
+        set_scales(call, [first * scale for first in firsts])
+    return call
 
 
 def _clip(gradient: Array, bound: float | None, by: Factor) -> Array:

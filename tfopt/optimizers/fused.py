@@ -55,7 +55,7 @@ def _add_calls(
     if isinstance(part, Rows):
         some, rows = steps.of_rows(part.decays), (part.arrays, grads[part.place], part.room)
         if clips:
-            checked.append(some.clipped_rows(*rows, merge))
+            checked.append(some.clipped_rows(*rows, part.place, merge))
         else:
             calls.append(some.rows(*rows))
         return
@@ -66,7 +66,7 @@ def _add_calls(
     calls.append(whole.dense(part.operands, dense))
     if clips:
         remake = partial(whole.dense, part.operands)
-        checked.append(Checked(calls[-1], gradients_of(calls[-1]), remake, None))
+        checked.append(Checked(calls[-1], gradients_of(calls[-1]), part.places, remake, None))
 
 
 def _said_of(part: Dense | Rows, error: InvalidArgumentError) -> InvalidArgumentError:

@@ -70,7 +70,12 @@ class Step(NamedTuple):
         return rows_call(self.kernel, *given, self.var_scale)
 
     def clipped_rows(
-        self, arrays: tuple[np.ndarray, ...], slices: IndexedSlices, room: Room, merge: str
+        self,
+        arrays: tuple[np.ndarray, ...],
+        slices: IndexedSlices,
+        room: Room,
+        place: int,
+        merge: str,
     ) -> Checked:
         """Check an update of rows whose gradient is to be clipped, before it is summed or after."""
         # a rule that steps all rows sums in any case
@@ -93,7 +98,7 @@ class Step(NamedTuple):
 
         sums = self.duplicates == "sum" and merge == "after"
         gradients = [slices.values] if self.everywhere else gradients_of(call)
-        return Checked(call, gradients, remake, summed if sums else None)
+        return Checked(call, gradients, [place], remake, summed if sums else None)
 
     def _distinct(
         self, arrays: tuple[np.ndarray, ...], slices: IndexedSlices, room: Room | None
