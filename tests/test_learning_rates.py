@@ -91,7 +91,7 @@ def test_configurations(name: str) -> None:
     of_nothing = getattr(tfopt.optimizers, name)(lambda: 0.25)
     assert of_nothing.get_config()["learning_rate"] == 0.25
     of_the_step = getattr(tfopt.optimizers, name)(lambda step: 0.25)
-    with pytest.raises(tfopt.InvalidTypeError, match="make it a schedule"):
+    with pytest.raises(tfopt.InvalidTypeError, match="use a schedule"):
         of_the_step.get_config()
 
 
