@@ -92,6 +92,20 @@ def test_gradients_that_are_other_variables(impl: Any, rule: Rule) -> None:
     assert_equal(rule, together[:-1], alone[:-1])
 
 
+@pytest.mark.parametrize("begin", [0, 16], ids=["before", "behind"])
+def test_gradients_that_overlap_a_variable_in_part(impl: Any, begin: int) -> None:
+    """Every gradient means the values before the update, wherever it begins."""
+    memory = np.arange(200, dtype=np.float32)
+    expected = memory.copy()
+    expected[8:108] -= memory[begin : begin + 100]
+    expected[120:170] -= memory[begin : begin + 50]
+    own, others = memory[begin : begin + 100], memory[begin : begin + 50]
+    impl.training_ops.apply_gradient_descent(
+        [memory[8:108], memory[120:170]], [own, others], alpha=1.0
+    )
+    assert_same_bits(memory, expected, "memory")
+
+
 def _change(place: int, t: int, change: Callable[[np.ndarray], Any]) -> Callable[[Columns], Any]:
     def spoil(columns: Columns) -> Any:
         spoiled: Any = [list(column) for column in columns]
@@ -105,6 +119,10 @@ def _read_only(a: np.ndarray) -> np.ndarray:
     b = a.copy()
     b.flags.writeable = False
     return b
+
+
+def _overlapping_itself(a: np.ndarray) -> np.ndarray:
+    return np.lib.stride_tricks.as_strided(a.copy(), a.shape, (0,) * a.ndim)
 
 
 def _same_variable_twice(columns: Columns) -> Any:
@@ -130,6 +148,7 @@ REFUSED: dict[str, tuple[Callable[[Columns], Any], str]] = {
     "a read-only variable that is the last": (_change(0, 5, _read_only), INVALID),
     "a byte-swapped gradient": (_change(-1, 0, lambda a: a.astype(">f4")), TYPE),
     "None as a gradient": (_change(-1, 0, lambda a: None), TYPE),
+    "a variable that overlaps itself": (_change(0, 5, _overlapping_itself), INVALID),
     "variables that overlap": (_same_variable_twice, INVALID),
 }
 
