@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import tfopt
+from tfopt.core.workspace import Workspace
 from tfopt.kernels import (
     calls,
     clip,
@@ -36,7 +37,6 @@ from tfopt.kernels import (
     together,
 )
 from tfopt.kernels import cpu as instruction_set
-from tfopt.room import Room
 from tfopt.rules import RULES, Rule
 
 STUBS = sorted((Path(tfopt.__file__).parent / "kernels").glob("*.pyi"))
@@ -94,10 +94,10 @@ def _dense() -> calls.Call:
     return calls.dense_call(KERNEL, tuple(np.ones(4) for _ in range(3)), (0.1, 0.9), 0, 1.0)
 
 
-def _sparse(room: Room | None = None) -> calls.Call:
+def _sparse(workspace: Workspace | None = None) -> calls.Call:
     arrays = np.ones((5, 2)), np.ones((5, 2)), np.ones((3, 2))
     ids = np.array([0, 4, 0])
-    return row_calls.sparse_call(KERNEL, arrays, ids, (0.1, 0.9), 0, 1.0, True, room)
+    return row_calls.sparse_call(KERNEL, arrays, ids, (0.1, 0.9), 0, 1.0, True, workspace)
 
 
 def _list() -> calls.Call:
@@ -195,8 +195,8 @@ GOOD: dict[str, Any] = {
     "locking.Held.__init__": lambda: [[]],
     "locking.Held.__enter__": lambda: [locking.Held([])],
     "locking.Held.__exit__": lambda: [locking.Held([]), None, None, None],
-    "merge.distinct_indices": lambda: [np.array([1, 2, 1]), Room()],
-    "merge.put_in_order": lambda: [np.array([2, 1]), np.array([0, 1, 0]), Room()],
+    "merge.distinct_indices": lambda: [np.array([1, 2, 1]), Workspace()],
+    "merge.put_in_order": lambda: [np.array([2, 1]), np.array([0, 1, 0]), Workspace()],
     "merge.add_rows": lambda: [
         np.ones((3, 2)), np.array([0, 1, 0]), np.zeros((2, 2)), float("inf"), 1.0,
     ],
@@ -207,9 +207,9 @@ GOOD: dict[str, Any] = {
     "norms.slice_norms": lambda: [np.ones((2, 3)), 1, np.zeros(2), np.zeros(2, np.int64)],
     "row_calls.sparse_call": lambda: [
         KERNEL, (np.ones((5, 2)), np.ones((5, 2)), np.ones((3, 2))), np.array([0, 4, 0]),
-        (0.1, 0.9), 0, 1.0, True, Room(), 1.0,
+        (0.1, 0.9), 0, 1.0, True, Workspace(), 1.0,
     ],
-    "row_calls.set_summing": lambda: [_sparse(Room()), 1.0, 1.0],
+    "row_calls.set_summing": lambda: [_sparse(Workspace()), 1.0, 1.0],
     "runtime.set_threads": lambda: [1],
     "runtime.get_threads": list,
     "runtime.allowed_threads": list,
@@ -336,7 +336,7 @@ def wrong_arguments(value: Any) -> list[Any]:
         several = np.ones(4, "c8"), np.ones(4, "c8")
         scaled = clip.scale_call([np.ones(4)], [np.ones(4)], 0.5, 1.0, False)
         plain = calls.dense_call(kernels["gradient_descent"], several, (0.1,), 0, 1.0)
-        return [*wrong, _sparse(), _sparse(Room()), _list(), plain, scaled]
+        return [*wrong, _sparse(), _sparse(Workspace()), _list(), plain, scaled]
     return wrong
 
 

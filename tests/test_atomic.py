@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tfopt import atomic, checkpoints
-from tfopt.atomic import replacing
+from tfopt.core.atomic_write import replacing
 from tfopt.errors import CheckpointError, InvalidArgumentError
 
 

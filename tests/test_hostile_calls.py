@@ -16,9 +16,9 @@ from cases import RULES, arrays_for, assert_same_bits, lay_out, ordinary_hypers
 import tfopt
 import tfopt_ref
 from tfopt import IndexOutOfRangeError, InvalidArgumentError
+from tfopt.core.workspace import Workspace
 from tfopt.kernels import kernels, training
 from tfopt.kernels.row_calls import set_summing, sparse_call
-from tfopt.room import Room
 from tfopt.rules import Rule
 
 PACKAGE = Path(tfopt.__file__).parent
@@ -110,7 +110,7 @@ def test_indices_that_change_after_the_check(
                 0,
                 1.0,
                 lazy=summed,
-                room=Room() if summed else None,
+                workspace=Workspace() if summed else None,
             )
             if call.sums:
                 set_summing(call, np.inf, 1.0)
@@ -126,7 +126,7 @@ def test_more_distinct_indices_than_were_counted() -> None:
     """Another thread may change them between the count and the sums, too."""
     v, g, ids = np.zeros((5000, 8)), np.ones((5000, 8)), np.zeros(5000, np.int64)
     call = sparse_call(
-        kernels["gradient_descent"], (v, g), ids, (0.1,), 0, 1.0, lazy=True, room=Room()
+        kernels["gradient_descent"], (v, g), ids, (0.1,), 0, 1.0, lazy=True, workspace=Workspace()
     )
     assert call.sums
     training.run(call)

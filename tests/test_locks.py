@@ -17,7 +17,7 @@ from cases import ORDINARY
 
 from tfopt import GradientTape, InvalidArgumentError, Variable, function, raw_ops
 from tfopt.core.effects import writes
-from tfopt.locks import locked
+from tfopt.core.locks import locked
 from tfopt.rules import OPS
 
 LIMIT = 60  # seconds, after which threads that wait for each other are taken to do so for good

@@ -19,7 +19,7 @@ SETUP = """
 import os, signal, sys, threading, time, warnings
 import numpy as np
 import tfopt
-from tfopt.locks import locked
+from tfopt.core.locks import locked
 
 warnings.simplefilter("ignore")  # newer Pythons warn of any fork beside threads
 a, b = (tfopt.Variable(np.zeros(9)) for _ in range(2))

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import tfopt
 import tfopt_ref
+from tfopt.core.locks import ProcessLock
 from tfopt.kernels.fingerprint_table import FingerprintTable
-from tfopt.locks import ProcessLock
 from tfopt.sdca_model import SDCAModel
 from tfopt.sdca_ops import sdca_fprint
 

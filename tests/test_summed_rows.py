@@ -10,9 +10,9 @@ from cases import assert_same_bits
 
 import tfopt
 from tfopt import IndexedSlices
+from tfopt.core.workspace import Workspace
 from tfopt.kernels import kernels
 from tfopt.kernels.row_calls import sparse_call
-from tfopt.room import Room
 from tfopt.training_ops import apply_adamax
 
 HYPERS = {"beta1_power": 0.9, "lr": 0.1, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-7}
@@ -71,7 +71,7 @@ def test_the_result_is_that_of_summing_first(
 def test_which_rows_are_summed_on_the_way(var: Any, grad: Any, expected: bool) -> None:
     """Others are summed first, with the same result."""
     kernel, indices = kernels["gradient_descent"], np.array([0, 1, 0])
-    call = sparse_call(kernel, (var, grad), indices, (0.5,), 0, 1.0, room=Room())
+    call = sparse_call(kernel, (var, grad), indices, (0.5,), 0, 1.0, workspace=Workspace())
     assert call.sums is expected
     assert sparse_call(kernel, (var, grad), indices, (0.5,), 0, 1.0).sums is False
     tfopt.training_ops.apply_gradient_descent(
@@ -81,11 +81,11 @@ def test_which_rows_are_summed_on_the_way(var: Any, grad: Any, expected: bool) -
 
 
 def test_memory_lasts_from_step_to_step() -> None:
-    room, kernel = Room(), kernels["gradient_descent"]
+    workspace, kernel = Workspace(), kernels["gradient_descent"]
     var, grad = np.ones((50, 4)), np.ones((30, 4))
     held = []
     for n in (30, 20, 30):
         ids = np.arange(n)
-        sparse_call(kernel, (var, grad[:n]), ids, (0.5,), 0, 1.0, room=room)
-        held.append(room._kept["own"].ctypes.data)
+        sparse_call(kernel, (var, grad[:n]), ids, (0.5,), 0, 1.0, workspace=workspace)
+        held.append(workspace._kept["own"].ctypes.data)
     assert len(set(held)) == 1

@@ -39,11 +39,11 @@ from tfopt.clip_ops import (
     clip_by_value,
     global_norm,
 )
+from tfopt.core.versions import __version__, show_versions
 from tfopt.denormals import get_flush_denormals, set_flush_denormals
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.variable import Variable
-from tfopt.versions import __version__, show_versions
 
 if TYPE_CHECKING:
     from tfopt import checkpoints as checkpoints

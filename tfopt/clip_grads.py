@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.clip_arguments import (
+from tfopt.clip_ops.scaling import norms_of_slices
+from tfopt.clip_ops.validation import (
     FLOATS,
     INTEGERS,
     Array,
@@ -16,7 +17,6 @@ from tfopt.clip_arguments import (
     as_tensor,
     check_broadcast,
 )
-from tfopt.clip_scaling import norms_of_slices
 from tfopt.core.effects import computes
 from tfopt.errors import InvalidArgumentError
 

@@ -10,9 +10,9 @@ import numpy as np
 from tfopt.core.backends import is_device_array
 from tfopt.core.engine import CUT, Op, Tensor, apply
 from tfopt.core.nest import flatten, pack
+from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels import merge
-from tfopt.room import Room
 
 __all__ = ["IndexedSlices"]
 
@@ -131,18 +131,18 @@ class IndexedSlices:
         (array([7, 2]), array([[6., 8.],
                [3., 4.]]))
         """
-        return self._summed(None, 1.0, Room())
+        return self._summed(None, 1.0, Workspace())
 
     def _summed(
-        self, bound: float | None, scale: float, room: Room, ascending: bool = False
+        self, bound: float | None, scale: float, workspace: Workspace, ascending: bool = False
     ) -> IndexedSlices:
         """Sum rows that are clipped on the way: to a bound, and by a factor.
 
-        The sums are in memory of the room; on request the indices ascend.
+        The sums are in memory of the workspace; on request the indices ascend.
         """
         if isinstance(self.values, Tensor):
             known = IndexedSlices(np.asarray(self.values), self.indices, self.dense_shape)
-            return known._summed(bound, scale, room, ascending)
+            return known._summed(bound, scale, workspace, ascending)
         if is_device_array(self.values) or is_device_array(self.indices):
             raise InvalidTypeError("rows on a GPU can only be summed by an update")
         dtype = self.values.dtype
@@ -162,11 +162,11 @@ class IndexedSlices:
                 f"values must be the same size as indices in the first dimension: "
                 f"{list(self.values.shape)} {n}"
             )
-        distinct, place = merge.distinct_indices(np.ascontiguousarray(self.indices), room)
+        distinct, place = merge.distinct_indices(np.ascontiguousarray(self.indices), workspace)
         if ascending:
-            merge.put_in_order(distinct, place, room)
+            merge.put_in_order(distinct, place, workspace)
         computed = np.dtype(np.float32) if dtype.itemsize == 2 else dtype.newbyteorder("=")
-        sums = room.array("sums", (distinct.size, *self.values.shape[1:]), computed)
+        sums = workspace.array("sums", (distinct.size, *self.values.shape[1:]), computed)
         if sums.size:
             rows = np.ascontiguousarray(self.values, computed).reshape(n, -1)
             bound = np.inf if bound is None else bound

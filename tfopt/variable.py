@@ -11,8 +11,8 @@ import numpy as np
 from tfopt.core.backends import backend_of, is_device_array
 from tfopt.core.effects import prepare_writes, use_variables, writes
 from tfopt.core.engine import NAMED, Readable, tracing, used
+from tfopt.core.locks import ProcessLock
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.locks import ProcessLock
 
 __all__ = ["Variable", "prepare_writes"]
 

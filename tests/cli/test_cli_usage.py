@@ -18,7 +18,7 @@ from tfopt import kernels, threads
 from tfopt.cli import main
 from tfopt.cli.optimizers import OPTIMIZERS, default_learning_rate
 from tfopt.cli.settings import LOSSES
-from tfopt.versions import versions
+from tfopt.core.versions import versions
 
 EXTRA = ["sklearn", "scipy", "tqdm", "matplotlib", "dask", "distributed", "fsspec"]
 

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tfopt
+from tfopt.core.workspace import Workspace
 from tfopt.cuda.calls import dense_update, rows_update
 from tfopt.cuda.clipping import run_clipped
 from tfopt.cuda.library import load
@@ -25,7 +26,6 @@ from tfopt.kernels.clip import gradients_of
 from tfopt.kernels.training import run
 from tfopt.optimizers.clipping import Checked, clipped_calls
 from tfopt.optimizers.steps import Step, Update, step_of
-from tfopt.room import Room
 from tfopt.rules import Rule
 
 INF, NAN = float("inf"), float("nan")
@@ -74,7 +74,7 @@ class Model:
         for arrays, indices in self.tables:
             *variables, gradient = (a.copy() for a in arrays)
             slices = IndexedSlices(gradient, indices)
-            checked.append(self.step.clipped_rows(tuple(variables), slices, Room(), "after"))
+            checked.append(self.step.clipped_rows(tuple(variables), slices, Workspace(), "after"))
             written += [*variables, gradient]
         wanted = (limits.get(key) for key in ("clipvalue", "clipnorm", "global_clipnorm"))
         for call in clipped_calls(checked, *wanted)[0]:

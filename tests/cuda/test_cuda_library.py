@@ -143,6 +143,6 @@ def test_import_does_not_load_it() -> None:
 
 def test_info_says_it(use, tmp_path: Path) -> None:
     use(stub(tmp_path, DRIVER=0))
-    assert tfopt.versions.versions()["cuda"] == "there is no NVIDIA driver"
+    assert tfopt.core.versions.versions()["cuda"] == "there is no NVIDIA driver"
     use(stub(tmp_path, "another"))
-    assert tfopt.versions.versions()["cuda"] == "available"
+    assert tfopt.core.versions.versions()["cuda"] == "available"

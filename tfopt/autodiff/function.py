@@ -16,10 +16,10 @@ from tfopt.autodiff.tensor import constant
 from tfopt.autodiff.trace import Program, traced
 from tfopt.core import engine
 from tfopt.core.engine import Operand, Readable, Tensor, Trace
+from tfopt.core.locks import ProcessLock
 from tfopt.core.nest import flatten, pack
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.locks import ProcessLock
 
 __all__ = ["Function", "TensorSpec", "function"]
 

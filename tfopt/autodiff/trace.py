@@ -16,9 +16,9 @@ from tfopt.autodiff.sources import Resized, add_place, annotate, refuse_resized
 from tfopt.core import engine
 from tfopt.core.effects import Effect
 from tfopt.core.engine import READ, Node, Tape, Tensor, Trace
+from tfopt.core.locks import ProcessLock
 from tfopt.core.opened import Opened
 from tfopt.indexed_slices import IndexedSlices, densify
-from tfopt.locks import ProcessLock
 
 __all__ = ["Program", "traced"]
 

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from tfopt.atomic import naming, replacing, target_of
 from tfopt.checkpoints import npz, safetensors
 from tfopt.checkpoints.entries import (
     AT_ONCE,
@@ -24,6 +23,7 @@ from tfopt.checkpoints.framing import MOST_TEXT, Framing, Reader, exactly, has_t
 from tfopt.checkpoints.stored import Stored, fill
 from tfopt.checkpoints.tree import dumps, pack, unpack
 from tfopt.checkpoints.writing import Writer
+from tfopt.core.atomic_write import naming, replacing, target_of
 from tfopt.errors import CheckpointError, InvalidArgumentError
 
 __all__ = ["load", "opened", "save"]
@@ -175,11 +175,11 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Any]:
     array([1., 1.])
     """
     with _opened(path) as (file, size, framing, entries, document):
-        room = memoryview(bytearray(AT_ONCE))
+        buffer = memoryview(bytearray(AT_ONCE))
 
         def passing(entry: Entry) -> Iterator[memoryview]:
             for start in range(0, entry.nbytes, AT_ONCE):
-                yield room[: min(AT_ONCE, entry.nbytes - start)]
+                yield buffer[: min(AT_ONCE, entry.nbytes - start)]
 
         arrays = _check(file, size, framing, entries, passing)
         yield unpack(document, arrays)

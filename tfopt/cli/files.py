@@ -8,9 +8,9 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from tfopt.atomic import replacing
 from tfopt.cli.console import printable
 from tfopt.cli.errors import CommandError
+from tfopt.core.atomic_write import replacing
 
 
 def check_writable(path: str, *inputs: str | None) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from tfopt.cli.console import printable
 from tfopt.cli.errors import CommandError
-from tfopt.hidden import is_hidden
+from tfopt.core.hidden_files import is_hidden
 
 __all__ = ["File", "files_in", "is_folder", "is_url", "open_url"]
 

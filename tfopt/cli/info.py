@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from tfopt.versions import show_versions, versions
+from tfopt.core.versions import show_versions, versions
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from tfopt.cli.console import printable, say
 from tfopt.cli.model import Model
 from tfopt.cli.scores import score_line
-from tfopt.versions import versions
+from tfopt.core.versions import versions
 
 MANY = 2**24  # features: a model takes more than 100 MB
 

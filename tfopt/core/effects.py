@@ -22,11 +22,11 @@ import numpy as np
 from tfopt.core import engine
 from tfopt.core.callers import users_line
 from tfopt.core.engine import Node, Readable, Tensor, raw, tracing
+from tfopt.core.locks import locked
 from tfopt.core.nest import flatten, pack
 from tfopt.core.opened import Opened
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.locks import locked
 
 __all__ = ["Effect", "computes", "prepare_writes", "readable", "use_variables", "writes"]
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfopt.clip_arguments import FLOATS, Array, as_bound, as_limits, tensor_name
+from tfopt.clip_ops.validation import FLOATS, Array, as_bound, as_limits, tensor_name
 from tfopt.core.backends import is_device_array
 from tfopt.cuda.arrays import DeviceArray, as_device_array
 from tfopt.cuda.checks import check_layout

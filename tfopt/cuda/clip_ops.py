@@ -10,8 +10,8 @@ import math
 from ctypes import c_void_p
 from typing import Any
 
-from tfopt.clip_arguments import FLOATS, INTEGERS, Array, as_axes, as_limit, wrapped
-from tfopt.clip_scaling import check_policy, skips
+from tfopt.clip_ops.scaling import check_policy, skips
+from tfopt.clip_ops.validation import FLOATS, INTEGERS, Array, as_axes, as_limit, wrapped
 from tfopt.core.backends import is_device_array
 from tfopt.cuda.arrays import DeviceArray
 from tfopt.cuda.checks import check_scalar, device_of

@@ -12,8 +12,8 @@ from sklearn.datasets import load_svmlight_file
 
 from tfopt.cli.errors import CommandError
 from tfopt.cli.lines import Lines, display_name, open_data
+from tfopt.core.hidden_files import is_hidden
 from tfopt.errors import InvalidArgumentError
-from tfopt.hidden import is_hidden
 
 __all__ = ["read_libsvm"]
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfopt.core.nest import flatten, pack
+from tfopt.core.sparse_conversion import as_slices
 from tfopt.errors import InvalidArgumentError
-from tfopt.foreign import as_slices
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.optimizers.pairs import as_gradient
 from tfopt.optimizers.places import leaves

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.core.sparse_conversion import as_slices
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
-from tfopt.foreign import as_slices
 from tfopt.indexed_slices import IndexedSlices
 
 __all__ = ["checked_ids", "checked_rows", "edges_of", "route"]

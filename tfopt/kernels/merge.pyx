@@ -54,14 +54,14 @@ cdef Py_ssize_t _number(const index[::1] indices, index[::1] distinct, Py_ssize_
     return n
 
 
-def distinct_indices(const index[::1] indices not None, room):
+def distinct_indices(const index[::1] indices not None, workspace):
     """The distinct indices, in the order of their first occurrence, and each index's place there.
 
     Returns
     -------
     distinct : ndarray, dtype of indices
     place : ndarray of intp
-        ``distinct[place] == indices``. Both are the room's "distinct" and "place".
+        ``distinct[place] == indices``. Both are the workspace's "distinct" and "place".
 
     Raises
     ------
@@ -73,11 +73,11 @@ def distinct_indices(const index[::1] indices not None, room):
         raise InvalidArgumentError("there are 2**32 indices or more")
     while size < 2 * n:
         size *= 2
-    numbered = room.array("distinct", (n,), np.int32 if index is int32_t else np.int64)
-    places = room.array("place", (n,), np.intp)
+    numbered = workspace.array("distinct", (n,), np.int32 if index is int32_t else np.int64)
+    places = workspace.array("place", (n,), np.intp)
     cdef index[::1] distinct = numbered
     cdef Py_ssize_t[::1] place = places
-    cdef uint32_t[::1] table = room.array("table", (size,), np.uint32)
+    cdef uint32_t[::1] table = workspace.array("table", (size,), np.uint32)
     with nogil:
         memset(&table[0], 0, size * sizeof(uint32_t))
         n = _number(indices, distinct, place, &table[0], size - 1)
@@ -95,11 +95,11 @@ cdef Py_ssize_t _rank(const index[::1] ascending, index one) noexcept nogil:
     return low
 
 
-def put_in_order(index[::1] distinct not None, Py_ssize_t[::1] place not None, room):
+def put_in_order(index[::1] distinct not None, Py_ssize_t[::1] place not None, workspace):
     """Sort distinct indices, and renumber the places accordingly."""
     cdef Py_ssize_t i, at, n = distinct.shape[0]
-    cdef Py_ssize_t[::1] rank = room.array("rank", (n,), np.intp)
-    sorted_ = room.array("sorted", (n,), np.int32 if index is int32_t else np.int64)
+    cdef Py_ssize_t[::1] rank = workspace.array("rank", (n,), np.intp)
+    sorted_ = workspace.array("sorted", (n,), np.int32 if index is int32_t else np.int64)
     sorted_[...] = distinct
     sorted_.sort()
     cdef const index[::1] ascending = sorted_

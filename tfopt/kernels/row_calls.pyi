@@ -1,7 +1,7 @@
 from typing import Any, SupportsFloat
 
+from tfopt.core.workspace import Workspace
 from tfopt.kernels.calls import Call, Kernel
-from tfopt.room import Room
 
 def sparse_call(
     kernel: Kernel,
@@ -11,7 +11,7 @@ def sparse_call(
     flags: int,
     grad_scale: SupportsFloat,
     lazy: bool = False,
-    room: Room | None = None,
+    workspace: Workspace | None = None,
     var_scale: SupportsFloat = 1.0,
 ) -> Call: ...
 def set_summing(call: Call, bound: float, scale: float) -> None: ...

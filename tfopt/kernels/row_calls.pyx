@@ -70,10 +70,10 @@ cdef int _check_indices(cnp.ndarray ids) except -1:
 
 
 def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple hypers not None,
-                int flags, grad_scale, bint lazy=False, room=None, var_scale=1.0):
+                int flags, grad_scale, bint lazy=False, workspace=None, var_scale=1.0):
     """Check an update of the rows that `indices` names; a lazy one leaves all others alone.
 
-    With a room it sums the gradients of equal indices on the way, if it can (`Call.sums`).
+    With a workspace it sums the gradients of equal indices on the way, if it can (`Call.sums`).
     """
     cdef Call call = Call.__new__(Call)
     cdef int k, last = kernel.n_operands - 1
@@ -105,12 +105,12 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
         call.w.absent = rule.absent
         call.w.zeros = <char *>cnp.PyArray_DATA(<cnp.ndarray>zeros)
         call.arrays += (zeros,)
-    elif room is not None and cnp.PyArray_TYPE(var) in (cnp.NPY_FLOAT32, cnp.NPY_FLOAT64):
-        _sum_on_the_way(call, cnp.PyArray_DIM(var, 0), room)
+    elif workspace is not None and cnp.PyArray_TYPE(var) in (cnp.NPY_FLOAT32, cnp.NPY_FLOAT64):
+        _sum_on_the_way(call, cnp.PyArray_DIM(var, 0), workspace)
     return call
 
 
-cdef int _sum_on_the_way(Call call, Py_ssize_t n_rows, room) except -1:
+cdef int _sum_on_the_way(Call call, Py_ssize_t n_rows, workspace) except -1:
     """Let a call sum the gradients of equal indices, if its rows are runs that fit in a cache."""
     cdef Py_ssize_t n = call.w.n_indices, row_bytes = call.w.inner * call.w.itemsize
     cdef cnp.ndarray own
@@ -121,10 +121,10 @@ cdef int _sum_on_the_way(Call call, Py_ssize_t n_rows, room) except -1:
     call.summed.own_bytes = own_bytes(call.summed.most, row_bytes)
     if call.summed.own_bytes > MOST_OWN_BYTES:
         return 0
-    own = room.array("own", (call.summed.team, call.summed.own_bytes), np.uint8)
+    own = workspace.array("own", (call.summed.team, call.summed.own_bytes), np.uint8)
     if cnp.PyArray_NBYTES(own) < call.summed.team * call.summed.own_bytes \
             or not cnp.PyArray_ISCARRAY(own):
-        raise InvalidArgumentError("a room gave other memory than it was asked for")
+        raise InvalidArgumentError("a workspace gave other memory than it was asked for")
     call.summed.own = <char *>cnp.PyArray_DATA(own)
     call.summed.bound = np.inf
     call.summed.scale = 1

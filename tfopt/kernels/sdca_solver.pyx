@@ -234,9 +234,9 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
     v : memoryview, shape (n_weights,)
         The unshrunk weights that belong to them; changed.
     replicas : memoryview, shape (n_partitions, n_weights)
-        Room for as many partitions; without, the visits follow one another, on v.
+        Workspace for as many partitions; without, the visits follow one another, on v.
     before : memoryview, shape (n_examples,)
-        Room, with replicas.
+        Workspace, with replicas.
     loss : str
     gamma : float
         The width of a smooth hinge.

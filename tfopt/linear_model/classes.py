@@ -173,7 +173,7 @@ class _Epochs:
 def lines(shape: tuple[int, int]) -> np.ndarray:
     """Return zeros, each row of LANES in one line of the cache."""
     size = shape[0] * shape[1]
-    room = np.zeros(size + LANES)
-    start = -(room.ctypes.data // room.itemsize) % LANES
-    zeros: np.ndarray = room[start : start + size].reshape(shape)
+    buffer = np.zeros(size + LANES)
+    start = -(buffer.ctypes.data // buffer.itemsize) % LANES
+    zeros: np.ndarray = buffer[start : start + size].reshape(shape)
     return zeros

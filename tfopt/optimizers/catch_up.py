@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfopt.core.workspace import Workspace
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
 from tfopt.kernels import kernels
 from tfopt.kernels.calls import step_arguments
@@ -18,7 +19,6 @@ from tfopt.kernels.catch_up import catch_up
 from tfopt.kernels.commit import AssignRows, Attributes, Mark, Write, carry_out
 from tfopt.kernels.merge import distinct_indices
 from tfopt.optimizers.steps import Step
-from tfopt.room import Room
 from tfopt.variable import Variable, prepare_writes
 
 __all__ = ["Backlog", "Reach", "check_owed", "over", "refuse_catching_up"]
@@ -57,7 +57,7 @@ class Backlog:
         self.variable = variable
         self.rule = rule
         self._arrays = arrays
-        self._room = Room()
+        self._room = Workspace()
         self._since = np.zeros(len(var), np.int64)  # how many of the steps each row has taken
         self._step: Step | None = None  # the last one
         self._decays: tuple[float, ...] = ()
@@ -191,10 +191,10 @@ class Backlog:
         self._unsurpassed = list(zip(numbers, heights, strict=True))
 
     def _grow(self, columns: int) -> None:
-        room = max(64, 2 * self._n)
+        capacity = max(64, 2 * self._n)
         scalars, fading = self._scalars[: self._n], self._fading[: self._n]
-        self._scalars = np.empty((room, columns), self._scalars.dtype)
-        self._fading = np.empty(room, np.int8)
+        self._scalars = np.empty((capacity, columns), self._scalars.dtype)
+        self._fading = np.empty(capacity, np.int8)
         if self._n:
             self._scalars[: self._n] = scalars
             self._fading[: self._n] = fading

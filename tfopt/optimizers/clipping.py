@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tfopt.clip_arguments import Array, computed
 from tfopt.clip_ops import clip_by_global_norm, clip_by_norm, clip_by_value
-from tfopt.clip_scaling import scale
+from tfopt.clip_ops.scaling import scale
+from tfopt.clip_ops.validation import Array, computed
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.calls import Call

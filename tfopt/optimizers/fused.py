@@ -53,7 +53,7 @@ def _add_calls(
 ) -> None:
     """Check the call of a part, which is added to the calls, or to what can be clipped."""
     if isinstance(part, Rows):
-        some, rows = steps.of_rows(part.decays), (part.arrays, grads[part.place], part.room)
+        some, rows = steps.of_rows(part.decays), (part.arrays, grads[part.place], part.workspace)
         if clips:
             checked.append(some.clipped_rows(*rows, part.place, merge))
         else:

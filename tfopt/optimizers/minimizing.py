@@ -12,8 +12,8 @@ import numpy as np
 from tfopt.autodiff.tape import GradientTape
 from tfopt.core.engine import Operand, tracing
 from tfopt.core.nest import flatten
+from tfopt.core.sparse_conversion import each_as_slices
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.foreign import each_as_slices
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.variable import Variable
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from tfopt.autodiff.tape import GradientTape
 from tfopt.core.effects import writes
+from tfopt.core.locks import locked
 from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.commit import Attributes, Count, Undo
-from tfopt.locks import locked
 from tfopt.optimizers.checkpointed import Checkpointed
 from tfopt.optimizers.clipping import clipped_gradients
 from tfopt.optimizers.commit import Commit, Writes

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.call_site import stacklevel
 from tfopt.core.backends import backend_of, is_device_array
+from tfopt.core.call_site import stacklevel
 from tfopt.core.engine import Tensor, raw
+from tfopt.core.sparse_conversion import each_as_slices
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.foreign import each_as_slices
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
 from tfopt.kernels.calls import dense_call

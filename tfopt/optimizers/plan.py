@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfopt.core.workspace import Workspace
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.optimizers.pairs import any_overlap
 from tfopt.optimizers.selection import Selection
-from tfopt.room import Room
 from tfopt.variable import Variable
 
 __all__ = ["Dense", "Plan", "Rows", "parts_of"]
@@ -44,7 +44,7 @@ class Rows(NamedTuple):
     arrays: tuple[Any, ...]
     place: int
     variable: Variable
-    room: Room
+    workspace: Workspace
     decays: bool
     constrained: bool = False  # a constraint is one of the whole variable
 
@@ -125,7 +125,7 @@ def parts_of(
     parts: list[Dense | Rows] = []
     for place, (kind, variable) in enumerate(zip(types, variables, strict=True)):
         if issubclass(kind, IndexedSlices):
-            parts.append(Rows(operands[place], place, variable, Room(), decays[place]))
+            parts.append(Rows(operands[place], place, variable, Workspace(), decays[place]))
         else:
             bound = variable.constraint is not None
             key = variable.device, variable.dtype, decays[place], bound

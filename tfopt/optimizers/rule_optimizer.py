@@ -11,6 +11,7 @@ import numpy as np
 
 from tfopt.core.backends import backend_of
 from tfopt.core.effects import writes
+from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.calls import Call
@@ -30,7 +31,6 @@ from tfopt.optimizers.report import StepReport, report_of
 from tfopt.optimizers.route import DIRECT, Route
 from tfopt.optimizers.state_parts import as_damage
 from tfopt.optimizers.steps import Steps, Update
-from tfopt.room import Room
 from tfopt.variable import Variable
 
 __all__ = ["RuleOptimizer", "Update"]
@@ -426,7 +426,7 @@ class RuleOptimizer(DecayingOptimizer, abstract=True):
         update = _local_update(handle, apply_state)
         steps, arrays = Steps(update, self.sparse), self._operands(handle)
         step = steps.of_rows(handle not in self._exclusion)
-        writes: Writes = [step.rows(arrays, IndexedSlices(grad, indices), Room())]
+        writes: Writes = [step.rows(arrays, IndexedSlices(grad, indices), Workspace())]
         if self.sparse == "catch_up":
             self._visit(steps, handle, arrays, indices)(writes)
         carry_out(writes)

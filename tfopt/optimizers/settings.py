@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tfopt.call_site import stacklevel
+from tfopt.core.call_site import stacklevel
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.optimizers.clipping import Limit
 from tfopt.optimizers.hyper import Hyper, LearningRate, rate_config

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tfopt.core.sparse_update import rows_call
+from tfopt.core.workspace import Workspace
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
 from tfopt.kernels.calls import Call, Kernel
@@ -14,8 +16,6 @@ from tfopt.kernels.clip import gradients_of
 from tfopt.kernels.groups import many_call
 from tfopt.kernels.row_calls import set_summing, sparse_call
 from tfopt.optimizers.clipping import Checked
-from tfopt.room import Room
-from tfopt.rows import rows_call
 
 __all__ = ["Step", "Steps", "Update", "step_of"]
 
@@ -60,40 +60,40 @@ class Step(NamedTuple):
         self,
         arrays: tuple[np.ndarray, ...],
         slices: IndexedSlices,
-        room: Room,
+        workspace: Workspace,
         duplicates: str | None = None,
     ) -> Call:
-        """Check an update of rows, whose gradients are summed in a room."""
+        """Check an update of rows, whose gradients are summed in a workspace."""
         rows = (*arrays, slices.values), slices.indices
         how = self.duplicates if duplicates is None else duplicates
-        given = *rows, self.hypers, self.flags, how, self.grad_scale, room, self.lazy
+        given = *rows, self.hypers, self.flags, how, self.grad_scale, workspace, self.lazy
         return rows_call(self.kernel, *given, self.var_scale)
 
     def clipped_rows(
         self,
         arrays: tuple[np.ndarray, ...],
         slices: IndexedSlices,
-        room: Room,
+        workspace: Workspace,
         place: int,
         merge: str,
     ) -> Checked:
         """Check an update of rows whose gradient is to be clipped, before it is summed or after."""
         # a rule that steps all rows sums in any case
         unsummed = "sum" if self.everywhere else "sequential"
-        call = self.rows(arrays, slices, room, unsummed)
+        call = self.rows(arrays, slices, workspace, unsummed)
         if merge == "before":
             slices = slices.sum_duplicates()
-            call = self.rows(arrays, slices, room, unsummed)
+            call = self.rows(arrays, slices, workspace, unsummed)
 
         def remake(gradients: list[np.ndarray]) -> Call:
-            return self.rows(arrays, IndexedSlices(gradients[0], slices.indices), room)
+            return self.rows(arrays, IndexedSlices(gradients[0], slices.indices), workspace)
 
         def summed(bound: float | None, scale: float) -> Call:
-            call = self._distinct(arrays, slices, room)
+            call = self._distinct(arrays, slices, workspace)
             if call.sums:
                 set_summing(call, math.inf if bound is None else bound, scale)
                 return call
-            merged = slices._summed(bound, scale, room, ascending=self.everywhere)
+            merged = slices._summed(bound, scale, workspace, ascending=self.everywhere)
             return self._distinct(arrays, merged, None)
 
         sums = self.duplicates == "sum" and merge == "after"
@@ -101,10 +101,10 @@ class Step(NamedTuple):
         return Checked(call, gradients, [place], remake, summed if sums else None)
 
     def _distinct(
-        self, arrays: tuple[np.ndarray, ...], slices: IndexedSlices, room: Room | None
+        self, arrays: tuple[np.ndarray, ...], slices: IndexedSlices, workspace: Workspace | None
     ) -> Call:
         rows = (*arrays, slices.values), slices.indices
-        given = *rows, self.hypers, self.flags, 1.0, self.lazy, room
+        given = *rows, self.hypers, self.flags, 1.0, self.lazy, workspace
         return sparse_call(self.kernel, *given, self.var_scale)
 
 

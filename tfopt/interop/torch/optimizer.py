@@ -11,6 +11,7 @@ import torch
 from torch.autograd.graph import increment_version
 from torch.utils.dlpack import to_dlpack
 
+from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
@@ -20,7 +21,6 @@ from tfopt.kernels.groups import many_call
 from tfopt.kernels.together import run_together
 from tfopt.kernels.training import run
 from tfopt.optimizers.steps import Step, Update, step_of
-from tfopt.room import Room
 
 __all__ = ["KernelOptimizer"]
 
@@ -31,7 +31,7 @@ class _Part(NamedTuple):
     places: list[int]  # in the group
     operands: tuple[list[np.ndarray], ...]  # the parameters, their first slots, ...
     steps: memoryview  # how many they have taken: a tensor's memory, in the state of each
-    room: Room | None  # for rows
+    workspace: Workspace | None  # for rows
 
 
 class _Plan(NamedTuple):
@@ -195,9 +195,9 @@ class KernelOptimizer(torch.optim.Optimizer):
         for part in plan.parts:
             t = int(part.steps[()]) + 1
             update, scale = self._update(group, t), self._scale(group, t)
-            step = step_of(update.rule, update, True, scale, part.room is None)
+            step = step_of(update.rule, update, True, scale, part.workspace is None)
             own = [_resolved(grads[place]) for place in part.places]
-            if part.room is not None:
+            if part.workspace is not None:
                 made.append((part.steps, [self._of_rows(group, part, step, own[0])]))
                 continue
             decay = self._penalty(group)
@@ -221,7 +221,7 @@ class KernelOptimizer(torch.optim.Optimizer):
         if self._rate(group) is not None:
             raise InvalidArgumentError("momentum does not support sparse gradients")
         arrays = tuple(column[0] for column in part.operands)
-        return step.rows(arrays, _slices(grad), part.room or Room())
+        return step.rows(arrays, _slices(grad), part.workspace or Workspace())
 
     def _planned(
         self, group: dict[str, Any], parameters: list[Any], kinds: list[bool | None]
@@ -233,7 +233,7 @@ class KernelOptimizer(torch.optim.Optimizer):
                 dense.setdefault((parameters[place].dtype, count), []).append(place)
         parts = [self._part(group, parameters, places, None) for places in dense.values()]
         rows = [place for place, sparse in enumerate(kinds) if sparse]
-        return [*parts, *(self._part(group, parameters, [place], Room()) for place in rows)]
+        return [*parts, *(self._part(group, parameters, [place], Workspace()) for place in rows)]
 
     def _count(self, group: dict[str, Any], parameter: Any) -> float:
         """Return how many steps a parameter has taken; torch's SGD leaves but a slot."""
@@ -242,7 +242,11 @@ class KernelOptimizer(torch.optim.Optimizer):
         return float(state.get("step", begun))
 
     def _part(
-        self, group: dict[str, Any], parameters: list[Any], places: list[int], room: Room | None
+        self,
+        group: dict[str, Any],
+        parameters: list[Any],
+        places: list[int],
+        workspace: Workspace | None,
     ) -> _Part:
         """Put parameters together; they get the state they lack, and one common count."""
         targets = [parameters[place] for place in places]
@@ -259,7 +263,7 @@ class KernelOptimizer(torch.optim.Optimizer):
                 columns[-1].append(_array(self.state[target][name]))
         for target in targets:
             self.state[target]["step"] = count
-        return _Part(places, tuple(columns), memoryview(count.numpy()), room)
+        return _Part(places, tuple(columns), memoryview(count.numpy()), workspace)
 
 
 def _of_all(part: _Part, step: Step, grads: list[np.ndarray], rate: float | None) -> list[Call]:

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfopt.clip_arguments import Array
+from tfopt.clip_ops.validation import Array
 from tfopt.core.effects import computes, writes
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.arguments import as_array
 from tfopt.kernels.clip import certainly_apart, check_layouts
 from tfopt.kernels.fingerprint import of_bytes, of_strings
 from tfopt.kernels.sdca import epoch, importance, predictions, sampled, shuffled, terms
-from tfopt.sdca_arguments import (
+from tfopt.sdca_ops.validation import (
     Examples,
     Groups,
     as_loss,

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from tfopt.core.effects import computes, prepare_writes, writes
+from tfopt.core.locks import ProcessLock
 from tfopt.errors import CheckpointError, InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.fingerprint_table import FingerprintTable
-from tfopt.locks import ProcessLock
-from tfopt.sdca_batches import Batch, SparseFeatureColumn, batch_of, rounds
-from tfopt.sdca_files import save_model, saved_model
+from tfopt.sdca_model.batches import Batch, SparseFeatureColumn, batch_of, rounds
+from tfopt.sdca_model.files import save_model, saved_model
 from tfopt.sdca_ops import SdcaResult, sdca_optimizer, sdca_shrink_l1
 from tfopt.variable import Variable
 

@@ -94,7 +94,7 @@ def locked(*variables: Any) -> Held:
     Examples
     --------
     >>> import numpy as np
-    >>> from tfopt.locks import locked
+    >>> from tfopt.core.locks import locked
     >>> weights = np.zeros(3)
     >>> with locked(weights):
     ...     weights += 1  # no update with use_locking=True meanwhile

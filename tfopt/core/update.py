@@ -10,10 +10,10 @@ from typing import Any, SupportsFloat, TypeVar
 
 from tfopt.core.backends import backend_of, first_is_device_array
 from tfopt.core.effects import writes
+from tfopt.core.sparse_update import check_duplicates, rows_call
+from tfopt.core.workspace import Workspace
 from tfopt.kernels.calls import Kernel
 from tfopt.kernels.training import apply, run
-from tfopt.room import Room
-from tfopt.rows import check_duplicates, rows_call
 
 __all__ = ["update", "updated"]
 
@@ -80,7 +80,7 @@ def _update(
         apply(kernel, operands, hypers, flags, indices, grad_scale, var_scale)
     else:
         call = rows_call(
-            kernel, operands, indices, hypers, flags, duplicates, grad_scale, Room(),
+            kernel, operands, indices, hypers, flags, duplicates, grad_scale, Workspace(),
             var_scale=var_scale,
         )  # fmt: skip
         run(call)

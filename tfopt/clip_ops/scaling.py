@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.clip_arguments import Array, computed
+from tfopt.clip_ops.validation import Array, computed
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.clip import factors, in_place, scale_call, scale_each_call
 from tfopt.kernels.norms import slice_norms

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Room"]
+__all__ = ["Workspace"]
 
 
-class Room:
+class Workspace:
     """Arrays by name, whose memory is used again when they are asked for again.
 
     So a step that sums gradient rows allocates nothing that the step before has had. An array is

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.clip_arguments import (
+from tfopt.clip_ops.scaling import by_type, check_policy, rounded, scale, scale_slices, skips
+from tfopt.clip_ops.validation import (
     FLOATS,
     INTEGERS,
     Array,
@@ -40,11 +41,10 @@ from tfopt.clip_arguments import (
     results_for,
     wrapped,
 )
-from tfopt.clip_scaling import by_type, check_policy, rounded, scale, scale_slices, skips
 from tfopt.core.effects import readable, writes
 from tfopt.core.engine import Op, apply
+from tfopt.core.sparse_conversion import as_slices, each_as_slices
 from tfopt.errors import InvalidArgumentError
-from tfopt.foreign import as_slices, each_as_slices
 from tfopt.indexed_slices import IndexedSlices, densify
 from tfopt.kernels.clip import clamp_call, factor
 from tfopt.kernels.norms import norm

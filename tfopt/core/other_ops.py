@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from tfopt.autodiff.vjps import clipping
-from tfopt.clip_arguments import (
+from tfopt.clip_ops import clip_by_value
+from tfopt.clip_ops.validation import (
     FLOATS,
     INTEGERS,
     Array,
@@ -16,11 +17,10 @@ from tfopt.clip_arguments import (
     device_backend,
     is_recorded,
 )
-from tfopt.clip_ops import clip_by_value
 from tfopt.core.engine import Op, apply
+from tfopt.core.op_shapes import text_of
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.norms import sum_of_squares
-from tfopt.op_shapes import text_of
 from tfopt.sdca_ops import sdca_fprint, sdca_shrink_l1
 
 __all__ = ["ClipByValue", "L2Loss", "SdcaFprint", "SdcaShrinkL1"]
