@@ -10,6 +10,7 @@ only where a name that it defines is taken from it.
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,8 +41,8 @@ def imports_in(source: str) -> Iterator[tuple[str, str]]:
         elif isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.module is not None and node.level == 0, "imports are absolute"
-            yield from ((node.module, alias.name) for alias in node.names)
+            assert node.module is not None
+            yield from (("." * node.level + node.module, alias.name) for alias in node.names)
         else:
             todo += ast.iter_child_nodes(node)
 
@@ -65,7 +66,9 @@ def graph_of(modules: dict[str, Path]) -> Graph:
     for importer, path in modules.items():
         read = imports_in if path.suffix == ".py" else imports_in_cython
         edges = graph[importer] = set()
-        for module, name in read(path.read_text()):
+        package = importer if path.name == "__init__.py" else importer.rpartition(".")[0]
+        for given, name in read(path.read_text()):
+            module = importlib.util.resolve_name(given, package)
             imported = f"{module}.{name}"
             if imported not in modules:
                 # declarations for Cython alone are no module; of a package, its own name is taken
