@@ -44,7 +44,10 @@ class Call(NamedTuple):
 def public_names(impl: Any) -> set[str]:
     """Return the names of all public functions of these modules, and methods of these classes."""
     names = {f"{owner}.{name}" for owner in MODULES for name in getattr(impl, owner).__all__}
-    for owner, cls in (("Variable", impl.Variable), ("SDCAModel", impl.sdca_model.SDCAModel)):
+    classes = [("Variable", impl.Variable)]
+    if hasattr(impl, "sdca_model"):
+        classes.append(("SDCAModel", impl.sdca_model.SDCAModel))
+    for owner, cls in classes:
         names |= {
             f"{owner}.{name}" for name, found in vars(cls).items()
             if not name.startswith("_") and callable(getattr(cls, name))
@@ -298,8 +301,9 @@ def _model_calls() -> Iterator[Call]:
 
 def calls(impl: Any) -> list[Call]:
     """Return calls of everything."""
+    of_models = _model_calls() if hasattr(impl, "sdca_model") else ()
     return [
-        *_rule_calls(impl), *_clip_calls(), *_sdca_calls(), *_variable_calls(), *_model_calls(),
+        *_rule_calls(impl), *_clip_calls(), *_sdca_calls(), *_variable_calls(), *of_models,
     ]  # fmt: skip
 
 

@@ -25,7 +25,6 @@ from tfopt_ref.clip_checks import (
     results_for,
 )
 from tfopt_ref.errors import InvalidArgumentError
-from tfopt_ref.foreign import as_slices, each_as_slices
 from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.norms import computed, factors, norm
 
@@ -47,7 +46,6 @@ def clip_by_value(
     t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None, *, out: Any = None
 ) -> Any:
     """Clip each element to two bounds: where they contradict each other, to the smaller one."""
-    t = as_slices(t)
     array = as_tensor(t, "t", FLOATS + INTEGERS)
     (result,) = results_for([array], None if out is None else [out])
     high = as_bound(clip_value_max, "clip_value_max", "Minimum", array.dtype)
@@ -86,7 +84,6 @@ def clip_by_norm(
 ) -> Any:
     """Scale each slice of t along the axes whose norm is above clip_norm down to it."""
     check_policy(nonfinite)
-    t = as_slices(t)
     array = as_tensor(t, "t", FLOATS)
     limits = np.maximum(as_limits(clip_norm, "clip_norm"), 0.0)
     reduced = as_axes(axes, array.ndim)
@@ -142,7 +139,6 @@ def skips(nonfinite: str, root: Any) -> bool:
 @clipping.recorded(*clipping.GLOBAL_NORM)
 def global_norm(t_list: Any, name: str | None = None, *, out: Any = None) -> Any:
     """Return the norm of all elements of all tensors, of their dtype; None is left out."""
-    t_list = each_as_slices(t_list)
     tensors = [t for t in as_tensors(t_list, one_dtype=True) if t is not None]
     value = rounded(*norm(tensors), tensors)
     if out is None:
@@ -165,7 +161,7 @@ def _of_a_recorded_call(given: dict[str, Any]) -> tuple[Any, Any]:
     if given.get("use_norm") is not None:
         return given["out"], given["use_norm"]
     t_list = given["t_list"] if isinstance(given["t_list"], (list, tuple)) else []
-    dtypes = [t.dtype for t in each_as_slices(t_list) if hasattr(t, "dtype")]
+    dtypes = [t.dtype for t in t_list if hasattr(t, "dtype")]
     into = np.zeros((), dtypes[0] if dtypes else np.float32)
     return given["out"], global_norm(given["t_list"], out=into)
 
@@ -183,7 +179,6 @@ def clip_by_global_norm(
 ) -> tuple[list[Any], Any]:
     """Scale all tensors by one factor, so that their norm is at most clip_norm."""
     check_policy(nonfinite)
-    t_list = each_as_slices(t_list)
     tensors = as_tensors(t_list, one_dtype=use_norm is None)
     limit = np.maximum(as_scalar_limit(clip_norm, "clip_norm"), 0.0)
     given_norm = None if use_norm is None else as_scalar_limit(use_norm, "use_norm")
@@ -233,7 +228,6 @@ def clip_by_average_norm(
         DeprecationWarning,
         stacklevel=4,
     )
-    t = as_slices(t)
     if isinstance(t, Operand) and out is None:
         return clip_by_norm(t, clip_norm * t.size, nonfinite=nonfinite)
     array = densified(t) if isinstance(t, IndexedSlices) else as_tensor(t, "t", FLOATS)
