@@ -131,6 +131,7 @@ GOOD: dict[str, Any] = {
     "calls.Kernel.__new__": lambda: [kernels["gradient_descent"].rule, 0],
     "calls.Call.sums": lambda: [_sparse()],
     "calls.use_steps": lambda: [STEPS.capsule],
+    "calls.call_steps": lambda: [STEPS.capsule],
     "calls.dense_call": lambda: [
         KERNEL, (np.ones(4), np.ones(4), np.ones(4)), (0.1, 0.9), 0, 1.0, 1.0,
     ],
