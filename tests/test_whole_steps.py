@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,29 @@ def test_an_interrupted_step_is_whole(which: str, constrained: bool) -> None:
         assert found in (before, after), f"half a step, interrupted at event {event}"
         if found == after:  # what was not taken has been taken again until here
             optimizer, variables = begun()
+
+
+@interrupting
+@pytest.mark.parametrize("which", MAKERS)
+def test_a_first_step_is_interrupted_after_its_writes(which: str) -> None:
+    """The slots that it has made stay, for it is taken."""
+
+    def profile(frame: Any, kind: str, argument: Any) -> None:
+        if kind == "return" and frame.f_code is Commit.__call__.__code__:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    found = []
+    for profiled in (None, profile):
+        optimizer, variables = MAKERS[which](), params()
+        if which.startswith("catching up"):
+            del variables["half"]
+        for seed in (1, 2):  # the second is the first one of an optimizer that sums are given to
+            sys.setprofile(profiled)
+            with nullcontext() if profiled is None else pytest.raises(KeyboardInterrupt):
+                optimizer.step(variables, gradients(variables, seed))
+            found.append(everything(optimizer, variables))
+    assert found[:2] == found[2:]
 
 
 @pytest.mark.parametrize("which", MAKERS)

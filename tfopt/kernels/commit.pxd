@@ -27,4 +27,4 @@ cdef class Mark(Write):
 
 cdef class Undo:
     cdef list kept, attributes
-    cdef bint done
+    cdef readonly bint done

@@ -167,6 +167,11 @@ cdef class Undo:
         Copied here.
     owners : iterable of object
         Whose attributes are to be what they are now.
+
+    Attributes
+    ----------
+    done : bool
+        Whether its `carry_out` has made all writes.
     """
 
     def __init__(self, arrays, owners=()):

@@ -233,13 +233,15 @@ class Optimizer(Checkpointed):
     def _take(self, grads: tuple[Any, ...], variables: tuple[Any, ...], route: Route) -> None:
         """Take a step whole, or raise and leave everything as it was."""
         mark, moved = self._mark(), self._places.undo
+        taken = Undo([]) if moved is None else moved
         try:
             commit = self._checked(grads, variables, route)
             if moved is not None:
                 commit.writes.append(Attributes(self._places, {"undo": None}))
-            commit(moved)
+            commit(taken)
         except BaseException:
-            self._withdraw(mark)
+            if not taken.done:  # what is raised after the writes finds the step taken
+                self._withdraw(mark)
             raise
 
     def _received(
