@@ -33,6 +33,8 @@ from tfopt_ref.autodiff import (
     recompute_grad,
     stop_gradient,
 )
+from tfopt_ref.autodiff.indexed_slices import IndexedSlices
+from tfopt_ref.autodiff.variable import Variable
 from tfopt_ref.clip_ops import (
     clip_by_average_norm,
     clip_by_global_norm,
@@ -41,8 +43,6 @@ from tfopt_ref.clip_ops import (
     global_norm,
 )
 from tfopt_ref.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
-from tfopt_ref.indexed_slices import IndexedSlices
-from tfopt_ref.variable import Variable
 
 __all__ = [
     "Bind",

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from tfopt_ref.autodiff.indexed_slices import IndexedSlices
+from tfopt_ref.autodiff.variable import Variable
 from tfopt_ref.checks import as_array, check_itself, check_layout
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
-from tfopt_ref.indexed_slices import IndexedSlices
-from tfopt_ref.variable import Variable
 
 __all__ = [
     "FLOATS",

@@ -10,6 +10,7 @@ import numpy as np
 
 from tfopt_ref.arithmetic import operand, select
 from tfopt_ref.autodiff.effects import readable, writes
+from tfopt_ref.autodiff.indexed_slices import IndexedSlices
 from tfopt_ref.autodiff.tensor import Operand
 from tfopt_ref.autodiff.vjps import clipping
 from tfopt_ref.clip_checks import (
@@ -25,7 +26,6 @@ from tfopt_ref.clip_checks import (
     results_for,
 )
 from tfopt_ref.errors import InvalidArgumentError
-from tfopt_ref.indexed_slices import IndexedSlices
 from tfopt_ref.norms import computed, factors, norm
 
 __all__ = [

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from tfopt_ref.autodiff.variable import Variable
 from tfopt_ref.checks import as_array
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.sdca_losses import LOSSES
-from tfopt_ref.variable import Variable
 
 __all__ = [
     "check_duals",

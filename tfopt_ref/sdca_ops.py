@@ -10,11 +10,11 @@ import numpy as np
 from tfopt_ref import sdca
 from tfopt_ref import sdca_checks as checks
 from tfopt_ref.autodiff.effects import computes, writes
+from tfopt_ref.autodiff.variable import Variable
 from tfopt_ref.checks import as_array, check_itself, check_layout
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 from tfopt_ref.fingerprint import fingerprint
 from tfopt_ref.sdca_groups import Groups
-from tfopt_ref.variable import Variable
 
 #: More features than these are out of cache, and neighbouring examples are visited together.
 CACHED = 2**20

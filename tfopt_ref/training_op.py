@@ -12,6 +12,7 @@ import numpy as np
 
 from tfopt_ref.arithmetic import operand
 from tfopt_ref.autodiff.effects import gated
+from tfopt_ref.autodiff.indexed_slices import IndexedSlices
 from tfopt_ref.checks import (
     as_scalar,
     check_in_order,
@@ -23,7 +24,6 @@ from tfopt_ref.checks import (
     check_range,
 )
 from tfopt_ref.errors import InvalidArgumentError
-from tfopt_ref.indexed_slices import IndexedSlices
 
 __all__ = ["TrainingOp", "checks", "limits", "takes_complex"]
 

@@ -8,6 +8,7 @@ from tfopt_ref.autodiff import vjps
 from tfopt_ref.autodiff.conversion import set_conversion
 from tfopt_ref.autodiff.custom_gradient import Bind, custom_gradient, stop_gradient
 from tfopt_ref.autodiff.function import TensorSpec, function
+from tfopt_ref.autodiff.indexed_slices import IndexedSlices
 from tfopt_ref.autodiff.numeric import check_grads, compute_gradient, max_error
 from tfopt_ref.autodiff.recompute import grad_pass_through, recompute_grad
 from tfopt_ref.autodiff.registry import (
@@ -19,9 +20,8 @@ from tfopt_ref.autodiff.registry import (
 )
 from tfopt_ref.autodiff.tape import GradientTape, UnconnectedGradients
 from tfopt_ref.autodiff.tensor import Tensor, constant
+from tfopt_ref.autodiff.variable import Variable, get_variable_by_name
 from tfopt_ref.errors import GradientLostWarning
-from tfopt_ref.indexed_slices import IndexedSlices
-from tfopt_ref.variable import Variable, get_variable_by_name
 
 __all__ = [
     "Bind",

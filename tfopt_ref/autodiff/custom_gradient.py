@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tfopt_ref.autodiff.indexed_slices import IndexedSlices
 from tfopt_ref.autodiff.nest import flatten, pack
 from tfopt_ref.autodiff.ops import Op, fitted
 from tfopt_ref.autodiff.tensor import (
@@ -21,8 +22,7 @@ from tfopt_ref.autodiff.tensor import (
     record,
     setting,
 )
-from tfopt_ref.indexed_slices import IndexedSlices
-from tfopt_ref.variable import Variable
+from tfopt_ref.autodiff.variable import Variable
 
 __all__ = ["Bind", "custom_gradient", "stop_gradient"]
 

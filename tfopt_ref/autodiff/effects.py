@@ -12,12 +12,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from tfopt_ref.autodiff.indexed_slices import IndexedSlices
 from tfopt_ref.autodiff.nest import flatten, map_leaves, pack
 from tfopt_ref.autodiff.tensor import STATE, Tensor, setting
 from tfopt_ref.errors import InvalidArgumentError
-from tfopt_ref.indexed_slices import IndexedSlices
 
-__all__ = ["computes", "gated", "is_tracing", "prepare_writes", "readable", "writes"]
+__all__ = [
+    "computes",
+    "gated",
+    "is_tracing",
+    "prepare_writes",
+    "readable",
+    "use_variables",
+    "writes",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 #: A parameter's name, or a function of the arguments by name; None: a recorded call returns None.
@@ -118,12 +126,21 @@ def prepare_writes(operands: Iterable[Any]) -> None:
             operand.before_write()
 
 
+_variables: list[type[Any]] = []
+C = TypeVar("C", bound=type[Any])
+
+
+def use_variables(cls: C) -> C:
+    """Have arrays become variables of a class, whose own methods pass the gate."""
+    _variables[:] = [cls]
+    return cls
+
+
 def readable(value: Any) -> Any:
     """Return arrays as variables, which a trace reads when they are used, not when it sees them."""
-    from tfopt_ref.variable import Variable  # whose methods pass the gate
 
     def as_variable(leaf: Any) -> Any:
-        return Variable(leaf, trainable=False) if _is_written_array(leaf) else leaf
+        return _variables[0](leaf, trainable=False) if _is_written_array(leaf) else leaf
 
     with setting(recorders=()):  # the function makes none
         return map_leaves(as_variable, value)

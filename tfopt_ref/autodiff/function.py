@@ -14,7 +14,7 @@ from tfopt_ref.autodiff.nest import flatten, map_leaves, pack
 from tfopt_ref.autodiff.ops import closed, opened
 from tfopt_ref.autodiff.tensor import STATE, Operand, Tensor, as_tensor, constant, setting
 from tfopt_ref.autodiff.trace import Program, Resized, Trace
-from tfopt_ref.variable import Variable
+from tfopt_ref.autodiff.variable import Variable
 
 __all__ = ["Function", "TensorSpec", "function"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tfopt_ref.autodiff.indexed_slices import densified
 from tfopt_ref.autodiff.nest import flatten
-from tfopt_ref.autodiff.ops import densified
 from tfopt_ref.autodiff.tape import GradientTape
 from tfopt_ref.autodiff.tensor import as_tensor, constant
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfopt_ref.autodiff.indexed_slices import IndexedSlices, densified
 from tfopt_ref.autodiff.nest import flatten, map_leaves, pack
 from tfopt_ref.autodiff.registry import REGISTRY
 from tfopt_ref.autodiff.tensor import TABLE, Node, Slot, run
-from tfopt_ref.indexed_slices import IndexedSlices
 
 __all__ = ["Op", "define", "no_gradients"]
 
@@ -194,18 +194,7 @@ rows: Op = Op(
     name="rows",
     reads="indices",
 )
-
-
-def densified(grad: Any) -> Any:
-    """Return a gradient as a tensor, whether it is one or rows of one."""
-    if not isinstance(grad, IndexedSlices):
-        return grad
-    if grad.dense_shape is None:
-        raise ValueError(
-            "Tensor conversion requested for IndexedSlices for argument `value` without "
-            f"dense_shape: {grad!r}"
-        )
-    return _densified(grad.values, grad.indices, grad.dense_shape)
+TABLE["densify"] = _densified
 
 
 def added(a: Any, b: Any) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tfopt_ref.autodiff.custom_gradient import custom_gradient, identity, inputs_of
+from tfopt_ref.autodiff.indexed_slices import densified
 from tfopt_ref.autodiff.nest import flatten, map_leaves, pack
-from tfopt_ref.autodiff.ops import densified
 from tfopt_ref.autodiff.tape import GradientTape, tapes_stopped
 from tfopt_ref.autodiff.tensor import Operand, as_tensor, differentiable
 

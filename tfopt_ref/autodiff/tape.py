@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from tfopt_ref.autodiff.indexed_slices import densified
 from tfopt_ref.autodiff.nest import flatten, pack
-from tfopt_ref.autodiff.ops import added, densified
+from tfopt_ref.autodiff.ops import added
 from tfopt_ref.autodiff.tensor import (
     STATE,
     Node,
@@ -21,7 +22,7 @@ from tfopt_ref.autodiff.tensor import (
     differentiable,
     setting,
 )
-from tfopt_ref.variable import Variable
+from tfopt_ref.autodiff.variable import Variable
 
 __all__ = ["GradientTape", "UnconnectedGradients", "backward"]
 

@@ -20,8 +20,8 @@ from tfopt_ref.autodiff.tensor import (
     record,
     setting,
 )
+from tfopt_ref.autodiff.variable import Variable
 from tfopt_ref.errors import InvalidArgumentError
-from tfopt_ref.variable import Variable
 
 __all__ = ["Program", "Resized", "Trace"]
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from tfopt_ref.autodiff.indexed_slices import densified
 from tfopt_ref.autodiff.nest import flatten
-from tfopt_ref.autodiff.ops import Op, densified, fitted
+from tfopt_ref.autodiff.ops import Op, fitted
 from tfopt_ref.autodiff.tape import GradientTape
 from tfopt_ref.autodiff.tensor import TABLE, Node, Operand, as_tensor, differentiable
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tfopt_ref.autodiff.indexed_slices import IndexedSlices
 from tfopt_ref.autodiff.ops import Op
 from tfopt_ref.autodiff.tensor import TABLE, Operand, as_tensor
 from tfopt_ref.autodiff.vjps.shapes import moved
-from tfopt_ref.indexed_slices import IndexedSlices
 
 __all__: list[str] = []
 

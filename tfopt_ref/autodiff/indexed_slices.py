@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from tfopt_ref.arithmetic import operand
-from tfopt_ref.autodiff.tensor import Tensor
+from tfopt_ref.autodiff.nest import map_leaves
+from tfopt_ref.autodiff.tensor import TABLE, Tensor
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 
-__all__ = ["IndexedSlices"]
+__all__ = ["IndexedSlices", "densified"]
 
 _SUMMED = {"float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
 
@@ -25,12 +26,10 @@ class IndexedSlices:
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if ufunc is np.multiply and inputs[1] is self and np.ndim(inputs[0]) == 0:
             return self * inputs[0]  # a number of NumPy's times rows
-        return getattr(ufunc, method)(*map(_dense, inputs), **kwargs)
+        return getattr(ufunc, method)(*map(densified, inputs), **kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from tfopt_ref.autodiff.nest import map_leaves
-
-        given, named = map_leaves(_dense, (list(args), kwargs))
+        given, named = map_leaves(densified, (list(args), kwargs))
         return function(*given, **named)
 
     def __init__(self, values: Any, indices: Any, dense_shape: Any = None) -> None:
@@ -104,8 +103,13 @@ class IndexedSlices:
         )
 
 
-def _dense(value: Any) -> Any:
-    """Return what slices stand for, with a gradient if they are tensors."""
-    from tfopt_ref.autodiff.ops import densified
-
-    return densified(value)
+def densified(value: Any) -> Any:
+    """Return what slices stand for, a tensor with a gradient; anything else as it is."""
+    if not isinstance(value, IndexedSlices):
+        return value
+    if value.dense_shape is None:
+        raise ValueError(
+            "Tensor conversion requested for IndexedSlices for argument `value` without "
+            f"dense_shape: {value!r}"
+        )
+    return TABLE["densify"](value.values, value.indices, value.dense_shape)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tfopt_ref.autodiff.conversion import lost
-from tfopt_ref.autodiff.effects import is_tracing, writes
+from tfopt_ref.autodiff.effects import is_tracing, use_variables, writes
 from tfopt_ref.autodiff.tensor import KEYS, STATE, Operand, Tensor
 from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
 
@@ -19,6 +19,7 @@ __all__ = ["Variable", "get_variable_by_name"]
 _named: weakref.WeakSet[Variable] = weakref.WeakSet()
 
 
+@use_variables
 class Variable(Operand):
     """An array that an optimizer updates in place; an array given is wrapped, not copied.
 
