@@ -89,9 +89,9 @@ CUDA_FLAGS = ["-std=c++17", "-O3", "-fmad=false", "-prec-div=true", "-prec-sqrt=
 CUDA_FLAGS += ["-Xcompiler=-fPIC,-fvisibility=hidden,-ffp-contract=off", "--compress-mode=size"]
 
 
-def import_table() -> ModuleType:
-    """Import tfopt.rules by itself: the package needs what is built of it."""
-    spec = importlib.util.spec_from_file_location("tfopt_rules", RULES / "__init__.py")
+def import_file(name: str, path: Path) -> ModuleType:
+    """Import a file or folder by itself: the package it is in needs what is built of it."""
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # by which its parts find one another
@@ -99,15 +99,21 @@ def import_table() -> ModuleType:
     return module
 
 
-TABLE = import_table()
+TABLE = import_file("tfopt_rules", RULES / "__init__.py")
+CUDA_RULES = import_file("cuda_rules", Path("build_tools/cuda_rules.py"))
 
 
-def render(template: Path, target: Path, **names: object) -> str:
-    """Write what a template makes of the names, if it is not there yet, and return its path."""
-    source = Template.from_filename(str(template), encoding="utf-8").substitute(names)
+def write(target: Path, source: str) -> str:
+    """Write a file, if it is not there as it is to be, and return its path."""
     if not target.exists() or target.read_text() != source:
         target.write_text(source)
     return str(target)
+
+
+def render(template: Path, target: Path, **names: object) -> str:
+    """Write what a template makes of the names, and return its path."""
+    source = Template.from_filename(str(template), encoding="utf-8").substitute(names)
+    return write(target, source)
 
 
 def render_functions() -> None:
@@ -294,6 +300,7 @@ class BuildKernels(build_ext):
 
 render_functions()
 render(CUDA / "table.h.tp", CUDA / "table.h", TABLE=TABLE.RULES)  # the tests need no nvcc
+write(CUDA / "rules.h", CUDA_RULES.cuda_rules((KERNELS / "rules.pxd").read_text()))
 nvcc = find_nvcc()
 setup(
     ext_modules=cythonize(

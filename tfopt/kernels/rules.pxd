@@ -9,7 +9,8 @@ constants, which are known when the loop is compiled and cost nothing inside it.
 Two rules of writing keep a step fast and its bits right: literals are cast to `real` (a bare `1`
 makes C compute in double; to `number` by way of double, for Cython knows no other way to complex),
 and choices are conditional expressions, without `or` and `and`, whose branches would keep a loop
-from becoming vector code.
+from becoming vector code. CUDA's steps are translated from these (build_tools/cuda_rules.py), which
+refuses what it does not know.
 """
 
 from libc.math cimport copysign, copysignf, exp, expf, fabs, fabsf, pow, powf, sqrt, sqrtf
@@ -32,7 +33,7 @@ ctypedef fused number:      # of the rules that TensorFlow has for complex numbe
     doublecomplex
 
 
-# ---- the functions the formulas are made of
+# ---- the machine's functions, of which CUDA has its own (cuda/machine.h)
 
 cdef inline number root(number x) noexcept nogil:
     if number is float:
@@ -63,6 +64,34 @@ cdef inline real magnitude(real x) noexcept nogil:
         return fabs(x)
 
 
+cdef inline real signed_one(real x) noexcept nogil:
+    if real is float:
+        return copysignf(1, x)
+    else:
+        return copysign(1, x)
+
+
+cdef inline real exponential(real x) noexcept nogil:
+    if real is float:
+        return expf(x)
+    else:
+        return exp(x)
+
+
+cdef inline real power(real x, real exponent, bint square_root) noexcept nogil:
+    if square_root:
+        return root(x)
+    # libm takes denormals apart by integer operations, which flushing does not reach: a value
+    # that compares equal to zero is made zero first.
+    x = <real>0 if x == 0 else x
+    if real is float:
+        return powf(x, exponent)
+    else:
+        return pow(x, exponent)
+
+
+# ---- the functions the formulas are made of
+
 cdef inline real maximum(real a, real b) noexcept nogil:
     # a NaN in a stays, a NaN in b is ignored
     return b if a < b else a
@@ -77,40 +106,14 @@ cdef inline real maximum_or_nan(real a, real b) noexcept nogil:
     return a if a != a else larger
 
 
-cdef inline real signed_one(real x) noexcept nogil:
-    if real is float:
-        return copysignf(1, x)
-    else:
-        return copysign(1, x)
-
-
 cdef inline real sign(real x) noexcept nogil:
     # 1, -1, +0 for both zeros, NaN for NaN: adding zero leaves a NaN, and no sign of a zero
     return signed_one(x) if magnitude(x) > 0 else x + <real>0
 
 
-cdef inline real exponential(real x) noexcept nogil:
-    if real is float:
-        return expf(x)
-    else:
-        return exp(x)
-
-
 cdef inline real shrink(real x, real threshold) noexcept nogil:
     # toward zero by the threshold, and not past it
     return sign(x) * maximum(magnitude(x) - threshold, <real>0)
-
-
-cdef inline real power(real x, real exponent, bint square_root) noexcept nogil:
-    if square_root:
-        return root(x)
-    # libm takes denormals apart by integer operations, which flushing does not reach: a value
-    # that compares equal to zero is made zero first.
-    x = <real>0 if x == 0 else x
-    if real is float:
-        return powf(x, exponent)
-    else:
-        return pow(x, exponent)
 
 
 # ---- the rules, in the order of the table
@@ -289,21 +292,8 @@ cdef inline void centered_rms_prop_rows(number *var, number *mg, number *ms, num
     var[0] = var[0] - mom[0]
 
 
-cdef inline real ftrl_linear(real var, real accum, real linear, real gs, real new_accum,
-                             real lr, real exponent, bint multiply_linear_by_lr,
-                             bint square_root) noexcept nogil:
-    cdef real growth = power(new_accum, exponent, square_root) - power(accum, exponent, square_root)
-    if multiply_linear_by_lr:
-        return linear + (gs * lr - growth * var)
-    return linear + (gs - (growth / lr) * var)
-
-
-cdef inline real ftrl_curvature(real new_accum, real lr, real exponent, real ridge,
-                                bint multiply_linear_by_lr, bint square_root) noexcept nogil:
-    if multiply_linear_by_lr:
-        return power(new_accum, exponent, square_root) + ridge
-    return power(new_accum, exponent, square_root) / lr + ridge
-
+# What the four forms of FTRL share: `gs` is the gradient, with shrinkage in the second version;
+# rows clip linear to the threshold, a dense update selects.
 
 cdef inline real ftrl_select(real linear, real y, real threshold) noexcept nogil:
     # 0 inside the threshold; also where linear is NaN
@@ -319,9 +309,15 @@ cdef inline void ftrl_from(real *var, real *accum, real *linear, real g, real gs
                            bint multiply_linear_by_lr, bint square_root,
                            bint clip) noexcept nogil:
     cdef real new_accum = accum[0] + g * g
-    cdef real y = ftrl_curvature(new_accum, lr, exponent, ridge, multiply_linear_by_lr, square_root)
-    linear[0] = ftrl_linear(var[0], accum[0], linear[0], gs, new_accum, lr, exponent,
-                            multiply_linear_by_lr, square_root)
+    cdef real grown = power(new_accum, exponent, square_root)
+    cdef real growth = grown - power(accum[0], exponent, square_root)
+    cdef real y
+    if multiply_linear_by_lr:
+        y = grown + ridge
+        linear[0] = linear[0] + (gs * lr - growth * var[0])
+    else:
+        y = grown / lr + ridge
+        linear[0] = linear[0] + (gs - (growth / lr) * var[0])
     if clip:
         var[0] = ftrl_clip(linear[0], y, threshold)
     else:

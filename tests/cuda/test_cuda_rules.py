@@ -1,0 +1,93 @@
+"""The formulas of CUDA are those of rules.pxd, translated."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from host_library import SOURCES
+
+from tfopt.rules import RULES
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _translator() -> ModuleType:
+    """Import the build's own."""
+    path = ROOT / "build_tools/cuda_rules.py"
+    spec = importlib.util.spec_from_file_location("cuda_rules", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+TRANSLATOR = _translator()
+
+
+def translated(body: str) -> list[str]:
+    """Return the lines of a function's body in C++."""
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    head = "cdef inline void f(real *x, number *y, real a, bint b) noexcept nogil:\n"
+    text = TRANSLATOR.cuda_rules(f"{TRANSLATOR.FIRST}\n{head}{lines}")
+    found = re.search(r"\{\n((?:    .*\n)*)\}", text[text.index("BOTH") :])
+    assert found
+    return [line[4:] for line in found[1].splitlines()]
+
+
+def test_the_header_is_that_of_the_formulas() -> None:
+    text = (SOURCES.parent / "kernels/rules.pxd").read_text()
+    assert (SOURCES / "rules.h").read_text() == TRANSLATOR.cuda_rules(text)
+    defined = re.findall(r"^BOTH void (\w+)\(", (SOURCES / "rules.h").read_text(), re.MULTILINE)
+    assert {step for rule in RULES for step in rule.steps.values()} <= {*defined}
+
+
+@pytest.mark.parametrize(
+    ("formula", "expected"),
+    [
+        ("a = a - (a - a)", "a = a - (a - a);"),
+        ("a = a - a - a", "a = (a - a) - a;"),
+        ("a = a * a + a / a", "a = (a * a) + (a / a);"),
+        ("a = -a * a", "a = (-a) * a;"),
+        ("a = -x[0] - -a", "a = (-*x) - (-a);"),
+        ("x[0] = <real>1 / a", "*x = real(1) / a;"),
+        ("a = <number><double>1 * a", "a = number(double(1)) * a;"),
+        ("a = -<real>(a + a) * a", "a = (-real(a + a)) * a;"),
+        ("a = a if a < a else <real>0", "a = (a < a) ? a : real(0);"),
+        ("a = (a if b else a) / a", "a = (b ? a : a) / a;"),
+        ("cdef real c = f(a, -a, True)", "const real c = f(a, -a, true);"),
+        ("cdef double c", "double c;"),
+        ("a = a \\\n    + a     # and more", "a = a + a;"),
+        ("return a", "return a;"),
+    ],
+)
+def test_an_expression_keeps_its_order(formula: str, expected: str) -> None:
+    assert translated(formula) == [expected]
+
+
+def test_choices() -> None:
+    assert translated("if b:\n    a = a\nelse:\n    f(a)") == [
+        "if (b) {", "    a = a;", "} else {", "    f(a);", "}",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "for i in range(3):\n    a = a", "a += a", "a = a and a", "a = x[1]", "a = 0.5",
+        "a = a % a", "a = a < a < a", "a = f(a, b=a)", "a = not b", "a = <int>a",
+    ],
+)  # fmt: skip
+def test_what_has_no_translation_is_refused(formula: str) -> None:
+    with pytest.raises(ValueError, match=r"^f of rules\.pxd: "):
+        translated(formula)
+
+
+def test_no_function_is_left_out() -> None:
+    with pytest.raises(ValueError, match="a function whose first line is not like the others'"):
+        TRANSLATOR.cuda_rules(
+            f"{TRANSLATOR.FIRST}cdef inline real f(real a) nogil:\n    return a\n"
+        )

@@ -1,0 +1,24 @@
+/* What the formulas need of the machine: the first functions of kernels/rules.pxd, CUDA's way. */
+#pragma once
+
+#include "shim.h"
+
+namespace rules {
+
+BOTH float root(float x) { return sqrtf(x); }
+BOTH double root(double x) { return sqrt(x); }
+BOTH float magnitude(float x) { return fabsf(x); }
+BOTH double magnitude(double x) { return fabs(x); }
+BOTH float signed_one(float x) { return copysignf(1.0f, x); }
+BOTH double signed_one(double x) { return copysign(1.0, x); }
+
+#ifdef TFOPT_NO_POWER /* to look at everything else in the compiler's output */
+template <class real> BOTH real power(real x, real, bool) { return root(x); }
+#else
+BOTH float power(float x, float y, bool square_root) { return square_root ? root(x) : powf(x, y); }
+BOTH double power(double x, double y, bool square_root) {
+    return square_root ? root(x) : pow(x, y);
+}
+#endif
+
+} // namespace rules
