@@ -32,7 +32,7 @@ Optimizer = Mapping[str, Any]
 State = Mapping[str, Any]
 Variables = Mapping[str, np.ndarray]
 Pairs = Sequence[tuple[str, Gradient]]
-#: The variables and the state after a step, and whether it was taken.
+# The variables and the state after a step, and whether it was taken.
 Result = tuple[dict[str, np.ndarray], dict[str, Any], bool]
 
 
