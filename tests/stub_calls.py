@@ -163,6 +163,7 @@ GOOD: dict[str, Any] = {
     ],
     "commit.Attributes.__new__": lambda: [Owner(), {"attribute": 2}],
     "commit.Mark.__new__": lambda: [np.zeros(5, np.int64), np.array([1, 4]), 3],
+    "commit.Undo.done": lambda: [_undo()],
     "commit.Undo.__init__": lambda: [[np.ones(3)], [Owner()]],
     "commit.Undo.__enter__": lambda: [_undo()],
     "commit.Undo.__exit__": lambda: [_undo(), ValueError, ValueError(), None],
