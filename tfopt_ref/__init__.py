@@ -1,6 +1,17 @@
-"""The readable twin of tfopt: what each operation means, in NumPy expressions and plain loops.
+"""The specification of tfopt: what the numbers are, in NumPy expressions and plain loops.
 
-Same public names, same results bit for bit, no speed. It imports nothing from tfopt.
+The same results bit for bit, and no speed. It imports nothing from tfopt. Read first how an
+optimizer's step is made:
+
+1. `training_ops`: the formulas of the update rules; `arithmetic`: what their operations mean.
+2. `training_op`, `update`: a rule applied to a whole variable, or to some rows of it.
+3. `schedules`, `algorithms`: learning rates, and each optimizer as a function of the step.
+4. `norms`, `clip_ops`, `limits`: how norms are added up, and gradients limited by them.
+5. `optimizer_step`, `training`: one step, of an optimizer and of wrappers around it.
+
+Then linear learning by dual coordinate ascent: `sdca_losses`, `sdca`, `sdca_ops`, `fingerprint`;
+the whole fits: `sdca_solver`, `sdca_certificate`, `sdca_newton`, `sdca_fit`, `sdca_block_fit`.
+Last, gradients by tapes: `autodiff`.
 """
 
 from tfopt_ref import (

@@ -7,8 +7,7 @@ accepted and change nothing: the twin is not for updates from several threads.
 from __future__ import annotations
 
 import inspect
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,10 @@ from tfopt_ref.autodiff.effects import writes
 from tfopt_ref.autodiff.vjps.clipping import BY_VALUE, recorded
 from tfopt_ref.clip_checks import FLOATS, INTEGERS, as_bound, as_tensor
 from tfopt_ref.clip_ops import clip_by_value
-from tfopt_ref.errors import InvalidArgumentError, InvalidTypeError
+from tfopt_ref.errors import InvalidArgumentError
 from tfopt_ref.norms import sum_of_squares
 from tfopt_ref.sdca_ops import SdcaResult, sdca_fprint, sdca_optimizer, sdca_shrink_l1
 from tfopt_ref.training_op import TrainingOp
-
-Shape = tuple[int | None, ...]
 
 #: TensorFlow's inputs; those in brackets are the sparse forms', which not every rule has.
 _INPUTS = {
@@ -129,7 +126,7 @@ globals().update({name: op.function() for name, op in _OPS.items()})
 
 _SDCA = ("SdcaFprint", "SdcaOptimizer", "SdcaOptimizerV2", "SdcaShrinkL1")
 
-__all__ = [*sorted([*_OPS, *_SDCA, "ClipByValue", "L2Loss"]), "infer_shapes"]
+__all__ = sorted([*_OPS, *_SDCA, "ClipByValue", "L2Loss"])
 
 
 # ---- ops that train nothing
@@ -150,6 +147,10 @@ def ClipByValue(
             f"clip_value_max shape: {_text(high.shape)}"
         )
     return clip_by_value(array, low, high)
+
+
+def _text(shape: tuple[int, ...]) -> str:
+    return "[" + ",".join(map(str, shape)) + "]"
 
 
 @recorded(lambda g, y, t, name=None: g * t)
@@ -198,92 +199,3 @@ def SdcaShrinkL1(*, weights: Any, l1: Any, l2: Any, name: str | None = None) -> 
 def SdcaFprint(*, input: Any, name: str | None = None) -> np.ndarray:
     """Return the two halves of each string's fingerprint."""
     return sdca_fprint(input)
-
-
-# ---- their shapes
-
-
-def infer_shapes(op: str, /, **shapes: Sequence[int | None] | None) -> Shape | None:
-    """Return the shape of an op's result, as far as those of its inputs tell; None is unknown."""
-    if op not in _OPS:
-        raise InvalidArgumentError(f"{op!r} is not one of TensorFlow's training ops")
-    raw = _OPS[op]
-    if set(shapes) != set(raw.inputs):
-        raise InvalidTypeError(
-            f"{op} takes {', '.join(raw.inputs)}, not {', '.join(shapes) or 'nothing'}"
-        )
-    given = {name: _as_shape(name, shapes[name]) for name in raw.inputs}
-    var = given["var"]
-    for slot in raw.slots:
-        var = _merge(var, slot, given[slot])
-    for hyper in raw.rule.hypers:
-        _check_rank(hyper, given[hyper], 0)
-    grad = given[raw.grad]
-    if raw.sparse:
-        _check_rank("indices", given["indices"], 1)
-        _check_rows(given["indices"], grad)
-        if grad is not None:
-            grad = (None, *grad[1:])  # as many rows as indices, which says nothing of the variable
-    var = _merge(var, raw.grad, grad)
-    return var if raw.returns_var else None
-
-
-def _as_shape(name: str, value: Sequence[int | None] | None) -> Shape | None:
-    if value is None:
-        return None
-    try:
-        shape = tuple(None if n is None else operator.index(n) for n in value)
-    except TypeError:
-        raise InvalidTypeError(
-            f"{name} must be a shape, a tuple of integers and None, or None, not {value!r}"
-        ) from None
-    if any(n is not None and n < 0 for n in shape):
-        raise InvalidArgumentError(f"{name} has a negative dimension: {_text(shape)}")
-    return shape
-
-
-def _check_rank(name: str, shape: Shape | None, rank: int) -> None:
-    if shape is not None and len(shape) != rank:
-        raise InvalidArgumentError(
-            f"{name} must be rank {rank} but is rank {len(shape)}: {_text(shape)}"
-        )
-
-
-def _check_rows(indices: Shape | None, grad: Shape | None) -> None:
-    if grad is None:
-        return
-    if len(grad) == 0:
-        raise InvalidArgumentError("grad must not be a scalar")
-    if indices is not None and not _may_be_equal(indices[0], grad[0]):
-        raise InvalidArgumentError(
-            f"the first dimensions of indices {_text(indices)} and grad {_text(grad)} must be equal"
-        )
-
-
-def _merge(var: Shape | None, name: str, other: Shape | None) -> Shape | None:
-    """Return what two descriptions of one shape say together."""
-    if var is None:
-        return other
-    if other is None:
-        return var
-    both = f"var {_text(var)} and {name} {_text(other)}"
-    if len(var) != len(other):
-        raise InvalidArgumentError(
-            f"{both} must be of equal rank, but are {len(var)} and {len(other)}"
-        )
-    for axis in range(len(var)):
-        if not _may_be_equal(var[axis], other[axis]):
-            raise InvalidArgumentError(
-                f"dimension {axis} of {both} must be equal, but are {var[axis]} and {other[axis]}"
-            )
-    return tuple(n if m is None else m for m, n in zip(var, other, strict=True))
-
-
-def _may_be_equal(m: int | None, n: int | None) -> bool:
-    return m is None or n is None or m == n
-
-
-def _text(shape: Shape | None) -> str:
-    if shape is None:
-        return "unknown"
-    return "[" + ",".join("?" if n is None else str(n) for n in shape) + "]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -175,16 +175,6 @@ class Variable(Operand):
         if self._is_watched():
             lost("a complex number")
         return complex(self.numpy())
-
-    def _in_place(self, other: Any) -> NoReturn:
-        raise RuntimeError(
-            "`variable += value` with `tf.Variable`s is not supported. Use "
-            "`variable.assign_add(value)` to modify the variable or `out = variable + value` if "
-            "you need to get a new output Tensor."
-        )
-
-    __iadd__ = __isub__ = __imul__ = __itruediv__ = __ifloordiv__ = _in_place
-    __imod__ = __ipow__ = __imatmul__ = _in_place
 
     def __reduce__(self) -> Any:
         parts = type(self), self._array, self.name, self._constraint, self.trainable
