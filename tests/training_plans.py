@@ -187,7 +187,8 @@ def _made(random: Any, which: str, tried: set[str]) -> Any:
         for name, parameter in arguments_of(cls).items()
         if name not in LEFT_OUT and random.random() < 0.5
     }
-    arguments["learning_rate"] = _rate(random, tried) if random.random() < 0.6 else 0.125
+    number = _one(random, (0.125, 2.0))
+    arguments["learning_rate"] = _rate(random, tried) if random.random() < 0.6 else number
     optimizer = cls(**arguments)
     if callable(arguments["learning_rate"]):
         cls(min(map(arguments["learning_rate"], range(20))))  # is refused if a rate will be
