@@ -13,7 +13,7 @@ from step_cases import WRAPPERS, every_optimizer, everything, gradients, params
 
 from tfopt import IndexedSlices
 from tfopt.optimizers import SGD, Adagrad, Adam
-from tfopt.optimizers.commit import Commit
+from tfopt.optimizers.execution.commit import Commit
 
 LIMIT = 60  # seconds, after which threads that wait for each other are taken to do so for good
 

@@ -10,7 +10,7 @@ import pytest
 from cases import assert_same_bits
 
 import tfopt
-from tfopt.optimizers.optimizer import OPTIMIZERS
+from tfopt.optimizers.base.optimizer import OPTIMIZERS
 from tfopt.optimizers.schedules.schedule import SCHEDULES
 
 MAKERS: dict[str, dict[str, Any]] = {

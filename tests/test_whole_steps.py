@@ -23,7 +23,7 @@ from tfopt.optimizers import (
     ParameterGroups,
     WeightAverage,
 )
-from tfopt.optimizers.commit import Commit
+from tfopt.optimizers.execution.commit import Commit
 
 MAKERS = {
     **every_optimizer(),

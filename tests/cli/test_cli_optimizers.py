@@ -17,7 +17,7 @@ from tfopt.cli.optimizers import OPTIMIZERS, SCHEDULES
 from tfopt.cli.settings import Settings
 from tfopt.cli.train import train_epochs
 from tfopt.optimizers import schedules
-from tfopt.optimizers.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
 
 #: What scripts rely on: these flags stay, also when the library's arguments change their names.
 SHARED = "--sparse --decay --clipnorm --clipvalue --global-clipnorm --merge --compat"

@@ -1,6 +1,6 @@
 """Updates that clip their gradients as they read them equal the host's, bit for bit.
 
-The host's are the optimizers' own: :func:`tfopt.optimizers.clipping.clipped_calls`.
+The host's are the optimizers' own: :func:`tfopt.optimizers.execution.clipping.clipped_calls`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tfopt.cuda.library import load
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.clip import gradients_of
 from tfopt.kernels.training import run
-from tfopt.optimizers.clipping import Checked, clipped_calls
-from tfopt.optimizers.steps import Step, Update, step_of
+from tfopt.optimizers.execution.clipping import Checked, clipped_calls
+from tfopt.optimizers.execution.rule_steps import Step, Update, step_of
 from tfopt.rules import Rule
 
 INF, NAN = float("inf"), float("nan")
@@ -65,16 +65,18 @@ class Model:
     def on_host(self, **limits: Any) -> list[np.ndarray]:
         """Take the step with copies on the host; return them."""
         checked, written = [], []
+        first = 0
         for columns in self.dense:
             own = [[a.copy() for a in column] for column in columns]
             call = self.step.dense(tuple(own[:-1]), own[-1])
+            places = range(first, first := first + len(own[-1]))
             remake = partial(self.step.dense, tuple(own[:-1]))
-            checked.append(Checked(call, gradients_of(call), remake, None))
+            checked.append(Checked(call, gradients_of(call), places, remake, None))
             written += [a for column in own for a in column]
-        for arrays, indices in self.tables:
+        for place, (arrays, indices) in enumerate(self.tables, first):
             *variables, gradient = (a.copy() for a in arrays)
-            slices = IndexedSlices(gradient, indices)
-            checked.append(self.step.clipped_rows(tuple(variables), slices, Workspace(), "after"))
+            rows = tuple(variables), IndexedSlices(gradient, indices)
+            checked.append(self.step.clipped_rows(*rows, Workspace(), place, "after"))
             written += [*variables, gradient]
         wanted = (limits.get(key) for key in ("clipvalue", "clipnorm", "global_clipnorm"))
         for call in clipped_calls(checked, *wanted)[0]:

@@ -10,7 +10,7 @@ from tfopt import optimizers
 from tfopt.cli.constructors import Argument, arguments_of, needs_objects
 from tfopt.cli.settings import AUTO, Settings
 from tfopt.optimizers import Optimizer, schedules
-from tfopt.optimizers.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.schedules import LearningRateSchedule, LinearWarmup
 
 __all__ = [

@@ -34,7 +34,7 @@ from tfopt.cli.report import Result, note_size, print_json, print_text, warn
 from tfopt.cli.scores import score
 from tfopt.cli.settings import CheckpointFlags, SdcaSettings, Settings
 from tfopt.errors import InvalidArgumentError
-from tfopt.optimizers.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
 
 
 def train_epochs(

@@ -12,8 +12,8 @@ from tfopt.core.engine import Readable
 
 if TYPE_CHECKING:
     from tfopt.kernels.calls import Kernel
-    from tfopt.optimizers.plan import Dense, Rows
-    from tfopt.optimizers.steps import Steps
+    from tfopt.optimizers.execution.rule_steps import Steps
+    from tfopt.optimizers.execution.step_plan import Dense, Rows
 
 __all__ = ["Backend", "Placement", "backend_of", "first_is_device_array", "is_device_array"]
 

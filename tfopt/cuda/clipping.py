@@ -1,8 +1,8 @@
 """Updates on a GPU whose gradients are clipped on their way into them.
 
-What :mod:`tfopt.optimizers.clipping` does on the host: the gradients are read once for their norms,
-if there is a limit to these, and then by the updates, which clamp and scale what they read. The
-norms stay on the GPU, and nothing waits for them.
+What :mod:`tfopt.optimizers.execution.clipping` does on the host: the gradients are read once for
+their norms, if there is a limit to these, and then by the updates, which clamp and scale what they
+read. The norms stay on the GPU, and nothing waits for them.
 """
 
 from __future__ import annotations

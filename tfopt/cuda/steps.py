@@ -11,8 +11,8 @@ from tfopt.cuda.streams import in_order
 from tfopt.cuda.updates import RowsUpdate, Update
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.optimizers.plan import Dense, Rows
-from tfopt.optimizers.steps import Step, Steps
+from tfopt.optimizers.execution.rule_steps import Step, Steps
+from tfopt.optimizers.execution.step_plan import Dense, Rows
 
 __all__ = ["checked_updates", "run_clipped"]
 

@@ -13,8 +13,8 @@ from distributed.client import FutureCancelledError
 from tfopt.core.nest import flatten, pack
 from tfopt.dask.parts import part_of, summed, total
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.optimizers.optimizer import Optimizer
-from tfopt.optimizers.pairs import as_variable
+from tfopt.optimizers.base.gradients import as_variable
+from tfopt.optimizers.base.optimizer import Optimizer
 
 __all__ = ["DataParallel"]
 

@@ -12,8 +12,8 @@ from tfopt.core.nest import flatten, pack
 from tfopt.core.sparse_conversion import as_slices
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.optimizers.pairs import as_gradient
-from tfopt.optimizers.places import leaves
+from tfopt.optimizers.base.gradients import as_gradient
+from tfopt.optimizers.base.tree import leaves
 
 __all__ = ["Part", "part_of", "summed", "total"]
 

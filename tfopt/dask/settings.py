@@ -8,7 +8,7 @@ import numpy as np
 
 from tfopt.dask.initial import Initializer
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.optimizers.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
 from tfopt.variable import Variable
 
 __all__ = ["Settings", "checked_size", "dtype_of", "settings_of"]

@@ -12,8 +12,8 @@ from tfopt.dask.initial import first_rows
 from tfopt.dask.settings import Settings
 from tfopt.errors import CheckpointError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.optimizers.route import DIRECT
-from tfopt.optimizers.state_parts import kind_of
+from tfopt.optimizers.base.state_parts import kind_of
+from tfopt.optimizers.execution.route import DIRECT
 from tfopt.variable import Variable
 
 __all__ = ["Piece", "Shard"]

@@ -18,8 +18,8 @@ from tfopt.dask.routing import checked_ids, checked_rows, edges_of, route
 from tfopt.dask.settings import checked_size, dtype_of, settings_of
 from tfopt.dask.shard import Piece, Shard
 from tfopt.errors import CheckpointError
-from tfopt.optimizers.optimizer import Optimizer
-from tfopt.optimizers.serialization import deserialize
+from tfopt.optimizers.base.optimizer import Optimizer
+from tfopt.optimizers.base.serialization import deserialize
 
 __all__ = ["LostShardError", "ShardedVariable"]
 

@@ -1,24 +1,24 @@
 """The optimizers: TensorFlow's OptimizerV2 classes for NumPy arrays, and what is asked for."""
 
 from tfopt.optimizers import schedules
-from tfopt.optimizers.accumulation import GradientAccumulation
-from tfopt.optimizers.adadelta import Adadelta
-from tfopt.optimizers.adafactor import Adafactor
-from tfopt.optimizers.adagrad import Adagrad
-from tfopt.optimizers.adam import Adam
-from tfopt.optimizers.adamax import Adamax
-from tfopt.optimizers.adamw import AdamW
-from tfopt.optimizers.ftrl import Ftrl
-from tfopt.optimizers.lion import Lion
-from tfopt.optimizers.loss_scale import LossScaleOptimizer
-from tfopt.optimizers.nadam import Nadam
-from tfopt.optimizers.optimizer import Optimizer
-from tfopt.optimizers.parameter_groups import ParameterGroups
-from tfopt.optimizers.report import StepReport
-from tfopt.optimizers.rmsprop import RMSprop
-from tfopt.optimizers.serialization import deserialize, get, serialize
-from tfopt.optimizers.sgd import SGD
-from tfopt.optimizers.weight_average import WeightAverage
+from tfopt.optimizers.algorithms.adadelta import Adadelta
+from tfopt.optimizers.algorithms.adafactor import Adafactor
+from tfopt.optimizers.algorithms.adagrad import Adagrad
+from tfopt.optimizers.algorithms.adam import Adam
+from tfopt.optimizers.algorithms.adamax import Adamax
+from tfopt.optimizers.algorithms.adamw import AdamW
+from tfopt.optimizers.algorithms.ftrl import Ftrl
+from tfopt.optimizers.algorithms.lion import Lion
+from tfopt.optimizers.algorithms.nadam import Nadam
+from tfopt.optimizers.algorithms.rmsprop import RMSprop
+from tfopt.optimizers.algorithms.sgd import SGD
+from tfopt.optimizers.base.optimizer import Optimizer
+from tfopt.optimizers.base.serialization import deserialize, get, serialize
+from tfopt.optimizers.execution.step_report import StepReport
+from tfopt.optimizers.wrappers.accumulation import GradientAccumulation
+from tfopt.optimizers.wrappers.loss_scale import LossScaleOptimizer
+from tfopt.optimizers.wrappers.parameter_groups import ParameterGroups
+from tfopt.optimizers.wrappers.weight_average import WeightAverage
 
 __all__ = [
     "Adadelta",

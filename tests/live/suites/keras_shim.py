@@ -28,7 +28,7 @@ from absl.testing import parameterized
 import tfopt
 from tfopt import optimizers
 from tfopt.optimizers import Optimizer, schedules
-from tfopt.optimizers.clipping import clipped_gradients
+from tfopt.optimizers.execution.clipping import clipped_gradients
 
 #: Where Keras keeps the tests, or None where it is not installed.
 _SPEC = importlib.util.find_spec("keras")

@@ -20,7 +20,7 @@ from tfopt.kernels.capsules import arrays_of
 from tfopt.kernels.groups import many_call
 from tfopt.kernels.together import run_together
 from tfopt.kernels.training import run
-from tfopt.optimizers.steps import Step, Update, step_of
+from tfopt.optimizers.execution.rule_steps import Step, Update, step_of
 
 __all__ = ["KernelOptimizer"]
 

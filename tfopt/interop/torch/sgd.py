@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from tfopt.interop.torch.optimizer import KernelOptimizer
-from tfopt.optimizers.steps import Update
+from tfopt.optimizers.execution.rule_steps import Update
 
 __all__ = ["SGD"]
 

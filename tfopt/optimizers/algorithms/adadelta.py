@@ -1,0 +1,92 @@
+"""Adadelta."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfopt.optimizers.base.hyperparameters import Hyper
+from tfopt.optimizers.base.weights import with_iterations
+from tfopt.optimizers.execution.deferred_rows import Reach
+from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.execution.rule_steps import Update
+
+__all__ = ["Adadelta"]
+
+
+class Adadelta(RuleOptimizer):
+    """Adadelta: scales each element's step by the root mean square of its past steps.
+
+    Parameters
+    ----------
+    learning_rate : float, LearningRateSchedule or callable, default 0.001
+        The paper has none, which is 1.
+    rho : float, default 0.95
+        Decay of the mean squares, in [0, 1].
+    epsilon : float, default 1e-7
+        Added to the mean squares. 0 and None mean the default, as in TensorFlow.
+    name : str, default "Adadelta"
+    **kwargs
+        `weight_decay`, a number of at least 0: before a step weights are multiplied by ``1 -
+        learning_rate * weight_decay``, but for those of `exclude_from_weight_decay`.
+        `sparse`: what a step of some rows does to the others. "tensorflow": what it does there;
+        "lazy": nothing; "catch_up": what dense steps with a gradient of zero do, once they are
+        named, or at `catch_up` or `flush`.
+        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
+        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
+
+    Notes
+    -----
+    Slots: ``accum_grad``, ``accum_var``, of gradients and of steps. A sparse gradient moves only
+    the rows it names, and only their slots decay.
+
+    References
+    ----------
+    Zeiler: ADADELTA: An Adaptive Learning Rate Method, 2012.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tfopt.optimizers import Adadelta
+    >>> w = np.array([1.0, 2.0, 3.0])
+    >>> opt = Adadelta(learning_rate=0.1)
+    >>> int(opt.apply_gradients([(np.array([0.1, -0.2, 0.3]), w)]))
+    1
+    >>> w.round(4)
+    array([0.9999, 2.0001, 2.9999])
+    """
+
+    rho = Hyper(0, 1)
+    epsilon = Hyper(0, exact=True)
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        rho: float = 0.95,
+        epsilon: float | None = 1e-7,
+        name: str = "Adadelta",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name, learning_rate, **kwargs)
+        self.rho = rho
+        self.epsilon = epsilon or 1e-7
+
+    def _slot_values(self) -> dict[str, float]:
+        return {"accum_grad": 0.0, "accum_var": 0.0}
+
+    def _update(self, t: int, lr: float) -> Update:
+        hypers = {
+            "lr": lr,
+            "rho": self.rho,
+            "epsilon": self.epsilon,
+        }
+        return Update("adadelta", hypers)
+
+    def _reach(self, update: Update) -> Reach:
+        return Reach(0.0, 1.0)
+
+    def set_weights(self, weights: Any) -> None:
+        super().set_weights(with_iterations(self._weights, weights))
+
+    def get_config(self) -> dict[str, Any]:
+        own = {"rho": self.rho, "epsilon": self.epsilon}
+        return {**super().get_config(), **own}

@@ -1,0 +1,157 @@
+"""Adafactor."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tfopt.errors import InvalidTypeError
+from tfopt.kernels.norms import sum_of_squares
+from tfopt.optimizers.base.hyperparameters import Hyper
+from tfopt.optimizers.base.optimizer import ApplyState, Optimizer
+from tfopt.variable import Variable
+
+__all__ = ["Adafactor"]
+
+
+class Adafactor(Optimizer):
+    """Adafactor: mean squares of a matrix kept as those of its rows and of its columns.
+
+    Parameters
+    ----------
+    learning_rate : float, LearningRateSchedule or callable, default 0.001
+    beta_2_decay : float, default -0.8
+        At most 0: the mean squares of step t decay by ``1 - t ** beta_2_decay``.
+    epsilon_1 : float, default 1e-30
+        Added to the squared gradient.
+    epsilon_2 : float, default 1e-3
+        The least root mean square of a variable that a step's length is measured by.
+    clip_threshold : float, default 1.0
+        The greatest root mean square of a step before its length, greater than 0.
+    relative_step : bool, default True
+        The learning rate of step t is at most ``1 / sqrt(t)``; if False, it is what is given.
+    name : str, default "Adafactor"
+    **kwargs
+        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
+        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
+
+    Notes
+    -----
+    As Keras 3's, without the whole mean square that it keeps for matrices, too. Slots: ``r`` and
+    ``c`` (without the last axis, and the last but one) of a variable of at least two axes, ``v`` of
+    any other. It is no row of the table of rules: a step needs means over rows and columns of the
+    gradient, and one over the whole step, before it can write an element. So it is written in
+    NumPy, takes several passes, and computes 16 bits in float32. For real numbers.
+
+    A gradient of some rows is one whose other rows are zero, as in Keras: the columns' means and
+    the length of the step are those of the whole variable, so a lazy step has no meaning.
+
+    References
+    ----------
+    Shazeer, Stern: Adafactor: Adaptive Learning Rates with Sublinear Memory Cost, ICML 2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tfopt.optimizers import Adafactor
+    >>> w = np.ones((2, 3))
+    >>> opt = Adafactor(learning_rate=0.5)
+    >>> int(opt.apply_gradients([(np.ones((2, 3)), w)]))
+    1
+    >>> w[0], opt.get_slot_names()
+    (array([0.5, 0.5, 0.5]), ['r', 'c'])
+    """
+
+    beta_2_decay = Hyper(high=0)
+    epsilon_1 = Hyper(0, exact=True)
+    epsilon_2 = Hyper(0)
+    clip_threshold = Hyper(0, above=True)
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta_2_decay: float = -0.8,
+        epsilon_1: float = 1e-30,
+        epsilon_2: float = 1e-3,
+        clip_threshold: float = 1.0,
+        relative_step: bool = True,
+        name: str = "Adafactor",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name, learning_rate, **kwargs)
+        self.beta_2_decay = beta_2_decay
+        self.epsilon_1 = epsilon_1
+        self.epsilon_2 = epsilon_2
+        self.clip_threshold = clip_threshold
+        self.relative_step = bool(relative_step)
+
+    def _create_slots(self, var_list: list[Variable]) -> None:
+        for variable in var_list:
+            if variable.dtype.kind == "c":
+                raise InvalidTypeError(f"Adafactor takes real variables, not {variable.dtype}")
+            for name, shape in self._slot_shapes(variable).items():
+                self.add_slot(variable, name, shape=shape)
+
+    def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
+        *outer, last = variable.shape or (1,)
+        if not outer:
+            return {"v": variable.shape}
+        return {"r": tuple(outer), "c": (*outer[:-1], last)}
+
+    def _resource_apply_dense(
+        self, grad: np.ndarray, handle: Variable, apply_state: ApplyState
+    ) -> None:
+        var = handle.numpy()
+        if not var.size:
+            return
+        real = np.result_type(var.dtype, np.float32).type if var.dtype.itemsize != 2 else np.float32
+        w, g = var.astype(real, copy=False), grad.astype(real, copy=False)
+        t = int(self.iterations) + 1
+        rate = self._next_rate()
+        if self.relative_step:
+            rate = min(rate, t**-0.5)
+        length = max(self.epsilon_2, _rms(w)) * rate
+        taken = real(t**self.beta_2_decay)
+        with np.errstate(all="ignore"):
+            # in one array: new memory takes longer than arithmetic
+            step = np.multiply(g, g, out=np.empty_like(g))
+            step += real(self.epsilon_1)
+            self._take_mean(step, handle, taken)
+            np.sqrt(step, out=step)
+            np.divide(g, step, out=step)
+            step /= real(max(1.0, _rms(step) / self.clip_threshold))
+            step *= real(length)
+            var[...] = np.subtract(w, step, out=step)
+
+    def _take_mean(self, square: np.ndarray, handle: Variable, taken: Any) -> None:
+        """Take squares into their means, and put these in their place."""
+        if square.ndim < 2:
+            square[...] = self._decayed(handle, "v", square, taken)
+            return
+        r = self._decayed(handle, "r", square.mean(axis=-1), taken)
+        c = self._decayed(handle, "c", square.mean(axis=-2), taken)
+        r = r / r.mean(axis=-1, keepdims=True)
+        np.multiply(r[..., None], c[..., None, :], out=square)
+
+    def _decayed(self, handle: Variable, name: str, new: np.ndarray, taken: Any) -> np.ndarray:
+        slot = self.get_slot(handle, name).numpy()
+        mean: np.ndarray = (1 - taken) * slot.astype(new.dtype, copy=False) + taken * new
+        slot[...] = mean
+        return mean
+
+    def _resource_apply_sparse(
+        self, grad: np.ndarray, handle: Variable, indices: np.ndarray, apply_state: ApplyState
+    ) -> None:
+        whole = np.zeros(handle.shape, grad.dtype)
+        whole[indices] = grad
+        self._resource_apply_dense(whole, handle, apply_state)
+
+    def get_config(self) -> dict[str, Any]:
+        names = ("beta_2_decay", "epsilon_1", "epsilon_2", "clip_threshold", "relative_step")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
+def _rms(x: np.ndarray) -> float:
+    return math.sqrt(sum_of_squares(x) / x.size)

@@ -1,0 +1,116 @@
+"""Adam."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tfopt.optimizers.base.hyperparameters import Hyper
+from tfopt.optimizers.execution.deferred_rows import Reach, over
+from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.execution.rule_steps import Update
+
+__all__ = ["Adam"]
+
+
+class Adam(RuleOptimizer):
+    """Adam: steps by the mean gradient over the root of its mean square.
+
+    Parameters
+    ----------
+    learning_rate : float, LearningRateSchedule or callable, default 0.001
+    beta_1 : float, default 0.9
+        Decay of the mean gradient, in [0, 1].
+    beta_2 : float, default 0.999
+        Decay of the mean squared gradient, in [0, 1].
+    epsilon : float, default 1e-7
+        Added to the root: the paper's "epsilon hat". 0 and None mean the default, as in TensorFlow.
+    amsgrad : bool, default False
+        Never take the mean square smaller than it has been.
+    name : str, default "Adam"
+    **kwargs
+        `weight_decay`, a number of at least 0: before a step weights are multiplied by ``1 -
+        learning_rate * weight_decay``, but for those of `exclude_from_weight_decay`.
+        `sparse`: what a step of some rows does to the others. "tensorflow": what it does there;
+        "lazy": nothing; "catch_up": what dense steps with a gradient of zero do, once they are
+        named, or at `catch_up` or `flush`.
+        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
+        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
+
+    Notes
+    -----
+    Slots: ``m``, ``v`` and, with `amsgrad`, ``vhat``. A sparse gradient is a step of all rows, as
+    in TensorFlow: those it does not name have no gradient, so their means decay, and they move.
+
+    References
+    ----------
+    Kingma, Ba: Adam: A Method for Stochastic Optimization, ICLR 2015. Reddi, Kale, Kumar: On the
+    Convergence of Adam and Beyond, ICLR 2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tfopt.optimizers import Adam
+    >>> w = np.array([1.0, 2.0, 3.0])
+    >>> opt = Adam(learning_rate=0.1)
+    >>> int(opt.apply_gradients([(np.array([0.1, -0.2, 0.3]), w)]))
+    1
+    >>> w.round(4)
+    array([0.9, 2.1, 2.9])
+    """
+
+    beta_1 = Hyper(0, 1)
+    beta_2 = Hyper(0, 1)
+    epsilon = Hyper(0, exact=True)
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float | None = 1e-7,
+        amsgrad: bool = False,
+        name: str = "Adam",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name, learning_rate, **kwargs)
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon or 1e-7
+        self.amsgrad = bool(amsgrad)
+
+    def _slot_values(self) -> dict[str, float]:
+        slots = ("m", "v", "vhat") if self.amsgrad else ("m", "v")
+        return dict.fromkeys(slots, 0.0)
+
+    def _update(self, t: int, lr: float) -> Update:
+        hypers = {
+            "beta1_power": self.beta_1**t,
+            "beta2_power": self.beta_2**t,
+            "lr": lr,
+            "beta1": self.beta_1,
+            "beta2": self.beta_2,
+            "epsilon": self.epsilon,
+        }
+        rule = "adam_with_amsgrad" if self.amsgrad else "adam"
+        return Update(rule, hypers, {"use_nesterov": False}, rows=f"keras_{rule}")
+
+    def _reach(self, update: Update) -> Reach:
+        h = update.hypers
+        first = over(h["lr"] * math.sqrt(1 - h["beta2_power"]), 1 - h["beta1_power"])
+        return Reach(first, over(h["beta1"], math.sqrt(h["beta2"])))
+
+    def set_weights(self, weights: Any) -> None:
+        ours = len(self._weights)
+        if len(weights) == 3 * ((ours - 1) // 2) + 1:  # an older Adam's, which always has vhat
+            weights = weights[:ours]
+        super().set_weights(weights)
+
+    def get_config(self) -> dict[str, Any]:
+        own = {
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+            "amsgrad": self.amsgrad,
+        }
+        return {**super().get_config(), **own}

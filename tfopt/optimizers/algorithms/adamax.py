@@ -1,0 +1,94 @@
+"""Adamax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfopt.optimizers.base.hyperparameters import Hyper
+from tfopt.optimizers.execution.deferred_rows import Reach, over
+from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.execution.rule_steps import Update
+
+__all__ = ["Adamax"]
+
+
+class Adamax(RuleOptimizer):
+    """Adam with the infinity norm: steps by the mean gradient over its largest magnitude.
+
+    Parameters
+    ----------
+    learning_rate : float, default 0.001
+    beta_1 : float, default 0.9
+        Decay of the mean gradient, in [0, 1].
+    beta_2 : float, default 0.999
+        Decay of the largest magnitude, in [0, 1].
+    epsilon : float, default 1e-7
+        Added to the largest magnitude. 0 and None mean the default, as in TensorFlow.
+    name : str, default "Adamax"
+    **kwargs
+        `weight_decay`, a number of at least 0: before a step weights are multiplied by ``1 -
+        learning_rate * weight_decay``, but for those of `exclude_from_weight_decay`.
+        `sparse`: what a step of some rows does to the others. "tensorflow": what it does there;
+        "lazy": nothing; "catch_up": what dense steps with a gradient of zero do, once they are
+        named, or at `catch_up` or `flush`.
+        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
+        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
+
+    Notes
+    -----
+    Slots: ``m``, ``v``. A sparse gradient moves only the rows it names, and only their slots
+    decay. The powers of `beta_1` are computed in float64.
+
+    References
+    ----------
+    Kingma, Ba: Adam: A Method for Stochastic Optimization, ICLR 2015, algorithm 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tfopt.optimizers import Adamax
+    >>> w = np.array([1.0, 2.0, 3.0])
+    >>> Adamax(learning_rate=0.1).apply_gradients([(np.array([0.1, -0.2, 0.3]), w)])
+    <Variable 'Adamax/iterations' shape=() dtype=int64>
+    >>> w.round(4)
+    array([0.9, 2.1, 2.9])
+    """
+
+    beta_1 = Hyper(0, 1)
+    beta_2 = Hyper(0, 1)
+    epsilon = Hyper(0, exact=True)
+
+    def __init__(
+        self,
+        learning_rate: float = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float | None = 1e-7,
+        name: str = "Adamax",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name, learning_rate, **kwargs)
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon or 1e-7
+
+    def _slot_values(self) -> dict[str, float]:
+        return {"m": 0.0, "v": 0.0}
+
+    def _update(self, t: int, lr: float) -> Update:
+        hypers = {
+            "beta1_power": self.beta_1**t,
+            "lr": lr,
+            "beta1": self.beta_1,
+            "beta2": self.beta_2,
+            "epsilon": self.epsilon,
+        }
+        return Update("adamax", hypers)
+
+    def _reach(self, update: Update) -> Reach:
+        h = update.hypers
+        return Reach(over(h["lr"], 1 - h["beta1_power"]), over(h["beta1"], h["beta2"]))
+
+    def get_config(self) -> dict[str, Any]:
+        own = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
+        return {**super().get_config(), **own}

@@ -1,0 +1,73 @@
+"""AdamW."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfopt.optimizers.algorithms.adam import Adam
+
+__all__ = ["AdamW"]
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay.
+
+    Parameters
+    ----------
+    learning_rate : float, LearningRateSchedule or callable, default 0.001
+    weight_decay : float, default 0.004
+        Before each step weights are multiplied by ``1 - learning_rate * weight_decay``.
+    beta_1 : float, default 0.9
+        Decay of the mean gradient, in [0, 1].
+    beta_2 : float, default 0.999
+        Decay of the mean squared gradient, in [0, 1].
+    epsilon : float, default 1e-7
+        Added to the root: the paper's "epsilon hat". 0 and None mean the default.
+    amsgrad : bool, default False
+        Never take the mean square smaller than it has been.
+    name : str, default "AdamW"
+    **kwargs
+        `sparse`: what a step of some rows does to the others. "tensorflow": what it does there;
+        "lazy": nothing; "catch_up": what dense steps with a gradient of zero do, once they are
+        named, or at `catch_up` or `flush`.
+        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
+        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
+
+    Notes
+    -----
+    As in Keras 3. torch's adds its epsilon after the correction of the bias, so that its steps
+    agree as far as epsilon does not count. Slots, and steps of some rows, are Adam's; every row
+    that a step moves decays, once. `exclude_from_weight_decay` names the variables that do not.
+
+    References
+    ----------
+    Loshchilov, Hutter: Decoupled Weight Decay Regularization, ICLR 2019.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tfopt.optimizers import AdamW
+    >>> w = np.array([1.0, 2.0])
+    >>> opt = AdamW(learning_rate=0.1, weight_decay=0.1)
+    >>> int(opt.apply_gradients([(np.array([0.0, 3.0]), w)]))
+    1
+    >>> w.round(4)
+    array([0.99, 1.88])
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        weight_decay: float = 0.004,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float | None = 1e-7,
+        amsgrad: bool = False,
+        name: str = "AdamW",
+        **kwargs: Any,
+    ) -> None:
+        settings = beta_1, beta_2, epsilon, amsgrad, name
+        super().__init__(learning_rate, *settings, weight_decay=weight_decay, **kwargs)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "weight_decay": self.weight_decay}

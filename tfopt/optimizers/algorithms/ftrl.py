@@ -1,0 +1,115 @@
+"""Follow the regularized leader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfopt.optimizers.base.hyperparameters import Hyper, LearningRate
+from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.execution.rule_steps import Update
+from tfopt.variable import Variable
+
+__all__ = ["Ftrl"]
+
+
+class Ftrl(RuleOptimizer):
+    """FTRL-Proximal: per-coordinate learning rates and exact zeros under L1.
+
+    Parameters
+    ----------
+    learning_rate : float, default 0.001
+        Greater than 0.
+    learning_rate_power : float, default -0.5
+        At most 0; the step decays with this power of the accumulated squared gradients.
+    initial_accumulator_value : float, default 0.1
+    l1_regularization_strength, l2_regularization_strength : float, default 0.0
+    name : str, default "Ftrl"
+    l2_shrinkage_regularization_strength : float, default 0.0
+        L2 that joins the gradient, so that it acts on the steps still to come only.
+    beta : float, default 0.0
+        The paper's beta: adds ``beta / (2 * learning rate)`` to the L2 strength.
+    **kwargs
+        `weight_decay` is refused unless it is 0, for a step makes weights anew.
+        `sparse`: what a step of some rows does to the others. "tensorflow": what it does there;
+        "lazy": nothing.
+        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
+        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
+
+    Notes
+    -----
+    Slots: ``accumulator``, ``linear``. A variable is computed anew from them at each step, so its
+    first value only counts through the growth of the accumulator. A sparse gradient moves only the
+    rows it names.
+
+    References
+    ----------
+    McMahan et al.: Ad Click Prediction: a View from the Trenches, KDD 2013.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tfopt.optimizers import Ftrl
+    >>> w = np.zeros(2)
+    >>> opt = Ftrl(learning_rate=0.5, l1_regularization_strength=0.5)
+    >>> _ = opt.apply_gradients([(np.array([2.0, 0.1]), w)])
+    >>> w.round(3)
+    array([-0.37,  0.  ])
+    """
+
+    learning_rate = LearningRate(0, above=True)
+    _can_decay = False
+    learning_rate_power = Hyper(high=0)
+    initial_accumulator_value = Hyper(0, exact=True)
+    l1_regularization_strength = Hyper(0)
+    l2_regularization_strength = Hyper(0)
+    l2_shrinkage_regularization_strength = Hyper(0)
+    beta = Hyper(0)
+
+    def __init__(
+        self,
+        learning_rate: float = 0.001,
+        learning_rate_power: float = -0.5,
+        initial_accumulator_value: float = 0.1,
+        l1_regularization_strength: float = 0.0,
+        l2_regularization_strength: float = 0.0,
+        name: str = "Ftrl",
+        l2_shrinkage_regularization_strength: float = 0.0,
+        beta: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name, learning_rate, **kwargs)
+        self.learning_rate_power = learning_rate_power
+        self.initial_accumulator_value = initial_accumulator_value
+        self.l1_regularization_strength = l1_regularization_strength
+        self.l2_regularization_strength = l2_regularization_strength
+        self.l2_shrinkage_regularization_strength = l2_shrinkage_regularization_strength
+        self.beta = beta
+
+    def _slot_values(self) -> dict[str, float]:
+        return {"accumulator": self.initial_accumulator_value, "linear": 0.0}
+
+    def _create_slots(self, variables: list[Variable]) -> None:
+        for variable in variables:  # one after the other, unlike other classes
+            super()._create_slots([variable])
+
+    def _update(self, t: int, lr: float) -> Update:
+        hypers = {
+            "lr": lr,
+            "l1": self.l1_regularization_strength,
+            "l2": self.l2_regularization_strength + self.beta / (2 * lr),
+            "l2_shrinkage": self.l2_shrinkage_regularization_strength,
+            "lr_power": self.learning_rate_power,
+        }
+        rule = "ftrl_v2" if self.l2_shrinkage_regularization_strength > 0 else "ftrl"
+        return Update(rule, hypers, {"multiply_linear_by_lr": False})
+
+    def get_config(self) -> dict[str, Any]:
+        own = {
+            "initial_accumulator_value": self.initial_accumulator_value,
+            "learning_rate_power": self.learning_rate_power,
+            "l1_regularization_strength": self.l1_regularization_strength,
+            "l2_regularization_strength": self.l2_regularization_strength,
+            "beta": self.beta,
+            "l2_shrinkage_regularization_strength": self.l2_shrinkage_regularization_strength,
+        }
+        return {**super().get_config(), **own}

@@ -1,0 +1,140 @@
+"""Nadam."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tfopt.errors import InvalidArgumentError
+from tfopt.kernels.commit import Assign
+from tfopt.optimizers.base.hyperparameters import Hyper
+from tfopt.optimizers.execution.commit import Writes
+from tfopt.optimizers.execution.deferred_rows import Reach, over
+from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.execution.rule_steps import Update
+from tfopt.optimizers.schedules import LearningRateSchedule
+from tfopt.variable import Variable
+
+__all__ = ["Nadam"]
+
+_C = float(np.float32(0.96))  # TensorFlow's constant
+
+
+class Nadam(RuleOptimizer):
+    """Adam with Nesterov's momentum: steps by the mean gradient of the step to come.
+
+    Parameters
+    ----------
+    learning_rate : float or callable, default 0.001
+        No schedule, as in TensorFlow: the decay of the momentum is one of its own.
+    beta_1 : float, default 0.9
+        Decay of the mean gradient, in [0, 1].
+    beta_2 : float, default 0.999
+        Decay of the mean squared gradient, in [0, 1].
+    epsilon : float, default 1e-7
+        Added to the root. 0 and None mean the default, as in TensorFlow.
+    name : str, default "Nadam"
+    schedule_decay : float, default 0.004
+        How fast the momentum grows to `beta_1`: at step t it is
+        ``beta_1 * (1 - 0.5 * 0.96 ** (schedule_decay * t))``, with the 0.96 of float32. `decay` is
+        another name of it, as in TensorFlow's configurations.
+    **kwargs
+        `weight_decay`, a number of at least 0: before a step weights are multiplied by ``1 -
+        learning_rate * weight_decay``, but for those of `exclude_from_weight_decay`.
+        `sparse`: what a step of some rows does to the others. "tensorflow": what it does there;
+        "lazy": nothing; "catch_up": what dense steps with a gradient of zero do, once they are
+        named, or at `catch_up` or `flush`.
+        `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
+        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
+
+    Attributes
+    ----------
+    momentum_cache : Variable
+        The product of the momenta of all steps so far, float64; one of the weights.
+
+    Notes
+    -----
+    Slots: ``m``, ``v``. A sparse gradient lets the means of all rows decay, but moves only the rows
+    it names.
+
+    References
+    ----------
+    Dozat: Incorporating Nesterov Momentum into Adam, ICLR workshop 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tfopt.optimizers import Nadam
+    >>> w = np.array([1.0, 2.0, 3.0])
+    >>> opt = Nadam(learning_rate=0.1)
+    >>> int(opt.apply_gradients([(np.array([0.1, -0.2, 0.3]), w)]))
+    1
+    >>> w.round(4)
+    array([0.8944, 2.1056, 2.8944])
+    """
+
+    beta_1 = Hyper(0, 1)
+    beta_2 = Hyper(0, 1)
+    epsilon = Hyper(0, exact=True)
+    schedule_decay = Hyper(0, exact=True)
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float | None = 1e-7,
+        name: str = "Nadam",
+        schedule_decay: float = 0.004,
+        *,
+        decay: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if isinstance(learning_rate, LearningRateSchedule):
+            raise InvalidArgumentError("Nadam does not take a schedule as its learning rate")
+        super().__init__(name, learning_rate, **kwargs)
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon or 1e-7
+        self.schedule_decay = schedule_decay if decay is None else decay
+        self.momentum_cache = Variable(np.ones(()), name=f"{name}/momentum_cache", trainable=False)
+        self._weights.append(self.momentum_cache)
+
+    def _slot_values(self) -> dict[str, float]:
+        return {"m": 0.0, "v": 0.0}
+
+    def _momentum(self, t: int) -> float:
+        number: float = self.beta_1 * (1 - 0.5 * _C ** (self.schedule_decay * t))
+        return number
+
+    def _update(self, t: int, lr: float) -> Update:
+        mu, mu_next = self._momentum(t), self._momentum(t + 1)
+        product = float(self.momentum_cache) * mu
+        hypers = {
+            "lr": lr,
+            "beta1": self.beta_1,
+            "beta2": self.beta_2,
+            "beta2_power": self.beta_2**t,
+            "mu": mu,
+            "mu_next": mu_next,
+            "mu_product": product,
+            "mu_product_next": product * mu_next,
+            "epsilon": self.epsilon,
+        }
+        return Update("nadam", hypers)
+
+    def _reach(self, update: Update) -> Reach:
+        h = update.hypers
+        length = h["lr"] * h["mu_next"] * math.sqrt(1 - h["beta2_power"])
+        first = over(length, 1 - h["mu_product_next"])
+        return Reach(first, over(h["beta1"], math.sqrt(h["beta2"])))
+
+    def _left_by(self, update: Update) -> Writes:
+        product = np.array(update.hypers["mu_product"])
+        return [Assign(self.momentum_cache.numpy(), product)]
+
+    def get_config(self) -> dict[str, Any]:
+        own = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
+        return {**super().get_config(), "decay": self.schedule_decay, **own}

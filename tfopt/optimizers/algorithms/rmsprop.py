@@ -1,0 +1,115 @@
+"""RMSprop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfopt.optimizers.base.hyperparameters import Hyper
+from tfopt.optimizers.base.weights import with_iterations
+from tfopt.optimizers.execution.deferred_rows import Reach
+from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.execution.rule_steps import Update
+
+__all__ = ["RMSprop"]
+
+
+class RMSprop(RuleOptimizer):
+    """RMSprop: divides by the root of the gradient's mean square.
+
+    Parameters
+    ----------
+    learning_rate : float, LearningRateSchedule or callable, default 0.001
+    rho : float, default 0.9
+        Decay of the means, in [0, 1].
+    momentum : float, default 0.0
+        In [0, 1].
+    epsilon : float, default 1e-7
+        0 and None mean the default, as in TensorFlow.
+    centered : bool, default False
+        Subtract the square of the mean gradient: divide by the standard deviation.
+    name : str, default "RMSprop"
+    **kwargs
+        `weight_decay`, a number of at least 0: before a step weights are multiplied by ``1 -
+        learning_rate * weight_decay``, but for those of `exclude_from_weight_decay`.
+        `sparse`: what a step of some rows does to the others. "tensorflow": what it does there;
+        "lazy": nothing; "catch_up": what dense steps with a gradient of zero do, once they are
+        named, or at `catch_up` or `flush`.
+        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
+        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
+
+    Notes
+    -----
+    Slots: ``rms``, with momentum ``momentum``, centered ``mg``. As in TensorFlow these are two
+    algorithms. Without momentum `epsilon` is added to the root, and a sparse gradient lets the
+    means of all rows decay, but moves only the rows it names. With momentum it is added before the
+    root is taken, and rows that are not named stay as they are.
+
+    References
+    ----------
+    Tieleman, Hinton: Lecture 6.5, 2012. Graves: Generating Sequences with Recurrent Neural
+    Networks, 2013.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tfopt.optimizers import RMSprop
+    >>> w = np.array([1.0, 2.0, 3.0])
+    >>> opt = RMSprop(learning_rate=0.1)
+    >>> int(opt.apply_gradients([(np.array([0.1, -0.2, 0.3]), w)]))
+    1
+    >>> w.round(4)
+    array([0.6838, 2.3162, 2.6838])
+    """
+
+    rho = Hyper(0, 1)
+    momentum = Hyper(0, 1)
+    epsilon = Hyper(0, exact=True)
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        rho: float = 0.9,
+        momentum: float = 0.0,
+        epsilon: float | None = 1e-7,
+        centered: bool = False,
+        name: str = "RMSprop",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name, learning_rate, **kwargs)
+        self.rho = rho
+        self.momentum = momentum
+        self.epsilon = epsilon or 1e-7
+        self.centered = bool(centered)
+
+    def _slot_values(self) -> dict[str, float]:
+        momentum = ["momentum"] if self.momentum > 0 else []
+        return dict.fromkeys(["rms", *momentum, *(["mg"] if self.centered else [])], 0.0)
+
+    def _rule_slots(self) -> tuple[str, ...]:
+        momentum = ("momentum",) if self.momentum > 0 else ()
+        return (*(("mg",) if self.centered else ()), "rms", *momentum)
+
+    def _update(self, t: int, lr: float) -> Update:
+        hypers = {
+            "lr": lr,
+            "rho": self.rho,
+            "momentum": self.momentum,
+            "epsilon": self.epsilon,
+        }
+        rule = "centered_rms_prop" if self.centered else "rms_prop"
+        return Update(rule if self.momentum > 0 else f"keras_{rule}", hypers)
+
+    def _reach(self, update: Update) -> Reach:
+        return Reach(1.0, self.momentum)
+
+    def set_weights(self, weights: Any) -> None:
+        super().set_weights(with_iterations(self._weights, weights))
+
+    def get_config(self) -> dict[str, Any]:
+        own = {
+            "rho": self.rho,
+            "momentum": self.momentum,
+            "epsilon": self.epsilon,
+            "centered": self.centered,
+        }
+        return {**super().get_config(), **own}

@@ -1,0 +1,1 @@
+"""How a step of a rule is planned, checked and carried out."""

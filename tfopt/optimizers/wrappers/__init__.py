@@ -1,0 +1,1 @@
+"""Optimizers around optimizers."""

@@ -1,0 +1,56 @@
+"""Sums of gradients, which are wider than the gradients that steps take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfopt.errors import InvalidTypeError
+from tfopt.indexed_slices import IndexedSlices
+from tfopt.optimizers.execution.route import scaled
+from tfopt.variable import Variable
+
+__all__ = ["as_gradients", "refuse_complex"]
+
+_HALF, _SINGLE = 15, 127  # what is less than two to the power of these is finite in 16 and 32 bits
+
+
+def refuse_complex(variables: Iterable[Variable]) -> None:
+    """Refuse variables of complex numbers, whose gradients are not added up."""
+    for variable in variables:
+        if variable.dtype.kind == "c":
+            raise InvalidTypeError(f"gradients of {variable.dtype} cannot be added up")
+
+
+def as_gradients(
+    sums: Sequence[Any], variables: Sequence[Variable]
+) -> tuple[tuple[Any, ...], float]:
+    """Return sums in the dtypes of their variables, and the unit that all are in.
+
+    Sums of large gradients, and of ones that a loss scale has made small again, may be beyond
+    float16: so the unit is the power of two that makes the best of its range.
+    """
+    dtypes = [variable.dtype for variable in variables]
+    if all(dtype.itemsize != 2 for dtype in dtypes):
+        return tuple(sums), 1.0
+    tops = list(map(_exponent, sums))
+    halves = [top for top, dtype in zip(tops, dtypes, strict=True) if dtype == np.float16]
+    shift = min(_HALF - max(halves), _SINGLE - max(tops)) if halves else 0
+    scaled_up = scaled(tuple(sums), 2.0**shift)
+    return tuple(map(_narrow, scaled_up, dtypes)), 2.0**-shift
+
+
+def _exponent(total: Any) -> int:
+    """Return the exponent of a power of two that finite elements are below; 15 of zeros."""
+    array = np.abs(total.values if isinstance(total, IndexedSlices) else total)
+    top = float(array.max(where=np.isfinite(array), initial=0))
+    return math.frexp(top)[1] if top else _HALF
+
+
+def _narrow(total: Any, dtype: np.dtype[Any]) -> Any:
+    if isinstance(total, IndexedSlices):
+        return IndexedSlices(_narrow(total.values, dtype), total.indices)
+    return total.astype(dtype, copy=False)
