@@ -91,6 +91,8 @@ def drawn_plan(which: str, stack: str, seed: int) -> Plan:
             kind = "dense" if kind.startswith("rows") and not w.shape else kind
             tried.add(kind)
             pairs += _gradients(random, name, w, kind, special, orders)
+        if "LossScaleOptimizer" in tried and random.random() < 0.2:
+            _spoil(random, pairs, tried)
         steps.append(pairs)
     plan = Plan(
         tfopt.optimizers.serialize(optimizer), first, layouts, steps,
@@ -269,6 +271,16 @@ def _gradients(
         _values(random, (len(ids), *w.shape[1:]), dtype, special), _one(random, orders)
     )
     return [(name, Rows(values, ids.astype(_one(random, (np.int32, np.int64)))))]
+
+
+def _spoil(random: Any, pairs: list[tuple[str, Any]], tried: set[str]) -> None:
+    """Put a number that is not finite into a gradient, so that the step is left out."""
+    given = [grad.values if isinstance(grad, Rows) else grad for _, grad in pairs]
+    arrays = [grad for grad in given if grad is not None and grad.size]
+    if arrays:
+        array = _one(random, arrays)
+        array[tuple(int(random.integers(n)) for n in array.shape)] = _one(random, (np.inf, np.nan))
+        tried.add("left out")
 
 
 def _values(random: Any, shape: Any, dtype: Any, special: bool) -> np.ndarray:
