@@ -6,6 +6,7 @@ import math
 import warnings
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from cases import TRIED, assert_same_bits, edge_values
@@ -147,6 +148,38 @@ def test_the_specified_clipping(dtype: str, name: str, kind: str, data: st.DataO
     for a, b in zip(ours, theirs, strict=True):
         assert_same_bits(a, b, f"{name}({given_})")
     TRIED[f"optimizer with {kind}", dtype, "mixed", "contiguous"] += 1
+
+
+@given(st.integers(0, 2**32))
+def test_a_common_norm_adds_squares_in_the_order_of_the_gradients(seed: int) -> None:
+    """Whichever are rows: the norm is the one that `clip_by_global_norm` takes."""
+    random = np.random.default_rng(seed)
+    start = [random.standard_normal((40, 7)) for _ in range(6)]
+    whole = [random.standard_normal((40, 7)) for _ in start]
+    grads: list[Any] = [
+        grad if k % 2 else tfopt.IndexedSlices(grad, random.permutation(40))
+        for k, grad in enumerate(whole)
+    ]
+    results = []
+    for limit, given_ in ((1.0, grads), (None, tfopt.clip_by_global_norm(grads, 1.0)[0])):
+        variables = [w.copy() for w in start]
+        opt = tfopt.optimizers.Adamax(0.5, global_clipnorm=limit)
+        opt.apply_gradients(zip(given_, variables, strict=True))
+        results.append(variables)
+    for a, b in zip(*results, strict=True):
+        assert_same_bits(a, b, "a variable")
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_a_factor_that_is_no_normal_number_is_its_own_gradients_alone(dtype: Any) -> None:
+    """The gradients beside it are not rounded before they are used."""
+    random = np.random.default_rng(0)
+    grad = random.standard_normal(50).astype(dtype)
+    large = np.full(3, 60000, dtype)
+    alone, beside, other = np.ones(50, dtype), np.ones(50, dtype), np.ones(3, dtype)
+    tfopt.optimizers.SGD(1e36, clipnorm=1e-36).apply_gradients([(grad, alone)])
+    tfopt.optimizers.SGD(1e36, clipnorm=1e-36).apply_gradients([(grad, beside), (large, other)])
+    assert_same_bits(alone, beside, "the variable beside")
 
 
 @pytest.mark.parametrize("kind", ["clipvalue", "clipnorm", "global_clipnorm"])
