@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from collections import Counter
 from collections.abc import Generator
+from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 from cases import TRIED
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 import tfopt
 import tfopt_ref
@@ -27,6 +30,51 @@ settings.register_profile("gate", max_examples=6, derandomize=True, **PATIENT)
 settings.register_profile("fresh", max_examples=8, database=None, print_blob=True, **PATIENT)
 settings.register_profile("long", settings.get_profile("fresh"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
+
+
+# ---- pytest -m quick: at most a minute on one core, as docs/contributing.md says
+
+HERE = Path(__file__).parent
+#: Files and folders that take long although nothing they import says so.
+SLOW = {
+    "cli": "each test reads data and trains",
+    "live": "TensorFlow takes seconds to import",
+    "test_docs.py": "all examples of the documentation",
+    "test_golden.py": "fifty steps of every optimizer",
+    "test_twin.py": "every rule on several threads, with arrays that these are worth",
+}
+#: Imports of tests that start processes or clusters, compile, or ask another library for answers.
+_SLOW_IMPORT = re.compile(
+    r"^\s*(import|from) (dask|distributed|multiprocessing|sklearn|subprocess)\b"
+    r"|^\s*from (dask_cluster|devices|golden\.with_tensorflow) ",
+    re.MULTILINE,
+)
+#: Of a test with more cases, so many are quick.
+_CASES = 30
+
+
+@cache
+def _is_slow(file: Path) -> bool:
+    first = Path(os.path.relpath(file, HERE)).parts[0]
+    return first in SLOW or bool(_SLOW_IMPORT.search(file.read_text(encoding="utf-8")))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Have ``pytest -m quick`` not even import what it leaves out."""
+    quick = config.option.markexpr == "quick" and collection_path.suffix == ".py"
+    return True if quick and _is_slow(collection_path) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as quick some cases of each test, but for property tests and those of slow files."""
+    functions: dict[object, list[pytest.Item]] = {}
+    for item in items:
+        if not is_hypothesis_test(getattr(item, "obj", None)) and not _is_slow(item.path):
+            functions.setdefault((item.path, getattr(item, "originalname", "")), []).append(item)
+    for cases in functions.values():
+        step = len(cases) // _CASES | 1  # odd, for arguments often come in pairs
+        for item in cases[::step]:
+            item.add_marker(pytest.mark.quick)
 
 
 @pytest.fixture(params=[tfopt, tfopt_ref], ids=["tfopt", "tfopt_ref"])

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfopt import atomic, checkpoints
+from tfopt import checkpoints
+from tfopt.core import atomic_write
 from tfopt.core.atomic_write import replacing
 from tfopt.errors import CheckpointError, InvalidArgumentError
 
@@ -33,7 +34,7 @@ def test_a_file_without_its_lock_yet_may_be_removed_by_another_writer(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
     """Which does so between the two calls that make and lock it, twice."""
-    locks, others = atomic._locks, [b"first", b"second"]
+    locks, others = atomic_write._locks, [b"first", b"second"]
 
     def late(descriptor: int) -> bool:
         if others:
@@ -41,7 +42,7 @@ def test_a_file_without_its_lock_yet_may_be_removed_by_another_writer(
             write(tmp_path / "x", content)
         return locks(descriptor)
 
-    monkeypatch.setattr(atomic, "_locks", late)
+    monkeypatch.setattr(atomic_write, "_locks", late)
     write(tmp_path / "x")
     assert (tmp_path / "x").read_bytes() == b"new" and others == []
     assert list(tmp_path.iterdir()) == [tmp_path / "x"]

@@ -4,6 +4,9 @@ In the PTX of all kernels there is no fused multiply-add, no flushed denormal an
 and each sum, difference, product, quotient and root of floats names its rounding: one that did not
 might be contracted later. CUDA's own `pow`, which FTRL calls for powers other than the square root,
 is made of such operations, so FTRL is looked at without it.
+
+The steps of all rules are compiled, which takes seconds, and the whole kernels of two; those of
+every rule with `TFOPT_EVERY_KERNEL=1`, as `.ci/run` has it.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from pathlib import Path
 import pytest
 from host_library import SOURCES
 
-from tfopt.rules import RULES
+from tfopt.rules import RULES, Rule
 
 SETUP = Path(__file__).resolve().parents[2] / "setup.py"
 FORBIDDEN = re.compile(
@@ -47,7 +50,7 @@ def flags() -> list[str]:
 def ptx_of(folder: Path, source: str, chosen: list[str], *options: str) -> str:
     target = folder / "made.ptx"
     # a function that only the host has is compiled with a warning, and fails on a GPU
-    options = (*options, "-Werror=all-warnings", "-arch=compute_80", "-ptx")
+    options = (*options, "-Werror=all-warnings", "-arch=compute_80", "-ptx", f"-I{SOURCES}")
     command = [str(nvcc()), *chosen, *options, str(SOURCES / source)]
     subprocess.run([*command, "-o", str(target)], check=True)
     return target.read_text()
@@ -62,8 +65,44 @@ def faults(ptx: str) -> list[str]:
     return FORBIDDEN.findall(ptx) + unnamed
 
 
+#: A kernel that calls each step of a rule, for float and for double.
+STEPS = """
+#include "table.h"
+template <class R, class real>
+__global__ void steps_of(real *x, real g, const real *s, int constants) {
+    R::dense(x, g, s, constants);
+    R::rows(x, g, s, constants);
+    R::width1(x, g, s, constants);
+    if constexpr (R::steps_absent_rows)
+        R::absent(x, s, constants);
+}
+"""
+
+
 @needs_nvcc
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_every_step_is_exact(tmp_path: Path) -> None:
+    kernels = [
+        f"template __global__ void steps_of<{rule.name}>({real} *, {real}, const {real} *, int);\n"
+        for rule in RULES
+        for real in ("float", "double")
+    ]
+    source = tmp_path / "steps.cu"
+    source.write_text(STEPS + "".join(kernels))
+    ptx = ptx_of(tmp_path, str(source), flags(), "-DTFOPT_NO_POWER")
+    of_each = ptx.split(".entry")[1:]
+    assert len(of_each) == len(kernels)
+    assert all(ARITHMETIC.search(kernel) for kernel in of_each)
+    assert not faults(ptx)
+
+
+def whole() -> list[Rule]:
+    """Return the rules whose kernels are compiled: one without a step of absent rows, one with."""
+    every = os.environ.get("TFOPT_EVERY_KERNEL", "0") != "0"
+    return [rule for rule in RULES if every or rule.name in ("adam", "keras_adam")]
+
+
+@needs_nvcc
+@pytest.mark.parametrize("rule", whole(), ids=lambda rule: rule.name)
 def test_every_operation_is_exact(rule, tmp_path: Path) -> None:
     ptx = ptx_of_rule(tmp_path, rule.name, flags())
     assert len(ARITHMETIC.findall(ptx)) > 10
