@@ -21,6 +21,7 @@ from Cython.Build import cythonize
 from Cython.Tempita import Template
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.sdist import sdist
 from setuptools.errors import BaseError, CCompilerError, CompileError
 
 KERNELS = Path("tfopt/kernels")
@@ -100,7 +101,7 @@ def import_file(name: str, path: Path) -> ModuleType:
 
 
 TABLE = import_file("tfopt_rules", RULES / "__init__.py")
-CUDA_RULES = import_file("cuda_rules", Path("build_tools/cuda_rules.py"))
+TRANSLATOR = import_file("translate_rules", CUDA / "translate_rules.py")
 
 
 def write(target: Path, source: str) -> str:
@@ -237,6 +238,22 @@ class CudaLibrary(Extension):
             raise CompileError(f"{command[0]} failed with {done.returncode}")
 
 
+class Sources(sdist):
+    """The archive of sources: what a build needs, for what is generated is made anew."""
+
+    GENERATED = (
+        *("tfopt/**/*.c", "tfopt/**/*.so*", "tfopt/kernels/steps_*.pyx"),
+        *("tfopt/cuda/rules.h", "tfopt/cuda/table.h"),
+        *("tfopt/training_ops.py", "tfopt/raw_ops.py"),
+    )
+
+    def make_distribution(self) -> None:
+        # the tests need helpers and data that a clone has
+        for pattern in (*self.GENERATED, "tests/**"):
+            self.filelist.exclude(pattern)
+        super().make_distribution()
+
+
 class BuildKernels(build_ext):
     """build_ext that goes without OpenMP where there is none, and says what a build needs."""
 
@@ -300,7 +317,7 @@ class BuildKernels(build_ext):
 
 render_functions()
 render(CUDA / "table.h.tp", CUDA / "table.h", TABLE=TABLE.RULES)  # the tests need no nvcc
-write(CUDA / "rules.h", CUDA_RULES.cuda_rules((KERNELS / "rules.pxd").read_text()))
+write(CUDA / "rules.h", TRANSLATOR.cuda_rules((KERNELS / "rules.pxd").read_text()))
 nvcc = find_nvcc()
 setup(
     ext_modules=cythonize(
@@ -315,5 +332,5 @@ setup(
         shared_utility_qualified_name=f"tfopt.{SHARED}",
     )
     + ([CudaLibrary(nvcc)] if nvcc else []),
-    cmdclass={"build_ext": BuildKernels},
+    cmdclass={"build_ext": BuildKernels, "sdist": Sources},
 )

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def _translator() -> ModuleType:
     """Import the build's own."""
-    path = ROOT / "build_tools/cuda_rules.py"
+    path = ROOT / "tfopt/cuda/translate_rules.py"
     spec = importlib.util.spec_from_file_location("cuda_rules", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)

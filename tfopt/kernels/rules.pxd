@@ -9,8 +9,8 @@ constants, which are known when the loop is compiled and cost nothing inside it.
 Two rules of writing keep a step fast and its bits right: literals are cast to `real` (a bare `1`
 makes C compute in double; to `number` by way of double, for Cython knows no other way to complex),
 and choices are conditional expressions, without `or` and `and`, whose branches would keep a loop
-from becoming vector code. CUDA's steps are translated from these (build_tools/cuda_rules.py), which
-refuses what it does not know.
+from becoming vector code. CUDA's steps are translated from these by tfopt/cuda/translate_rules.py,
+which refuses what it does not know.
 """
 
 from libc.math cimport copysign, copysignf, exp, expf, fabs, fabsf, pow, powf, sqrt, sqrtf

@@ -17,7 +17,7 @@ __all__ = ["FIRST", "cuda_rules"]
 #: and CUDA has its own in machine.h.
 FIRST = "# ---- the functions the formulas are made of\n"
 
-_HEADER = """/* Generated from kernels/rules.pxd by build_tools/cuda_rules.py; edit those. */
+_HEADER = """/* Generated from kernels/rules.pxd by tfopt/cuda/translate_rules.py; edit those. */
 #pragma once
 
 #include "machine.h"
