@@ -106,7 +106,9 @@ TRIED = [
     for value in table[name]
 ]
 each_option = pytest.mark.parametrize(
-    ("kind", "name", "value"), TRIED, ids=[f"{k.__name__}-{n}-{v}" for k, n, v in TRIED]
+    ("kind", "name", "value"),
+    TRIED,
+    ids=[f"{kind.__name__}-{n}-{getattr(v, '__name__', v)}" for kind, n, v in TRIED],
 )
 
 
