@@ -71,7 +71,7 @@ def compared(make_one: Any, dtype: str, steps: int = 3) -> None:
 def test_steps_are_the_hosts(which: str, dtype: str) -> None:
     if which in ("Adadelta", "Ftrl-l1-l2-beta") and DEVICE.name != "host":
         pytest.skip("a reciprocal root and a power are not the host's to the bit")
-    compared(lambda: make(tfopt, which), dtype)
+    compared(lambda: make(which), dtype)
 
 
 @pytest.mark.parametrize(
