@@ -93,7 +93,9 @@ def test_another_run_does_not_go_on_there(cli, data, folder, stopped):
     saved = folder / "model.checkpoint"
     kept = {path: path.read_bytes() for path in saved.iterdir()}
     outcome = cli(*stopped, "--resume", "--seed", "3")
-    assert outcome.err == (f"{saved}: is of a run with other settings: seed was 0, and is 3 now\n")
+    assert (
+        outcome.err == f"{saved}: belongs to a run with other settings: seed was 0 and is 3 now\n"
+    )
     data.write_text(data.read_text() + "1 1:1\n")
     outcome = cli(*stopped, "--resume")
     assert outcome.err == f"{saved}: belongs to a run on other train data\n"
