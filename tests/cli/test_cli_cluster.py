@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 from dask_cluster import by_hand, processes, tasks
+from distributed import default_client
 
 from tfopt.cli import cluster, train
 
@@ -107,7 +108,8 @@ def test_another_run_does_not_go_on_there(cli, data, folder, stopped):
     assert (saved / "manifest.npz").exists()
 
 
-def test_an_address_where_nobody_answers(cli, data, monkeypatch):
+def test_an_address_where_nobody_answers(cli, data, client, monkeypatch):
+    """Nor is the client that asked there the one that the process asks later."""
     monkeypatch.setattr(cluster, "PATIENCE", 1)
     monkeypatch.setattr(train, "read_libsvm", None)
     for address, message in [
@@ -116,6 +118,7 @@ def test_an_address_where_nobody_answers(cli, data, monkeypatch):
     ]:
         outcome = cli("train", data, *FLAGS, "--dask", address)
         assert (outcome.code, outcome.err) == (1, f"{address}: {message}\n")
+        assert default_client() is client
 
 
 def test_a_scheduler_that_is_lost_is_one_line(shell, data, folder, tmp_path):

@@ -59,14 +59,15 @@ def connected(flags: ClusterFlags) -> Iterator[None]:
             yield
         return
     try:
-        client = Client(flags.address, timeout=PATIENCE)
+        # one that finds nobody would stay this process's default
+        client = Client(flags.address, timeout=PATIENCE, set_as_default=False)
     except ValueError as error:
         address = printable(flags.address)
         raise CommandError(f"{address}: is not an address such as tcp://host:port") from error
     except OSError as error:
         address = printable(flags.address)
         raise CommandError(f"{address}: no Dask scheduler answers within {PATIENCE} s") from error
-    with silence_logging_cmgr(logging.CRITICAL), client:
+    with silence_logging_cmgr(logging.CRITICAL), client, client.as_current():
         yield
 
 
