@@ -35,6 +35,20 @@ def data(folder):
     return path
 
 
+def test_an_address_where_nobody_answers(cli, data, monkeypatch):
+    """First, for the client that asked there must not be what this process asks later."""
+    monkeypatch.setattr(cluster, "PATIENCE", 1)
+    monkeypatch.setattr(train, "read_libsvm", None)
+    for address, message in [
+        ("tcp://127.0.0.1:1", "no Dask scheduler answers within 1 s"),
+        ("carrier://pigeon", "is not an address such as tcp://host:port"),
+    ]:
+        outcome = cli("train", data, *FLAGS, "--dask", address)
+        assert (outcome.code, outcome.err) == (1, f"{address}: {message}\n")
+        with pytest.raises(ValueError, match="No clients found"):
+            default_client()
+
+
 @pytest.fixture
 def there(client):
     return ["--dask", client.scheduler.address]
@@ -106,19 +120,6 @@ def test_another_run_does_not_go_on_there(cli, data, folder, stopped):
         outcome = cli(*stopped, *flags)
         assert outcome.err == f"{saved}: is not a run of tfopt train\n"
     assert (saved / "manifest.npz").exists()
-
-
-def test_an_address_where_nobody_answers(cli, data, client, monkeypatch):
-    """Nor is the client that asked there the one that the process asks later."""
-    monkeypatch.setattr(cluster, "PATIENCE", 1)
-    monkeypatch.setattr(train, "read_libsvm", None)
-    for address, message in [
-        ("tcp://127.0.0.1:1", "no Dask scheduler answers within 1 s"),
-        ("carrier://pigeon", "is not an address such as tcp://host:port"),
-    ]:
-        outcome = cli("train", data, *FLAGS, "--dask", address)
-        assert (outcome.code, outcome.err) == (1, f"{address}: {message}\n")
-        assert default_client() is client
 
 
 def test_a_scheduler_that_is_lost_is_one_line(shell, data, folder, tmp_path):
