@@ -231,7 +231,7 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
         if present.size < 2:
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least 2 classes with weight, got "
-                f"one: {self.classes_[present].tolist()}"
+                f"one class: {self.classes_[present].tolist()}"
             )
         if present.size < self.classes_.size and self.fit_intercept:
             missing = np.setdiff1d(np.arange(self.classes_.size), present)

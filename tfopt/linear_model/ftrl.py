@@ -233,7 +233,9 @@ class FTRLClassifier(LinearClassifier, FTRLEstimator):
     def _start(self, classes: Any, n_features: int) -> None:
         self.classes_ = np.unique(classes)
         if self.classes_.size < 2:
-            raise ValueError(f"at least 2 classes are needed, got one: {self.classes_.tolist()}")
+            raise ValueError(
+                f"at least 2 classes are needed, got one class: {self.classes_.tolist()}"
+            )
         self._reset(1 if self.classes_.size == 2 else self.classes_.size, n_features)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FTRLClassifier:
