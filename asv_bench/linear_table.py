@@ -1,8 +1,9 @@
-"""Print the table of linear models in docs/performance.md: CPU time beside the fastest rival's.
+"""Print the tables of linear models in docs/performance.md: CPU time beside the fastest rival's.
 
-Both sides take turns in one process, on one thread, so a busy machine changes both alike. A rival
-has its loosest tolerance that brings it within the gap of the minimum, which it is spared to look
-for; tfopt certifies the gap.
+The rivals are the solvers of scikit-learn and, where installed, Snap ML, glum, celer and skglm. All
+sides take turns in one process, on one thread, so a busy machine changes all alike. A rival has its
+loosest tolerance that brings it within the gap of the minimum, which it is spared to look for; tfopt
+certifies the gap.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from fnmatch import fnmatch
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from time import process_time
 
@@ -18,13 +21,14 @@ from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from comparison import sklearn_rival
 from comparison.linear import Fit, fits
 from comparison.rival import Unavailable
+from comparison.worker import LIBRARIES
 
 import tfopt
 
 TURNS = 5
+RIVALS = [name for name, is_linear in LIBRARIES.items() if is_linear and find_spec(name)]
 
 
 def medians(sides: list[Callable[[], object]]) -> list[float]:
@@ -41,12 +45,15 @@ def medians(sides: list[Callable[[], object]]) -> list[float]:
 def row(work: Fit) -> str:
     """Return the line of a work, with the fastest of the rivals that get there."""
     labels, sides = ["tfopt"], [work.ours().step]
-    for rival in sklearn_rival.rivals(work):
-        try:
-            sides.append(rival.side().step)
-            labels.append(rival.label)
-        except Unavailable:
-            continue
+    for library in RIVALS:
+        for rival in import_module(f"comparison.{library}_rival").rivals(work):
+            if "threads" in rival.label:
+                continue
+            try:
+                sides.append(rival.side().step)
+                labels.append(rival.label)
+            except Unavailable:
+                continue
     ours, *theirs = medians(sides)
     if not theirs:
         return f"| {work.name} | {ours:.1f} | none gets there | | |"
@@ -60,6 +67,8 @@ def row(work: Fit) -> str:
 def main() -> None:
     pattern = sys.argv[1] if len(sys.argv) > 1 else "*"
     tfopt.threads.set_num_threads(1)
+    versions = [import_module(f"comparison.{library}_rival").versions() for library in RIVALS]
+    print("rivals:", ", ".join(f"{name} {v}" for each in versions for name, v in each.items()))
     print("| objective, data | tfopt, ms | fastest rival | its ms | its time / ours |")
     print("|---|---|---|---|---|")
     with threadpool_limits(1):

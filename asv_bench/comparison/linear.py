@@ -36,7 +36,9 @@ Data = tuple[Any, np.ndarray]
 
 
 class Fit(NamedTuple):
-    """A fit of a linear model with l2 = 1 / C, until a gap relative to the objective is certified.
+    """A fit of a linear model, until a gap relative to the objective is certified.
+
+    l2 is 1 / C or, if C is infinite, 0.
 
     A rival certifies nothing. It is timed at its loosest tolerance that brings it so near the
     minimum, which it is spared to look for.
@@ -47,10 +49,15 @@ class Fit(NamedTuple):
     C: float = 1.0
     loss: str = "logistic"
     intercept: bool = False
+    l1: float = 0.0
     elements = 0
     kind = "linear"
     cold = False
     share = 1.0
+
+    @property
+    def l2(self) -> float:
+        return 1 / self.C
 
     @property
     def rule(self) -> str:
@@ -63,7 +70,8 @@ class Fit(NamedTuple):
     @property
     def name(self) -> str:
         intercept = ", intercept" if self.intercept else ""
-        return f"{self.rule}, {self.data}{intercept}, C = {self.C:g}, gap {self.gap:.0e}"
+        l1 = f", l1 = {self.l1:g}" if self.l1 else ""
+        return f"{self.rule}, {self.data}{intercept}{l1}, C = {self.C:g}, gap {self.gap:.0e}"
 
     def problem(self) -> Data:
         """Return the rows and their labels: -1 and 1 for classification."""
@@ -79,7 +87,7 @@ class Fit(NamedTuple):
             "squared": lambda: np.square(z - y) / 2,
             "poisson": lambda: np.exp(z) - y * z - y + xlogy(y, y),
         }[self.loss]()
-        return float(losses.sum() + np.square(w).sum() / (2 * self.C))
+        return float(losses.sum() + self.l1 * np.abs(w).sum() + self.l2 / 2 * np.square(w).sum())
 
     def side(self, fit: Callable[[], np.ndarray]) -> Side:
         """Return a side whose step is a fit returning weights, with the objective as state."""
@@ -99,7 +107,7 @@ class Fit(NamedTuple):
 
 def weights_of(model: Any) -> np.ndarray:
     """Return the coefficients of a fitted estimator, with the intercept as the last."""
-    return np.append(model.coef_, model.intercept_)
+    return np.append(np.asarray(model.coef_, float), model.intercept_)
 
 
 def until_near(
@@ -122,8 +130,8 @@ def until_near(
 def _fitted(work: Fit, gap: float) -> Any:
     regression = work.loss in ("squared", "poisson")
     kind = public(f"linear_model.SDCA{'Regressor' if regression else 'Classifier'}")
-    model = kind(work.loss, C=work.C, fit_intercept=work.intercept, tol=gap, max_iter=100_000)
-    return model.fit(*work.problem())
+    options = {"l1": work.l1, "l2": work.l2, "fit_intercept": work.intercept}
+    return kind(work.loss, tol=gap, max_iter=100_000, **options).fit(*work.problem())
 
 
 @cache
@@ -139,6 +147,8 @@ def _problem(data: str, loss: str) -> Data:
         return problem("wide")
     if data == "dense":
         return _dense(loss)
+    if data == "covtype-like":
+        return _covtype_like()
     if data in SMALL:
         X, y = getattr(datasets, f"load_{data}")(return_X_y=True)
         X = (X - X.mean(axis=0)) / (X.std(axis=0) + (X.std(axis=0) == 0))
@@ -164,6 +174,21 @@ def _dense(loss: str) -> Data:
     if loss == "poisson":
         return X, random.poisson(np.exp(z / 2)).astype(float)
     return X, np.where(z + random.logistic(size=len(z)) > 0, 1.0, -1.0)
+
+
+def _covtype_like() -> Data:
+    """Return rows like those of covtype: 10 measurements, one of 4 areas and one of 40 soils."""
+    random = np.random.default_rng(0)
+    rows = 100_000
+    mixed = random.standard_normal((rows, 10)) @ random.standard_normal((10, 10))
+    scale = 10.0 ** random.integers(0, 3, 10)
+    X = np.zeros((rows, 54))
+    X[:, :10] = (mixed / np.abs(mixed).max(axis=0) + random.random(10)) * scale
+    soils = np.minimum(random.zipf(1.5, rows) - 1, 39)
+    X[np.arange(rows), 10 + soils // 10] = 1
+    X[np.arange(rows), 14 + soils] = 1
+    z = mixed @ random.standard_normal(10) / 4 + random.standard_normal(40)[soils]
+    return X, np.where(z + random.logistic(size=rows) > 0, 1.0, -1.0)
 
 
 def _elsewhere(name: str) -> Path:
@@ -194,7 +219,7 @@ def _higgs7k() -> Data:
 
 
 def fits(quick: bool) -> list[Fit]:
-    """Return the works: of many features, of few ones, and the ill-conditioned."""
+    """Return the works: of many features, of few ones, ill-conditioned, with hinges and with l1."""
     if quick:
         return [Fit("a9a", 1e-4), Fit("syn", 1e-4)]
     few = [
@@ -209,6 +234,16 @@ def fits(quick: bool) -> list[Fit]:
         ("dense", "squared"),
         ("dense", "poisson"),
     ]
+    sparse_ones = [
+        ("breast_cancer", "logistic"),
+        ("diabetes", "squared"),
+        ("abalone", "squared"),
+        ("abalone", "poisson"),
+        ("dense", "squared"),
+        ("a9a", "logistic"),
+        ("rcv1_small", "logistic"),
+        ("syn", "logistic"),
+    ]
     return [
         *(Fit(data, gap) for data in ("a9a", "w8a", "rcv1_small", "syn") for gap in (1e-4, 1e-6)),
         *(
@@ -218,5 +253,18 @@ def fits(quick: bool) -> list[Fit]:
             for gap in (1e-4, 1e-6)
         ),
         Fit("higgs7k", 1e-6),
-        *(Fit(data, 1e-6, C=100.0) for data in ("a9a", "w8a", "rcv1_small")),
+        *(Fit("covtype-like", 1e-6, C, intercept=True) for C in (0.01, 1.0, 100.0)),
+        *(
+            Fit(data, 1e-6, C, intercept=intercept)
+            for data in ("a9a", "w8a", "rcv1_small", "syn")
+            for C in (0.01, 1.0, 100.0)
+            for intercept in (False, True)
+            if C != 1 or intercept
+        ),
+        *(Fit(data, 1e-6, loss="hinge") for data in ("a9a", "w8a", "rcv1_small", "syn", "higgs7k")),
+        *(
+            Fit(data, 1e-6, C, loss, data != "syn", l1=1.0)
+            for data, loss in sparse_ones
+            for C in (1.0, np.inf)
+        ),
     ]

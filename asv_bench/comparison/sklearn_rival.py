@@ -23,15 +23,27 @@ SOLVERS: dict[str, dict[str, Any]] = {
         "lbfgs": 10.0 ** np.arange(0, -9, -0.5),
         "newton-cholesky": 10.0 ** np.arange(0, -9, -0.5),
     },
-    "hinge": {"liblinear": 10.0 ** np.arange(1, -7, -0.5)},
-    "squared": {"cholesky": [0.0], "svd": [0.0]},
+    "hinge": {
+        "liblinear": 10.0 ** np.arange(1, -7, -0.5),
+        "libsvm": 10.0 ** np.arange(0, -7, -0.5),
+    },
+    "squared": {
+        "cholesky": [0.0],
+        "svd": [0.0],
+        "lsqr": 10.0 ** np.arange(0, -10, -0.5),
+        "coordinate descent": 10.0 ** np.arange(0, -10, -0.5),
+    },
     "poisson": {
         "lbfgs": 10.0 ** np.arange(0, -9, -0.5),
         "newton-cholesky": 10.0 ** np.arange(0, -9, -0.5),
     },
 }
+#: The solvers that allow l1.
+WITH_L1 = ("liblinear", "saga", "coordinate descent")
 #: With more features newton-cholesky's matrix does not fit into memory, or takes minutes.
 MOST_FEATURES = 5000
+#: With more rows libsvm, which computes with all pairs of them, takes minutes.
+MOST_PAIRED = 10_000
 
 
 def versions() -> dict[str, Any]:
@@ -41,40 +53,65 @@ def versions() -> dict[str, Any]:
 
 
 def rivals(work: Fit) -> list[Rival]:
-    solvers = list(SOLVERS[work.loss])
-    if work.intercept:
-        solvers = [name for name in solvers if name != "liblinear"]  # it penalizes the intercept
-    if work.problem()[0].shape[1] > MOST_FEATURES and "newton-cholesky" in solvers:
-        solvers.remove("newton-cholesky")
-    if work.data in ("breast_cancer", "digits", "dense") and "saga" in solvers:
-        solvers.remove("saga")  # far behind the others where features are few
-    return [Rival(name, partial(_side, work, name), work.gap) for name in solvers]
+    names = [solver for solver in SOLVERS[work.loss] if _applies(work, solver)]
+    return [Rival(name, partial(_side, work, name), work.gap) for name in names]
+
+
+def _applies(work: Fit, solver: str) -> bool:
+    """Return whether a solver has the work's objective, and is not far behind anyway."""
+    rows, features = work.problem()[0].shape
+    if work.l1 and solver not in WITH_L1:
+        return False
+    return {
+        # It penalizes the intercept, and has either l1 or l2.
+        "liblinear": not work.intercept and not (work.l1 and work.l2),
+        "libsvm": work.intercept and rows <= MOST_PAIRED,  # it always has an intercept
+        "newton-cholesky": features <= MOST_FEATURES,
+        "saga": work.data not in ("breast_cancer", "digits", "dense", "covtype-like"),
+        "coordinate descent": bool(work.l1),
+    }.get(solver, True)
 
 
 def _side(work: Fit, solver: str) -> Side:
     from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
-    from sklearn.svm import LinearSVC
 
     warnings.simplefilter("ignore", ConvergenceWarning)  # then the next tolerance is tried
     X, y = work.problem()
-    options: dict[str, Any] = {"fit_intercept": work.intercept, "max_iter": 2000}
-    if work.loss == "squared":
-        kind, options = Ridge, {**options, "solver": solver, "alpha": 1 / work.C}
-    elif work.loss == "poisson":
-        kind, options = PoissonRegressor, {**options, "solver": solver}
-        options["alpha"] = 1 / (work.C * len(y))
-    elif work.loss == "hinge":
-        kind, options = LinearSVC, {**options, "C": work.C, "loss": "hinge", "random_state": 0}
-        options["max_iter"] = 100_000
-    else:
-        kind, options = LogisticRegression, {**options, "solver": solver, "C": work.C}
-        if solver == "liblinear":
-            options["dual"] = True
-        if solver == "saga":
-            options["random_state"] = 0
+    kind, options = _estimator(work, solver, len(y))
 
     def fit(tolerance: float) -> np.ndarray:
         return weights_of(kind(tol=tolerance, **options).fit(X, y))
 
     return work.side(until_near(work, fit, SOLVERS[work.loss][solver]))
+
+
+def _estimator(work: Fit, solver: str, n_rows: int) -> tuple[Any, dict[str, Any]]:
+    """Return the class that has the solver, and its parameters but for the tolerance."""
+    from sklearn.linear_model import ElasticNet, LogisticRegression, PoissonRegressor, Ridge
+    from sklearn.svm import SVC, LinearSVC
+
+    penalty = work.l1 + work.l2
+    options: dict[str, Any] = {"fit_intercept": work.intercept, "max_iter": 2000}
+    if solver == "coordinate descent":
+        options |= {"alpha": penalty / n_rows, "l1_ratio": work.l1 / penalty, "max_iter": 100_000}
+        return ElasticNet, options
+    if work.loss == "squared":
+        return Ridge, {**options, "solver": solver, "alpha": work.l2}
+    if work.loss == "poisson":
+        return PoissonRegressor, {**options, "solver": solver, "alpha": work.l2 / n_rows}
+    if solver == "libsvm":
+        return SVC, {"kernel": "linear", "C": work.C}
+    if work.loss == "hinge":
+        return LinearSVC, {
+            **options,
+            "C": work.C,
+            "loss": "hinge",
+            "random_state": 0,
+            "max_iter": 100_000,
+        }
+    options |= {"solver": solver, "C": 1 / penalty, "l1_ratio": work.l1 / penalty}
+    if solver == "liblinear":
+        options["dual"] = not work.l1
+    if solver in ("saga", "liblinear"):
+        options["random_state"] = 0
+    return LogisticRegression, options

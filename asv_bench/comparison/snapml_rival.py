@@ -1,4 +1,4 @@
-"""Snap ML: its logistic regression, also by dual coordinate ascent."""
+"""Snap ML: its linear models, also by dual coordinate ascent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def versions() -> dict[str, Any]:
 
 def rivals(work: Fit) -> list[Rival]:
     """Return it with one thread and with all, since either can be faster."""
-    if work.loss != "logistic" or work.intercept:
+    if work.loss == "poisson" or work.intercept or work.l1:  # it penalizes an intercept
         return []
     every = len(os.sched_getaffinity(0))
     return [
@@ -35,15 +35,18 @@ def rivals(work: Fit) -> list[Rival]:
 
 
 def _side(work: Fit, threads: int) -> Side:
-    from snapml import LogisticRegression
+    import snapml
 
     X, y = work.problem()
+    kind = {
+        "logistic": snapml.LogisticRegression,
+        "hinge": snapml.SupportVectorMachine,
+        "squared": snapml.LinearRegression,
+    }[work.loss]
 
     def fit(tolerance: float) -> np.ndarray:
-        model = LogisticRegression(
-            regularizer=1 / work.C, n_jobs=threads, tol=tolerance, random_state=0
-        )
+        model = kind(regularizer=work.l2, n_jobs=threads, tol=tolerance, random_state=0)
         model.fit(X, y)
-        return np.append(model.coef_.astype(float), 0.0)
+        return np.append(np.ravel(model.coef_).astype(float), 0.0)
 
     return work.side(until_near(work, fit, TOLERANCES))

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["LIBRARIES", "chosen"]
 
 #: The rivals, by the module that has to be installed, and whether linear models are the works.
-LIBRARIES = {"torch": False, "numpy": False, "tensorflow": False, "sklearn": True, "snapml": True}
+LIBRARIES = dict.fromkeys(("torch", "numpy", "tensorflow"), False)
+LIBRARIES |= dict.fromkeys(("sklearn", "snapml", "glum", "celer", "skglm"), True)
 
 #: Seconds for the rounds of one comparison, the fewest rounds and the most; quick and full.
 QUICK = (0.3, 3, 15)
