@@ -1,9 +1,9 @@
 """Print the tables of linear models in docs/performance.md: CPU time beside the fastest rival's.
 
 The rivals are the solvers of scikit-learn and, where installed, Snap ML, glum, celer and skglm. All
-sides take turns in one process, on one thread, so a busy machine changes all alike. A rival has its
-loosest tolerance that brings it within the gap of the minimum, which it is spared to look for; tfopt
-certifies the gap.
+sides take turns in one process, on one thread, so a busy machine changes all alike. A rival has
+its loosest tolerance that brings it within the gap of the minimum, which it is spared to look
+for; tfopt certifies the gap.
 """
 
 from __future__ import annotations
