@@ -18,7 +18,7 @@ import numpy as np
 from tfopt_ref.sdca import shrunk
 from tfopt_ref.sdca_certificate import Fit, Problem, certificate, primal
 
-__all__ = ["Newton", "steps"]
+__all__ = ["Newton", "shifted", "steps"]
 
 #: A direction that is not solved for may leave this share of g, or takes this many products.
 SHARE, MOST_PRODUCTS = 0.1, 250
@@ -80,6 +80,22 @@ def steps(problem: Problem, start: Fit, how: Newton) -> Iterator[Fit]:
         if end is None:
             return
         w, b = end
+
+
+def shifted(problem: Problem, w: np.ndarray, b: float, h: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return dual variables near -phi' with a sum of c * a of 0, and a bound of the losses' gap.
+
+    They are ``a = -phi'(z) + t * h`` for some h >= 0, and the bound is the sum of ::
+
+        c * (t * h)**2 / phi''(z)
+
+    which holds for |t| * h <= phi'': phi* is a relative entropy, or half a square.
+    """
+    X, y, c, phi, *_ = problem
+    z = list(zip((X @ w + b).tolist(), y.tolist(), strict=True))
+    slopes, bends = (np.array([f(*each) for each in z]) for f in (phi.slope, phi.bend))
+    t = float(c @ slopes / (c @ h))
+    return t * h - slopes, float(np.sum(c * (t * h) ** 2 / bends))
 
 
 def solved(A: np.ndarray, bends: np.ndarray, P: np.ndarray, g: np.ndarray) -> np.ndarray | None:

@@ -13,6 +13,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
 from tfopt.errors import InvalidArgumentError
+from tfopt.linear_model.held_out_scores import accuracies, r2_scores
 from tfopt.linear_model.paths import WarmFits, path_penalties
 from tfopt.linear_model.predictions import LinearClassifier, LinearModel, LinearRegressor
 from tfopt.linear_model.sdca_base import SDCAEstimator
@@ -48,6 +49,22 @@ class _CrossValidation(LinearModel):
         l1, l2 = (self.l1, None) if self.l1s is None else (None, self.l2)
         return path_penalties(self.l1s, l2s, l1, l2)
 
+    def _has_default_scores(self, y: np.ndarray, weights: np.ndarray) -> bool:
+        """Whether `_default_scores` are defined for these held-out samples."""
+        raise NotImplementedError
+
+    def _default_scores(
+        self,
+        X: Any,
+        y: np.ndarray,
+        weights: np.ndarray,
+        coefs: np.ndarray,
+        intercepts: np.ndarray,
+        classes: Any,
+    ) -> np.ndarray:
+        """Return what `score` does, of several solutions; see `held_out_scores`."""
+        raise NotImplementedError
+
     def _fit_cv(self, X: Any, y: Any, sample_weight: Any) -> None:
         """Find the scores of all penalties, and fit with the best one."""
         whole = self._estimator()
@@ -60,15 +77,22 @@ class _CrossValidation(LinearModel):
         def scores_of(train: np.ndarray, test: np.ndarray) -> Any:
             model = self._estimator(n_jobs=1)
             fits = WarmFits(model, X[train], y[train], weights[train], l1s, l2s)
-            more = {"sample_weight": weights[test]} if weighted else {}
+            held_out = X[test], y[test], weights[test] if weighted else np.ones(len(test))
+            by_product = self.scoring is None and self._has_default_scores(*held_out[1:])
+            more = {"sample_weight": held_out[2]} if weighted else {}
             scores, coefs, intercepts = np.empty(l1s.size), [], []
             for k in fits.order:
                 fits.fit(k)
-                scores[k] = scorer(model, X[test], y[test], **more)
-                if not self.refit:
-                    coefs.append(model.coef_)
-                    intercepts.append(model.intercept_)
-            return scores, fits.order, coefs, intercepts, getattr(model, "classes_", None)
+                if not by_product:
+                    scores[k] = scorer(model, *held_out[:2], **more)
+                coefs.append(model.coef_)
+                intercepts.append(model.intercept_)
+            classes = getattr(model, "classes_", None)
+            if by_product:
+                shape = len(coefs), -1
+                points = np.array(coefs).reshape(*shape, X.shape[1]), np.reshape(intercepts, shape)
+                scores[fits.order] = self._default_scores(*held_out, *points, classes)
+            return scores, fits.order, coefs, intercepts, classes
 
         parallel = Parallel(n_jobs=self.n_jobs, require="sharedmem")
         results = parallel(delayed(scores_of)(train, test) for train, test in folds)
@@ -228,6 +252,20 @@ class SDCAClassifierCV(LinearClassifier, _CrossValidation):
             self._fit_cv(X, y, sample_weight)
         return self
 
+    def _has_default_scores(self, y: np.ndarray, weights: np.ndarray) -> bool:
+        return bool(weights.any())
+
+    def _default_scores(
+        self,
+        X: Any,
+        y: np.ndarray,
+        weights: np.ndarray,
+        coefs: np.ndarray,
+        intercepts: np.ndarray,
+        classes: Any,
+    ) -> np.ndarray:
+        return accuracies(X, y, weights, coefs, intercepts, classes)
+
 
 class SDCARegressorCV(LinearRegressor, _CrossValidation):
     """`SDCARegressor` with a penalty that is chosen by cross-validation.
@@ -324,3 +362,17 @@ class SDCARegressorCV(LinearRegressor, _CrossValidation):
         with self._all_or_nothing():
             self._fit_cv(X, y, sample_weight)
         return self
+
+    def _has_default_scores(self, y: np.ndarray, weights: np.ndarray) -> bool:
+        return np.unique(y[weights > 0]).size > 1
+
+    def _default_scores(
+        self,
+        X: Any,
+        y: np.ndarray,
+        weights: np.ndarray,
+        coefs: np.ndarray,
+        intercepts: np.ndarray,
+        classes: Any,
+    ) -> np.ndarray:
+        return r2_scores(X, y, weights, coefs, intercepts, self.loss)

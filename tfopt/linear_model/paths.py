@@ -6,8 +6,13 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+from sklearn.utils.parallel import Parallel, delayed
 
 from tfopt.errors import InvalidArgumentError
+from tfopt.linear_model._solver.block_fit import BlockFit
+from tfopt.linear_model._solver.costs import estimate_costs
+from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
+from tfopt.linear_model._solver.newton_path import NewtonPath
 from tfopt.linear_model.sdca_base import DEFAULT_TOL, SDCAEstimator
 from tfopt.linear_model.sdca_classifier import SDCAClassifier
 from tfopt.linear_model.sdca_regressor import SDCARegressor
@@ -94,18 +99,67 @@ class WarmFits:
         l1s: np.ndarray,
         l2s: np.ndarray,
     ) -> None:
-        model.set_params(warm_start=True)
+        model.set_params(warm_start=True, C=None)
         if model.tol is None:  # what polishing adds is lost by the next penalty
             model.set_params(tol=DEFAULT_TOL)
         self.model, self.l1s, self.l2s = model, l1s, l2s
         self.order: list[int] = np.lexsort((-l1s, -l2s)).tolist()
+        self._set_penalties(self.order[0])
         self.data = model._encoded(*model._checked(X, y, sample_weight))
+        self._paths = self._newton_paths()
+
+    def _newton_paths(self) -> list[NewtonPath]:
+        """Return a path for each problem if their Newton steps are cheap, else none."""
+        model, data = self.model, self.data
+        workers = min(model._n_threads(), data.n_problems)
+        objective = dataclasses.replace(
+            model._objective(data.X_shape[1], max(1, model._n_threads() // workers)), rows=data.rows
+        )
+        visits_wanted = model.adaptive or model._n_partitions(objective, data.n_problems) > 1
+        costs = estimate_costs(objective, model.solver, visits_wanted)
+        applies = costs.begins_with_newton and costs.forms_hessian and not self.l1s.any()
+        # far from the minimum, the second derivatives of a smooth hinge are mostly 0
+        if not applies or model.loss in ("multinomial", "smooth_hinge"):
+            return []
+        if not np.isfinite(data.squared_norms.max(initial=0) / self.l2s.min()):
+            raise ValueError("the squares of X, divided by l2, overflow: scale the features")
+        model.keep_duals = False  # those of the solutions are never needed
+        points = (model._initial_point(data, objective, None, k) for k in range(data.n_problems))
+        return [NewtonPath(objective, point, costs, k) for k, point in enumerate(points)]
 
     def fit(self, k: int) -> None:
         """Fit with the penalties of this number."""
-        self.model.set_params(l1=float(self.l1s[k]), l2=float(self.l2s[k]), C=None)
+        self._set_penalties(k)
         self.model._check_options()
-        self.model._solve(self.data)
+        if not self._fit_newton():
+            self.model._solve(self.data)
+
+    def _set_penalties(self, k: int) -> None:
+        self.model.l1, self.model.l2 = float(self.l1s[k]), float(self.l2s[k])
+
+    def _fit_newton(self) -> bool:
+        """Go on along the paths, if there are any; return whether all of them do."""
+        if not self._paths:
+            return False
+        model = self.model
+        with model._solver_options(1, seed=0) as options:  # nothing is drawn
+            results = self._solve_paths(options)
+        solved = [result for result in results if result is not None]
+        if len(solved) < len(results):
+            self._paths = []
+            return False
+        fit = BlockFit(solved, np.empty((0, 0)), self.data.shift, self.data.X_shape[:1])
+        model._set_attributes(fit)
+        model._warn_unconverged(fit.results)
+        return True
+
+    def _solve_paths(self, options: SolverOptions) -> list[SolverResult | None]:
+        """Return the next solution of each path, or None where no step leads there."""
+        l2, workers = self.model.l2, min(self.model._n_threads(), len(self._paths))
+        if workers == 1:
+            return [path.solve(l2, options) for path in self._paths]
+        parallel = Parallel(n_jobs=workers, require="sharedmem")
+        return list(parallel(delayed(path.solve)(l2, options) for path in self._paths))
 
 
 def sdca_path(

@@ -348,8 +348,12 @@ class SDCAEstimator(SDCAResults, LinearModel):
         )
 
     @contextlib.contextmanager
-    def _solver_options(self, n_partitions: int, solver: str = "auto") -> Iterator[SolverOptions]:
+    def _solver_options(
+        self, n_partitions: int, solver: str = "auto", seed: int | None = None
+    ) -> Iterator[SolverOptions]:
         """Yield the solver options; show a progress bar meanwhile."""
+        if seed is None:
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         lock, stopped = threading.Lock(), threading.Event()
         deadline = math.inf if self.max_time is None else time.perf_counter() + self.max_time
         with ProgressBar(self.verbose, self.max_iter) as progress:
@@ -364,7 +368,7 @@ class SDCAEstimator(SDCAResults, LinearModel):
             yield SolverOptions(
                 n_partitions=n_partitions,
                 adaptive=bool(self.adaptive),
-                seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+                seed=seed,
                 max_iter=self.max_iter,
                 tol=self._tol,
                 polish=self.tol is None,

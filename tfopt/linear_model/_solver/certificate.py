@@ -13,7 +13,7 @@ from tfopt.linear_model._solver.intercept import intercept_search
 from tfopt.linear_model._solver.objective import Objective
 from tfopt.linear_model._solver.rows import Linearization
 
-__all__ = ["Certificate", "certify", "certify_linearized", "without_projection"]
+__all__ = ["Certificate", "assemble", "certify", "certify_linearized", "without_projection"]
 
 #: How much an inexact intercept may add to the gap, relative to the estimate of the gap.
 BIAS_SHARE = 0.01
@@ -88,7 +88,7 @@ def certify(
     for k, (v, _) in points.items():
         pair, projected = sums[k]
         v = v if projected is None else projected
-        certificates[k] = _assemble(objective, weights[k], biases[k], v, *pair)
+        certificates[k] = assemble(objective, weights[k], biases[k], v, *pair)
     return certificates
 
 
@@ -112,7 +112,7 @@ def certify_linearized(
     for k, (w, bias) in points.items():
         (_, gap), v = sums[k]
         assert v is not None
-        certificates[k] = _assemble(objective, w, bias, v, linearizations[k].losses, gap)
+        certificates[k] = assemble(objective, w, bias, v, linearizations[k].losses, gap)
     return certificates
 
 
@@ -125,10 +125,10 @@ def without_projection(
     """
     with np.errstate(over="ignore", invalid="ignore"):
         v = -linearization.gradient[:-1] / objective.l2
-    return _assemble(objective, *point, v, linearization.losses, 0.0)
+    return assemble(objective, *point, v, linearization.losses, 0.0)
 
 
-def _assemble(
+def assemble(
     objective: Objective, w: np.ndarray, bias: float, v: np.ndarray, losses: float, gap: float
 ) -> Certificate:
     """Return a certificate, given the sum of the losses and the examples' part of the gap.

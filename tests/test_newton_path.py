@@ -1,0 +1,113 @@
+"""Newton's method along a path of l2: its certificates, which take no pass over the rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from sdca_cases import labels_for
+
+from tfopt.linear_model import SDCAClassifier, SDCARegressor, sdca_path
+from tfopt.linear_model._solver import newton_path
+from tfopt.linear_model._solver.newton_path import SHIFTABLE, shifted_duals
+from tfopt_ref import sdca_newton
+from tfopt_ref.sdca_certificate import Problem, best_bias, certificate, loss_named, primal
+
+each_loss = pytest.mark.parametrize("loss", SHIFTABLE)
+seeds = st.integers(0, 2**32)
+
+
+def problem_of(loss: str, seed: int, n: int = 30, far: float = 0.0) -> Problem:
+    random = np.random.default_rng(seed)
+    X = random.standard_normal((n, 4)) * np.logspace(-1, 0, 4) + far
+    y = labels_for(loss, random, n)
+    y[:2] = 1.0, 0.0
+    if loss == "logistic_loss":
+        y = 2 * y - 1
+    weights = random.choice([0.0, 0.5, 1.0, 3.0], n)
+    weights[:2] = 1.0
+    return Problem(X, y, weights, loss_named(loss, 1.0), 0.0, 2.0, True)
+
+
+@each_loss
+@given(seed=seeds, far=st.sampled_from([1e-9, 1e-2, 1.0]))
+def test_shifted_duals_are_feasible_and_the_gap_is_a_bound(
+    loss: str, seed: int, far: float
+) -> None:
+    problem, random = problem_of(loss, seed), np.random.default_rng(seed)
+    X, y, c, phi, *_ = problem
+    w = random.standard_normal(4)
+    b = best_bias(problem, X @ w) + far * random.standard_normal()
+    z = list(zip((X @ w + b).tolist(), y.tolist(), strict=True))
+    slopes, bends = (c * [f(*each) for each in z] for f in (phi.slope, phi.bend))
+    h = bends * random.uniform(0.5, 2.0, len(y))
+    found = shifted_duals(np.append(slopes @ X, slopes.sum()), bends, h, np.append(h @ X, h.sum()))
+    share = abs(slopes.sum() / h.sum()) * np.divide(h, bends, where=c > 0, out=0 * h).max()
+    assert (found is None) == (share > 1)
+    if found is None:
+        return
+    a, bound = sdca_newton.shifted(problem, w, b, np.divide(h, c, where=c > 0, out=0 * h))
+    assert found.gap == pytest.approx(bound, rel=1e-9)
+    np.testing.assert_allclose(found.x_duals, (c * a) @ X, rtol=1e-9, atol=1e-9)
+    exact = certificate(problem, a, w, 1, b)
+    of_weights = problem.l2 / 2 * float(np.sum((w - X.T @ (c * a) / problem.l2) ** 2))
+    assert abs(float(c @ a)) <= 1e-9 * c.sum()
+    assert exact.gap - of_weights <= found.gap + 1e-12 * (1 + exact.primal)
+
+
+@each_loss
+@pytest.mark.parametrize("form", [np.array, sparse.csr_matrix], ids=["dense", "sparse"])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_minimum_is_between(loss: str, form: Any, intercept: bool) -> None:
+    problem = problem_of(loss, 1, n=200, far=2.0)
+    name, l2s = loss.removesuffix("_loss"), [30.0, 1e-3, 1.0, 1e3]
+    kind = SDCAClassifier if name == "logistic" else SDCARegressor
+    rows = form(problem.X), problem.y
+    options = {"fit_intercept": intercept, "sample_weight": problem.c}
+    for tol in (1e-3, 1e-10):
+        path = sdca_path(*rows, name, l2s=l2s, tol=tol, **options)
+        assert (path.dual_gaps <= tol * path.objectives).all()
+        for k, l2 in enumerate(l2s):
+            model = kind(name, l2=l2, tol=1e-12, fit_intercept=intercept)
+            least = np.ravel(model.fit(*rows, problem.c).objective_)[0]
+            objective, gap = path.objectives[k, 0], path.dual_gaps[k, 0]
+            assert objective - gap - 1e-11 * least <= least <= objective + 1e-11 * least
+            there = problem._replace(l2=l2)
+            at = primal(there, path.coefs[k, 0], path.intercepts[k, 0])
+            assert objective == pytest.approx(at, rel=1e-11)
+
+
+def test_least_squares_take_one_hessian_and_no_more_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = problem_of("squared_loss", 2, n=300, far=1.0)
+    passes: list[str] = []
+    design = newton_path.MemoryDesign
+    for name in ("linearize", "hessians", "gaps"):
+        method = getattr(design, name)
+
+        def counted(*args: Any, name: str = name, method: Any = method) -> Any:
+            passes.append(name)
+            return method(*args)
+
+        monkeypatch.setattr(design, name, counted)
+    l2s = np.logspace(3, -3, 9)
+    path = sdca_path(problem.X, problem.y, "squared", l2s=l2s)
+    assert passes == ["linearize", "hessians"] and (path.n_iters == 1).all()
+    # where rounding is too much for the model, rows are read again
+    exact = problem.X @ [1.0, -1.0, 2.0, 0.5] + 1e-9 * problem.y
+    path = sdca_path(problem.X, exact, "squared", l2s=[1e-12], tol=1e-3)
+    assert len(passes) > 4 and (path.dual_gaps <= 1e-3 * path.objectives).all()
+
+
+def test_where_no_step_leads_on_fits_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y, *_ = problem_of("poisson_loss", 3, n=100)
+    expected = sdca_path(X, y, "poisson", l2s=[10.0, 1.0], tol=1e-9)
+    monkeypatch.setattr(newton_path, "line_search", lambda *args: {})
+    path = sdca_path(X, y, "poisson", l2s=[10.0, 1.0], tol=1e-9)
+    np.testing.assert_allclose(path.objectives, expected.objectives, rtol=1e-8)
+    assert (path.n_iters > 1).all()

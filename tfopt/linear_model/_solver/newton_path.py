@@ -1,0 +1,197 @@
+"""Newton's method along a path of l2 penalties: what is known of the losses serves all of them.
+
+The losses at a point, their gradient and the dual variables do not depend on l2: the solution for
+one l2 has a certificate for the next without a pass over the rows, and the first step from there
+takes the last Hessian. With the squared loss one gradient and one Hessian serve the whole path.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+from tfopt.linear_model._solver.certificate import Certificate, assemble
+from tfopt.linear_model._solver.costs import Costs
+from tfopt.linear_model._solver.design import MemoryDesign
+from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions, SolverResult
+from tfopt.linear_model._solver.newton import line_search, solve_newton_system
+from tfopt.linear_model._solver.objective import InitialPoint, Objective
+from tfopt.linear_model._solver.reductions import weighted_sum
+from tfopt.linear_model._solver.rows import Linearization
+
+__all__ = ["FeasibleDuals", "NewtonPath", "shifted_duals"]
+
+#: The losses for which `shifted_duals` are.
+SHIFTABLE = ("logistic_loss", "poisson_loss", "squared_loss")
+
+
+class FeasibleDuals(NamedTuple):
+    """The examples' part of the gap, or a bound of it, and X^T (weight * a)."""
+
+    gap: float
+    x_duals: np.ndarray
+
+
+def shifted_duals(
+    gradient: np.ndarray, bends: np.ndarray, others: np.ndarray, column: np.ndarray
+) -> FeasibleDuals | None:
+    """Make the sum of the dual variables 0 without a pass over the rows.
+
+    They are minus the losses' derivatives, plus a multiple of second derivatives, perhaps those at
+    another point. The gap of an example, a relative entropy or a square, is at most that of its
+    change divided by the second derivative.
+
+    Parameters
+    ----------
+    gradient : ndarray, shape (n_weights + 1,)
+        Of the losses; the intercept is last.
+    bends, others : ndarray, shape (n_examples,)
+        The weighted second derivatives at this point, and those to be added.
+    column : ndarray, shape (n_weights + 1,)
+        The latter times the features, and their sum.
+
+    Returns
+    -------
+    FeasibleDuals or None
+        None if these might be too far away to be dual variables.
+    """
+    share = gradient[-1] / column[-1]
+    with np.errstate(divide="ignore", over="ignore"):
+        changes = np.divide(others, bends, out=np.zeros_like(bends), where=others > 0)
+    if not abs(share) * changes.max() <= 1:
+        return None
+    gap = share * share * weighted_sum(others, changes)
+    return FeasibleDuals(gap, share * column[:-1] - gradient[:-1])
+
+
+class NewtonPath:
+    """The solutions of one problem for several l2.
+
+    Parameters
+    ----------
+    objective : Objective
+        Of a smooth loss, without l1; its l2 is not used.
+    initial : InitialPoint
+    costs : Costs
+    number : int, optional
+        Of the problem, for the history.
+    """
+
+    def __init__(
+        self, objective: Objective, initial: InitialPoint, costs: Costs, number: int = 0
+    ) -> None:
+        self.objective = dataclasses.replace(objective, l2=1.0)
+        self.costs, self.number = costs, number
+        examples = initial.examples()
+        self._design = MemoryDesign(self.objective, [examples], costs, lambda _: initial.a)
+        self._hessian: np.ndarray | None = None
+        self._move(np.zeros(objective.n_weights), initial.bias)
+
+    def _move(self, w: np.ndarray, bias: float, known: Linearization | None = None) -> None:
+        self._w, self._bias = w, bias
+        self._known = known or self._design.linearize({0: (w, bias)})[0]
+        self._duals: FeasibleDuals | None = None
+
+    def solve(self, l2: float, options: SolverOptions) -> SolverResult | None:
+        """Return the solution for an l2, sought from the last one; None if no step leads there."""
+        objective = dataclasses.replace(self.objective, l2=l2)
+        monitor = ConvergenceMonitor(options, self.costs, self.number)
+        if objective.loss == "squared_loss":
+            modelled = self._modelled_minimum(objective)
+            if modelled is not None and modelled.relative_gap <= options.tol:
+                monitor.update_newton(modelled)
+                return monitor.result()
+        is_first = True
+        while True:
+            point = self._certificate(objective)
+            if self._duals is None and monitor.should_certify_step(point):
+                self._duals = self._feasible_duals()
+                point = self._certificate(objective)
+            if self._duals is None:
+                monitor.skip_newton(point)
+            else:
+                monitor.update_newton(point)
+            if monitor.is_done:
+                return monitor.result()
+            if not self._step(objective, point, reuse=is_first):
+                return None
+            is_first = False
+
+    def _certificate(self, objective: Objective) -> Certificate:
+        """Return the certificate of the current point; its gap is an estimate without duals."""
+        gap, x_duals = self._duals or FeasibleDuals(0.0, -self._known.gradient[:-1])
+        v = x_duals / objective.l2
+        return assemble(objective, self._w, self._bias, v, self._known.losses, gap)
+
+    def _feasible_duals(self) -> FeasibleDuals:
+        """Return minus the losses' derivatives, made feasible for an intercept."""
+        if not self.objective.intercept:
+            return FeasibleDuals(0.0, -self._known.gradient[:-1])
+        if self._hessian is not None and self.objective.loss in SHIFTABLE:
+            bends = self._design.states[0].hess_pointwise
+            duals = shifted_duals(self._known.gradient, bends, self._bends, self._hessian[-1])
+        else:
+            duals = None
+        return duals or self._projected_duals()
+
+    def _projected_duals(self) -> FeasibleDuals:
+        """Make the sum of the duals 0 by a pass over the rows."""
+        (_, gap), v = self._design.gaps({0: (self._bias, self._known.residual)})[0]
+        assert v is not None
+        return FeasibleDuals(float(gap), v)  # l2 is 1
+
+    def _step(self, objective: Objective, point: Certificate, *, reuse: bool) -> bool:
+        """Take a Newton step, perhaps with an earlier Hessian; return whether it succeeds."""
+        gradient = self._penalized_gradient(objective)
+        if reuse and self._hessian is not None:
+            if self._descend(objective, point, gradient):
+                return True
+            self._known = self._design.linearize({0: (self._w, self._bias)})[0]  # not where it led
+        self._hessian = self._design.hessians({0: self._known})[0]
+        self._bends = self._design.states[0].hess_pointwise
+        return self._descend(objective, point, gradient)
+
+    def _penalized_gradient(self, objective: Objective) -> np.ndarray:
+        gradient = self._known.gradient.copy()
+        gradient[:-1] += objective.l2 * self._w
+        if not objective.intercept:
+            gradient[-1] = 0.0
+        return gradient
+
+    def _descend(self, objective: Objective, point: Certificate, gradient: np.ndarray) -> bool:
+        assert self._hessian is not None
+        step = solve_newton_system(objective, self._hessian, gradient)
+        steps = {} if step is None else {0: step}
+        moved = line_search(objective, self._design, {0: point}, {0: gradient}, steps)
+        for (w, bias), linearization in moved.values():
+            self._move(w, bias, linearization)
+        return bool(moved)
+
+    def _modelled_minimum(self, objective: Objective) -> Certificate | None:
+        """Return the minimum with the squared loss, and its gap, without a pass over the rows.
+
+        The losses are their quadratic model. Bounds of its rounding errors, which grow with the
+        number of rows as those of all sums do, are added to the gap.
+        """
+        if self._hessian is None:
+            self._hessian = self._design.hessians({0: self._known})[0]
+        H, last = self._hessian, self._known
+        step = solve_newton_system(objective, H, self._penalized_gradient(objective))
+        if step is None:
+            return None
+        curvature = np.sum(H * step, axis=1)
+        gradient = last.gradient + curvature
+        losses = last.losses + weighted_sum(step, last.gradient + curvature / 2)
+        # the duals are minus the residuals less their mean
+        mean = gradient[-1] / H[-1, -1] if objective.intercept else 0.0
+        duals = FeasibleDuals(gradient[-1] * mean / 2, mean * H[-1, :-1] - gradient[:-1])
+        w, bias = self._w + step[:-1], self._bias + float(step[-1])
+        point = assemble(objective, w, bias, duals.x_duals / objective.l2, losses, duals.gap)
+        norms = np.sqrt(np.diagonal(H))  # of the columns
+        size = np.sqrt(2 * last.losses) + weighted_sum(np.abs(step), norms)
+        error = np.finfo(float).eps * len(objective.rows[2]) * size
+        apart, errors = np.abs(objective.l2 * w - duals.x_duals), error * norms[:-1]
+        gap_error = weighted_sum(errors, apart + errors / 2) / objective.l2 + 2 * error * size
+        return dataclasses.replace(point, gap=point.gap + gap_error)
