@@ -219,6 +219,7 @@ GOOD: dict[str, Any] = {
         (0.1, 0.9), 0, 1.0, True, Workspace(), 1.0,
     ],
     "update.sparse_checks.set_summing": lambda: [_sparse(Workspace()), 1.0, 1.0],
+    "platform.runtime.pauses": lambda: [[(0.0, 1.0)]],
     "platform.runtime.set_threads": lambda: [1],
     "platform.runtime.get_threads": list,
     "platform.runtime.allowed_threads": list,

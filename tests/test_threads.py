@@ -19,6 +19,7 @@ from cases import RULES, arrays_for, assert_same_bits, ordinary_hypers
 
 import tfopt
 from tfopt import threads
+from tfopt.kernels.platform import runtime
 
 ADAMAX = next(rule for rule in RULES if rule.name == "adamax")
 
@@ -167,6 +168,33 @@ def test_spawned_children_use_threads() -> None:
 
 
 # ---- concurrency and machine state
+
+
+def test_threads_that_save_time_are_never_left_out() -> None:
+    assert not any(runtime.pauses((0.001 * k, 1e-4) for k in range(100)))
+
+
+def test_threads_that_lose_time_are_left_out_for_longer_and_longer() -> None:
+    """Until a second: time slices of 20 ms then cost a fiftieth."""
+    losses = [(float(2 * k), -0.001) for k in range(10)]
+    pauses = [until - now for until, (now, _) in zip(runtime.pauses(losses), losses, strict=True)]
+    assert pauses == pytest.approx([min(0.008 * (2 ** (k + 1) - 1), 1.0) for k in range(10)])
+
+
+def test_what_threads_save_pays_for_a_delay() -> None:
+    calls = [(0.001 * k, 1e-3) for k in range(8)] + [(0.01, -6e-3)]
+    assert not any(runtime.pauses(calls))
+    assert runtime.pauses([*calls, (0.011, -6e-3)])[-1] > 0.011
+
+
+def test_old_savings_do_not_pay_for_a_busy_machine() -> None:
+    calls = [(0.01 * k, 1e-3) for k in range(10_000)]
+    assert runtime.pauses([*calls, (200.0, -0.02)])[-1] == pytest.approx(200 + 8 * 0.01)
+
+
+def test_debts_are_paid_back() -> None:
+    calls = [(0.0, -1e-3)] + [(1.0 + k, 1e-3) for k in range(3)] + [(5.0, -1e-3)]
+    assert runtime.pauses(calls)[-1] == pytest.approx(0.008)
 
 
 def test_updates_from_many_python_threads() -> None:

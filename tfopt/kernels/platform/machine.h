@@ -14,6 +14,7 @@
 static inline int omp_get_max_threads(void) { return 1; }
 static inline int omp_get_thread_num(void) { return 0; }
 static inline int omp_get_num_threads(void) { return 1; }
+static inline double omp_get_wtime(void) { return 0; }
 #endif
 
 /* The floating-point state of a kernel: round to nearest, nothing trapped, denormals flushed (both

@@ -21,3 +21,4 @@ cdef extern from "machine.h" nogil:
     int omp_get_max_threads() noexcept
     int omp_get_thread_num() noexcept
     int omp_get_num_threads() noexcept
+    double omp_get_wtime() noexcept

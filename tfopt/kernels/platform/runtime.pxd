@@ -1,13 +1,33 @@
 # cython: language_level=3
 
+from tfopt.kernels.platform.machine cimport omp_get_thread_num, omp_get_wtime
+
 cdef enum:
     BLOCK = 8192        # elements in a unit of parallel work
     # Elements read and written that justify a thread: with fewer it costs more than it gains,
     # even when the pool is awake (docs/performance.md has the measurement).
     MOVED = 7 * 8192
 
+# The threads of a call, the size of its work, and when the caller asked for them, began its own
+# share and ended it.
+cdef struct team:
+    int size, work
+    double asked, began, ended
+
 cdef int flush_denormals() noexcept nogil
 cdef int team_size(Py_ssize_t elements, int operands) noexcept nogil
+cdef team gather_team(Py_ssize_t elements, int operands) noexcept nogil
+cdef void dismiss_team(const team *t) noexcept nogil
+
+
+cdef inline void begin_share(team *t) noexcept nogil:
+    if t.size > 1 and omp_get_thread_num() == 0:
+        t.began = omp_get_wtime()
+
+
+cdef inline void end_share(team *t) noexcept nogil:
+    if t.size > 1 and omp_get_thread_num() == 0:
+        t.ended = omp_get_wtime()
 
 
 cdef inline Py_ssize_t share_of(Py_ssize_t n, int thread, int threads) noexcept nogil:

@@ -21,7 +21,9 @@ from tfopt.kernels.arrays.layout cimport NATIVE, clamp, gather
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
 )
-from tfopt.kernels.platform.runtime cimport flush_denormals, team_size
+from tfopt.kernels.platform.runtime cimport (
+    begin_share, dismiss_team, end_share, flush_denormals, gather_team, team,
+)
 from tfopt.kernels.update.step_table cimport MAX_DIMS
 from tfopt.kernels.reduce.lane_sums cimport LANES, SPAN, lanes_t, sums
 
@@ -235,14 +237,17 @@ cdef void _share(const batch *b, int thread, int threads, int kind, double scale
 
 cdef double _total(const batch *b, int kind, double scale, double *spans,
                    Py_ssize_t n_spans) noexcept nogil:
-    cdef int team = team_size(b.size, 1)
+    cdef team t = gather_team(b.size, 1)
     cdef fp_state caller
     cdef double total
-    if team == 1:
+    if t.size == 1:
         _share(b, 0, 1, kind, scale, spans)
     else:
-        with parallel(num_threads=team):
+        with parallel(num_threads=t.size):
+            begin_share(&t)
             _share(b, omp_get_thread_num(), omp_get_num_threads(), kind, scale, spans)
+            end_share(&t)
+        dismiss_team(&t)
     caller = fp_enter(b.flush)
     total = _combine(spans, n_spans, kind == PEAKS)
     fp_leave(caller)
@@ -430,7 +435,8 @@ def slice_norms(cnp.ndarray array not None, int outer_axes, double[::1] roots no
     cdef walk outer
     cdef Py_ssize_t n = roots.shape[0]
     cdef Py_ssize_t slices = 1
-    cdef int axis, team, flush = flush_denormals()
+    cdef int axis, flush = flush_denormals()
+    cdef team t
     if not 0 <= outer_axes <= cnp.PyArray_NDIM(array):
         raise InvalidArgumentError(
             f"outer_axes must be between 0 and the number of axes, not {outer_axes}"
@@ -447,14 +453,17 @@ def slice_norms(cnp.ndarray array not None, int outer_axes, double[::1] roots no
         outer.stride[axis] = cnp.PyArray_STRIDE(array, outer_axes - 1 - axis)
     _set_source(&s, array, outer_axes, None, SQUARES)
     if s.size > 0:
-        team = team_size(n * s.size, 1)
+        t = gather_team(n * s.size, 1)
         with nogil:
-            if team == 1:
+            if t.size == 1:
                 _share_of_slices(&s, &outer, n, flush, 0, 1, &roots[0], &exponents[0])
             else:
-                with parallel(num_threads=team):
+                with parallel(num_threads=t.size):
+                    begin_share(&t)
                     _share_of_slices(&s, &outer, n, flush, omp_get_thread_num(),
                                      omp_get_num_threads(), &roots[0], &exponents[0])
+                    end_share(&t)
+            dismiss_team(&t)
     else:
         roots[:] = 0
     free(s.axes)

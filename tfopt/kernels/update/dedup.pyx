@@ -15,7 +15,9 @@ from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_row,
     raise_flag, read_once, within,
 )
-from tfopt.kernels.platform.runtime cimport flush_denormals, team_size
+from tfopt.kernels.platform.runtime cimport (
+    begin_share, dismiss_team, end_share, flush_denormals, gather_team, team,
+)
 from tfopt.kernels.update.step_table cimport AHEAD
 
 ctypedef float complex floatcomplex
@@ -194,14 +196,17 @@ def add_rows(const number[:, ::1] values not None, const Py_ssize_t[::1] place n
     check_length("place", place.shape[0], values.shape[0])
     check_length("a row of sums", sums.shape[1], values.shape[1])
     cdef int outside = 0
-    cdef int team = team_size(values.shape[0] * values.shape[1], 2)
+    cdef team t = gather_team(values.shape[0] * values.shape[1], 2)
     with nogil:
-        if team == 1:
+        if t.size == 1:
             _add_owned_rows(values, place, sums, bound, scale, &outside, 0, 1)
         else:
-            with parallel(num_threads=team):
+            with parallel(num_threads=t.size):
+                begin_share(&t)
                 _add_owned_rows(values, place, sums, bound, scale, &outside,
                                 omp_get_thread_num(), omp_get_num_threads())
+                end_share(&t)
+        dismiss_team(&t)
     if outside:
         check_indices(place, sums.shape[0], "place")
         raise InvalidArgumentError("place was changed while it was read")

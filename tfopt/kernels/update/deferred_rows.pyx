@@ -24,7 +24,9 @@ from tfopt.kernels.platform.machine cimport (
     raise_flag, read_once_64, within,
 )
 from tfopt.kernels.update.rules cimport real
-from tfopt.kernels.platform.runtime cimport flush_denormals, team_size
+from tfopt.kernels.platform.runtime cimport (
+    begin_share, dismiss_team, end_share, flush_denormals, gather_team, team,
+)
 from tfopt.kernels.update.step_table cimport MAX_OPERANDS, N_SCALES, step_t
 
 cnp.import_array()
@@ -135,7 +137,8 @@ def catch_up(Kernel kernel not None, int flags, tuple arrays not None,
     """
     cdef debt d
     cdef cnp.ndarray var = arrays[0] if arrays else None, a
-    cdef int j, team
+    cdef int j
+    cdef team t
     cdef char *before
     cdef int outside = 0
     cdef Py_ssize_t n_rows = rows.shape[0]
@@ -164,17 +167,20 @@ def catch_up(Kernel kernel not None, int flags, tuple arrays not None,
     d.n_steps = n_steps
     d.outside = &outside
     d.fading = &fading[0]
-    team = team_size(n_rows * d.inner, d.n_operands)
-    before = <char *>malloc(team * d.inner * d.itemsize)
+    t = gather_team(n_rows * d.inner, d.n_operands)
+    before = <char *>malloc(t.size * d.inner * d.itemsize)
     if before == NULL:
         raise MemoryError
     with nogil:
-        if team == 1:
+        if t.size == 1:
             _catch_up_rows(&d, rows, since, before, 0, 1)
         else:
-            with parallel(num_threads=team):
+            with parallel(num_threads=t.size):
+                begin_share(&t)
                 _catch_up_rows(&d, rows, since, before, omp_get_thread_num(),
                                omp_get_num_threads())
+                end_share(&t)
+        dismiss_team(&t)
     free(before)
     if outside:
         check_indices(rows, since.shape[0], "rows")

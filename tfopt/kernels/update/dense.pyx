@@ -20,7 +20,9 @@ from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
 )
 from tfopt.kernels.update.sparse cimport run_sparse
-from tfopt.kernels.platform.runtime cimport share_of, team_size
+from tfopt.kernels.platform.runtime cimport (
+    begin_share, dismiss_team, end_share, gather_team, share_of, team,
+)
 from tfopt.kernels.update.step_table cimport MAX_OPERANDS, MAX_SCALARS, N_SCALES
 
 
@@ -66,12 +68,15 @@ cdef void _run_share(const work *w, int thread, int threads) noexcept nogil:
 
 
 cdef void _run_dense(const work *w) noexcept nogil:
-    cdef int team = team_size(w.starts[w.n_tensors], w.n_operands)
-    if team == 1:
+    cdef team t = gather_team(w.starts[w.n_tensors], w.n_operands)
+    if t.size == 1:
         _run_share(w, 0, 1)
         return
-    with parallel(num_threads=team):    # no prange: its end would be a second barrier
+    with parallel(num_threads=t.size):      # no prange: its end would be a second barrier
+        begin_share(&t)
         _run_share(w, omp_get_thread_num(), omp_get_num_threads())
+        end_share(&t)
+    dismiss_team(&t)
 
 
 cdef void run_call(Call call) noexcept:

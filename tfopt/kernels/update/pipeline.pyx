@@ -25,7 +25,9 @@ from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
 )
 from tfopt.kernels.update.rules cimport real
-from tfopt.kernels.platform.runtime cimport share_of, team_size
+from tfopt.kernels.platform.runtime cimport (
+    begin_share, dismiss_team, end_share, gather_team, share_of, team,
+)
 from tfopt.kernels.update.step_table cimport step_t
 from tfopt.kernels.reduce.lane_sums cimport LANES, sums
 from tfopt.kernels.update.dense cimport run_elements
@@ -245,16 +247,20 @@ cdef void _run_share(const chain *c, int thread, int threads) noexcept nogil:
 
 cdef void _run(const chain *c) noexcept nogil:
     cdef const work *first = c.works[0]
-    cdef int operands = 0, team
+    cdef int operands = 0
+    cdef team t
     cdef Py_ssize_t k
     for k in range(c.n):
         operands += c.works[k].n_operands
-    team = team_size(first.starts[first.n_tensors], operands)
-    if team == 1:
+    t = gather_team(first.starts[first.n_tensors], operands)
+    if t.size == 1:
         _run_share(c, 0, 1)
         return
-    with parallel(num_threads=team):
+    with parallel(num_threads=t.size):
+        begin_share(&t)
         _run_share(c, omp_get_thread_num(), omp_get_num_threads())
+        end_share(&t)
+    dismiss_team(&t)
 
 
 cdef class Turns(Write):

@@ -10,6 +10,9 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from tfopt.kernels.update.checks cimport work
+from tfopt.kernels.platform.runtime cimport (
+    begin_share, dismiss_team, end_share, gather_team, team,
+)
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_row,
     raise_flag,
@@ -133,8 +136,13 @@ cdef void _run_own(const work *w, int thread, int threads) noexcept nogil:
 
 
 cdef void run_summed(const work *w) noexcept nogil:
-    if w.summing.team == 1:
+    cdef team t = gather_team(w.n_indices * w.inner, w.n_operands)
+    t.size = min(t.size, w.summing.team)
+    if t.size == 1:
         _run_own(w, 0, 1)
         return
-    with parallel(num_threads=w.summing.team):
+    with parallel(num_threads=t.size):
+        begin_share(&t)
         _run_own(w, omp_get_thread_num(), omp_get_num_threads())
+        end_share(&t)
+    dismiss_team(&t)

@@ -13,7 +13,9 @@ from tfopt.kernels.platform.machine cimport (
     raise_flag,
 )
 from tfopt.kernels.update.row_owners cimport PIECE, named_row, owned_shift, owner_of, worth_fetching
-from tfopt.kernels.platform.runtime cimport BLOCK, share_of, team_size
+from tfopt.kernels.platform.runtime cimport (
+    BLOCK, begin_share, dismiss_team, end_share, gather_team, share_of, team,
+)
 from tfopt.kernels.update.step_table cimport AHEAD, MAX_OPERANDS
 from tfopt.kernels.update.segment_sum cimport run_summed
 
@@ -131,14 +133,18 @@ cdef void _run_rows(const work *w, int thread, int threads) noexcept nogil:
 
 cdef void run_sparse(const work *w) noexcept nogil:
     cdef Py_ssize_t rows = w.n_indices if w.absent == NULL else w.n_rows
-    cdef int team = team_size(rows * w.inner, w.n_operands)
+    cdef team t
     if w.inner == 0:
         return
     if w.summing != NULL:
         run_summed(w)
         return
-    if team == 1:
+    t = gather_team(rows * w.inner, w.n_operands)
+    if t.size == 1:
         _run_rows(w, 0, 1)
         return
-    with parallel(num_threads=team):
+    with parallel(num_threads=t.size):
+        begin_share(&t)
         _run_rows(w, omp_get_thread_num(), omp_get_num_threads())
+        end_share(&t)
+    dismiss_team(&t)

@@ -1,0 +1,140 @@
+"""Print how long a step takes while other programs keep the cores busy.
+
+Adam in float32 from 2^12 to 2^24 elements, by tfopt on one thread and on all, by torch's fused
+optimizer and by TensorFlow's op, beside 0, 2, 8 and 16 programs that do nothing but compute. Then
+several processes of all threads each, without such programs. In ms: the median and the 99th
+percentile of the steps of some seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from time import perf_counter, sleep
+
+import numpy as np
+
+SIZES = range(12, 25, 2)
+HOGS = (0, 2, 8, 16)
+PROCESSES = (2, 4)
+
+Step = Callable[[], object]
+
+
+@contextmanager
+def programs(commands: list[list[str]]) -> Iterator[list[subprocess.Popen[str]]]:
+    """Run programs for as long as the context lasts."""
+    running = [subprocess.Popen(c, stdout=subprocess.PIPE, text=True) for c in commands]
+    try:
+        yield running
+    finally:
+        for each in running:
+            each.kill()
+
+
+def arrays(n: int) -> list[np.ndarray]:
+    random = np.random.default_rng(0)
+    return [random.random(n, np.float32) for _ in range(4)]
+
+
+def tfopt_step(n: int) -> Step:
+    from tfopt.training_ops import apply_adam
+
+    powers = {"beta1_power": 0.9, "beta2_power": 0.999}
+    constants = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-7}
+    var, m, v, grad = arrays(n)
+    return lambda: apply_adam(var, m, v, grad, **powers, **constants)
+
+
+def single_step(n: int) -> Step:
+    import tfopt
+
+    tfopt.threads.set_num_threads(1)
+    return tfopt_step(n)
+
+
+def torch_step(n: int) -> Step:
+    import torch
+
+    var, _, _, grad = (torch.from_numpy(a) for a in arrays(n))
+    var.requires_grad_()
+    var.grad = grad
+    return torch.optim.Adam([var], fused=True).step
+
+
+def tensorflow_step(n: int) -> Step:
+    import tensorflow as tf
+
+    var, m, v, grad = arrays(n)
+    slots = {name: tf.Variable(a).handle for name, a in {"var": var, "m": m, "v": v}.items()}
+    powers = {"beta1_power": np.float32(0.9), "beta2_power": np.float32(0.999)}
+    constants = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-7}
+    options = {**slots, **powers, **{k: np.float32(x) for k, x in constants.items()}}
+    gradient = tf.constant(grad)
+    return lambda: tf.raw_ops.ResourceApplyAdam(**options, grad=gradient)
+
+
+#: The rows: what must be installed, and what makes a step.
+LIBRARIES: dict[str, tuple[str, Callable[[int], Step]]] = {
+    "tfopt, 1 thread": ("tfopt", single_step),
+    "tfopt": ("tfopt", tfopt_step),
+    "torch": ("torch", torch_step),
+    "TensorFlow": ("tensorflow", tensorflow_step),
+}
+
+
+def steps(library: str, seconds: float) -> list[str]:
+    """Return the median and the 99th percentile for each size."""
+    cells = []
+    for exponent in SIZES:
+        step = LIBRARIES[library][1](2**exponent)
+        for _ in range(3):
+            step()
+        times, end = [], perf_counter() + seconds
+        while perf_counter() < end or len(times) < 20:
+            before = perf_counter()
+            step()
+            times.append(perf_counter() - before)
+        median, high = 1000 * np.percentile(times, [50, 99])
+        cells.append(f"{median:.3g}, {high:.3g}")
+    return cells
+
+
+def worker(library: str, seconds: float) -> list[str]:
+    return [sys.executable, __file__, "--worker", library, "--seconds", str(seconds)]
+
+
+def print_row(label: str, library: str, seconds: float, n: int = 1) -> None:
+    """Print the row of the first of several processes that do the same at a time."""
+    with programs([worker(library, seconds)] * n) as running:
+        line = running[0].communicate()[0].strip()
+    print(f"| {label} | {library} | {line} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=2.0, help="for each cell")
+    parser.add_argument("--worker", choices=LIBRARIES, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        print(" | ".join(steps(arguments.worker, arguments.seconds)))
+        return
+    installed = [name for name, (module, _) in LIBRARIES.items() if find_spec(module)]
+    print("| beside | library |", " | ".join(f"2^{exponent}" for exponent in SIZES), "|")
+    print("|---|---|" + "---|" * len(SIZES))
+    for hogs in HOGS:
+        with programs([[sys.executable, "-c", "while True: pass"]] * hogs):
+            sleep(1)
+            for library in installed:
+                print_row(f"{hogs} programs", library, arguments.seconds)
+    for n in PROCESSES:
+        for library in installed:
+            print_row(f"{n - 1} like it", library, arguments.seconds, n)
+
+
+if __name__ == "__main__":
+    main()
