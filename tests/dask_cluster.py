@@ -18,6 +18,7 @@ import dask
 import numpy as np
 from distributed import Client, LocalCluster, Scheduler, Worker
 from distributed.utils import get_mp_context
+from linear_losses import targets
 from scipy import sparse
 
 __all__ = [
@@ -120,11 +121,9 @@ def data(loss: str, d: int = 7) -> tuple[Any, np.ndarray, np.ndarray]:
     random, n = np.random.default_rng(0), sum(ROWS)
     X = random.standard_normal((n, d)) * (random.uniform(size=(n, d)) < 0.5)
     z = X @ random.standard_normal(d) + 0.5 + random.standard_normal(n)
-    y = {
-        "squared": lambda: z,
-        "poisson": lambda: random.poisson(np.exp(z / 3)).astype(float),
-        "hinge": lambda: np.array(["a", "b", "c"])[np.digitize(z, [-1, 1])],
-    }.get(loss, lambda: np.sign(z))()
+    y = targets(loss, z, random)
+    if loss == "hinge":
+        y = np.array(["a", "b", "c"])[np.digitize(z, [-1, 1])]
     return sparse.csr_matrix(X), y, random.choice([0.5, 1.0, 2.0], n)
 
 

@@ -1,39 +1,104 @@
-"""Losses of linear models, from the least they can be, and their conjugates by the definitions."""
+"""Losses of linear models by their definitions, counted from the least they can be."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import numpy as np
-from scipy.special import xlogy
 
-__all__ = ["conjugate", "phi"]
+from tfopt.linear_model import SDCAClassifier, SDCARegressor
 
+__all__ = ["DEFINITIONS", "LOSSES", "SMOOTH", "conjugate", "estimator", "phi", "targets"]
 
-def phi(loss: str, z: np.ndarray, y: np.ndarray, gamma: float) -> np.ndarray:
-    u = np.maximum(0, 1 - y * z)
-    return {
-        "logistic": lambda: np.logaddexp(0, -y * z),
-        "hinge": lambda: u,
-        "smooth_hinge": lambda: np.where(u >= gamma, u - gamma / 2, u * u / (2 * gamma)),
-        "squared": lambda: (z - y) ** 2 / 2,
-        "poisson": lambda: np.exp(z) - y * z + xlogy(y, y) - y,
-    }[loss]()
+Function = Callable[[np.ndarray, np.ndarray, Any], np.ndarray]
 
 
-def conjugate(loss: str, a: np.ndarray, y: np.ndarray, gamma: float) -> np.ndarray:
+class Definition(NamedTuple):
+    """phi(z; y), phi*(-a) and where it is finite, given the parameter; and what y is.
+
+    The option is that of the estimators that is the parameter.
+    """
+
+    phi: Function
+    conjugate: Function
+    is_finite: Function
+    labels: str = "classes"
+    option: str | None = None
+
+
+def entropy(t: np.ndarray) -> np.ndarray:
+    return np.where(t > 0, t * np.log(np.where(t > 0, t, 1)), 0)
+
+
+def missing(z: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.maximum(1 - y * z, 0)
+
+
+def is_share(a: np.ndarray, y: np.ndarray, _: Any) -> np.ndarray:
+    return (y * a >= 0) & (y * a <= 1)
+
+
+DEFINITIONS = {
+    "logistic": Definition(
+        lambda z, y, _: np.logaddexp(0, -y * z),
+        lambda a, y, _: entropy(y * a) + entropy(1 - y * a),
+        is_share,
+    ),
+    "hinge": Definition(lambda z, y, _: missing(z, y), lambda a, y, _: -y * a, is_share),
+    "smooth_hinge": Definition(
+        lambda z, y, gamma: np.where(
+            missing(z, y) >= gamma, missing(z, y) - gamma / 2, missing(z, y) ** 2 / (2 * gamma)
+        ),
+        lambda a, y, gamma: -y * a + gamma * a * a / 2,
+        is_share,
+        option="gamma",
+    ),
+    "squared_hinge": Definition(
+        lambda z, y, _: missing(z, y) ** 2,
+        lambda a, y, _: -y * a + a * a / 4,
+        lambda a, y, _: y * a >= 0,
+    ),
+    "squared": Definition(
+        lambda z, y, _: (z - y) ** 2 / 2,
+        lambda a, y, _: a * a / 2 - a * y,
+        lambda a, y, _: np.isfinite(a),
+        "numbers",
+    ),
+    "poisson": Definition(
+        lambda z, y, _: np.exp(z) - y * z + entropy(y) - y,
+        lambda a, y, _: entropy(y - a) - (y - a) - entropy(y) + y,
+        lambda a, y, _: a <= y,
+        "counts",
+    ),
+}
+LOSSES = tuple(DEFINITIONS)
+SMOOTH = tuple(loss for loss in LOSSES if loss != "hinge")
+
+
+def phi(loss: str, z: np.ndarray, y: np.ndarray, parameter: Any) -> np.ndarray:
+    return DEFINITIONS[loss].phi(z, y, parameter)
+
+
+def conjugate(loss: str, a: np.ndarray, y: np.ndarray, parameter: Any) -> np.ndarray:
     """phi*(-a)"""
-    b = y * a
+    assert DEFINITIONS[loss].is_finite(a, y, parameter).all()
+    return DEFINITIONS[loss].conjugate(a, y, parameter)
 
-    def entropy(t: np.ndarray) -> np.ndarray:
-        return np.where(t > 0, t * np.log(np.where(t > 0, t, 1)), 0)
 
-    if loss in ("logistic", "hinge", "smooth_hinge"):
-        assert ((b >= 0) & (b <= 1)).all()
-    if loss == "poisson":
-        assert (y >= a).all()
+def estimator(loss: str, parameter: float | None = None, **options: Any) -> Any:
+    """Return an estimator with a loss, and the parameter if it has one."""
+    option = DEFINITIONS[loss].option
+    if option is not None and parameter is not None:
+        options[option] = parameter
+    kind = SDCAClassifier if DEFINITIONS[loss].labels == "classes" else SDCARegressor
+    return kind(loss, **options)
+
+
+def targets(loss: str, z: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Return labels for the predictions z: -1 and 1, counts, or themselves."""
     return {
-        "logistic": lambda: entropy(b) + entropy(1 - b),
-        "hinge": lambda: -b,
-        "smooth_hinge": lambda: -b + gamma * b * b / 2,
-        "squared": lambda: a * a / 2 - a * y,
-        "poisson": lambda: entropy(y - a) - (y - a) - xlogy(y, y) + y,
-    }[loss]()
+        "classes": lambda: np.sign(z),
+        "counts": lambda: random.poisson(np.exp(np.clip(z / 3, -3, 3))).astype(float),
+        "numbers": lambda: z,
+    }[DEFINITIONS[loss].labels]()

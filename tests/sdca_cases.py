@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 __all__ = [
+    "ALL_LOSSES",
     "LOSSES",
     "Problem",
     "arrays_in",
@@ -18,7 +19,9 @@ __all__ = [
     "values_for",
 ]
 
+#: TensorFlow's losses, and all.
 LOSSES = ("logistic_loss", "squared_loss", "hinge_loss", "smooth_hinge_loss", "poisson_loss")
+ALL_LOSSES = (*LOSSES, "squared_hinge_loss")
 EXAMPLE = np.dtype([("a", "f8"), ("y", "f8"), ("weight", "f8"), ("curvature", "f8")])
 
 

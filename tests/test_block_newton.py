@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from linear_losses import conjugate
+from linear_losses import SMOOTH, conjugate, estimator, targets
 from scipy import sparse
 from sdca_cases import problem_of
 from sklearn.exceptions import ConvergenceWarning
 
 import tfopt
-from tfopt.linear_model import SDCAClassifier, SDCARegressor
 from tfopt.linear_model._solver import blocks, costs, newton
 from tfopt.linear_model._solver.execution import ThreadExecutor
 from tfopt.linear_model._solver.objective import Objective
 from tfopt.linear_model._solver.rows import RowState
+from tfopt.linear_model.losses import LOSSES
 
 ROWS = [300, 1, 150, 249, 300]
 
-each_loss = pytest.mark.parametrize("loss", ["logistic", "smooth_hinge", "squared", "poisson"])
+each_loss = pytest.mark.parametrize("loss", SMOOTH)
 each_kind = pytest.mark.parametrize("kind", ["csr", "dense"])
 
 
@@ -32,17 +32,16 @@ def data(loss: str, kind: str = "dense") -> tuple[Any, np.ndarray, np.ndarray]:
     X = random.standard_normal((sum(ROWS), d)) @ random.standard_normal((d, d))
     X *= np.logspace(-1.5, 0, d) * (random.uniform(size=X.shape) < 0.7)
     z = X @ random.standard_normal(d) + 0.5 + random.standard_normal(len(X))
-    y = {"squared": z, "poisson": random.poisson(np.exp(np.clip(z / 6, -4, 4))).astype(float)}
+    y = {"poisson": targets("poisson", z / 2, random)}.get(loss, targets(loss, z, random))
     weight = random.choice([0.0, 0.5, 1.0, 2.0], len(X))
-    return sparse.csr_matrix(X) if kind == "csr" else X, y.get(loss, np.sign(z)), weight
+    return sparse.csr_matrix(X) if kind == "csr" else X, y, weight
 
 
 def fit(loss: str, rows: tuple[Any, Any, Any], **options: Any) -> Any:
-    kind = SDCARegressor if loss in ("squared", "poisson") else SDCAClassifier
     options = {"num_loss_partitions": ROWS, "l2": 0.01, "max_iter": 300} | options
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return kind(loss, **options).fit(*rows)
+        return estimator(loss, **options).fit(*rows)
 
 
 def relative_gap(model: Any) -> float:
@@ -85,7 +84,7 @@ def test_it_finds_the_minimum_in_a_few_steps(
     rows = data(loss, kind)
     model = fit(loss, rows, tol=1e-10, fit_intercept=intercept)
     assert "linearize" in asked and ("hessian_products" in asked) == (most_weights == 0)
-    assert ("visit" in asked) == (kind == "csr" or loss == "smooth_hinge")
+    assert ("visit" in asked) == (kind == "csr" or LOSSES[f"{loss}_loss"].is_linear_far)
     assert relative_gap(model) <= 1e-10
     assert model.n_iter_[0] < 40
     alone = fit(loss, rows, tol=1e-10, fit_intercept=intercept, num_loss_partitions=None)
@@ -249,7 +248,7 @@ def test_a_warm_start_is_where_the_last_fit_ended(loss: str, kind: str, intercep
     cold, found = model.n_iter_[0], model.objective_
     model.fit(*data(loss, kind))
     last = model.n_iter_[0]
-    assert last < cold if kind == "csr" or loss == "smooth_hinge" else last == 1
+    assert last < cold if kind == "csr" or LOSSES[f"{loss}_loss"].is_linear_far else last == 1
     assert model.objective_ == pytest.approx(found, rel=2e-9)
 
 

@@ -123,7 +123,7 @@ def test_the_direction_is_newtons_as_far_as_asked(
         rows=made.rows,
         n_weights=made.n_weights,
         loss="logistic_loss",
-        gamma=1.0,
+        parameter=1.0,
         l1=0.0,
         l2=0.1,
         intercept=intercept,

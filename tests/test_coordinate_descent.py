@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from linear_losses import SMOOTH, estimator, targets
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 
 import tfopt
 from tfopt.kernels.sdca import coordinate_descent as kernels
-from tfopt.linear_model import SDCAClassifier, SDCARegressor
 from tfopt.linear_model._solver import coordinate_descent, costs
 from tfopt.linear_model._solver.objective import as_rows
 from tfopt_ref import sdca_coordinate_descent as twin
-from tfopt_ref.sdca_certificate import Fit, Problem, loss_named
+from tfopt_ref.sdca_certificate import Fit, Problem
+from tfopt_ref.sdca_losses import loss_named
 
-LOSSES = ["squared", "logistic", "poisson", "smooth_hinge"]
-GAMMA = 0.6
-each_loss = pytest.mark.parametrize("loss", LOSSES)
+PARAMETER = 0.6
+each_loss = pytest.mark.parametrize("loss", SMOOTH)
 
 
 @functools.cache
@@ -34,17 +34,12 @@ def data(loss: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     X = random.standard_normal((60, 7)) @ (np.eye(7) + random.standard_normal((7, 7)) / 4)
     X[:, 4], X[:, 6] = X[:, 3], 2.0
     z = X[:, 0] - X[:, 5] / 2 + 0.5 + random.standard_normal(60) / 2
-    y = {"squared": z, "poisson": random.poisson(np.exp(np.clip(z / 3, -3, 3))).astype(float)}.get(
-        loss, np.sign(z)
-    )
+    y = {"poisson": targets("poisson", z, random)}.get(loss, targets(loss, z, random))
     return X, y, random.choice([0.0, 0.5, 1.0, 2.0], 60)
 
 
 def fitted(loss: str, X: Any, y: np.ndarray, weight: Any = None, **options: Any) -> Any:
-    kind = SDCARegressor if loss in ("squared", "poisson") else SDCAClassifier
-    if loss == "smooth_hinge":
-        options["gamma"] = GAMMA
-    return kind(loss, **{"solver": "cd"} | options).fit(X, y, weight)
+    return estimator(loss, PARAMETER, **{"solver": "cd"} | options).fit(X, y, weight)
 
 
 # ---- kernels
@@ -132,7 +127,7 @@ def test_fits_are_the_twins(
         monkeypatch.setattr(coordinate_descent, "MOST_IN_MATRIX", 0)
         monkeypatch.setattr(coordinate_descent, "SMALLEST", 2)
     for l1 in (0.5, 6.0):
-        problem = Problem(X, y, weight, loss_named(f"{loss}_loss", GAMMA), l1, l2, intercept)
+        problem = Problem(X, y, weight, loss_named(f"{loss}_loss", PARAMETER), l1, l2, intercept)
         found = twin.fit(problem, 1e-9)
         assert found.near(1e-9)
         rows = sparse.csr_matrix(X) if kind == "csr" else X
@@ -200,7 +195,7 @@ def test_sparse_logistic_regression_is_liblinears() -> None:
 
 
 def test_above_the_largest_useful_l1_all_weights_are_0() -> None:
-    for loss in LOSSES:
+    for loss in SMOOTH:
         X, y, _ = data(loss)
         model = fitted(loss, X, y, l1=1e4, l2=0.0)
         assert not model.coef_.any()

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from dask_cluster import ROWS, Dies, blocks, data, kill_one, processes, start, tasks
 from distributed import Client
+from linear_losses import DEFINITIONS
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -28,7 +29,6 @@ from tfopt.dask.executor import DaskExecutor
 from tfopt.dask.workers import WorkerLostError
 from tfopt.errors import CheckpointError
 
-LOSSES = ("logistic", "hinge", "smooth_hinge", "squared", "poisson")
 FITTED = ("coef_", "intercept_", "objective_", "dual_gap_", "n_iter_", "dual_coef_")
 #: Far from the end, but with certificates on the way.
 OPTIONS: dict[str, Any] = {"tol": 1e-12, "max_iter": 4, "random_state": 5}
@@ -42,7 +42,7 @@ def client() -> Iterator[Client]:
 
 def pair(loss: str, **options: Any) -> tuple[Any, Any]:
     """Return an estimator for a cluster, and the one it is to equal."""
-    kind = "SDCARegressor" if loss in ("squared", "poisson") else "SDCAClassifier"
+    kind = "SDCAClassifier" if DEFINITIONS[loss].labels == "classes" else "SDCARegressor"
     ours = {"SDCARegressor": SDCARegressor, "SDCAClassifier": SDCAClassifier}[kind]
     there = getattr(linear_model, kind)
     return ours(loss, **options), there(loss, num_loss_partitions=ROWS, **options)
@@ -59,7 +59,7 @@ def bits(model: Any) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("l1", [0.0, 2.0])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", DEFINITIONS)
 def test_bits_are_those_of_the_fit_without_a_cluster(client: Client, loss: str, l1: float) -> None:
     X, y, weight = data(loss)
     ours, theirs = pair(loss, l1=l1, fit_intercept=l1 == 0, **OPTIONS)

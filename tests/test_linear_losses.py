@@ -6,24 +6,28 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from linear_losses import conjugate, phi
+from linear_losses import DEFINITIONS, conjugate, phi
 
 from tfopt.linear_model.losses import LOSSES, loss_named
-from tfopt_ref import sdca_certificate
+from tfopt_ref import sdca_losses
 
 each_loss = pytest.mark.parametrize("name", LOSSES)
-GAMMA = 0.6
+PARAMETER = 0.6
 
 
 def labels(name: str, n: int) -> np.ndarray:
-    signs = np.where(np.arange(n) % 2, 1.0, -1.0)
-    return np.arange(n) % 4 * 1.0 if name == "poisson_loss" else signs
+    labels = DEFINITIONS[name.removesuffix("_loss")].labels
+    return np.arange(n) % 4 * 1.0 if labels == "counts" else np.where(np.arange(n) % 2, 1.0, -1.0)
 
 
 @each_loss
 @given(z=st.lists(st.floats(-30, 30), min_size=1, max_size=20))
 def test_values_and_derivatives_are_those_of_the_specification(name: str, z: list[float]) -> None:
-    loss, twin, at = loss_named(name, GAMMA), sdca_certificate.loss_named(name, GAMMA), np.array(z)
+    loss, twin, at = (
+        loss_named(name, PARAMETER),
+        sdca_losses.loss_named(name, PARAMETER),
+        np.array(z),
+    )
     y = labels(name, at.size)
     pairs = list(zip(at.tolist(), y.tolist(), strict=True))
     for found, expected in (
@@ -32,19 +36,19 @@ def test_values_and_derivatives_are_those_of_the_specification(name: str, z: lis
         (loss.hessian(at, y), twin.bend),
     ):
         np.testing.assert_allclose(found, [expected(*pair) for pair in pairs], rtol=1e-12)
-    least = phi(name.removesuffix("_loss"), at, y, GAMMA)
+    least = phi(name.removesuffix("_loss"), at, y, PARAMETER)
     np.testing.assert_allclose(loss.value(at, y) - loss.minimum(y), least, rtol=1e-9, atol=1e-9)
 
 
 @each_loss
 @given(a=st.lists(st.floats(-5, 5), min_size=1, max_size=20))
 def test_clipped_duals_are_the_nearest_with_a_finite_conjugate(name: str, a: list[float]) -> None:
-    loss, twin = loss_named(name, GAMMA), sdca_certificate.loss_named(name, GAMMA)
+    loss, twin = loss_named(name, PARAMETER), sdca_losses.loss_named(name, PARAMETER)
     y = labels(name, len(a))
     clipped = loss.clip_duals(np.array(a), y)
     expected = [twin.conjugate(*pair) for pair in zip(clipped.tolist(), y.tolist(), strict=True)]
     np.testing.assert_allclose(loss.conjugate(clipped, y), expected, rtol=1e-12, atol=1e-12)
-    defined = conjugate(name.removesuffix("_loss"), clipped, y, GAMMA) - loss.minimum(y)
+    defined = conjugate(name.removesuffix("_loss"), clipped, y, PARAMETER) - loss.minimum(y)
     np.testing.assert_allclose(loss.conjugate(clipped, y), defined, rtol=1e-9, atol=1e-9)
     for before, after, label in zip(a, clipped.tolist(), y.tolist(), strict=True):
         assert before == after or np.isinf(twin.conjugate(before, label))
@@ -69,4 +73,5 @@ def test_links_are_where_the_loss_of_the_mean_is_least(name: str) -> None:
             )
             np.testing.assert_allclose(slopes, loss.inverse_link(z) - p, atol=1e-12)
     assert loss.is_smooth == (name != "hinge_loss")
-    assert loss.is_classification == (name not in ("squared_loss", "poisson_loss"))
+    labels = DEFINITIONS[name.removesuffix("_loss")].labels
+    assert loss.is_classification == (labels == "classes")

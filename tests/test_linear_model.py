@@ -14,7 +14,7 @@ import joblib
 import numpy as np
 import pytest
 from joblib import parallel_config
-from linear_losses import conjugate, phi
+from linear_losses import LOSSES, SMOOTH, conjugate, estimator, phi, targets
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
@@ -25,13 +25,7 @@ from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.monitor import SolverResult
 from tfopt.linear_model._solver.objective import as_rows
 
-LOSSES = ("logistic", "hinge", "smooth_hinge", "squared", "poisson")
 each_loss = pytest.mark.parametrize("loss", LOSSES)
-
-
-def estimator(loss: str, **options: Any) -> Any:
-    kind = SDCARegressor if loss in ("squared", "poisson") else SDCAClassifier
-    return kind(loss, **options)
 
 
 def data(loss: str, n: int = 120, d: int = 7, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -39,9 +33,7 @@ def data(loss: str, n: int = 120, d: int = 7, seed: int = 0) -> tuple[np.ndarray
     X = random.standard_normal((n, d)) * (random.uniform(size=(n, d)) < 0.5)
     X = X.astype(np.float32).astype(float)
     z = X @ random.standard_normal(d) + 0.5 + random.standard_normal(n)
-    if loss == "squared":
-        return X, z
-    return X, random.poisson(np.exp(z / 3)).astype(float) if loss == "poisson" else np.sign(z)
+    return X, targets(loss, z, random)
 
 
 # ---- certificates
@@ -59,16 +51,14 @@ def test_the_certificate_is_that_of_the_definitions(
     X, y = data(loss)
     c = np.random.default_rng(1).choice([0.0, 0.5, 1.0, 2.0], len(y))
     options: dict[str, Any] = {"l1": l1, "l2": 2.0, "fit_intercept": intercept, "max_iter": 20_000}
-    gamma = 1.0
-    if loss == "smooth_hinge":
-        options["gamma"] = gamma = 0.4
-    model = estimator(loss, tol=tol, num_loss_partitions=blocks, **options).fit(X, y, c)
+    parameter = 0.4
+    model = estimator(loss, parameter, tol=tol, num_loss_partitions=blocks, **options).fit(X, y, c)
     w, b, a = model.coef_.ravel(), model.intercept_, model.dual_coef_.ravel()
     objective, gap = np.ravel(model.objective_)[0], np.ravel(model.dual_gap_)[0]
-    primal = c @ phi(loss, X @ w + b, y, gamma) + l1 * np.abs(w).sum() + w @ w
+    primal = c @ phi(loss, X @ w + b, y, parameter) + l1 * np.abs(w).sum() + w @ w
     v = X.T @ (c * a) / 2.0
     S = np.sign(v) * np.maximum(np.abs(v) - l1 / 2.0, 0)
-    dual = -(c @ conjugate(loss, a, y, gamma)) - S @ S
+    dual = -(c @ conjugate(loss, a, y, parameter)) - S @ S
     assert objective == pytest.approx(primal, rel=1e-12)
     assert objective - gap == pytest.approx(dual, rel=1e-9, abs=1e-9)
     assert 0 <= gap <= tol * abs(objective)
@@ -76,7 +66,7 @@ def test_the_certificate_is_that_of_the_definitions(
         assert abs(c @ a) <= 1e-12 * (c @ np.abs(a))
     else:
         assert b == 0
-    best = estimator(loss, tol=1e-11, **options).fit(X, y, c)
+    best = estimator(loss, parameter, tol=1e-11, **options).fit(X, y, c)
     optimum = np.ravel(best.objective_)[0]
     slack = 1e-9 * abs(optimum)
     assert objective - gap - slack <= optimum <= objective + slack
@@ -90,7 +80,7 @@ def test_newton_and_visits_find_the_same(loss: str, monkeypatch: pytest.MonkeyPa
     visits = estimator(loss, tol=1e-11, max_iter=20_000).fit(X, y)
     assert newton.objective_ == pytest.approx(visits.objective_, rel=1e-10)
     np.testing.assert_allclose(newton.coef_, visits.coef_, atol=1e-4)
-    if loss != "hinge":
+    if loss in SMOOTH:
         assert newton.n_iter_[0] < visits.n_iter_[0]
 
 
@@ -301,6 +291,7 @@ def test_features_that_are_all_zero_leave_the_intercept(loss: str) -> None:
         "poisson": np.log(y.mean()),
         "hinge": 1.0,
         "smooth_hinge": 1 - (1 - share) / share,
+        "squared_hinge": 2 * share - 1,
     }[loss]
     assert np.ravel(model.intercept_)[0] == pytest.approx(expected, abs=1e-6)
 
@@ -339,7 +330,7 @@ X3, Y3 = np.array([[1.0], [2.0], [3.0]]), np.array([0, 1, 1])
         (SDCAClassifier(l1=-1.0), X3, Y3, None, "l1 must be a finite number at least 0"),
         (SDCAClassifier(C=0.0), X3, Y3, None, "C must be a finite number above 0"),
         (SDCAClassifier(C=2.0, l2=3.0), X3, Y3, None, "C is 1 / l2"),
-        (SDCAClassifier(gamma=0.0), X3, Y3, None, "gamma must be"),
+        (SDCAClassifier(gamma=2.0), X3, Y3, None, "gamma=2.0 does not apply to loss='logistic'"),
         (SDCAClassifier(tol=-1.0), X3, Y3, None, "tol must be"),
         (SDCAClassifier(max_iter=0), X3, Y3, None, "max_iter must be an integer of at least 1"),
         (SDCAClassifier(n_jobs=0), X3, Y3, None, "n_jobs must be"),

@@ -8,21 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 from linear_data import bike_hour, libsvm
+from linear_losses import DEFINITIONS, LOSSES, conjugate, estimator, phi, targets
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
 
-LOSSES = ("logistic", "hinge", "smooth_hinge", "squared", "poisson")
 each_loss = pytest.mark.parametrize("loss", LOSSES)
+REGRESSION = [loss for loss in LOSSES if DEFINITIONS[loss].labels != "classes"]
+CLASSIFICATION = [loss for loss in LOSSES if loss not in REGRESSION]
 LONG = np.longdouble
-
-
-def estimator(loss: str, **options: Any) -> Any:
-    if loss != "smooth_hinge":
-        options.pop("gamma", None)
-    return (SDCARegressor if loss in ("squared", "poisson") else SDCAClassifier)(loss, **options)
 
 
 def fitted(model: Any, *rows: Any) -> Any:
@@ -31,43 +27,11 @@ def fitted(model: Any, *rows: Any) -> Any:
         return model.fit(*rows)
 
 
-def entropy(t: np.ndarray) -> np.ndarray:
-    return np.where(t > 0, t * np.log(np.where(t > 0, t, 1)), 0)
-
-
-def losses(loss: str, z: np.ndarray, y: np.ndarray, gamma: float) -> np.ndarray:
-    """Return the losses, above the least they can be."""
-    u = np.maximum(1 - y * z, 0)
-    return {
-        "logistic": lambda: np.logaddexp(0, -y * z),
-        "hinge": lambda: u,
-        "smooth_hinge": lambda: np.where(u >= gamma, u - gamma / 2, u * u / (2 * gamma)),
-        "squared": lambda: (z - y) ** 2 / 2,
-        "poisson": lambda: np.exp(z) - y * z + entropy(y) - y,
-    }[loss]()
-
-
-def conjugates(loss: str, a: np.ndarray, y: np.ndarray, gamma: float) -> np.ndarray:
-    """Return the conjugates of these at -a, which is where it has to be."""
-    b = y * a
-    if loss == "poisson":
-        assert (a <= y).all()
-    elif loss != "squared":
-        assert ((b >= 0) & (b <= 1)).all()
-    return {
-        "logistic": lambda: entropy(b) + entropy(1 - b),
-        "hinge": lambda: -b,
-        "smooth_hinge": lambda: -b + gamma * b * b / 2,
-        "squared": lambda: a * a / 2 - a * y,
-        "poisson": lambda: entropy(y - a) + a - entropy(y),
-    }[loss]()
-
-
 def check(model: Any, X: Any, y: np.ndarray, weight: np.ndarray | None = None) -> None:
     """Compare the objectives and the gaps that a fit says it has with those of the definitions."""
     X = np.asarray(X.todense() if sparse.issparse(X) else X, LONG)
     c = np.ones(len(y), LONG) if weight is None else weight.astype(LONG)
-    gamma, l1 = LONG(getattr(model, "gamma", 1.0)), LONG(model.l1)
+    parameter, l1 = LONG(model._parameter()), LONG(model.l1)
     l2 = LONG(model._objective(0, 1).l2)
     coef, biases, duals = (
         np.atleast_2d(part).astype(LONG)
@@ -78,12 +42,12 @@ def check(model: Any, X: Any, y: np.ndarray, weight: np.ndarray | None = None) -
         if isinstance(model, SDCAClassifier):
             positive = model.classes_[-1 if len(coef) == 1 else k]
             target = np.where(y == positive, LONG(1), LONG(-1))
-        each = losses(model.loss, X @ w + b, target, gamma)
+        each = phi(model.loss, X @ w + b, target, parameter)
         assert (each >= -1e-15).all()
         primal = c @ each + l1 * np.abs(w).sum() + l2 / 2 * (w @ w)
         v = X.T @ (c * a) / l2
         S = np.sign(v) * np.maximum(np.abs(v) - l1 / l2, 0)
-        with_weight = np.where(c > 0, conjugates(model.loss, a, target, gamma), 0)
+        with_weight = np.where(c > 0, conjugate(model.loss, a, target, parameter), 0)
         gap = primal + c @ with_weight + l2 / 2 * (S @ S)
         assert np.ravel(model.objective_)[k] == pytest.approx(float(primal), rel=1e-10)
         assert np.ravel(model.dual_gap_)[k] == pytest.approx(
@@ -102,14 +66,14 @@ def data(loss: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     X = random.standard_normal((150, 6)) @ random.standard_normal((6, 6)) * np.logspace(-1, 1, 6)
     X[random.uniform(size=X.shape) < 0.3] = 0
     z = X @ random.standard_normal(6) / 5 + 0.5 + random.standard_normal(150)
-    y = {"squared": z, "poisson": random.poisson(20 * np.exp(np.clip(z / 3, -3, 3))).astype(float)}
-    return X, y.get(loss, np.sign(z)), random.choice([0.0, 0.5, 1.0, 2.0], 150)
+    y = targets(loss, z + 9 * (loss == "poisson"), random)
+    return X, y, random.choice([0.0, 0.5, 1.0, 2.0], 150)
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "no intercept": {"fit_intercept": False},
-    "narrow": {"gamma": 1e-6, "fit_intercept": False},
+    "narrow": {"parameter": 1e-6, "fit_intercept": False},
     "l1": {"l1": 5.0},
     "C": {"C": 100.0},
     "hardly penalized": {"l2": 1e-6, "fit_intercept": False},
@@ -145,7 +109,7 @@ def test_steps_that_go_astray_leave_the_best_as_it_was(seed: int, max_iter: int)
     check(fitted(SDCAClassifier("smooth_hinge", **options), X, y), X, y)
 
 
-@pytest.mark.parametrize("loss", LOSSES[:3])
+@pytest.mark.parametrize("loss", CLASSIFICATION)
 @pytest.mark.parametrize("blocks", [None, [70, 80]])
 def test_of_each_class(loss: str, blocks: list[int] | None) -> None:
     X, z, weight = data("squared")
@@ -159,7 +123,7 @@ def test_of_each_class(loss: str, blocks: list[int] | None) -> None:
 def test_after_a_warm_start(loss: str) -> None:
     X, y, weight = data(loss)
     model = fitted(estimator(loss, warm_start=True, max_iter=3), X, y, weight)
-    if loss == "squared":
+    if DEFINITIONS[loss].labels == "numbers":
         y = y + 1
     check(fitted(model, X[::-1].copy(), y, weight), X[::-1], y, weight)
 
@@ -171,7 +135,7 @@ def test_after_a_warm_start(loss: str) -> None:
 @pytest.mark.parametrize("name", ["heart_scale", "agaricus", "abalone_scale"])
 def test_of_real_data(name: str, l1: float) -> None:
     X, y = libsvm(name)
-    for loss in ("squared", "poisson") if name == "abalone_scale" else LOSSES[:3]:
+    for loss in REGRESSION if name == "abalone_scale" else CLASSIFICATION:
         model = fitted(estimator(loss, l1=l1, max_iter=40), X, y)
         check(model, X, y)
 
@@ -195,7 +159,7 @@ def test_one_tol_is_as_near_whatever_the_counts(mean: float, blocks: list[int] |
     model = SDCARegressor("poisson", tol=1e-4, num_loss_partitions=blocks).fit(X, y)
     rival = PoissonRegressor(alpha=1e-3, tol=1e-10 * max(1, mean), solver="newton-cholesky")
     rival.fit(X, y)
-    least = np.sum(losses("poisson", X @ rival.coef_ + rival.intercept_, y, 1.0))
+    least = np.sum(phi("poisson", X @ rival.coef_ + rival.intercept_, y, 1.0))
     least += rival.coef_ @ rival.coef_ / 2
     assert 0 < model.dual_gap_ <= 1e-4 * model.objective_
     assert model.objective_ - model.dual_gap_ <= least * (1 + 1e-9)

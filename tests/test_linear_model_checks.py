@@ -21,6 +21,7 @@ DEFAULTS = [
     SDCAClassifier(),
     SDCAClassifier("hinge"),
     SDCAClassifier("smooth_hinge"),
+    SDCAClassifier("squared_hinge"),
     SDCAClassifier("multinomial"),
     SDCARegressor(),
     SDCARegressor("poisson"),
@@ -72,7 +73,7 @@ SDCA: dict[str, list[Any]] = {
 OPTIONS: dict[type, dict[str, list[Any]]] = {
     SDCAClassifier: {
         **SDCA,
-        "loss": ["hinge", "smooth_hinge"],
+        "loss": ["hinge", "smooth_hinge", "squared_hinge"],
         "gamma": [0.5],
         "class_weight": ["balanced", {1: 2.0}],
     },

@@ -33,6 +33,7 @@ ESTIMATORS: dict[str, tuple[Any, str]] = {
     "logistic": (SDCAClassifier("logistic"), "classes"),
     "hinge": (SDCAClassifier("hinge"), "classes"),
     "smooth_hinge": (SDCAClassifier("smooth_hinge"), "classes"),
+    "squared_hinge": (SDCAClassifier("squared_hinge"), "classes"),
     "blocks": (SDCAClassifier(num_loss_partitions=[15, 25]), "classes"),
     "squared": (SDCARegressor("squared"), "counts"),
     "poisson": (SDCARegressor("poisson"), "counts"),
@@ -195,7 +196,8 @@ CLASSES: dict[str, tuple[dict[str, Any], str]] = {
     "numbers": ({"y": np.linspace(0, 1, 40)}, "Unknown label type"),
 }
 SDCA_CLASSES: dict[str, tuple[dict[str, Any], str]] = {
-    "gamma": ({"gamma": 0.0}, "gamma must be"),
+    "gamma": ({"loss": "smooth_hinge", "gamma": 0.0}, "gamma must be"),
+    "gamma of none": ({"loss": "hinge", "gamma": 0.5}, "does not apply to loss='hinge'"),
     "steps for a hinge": ({"solver": "newton-cg", "loss": "hinge", **WHOLE}, "needs a smooth loss"),
     "a class's weight is negative": ({"class_weight": {0: -1.0}}, "class_weight must have finite"),
     "a class's weight is NaN": ({"class_weight": {0: np.nan}}, "class_weight must have finite"),

@@ -7,29 +7,30 @@ from typing import Any
 
 import numpy as np
 import pytest
+from linear_losses import DEFINITIONS, SMOOTH, estimator
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 import tfopt
-from tfopt.linear_model import SDCAClassifier, SDCARegressor
 from tfopt.linear_model._solver import costs, newton
+from tfopt.linear_model.losses import LOSSES
 
 random = np.random.default_rng(2)
 X = random.standard_normal((60, 4)) @ random.standard_normal((4, 4)) + 0.3
 Z = X @ [0.5, -1.0, 0.0, 0.2] + 0.3 * random.standard_normal(60)
 Y = {
-    "logistic": np.digitize(Z, [-0.5, 0.5]),
-    "smooth_hinge": np.digitize(Z, [-0.5, 0.5]),
-    "squared": Z,
-    "poisson": random.poisson(np.exp(Z.clip(-2, 2))).astype(float),
+    "classes": np.digitize(Z, [-0.5, 0.5]),
+    "numbers": Z,
+    "counts": random.poisson(np.exp(Z.clip(-2, 2))).astype(float),
 }
-LOSSES = [*Y]
-each_loss = pytest.mark.parametrize("loss", LOSSES)
+each_loss = pytest.mark.parametrize("loss", SMOOTH)
+#: Those that have curvature from the beginning.
+CURVED = [loss for loss in SMOOTH if not LOSSES[f"{loss}_loss"].is_linear_far]
 
 
 def fitted(loss: str, features: Any = X, **options: Any) -> Any:
-    kind = SDCARegressor if loss in ("squared", "poisson") else SDCAClassifier
-    return kind(loss, **{"l2": 5.0, "tol": 1e-9, "max_iter": 3000} | options).fit(features, Y[loss])
+    options = {"l2": 5.0, "tol": 1e-9, "max_iter": 3000} | options
+    return estimator(loss, **options).fit(features, Y[DEFINITIONS[loss].labels])
 
 
 def solvers(model: Any) -> set[str]:
@@ -61,7 +62,7 @@ def test_auto_may_begin_with_visits_and_end_with_steps(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("mean", [0.0, 100.0, 1e4, 1e9])
-@pytest.mark.parametrize("loss", ["logistic", "squared", "poisson"])
+@pytest.mark.parametrize("loss", CURVED)
 def test_means_need_not_be_subtracted_from_the_features(loss: str, mean: float) -> None:
     """They are where rounding would count: the minimum is that without them."""
     offset = mean * np.array([1.0, -0.5, 0.0, 0.1])
@@ -74,7 +75,7 @@ def test_means_need_not_be_subtracted_from_the_features(loss: str, mean: float) 
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("loss", ["logistic", "squared", "poisson"])
+@pytest.mark.parametrize("loss", CURVED)
 def test_auto_begins_with_steps_if_they_are_less_work(loss: str) -> None:
     for features in (X, sparse.csr_matrix(X)):
         assert solvers(fitted(loss, features)) == {"newton-cholesky"}
@@ -140,7 +141,7 @@ def test_where_steps_end_there_is_a_certificate(
 @pytest.mark.parametrize("solver", ["newton-cholesky", "newton-cg"])
 def test_a_warm_start_begins_where_the_last_fit_ended(solver: str) -> None:
     model = fitted("logistic", warm_start=True, solver=solver)
-    again = model.fit(X, Y["logistic"])
+    again = model.fit(X, Y["classes"])
     assert (again.n_iter_ <= 2).all()
 
 

@@ -15,18 +15,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from linear_losses import LOSSES as NAMES
+from linear_losses import estimator, targets
 from scipy import sparse
-from sdca_cases import LOSSES
 from sklearn.exceptions import ConvergenceWarning
 
-from tfopt.linear_model import SDCAClassifier, SDCARegressor
 from tfopt.linear_model._solver import certificate
 from tfopt.linear_model._solver.reductions import reduce_nodes
 from tfopt_ref import sdca_block_fit as twin
 from tfopt_ref.sdca_certificate import Fit
 
-SAME_BITS = ("hinge_loss", "smooth_hinge_loss")
-GAMMA, L2 = 0.6, 2.0
+SAME_BITS = ("hinge_loss", "smooth_hinge_loss", "squared_hinge_loss")
+LOSSES = [f"{name}_loss" for name in NAMES]
+PARAMETER, L2 = 0.6, 2.0
 #: Among them one row, fewer rows than an epoch has parts, and more blocks than one wave visits.
 BLOCKS = [[48], [1, 30, 17], [13, 1, 2, 5, 4, 3, 1, 6, 1, 7, 2, 2, 1]]
 #: What the estimators make of random_state=0.
@@ -54,28 +55,22 @@ def data(loss: str, kind: str = "csr", dtype: str = "float64") -> tuple[Any, Any
     random = np.random.default_rng(5)
     X = random.standard_normal((48, 6)) * (random.uniform(size=(48, 6)) < 0.6)
     z = X @ random.standard_normal(6) + 0.5 + random.standard_normal(48)
-    y = {
-        "squared_loss": lambda: z,
-        "poisson_loss": lambda: random.poisson(np.exp(z / 3)).astype(float),
-    }.get(loss, lambda: np.sign(z))()
+    y = targets(loss.removesuffix("_loss"), z, random)
     X = X.astype(dtype)
     return sparse.csr_matrix(X) if kind == "csr" else X, y, random.choice([0.0, 0.5, 1.0, 2.0], 48)
 
 
 def ours(rows: tuple[Any, Any, Any], loss: str, blocks: list[int], **options: Any) -> Any:
-    if loss == "smooth_hinge_loss":
-        options["gamma"] = GAMMA
-    name = loss.removesuffix("_loss")
-    kind = SDCARegressor if name in ("squared", "poisson") else SDCAClassifier
+    options |= {"l2": L2, "num_loss_partitions": blocks}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return kind(name, l2=L2, num_loss_partitions=blocks, **options).fit(*rows)
+        return estimator(loss.removesuffix("_loss"), PARAMETER, **options).fit(*rows)
 
 
 def theirs(rows: tuple[Any, Any, Any], loss: str, blocks: list[int], **options: Any) -> Fit:
     names = {"fit_intercept": "intercept", "max_iter": "max_iter"}
     options = {names.get(name, name): value for name, value in options.items()}
-    return twin.fit(*rows, loss, blocks=blocks, gamma=GAMMA, l2=L2, seed=SEED, **options)
+    return twin.fit(*rows, loss, blocks=blocks, parameter=PARAMETER, l2=L2, seed=SEED, **options)
 
 
 def assert_same(model: Any, k: int, found: Fit, loss: str, intercept: bool) -> None:

@@ -19,7 +19,7 @@ from tfopt.kernels.sdca.multiclass import LANES, SAMPLE
 from tfopt.linear_model import SDCAClassifier
 from tfopt_ref import sdca_solver as twin
 
-LOSSES = ("logistic_loss", "hinge_loss", "smooth_hinge_loss")
+LOSSES = ("logistic_loss", "hinge_loss", "smooth_hinge_loss", "squared_hinge_loss")
 each_loss = pytest.mark.parametrize("loss", LOSSES)
 
 

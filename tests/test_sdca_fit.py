@@ -7,20 +7,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from linear_losses import LOSSES as NAMES
+from linear_losses import estimator, targets
 from scipy import sparse
-from sdca_cases import LOSSES
 from sklearn.exceptions import ConvergenceWarning
 
-from tfopt.linear_model import SDCAClassifier, SDCARegressor
 from tfopt.linear_model._solver import certificate
 from tfopt_ref import sdca_fit as twin
-from tfopt_ref.sdca_certificate import loss_named
+from tfopt_ref.sdca_losses import loss_named
 
+LOSSES = [f"{name}_loss" for name in NAMES]
 each_problem = pytest.mark.parametrize(
     ("loss", "l1", "intercept"),
     [(loss, l1, intercept) for loss in LOSSES for l1 in (0.0, 1.5) for intercept in (False, True)],
 )
-GAMMA, L2 = 0.6, 2.0
+PARAMETER, L2 = 0.6, 2.0
 #: What the estimators make of random_state=0.
 SEED = np.random.RandomState(0).randint(2**31 - 1)
 
@@ -36,27 +37,22 @@ def data(loss: str, n: int = 40, d: int = 5) -> tuple[np.ndarray, np.ndarray, np
     random = np.random.default_rng(3)
     X = random.standard_normal((n, d)) * (random.uniform(size=(n, d)) < 0.6)
     z = X @ random.standard_normal(d) + 0.5 + random.standard_normal(n)
-    y = {
-        "squared_loss": lambda: z,
-        "poisson_loss": lambda: random.poisson(np.exp(z / 3)).astype(float),
-    }.get(loss, lambda: np.sign(z))()
+    y = targets(loss.removesuffix("_loss"), z, random)
     return X, y, random.choice([0.0, 0.5, 1.0, 2.0], n)
 
 
 def ours(loss: str, l1: float, intercept: bool, **options: Any) -> Any:
     X, y, c = data(loss)
-    if loss == "smooth_hinge_loss":
-        options["gamma"] = GAMMA
-    name = loss.removesuffix("_loss")
-    kind = SDCARegressor if name in ("squared", "poisson") else SDCAClassifier
     options = {"l1": l1, "l2": L2, "fit_intercept": intercept, "max_iter": 20_000, **options}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return kind(name, **options).fit(sparse.csr_matrix(X), y, c)
+        return estimator(loss.removesuffix("_loss"), PARAMETER, **options).fit(
+            sparse.csr_matrix(X), y, c
+        )
 
 
 def theirs(loss: str, l1: float, intercept: bool, **options: Any) -> twin.Fit:
-    options = {"gamma": GAMMA, "max_iter": 20_000, **options}
+    options = {"parameter": PARAMETER, "max_iter": 20_000, **options}
     return twin.fit(*data(loss), loss, l1=l1, l2=L2, intercept=intercept, seed=SEED, **options)
 
 
@@ -67,7 +63,7 @@ def test_the_certificate_is_that_of_the_definitions(
 ) -> None:
     X, y, c = data(loss)
     found = theirs(loss, l1, intercept, tol=tol, max_iter=max_iter)
-    phi = loss_named(loss, GAMMA)
+    phi = loss_named(loss, PARAMETER)
     w, b, a = found.w, found.b, found.a
     z, v = X @ w + b, X.T @ (c * a) / L2
     S = np.sign(v) * np.maximum(np.abs(v) - l1 / L2, 0)

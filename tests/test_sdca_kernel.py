@@ -11,13 +11,13 @@ import pytest
 from cases import TRIED
 from hypothesis import given
 from hypothesis import strategies as st
-from sdca_cases import LOSSES, Problem, problem_of, problems
+from sdca_cases import ALL_LOSSES, Problem, problem_of, problems
 
 import tfopt
 from tfopt.kernels.sdca import visits as kernel
 from tfopt_ref import sdca as twin
 
-each_loss = pytest.mark.parametrize("loss", LOSSES)
+each_loss = pytest.mark.parametrize("loss", ALL_LOSSES)
 each_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
 each_index = pytest.mark.parametrize("index", ["int32", "int64"])
 each_module = pytest.mark.parametrize("module", [kernel, twin], ids=["tfopt", "tfopt_ref"])
@@ -263,6 +263,7 @@ def test_primal_and_dual_are_those_of_the_formulas(loss: str) -> None:
         values, conjugates = {
             "squared_loss": lambda: ((z - y) ** 2 / 2, a * a / 2 - a * y),
             "hinge_loss": lambda: (np.maximum(0, 1 - y * z), -b),
+            "squared_hinge_loss": lambda: (np.maximum(0, 1 - y * z) ** 2, b * b / 4 - b),
             "smooth_hinge_loss": lambda: (
                 np.where(y * z >= 1, 0, np.where(y * z <= 0, 0.5 - y * z, (1 - y * z) ** 2 / 2)),
                 b * b / 2 - b,

@@ -8,22 +8,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from linear_losses import SMOOTH, estimator, targets
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from tfopt.linear_model import SDCAClassifier, SDCARegressor
 from tfopt.linear_model._solver import certificate, costs
+from tfopt.linear_model.losses import LOSSES as TABLE
 from tfopt_ref import sdca_block_fit, sdca_fit, sdca_newton
-from tfopt_ref.sdca_certificate import Fit, Problem, loss_named, primal
+from tfopt_ref.sdca_certificate import Fit, Problem, primal
+from tfopt_ref.sdca_losses import loss_named
 from tfopt_ref.sdca_newton import Newton, conjugate_gradients, line_search, steps
 
 BLOCKS = [30, 1, 49]
-GAMMA, L2 = 0.6, 0.02
+PARAMETER, L2 = 0.6, 0.02
 #: As many epochs a step is said to take as long as.
 COST = 2.0
 #: What the estimators make of random_state=0.
 SEED = np.random.RandomState(0).randint(2**31 - 1)
-LOSSES = ["logistic_loss", "smooth_hinge_loss", "squared_loss", "poisson_loss"]
+LOSSES = [f"{name}_loss" for name in SMOOTH]
 
 each_loss = pytest.mark.parametrize("loss", LOSSES)
 each_intercept = pytest.mark.parametrize("intercept", [False, True])
@@ -36,16 +38,13 @@ def data(loss: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     random = np.random.default_rng(6)
     X = random.standard_normal((80, 7)) @ random.standard_normal((7, 7)) * np.logspace(-1, 0, 7)
     z = X @ random.standard_normal(7) / 2 + 0.5 + random.standard_normal(80)
-    y = {
-        "squared_loss": lambda: z,
-        "poisson_loss": lambda: random.poisson(np.exp(np.clip(z / 3, -3, 3))).astype(float),
-    }.get(loss, lambda: np.sign(z))()
+    y = targets(loss.removesuffix("_loss"), z, random)
     return X, y, random.choice([0.0, 0.5, 1.0, 2.0], 80)
 
 
 def begins_with_steps(loss: str, X: Any) -> bool:
     """Whether a fit of blocks does not begin with visits."""
-    return not sparse.issparse(X) and loss != "smooth_hinge_loss"
+    return not sparse.issparse(X) and not TABLE[loss].is_linear_far
 
 
 @pytest.fixture
@@ -68,25 +67,21 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(costs, "EPOCHS_IN_BLOCKS", COST)
         monkeypatch.setattr(costs, "MOST_WEIGHTS_IN_BLOCKS", 64 if with_matrix else 0)
         monkeypatch.setattr(certificate, "BIAS_SHARE", 0.0)
-        name, more = loss.removesuffix("_loss"), {}
-        if loss == "smooth_hinge_loss":
-            more["gamma"] = GAMMA
-        kind = SDCARegressor if name in ("squared", "poisson") else SDCAClassifier
-        model = kind(
-            name,
+        model = estimator(
+            loss.removesuffix("_loss"),
+            PARAMETER,
             l1=l1,
             l2=L2,
             tol=tol,
             max_iter=max_iter,
             fit_intercept=intercept,
             num_loss_partitions=blocks,
-            **more,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(*rows)
         options: dict[str, Any] = {
-            "gamma": GAMMA,
+            "parameter": PARAMETER,
             "l1": l1,
             "l2": L2,
             "intercept": intercept,
@@ -193,7 +188,7 @@ def test_features_whose_means_outweigh_their_variances_are_centred(
 
 @each_loss
 def test_slopes_are_the_values_differences_and_bends_theirs(loss: str) -> None:
-    phi, d = loss_named(loss, GAMMA), 1e-6
+    phi, d = loss_named(loss, PARAMETER), 1e-6
     for y in (-1.0, 1.0) if "poisson" not in loss else (0.0, 3.0):
         for z in (-3.0, -0.7, 0.1, 0.55, 0.9, 2.0):
             slope = (phi.value(z + d, y) - phi.value(z - d, y)) / (2 * d)

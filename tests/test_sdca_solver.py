@@ -10,17 +10,17 @@ import pytest
 from cases import TRIED
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sdca_cases import LOSSES, problem_of, problems
+from sdca_cases import ALL_LOSSES, problem_of, problems
 
 import tfopt
 from tfopt.kernels.sdca import solver as kernel
 from tfopt.kernels.sdca import visits
 from tfopt_ref import sdca_solver as twin
 
-each_loss = pytest.mark.parametrize("loss", LOSSES)
+each_loss = pytest.mark.parametrize("loss", ALL_LOSSES)
 
 
-def run(module: ModuleType, problem, n_partitions: int, *, epochs=2, gamma=1.0, curvature=0.0,
+def run(module: ModuleType, problem, n_partitions: int, *, epochs=2, parameter=1.0, curvature=0.0,
         threads=0, merges=2, sigma=1.5):  # fmt: skip
     """Return what so many epochs leave: variables, weights, bias, sigmas, and their estimates."""
     examples, v = problem.examples.copy(), np.zeros(problem.n_weights)
@@ -30,7 +30,7 @@ def run(module: ModuleType, problem, n_partitions: int, *, epochs=2, gamma=1.0, 
     for number in range(epochs):
         bias, sigma, estimate = module.epoch(
             *problem.rows, visits.shuffled(len(examples), 1, 3, number), examples, v, replicas,
-            np.zeros(len(examples)), problem.loss, gamma, problem.l2, problem.l1 / problem.l2,
+            np.zeros(len(examples)), problem.loss, parameter, problem.l2, problem.l1 / problem.l2,
             bias, curvature, sigma, merges, threads,
         )  # fmt: skip
         estimates.append(estimate)
@@ -49,7 +49,7 @@ def test_epochs_are_those_of_the_twin(loss: str, dtype: str, index: str, data) -
     """
     problem = data.draw(problems(loss, dtype, index))
     options = {
-        "gamma": data.draw(st.sampled_from([1.0, 0.3])),
+        "parameter": data.draw(st.sampled_from([1.0, 0.3])),
         "curvature": data.draw(st.sampled_from([0.0, 0.5])),
         "merges": data.draw(st.sampled_from([1, 3])),
     }
@@ -87,7 +87,7 @@ def test_one_partition_is_the_sequential_definition(loss: str) -> None:
 
 
 @pytest.mark.parametrize("n_partitions", [1, 2, 4])
-@pytest.mark.parametrize("loss", LOSSES)
+@each_loss
 def test_threads_change_no_bits(loss: str, n_partitions: int) -> None:
     problem = problem_of(loss, 1, n=6000, n_sparse=90, longest=40)
     answers = []

@@ -16,10 +16,10 @@ from tfopt_ref.sdca_certificate import (
     Problem,
     examples_of,
     first_bias,
-    loss_named,
     rows_of,
 )
 from tfopt_ref.sdca_fit import INTERCEPT_SHARE, centred, climb
+from tfopt_ref.sdca_losses import loss_named
 from tfopt_ref.sdca_newton import Newton
 from tfopt_ref.sdca_solver import Excess, bregman, kept, visit
 
@@ -36,7 +36,7 @@ def fit(
     loss: str,
     *,
     blocks: Sequence[int],
-    gamma: float = 1.0,
+    parameter: float = 1.0,
     l1: float = 0.0,
     l2: float = 1.0,
     intercept: bool = True,
@@ -58,8 +58,8 @@ def fit(
         A name of `LOSSES`.
     blocks : sequence of int
         How many examples each block has.
-    gamma : float
-        The width of a smooth hinge.
+    parameter : float
+        That of the loss, if it has one.
     l1, l2 : float
     intercept : bool
         Whether there is a b.
@@ -72,7 +72,7 @@ def fit(
         The one with the least gap of those that were certified.
     """
     X, mean = centred(X, intercept)
-    problem = Problem(X, y, c, loss_named(loss, gamma), l1, l2, intercept)
+    problem = Problem(X, y, c, loss_named(loss, parameter), l1, l2, intercept)
     state = Blocks(problem, blocks, seed)
     start = state.examples, state.v, state.b
     found = climb(problem, state.epoch, *start, tol, max_iter, newton)

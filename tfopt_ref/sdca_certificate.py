@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfopt_ref.sdca import EXAMPLE, Rows, shrunk, squared_norms
-from tfopt_ref.sdca_losses import HALVINGS, LOSSES, Hinge, Loss, Poisson, Squared
+from tfopt_ref.sdca_losses import HALVINGS, Logistic, Loss, Poisson, Squared
 
 __all__ = [
     "Fit",
@@ -18,7 +18,6 @@ __all__ = [
     "certificate",
     "examples_of",
     "first_bias",
-    "loss_named",
     "primal",
     "rows_of",
 ]
@@ -59,11 +58,6 @@ class Fit(NamedTuple):
         return self.gap <= tol * self.primal
 
 
-def loss_named(loss: str, gamma: float) -> Loss:
-    """Return a loss by its name; gamma is that of a smooth hinge."""
-    return Hinge(gamma) if loss == "smooth_hinge_loss" else LOSSES[loss]
-
-
 def rows_of(X: Any) -> Rows:
     """Return data, indices, indptr and a dense block."""
     n = X.shape[0]
@@ -83,7 +77,7 @@ def examples_of(problem: Problem) -> np.ndarray:
 
 def first_bias(problem: Problem) -> float:
     """Return where b starts: what is best for w = 0, if that is a guess worth taking."""
-    if not problem.intercept or isinstance(problem.phi, Hinge):
+    if not problem.intercept or not isinstance(problem.phi, Logistic | Poisson | Squared):
         return 0.0
     return best_bias(problem, np.zeros(len(problem.y)))
 
@@ -170,8 +164,8 @@ def balance(problem: Problem, a: np.ndarray) -> np.ndarray:
     if isinstance(problem.phi, Poisson):  # y - a must not be negative, and have the mean of y
         balanced[:] = y - (y - a) * (math.fsum(c * y) / math.fsum(c * (y - a)))
         return balanced
-    # y * a is of [0, 1]: the class whose sum is the larger has to give way
-    sums = {label: math.fsum((c * np.abs(a))[y == label]) for label in (-1, 1)}
-    heavy = max(sums, key=lambda label: sums[label])
-    balanced[y == heavy] *= min(sums.values()) / (sums[heavy] or 1.0)
+    # a range has 0 in it: the sign whose sum is the larger has to give way
+    sums = {sign: math.fsum((c * np.abs(a))[np.sign(a) == sign]) for sign in (-1, 1)}
+    heavy = max(sums, key=lambda sign: sums[sign])
+    balanced[np.sign(a) == heavy] *= min(sums.values()) / (sums[heavy] or 1.0)
     return balanced

@@ -15,9 +15,9 @@ from tfopt_ref.sdca_certificate import (
     certificate,
     examples_of,
     first_bias,
-    loss_named,
     rows_of,
 )
+from tfopt_ref.sdca_losses import loss_named
 from tfopt_ref.sdca_newton import Newton, steps
 from tfopt_ref.sdca_solver import epoch
 
@@ -41,7 +41,7 @@ def fit(
     c: np.ndarray,
     loss: str,
     *,
-    gamma: float = 1.0,
+    parameter: float = 1.0,
     l1: float = 0.0,
     l2: float = 1.0,
     intercept: bool = True,
@@ -62,8 +62,8 @@ def fit(
         The examples' weights.
     loss : str
         A name of `LOSSES`.
-    gamma : float
-        The width of a smooth hinge.
+    parameter : float
+        That of the loss, if it has one.
     l1, l2 : float
     intercept : bool
         Whether there is a b.
@@ -78,7 +78,7 @@ def fit(
         The one with the least gap of those that were certified.
     """
     X, mean = centred(X, intercept)
-    problem = Problem(X, y, c, loss_named(loss, gamma), l1, l2, intercept)
+    problem = Problem(X, y, c, loss_named(loss, parameter), l1, l2, intercept)
     rows, examples, v = rows_of(X), examples_of(problem), np.zeros(X.shape[1])
     b = first_bias(problem)
     # b is the weight of a feature 1 with the penalty rho / 2 * (b - centre)**2: curvature 1 / rho
@@ -90,7 +90,7 @@ def fit(
         nonlocal b, sigma
         plan = shuffled(len(y), 1, seed, number).tolist()
         b, sigma, estimate = epoch(
-            *rows, plan, examples, v, replicas, np.zeros(len(y)), loss, gamma, l2, l1 / l2,
+            *rows, plan, examples, v, replicas, np.zeros(len(y)), loss, parameter, l2, l1 / l2,
             b, curvature, sigma, MERGES, 1,
         )  # fmt: skip
         b += curvature * math.fsum(c * examples["a"])  # the centre moves to where b is

@@ -5,25 +5,25 @@ the losses of classification), wx the prediction and a the dual variable; `conju
 ``phi*(-a)``. A `step` returns the a' that maximizes ::
 
     -phi*(-a') - (a' - a) * wx - K / 2 * (a' - a)**2,    K = sigma * weight * |x|**2 / l2
-
-`gamma` is the strong convexity of the conjugate, or stands for it in adaptive sampling.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Protocol
 
 #: How often a bracket is halved: it may be wide, and a root near 0 has many digits.
 HALVINGS = 200
 LARGEST = 709.0  # whose exponential is finite
 
-__all__ = ["LOSSES", "Loss"]
+__all__ = ["LOSSES", "Loss", "loss_named"]
 
 
 class Loss(Protocol):
     """What SDCA must know of a loss."""
 
+    #: The strong convexity of the conjugate, or what stands for it in adaptive sampling.
     gamma: float
 
     def value(self, wx: float, y: float) -> float:
@@ -110,6 +110,29 @@ class Hinge(Difference):
         if curvature == 0:
             return y if g > 0 else 0.0
         return y * min(max(b + g / curvature, 0.0), 1.0)
+
+
+class SquaredHinge(Difference):
+    """phi(wx) = max(0, 1 - y * wx)**2"""
+
+    gamma = 0.5
+
+    def value(self, wx: float, y: float) -> float:
+        return max(0.0, 1 - y * wx) * max(0.0, 1 - y * wx)
+
+    def slope(self, wx: float, y: float) -> float:
+        return -2 * y * max(0.0, 1 - y * wx)
+
+    def bend(self, wx: float, y: float) -> float:
+        return 2.0 if 1 - y * wx > 0 else 0.0
+
+    def conjugate(self, a: float, y: float) -> float:
+        b = y * a
+        return -b + b * b / 4 if b >= 0 else math.inf
+
+    def step(self, a: float, y: float, wx: float, K: float) -> float:
+        b = y * a
+        return y * max(0.0, b + (1 - y * wx - b / 2) / (K + 0.5))
 
 
 class Logistic(Difference):
@@ -201,11 +224,19 @@ def exp(t: float) -> float:
     return math.exp(t) if t < 709.78 else math.inf
 
 
-#: TensorFlow's names.
+#: By TensorFlow's names, and others like them; with parameters as TensorFlow has them.
 LOSSES: dict[str, Loss] = {
     "logistic_loss": Logistic(),
     "squared_loss": Squared(),
     "hinge_loss": Hinge(gamma=0.0),
     "smooth_hinge_loss": Hinge(gamma=1.0),
     "poisson_loss": Poisson(),
+    "squared_hinge_loss": SquaredHinge(),
 }
+#: The losses with a parameter.
+PARAMETRIC: dict[str, Callable[[float], Loss]] = {"smooth_hinge_loss": Hinge}
+
+
+def loss_named(loss: str, parameter: float) -> Loss:
+    """Return a loss by its name; one without a parameter ignores it."""
+    return PARAMETRIC[loss](parameter) if loss in PARAMETRIC else LOSSES[loss]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfopt_ref.sdca import Rows, add_features, predict, shrunk
-from tfopt_ref.sdca_losses import LOSSES, Hinge, Logistic, Loss
+from tfopt_ref.sdca_losses import Logistic, Loss, loss_named
 
 __all__ = ["epoch"]
 
@@ -28,7 +28,7 @@ class Excess(NamedTuple):
 def epoch(
     data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, dense: np.ndarray,
     plan: Sequence[int], examples: np.ndarray, v: np.ndarray, replicas: np.ndarray,
-    before: np.ndarray, loss: str, gamma: float, l2: float, shrink: float, bias: float,
+    before: np.ndarray, loss: str, parameter: float, l2: float, shrink: float, bias: float,
     bias_curvature: float, sigma: float, merges: int, threads: int,
 ) -> tuple[float, float, float]:  # fmt: skip
     """Visit the examples of a plan, and return the bias, sigma and the estimate of the gap.
@@ -37,7 +37,7 @@ def epoch(
     takes over a share of what the replicas have changed.
     """
     rows = data, indices, indptr, dense
-    phi = Hinge(gamma) if loss == "smooth_hinge_loss" else LOSSES[loss]
+    phi = loss_named(loss, parameter)
     numbers = phi, l2, shrink, bias_curvature
     if not len(replicas):
         bias, estimate = visit(rows, plan, examples, v, bias, *numbers, 1.0)

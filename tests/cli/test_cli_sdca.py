@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from tfopt.cli import report
 from tfopt.cli.readers import read_data
-from tfopt.cli.settings import ReadOptions
+from tfopt.cli.settings import CLASSIFICATION, SDCA_LOSSES, ReadOptions
 from tfopt.linear_model.model_file import read_model
 
 ROWS = "3 1:1\n0 2:1\n2 1:.5 2:.5\n5 1:2\n1 3:.1\n0 2:2\n"
@@ -100,18 +100,18 @@ def test_a_large_model_is_announced(cli, tiny, monkeypatch, solver):
     assert cli("train", tiny, "--solver", solver, "--quiet").err == ""
 
 
-@pytest.mark.parametrize("loss", ["logistic", "hinge", "smooth_hinge", "squared", "poisson"])
+@pytest.mark.parametrize("loss", SDCA_LOSSES)
 @pytest.mark.parametrize("l1", ["0", "0.05"])
 def test_models_of_every_loss_predict(cli, tiny, folder, loss, l1):
     data = tiny
-    if loss in ("squared", "poisson"):
+    if loss not in CLASSIFICATION:
         data = folder / "counts"
         data.write_text(ROWS)
     trained = cli("train", data, "--solver", "sdca", "--loss", loss, "--l1", l1, "--json").json()
     predicted = cli("predict", "model.npz", data)
     values = np.array(predicted.out.split(), float)
     scores = trained["scores"]["train"]
-    if loss in ("squared", "poisson"):
+    if loss not in CLASSIFICATION:
         truth = np.array([float(row.split()[0]) for row in ROWS.splitlines()])
         assert np.sqrt(np.mean((values - truth) ** 2)) == pytest.approx(scores["rmse"])
     else:
@@ -167,7 +167,7 @@ def two_classes(path, own):
     path.with_name("two").write_text("\n".join(text))
 
 
-@pytest.mark.parametrize("loss", ["logistic", "hinge", "smooth_hinge"])
+@pytest.mark.parametrize("loss", CLASSIFICATION)
 def test_one_versus_rest(cli, glass, loss):
     """The model of each class is that of a file where the others have one label in common."""
     outcome = cli("train", glass, "--solver", "sdca", "--loss", loss, "--tol", "1e-9", "--json")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn import metrics
 
+from tfopt.cli.settings import CLASSIFICATION
 from tfopt.linear_model.losses import LOSSES, Logistic
 from tfopt.linear_model.predictions import probabilities
 
@@ -69,8 +70,8 @@ def score(
     Parameters
     ----------
     loss : str
-        "logistic": predictions are probabilities, targets 0 or 1. "hinge" and "smooth_hinge":
-        predictions are margins. "squared" and "poisson": any numbers.
+        "logistic": predictions are probabilities, targets 0 or 1. Others of classification:
+        predictions are margins. Of regression: any numbers.
     predictions : ndarray, shape (rows,) or, of more than two classes, (rows, classes)
     targets : ndarray, shape (rows,)
         With more than two classes, the column of each row's class.
@@ -113,7 +114,7 @@ def score_sums(
     w = 1.0 if weights is None else weights
     rows = len(targets)
     sums: dict[str, float] = {"rows": rows, "weight": rows if weights is None else weights.sum()}
-    if loss not in ("logistic", "hinge", "smooth_hinge"):
+    if loss not in CLASSIFICATION:
         with np.errstate(over="ignore"):  # an RMSE of inf says enough
             residuals = targets - predictions
             sums["squares"] = (w * np.square(residuals)).sum()

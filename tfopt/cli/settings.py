@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 LOSSES = ("logistic", "squared")
-SDCA_LOSSES = (*LOSSES, "hinge", "smooth_hinge", "poisson")
-CLASSIFICATION = ("logistic", "hinge", "smooth_hinge")
+SDCA_LOSSES = (*LOSSES, "hinge", "smooth_hinge", "squared_hinge", "poisson")
+CLASSIFICATION = ("logistic", "hinge", "smooth_hinge", "squared_hinge")
 #: Values of --schedule besides the library's schedules.
 AUTO, CONSTANT = "auto", "constant"
 SOLVERS = ("optimizer", "sdca")

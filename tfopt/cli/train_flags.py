@@ -57,6 +57,7 @@ how far it is from the minimum: dual coordinate ascent, and Newton's method wher
 Then there are these losses, too:
   hinge         max(0, 1 - margin) for the larger label, max(0, 1 + margin) for the other
   smooth_hinge  the same with a rounded corner
+  squared_hinge the square of the hinge
   poisson       exp(margin) - label·margin
 More than two classes are separated one from the rest, with weights and a bias for each.
 With --solver sdca DATA may be a folder, or its URL as fsspec has them (s3://bucket/day): each file

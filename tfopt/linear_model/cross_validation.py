@@ -132,7 +132,7 @@ class SDCAClassifierCV(LinearClassifier, _CrossValidation):
 
     Parameters
     ----------
-    loss : {"logistic", "hinge", "smooth_hinge"}, default="logistic"
+    loss : {"logistic", "hinge", "smooth_hinge", "squared_hinge"}, default="logistic"
     l2s : int or sequence of float, default=10
         The values of l2 to choose from, or how many of them between 1e4 and 1e-4: those of
         ``LogisticRegressionCV(Cs=10)`` are their inverses.

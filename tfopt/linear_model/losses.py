@@ -6,12 +6,35 @@ classification), the prediction z = x . w + b and the dual variable a; `conjugat
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import Protocol
 
 import numpy as np
 from scipy.special import expit, xlogy
 
-__all__ = ["LOSSES", "Hinge", "Logistic", "PointwiseLoss", "Poisson", "Squared", "loss_named"]
+__all__ = ["LOSSES", "Logistic", "LossOption", "PointwiseLoss", "loss_named"]
+
+
+@dataclasses.dataclass(frozen=True)
+class LossOption:
+    """An option of the estimators that is the parameter of a loss.
+
+    Attributes
+    ----------
+    name : str
+    default : float
+    low, high : float
+        It must be above the one and below the other.
+    from_low : bool
+        Whether it may be the lower one, too.
+    """
+
+    name: str
+    default: float
+    low: float = 0.0
+    high: float = math.inf
+    from_low: bool = False
 
 
 class PointwiseLoss(Protocol):
@@ -21,6 +44,14 @@ class PointwiseLoss(Protocol):
     is_smooth: bool
     #: Whether the labels are -1 and 1.
     is_classification: bool
+    #: Whether phi is smooth and, where it is large, linear: phi'' is 0 far from the minimum.
+    is_linear_far: bool = False
+    #: Of those that are: 1 / phi'' near the minimum.
+    gamma: float = 1.0
+    #: The parameter, if there is one.
+    option: LossOption | None = None
+    #: What turns a mean response or a probability into a prediction z; None: nothing does.
+    link: str | None = None
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return phi(z; y)."""
@@ -59,7 +90,7 @@ class _Margin(PointwiseLoss):
 class Logistic(_Margin):
     """log(1 + exp(-y * z))"""
 
-    is_smooth = True
+    is_smooth, link = True, "logit"
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.logaddexp(0.0, -y * z))
@@ -79,24 +110,45 @@ class Logistic(_Margin):
 
 
 class Hinge(_Margin):
+    """max(0, 1 - y * z)"""
+
+    is_smooth = False
+
+    def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(np.maximum(0.0, 1 - y * z))
+
+    def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(-y * (1 - y * z > 0))
+
+    def hessian(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.zeros_like(z)
+
+    def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(-y * a)
+
+    def inverse_link(self, z: np.ndarray) -> np.ndarray:
+        return z
+
+
+class SmoothHinge(_Margin):
     """max(0, 1 - y * z), with a quadratic part of width `gamma` instead of the corner."""
 
-    def __init__(self, gamma: float = 0.0) -> None:
-        self.gamma, self.is_smooth = gamma, gamma > 0
+    is_smooth, is_linear_far = True, True
+    option = LossOption("gamma", 1.0)
+
+    def __init__(self, gamma: float = 1.0) -> None:
+        self.gamma = gamma
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         u = np.maximum(0.0, 1 - y * z)
-        if not self.gamma:
-            return np.asarray(u)
         return np.asarray(np.where(u < self.gamma, u * u / (2 * self.gamma), u - self.gamma / 2))
 
     def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        u = 1 - y * z
-        return np.asarray(-y * (np.clip(u / self.gamma, 0, 1) if self.gamma else u > 0))
+        return np.asarray(-y * np.clip((1 - y * z) / self.gamma, 0, 1))
 
     def hessian(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         u = 1 - y * z
-        return np.where((u > 0) & (u < self.gamma), 1 / (self.gamma or 1.0), 0.0)
+        return np.where((u > 0) & (u < self.gamma), 1 / self.gamma, 0.0)
 
     def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         b = y * a
@@ -106,10 +158,35 @@ class Hinge(_Margin):
         return z
 
 
+class SquaredHinge(_Margin):
+    """max(0, 1 - y * z)**2"""
+
+    is_smooth = True
+
+    def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(np.square(np.maximum(0.0, 1 - y * z)))
+
+    def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(-2 * y * np.maximum(0.0, 1 - y * z))
+
+    def hessian(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.where(1 - y * z > 0, 2.0, 0.0)
+
+    def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        b = y * a
+        return np.asarray(b * b / 4 - b)
+
+    def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(y * np.maximum(y * a, 0))
+
+    def inverse_link(self, z: np.ndarray) -> np.ndarray:
+        return z
+
+
 class Squared(PointwiseLoss):
     """(z - y)**2 / 2"""
 
-    is_smooth, is_classification = True, False
+    is_smooth, is_classification, link = True, False, "identity"
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.square(z - y) / 2)
@@ -136,7 +213,7 @@ class Squared(PointwiseLoss):
 class Poisson(PointwiseLoss):
     """exp(z) - y * z"""
 
-    is_smooth, is_classification = True, False
+    is_smooth, is_classification, link = True, False, "log"
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.exp(z) - y * z)
@@ -161,16 +238,18 @@ class Poisson(PointwiseLoss):
         return np.asarray(y - xlogy(y, y))
 
 
-#: By the kernels' names.
+#: By the kernels' names, with default parameters.
 LOSSES: dict[str, PointwiseLoss] = {
     "logistic_loss": Logistic(),
     "squared_loss": Squared(),
     "hinge_loss": Hinge(),
-    "smooth_hinge_loss": Hinge(1.0),
+    "smooth_hinge_loss": SmoothHinge(),
     "poisson_loss": Poisson(),
+    "squared_hinge_loss": SquaredHinge(),
 }
 
 
-def loss_named(name: str, gamma: float = 1.0) -> PointwiseLoss:
-    """Return a loss by the kernels' name; `gamma` is the width of a smooth hinge."""
-    return Hinge(gamma) if name == "smooth_hinge_loss" else LOSSES[name]
+def loss_named(name: str, parameter: float = 1.0) -> PointwiseLoss:
+    """Return a loss by the kernels' name; a loss without a parameter ignores it."""
+    loss = LOSSES[name]
+    return type(loss)(parameter) if loss.option else loss  # type: ignore[call-arg]

@@ -20,6 +20,8 @@ import numpy as np
 
 from tfopt.checkpoints.framing import has_too_many
 from tfopt.errors import InvalidArgumentError
+from tfopt.linear_model.sdca_classifier import SDCAClassifier
+from tfopt.linear_model.sdca_regressor import SDCARegressor
 from tfopt.linear_model.stored_model import Columns, StoredModel
 
 __all__ = ["encode_npz", "parse_npz"]
@@ -27,8 +29,8 @@ __all__ = ["encode_npz", "parse_npz"]
 FORMAT = "tfopt linear model"
 #: Version 2 added models of more than two classes; other models are written as version 1.
 FORMAT_VERSION = 2
-CLASSIFICATION = ("logistic", "hinge", "smooth_hinge")
-LOSSES = (*CLASSIFICATION, "squared", "poisson")
+CLASSIFICATION = tuple(name for name in SDCAClassifier._LOSSES if name != "multinomial")
+LOSSES = (*CLASSIFICATION, *SDCARegressor._LOSSES)
 
 
 def encode_npz(model: StoredModel) -> bytes:

@@ -182,7 +182,8 @@ def sdca_path(
     ----------
     X : array or sparse matrix, shape (n_samples, n_features)
     y : array, shape (n_samples,)
-    loss : {"logistic", "hinge", "smooth_hinge", "squared", "poisson"}, default="logistic"
+    loss : str, default="logistic"
+        One of those of `SDCAClassifier` and `SDCARegressor`.
     l2s, l1s : sequence of float, shape (n_values,)
         The values of one of the penalties, in any order.
     l1, l2 : float, optional

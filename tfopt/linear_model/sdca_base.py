@@ -41,7 +41,7 @@ from tfopt.linear_model._solver.objective import (
     as_rows,
     dual_point,
 )
-from tfopt.linear_model.losses import LOSSES
+from tfopt.linear_model.losses import LOSSES, PointwiseLoss
 from tfopt.linear_model.predictions import LinearModel
 from tfopt.linear_model.sdca_results import ProgressBar, SDCAResults
 from tfopt.linear_model.training_data import TrainingData, WarmStart
@@ -82,6 +82,8 @@ class SDCAEstimator(SDCAResults, LinearModel):
 
     #: The kernels' names of the losses, by those of the option.
     _LOSSES: dict[str, str]
+    #: The options that are parameters of a loss, and their defaults.
+    _PARAMETERS: dict[str, float | None] = {}
 
     def _validate(self, X: Any, y: Any, **options: Any) -> tuple[Any, np.ndarray]:
         self._check_options()
@@ -99,6 +101,7 @@ class SDCAEstimator(SDCAResults, LinearModel):
         if self.max_time is not None:
             check_number("max_time", self.max_time, 0, open_end=True)
         self._l2()
+        self._parameter()
         partitions = self.num_loss_partitions
         if self._has_blocks:
             for size in partitions:
@@ -128,8 +131,35 @@ class SDCAEstimator(SDCAResults, LinearModel):
             )
         if self.l1 > 0 and solver != "cd":
             raise ValueError(f"solver={solver!r} needs l1=0, not l1={self.l1!r}: set solver='cd'")
-        if self.loss == "hinge":
-            raise ValueError(f"solver={solver!r} needs a smooth loss, not loss='hinge'")
+        if not self._phi.is_smooth:
+            raise ValueError(f"solver={solver!r} needs a smooth loss, not loss={self.loss!r}")
+
+    @property
+    def _phi(self) -> PointwiseLoss:
+        """The loss, with the default of its parameter."""
+        return LOSSES[self._LOSSES[self.loss]]
+
+    def _parameter(self) -> float:
+        """Return the parameter of the loss; refuse those of other losses."""
+        own = self._phi.option
+        for name, default in self._PARAMETERS.items():
+            value = getattr(self, name)
+            if value != default and (own is None or own.name != name):
+                losses = [
+                    loss
+                    for loss, key in self._LOSSES.items()
+                    if (option := LOSSES[key].option) is not None and option.name == name
+                ]
+                raise InvalidArgumentError(
+                    f"{name}={value!r} does not apply to loss={self.loss!r}: it is for loss="
+                    + " or ".join(map(repr, losses))
+                )
+        if own is None:
+            return 1.0
+        value = getattr(self, own.name)
+        if value is None:
+            return own.default
+        return check_number(own.name, value, own.low, open_end=not own.from_low, high=own.high)
 
     def _l2(self) -> float:
         """Return l2, or 1 / C, or the default."""
@@ -153,7 +183,7 @@ class SDCAEstimator(SDCAResults, LinearModel):
         reasons = {
             "l1 > 0": self.l1 > 0,
             "solver='auto' or 'cd'": self.solver in ("auto", "cd"),
-            "a smooth loss": self.loss != "hinge",
+            "a smooth loss": self._phi.is_smooth,
             "no fixed blocks": not self._in_blocks,
             "num_loss_partitions=None and adaptive=False": self.num_loss_partitions is None
             and not self.adaptive,
@@ -203,7 +233,7 @@ class SDCAEstimator(SDCAResults, LinearModel):
             return InitialPoint(y, data.weights, curvature, zeros, bias)
         point = InitialPoint(y, data.weights, curvature, zeros, last.bias[k], last.w[k])
         duals = last.duals[k] if last.duals is not None else dual_point(objective, point)
-        return dataclasses.replace(point, a=LOSSES[objective.loss].clip_duals(duals, y))
+        return dataclasses.replace(point, a=objective.phi.clip_duals(duals, y))
 
     @property
     def _is_warm(self) -> bool:
@@ -233,8 +263,8 @@ class SDCAEstimator(SDCAResults, LinearModel):
                     f"warm_start goes on from the last fit: it had {last[k]} {what} and this one "
                     f"has {now[k]}; set warm_start=False"
                 )
-        if not self._has_duals_of(n_examples) and (self.loss == "hinge" or self._in_blocks):
-            where = "in blocks" if self._in_blocks else "with loss='hinge'"
+        if not self._has_duals_of(n_examples) and (self._in_blocks or not self._phi.is_smooth):
+            where = "in blocks" if self._in_blocks else f"with loss={self.loss!r}"
             length = self.dual_coef_.shape[-1] if hasattr(self, "dual_coef_") else None
             reason = (
                 "which were not kept: set keep_duals=True"
@@ -340,7 +370,7 @@ class SDCAEstimator(SDCAResults, LinearModel):
             rows=nothing,
             n_weights=n_weights,
             loss=self._LOSSES[self.loss],
-            gamma=check_number("gamma", getattr(self, "gamma", 1.0), 0, open_end=True),
+            parameter=self._parameter(),
             l1=float(self.l1),
             l2=self._l2(),
             intercept=bool(self.fit_intercept),

@@ -38,7 +38,8 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
 
     Parameters
     ----------
-    loss : {"logistic", "hinge", "smooth_hinge", "multinomial"}, default="logistic"
+    loss : {"logistic", "hinge", "smooth_hinge", "squared_hinge", "multinomial"}, default="logistic"
+        "hinge" is max(0, 1 - y z), and "squared_hinge" its square, as of liblinear's ``-s 2``.
         "multinomial" is the cross-entropy of the softmax of all classes' scores, minimized by
         Newton's method; for two classes it is "logistic". It needs ``l1=0``.
     l1 : float, default=0.0
@@ -50,7 +51,7 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
     C : float, optional
         1 / l2, as an alternative to l2.
     gamma : float, default=1.0
-        The width of the quadratic part of the smooth hinge.
+        The width of the quadratic part of the smooth hinge; other losses have none.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalized.
     class_weight : dict or "balanced", optional
@@ -106,8 +107,8 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
     coef_ : ndarray of float64, shape (1, n_features) or (n_classes, n_features)
     intercept_ : ndarray of float64, shape (1,) or (n_classes,)
     dual_coef_ : ndarray of float64, shape (1, n_samples) or (n_classes, n_samples)
-        The dual variables, y times a number of [0, 1]; their weighted sum is 0 if there is an
-        intercept. It is absent with ``keep_duals=False``.
+        The dual variables, y times a number of [0, 1], or of at least 0 for the squared hinge;
+        their weighted sum is 0 if there is an intercept. It is absent with ``keep_duals=False``.
         For the multinomial loss 1 or 0 for the class of the sample, minus a probability.
     objective_, dual_gap_ : ndarray of float64, shape (1,) or (n_classes,)
         The minimum is between ``objective_ - dual_gap_`` and ``objective_``.
@@ -154,8 +155,10 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
         "logistic": "logistic_loss",
         "hinge": "hinge_loss",
         "smooth_hinge": "smooth_hinge_loss",
+        "squared_hinge": "squared_hinge_loss",
         "multinomial": "logistic_loss",
     }
+    _PARAMETERS = {"gamma": 1.0}
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from tfopt.core.versions import __version__
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.linear_model.ftrl import FTRLClassifier
+from tfopt.linear_model.losses import LOSSES
 from tfopt.linear_model.predictions import LinearModel
 from tfopt.linear_model.sdca_classifier import SDCAClassifier
 from tfopt.linear_model.sdca_regressor import SDCARegressor
@@ -20,13 +21,10 @@ __all__ = ["LABELS", "LINKS", "Columns", "StoredModel", "estimator_of", "stored_
 
 #: By loss: what turns a mean response or probabilities into margins; None: nothing does.
 LINKS = {
-    "logistic": "logit",
-    "multinomial": "softmax",
-    "squared": "identity",
-    "hinge": None,
-    "smooth_hinge": None,
-    "poisson": "log",
-}
+    name: LOSSES[key].link
+    for kind in (SDCAClassifier, SDCARegressor)
+    for name, key in kind._LOSSES.items()
+} | {"multinomial": "softmax"}
 #: The NumPy types of labels, by the names of their Python types.
 LABELS: dict[str, type] = {"bool": bool, "int": np.int64, "float": np.float64, "str": str}
 

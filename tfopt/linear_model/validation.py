@@ -16,11 +16,14 @@ from tfopt.kernels.arrays import csr
 __all__ = ["check_count", "check_csr_arrays", "check_number", "check_total", "check_weights"]
 
 
-def check_number(name: str, value: Any, low: float, *, open_end: bool = False) -> float:
-    """Check that an option is a finite number of at least `low`, or above it."""
+def check_number(
+    name: str, value: Any, low: float, *, open_end: bool = False, high: float = math.inf
+) -> float:
+    """Check that an option is a finite number of at least `low`, or above it, and below `high`."""
     good = isinstance(value, numbers.Real) and math.isfinite(value)
-    if not good or value < low or (open_end and value == low):
+    if not good or value < low or (open_end and value == low) or value >= high:
         wanted = f"above {low:g}" if open_end else f"at least {low:g}"
+        wanted += f" and below {high:g}" if high < math.inf else ""
         raise ValueError(f"{name} must be a finite number {wanted}, not {value!r}")
     return float(value)
 

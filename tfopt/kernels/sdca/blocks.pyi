@@ -12,7 +12,7 @@ def visit(
     examples: NDArray[Any],
     u: NDArray[float64],
     loss: str,
-    gamma: float,
+    parameter: float,
     l2: float,
     shrink: float,
     bias: float,

@@ -19,13 +19,13 @@ from tfopt.kernels.sdca.visits import LOSSES
 def visit(const real[::1] data not None, const index[::1] indices not None,
           const index[::1] indptr not None, const real[:, ::1] dense not None,
           const int64_t[::1] plan not None, example[::1] examples not None,
-          double[::1] u not None, str loss, double gamma, double l2, double shrink, double bias,
+          double[::1] u not None, str loss, double parameter, double l2, double shrink, double bias,
           double bias_curvature, double sigma):
     """Visit the examples of a plan, one after another, on one thread.
 
     Parameters
     ----------
-    data, indices, indptr, dense, plan, loss, gamma, l2, shrink, bias, bias_curvature
+    data, indices, indptr, dense, plan, loss, parameter, l2, shrink, bias, bias_curvature
         See `tfopt.kernels.sdca.solver.epoch`.
     examples : memoryview of EXAMPLE
         The examples of the plan, in order; their dual variables are changed.
@@ -41,7 +41,7 @@ def visit(const real[::1] data not None, const index[::1] indices not None,
         The sum of the gaps met at the visits.
     """
     cdef int kind = LOSSES.index(loss)
-    cdef loss_t f = loss_of(kind, gamma)
+    cdef loss_t f = loss_of(kind, parameter)
     cdef Py_ssize_t n = plan.shape[0], width = dense.shape[1]
     cdef partition own
     cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],

@@ -31,7 +31,7 @@ def tangent(
     w: NDArray[float64],
     bias: float,
     loss: str,
-    gamma: float,
+    parameter: float,
     threads: int = ...,
 ) -> tuple[
     float,

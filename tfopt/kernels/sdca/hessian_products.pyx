@@ -191,7 +191,7 @@ cdef void _tangent_share(const real[::1] data, const index[::1] indices, const i
 def tangent(const real[::1] data not None, const index[::1] indices not None,
             const index[::1] indptr not None, const real[:, ::1] dense not None,
             const example[::1] examples not None, const double[::1] w not None, double bias,
-            str loss, double gamma, int threads=0):
+            str loss, double parameter, int threads=0):
     """The losses at a point and their derivatives, in one pass over the rows.
 
     Rows must not repeat features, and have an additional last feature of 1.
@@ -207,7 +207,7 @@ def tangent(const real[::1] data not None, const index[::1] indices not None,
     gradient, diagonal : ndarray of float64, shape (n_weights + 1,)
         The sums of slope * x and of bend * x * x.
     """
-    cdef loss_t f = loss_of(LOSSES.index(loss), gamma)
+    cdef loss_t f = loss_of(LOSSES.index(loss), parameter)
     cdef Py_ssize_t n = examples.shape[0], last = w.shape[0]
     cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
                                    dense.shape[0], dense.shape[1], last)

@@ -7,9 +7,8 @@ A step is the a' that maximizes
 
     -phi*(-a') - (a' - a) * wx - K / 2 * (a' - a)^2,    K = sigma * weight * |x|^2 / l2,
 
-and is found for every wx and every K >= 0. gamma is the strong convexity of the conjugate, or
-stands for it in adaptive sampling. It is also what makes a hinge smooth; the other losses are
-passed it so that all have one signature.
+and is found for every wx and every K >= 0. Functions of a loss without a parameter are passed one,
+too, so that all have one signature.
 """
 
 from libc.math cimport INFINITY, exp, expm1, fabs, fmax, fmin, log, log1p
@@ -24,7 +23,8 @@ cdef struct loss_t:
     value_t bend        # the second derivative; 0 for a hinge that is not smooth
     conjugate_t conjugate
     step_t step
-    double gamma
+    double parameter    # the width of a smooth hinge
+    double gamma        # the strong convexity of the conjugate, or what stands for it
     int kind
 
 
@@ -83,6 +83,32 @@ cdef inline double hinge_step(double a, double y, double wx, double K,
     if g == 0:      # nothing to gain; and K + gamma may be 0
         return a
     return y * fmax(0, fmin(1, b + g / (K + gamma)))
+
+
+# ---- squared hinge: max(0, 1 - m)^2, m = y * wx
+
+cdef inline double squared_hinge_value(double wx, double y, double parameter) noexcept nogil:
+    cdef double u = fmax(0, 1 - y * wx)
+    return u * u
+
+
+cdef inline double squared_hinge_slope(double wx, double y, double parameter) noexcept nogil:
+    return -2 * y * fmax(0, 1 - y * wx)
+
+
+cdef inline double squared_hinge_bend(double wx, double y, double parameter) noexcept nogil:
+    return 2 if 1 - y * wx > 0 else 0
+
+
+cdef inline double squared_hinge_conjugate(double a, double y, double parameter) noexcept nogil:
+    cdef double b = y * a
+    return -b + b * b / 4 if b >= 0 else INFINITY
+
+
+cdef inline double squared_hinge_step(double a, double y, double wx, double K,
+                                      double parameter) noexcept nogil:
+    cdef double b = y * a
+    return y * fmax(0, b + (1 - y * wx - b / 2) / (K + 0.5))
 
 
 # ---- logistic: log(1 + e^-m), m = y * wx
@@ -245,28 +271,34 @@ cdef inline double poisson_step(double a, double y, double wx, double K,
 # ---- dispatch
 
 cdef enum:
-    LOGISTIC, SQUARED, HINGE, SMOOTH_HINGE, POISSON
+    LOGISTIC, SQUARED, HINGE, SMOOTH_HINGE, POISSON, SQUARED_HINGE
 
 
-cdef inline loss_t loss_of(int kind, double gamma) noexcept nogil:
-    """A loss; gamma is the width of a smooth hinge."""
+cdef inline loss_t loss_of(int kind, double parameter) noexcept nogil:
+    """A loss; the parameter is that of those that have one."""
     cdef loss_t loss
     loss.kind = kind
-    loss.gamma = 4 if kind == LOGISTIC else 0 if kind == HINGE else 1
+    loss.parameter = 0 if kind == HINGE else parameter
+    loss.gamma = 1
     if kind == LOGISTIC:
         loss.value, loss.slope, loss.bend = logistic_value, logistic_slope, logistic_bend
         loss.conjugate, loss.step = logistic_conjugate, logistic_step
+        loss.gamma = 4
     elif kind == SQUARED:
         loss.value, loss.slope, loss.bend = squared_value, squared_slope, squared_bend
         loss.conjugate, loss.step = squared_conjugate, squared_step
     elif kind == POISSON:
         loss.value, loss.slope, loss.bend = poisson_value, poisson_slope, poisson_bend
         loss.conjugate, loss.step = poisson_conjugate, poisson_step
+    elif kind == SQUARED_HINGE:
+        loss.value, loss.slope = squared_hinge_value, squared_hinge_slope
+        loss.bend = squared_hinge_bend
+        loss.conjugate, loss.step = squared_hinge_conjugate, squared_hinge_step
+        loss.gamma = 0.5
     else:
         loss.value, loss.slope, loss.bend = hinge_value, hinge_slope, hinge_bend
         loss.conjugate, loss.step = hinge_conjugate, hinge_step
-    if kind == SMOOTH_HINGE:
-        loss.gamma = gamma
+        loss.gamma = loss.parameter
     return loss
 
 
@@ -274,7 +306,7 @@ cdef inline loss_t loss_of(int kind, double gamma) noexcept nogil:
 
 cdef inline double height(const loss_t *f, double wx, double y) noexcept nogil:
     """phi(wx) relative to its minimum, which is 0 except for the Poisson loss."""
-    return poisson_above(wx, y) if f.kind == POISSON else f.value(wx, y, f.gamma)
+    return poisson_above(wx, y) if f.kind == POISSON else f.value(wx, y, f.parameter)
 
 
 cdef inline void tangent_at(const loss_t *f, double wx, double y, double *above, double *slope,
@@ -293,8 +325,8 @@ cdef inline void tangent_at(const loss_t *f, double wx, double y, double *above,
         bend[0] = exp(wx)
         slope[0] = bend[0] - y
     else:
-        above[0] = f.value(wx, y, f.gamma)
-        slope[0], bend[0] = f.slope(wx, y, f.gamma), f.bend(wx, y, f.gamma)
+        above[0] = f.value(wx, y, f.parameter)
+        slope[0], bend[0] = f.slope(wx, y, f.parameter), f.bend(wx, y, f.parameter)
 
 
 cdef inline double apart(const loss_t *f, double height, double a, double y,
@@ -302,4 +334,4 @@ cdef inline double apart(const loss_t *f, double height, double a, double y,
     """phi(wx) + phi*(-a) + a * wx, non-negative (Fenchel-Young) except for rounding."""
     if f.kind == POISSON:
         return poisson_above(wx, y - a)
-    return height + f.conjugate(a, y, f.gamma) + a * wx
+    return height + f.conjugate(a, y, f.parameter) + a * wx

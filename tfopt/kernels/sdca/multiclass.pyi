@@ -19,7 +19,7 @@ def epoch(
     bias: NDArray[float64],
     n_lanes: int,
     loss: str,
-    gamma: float,
+    parameter: float,
     l2: float,
     shrink: float,
     bias_curvature: float,

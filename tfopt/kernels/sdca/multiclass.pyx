@@ -15,8 +15,9 @@ from tfopt.kernels.arrays.csr cimport (
     check_length, extent, extent_of, index, once, refuse_outside, row_length, within,
 )
 from tfopt.kernels.sdca.losses cimport (
-    LOGISTIC, NEAR, exp_series, hinge_conjugate, hinge_step, hinge_value,
-    logistic_root, logistic_value, loss_of, loss_t,
+    LOGISTIC, NEAR, SQUARED_HINGE, exp_series, hinge_conjugate, hinge_step, hinge_value,
+    logistic_root, logistic_value, loss_of, loss_t, squared_hinge_conjugate, squared_hinge_step,
+    squared_hinge_value,
 )
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state, prefetch_line, raise_flag
 from tfopt.kernels.update.rules cimport real
@@ -186,6 +187,17 @@ cdef inline void _hinge(double *b, const double *y, const double *wx, double K, 
         b[c] = y[c] * hinge_step(a, y[c], wx[c], K, gamma)
 
 
+cdef inline void _squared_hinge(double *b, const double *y, const double *wx, double K,
+                                double *gap) noexcept nogil:
+    cdef double a
+    cdef int c
+    for c in range(WIDE):
+        a = y[c] * b[c]
+        gap[c] = squared_hinge_value(wx[c], y[c], 0)
+        gap[c] += squared_hinge_conjugate(a, y[c], 0) + a * wx[c]
+        b[c] = y[c] * squared_hinge_step(a, y[c], wx[c], K, 0)
+
+
 cdef inline void _visit(const real *x, const index *j, Py_ssize_t n, const real *z,
                         Py_ssize_t width, const sample *s, double *b, double *t, double *v,
                         double *tail, ascent *own, extent *bounds) noexcept nogil:
@@ -204,8 +216,10 @@ cdef inline void _visit(const real *x, const index *j, Py_ssize_t n, const real 
         _dense_dot(z, width, tail, own.shrink, wx)
     if own.kind == LOGISTIC:
         _logistic(b, t, y, wx, K, gap)
+    elif own.kind == SQUARED_HINGE:
+        _squared_hinge(b, y, wx, K, gap)
     else:
-        _hinge(b, y, wx, K, own.loss.gamma, gap)
+        _hinge(b, y, wx, K, own.loss.parameter, gap)
     for c in range(WIDE):
         own.estimate[c] += s.weight * gap[c]
         change = s.weight * (y[c] * (b[c] - old[c]))
@@ -257,7 +271,7 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
           const index[::1] indptr not None, const real[:, ::1] dense not None,
           const int64_t[::1] plan not None, const sample[::1] samples not None,
           double[:, ::1] b not None, double[:, ::1] t not None, double[:, ::1] v not None,
-          double[::1] bias not None, int n_lanes, str loss, double gamma, double l2,
+          double[::1] bias not None, int n_lanes, str loss, double parameter, double l2,
           double shrink, double bias_curvature):
     """Visit the samples of a plan, in all lanes, one after another.
 
@@ -281,8 +295,8 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
         How many there are classes in; b and t of the others must be 0.
     loss : str
         One of classification.
-    gamma : float
-        The width of a smooth hinge.
+    parameter : float
+        That of the loss, if it has one: see losses.pxd.
     l2, shrink, bias_curvature : float
 
     Returns
@@ -301,7 +315,7 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
     _check_lanes("b", b.shape[0], b.shape[1], bounds.n_rows)
     _check_lanes("t", t.shape[0], t.shape[1], bounds.n_rows if own.kind == LOGISTIC else t.shape[0])
     _check_lanes("v", n_v, v.shape[1], n_v)
-    own.loss = loss_of(own.kind, gamma)
+    own.loss = loss_of(own.kind, parameter)
     own.l2, own.shrink, own.bias_curvature, own.n_lanes = l2, shrink, bias_curvature, n_lanes
     for c in range(WIDE):
         own.bias[c], own.estimate[c] = bias[c], 0

@@ -8,7 +8,7 @@ def gaps(
     wx: NDArray[float64],
     bias: float,
     loss: str,
-    gamma: float,
+    parameter: float,
     threads: int = ...,
 ) -> tuple[float, float]: ...
 def losses(
@@ -16,7 +16,7 @@ def losses(
     wx: NDArray[float64],
     bias: float,
     loss: str,
-    gamma: float,
+    parameter: float,
     threads: int = ...,
 ) -> float: ...
 def derivatives(
@@ -24,7 +24,7 @@ def derivatives(
     wx: NDArray[float64],
     bias: float,
     loss: str,
-    gamma: float,
+    parameter: float,
     threads: int = ...,
 ) -> tuple[NDArray[float64], NDArray[float64]]: ...
 def hessian(

@@ -41,8 +41,8 @@ cdef enum:
     COSTLY = 16     # visiting this many features takes as long as an exponential and a logarithm
 
 
-cdef loss_t _named(str loss, double gamma) except *:
-    return loss_of(LOSSES.index(loss), gamma)
+cdef loss_t _named(str loss, double parameter) except *:
+    return loss_of(LOSSES.index(loss), parameter)
 
 
 cdef int _team(Py_ssize_t work, int threads) noexcept:
@@ -79,7 +79,7 @@ def _sum(terms):
 
 
 def gaps(const example[::1] examples not None, const double[::1] wx not None, double bias,
-         str loss, double gamma, int threads=0):
+         str loss, double parameter, int threads=0):
     """The losses at predictions, and the Fenchel-Young gaps to the dual variables.
 
     Returns
@@ -88,7 +88,7 @@ def gaps(const example[::1] examples not None, const double[::1] wx not None, do
         Sums of weight * phi(wx + bias), phi above its least value, and of weight *
         (phi(wx + bias) + phi*(-a) + a * (wx + bias)), no term of which is negative.
     """
-    cdef loss_t f = _named(loss, gamma)
+    cdef loss_t f = _named(loss, parameter)
     cdef Py_ssize_t n = examples.shape[0]
     cdef double[:, ::1] sums = np.empty(((n + BLOCK - 1) // BLOCK, 2))
     cdef int team = _team(n * COSTLY, threads)
@@ -115,9 +115,9 @@ cdef void _losses_share(const example[::1] examples, const double[::1] wx, doubl
 
 
 def losses(const example[::1] examples not None, const double[::1] wx not None, double bias,
-           str loss, double gamma, int threads=0):
+           str loss, double parameter, int threads=0):
     """The sum of weight * phi(wx + bias), with phi relative to its minimum."""
-    cdef loss_t f = _named(loss, gamma)
+    cdef loss_t f = _named(loss, parameter)
     cdef Py_ssize_t n = examples.shape[0]
     cdef double[::1] sums = np.empty((n + BLOCK - 1) // BLOCK)
     cdef int team = _team(n * COSTLY, threads)
@@ -134,20 +134,20 @@ cdef void _derivatives_share(const example[::1] examples, const double[::1] wx, 
     cdef fp_state caller = fp_enter(False)
     for i in range(n * thread // threads, n * (thread + 1) // threads):
         if examples[i].weight > 0:
-            slopes[i] = examples[i].weight * f.slope(wx[i] + bias, examples[i].y, f.gamma)
-            bends[i] = examples[i].weight * f.bend(wx[i] + bias, examples[i].y, f.gamma)
+            slopes[i] = examples[i].weight * f.slope(wx[i] + bias, examples[i].y, f.parameter)
+            bends[i] = examples[i].weight * f.bend(wx[i] + bias, examples[i].y, f.parameter)
     fp_leave(caller)
 
 
 def derivatives(const example[::1] examples not None, const double[::1] wx not None, double bias,
-                str loss, double gamma, int threads=0):
+                str loss, double parameter, int threads=0):
     """phi' and phi'' of each example at its prediction, each times its weight.
 
     Returns
     -------
     slopes, bends : ndarray of float64, shape (n_examples,)
     """
-    cdef loss_t f = _named(loss, gamma)
+    cdef loss_t f = _named(loss, parameter)
     cdef Py_ssize_t n = examples.shape[0]
     cdef double[::1] slopes = np.zeros(n), bends = np.zeros(n)
     cdef int team = _team(n * COSTLY, threads)

@@ -14,7 +14,7 @@ def epoch(
     replicas: NDArray[float64],
     before: NDArray[float64],
     loss: str,
-    gamma: float,
+    parameter: float,
     l2: float,
     shrink: float,
     bias: float,

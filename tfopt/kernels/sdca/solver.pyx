@@ -79,10 +79,10 @@ cdef inline double ascend(int kind, const loss_t *loss, double a, double y, doub
         gap[0] = residue * residue / 2
         return a - residue / (1 + K)
     if kind == HINGE or kind == SMOOTH_HINGE:
-        gap[0] = hinge_value(wx, y, loss.gamma) + hinge_conjugate(a, y, loss.gamma) + a * wx
-        return hinge_step(a, y, wx, K, loss.gamma)
-    gap[0] = loss.value(wx, y, loss.gamma) + loss.conjugate(a, y, loss.gamma) + a * wx
-    return loss.step(a, y, wx, K, loss.gamma)
+        gap[0] = hinge_value(wx, y, loss.parameter) + hinge_conjugate(a, y, loss.parameter) + a * wx
+        return hinge_step(a, y, wx, K, loss.parameter)
+    gap[0] = loss.value(wx, y, loss.parameter) + loss.conjugate(a, y, loss.parameter) + a * wx
+    return loss.step(a, y, wx, K, loss.parameter)
 
 
 cdef void visit_examples(const real *data, const index *indices, const index *indptr,
@@ -220,7 +220,7 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
           const index[::1] indptr not None, const real[:, ::1] dense not None,
           const int64_t[::1] plan not None, example[::1] examples not None,
           double[::1] v not None, double[:, ::1] replicas not None, double[::1] before not None,
-          str loss, double gamma, double l2, double shrink, double bias, double bias_curvature,
+          str loss, double parameter, double l2, double shrink, double bias, double bias_curvature,
           double sigma, int merges, int threads):
     """Visit the examples of a plan, on partitions if there are replicas.
 
@@ -241,8 +241,8 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
     before : memoryview, shape (n_examples,)
         Workspace, needed with replicas.
     loss : str
-    gamma : float
-        The width of a smooth hinge.
+    parameter : float
+        That of the loss, if it has one: see losses.pxd.
     l2, shrink : float
         shrink is l1 / l2.
     bias, bias_curvature : float
@@ -263,7 +263,7 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
         The sum of the gaps met at the visits, of the order of the duality gap.
     """
     cdef int kind = LOSSES.index(loss), n_partitions = max(1, <int>replicas.shape[0]), p, b
-    cdef loss_t f = loss_of(kind, gamma)
+    cdef loss_t f = loss_of(kind, parameter)
     cdef Py_ssize_t n_v = v.shape[0], n = plan.shape[0], low, high
     cdef double[:, ::1] own = np.zeros((n_partitions, 8))
     cdef double[:, ::1] block_sums = np.zeros((BLOCKS, 3))

@@ -175,7 +175,7 @@ cdef inline void visit(const real[::1] data, const index[::1] indices, const ind
             return
         before[i] = examples[i].a
         a = loss.step(before[i], examples[i].y, wx,
-                      sigma * examples[i].weight * examples[i].curvature, loss.gamma)
+                      sigma * examples[i].weight * examples[i].curvature, loss.parameter)
         examples[i].a = a
         if a != before[i]:
             add_features(data, indices, indptr, dense, i, u,

@@ -8,7 +8,11 @@ EXAMPLE: dtype[void]
 
 def shuffled(n: int, bucket: int, seed: int, epoch: int) -> NDArray[int64]: ...
 def importance(
-    examples: NDArray[void], wx: NDArray[float64], loss: str, l2: float
+    examples: NDArray[void],
+    wx: NDArray[float64],
+    loss: str,
+    l2: float,
+    parameter: float = ...,
 ) -> NDArray[float64]: ...
 def sampled(p: NDArray[float64], seed: int, epoch: int) -> NDArray[int64]: ...
 def epoch(

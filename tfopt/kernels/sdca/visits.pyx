@@ -23,8 +23,11 @@ from tfopt.kernels.update.rules cimport real
 from tfopt.kernels.platform.runtime cimport team_size
 from tfopt.kernels.sdca.visits cimport add_features, example, predict, visit
 
-#: TensorFlow's names of the losses, in the order of the kernel's numbers.
-LOSSES = ("logistic_loss", "squared_loss", "hinge_loss", "smooth_hinge_loss", "poisson_loss")
+#: The names of the losses, in the order of the kernel's numbers; the first five are TensorFlow's.
+LOSSES = (
+    "logistic_loss", "squared_loss", "hinge_loss", "smooth_hinge_loss", "poisson_loss",
+    "squared_hinge_loss",
+)
 
 #: The dtype of an example, matching the struct: dual variable, label, weight and |x|^2 / l2.
 EXAMPLE = np.dtype([("a", "f8"), ("y", "f8"), ("weight", "f8"), ("curvature", "f8")])
@@ -33,8 +36,8 @@ cdef enum:
     MOMENTS = 16        # shares of the rows with separate sums, and the rows that each has at least
 
 
-cdef loss_t _named(str loss) except *:
-    return loss_of(LOSSES.index(loss), 1)
+cdef loss_t _named(str loss, double parameter=1) except *:
+    return loss_of(LOSSES.index(loss), parameter)
 
 
 cdef int _team(Py_ssize_t elements, int threads) noexcept:
@@ -110,7 +113,7 @@ def shuffled(Py_ssize_t n, Py_ssize_t bucket, uint64_t seed, uint64_t epoch):
 
 
 def importance(const example[::1] examples not None, const double[::1] wx not None, str loss,
-               double l2):
+               double l2, double parameter=1):
     """The distance of each example from its optimum (Csiba, Qu and Richtarik, 2015), given x . w.
 
     Returns
@@ -118,13 +121,13 @@ def importance(const example[::1] examples not None, const double[::1] wx not No
     ndarray of float64, shape (n,)
         weight * sqrt(|x|^2 + l2 * gamma) * |a + phi'(wx)|.
     """
-    cdef loss_t f = _named(loss)
+    cdef loss_t f = _named(loss, parameter)
     cdef Py_ssize_t i, n = examples.shape[0]
     cdef double[::1] p = np.empty(n)
     cdef double residue
     check_length("wx", wx.shape[0], n)
     for i in range(n):
-        residue = fabs(examples[i].a + f.slope(wx[i], examples[i].y, f.gamma))
+        residue = fabs(examples[i].a + f.slope(wx[i], examples[i].y, f.parameter))
         p[i] = examples[i].weight * sqrt(l2 * (examples[i].curvature + f.gamma)) * residue
     return np.asarray(p)
 
@@ -371,6 +374,6 @@ def terms(const example[::1] examples not None, const double[::1] before not Non
     check_length("wx", wx.shape[0], n)
     for i in range(n):
         if examples[i].weight > 0:
-            primal[i] = examples[i].weight * f.value(wx[i], examples[i].y, f.gamma)
-            dual[i] = examples[i].weight * f.conjugate(before[i], examples[i].y, f.gamma)
+            primal[i] = examples[i].weight * f.value(wx[i], examples[i].y, f.parameter)
+            dual[i] = examples[i].weight * f.conjugate(before[i], examples[i].y, f.parameter)
     return np.asarray(primal), np.asarray(dual)

@@ -80,7 +80,7 @@ class _Epochs:
             self.replicas,
             self.before,
             objective.loss,
-            objective.gamma,
+            objective.parameter,
             objective.l2,
             objective.shrink,
             self.bias,
@@ -109,7 +109,13 @@ class _Epochs:
         wx = visits.predictions(
             *self.objective.rows, self.v, self.objective.shrink, self.objective.threads
         )
-        p = visits.importance(self.examples, wx + self.bias, self.objective.loss, self.objective.l2)
+        p = visits.importance(
+            self.examples,
+            wx + self.bias,
+            self.objective.loss,
+            self.objective.l2,
+            self.objective.parameter,
+        )
         return visits.sampled(p, self.options.seed, number)
 
     def points(self, problems: Sequence[int]) -> dict[int, Point]:
@@ -289,7 +295,7 @@ class _ClassEpochs:
             self.bias,
             self.n_classes,
             objective.loss,
-            objective.gamma,
+            objective.parameter,
             objective.l2,
             objective.shrink,
             self.bias_curvature,

@@ -20,7 +20,6 @@ from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
 from tfopt.linear_model._solver.objective import InitialPoint, Objective, as_rows
 from tfopt.linear_model._solver.reductions import SparseDelta, weighted_sum
 from tfopt.linear_model._solver.rows import RowState
-from tfopt.linear_model.losses import LOSSES
 
 __all__ = [
     "BlockFit",
@@ -168,11 +167,7 @@ def init_block(block: BlockInput, request: InitRequest) -> tuple[BlockState, dic
         )
     states = []
     for k, y in enumerate(targets):
-        a = (
-            np.zeros(len(y))
-            if block.duals is None
-            else LOSSES[objective.loss].clip_duals(block.duals[k], y)
-        )
+        a = np.zeros(len(y)) if block.duals is None else objective.phi.clip_duals(block.duals[k], y)
         states.append(RowState.initial(InitialPoint(y, weight, curvature, a, 0.0).examples()))
     return BlockState(block.number, objective, request.seed, tuple(states)), {
         "curvature": curvature.sum(),
@@ -269,8 +264,8 @@ def fit_blocks(
     visits = BlockVisits(design, ascents)
     minimization = Minimization(objective, design, visits, options, n_problems)
     # to visit a dense row takes as long as several Newton passes, and other blocks gain little; far
-    # from the minimum, the second derivatives of a smooth hinge are mostly 0
-    begins = applies_in_blocks(objective) and objective.loss != "smooth_hinge_loss"
+    # from the minimum, the second derivatives of some losses are mostly 0
+    begins = applies_in_blocks(objective) and not objective.phi.is_linear_far
     if summary["dense"] == summary["n"] and begins:
         last = estimator._warm_start_weights()
         for k, ascent in enumerate(ascents):

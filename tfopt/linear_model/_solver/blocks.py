@@ -185,7 +185,7 @@ def _visited(
         visited,
         u,
         objective.loss,
-        objective.gamma,
+        objective.parameter,
         objective.l2,
         objective.shrink,
         request.bias,

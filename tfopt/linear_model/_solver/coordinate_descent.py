@@ -41,9 +41,9 @@ SWEEPS_BEFORE_SOLVING, ROUNDS = 5, 100
 #: Sweeps end when they lower the model by less than this times the square of the relative gap: near
 #: the minimum a gap is of the order of the violations, and the primal of that of their squares.
 PRECISION = 1e-6
-#: The share of a smooth hinge's largest curvature that the others have in the model, too, while the
-#: relative gap is not smaller: far from the minimum there is none.
-HINGE_CURVATURE = 0.1
+#: The share of the largest curvature of a loss that is linear far from its minimum which the others
+#: have in the model, too, while the relative gap is not smaller: far from there, there is none.
+LEAST_CURVATURE = 0.1
 #: Steps that promise mere rounding end when the gap is not below this share of the last.
 STALLED = 0.9
 #: Curvatures below this share of what they are the difference of are rounding.
@@ -139,8 +139,8 @@ def run_descent(
         relative_gap = min(point.relative_gap, 1.0)
         if objective.loss == "squared_loss":  # the model is exact
             relative_gap = min(relative_gap, monitor.options.tol)
-        if objective.loss == "smooth_hinge_loss":
-            least = min(HINGE_CURVATURE, relative_gap) / objective.gamma
+        if objective.phi.is_linear_far:
+            least = min(LEAST_CURVATURE, relative_gap) / objective.phi.gamma
             bends = np.maximum(bends, least * weight)
         tolerance = PRECISION * relative_gap**2 * point.objective
         step = model.step(w, gradient, slopes, bends, tolerance)

@@ -82,18 +82,18 @@ class Costs(NamedTuple):
 
 def has_hessian(objective: Objective) -> bool:
     """Whether the objective has second derivatives."""
-    return objective.loss != "hinge_loss" and objective.l1 == 0
+    return objective.phi.is_smooth and objective.l1 == 0
 
 
 def applies_in_blocks(objective: Objective) -> bool:
     """Whether Newton's method applies to blocks: with l1, if the Hessian is formed."""
     is_small = objective.n_weights <= MOST_WEIGHTS_IN_BLOCKS
-    return has_hessian(objective) or (objective.loss != "hinge_loss" and is_small)
+    return has_hessian(objective) or (objective.phi.is_smooth and is_small)
 
 
 def has_descent(objective: Objective) -> bool:
     """Whether there is an l1, which coordinate descent is for, and no loss that it is not for."""
-    return objective.loss != "hinge_loss" and objective.l1 > 0
+    return objective.phi.is_smooth and objective.l1 > 0
 
 
 def begins_with_descent(objective: Objective, *, is_warm: bool) -> bool:
@@ -132,11 +132,11 @@ def estimate_costs(objective: Objective, solver: str, visits_wanted: bool = Fals
 def begins_with_newton(objective: Objective) -> bool:
     """Whether Newton steps from the weights 0 are less work than epochs.
 
-    Not for a smooth hinge, whose second derivatives far from the minimum are mostly 0.
+    Not for losses whose second derivatives far from the minimum are mostly 0.
     """
     return (
         has_hessian(objective)
-        and objective.loss != "smooth_hinge_loss"
+        and not objective.phi.is_linear_far
         and objective.n_weights <= MOST_WEIGHTS
         and newton_work(objective) <= EPOCHS * epoch_work(objective)
     )

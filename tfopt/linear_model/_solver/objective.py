@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from tfopt.kernels.sdca import second_order, visits
+from tfopt.linear_model.losses import PointwiseLoss, loss_named
 
 __all__ = ["Objective", "Rows", "InitialPoint", "dual_point", "as_rows"]
 
@@ -46,8 +47,8 @@ class Objective:
         The features, as the kernels take them: data, indices, indptr, dense.
     n_weights : int
     loss : str
-    gamma : float
-        The width of a smooth hinge.
+    parameter : float
+        That of the loss, if it has one.
     l1, l2 : float
     intercept : bool
         Whether there is an intercept b, which is not penalized; otherwise b = 0.
@@ -58,11 +59,16 @@ class Objective:
     rows: Rows
     n_weights: int
     loss: str
-    gamma: float
+    parameter: float
     l1: float
     l2: float
     intercept: bool
     threads: int
+
+    @property
+    def phi(self) -> PointwiseLoss:
+        """The loss as functions of arrays, and what the solvers ask of it."""
+        return loss_named(self.loss, self.parameter)
 
     @property
     def n_features(self) -> int:
@@ -91,13 +97,13 @@ class Objective:
 
     def gaps(self, examples: np.ndarray, wx: np.ndarray, bias: float) -> tuple[float, float]:
         """Return the sum of the losses, and the sum of the examples' Fenchel-Young gaps."""
-        return second_order.gaps(examples, wx, bias, self.loss, self.gamma, self.threads)
+        return second_order.gaps(examples, wx, bias, self.loss, self.parameter, self.threads)
 
     def derivatives(
         self, examples: np.ndarray, wx: np.ndarray, bias: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the weighted phi' and phi'' of each example."""
-        return second_order.derivatives(examples, wx, bias, self.loss, self.gamma, self.threads)
+        return second_order.derivatives(examples, wx, bias, self.loss, self.parameter, self.threads)
 
     def penalty(self, w: np.ndarray) -> float:
         """Return l1 * |w|_1 + l2 / 2 * |w|**2."""

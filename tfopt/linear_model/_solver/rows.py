@@ -158,7 +158,7 @@ def dual_sums(examples: np.ndarray, a: np.ndarray, loss: str) -> np.ndarray:
         return np.array([weighted_sum(weight, a), weight.sum()])
     if loss == "poisson_loss":
         return np.array([weighted_sum(weight, y), weighted_sum(weight, y - a)])
-    return np.array([weighted_sum(weight, np.abs(a) * (side == (y > 0))) for side in (0, 1)])
+    return np.array([weighted_sum(weight, np.abs(a) * (side == (a > 0))) for side in (0, 1)])
 
 
 def projected(objective: Objective, state: RowState, residual: np.ndarray | None) -> RowState:
@@ -178,10 +178,10 @@ def projected(objective: Objective, state: RowState, residual: np.ndarray | None
         a = a - residual[0] / residual[1]
     elif objective.loss == "poisson_loss":  # y - a >= 0, and must have the mean of y
         a = y - (y - a) * (residual[0] / residual[1])
-    else:  # 0 <= y * a <= 1: scale down the class with the larger sum
+    else:  # a range around 0: scale down those of the sign with the larger sum
         heavy = int(residual[1] > residual[0])
         if residual[heavy] > residual[1 - heavy]:
-            a = np.where((y > 0) == heavy, a * (residual[1 - heavy] / residual[heavy]), a)
+            a = np.where((a > 0) == heavy, a * (residual[1 - heavy] / residual[heavy]), a)
     return dataclasses.replace(state, certified=a)
 
 
@@ -190,6 +190,7 @@ def gap_sums(objective: Objective, state: RowState, bias: float) -> np.ndarray:
     return np.array(objective.gaps(state.examples_with(state.certified), state.wx, bias))
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is far away
 def linearize(
     objective: Objective, state: RowState, w: np.ndarray, bias: float
 ) -> tuple[RowState, Linearization]:
@@ -204,7 +205,7 @@ def linearize(
         w,
         bias,
         objective.loss,
-        objective.gamma,
+        objective.parameter,
         objective.threads,
     )
     if not (losses < FAR and np.isfinite(gradient).all() and np.isfinite(diagonal).all()):
