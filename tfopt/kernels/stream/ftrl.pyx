@@ -3,32 +3,33 @@
 A row costs what its own entries cost, however large the table of weights is. The weights, slots and
 gradients of a batch's features are gathered into columns, which stay in the cache; a batch reads
 and writes each of its features' lines in the large table once, and they are asked for long before,
-because which come next is known. What the whole call changes is remembered, so that a call whose
-numbers overflow leaves everything as it was.
+because which come next is known. What the batches before the last change is remembered, and the
+last one is written only if it is finite, so that a call whose numbers overflow leaves everything as
+it was.
 """
 
 from libc.math cimport exp, log1p
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memmove, memset
+from libc.string cimport memcpy, memset
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels import kernels
 
 from tfopt.kernels.arrays.csr cimport (
-    check_length, extent, extent_of, index, once, refuse_outside, row_length, within,
+    check_length, extent, extent_of, index, once, refuse_outside, within,
 )
-from tfopt.kernels.platform.machine cimport (
-    fp_enter, fp_leave, fp_state, prefetch_row, raise_flag,
-)
+from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state, raise_flag
 from tfopt.kernels.platform.runtime cimport flush_denormals
+from tfopt.kernels.stream.batches cimport (
+    AHEAD, PARTS, advance, ask_for, batch, journal, journal_size, lay_out, number_of, put_back,
+    remember, stage, write_parts,
+)
 from tfopt.kernels.update.checks cimport Kernel, steps_of
 from tfopt.kernels.update.rules cimport real
 from tfopt.kernels.update.step_table cimport MAX_SCALARS, N_SCALES, step_t, steps
 
 cdef enum:
-    AHEAD = 32      # entries ahead whose weights are asked for
-    PARTS = 3       # of a weight: itself, the sum of squares, the linear term
     FLOAT64 = 1     # among the types of steps
 
 cdef enum link:
@@ -45,89 +46,10 @@ cdef struct settings:
     double h[MAX_SCALARS + N_SCALES]        # its scalars
     double h_bias[MAX_SCALARS + N_SCALES]   # without penalties
 
-#: Rows of a batch, as they were when they were tested.
-cdef struct piece:
-    Py_ssize_t n_rows
-    Py_ssize_t n_entries
-    Py_ssize_t *rows
-    Py_ssize_t *starts      # of each row, among the matrix' entries
-    Py_ssize_t *lengths
-
-#: A batch, the rows of the next one, and the batch's features, numbered as they are met.
-cdef struct batch:
-    piece now
-    piece coming
-    int64_t *columns        # the features of the entries of both
-    Py_ssize_t asked        # how many of them have been prefetched
-    Py_ssize_t most_rows
-    Py_ssize_t most_entries     # memory for so many in each, should the matrix change meanwhile,
-    Py_ssize_t left_entries     # and for so many yet in the journal
-    int shift               # of the hash table: 64 - log2(its size)
-    uint32_t *places        # the hash table: numbers + 1
-    uint32_t *numbers       # of each entry's feature
-    int64_t *features       # by number
-    double *parts[PARTS]    # by number and score
-    double *gradients
-    double *slopes          # of each row and score
-    double overflow         # 0; NaN once a part is not finite
-    double loss             # the weighted sum over all rows
-    double weight           # the sum of the rows' weights
-
-#: The table as it was before a call: the whole, or records of what batches were about to change.
-cdef struct journal:
-    bint whole
-    double *memory          # the table, or records: a feature, as an integer, and its parts
-    Py_ssize_t size
-    Py_ssize_t n            # records
-
-
-cdef inline void _ask_for(batch *b, const char *table, Py_ssize_t width, Py_ssize_t stop) noexcept \
-        nogil:
-    """Prefetch the weights of the entries before `stop`."""
-    cdef Py_ssize_t stride = width * sizeof(double)
-    cdef Py_ssize_t end = min(stop, b.now.n_entries + b.coming.n_entries)
-    cdef char *start = <char *>table
-    while b.asked < end:
-        prefetch_row(&start, &stride, 1, b.columns[b.asked], stride)
-        b.asked += 1
-
-
-cdef inline Py_ssize_t _number_of(uint32_t *places, int shift, int64_t *features, Py_ssize_t n,
-                                  int64_t feature) noexcept nogil:
-    """The number of a feature among the n of the batch; n if it is new."""
-    cdef size_t place = (<size_t>feature * 0x9E3779B97F4A7C15u) >> shift
-    cdef size_t last = (<size_t>1 << (64 - shift)) - 1
-    while places[place]:
-        if features[places[place] - 1] == feature:
-            return places[place] - 1
-        place = (place + 1) & last
-    places[place] = <uint32_t>(n + 1)
-    features[n] = feature
-    return n
-
-
-cdef inline void _remember(journal *j, int64_t feature, const double *parts, Py_ssize_t width) \
-        noexcept nogil:
-    cdef double *record = j.memory + j.n * (1 + width)
-    cdef Py_ssize_t k
-    if j.whole:
-        return
-    (<int64_t *>record)[0] = feature
-    for k in range(width):
-        record[1 + k] = parts[k]
-    j.n += 1
-
-
-cdef void _put_back(double *table, Py_ssize_t size, Py_ssize_t width, const journal *j) noexcept \
-        nogil:
-    cdef Py_ssize_t k
-    cdef const double *record
-    if j.whole:
-        memcpy(table, j.memory, size * sizeof(double))
-        return
-    for k in range(j.n - 1, -1, -1):    # the first record of a feature is its oldest
-        record = j.memory + k * (1 + width)
-        memcpy(table + (<const int64_t *>record)[0] * width, record + 1, width * sizeof(double))
+#: The weighted sum of the losses of rows, and the sum of their weights.
+cdef struct sums:
+    double loss
+    double weight
 
 
 cdef inline double _slope(link kind, double score, double target, double *loss) noexcept nogil:
@@ -147,111 +69,103 @@ cdef inline double _slope(link kind, double score, double target, double *loss) 
     return difference
 
 
-cdef int _stage(const index *indices, const index *indptr, const int64_t *order,
-                Py_ssize_t n_rows, batch *b, extent *bounds) noexcept nogil:
-    """Read the next rows' features behind the batch's; -1 if an index is outside."""
-    cdef Py_ssize_t r, k, start = 0, length, feature, entry = 0
-    cdef int64_t *columns = b.columns + b.now.n_entries
-    b.coming.n_rows = b.coming.n_entries = 0
-    for r in range(n_rows):
-        b.coming.rows[r] = once(order + r)
-        length = row_length(indptr, b.coming.rows[r], &start, bounds)
-        if bounds.outside or length > min(b.most_entries - entry, b.left_entries):
-            raise_flag(&bounds.outside)
-            return -1
-        b.left_entries -= length
-        b.coming.starts[r], b.coming.lengths[r] = start, length
-        for k in range(start, start + length):
-            feature = once(indices + k)
-            if not within(feature, bounds.n_columns - 1):
-                raise_flag(&bounds.outside)
-                return -1
-            columns[entry] = feature
-            entry += 1
-    b.coming.n_rows, b.coming.n_entries = n_rows, entry
-    return 0
-
-
-cdef void _advance(batch *b) noexcept nogil:
-    """Make the rows that were staged the batch."""
-    cdef Py_ssize_t done = b.now.n_entries
-    memmove(b.columns, b.columns + done, b.coming.n_entries * sizeof(int64_t))
-    b.now, b.coming = b.coming, b.now
-    b.coming.n_rows = b.coming.n_entries = 0
-    b.asked = max(<Py_ssize_t>0, b.asked - done)
-
-
-cdef void _take(const real *data, const double *targets, const double *weights, double *table,
-                Py_ssize_t n_scores, Py_ssize_t n_columns, const settings *s, batch *b,
-                journal *j) noexcept nogil:
-    """Take a batch of rows."""
-    cdef Py_ssize_t r, i, k, c, start, length, feature, number, entry
-    cdef Py_ssize_t width = PARTS * n_scores, n = 0
+cdef inline void _gather(const double *table, Py_ssize_t n_scores, batch *b) noexcept nogil:
+    """Number the features of a batch, and copy their parts into columns."""
+    cdef Py_ssize_t entry, c, k, number, n = 0, width = PARTS * n_scores
     cdef int64_t *columns = b.columns
     cdef int64_t *features = b.features
     cdef uint32_t *numbers = b.numbers
-    cdef double *gradients = b.gradients
-    cdef double *bias = table + (n_columns - 1) * width
-    cdef double *slope = b.slopes
     cdef double *w = b.parts[0]
     cdef double *squares = b.parts[1]
     cdef double *linear = b.parts[2]
-    cdef double *row
-    cdef double total, x, loss = 0, overflow = 0     # in a register
-    cdef void *operands[PARTS + 1]
+    cdef const double *row
     memset(b.places, 0, (<size_t>1 << (64 - b.shift)) * sizeof(uint32_t))
     for entry in range(b.now.n_entries):
-        _ask_for(b, <const char *>table, width, entry + AHEAD)
-        feature = columns[entry]
-        number = _number_of(b.places, b.shift, features, n, feature)
+        ask_for(b, table, width, entry + AHEAD)
+        number = number_of(b.places, b.shift, features, n, columns[entry])
         numbers[entry] = <uint32_t>number
         if number == n:
-            row = table + feature * width
-            _remember(j, feature, row, width)
+            row = table + columns[entry] * width
             for c in range(n_scores):
-                w[number * n_scores + c] = row[PARTS * c]
-                squares[number * n_scores + c] = row[PARTS * c + 1]
-                linear[number * n_scores + c] = row[PARTS * c + 2]
+                k = n * n_scores + c
+                w[k], squares[k], linear[k] = row[PARTS * c], row[PARTS * c + 1], row[PARTS * c + 2]
             n += 1
-    memset(gradients, 0, n * n_scores * sizeof(double))
-    entry = 0
+    b.n_features = n
+
+
+cdef inline void _differentiate(const real *data, const double *targets, const double *weights,
+                                Py_ssize_t n_scores, link link, batch *b, sums *total) \
+        noexcept nogil:
+    """Sum the gradients of a batch's rows, and their losses."""
+    cdef Py_ssize_t r, i, k, c, start, length, entry = 0
+    cdef uint32_t *numbers = b.numbers
+    cdef double *gradients = b.gradients
+    cdef double *slope = b.slopes
+    cdef double *w = b.parts[0]
+    cdef double score, x, loss = 0
+    memset(gradients, 0, b.n_features * n_scores * sizeof(double))
     for r in range(b.now.n_rows):
         i, start, length = b.now.rows[r], b.now.starts[r], b.now.lengths[r]
         for c in range(n_scores):
-            total = 0
+            score = 0
             for k in range(length):
                 x = data[start + k]
-                total += x * w[numbers[entry + k] * n_scores + c]
-            total += bias[PARTS * c]
-            slope[c] = _slope(s.link, total, targets[i * n_scores + c], &loss) * weights[i]
-            b.loss += loss * weights[i]
-        b.weight += weights[i]
+                score += x * w[numbers[entry + k] * n_scores + c]
+            score += b.bias[PARTS * c]
+            slope[c] = _slope(link, score, targets[i * n_scores + c], &loss) * weights[i]
+            total.loss += loss * weights[i]
+        total.weight += weights[i]
         for k in range(length):
             x = data[start + k]
             for c in range(n_scores):
                 gradients[numbers[entry + k] * n_scores + c] += x * slope[c]
         entry += length
         slope += n_scores
-    operands[0], operands[1], operands[2], operands[3] = w, squares, linear, gradients
-    s.step(operands, n * n_scores, s.h)
-    for number in range(n):
-        row = table + features[number] * width
-        for c in range(n_scores):
-            k = number * n_scores + c
-            overflow += w[k] * 0 + squares[k] * 0 + linear[k] * 0
-            row[PARTS * c], row[PARTS * c + 1], row[PARTS * c + 2] = w[k], squares[k], linear[k]
+
+
+cdef inline bint _step(Py_ssize_t n_scores, const settings *s, batch *b) noexcept nogil:
+    """Take a step of a batch's columns, and of the intercepts; return whether all are finite."""
+    cdef Py_ssize_t r, k, c, n = b.n_features * n_scores
+    cdef double *w = b.parts[0]
+    cdef double *squares = b.parts[1]
+    cdef double *linear = b.parts[2]
+    cdef double total
+    cdef int64_t infinite = 0
+    cdef void *operands[PARTS + 1]
+    operands[0], operands[1], operands[2], operands[PARTS] = w, squares, linear, b.gradients
+    s.step(operands, n, s.h)
+    for k in range(n):
+        infinite |= <int64_t>(w[k] * 0 + squares[k] * 0 + linear[k] * 0 != 0)
     if s.intercept:
         for c in range(n_scores):
             total = 0
             for r in range(b.now.n_rows):
                 total += b.slopes[r * n_scores + c]
             for k in range(PARTS):
-                operands[k] = &bias[PARTS * c + k]
+                operands[k] = &b.bias[PARTS * c + k]
             operands[PARTS] = &total
             s.step(operands, 1, s.h_bias)
-            for k in range(PARTS):
-                overflow += bias[PARTS * c + k] * 0
-    b.overflow += overflow
+        for k in range(PARTS * n_scores):
+            infinite |= <int64_t>(b.bias[k] * 0 != 0)
+    return infinite == 0
+
+
+cdef inline bint _take(const real *data, const double *targets, const double *weights,
+                       double *table, Py_ssize_t n_scores, Py_ssize_t n_columns, const settings *s,
+                       batch *b, journal *j, sums *total, extent *bounds) noexcept nogil:
+    """Take a batch of rows; return whether all weights are finite, and so written."""
+    cdef double *bias = table + (n_columns - 1) * PARTS * n_scores
+    _gather(table, n_scores, b)
+    memcpy(b.bias, bias, PARTS * n_scores * sizeof(double))
+    if b.coming.n_rows and remember(j, b, n_scores) < 0:
+        raise_flag(&bounds.outside)
+        return False
+    _differentiate(data, targets, weights, n_scores, s.link, b, total)
+    if not _step(n_scores, s, b):
+        return False
+    write_parts(table, b.features, b.parts, b.n_features, n_scores)
+    memcpy(bias, b.bias, PARTS * n_scores * sizeof(double))
+    return True
 
 
 cdef int _set_rule(settings *s, Kernel rule, double lr, double beta, double l1, double l2) \
@@ -265,36 +179,6 @@ cdef int _set_rule(settings *s, Kernel rule, double lr, double beta, double l1, 
     hypers[1], hypers[2] = 0, beta / (2 * lr)
     ftrl.scalars(hypers, scales, False, s.h_bias)
     return 0
-
-
-cdef inline void *_carve(size_t *end, size_t size) noexcept nogil:
-    """The next part of a block of memory, where a line of the cache begins."""
-    cdef size_t start = end[0]
-    end[0] = (start + size + 63) & ~<size_t>63
-    return <void *>start
-
-
-cdef size_t _lay_out(batch *b, journal *j, Py_ssize_t n_scores, size_t start) noexcept nogil:
-    """Set the addresses of everything in a block of memory; return where it ends."""
-    cdef size_t end = (start + 63) & ~<size_t>63
-    cdef size_t columns = (b.most_entries + 1) * n_scores * sizeof(double)
-    cdef piece *p
-    cdef int k
-    b.columns = <int64_t *>_carve(&end, 2 * b.most_entries * sizeof(int64_t))
-    b.places = <uint32_t *>_carve(&end, (<size_t>1 << (64 - b.shift)) * sizeof(uint32_t))
-    b.numbers = <uint32_t *>_carve(&end, b.most_entries * sizeof(uint32_t))
-    b.features = <int64_t *>_carve(&end, (b.most_entries + 1) * sizeof(int64_t))
-    b.gradients = <double *>_carve(&end, columns)
-    b.slopes = <double *>_carve(&end, b.most_rows * n_scores * sizeof(double))
-    for k in range(PARTS):
-        b.parts[k] = <double *>_carve(&end, columns)
-    for k in range(2):
-        p = &b.coming if k else &b.now
-        p.rows = <Py_ssize_t *>_carve(&end, b.most_rows * sizeof(Py_ssize_t))
-        p.starts = <Py_ssize_t *>_carve(&end, b.most_rows * sizeof(Py_ssize_t))
-        p.lengths = <Py_ssize_t *>_carve(&end, b.most_rows * sizeof(Py_ssize_t))
-    j.memory = <double *>_carve(&end, j.size * sizeof(double))
-    return end
 
 
 def learn(const real[::1] data not None, const index[::1] indices not None,
@@ -347,9 +231,9 @@ def learn(const real[::1] data not None, const index[::1] indices not None,
             f"batch_size must be at least 1 and table of shape (m + 1, n_scores, 3): {batch_size}, "
             f"{table.shape[0], table.shape[1], table.shape[2]}"
         )
-    cdef Py_ssize_t n = targets.shape[0], n_scores = table.shape[1], width = PARTS * n_scores
+    cdef Py_ssize_t n = targets.shape[0], n_scores = table.shape[1], n_columns = table.shape[0]
     cdef extent bounds = extent_of(
-        data.shape[0], indices.shape[0], indptr.shape[0], n, 0, table.shape[0]
+        data.shape[0], indices.shape[0], indptr.shape[0], n, 0, n_columns
     )
     check_length("targets", targets.shape[1], n_scores)
     check_length("weights", weights.shape[0], n)
@@ -357,70 +241,70 @@ def learn(const real[::1] data not None, const index[::1] indices not None,
     cdef settings s
     s.link, s.intercept = LINKS.index(link), intercept
     _set_rule(&s, kernels["ftrl"], lr, beta, l1, l2)
-    cdef Py_ssize_t first, rows, entries, length, most = 0, all_entries = 0, k
+    cdef Py_ssize_t first, rows, entries = 0, length, most = 0, before = 0, n_batches = 0, k
     batch_size = min(batch_size, max(1, order.shape[0]))
     for start in range(0, order.shape[0], batch_size):
+        before += entries       # of the batches before this one
         first, entries = start, 0
         for k in range(first, min(first + batch_size, order.shape[0])):
             if within(order[k], n):
                 length = once(&indptr[order[k] + 1]) - once(&indptr[order[k]])
                 entries += max(0, min(length, bounds.n_entries))
         most = max(most, entries)
-        all_entries += entries
+        n_batches += 1
     cdef batch b
     cdef journal j
+    cdef sums total
     cdef fp_state caller
     cdef bint keep = True
     cdef const real *values = &data[0] if data.shape[0] else NULL
+    cdef const index *columns = &indices[0] if indices.shape[0] else NULL
     cdef const int64_t *at = &order[0] if order.shape[0] else NULL
     cdef double *parts = &table[0, 0, 0]
     memset(&b, 0, sizeof(b))
     memset(&j, 0, sizeof(j))
+    memset(&total, 0, sizeof(total))
     if most >= 2**31:
         raise MemoryError("a batch with more than 2**31 entries")
-    b.most_rows, b.most_entries, b.left_entries = batch_size, most, all_entries
+    b.most_rows, b.most_entries = batch_size, most
     b.shift = 60
-    while (<Py_ssize_t>1 << (64 - b.shift)) < 2 * most:
+    while (<Py_ssize_t>1 << (64 - b.shift)) < 4 * most:     # few features meet others
         b.shift -= 1
-    j.whole = all_entries >= table.shape[0]
-    j.size = table.shape[0] * width if j.whole else (all_entries + 1) * (1 + width)
-    cdef void *memory = malloc(_lay_out(&b, &j, n_scores, 0) + 64)
+    j.whole, j.left_entries = before >= n_columns, before
+    j.size = PARTS * n_scores * n_columns * sizeof(double) if j.whole \
+        else journal_size(before, n_batches, n_scores)
+    cdef void *memory = malloc(lay_out(&b, &j, n_scores, n_batches, 0) + 64)
     if memory == NULL:
         raise MemoryError
     try:
-        _lay_out(&b, &j, n_scores, <size_t>memory)
+        lay_out(&b, &j, n_scores, n_batches, <size_t>memory)
         with nogil:
             caller = fp_enter(flush_denormals())
             if j.whole:
-                memcpy(j.memory, parts, table.shape[0] * width * sizeof(double))
-            else:
-                _remember(&j, table.shape[0] - 1, parts + (table.shape[0] - 1) * width,
-                          width)
+                memcpy(j.memory, parts, j.size)
+            memcpy(j.bias, &parts[(n_columns - 1) * PARTS * n_scores],
+                   PARTS * n_scores * sizeof(double))
             first, rows = 0, min(batch_size, order.shape[0])
-            keep = _stage(&indices[0] if indices.shape[0] else NULL, &indptr[0], at, rows, &b,
-                          &bounds) == 0
+            keep = stage(columns, &indptr[0], at, rows, &b, &bounds) == 0
             while keep and b.coming.n_rows:
-                _advance(&b)
+                advance(&b)
                 first += rows
                 rows = min(batch_size, order.shape[0] - first)
-                keep = _stage(&indices[0] if indices.shape[0] else NULL, &indptr[0], at + first,
-                              rows, &b, &bounds) == 0
-                if keep:
-                    if n_scores == 1:   # the compiler makes faster loops of a constant
-                        _take(values, &targets[0, 0], &weights[0], parts, 1, table.shape[0], &s, &b,
-                              &j)
-                    else:
-                        _take(values, &targets[0, 0], &weights[0], parts, n_scores, table.shape[0],
-                              &s, &b, &j)
-                    keep = b.overflow == 0
+                keep = stage(columns, &indptr[0], at + first, rows, &b, &bounds) == 0
+                if keep and n_scores == 1:      # the compiler makes faster loops of a constant
+                    keep = _take(values, &targets[0, 0], &weights[0], parts, 1, n_columns, &s, &b,
+                                 &j, &total, &bounds)
+                elif keep:
+                    keep = _take(values, &targets[0, 0], &weights[0], parts, n_scores, n_columns,
+                                 &s, &b, &j, &total, &bounds)
             if not keep:
-                _put_back(parts, table.shape[0] * width, width, &j)
+                put_back(parts, n_columns, n_scores, &j)
             fp_leave(caller)
         refuse_outside(&bounds, data, indices, indptr, order)
         if keep:
             for k in range(losses.shape[0]):
-                losses[k, 0] += b.loss
-                losses[k, 1] += b.weight
+                losses[k, 0] += total.loss
+                losses[k, 1] += total.weight
             attributes.update(changes)
     finally:
         free(memory)
