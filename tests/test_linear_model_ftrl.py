@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from linear_data import libsvm
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.metrics import log_loss
 from updates import update
 
@@ -53,6 +54,35 @@ def test_a_stream_may_come_in_pieces(model: Any) -> None:
     for piece in (slice(0, 16), slice(16, 40)):
         model.partial_fit(X[piece], y[piece], **options)
     assert model.coef_.tobytes() == whole
+
+
+@pytest.mark.parametrize("model", [FTRLClassifier(), FTRLRegressor()])
+def test_later_calls_check_sparse_samples_like_others(model: Any) -> None:
+    X, y = data()
+    options = {"classes": [0, 1]} if isinstance(model, FTRLClassifier) else {}
+    sample, other = sparse.csr_matrix(X), clone(model)
+    for _ in range(2):
+        model.partial_fit(sample, y, **options)
+        other.partial_fit(sample.tocsc(), y.tolist(), **options)
+    assert model.coef_.tobytes() == other.coef_.tobytes()
+    wrong = sample.copy()
+    before = model.coef_.tobytes()
+    for value in (np.nan, np.inf):
+        wrong.data[3] = value
+        with pytest.raises(ValueError, match="X contains"):
+            model.partial_fit(wrong, y)
+        with pytest.raises(ValueError, match="X contains"):
+            model.predict(wrong)
+    for bad_X, bad_y, message in (
+        (sample[:, :5], y, "X has 5 features, but FTRL.* is expecting 6"),
+        (sample[:0], y[:0], "Found array with 0 sample"),
+        (sample, y[1:], "inconsistent numbers of samples"),
+        (sample, y * np.nan, "Input y contains NaN"),
+        (sample, np.c_[y, y], "y should be a 1d array"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.partial_fit(bad_X, bad_y)
+    assert model.coef_.tobytes() == before
 
 
 def test_the_progressive_loss_is_that_of_each_batch_before_it_is_learned() -> None:

@@ -121,12 +121,12 @@ class FTRLClassifier(LinearClassifier, FTRLEstimator):
 
     def _targets(self, y: np.ndarray) -> np.ndarray:
         """Return 1 for the scores of a sample's class, else 0."""
-        unknown = np.setdiff1d(y, self.classes_)
-        if unknown.size:
+        is_of_class = y[:, None] == self.classes_
+        if np.count_nonzero(is_of_class) < y.size:
+            unknown = np.setdiff1d(y, self.classes_)
             raise ValueError(f"y has labels that are not in classes: {unknown[:5].tolist()}")
-        classes = self.classes_[1:] if self.classes_.size == 2 else self.classes_
-        targets: np.ndarray = (y[:, None] == classes).astype(np.float64)
-        return targets
+        targets: np.ndarray = is_of_class.astype(np.float64)
+        return targets[:, 1:].copy() if self.classes_.size == 2 else targets
 
     def _start(self, classes: Any, n_features: int) -> None:
         self.classes_ = np.unique(classes)

@@ -13,7 +13,15 @@ from sklearn.utils import check_array, check_consistent_length
 from tfopt.errors import NotFiniteError
 from tfopt.kernels.arrays import csr
 
-__all__ = ["check_count", "check_csr_arrays", "check_number", "check_total", "check_weights"]
+__all__ = [
+    "check_count",
+    "check_csr_arrays",
+    "check_number",
+    "check_total",
+    "check_weights",
+    "is_plain_csr",
+    "is_plain_vector",
+]
 
 
 def check_number(
@@ -76,3 +84,33 @@ def check_csr_arrays(X: Any, name: str = "X") -> None:
     elif X.format == "coo":
         for part, stop, which in zip((X.row, X.col), X.shape, ("row", "col"), strict=True):
             csr.check_indices(part, stop, f"{name}.{which}")
+
+
+def is_plain_csr(X: Any, n_features: int) -> bool:
+    """Tell whether scikit-learn's validation would return X, of checked arrays, as it is.
+
+    That takes much longer than to learn from a few samples. Whatever it might convert, refuse or
+    warn of is left to it.
+    """
+    return (
+        (type(X) is sparse.csr_matrix or type(X) is sparse.csr_array)
+        and (X.dtype == np.float64 or X.dtype == np.float32)
+        and X.ndim == 2
+        and X.shape[0] > 0
+        and X.shape[1] == n_features
+        and _has_finite_sum(X.data)
+    )
+
+
+def is_plain_vector(y: Any, n_samples: int) -> bool:
+    """Tell whether scikit-learn's validation would return labels as they are."""
+    return (
+        type(y) is np.ndarray
+        and y.shape == (n_samples,)
+        and (y.dtype.kind in "biuU" or (y.dtype.kind == "f" and _has_finite_sum(y)))
+    )
+
+
+def _has_finite_sum(values: np.ndarray) -> bool:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return math.isfinite(values.sum())
