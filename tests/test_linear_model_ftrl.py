@@ -85,6 +85,19 @@ def test_later_calls_check_sparse_samples_like_others(model: Any) -> None:
     assert model.coef_.tobytes() == before
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scores_of_few_entries_are_those_of_the_product(n_classes: int, dtype: Any) -> None:
+    random = np.random.default_rng(0)
+    X = sparse.random(60, 4000, 0.01, "csr", dtype, random, data_rvs=random.standard_normal)
+    model = FTRLClassifier().fit(X, np.arange(60) % n_classes)
+    whole = X @ model.coef_.T + model.intercept_
+    for few in (X[:1], X[5:9], sparse.csr_matrix((2, 4000), dtype=dtype)):
+        scores = model.decision_function(few).reshape(few.shape[0], -1)
+        np.testing.assert_array_equal(scores, few @ model.coef_.T + model.intercept_)
+    assert (model.decision_function(X).reshape(60, -1) == whole).all()
+
+
 def test_the_progressive_loss_is_that_of_each_batch_before_it_is_learned() -> None:
     X, y = data()
     weights = np.random.default_rng(1).uniform(0, 2, 40)

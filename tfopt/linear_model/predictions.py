@@ -83,6 +83,11 @@ class LinearModel(CoefficientsMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = self._validate_features(X, reset=False)
         coef = (self.coef_ if sparse.issparse(self.coef_) else np.atleast_2d(self.coef_)).T
+        if sparse.issparse(X) and not sparse.issparse(coef) and X.nnz < X.shape[1]:
+            # take the coefficients that X needs: SciPy might copy them all for its product
+            used = X.indices[: X.nnz]
+            coef, entries = coef[used], np.arange(used.size)
+            X = sparse.csr_matrix((X.data[: used.size], entries, X.indptr), (X.shape[0], used.size))
         if sparse.issparse(coef):
             scores: np.ndarray = safe_sparse_dot(X, coef, dense_output=True)
         elif X.dtype == coef.dtype:
