@@ -3,55 +3,58 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tfopt import (
-    autodiff,
-    clip_grads,
-    clip_ops,
-    errors,
-    linalg,
-    optimizers,
-    threads,
-    training_ops,
-)
-from tfopt.autodiff import (
-    Bind,
-    GradientTape,
-    NoGradient,
-    NotDifferentiable,
-    RegisterGradient,
-    Tensor,
-    TensorSpec,
-    UnconnectedGradients,
-    constant,
-    custom_gradient,
-    function,
-    get_variable_by_name,
-    grad_pass_through,
-    gradient_override_map,
-    no_gradient,
-    recompute_grad,
-    stop_gradient,
-)
-from tfopt.clip_ops import (
-    clip_by_average_norm,
-    clip_by_global_norm,
-    clip_by_norm,
-    clip_by_value,
-    global_norm,
-)
+import tfopt.kernels  # noqa: F401  # says what a tree lacks that is not built
+from tfopt import errors, threads
 from tfopt.core.versions import __version__, show_versions
 from tfopt.denormals import get_flush_denormals, set_flush_denormals
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
-from tfopt.indexed_slices import IndexedSlices
-from tfopt.variable import Variable
 
 if TYPE_CHECKING:
+    from tfopt import (
+        autodiff,
+        clip_grads,
+        clip_ops,
+        cuda,
+        linalg,
+        optimizers,
+        raw_ops,
+        sdca_model,
+        sdca_ops,
+        training_ops,
+    )
     from tfopt import checkpoints as checkpoints
-    from tfopt import cuda, raw_ops, sdca_model, sdca_ops
     from tfopt import dask as dask
     from tfopt import interop as interop
     from tfopt import io as io
     from tfopt import linear_model as linear_model
+    from tfopt.autodiff import (
+        Bind,
+        GradientTape,
+        NoGradient,
+        NotDifferentiable,
+        RegisterGradient,
+        Tensor,
+        TensorSpec,
+        UnconnectedGradients,
+        constant,
+        get_variable_by_name,
+        grad_pass_through,
+        gradient_override_map,
+        no_gradient,
+        recompute_grad,
+        stop_gradient,
+    )
+    from tfopt.autodiff.custom_gradient import custom_gradient
+    from tfopt.autodiff.function import function
+    from tfopt.clip_ops import (
+        clip_by_average_norm,
+        clip_by_global_norm,
+        clip_by_norm,
+        clip_by_value,
+        global_norm,
+    )
+    from tfopt.indexed_slices import IndexedSlices
+    from tfopt.variable import Variable
 
 __all__ = [
     "Bind",
@@ -100,17 +103,71 @@ __all__ = [
 ]
 
 
+#: What is imported when it is first used: packages and modules, and where names come from.
+_MODULES = {
+    "autodiff",
+    "checkpoints",
+    "clip_grads",
+    "clip_ops",
+    "cuda",
+    "dask",
+    "interop",
+    "io",
+    "linalg",
+    "linear_model",
+    "optimizers",
+    "raw_ops",
+    "sdca_model",
+    "sdca_ops",
+    "training_ops",
+}
+_ORIGINS = {
+    "IndexedSlices": "indexed_slices",
+    "Variable": "variable",
+    **dict.fromkeys(
+        (
+            "clip_by_average_norm",
+            "clip_by_global_norm",
+            "clip_by_norm",
+            "clip_by_value",
+            "global_norm",
+        ),
+        "clip_ops",
+    ),
+    **dict.fromkeys(
+        (
+            "Bind",
+            "GradientTape",
+            "NoGradient",
+            "NotDifferentiable",
+            "RegisterGradient",
+            "Tensor",
+            "TensorSpec",
+            "UnconnectedGradients",
+            "constant",
+            "custom_gradient",
+            "function",
+            "get_variable_by_name",
+            "grad_pass_through",
+            "gradient_override_map",
+            "no_gradient",
+            "recompute_grad",
+            "stop_gradient",
+        ),
+        "autodiff",
+    ),
+}
+
+
 def __getattr__(name: str) -> Any:
-    if name in (
-        "checkpoints",
-        "cuda",
-        "dask",
-        "interop",
-        "io",
-        "linear_model",
-        "raw_ops",
-        "sdca_model",
-        "sdca_ops",
-    ):  # imported on first use: slow to import, and not everybody needs them
+    if name in _MODULES:
         return importlib.import_module(f"tfopt.{name}")
-    raise AttributeError(f"module 'tfopt' has no attribute {name!r}")
+    if name not in _ORIGINS:
+        raise AttributeError(f"module 'tfopt' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"tfopt.{_ORIGINS[name]}"), name)
+    globals()[name] = found  # so that it is looked up once
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})

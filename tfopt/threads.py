@@ -10,24 +10,29 @@ from __future__ import annotations
 
 import operator
 import os
-from pathlib import Path
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.platform import runtime
 
 __all__ = ["get_num_threads", "openmp", "set_num_threads"]
 
-_GROUPS = Path("/sys/fs/cgroup")
+# Not pathlib, whose import would be a tenth of this package's.
+_GROUPS = "/sys/fs/cgroup"
 
 
-def _quota(folder: Path) -> float:
+def _read(folder: str, name: str) -> str:
+    with open(os.path.join(folder, name)) as file:
+        return file.read()
+
+
+def _quota(folder: str) -> float:
     """Return the number of CPUs that a control group allows, infinity if it sets no limit."""
     try:
-        granted, period = (folder / "cpu.max").read_text().split()  # version 2
+        granted, period = _read(folder, "cpu.max").split()  # version 2
     except (OSError, ValueError):
         try:
-            granted = (folder / "cpu.cfs_quota_us").read_text().strip()  # version 1
-            period = (folder / "cpu.cfs_period_us").read_text().strip()
+            granted = _read(folder, "cpu.cfs_quota_us")  # version 1
+            period = _read(folder, "cpu.cfs_period_us")
         except OSError:
             return float("inf")
     try:
@@ -37,22 +42,21 @@ def _quota(folder: Path) -> float:
     return cpus if cpus > 0 else float("inf")
 
 
-def _control_groups() -> list[Path]:
+def _control_groups() -> list[str]:
     """Return the folders of this process's control groups and of their parents."""
-    folders = [_GROUPS, _GROUPS / "cpu"]
+    folders = [_GROUPS, os.path.join(_GROUPS, "cpu")]
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        lines = _read("/proc/self", "cgroup").splitlines()
     except OSError:
         return folders
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
             continue
-        root = _GROUPS / "cpu" if controllers else _GROUPS
-        group = root / path.strip("/")
-        while group != root and root in group.parents:
+        group = os.path.join(_GROUPS, "cpu") if controllers else _GROUPS
+        for name in filter(None, path.split("/")):
+            group = os.path.join(group, name)
             folders.append(group)
-            group = group.parent
     return folders
 
 

@@ -1,6 +1,5 @@
 """Gradients of NumPy's functions: a tape, custom gradients, and functions that are traced."""
 
-import tfopt.kernels  # noqa: F401  # says what a tree lacks that is not built
 from tfopt.autodiff import vjps
 from tfopt.autodiff.bind import Bind
 from tfopt.autodiff.conversion import set_conversion
