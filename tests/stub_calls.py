@@ -175,10 +175,26 @@ GOOD: dict[str, Any] = {
     "sdca.coordinate_descent.descend_columns": lambda: [
         *_rows(), np.ones(M), *np.ones((2, N)), np.ones(M), np.zeros(N), 0.1, 0.5, 0.1, 0.0, 4
     ],
-    "sdca.second_order.gaps": lambda: [_examples(), np.ones(N), 0.0, "squared_loss", 1.0, 0],
+    "sdca.second_order.gaps": lambda: [
+        _examples(),
+        *np.ones((2, N)),
+        0.0,
+        "squared_loss",
+        1.0,
+        0,
+    ],
     "sdca.second_order.losses": lambda: [_examples(), np.ones(N), 0.0, "squared_loss", 1.0, 0],
     "sdca.second_order.derivatives": lambda: [_examples(), np.ones(N), 0.0, "squared_loss", 1.0, 0],
-    "sdca.second_order.hessian": lambda: [*_rows(), np.ones(N), M, 0],
+    "sdca.second_order.newton_system": lambda: [*_rows(), np.ones(N), np.ones(N), M, 0],
+    "sdca.second_order.tangents": lambda: [
+        _examples(),
+        np.ones(N),
+        0.0,
+        "squared_loss",
+        1.0,
+        (np.ones(N), np.ones(N), np.ones(N)),
+        0,
+    ],
     "sdca.second_order.solve": lambda: [np.eye(3), np.ones(3)],
     "sdca.hessian_products.product": lambda: [*_rows(), np.ones(N), np.ones(M + 1), 0, 0],
     "sdca.hessian_products.diagonal": lambda: [*_rows(), np.ones(N), M, 0],

@@ -247,8 +247,7 @@ def test_a_warm_start_is_where_the_last_fit_ended(loss: str, kind: str, intercep
     model = fit(loss, data(loss, kind), **options)
     cold, found = model.n_iter_[0], model.objective_
     model.fit(*data(loss, kind))
-    last = model.n_iter_[0]
-    assert last < cold if kind == "csr" or LOSSES[f"{loss}_loss"].is_linear_far else last == 1
+    assert model.n_iter_[0] < cold
     assert model.objective_ == pytest.approx(found, rel=2e-9)
 
 
@@ -258,7 +257,7 @@ def test_a_block_does_not_change() -> None:
     problem = Objective(given.rows, given.n_weights, "logistic_loss", 1.0, 0.0, 2.0, True, 1)
     block = blocks.BlockState(0, problem, 7, (RowState.initial(given.examples),))
     w = np.linspace(-1, 1, given.n_weights)
-    linearize, request = blocks.Method("linearize_with_hessians"), ({0: (w, 0.1)},)
+    linearize, request = blocks.Method("linearize_with_hessians"), ({0: (w, 0.1)}, False)
     after, first = linearize(block, request)
     _, again = linearize(block, request)
     assert str(first) == str(again)

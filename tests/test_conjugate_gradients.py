@@ -69,12 +69,34 @@ def test_a_tangent_is_what_several_looks_find(loss: str, dtype: str, index: str,
     assert wx.tobytes() == given.predictions(w).tobytes()
     pair = given.derivatives(made.examples, wx, bias)
     assert (slopes.tobytes(), bends.tobytes()) == (pair[0].tobytes(), pair[1].tobytes())
-    assert losses == pytest.approx(given.gaps(made.examples, wx, bias)[0], rel=1e-14)
+    assert losses == pytest.approx(given.losses(made.examples, wx, bias), rel=1e-14)
     X = with_ones(made)
     size = 1e-14 * np.abs(X).T @ np.abs(slopes)
     assert (np.abs(gradient - X.T @ slopes) <= size).all()
     diagonal = hessian_products.diagonal(*made.rows, bends, made.n_weights)
     np.testing.assert_allclose(second, diagonal, rtol=1e-14)
+
+
+@pytest.mark.parametrize("loss", SMOOTH)
+@given(data=st.data())
+def test_what_a_step_predicts_is_on_the_tangents_it_started_from(loss: str, data: Any) -> None:
+    made = data.draw(problems(loss, "float64", "int32"))
+    given = Objective(made.rows, made.n_weights, loss, 0.6, 0.0, 1.0, True, 1)
+    random, examples = np.random.default_rng(2), made.examples
+    z, near = random.standard_normal(len(examples)), 1e-3 * random.standard_normal(len(examples))
+    before = second_order.tangents(examples, z, 0.1, loss, 0.6)
+    last = before[1], before[2], near + 0.01
+    losses, slopes, bends, a, gap = second_order.tangents(examples, z + near, 0.11, loss, 0.6, last)
+    assert losses == given.losses(examples, z + near, 0.11)
+    pair = given.derivatives(examples, z + near, 0.11)
+    assert (slopes.tobytes(), bends.tobytes()) == (pair[0].tobytes(), pair[1].tobytes())
+    there, weight = examples["weight"] > 0, examples["weight"]
+    expected = -(before[1] + before[2] * (near + 0.01))[there] / weight[there]
+    np.testing.assert_array_equal(a[there], expected)
+    np.testing.assert_array_equal(a[~there], examples["a"][~there])
+    exact = given.gaps(examples, a, z + near, 0.11)[1]
+    if loss != "smooth_hinge_loss":  # may cross a corner
+        assert gap == pytest.approx(exact, rel=0.2, abs=1e-13 * (1 + losses))
 
 
 def direction_of(objective: Objective, bends: np.ndarray, gradient: np.ndarray) -> np.ndarray:
@@ -132,7 +154,7 @@ def test_the_direction_is_newtons_as_far_as_asked(
     gradient = np.random.default_rng(2).standard_normal(made.n_weights + 1)
     if not intercept:
         gradient[-1] = 0
-    H = second_order.hessian(*made.rows, bends, made.n_weights)
+    H = second_order.newton_system(*made.rows, bends, bends, made.n_weights)[1]
     H[np.diag_indices(made.n_weights)] += 0.1
     scale = np.diagonal(H)
     monkeypatch.setattr(newton, "CG_TOLERANCE", share)
@@ -213,8 +235,10 @@ def test_the_matrix_is_made_where_it_is_less_work(
     d: int, makes_matrix: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
-    hessian = second_order.hessian
-    monkeypatch.setattr(second_order, "hessian", lambda *given: made.append(1) or hessian(*given))
+    system = second_order.newton_system
+    monkeypatch.setattr(
+        second_order, "newton_system", lambda *given: made.append(1) or system(*given)
+    )
     random = np.random.default_rng(0)
     X = random.standard_normal((1000, d)) * np.logspace(0, -2, d)
     y = np.sign(X @ random.standard_normal(d) + random.logistic(size=1000))

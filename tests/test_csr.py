@@ -170,7 +170,7 @@ calls = {
         np.zeros(8), 8, "hinge_loss", 1., 1., 0., 0.),
     "classes.predictions": lambda r, p: multiclass.predictions(*r, lanes(m)),
     "classes.weights_of": lambda r, p: multiclass.weights_of(*r, lanes(n), m),
-    "hessian": lambda r, p: second_order.hessian(*r, np.ones(n), m),
+    "system": lambda r, p: second_order.newton_system(*r, np.ones(n), np.ones(n), m),
     "product": lambda r, p: hessian_products.product(*r, np.ones(n), np.ones(m + 1)),
     "diagonal": lambda r, p: hessian_products.diagonal(*r, np.ones(n), m),
     "tangent": lambda r, p: hessian_products.tangent(*r, examples(), np.zeros(m), 0., squared,

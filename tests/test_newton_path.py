@@ -15,7 +15,8 @@ from tfopt.linear_model import SDCAClassifier, SDCARegressor, sdca_path
 from tfopt.linear_model._solver import newton_path
 from tfopt.linear_model._solver.newton_path import SHIFTABLE, shifted_duals
 from tfopt_ref import sdca_newton
-from tfopt_ref.sdca_certificate import Problem, best_bias, certificate, loss_named, primal
+from tfopt_ref.sdca_certificate import Problem, best_bias, certificate, primal
+from tfopt_ref.sdca_losses import loss_named
 
 each_loss = pytest.mark.parametrize("loss", SHIFTABLE)
 seeds = st.integers(0, 2**32)
@@ -86,18 +87,18 @@ def test_least_squares_take_one_hessian_and_no_more_passes(
 ) -> None:
     problem = problem_of("squared_loss", 2, n=300, far=1.0)
     passes: list[str] = []
-    design = newton_path.MemoryDesign
-    for name in ("linearize", "hessians", "gaps"):
-        method = getattr(design, name)
+    design, rows = newton_path.MemoryDesign, newton_path.rows
+    for where, name in ((design, "linearize"), (rows, "newton_system"), (design, "tangent_gaps")):
+        method = getattr(where, name)
 
         def counted(*args: Any, name: str = name, method: Any = method) -> Any:
             passes.append(name)
             return method(*args)
 
-        monkeypatch.setattr(design, name, counted)
+        monkeypatch.setattr(where, name, counted)
     l2s = np.logspace(3, -3, 9)
     path = sdca_path(problem.X, problem.y, "squared", l2s=l2s)
-    assert passes == ["linearize", "hessians"] and (path.n_iters == 1).all()
+    assert passes == ["linearize", "newton_system"] and (path.n_iters == 1).all()
     # where rounding is too much for the model, rows are read again
     exact = problem.X @ [1.0, -1.0, 2.0, 0.5] + 1e-9 * problem.y
     path = sdca_path(problem.X, exact, "squared", l2s=[1e-12], tol=1e-3)

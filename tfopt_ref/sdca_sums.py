@@ -9,30 +9,35 @@ import itertools
 
 import numpy as np
 
-__all__ = ["hessian", "moments"]
+__all__ = ["moments", "newton_system"]
 
 #: The most shares of a Hessian and of moments; a share of moments has so many rows, at least.
 HESSIANS, MOMENTS = 8, 16
-#: The outer products of so many rows are added up before they are added to the others.
+#: The products of so many rows are added up before they are added to the others.
 PANEL = 128
 
 
-def hessian(X: np.ndarray, bends: np.ndarray) -> np.ndarray:
-    """Return the sum of bend * x x^T, x with a last feature of 1; the lower triangle counts."""
+def newton_system(
+    X: np.ndarray, slopes: np.ndarray, bends: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sums of slope * x and of bend * x x^T, x with a last feature of 1.
+
+    Of the second, the lower triangle counts.
+    """
     A = np.column_stack([X, np.ones(len(X))]).astype(np.float64)
     n_shares = max(1, min(HESSIANS, len(A) // (4 * A.shape[1])))
-    H = np.zeros((A.shape[1], A.shape[1]))
+    sums = np.zeros((A.shape[1] + 1, A.shape[1]))
     for rows in shares(len(A), n_shares):
-        counted = [i for i in rows if bends[i] != 0]
-        share = np.zeros_like(H)
+        counted = [i for i in rows if slopes[i] != 0 or bends[i] != 0]
+        share = np.zeros_like(sums)
         for first in range(0, len(counted), PANEL):
-            panel = np.zeros_like(H)
+            panel = np.zeros_like(sums)
             for i in counted[first : first + PANEL]:
-                panel += np.outer(bends[i] * A[i], A[i])
+                panel += np.outer(np.append(bends[i] * A[i], slopes[i]), A[i])
             share += panel
-        H += share
-    lower: np.ndarray = np.tril(H)
-    return lower + np.tril(H, -1).T
+        sums += share
+    lower = np.tril(sums[:-1])
+    return sums[-1], lower + np.tril(lower, -1).T
 
 
 def moments(X: np.ndarray) -> np.ndarray:

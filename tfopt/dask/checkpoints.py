@@ -19,7 +19,7 @@ from tfopt.linear_model._solver.monitor import SolverOptions
 __all__ = ["BlockFitCheckpoints", "StreamFitCheckpoints", "saved_seed"]
 
 #: The number of the files' layout.
-LAYOUT = 2
+LAYOUT = 3
 
 
 class BlockFitCheckpoints:

@@ -8,17 +8,25 @@
 /* Rows are stored in tiles of so many neighbouring columns: tile, row, column. */
 #define TILE 8
 
-/* A[j, k] += sum over i of left[i, j] * right[i, k] for k <= j < n; a row of A has `width` columns,
-   and a tile `height` rows. */
+/* A[j, k] += sum over i of left[i, j] * right[i, k] for k <= j < n and for j = n, k < n; a row of A
+   has `width` columns, and a tile `height` rows. Meanwhile the bytes of the next rows are fetched,
+   because reading them would else take as long as the half of this. */
 #define OUTER_PRODUCTS(NAME, TARGET, VECTOR, ROWS)                                                \
     TARGET static void NAME(double *A, ptrdiff_t width, ptrdiff_t n, const double *left,          \
-                            const double *right, ptrdiff_t rows, ptrdiff_t height) {              \
+                            const double *right, ptrdiff_t rows, ptrdiff_t height,                \
+                            const char *next, const char *end) {                                  \
         enum { VECTORS = TILE * sizeof(double) / sizeof(VECTOR) };                                \
-        for (ptrdiff_t j = 0; j < n; j += ROWS)                                                   \
+        ptrdiff_t blocks = 0;                                                                     \
+        for (ptrdiff_t j = 0; j <= n; j += ROWS)                                                  \
+            blocks += ((j + ROWS < n ? j + ROWS : n) + TILE - 1) / TILE;                          \
+        const ptrdiff_t burst = (end - next) / (64 * blocks) + 1;                                 \
+        for (ptrdiff_t j = 0; j <= n; j += ROWS)                                                  \
             for (ptrdiff_t k = 0; k < j + ROWS && k < n; k += TILE) {                             \
                 const double *l = left + j / TILE * height * TILE + j % TILE;                     \
                 const double *r = right + k * height;                                             \
                 VECTOR sums[ROWS][VECTORS];                                                       \
+                for (ptrdiff_t line = 0; line < burst && next < end; line++, next += 64)          \
+                    FETCH(next);                                                                  \
                 for (int a = 0; a < ROWS; a++)                                                    \
                     for (int v = 0; v < (int)VECTORS; v++)                                        \
                         sums[a][v] = (VECTOR){0};                                                 \
@@ -26,17 +34,19 @@
                     for (int a = 0; a < ROWS; a++)                                                \
                         for (int v = 0; v < (int)VECTORS; v++)                                    \
                             sums[a][v] += l[a] * ((const VECTOR *)r)[v];                          \
-                for (int a = 0; a < ROWS && j + a < n; a++)                                       \
-                    for (int c = 0; c < TILE && k + c <= j + a; c++)                              \
+                for (int a = 0; a < ROWS && j + a <= n; a++)                                      \
+                    for (int c = 0; c < TILE && k + c <= j + a && k + c < n; c++)                 \
                         A[(j + a) * width + k + c] += ((const double *)sums[a])[c];               \
             }                                                                                     \
     }
 
 #if defined(__GNUC__)
+#define FETCH(at) __builtin_prefetch(at)
 typedef double two_lanes __attribute__((vector_size(16), aligned(8), may_alias));
 typedef double four_lanes __attribute__((vector_size(32), aligned(8), may_alias));
 OUTER_PRODUCTS(outer_products_baseline, , two_lanes, 2)
 #else
+#define FETCH(at) ((void)(at))
 OUTER_PRODUCTS(outer_products_baseline, , double, 2)
 #endif
 #if defined(__x86_64__) && defined(__GNUC__)

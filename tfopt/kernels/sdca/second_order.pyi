@@ -5,12 +5,22 @@ from numpy.typing import NDArray
 
 def gaps(
     examples: NDArray[void],
+    a: NDArray[float64],
     wx: NDArray[float64],
     bias: float,
     loss: str,
     parameter: float,
     threads: int = ...,
 ) -> tuple[float, float]: ...
+def tangents(
+    examples: NDArray[void],
+    wx: NDArray[float64],
+    bias: float,
+    loss: str,
+    parameter: float,
+    last: tuple[NDArray[float64], NDArray[float64], NDArray[float64]] | None = ...,
+    threads: int = ...,
+) -> tuple[float, NDArray[float64], NDArray[float64], NDArray[float64], float]: ...
 def losses(
     examples: NDArray[void],
     wx: NDArray[float64],
@@ -27,13 +37,14 @@ def derivatives(
     parameter: float,
     threads: int = ...,
 ) -> tuple[NDArray[float64], NDArray[float64]]: ...
-def hessian(
+def newton_system(
     data: NDArray[Any],
     indices: NDArray[Any],
     indptr: NDArray[Any],
     dense: NDArray[Any],
+    slopes: NDArray[float64],
     bends: NDArray[float64],
     n_weights: int,
     threads: int = ...,
-) -> NDArray[float64]: ...
+) -> tuple[NDArray[float64], NDArray[float64]]: ...
 def solve(A: NDArray[float64], b: NDArray[float64]) -> bool: ...

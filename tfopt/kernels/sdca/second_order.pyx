@@ -14,7 +14,7 @@ from tfopt.kernels import cpu
 from tfopt.kernels.arrays.csr cimport (
     check_length, extent, extent_of, index, once, refuse_outside, row_length, within,
 )
-from tfopt.kernels.sdca.losses cimport apart, height, loss_of, loss_t
+from tfopt.kernels.sdca.losses cimport apart, height, loss_of, loss_t, tangent_at
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, raise_flag,
 )
@@ -27,16 +27,18 @@ cdef extern from "outer_products.h" nogil:
     enum:
         TILE
     void outer_products_baseline(double *A, Py_ssize_t width, Py_ssize_t n, const double *left,
-                                 const double *right, Py_ssize_t rows,
-                                 Py_ssize_t height) noexcept
+                                 const double *right, Py_ssize_t rows, Py_ssize_t height,
+                                 const char *next, const char *end) noexcept
     void outer_products_v3(double *A, Py_ssize_t width, Py_ssize_t n, const double *left,
-                           const double *right, Py_ssize_t rows, Py_ssize_t height) noexcept
+                           const double *right, Py_ssize_t rows, Py_ssize_t height,
+                           const char *next, const char *end) noexcept
 
 cdef bint wide = cpu == "v3"
 
 cdef enum:
     BLOCK = 512     # examples summed together
     PANEL = 128     # rows whose outer products are summed in registers
+    HEIGHT = 129    # of a panel's tiles; a power of 2 would put them all in one set of the cache
     SHARES = 8      # parts of the examples with separate Hessians
     COSTLY = 16     # visiting this many features takes as long as an exponential and a logarithm
 
@@ -51,8 +53,8 @@ cdef int _team(Py_ssize_t work, int threads) noexcept:
     return threads if 0 < threads < team else team
 
 
-cdef void _gaps_share(const example[::1] examples, const double[::1] wx, double bias,
-                      const loss_t *f, double[:, ::1] sums, int thread,
+cdef void _gaps_share(const example[::1] examples, const double[::1] a, const double[::1] wx,
+                      double bias, const loss_t *f, double[:, ::1] sums, int thread,
                       int threads) noexcept nogil:
     cdef Py_ssize_t b, i, n = examples.shape[0], blocks = sums.shape[0]
     cdef double z, each, losses, gap
@@ -64,7 +66,7 @@ cdef void _gaps_share(const example[::1] examples, const double[::1] wx, double 
                 z = wx[i] + bias
                 each = height(f, z, examples[i].y)
                 losses += examples[i].weight * each
-                each = apart(f, each, examples[i].a, examples[i].y, z)
+                each = apart(f, each, a[i], examples[i].y, z)
                 gap += examples[i].weight * (0 if each < 0 else each)   # NaN stays NaN
         sums[b, 0], sums[b, 1] = losses, gap
     fp_leave(caller)
@@ -78,9 +80,9 @@ def _sum(terms):
         return float("inf")
 
 
-def gaps(const example[::1] examples not None, const double[::1] wx not None, double bias,
-         str loss, double parameter, int threads=0):
-    """The losses at predictions, and the Fenchel-Young gaps to the dual variables.
+def gaps(const example[::1] examples not None, const double[::1] a not None,
+         const double[::1] wx not None, double bias, str loss, double parameter, int threads=0):
+    """The losses at predictions, and the Fenchel-Young gaps to dual variables a.
 
     Returns
     -------
@@ -92,11 +94,83 @@ def gaps(const example[::1] examples not None, const double[::1] wx not None, do
     cdef Py_ssize_t n = examples.shape[0]
     cdef double[:, ::1] sums = np.empty(((n + BLOCK - 1) // BLOCK, 2))
     cdef int team = _team(n * COSTLY, threads)
+    check_length("a", a.shape[0], n)
     check_length("wx", wx.shape[0], n)
     with nogil, parallel(num_threads=team):
-        _gaps_share(examples, wx, bias, &f, sums, omp_get_thread_num(), omp_get_num_threads())
+        _gaps_share(examples, a, wx, bias, &f, sums, omp_get_thread_num(), omp_get_num_threads())
     losses, gap = np.asarray(sums).T
     return _sum(losses), _sum(gap)
+
+
+cdef void _tangents_share(const example[::1] examples, const double[::1] wx, double bias,
+                          const loss_t *f, const double[::1] change, double[:, ::1] each,
+                          double[:, ::1] sums, int thread, int threads) noexcept nogil:
+    cdef Py_ssize_t b, i, n = examples.shape[0], blocks = sums.shape[0]
+    cdef bint stepped = change.shape[0] > 0
+    cdef double weight, z, predicted, losses, gap, above = 0, slope = 0, bend = 0
+    cdef fp_state caller = fp_enter(False)
+    for b in range(blocks * thread // threads, blocks * (thread + 1) // threads):
+        losses = gap = 0
+        for i in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
+            weight, z = examples[i].weight, wx[i] + bias
+            if not weight > 0:
+                if stepped:
+                    each[2, i] = examples[i].a
+                continue
+            tangent_at(f, z, examples[i].y, &above, &slope, &bend)
+            losses += weight * above
+            if stepped:
+                predicted = (each[0, i] + each[1, i] * change[i]) / weight
+                each[2, i] = -predicted
+                if bend > 0:
+                    gap += weight * (slope - predicted) * (slope - predicted) / (2 * bend)
+                elif slope != predicted:
+                    above = apart(f, above, -predicted, examples[i].y, z)
+                    gap += weight * (0 if above < 0 else above)     # NaN stays NaN
+            each[0, i], each[1, i] = weight * slope, weight * bend
+        sums[b, 0], sums[b, 1] = losses, gap
+    fp_leave(caller)
+
+
+def tangents(const example[::1] examples not None, const double[::1] wx not None, double bias,
+             str loss, double parameter, last=None, int threads=0):
+    """The losses at predictions and their derivatives, and how far a Newton step led.
+
+    Parameters
+    ----------
+    last : tuple of ndarray, optional
+        Where the step started from: slopes and bends, and by how much wx + bias has changed.
+
+    Returns
+    -------
+    losses : float
+        The sum of weight * phi(wx + bias), phi above its least value.
+    slopes, bends : ndarray of float64, shape (n_examples,)
+        weight * phi' and weight * phi'' of each example.
+    duals : ndarray of float64, shape (n_examples,) or (0,)
+        Of the step: minus the derivatives that the tangents of phi' predict.
+    gap : float
+        An estimate of their Fenchel-Young gaps, for small errors of the prediction; infinite
+        without a step.
+    """
+    cdef loss_t f = _named(loss, parameter)
+    cdef Py_ssize_t n = examples.shape[0]
+    cdef double[:, ::1] each = np.zeros((3 if last is not None else 2, n))
+    cdef double[:, ::1] sums = np.empty(((n + BLOCK - 1) // BLOCK, 2))
+    cdef const double[::1] change = np.zeros(0)
+    cdef int team = _team(n * COSTLY, threads)
+    check_length("wx", wx.shape[0], n)
+    if last is not None:
+        each_of = np.asarray(each)
+        each_of[0], each_of[1], change = last
+        check_length("change", change.shape[0], n)
+    with nogil, parallel(num_threads=team):
+        _tangents_share(examples, wx, bias, &f, change, each, sums, omp_get_thread_num(),
+                        omp_get_num_threads())
+    losses, gap = np.asarray(sums).T
+    slopes, bends, *duals = np.asarray(each)
+    return (_sum(losses), slopes, bends, *(duals or [np.zeros(0)]),
+            _sum(gap) if last is not None else float("inf"))
 
 
 cdef void _losses_share(const example[::1] examples, const double[::1] wx, double bias,
@@ -158,53 +232,74 @@ def derivatives(const example[::1] examples not None, const double[::1] wx not N
     return np.asarray(slopes), np.asarray(bends)
 
 
-cdef void _add_dense_pairs(const real[:, ::1] dense, const double[::1] bends, Py_ssize_t low,
-                           Py_ssize_t high, double[::1] panel, double[:, ::1] sums) noexcept nogil:
+cdef inline void _pack(const real *x, Py_ssize_t width, double slope, double bend, double *plain,
+                       double *scaled) noexcept nogil:
+    """Add a row to a panel: its features and 1, and bend times these and the slope."""
+    cdef Py_ssize_t k = 0, j
+    while k + TILE <= width:
+        for j in range(TILE):
+            plain[j] = x[k + j]
+        for j in range(TILE):
+            scaled[j] = bend * x[k + j]
+        k += TILE
+        plain += HEIGHT * TILE
+        scaled += HEIGHT * TILE
+    for j in range(width - k):
+        plain[j] = x[k + j]
+        scaled[j] = bend * x[k + j]
+    j = width - k
+    plain[j], scaled[j] = 1, bend
+    if j + 1 == TILE:
+        scaled += HEIGHT * TILE
+        j = -1
+    scaled[j + 1] = slope
+
+
+cdef void _add_dense_pairs(const real[:, ::1] dense, const double[::1] slopes,
+                           const double[::1] bends, Py_ssize_t low, Py_ssize_t high,
+                           double[::1] panel, double[:, ::1] sums) noexcept nogil:
     """Each pair of dense features, and of a last one of 1; rows are packed in panels of PANEL."""
-    cdef Py_ssize_t i = low, j, k, t, rows, width = dense.shape[1], n = width + 1
-    cdef Py_ssize_t size = panel.shape[0] // 2, n_sums = sums.shape[0]
-    cdef double *plain
-    cdef double *scaled
+    cdef Py_ssize_t i = low, rows, n = dense.shape[1] + 1, n_sums = sums.shape[1]
+    cdef double *A = &sums[n_sums - n, n_sums - n]
+    cdef double *plain = &panel[0]
+    cdef double *scaled = plain + (n + TILE - 1) // TILE * TILE * HEIGHT
     cdef const real *x
+    cdef const char *next
+    cdef const char *end
     while i < high:
         rows = 0
         while rows < PANEL and i < high:
-            if bends[i] != 0:
-                x = &dense[i, 0]
-                plain, scaled = &panel[rows * TILE], &panel[size + rows * TILE]
-                for t in range((n + TILE - 1) // TILE):
-                    k = t * TILE
-                    for j in range(min(<Py_ssize_t>TILE, width - k)):
-                        plain[j] = x[k + j]
-                        scaled[j] = bends[i] * x[k + j]
-                    if n - k <= TILE:
-                        plain[width - k], scaled[width - k] = 1, bends[i]
-                    plain += PANEL * TILE
-                    scaled += PANEL * TILE
+            if slopes[i] != 0 or bends[i] != 0:
+                _pack(&dense[i, 0], n - 1, slopes[i], bends[i], plain + rows * TILE,
+                      scaled + rows * TILE)
                 rows += 1
             i += 1
+        x = &dense[0, 0]
+        next = <const char *>(x + i * (n - 1))
+        end = <const char *>(x + min(i + PANEL, high) * (n - 1))
         if wide:
-            outer_products_v3(&sums[n_sums - n, n_sums - n], n_sums, n, &panel[size], &panel[0],
-                              rows, PANEL)
+            outer_products_v3(A, n_sums, n, scaled, plain, rows, HEIGHT, next, end)
         else:
-            outer_products_baseline(&sums[n_sums - n, n_sums - n], n_sums, n, &panel[size],
-                                    &panel[0], rows, PANEL)
+            outer_products_baseline(A, n_sums, n, scaled, plain, rows, HEIGHT, next, end)
 
 
-cdef void _hessian_share(const real[::1] data, const index[::1] indices, const index[::1] indptr,
-                         const real[:, ::1] dense, const double[::1] bends, double[:, :, ::1] sums,
-                         double[:, ::1] panels, extent *bounds, int thread,
-                         int threads) noexcept nogil:
-    """Each pair of a row's features, for each of a thread's shares; the intercept is last."""
+cdef void _system_share(const real[::1] data, const index[::1] indices, const index[::1] indptr,
+                        const real[:, ::1] dense, const double[::1] slopes,
+                        const double[::1] bends, double[:, :, ::1] sums, double[:, ::1] panels,
+                        extent *bounds, int thread, int threads) noexcept nogil:
+    """The gradient and each pair of a row's features, for each of a thread's shares.
+
+    The intercept is last; the gradient is in an additional row.
+    """
     cdef Py_ssize_t s, i, j, low, high, n = bends.shape[0], width = dense.shape[1]
-    cdef Py_ssize_t n_sums = sums.shape[1], last = n_sums - 1, first = last - width
+    cdef Py_ssize_t last = sums.shape[2] - 1, first = last - width
     cdef Py_ssize_t start = 0, stop, at, shares = sums.shape[0]
     cdef double factor
     cdef fp_state caller = fp_enter(False)
     for s in range(shares * thread // threads, shares * (thread + 1) // threads):
         low, high = n * s // shares, n * (s + 1) // shares
         for i in range(low, high):
-            if bends[i] == 0:
+            if slopes[i] == 0 and bends[i] == 0:
                 continue
             stop = row_length(&indptr[0], i, &start, bounds)
             if stop < 0:
@@ -218,42 +313,50 @@ cdef void _hessian_share(const real[::1] data, const index[::1] indices, const i
                     break
                 add(&data[start], &indices[start], j + 1 - start, &sums[s, at, 0], factor, bounds)
                 sums[s, last, at] += factor
+                sums[s, last + 1, at] += slopes[i] * data[j]
             if start < stop:
                 for j in range(width):
                     add(&data[start], &indices[start], stop - start, &sums[s, first + j, 0],
                         bends[i] * dense[i, j], bounds)
             if width == 0:
                 sums[s, last, last] += bends[i]
+                sums[s, last + 1, last] += slopes[i]
         if width > 0:
-            _add_dense_pairs(dense, bends, low, high, panels[thread], sums[s])
+            _add_dense_pairs(dense, slopes, bends, low, high, panels[thread], sums[s])
     fp_leave(caller)
 
 
-def hessian(const real[::1] data not None, const index[::1] indices not None,
-            const index[::1] indptr not None, const real[:, ::1] dense not None,
-            const double[::1] bends not None, Py_ssize_t n_weights, int threads=0):
-    """The sum of bend * x x^T, x with a last feature of 1 added. A row has a feature once at most.
+def newton_system(const real[::1] data not None, const index[::1] indices not None,
+                  const index[::1] indptr not None, const real[:, ::1] dense not None,
+                  const double[::1] slopes not None, const double[::1] bends not None,
+                  Py_ssize_t n_weights, int threads=0):
+    """The sums of slope * x and of bend * x x^T, x with a last feature of 1 added.
+
+    A row has a feature once at most.
 
     Returns
     -------
-    ndarray of float64, shape (n_weights + 1, n_weights + 1)
+    gradient : ndarray of float64, shape (n_weights + 1,)
+    hessian : ndarray of float64, shape (n_weights + 1, n_weights + 1)
     """
     cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
                                    dense.shape[0], dense.shape[1], n_weights)
-    cdef Py_ssize_t tiles = (dense.shape[1] + TILE) // TILE if dense.shape[1] else 0
+    cdef Py_ssize_t tiles = 2 * (dense.shape[1] // TILE + 1) + 1 if dense.shape[1] else 0
     cdef Py_ssize_t shares = max(1, min(SHARES, bounds.n_rows // (4 * (n_weights + 1))))
-    cdef double[:, :, ::1] sums = np.zeros((shares, n_weights + 1, n_weights + 1))
-    cdef double[:, ::1] panels = np.zeros((shares, 2 * tiles * PANEL * TILE))
+    cdef double[:, :, ::1] sums = np.zeros((shares, n_weights + 2, n_weights + 1))
+    cdef double[:, ::1] panels = np.zeros((shares, tiles * HEIGHT * TILE))
     cdef int team = _team((data.shape[0] + dense.shape[0] * dense.shape[1]) * 4, threads)
+    check_length("slopes", slopes.shape[0], bounds.n_rows)
     check_length("bends", bends.shape[0], bounds.n_rows)
     with nogil, parallel(num_threads=min(team, <int>shares)):
-        _hessian_share(data, indices, indptr, dense, bends, sums, panels, &bounds,
-                       omp_get_thread_num(), omp_get_num_threads())
+        _system_share(data, indices, indptr, dense, slopes, bends, sums, panels, &bounds,
+                      omp_get_thread_num(), omp_get_num_threads())
     refuse_outside(&bounds, data, indices, indptr, None)
-    H = np.add.reduce(np.asarray(sums), axis=0)
+    total = np.add.reduce(np.asarray(sums), axis=0)
+    H = total[:-1]
     both = H + H.T
     np.fill_diagonal(both, np.diagonal(H))
-    return both
+    return total[-1].copy(), both
 
 
 def solve(double[:, ::1] A not None, double[::1] b not None):

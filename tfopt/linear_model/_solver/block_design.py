@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from tfopt.linear_model._solver import blocks
 from tfopt.linear_model._solver.blocks import BlockState, Decision, Method, after_decisions
 from tfopt.linear_model._solver.costs import Costs
-from tfopt.linear_model._solver.design import Design, GapSums, Point
+from tfopt.linear_model._solver.design import Design, GapSums, NewtonSystem, Point, Tangents
 from tfopt.linear_model._solver.execution import Executor
 from tfopt.linear_model._solver.rows import Linearization
 
@@ -37,6 +37,7 @@ class BlockDesign(Design):
         n_blocks = executor.n_blocks
         self._damping = [[1.0] * n_blocks for _ in range(n_problems)]
         self._is_best = [[False] * n_blocks for _ in range(n_problems)]
+        self._linearizations: dict[int, Linearization] = {}
 
     def round(
         self,
@@ -99,16 +100,34 @@ class BlockDesign(Design):
         sums = self._call("gaps", biases_and_residuals, weights)
         return {k: (pair, None if v is None else v.dense()) for k, (pair, v) in sums.items()}
 
-    def linearize(self, points: Mapping[int, Point]) -> dict[int, Linearization]:
-        # to ask for the Hessians later would cost another round
-        method = "linearize_with_hessians" if self.costs.forms_hessian else "linearize"
-        return {k: Linearization(*each) for k, each in self._call(method, points).items()}
+    def tangents(
+        self, points: Mapping[int, Point], after_steps: bool = False
+    ) -> dict[int, Tangents]:
+        if not points:
+            return {}
+        # to ask for the sums of derivatives later would cost another round
+        if self.costs.forms_hessian:
+            answers = self._call("linearize_with_hessians", points, after_steps)
+        else:
+            answers = self._call("linearize", points)
+        self._linearizations |= {k: Linearization(*each) for k, each in answers.items()}
+        found = {k: self._linearizations[k] for k in points}
+        return {k: Tangents(each.losses, each.step_gap) for k, each in found.items()}
 
-    def hessians(self, linearizations: Mapping[int, Linearization]) -> dict[int, np.ndarray]:
-        return {k: linearization.hessian for k, linearization in linearizations.items()}
+    def newton_systems(self, problems: Iterable[int]) -> dict[int, NewtonSystem]:
+        found = {k: self._linearizations[k] for k in problems}
+        return {k: (each.gradient, each.hessian) for k, each in found.items()}
 
     def hessian_products(self, vectors: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
         return dict(self._call("hessian_products", vectors))
+
+    def tangent_gaps(self, biases: Mapping[int, float]) -> dict[int, tuple[float, np.ndarray]]:
+        requests = {k: (bias, self._linearizations[k].residual) for k, bias in biases.items()}
+        answers = self._call("projected_tangent_gaps", requests)
+        return {k: (gap, v.dense()) for k, (gap, v) in answers.items()}
+
+    def step_gaps(self, biases: Mapping[int, float]) -> dict[int, float]:
+        return dict(self._call("step_gaps", biases))
 
     def best_duals(self) -> Any:
         """Return the dual variables of the best certificates, as the executor returns them."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from tfopt.kernels.sdca import blocks as sdca_blocks
 from tfopt.kernels.sdca import visits
+from tfopt.linear_model._solver import rows
 from tfopt.linear_model._solver.ascent import bucket_for
 from tfopt.linear_model._solver.costs import Costs
 from tfopt.linear_model._solver.design import MemoryDesign, Point
@@ -213,11 +214,20 @@ class _BlockRows(MemoryDesign):
         super().__init__(block.objective, (), Costs(math.inf, False), lambda k: self.states[k].a)
         self.states = list(block.states)
 
-    def linearize_with_hessians(self, points: Mapping[int, Point]) -> dict[int, Linearization]:
+    def linearize_with_hessians(
+        self, points: Mapping[int, Point], after_steps: bool
+    ) -> dict[int, Linearization]:
         """Return linearizations that have the Hessians, not their diagonals."""
-        linearizations = self.linearize(points)
-        hessians = self.hessians(linearizations)
-        return {k: each._replace(hessian=hessians[k]) for k, each in linearizations.items()}
+        found = {}
+        for k, point in points.items():
+            state, losses, step_gap = rows.tangents(
+                self.objective, self.states[k], *point, after_steps
+            )
+            system = rows.newton_system(self.objective, state)
+            residual = rows.tangent_residual(self.objective, state)
+            self.states[k] = state
+            found[k] = Linearization(losses, *system, residual, step_gap)
+        return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,14 +241,14 @@ class Method:
         return self.name
 
     def __call__(self, block: BlockState, arguments: tuple[Any, ...]) -> tuple[BlockState, Any]:
-        rows = _BlockRows(block)
-        answers = getattr(rows, self.name)(*arguments)
-        if self.name == "gaps":
+        found = _BlockRows(block)
+        answers = getattr(found, self.name)(*arguments)
+        if self.name in ("gaps", "projected_tangent_gaps"):
             answers = {
                 k: (sums, None if v is None else SparseDelta.from_dense(v))
                 for k, (sums, v) in answers.items()
             }
-        return block.with_states(dict(enumerate(rows.states))), answers
+        return block.with_states(dict(enumerate(found.states))), answers
 
 
 def collect_duals(block: BlockState, decisions: Mapping[int, Decision]) -> np.ndarray:

@@ -8,12 +8,19 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tfopt.linear_model._solver.design import Design, Point
+from tfopt.linear_model._solver.design import Design, Point, Tangents
 from tfopt.linear_model._solver.intercept import intercept_search
 from tfopt.linear_model._solver.objective import Objective
-from tfopt.linear_model._solver.rows import Linearization
 
-__all__ = ["Certificate", "assemble", "certify", "certify_linearized", "without_projection"]
+__all__ = [
+    "Certificate",
+    "assemble",
+    "certify",
+    "certify_steps",
+    "certify_tangents",
+    "estimate_from_gradient",
+    "estimate_from_step",
+]
 
 #: How much an inexact intercept may add to the gap, relative to the estimate of the gap.
 BIAS_SHARE = 0.01
@@ -92,40 +99,70 @@ def certify(
     return certificates
 
 
-def certify_linearized(
+def certify_tangents(
     objective: Objective,
     design: Design,
     points: Mapping[int, Point],
-    linearizations: Mapping[int, Linearization],
+    tangents: Mapping[int, Tangents],
 ) -> dict[int, Certificate]:
     """Compute duality gaps with minus the losses' derivatives as dual variables.
 
     The gap of the losses is 0 unless an intercept requires the dual variables to be projected.
     """
-    if not objective.intercept:
-        return {
-            k: without_projection(objective, point, linearizations[k])
-            for k, point in points.items()
-        }
-    sums = design.gaps({k: (bias, linearizations[k].residual) for k, (_, bias) in points.items()})
-    certificates = {}
-    for k, (w, bias) in points.items():
-        (_, gap), v = sums[k]
-        assert v is not None
-        certificates[k] = assemble(objective, w, bias, v, linearizations[k].losses, gap)
-    return certificates
+    gaps = design.tangent_gaps({k: bias for k, (_, bias) in points.items()}) if points else {}
+    return {
+        k: assemble(objective, *points[k], v, tangents[k].losses, gap)
+        for k, (gap, v) in gaps.items()
+    }
 
 
-def without_projection(
-    objective: Objective, point: Point, linearization: Linearization
-) -> Certificate:
-    """Return the certificate if the dual variables need not be projected, else an estimate of it.
+def certify_steps(
+    objective: Objective,
+    design: Design,
+    points: Mapping[int, Point],
+    tangents: Mapping[int, Tangents],
+    weights: Mapping[int, np.ndarray],
+) -> dict[int, Certificate]:
+    """Compute duality gaps with the dual variables of the Newton steps that led to points.
 
-    It takes no pass over the rows. Only the gap is an estimate.
+    These are minus the derivatives that the tangents of phi' at the start of the step predict. What
+    Newton's system says is that their unshrunk weights are those of the point: so the gap is that
+    of the losses alone, but for rounding and the system's own error, and it takes no product with
+    the rows.
+
+    Parameters
+    ----------
+    objective, design, points, tangents
+    weights : dict of ndarray
+        The unshrunk weights of these dual variables, given by the system.
+
+    Returns
+    -------
+    dict of Certificate
+        Without the problems whose dual variables are out of the conjugate's domain.
     """
+    gaps = design.step_gaps({k: bias for k, (_, bias) in points.items()}) if points else {}
+    return {
+        k: assemble(objective, *points[k], weights[k], tangents[k].losses, gap)
+        for k, gap in gaps.items()
+        if math.isfinite(gap)
+    }
+
+
+def estimate_from_step(
+    objective: Objective, point: Point, tangents: Tangents, weights: np.ndarray
+) -> Certificate:
+    """Return about what `certify_steps` would, without a pass over the rows."""
+    return assemble(objective, *point, weights, *tangents)
+
+
+def estimate_from_gradient(
+    objective: Objective, point: Point, tangents: Tangents, gradient: np.ndarray
+) -> Certificate:
+    """Return what `certify_tangents` would if nothing had to be projected, without a pass."""
     with np.errstate(over="ignore", invalid="ignore"):
-        v = -linearization.gradient[:-1] / objective.l2
-    return assemble(objective, *point, v, linearization.losses, 0.0)
+        v = -gradient[:-1] / objective.l2
+    return assemble(objective, *point, v, tangents.losses, 0.0)
 
 
 def assemble(

@@ -100,7 +100,7 @@ def solve_by_descent(
     w = np.zeros(objective.n_weights)
     if initial.w is not None:
         wx = objective.predictions(initial.w)
-        losses, _ = objective.gaps(state.examples, wx, initial.bias)
+        losses = objective.losses(state.examples, wx, initial.bias)
         w = initial.w if math.isfinite(losses) else w  # which may be far from other rows' minimum
     state = run_descent(objective, features, monitor, state, w, initial.bias)
     return monitor.result(), state.best
@@ -180,7 +180,7 @@ def _line_search(
         w, bias = point.w + share * step[:-1], point.bias + share * float(step[-1])
         wx = state.wx + share * wx_step
         with np.errstate(over="ignore"):
-            value = objective.gaps(state.examples, wx, bias)[0] + objective.penalty(w)
+            value = objective.losses(state.examples, wx, bias) + objective.penalty(w)
         if armijo_holds(point, value, share * promised):
             return w, wx, bias
         if not share * promised > MIN_DECREASE * point.objective:
@@ -238,8 +238,8 @@ class _Model:
         objective = self.objective
         known = objective.loss == "squared_loss" and np.array_equal(working, self.working)
         if self.matrix is None or not known:
-            H = second_order.hessian(
-                *self.features.rows(working), bends, working.size, objective.threads
+            _, H = second_order.newton_system(
+                *self.features.rows(working), slopes, bends, working.size, objective.threads
             )
             self.matrix = self._without_intercept(H)
         A, sums, share = self.matrix

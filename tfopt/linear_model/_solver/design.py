@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,13 +17,34 @@ from tfopt.linear_model._solver.costs import Costs
 from tfopt.linear_model._solver.objective import Objective
 from tfopt.linear_model._solver.rows import Linearization, RowState
 
-__all__ = ["Design", "GapSums", "LaneDesign", "MemoryDesign", "Point", "aligned_zeros"]
+__all__ = [
+    "Design",
+    "GapSums",
+    "LaneDesign",
+    "MemoryDesign",
+    "NewtonSystem",
+    "Point",
+    "Tangents",
+    "aligned_zeros",
+]
 
 #: Weights and an intercept.
 Point = tuple[np.ndarray, float]
 #: The sum of the losses and the examples' part of the gap, and the unshrunk weights of the
 #: projected dual variables, if there is an intercept.
 GapSums = tuple[np.ndarray, np.ndarray | None]
+#: The gradient of the losses, and their Hessian or its diagonal; the intercept is last.
+NewtonSystem = tuple[np.ndarray, np.ndarray]
+
+
+class Tangents(NamedTuple):
+    """The sum of the losses at a point, and what a Newton step's dual variables are off by.
+
+    See `rows.tangents`.
+    """
+
+    losses: float
+    step_gap: float
 
 
 class Design(Protocol):
@@ -56,14 +77,25 @@ class Design(Protocol):
         `weights` are points to predict at before that, where there is no intercept.
         """
 
-    def linearize(self, points: Mapping[int, Point]) -> dict[int, Linearization]:
-        """Return the losses and their derivatives, and make minus these the dual variables."""
+    def tangents(
+        self, points: Mapping[int, Point], after_steps: bool = False
+    ) -> dict[int, Tangents]:
+        """Move to points and return the losses there; see `rows.tangents`."""
 
-    def hessians(self, linearizations: Mapping[int, Linearization]) -> dict[int, np.ndarray]:
-        """Return the Hessians of the losses at the last linearizations."""
+    def newton_systems(self, problems: Iterable[int]) -> dict[int, NewtonSystem]:
+        """Return the derivatives of the losses at the last tangents."""
 
     def hessian_products(self, vectors: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
-        """Return products of these Hessians and vectors."""
+        """Return products of the Hessians there and vectors."""
+
+    def tangent_gaps(self, biases: Mapping[int, float]) -> dict[int, tuple[float, np.ndarray]]:
+        """Have minus the losses' derivatives at the last tangents certified.
+
+        Return the examples' part of the gaps, and the unshrunk weights of these dual variables.
+        """
+
+    def step_gaps(self, biases: Mapping[int, float]) -> dict[int, float]:
+        """Have the dual variables of the last Newton steps certified; see `rows`."""
 
     def keep_best(self, problem: int) -> None:
         """Keep the dual variables of a problem's last certificate: it is the best so far."""
@@ -80,6 +112,12 @@ class MemoryDesign(Design):
     costs : Costs
     current_duals : callable
         Returns the current dual variables of a problem's visits.
+
+    Attributes
+    ----------
+    states : list of RowState
+    linearizations : dict of Linearization
+        At the last tangents, unless Hessians are formed.
     """
 
     def __init__(
@@ -92,6 +130,7 @@ class MemoryDesign(Design):
         self.objective, self.costs = objective, costs
         self.states = [RowState.initial(each) for each in examples]
         self._current_duals = current_duals
+        self.linearizations: dict[int, Linearization] = {}
 
     def predict(
         self, points: Mapping[int, tuple[np.ndarray, Sequence[float]]]
@@ -132,7 +171,22 @@ class MemoryDesign(Design):
         weights_of_duals = self._weights_of(list(sums))
         return {k: (pair, weights_of_duals[k]) for k, pair in sums.items()}
 
+    def tangents(
+        self, points: Mapping[int, Point], after_steps: bool = False
+    ) -> dict[int, Tangents]:
+        if not self.costs.forms_hessian:  # with the sums of derivatives, in one pass
+            self.linearizations |= self.linearize(points)
+            return {k: Tangents(self.linearizations[k].losses, np.inf) for k in points}
+        found = {}
+        for k, (w, bias) in points.items():
+            self.states[k], *sums = rows.tangents(
+                self.objective, self.states[k], w, bias, after_steps
+            )
+            found[k] = Tangents(*sums)
+        return found
+
     def linearize(self, points: Mapping[int, Point]) -> dict[int, Linearization]:
+        """Move to points and return the losses and their derivatives there."""
         linearizations = {}
         for k, (w, bias) in points.items():
             self.states[k], linearizations[k] = rows.linearize(
@@ -140,13 +194,40 @@ class MemoryDesign(Design):
             )
         return linearizations
 
-    def hessians(self, linearizations: Mapping[int, Linearization]) -> dict[int, np.ndarray]:
-        return {k: rows.hessian(self.objective, self.states[k]) for k in linearizations}
+    def newton_systems(self, problems: Iterable[int]) -> dict[int, NewtonSystem]:
+        if self.costs.forms_hessian:
+            return {k: rows.newton_system(self.objective, self.states[k]) for k in problems}
+        found = {k: self.linearizations[k] for k in problems}
+        return {k: (each.gradient, each.hessian) for k, each in found.items()}
 
     def hessian_products(self, vectors: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
         return {
             k: rows.hessian_product(self.objective, self.states[k], s) for k, s in vectors.items()
         }
+
+    def tangent_gaps(self, biases: Mapping[int, float]) -> dict[int, tuple[float, np.ndarray]]:
+        states, residual = self.states, rows.tangent_residual
+        return self.projected_tangent_gaps(
+            {k: (bias, residual(self.objective, states[k])) for k, bias in biases.items()}
+        )
+
+    def projected_tangent_gaps(
+        self, requests: Mapping[int, tuple[float, np.ndarray | None]]
+    ) -> dict[int, tuple[float, np.ndarray]]:
+        """Return `tangent_gaps`, given the `rows.tangent_residual` of all rows, too."""
+        gaps = {}
+        for k, (bias, residual) in requests.items():
+            self.states[k], gaps[k] = rows.certified_tangents(
+                self.objective, self.states[k], bias, residual
+            )
+        weights = self._weights_of(list(gaps))
+        return {k: (gap, weights[k]) for k, gap in gaps.items()}
+
+    def step_gaps(self, biases: Mapping[int, float]) -> dict[int, float]:
+        gaps = {}
+        for k, bias in biases.items():
+            self.states[k], gaps[k] = rows.certified_step(self.objective, self.states[k], bias)
+        return gaps
 
     def keep_best(self, problem: int) -> None:
         state = self.states[problem]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Mapping, Sequence, Set
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,14 +10,15 @@ import numpy as np
 from tfopt.linear_model._solver.certificate import (
     Certificate,
     certify,
-    certify_linearized,
-    without_projection,
+    certify_steps,
+    certify_tangents,
+    estimate_from_gradient,
+    estimate_from_step,
 )
-from tfopt.linear_model._solver.design import Design, Point
+from tfopt.linear_model._solver.design import Design, NewtonSystem, Point, Tangents
 from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions
-from tfopt.linear_model._solver.newton import newton_steps
+from tfopt.linear_model._solver.newton import Move, Origin, newton_steps
 from tfopt.linear_model._solver.objective import Objective
-from tfopt.linear_model._solver.rows import Linearization
 
 __all__ = ["Minimization", "Visits"]
 
@@ -75,7 +76,8 @@ class Minimization:
         self.descend: Callable[[int, Certificate], None] | None = None
         self._newton_points: dict[int, Point] = {}
         self._tentative: set[int] = set()
-        self._linearizations: dict[int, Linearization] = {}
+        self._origins: dict[int, Origin] = {}
+        self._moves: dict[int, Move] = {}
 
     def begin_newton(
         self, problem: int, w: np.ndarray, bias: float, *, tentatively: bool = False
@@ -129,57 +131,82 @@ class Minimization:
 
         Where a step fails, visits go on from where they stopped.
         """
-        points = self._newton_points
-        new = {k: point for k, point in points.items() if k not in self._linearizations}
-        linearizations = self._linearizations | (self.design.linearize(new) if new else {})
+        points, tangents = self._newton_points, self._tangents()
         far = {  # a warm start may be
             k: (np.zeros_like(points[k][0]), 0.0)
-            for k, each in linearizations.items()
+            for k, each in tangents.items()
             if not np.isfinite(each.losses)
         }
         if far:
-            points, linearizations = points | far, linearizations | self.design.linearize(far)
-        certificates = {
-            k: without_projection(self.objective, point, linearizations[k])
-            for k, point in points.items()
-        }
+            points, tangents = points | far, tangents | self.design.tangents(far)
         tentative, self._tentative = self._tentative, set()
-        due = {
-            k
-            for k, estimate in certificates.items()
-            if k in tentative or self.monitors[k].should_certify_step(estimate)
-        }
-        certificates |= self._certify_steps({k: points[k] for k in due}, linearizations)
+        estimates, certified, systems = self._certified(points, tangents, tentative)
         going = {}
-        for k, point in certificates.items():
+        for k, point in (estimates | certified).items():
             monitor = self.monitors[k]
-            if k not in due:
+            if k not in certified:
                 monitor.skip_newton(point)
             elif k not in tentative:
                 monitor.update_newton(point)
             elif k not in far:
                 monitor.begin(point)
-            if k in due:
+            if k in certified:
                 self._keep_best(k, point)
             if not monitor.is_done and (k not in tentative or monitor.wants_newton):
                 going[k] = point
-        moved = newton_steps(
-            self.objective, self.design, going, {k: linearizations[k] for k in going}
-        )
-        self._newton_points = {k: point for k, (point, _) in moved.items()}
-        self._linearizations = {k: linearization for k, (_, linearization) in moved.items()}
-        self._end_newton([k for k in going if k not in moved], points, due)
+        systems |= self.design.newton_systems([k for k in going if k not in systems])
+        moved = newton_steps(self.objective, self.design, going, systems)
+        self._newton_points = {k: move.point for k, move in moved.items()}
+        self._origins = {k: move.origin for k, move in moved.items() if move.origin is not None}
+        self._moves = moved
+        self._end_newton([k for k in going if k not in moved], points, certified)
 
-    def _certify_steps(
-        self, points: Mapping[int, Point], linearizations: Mapping[int, Linearization]
-    ) -> dict[int, Certificate]:
-        """Certify points that the design has linearized last."""
-        if not points:
-            return {}
-        return certify_linearized(self.objective, self.design, points, linearizations)
+    def _tangents(self) -> dict[int, Tangents]:
+        """Return the tangents at the points of Newton's method, and restore their steps."""
+        points, origins = self._newton_points, self._origins
+        new = {k: point for k, point in points.items() if k not in self._moves}
+        starts = {k: (origins[k].w, origins[k].bias) for k in new if k in origins}
+        if starts:
+            self.design.tangents(starts)
+            ends = self.design.tangents({k: new[k] for k in starts}, after_steps=True)
+            self._moves |= {k: Move(new[k], ends[k], origins[k]) for k in starts}
+        tangents = {k: move.tangents for k, move in self._moves.items()}
+        return tangents | self.design.tangents({k: new[k] for k in new if k not in starts})
+
+    def _certified(
+        self, points: Mapping[int, Point], tangents: Mapping[int, Tangents], tentative: Set[int]
+    ) -> tuple[dict[int, Certificate], dict[int, Certificate], dict[int, NewtonSystem]]:
+        """Certify points that may be near enough, by the step that led there where there is one.
+
+        Returns
+        -------
+        estimates : dict of Certificate
+            Of the other points; only the gaps are estimates.
+        certified : dict of Certificate
+        systems : dict of NewtonSystem
+            As far as they were needed.
+        """
+        objective, design = self.objective, self.design
+        weights = {k: origin.weights for k, origin in self._origins.items()}
+        estimates = {
+            k: estimate_from_step(objective, points[k], tangents[k], v) for k, v in weights.items()
+        }
+        due = {
+            k: points[k] for k in estimates if self.monitors[k].should_certify_step(estimates[k])
+        }
+        certified = certify_steps(objective, design, due, tangents, weights)
+        rest = {k for k in points if k in due or k not in estimates} - set(certified)
+        due = {k: points[k] for k in rest if k in tentative or self.monitors[k].is_last}
+        systems = design.newton_systems([k for k in rest if k not in due])
+        for k, (gradient, _) in systems.items():
+            estimates[k] = estimate_from_gradient(objective, points[k], tangents[k], gradient)
+            if self.monitors[k].should_certify_step(estimates[k]):
+                due[k] = points[k]
+        certified |= certify_tangents(objective, design, due, tangents)
+        return estimates, certified, dict(systems)
 
     def _end_newton(
-        self, problems: Sequence[int], points: Mapping[int, Point], certified: Set[int]
+        self, problems: Sequence[int], points: Mapping[int, Point], certified: Container[int]
     ) -> None:
         """End Newton's method where no step lowers the objective.
 
@@ -187,7 +214,8 @@ class Minimization:
         """
         last = {k: points[k] for k in problems if k not in certified}
         if last:
-            for k, point in self._certify_steps(last, self.design.linearize(last)).items():
+            found = certify_tangents(self.objective, self.design, last, self.design.tangents(last))
+            for k, point in found.items():
                 self.monitors[k].update_newton(point)
                 self._keep_best(k, point)
         for k in problems:
@@ -206,6 +234,7 @@ class Minimization:
             "newton_points": {
                 str(k): {"w": w, "bias": bias} for k, (w, bias) in self._newton_points.items()
             },
+            "newton_origins": {str(k): each._asdict() for k, each in self._origins.items()},
             "monitors": [monitor.state() for monitor in self.monitors],
         }
 
@@ -215,5 +244,6 @@ class Minimization:
         self._newton_points = {
             int(k): (point["w"], point["bias"]) for k, point in state["newton_points"].items()
         }
+        self._origins = {int(k): Origin(**each) for k, each in state["newton_origins"].items()}
         for monitor, saved in zip(self.monitors, state["monitors"], strict=True):
             monitor.restore(saved)

@@ -136,7 +136,7 @@ class ConvergenceMonitor:
         """Whether to compute a certificate after an epoch with this estimate of the gap."""
         best = self.best
         if self._polish_until is not None:
-            should_certify = self._is_last or number == self._polish_until
+            should_certify = self.is_last or number == self._polish_until
         else:
             should_certify = self._is_certificate_due(number, estimate)
         if not should_certify:
@@ -146,7 +146,7 @@ class ConvergenceMonitor:
 
     def _is_certificate_due(self, number: int, estimate: float) -> bool:
         best = self.best
-        should_certify = self._is_last or number == 2 or number - self._last_epoch >= CERTIFY_EVERY
+        should_certify = self.is_last or number == 2 or number - self._last_epoch >= CERTIFY_EVERY
         if best is not None:
             should_certify |= (
                 estimate <= 1.2 * self.options.tol * best.objective * self._estimate_per_gap
@@ -155,7 +155,7 @@ class ConvergenceMonitor:
 
     def update(self, point: Certificate, number: int, estimate: float) -> None:
         """Record a certificate of an epoch."""
-        is_last = self._is_last or self._polish_until is not None
+        is_last = self.is_last or self._polish_until is not None
         self._keep_best(point)
         self._recorder.certified(point, EPOCH_SOLVER)
         if is_last or self._is_stopped:
@@ -204,7 +204,7 @@ class ConvergenceMonitor:
         """Whether to certify a Newton step, given a certificate whose gap is an estimate."""
         enough = FAR_FROM_DONE * max(self.options.tol, 1e-16)
         is_far = enough < estimate.relative_gap < math.inf
-        return self._is_last or not is_far
+        return self.is_last or not is_far
 
     def skip_newton(self, estimate: Certificate) -> None:
         """Record a Newton step that is not worth a certificate."""
@@ -233,7 +233,8 @@ class ConvergenceMonitor:
         return self.best
 
     @property
-    def _is_last(self) -> bool:
+    def is_last(self) -> bool:
+        """Whether the next iteration is the last, and to be certified."""
         return len(self._recorder.history) + 1 >= self.options.max_iter or self._is_stopped
 
     @property

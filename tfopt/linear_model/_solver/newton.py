@@ -7,17 +7,19 @@ by coordinate descent on the quadratic model and the penalty.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from tfopt.kernels.sdca import coordinate_descent, second_order
 from tfopt.linear_model._solver.certificate import Certificate
-from tfopt.linear_model._solver.design import Design, Point
+from tfopt.linear_model._solver.design import Design, NewtonSystem, Point, Tangents
 from tfopt.linear_model._solver.objective import Objective
 from tfopt.linear_model._solver.reductions import weighted_sum
-from tfopt.linear_model._solver.rows import Linearization
 
 __all__ = [
+    "Move",
+    "Origin",
     "armijo_holds",
     "conjugate_gradients",
     "newton_steps",
@@ -42,57 +44,103 @@ MIN_DECREASE = 1e-16
 OBJECTIVE_ROUNDING = 1e-12
 
 
+class Origin(NamedTuple):
+    """Where a whole step started from that solves Newton's system.
+
+    Attributes
+    ----------
+    w, bias
+        The point.
+    weights : ndarray, shape (n_weights,)
+        The unshrunk weights of the step's dual variables.
+    """
+
+    w: np.ndarray
+    bias: float
+    weights: np.ndarray
+
+
+class Move(NamedTuple):
+    """Where a step has led.
+
+    Attributes
+    ----------
+    point : Point
+    tangents : Tangents
+        The losses there.
+    origin : Origin or None
+        If the step's dual variables can be certified.
+    """
+
+    point: Point
+    tangents: Tangents
+    origin: Origin | None
+
+
 def newton_steps(
     objective: Objective,
     design: Design,
     certificates: Mapping[int, Certificate],
-    linearizations: Mapping[int, Linearization],
-) -> dict[int, tuple[Point, Linearization]]:
+    systems: Mapping[int, NewtonSystem],
+) -> dict[int, Move]:
     """Take a Newton step for each of some problems, with a backtracking line search.
 
     Parameters
     ----------
     objective : Objective
     design : Design
-    certificates, linearizations : dict
-        Of the points to start from, which the design has linearized last.
+    certificates : dict of Certificate
+        Of the points to start from, whose tangents are the design's last.
+    systems : dict of tuple
+        The gradients and Hessians there, without the penalty.
 
     Returns
     -------
-    dict of tuple
-        The next points, which the design has linearized last; without the problems whose line
-        search failed, whatever the direction.
+    dict of Move
+        To the points of the design's last tangents; without the problems whose line search
+        failed, whatever the direction.
     """
     gradients = {}
     for k, point in certificates.items():
-        gradients[k] = gradient = linearizations[k].gradient.copy()
+        gradients[k] = gradient = systems[k][0].copy()
         gradient[:-1] += objective.l2 * point.w
         if not objective.intercept:
             gradient[-1] = 0.0
     forms_hessian = design.costs.forms_hessian
-    hessians = design.hessians(linearizations) if forms_hessian else {}
-    if objective.l1 > 0:
-        steps = {
-            k: proximal_step(objective, hessians[k], gradients[k], certificates[k].w)
-            for k in hessians
-        }
-        return line_search(objective, design, certificates, gradients, steps)
-    moved: dict[int, tuple[Point, Linearization]] = {}
+    moved: dict[int, Move] = {}
     if forms_hessian:
-        solved = {k: solve_newton_system(objective, hessians[k], gradients[k]) for k in hessians}
-        steps = {k: step for k, step in solved.items() if step is not None}
-        moved = line_search(objective, design, certificates, gradients, steps)
+        steps = {}
+        for k, point in certificates.items():
+            hessian = systems[k][1]
+            step = (
+                proximal_step(objective, hessian, gradients[k], point.w)
+                if objective.l1 > 0
+                else solve_newton_system(objective, hessian, gradients[k])
+            )
+            if step is not None:
+                steps[k] = step
+        moved = line_search(objective, design, certificates, gradients, steps, systems)
+        if objective.l1 > 0:
+            return moved
     rest = [k for k in certificates if k not in moved]
     if rest:
+        hessians = {k: systems[k][1] for k in rest}
         steps = conjugate_gradient_directions(
             objective,
-            {k: linearizations[k].hessian for k in rest},
+            hessians,
             {k: gradients[k] for k in rest},
-            # the line search has linearized the rows elsewhere: only the matrix is left
+            # the line search has moved on: only the matrix is left
             _products_with(hessians) if forms_hessian else design.hessian_products,
         )
         moved |= line_search(objective, design, certificates, gradients, steps)
     return moved
+
+
+def _weights_after(objective: Objective, system: NewtonSystem, step: np.ndarray) -> np.ndarray:
+    """Return the unshrunk weights of a step's dual variables: -(gradient + H s) / l2."""
+    gradient, hessian = system
+    weights: np.ndarray = -(gradient + np.sum(hessian * step, axis=1))[:-1] / objective.l2
+    return weights
 
 
 def _products_with(
@@ -148,8 +196,12 @@ def line_search(
     certificates: Mapping[int, Certificate],
     gradients: Mapping[int, np.ndarray],
     steps: Mapping[int, np.ndarray],
-) -> dict[int, tuple[Point, Linearization]]:
-    """Halve steps until the Armijo condition holds, or the predicted decrease is mere rounding."""
+    solved: Mapping[int, NewtonSystem] | None = None,
+) -> dict[int, Move]:
+    """Halve steps until the Armijo condition holds, or the predicted decrease is mere rounding.
+
+    `solved` are the systems that the steps solve, if they do so but for rounding.
+    """
     promised = {}
     for k, step in steps.items():
         w = certificates[k].w
@@ -165,11 +217,17 @@ def line_search(
             )
             for k in pending
         }
-        for k, linearization in design.linearize(points).items():
+        for k, tangents in design.tangents(
+            points, after_steps=solved is not None and share == 1
+        ).items():
             point, (w, _) = certificates[k], points[k]
-            value = linearization.losses + objective.penalty(w)
+            value = tangents.losses + objective.penalty(w)
             if armijo_holds(point, value, share * promised[k]):
-                moved[k] = points[k], linearization
+                origin = None
+                if solved is not None and share == 1:
+                    weights = _weights_after(objective, solved[k], steps[k])
+                    origin = Origin(point.w, point.bias, weights)
+                moved[k] = Move(points[k], tangents, origin)
             if k in moved or not share * promised[k] > MIN_DECREASE * point.objective:
                 pending.remove(k)
         share /= 2

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tfopt.linear_model._solver import rows
 from tfopt.linear_model._solver.certificate import Certificate, assemble
 from tfopt.linear_model._solver.costs import Costs
 from tfopt.linear_model._solver.design import MemoryDesign
@@ -85,7 +86,10 @@ class NewtonPath:
         self.objective = dataclasses.replace(objective, l2=1.0)
         self.costs, self.number = costs, number
         examples = initial.examples()
-        self._design = MemoryDesign(self.objective, [examples], costs, lambda _: initial.a)
+        without_hessian = costs._replace(forms_hessian=False)  # one serves several gradients
+        self._design = MemoryDesign(
+            self.objective, [examples], without_hessian, lambda _: initial.a
+        )
         self._hessian: np.ndarray | None = None
         self._move(np.zeros(objective.n_weights), initial.bias)
 
@@ -138,9 +142,7 @@ class NewtonPath:
 
     def _projected_duals(self) -> FeasibleDuals:
         """Make the sum of the duals 0 by a pass over the rows."""
-        (_, gap), v = self._design.gaps({0: (self._bias, self._known.residual)})[0]
-        assert v is not None
-        return FeasibleDuals(float(gap), v)  # l2 is 1
+        return FeasibleDuals(*self._design.tangent_gaps({0: self._bias})[0])  # l2 is 1
 
     def _step(self, objective: Objective, point: Certificate, *, reuse: bool) -> bool:
         """Take a Newton step, perhaps with an earlier Hessian; return whether it succeeds."""
@@ -149,9 +151,14 @@ class NewtonPath:
             if self._descend(objective, point, gradient):
                 return True
             self._known = self._design.linearize({0: (self._w, self._bias)})[0]  # not where it led
-        self._hessian = self._design.hessians({0: self._known})[0]
-        self._bends = self._design.states[0].hess_pointwise
+        self._form_hessian()
         return self._descend(objective, point, gradient)
+
+    def _form_hessian(self) -> np.ndarray:
+        state = self._design.states[0]
+        _, self._hessian = rows.newton_system(self.objective, state)
+        self._bends = state.hess_pointwise
+        return self._hessian
 
     def _penalized_gradient(self, objective: Objective) -> np.ndarray:
         gradient = self._known.gradient.copy()
@@ -165,8 +172,8 @@ class NewtonPath:
         step = solve_newton_system(objective, self._hessian, gradient)
         steps = {} if step is None else {0: step}
         moved = line_search(objective, self._design, {0: point}, {0: gradient}, steps)
-        for (w, bias), linearization in moved.values():
-            self._move(w, bias, linearization)
+        for move in moved.values():
+            self._move(*move.point, self._design.linearizations[0])
         return bool(moved)
 
     def _modelled_minimum(self, objective: Objective) -> Certificate | None:
@@ -175,9 +182,8 @@ class NewtonPath:
         The losses are their quadratic model. Bounds of its rounding errors, which grow with the
         number of rows as those of all sums do, are added to the gap.
         """
-        if self._hessian is None:
-            self._hessian = self._design.hessians({0: self._known})[0]
-        H, last = self._hessian, self._known
+        H = self._form_hessian() if self._hessian is None else self._hessian
+        last = self._known
         step = solve_newton_system(objective, H, self._penalized_gradient(objective))
         if step is None:
             return None

@@ -95,9 +95,15 @@ class Objective:
         """Return x . w for each example."""
         return visits.predictions(*self.rows, w, 0.0, self.threads)
 
-    def gaps(self, examples: np.ndarray, wx: np.ndarray, bias: float) -> tuple[float, float]:
-        """Return the sum of the losses, and the sum of the examples' Fenchel-Young gaps."""
-        return second_order.gaps(examples, wx, bias, self.loss, self.parameter, self.threads)
+    def losses(self, examples: np.ndarray, wx: np.ndarray, bias: float) -> float:
+        """Return the sum of the losses."""
+        return second_order.losses(examples, wx, bias, self.loss, self.parameter, self.threads)
+
+    def gaps(
+        self, examples: np.ndarray, a: np.ndarray, wx: np.ndarray, bias: float
+    ) -> tuple[float, float]:
+        """Return the sum of the losses, and the sum of their Fenchel-Young gaps to duals a."""
+        return second_order.gaps(examples, a, wx, bias, self.loss, self.parameter, self.threads)
 
     def derivatives(
         self, examples: np.ndarray, wx: np.ndarray, bias: float

@@ -19,15 +19,19 @@ from tfopt.linear_model._solver.reductions import weighted_sum
 __all__ = [
     "Linearization",
     "RowState",
+    "certified_step",
+    "certified_tangents",
     "dual_residual",
     "dual_sums",
     "gap_sums",
-    "hessian",
     "hessian_product",
     "intercept_derivatives",
     "linearize",
+    "newton_system",
     "predicted",
     "projected",
+    "tangent_residual",
+    "tangents",
 ]
 
 #: Points with larger losses count as infinitely bad: sums of derivatives would overflow there.
@@ -52,8 +56,12 @@ class RowState:
         x . w at the last point.
     kinks : tuple of ndarray
         For the hinge loss: see `_kinks`.
-    hess_pointwise : ndarray, shape (n_rows,)
-        The weighted second derivatives of the losses at the last linearization.
+    bias : float
+        The intercept of the last tangents.
+    grad_pointwise, hess_pointwise : ndarray, shape (n_rows,)
+        The weighted first and second derivatives of the losses there.
+    step_duals : ndarray, shape (n_rows,) or (0,)
+        Minus the first derivatives that the tangents before those predict, after a Newton step.
     certified, best : ndarray, shape (n_rows,)
         The dual variables of the last certificate, or about to be certified, and of the best.
     """
@@ -64,7 +72,10 @@ class RowState:
     before: np.ndarray
     wx: np.ndarray
     kinks: tuple[np.ndarray, ...]
+    bias: float
+    grad_pointwise: np.ndarray
     hess_pointwise: np.ndarray
+    step_duals: np.ndarray
     certified: np.ndarray
     best: np.ndarray
 
@@ -72,7 +83,11 @@ class RowState:
     def initial(cls, examples: np.ndarray) -> RowState:
         """Return the state of rows that were not visited yet."""
         a, no_rows = examples["a"].copy(), np.zeros(0, np.int64)
-        return cls(examples, a, no_rows, _NOTHING, _NOTHING, (), _NOTHING, a, a)
+        nothing = _NOTHING
+        return cls(
+            *(examples, a, no_rows, nothing, nothing, ()),
+            *(0.0, nothing, nothing, nothing, a, a),
+        )
 
     def examples_with(self, a: np.ndarray) -> np.ndarray:
         """Return the examples with these dual variables."""
@@ -94,12 +109,15 @@ class Linearization(NamedTuple):
         The Hessian, or its diagonal.
     residual : ndarray or None
         `dual_residual` of minus the losses' derivatives, if there is an intercept.
+    step_gap : float
+        See `tangents`.
     """
 
     losses: float
     gradient: np.ndarray
     hessian: np.ndarray
     residual: np.ndarray | None
+    step_gap: float
 
 
 def predicted(objective: Objective, state: RowState, wx: np.ndarray) -> RowState:
@@ -187,19 +205,74 @@ def projected(objective: Objective, state: RowState, residual: np.ndarray | None
 
 def gap_sums(objective: Objective, state: RowState, bias: float) -> np.ndarray:
     """Return the sums of the losses and of the Fenchel-Young gaps at the last x . w."""
-    return np.array(objective.gaps(state.examples_with(state.certified), state.wx, bias))
+    return np.array(objective.gaps(state.examples, state.certified, state.wx, bias))
+
+
+def tangents(
+    objective: Objective, state: RowState, w: np.ndarray, bias: float, after_step: bool
+) -> tuple[RowState, float, float]:
+    """Return the losses at a point, without sums of their derivatives.
+
+    Parameters
+    ----------
+    objective : Objective
+    state : RowState
+    w, bias
+        The point.
+    after_step : bool
+        Whether a Newton step led from the last tangents there.
+
+    Returns
+    -------
+    RowState
+    losses : float
+        Infinity where they or their derivatives overflow.
+    step_gap : float
+        An estimate of the Fenchel-Young gaps of the step's dual variables; infinity without a step.
+    """
+    wx = objective.predictions(w) if w.any() else np.zeros(len(state.examples))
+    last = None
+    if after_step:
+        change = (wx - state.wx) + (bias - state.bias)
+        last = state.grad_pointwise, state.hess_pointwise, change
+    losses, slopes, bends, duals, gap = second_order.tangents(
+        state.examples, wx, bias, objective.loss, objective.parameter, last, objective.threads
+    )
+    if not (losses < FAR and np.isfinite(slopes).all() and np.isfinite(bends).all()):
+        losses, slopes, bends = np.inf, np.zeros_like(slopes), np.zeros_like(bends)
+    return _at(state, wx, bias, slopes, bends, duals), losses, gap
+
+
+def _at(
+    state: RowState,
+    wx: np.ndarray,
+    bias: float,
+    slopes: np.ndarray,
+    bends: np.ndarray,
+    duals: np.ndarray,
+) -> RowState:
+    return dataclasses.replace(
+        state, wx=wx, bias=bias, grad_pointwise=slopes, hess_pointwise=bends, step_duals=duals
+    )
+
+
+def newton_system(objective: Objective, state: RowState) -> tuple[np.ndarray, np.ndarray]:
+    """Return the gradient and the Hessian of the losses at the last tangents."""
+    return second_order.newton_system(
+        *objective.rows,
+        state.grad_pointwise,
+        state.hess_pointwise,
+        objective.n_weights,
+        objective.threads,
+    )
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite is far away
 def linearize(
     objective: Objective, state: RowState, w: np.ndarray, bias: float
 ) -> tuple[RowState, Linearization]:
-    """Return the losses at a point and their derivatives, with the diagonal of the Hessian.
-
-    Minus the losses' derivatives are then to be certified.
-    """
-    weight, a = state.examples["weight"], state.certified.copy()
-    losses, wx, grad_pointwise, hess_pointwise, gradient, diagonal = hessian_products.tangent(
+    """Return the losses at a point and their derivatives, with the diagonal of the Hessian."""
+    losses, wx, slopes, bends, gradient, diagonal = hessian_products.tangent(
         *objective.rows,
         state.examples,
         w,
@@ -209,19 +282,46 @@ def linearize(
         objective.threads,
     )
     if not (losses < FAR and np.isfinite(gradient).all() and np.isfinite(diagonal).all()):
-        losses, grad_pointwise = np.inf, np.zeros_like(grad_pointwise)
-        hess_pointwise = np.zeros_like(hess_pointwise)
+        losses, slopes, bends = np.inf, np.zeros_like(slopes), np.zeros_like(bends)
         gradient, diagonal = np.zeros_like(gradient), np.zeros_like(diagonal)
-    np.divide(-grad_pointwise, weight, out=a, where=weight > 0)
-    state = dataclasses.replace(state, wx=wx, hess_pointwise=hess_pointwise, certified=a)
-    return state, Linearization(losses, gradient, diagonal, dual_residual(objective, state))
+    state = _at(state, wx, bias, slopes, bends, _NOTHING)
+    residual = tangent_residual(objective, state)
+    return state, Linearization(losses, gradient, diagonal, residual, np.inf)
 
 
-def hessian(objective: Objective, state: RowState) -> np.ndarray:
-    """Return the Hessian of the losses at the last linearization."""
-    return second_order.hessian(
-        *objective.rows, state.hess_pointwise, objective.n_weights, objective.threads
-    )
+def _minus_slopes(state: RowState) -> np.ndarray:
+    """Return the dual variables of the last tangents; those of rows without weight are kept."""
+    weight, a = state.examples["weight"], state.certified.copy()
+    np.divide(-state.grad_pointwise, weight, out=a, where=weight > 0)
+    return a
+
+
+def tangent_residual(objective: Objective, state: RowState) -> np.ndarray | None:
+    """Return `dual_residual` of minus the derivatives at the last tangents."""
+    return dual_residual(objective, dataclasses.replace(state, certified=_minus_slopes(state)))
+
+
+def certified_tangents(
+    objective: Objective, state: RowState, bias: float, residual: np.ndarray | None
+) -> tuple[RowState, float]:
+    """Have minus the last derivatives certified, and return the sum of their gaps.
+
+    It is 0 unless an intercept requires them to be projected.
+    """
+    state = dataclasses.replace(state, certified=_minus_slopes(state))
+    if residual is None:
+        return state, 0.0
+    state = projected(objective, state, residual)
+    return state, float(gap_sums(objective, state, bias)[1])
+
+
+def certified_step(objective: Objective, state: RowState, bias: float) -> tuple[RowState, float]:
+    """Have a Newton step's dual variables certified, and return the sum of their gaps.
+
+    It is infinite if they are out of the conjugate's domain.
+    """
+    state = dataclasses.replace(state, certified=state.step_duals)
+    return state, float(gap_sums(objective, state, bias)[1])
 
 
 def hessian_product(objective: Objective, state: RowState, s: np.ndarray) -> np.ndarray:
