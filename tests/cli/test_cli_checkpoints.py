@@ -12,7 +12,7 @@ import pytest
 
 from tfopt import checkpoints
 from tfopt.cli.optimizers import OPTIMIZERS
-from tfopt.cli.progress import Progress
+from tfopt.cli.report import Progress
 
 
 @pytest.fixture

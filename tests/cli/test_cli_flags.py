@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tfopt.cli import arguments as flags_of
+from tfopt.cli import parser as flags_of
 
 #: By option: values that differ from the default; None for a flag without one.
 VALUES = {
@@ -38,6 +38,7 @@ VALUES = {
     "--holdout": "3",
     "--valid": "test.svm",
     "--patience": "2",
+    "--chunk-size": "200",
     "--model": "other.npz",
     "--checkpoint": "c.npz",
     "--checkpoint-every": "2",

@@ -9,8 +9,8 @@ import pytest
 from dask_cluster import kill_one, processes, tasks
 
 from tfopt.cli import cluster, rows, train
-from tfopt.cli.console import CommandError
 from tfopt.cli.files import File, files_in, open_url
+from tfopt.cli.output import CommandError
 from tfopt.dask import cluster as dask_cluster
 from tfopt.dask.checkpoints import BlockFitCheckpoints
 

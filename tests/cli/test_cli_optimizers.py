@@ -11,6 +11,7 @@ import pytest
 
 from tfopt import optimizers
 from tfopt.cli.checkpoints import RunState
+from tfopt.cli.data import read_data
 from tfopt.cli.optimizers import (
     OPTIMIZERS,
     SCHEDULES,
@@ -18,9 +19,8 @@ from tfopt.cli.optimizers import (
     collect,
     constructor_arguments,
 )
-from tfopt.cli.readers import read_data
 from tfopt.cli.settings import ReadOptions, Settings
-from tfopt.cli.train import train_epochs
+from tfopt.cli.train import Examples, train_epochs
 from tfopt.optimizers import schedules
 from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
 
@@ -155,7 +155,10 @@ def by_hand(tiny, optimizer: optimizers.Optimizer, **settings: Any) -> np.ndarra
     labels = (data.labels > 0).astype(float)
     chosen = Settings(schedule="constant", batch_size=3, **settings)
     run = RunState(weights := np.zeros(data.features.shape[1]), np.zeros(1), {})
-    for _ in train_epochs(data.features, labels, optimizer, chosen, run, lambda rows: None):
+    examples = Examples(
+        labels.shape, weights.size, lambda numbers: iter([(data.features, labels, None)])
+    )
+    for _ in train_epochs(examples, optimizer, chosen, run, lambda rows: None):
         pass
     return weights
 

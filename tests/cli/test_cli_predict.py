@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from tfopt.cli.model import margins
-from tfopt.cli.readers import read_data
+from tfopt.cli.data import read_data
+from tfopt.cli.rows import margins
 from tfopt.cli.settings import ReadOptions
 from tfopt.linear_model.model_file import read_model
 

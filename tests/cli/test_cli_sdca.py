@@ -11,7 +11,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from tfopt.cli import report
-from tfopt.cli.readers import read_data
+from tfopt.cli.data import read_data
 from tfopt.cli.settings import CLASSIFICATION, SDCA_LOSSES, ReadOptions
 from tfopt.linear_model.model_file import read_model
 

@@ -8,7 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tfopt.cli import readers
+from tfopt.cli import data as readers
+from tfopt.cli import tables
+from tfopt.cli.files import file_of
+from tfopt.cli.settings import ReadOptions
 from tfopt.linear_model import load_model
 from tfopt.linear_model.model_file import read_model
 
@@ -80,8 +83,6 @@ def test_columns_are_found_by_name(cli, frame):
 
 
 def test_tables_are_predicted_block_by_block(cli, frame, monkeypatch):
-    from tfopt.cli import tables
-
     assert cli("train", "data.csv", "--label", "sick", "--quiet").code == 0
     for name in ("data.csv", "data.parquet"):
         whole = cli("predict", "model.npz", name)
@@ -132,6 +133,26 @@ def test_folders_of_tables(cli, frame, folder):
     assert refused.err == "day/b.csv: has other columns than day/a.csv\n"
 
 
+def test_folders_of_tables_whose_labels_are_text(cli, folder):
+    """No file has all of the classes."""
+    (folder / "day").mkdir()
+    rows = [f"{k % 7},{k % 5},{'xyz'[k % 3]}\n" for k in range(30)]
+    (folder / "all.csv").write_text("a,b,kind\n" + "".join(rows))
+    (folder / "day" / "1.csv").write_text("a,b,kind\n" + "".join(r for r in rows if "x" not in r))
+    (folder / "day" / "2.csv").write_text("a,b,kind\n" + "".join(r for r in rows if "x" in r))
+    flags = ["--label", "kind", "--solver", "sdca", "--tol", "1e-10", "--quiet", "--json"]
+    parts = cli("train", "day", "--format", "csv", *flags, "--test", "all.csv").json()
+    weights = read_model("model.npz").weights
+    whole = cli("train", "all.csv", *flags, "--model", "all.npz").json()
+    assert parts["classes"] == whole["classes"] == [*"xyz"] and weights.shape == (3, 2)
+    np.testing.assert_allclose(weights, read_model("all.npz").weights, rtol=1e-3)
+    for of_folder in (parts["scores"]["train"], parts["scores"]["test"]):
+        assert of_folder == pytest.approx(whole["scores"]["train"], rel=1e-3)
+    (folder / "day" / "3.csv").write_text("a,b,kind\n1,2,3\n")
+    refused = cli("train", "day", "--format", "csv", *flags)
+    assert refused.err == "day/3.csv: the labels in 'kind' are numbers, and before text\n"
+
+
 GOOD = "a,b,y\n1,2,0\n3,4,1\n"
 BAD = {
     "text": ("5,x,1\n", "bad.csv:4:2: the value of 'b' is not a number 'x'"),
@@ -157,6 +178,25 @@ def test_bad_lines_are_named_or_left_out(cli, folder, text, message):
     (folder / "good.csv").write_text(GOOD + "7,8,0\n")
     assert cli("train", "good.csv", "--label", "y", "--quiet").code == 0
     assert (weights == read_model("model.npz").weights).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('1,"two\nlines"\n2,b\nx,b\n', ":6:1: the value of 'a' is not a number 'x'"),
+        ('1,"two\n\nmore"\n\n2,b,c\n', ":7: the line has 3 fields instead of 2"),
+        ('1,a\n2,b,c\n3,"d\n"\nx,b\n', ":7:1: the value of 'a' is not a number 'x'"),
+    ],
+)
+def test_lines_are_counted_within_quotes_too(cli, folder, text, message):
+    """In the names of columns, in fields, and after lines that are left out."""
+    (folder / "bad.csv").write_text('a,"the\nlabel"\n' + text)
+    flags = ["--label", "the\nlabel"]
+    if message.endswith("'x'") and "b,c" in text:
+        frame, *_ = tables._csv(file_of("bad.csv"), ReadOptions(on_bad_line="skip"), None)
+        assert frame[1].tolist() == [3, 5, 7] and frame[2] == 1
+    else:
+        assert cli("train", "bad.csv", *flags).err == f"bad.csv{message}\n"
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,9 @@ import tfopt
 from tfopt import kernels, threads
 from tfopt.cli import main
 from tfopt.cli.optimizers import OPTIMIZERS, default_learning_rate
-from tfopt.cli.settings import LOSSES
+from tfopt.cli.settings import CLASSIFICATION, LOSSES, SDCA_LOSSES
 from tfopt.core.versions import versions
+from tfopt.linear_model import losses
 
 EXTRA = ["sklearn", "scipy", "tqdm", "matplotlib", "dask", "distributed", "fsspec"]
 
@@ -75,6 +76,13 @@ def test_the_documentation_shows_the_learning_rates():
         assert rows[f"learning rate, {loss}"] == rates
 
 
+def test_the_losses_are_those_of_the_library():
+    """Their names alone are in the command line, whose help loads no library."""
+    library = {name.removesuffix("_loss"): loss for name, loss in losses.LOSSES.items()}
+    assert {*SDCA_LOSSES} == {*library} and {*LOSSES} <= {*library}
+    assert {*CLASSIFICATION} == {name for name, loss in library.items() if loss.is_classification}
+
+
 def test_version(cli):
     outcome = cli("--version")
     assert (outcome.code, outcome.out) == (0, f"tfopt {tfopt.__version__}\n")
@@ -103,6 +111,13 @@ def test_version(cli):
         ("train --weight y", "--weight is for tables (.csv, .tsv, .parquet, or --format)"),
         ("train a.csv --label y --weight y", "--label and --weight cannot be one column"),
         ("train a.csv --label y --zero-based no", "--zero-based is for LIBSVM files"),
+        (
+            "train --solver sdca --chunk-size 1MB",
+            "--chunk-size works with --solver optimizer alone",
+        ),
+        ("train --chunk-size 1TB", "argument --chunk-size: must be a size such as 256MB, not 1TB"),
+        ("train --chunk-size 0", "argument --chunk-size: must be at least 1 byte, not 0"),
+        ("train --holdout 9 --chunk-size 1MB", "--holdout and --chunk-size do not go together"),
         ("train --holdout 1", "argument --holdout: must be at least 2, not 1"),
         ("cv", "the following arguments are required: DATA"),
         ("cv a --folds 1", "argument --folds: must be at least 2, not 1"),
@@ -157,7 +172,7 @@ def test_wrong_usage(cli, folder, line, message):
 )
 def test_outputs_are_checked_before_any_work(cli, folder, tiny, monkeypatch, flag, path, message):
     (folder / "sub.png").mkdir()
-    monkeypatch.setattr("tfopt.cli.train.read_data", None)
+    monkeypatch.setattr("tfopt.cli.rows.read_data", None)
     outcome = cli("train", tiny, flag, path)
     assert outcome.err == message.format(folder=folder) + "\n"
     assert outcome.code == 1
@@ -190,13 +205,13 @@ def test_interrupt(cli, folder, tiny, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tfopt.cli.train.score", interrupt)
+    monkeypatch.setattr("tfopt.cli.rows.score", interrupt)
     outcome = cli("train", tiny, "--quiet")
     assert (outcome.code, outcome.out, outcome.err) == (130, "", "interrupted\n")
     assert list(folder.iterdir()) == [tiny]
 
 
-@pytest.mark.parametrize("module", ["tfopt.cli.arguments", "tfopt.cli.train"])
+@pytest.mark.parametrize("module", ["tfopt.cli.parser", "tfopt.cli.train"])
 def test_interrupt_while_modules_are_loaded(folder, module):
     code = f"""
 import importlib.abc, sys
@@ -222,7 +237,7 @@ def test_a_current_folder_that_has_been_removed(cli, folder):
 
 def test_an_output_that_is_a_circle_of_links(cli, folder, tiny, monkeypatch):
     (folder / "m.npz").symlink_to("m.npz")
-    monkeypatch.setattr("tfopt.cli.train.read_data", None)
+    monkeypatch.setattr("tfopt.cli.rows.read_data", None)
     outcome = cli("train", tiny, "--model", "m.npz")
     assert outcome.err == "m.npz: Too many levels of symbolic links\n"
     assert outcome.code == 1
@@ -232,7 +247,7 @@ def test_out_of_memory(cli, tiny, monkeypatch):
     def fail(*_):
         raise MemoryError
 
-    monkeypatch.setattr("tfopt.cli.train.read_data", fail)
+    monkeypatch.setattr("tfopt.cli.rows.read_data", fail)
     outcome = cli("train", tiny)
     assert (outcome.code, outcome.err) == (1, "not enough memory\n")
 
@@ -280,7 +295,7 @@ def test_a_missing_module_of_our_own_is_a_bug_and_shown_as_one(tiny, monkeypatch
 def test_info(cli):
     result = cli("info", "--json").json()
     assert result == {"schema": 1, **versions()}
-    assert result["tfopt"] == tfopt.__version__ == importlib.metadata.version("tfopt")
+    assert result["tfopt"] == tfopt.__version__
     assert result["numpy"] == np.__version__
     assert result["optional"]["scikit-learn"] == importlib.metadata.version("scikit-learn")
     assert result["instruction_set"] == kernels.cpu
@@ -288,6 +303,14 @@ def test_info(cli):
     assert result["threads"] == threads.get_num_threads()
     assert result["openmp"] is threads.openmp()
     assert result["cuda"] == (tfopt.cuda.why_not() or "available")
+
+
+def test_the_version_is_that_of_the_installed_package():
+    try:
+        installed = importlib.metadata.version("tfopt")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("tfopt runs from its source tree: it is not installed")
+    assert installed == tfopt.__version__
 
 
 def test_info_in_words(cli, monkeypatch):

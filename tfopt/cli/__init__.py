@@ -10,10 +10,9 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from tfopt.cli.console import CommandError
-from tfopt.core.printable import printable
+from tfopt.cli.output import CommandError, note
 from tfopt.errors import FileFormatError
 
 __all__ = ["main"]
@@ -51,11 +50,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         try:
-            from tfopt.cli.arguments import parse  # slow: inside `try`, to handle interrupts
+            from tfopt.cli.parser import parse  # slow: inside `try`, to handle interrupts
 
             arguments = parse(argv)
             module, _, function = arguments.run.partition(":")
-            code: int = getattr(importlib.import_module(module), function)(arguments)
+            with _thread_count(getattr(arguments, "threads", None)):
+                code: int = getattr(importlib.import_module(module), function)(arguments)
         finally:
             # errors of a full disk or a closed pipe appear here, where they are reported
             if sys.stdout is not None:
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if not _cwd_exists():
                 return _print_error("the current folder has been removed")
             _discard_output()
-        return _print_error(f"{printable(str(error.filename or '<stdout>'))}: {error.strerror}")
+        return _print_error(f"{error.filename or '<stdout>'}: {error.strerror}")
     except MemoryError:
         return _print_error("not enough memory")
     return code
@@ -93,8 +93,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _print_error(line: str) -> int:
     with contextlib.suppress(OSError):  # standard error may be closed, too
-        print(line, file=sys.stderr, flush=True)
+        note(line)
     return 1
+
+
+@contextlib.contextmanager
+def _thread_count(count: int | None) -> Iterator[None]:
+    """Use `count` threads in the kernels within a block; None: leave the number unchanged."""
+    if count is None:
+        yield
+        return
+    from tfopt import threads  # loads kernels
+
+    before = threads.get_num_threads()
+    threads.set_num_threads(count)
+    try:
+        yield
+    finally:
+        threads.set_num_threads(before)
 
 
 def _cwd_exists() -> bool:

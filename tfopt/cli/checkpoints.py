@@ -1,33 +1,22 @@
-"""`tfopt train --checkpoint-every`, `--resume`: where a training run is, in a file."""
+"""`tfopt train --checkpoint-every`, `--resume`: where a training run is, in a file or a folder."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from tfopt import checkpoints
-from tfopt.cli.console import CommandError
-from tfopt.cli.data import Data
+from tfopt.cli.output import CommandError
 from tfopt.cli.settings import SdcaSettings, Settings
-from tfopt.core.printable import printable
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers import Optimizer
 
 __all__ = ["Checkpoints", "RunState", "check_origin", "run_origin"]
 
 _FORMAT = "tfopt training run"
-
-
-class Fingerprinted(Protocol):
-    """Data that can be told from others."""
-
-    def fingerprint(self) -> str:
-        """Return what is different for other data."""
-        ...
 
 
 @dataclasses.dataclass
@@ -68,23 +57,19 @@ class RunState:
 
 
 class Checkpoints:
-    """A file that a run is saved in, and taken up from.
+    """A file that a run of steps is saved in, and taken up from.
 
     Parameters
     ----------
     path : str
     every : int or None
         After so many steps a run is saved; None: not at all.
-    settings : Settings
-    parts : dict
-        "train", perhaps "valid" and "test": the data.
+    origin : dict
+        See `run_origin`.
     """
 
-    def __init__(
-        self, path: str, every: int | None, settings: Settings, parts: dict[str, Data]
-    ) -> None:
-        self._path, self._every = path, every
-        self._origin = run_origin(settings, parts)
+    def __init__(self, path: str, every: int | None, origin: dict[str, Any]) -> None:
+        self._path, self._every, self._origin = path, every, origin
 
     def after_step(self, run: RunState, optimizer: Optimizer) -> None:
         """Save the run, if it is time."""
@@ -94,32 +79,23 @@ class Checkpoints:
     def save(self, run: RunState, optimizer: Optimizer) -> None:
         """Save the run, between two steps."""
         progress = dataclasses.asdict(run) | {"weights": run.weights, "bias": run.bias}
-        tree = {
-            "format": _FORMAT,
-            **self._origin,
-            "run": progress,
-            "optimizer": optimizer.state_dict(run.variables),
-        }
-        checkpoints.save(self._path, tree)
+        state = {"run": progress, "optimizer": optimizer.state_dict(run.variables)}
+        checkpoints.save(self._path, {"format": _FORMAT, **self._origin, **state})
 
     def resume(self, run: RunState, optimizer: Optimizer) -> bool:
         """Restore a saved run; return whether there is one.
 
-        Raises
-        ------
-        CommandError
-            If it has other settings or data, or the file is damaged.
+        A CommandError says that it has other settings or data, or that the file is damaged.
         """
-        name = printable(self._path)
         try:
             tree = checkpoints.load(self._path)
         except FileNotFoundError:
             return False
         except InvalidArgumentError as error:
-            raise CommandError(printable(str(error))) from error
+            raise CommandError(str(error)) from error
         if not isinstance(tree, dict) or tree.get("format") != _FORMAT:
-            raise CommandError(f"{name}: is not a checkpoint of tfopt train")
-        check_origin(name, tree, self._origin)
+            raise CommandError(f"{self._path}: is not a checkpoint of tfopt train")
+        check_origin(self._path, tree, self._origin)
         saved = tree["run"]
         optimizer.load_state_dict(tree["optimizer"], run.variables)
         for key, array in run.variables.items():
@@ -130,37 +106,18 @@ class Checkpoints:
         return True
 
 
-def run_origin(
-    settings: Settings | SdcaSettings, parts: Mapping[str, Fingerprinted]
-) -> dict[str, Any]:
+def run_origin(settings: Settings | SdcaSettings, fingerprints: dict[str, str]) -> dict[str, Any]:
     """Return what a resumed run must have in common with the saved one: settings and data."""
-    return {
-        "settings": json.loads(json.dumps(settings.as_dict())),
-        "data": {part: data.fingerprint() for part, data in parts.items()},
-    }
+    return {"settings": json.loads(json.dumps(settings.as_dict())), "data": fingerprints}
 
 
 def check_origin(name: str, saved: dict[str, Any], origin: dict[str, Any]) -> None:
-    """Refuse a checkpoint of a run with other settings or data.
-
-    Parameters
-    ----------
-    name : str
-        The name of the file or folder, for the message.
-    saved, origin : dict
-        `run_origin` of the saved run and of this one.
-
-    Raises
-    ------
-    CommandError
-        The message names the difference.
-    """
-    for key, value in origin["settings"].items():
-        saved_value = saved["settings"].get(key)
-        if saved_value != value:
+    """Refuse a checkpoint, of this name, of a run with other settings or data."""
+    for key in {**saved["settings"], **origin["settings"]}:
+        before, now = saved["settings"].get(key), origin["settings"].get(key)
+        if before != now:
             raise CommandError(
-                f"{name}: belongs to a run with other settings: {key} was {saved_value} "
-                f"and is {value} now"
+                f"{name}: belongs to a run with other settings: {key} was {before} and is {now} now"
             )
     for part in ("train", "valid", "test"):
         if saved["data"].get(part) != origin["data"].get(part):

@@ -1,4 +1,4 @@
-"""`tfopt train --solver sdca` on a Dask cluster."""
+"""`tfopt train --solver sdca` on a Dask cluster: its executor, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import logging
 import os
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -18,13 +17,9 @@ from distributed.utils import silence_logging_cmgr
 
 import tfopt.dask
 from tfopt.cli.checkpoints import check_origin, run_origin
-from tfopt.cli.console import CommandError
-from tfopt.cli.report import Result
+from tfopt.cli.output import CommandError, note
 from tfopt.cli.rows import Rows
-from tfopt.cli.sdca import Examples
-from tfopt.cli.sdca import fit as fit_blocks
 from tfopt.cli.settings import CheckpointFlags, ClusterFlags, SdcaSettings
-from tfopt.core.printable import printable
 from tfopt.dask.cluster import (
     POLL_INTERVAL,
     WORKER_LOST_ERRORS,
@@ -36,7 +31,7 @@ from tfopt.dask.folder import MANIFEST, Folder
 from tfopt.dask.sdca import MAX_WORKER_LOSSES
 from tfopt.errors import CheckpointError
 
-__all__ = ["RunFolder", "ClusterExecutor", "connect", "fit", "remove"]
+__all__ = ["ClusterExecutor", "connect", "remove"]
 
 #: Seconds for a scheduler to answer.
 CONNECT_TIMEOUT = 10
@@ -46,16 +41,14 @@ MALLOC_SETTINGS = {
     f"{_NANNY}.MALLOC_TRIM_THRESHOLD_": 2**30,
     f"{_NANNY}.MALLOC_MMAP_THRESHOLD_": 2**25,
 }
+_DEAD = "workers died again and again, or the whole cluster is gone"
 
 
 @contextlib.contextmanager
-def connect(flags: ClusterFlags) -> Iterator[None]:
+def connect(flags: ClusterFlags, files: CheckpointFlags) -> Iterator[ClusterExecutor]:
     """Use a cluster within a block; start one, and close it, if there is no address.
 
-    Raises
-    ------
-    CommandError
-        If the address is invalid, or no scheduler answers there.
+    A CommandError says that the address is invalid, or that no scheduler answers there.
     """
     if flags.address is None:
         with (
@@ -70,124 +63,29 @@ def connect(flags: ClusterFlags) -> Iterator[None]:
             ) as cluster,
             Client(cluster),
         ):
-            yield
+            yield ClusterExecutor(files)
         return
     try:
         # otherwise a failed client would remain the default
         client = Client(flags.address, timeout=CONNECT_TIMEOUT, set_as_default=False)
     except ValueError as error:
-        address = printable(flags.address)
-        raise CommandError(f"{address}: is not an address such as tcp://host:port") from error
+        raise CommandError(f"{flags.address}: is not an address such as tcp://host:port") from error
     except OSError as error:
-        address = printable(flags.address)
         raise CommandError(
-            f"{address}: no Dask scheduler answers within {CONNECT_TIMEOUT} s"
+            f"{flags.address}: no Dask scheduler answers within {CONNECT_TIMEOUT} s"
         ) from error
     with silence_logging_cmgr(logging.CRITICAL), client, client.as_current():
-        yield
-
-
-def fit(
-    train: Rows, test: Rows | None, settings: SdcaSettings, quiet: bool, files: CheckpointFlags
-) -> Result:
-    """Fit a model on the current cluster and score it.
-
-    Parameters
-    ----------
-    train : Rows
-    test : Rows or None
-    settings : SdcaSettings
-        With a number of blocks.
-    quiet : bool
-        Show neither progress nor the note that there is no run to resume.
-    files : CheckpointFlags
-        The folder of checkpoints, how often to save, and whether to resume.
-
-    Returns
-    -------
-    Result
-    """
-    if not files.wanted:
-        return fit_blocks(train, test, settings, quiet, fit_estimator)
-    saved = RunFolder(files, settings, train)
-    resume = saved.begin()
-    if files.resume and resume is None and not quiet:
-        print(f"{printable(files.path)}: not there, so training begins anew", file=sys.stderr)
-    every = (
-        {} if files.every is None else {"checkpoint": saved.path, "checkpoint_every": files.every}
-    )
-
-    def solver(name: str, options: dict[str, Any], examples: Examples, rows: list[int]) -> Any:
-        return fit_estimator(name, options | every, examples, rows, resume)
-
-    try:
-        return fit_blocks(train, test, settings, quiet, solver)
-    except KeyboardInterrupt as error:
-        if files.every is None:
-            raise
-        path = printable(files.path)
-        raise KeyboardInterrupt(f"interrupted; --resume goes on from {path}") from error
-
-
-def fit_estimator(
-    name: str,
-    options: dict[str, Any],
-    examples: Examples,
-    rows: list[int],
-    resume: str | None = None,
-) -> Any:
-    """Fit an estimator on the current cluster.
-
-    Parameters
-    ----------
-    name : str
-        The class name of an estimator in `tfopt.dask`.
-    options : dict
-        Its parameters.
-    examples : tuple of X, y and weights
-        The blocks on the cluster; or one block with all rows of a file.
-    rows : list of int
-        The sizes of the blocks to be fitted.
-    resume : str, optional
-        A folder to resume from.
-
-    Raises
-    ------
-    CommandError
-        If the scheduler is lost, workers are lost repeatedly, there are no workers, or a checkpoint
-        is refused.
-    ValueError
-        If data are refused.
-    """
-    if len(examples[0]) < len(rows):
-        ends = np.cumsum([0, *rows]).tolist()
-        X, y, weights = (
-            None if parts is None else [parts[0][a:b] for a, b in itertools.pairwise(ends)]
-            for parts in examples
-        )
-    else:
-        X, y, weights = examples
-    estimator = getattr(tfopt.dask, name)(**options)
-    try:
-        with warnings.catch_warnings():
-            # tasks carry the data, so that a lost block can be sent again
-            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-            return estimator.fit(X, y, weights, resume=resume)
-    except CheckpointError as error:
-        raise CommandError(printable(str(error))) from error
-    except (ConnectionError, RuntimeError, TimeoutError) as error:  # of the cluster
-        more = "; --resume goes on from the last checkpoint" if "checkpoint" in options else ""
-        raise CommandError(printable(f"{error}{more}")) from error
-
-
-_DEAD = "workers died again and again, or the whole cluster is gone"
+        yield ClusterExecutor(files)
 
 
 class ClusterExecutor:
-    """The workers of the current cluster, as a `tfopt.cli.rows.Executor`.
+    """The workers of the current cluster, as a `tfopt.cli.sdca.FittingExecutor`.
 
     `map` and `broadcast` are lazy; `gather` computes. What a lost worker had is computed again.
     """
+
+    def __init__(self, files: CheckpointFlags) -> None:
+        self._files = files
 
     def map(
         self, function: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()
@@ -205,26 +103,16 @@ class ClusterExecutor:
     ) -> list[Any]:
         """Return futures, each computed on the worker where a fit would place the block.
 
-        Raises
-        ------
-        CommandError
-            If there are no workers, or workers die repeatedly.
+        A CommandError says that there are no workers, or that they die repeatedly.
         """
         client = get_client()
+        options = {"pure": False, "allow_other_workers": True}
         with _cluster_errors():
             for _ in range(MAX_WORKER_LOSSES):
-                locations = [
-                    worker for worker, _ in assign_slots(worker_slots(client), len(values))
-                ]
+                slots = assign_slots(worker_slots(client), len(values))
+                locations = [worker for worker, _ in slots]
                 futures = [
-                    client.submit(
-                        function,
-                        value,
-                        shared,
-                        pure=False,
-                        workers=[worker],
-                        allow_other_workers=True,
-                    )
+                    client.submit(function, value, shared, workers=[worker], **options)
                     for value, worker in zip(values, locations, strict=True)
                 ]
                 if _are_made(futures, locations):
@@ -238,15 +126,10 @@ class ClusterExecutor:
     def gather(self, values: list[Any]) -> list[Any]:
         """Return the results of tasks.
 
-        Raises
-        ------
-        CommandError
-            If a task refuses its data, or workers die repeatedly.
+        A CommandError says that a task refuses its data, or that workers die repeatedly.
         """
         client = get_client()
-        with warnings.catch_warnings():
-            # a model may be large
-            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+        with _large_graphs():  # a model may be large
             futures = client.compute(values)
         with _cluster_errors():
             try:
@@ -257,6 +140,58 @@ class ClusterExecutor:
                     future.result()
                 raise
 
+    def fit(
+        self,
+        name: str,
+        options: dict[str, Any],
+        train: Rows,
+        classes: tuple[float, ...] | None,
+        settings: SdcaSettings,
+        lengths: list[int] | None,
+    ) -> Any:
+        """Fit an estimator of `tfopt.dask`; see `tfopt.cli.sdca.FittingExecutor`.
+
+        Checkpoints are saved, and taken up, as the flags say.
+        """
+        assert lengths is not None
+        resume = None
+        if self._files.wanted:
+            saved = _RunFolder(self._files, settings, train)
+            resume = saved.begin()
+            if self._files.every is not None:
+                options = options | {
+                    "checkpoint": saved.path,
+                    "checkpoint_every": self._files.every,
+                }
+        blocks = train.examples(classes, settings.bias_feature)
+        if not train.in_parts:  # the rows of a file are here, and not yet in blocks
+            cuts = [*itertools.pairwise(np.cumsum([0, *lengths]).tolist())]
+            X, y, weights = (part and [part[0][a:b] for a, b in cuts] for part in blocks)
+        else:
+            X, y, weights = blocks
+        estimator = getattr(tfopt.dask, name)(**options)
+        goes_on = "; --resume goes on from the last checkpoint" if "checkpoint" in options else ""
+        try:
+            with _large_graphs():  # tasks carry the data, so that a lost block can be sent again
+                return estimator.fit(X, y, weights, resume=resume)
+        except CheckpointError as error:
+            raise CommandError(str(error)) from error
+        except (ConnectionError, RuntimeError, TimeoutError) as error:  # of the cluster
+            raise CommandError(f"{error}{goes_on}") from error
+        except KeyboardInterrupt as error:
+            if not goes_on:
+                raise
+            raise KeyboardInterrupt(
+                f"interrupted; --resume goes on from {self._files.path}"
+            ) from error
+
+
+@contextlib.contextmanager
+def _large_graphs() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+        yield
+
 
 @contextlib.contextmanager
 def _cluster_errors() -> Iterator[None]:
@@ -264,7 +199,7 @@ def _cluster_errors() -> Iterator[None]:
     try:
         yield
     except (ConnectionError, TimeoutError) as error:
-        raise CommandError(printable(str(error))) from error
+        raise CommandError(str(error)) from error
     except WORKER_LOST_ERRORS as error:
         raise CommandError(_DEAD) from error
 
@@ -286,47 +221,35 @@ def _identity(value: Any) -> Any:
     return value
 
 
+# ---- checkpoints
+
 _NAME = "run.npz"
 
 
-class RunFolder:
+class _RunFolder:
     """The folder of an estimator's checkpoints, with a file that identifies the run.
 
-    Parameters
-    ----------
-    flags : CheckpointFlags
-    settings : SdcaSettings
-    train : Rows
-
-    Attributes
-    ----------
-    path : str
-        An absolute path or URL, which is the same for the workers.
-    every : int or None
-        The number of epochs between checkpoints.
+    `path` is an absolute path or a URL, which is the same for the workers.
     """
 
     def __init__(self, flags: CheckpointFlags, settings: SdcaSettings, train: Rows) -> None:
-        self.path = _absolute(flags.path)
-        self.every = flags.every
-        self._resume, self._folder = flags.resume, Folder(self.path)
-        self._origin = run_origin(settings, {"train": train})
+        self.path, self._flags = _absolute(flags.path), flags
+        self._folder = Folder(self.path)
+        self._origin = run_origin(settings, {"train": train.fingerprint()})
 
     def begin(self) -> str | None:
         """Return the folder if the run is to be resumed and there is a checkpoint.
 
-        Otherwise, if this run is to be saved, remove an earlier one.
-
-        Raises
-        ------
-        CommandError
-            If the folder is of a run with other settings or data, or of no run.
+        Otherwise, if this run is to be saved, remove an earlier one. A CommandError says that the
+        folder is of a run with other settings or data, or of no run.
         """
         saved = self._saved() if self._folder.has(MANIFEST) else None
-        if self._resume and saved:
-            check_origin(printable(self.path), saved, self._origin)
+        if self._flags.resume and saved:
+            check_origin(self.path, saved, self._origin)
             return self.path
-        if self.every is not None:
+        if self._flags.resume and not self._flags.quiet:
+            note(f"{self._flags.path}: not there, so training begins anew")
+        if self._flags.every is not None:
             self._folder.make()
             _clear(self._folder)
             self._folder.save(_NAME, self._origin)
@@ -337,7 +260,7 @@ class RunFolder:
         try:
             tree: dict[str, Any] = self._folder.load(_NAME)
         except CheckpointError as error:
-            raise CommandError(f"{printable(self.path)}: is not a run of tfopt train") from error
+            raise CommandError(f"{self.path}: is not a run of tfopt train") from error
         return tree
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -13,19 +12,15 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, StratifiedKFold
 
+from tfopt import threads
 from tfopt.cli import sdca
-from tfopt.cli.console import CommandError, echo, print_json, show_label
-from tfopt.cli.data import Data, find_classes
-from tfopt.cli.files import check_writable
+from tfopt.cli.data import Data, find_classes, read_data
 from tfopt.cli.metrics import ModelLoss, score
-from tfopt.cli.model import write_model
-from tfopt.cli.progress import PathProgress
-from tfopt.cli.readers import read_data
-from tfopt.cli.report import NOT_REACHED, Certificate, note_bad_lines
+from tfopt.cli.models import write_model
+from tfopt.cli.output import CommandError, check_writable, echo, print_json, show_label
+from tfopt.cli.report import Certificate, PathProgress, note_bad_lines, warn_unconverged
 from tfopt.cli.rows import examples_of, rows_of
 from tfopt.cli.settings import CLASSIFICATION, SdcaSettings
-from tfopt.cli.train import thread_count
-from tfopt.core.printable import printable
 from tfopt.core.versions import versions
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
 from tfopt.linear_model.paths import WarmFits
@@ -44,18 +39,7 @@ class _Fit(NamedTuple):
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command.
-
-    Parameters
-    ----------
-    arguments : argparse.Namespace
-        As parsed by `tfopt.cli.arguments`.
-
-    Returns
-    -------
-    int
-        The exit code.
-    """
+    """Run `tfopt cv`; return the exit code."""
     if arguments.model:
         check_writable(arguments.model, arguments.data)
     data = read_data(arguments.data, arguments.reading)
@@ -63,42 +47,27 @@ def run(arguments: argparse.Namespace) -> int:
     total = data.total_weight
     path = arguments.l2 or [1 / (C * total) for C in arguments.C or PATH]
     path = sorted(path, reverse=True)  # the largest penalty first: its fit is the easiest
-    with thread_count(arguments.threads) as used_threads:
-        folds = list(_folds(data, path, arguments))
-        lines = [_line(l2, total, [fits[k] for fits in folds]) for k, l2 in enumerate(path)]
-        best = min(lines, key=lambda line: line["loss"])
-        if arguments.model:
-            settings = SdcaSettings(
-                loss=arguments.loss,
-                l1=arguments.l1,
-                l2=best["l2"],
-                tol=arguments.tol,
-                epochs=arguments.epochs,
-                seed=arguments.seed,
-            )
-            result = sdca.fit(rows_of(data), None, settings, quiet=True)
-            write_model(arguments.model, result.model)
-    gap = max(line["relative_gap"] for line in lines)
+    folds = list(_folds(data, path, arguments))
+    lines = [_line(l2, total, [fits[k] for fits in folds]) for k, l2 in enumerate(path)]
+    best = min(lines, key=lambda line: line["loss"])
+    if arguments.model:
+        names = ("loss", "l1", "tol", "epochs", "seed")
+        settings = SdcaSettings(l2=best["l2"], **{name: getattr(arguments, name) for name in names})
+        result = sdca.fit(sdca.LocalFits(), {"train": rows_of(data)}, settings, quiet=True)
+        write_model(arguments.model, result.model)
     if arguments.json:
         facts = {"command": "cv", "data": arguments.data, "rows": data.labels.size}
         facts |= {"features": data.features.shape[1], "bad_lines": data.n_skipped}
         for name in ("folds", "loss", "l1", "tol", "epochs", "seed", "model"):
             facts[name] = getattr(arguments, name)
-        facts |= {"threads": used_threads, "path": lines, "best": best, "versions": versions()}
-        print_json(facts)
+        facts |= {"threads": threads.get_num_threads(), "path": lines, "best": best}
+        print_json(facts | {"versions": versions()})
     else:
         _print_table(lines, best)
         if arguments.model:
-            echo(f"model  {printable(arguments.model)}")
-    if gap <= arguments.tol:
-        return 0
-    if sys.stderr is not None:
-        print(
-            f"warning: the largest gap is {gap:.2g} after {arguments.epochs} iterations, above "
-            f"--tol {arguments.tol:g}: raise --epochs or --tol, or scale the features",
-            file=sys.stderr,
-        )
-    return NOT_REACHED
+            echo(f"model  {arguments.model}")
+    gap = max(line["relative_gap"] for line in lines)
+    return warn_unconverged(gap, arguments.tol, arguments.epochs, "the largest gap")
 
 
 def _folds(data: Data, path: list[float], arguments: argparse.Namespace) -> Iterator[list[_Fit]]:
@@ -148,7 +117,7 @@ def _folds(data: Data, path: list[float], arguments: argparse.Namespace) -> Iter
                     progress.fit(number, path[k], fits[-1].loss)
                 yield fits
         except ValueError as error:
-            raise CommandError(f"{data.name}: {printable(str(error))}") from error
+            raise CommandError(f"{data.name}: {error}") from error
 
 
 def _judged(

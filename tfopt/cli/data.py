@@ -1,16 +1,31 @@
-"""Labelled rows in memory, their classes and targets."""
+"""Labelled rows in memory, their classes and targets, and how files of them are read."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
+import io as streams
+import itertools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from tfopt.cli.console import CommandError, error_at
+from tfopt import io
+from tfopt.cli.files import File, file_of
+from tfopt.cli.output import CommandError
+from tfopt.cli.settings import ReadOptions
+from tfopt.errors import FileFormatError
+from tfopt.io.streams import open_binary
 from tfopt.linear_model.stored_model import Columns
+
+__all__ = ["Data", "Layout", "cut", "find_classes", "read_blocks", "read_data", "targets"]
+
+#: Weights are kept for every index up to the largest, 8 bytes each: a typing error in one index
+#: must not claim all memory. The widest set on the LIBSVM page has 54.7 million features.
+MAX_INDEX = 2**27
 
 
 class Layout(NamedTuple):
@@ -32,9 +47,8 @@ class Data:
     zero_based : bool
         Whether the file counts features from 0.
     lines : ndarray of int64, shape (rows,)
-        The line number of each row.
-    name : str
-        The file's name in messages.
+        The line number of each row, in the part of the file that was read.
+    file : File
     n_skipped : int
         Malformed lines that were left out.
     weights : ndarray, shape (rows,), or None
@@ -46,10 +60,15 @@ class Data:
     labels: np.ndarray
     zero_based: bool
     lines: np.ndarray
-    name: str
+    file: File
     n_skipped: int = 0
     weights: np.ndarray | None = None
     columns: Columns | None = None
+
+    @property
+    def name(self) -> str:
+        """The file's name in messages."""
+        return self.file.name
 
     @property
     def total_weight(self) -> float:
@@ -60,11 +79,6 @@ class Data:
         if not 0 < total < np.inf:
             raise CommandError(f"{self.name}: the weights have the sum {total:g}")
         return total
-
-    @property
-    def layout(self) -> Layout:
-        """How the features are numbered or named."""
-        return Layout(self.zero_based, self.columns)
 
     def with_width(self, n_features: int) -> Data:
         """Return the same rows with `n_features` columns; cut off or append empty columns.
@@ -92,6 +106,16 @@ class Data:
         features = sparse.csr_matrix(parts, (X.shape[0], X.shape[1] + offset))
         return dataclasses.replace(self, features=features, zero_based=zero_based)
 
+    def with_classes(self, classes: tuple[str, ...] | None) -> Data:
+        """Return the same rows with labels that are the indices of names in other classes."""
+        if self.columns is None or classes is None or self.columns.classes == classes:
+            return self
+        assert self.columns.classes is not None
+        index = {name: float(k) for k, name in enumerate(classes)}
+        new = np.array([index[name] for name in self.columns.classes])
+        columns = dataclasses.replace(self.columns, classes=classes)
+        return dataclasses.replace(self, labels=new[self.labels.astype(np.intp)], columns=columns)
+
     def take(self, rows: np.ndarray) -> Data:
         """Return some of the rows, given their numbers."""
         weights = None if self.weights is None else self.weights[rows]
@@ -116,32 +140,15 @@ class Data:
 
     def row_error(self, row: int, message: str, token: str = "") -> CommandError:
         """Return an error about a row."""
-        return error_at(self.name, int(self.lines[row]), message, token or None)
+        return self.file.error(int(self.lines[row]), message, token or None)
 
 
 def find_classes(
-    name: str,
-    labels: np.ndarray,
-    loss: str,
-    at_most: int | None = None,
+    name: str, labels: np.ndarray, loss: str, at_most: int | None = None
 ) -> tuple[float, ...]:
-    """Return the classes of training data: the distinct labels, sorted.
+    """Return the classes of training data: the distinct labels, sorted, two or more.
 
-    Parameters
-    ----------
-    name : str
-        The name of the data, for the message.
-    labels : ndarray
-        All labels, or the distinct ones.
-    loss : str
-        The name of the loss, for the message.
-    at_most : int, optional
-        The largest allowed number.
-
-    Returns
-    -------
-    tuple of float
-        Two or more; the first of two is the negative class.
+    The first of two is the negative class. `name` and `loss` are for the message.
     """
     labels = np.unique(labels)
     if labels.size < 2 or (at_most and labels.size > at_most):
@@ -164,3 +171,122 @@ def targets(data: Data, classes: tuple[float, ...] | None) -> np.ndarray:
         token = "" if np.isnan(label) else f"{label:g}"
         raise data.row_error(unseen[0], "the label does not occur in the training data", token)
     return np.searchsorted(classes, data.labels).astype(np.float64)
+
+
+# ---- files
+
+
+def read_data(file: str | File, options: ReadOptions, like: Layout | None = None) -> Data:
+    """Read a file, or a part of one, into memory: plain or compressed.
+
+    Parameters
+    ----------
+    file : str or File
+        ``-`` is standard input.
+    options : ReadOptions
+    like : Layout, optional
+        Of the training data: where features are counted from, which columns and classes there are.
+
+    Returns
+    -------
+    Data
+        At least one row, unless it is a part; all numbers finite; indices ascending within a row.
+
+    Raises
+    ------
+    CommandError
+        The message names the file, the line, the column and the text.
+    """
+    file = file_of(file) if isinstance(file, str) else file
+    if options.format_of(file.path) != "libsvm":
+        from tfopt.cli.tables import read_table  # loaded if needed only
+
+        if like is not None and like.columns is None:
+            raise CommandError(f"{file.name}: is a table, and the training data are not")
+        data = read_table(file, options, None if like is None else like.columns)
+    else:
+        if like is not None and like.columns is not None:
+            raise CommandError(f"{file.name}: is not a table, as the training data are")
+        with _errors_of(file), file.opened() as source:
+            read = io.read_libsvm(
+                source,
+                zero_based=options.zero_based if like is None else like.zero_based,
+                max_index=MAX_INDEX,
+                on_bad_line=options.on_bad_line,
+            )
+        data = Data(read.X, read.y, read.zero_based, read.lines, file, read.n_skipped)
+    if not data.labels.size and file.is_whole:
+        raise CommandError(f"{file.name}: no data rows")
+    return data
+
+
+def read_blocks(path: str, options: ReadOptions, like: Layout) -> Iterator[Data]:
+    """Read a file block by block, at least one, so that it need not fit in memory."""
+    file, empty = file_of(path), True
+    for data in _blocks(file, options, like):
+        empty = False
+        yield data
+    if empty:
+        raise CommandError(f"{file.name}: no data rows")
+
+
+def _blocks(file: File, options: ReadOptions, like: Layout) -> Iterator[Data]:
+    zero_based = like.zero_based
+    if options.format_of(file.path) != "libsvm":
+        from tfopt.cli.tables import iter_table  # loaded if needed only
+
+        if like.columns is None:
+            raise CommandError(f"{file.name}: is a table, and the model has no column names")
+        yield from iter_table(file, options, like.columns)
+        return
+    with _errors_of(file), file.opened() as source:
+        for read in io.iter_libsvm(
+            source,
+            n_features=MAX_INDEX + zero_based,
+            zero_based=zero_based,
+            on_bad_line=options.on_bad_line,
+        ):
+            yield Data(read.X, read.y, zero_based, read.lines, file, read.n_skipped)
+
+
+def cut(path: str, options: ReadOptions, size: int) -> list[File]:
+    """Cut a local file into parts of about `size` bytes, each of whole rows."""
+    whole = file_of(path)
+    refusal = f"{path}: --chunk-size needs an uncompressed file of this machine"
+    if path == "-" or "://" in path:
+        raise CommandError(refusal)
+    if options.format_of(path) != "libsvm":
+        from tfopt.cli.tables import cut_table  # loaded if needed only
+
+        return cut_table(whole, options, size)
+    ends = [0]
+    with _errors_of(whole), open_binary(path) as stream:
+        if not isinstance(stream, streams.BufferedReader):
+            raise CommandError(refusal)
+        length = stream.seek(0, streams.SEEK_END)
+        while ends[-1] < length:
+            stream.seek(min(ends[-1] + size, length) - 1)
+            stream.readline()
+            ends.append(stream.tell())
+    if not length:
+        raise CommandError(f"{path}: no data rows")
+    return [
+        dataclasses.replace(whole, start=start, stop=stop, n_before=None if start else 0)
+        for start, stop in itertools.pairwise(ends)
+    ]
+
+
+@contextlib.contextmanager
+def _errors_of(file: File) -> Iterator[None]:
+    """Convert errors of a file to one line."""
+    try:
+        yield
+    except FileFormatError as error:
+        if error.line is not None:
+            raise file.error(error.line, error.message, error.token, error.column) from error
+        raise CommandError(f"{file.name}: {error.message}") from error
+    except (BrokenPipeError, ModuleNotFoundError):
+        raise
+    except (OSError, ImportError) as error:  # of a compression that this Python has not
+        reason = getattr(error, "strerror", None) or error
+        raise CommandError(f"{file.name}: {reason}") from error

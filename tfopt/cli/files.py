@@ -1,4 +1,4 @@
-"""Files: atomic output, and input from files, folders and what fsspec makes look like either."""
+"""Input files: local ones, folders, URLs, and parts of files that are read one at a time."""
 
 from __future__ import annotations
 
@@ -7,138 +7,81 @@ import dataclasses
 import errno
 import io
 import os
-import stat
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NoReturn
 
-from tfopt.cli.console import CommandError
-from tfopt.core.atomic_write import replacing
+from tfopt.cli.output import CommandError
 from tfopt.core.hidden_files import is_hidden
-from tfopt.core.printable import printable
+from tfopt.errors import FileFormatError
 
-__all__ = [
-    "File",
-    "check_outside",
-    "check_writable",
-    "files_in",
-    "is_folder",
-    "is_url",
-    "open_url",
-    "source_of",
-    "write_atomically",
-]
-
-
-def check_writable(path: str, *inputs: str | None) -> None:
-    """Refuse an output path that cannot be written, before any work is done.
-
-    Parameters
-    ----------
-    path : str
-        The file to be written later.
-    *inputs : str or None
-        Input files, which must not be overwritten, and input folders, which must not get outputs.
-
-    Raises
-    ------
-    CommandError
-        If it is a folder or an input, or its folder is missing or not writable.
-    """
-    if os.path.isdir(path):
-        raise CommandError(f"{printable(path)}: is a folder")
-    if os.path.islink(path) and not os.path.exists(path):
-        with contextlib.suppress(FileNotFoundError):
-            os.stat(path)  # raises an error for cyclic links
-    if any(file and _is_same_file(file, path) for file in inputs):
-        raise CommandError(f"{printable(path)}: is also an input and would be overwritten")
-    check_outside(path, *inputs)
-    folder = Path(os.path.realpath(path)).parent
-    place = path if _is_device(path) else folder
-    if not os.path.exists(place):
-        raise CommandError(f"{printable(path)}: no such folder '{printable(str(folder))}'")
-    if not os.access(place, os.W_OK):
-        raise CommandError(f"{printable(path)}: '{printable(str(place))}' is not writable")
-
-
-def check_outside(path: str, *inputs: str | None) -> None:
-    """Refuse an output inside a folder of data, which the next run would read as data.
-
-    Raises
-    ------
-    CommandError
-    """
-    for folder in filter(None, inputs):
-        inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
-        if os.path.isdir(folder) and inside:
-            raise CommandError(
-                f"{printable(path)}: is in {printable(folder)}, where all files are data"
-            )
-
-
-def write_atomically(path: str, chunks: Iterable[bytes]) -> None:
-    """Write a file atomically: under a temporary name, then renamed.
-
-    A device or a pipe (``/dev/null``, ``/dev/stdout``) is written directly.
-
-    Parameters
-    ----------
-    path : str
-        The file. A symbolic link is followed, so that the link stays.
-    chunks : iterable of bytes
-        Its content.
-    """
-    try:
-        if _is_device(path):
-            with open(path, "wb") as file:
-                file.writelines(chunks)
-        else:
-            with replacing(path) as file:
-                file.writelines(chunks)
-    except BrokenPipeError:
-        raise
-    except OSError as error:  # a full disk, for example: the error does not name the file
-        raise CommandError(f"{printable(path)}: {error.strerror}") from error
-
-
-def _is_same_file(input_path: str, output_path: str) -> bool:
-    both = os.path.exists(input_path) and os.path.exists(output_path)
-    return both and os.path.samefile(input_path, output_path)
-
-
-def _is_device(path: str) -> bool:
-    try:
-        # of the unresolved name: what /dev/fd/63 resolves to cannot be opened by name
-        mode = os.stat(path).st_mode
-    except FileNotFoundError:
-        return False
-    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+__all__ = ["File", "file_of", "files_in", "is_folder", "open_url"]
 
 
 @dataclasses.dataclass(frozen=True)
 class File:
-    """A file of a folder.
+    """A file, or a part of one.
 
     Attributes
     ----------
     path : str
-        An absolute path or URL, which is the same for every process.
+        A path or URL; of a file in a folder an absolute one, which is the same for every process.
     name : str
-        The name in messages, relative to the folder as the user named it.
+        The name in messages: relative to the folder as the user named it.
+    start, stop : int
+        The part from one byte to another (of Parquet: from one row group); stop 0: the whole file.
+    n_before : int or None
+        The lines before the part; None: they are counted when an error needs them.
     """
 
     path: str
     name: str
+    start: int = 0
+    stop: int = 0
+    n_before: int | None = 0
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.stop
+
+    @contextlib.contextmanager
+    def opened(self, header: bytes = b"") -> Iterator[str | BinaryIO]:
+        """Yield what `tfopt.io` reads: a path, an open URL, or the bytes of a part."""
+        if _is_url(self.path):
+            with open_url(self.path) as stream:
+                yield stream
+        elif self.is_whole:
+            yield self.path
+        else:
+            with open(self.path, "rb") as stream:
+                stream.seek(self.start)
+                part = stream.read(self.stop - self.start)
+            yield io.BytesIO(header + part if header else part)
+
+    def error(
+        self, line: int, message: str, token: str | None = None, column: int | None = None
+    ) -> CommandError:
+        """Return ``name:line:column: message 'token'``; the line is counted from 1 in the part."""
+        line += self._lines_before()
+        return CommandError(str(FileFormatError(self.name, message, line, column, token)))
+
+    def _lines_before(self) -> int:
+        if self.n_before is not None:
+            return self.n_before
+        count, left = 0, self.start
+        with open(self.path, "rb") as stream:
+            while piece := stream.read(min(left, 2**20)):
+                count, left = count + piece.count(b"\n"), left - len(piece)
+        return count
 
 
-def is_url(path: str) -> bool:
-    """Return whether a name is a URL."""
-    return "://" in path
+def file_of(path: str) -> File:
+    """Return the file that a user names."""
+    return File(path, "<stdin>" if path == "-" else path)
 
 
 def is_folder(path: str) -> bool:
     """Return whether a path or URL is a folder."""
-    if not is_url(path):
+    if not _is_url(path):
         return path != "-" and os.path.isdir(path)
     with _filesystem(path) as (fs, inside):
         return bool(fs.isdir(inside))
@@ -150,27 +93,21 @@ def open_url(url: str) -> io.BufferedReader:
         return io.BufferedReader(fs.open(inside, "rb"), 2**20)
 
 
-def source_of(path: str) -> contextlib.AbstractContextManager[Any]:
-    """Return a context manager for what `tfopt.io` reads: a name, or an open URL."""
-    return open_url(path) if is_url(path) else contextlib.nullcontext(path)
-
-
 def files_in(folder: str) -> list[File]:
-    """Return the files of a folder and its subfolders, sorted by name.
+    """Return the files of a folder and its subfolders, sorted by name; at least one.
 
     Hidden ones are left out: files and subfolders whose names begin with ``.`` or ``_``.
-
-    Raises
-    ------
-    CommandError
-        If there are no files.
     """
-    paths = _files_at_url(folder) if is_url(folder) else _files_on_disk(folder)
+    paths = _files_at_url(folder) if _is_url(folder) else _files_on_disk(folder)
     shown = {inside: path for inside, path in paths.items() if not is_hidden(inside)}
     if not shown:
-        raise CommandError(f"{printable(folder)}: there are no files in this folder")
+        raise CommandError(f"{folder}: there are no files in this folder")
     name = folder.rstrip("/")
     return [File(shown[inside], f"{name}/{inside}") for inside in sorted(shown)]
+
+
+def _is_url(path: str) -> bool:
+    return "://" in path
 
 
 def _files_on_disk(folder: str) -> dict[str, str]:
@@ -202,5 +139,4 @@ def _filesystem(url: str) -> Iterator[tuple[Any, str]]:
     except Exception as error:  # file systems have their own exceptions
         missing = isinstance(error, FileNotFoundError)  # its text may be the path alone
         reason = os.strerror(errno.ENOENT) if missing else getattr(error, "strerror", None)
-        reason = reason or str(error) or type(error).__name__
-        raise CommandError(f"{printable(url)}: {printable(reason)}") from error
+        raise CommandError(f"{url}: {reason or str(error) or type(error).__name__}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,17 @@ def non_negative(text: str) -> float:
     if value < 0:
         raise argparse.ArgumentTypeError(f"must not be negative, not {text}")
     return value
+
+
+def size(text: str) -> int:
+    """Return a number of bytes, of which KB, MB and GB are powers of 1000."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)B?", text, re.IGNORECASE)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"must be a size such as 256MB, not {text}")
+    n_bytes = float(match[1]) * 1000 ** " KMG".index(match[2].upper() or " ")
+    if n_bytes < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1 byte, not {text}")
+    return int(n_bytes)
 
 
 def positives(text: str) -> list[float]:

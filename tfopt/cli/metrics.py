@@ -16,13 +16,7 @@ __all__ = ["ModelLoss", "score", "score_from_sums", "score_line", "score_sums"]
 
 
 class ModelLoss:
-    """The loss of a model: one of `tfopt.linear_model.losses`, or the sum of those of its classes.
-
-    Parameters
-    ----------
-    name : str
-        One of `tfopt.cli.settings.SDCA_LOSSES`.
-    """
+    """The loss of a model: one of the library's, or the sum of those of its classes."""
 
     def __init__(self, name: str) -> None:
         self._loss = LOSSES[f"{name}_loss"]
@@ -32,12 +26,8 @@ class ModelLoss:
     ) -> float:
         """Return the mean loss, weighted if there are weights.
 
-        Parameters
-        ----------
-        margins : ndarray, shape (rows,) or, of more than two classes, (rows, classes)
-        targets : ndarray, shape (rows,)
-            The index of each row's class, or its label.
-        weights : ndarray, shape (rows,), optional
+        Margins have the shape (rows,) or, of more than two classes, (rows, classes); targets are
+        the index of each row's class, or its label.
         """
         if margins.ndim > 1:
             return sum(
@@ -70,8 +60,8 @@ def score(
     Parameters
     ----------
     loss : str
-        "logistic": predictions are probabilities, targets 0 or 1. Others of classification:
-        predictions are margins. Of regression: any numbers.
+        "logistic": predictions are probabilities, targets 0 or 1. Of other losses of classes they
+        are margins, of losses of regression any numbers.
     predictions : ndarray, shape (rows,) or, of more than two classes, (rows, classes)
     targets : ndarray, shape (rows,)
         With more than two classes, the column of each row's class.
@@ -104,12 +94,7 @@ def score_sums(
 ) -> dict[str, float]:
     """Return the sums over rows that scores are computed from, except AUC, which needs all rows.
 
-    Parameters
-    ----------
-    loss, predictions, targets, weights
-        See `score`.
-    mean : float
-        The mean target of all rows, in all blocks.
+    `mean` is the mean target of all rows, in all blocks; for the others see `score`.
     """
     w = 1.0 if weights is None else weights
     rows = len(targets)

@@ -1,4 +1,4 @@
-"""`tfopt predict`, `inspect` and `convert`: what is done with models."""
+"""What is done with models: `tfopt predict`, `inspect` and `convert`; their files."""
 
 from __future__ import annotations
 
@@ -10,20 +10,33 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.cli.console import SCHEMA, CommandError, echo, finite, print_json, show_label
-from tfopt.cli.data import Data, targets
-from tfopt.cli.files import check_writable, write_atomically
+from tfopt.cli.data import Data, Layout, read_blocks, targets
 from tfopt.cli.metrics import ModelLoss, score, score_line
-from tfopt.cli.model import layout_of, margins, refuse_infinite, write_model
-from tfopt.cli.readers import read_blocks
+from tfopt.cli.output import (
+    SCHEMA,
+    CommandError,
+    check_writable,
+    echo,
+    finite,
+    note,
+    print_json,
+    show_label,
+    write_atomically,
+)
 from tfopt.cli.report import note_bad_lines
+from tfopt.cli.rows import margins, refuse_infinite
 from tfopt.cli.settings import SDCA_LOSSES
 from tfopt.core.printable import printable
-from tfopt.linear_model.model_file import read_model
+from tfopt.linear_model.model_file import encode_model, read_model
 from tfopt.linear_model.stored_model import LINKS, StoredModel
 
 # Rows per write: large enough to be quick, small enough that `| head` ends the command early.
 _CHUNK = 8192
+
+
+def write_model(path: str, model: StoredModel) -> None:
+    """Write a model file atomically; a device or a pipe is written directly."""
+    write_atomically(path, [encode_model(model, path)])
 
 
 def _read(path: str) -> StoredModel:
@@ -31,7 +44,7 @@ def _read(path: str) -> StoredModel:
     model = read_model(path)
     if model.loss not in SDCA_LOSSES:
         raise CommandError(
-            f"{printable(path)}: its loss '{model.loss}' is unknown to the command line: use "
+            f"{path}: its loss '{model.loss}' is unknown to the command line: use "
             "tfopt.linear_model.load_model"
         )
     return model
@@ -48,11 +61,9 @@ def predict(arguments: argparse.Namespace) -> int:
         raise CommandError("<stdout>: is closed")
     model = _read(arguments.model)
     if arguments.labels and model.classes is None:
-        raise CommandError(f"{printable(arguments.model)}: a {model.loss} loss has no labels")
+        raise CommandError(f"{arguments.model}: a {model.loss} loss has no labels")
     if arguments.proba and model.loss != "logistic":
-        raise CommandError(
-            f"{printable(arguments.model)}: --proba needs a logistic loss, not {model.loss}"
-        )
+        raise CommandError(f"{arguments.model}: --proba needs a logistic loss, not {model.loss}")
     keeps = not arguments.quiet and (sys.stderr is not None or arguments.json)
     blocks = _Blocks(arguments, model, keeps)
     text = _text_of(arguments, model, blocks)
@@ -66,9 +77,9 @@ def predict(arguments: argparse.Namespace) -> int:
     note_bad_lines(arguments.data, blocks.n_skipped, False)
     scores = blocks.scores()
     if scores is None:
-        print("no scores: the labels are not those of the training data", file=sys.stderr)
+        note("no scores: the labels are not those of the training data")
     elif not arguments.json:
-        print(score_line(scores), file=sys.stderr)
+        note(score_line(scores))
     return 0
 
 
@@ -83,7 +94,9 @@ class _Blocks:
     def __iter__(self) -> Iterator[np.ndarray]:
         model, arguments = self._model, self._arguments
         loss = ModelLoss(model.loss)
-        for data in read_blocks(arguments.data, arguments.reading, layout_of(model)):
+        columns = model.columns if model.columns.features is not None else None
+        layout = Layout(model.zero_based, columns)
+        for data in read_blocks(arguments.data, arguments.reading, layout):
             with np.errstate(over="ignore"):
                 predictions = loss.predict(margins(model, data))
             refuse_infinite(predictions, data)  # the exponential of a margin, of a Poisson model
@@ -220,22 +233,23 @@ def inspect(arguments: argparse.Namespace) -> int:
 
 
 def _print_model(model: StoredModel, classes: list[dict[str, Any]]) -> None:
-    labels = "" if model.labels is None else ", ".join(map(show_label, model.labels))
     settings = {"optimizer": model.optimizer.get("name"), **model.settings}
     shown = [f"{name} {value}" for name, value in settings.items() if value not in (None, {})]
     base = "named" if model.columns.features else f"counted from {0 if model.zero_based else 1}"
     echo(f"loss      {model.loss}")
-    if labels:
-        echo(f"classes   {printable(labels)}")
+    if model.labels:
+        echo(f"classes   {', '.join(map(show_label, model.labels))}")
     echo(f"features  {model.n_features}, {base}")
-    echo(f"settings  {printable(', '.join(shown))}")
-    echo(f"tfopt     {printable(model.tfopt_version)}")
+    echo(f"settings  {', '.join(shown)}")
+    echo(f"tfopt     {model.tfopt_version}")
     for each in classes:
         title = "" if len(classes) == 1 else f"class {show_label(each['label'])}: "
-        echo(f"\n{printable(title)}bias {each['bias']:.8g}, {each['nonzero']} weights are not 0")
-        width = max((len(printable(str(w["feature"]))) for w in each["weights"]), default=0)
-        for weight in each["weights"]:
-            echo(f"  {printable(str(weight['feature'])):<{width}}  {weight['weight']:+.6g}")
+        echo()
+        echo(f"{title}bias {each['bias']:.8g}, {each['nonzero']} weights are not 0")
+        lines = [(printable(str(w["feature"])), w["weight"]) for w in each["weights"]]
+        width = max((len(name) for name, _ in lines), default=0)
+        for name, weight in lines:
+            echo(f"  {name:<{width}}  {weight:+.6g}")
 
 
 def convert(arguments: argparse.Namespace) -> int:

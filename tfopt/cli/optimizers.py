@@ -9,14 +9,21 @@ import json
 import re
 import typing
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfopt import optimizers
-from tfopt.cli.settings import AUTO, Settings
+from tfopt.cli.output import print_json
+from tfopt.core.versions import show_versions, versions
 from tfopt.errors import InvalidTypeError
 from tfopt.optimizers import Optimizer, schedules
 from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.schedules import LearningRateSchedule, LinearWarmup
+
+if TYPE_CHECKING:
+    from tfopt.cli.settings import Settings
+
+#: Values of --schedule besides the library's schedules.
+AUTO, CONSTANT = "auto", "constant"
 
 
 class Argument(NamedTuple):
@@ -173,13 +180,7 @@ def set_learning_rate(optimizer: Optimizer, settings: Settings, epoch: int) -> N
 
 
 def make_learning_rate(settings: Settings) -> Any:
-    """Return the learning rate of the settings: a number or a schedule.
-
-    Raises
-    ------
-    tfopt.errors.InvalidArgumentError
-        If an argument of the schedule does not fit.
-    """
+    """Return the learning rate of the settings: a number or a schedule, which checks itself."""
     rate: Any = settings.learning_rate
     if settings.schedule in SCHEDULES:
         start = {_INITIAL_RATE: rate} if takes_learning_rate(settings.schedule) else {}
@@ -190,13 +191,36 @@ def make_learning_rate(settings: Settings) -> Any:
 
 
 def make_optimizer(settings: Settings) -> RuleOptimizer:
-    """Return the optimizer of the settings.
-
-    Raises
-    ------
-    tfopt.errors.InvalidArgumentError
-        If an argument does not fit, or not together with others.
-    """
+    """Return the optimizer of the settings, which checks itself."""
     rate = make_learning_rate(settings)
     arguments: dict[str, Any] = settings.hyperparameters
     return OPTIMIZERS[settings.optimizer](learning_rate=rate, **arguments)
+
+
+# ---- the command
+
+
+def info(arguments: argparse.Namespace) -> int:
+    """Run `tfopt info`: show versions, or what an optimizer or a schedule takes."""
+    if arguments.name is not None:
+        _show_arguments(arguments.name, arguments.json)
+    elif arguments.json:
+        print_json(versions())
+    else:
+        show_versions()
+    return 0
+
+
+def _show_arguments(name: str, as_json: bool) -> None:
+    """Print what --set or --schedule-set takes, and the documentation of the class."""
+    cls = OPTIMIZERS.get(name) or SCHEDULES[name]
+    taken = constructor_arguments(cls).items()
+    required = {key for key, each in taken if each.default is inspect.Parameter.empty}
+    if as_json:
+        defaults = {key: each.default for key, each in taken if key not in required}
+        print_json({"name": name, "required": sorted(required), "defaults": defaults})
+        return
+    print(f"{'--set' if name in OPTIMIZERS else '--schedule-set'} NAME=VALUE")
+    for key, each in taken:
+        print(f"  {key:<38}{'required' if key in required else each.default}")
+    print(f"\n{inspect.getdoc(cls) or ''}")

@@ -1,4 +1,4 @@
-"""The result of a training run as text, as JSON and as a picture."""
+"""Progress of a run on standard error, and its result as text, as JSON and as a picture."""
 
 from __future__ import annotations
 
@@ -6,21 +6,94 @@ import argparse
 import dataclasses
 import io
 import math
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from tfopt.cli.console import echo, show_label
-from tfopt.cli.files import write_atomically
+from tqdm import tqdm
+
+from tfopt import threads
 from tfopt.cli.metrics import score_line
-from tfopt.core.printable import printable
+from tfopt.cli.output import echo, note, show_label, write_atomically
+from tfopt.cli.rows import Rows
 from tfopt.core.versions import versions
 from tfopt.linear_model.stored_model import StoredModel
 
 #: The exit code of a fit that stopped above --tol.
 NOT_REACHED = 3
 MANY = 2**24  # features: a model takes more than 100 MB
+
+
+class _Bar:
+    """A bar on a terminal, else lines; silent if `quiet`."""
+
+    def __init__(self, quiet: bool, **options: Any) -> None:
+        quiet = quiet or sys.stderr is None
+        terminal = not quiet and sys.stderr.isatty()
+        self._prints_lines = not quiet and not terminal
+        # a terminal without a size (in a container, say) would get a bar of width 0
+        sizeless = terminal and not os.get_terminal_size(sys.stderr.fileno()).columns
+        self._bar = tqdm(
+            desc="training", disable=not terminal, ncols=80 if sizeless else None, **options
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.close()
+
+
+class Progress(_Bar):
+    """A bar with the time left on a terminal, else one line per epoch; silent if `quiet`.
+
+    `total_rows` is the number of rows times epochs.
+    """
+
+    def __init__(self, total_rows: int, quiet: bool) -> None:
+        super().__init__(quiet, total=total_rows, unit=" rows", unit_scale=True)
+
+    def rows(self, count: int) -> None:
+        """Count the rows of one batch."""
+        self._bar.update(count)
+
+    def epoch(self, number: int, losses: dict[str, float]) -> None:
+        """Report an epoch that is done, with its loss on the training and the test data."""
+        shown = {f"{part} loss": f"{loss:.6g}" for part, loss in losses.items()}
+        self._bar.set_postfix(shown)
+        if self._prints_lines:
+            text = "  ".join(f"{name} {loss}" for name, loss in shown.items())
+            note(f"epoch {number:3}  {text}")
+
+
+class GapProgress(_Bar):
+    """A bar of the iterations on a terminal, else one line per certificate; silent if `quiet`."""
+
+    def __init__(self, quiet: bool) -> None:
+        super().__init__(quiet, unit=" iterations")
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        """Report an iteration: a callback of the estimators."""
+        self._bar.set_postfix(gap=f"{record['gap']:.1e}", refresh=False)
+        self._bar.update()
+        if self._prints_lines and record["certified"]:
+            note(f"iteration {record['iteration']:4}  gap {record['gap']:.3g}")
+
+
+class PathProgress(_Bar):
+    """A bar of the `total` fits on a terminal, else one line per fit; silent if `quiet`."""
+
+    def __init__(self, total: int, quiet: bool) -> None:
+        super().__init__(quiet, total=total, unit=" fits")
+
+    def fit(self, fold: int, l2: float, loss: float) -> None:
+        """Report a fit that is done, with its loss on the rows left out."""
+        self._bar.set_postfix(fold=fold, loss=f"{loss:.6g}", refresh=False)
+        self._bar.update()
+        if self._prints_lines:
+            note(f"fold {fold:3}  l2 {l2:<10.4g}  loss {loss:.6g}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,8 +170,8 @@ class Result:
         "train", perhaps "valid" and "test": the mean loss after each epoch.
     scores : dict
         By the same names: see `tfopt.cli.metrics.score`; of a folder, without AUC.
-    rows, bad_lines : dict
-        By the same names: how many, and how many lines were left out.
+    parts : dict of Rows
+        By the same names.
     seconds : float
         Spent in training.
     certificate : Certificate or None
@@ -113,8 +186,7 @@ class Result:
     model: StoredModel
     history: dict[str, list[float]]
     scores: dict[str, dict[str, float | None]]
-    rows: dict[str, int]
-    bad_lines: dict[str, int]
+    parts: dict[str, Rows]
     seconds: float
     certificate: Certificate | None = None
     gaps: list[list[tuple[int, float]]] = dataclasses.field(default_factory=list)
@@ -124,7 +196,7 @@ class Result:
     def rows_per_second(self) -> float:
         """Rows trained on per second, each counted once per epoch (of each class, if several)."""
         epochs = self.certificate.iterations if self.certificate else len(self.history["train"])
-        return self.rows["train"] * epochs / self.seconds
+        return self.parts["train"].n_rows * epochs / self.seconds
 
 
 def print_text(result: Result, path: str) -> None:
@@ -137,10 +209,10 @@ def print_text(result: Result, path: str) -> None:
         done = len(result.history["train"])
         echo(f"best   epoch {result.best_epoch} of {done}, whose weights are the model's")
     echo(f"speed  {result.rows_per_second:,.0f} rows/s ({result.seconds:.2f} s in training)")
-    echo(f"model  {printable(path)}")
+    echo(f"model  {path}")
 
 
-def train_facts(result: Result, arguments: argparse.Namespace, threads: int) -> dict[str, Any]:
+def train_facts(result: Result, arguments: argparse.Namespace) -> dict[str, Any]:
     """Return everything that `print_text` tells and what it came from."""
     model = result.model
     facts = {
@@ -150,9 +222,9 @@ def train_facts(result: Result, arguments: argparse.Namespace, threads: int) -> 
         "model": arguments.model,
         "settings": model.settings,
         "seed": model.settings["seed"],
-        "threads": threads,
-        "rows": result.rows,
-        "bad_lines": result.bad_lines,
+        "threads": threads.get_num_threads(),
+        "rows": {part: rows.n_rows for part, rows in result.parts.items()},
+        "bad_lines": {part: rows.n_skipped for part, rows in result.parts.items()},
         "features": model.n_features,
         "nonzero_weights": int((model.weights != 0).sum()),
         "classes": model.labels,
@@ -173,33 +245,27 @@ def train_facts(result: Result, arguments: argparse.Namespace, threads: int) -> 
 
 def note_bad_lines(name: str, count: int, quiet: bool) -> None:
     """Say how many lines of a file were left out."""
-    if count and not quiet and sys.stderr is not None:
-        lines = "line" if count == 1 else "lines"
-        print(f"{printable(name)}: {count} malformed {lines} left out", file=sys.stderr)
+    if count and not quiet:
+        note(f"{name}: {count} malformed {'line' if count == 1 else 'lines'} left out")
 
 
 def note_model_size(n_features: int, quiet: bool) -> None:
     """Note the size of a very large model, which may be due to a typo in an index."""
-    if n_features >= MANY and not quiet and sys.stderr is not None:
-        size = 8 * n_features / 1e9
-        print(
-            f"note: with {n_features} features a model takes {size:.1f} GB for each class, in "
-            "memory and in its file, and to train it takes more",
-            file=sys.stderr,
+    if n_features >= MANY and not quiet:
+        note(
+            f"note: with {n_features} features a model takes {8 * n_features / 1e9:.1f} GB for "
+            "each class, in memory and in its file, and to train it takes more"
         )
 
 
-def warn_unconverged(certificate: Certificate, epochs: int) -> int:
-    """Warn on standard error if the gap is above the tolerance; return the exit code."""
-    if certificate.converged:
+def warn_unconverged(gap: float, tol: float, epochs: int, what: str = "the gap") -> int:
+    """Warn on standard error if a relative gap is above the tolerance; return the exit code."""
+    if gap <= tol:
         return 0
-    if sys.stderr is not None:
-        print(
-            f"warning: the gap is {certificate.farthest.relative_gap:.2g} after {epochs} "
-            f"iterations, above --tol {certificate.tol:g}: raise --epochs or --tol, or scale the "
-            "features",
-            file=sys.stderr,
-        )
+    note(
+        f"warning: {what} is {gap:.2g} after {epochs} iterations, above --tol {tol:g}: raise "
+        "--epochs or --tol, or scale the features"
+    )
     return NOT_REACHED
 
 
@@ -210,14 +276,9 @@ def _with_auc(scores: dict[str, float | None], model: StoredModel) -> dict[str, 
 
 
 def save_plot(path: str, title: str, result: Result) -> None:
-    """Draw the losses after each epoch, or the gap after each iteration, atomically.
+    """Draw the losses after each epoch, or the gap after each iteration.
 
-    Parameters
-    ----------
-    path : str
-        Its suffix determines the format.
-    title : str
-    result : Result
+    The suffix of the path determines the format.
     """
     # without pyplot, which would look for a display
     from matplotlib.figure import Figure

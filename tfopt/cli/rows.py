@@ -1,30 +1,41 @@
-"""Labelled rows in blocks, here or on a cluster: one block of a file, or the files of a folder."""
+"""Labelled rows in blocks: of one file, of the files of a folder, or of the parts of a large file.
+
+The blocks are where an executor has them: in this process, on a cluster, or still in the file,
+from which they are then read whenever they are used.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
 
-from tfopt.cli.console import CommandError
-from tfopt.cli.data import Data, Layout, targets
+from tfopt.cli.data import Data, Layout, cut, read_data, targets
 from tfopt.cli.files import File, files_in, is_folder
 from tfopt.cli.metrics import ModelLoss, score, score_from_sums, score_sums
-from tfopt.cli.model import margins
-from tfopt.cli.readers import read_data
+from tfopt.cli.output import CommandError
 from tfopt.cli.settings import ReadOptions
-from tfopt.core.printable import printable
 from tfopt.linear_model.stored_model import Columns, StoredModel
 
-__all__ = ["Executor", "LocalExecutor", "Rows", "examples_of", "read_rows", "rows_of"]
+__all__ = [
+    "Executor",
+    "LocalExecutor",
+    "Rows",
+    "examples_of",
+    "margins",
+    "read_rows",
+    "refuse_infinite",
+    "rows_of",
+]
 
 
 class Executor(Protocol):
-    """Holds blocks and applies functions to them, here or on a cluster."""
+    """Holds blocks and applies functions to them."""
 
     def map(
         self, function: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()
@@ -47,28 +58,48 @@ class Executor(Protocol):
         ...
 
 
-class LocalExecutor:
+class LocalExecutor(Executor):
     """The memory of this process."""
 
     def map(
         self, function: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()
     ) -> list[Any]:
-        """Apply a function to each row of the columns and the shared arguments."""
         return [function(*row, *shared) for row in zip(*columns, strict=True)]
 
     def broadcast(self, value: Any) -> Any:
-        """Return the value."""
         return value
 
     def persist(
         self, function: Callable[..., Any], values: Sequence[Any], shared: Any
     ) -> list[Any]:
-        """Apply a function to each value and a shared one."""
-        return [function(value, shared) for value in values]
+        return self.map(function, values, shared=(shared,))
 
     def gather(self, values: list[Any]) -> list[Any]:
-        """Return the values."""
         return values
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """A call whose result is made whenever it is needed, and not kept."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+    def result(self) -> Any:
+        values = (a.result() if isinstance(a, _Call) else a for a in self.arguments)
+        return self.function(*values)
+
+
+class RereadingExecutor(LocalExecutor):
+    """Blocks that are read from their file whenever they are used, one at a time."""
+
+    def map(
+        self, function: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()
+    ) -> list[Any]:
+        return [_Call(function, (*row, *shared)) for row in zip(*columns, strict=True)]
+
+    def gather(self, values: list[Any]) -> list[Any]:
+        return [call.result() for call in values]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,13 +112,15 @@ class Rows:
         In messages.
     executor : Executor
     blocks : list
-        Data as the executor holds them, all with the same `n_features` and `zero_based`.
+        Data as the executor holds them, all with the same `n_features`, `zero_based` and classes.
     lengths : tuple of int
         The numbers of rows of the blocks.
     n_features : int
     zero_based : bool
-    total_weight : float
-        The number of rows, unless they have weights.
+    labels : ndarray
+        All labels or, if they are of classes, the distinct ones.
+    totals : tuple of float
+        Of each block the number of rows, unless they have weights.
     is_weighted : bool
     mean : float
         Of the labels.
@@ -95,8 +128,8 @@ class Rows:
         Malformed lines that were left out.
     columns : Columns or None
         Of tables.
-    of_folder : bool
-        Whether the blocks are files; otherwise there is one.
+    in_parts : bool
+        Whether the rows need never be in one place: those of a folder, or of a file in parts.
     """
 
     name: str
@@ -105,30 +138,47 @@ class Rows:
     lengths: tuple[int, ...]
     n_features: int
     zero_based: bool
-    total_weight: float
+    labels: np.ndarray
+    totals: tuple[float, ...]
     is_weighted: bool
     mean: float
     n_skipped: int
     columns: Columns | None
-    of_folder: bool
+    in_parts: bool
 
     @property
     def n_rows(self) -> int:
-        """The number of rows."""
         return sum(self.lengths)
 
     @property
+    def total_weight(self) -> float:
+        return sum(self.totals)
+
+    @property
     def layout(self) -> Layout:
-        """How the features are numbered or named."""
         return Layout(self.zero_based, self.columns)
 
-    def labels(self) -> np.ndarray:
-        """Return the distinct labels, sorted."""
-        return np.unique(np.concatenate(self._gather_map(_distinct_labels)))
+    def with_width(self, n_features: int) -> Rows:
+        """Return the same rows with `n_features` columns."""
+        blocks = self.executor.map(Data.with_width, self.blocks, shared=(n_features,))
+        return dataclasses.replace(self, blocks=blocks, n_features=n_features)
+
+    def read(self, order: Sequence[int]) -> Iterator[Data]:
+        """Yield blocks in an order, while the next one is being read."""
+        if len(order) < 2:
+            yield from self.executor.gather([self.blocks[number] for number in order])
+            return
+        with ThreadPoolExecutor(1) as reader:
+            following = reader.submit(self.executor.gather, [self.blocks[order[0]]])
+            for number in [*order[1:], None]:
+                (data,) = following.result()
+                if number is not None:
+                    following = reader.submit(self.executor.gather, [self.blocks[number]])
+                yield data
 
     def fingerprint(self) -> str:
         """Return a hash of the data, without names and line numbers."""
-        parts = self._gather_map(Data.fingerprint)
+        parts = self.executor.gather(self.executor.map(Data.fingerprint, self.blocks))
         return hashlib.sha256("".join(parts).encode()).hexdigest()
 
     def examples(
@@ -142,23 +192,37 @@ class Rows:
         X, y, weights = ([part[k] for part in parts] for k in range(3))
         return X, y, weights if self.is_weighted else None
 
+    def mean_loss(self, model: StoredModel) -> float:
+        """Return the mean loss of a model."""
+        return self._mean(self._gather_map(_loss_of, self.executor.broadcast(model)))
+
     def evaluate(self, model: StoredModel) -> tuple[float, dict[str, float | None]]:
-        """Return the mean loss and the scores of a model; without AUC for a folder."""
-        if not self.of_folder:
+        """Return the mean loss and the scores of a model; without AUC for rows in parts."""
+        if not self.in_parts:
             (data,) = self.blocks
-            loss, scores, y_true = _margins_and_targets(data, model)
-            of_rows = score(model.loss, loss.predict(scores), y_true, data.weights)
-            return loss.mean(scores, y_true, data.weights), of_rows
+            loss, values, y_true = _margins_and_targets(data, model)
+            of_rows = score(model.loss, loss.predict(values), y_true, data.weights)
+            return loss.mean(values, y_true, data.weights), of_rows
         parts = self._gather_map(_partial_scores, self.executor.broadcast(model), self.mean)
-        sums = {name: sum(part[name] for part in parts) for name in parts[0]}
-        return sums["loss"] / self.total_weight, score_from_sums(sums)
+        sums = {name: sum(part[name] for part in parts) for name in parts[0] if name != "loss"}
+        return self._mean([part["loss"] for part in parts]), score_from_sums(sums)
+
+    def _mean(self, losses: list[float]) -> float:
+        if len(losses) == 1:
+            return losses[0]
+        products = (loss * total for loss, total in zip(losses, self.totals, strict=True))
+        return sum(products) / self.total_weight
 
     def _gather_map(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
         return self.executor.gather(self.executor.map(function, self.blocks, shared=shared))
 
 
 def read_rows(
-    path: str, options: ReadOptions, executor: Executor, like: Layout | None = None
+    path: str,
+    options: ReadOptions,
+    executor: Executor,
+    like: Layout | None = None,
+    chunk_size: int | None = None,
 ) -> Rows:
     """Read a file in this process, or the files of a folder by an executor.
 
@@ -167,14 +231,20 @@ def read_rows(
     path, options, like
         See `tfopt.cli.data.read_data`.
     executor : Executor
+    chunk_size : int, optional
+        Read a file in parts of about so many bytes, whenever they are used.
 
     Raises
     ------
     CommandError
         If there is no file, or one is refused.
     """
+    if chunk_size is not None:
+        return _rows_in_parts(
+            path, cut(path, options, chunk_size), options, RereadingExecutor(), like
+        )
     if is_folder(path):
-        return _rows_of_folder(path, options, executor, like)
+        return _rows_in_parts(path, files_in(path), options, executor, like)
     return rows_of(read_data(path, options, like))
 
 
@@ -187,55 +257,83 @@ def rows_of(data: Data) -> Rows:
         lengths=data.labels.shape,
         n_features=data.features.shape[1],
         zero_based=data.zero_based,
-        total_weight=data.total_weight,
+        labels=data.labels,
+        totals=(data.total_weight,),
         is_weighted=data.weights is not None,
         mean=float(np.average(data.labels, weights=data.weights)),
         n_skipped=data.n_skipped,
         columns=data.columns,
-        of_folder=False,
+        in_parts=False,
     )
 
 
-def _rows_of_folder(
-    path: str, options: ReadOptions, executor: Executor, like: Layout | None
+def _rows_in_parts(
+    path: str, files: list[File], options: ReadOptions, executor: Executor, like: Layout | None
 ) -> Rows:
-    # the classes of a file alone are not those of all: labels must be numbers
-    options = dataclasses.replace(options, text_labels=False)
-    files = files_in(path)
     loaded = executor.persist(_read, files, (options, like))
-    summaries: list[_FileSummary] = executor.gather(executor.map(_summary, loaded))
-    for file, summary in zip(files, summaries, strict=True):
-        if summary.columns != summaries[0].columns:
-            first = printable(files[0].name)
-            raise CommandError(f"{printable(file.name)}: has other columns than {first}")
+    summaries: list[_Summary] = executor.gather(executor.map(_summary_of, loaded))
+    n_skipped = sum(summary.n_skipped for summary in summaries)
+    full = [k for k, summary in enumerate(summaries) if summary.n_rows]
+    if not full:
+        raise CommandError(f"{path}: no data rows")
+    files, loaded = [files[k] for k in full], [loaded[k] for k in full]
+    summaries = [summaries[k] for k in full]
+    columns, labels = _common_columns(files, summaries)
     base = options.zero_based if like is None else like.zero_based
     if base == "auto":
         base = _common_base(summaries)
     n_features = max(summary.n_features + base - summary.zero_based for summary in summaries)
-    lengths = tuple(summary.n_rows for summary in summaries)
-    total = sum(summary.total_weight for summary in summaries)
+    totals = tuple(summary.total_weight for summary in summaries)
+    classes = None if columns is None else columns.classes
     return Rows(
-        name=printable(path),
+        name=path,
         executor=executor,
-        blocks=executor.map(_align, loaded, summaries, shared=(base, n_features)),
-        lengths=lengths,
+        blocks=executor.map(_align, loaded, summaries, shared=(base, n_features, classes)),
+        lengths=tuple(summary.n_rows for summary in summaries),
         n_features=n_features,
         zero_based=base,
-        total_weight=total,
+        labels=labels,
+        totals=totals,
         is_weighted=options.weight is not None,
-        mean=sum(summary.label_sum for summary in summaries) / total,
-        n_skipped=sum(summary.n_skipped for summary in summaries),
-        columns=summaries[0].columns,
-        of_folder=True,
+        mean=sum(summary.label_sum for summary in summaries) / sum(totals),
+        n_skipped=n_skipped,
+        columns=columns,
+        in_parts=True,
     )
+
+
+def _common_columns(
+    files: list[File], summaries: list[_Summary]
+) -> tuple[Columns | None, np.ndarray]:
+    """Return the columns of all files, with the classes of all, and the distinct labels."""
+    first, columns = files[0].name, summaries[0].columns
+    for file, summary in zip(files, summaries, strict=True):
+        if _names(summary.columns) != _names(columns):
+            raise CommandError(f"{file.name}: has other columns than {first}")
+        of_file = summary.columns
+        if of_file and columns and (of_file.classes is None) != (columns.classes is None):
+            kinds = ("text", "numbers") if columns.classes is None else ("numbers", "text")
+            raise CommandError(
+                f"{file.name}: the labels in '{columns.label}' are {kinds[0]}, and before "
+                f"{kinds[1]}"
+            )
+    if columns is None or columns.classes is None:
+        return columns, np.unique(np.concatenate([summary.labels for summary in summaries]))
+    names = {name for each in summaries if each.columns for name in each.columns.classes or ()}
+    classes = tuple(sorted(names))
+    return dataclasses.replace(columns, classes=classes), np.arange(len(classes), dtype=float)
+
+
+def _names(columns: Columns | None) -> Columns | None:
+    return columns and dataclasses.replace(columns, classes=None)
 
 
 # ---- functions of a block
 
 
 @dataclasses.dataclass(frozen=True)
-class _FileSummary:
-    """A summary of a file, needed to align the blocks."""
+class _Summary:
+    """A summary of a block, needed to align it with the others."""
 
     n_rows: int
     n_features: int
@@ -245,54 +343,55 @@ class _FileSummary:
     label_sum: float
     n_skipped: int
     columns: Columns | None
+    labels: np.ndarray = dataclasses.field(compare=False)
     fingerprint: str
 
 
-def _read(file: File, how: tuple[ReadOptions, Layout | None]) -> tuple[Data, _FileSummary]:
-    data = read_data(file.path, *how, file.name)
+def _read(file: File, how: tuple[ReadOptions, Layout | None]) -> tuple[Data, _Summary]:
+    options, like = how
+    data = read_data(file, options, like)
     n_rows, n_features = data.features.shape
     weights = 1.0 if data.weights is None else data.weights
-    return data, _FileSummary(
+    return data, _Summary(
         n_rows=n_rows,
         n_features=n_features,
         n_values=data.features.nnz,
         zero_based=data.zero_based,
-        total_weight=data.total_weight,
+        total_weight=data.total_weight if n_rows else 0.0,
         label_sum=float((weights * data.labels).sum()),
         n_skipped=data.n_skipped,
         columns=data.columns,
-        fingerprint=data.fingerprint(),
+        labels=np.unique(data.labels) if options.has_classes else np.empty(0),
+        # parts are read too often for a hash of all that is in them
+        fingerprint=data.fingerprint() if file.is_whole else "",
     )
 
 
-def _summary(loaded: tuple[Data, _FileSummary]) -> _FileSummary:
+def _summary_of(loaded: tuple[Data, _Summary]) -> _Summary:
     return loaded[1]
 
 
-def _common_base(summaries: list[_FileSummary]) -> bool:
+def _common_base(summaries: list[_Summary]) -> bool:
     """Return whether features count from 0; files without features do not matter."""
     saying = [summary.zero_based for summary in summaries if summary.n_values]
     return any(saying) or not saying
 
 
 def _align(
-    loaded: tuple[Data, _FileSummary],
-    first_summary: _FileSummary,
+    loaded: tuple[Data, _Summary],
+    first_summary: _Summary,
     zero_based: bool,
     n_features: int,
+    classes: tuple[str, ...] | None,
 ) -> Data:
-    """Return the rows of a file with the common width and base; refuse a file that has changed.
+    """Return the rows of a file with the common width, base and classes.
 
-    On a cluster it is read again if a worker is lost.
+    A file that has changed is refused: it is read again if a worker is lost, or by and by.
     """
     data, summary = loaded
     if summary != first_summary:
         raise CommandError(f"{data.name}: has changed since it was read first")
-    return data.with_base(zero_based).with_width(n_features)
-
-
-def _distinct_labels(data: Data) -> np.ndarray:
-    return np.unique(data.labels)
+    return data.with_base(zero_based).with_width(n_features).with_classes(classes)
 
 
 def examples_of(
@@ -309,14 +408,41 @@ def examples_of(
     return X, y, data.weights
 
 
-def _margins_and_targets(data: Data, model: StoredModel) -> tuple[Any, np.ndarray, np.ndarray]:
+def margins(model: StoredModel, data: Data) -> np.ndarray:
+    """Return w·x + b of every row, all finite; features without a weight are ignored.
+
+    Their shape is (rows,) or, of more than two classes, (rows, classes).
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        result: np.ndarray = data.with_width(model.n_features).features @ model.weights.T
+        result += model.bias
+    refuse_infinite(result, data)
+    return result
+
+
+def refuse_infinite(values: np.ndarray, data: Data) -> None:
+    """Refuse predictions that are not finite."""
+    wrong = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+    if wrong.size:
+        raise data.row_error(wrong[0], "the model's prediction is not finite")
+
+
+def _margins_and_targets(
+    data: Data, model: StoredModel
+) -> tuple[ModelLoss, np.ndarray, np.ndarray]:
     y_true = targets(data, model.classes)
     return ModelLoss(model.loss), margins(model, data), y_true
 
 
+def _loss_of(data: Data, model: StoredModel) -> float:
+    """Return the mean loss of a block."""
+    y_true = targets(data, model.classes)
+    values = data.features @ model.weights + model.bias
+    return ModelLoss(model.loss).mean(values, y_true, data.weights)
+
+
 def _partial_scores(data: Data, model: StoredModel, mean: float) -> dict[str, float]:
-    """Return sums of losses, and of what scores are made of."""
-    loss, scores, y_true = _margins_and_targets(data, model)
-    weights = data.weights
-    sums = score_sums(model.loss, loss.predict(scores), y_true, mean, weights)
-    return {"loss": loss.mean(scores, y_true, weights) * sums["weight"], **sums}
+    """Return the mean loss of a block, and sums of what scores are made of."""
+    loss, values, y_true = _margins_and_targets(data, model)
+    sums = score_sums(model.loss, loss.predict(values), y_true, mean, data.weights)
+    return {"loss": loss.mean(values, y_true, data.weights), **sums}

@@ -1,82 +1,113 @@
-"""`tfopt train --solver sdca`: fits with a certified duality gap."""
+"""`tfopt train --solver sdca`: fits with a certified duality gap, in this process or elsewhere."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
 import warnings
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from tfopt import linear_model
-from tfopt.cli.console import CommandError
 from tfopt.cli.data import find_classes
-from tfopt.cli.progress import GapProgress
-from tfopt.cli.report import Certificate, Result, note_model_size
-from tfopt.cli.rows import Rows
+from tfopt.cli.output import CommandError
+from tfopt.cli.report import Certificate, GapProgress, Result, note_model_size
+from tfopt.cli.rows import Executor, LocalExecutor, Rows
 from tfopt.cli.settings import CLASSIFICATION, SdcaSettings
 from tfopt.linear_model.stored_model import Columns, StoredModel
 
-#: X, y and perhaps weights, each in blocks.
-Examples: TypeAlias = tuple[list[Any], list[Any], list[Any] | None]
-#: Takes an estimator's name, its parameters, the examples, and the sizes of the blocks to be
-#: fitted; returns the fitted estimator.
-Solver: TypeAlias = Callable[[str, dict[str, Any], Examples, Any], Any]
+__all__ = ["FittingExecutor", "LocalFits", "fit"]
 
 
-def fit_locally(
-    name: str, options: dict[str, Any], examples: Examples, rows: list[int] | None
-) -> Any:
-    """Fit an estimator in this process."""
-    X, y, weights = examples
-    features = X[0]
-    if len(X) > 1:
-        is_sparse = sparse.issparse(features)
-        features = sparse.vstack(X, format="csr") if is_sparse else np.vstack(X)
-    estimator = getattr(linear_model, name)(num_loss_partitions=rows, n_jobs=-1, **options)
-    sample_weight = None if weights is None else np.concatenate(weights)
-    return estimator.fit(features, np.concatenate(y), sample_weight)
+class FittingExecutor(Executor, Protocol):
+    """An executor that fits estimators to its blocks."""
+
+    def fit(
+        self,
+        name: str,
+        options: dict[str, Any],
+        train: Rows,
+        classes: tuple[float, ...] | None,
+        settings: SdcaSettings,
+        lengths: list[int] | None,
+    ) -> Any:
+        """Return a fitted estimator.
+
+        Parameters
+        ----------
+        name : str
+            Its class.
+        options : dict
+            Its parameters.
+        train, classes, settings
+        lengths : list of int or None
+            The numbers of rows of the blocks to be fitted; None: no blocks.
+        """
+        ...
+
+
+class LocalFits(LocalExecutor):
+    """Fits in this process."""
+
+    def fit(
+        self,
+        name: str,
+        options: dict[str, Any],
+        train: Rows,
+        classes: tuple[float, ...] | None,
+        settings: SdcaSettings,
+        lengths: list[int] | None,
+    ) -> Any:
+        """Fit an estimator of `tfopt.linear_model`."""
+        X, y, weights = train.examples(classes, settings.bias_feature)
+        features = X[0]
+        if len(X) > 1:
+            is_sparse = sparse.issparse(features)
+            features = sparse.vstack(X, format="csr") if is_sparse else np.vstack(X)
+        estimator = getattr(linear_model, name)(num_loss_partitions=lengths, n_jobs=-1, **options)
+        sample_weight = None if weights is None else np.concatenate(weights)
+        return estimator.fit(features, np.concatenate(y), sample_weight)
 
 
 def fit(
-    train: Rows,
-    test: Rows | None,
-    settings: SdcaSettings,
-    quiet: bool,
-    solver: Solver = fit_locally,
+    executor: FittingExecutor, parts: dict[str, Rows], settings: SdcaSettings, quiet: bool
 ) -> Result:
-    """Fit a model and score it.
-
-    Parameters
-    ----------
-    train : Rows
-    test : Rows or None
-    settings : SdcaSettings
-    quiet : bool
-        Show no progress.
-    solver : callable, optional
-        Fits on a cluster instead.
-
-    Returns
-    -------
-    Result
-        With a certificate.
-    """
-    if settings.l2 is None:
-        settings = dataclasses.replace(settings, l2=1 / train.total_weight)
+    """Fit a model to the part "train", and score it on all parts; the result has a certificate."""
+    train = parts["train"]
+    lengths = _block_lengths(train, settings.blocks)
+    if train.in_parts:
+        settings = dataclasses.replace(settings, blocks=len(train.lengths))
     classes = None
     if settings.loss in CLASSIFICATION:
-        classes = find_classes(train.name, train.labels(), settings.loss)
+        classes = find_classes(train.name, train.labels, settings.loss)
     note_model_size(train.n_features, quiet)
+    total = train.total_weight
+    l2 = 1 / total if settings.l2 is None else settings.l2
     started = time.perf_counter()
-    with GapProgress(quiet) as progress:
-        estimator = fit_estimator(train, classes, settings, solver, progress)
+    with warnings.catch_warnings(), GapProgress(quiet) as progress:
+        # the report says so; and with many classes, each may have only one row
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+        options = {  # the estimators penalize the sum of the losses instead of their mean
+            "loss": settings.loss,
+            "l1": settings.l1 * total,
+            "l2": l2 * total,
+            "fit_intercept": settings.bias is None,
+            "tol": settings.tol,
+            "max_iter": settings.epochs,
+            "random_state": settings.seed,
+            "callback": progress,
+        }
+        name = "SDCARegressor" if classes is None else "SDCAClassifier"
+        try:
+            estimator = executor.fit(name, options, train, classes, settings, lengths)
+        except ValueError as error:
+            raise CommandError(f"{train.name}: {error}") from error
     seconds = time.perf_counter() - started
-    weights, bias = weights_and_bias(estimator, train.n_features, settings)
+    weights, bias = _weights_and_bias(estimator, train.n_features, settings)
     model = StoredModel(
         weights=weights,
         bias=bias,
@@ -84,10 +115,9 @@ def fit(
         classes=classes,
         zero_based=train.zero_based,
         optimizer={"name": "SDCA"},
-        settings=settings.as_dict(),
+        settings=dataclasses.replace(settings, l2=l2).as_dict(),
         columns=train.columns or Columns(),
     )
-    parts = {"train": train} | ({"test": test} if test else {})
     with np.errstate(all="ignore"):  # an overflowing loss is refused below
         measured = {part: rows.evaluate(model) for part, rows in parts.items()}
     for part, (loss, _) in measured.items():
@@ -97,10 +127,9 @@ def fit(
         model,
         {part: [loss] for part, (loss, _) in measured.items()},
         {part: scores for part, (_, scores) in measured.items()},
-        {part: rows.n_rows for part, rows in parts.items()},
-        {part: rows.n_skipped for part, rows in parts.items()},
+        parts,
         seconds,
-        certificate(estimator, train.total_weight, model.labels, settings.tol),
+        _certificate(estimator, total, model.labels, settings.tol),
         [
             [(each["iteration"], each["gap"]) for each in history if each["certified"]]
             for history in estimator.history_
@@ -108,53 +137,21 @@ def fit(
     )
 
 
-def fit_estimator(
-    train: Rows,
-    classes: tuple[float, ...] | None,
-    settings: SdcaSettings,
-    solver: Solver,
-    progress: GapProgress,
-) -> Any:
-    """Fit the estimator, which penalizes the sum of the losses instead of their mean."""
-    assert settings.l2 is not None
-    total = train.total_weight
-    examples = train.examples(classes, settings.bias_feature)
-    name = "SDCAClassifier" if settings.loss in CLASSIFICATION else "SDCARegressor"
-    options = {
-        "loss": settings.loss,
-        "l1": settings.l1 * total,
-        "l2": settings.l2 * total,
-        "fit_intercept": settings.bias is None,
-        "tol": settings.tol,
-        "max_iter": settings.epochs,
-        "random_state": settings.seed,
-        "callback": progress,
-    }
-    with warnings.catch_warnings():
-        # the report says so; and with many classes, each may have only one row
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
-        try:
-            return solver(name, options, examples, block_lengths(train, settings.blocks))
-        except ValueError as error:
-            raise CommandError(f"{train.name}: {error}") from error
-
-
-def block_lengths(train: Rows, n_blocks: int | None) -> list[int] | None:
+def _block_lengths(train: Rows, n_blocks: int | None) -> list[int] | None:
     """Return the sizes of the blocks to be fitted; None: no blocks.
 
     The blocks of a folder are its files. Otherwise sizes differ by at most 1, larger ones first,
     and none is 0.
     """
-    if train.of_folder:
+    if train.in_parts:
         return list(train.lengths)
     if n_blocks is None:
         return None
-    of_classes, more = divmod(train.n_rows, n_blocks)
-    return [of_classes + (k < more) for k in range(min(n_blocks, train.n_rows))]
+    of_each, more = divmod(train.n_rows, n_blocks)
+    return [of_each + (k < more) for k in range(min(n_blocks, train.n_rows))]
 
 
-def weights_and_bias(
+def _weights_and_bias(
     estimator: Any, n_features: int, settings: SdcaSettings
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return weights and bias in the form of a model."""
@@ -166,26 +163,29 @@ def weights_and_bias(
     return (weights if len(weights) > 1 else weights[0]).copy(), bias
 
 
-def certificate(
+def _certificate(
     estimator: Any, total_weight: float, classes: tuple[Any, ...] | None, tol: float
 ) -> Certificate:
     """Return the certificate of the estimator, for the mean of the losses."""
-    objectives, gaps = (
-        np.ravel(values) / total_weight for values in (estimator.objective_, estimator.dual_gap_)
+    columns = (
+        np.ravel(values).tolist()
+        for values in (
+            estimator.objective_ / total_weight,
+            estimator.dual_gap_ / total_weight,
+            estimator.n_iter_,
+        )
     )
     of_classes = [
         Certificate(objective, gap, tol, n_iter)
-        for objective, gap, n_iter in zip(
-            objectives.tolist(), gaps.tolist(), estimator.n_iter_.tolist(), strict=True
-        )
+        for objective, gap, n_iter in zip(*columns, strict=True)
     ]
     if len(of_classes) == 1:
         return of_classes[0]
     assert classes is not None
     return Certificate(
-        sum(each_class.objective for each_class in of_classes),
-        sum(each_class.gap for each_class in of_classes),
+        sum(each.objective for each in of_classes),
+        sum(each.gap for each in of_classes),
         tol,
-        sum(each_class.iterations for each_class in of_classes),
+        sum(each.iterations for each in of_classes),
         dict(zip(classes, of_classes, strict=True)),
     )

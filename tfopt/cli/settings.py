@@ -1,22 +1,50 @@
-"""The settings of a run and their defaults; quick to import, for `--help`."""
+"""What the flags say: the settings of a run, their defaults, and which flags go together.
+
+Quick to import, for `--help`.
+"""
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from tfopt.cli.optimizers import (
+    AUTO,
+    OPTIMIZERS,
+    SCHEDULES,
+    collect,
+    default_learning_rate,
+    make_optimizer,
+    takes_learning_rate,
+)
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+
+#: The losses of --solver optimizer, and of sdca; a test compares them with the library's.
 LOSSES = ("logistic", "squared")
 SDCA_LOSSES = (*LOSSES, "hinge", "smooth_hinge", "squared_hinge", "poisson")
 CLASSIFICATION = ("logistic", "hinge", "smooth_hinge", "squared_hinge")
-#: Values of --schedule besides the library's schedules.
-AUTO, CONSTANT = "auto", "constant"
 SOLVERS = ("optimizer", "sdca")
 #: The default number of blocks on a cluster, which must not depend on its workers.
 BLOCKS = 8
 #: Whether features count from 0; "auto": if index 0 occurs.
 Base: TypeAlias = bool | Literal["auto"]
+_DATASETS = Path(__file__).parent / "datasets"
+A9A = str(_DATASETS / "a9a.bz2")
+CHECKPOINTS = (".npz", ".safetensors")
+PICTURES = (".png", ".svg", ".pdf")
+#: What one solver alone takes.
+_ONLY = {
+    "optimizer": (
+        *("optimizer", "set", "learning_rate", "schedule", "schedule_set", "warmup_steps"),
+        *("warmup_initial_learning_rate", "batch_size", "holdout", "valid", "patience"),
+        "chunk_size",
+    ),
+    "sdca": ("bias", "tol", "dask", "workers", "blocks"),
+}
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 _FORMATS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
@@ -34,8 +62,8 @@ class ReadOptions:
     label, weight : str or None
         The columns of a table with the labels and the weights of rows.
     on_bad_line : {"error", "skip"}
-    text_labels : bool
-        Whether labels of a table may be text.
+    has_classes : bool
+        Whether labels are classes; those of a table may then be text.
     """
 
     format: str = "auto"
@@ -43,7 +71,7 @@ class ReadOptions:
     label: str | None = None
     weight: str | None = None
     on_bad_line: Literal["error", "skip"] = "error"
-    text_labels: bool = True
+    has_classes: bool = True
 
     def format_of(self, path: str) -> str:
         """Return the format of a file."""
@@ -70,6 +98,8 @@ class Settings:
         One row of so many is for validation.
     patience : int or None
         After so many epochs without a smaller validation loss training ends.
+    chunk_size : int or None
+        The data are read again in each epoch, so many bytes at a time; None: they are in memory.
     """
 
     optimizer: str = "adamax"
@@ -85,11 +115,12 @@ class Settings:
     seed: int = 0
     holdout: int | None = None
     patience: int | None = None
+    chunk_size: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the settings for the model file, which has `holdout` and `patience` if used."""
+        """Return the settings for the model file, which has the last three if they are used."""
+        optional = ("holdout", "patience", "chunk_size")
         facts = dataclasses.asdict(self)
-        optional = ("holdout", "patience")
         return {k: v for k, v in facts.items() if k not in optional or v is not None}
 
 
@@ -133,12 +164,7 @@ class SdcaSettings:
 class ClusterFlags:
     """The cluster for `--solver sdca`, which does not affect the model.
 
-    Attributes
-    ----------
-    address : str or None
-        The address of a Dask scheduler.
-    workers : int or None
-        Processes to start on this machine instead.
+    It is that of the Dask scheduler at an address, or of so many processes of this machine.
     """
 
     address: str | None = None
@@ -159,9 +185,169 @@ class CheckpointFlags:
         Whether to resume a saved run.
     wanted : bool
         Whether to save, if only on an interrupt, or resume.
+    quiet : bool
+        Whether not to say that there is no saved run.
     """
 
     path: str
     every: int | None = None
     resume: bool = False
     wanted: bool = False
+    quiet: bool = False
+
+
+# ---- which flags go together
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _finish_train(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """Set defaults that depend on other flags, and refuse combinations that do not go together."""
+    for solver, names in _ONLY.items():
+        given = [name for name in names if getattr(arguments, name) is not None]
+        if given and arguments.solver != solver:
+            parser.error(f"{_option(given[0])} works with --solver {solver} alone")
+    if arguments.plot and Path(arguments.plot).suffix.lower() not in PICTURES:
+        parser.error(f"--plot needs a file name that ends in one of {', '.join(PICTURES)}")
+    on_cluster = arguments.dask is not None or arguments.workers is not None
+    arguments.cluster = ClusterFlags(arguments.dask, arguments.workers) if on_cluster else None
+    arguments.checkpoints = _checkpoint_flags(parser, arguments)
+    if [arguments.data, arguments.test, arguments.valid].count("-") > 1:
+        parser.error("DATA, --test and --valid cannot both be standard input")
+    if arguments.test is None and arguments.data == A9A:
+        arguments.test = str(_DATASETS / "a9a.t.bz2")
+    _finish_reading(parser, arguments)
+    if arguments.solver == "sdca":
+        arguments.settings = _sdca_settings(parser, arguments)
+    else:
+        try:
+            arguments.settings = _steps_settings(parser, arguments)
+        except (InvalidArgumentError, InvalidTypeError) as error:
+            parser.error(str(error))
+
+
+def _finish_reading(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    bases: dict[str, Base] = {"auto": "auto", "yes": True, "no": False}
+    options = ReadOptions(
+        format=arguments.format,
+        zero_based=bases[getattr(arguments, "zero_based", "auto")],
+        label=arguments.label,
+        weight=getattr(arguments, "weight", None),
+        on_bad_line=arguments.on_bad_line,
+        has_classes=getattr(arguments, "loss", "logistic") in CLASSIFICATION,
+    )
+    is_table = options.format_of(arguments.data) != "libsvm"
+    for flag, applies in (("label", is_table), ("weight", is_table), ("zero_based", not is_table)):
+        if not applies and getattr(arguments, flag, None) not in (None, "auto"):
+            kind = "tables (.csv, .tsv, .parquet, or --format)" if not is_table else "LIBSVM files"
+            parser.error(f"{_option(flag)} is for {kind}")
+    if options.label is not None and options.label == options.weight:
+        parser.error("--label and --weight cannot be one column")
+    arguments.reading = options
+
+
+def _checkpoint_flags(
+    parser: argparse.ArgumentParser, arguments: argparse.Namespace
+) -> CheckpointFlags:
+    on_cluster = arguments.cluster is not None
+    ending = "" if on_cluster else ".npz"
+    path = arguments.checkpoint or f"{arguments.model.removesuffix('.npz')}.checkpoint{ending}"
+    every, resume = arguments.checkpoint_every, arguments.resume
+    wanted = every is not None or resume or arguments.checkpoint is not None
+    flags = CheckpointFlags(path, every, resume, wanted, arguments.quiet)
+    if not on_cluster and Path(path).suffix.lower() not in CHECKPOINTS:
+        parser.error(f"--checkpoint needs a name that ends in {' or '.join(CHECKPOINTS)}")
+    if wanted and arguments.solver == "sdca" and not on_cluster:
+        given = [
+            name for name in ("checkpoint_every", "resume", "checkpoint") if vars(arguments)[name]
+        ]
+        parser.error(
+            f"{_option(given[0])} is for --solver optimizer; --solver sdca has it on a cluster"
+        )
+    if on_cluster and wanted and every is None and not resume:
+        parser.error("--checkpoint on a cluster needs --checkpoint-every or --resume")
+    if wanted and os.path.realpath(path) == os.path.realpath(arguments.model):
+        parser.error("--checkpoint and --model cannot be one file")
+    return flags
+
+
+def _steps_settings(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Settings:
+    """Return the settings of steps; refuse what the constructors or the first step would."""
+    optimizer = arguments.optimizer or Settings.optimizer
+    schedule = arguments.schedule or Settings.schedule
+    if arguments.loss not in LOSSES:
+        parser.error(f"--loss {arguments.loss} works with --solver sdca alone")
+    given = arguments.set or []
+    if arguments.l1 is not None:
+        if optimizer != "ftrl":
+            parser.error("--l1 works with --optimizer ftrl or --solver sdca alone")
+        given = [*given, ("l1_regularization_strength", arguments.l1)]
+    schedule_given = arguments.schedule_set or []
+    if schedule_given and schedule not in SCHEDULES:
+        parser.error(f"--schedule-set does not go with --schedule {schedule}")
+    warmup = {}
+    if arguments.warmup_steps is not None:
+        warmup["warmup_steps"] = float(arguments.warmup_steps)
+    if arguments.warmup_initial_learning_rate is not None:
+        warmup["initial_learning_rate"] = arguments.warmup_initial_learning_rate
+    if warmup and schedule == AUTO:
+        flag = "--warmup-steps" if "warmup_steps" in warmup else "--warmup-initial-learning-rate"
+        parser.error(f"{flag} needs a --schedule to follow it, constant for instance")
+    if warmup and arguments.warmup_steps is None:
+        parser.error("--warmup-initial-learning-rate needs --warmup-steps")
+    rate = arguments.learning_rate
+    if takes_learning_rate(schedule):
+        rate = default_learning_rate(optimizer, arguments.loss) if rate is None else rate
+    elif rate is not None:
+        parser.error(f"--learning-rate does not go with {schedule}, which has its own")
+    if arguments.patience is not None and arguments.holdout is None and arguments.valid is None:
+        parser.error("--patience needs --holdout or --valid")
+    if arguments.holdout is not None and arguments.valid is not None:
+        parser.error("--holdout and --valid do not go together")
+    if arguments.holdout is not None and arguments.chunk_size is not None:
+        parser.error("--holdout and --chunk-size do not go together: name a file with --valid")
+    settings = Settings(
+        optimizer=optimizer,
+        loss=arguments.loss,
+        l2=Settings.l2 if arguments.l2 is None else arguments.l2,
+        learning_rate=rate,
+        hyperparameters=collect(OPTIMIZERS[optimizer], given, "--set"),
+        schedule=schedule,
+        schedule_arguments=collect(SCHEDULES[schedule], schedule_given, "--schedule-set")
+        if schedule in SCHEDULES
+        else {},
+        warmup_arguments=warmup,
+        batch_size=arguments.batch_size or Settings.batch_size,
+        epochs=arguments.epochs or Settings.epochs,
+        seed=arguments.seed,
+        holdout=arguments.holdout,
+        patience=arguments.patience,
+        chunk_size=arguments.chunk_size,
+    )
+    made = make_optimizer(settings)
+    try:
+        type(made).learning_rate.at(made, 0)
+    except (InvalidArgumentError, InvalidTypeError) as error:
+        parser.error(f"at the first step {error}")
+    return settings
+
+
+def _sdca_settings(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> SdcaSettings:
+    if arguments.l2 == 0:
+        parser.error("--solver sdca needs --l2 above 0")
+    blocks = arguments.blocks
+    return SdcaSettings(
+        loss=arguments.loss,
+        l1=SdcaSettings.l1 if arguments.l1 is None else arguments.l1,
+        l2=arguments.l2,
+        bias=arguments.bias,
+        tol=SdcaSettings.tol if arguments.tol is None else arguments.tol,
+        epochs=arguments.epochs or SdcaSettings.epochs,
+        seed=arguments.seed,
+        blocks=BLOCKS if blocks is None and arguments.cluster else blocks,
+    )
+
+
+FINISH = {"train": _finish_train, "cv": _finish_reading, "predict": _finish_reading}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import dataclasses
 import io
 import re
@@ -15,109 +16,185 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from tfopt.cli.console import CommandError, error_at
 from tfopt.cli.data import Data
-from tfopt.cli.files import source_of
+from tfopt.cli.files import File
+from tfopt.cli.output import CommandError
 from tfopt.cli.settings import ReadOptions
-from tfopt.core.printable import printable
 from tfopt.io.streams import is_damage, open_binary
 from tfopt.linear_model.stored_model import Columns
 
-__all__ = ["iter_table", "read_table"]
+__all__ = ["cut_table", "iter_table", "read_table"]
 
 #: Rows of a block.
 BLOCK = 2**16
 
 
-def read_table(path: str, name: str, options: ReadOptions, like: Columns | None) -> Data:
+def read_table(file: File, options: ReadOptions, like: Columns | None) -> Data:
     """Read a table; see `tfopt.cli.data.read_data`."""
-    (data,) = _blocks(path, name, options, like, None, like is None or like.label is not None)
+    (data,) = _blocks(file, options, like, None, like is None or like.label is not None)
     return data
 
 
-def iter_table(path: str, name: str, options: ReadOptions, columns: Columns) -> Iterator[Data]:
+def iter_table(file: File, options: ReadOptions, columns: Columns) -> Iterator[Data]:
     """Read a table block by block; the column of labels may be absent."""
-    return _blocks(path, name, options, columns, BLOCK, False)
+    return _blocks(file, options, columns, BLOCK, False)
+
+
+def cut_table(whole: File, options: ReadOptions, size: int) -> list[File]:
+    """Cut a local table into parts of about `size` bytes, each of whole rows."""
+    is_csv = options.format_of(whole.path) == "csv"
+    with _errors_of(whole), open_binary(whole.path) as stream:
+        if not isinstance(stream, io.BufferedReader):
+            raise CommandError(
+                f"{whole.name}: --chunk-size needs an uncompressed file of this machine"
+            )
+        ends = list(_csv_ends(stream, size) if is_csv else _parquet_ends(stream, size))
+    starts = [(0, 0), *ends]
+    return [
+        dataclasses.replace(whole, start=start, stop=stop, n_before=n_before)
+        for (start, n_before), (stop, _) in zip(starts, ends, strict=False)
+    ]
+
+
+def _csv_ends(stream: io.BufferedReader, size: int) -> Iterator[tuple[int, int]]:
+    """Yield where parts of a CSV file end, and how many lines there are until then."""
+    start = end = n_lines = 0
+    in_quotes = False
+    for line in stream:
+        end, n_lines = end + len(line), n_lines + 1
+        in_quotes ^= line.count(b'"') % 2 == 1
+        if not in_quotes and end - start >= size:
+            yield end, n_lines
+            start = end
+    if end > start or not end:
+        yield end, n_lines
+
+
+def _parquet_ends(stream: io.BufferedReader, size: int) -> Iterator[tuple[int, int]]:
+    """Yield the row groups after those of each part, and how many rows there are until then."""
+    from pyarrow import parquet
+
+    metadata = parquet.ParquetFile(stream).metadata
+    n_rows = n_bytes = 0
+    for k in range(metadata.num_row_groups):
+        n_rows += metadata.row_group(k).num_rows
+        n_bytes += metadata.row_group(k).total_byte_size
+        if n_bytes >= size or k + 1 == metadata.num_row_groups:
+            yield k + 1, n_rows
+            n_bytes = 0
 
 
 def _blocks(
-    path: str,
-    name: str,
-    options: ReadOptions,
-    like: Columns | None,
-    block: int | None,
-    needs_label: bool,
+    file: File, options: ReadOptions, like: Columns | None, block: int | None, needs_label: bool
 ) -> Iterator[Data]:
-    is_csv = options.format_of(path) == "csv"
-    with _errors_of(name), source_of(path) as source:
-        frames = (_csv if is_csv else _parquet)(path, source, options, block)
-        first = 1 + is_csv  # the line of the first row
-        for frame, n_skipped in frames:
-            data = _data_of(frame, name, options, like, first, needs_label)
-            first += len(frame)
+    """Yield the rows of a table in blocks of so many, or, without a number, in one."""
+    frames = _csv if options.format_of(file.path) == "csv" else _parquet
+    with _errors_of(file):
+        for frame, lines, n_skipped in frames(file, options, block):
+            data = _data_of(frame, lines, file, options, like, needs_label)
             yield dataclasses.replace(data, n_skipped=data.n_skipped + n_skipped)
 
 
 def _csv(
-    path: str, source: Any, options: ReadOptions, block: int | None
-) -> Iterator[tuple[Any, int]]:
-    """Yield data frames of a CSV file, and how many lines had too many fields."""
-    skips = options.on_bad_line == "skip"
-    with open_binary(source) as stream, warnings.catch_warnings(record=True) as caught:
+    file: File, options: ReadOptions, block: int | None
+) -> Iterator[tuple[Any, np.ndarray, int]]:
+    """Yield data frames, the line of each row, and how many lines had too many fields."""
+    record = 1  # the number of the next line, if fields had no line breaks
+    n_breaks = 0  # in the fields of the lines so far
+    with (
+        file.opened(_header_of(file)) as source,
+        open_binary(source) as stream,
+        warnings.catch_warnings(record=True) as caught,
+    ):
         warnings.simplefilter("always")
         frames = pd.read_csv(
             stream,
-            sep="\t" if ".tsv" in path.lower() else ",",
+            sep="\t" if ".tsv" in file.path.lower() else ",",
             float_precision="round_trip",
             low_memory=False,
             skip_blank_lines=False,  # so that rows are lines
             index_col=False,
-            on_bad_lines="warn" if skips else "error",
+            on_bad_lines="warn" if options.on_bad_line == "skip" else "error",
             chunksize=block or sys.maxsize,
         )
         for frame in frames:
-            n_skipped = sum(str(each.message).count("Skipping line") for each in caught)
+            if record == 1 and not file.start:  # else the header is not of this part
+                record, n_breaks = 2, sum(_breaks(frame.columns))
+            skipped = [
+                int(number) - (file.start > 0)
+                for warning in caught
+                for number in re.findall(r"Skipping line (\d+)", str(warning.message))
+            ]
             caught.clear()
-            yield frame, n_skipped
+            records = record + np.arange(len(frame) + len(skipped))
+            record += records.size
+            records = np.setdiff1d(records, skipped, assume_unique=True)[: len(frame)]
+            breaks = np.zeros(len(frame), np.int64)
+            for _, column in frame.select_dtypes(exclude="number").items():
+                breaks += np.array(_breaks(column), np.int64)
+            ends = n_breaks + np.cumsum(breaks)
+            yield frame, records + ends - breaks, len(skipped)
+            n_breaks = int(ends[-1]) if ends.size else n_breaks
+
+
+def _breaks(fields: Any) -> list[int]:
+    """Count the line breaks in each field."""
+    return [field.count("\n") if isinstance(field, str) else 0 for field in fields]
+
+
+def _header_of(file: File) -> bytes:
+    """Return the names of columns, which a part after the first lacks."""
+    if not file.start:
+        return b""
+    header = b""
+    with open(file.path, "rb") as stream:
+        while not header or header.count(b'"') % 2:
+            header += stream.readline()
+    return header
 
 
 def _parquet(
-    path: str, source: Any, options: ReadOptions, block: int | None
-) -> Iterator[tuple[Any, int]]:
+    file: File, options: ReadOptions, block: int | None
+) -> Iterator[tuple[Any, np.ndarray, int]]:
+    """Yield data frames and the number of each row; nothing is skipped."""
     from pyarrow import parquet
 
-    with open_binary(source) as stream:  # a footer at the end: it must be able to seek
+    part = dataclasses.replace(file, stop=0)  # its footer is at the end of the file
+    with part.opened() as source, open_binary(source) as stream:
         seekable = stream if stream.seekable() else io.BytesIO(stream.read())
         table = parquet.ParquetFile(seekable)
+        groups = range(file.start, file.stop or table.num_row_groups)
         if block is None:
-            yield table.read().to_pandas(), 0
+            frame = table.read_row_groups([*groups]).to_pandas()
+            yield frame, 1 + np.arange(len(frame)), 0
             return
+        first = 1
         for batch in table.iter_batches(block):
-            yield batch.to_pandas(), 0
+            frame = batch.to_pandas()
+            yield frame, first + np.arange(len(frame)), 0
+            first += len(frame)
 
 
 def _data_of(
     frame: Any,
-    name: str,
+    lines: np.ndarray,
+    file: File,
     options: ReadOptions,
     like: Columns | None,
-    first: int,
     needs_label: bool,
 ) -> Data:
-    """Return the rows of a frame whose first row is line `first`."""
-    label = options.label
+    """Return the rows of a frame."""
+    label, weight = options.label, options.weight
     if label is None and like is not None:
         label = like.label
     frame.columns = frame.columns.map(str)
-    shown = printable(name)
     if label is None and needs_label:
-        raise CommandError(f"{shown}: is a table: name the column of the labels with --label")
-    weight = options.weight
+        raise CommandError(f"{file.name}: is a table: name the column of the labels with --label")
     for needed, flag in ((label if needs_label else None, "--label"), (weight, "--weight")):
         if needed is not None and needed not in frame.columns:
             raise CommandError(
-                f"{shown}: has no column {printable(repr(needed))}, which {flag} names; it has "
-                f"{printable(', '.join(frame.columns[:20]))}"
+                f"{file.name}: has no column {needed!r}, which {flag} names; it has "
+                f"{', '.join(frame.columns[:20])}"
             )
     features = [c for c in frame.columns if c not in (label, weight)]
     if like is not None:
@@ -125,29 +202,28 @@ def _data_of(
         missing = [c for c in like.features if c not in frame.columns]
         if missing:
             raise CommandError(
-                f"{shown}: has no column {printable(repr(missing[0]))}, which the model was "
-                "trained on"
+                f"{file.name}: has no column {missing[0]!r}, which the model was trained on"
             )
         features = [*like.features]
     if not features:
-        raise CommandError(f"{shown}: has no columns but that of the labels")
+        raise CommandError(f"{file.name}: has no columns but that of the labels")
     filled = frame.notna().any(axis=1).to_numpy()  # others are blank lines
-    frame, lines = frame[filled], (first + np.arange(len(frame)))[filled]
-    checker = _Checker(frame, shown, lines)
+    frame, lines = frame[filled], lines[filled]
+    checker = _Checker(frame, file, lines)
     X = np.empty((len(frame), len(features)))
     for k, column in enumerate(features):
         X[:, k] = checker.numbers(column)
     weights = None if weight is None else checker.numbers(weight, least=0.0)
     labels, classes = np.full(len(frame), np.nan), None if like is None else like.classes
     if label is not None and label in frame.columns:
-        labels, classes = checker.labels(label, options.text_labels, like, needs_label)
+        labels, classes = checker.labels(label, options.has_classes, like, needs_label)
     good = checker.good(options.on_bad_line)
     return Data(
         sparse.csr_matrix(X[good]),
         labels[good],
         True,
         lines[good],
-        shown,
+        file,
         int(len(good) - good.sum()),
         None if weights is None else weights[good],
         Columns(tuple(features), label, classes),
@@ -157,9 +233,9 @@ def _data_of(
 class _Checker:
     """Converts columns to numbers, and notes the first fault of each row."""
 
-    def __init__(self, frame: Any, name: str, lines: np.ndarray) -> None:
-        self._frame, self._name, self._lines = frame, name, lines
-        self._faults: dict[int, CommandError] = {}
+    def __init__(self, frame: Any, file: File, lines: np.ndarray) -> None:
+        self._frame, self._file, self._lines = frame, file, lines
+        self._faults: dict[int, tuple[str, str | None, int]] = {}
 
     def numbers(self, column: str, least: float = -np.inf) -> np.ndarray:
         """Return a column as finite numbers."""
@@ -200,7 +276,8 @@ class _Checker:
     def good(self, on_bad_line: str) -> np.ndarray:
         """Return which rows are without fault; raise the first fault unless they are skipped."""
         if self._faults and on_bad_line == "error":
-            raise self._faults[min(self._faults)]
+            row = min(self._faults)
+            raise self._file.error(int(self._lines[row]), *self._faults[row])
         good = np.ones(len(self._frame), bool)
         good[[*self._faults]] = False
         return good
@@ -220,34 +297,47 @@ class _Checker:
         if token is None:
             what = "is missing"
         place = self._frame.columns.get_loc(column) + 1
-        message = f"the {kind} of {printable(repr(column))} {what}"
-        self._faults[row] = error_at(self._name, int(self._lines[row]), message, token, place)
+        self._faults[row] = f"the {kind} of {column!r} {what}", token, place
 
 
 @contextlib.contextmanager
-def _errors_of(name: str) -> Iterator[None]:
+def _errors_of(file: File) -> Iterator[None]:
     """Convert errors of pandas, pyarrow and files to one line."""
-    shown = printable(name)
     try:
         yield
     except pd.errors.EmptyDataError as error:
-        raise CommandError(f"{shown}: no data rows") from error
+        raise CommandError(f"{file.name}: no data rows") from error
     except pd.errors.ParserError as error:
         place = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
         if place is None:
-            raise CommandError(f"{shown}: {printable(str(error))}") from error
-        expected, line, found = place.groups()
+            raise CommandError(f"{file.name}: {error}") from error
+        expected, record, found = place.groups()
         message = f"the line has {found} fields instead of {expected}"
-        raise error_at(name, int(line), message) from error
+        raise file.error(_line_of(file, int(record)), message) from error
     except UnicodeDecodeError as error:
-        raise CommandError(f"{shown}: is not UTF-8 text") from error
+        raise CommandError(f"{file.name}: is not UTF-8 text") from error
     except (BrokenPipeError, CommandError):
         raise
     except Exception as error:
         if type(error).__module__.startswith("pyarrow"):
-            text = printable(str(error).partition("\n")[0])
-            raise CommandError(f"{shown}: is not a Parquet file: {text}") from error
+            text = str(error).partition("\n")[0]
+            raise CommandError(f"{file.name}: is not a Parquet file: {text}") from error
         if isinstance(error, OSError) or is_damage(error):
             reason = getattr(error, "strerror", None) or str(error)
-            raise CommandError(f"{shown}: {printable(reason)}") from error
+            raise CommandError(f"{file.name}: {reason}") from error
         raise
+
+
+def _line_of(file: File, record: int) -> int:
+    """Return the line at which a record of a CSV file begins, which pandas does not tell."""
+    if file.path == "-":  # it cannot be read again
+        return record
+    header = _header_of(file)
+    with file.opened(header) as source, open_binary(source) as stream:
+        text = io.TextIOWrapper(stream, "utf-8", newline="")
+        reader = csv.reader(text, delimiter="\t" if ".tsv" in file.path.lower() else ",")
+        for _ in range(record - 1):
+            next(reader)
+        line = reader.line_num + 1
+        text.detach()
+    return line - header.count(b"\n")

@@ -12,26 +12,24 @@ import contextlib
 import dataclasses
 import importlib
 import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tfopt import IndexedSlices, Variable, threads
-from tfopt.cli.checkpoints import Checkpoints, RunState
-from tfopt.cli.console import CommandError, print_json
-from tfopt.cli.data import Data, find_classes, targets
-from tfopt.cli.files import check_outside, check_writable, is_folder
-from tfopt.cli.metrics import ModelLoss, score
-from tfopt.cli.model import margins, write_model
+from tfopt import IndexedSlices, Variable
+from tfopt.cli.checkpoints import Checkpoints, RunState, run_origin
+from tfopt.cli.data import find_classes, targets
+from tfopt.cli.files import is_folder
+from tfopt.cli.metrics import ModelLoss
+from tfopt.cli.models import write_model
 from tfopt.cli.optimizers import make_optimizer, set_learning_rate
-from tfopt.cli.progress import Progress
-from tfopt.cli.readers import read_data
+from tfopt.cli.output import CommandError, check_outside, check_writable, note, print_json
 from tfopt.cli.report import (
+    Progress,
     Result,
     note_bad_lines,
     note_model_size,
@@ -40,29 +38,51 @@ from tfopt.cli.report import (
     train_facts,
     warn_unconverged,
 )
+from tfopt.cli.rows import LocalExecutor, Rows, read_rows, rows_of
 from tfopt.cli.settings import CheckpointFlags, SdcaSettings, Settings
-from tfopt.core.printable import printable
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model.stored_model import Columns, StoredModel
 from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
 
 
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """Rows to train on, in chunks: one, of all that is in memory, or parts of a file.
+
+    Attributes
+    ----------
+    lengths : tuple of int
+        The numbers of rows of the chunks.
+    n_features : int
+    read : callable
+        Yields, for the numbers of some chunks, the features, a CSR matrix, the targets, 0 or 1 for
+        the logistic loss, and perhaps what each row counts, with a mean of 1.
+    """
+
+    lengths: tuple[int, ...]
+    n_features: int
+    read: Callable[[Sequence[int]], Iterator[tuple[Any, np.ndarray, np.ndarray | None]]]
+
+    def occurrences(self) -> np.ndarray:
+        """Return how many rows have each feature."""
+        counts = np.zeros(self.n_features, np.int64)
+        for X, _, _ in self.read(range(len(self.lengths))):
+            counts += np.bincount(X.indices, minlength=self.n_features)
+        return counts
+
+
 def train_epochs(
-    features: Any,
-    y: np.ndarray,
+    examples: Examples,
     optimizer: RuleOptimizer,
     settings: Settings,
     run: RunState,
     after_step: Callable[[int], object],
-    weight: np.ndarray | None = None,
 ) -> Iterator[None]:
-    """Train a linear model, epoch by epoch.
+    """Train a linear model; yield after each epoch.
 
     Parameters
     ----------
-    features : scipy CSR matrix, shape (rows, features)
-    y : ndarray, shape (rows,)
-        0 or 1 for the logistic loss.
+    examples : Examples
     optimizer : Optimizer
         One of `tfopt.optimizers`.
     settings : Settings
@@ -70,15 +90,8 @@ def train_epochs(
         The state to start from, which is updated: weights, bias and position.
     after_step : callable
         Called with the number of rows after each batch.
-    weight : ndarray, shape (rows,), optional
-        What each row counts, with a mean of 1.
-
-    Yields
-    ------
-    None
-        After each epoch.
     """
-    n_rows, n_features = features.shape
+    n_features, lengths = examples.n_features, examples.lengths
     loss = ModelLoss(settings.loss)
     # float64, as the reader gives the data: float32 takes as long on a9a and rounds more
     w, b = run.weights, run.bias
@@ -88,77 +101,80 @@ def train_epochs(
         shuffle.bit_generator.state = run.shuffle
     # The gradient of l2/2·|w|² is l2·w, without zeros to leave out. So that gradients stay sparse,
     # each non-zero carries its share of its feature's penalty: right on average over batches.
-    occurrences = np.bincount(features.indices, minlength=n_features)
-    share = settings.l2 * n_rows / np.maximum(occurrences, 1)
+    if settings.l2:
+        share = settings.l2 * sum(lengths) / np.maximum(examples.occurrences(), 1)
 
     for epoch in range(run.epoch, settings.epochs):
         set_learning_rate(optimizer, settings, epoch)
         run.shuffle = shuffle.bit_generator.state
-        order = shuffle.permutation(n_rows)
-        shuffled, shuffled_y = features[order], y[order]
-        for start in range(run.row, n_rows, settings.batch_size):
-            batch_y = shuffled_y[start : start + settings.batch_size]
-            size = batch_y.size
-            # the batch's non-zeros: value, column and row of each; slicing the scipy matrix
-            # instead would take as long as the step of the optimizer below
-            ends = shuffled.indptr[start : start + size + 1]
-            x, columns = (part[ends[0] : ends[-1]] for part in (shuffled.data, shuffled.indices))
-            rows = np.repeat(np.arange(size), np.diff(ends))
+        chunks = [0] if len(lengths) == 1 else shuffle.permutation(len(lengths)).tolist()
+        before = 0  # rows of the epoch in the chunks before
+        while chunks and run.row >= before + lengths[chunks[0]]:  # of a run that is resumed
+            before += shuffle.permutation(lengths[chunks.pop(0)]).size
+        for features, y, weight in examples.read(chunks):
+            order = shuffle.permutation(y.size)
+            shuffled, shuffled_y = features[order], y[order]
+            for start in range(run.row - before, y.size, settings.batch_size):
+                batch_y = shuffled_y[start : start + settings.batch_size]
+                size = batch_y.size
+                # the batch's non-zeros: value, column and row of each; slicing the scipy matrix
+                # instead would take as long as the step of the optimizer below
+                ends = shuffled.indptr[start : start + size + 1]
+                x, columns = (p[ends[0] : ends[-1]] for p in (shuffled.data, shuffled.indices))
+                rows = np.repeat(np.arange(size), np.diff(ends))
 
-            optimizer.catch_up(weights, columns)  # with --sparse catch_up they may be behind
-            touched = w[columns]
-            margins = np.bincount(rows, x * touched, minlength=size) + b
-            residuals = loss.derivative(margins, batch_y) / size
-            if weight is not None:
-                residuals *= weight[order[start : start + size]]
-            values = x * residuals[rows]
-            if settings.l2:
-                values += share[columns] * touched / size
-            # A feature that occurs in many rows of the batch is in the list as often;
-            # the optimizer sums these entries before it takes its step.
-            gradient = IndexedSlices(values, columns, (n_features,))
-            optimizer.apply_gradients([(gradient, weights), (residuals.sum(keepdims=True), bias)])
-            run.row = start + size
-            after_step(size)
+                optimizer.catch_up(weights, columns)  # with --sparse catch_up they may be behind
+                touched = w[columns]
+                margins = np.bincount(rows, x * touched, minlength=size) + b
+                residuals = loss.derivative(margins, batch_y) / size
+                if weight is not None:
+                    residuals *= weight[order[start : start + size]]
+                values = x * residuals[rows]
+                if settings.l2:
+                    values += share[columns] * touched / size
+                # A feature that occurs in many rows of the batch is in the list as often;
+                # the optimizer sums these entries before it takes its step.
+                gradient = IndexedSlices(values, columns, (n_features,))
+                total = residuals.sum(keepdims=True)
+                optimizer.apply_gradients([(gradient, weights), (total, bias)])
+                run.row = before + start + size
+                after_step(size)
+            before += y.size
         optimizer.flush()
         run.epoch, run.row = epoch + 1, 0
         yield
 
 
-def fit(parts: dict[str, Data], settings: Settings, quiet: bool, files: CheckpointFlags) -> Result:
-    """Train a model and score it.
+def fit(parts: dict[str, Rows], settings: Settings, quiet: bool, files: CheckpointFlags) -> Result:
+    """Train a model on the part "train", and score it on all parts.
 
-    Parameters
-    ----------
-    parts : dict
-        "train", perhaps "valid" and "test": the data.
-    settings : Settings
-    quiet : bool
-        Show no progress.
-    files : CheckpointFlags
-        Where to save the run, and whether to resume.
-
-    Returns
-    -------
-    Result
+    `files` says where to save the run, and whether to resume.
     """
     train = parts["train"]
-    loss = ModelLoss(settings.loss)
     classes = None
     if settings.loss == "logistic":
         classes = find_classes(train.name, train.labels, "logistic", at_most=2)
-    n_rows, n_features = train.features.shape
+    n_rows, n_features = train.n_rows, train.n_features
     note_model_size(n_features, quiet)
-    parts = {part: data.with_width(n_features) for part, data in parts.items()}
-    y_true = {part: targets(data, classes) for part, data in parts.items()}
-    weight = _with_mean_1(train)
+    parts = {part: rows.with_width(n_features) for part, rows in parts.items()}
     optimizer = make_optimizer(settings)
-    config = optimizer.get_config()
-    history: dict[str, list[float]] = {part: [] for part in parts}
-    run = RunState(np.zeros(n_features), np.zeros(1), history)
-    saved = Checkpoints(files.path, files.every, settings, parts) if files.wanted else None
-    if files.resume and saved and not saved.resume(run, optimizer) and not quiet:
-        print(f"{printable(files.path)}: not there, so training begins anew", file=sys.stderr)
+    run = RunState(np.zeros(n_features), np.zeros(1), {part: [] for part in parts})
+    model = StoredModel(
+        weights=run.weights,  # they share the memory
+        bias=run.bias,
+        loss=settings.loss,
+        classes=classes,
+        zero_based=train.zero_based,
+        optimizer=optimizer.get_config(),
+        settings=settings.as_dict(),
+        columns=train.columns or Columns(),
+    )
+    saved = None
+    if files.wanted:
+        origin = run_origin(settings, {part: _hash_of(rows) for part, rows in parts.items()})
+        saved = Checkpoints(files.path, files.every, origin)
+    if files.resume and saved and not saved.resume(run, optimizer) and not files.quiet:
+        note(f"{files.path}: not there, so training begins anew")
     # an overflowing loss is refused below
     with (
         Progress(n_rows * settings.epochs, quiet) as progress,
@@ -176,16 +192,12 @@ def fit(parts: dict[str, Data], settings: Settings, quiet: bool, files: Checkpoi
                 saved.after_step(run, optimizer)
                 if interrupts:
                     saved.save(run, optimizer)
-                    path = printable(files.path)
-                    raise KeyboardInterrupt(f"interrupted; --resume goes on from {path}")
+                    raise KeyboardInterrupt(f"interrupted; --resume goes on from {files.path}")
 
-        X, y = train.features, y_true["train"]
-        for _ in train_epochs(X, y, optimizer, settings, run, after_step, weight):
+        for _ in train_epochs(_examples(train, classes), optimizer, settings, run, after_step):
             run.seconds = time.perf_counter() - started
-            for part, data in parts.items():
-                run.history[part].append(
-                    loss.mean(data.features @ run.weights + run.bias, y_true[part], data.weights)
-                )
+            for part, rows in parts.items():
+                run.history[part].append(rows.mean_loss(model))
                 if not np.isfinite(run.history[part][-1]):
                     raise CommandError(
                         f"the {part} loss is not finite after epoch {run.epoch}: lower "
@@ -197,37 +209,31 @@ def fit(parts: dict[str, Data], settings: Settings, quiet: bool, files: Checkpoi
             started = time.perf_counter() - run.seconds
     if run.best is not None:
         run.weights[...], run.bias[...] = run.best["weights"], run.best["bias"]
-    model = StoredModel(
-        weights=run.weights,
-        bias=run.bias,
-        loss=settings.loss,
-        classes=classes,
-        zero_based=train.zero_based,
-        optimizer=config,
-        settings=settings.as_dict(),
-        columns=train.columns or Columns(),
-    )
-    scores = {
-        part: score(settings.loss, loss.predict(margins(model, data)), y_true[part], data.weights)
-        for part, data in parts.items()
-    }
     return Result(
         model,
         run.history,
-        scores,
-        {part: data.labels.size for part, data in parts.items()},
-        {part: data.n_skipped for part, data in parts.items()},
+        {part: rows.evaluate(model)[1] for part, rows in parts.items()},
+        parts,
         run.seconds,
         best_epoch=None if run.best is None else int(run.best["epoch"]),
     )
 
 
-def _with_mean_1(data: Data) -> np.ndarray | None:
-    """Return the weights of rows with a mean of 1."""
-    if data.weights is None:
-        return None
-    scaled: np.ndarray = data.weights * (data.weights.size / data.total_weight)
-    return scaled
+def _examples(train: Rows, classes: tuple[float, ...] | None) -> Examples:
+    """Return rows with their targets, and with weights that have a mean of 1."""
+    scale = train.n_rows / train.total_weight
+
+    def read(order: Sequence[int]) -> Iterator[tuple[Any, np.ndarray, np.ndarray | None]]:
+        for data in train.read(order):
+            weights = None if data.weights is None else data.weights * scale
+            yield data.features, targets(data, classes), weights
+
+    return Examples(train.lengths, train.n_features, read)
+
+
+def _hash_of(rows: Rows) -> str:
+    """Return what checkpoints know data by: those of earlier versions had no parts."""
+    return rows.fingerprint() if rows.in_parts else rows.blocks[0].fingerprint()
 
 
 def _has_stalled(run: RunState, patience: int) -> bool:
@@ -247,12 +253,12 @@ def _deferred_interrupts(wanted: bool) -> Iterator[list[int]]:
         yield caught
         return
 
-    def note(number: int, frame: object) -> None:
+    def remember(number: int, frame: object) -> None:
         if caught:
             raise KeyboardInterrupt
         caught.append(number)
 
-    before = signal.signal(signal.SIGINT, note)
+    before = signal.signal(signal.SIGINT, remember)
     try:
         yield caught
     finally:
@@ -274,112 +280,96 @@ def _learning_rate_errors(optimizer: RuleOptimizer) -> Iterator[None]:
         raise CommandError(f"at step {int(optimizer.iterations)}: {error}") from error
 
 
+# ---- the command
+
+
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command.
-
-    Parameters
-    ----------
-    arguments : argparse.Namespace
-        As parsed by `tfopt.cli.arguments`.
-
-    Returns
-    -------
-    int
-        The exit code.
-    """
-    settings = arguments.settings
+    """Run `tfopt train`; return the exit code."""
+    settings, files = arguments.settings, arguments.checkpoints
+    is_sdca, on_cluster = isinstance(settings, SdcaSettings), arguments.cluster is not None
     paths = {"train": arguments.data, "valid": arguments.valid, "test": arguments.test}
     inputs = [path for path in paths.values() if path]
-    if isinstance(settings, Settings):
-        _refuse_folders(*inputs)
-    files = arguments.checkpoints
-    saves = files.wanted and arguments.cluster is None
+    _check_folders(arguments, inputs)
+    saves = files.wanted and not on_cluster
     for path in filter(None, (arguments.model, arguments.plot, saves and files.path)):
         check_writable(path, *inputs)
     if files.wanted:
         check_outside(files.path, *inputs)
     if arguments.plot:
         importlib.import_module("matplotlib")  # if it is missing, before training
-    with thread_count(arguments.threads) as used_threads, _connect(arguments):
-        if isinstance(settings, SdcaSettings):
-            result = _run_sdca(arguments)
-        else:
-            result = fit(_read_parts(arguments), settings, arguments.quiet, files)
+    if is_sdca:
+        result = _run_sdca(arguments, paths)
+    else:
+        parts = _read_parts(paths, arguments, LocalExecutor())
+        result = fit(parts, settings, arguments.quiet, files)
     write_model(arguments.model, result.model)
     if files.wanted:
-        _remove(files.path, arguments.cluster is not None)  # the run is done
-    for part, count in result.bad_lines.items():
-        note_bad_lines(paths[part] or paths["train"], count, arguments.quiet)
+        _remove(files.path, on_cluster)  # the run is done
+    for part, rows in result.parts.items():
+        note_bad_lines(paths[part] or paths["train"], rows.n_skipped, arguments.quiet)
     if arguments.plot:
-        kind = "sdca" if isinstance(settings, SdcaSettings) else settings.optimizer
+        kind = "sdca" if is_sdca else settings.optimizer
         save_plot(arguments.plot, f"{kind}, {settings.loss} loss", result)
-    code = warn_unconverged(result.certificate, settings.epochs) if result.certificate else 0
+    code = 0
+    if result.certificate:
+        farthest = result.certificate.farthest
+        code = warn_unconverged(farthest.relative_gap, farthest.tol, settings.epochs)
     if arguments.json:
-        print_json(train_facts(result, arguments, used_threads))
+        print_json(train_facts(result, arguments))
     else:
         print_text(result, arguments.model)
     return code
 
 
-def _read_parts(arguments: argparse.Namespace) -> dict[str, Data]:
-    """Read the data of a run of steps: "train", perhaps "valid" and "test"."""
-    options, every = arguments.reading, arguments.holdout
-    train = read_data(arguments.data, options)
-    parts = {"train": train}
-    for part, path in (("valid", arguments.valid), ("test", arguments.test)):
+def _check_folders(arguments: argparse.Namespace, inputs: list[str]) -> None:
+    folders = [path for path in inputs if is_folder(path)]
+    if folders and arguments.solver != "sdca":
+        raise CommandError(f"{folders[0]}: is a folder, which --solver sdca alone reads")
+    if arguments.data in folders and arguments.blocks is not None:
+        raise CommandError(
+            f"{arguments.data}: is a folder, whose files are the blocks: leave out --blocks"
+        )
+
+
+def _read_parts(
+    paths: dict[str, str | None], arguments: argparse.Namespace, executor: Any
+) -> dict[str, Rows]:
+    """Read the data: "train", perhaps "valid" and "test"."""
+    parts: dict[str, Rows] = {}
+    for part, path in paths.items():
         if path:
-            parts[part] = read_data(path, options, train.layout)
+            like = parts["train"].layout if parts else None
+            parts[part] = read_rows(path, arguments.reading, executor, like, arguments.chunk_size)
+    every = arguments.holdout
     if every is not None:
-        held = np.arange(train.labels.size) % every == every - 1
+        train = parts["train"]
+        (data,) = train.blocks
+        held = np.arange(train.n_rows) % every == every - 1
         if not held.any():
             raise CommandError(
-                f"{train.name}: has {train.labels.size} rows, of which --holdout {every} takes none"
+                f"{train.name}: has {train.n_rows} rows, of which --holdout {every} takes none"
             )
-        valid = dataclasses.replace(train.take(np.flatnonzero(held)), n_skipped=0)
-        rest = train.take(np.flatnonzero(~held))
-        parts = {"train": rest, "valid": valid} | {k: parts[k] for k in parts if k != "train"}
+        valid = dataclasses.replace(data.take(np.flatnonzero(held)), n_skipped=0)
+        rest = data.take(np.flatnonzero(~held))
+        parts = {"train": rows_of(rest), "valid": rows_of(valid)} | {
+            part: rows for part, rows in parts.items() if part != "train"
+        }
     return parts
 
 
-def _run_sdca(arguments: argparse.Namespace) -> Result:
-    """Read data and fit a model by SDCA, on the current cluster if there is one."""
+def _run_sdca(arguments: argparse.Namespace, paths: dict[str, str | None]) -> Result:
+    """Read data and fit a model by SDCA, in this process or on a cluster."""
     from tfopt.cli import sdca  # loaded if needed only
-    from tfopt.cli.rows import Executor, LocalExecutor, read_rows
 
-    settings: SdcaSettings = arguments.settings
-    executor: Executor = LocalExecutor()
+    executors: contextlib.AbstractContextManager[sdca.FittingExecutor]
+    executors = contextlib.nullcontext(sdca.LocalFits())
     if arguments.cluster:
         from tfopt.cli import cluster  # loaded if needed only
 
-        executor = cluster.ClusterExecutor()
-    if is_folder(arguments.data) and arguments.blocks is not None:
-        raise CommandError(
-            f"{printable(arguments.data)}: is a folder, whose files are the blocks: leave out "
-            "--blocks"
-        )
-    options = arguments.reading
-    train = read_rows(arguments.data, options, executor)
-    test = read_rows(arguments.test, options, executor, train.layout) if arguments.test else None
-    if train.of_folder:
-        settings = dataclasses.replace(settings, blocks=len(train.lengths))
-    if not arguments.cluster:
-        return sdca.fit(train, test, settings, arguments.quiet)
-    return cluster.fit(train, test, settings, arguments.quiet, arguments.checkpoints)
-
-
-def _refuse_folders(*paths: str | None) -> None:
-    for path in filter(None, paths):
-        if is_folder(path):
-            raise CommandError(f"{printable(path)}: is a folder, which --solver sdca alone reads")
-
-
-def _connect(arguments: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
-    """Return a context manager for the cluster, if there is one."""
-    if not arguments.cluster:
-        return contextlib.nullcontext()
-    from tfopt.cli import cluster  # loaded if needed only
-
-    return cluster.connect(arguments.cluster)
+        executors = cluster.connect(arguments.cluster, arguments.checkpoints)
+    with executors as executor:
+        parts = _read_parts(paths, arguments, executor)
+        return sdca.fit(executor, parts, arguments.settings, arguments.quiet)
 
 
 def _remove(path: str, of_cluster: bool) -> None:
@@ -390,14 +380,3 @@ def _remove(path: str, of_cluster: bool) -> None:
     from tfopt.cli import cluster  # loaded if needed only
 
     cluster.remove(path)
-
-
-@contextlib.contextmanager
-def thread_count(count: int | None) -> Iterator[int]:
-    """Use `count` threads in the kernels within a block; None: leave the number unchanged."""
-    before = threads.get_num_threads()
-    threads.set_num_threads(count or before)
-    try:
-        yield threads.get_num_threads()
-    finally:
-        threads.set_num_threads(before)

@@ -17,19 +17,27 @@ from tfopt.cli.flags import (
     non_negative,
     number,
     positive,
+    size,
 )
-from tfopt.cli.optimizers import OPTIMIZERS, SCHEDULES, default_learning_rate, setting
-from tfopt.cli.settings import (
+from tfopt.cli.optimizers import (
     AUTO,
-    BLOCKS,
     CONSTANT,
+    OPTIMIZERS,
+    SCHEDULES,
+    default_learning_rate,
+    setting,
+)
+from tfopt.cli.settings import (
+    A9A,
+    BLOCKS,
+    CHECKPOINTS,
     LOSSES,
+    PICTURES,
     SDCA_LOSSES,
     SOLVERS,
     SdcaSettings,
     Settings,
 )
-from tfopt.cli.usage import A9A, CHECKPOINTS, PICTURES
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 AddCommand: TypeAlias = Callable[[Commands, str, str, str, str], argparse.ArgumentParser]
@@ -208,6 +216,14 @@ def _add_steps(group: argparse._ArgumentGroup) -> None:
         help="keep every N-th row of DATA for validation (default: none)",
     )
     add("--valid", metavar="FILE", help="validation data (default: none)")
+    add(
+        "--chunk-size",
+        metavar="SIZE",
+        type=size,
+        help="read the data again in each epoch, about so many bytes at a time (256MB, say), "
+        "instead of keeping them in memory: parts in random order, the rows of each shuffled "
+        "(default: all in memory)",
+    )
     add(
         "--patience",
         metavar="N",

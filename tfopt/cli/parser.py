@@ -21,9 +21,8 @@ from tfopt.cli.flags import (
     positives,
 )
 from tfopt.cli.optimizers import OPTIMIZERS, SCHEDULES
-from tfopt.cli.settings import SDCA_LOSSES, SdcaSettings, Settings
+from tfopt.cli.settings import FINISH, SDCA_LOSSES, SdcaSettings, Settings
 from tfopt.cli.train_flags import Commands, add_train
-from tfopt.cli.usage import FINISH
 
 _EXIT_CODES = """\
 Exit codes: 0 done, 1 refused (one line says file, line and reason), 2 wrong usage, 3 stopped before
@@ -186,7 +185,7 @@ def _add_info(commands: Commands) -> None:
     info = _add_command(
         commands,
         "info",
-        "tfopt.cli.info:run",
+        "tfopt.cli.optimizers:info",
         "show versions and the state of the kernels",
         "Show versions, the instruction set in use, threads, OpenMP and CUDA; with a NAME, what\n"
         "--set takes for an optimizer, or --schedule-set for a schedule, and the defaults.",
