@@ -4,6 +4,9 @@ The rivals are the solvers of scikit-learn and, where installed, Snap ML, glum, 
 sides take turns in one process, on one thread, so a busy machine changes all alike. A rival has
 its loosest tolerance that brings it within the gap of the minimum, which it is spared to look
 for; tfopt certifies the gap.
+
+With ``--solvers`` the sides are tfopt's own solvers, and the last column says how far "auto" is
+from the fastest of them.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from comparison.linear import Fit, fits
 from comparison.rival import Unavailable
+from comparison.solvers import SOLVERS, Choice, choices
 from comparison.worker import LIBRARIES
 
 import tfopt
@@ -64,9 +68,44 @@ def row(work: Fit) -> str:
     )
 
 
+def solvers_row(choice: Choice) -> str:
+    """Return the line of a choice of solvers; those that do not get there have no time."""
+    fits = [choice.fit(solver) for solver in choice.solvers]
+    models = [fit() for fit in fits]
+    near = [np.max(model.dual_gap_ / model.objective_) <= choice.TOL for model in models]
+    going = [fit for fit, gets_there in zip(fits, near, strict=True) if gets_there]
+    times = iter(medians(list(going)))
+    spent = {
+        solver: next(times)
+        for solver, gets_there in zip(choice.solvers, near, strict=True)
+        if gets_there
+    }
+    cells = [f"{spent[solver]:.1f}" if solver in spent else "" for solver in SOLVERS]
+    taken = " + ".join(dict.fromkeys(record["solver"] for record in models[0].history_[0]))
+    ratio = spent["auto"] / min(spent.values())
+    return f"| {choice.name} | {taken} | {' | '.join(cells)} | {ratio:.2f} |"
+
+
+def print_solvers(pattern: str) -> None:
+    """Print the table of tfopt's own solvers."""
+    print(f"| objective, data | auto takes | {', ms | '.join(SOLVERS)}, ms | auto / fastest |")
+    print("|---|---|---|---|---|---|---|---|")
+    with threadpool_limits(1):
+        for choice in choices():
+            if fnmatch(choice.name, pattern):
+                try:
+                    print(solvers_row(choice), flush=True)
+                except Unavailable:
+                    continue
+
+
 def main() -> None:
-    pattern = sys.argv[1] if len(sys.argv) > 1 else "*"
+    patterns = [argument for argument in sys.argv[1:] if argument != "--solvers"]
+    pattern = patterns[0] if patterns else "*"
     tfopt.threads.set_num_threads(1)
+    if "--solvers" in sys.argv:
+        print_solvers(pattern)
+        return
     versions = [import_module(f"comparison.{library}_rival").versions() for library in RIVALS]
     print("rivals:", ", ".join(f"{name} {v}" for each in versions for name, v in each.items()))
     print("| objective, data | tfopt, ms | fastest rival | its ms | its time / ours |")

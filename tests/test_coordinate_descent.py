@@ -273,6 +273,18 @@ def test_few_features_with_l1_are_for_coordinate_descent(loss: str) -> None:
     assert fitted(loss, X, y, l1=0.0, solver="auto").solver_ != ["cd"]
 
 
+def test_epochs_begin_where_they_are_few() -> None:
+    X, y, _ = data("logistic")
+    for l2, solver in ((0.0, "cd"), (1e-2, "cd"), (1e3, "sdca")):
+        model = fitted("logistic", X, y, l1=0.5, l2=l2, solver="auto", tol=1e-4)
+        assert model.history_[0][0]["solver"] == solver
+    # with weights that are thought to be near, one step is
+    model.set_params(warm_start=True, l2=30.0)
+    assert model.fit(X, y).history_[0][0]["solver"] == "cd"
+    cold = fitted("logistic", X, y, l1=0.5, l2=30.0, solver="auto", tol=1e-4)
+    assert cold.history_[0][0]["solver"] == "sdca"
+
+
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_with_many_features_it_takes_over_from_slow_epochs(
@@ -281,7 +293,8 @@ def test_with_many_features_it_takes_over_from_slow_epochs(
     X, y, _ = data(loss)
     if loss == "logistic" and n_classes > 2:
         y = np.digitize(data("squared")[1], [-0.5, 1.0])
-    monkeypatch.setattr(costs, "MOST_WEIGHTS_AT_ONCE", 3)
+    monkeypatch.setattr(costs, "MOST_CERTAIN_WEIGHTS", 3)
+    monkeypatch.setattr(costs, "UNCERTAINTY", 1e9)
     options = {"l1": 1.0, "l2": 1e-3, "solver": "auto", "tol": 1e-8}
     model = fitted(loss, sparse.csr_matrix(X), y, **options)
     for history in model.history_:
@@ -293,5 +306,5 @@ def test_with_many_features_it_takes_over_from_slow_epochs(
     assert np.shape(model.dual_coef_)[-1] == len(y)
     again = model.set_params(warm_start=True).fit(sparse.csr_matrix(X), y)
     assert again.history_[0][0]["solver"] == "cd" and len(again.history_[0]) == 1
-    easy = fitted(loss, X, y, **options | {"l2": 30.0, "tol": 1e-4})
+    easy = fitted(loss, X, y, **options | {"l2": 1e3, "tol": 1e-4})
     assert easy.solver_[0] == "sdca"

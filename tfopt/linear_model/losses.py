@@ -48,6 +48,8 @@ class PointwiseLoss(Protocol):
     is_linear_far: bool = False
     #: Of those that are: 1 / phi'' near the minimum.
     gamma: float = 1.0
+    #: The largest phi'', or a typical one where there is none.
+    curvature: float = 1.0
     #: The parameter, if there is one.
     option: LossOption | None = None
     #: What turns a mean response or a probability into a prediction z; None: nothing does.
@@ -91,6 +93,7 @@ class Logistic(_Margin):
     """log(1 + exp(-y * z))"""
 
     is_smooth, link = True, "logit"
+    curvature = 0.25
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.logaddexp(0.0, -y * z))
@@ -137,7 +140,7 @@ class SmoothHinge(_Margin):
     option = LossOption("gamma", 1.0)
 
     def __init__(self, gamma: float = 1.0) -> None:
-        self.gamma = gamma
+        self.gamma, self.curvature = gamma, 1 / gamma
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         u = np.maximum(0.0, 1 - y * z)
@@ -162,6 +165,7 @@ class SquaredHinge(_Margin):
     """max(0, 1 - y * z)**2"""
 
     is_smooth = True
+    curvature = 2.0
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.square(np.maximum(0.0, 1 - y * z)))

@@ -118,8 +118,7 @@ class WarmFits:
         visits_wanted = model.adaptive or model._n_partitions(objective, data.n_problems) > 1
         costs = estimate_costs(objective, model.solver, visits_wanted)
         applies = costs.begins_with_newton and costs.forms_hessian and not self.l1s.any()
-        # far from the minimum, the second derivatives of a smooth hinge are mostly 0
-        if not applies or model.loss in ("multinomial", "smooth_hinge"):
+        if not applies or objective.phi.is_linear_far or model.loss == "multinomial":
             return []
         if not np.isfinite(data.squared_norms.max(initial=0) / self.l2s.min()):
             raise ValueError("the squares of X, divided by l2, overflow: scale the features")

@@ -298,16 +298,17 @@ class SDCAEstimator(SDCAResults, LinearModel):
                 "solver='newton-cg'"
             )
         rows, shift = as_rows(X), None
+        squared_norms = visits.squared_norms(rows[0], rows[2], rows[3])
         if self.fit_intercept:
             objective = dataclasses.replace(self._objective(X.shape[1], 1), rows=rows)
             visits_wanted = self.adaptive or self._n_partitions(objective, n_problems) > 1
             costs = estimate_costs(objective, self.solver, visits_wanted)
             is_factorized = costs.begins_with_newton and costs.forms_hessian
-            is_factorized |= self._first_solver(objective) == DESCENT_SOLVER
+            is_factorized |= self._first_solver(objective, squared_norms) == DESCENT_SOLVER
             shift = centering_shift(X, self._n_threads(), is_factorized)
         if shift is not None:
             rows = as_rows(X - shift)
-        squared_norms = visits.squared_norms(rows[0], rows[2], rows[3])
+            squared_norms = visits.squared_norms(rows[0], rows[2], rows[3])
         return TrainingData(rows, X.shape, shift, squared_norms, target, n_problems, weights)
 
     def _solve(self, data: TrainingData) -> None:
@@ -327,17 +328,20 @@ class SDCAEstimator(SDCAResults, LinearModel):
             raise ValueError("the squares of X, divided by l2, overflow: scale the features")
         start = partial(self._initial_point, data, objective, self._warm_start(data))
         n_partitions = self._n_partitions(objective, data.n_problems)
-        with self._solver_options(n_partitions, self._first_solver(objective)) as options:
+        first = self._first_solver(objective, data.squared_norms)
+        with self._solver_options(n_partitions, first) as options:
             duals = np.empty((data.n_problems if self.keep_duals else 0, data.X_shape[0]))
             results = solve_all(objective, start, data.n_problems, options, workers, duals)
         return BlockFit(results, duals, data.shift, (len(data.weights),))
 
-    def _first_solver(self, objective: Objective) -> str:
+    def _first_solver(self, objective: Objective, squared_norms: np.ndarray) -> str:
         """Return the solver to begin with, or "auto"."""
         visits_wanted = self.adaptive or self.num_loss_partitions is not None
         if self.solver != "auto" or visits_wanted:
             return str(self.solver)
-        return DESCENT_SOLVER if begins_with_descent(objective, is_warm=self._is_warm) else "auto"
+        mean = float(squared_norms.mean())
+        descends = begins_with_descent(objective, mean, self._tol, is_warm=self._is_warm)
+        return DESCENT_SOLVER if descends else "auto"
 
     def _solve_blocks(self, X: Any, y: np.ndarray, weights: np.ndarray) -> None:
         """Solve the problems in fixed blocks of samples."""

@@ -12,6 +12,8 @@ from tfopt.linear_model._solver.work import (
     MOST_WEIGHTS,
     PRODUCTS,
     WORTH,
+    ascent_work,
+    descent_work,
     epoch_work,
     hessian_work,
     newton_work,
@@ -23,6 +25,7 @@ __all__ = [
     "DESCENT_SOLVER",
     "EPOCH_SOLVER",
     "NEWTON_SOLVERS",
+    "NEWTON_STEPS",
     "SOLVERS",
     "Costs",
     "applies_in_blocks",
@@ -38,14 +41,17 @@ EPOCH_SOLVER, NEWTON_SOLVERS = "sdca", ("newton-cholesky", "newton-cg")
 DESCENT_SOLVER = "cd"
 #: All solvers, in the order of their codes in checkpoints.
 SOLVERS = (EPOCH_SOLVER, *NEWTON_SOLVERS, DESCENT_SOLVER)
+#: About how many steps Newton's method takes after a few epochs.
+NEWTON_STEPS = 3
 #: With more weights the Hessian is not formed in blocks, where it is a long message, too.
 MOST_WEIGHTS_IN_BLOCKS = 64
 #: The approximate cost of a Newton step over blocks, in epochs.
 EPOCHS_IN_BLOCKS = 5.0
-#: With l1 and up to this many weights, coordinate descent begins at once: its sweeps do not touch
-#: the rows. With more it takes over from epochs that are slow, as if a step took as many.
-MOST_WEIGHTS_AT_ONCE = 512
-EPOCHS_OF_DESCENT = 15.0
+#: With l1 and more weights the work of coordinate descent is uncertain: it depends on how many of
+#: them are not 0. It begins at once if that of epochs is so many times as much, and otherwise takes
+#: over from epochs that are slow.
+MOST_CERTAIN_WEIGHTS = 512
+UNCERTAINTY = 5.0
 
 
 class Costs(NamedTuple):
@@ -65,6 +71,8 @@ class Costs(NamedTuple):
         Whether steps are those of coordinate descent instead.
     begins_with_newton : bool
         Whether to begin with Newton steps.
+    compares_rates : bool
+        Whether epochs have to show how fast they are before steps may take over.
     """
 
     newton_step: float
@@ -73,6 +81,7 @@ class Costs(NamedTuple):
     polishing_epochs: int = 0
     descends: bool = False
     begins_with_newton: bool = False
+    compares_rates: bool = False
 
     @property
     def step_solver(self) -> str:
@@ -96,10 +105,28 @@ def has_descent(objective: Objective) -> bool:
     return objective.phi.is_smooth and objective.l1 > 0
 
 
-def begins_with_descent(objective: Objective, *, is_warm: bool) -> bool:
-    """Whether coordinate descent is the better beginning, too."""
-    few = objective.n_weights <= MOST_WEIGHTS_AT_ONCE
-    return has_descent(objective) and (few or is_warm or objective.l2 == 0)
+def begins_with_descent(
+    objective: Objective, squared_norm: float, tol: float, *, is_warm: bool
+) -> bool:
+    """Whether coordinate descent is less work than epochs.
+
+    Parameters
+    ----------
+    objective : Objective
+    squared_norm : float
+        The mean of those of the rows.
+    tol : float
+        The relative gap to be reached.
+    is_warm : bool
+        Whether weights near the solution are known.
+    """
+    if not has_descent(objective):
+        return False
+    if objective.l2 == 0:
+        return True
+    margin = 1.0 if is_warm or objective.n_weights <= MOST_CERTAIN_WEIGHTS else UNCERTAINTY
+    work = descent_work(objective, is_warm=is_warm)
+    return margin * work <= ascent_work(objective, squared_norm, tol)
 
 
 def estimate_costs(objective: Objective, solver: str, visits_wanted: bool = False) -> Costs:
@@ -118,7 +145,9 @@ def estimate_costs(objective: Objective, solver: str, visits_wanted: bool = Fals
         polishes = choose_linear_solver(objective)[1] * epoch <= CHEAP
         return Costs(math.inf, False, step_polishes=polishes, descends=True)
     if solver == "auto" and has_descent(objective):
-        return Costs(EPOCHS_OF_DESCENT, False, polishing_epochs=int(CHEAP / epoch), descends=True)
+        step = descent_work(objective) / NEWTON_STEPS / epoch
+        epochs = int(CHEAP / epoch)
+        return Costs(step, False, polishing_epochs=epochs, descends=True, compares_rates=True)
     if solver == EPOCH_SOLVER or not has_hessian(objective):
         return Costs(math.inf, False, polishing_epochs=int(CHEAP / epoch))
     forms_hessian, step = choose_linear_solver(objective)

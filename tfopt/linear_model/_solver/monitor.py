@@ -12,7 +12,7 @@ import numpy as np
 
 from tfopt.errors import NotFiniteError
 from tfopt.linear_model._solver.certificate import Certificate
-from tfopt.linear_model._solver.costs import EPOCH_SOLVER, SOLVERS, Costs
+from tfopt.linear_model._solver.costs import EPOCH_SOLVER, NEWTON_STEPS, SOLVERS, Costs
 
 __all__ = ["ConvergenceMonitor", "SolverOptions", "SolverResult"]
 
@@ -20,10 +20,10 @@ __all__ = ["ConvergenceMonitor", "SolverOptions", "SolverResult"]
 CERTIFY_EVERY = 10
 #: Polishing a solution to the last digits takes about this many times the epochs before.
 POLISHING = 20
-#: About how many steps Newton's method takes after a few epochs.
-NEWTON_STEPS = 3
 #: And how many after a warm start.
 WARM_NEWTON_STEPS = 2
+#: The epoch of the second certificate where it is to tell how fast epochs are.
+SECOND_CERTIFICATE = 3
 #: By which factor, as a logarithm, an epoch is assumed to lower the gap while only one is known.
 ASSUMED_RATE = 0.3
 #: A Newton step whose gap is estimated at this many times the largest allowed is not certified.
@@ -125,7 +125,7 @@ class ConvergenceMonitor:
         self._polishing_epochs = costs.polishing_epochs if options.polish else 0
         self._steps_polish = costs.step_polishes and options.polish
         self._polish_until: int | None = None
-        self._step_solver = costs.step_solver
+        self._step_solver, self._compares_rates = costs.step_solver, costs.compares_rates
         self.wants_newton, self.is_done, self.stalled = False, False, False
         self._recorder = _HistoryRecorder(options, number)
         self.best: Certificate | None = None
@@ -147,6 +147,7 @@ class ConvergenceMonitor:
     def _is_certificate_due(self, number: int, estimate: float) -> bool:
         best = self.best
         should_certify = self.is_last or number == 2 or number - self._last_epoch >= CERTIFY_EVERY
+        should_certify |= self._compares_rates and number == SECOND_CERTIFICATE
         if best is not None:
             should_certify |= (
                 estimate <= 1.2 * self.options.tol * best.objective * self._estimate_per_gap
@@ -173,7 +174,7 @@ class ConvergenceMonitor:
         self._estimate_per_gap = estimate / point.gap
         rate = math.log(self._last_gap / point.gap) / (number - self._last_epoch)
         if math.isinf(self._last_gap):
-            rate = ASSUMED_RATE
+            rate = math.inf if self._compares_rates else ASSUMED_RATE
         wanted = max(self.options.tol, 1e-16)  # what rounding allows
         left = math.log(point.relative_gap / wanted) / rate if rate > 0 else math.inf
         self._last_gap, self._last_epoch = point.gap, number
