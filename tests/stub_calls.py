@@ -26,7 +26,7 @@ from tfopt.kernels import kernels
 from tfopt.kernels.platform import locking, runtime
 from tfopt.kernels.reduce import clip
 from tfopt.kernels.sdca import feature_groups, fingerprint_table, multiclass, visits
-from tfopt.kernels.update import checks, commit, multi_tensor, pipeline, sparse_checks
+from tfopt.kernels.update import checks, commit, multi_tensor, pipeline, sparse_checks, step_table
 from tfopt.rules import RULES, Rule
 
 STUBS = sorted((Path(tfopt.__file__).parent / "kernels").glob("*/*.pyi"))
@@ -126,10 +126,10 @@ GOOD: dict[str, Any] = {
         np.arange(5), np.ones(5), 4, np.zeros(5, np.int32),
     ],
     "text.libsvm.parse": lambda: [np.frombuffer(b"1 1:2.5\n-1 3:1", np.uint8), True, 1, 9, True],
-    "update.checks.Kernel.__new__": lambda: [kernels["gradient_descent"].rule, 0],
+    "update.step_table.Kernel.__new__": lambda: [kernels["gradient_descent"].rule, 0],
     "update.checks.Call.sums": lambda: [_sparse()],
-    "update.checks.use_steps": lambda: [STEPS.capsule],
-    "update.checks.call_steps": lambda: [STEPS.capsule],
+    "update.step_table.use_steps": lambda: [STEPS.capsule],
+    "update.step_table.call_steps": lambda: [STEPS.capsule],
     "update.checks.dense_call": lambda: [
         KERNEL, (np.ones(4), np.ones(4), np.ones(4)), (0.1, 0.9), 0, 1.0, 1.0,
     ],
@@ -147,13 +147,13 @@ GOOD: dict[str, Any] = {
     "reduce.clip.scale_call": lambda: [[np.ones(3)], [np.ones(3)], 0.5, 1.0, False],
     "reduce.clip.scale_each_call": lambda: [np.ones(3), np.ones(3), np.ones(3), np.ones(3)],
     "reduce.clip.clamp_call": lambda: [np.ones(3), np.ones(3), np.zeros(3), np.ones(3)],
-    "reduce.clip.gradients_of": lambda: [_list()],
-    "reduce.clip.set_bounds": lambda: [_list(), [1.0, 2.0]],
-    "reduce.clip.set_scales": lambda: [_list(), [1.0, 2.0]],
-    "reduce.clip.check_layouts": lambda: [[np.ones(3)], "x", True],
-    "reduce.clip.all_plain": lambda: [[np.ones(3)]],
-    "reduce.clip.in_place": lambda: [np.ones(3), np.ones(3)],
-    "reduce.clip.certainly_apart": lambda: [[np.ones(3)], [np.ones(3)]],
+    "update.gradients.gradients_of": lambda: [_list()],
+    "update.gradients.set_bounds": lambda: [_list(), [1.0, 2.0]],
+    "update.gradients.set_scales": lambda: [_list(), [1.0, 2.0]],
+    "arrays.aliasing.check_layouts": lambda: [[np.ones(3)], "x", True],
+    "arrays.coerce.all_plain": lambda: [[np.ones(3)]],
+    "arrays.aliasing.in_place": lambda: [np.ones(3), np.ones(3)],
+    "arrays.aliasing.certainly_apart": lambda: [[np.ones(3)], [np.ones(3)]],
     "update.commit.Count.__new__": lambda: [np.array(3)],
     "update.commit.Assign.__new__": lambda: [np.ones(3), np.zeros(3)],
     "update.commit.AssignRows.__new__": lambda: [
@@ -297,7 +297,7 @@ ANYTHING: list[Any] = [
 ]  # fmt: skip
 BLANK: list[Any] = []  # objects whose __init__ has not run
 for _type in (
-    checks.Kernel, checks.Call, commit.Write, commit.Count, commit.Assign, commit.AssignRows,
+    step_table.Kernel, checks.Call, commit.Write, commit.Count, commit.Assign, commit.AssignRows,
     commit.Attributes, commit.Mark, commit.Undo, locking.Held, pipeline.Turns,
     feature_groups.Places,
 ):  # fmt: skip
@@ -357,7 +357,7 @@ def wrong_arguments(value: Any) -> list[Any]:
         for k in range(len(value)):
             wrong += [kind([*value[:k], x, *value[k + 1 :]]) for x in wrong_arguments(value[k])]
         return wrong
-    if isinstance(value, checks.Kernel):
+    if isinstance(value, step_table.Kernel):
         return wrong + list(kernels.values())
     if isinstance(value, checks.Call):
         several = np.ones(4, "c8"), np.ones(4, "c8")

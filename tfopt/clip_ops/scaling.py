@@ -10,7 +10,8 @@ import numpy as np
 
 from tfopt.clip_ops.validation import Array, computed
 from tfopt.errors import InvalidArgumentError
-from tfopt.kernels.reduce.clip import factors, in_place, scale_call, scale_each_call
+from tfopt.kernels.arrays.aliasing import in_place
+from tfopt.kernels.reduce.clip import factors, scale_call, scale_each_call
 from tfopt.kernels.reduce.norms import slice_norms
 from tfopt.kernels.update.dense import run
 

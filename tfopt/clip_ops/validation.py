@@ -12,8 +12,8 @@ from tfopt.core.backends import Backend, backend_of, is_device_array
 from tfopt.core.engine import Operand, Tensor, recorders
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.kernels.arrays.coerce import as_array
-from tfopt.kernels.reduce.clip import all_plain, certainly_apart, check_layouts, in_place
+from tfopt.kernels.arrays.aliasing import certainly_apart, check_layouts, in_place
+from tfopt.kernels.arrays.coerce import all_plain, as_array
 from tfopt.variable import Variable
 
 __all__ = [

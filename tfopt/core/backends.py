@@ -12,7 +12,7 @@ from tfopt.core.engine import Readable
 
 if TYPE_CHECKING:
     from tfopt.core.rule_steps import DenseBucket, RuleStep, SparseUpdate
-    from tfopt.kernels.update.checks import Kernel
+    from tfopt.kernels.update.step_table import Kernel
 
 __all__ = ["Backend", "Placement", "backend_of", "first_is_device_array", "is_device_array"]
 

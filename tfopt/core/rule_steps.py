@@ -16,8 +16,9 @@ from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
-from tfopt.kernels.update.checks import Call, Kernel
+from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.multi_tensor import many_call
+from tfopt.kernels.update.step_table import Kernel
 
 if TYPE_CHECKING:
     from tfopt.variable import Variable

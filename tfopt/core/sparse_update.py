@@ -10,9 +10,10 @@ from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.arrays.coerce import as_array
-from tfopt.kernels.update.checks import Call, Kernel
+from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.dedup import distinct_indices
 from tfopt.kernels.update.sparse_checks import sparse_call
+from tfopt.kernels.update.step_table import Kernel
 
 __all__ = ["check_duplicates", "rows_call"]
 

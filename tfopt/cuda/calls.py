@@ -19,7 +19,8 @@ from tfopt.cuda.validation import (
     check_scalar,
 )
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.kernels.update.checks import Kernel, step_arguments
+from tfopt.kernels.update.checks import step_arguments
+from tfopt.kernels.update.step_table import Kernel
 
 __all__ = ["apply", "dense_update", "rows_update"]
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 from tfopt.cuda.device_array import DeviceArray
 from tfopt.cuda.library import Library
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError
-from tfopt.kernels.update.checks import Kernel
+from tfopt.kernels.update.step_table import Kernel
 
 __all__ = ["DenseUpdate", "Reading", "RowsUpdate", "Update"]
 

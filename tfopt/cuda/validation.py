@@ -7,7 +7,8 @@ from typing import Any
 from tfopt.cuda.device_array import DeviceArray, as_device_array
 from tfopt.cuda.library import Library
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.kernels.update.checks import Kernel, read_hyper
+from tfopt.kernels.update.checks import read_hyper
+from tfopt.kernels.update.step_table import Kernel
 from tfopt.rules import checks_of
 
 __all__ = [

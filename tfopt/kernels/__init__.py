@@ -23,7 +23,7 @@ if find_spec("tfopt.kernels.platform.runtime") is None or find_spec("tfopt.train
 from tfopt.kernels.arrays import layout
 from tfopt.kernels.platform import runtime
 from tfopt.kernels.reduce import norms
-from tfopt.kernels.update import checks, pipeline
+from tfopt.kernels.update import pipeline, step_table
 
 __all__ = [
     "available",
@@ -54,11 +54,11 @@ def _choose_backend() -> str:
     return wanted
 
 
-def _kernels(table: tuple[Rule, ...]) -> dict[str, checks.Kernel]:
+def _kernels(table: tuple[Rule, ...]) -> dict[str, step_table.Kernel]:
     """Return a kernel for each row; its position is that of its first variant's steps."""
     made, first = {}, 0
     for rule in table:
-        made[rule.name] = checks.Kernel(rule, first)
+        made[rule.name] = step_table.Kernel(rule, first)
         first += len(rule.variants)
     return made
 
@@ -66,12 +66,12 @@ def _kernels(table: tuple[Rule, ...]) -> dict[str, checks.Kernel]:
 cpu = _choose()
 backend = _choose_backend()
 _compiled = import_module(f"tfopt.kernels.update.steps_{cpu}")
-checks.use_steps(_compiled.capsule)
+step_table.use_steps(_compiled.capsule)
 norms.use_sums(_compiled.sums_capsule)
 pipeline.use_sums(_compiled.sums_capsule)
 layout.use_halves(_compiled.halves_capsule)
 if backend == "reference":
     # kept alive, because its steps are called as long as the process runs
     _reference = import_module("tfopt_ref.backend").ReferenceBackend(RULES)
-    checks.call_steps(_reference.capsule)
-kernels: dict[str, checks.Kernel] = _kernels(RULES)
+    step_table.call_steps(_reference.capsule)
+kernels: dict[str, step_table.Kernel] = _kernels(RULES)

@@ -15,8 +15,8 @@ import numpy as np
 from tfopt.clip_ops.validation import Array
 from tfopt.core.effects import computes, writes
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.kernels.arrays.aliasing import certainly_apart, check_layouts
 from tfopt.kernels.arrays.coerce import as_array
-from tfopt.kernels.reduce.clip import certainly_apart, check_layouts
 from tfopt.kernels.sdca.fingerprint import of_bytes, of_strings
 from tfopt.kernels.sdca.visits import epoch, importance, predictions, sampled, shuffled, terms
 from tfopt.sdca_ops.validation import (

@@ -2,9 +2,12 @@
 
 import numpy as np
 
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memset
 
-from tfopt.errors import InvalidArgumentError
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+
+from tfopt.kernels.arrays.coerce cimport refuse_layout
 
 cimport numpy as cnp
 
@@ -103,3 +106,60 @@ cdef bint disjoint(span *spans, span *spare, Py_ssize_t n) noexcept nogil:
         if spans[i - 1].high > spans[i].low:
             return False
     return True
+
+
+# ---- checks of lists of arrays
+
+def check_layouts(list arrays not None, str name not None, bint written):
+    """Raise if arrays cannot be read, or written, in place."""
+    cdef Py_ssize_t t
+    cdef cnp.ndarray a
+    for t in range(len(arrays)):
+        if not isinstance(arrays[t], cnp.ndarray):
+            raise InvalidTypeError(
+                f"{name} must be a numpy.ndarray, not {type(arrays[t]).__name__}"
+            )
+        a = arrays[t]
+        if cnp.PyArray_CHKFLAGS(a, cnp.NPY_ARRAY_CARRAY if written else cnp.NPY_ARRAY_CARRAY_RO) \
+                and cnp.PyArray_ISNOTSWAPPED(a):
+            continue
+        if written:
+            if not cnp.PyArray_ISBEHAVED(a):
+                refuse_layout(a, name, True)
+            check_itself(a, name)
+        elif not (cnp.PyArray_ISALIGNED(a) and cnp.PyArray_ISNOTSWAPPED(a)):
+            refuse_layout(a, name, False)
+
+
+def in_place(cnp.ndarray out not None, cnp.ndarray array not None):
+    """Whether two arrays have the same memory, shape and strides."""
+    return bool(same_memory(out, array))
+
+
+def certainly_apart(list outs not None, list arrays not None):
+    """Whether no out shares memory with anything but its own array.
+
+    May be False for arrays that are close together, or for two that overlap but are only read.
+    """
+    cdef Py_ssize_t t, n = 0, size = 2 * len(outs)
+    if len(outs) != len(arrays):
+        raise InvalidArgumentError(
+            f"out must list one array for each input: {len(outs)} for {len(arrays)}"
+        )
+    for a in (*outs, *arrays):
+        if not isinstance(a, cnp.ndarray):
+            raise InvalidTypeError(f"a numpy.ndarray was expected, not {type(a).__name__}")
+    cdef span *spans = <span *>malloc((2 * size + 1) * sizeof(span))
+    cdef bint answer
+    if spans == NULL:
+        raise MemoryError
+    for t in range(len(outs)):
+        address_range(<cnp.ndarray?>outs[t], <char **>&spans[n].low, <char **>&spans[n].high)
+        n += spans[n].low < spans[n].high
+        if not same_memory(<cnp.ndarray>outs[t], <cnp.ndarray?>arrays[t]):
+            address_range(<cnp.ndarray>arrays[t], <char **>&spans[n].low,
+                          <char **>&spans[n].high)
+            n += spans[n].low < spans[n].high
+    answer = disjoint(spans, spans + size, n)
+    free(spans)
+    return bool(answer)

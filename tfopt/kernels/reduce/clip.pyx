@@ -6,19 +6,17 @@ written, the clipped array the one that is read, and both may be the same memory
 
 from libc.math cimport INFINITY, frexp, ldexp
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport calloc, malloc
 from libc.string cimport memcpy
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 from tfopt.kernels.arrays.coerce cimport refuse_layout, shape_of, storage_of
-from tfopt.kernels.update.checks cimport Call, set_scale, set_tensor, tensor
+from tfopt.kernels.update.checks cimport Call, set_tensor, tensor
 from tfopt.kernels.arrays.csr cimport check_length
-from tfopt.kernels.arrays.layout cimport NATIVE, layout
+from tfopt.kernels.arrays.layout cimport NATIVE
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
-from tfopt.kernels.arrays.aliasing cimport (
-    address_range, check_itself, disjoint, same_memory, same_shape, span,
-)
+from tfopt.kernels.arrays.aliasing cimport same_shape
 from tfopt.kernels.update.rules cimport real
 from tfopt.kernels.platform.runtime cimport flush_denormals
 from tfopt.kernels.update.step_table cimport step_t
@@ -327,143 +325,3 @@ def clamp_call(cnp.ndarray out not None, cnp.ndarray array not None, cnp.ndarray
         memcpy(<char *>call.w.h, cnp.PyArray_DATA(low), call.w.itemsize)
         memcpy(<char *>call.w.h + call.w.itemsize, cnp.PyArray_DATA(high), call.w.itemsize)
     return call
-
-
-# ---- clipping as an update reads its gradients
-
-cdef layout *_run(Py_ssize_t n, int n_operands, Py_ssize_t itemsize) except NULL:
-    """Add a layout to a call of contiguous operands."""
-    cdef layout *axes = <layout *>calloc(1, sizeof(layout))
-    cdef int k
-    if axes == NULL:
-        raise MemoryError
-    axes.ndim = 1
-    axes.shape[0] = n
-    for k in range(n_operands):
-        axes.stride[k][0] = itemsize
-    axes.n_written = n_operands - 1
-    return axes
-
-
-def gradients_of(Call call not None):
-    """The gradients of a checked call, in a list."""
-    if call.arrays is None:
-        return []
-    if isinstance(call.arrays, list):       # of many variables: a list for each operand
-        return list(call.arrays[call.w.n_operands - 1])
-    return [call.arrays[1]]
-
-
-cdef int _check_numbers(Call call, list values) except -1:
-    """Raise unless there is one number for each gradient of a call and the call is real."""
-    if len(values) != call.w.n_tensors or call.complex_numbers:
-        raise InvalidArgumentError(
-            f"{len(values)} numbers for the gradients of {call.w.n_tensors} real variables"
-        )
-    return 0
-
-
-def set_bounds(Call call not None, list bounds not None):
-    """Make a call clamp its gradients as they are read: each to its bound and the negative."""
-    cdef Py_ssize_t t, n
-    cdef tensor *it
-    _check_numbers(call, bounds)
-    call.w.scatter = NULL       # which ignores the layout
-    for t in range(call.w.n_tensors):
-        it = &call.w.tensors[t]
-        if it.axes == NULL:
-            n = call.w.inner if call.w.index_size else call.w.starts[t + 1] - call.w.starts[t]
-            it.axes = _run(n, call.w.n_operands, call.w.itemsize)
-        it.axes.clamps = True
-        it.axes.bounds[0], it.axes.bounds[1] = -<double>bounds[t], bounds[t]
-
-
-def set_scales(Call call not None, list scales not None):
-    """Make a call multiply its gradients as they are read, each by its own number."""
-    cdef Py_ssize_t t
-    _check_numbers(call, scales)
-    for t in range(call.w.n_tensors):
-        call.w.tensors[t].scale = scales[t]
-    if call.w.n_tensors == 1:
-        set_scale(call.w.h, call.w.tensors[0].scale, call.w.itemsize)
-    else:
-        call.w.own_scales = True
-
-
-# ---- checks
-
-def check_layouts(list arrays not None, str name not None, bint written):
-    """Raise if arrays cannot be read, or written, in place."""
-    cdef Py_ssize_t t
-    cdef cnp.ndarray a
-    for t in range(len(arrays)):
-        if not isinstance(arrays[t], cnp.ndarray):
-            raise InvalidTypeError(
-                f"{name} must be a numpy.ndarray, not {type(arrays[t]).__name__}"
-            )
-        a = arrays[t]
-        if cnp.PyArray_CHKFLAGS(a, cnp.NPY_ARRAY_CARRAY if written else cnp.NPY_ARRAY_CARRAY_RO) \
-                and cnp.PyArray_ISNOTSWAPPED(a):
-            continue
-        if written:
-            if not cnp.PyArray_ISBEHAVED(a):
-                refuse_layout(a, name, True)
-            check_itself(a, name)
-        elif not (cnp.PyArray_ISALIGNED(a) and cnp.PyArray_ISNOTSWAPPED(a)):
-            refuse_layout(a, name, False)
-
-
-def all_plain(list arrays not None):
-    """Whether there are only arrays of one NumPy float dtype that can be read in place.
-
-    This checks a thousand tensors in the time in which Python checks twenty.
-    """
-    cdef Py_ssize_t t
-    cdef cnp.dtype dtype = None
-    cdef object a
-    for t in range(len(arrays)):
-        a = arrays[t]
-        if not cnp.PyArray_CheckExact(a):
-            return False
-        if dtype is None:
-            dtype = (<cnp.ndarray>a).descr
-            if dtype.type_num not in (cnp.NPY_FLOAT16, cnp.NPY_FLOAT32, cnp.NPY_FLOAT64):
-                return False
-        if (<cnp.ndarray>a).descr is not dtype \
-                or not cnp.PyArray_CHKFLAGS(<cnp.ndarray>a, cnp.NPY_ARRAY_ALIGNED):
-            return False
-    return dtype is None or bool(cnp.PyArray_ISNOTSWAPPED(<cnp.ndarray>arrays[0]))
-
-
-def in_place(cnp.ndarray out not None, cnp.ndarray array not None):
-    """Whether two arrays have the same memory, shape and strides."""
-    return bool(same_memory(out, array))
-
-
-def certainly_apart(list outs not None, list arrays not None):
-    """Whether no out shares memory with anything but its own array.
-
-    May be False for arrays that are close together, or for two that overlap but are only read.
-    """
-    cdef Py_ssize_t t, n = 0, size = 2 * len(outs)
-    if len(outs) != len(arrays):
-        raise InvalidArgumentError(
-            f"out must list one array for each input: {len(outs)} for {len(arrays)}"
-        )
-    for a in (*outs, *arrays):
-        if not isinstance(a, cnp.ndarray):
-            raise InvalidTypeError(f"a numpy.ndarray was expected, not {type(a).__name__}")
-    cdef span *spans = <span *>malloc((2 * size + 1) * sizeof(span))
-    cdef bint answer
-    if spans == NULL:
-        raise MemoryError
-    for t in range(len(outs)):
-        address_range(<cnp.ndarray?>outs[t], <char **>&spans[n].low, <char **>&spans[n].high)
-        n += spans[n].low < spans[n].high
-        if not same_memory(<cnp.ndarray>outs[t], <cnp.ndarray?>arrays[t]):
-            address_range(<cnp.ndarray>arrays[t], <char **>&spans[n].low,
-                          <char **>&spans[n].high)
-            n += spans[n].low < spans[n].high
-    answer = disjoint(spans, spans + size, n)
-    free(spans)
-    return bool(answer)

@@ -25,9 +25,10 @@ from tfopt.kernels.stream.batches cimport (
     AHEAD, PARTS, advance, ask_for, batch, journal, journal_size, lay_out, number_of, put_back,
     remember, stage, write_parts,
 )
-from tfopt.kernels.update.checks cimport Kernel, steps_of
 from tfopt.kernels.update.rules cimport real
-from tfopt.kernels.update.step_table cimport MAX_SCALARS, N_SCALES, step_t, steps
+from tfopt.kernels.update.step_table cimport (
+    Kernel, MAX_SCALARS, N_SCALES, step_t, steps, steps_of,
+)
 
 cdef enum:
     FLOAT64 = 1     # among the types of steps

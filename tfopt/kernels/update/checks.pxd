@@ -2,7 +2,7 @@
 cimport numpy as cnp
 from tfopt.kernels.arrays.layout cimport layout
 from tfopt.kernels.update.step_table cimport (
-    MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, scatter_t, step_t, steps,
+    Kernel, MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, scatter_t, step_t, steps,
 )
 
 cdef struct tensor:
@@ -54,17 +54,6 @@ cdef struct numbers:
     double[MAX_HYPERS] hypers
     double[N_SCALES] scales     # of the gradient, of the variable
 
-cdef class Kernel:
-    cdef readonly object rule
-    cdef readonly str name
-    cdef tuple operands, hypers
-    cdef int n_operands, n_hypers, n_flags, first
-    cdef int[MAX_HYPERS] limits     # 1 + the position in tfopt.rules.LIMITS, 0: none
-    cdef bint limits_dense, takes_complex
-    cdef int n_checks, n_row_checks
-    cdef int[MAX_HYPERS + MAX_OPERANDS + 8] checks, row_checks
-    cdef int _code(self, str check) except -1
-
 cdef class Call:
     cdef object arrays          # keeps the memory alive
     cdef work w
@@ -88,7 +77,6 @@ cdef bint is_safe(cnp.ndarray a, int k, cnp.ndarray grad, const numbers *read) n
 cdef cnp.ndarray separate(Kernel kernel, list variables, cnp.ndarray grad, bint sparse,
                           const numbers *read)
 cdef int check_flags(Kernel kernel, int flags) except -1
-cdef const steps *steps_of(Kernel kernel, int flags, int type_) noexcept
 cdef const steps *set_scalars(Kernel kernel, Call call, const numbers *read, int flags,
                               int typenum, bint dense) except NULL
 cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axes) except -1

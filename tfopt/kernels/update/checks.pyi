@@ -1,20 +1,12 @@
-from typing import Any, Self, SupportsFloat, final
+from typing import Any, SupportsFloat, final
 
-from tfopt.rules import Rule
-
-@final
-class Kernel:
-    rule: Rule
-    name: str
-    def __new__(cls, rule: Rule, first: int) -> Self: ...
+from tfopt.kernels.update.step_table import Kernel
 
 @final
 class Call:
     @property
     def sums(self) -> bool: ...
 
-def use_steps(capsule: object) -> None: ...
-def call_steps(capsule: object) -> None: ...
 def dense_call(
     kernel: Kernel,
     arguments: tuple[Any, ...],

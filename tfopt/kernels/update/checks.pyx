@@ -9,11 +9,10 @@ cimport cython
 
 import numpy as np
 
-from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdlib cimport free, malloc
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.rules import LIMITS, RULES, checks_of
+from tfopt.rules import LIMITS
 
 from tfopt.kernels.arrays.coerce cimport (
     as_array, read_scalar, refuse_layout, shape_of, storage_of,
@@ -22,92 +21,14 @@ from tfopt.kernels.arrays.layout cimport NATIVE, is_run, layout, merge_axes
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.arrays.aliasing cimport check_itself, overlap, same_memory, same_shape
 from tfopt.kernels.platform.runtime cimport flush_denormals
-from tfopt.kernels.update.step_table cimport MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, steps
+from tfopt.kernels.update.step_table cimport (
+    COLUMNS, INDICES, INNER, Kernel, MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, RANK, ROWS,
+    called_steps, steps, steps_of,
+)
 
 cimport numpy as cnp
 
 cnp.import_array()
-
-cdef enum:      # the checks of a call after those of hyperparameters and shapes
-    RANK = MAX_HYPERS + MAX_OPERANDS
-    INDICES
-    COLUMNS
-    ROWS
-    INNER
-
-cdef const steps *_table = NULL     # the steps of the instruction set
-cdef const steps *_called = NULL    # the steps of calls: the same, or another backend's
-
-
-cdef dict _places = {}      # by rule: the row, and the position of its first variant's steps
-
-
-cdef int _set_places() except -1:
-    cdef int first = 0
-    for rule in RULES:
-        _places[rule.name] = rule, first
-        first += len(rule.variants)
-    return 0
-
-_set_places()
-
-
-def use_steps(capsule):
-    """Use the step table of an instruction set."""
-    global _table, _called
-    _table = _called = <const steps *>PyCapsule_GetPointer(capsule, b"tfopt.steps")
-
-
-def call_steps(capsule):
-    """Make calls use the steps of another table, whose only scalars are the hyperparameters."""
-    global _called
-    _called = <const steps *>PyCapsule_GetPointer(capsule, b"tfopt.steps")
-
-
-@cython.final
-cdef class Kernel:
-    """A row of the table, as seen by compiled code."""
-
-    def __cinit__(self, rule, int first):
-        if _places.get(rule.name) != (rule, first):
-            raise InvalidArgumentError(f"the table has no row {rule.name} with steps from {first}")
-        if len(rule.operands) > MAX_OPERANDS or len(rule.hypers) > MAX_HYPERS \
-                or len(rule.scalars) > MAX_SCALARS:
-            raise AssertionError(f"{rule.name} outgrew kernels/update/step_table.pxd")
-        self.rule = rule
-        self.name = rule.name
-        self.operands = rule.operands
-        self.hypers = rule.hypers
-        self.n_operands = len(rule.operands)
-        self.n_hypers = len(rule.hypers)
-        self.first = first
-        self.n_flags = 1 << len(rule.flags)
-        checks = checks_of(rule)
-        for k, hyper in enumerate(rule.hypers):
-            limit = checks.limits.get(hyper)
-            self.limits[k] = 0 if limit is None else 1 + LIMITS.index(limit)
-        self.limits_dense = checks.limited != "rows"
-        self.n_checks = len(checks.order(rule, True))
-        self.n_row_checks = len(checks.order(rule, False))
-        for k, check in enumerate(checks.order(rule, True)):
-            self.checks[k] = self._code(check)
-        for k, check in enumerate(checks.order(rule, False)):
-            self.row_checks[k] = self._code(check)
-        self.takes_complex = rule.complex
-
-    cdef int _code(self, str check) except -1:
-        """The number of a check: of a hyperparameter, of an array, or one of the enum."""
-        if check in self.hypers:
-            return self.hypers.index(check)
-        if check in self.operands:
-            return MAX_HYPERS + self.operands.index(check)
-        return RANK + ("rank", "indices", "columns", "rows", "inner").index(check)
-
-    def __reduce__(self):
-        return Kernel, (self.rule, self.first)
-
-    def __repr__(self):
-        return f"<kernel {self.name}>"
 
 
 @cython.final
@@ -333,11 +254,6 @@ cdef cnp.ndarray separate(Kernel kernel, list variables, cnp.ndarray grad, bint 
 
 # ---- a call
 
-cdef const steps *steps_of(Kernel kernel, int flags, int type_) noexcept:
-    """The steps of a rule for float32, float64, complex64 or complex128."""
-    return &_table[4 * (kernel.first + flags) + type_]
-
-
 cdef int check_flags(Kernel kernel, int flags) except -1:
     if not 0 <= flags < kernel.n_flags:
         raise InvalidArgumentError(f"{kernel.name} has no flags {flags}")
@@ -356,7 +272,7 @@ cdef const steps *set_scalars(Kernel kernel, Call call, const numbers *read, int
     elif typenum == cnp.NPY_COMPLEX128:
         type_ = 3
     check_flags(kernel, flags)
-    cdef const steps *rule = &_called[4 * (kernel.first + flags) + type_]
+    cdef const steps *rule = called_steps(kernel, flags, type_)
     call.complex_numbers = type_ > 1
     call.w.flush = flush_denormals()
     call.w.n_operands = kernel.n_operands

@@ -1,6 +1,6 @@
 import numpy as np
 
-from tfopt.kernels.update.checks import Kernel
+from tfopt.kernels.update.step_table import Kernel
 
 def catch_up(
     kernel: Kernel,

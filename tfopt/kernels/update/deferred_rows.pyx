@@ -16,7 +16,7 @@ cimport numpy as cnp
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
-from tfopt.kernels.update.checks cimport Kernel, check_flags, check_shape, steps_of
+from tfopt.kernels.update.checks cimport check_flags, check_shape
 from tfopt.kernels.arrays.csr cimport check_length
 from tfopt.kernels.arrays.csr import check_indices
 from tfopt.kernels.platform.machine cimport (
@@ -27,7 +27,7 @@ from tfopt.kernels.update.rules cimport real
 from tfopt.kernels.platform.runtime cimport (
     begin_share, dismiss_team, end_share, flush_denormals, gather_team, team,
 )
-from tfopt.kernels.update.step_table cimport MAX_OPERANDS, N_SCALES, step_t
+from tfopt.kernels.update.step_table cimport Kernel, MAX_OPERANDS, N_SCALES, step_t, steps_of
 
 cnp.import_array()
 

@@ -1,6 +1,7 @@
 from typing import Any, SupportsFloat
 
-from tfopt.kernels.update.checks import Call, Kernel
+from tfopt.kernels.update.checks import Call
+from tfopt.kernels.update.step_table import Kernel
 
 def run(call: Call) -> None: ...
 def apply(

@@ -14,7 +14,7 @@ from tfopt.kernels.update.checks import dense_call
 from tfopt.kernels.update.multi_tensor import many_call
 from tfopt.kernels.update.sparse_checks import sparse_call
 
-from tfopt.kernels.update.checks cimport Call, Kernel, set_scale, work
+from tfopt.kernels.update.checks cimport Call, set_scale, work
 from tfopt.kernels.arrays.layout cimport run_layout
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
@@ -23,7 +23,7 @@ from tfopt.kernels.update.sparse cimport run_sparse
 from tfopt.kernels.platform.runtime cimport (
     begin_share, dismiss_team, end_share, gather_team, share_of, team,
 )
-from tfopt.kernels.update.step_table cimport MAX_OPERANDS, MAX_SCALARS, N_SCALES
+from tfopt.kernels.update.step_table cimport Kernel, MAX_OPERANDS, MAX_SCALARS, N_SCALES
 
 
 cdef void run_elements(const work *w, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:

@@ -1,7 +1,8 @@
 from collections.abc import Sequence
 from typing import Any, SupportsFloat
 
-from tfopt.kernels.update.checks import Call, Kernel
+from tfopt.kernels.update.checks import Call
+from tfopt.kernels.update.step_table import Kernel
 
 def many_call(
     kernel: Kernel,

@@ -11,9 +11,10 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 from tfopt.kernels.arrays.coerce cimport storage_of
 from tfopt.kernels.update.checks cimport (
-    Call, Kernel, as_arrays, check_hypers, check_operands, check_scales, check_shape, is_safe,
-    numbers, read_scalars, set_scalars, set_tensor, tensor,
+    Call, as_arrays, check_hypers, check_operands, check_scales, check_shape, is_safe, numbers,
+    read_scalars, set_scalars, set_tensor, tensor,
 )
+from tfopt.kernels.update.step_table cimport Kernel
 from tfopt.kernels.arrays.layout cimport NATIVE
 from tfopt.kernels.arrays.aliasing cimport (
     address_range, check_itself, disjoint, overlap, same_shape, span,

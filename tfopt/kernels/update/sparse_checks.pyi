@@ -1,7 +1,8 @@
 from typing import Any, SupportsFloat
 
 from tfopt.core.workspace import Workspace
-from tfopt.kernels.update.checks import Call, Kernel
+from tfopt.kernels.update.checks import Call
+from tfopt.kernels.update.step_table import Kernel
 
 def sparse_call(
     kernel: Kernel,

@@ -8,13 +8,13 @@ from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidType
 
 from tfopt.kernels.arrays.coerce cimport as_array, refuse_layout
 from tfopt.kernels.update.checks cimport (
-    Call, Kernel, as_arrays, check_in_order, check_operands, numbers, read_scalars, row_size,
-    separate, set_scalars, set_tensor,
+    Call, as_arrays, check_in_order, check_operands, numbers, read_scalars, row_size, separate,
+    set_scalars, set_tensor,
 )
 from tfopt.kernels.arrays.csr cimport index
 from tfopt.kernels.arrays.aliasing cimport overlap
 from tfopt.kernels.platform.runtime cimport BLOCK, team_size
-from tfopt.kernels.update.step_table cimport steps
+from tfopt.kernels.update.step_table cimport Kernel, steps
 from tfopt.kernels.update.segment_sum cimport own_bytes
 
 cimport numpy as cnp

@@ -35,3 +35,24 @@ cdef struct steps:
     scatter_t scatter   # the same, many at a time
     scalars_t scalars
     choose_t choose
+
+cdef enum:      # the checks of a call after those of hyperparameters and shapes
+    RANK = MAX_HYPERS + MAX_OPERANDS
+    INDICES
+    COLUMNS
+    ROWS
+    INNER
+
+cdef class Kernel:
+    cdef readonly object rule
+    cdef readonly str name
+    cdef tuple operands, hypers
+    cdef int n_operands, n_hypers, n_flags, first
+    cdef int[MAX_HYPERS] limits     # 1 + the position in tfopt.rules.LIMITS, 0: none
+    cdef bint limits_dense, takes_complex
+    cdef int n_checks, n_row_checks
+    cdef int[MAX_HYPERS + MAX_OPERANDS + 8] checks, row_checks
+    cdef int _code(self, str check) except -1
+
+cdef const steps *steps_of(Kernel kernel, int flags, int type_) noexcept
+cdef const steps *called_steps(Kernel kernel, int flags, int type_) noexcept

@@ -21,9 +21,10 @@ from tfopt.core.rule_steps import RuleStep
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.kernels.reduce.clip import factor, gradients_of, set_bounds, set_scales
+from tfopt.kernels.reduce.clip import factor
 from tfopt.kernels.reduce.norms import norm
 from tfopt.kernels.update.checks import Call
+from tfopt.kernels.update.gradients import gradients_of, set_bounds, set_scales
 from tfopt.kernels.update.sparse_checks import set_summing, sparse_call
 from tfopt.optimizers.execution.request import NotFinite
 

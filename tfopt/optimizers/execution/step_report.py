@@ -10,9 +10,9 @@ import numpy as np
 from tfopt.core.rule_steps import SparseUpdate
 from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.kernels.reduce.clip import gradients_of
 from tfopt.kernels.reduce.norms import norm
 from tfopt.kernels.update.checks import Call
+from tfopt.kernels.update.gradients import gradients_of
 from tfopt.kernels.update.pipeline import Turns, Watched
 from tfopt.optimizers.execution.prepared_step import Work, Writes
 

@@ -1,0 +1,9 @@
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tfopt.kernels.update.checks import Call
+
+def gradients_of(call: Call) -> list[NDArray[Any]]: ...
+def set_bounds(call: Call, bounds: list[float]) -> None: ...
+def set_scales(call: Call, scales: list[float]) -> None: ...
