@@ -175,6 +175,10 @@ GOOD: dict[str, Any] = {
     "sdca.coordinate_descent.descend_columns": lambda: [
         *_rows(), np.ones(M), *np.ones((2, N)), np.ones(M), np.zeros(N), 0.1, 0.5, 0.1, 0.0, 4
     ],
+    "sdca.interior_point.advance": lambda: [np.ones((9, N)), 0.5, 0],
+    "sdca.interior_point.predict": lambda: [np.ones((9, N)), np.ones(N), 0.5, 0],
+    "sdca.interior_point.correct": lambda: [np.ones((9, N)), np.ones(N), 0.5, 0.1, 0],
+    "sdca.interior_point.substitute": lambda: [np.eye(3), np.ones(3)],
     "sdca.second_order.gaps": lambda: [
         _examples(),
         *np.ones((2, N)),

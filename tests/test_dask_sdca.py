@@ -259,13 +259,25 @@ def test_another_client_goes_on_where_one_was_killed(client: Client, tmp_path: P
     assert len({name.partition(".")[0] for name in names[:-1]}) == 1
 
 
-@pytest.mark.parametrize(("intercept", "n_features"), [(True, 7), (False, 70)])
-@pytest.mark.parametrize("kind", ["csr", "dense"])
+@pytest.mark.parametrize(
+    ("loss", "kind", "intercept", "n_features"),
+    [
+        ("logistic", "csr", True, 7),
+        ("logistic", "dense", True, 7),
+        ("logistic", "csr", False, 70),
+        ("logistic", "dense", False, 70),
+        ("hinge", "dense", True, 7),
+    ],
+)
 def test_a_fit_goes_on_from_any_iteration(
-    client: Client, tmp_path: Path, kind: str, intercept: bool, n_features: int
+    client: Client, tmp_path: Path, loss: str, kind: str, intercept: bool, n_features: int
 ) -> None:
-    """Among visits and among steps of Newton's method, by a matrix or by products."""
-    X, y, weight = data("logistic", n_features)
+    """Among visits and among steps of Newton's method, by a matrix or by products.
+
+    Those of the hinge are of the interior-point method.
+    """
+    X, y, weight = data(loss, n_features)
+    y = y == "b" if loss == "hinge" else y
     columns = blocks(X if kind == "csr" else X.toarray(), y, weight)
     options = {"tol": 1e-14, "max_iter": 6, "l2": 0.1, "fit_intercept": intercept}
     saved = tmp_path / "saved"
@@ -274,11 +286,15 @@ def test_a_fit_goes_on_from_any_iteration(
         if saved.exists():  # the checkpoint of the iteration before
             shutil.copytree(saved, tmp_path / str(record["iteration"]))
 
-    whole = SDCAClassifier(**options, callback=keep, checkpoint=str(saved), checkpoint_every=1)
+    whole = SDCAClassifier(
+        loss, **options, callback=keep, checkpoint=str(saved), checkpoint_every=1
+    )
     expected = bits(fitted(whole, *columns))
     for first in (2, 4, 5, 6):
         told: list[int] = []
-        rest = SDCAClassifier(**options, callback=lambda r, told=told: told.append(r["iteration"]))
+        rest = SDCAClassifier(
+            loss, **options, callback=lambda r, told=told: told.append(r["iteration"])
+        )
         assert bits(fitted(rest, *columns, resume=str(tmp_path / str(first)))) == expected
         assert told == [*range(first, 7)]
 

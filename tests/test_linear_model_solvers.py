@@ -12,6 +12,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 import tfopt
+from tfopt.linear_model import SDCAClassifier
 from tfopt.linear_model._solver import costs, newton
 from tfopt.linear_model.losses import LOSSES
 
@@ -104,6 +105,23 @@ def test_matrices_of_too_many_features_are_refused() -> None:
     with pytest.raises(ValueError, match="at most 5000 are allowed; set solver='newton-cg'"):
         fitted("squared", wide, solver="newton-cholesky")
     assert fitted("squared", wide, solver="newton-cg").solver_ == ["newton-cg"]
+
+
+def test_the_interior_point_method_is_for_the_hinge_of_few_features() -> None:
+    labels = Y["classes"] > 0
+    for features in (X, sparse.csr_matrix(X)):
+        for solver in ("auto", "interior-point"):
+            model = SDCAClassifier("hinge", solver=solver).fit(features, labels)
+            assert solvers(model) == {"interior-point"}
+    for options in ({"solver": "sdca"}, {"l1": 0.1}):
+        model = SDCAClassifier("hinge", tol=1e-2, max_iter=20_000, **options).fit(X, labels)
+        assert solvers(model) == {"sdca"}
+    slow = SDCAClassifier("hinge", adaptive=True, l2=1e-3).fit(X, labels)
+    assert slow.history_[0][0]["solver"] == "sdca" and slow.solver_ == ["interior-point"]
+    wide = sparse.random(60, 501, 0.01, random_state=0, format="csr")
+    assert solvers(SDCAClassifier("hinge").fit(wide, labels)) == {"sdca"}
+    with pytest.raises(ValueError, match="at most 5000 are allowed; set solver='sdca'"):
+        SDCAClassifier("hinge", solver="interior-point").fit(sparse.csr_matrix((60, 5001)), labels)
 
 
 def test_steps_that_end_too_early_warn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ def test_a_path_has_the_solutions_of_its_penalties(loss: str, name: str) -> None
 def test_a_path_is_warm() -> None:
     X, y = data("logistic", n=400)
     values = np.logspace(2, -2, 20)
-    for options in ({}, {"l1": 1.0}, {"loss": "hinge"}):
+    for options in ({}, {"l1": 1.0}, {"loss": "hinge", "solver": "sdca"}):
         path = sdca_path(X, y, l2s=values, max_iter=20_000, **options)
         cold = [
             SDCAClassifier(l2=value, tol=1e-4, max_iter=20_000, **options).fit(X, y).n_iter_[0]

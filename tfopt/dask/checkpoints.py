@@ -102,7 +102,9 @@ def saved_seed(path: str) -> int:
 def save(block: BlockState, request: tuple[str, str]) -> tuple[BlockState, None]:
     """Write the current state of a block."""
     path, name = request
-    tree = [{"a": state.a, "best": state.best} for state in block.states]
+    tree = [
+        {"a": state.a, "best": state.best, "interior": state.interior} for state in block.states
+    ]
     Folder(path).save(_name(name, block.number), {"lanes": tree})
     return block, None
 
@@ -122,6 +124,7 @@ def restore(block: BlockState, request: tuple[str, str]) -> tuple[BlockState, No
             a=saved_state["a"],
             best=saved_state["best"],
             certified=saved_state["best"],
+            interior=saved_state.get("interior", state.interior),
         )
     return block.with_states(states), None
 

@@ -117,7 +117,8 @@ class WarmFits:
         )
         visits_wanted = model.adaptive or model._n_partitions(objective, data.n_problems) > 1
         costs = estimate_costs(objective, model.solver, visits_wanted)
-        applies = costs.begins_with_newton and costs.forms_hessian and not self.l1s.any()
+        applies = costs.begins_with_newton and costs.forms_hessian and not costs.is_interior
+        applies = applies and not self.l1s.any()
         if not applies or objective.phi.is_linear_far or model.loss == "multinomial":
             return []
         if not np.isfinite(data.squared_norms.max(initial=0) / self.l2s.min()):

@@ -29,6 +29,7 @@ from tfopt.linear_model._solver.block_fit import (
 )
 from tfopt.linear_model._solver.costs import (
     DESCENT_SOLVER,
+    INTERIOR_SOLVER,
     SOLVERS,
     begins_with_descent,
     estimate_costs,
@@ -130,9 +131,13 @@ class SDCAEstimator(SDCAResults, LinearModel):
                 "for solver='sdca'"
             )
         if self.l1 > 0 and solver != "cd":
-            raise ValueError(f"solver={solver!r} needs l1=0, not l1={self.l1!r}: set solver='cd'")
-        if not self._phi.is_smooth:
-            raise ValueError(f"solver={solver!r} needs a smooth loss, not loss={self.loss!r}")
+            other = "cd" if self._phi.is_smooth else "sdca"
+            raise ValueError(
+                f"solver={solver!r} needs l1=0, not l1={self.l1!r}: set solver={other!r}"
+            )
+        if self._phi.is_smooth == (solver == INTERIOR_SOLVER):
+            needed = "loss with a corner" if solver == INTERIOR_SOLVER else "smooth loss"
+            raise ValueError(f"solver={solver!r} needs a {needed}, not loss={self.loss!r}")
 
     @property
     def _phi(self) -> PointwiseLoss:
@@ -291,11 +296,12 @@ class SDCAEstimator(SDCAResults, LinearModel):
         self, X: Any, target: Callable[[int], np.ndarray], n_problems: int, weights: np.ndarray
     ) -> TrainingData:
         """Return what all fits to the same samples need, whatever their penalties."""
-        if self.solver == "newton-cholesky" and X.shape[1] > MOST_FEATURES:
+        if self.solver in ("newton-cholesky", INTERIOR_SOLVER) and X.shape[1] > MOST_FEATURES:
+            other = "newton-cg" if self.solver == "newton-cholesky" else "sdca"
             raise ValueError(
-                f"solver='newton-cholesky' forms matrices of n_features**2 numbers: X has "
+                f"solver={self.solver!r} forms matrices of n_features**2 numbers: X has "
                 f"{X.shape[1]} features, and at most {MOST_FEATURES} are allowed; set "
-                "solver='newton-cg'"
+                f"solver={other!r}"
             )
         rows, shift = as_rows(X), None
         squared_norms = visits.squared_norms(rows[0], rows[2], rows[3])

@@ -32,9 +32,9 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
 
     .. math:: \sum_i c_i\, \phi(y_i (x_i \cdot w + b)) + l_1 |w|_1 + \frac{l_2}{2} |w|_2^2
 
-    by stochastic dual coordinate ascent [1]_ [2]_, and then by Newton's method if the loss is
-    smooth, l1 is 0 and that is faster. The minimum is at most `dual_gap_` below `objective_`: the
-    dual variables in `dual_coef_` prove it.
+    by stochastic dual coordinate ascent [1]_ [2]_, and by Newton's method or, for the hinge, an
+    interior-point method if l1 is 0 and that is faster. The minimum is at most `dual_gap_` below
+    `objective_`: the dual variables in `dual_coef_` prove it.
 
     Parameters
     ----------
@@ -57,13 +57,13 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
     class_weight : dict or "balanced", optional
         Factors of the sample weights of each class. "balanced" makes the total weights of all
         classes equal.
-    solver : {"auto", "sdca", "newton-cholesky", "newton-cg", "cd"}, default="auto"
+    solver : {"auto", "sdca", "newton-cholesky", "newton-cg", "cd", "interior-point"}
         "sdca" is dual coordinate ascent, and nothing else. Newton's method, with its linear systems
         solved by Cholesky factorization or by conjugate gradients, is for l1 = 0, and coordinate
-        descent ("cd") for any l1; neither is for the hinge. "auto" begins with Newton's method or,
-        with l1, coordinate descent where they apply and features are few, and otherwise with epochs
-        of dual coordinate ascent, from which they take over if that is expected to be less work.
-        Fixed blocks need "auto".
+        descent ("cd") for any l1; neither is for the hinge, for which there is the interior-point
+        method with l1 = 0. "auto", the default, begins with one of them where it applies and
+        features are few, and otherwise with epochs of dual coordinate ascent, from which it takes
+        over if that is expected to be less work. Fixed blocks need "auto".
     adaptive : bool, default=False
         Sample with probabilities proportional to the dual residuals [3]_.
     num_loss_partitions : int or sequence of int, optional

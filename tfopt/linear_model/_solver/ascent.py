@@ -230,7 +230,7 @@ def _minimization(
         minimization.descend = descend
         return minimization, design
     for k, initial in enumerate(initial_points):
-        if costs.begins_with_newton:
+        if costs.begins_with_newton and (initial.w is None or not costs.is_interior):
             w = visits.points([k])[k][0] if initial.w is None else initial.w
             minimization.begin_newton(k, w, initial.bias)
         elif initial.w is not None and math.isfinite(costs.newton_step):

@@ -10,7 +10,14 @@ import numpy as np
 from tfopt.linear_model._solver import blocks
 from tfopt.linear_model._solver.blocks import BlockState, Decision, Method, after_decisions
 from tfopt.linear_model._solver.costs import Costs
-from tfopt.linear_model._solver.design import Design, GapSums, NewtonSystem, Point, Tangents
+from tfopt.linear_model._solver.design import (
+    Design,
+    GapSums,
+    NewtonSystem,
+    Point,
+    RowFunction,
+    Tangents,
+)
 from tfopt.linear_model._solver.execution import Executor
 from tfopt.linear_model._solver.rows import Linearization
 
@@ -128,6 +135,9 @@ class BlockDesign(Design):
 
     def step_gaps(self, biases: Mapping[int, float]) -> dict[int, float]:
         return dict(self._call("step_gaps", biases))
+
+    def apply(self, requests: Mapping[int, RowFunction]) -> dict[int, Any]:
+        return dict(self._call("apply", requests)) if requests else {}
 
     def best_duals(self) -> Any:
         """Return the dual variables of the best certificates, as the executor returns them."""

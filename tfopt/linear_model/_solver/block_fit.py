@@ -269,7 +269,9 @@ def fit_blocks(
     if summary["dense"] == summary["n"] and begins:
         last = estimator._warm_start_weights()
         for k, ascent in enumerate(ascents):
-            minimization.begin_newton(k, ascent.v if last is None else last[k], biases[k])
+            w = ascent.v if last is None else last[k]
+            certifies = last is not None and design.costs.is_interior
+            minimization.begin_newton(k, w, biases[k], tentatively=certifies)
     if checkpoints is not None:
         checkpoints.start(minimization, visits)
     minimization.run(None if checkpoints is None else checkpoints.after_iteration)

@@ -9,6 +9,8 @@ from tfopt.linear_model._solver.objective import Objective
 from tfopt.linear_model._solver.work import (
     CHEAP,
     EPOCHS,
+    EPOCHS_OF_CORNERS,
+    INTERIOR_STEPS,
     MOST_WEIGHTS,
     PRODUCTS,
     WORTH,
@@ -16,6 +18,7 @@ from tfopt.linear_model._solver.work import (
     descent_work,
     epoch_work,
     hessian_work,
+    interior_work,
     newton_work,
     product_work,
 )
@@ -24,6 +27,7 @@ __all__ = [
     "CHEAP",
     "DESCENT_SOLVER",
     "EPOCH_SOLVER",
+    "INTERIOR_SOLVER",
     "NEWTON_SOLVERS",
     "NEWTON_STEPS",
     "SOLVERS",
@@ -39,8 +43,10 @@ __all__ = [
 #: coordinate descent.
 EPOCH_SOLVER, NEWTON_SOLVERS = "sdca", ("newton-cholesky", "newton-cg")
 DESCENT_SOLVER = "cd"
+#: The interior-point method, for losses with corners.
+INTERIOR_SOLVER = "interior-point"
 #: All solvers, in the order of their codes in checkpoints.
-SOLVERS = (EPOCH_SOLVER, *NEWTON_SOLVERS, DESCENT_SOLVER)
+SOLVERS = (EPOCH_SOLVER, *NEWTON_SOLVERS, DESCENT_SOLVER, INTERIOR_SOLVER)
 #: About how many steps Newton's method takes after a few epochs.
 NEWTON_STEPS = 3
 #: With more weights the Hessian is not formed in blocks, where it is a long message, too.
@@ -73,6 +79,8 @@ class Costs(NamedTuple):
         Whether to begin with Newton steps.
     compares_rates : bool
         Whether epochs have to show how fast they are before steps may take over.
+    is_interior : bool
+        Whether steps are those of the interior-point method instead.
     """
 
     newton_step: float
@@ -82,11 +90,19 @@ class Costs(NamedTuple):
     descends: bool = False
     begins_with_newton: bool = False
     compares_rates: bool = False
+    is_interior: bool = False
 
     @property
     def step_solver(self) -> str:
         """The name of the solver whose steps these are."""
+        if self.is_interior:
+            return INTERIOR_SOLVER
         return DESCENT_SOLVER if self.descends else NEWTON_SOLVERS[not self.forms_hessian]
+
+
+def has_interior(objective: Objective) -> bool:
+    """Whether the interior-point method applies: a loss with a corner is linear beside it."""
+    return not objective.phi.is_smooth and objective.l1 == 0
 
 
 def has_hessian(objective: Objective) -> bool:
@@ -95,9 +111,14 @@ def has_hessian(objective: Objective) -> bool:
 
 
 def applies_in_blocks(objective: Objective) -> bool:
-    """Whether Newton's method applies to blocks: with l1, if the Hessian is formed."""
+    """Whether Newton's method or the interior-point method applies to blocks.
+
+    With l1 and for losses with corners, that is if the Hessian is formed.
+    """
     is_small = objective.n_weights <= MOST_WEIGHTS_IN_BLOCKS
-    return has_hessian(objective) or (objective.phi.is_smooth and is_small)
+    return has_hessian(objective) or (
+        is_small and (has_interior(objective) or objective.phi.is_smooth)
+    )
 
 
 def has_descent(objective: Objective) -> bool:
@@ -148,6 +169,8 @@ def estimate_costs(objective: Objective, solver: str, visits_wanted: bool = Fals
         step = descent_work(objective) / NEWTON_STEPS / epoch
         epochs = int(CHEAP / epoch)
         return Costs(step, False, polishing_epochs=epochs, descends=True, compares_rates=True)
+    if solver != EPOCH_SOLVER and has_interior(objective):
+        return interior_costs(objective, solver, visits_wanted)
     if solver == EPOCH_SOLVER or not has_hessian(objective):
         return Costs(math.inf, False, polishing_epochs=int(CHEAP / epoch))
     forms_hessian, step = choose_linear_solver(objective)
@@ -156,6 +179,33 @@ def estimate_costs(objective: Objective, solver: str, visits_wanted: bool = Fals
     else:
         begins = not visits_wanted and begins_with_newton(objective)
     return Costs(step, forms_hessian, step * epoch <= CHEAP, begins_with_newton=begins)
+
+
+def interior_costs(objective: Objective, solver: str, visits_wanted: bool) -> Costs:
+    """Return the costs of the interior-point method, as if it took a few Newton steps."""
+    epoch, whole = epoch_work(objective), interior_work(objective)
+    polishing = int(CHEAP / epoch)
+    if solver == INTERIOR_SOLVER:
+        step, begins = 0.0, True
+    elif objective.n_weights > MOST_WEIGHTS:
+        return Costs(math.inf, False, polishing_epochs=polishing)
+    else:
+        step, begins = whole / epoch / NEWTON_STEPS, begins_with_interior(objective)
+    begins = begins and not visits_wanted
+    polishes = whole <= (INTERIOR_STEPS * CHEAP if begins else CHEAP)
+    return Costs(
+        step,
+        True,
+        step_polishes=polishes,
+        polishing_epochs=0 if begins else polishing,
+        begins_with_newton=begins,
+        is_interior=True,
+    )
+
+
+def begins_with_interior(objective: Objective) -> bool:
+    """Whether the interior-point method is less work than epochs."""
+    return interior_work(objective) <= EPOCHS_OF_CORNERS * epoch_work(objective)
 
 
 def begins_with_newton(objective: Objective) -> bool:
@@ -175,7 +225,12 @@ def block_costs(objective: Objective) -> Costs:
     """Return the costs for blocks on an executor, where no time is spent on polishing."""
     newton_step = EPOCHS_IN_BLOCKS if applies_in_blocks(objective) else math.inf
     forms_hessian = objective.n_weights <= MOST_WEIGHTS_IN_BLOCKS
-    return Costs(newton_step, forms_hessian, descends=objective.l1 > 0)
+    return Costs(
+        newton_step,
+        forms_hessian,
+        descends=objective.l1 > 0,
+        is_interior=has_interior(objective),
+    )
 
 
 def choose_linear_solver(objective: Objective) -> tuple[bool, float]:

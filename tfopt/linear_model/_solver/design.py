@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,6 +24,7 @@ __all__ = [
     "MemoryDesign",
     "NewtonSystem",
     "Point",
+    "RowFunction",
     "Tangents",
     "aligned_zeros",
 ]
@@ -33,6 +34,8 @@ Point = tuple[np.ndarray, float]
 #: The sum of the losses and the examples' part of the gap, and the unshrunk weights of the
 #: projected dual variables, if there is an intercept.
 GapSums = tuple[np.ndarray, np.ndarray | None]
+#: A function of the rows of a problem: its answers for blocks of rows add up.
+RowFunction = Callable[[Objective, RowState], tuple[RowState, Any]]
 #: The gradient of the losses, and their Hessian or its diagonal; the intercept is last.
 NewtonSystem = tuple[np.ndarray, np.ndarray]
 
@@ -96,6 +99,9 @@ class Design(Protocol):
 
     def step_gaps(self, biases: Mapping[int, float]) -> dict[int, float]:
         """Have the dual variables of the last Newton steps certified; see `rows`."""
+
+    def apply(self, requests: Mapping[int, RowFunction]) -> dict[int, Any]:
+        """Apply functions of the objective and the state of the rows; return their answers."""
 
     def keep_best(self, problem: int) -> None:
         """Keep the dual variables of a problem's last certificate: it is the best so far."""
@@ -228,6 +234,12 @@ class MemoryDesign(Design):
         for k, bias in biases.items():
             self.states[k], gaps[k] = rows.certified_step(self.objective, self.states[k], bias)
         return gaps
+
+    def apply(self, requests: Mapping[int, RowFunction]) -> dict[int, Any]:
+        answers = {}
+        for k, request in requests.items():
+            self.states[k], answers[k] = request(self.objective, self.states[k])
+        return answers
 
     def keep_best(self, problem: int) -> None:
         state = self.states[problem]

@@ -16,6 +16,7 @@ from tfopt.linear_model._solver.certificate import (
     estimate_from_step,
 )
 from tfopt.linear_model._solver.design import Design, NewtonSystem, Point, Tangents
+from tfopt.linear_model._solver.interior_point import InteriorPoint
 from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions
 from tfopt.linear_model._solver.newton import Move, Origin, newton_steps
 from tfopt.linear_model._solver.objective import Objective
@@ -37,7 +38,7 @@ class Minimization:
     """The minimization of the objectives of several problems that share their rows.
 
     Each iteration is an epoch of visits or, while there are problems for which Newton's method
-    pays, a Newton step of these.
+    or, where a loss has corners, the interior-point method pays, a step of these.
 
     Parameters
     ----------
@@ -73,6 +74,7 @@ class Minimization:
             ConvergenceMonitor(options, design.costs, first_number + k) for k in range(n_problems)
         ]
         self.n_iter, self.n_epochs = 0, 0
+        self._interior = InteriorPoint(objective, design)
         self.descend: Callable[[int, Certificate], None] | None = None
         self._newton_points: dict[int, Point] = {}
         self._tentative: set[int] = set()
@@ -100,7 +102,9 @@ class Minimization:
         """
         while self._active():
             self.n_iter += 1
-            if self._newton_points:
+            if self._interior.iterates or (self._newton_points and self.design.costs.is_interior):
+                self._interior_iteration()
+            elif self._newton_points:
                 self._newton_iteration()
             else:
                 self._epoch()
@@ -222,6 +226,49 @@ class Minimization:
             if not self.monitors[k].is_done:
                 self.monitors[k].end_newton()
 
+    def _interior_iteration(self) -> None:
+        """Take a step of the interior-point method, and certify those that are near enough.
+
+        Of a warm start, the dual variables of the visits are certified first.
+        """
+        method, points, warm = self._interior, self._newton_points, self._tentative
+        self._newton_points, self._tentative = {}, set()
+        begins = {k: point for k, point in points.items() if k not in warm}
+        bests = {k: self.monitors[k].best for k in begins}
+        method.begin(begins, {k: best.gap for k, best in bests.items() if best is not None})
+        self._certify_warm_starts(sorted(warm))
+        stuck = method.step()
+        estimates = method.estimates()
+        due = [
+            k
+            for k, estimate in estimates.items()
+            if k in stuck or self.monitors[k].should_certify_step(estimate)
+        ]
+        for k, estimate in estimates.items():
+            if k not in due:
+                self.monitors[k].skip_newton(estimate)
+        for k, point in method.certify(due).items():
+            monitor = self.monitors[k]
+            monitor.update_newton(point)
+            self._keep_best(k, point)
+            if not monitor.is_done and (k in stuck or method.stalls(k, point)):
+                monitor.end_newton()
+                method.end(k)
+            elif monitor.is_done:
+                method.end(k)
+
+    def _certify_warm_starts(self, problems: Sequence[int]) -> None:
+        """Certify the dual variables of visits, from whose weights the method is to go on."""
+        if not problems:
+            return
+        points, estimates = self.visits.points(problems), dict.fromkeys(problems, 0.0)
+        for k, point in certify(self.objective, self.design, points, estimates).items():
+            monitor = self.monitors[k]
+            monitor.begin(point)
+            self._keep_best(k, point)
+            if not monitor.is_done and monitor.wants_newton:
+                self._newton_points[k] = point.w, point.bias
+
     def _keep_best(self, problem: int, point: Certificate) -> None:
         if self.monitors[problem].best is point:
             self.design.keep_best(problem)
@@ -235,6 +282,7 @@ class Minimization:
                 str(k): {"w": w, "bias": bias} for k, (w, bias) in self._newton_points.items()
             },
             "newton_origins": {str(k): each._asdict() for k, each in self._origins.items()},
+            "interior": self._interior.state(),
             "monitors": [monitor.state() for monitor in self.monitors],
         }
 
@@ -245,5 +293,6 @@ class Minimization:
             int(k): (point["w"], point["bias"]) for k, point in state["newton_points"].items()
         }
         self._origins = {int(k): Origin(**each) for k, each in state["newton_origins"].items()}
+        self._interior.restore(state.get("interior", {}))
         for monitor, saved in zip(self.monitors, state["monitors"], strict=True):
             monitor.restore(saved)

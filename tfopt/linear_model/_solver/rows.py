@@ -64,6 +64,8 @@ class RowState:
         Minus the first derivatives that the tangents before those predict, after a Newton step.
     certified, best : ndarray, shape (n_rows,)
         The dual variables of the last certificate, or about to be certified, and of the best.
+    interior : ndarray
+        The variables of the interior-point method: the fields of its kernel, if it is used.
     """
 
     examples: np.ndarray
@@ -78,6 +80,7 @@ class RowState:
     step_duals: np.ndarray
     certified: np.ndarray
     best: np.ndarray
+    interior: np.ndarray = dataclasses.field(default_factory=lambda: _NOTHING)
 
     @classmethod
     def initial(cls, examples: np.ndarray) -> RowState:

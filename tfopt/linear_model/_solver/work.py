@@ -18,6 +18,8 @@ from tfopt.linear_model._solver.reductions import weighted_sum
 __all__ = [
     "CHEAP",
     "EPOCHS",
+    "EPOCHS_OF_CORNERS",
+    "INTERIOR_STEPS",
     "MOST_WEIGHTS",
     "PRODUCTS",
     "WORTH",
@@ -25,6 +27,7 @@ __all__ = [
     "descent_work",
     "epoch_work",
     "hessian_work",
+    "interior_work",
     "newton_work",
     "product_work",
 ]
@@ -56,6 +59,9 @@ LEAST_CONDITION = 0.6
 #: About how many steps coordinate descent takes, with a loss whose model is exact and with others,
 #: and how many features its working set has where there are many. Passes over the rows a step.
 EXACT_STEPS, DESCENT_STEPS, WORKING, DESCENT_PASSES = 1, 5, 128, 2
+#: About how many iterations the interior-point method takes, what a row costs in each, beside
+#: passes over its features; and how many epochs a loss with a corner takes instead.
+INTERIOR_STEPS, INTERIOR_ROW, INTERIOR_PASSES, EPOCHS_OF_CORNERS = 15, 200.0, 5, 60
 #: The work that a step, or all epochs, may take which only polish a solution: about 1 ms.
 CHEAP = 1e7
 
@@ -86,6 +92,12 @@ def newton_work(objective: Objective) -> float:
     steps = 1 if objective.loss == "squared_loss" else STEPS
     step = hessian_work(objective) + PASSES * product_work(objective) + LOSS * _n_rows(objective)
     return steps * step
+
+
+def interior_work(objective: Objective) -> float:
+    """Return the work of the interior-point method."""
+    passes = INTERIOR_PASSES * product_work(objective) + INTERIOR_ROW * _n_rows(objective)
+    return INTERIOR_STEPS * (hessian_work(objective) + passes)
 
 
 def ascent_work(objective: Objective, squared_norm: float, tol: float) -> float:

@@ -1,0 +1,263 @@
+"""The interior-point method for the hinge loss against the twin's, step by step, and its ends."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import LinearSVC
+
+import tfopt
+from tfopt.kernels.sdca import interior_point as kernels
+from tfopt.kernels.sdca import second_order
+from tfopt.linear_model import SDCAClassifier
+from tfopt.linear_model._solver import interior_point
+from tfopt_ref import sdca_interior_point as twin
+from tfopt_ref.sdca_certificate import Problem
+from tfopt_ref.sdca_losses import loss_named
+
+BLOCKS = [30, 1, 49]
+L2 = 0.5
+each_intercept = pytest.mark.parametrize("intercept", [False, True])
+each_blocks = pytest.mark.parametrize("blocks", [None, BLOCKS], ids=["whole", "blocks"])
+
+
+@functools.cache
+def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return features that resemble each other, labels, and weights, some of them 0."""
+    random = np.random.default_rng(6)
+    X = random.standard_normal((80, 5)) @ random.standard_normal((5, 5)) * np.logspace(-1, 0, 5)
+    z = X @ random.standard_normal(5) / 2 + 0.5 + random.standard_normal(80)
+    return X, np.sign(z), random.choice([0.0, 0.5, 1.0, 2.0], 80)
+
+
+def fitted(*rows: Any, **options: Any) -> Any:
+    options = {"l2": L2, "tol": 1e-9} | options
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return SDCAClassifier("hinge", **options).fit(*rows or data())
+
+
+def relative_gaps(model: Any) -> np.ndarray:
+    return np.ravel(model.dual_gap_) / np.ravel(model.objective_)
+
+
+# ---- against the specification
+
+
+@each_intercept
+@pytest.mark.parametrize(
+    ("blocks", "kind"),
+    [(None, "dense"), (None, "float32"), (None, "csr"), (BLOCKS, "dense"), (BLOCKS, "float32")],
+)
+def test_steps_are_those_of_the_twin(intercept: bool, blocks: Any, kind: str) -> None:
+    X, y, weight = data()
+    X = X.astype(np.float32) if kind == "float32" else X
+    problem = Problem(X.astype(float), y, weight, loss_named("hinge_loss", 1.0), 0.0, L2, intercept)
+    low, high = twin.corner(y)
+    points = twin.steps(problem, low, high)
+    rows = sparse.csr_matrix(X) if kind == "csr" else X
+    options = {"fit_intercept": intercept, "tol": 0.0}
+    options |= {"solver": "interior-point"} if blocks is None else {"num_loss_partitions": blocks}
+    for n_iter, at in zip(range(1, 9), points, strict=False):
+        found = twin.certificate(problem, low, high, at, n_iter)
+        model = fitted(rows, y, weight, **options, max_iter=n_iter)
+        assert model.n_iter_ == [n_iter] and model.solver_ == ["interior-point"]
+        np.testing.assert_allclose(model.coef_[0], found.w, rtol=1e-7, atol=1e-8)
+        np.testing.assert_allclose(model.intercept_[0], found.b, rtol=1e-7, atol=1e-8)
+        kept = weight > 0
+        np.testing.assert_allclose(model.dual_coef_[0][kept], found.a[kept], rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(model.objective_[0], found.primal, rtol=1e-8)
+        np.testing.assert_allclose(
+            model.dual_gap_[0], found.gap, rtol=1e-5, atol=1e-9 * found.primal
+        )
+
+
+@given(st.floats(1e-6, 1e3), st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=5))
+def test_the_centre_is_where_both_products_are_mu(mu: float, residuals: list[float]) -> None:
+    r = np.array(residuals)
+    low, high = twin.corner(np.where(np.arange(r.size) % 2, 1.0, -1.0))
+    upper, lower = twin.centre(r, low, high, mu)
+    np.testing.assert_allclose(upper + lower, high - low, rtol=1e-12)
+    np.testing.assert_allclose(mu / upper - mu / lower, r, rtol=1e-6, atol=1e-6 * (1 + mu))
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.0, 2.0))
+def test_rows_are_those_of_the_twin(seed: int, target: float) -> None:
+    """The kernels' answers for a step of the weights, by the formulas."""
+    random = np.random.default_rng(seed)
+    n = int(random.integers(1, 1500))
+    fields = np.exp(random.standard_normal((len(kernels.FIELDS), n)))
+    fields[0] *= random.integers(0, 2, n)
+    c, a, upper, lower, p, q = fields[:6].copy()
+    changes, bias = random.standard_normal(n), float(random.standard_normal())
+    kept = c > 0
+    D = 1 / (p / upper + q / lower)
+    curvatures, pulls = kernels.advance(fields, 0.0)
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-9)
+    close(curvatures, c * D)
+    close(pulls, c * (a + D * (p - q)))
+    (centring, products), sums = kernels.predict(fields, changes, bias)
+    da = np.where(kept, D * (p - q - changes - bias), 0.0)
+    dp, dq = p / upper * da - p, -q - q / lower * da
+    close(fields[6][kept], da[kept])
+    close(centring, c * D * (1 / lower - 1 / upper))
+    close(products, c * D * (-da * dq / lower - da * dp / upper))
+    close(sums[1], c @ (dp * upper - p * da + dq * lower + q * da))
+    before = fields.copy()
+    sums = kernels.correct(fields, changes, bias, target)
+    e, f = target + da * dp, target - da * dq
+    da = D * (p - q - e / upper + f / lower - changes - bias)
+    dp, dq = e / upper - p + p / upper * da, f / lower - q - q / lower * da
+    for k, step in enumerate((da, dp, dq), 6):
+        close(fields[k][kept], step[kept])
+        np.testing.assert_array_equal(fields[k][~kept], before[k][~kept])
+    ratios = [
+        np.max(-(d / x)[kept], initial=0)
+        for x, d in zip((upper, lower, p, q), (-da, da, dp, dq), strict=True)
+    ]
+    close(sums[0], max(ratios))
+    close(sums[1], c @ (dp * upper - p * da + dq * lower + q * da))
+    close(sums[2], c @ (da * (dq - dp)))
+    close(sums[3], c @ (dp * (a + upper) - dq * (a - lower)))
+    kernels.advance(fields, 0.25)
+    close(fields[1][kept], (a + 0.25 * da)[kept])
+    close(fields[2][kept], (upper - 0.25 * da)[kept])
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_a_factor_solves_other_right_sides(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    A = random.standard_normal((6, 4))
+    A = A.T @ A + 0.1 * np.eye(4)
+    factor, first, second = A.copy(), *random.standard_normal((2, 4))
+    assert second_order.solve(factor, first)
+    x = second.copy()
+    kernels.substitute(factor, x)
+    np.testing.assert_allclose(A @ x, second, rtol=1e-9, atol=1e-9)
+
+
+# ---- the minimum
+
+
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+def test_it_is_that_of_liblinear(C: float) -> None:
+    X, y, weight = data()
+    theirs = LinearSVC(loss="hinge", C=C, fit_intercept=False, tol=1e-8, max_iter=1_000_000)
+    w = theirs.fit(X, y, weight).coef_[0]
+    model = fitted(C=C, l2=None, fit_intercept=False)
+    assert relative_gaps(model) <= 1e-9
+    objective = weight @ np.maximum(0, 1 - y * (X @ w)) + w @ w / (2 * C)
+    assert model.objective_[0] == pytest.approx(objective, rel=1e-6)
+    np.testing.assert_allclose(model.coef_[0], w, atol=1e-3)
+
+
+@each_intercept
+@pytest.mark.parametrize("l2", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_few_steps_lead_there(intercept: bool, l2: float, scale: float) -> None:
+    """With any penalty, scale and weights; of blocks, too, which visits do not get anywhere."""
+    X, y, weight = data()
+    for blocks in (None, BLOCKS):
+        options = {"num_loss_partitions": blocks, "fit_intercept": intercept, "max_iter": 60}
+        model = fitted(scale * X, y, scale * weight, l2=l2, tol=1e-7, **options)
+        assert relative_gaps(model) <= 1e-7 and model.solver_ == ["interior-point"]
+
+
+def test_of_a_thousand_rows_in_blocks() -> None:
+    random = np.random.default_rng(0)
+    X = random.standard_normal((4000, 8))
+    y = np.sign(X @ random.standard_normal(8) / 2 + random.logistic(size=len(X)))
+    model = fitted(X, y, num_loss_partitions=[500] * 8, tol=1e-8)
+    assert relative_gaps(model) <= 1e-8 and model.n_iter_ <= 30
+    assert model.objective_ == pytest.approx(fitted(X, y).objective_, rel=1e-8)
+
+
+def test_small_problems_are_polished_to_the_last_digits() -> None:
+    assert relative_gaps(fitted(tol=None)) <= 1e-12
+
+
+def test_rows_without_weight_count_for_nothing() -> None:
+    X, y, weight = data()
+    kept = weight > 0
+    model, alone = fitted(), fitted(X[kept], y[kept], weight[kept])
+    assert model.n_iter_ == alone.n_iter_
+    np.testing.assert_allclose(model.coef_, alone.coef_, rtol=1e-9)
+    assert (model.dual_coef_[0][~kept] == 0).all()
+    twice = np.repeat(np.arange(len(y)), np.where(weight == 2, 2, 1))
+    model = fitted(X[twice], y[twice], np.minimum(weight, 1)[twice])
+    np.testing.assert_allclose(model.coef_, alone.coef_, rtol=1e-6)
+
+
+# ---- what it depends on, and how it begins and ends
+
+
+@each_blocks
+def test_each_class_has_steps_of_its_own(blocks: Any) -> None:
+    X, _, weight = data()
+    y = np.digitize(X[:, 0] + X[:, 4], [-0.5, 0.5])
+    model = fitted(X, y, weight, num_loss_partitions=blocks)
+    for k in range(3):
+        one = fitted(X, y == k, weight, num_loss_partitions=blocks)
+        assert model.coef_[k].tobytes() == one.coef_[0].tobytes()
+        assert model.n_iter_[k] == one.n_iter_[0]
+
+
+@each_blocks
+def test_threads_change_no_bits(blocks: Any) -> None:
+    random = np.random.default_rng(0)
+    X, y = random.standard_normal((3000, 20)), random.integers(0, 2, 3000)
+    found = set()
+    for threads in (1, 3):
+        tfopt.threads.set_num_threads(threads)
+        blocks = blocks and [1000, 1, 1999]
+        model = fitted(X, y, tol=1e-6, num_loss_partitions=blocks, n_jobs=threads)
+        found.add(model.coef_.tobytes() + model.dual_coef_.tobytes())
+    assert len(found) == 1
+
+
+@each_blocks
+@each_intercept
+def test_a_warm_start_goes_on_from_the_dual_variables(blocks: Any, intercept: bool) -> None:
+    options = {"num_loss_partitions": blocks, "fit_intercept": intercept, "tol": 1e-7}
+    model = fitted(warm_start=True, **options)
+    cold = fitted(**options, l2=0.45)
+    again = model.set_params(l2=0.45).fit(*data())
+    assert again.n_iter_ <= cold.n_iter_ and again.history_[0][0]["certified"]
+    assert again.objective_ == pytest.approx(cold.objective_, rel=2e-7)
+    assert model.fit(*data()).n_iter_ == [1]
+
+
+@pytest.mark.parametrize("blocks", [None, BLOCKS], ids=["whole", "blocks"])
+def test_a_warm_start_from_far_away(blocks: Any) -> None:
+    X, y, weight = data()
+    model = fitted(warm_start=True, num_loss_partitions=blocks)
+    model.fit(1e3 * X[:, ::-1], y, weight)
+    assert relative_gaps(model) <= 1e-9
+
+
+def test_a_callback_and_the_time_end_it() -> None:
+    seen: list[dict[str, Any]] = []
+    model = fitted(tol=0.0, callback=lambda record: seen.append(record) or len(seen) == 4)
+    assert seen == model.history_[0] and len(seen) <= 5 and seen[-1]["certified"]
+    assert [record["solver"] for record in seen] == ["interior-point"] * len(seen)
+    assert fitted(tol=0.0, max_time=1e-9).n_iter_ == [1]
+
+
+@each_blocks
+def test_where_it_ends_without_success_visits_go_on(
+    blocks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interior_point.second_order, "solve", lambda *_: False)
+    model = fitted(tol=1e-2, max_iter=20_000, num_loss_partitions=blocks)
+    assert [record["solver"] for record in model.history_[0]][:2] == ["interior-point", "sdca"]
+    assert relative_gaps(model) <= 1e-2
+    with pytest.warns(ConvergenceWarning, match="no step lowers the objective further"):
+        SDCAClassifier("hinge", solver="interior-point", tol=1e-9).fit(*data())

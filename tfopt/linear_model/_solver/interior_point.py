@@ -1,0 +1,233 @@
+"""A primal-dual interior-point method with Mehrotra's predictor and corrector.
+
+It is for losses that are linear but for a corner, whose dual variables are in intervals. An
+iteration asks three things of the rows, each in one pass: the Newton system, how far the
+predictor's step would go, and how far the corrector's goes. (Mehrotra: On the implementation of a
+primal-dual interior point method, 1992; Ferris, Munson: Interior-point methods for massive support
+vector machines, 2002.) `tfopt_ref.sdca_interior_point` specifies it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfopt.kernels.sdca import interior_point as kernel
+from tfopt.kernels.sdca import second_order
+from tfopt.linear_model._solver.certificate import Certificate, assemble
+from tfopt.linear_model._solver.design import Design, Point
+from tfopt.linear_model._solver.interior_rows import (
+    Begin,
+    Candidate,
+    Centre,
+    Corrector,
+    Predictor,
+    System,
+)
+from tfopt.linear_model._solver.objective import Objective
+
+__all__ = ["InteriorPoint"]
+
+#: The share of the way to where a variable would become 0.
+NEARLY = 0.9995
+#: Steps that are shorter are rounding.
+SHORTEST = 1e-8
+#: A method whose certified gap is not below this share of the last has come to its end.
+STALLED = 0.9
+#: The mean product that a warm start begins with, relative to that of its gap. Of dual variables
+#: nearer to the ends of their intervals many have to turn back.
+WIDER = 10.0
+
+
+@dataclasses.dataclass
+class _Iterate:
+    """A point of the method, but for what the rows keep.
+
+    Attributes
+    ----------
+    u : ndarray, shape (n_weights + 1,)
+        The weights and the intercept.
+    share : float
+        How much of its last step the rows are yet to take.
+    sums : ndarray, shape (5,)
+        The total weight of the rows; the weighted sum of products; the losses; by how much the
+        first point violates the constraints of the dual, as an addition to the gap which is
+        quadratic in the violation, and one which is linear.
+    left : float
+        The share of the violation that is left.
+    gap : float
+        That of the last certificate.
+    """
+
+    u: np.ndarray
+    share: float
+    sums: np.ndarray
+    left: float
+    gap: float = np.inf
+
+    @property
+    def point(self) -> Point:
+        return self.u[:-1].copy(), float(self.u[-1])
+
+    def certificate(self, objective: Objective) -> Certificate:
+        """Return a certificate whose numbers are estimates."""
+        w, bias = self.point
+        _, products, losses, quadratic, linear = self.sums.tolist()
+        gap = products + self.left * (self.left * quadratic + linear)
+        return Certificate(w, bias, max(losses, 0.0) + objective.penalty(w), max(gap, 0.0))
+
+
+def _nowhere(point: Point) -> Point:
+    return np.zeros_like(point[0]), 0.0
+
+
+class InteriorPoint:
+    """The method for several problems that share their rows.
+
+    Parameters
+    ----------
+    objective : Objective
+        Its rows are not used.
+    design : Design
+
+    Attributes
+    ----------
+    iterates : dict
+        Of the problems that are being solved.
+    """
+
+    def __init__(self, objective: Objective, design: Design) -> None:
+        self.objective, self.design = objective, design
+        self.iterates: dict[int, _Iterate] = {}
+
+    def begin(self, points: Mapping[int, Point], gaps: Mapping[int, float]) -> None:
+        """Begin at points, with dual variables on the central path for these weights.
+
+        Parameters
+        ----------
+        points : dict of ndarray and float
+        gaps : dict of float
+            Of some of the points, if known.
+        """
+        if not points:
+            return
+        begun = self.design.apply({k: Begin(*point) for k, point in points.items()})
+        far = {k: _nowhere(points[k]) for k, sums in begun.items() if not np.isfinite(sums).all()}
+        points = {**points, **far}  # a warm start may be
+        begun |= self.design.apply({k: Begin(*point) for k, point in far.items()})
+        products = {}
+        for k, (total, distance) in begun.items():
+            mean = WIDER * gaps.get(k, np.inf) / (2 * total)
+            products[k] = float(min(distance / total, mean)) or 1.0
+        answers = self.design.apply({k: Centre(mu) for k, mu in products.items()})
+        for k, (sums, losses) in answers.items():
+            (w, bias), (total, distance) = points[k], begun[k].tolist()
+            violation = sums[:-1] - self.objective.l2 * w
+            quadratic = float(np.square(violation).sum()) / (2 * self.objective.l2)
+            linear = abs(float(sums[-1])) * distance / total if self.objective.intercept else 0.0
+            numbers = [total, 2 * products[k] * total, losses, quadratic, linear]
+            self.iterates[k] = _Iterate(np.append(w, bias), 0.0, np.array(numbers), 1.0)
+
+    def step(self) -> list[int]:
+        """Take a step of each problem; return those where rounding lets none be taken.
+
+        The rows take it with the next request.
+        """
+        systems = self.design.apply({k: System(each.share) for k, each in self.iterates.items()})
+        for each in self.iterates.values():
+            each.share = 0.0
+        factors, predictors = {}, {}
+        for k, (matrix, pull) in systems.items():
+            u = self.iterates[k].u
+            right = pull - np.append(self.objective.l2 * u[:-1], 0.0)
+            matrix[np.diag_indices(len(u) - 1)] += self.objective.l2
+            if not self.objective.intercept:
+                matrix[-1] = matrix[:, -1] = right[-1] = 0.0
+                matrix[-1, -1] = 1.0
+            if second_order.solve(matrix, right) and np.isfinite(right).all():
+                factors[k], predictors[k] = matrix, right
+        answers = self.design.apply({k: Predictor(step) for k, step in predictors.items()})
+        correctors = {}
+        for k, (ratio, sums, *pulls) in answers.items():
+            total, products = self.iterates[k].sums[:2].tolist()
+            first, second, _ = sums.tolist()
+            share = min(1.0, 1 / ratio.value) if ratio.value > 0 else 1.0
+            reached = products + share * (first + share * second)
+            target = (reached / products) ** 3 * products / (2 * total)
+            right = target * pulls[0] + pulls[1]
+            if not self.objective.intercept:
+                right[-1] = 0.0
+            kernel.substitute(factors[k], right)
+            correctors[k] = Corrector(predictors[k] + right, target)
+        answers = self.design.apply(correctors)
+        return [
+            k
+            for k in self.iterates
+            if k not in answers or not self._moved(k, correctors[k].step, *answers[k])
+        ]
+
+    def _moved(self, problem: int, step: np.ndarray, ratio: Any, sums: np.ndarray) -> bool:
+        """Take a step of the weights; return whether it goes anywhere."""
+        iterate = self.iterates[problem]
+        first, second, slope = sums.tolist()
+        share = min(1.0, NEARLY / ratio.value) if ratio.value > 0 else 1.0
+        moved = iterate.sums.copy()
+        moved[1] += share * (first + share * second)
+        moved[2] += share * slope
+        u = iterate.u + share * step
+        if not (share > SHORTEST and np.isfinite(moved).all() and np.isfinite(u).all()):
+            return False
+        left = iterate.left * (1 - share)
+        self.iterates[problem] = _Iterate(u, share, moved, left, iterate.gap)
+        return True
+
+    def estimates(self) -> dict[int, Certificate]:
+        """Return certificates of all problems, whose numbers are estimates."""
+        return {k: each.certificate(self.objective) for k, each in self.iterates.items()}
+
+    def certify(self, problems: Sequence[int]) -> dict[int, Certificate]:
+        """Compute the duality gaps of the points."""
+        if not problems:
+            return {}
+        objective, certificates = self.objective, {}
+        points = {k: self.iterates[k].point for k in problems}
+        answers = self.design.apply(
+            {k: Candidate(w, self.iterates[k].share) for k, (w, _) in points.items()}
+        )
+        residuals = answers if objective.intercept else dict.fromkeys(problems)
+        sums = self.design.gaps({k: (bias, residuals[k]) for k, (_, bias) in points.items()})
+        for k, point in points.items():
+            pair, projected = sums[k]
+            v = answers[k][:-1] / objective.l2 if projected is None else projected
+            certificates[k] = assemble(objective, *point, v, *pair)
+        return certificates
+
+    def stalls(self, problem: int, point: Certificate) -> bool:
+        """Note a certificate; return whether its gap is hardly below the last."""
+        iterate = self.iterates[problem]
+        last, iterate.gap = iterate.gap, point.gap
+        return point.gap > STALLED * last
+
+    def end(self, problem: int) -> None:
+        """Take no more steps of a problem."""
+        del self.iterates[problem]
+
+    def state(self) -> dict[str, Any]:
+        """Return the state for a checkpoint."""
+        return {str(k): dataclasses.asdict(each) for k, each in self.iterates.items()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore the state of a checkpoint."""
+        self.iterates = {
+            int(k): _Iterate(
+                each["u"],
+                float(each["share"]),
+                each["sums"],
+                float(each["left"]),
+                float(each["gap"]),
+            )
+            for k, each in state.items()
+        }

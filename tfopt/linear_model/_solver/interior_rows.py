@@ -1,0 +1,193 @@
+"""What the interior-point method computes with the rows of one problem.
+
+Each request is a function of the objective and the state of rows; the answers of blocks add up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from tfopt.kernels.sdca import hessian_products, interior_point, second_order
+from tfopt.linear_model._solver.objective import Objective
+from tfopt.linear_model._solver.reductions import weighted_sum
+from tfopt.linear_model._solver.rows import RowState, dual_residual
+
+__all__ = [
+    "Begin",
+    "Candidate",
+    "Centre",
+    "Corrector",
+    "Largest",
+    "Predictor",
+    "System",
+]
+
+_FIELD = {name: k for k, name in enumerate(interior_point.FIELDS)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Largest:
+    """A number; what it and others "add up" to is the largest."""
+
+    value: float
+
+    def __add__(self, other: Largest) -> Largest:
+        return self if self.value >= other.value else other
+
+
+def _box(objective: Objective, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends of the intervals of the dual variables."""
+    far = np.full(y.size, np.inf)
+    return objective.phi.clip_duals(-far, y), objective.phi.clip_duals(far, y)
+
+
+def _sums(objective: Objective, factors: np.ndarray) -> np.ndarray:
+    """Return X^T of numbers, with their sum as the last."""
+    constant = np.zeros(objective.n_weights + 1)
+    constant[-1] = 1.0
+    return hessian_products.product(*objective.rows, factors, constant, objective.threads)
+
+
+@dataclasses.dataclass(frozen=True)
+class Begin:
+    """Answers with the total weight, and the weighted sum of |y - z| at a point.
+
+    Attributes
+    ----------
+    w : ndarray, shape (n_weights,)
+    bias : float
+    """
+
+    w: np.ndarray
+    bias: float
+
+    def __call__(self, objective: Objective, state: RowState) -> tuple[RowState, np.ndarray]:
+        weight, y = state.examples["weight"], state.examples["y"]
+        residual = y - objective.predictions(self.w) - self.bias
+        fields = np.zeros((len(_FIELD), len(y)))
+        fields[_FIELD["weight"]], fields[_FIELD["above"]] = weight, residual
+        sums = np.array([weight.sum(), weighted_sum(weight, np.abs(residual))])
+        return dataclasses.replace(state, interior=fields), sums
+
+
+@dataclasses.dataclass(frozen=True)
+class Centre:
+    """Sets the dual variables to where all products are mu, given the residuals of `Begin`.
+
+    Answers with X^T and the sum of the weighted dual variables, and the losses.
+    """
+
+    mu: float
+
+    def __call__(
+        self, objective: Objective, state: RowState
+    ) -> tuple[RowState, tuple[np.ndarray, float]]:
+        fields = state.interior.copy()
+        weight, residual = fields[_FIELD["weight"]], fields[_FIELD["above"]]
+        low, high = _box(objective, state.examples["y"])
+        width, mu = high - low, self.mu
+        # mu / near - mu / (width - near) = |residual|
+        near = (
+            2
+            * mu
+            * width
+            / (width * np.abs(residual) + 2 * mu + np.hypot(width * residual, 2 * mu))
+        )
+        upper = np.where(residual > 0, near, width - near)
+        lower = np.where(residual > 0, width - near, near)
+        dual = np.where(residual > 0, high - near, low + near)
+        above, below = mu / upper, mu / lower
+        for name, values in zip(
+            ("dual", "upper", "lower", "above", "below"),
+            (dual, upper, lower, above, below),
+            strict=True,
+        ):
+            fields[_FIELD[name]] = values
+        losses = weighted_sum(weight, high * above - low * below)
+        sums = _sums(objective, weight * dual)
+        return dataclasses.replace(state, interior=fields), (sums, losses)
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """Takes a share of the last step, and answers with the Newton system: matrix and right side."""
+
+    share: float
+
+    def __call__(
+        self, objective: Objective, state: RowState
+    ) -> tuple[RowState, tuple[np.ndarray, np.ndarray]]:
+        fields = state.interior.copy()
+        curvatures, pulls = interior_point.advance(fields, self.share, objective.threads)
+        right, matrix = second_order.newton_system(
+            *objective.rows, pulls, curvatures, objective.n_weights, objective.threads
+        )
+        return dataclasses.replace(state, interior=fields), (matrix, right)
+
+
+@dataclasses.dataclass(frozen=True)
+class Predictor:
+    """Computes the step to products of 0, given that of the weights and the intercept.
+
+    Answers with the ratio and the sums of `interior_point.predict`, and the corrector's right
+    sides.
+    """
+
+    step: np.ndarray
+
+    def __call__(
+        self, objective: Objective, state: RowState
+    ) -> tuple[RowState, tuple[Largest, np.ndarray, np.ndarray, np.ndarray]]:
+        fields, changes = state.interior.copy(), objective.predictions(self.step[:-1])
+        pulls, (ratio, *sums) = interior_point.predict(
+            fields, changes, float(self.step[-1]), objective.threads
+        )
+        centring, products = (_sums(objective, each) for each in pulls)
+        answer = Largest(float(ratio)), np.array(sums), centring, products
+        return dataclasses.replace(state, interior=fields), answer
+
+
+@dataclasses.dataclass(frozen=True)
+class Corrector:
+    """Computes the step to products of `target`; answers with the ratio and sums of `correct`."""
+
+    step: np.ndarray
+    target: float
+
+    def __call__(
+        self, objective: Objective, state: RowState
+    ) -> tuple[RowState, tuple[Largest, np.ndarray]]:
+        fields, changes = state.interior.copy(), objective.predictions(self.step[:-1])
+        ratio, *sums = interior_point.correct(
+            fields, changes, float(self.step[-1]), self.target, objective.threads
+        )
+        return dataclasses.replace(state, interior=fields), (Largest(float(ratio)), np.array(sums))
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """Has the dual variables certified after a share of the last step, at weights w.
+
+    Answers with `rows.dual_residual` if there is an intercept, else with X^T of the weighted dual
+    variables.
+    """
+
+    w: np.ndarray
+    share: float
+
+    def __call__(self, objective: Objective, state: RowState) -> tuple[RowState, Any]:
+        examples, fields = state.examples, state.interior
+        dual = fields[_FIELD["dual"]] + self.share * fields[_FIELD["dual_step"]]
+        inside = objective.phi.clip_duals(dual, examples["y"])
+        weight = examples["weight"]
+        state = dataclasses.replace(
+            state,
+            wx=objective.predictions(self.w),
+            certified=np.where(weight > 0, inside, state.a),
+        )
+        if objective.intercept:
+            return state, dual_residual(objective, state)
+        return state, _sums(objective, weight * state.certified)
