@@ -60,6 +60,17 @@ def test_shifted_duals_are_feasible_and_the_gap_is_a_bound(
     assert exact.gap - of_weights <= found.gap + 1e-12 * (1 + exact.primal)
 
 
+@given(seed=seeds)
+def test_a_secant_update_tells_how_the_gradient_changed(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    halves, s = random.standard_normal((2, 5, 4)), random.standard_normal(4)
+    H, y = halves[0].T @ halves[0], halves[1].T @ halves[1] @ s
+    found = newton_path.secant_update(H, s, y)
+    np.testing.assert_allclose(found, sdca_newton.secant_update(H, s, y), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found @ s, y, rtol=1e-6, atol=1e-6)
+    assert newton_path.secant_update(H, s, -y) is H
+
+
 @each_loss
 @pytest.mark.parametrize("form", [np.array, sparse.csr_matrix], ids=["dense", "sparse"])
 @pytest.mark.parametrize("intercept", [True, False])
@@ -88,17 +99,17 @@ def test_least_squares_take_one_hessian_and_no_more_passes(
     problem = problem_of("squared_loss", 2, n=300, far=1.0)
     passes: list[str] = []
     design, rows = newton_path.MemoryDesign, newton_path.rows
-    for where, name in ((design, "linearize"), (rows, "newton_system"), (design, "tangent_gaps")):
+    for where, name in ((design, "tangents"), (rows, "newton_system"), (design, "tangent_gaps")):
         method = getattr(where, name)
 
-        def counted(*args: Any, name: str = name, method: Any = method) -> Any:
+        def counted(*args: Any, name: str = name, method: Any = method, **more: Any) -> Any:
             passes.append(name)
-            return method(*args)
+            return method(*args, **more)
 
         monkeypatch.setattr(where, name, counted)
     l2s = np.logspace(3, -3, 9)
     path = sdca_path(problem.X, problem.y, "squared", l2s=l2s)
-    assert passes == ["linearize", "newton_system"] and (path.n_iters == 1).all()
+    assert passes == ["tangents", "newton_system"] and (path.n_iters == 1).all()
     # where rounding is too much for the model, rows are read again
     exact = problem.X @ [1.0, -1.0, 2.0, 0.5] + 1e-9 * problem.y
     path = sdca_path(problem.X, exact, "squared", l2s=[1e-12], tol=1e-3)

@@ -26,7 +26,7 @@ import numpy as np
 from tfopt_ref.sdca import shrunk
 from tfopt_ref.sdca_certificate import Fit, Problem, certificate, primal
 
-__all__ = ["Newton", "shifted", "steps"]
+__all__ = ["Newton", "secant_update", "shifted", "steps"]
 
 #: A direction that is not solved for may leave this share of g, or takes this many products.
 SHARE, MOST_PRODUCTS = 0.1, 250
@@ -96,6 +96,11 @@ def steps(problem: Problem, start: Fit, how: Newton) -> Iterator[Fit]:
         if end is None:
             return
         w, b = end
+
+
+def secant_update(H: np.ndarray, s: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return H changed so that H s = y, the change of the gradient along s (BFGS)."""
+    return H - np.outer(H @ s, H @ s) / (s @ H @ s) + np.outer(y, y) / (s @ y)
 
 
 def shifted(problem: Problem, w: np.ndarray, b: float, h: np.ndarray) -> tuple[np.ndarray, float]:

@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tfopt.kernels.sdca import visits
 from tfopt.linear_model._solver import rows
 from tfopt.linear_model._solver.certificate import Certificate, assemble
 from tfopt.linear_model._solver.costs import Costs
-from tfopt.linear_model._solver.design import MemoryDesign
+from tfopt.linear_model._solver.design import MemoryDesign, Point
 from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions, SolverResult
 from tfopt.linear_model._solver.newton import line_search, solve_newton_system
 from tfopt.linear_model._solver.objective import InitialPoint, Objective
 from tfopt.linear_model._solver.reductions import weighted_sum
-from tfopt.linear_model._solver.rows import Linearization
 
 __all__ = ["FeasibleDuals", "NewtonPath", "shifted_duals"]
 
@@ -67,6 +67,17 @@ def shifted_duals(
     return FeasibleDuals(gap, share * column[:-1] - gradient[:-1])
 
 
+def secant_update(hessian: np.ndarray, step: np.ndarray, change: np.ndarray) -> np.ndarray:
+    """Return a Hessian that tells how the gradient has changed along a step (BFGS)."""
+    product = np.sum(hessian * step, axis=1)
+    before, after = weighted_sum(step, product), weighted_sum(step, change)
+    if not (before > 0 and after > 0):
+        return hessian
+    updated: np.ndarray = hessian - np.outer(product, product) / before
+    updated += np.outer(change, change) / after
+    return updated
+
+
 class NewtonPath:
     """The solutions of one problem for several l2.
 
@@ -86,17 +97,26 @@ class NewtonPath:
         self.objective = dataclasses.replace(objective, l2=1.0)
         self.costs, self.number = costs, number
         examples = initial.examples()
-        without_hessian = costs._replace(forms_hessian=False)  # one serves several gradients
-        self._design = MemoryDesign(
-            self.objective, [examples], without_hessian, lambda _: initial.a
-        )
+        self._design = MemoryDesign(self.objective, [examples], costs, lambda _: initial.a)
+        self._factors = np.zeros_like(examples)
+        self._factors["a"] = 1.0
         self._hessian: np.ndarray | None = None
-        self._move(np.zeros(objective.n_weights), initial.bias)
+        start = np.zeros(objective.n_weights), initial.bias
+        self._move(start, self._design.tangents({0: start})[0].losses)
 
-    def _move(self, w: np.ndarray, bias: float, known: Linearization | None = None) -> None:
-        self._w, self._bias = w, bias
-        self._known = known or self._design.linearize({0: (w, bias)})[0]
+    def _move(self, point: Point, losses: float) -> None:
+        """Note that the design has moved to a point."""
+        (self._w, self._bias), self._losses = point, losses
+        self._gradient = self._sum_of_slopes()
         self._duals: FeasibleDuals | None = None
+
+    def _sum_of_slopes(self) -> np.ndarray:
+        """Return the gradient of the losses; the intercept is last."""
+        slopes, last = self._design.states[0].grad_pointwise, self.objective.n_weights
+        self._factors["weight"] = slopes
+        gradient = np.append(np.zeros(last), slopes.sum())
+        visits.weights_of(*self.objective.rows, self._factors, gradient[:last], 1.0)
+        return gradient
 
     def solve(self, l2: float, options: SolverOptions) -> SolverResult | None:
         """Return the solution for an l2, sought from the last one; None if no step leads there."""
@@ -125,17 +145,17 @@ class NewtonPath:
 
     def _certificate(self, objective: Objective) -> Certificate:
         """Return the certificate of the current point; its gap is an estimate without duals."""
-        gap, x_duals = self._duals or FeasibleDuals(0.0, -self._known.gradient[:-1])
+        gap, x_duals = self._duals or FeasibleDuals(0.0, -self._gradient[:-1])
         v = x_duals / objective.l2
-        return assemble(objective, self._w, self._bias, v, self._known.losses, gap)
+        return assemble(objective, self._w, self._bias, v, self._losses, gap)
 
     def _feasible_duals(self) -> FeasibleDuals:
         """Return minus the losses' derivatives, made feasible for an intercept."""
         if not self.objective.intercept:
-            return FeasibleDuals(0.0, -self._known.gradient[:-1])
+            return FeasibleDuals(0.0, -self._gradient[:-1])
         if self._hessian is not None and self.objective.loss in SHIFTABLE:
             bends = self._design.states[0].hess_pointwise
-            duals = shifted_duals(self._known.gradient, bends, self._bends, self._hessian[-1])
+            duals = shifted_duals(self._gradient, bends, self._bends, self._column)
         else:
             duals = None
         return duals or self._projected_duals()
@@ -150,18 +170,18 @@ class NewtonPath:
         if reuse and self._hessian is not None:
             if self._descend(objective, point, gradient):
                 return True
-            self._known = self._design.linearize({0: (self._w, self._bias)})[0]  # not where it led
+            self._design.tangents({0: (self._w, self._bias)})  # not where the step led
         self._form_hessian()
         return self._descend(objective, point, gradient)
 
     def _form_hessian(self) -> np.ndarray:
         state = self._design.states[0]
         _, self._hessian = rows.newton_system(self.objective, state)
-        self._bends = state.hess_pointwise
+        self._bends, self._column = state.hess_pointwise, self._hessian[-1]
         return self._hessian
 
     def _penalized_gradient(self, objective: Objective) -> np.ndarray:
-        gradient = self._known.gradient.copy()
+        gradient = self._gradient.copy()
         gradient[:-1] += objective.l2 * self._w
         if not objective.intercept:
             gradient[-1] = 0.0
@@ -173,7 +193,11 @@ class NewtonPath:
         steps = {} if step is None else {0: step}
         moved = line_search(objective, self._design, {0: point}, {0: gradient}, steps)
         for move in moved.values():
-            self._move(*move.point, self._design.linearizations[0])
+            last = np.append(self._w, self._bias), self._gradient
+            self._move(move.point, move.tangents.losses)
+            if objective.loss != "squared_loss":
+                now = np.append(self._w, self._bias), self._gradient
+                self._hessian = secant_update(self._hessian, now[0] - last[0], now[1] - last[1])
         return bool(moved)
 
     def _modelled_minimum(self, objective: Objective) -> Certificate | None:
@@ -183,20 +207,19 @@ class NewtonPath:
         number of rows as those of all sums do, are added to the gap.
         """
         H = self._form_hessian() if self._hessian is None else self._hessian
-        last = self._known
         step = solve_newton_system(objective, H, self._penalized_gradient(objective))
         if step is None:
             return None
         curvature = np.sum(H * step, axis=1)
-        gradient = last.gradient + curvature
-        losses = last.losses + weighted_sum(step, last.gradient + curvature / 2)
+        gradient = self._gradient + curvature
+        losses = self._losses + weighted_sum(step, self._gradient + curvature / 2)
         # the duals are minus the residuals less their mean
         mean = gradient[-1] / H[-1, -1] if objective.intercept else 0.0
         duals = FeasibleDuals(gradient[-1] * mean / 2, mean * H[-1, :-1] - gradient[:-1])
         w, bias = self._w + step[:-1], self._bias + float(step[-1])
         point = assemble(objective, w, bias, duals.x_duals / objective.l2, losses, duals.gap)
         norms = np.sqrt(np.diagonal(H))  # of the columns
-        size = np.sqrt(2 * last.losses) + weighted_sum(np.abs(step), norms)
+        size = np.sqrt(2 * self._losses) + weighted_sum(np.abs(step), norms)
         error = np.finfo(float).eps * len(objective.rows[2]) * size
         apart, errors = np.abs(objective.l2 * w - duals.x_duals), error * norms[:-1]
         gap_error = weighted_sum(errors, apart + errors / 2) / objective.l2 + 2 * error * size
