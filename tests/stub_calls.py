@@ -26,7 +26,15 @@ from tfopt.kernels import kernels
 from tfopt.kernels.platform import locking, runtime
 from tfopt.kernels.reduce import clip
 from tfopt.kernels.sdca import feature_groups, fingerprint_table, multiclass, visits
-from tfopt.kernels.update import checks, commit, multi_tensor, pipeline, sparse_checks, step_table
+from tfopt.kernels.update import (
+    checks,
+    commit,
+    multi_tensor,
+    pipeline,
+    repetition,
+    sparse_checks,
+    step_table,
+)
 from tfopt.rules import RULES, Rule
 
 STUBS = sorted((Path(tfopt.__file__).parent / "kernels").glob("*/*.pyi"))
@@ -220,6 +228,14 @@ GOOD: dict[str, Any] = {
         fingerprint_table.FingerprintTable(), PRINTS.copy(),
     ],
     "update.multi_tensor.many_call": lambda: [KERNEL, _many(), (0.1, 0.9), 0, 1.0, 1.0],
+    "update.repetition.gradients_of": lambda: [[(np.ones(3), ADAGRAD)], (ADAGRAD,)],
+    "update.repetition.gradients_in": lambda: [{"a": [N]}, {"a": [np.ones(3)]}, {"a": [(N,)]}],
+    "update.repetition.Repetition.__new__": lambda: [KERNEL, _list()],
+    "update.repetition.Repetition.call_with": lambda: [
+        repetition.Repetition(KERNEL, _list()), {"lr": 0.1, "momentum": 0.9},
+        {"use_nesterov": False}, 1.0, [np.ones(3), np.ones((2, 2))],
+    ],
+    "update.repetition.Repetition.release": lambda: [repetition.Repetition(KERNEL, _list())],
     "arrays.layout.use_halves": lambda: [STEPS.halves_capsule],
     "platform.locking.Held.__init__": lambda: [[]],
     "platform.locking.Held.__enter__": lambda: [locking.Held([])],
@@ -303,7 +319,7 @@ BLANK: list[Any] = []  # objects whose __init__ has not run
 for _type in (
     step_table.Kernel, checks.Call, commit.Write, commit.Count, commit.Assign, commit.AssignRows,
     commit.Attributes, commit.Mark, commit.Undo, locking.Held, pipeline.Turns,
-    feature_groups.Places,
+    feature_groups.Places, repetition.Repetition,
 ):  # fmt: skip
     try:
         BLANK.append(_type.__new__(_type))

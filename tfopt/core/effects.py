@@ -21,7 +21,7 @@ import numpy as np
 
 from tfopt.core import engine
 from tfopt.core.callers import users_line
-from tfopt.core.engine import Node, Readable, Tensor, raw, tracing
+from tfopt.core.engine import Node, Readable, Tensor, prepare_writes, raw, tracing
 from tfopt.core.locks import locked
 from tfopt.core.nest import flatten, pack
 from tfopt.core.tensor_tree import TensorTree
@@ -140,18 +140,6 @@ def _as_text(signature: inspect.Signature) -> tuple[str, str, str, dict[str, Any
         forwarded.append(f"{name}={name}" if by_name else name)
         listed.append(f"{name!r}: {name}")
     return ", ".join(parameters), ", ".join(forwarded), f"{{{', '.join(listed)}}}", scope
-
-
-# ---- writes
-
-
-def prepare_writes(operands: Any) -> None:
-    """Prepare variables for writes: tensors that share their memory are given copies."""
-    for operand in operands:
-        if isinstance(operand, Readable):
-            operand._before_write()
-        elif isinstance(operand, (list, tuple)):
-            prepare_writes(operand)
 
 
 # ---- traces

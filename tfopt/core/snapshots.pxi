@@ -113,3 +113,13 @@ cdef Tensor read(Readable variable):
         if type(recorder) is Tape:
             (<Tape>recorder).saw(variable, tensor)
     return tensor
+
+
+def prepare_writes(operands):
+    """Prepare variables for writes: tensors that share their memory are given copies."""
+    for operand in operands:
+        if isinstance(operand, Readable):
+            if (<Readable>operand).snapshot is not None:
+                operand._before_write()
+        elif isinstance(operand, (list, tuple)):
+            prepare_writes(operand)

@@ -165,6 +165,8 @@ class OptimizerBase(Stateful):
         if type(grads_and_vars) is not list and not isinstance(grads_and_vars, Iterable):
             kind = type(grads_and_vars).__name__
             raise InvalidTypeError(f"grads_and_vars must be a list of pairs, not {kind}")
+        if self._take_again(grads_and_vars):
+            return self.iterations
         pairs = list(grads_and_vars)
         if not pairs:
             return None
@@ -178,6 +180,14 @@ class OptimizerBase(Stateful):
         else:
             self._take(request)
         return self.iterations
+
+    def _take_again(self, pairs: Any) -> bool:
+        """Take the last step again with other gradients, if that needs no preparation."""
+        return False
+
+    def _take_flat_again(self, grads: list[Any], variables: tuple[Any, ...]) -> bool:
+        """Take the last step of a structure again, if that needs no preparation."""
+        return False
 
     def _take(self, request: StepRequest) -> None:
         """Take a complete step, or raise and leave everything unchanged."""
@@ -242,6 +252,9 @@ class OptimizerBase(Stateful):
 
     def _step_tree(self, params: Any, grads: Any) -> Variable | None:
         places = self._places
+        repeated = places.repeated(params, grads)
+        if repeated is not None and self._take_flat_again(repeated, places.variables):
+            return self.iterations
         pairs, at, moved = places.pairs(params, grads)
         if at is None:
             return self.apply_gradients(pairs)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Undo
+from tfopt.kernels.update.repetition import gradients_in
 from tfopt.optimizers.base.variables import as_variable, memory_of
 from tfopt.variable import Variable
 
@@ -32,6 +35,19 @@ class Places:
     def __init__(self) -> None:
         self.at: dict[str, Variable] = {}
         self.undo: Undo | None = None  # of a step that has changed `at` and is not yet taken
+        # of the last structure whose variables were those in `at` already, which is kept, too
+        self.variables: tuple[Variable, ...] = ()
+        self._pattern: Any = None
+        self._known: dict[str, Variable] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "variables": (), "_pattern": None, "_known": None}
+
+    def repeated(self, params: Any, grads: Any) -> list[np.ndarray] | None:
+        """Return the gradients of `variables`; None if the structure is another one."""
+        if self._known is not self.at:
+            return None
+        return gradients_in(params, grads, self._pattern)
 
     def pairs(
         self, params: Any, grads: Any
@@ -47,6 +63,9 @@ class Places:
         moved : dict of Variable
             Variables that replace others, keyed by the memory of the replaced ones.
         """
+        repeated = self.repeated(params, grads)
+        if repeated is not None:
+            return list(zip(repeated, self.variables, strict=True)), None, {}
         values: dict[str, Any] = {}
         for name, value in leaves(params):
             if name in values:
@@ -57,6 +76,9 @@ class Places:
         pairs = [(gradients[name], variable) for name, variable in variables.items()]
         pairs = [pair for pair in pairs if pair[0] is not None] or pairs
         if all(self.at.get(name) is variable for name, variable in variables.items()):
+            if self._known is not self.at:
+                self.variables = tuple(variables.values())
+                self._pattern, self._known = _pattern(params), self.at
             return pairs, None, {}
         return pairs, {**self.at, **variables}, self._moved(variables)
 
@@ -111,6 +133,18 @@ def _gradients(params: Any, grads: Any, name: str) -> Iterator[tuple[str, Any]]:
         return
     for key, value, grad in items:
         yield from _gradients(value, grad, f"{name}/{key}" if name else str(key))
+
+
+def _pattern(structure: Any) -> Any:
+    """Return a structure as `gradients_in` takes it; keys other than strings match nothing."""
+    if isinstance(structure, Mapping):
+        return {
+            key if type(key) is str else object(): _pattern(value)
+            for key, value in structure.items()
+        }
+    if isinstance(structure, (list, tuple)):
+        return [_pattern(value) for value in structure]
+    return (structure,)
 
 
 def _differs(name: str) -> InvalidArgumentError:

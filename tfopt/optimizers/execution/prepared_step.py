@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tfopt.core.engine import Readable
+from tfopt.core.engine import prepare_writes
 from tfopt.core.rule_steps import RuleUpdate
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels import kernels
@@ -148,9 +148,7 @@ class PreparedStep:
 
         Once it is taken, `moved` no longer restores the changes made before it.
         """
-        for variable in self.variables:
-            if isinstance(variable, Readable):
-                variable._before_write()  # tensors that share its memory are given copies
+        prepare_writes(self.variables)
         if self.work:
             with _interrupts_held() if self.launches else nullcontext():
                 self._work(moved)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
+from functools import partial
+from operator import is_
 from typing import Any, Self
 
 import numpy as np
 
-from tfopt.core.effects import writes
+from tfopt.core.effects import prepare_writes, writes
 from tfopt.core.rule_steps import RuleUpdate, SparseUpdate
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.checks import Call
-from tfopt.kernels.update.commit import carry_out
+from tfopt.kernels.update.commit import Count, carry_out
 from tfopt.kernels.update.dense import run
+from tfopt.kernels.update.repetition import gradients_of
 from tfopt.optimizers.base.hyperparameters import Hyper
 from tfopt.optimizers.base.optimizer import ApplyState, Optimizer
 from tfopt.optimizers.base.state_parts import as_damage, check_known
@@ -36,6 +39,17 @@ _HOOKS = (
     "_resource_apply_dense",
     "_resource_apply_sparse",
     "_resource_apply_sparse_duplicate_indices",
+)
+#: The stages of a step that is not taken again, which a subclass may override.
+_STAGES = (
+    "_aggregate_gradients",
+    "_checked",
+    "_create_slots",
+    "_hooked",
+    "_locks",
+    "_prepare_hooked",
+    "_take",
+    "prepare",
 )
 _EXCLUDED = "exclude_from_weight_decay"  # the key of the patterns in a configuration
 
@@ -113,6 +127,9 @@ class RuleOptimizer(Optimizer, abstract=True):
         self._plan: StepPlan | None = None
         self._one_by_one = any(
             getattr(type(self), hook) is not getattr(RuleOptimizer, hook) for hook in _HOOKS
+        )
+        self._is_unchanged = not self._one_by_one and all(
+            getattr(type(self), name) is getattr(RuleOptimizer, name) for name in _STAGES
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -216,8 +233,60 @@ class RuleOptimizer(Optimizer, abstract=True):
             plan.add_launches(step, update, request, *settings)
         if observer is not None:
             step.after.append(lambda: setattr(self, "last_step", observer.report()))
+        elif plan.is_plain and self._repeats and request.before is request.after is None:
+            step.after.append(partial(plan.keep_call, calls[0]))
         step.writes += self._left_by(update)
         return step
+
+    # ---- the step of before, with other gradients
+
+    @property
+    def _repeats(self) -> bool:
+        """Whether steps are nothing but the rule's calls."""
+        return (
+            self._is_unchanged
+            and self.clipnorm is self.clipvalue is self.global_clipnorm is None
+            and not (self.gradient_transformers or self.use_locking or self.observe)
+            and self.gradient_aggregator is None
+            and self.sparse != "catch_up"
+            and not self._deferred.by_memory
+        )
+
+    def _take_again(self, pairs: Any) -> bool:
+        plan = self._plan
+        if plan is None or not plan.is_plain or self._places.undo is not None:
+            return False
+        grads = gradients_of(pairs, plan.passed)
+        return grads is not None and self._repeat(plan, grads)
+
+    def _take_flat_again(self, grads: list[Any], variables: tuple[Any, ...]) -> bool:
+        plan = self._plan
+        if plan is None or not plan.is_plain:
+            return False
+        if plan.passed is not variables:
+            if not (len(plan.passed) == len(variables) and all(map(is_, plan.passed, variables))):
+                return False
+            plan.passed = variables
+        return self._repeat(plan, grads)
+
+    def _repeat(self, plan: StepPlan, grads: list[Any]) -> bool:
+        """Take the step of a plain plan with other gradients, if that needs no further checks."""
+        if not self._repeats:
+            return False
+        update = self._next_update()
+        if update.rule != plan.rule or self._exclusion is not plan.exclusion:
+            return False
+        repeated = plan.repeated(update, grads)
+        if repeated is None:
+            return False
+        repetition, call = repeated
+        count = self._store.weights[0]
+        writes: Writes = [call, Count(count._array), *self._left_by(update)]
+        prepare_writes(plan.readable)
+        prepare_writes((count,))
+        carry_out(writes)
+        plan.keep(repetition)
+        return True
 
     def _observer(
         self, request: StepRequest, calls: list[Call], clips: bool, plan: StepPlan

@@ -15,13 +15,16 @@ from typing import Any
 import numpy as np
 
 from tfopt.core.backends import backend_of
+from tfopt.core.engine import Readable
 from tfopt.core.rule_steps import DenseBucket, RuleUpdate, SparseUpdate
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
+from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import carry_out
 from tfopt.kernels.update.pipeline import Turns
+from tfopt.kernels.update.repetition import Repetition
 from tfopt.optimizers.base.variable_set import VariableSet
 from tfopt.optimizers.base.variables import any_overlap
 from tfopt.optimizers.execution.clipping import ClippedDense, ClippedRows, clipped_calls
@@ -75,6 +78,13 @@ class StepPlan:
         self.on_device = [part for part in parts if part.variables[0].device == "gpu"]
         self.constrained = any(part.constrained for part in self.parts)
         self.has_rows = any(isinstance(part, SparseUpdate) for part in self.parts)
+        self.readable = [each for each in passed if isinstance(each, Readable)]
+        self.is_plain = (
+            len(parts) == len(self.parts) == 1
+            and not (self.has_rows or self.constrained or self.overlapping)
+            and set(types) == {np.ndarray}
+        )
+        self._repetitions: list[Repetition] = []  # at most one: it is taken out while it is in use
 
     def fits(
         self,
@@ -90,6 +100,29 @@ class StepPlan:
             and self.exclusion is exclusion
             and all(map(operator.is_, self.passed, passed))
         )
+
+    # ---- repeated steps
+
+    def repeated(self, update: RuleUpdate, grads: list[Any]) -> tuple[Repetition, Call] | None:
+        """Return the call of a plain plan for other gradients; None if it needs all checks."""
+        if not self._repetitions:
+            return None
+        repetition = self._repetitions.pop()
+        keep = update.keep if self.parts[0].decays else 1.0
+        call = repetition.call_with(update.hypers, update.flags, keep, grads)
+        return None if call is None else (repetition, call)
+
+    def keep(self, repetition: Repetition) -> None:
+        """Keep a repetition, which is no longer in use, for the next step."""
+        repetition.release()
+        self._repetitions[:] = [repetition]
+
+    def keep_call(self, call: Call) -> None:
+        """Keep the call of a plain plan that has been carried out, for the next step."""
+        repetition = Repetition(kernels[self.rule], call)
+        self.is_plain = repetition.possible
+        if self.is_plain:
+            self._repetitions[:] = [repetition]
 
     # ---- checks
 
