@@ -93,7 +93,7 @@ def test_an_interrupt_saves_between_two_steps(cli, data, folder, monkeypatch, st
     assert cli(*arguments).code == 0
     whole = (folder / "model.npz").read_bytes()
     (folder / "model.npz").unlink()
-    rows, calls = Progress.rows, []
+    rows, calls = Progress.advance, []
 
     def count(progress, number):
         rows(progress, number)
@@ -103,7 +103,7 @@ def test_an_interrupt_saves_between_two_steps(cli, data, folder, monkeypatch, st
 
     handler = signal.getsignal(signal.SIGINT)
     with monkeypatch.context() as patch:
-        patch.setattr(Progress, "rows", count)
+        patch.setattr(Progress, "advance", count)
         outcome = cli(*arguments, "--checkpoint", "saved.npz")
     assert (outcome.code, outcome.out) == (130, "")
     assert outcome.err == "interrupted; --resume goes on from saved.npz\n"

@@ -18,8 +18,8 @@ from distributed.utils import silence_logging_cmgr
 import tfopt.dask
 from tfopt.cli.checkpoints import check_origin, run_origin
 from tfopt.cli.output import CommandError, note
-from tfopt.cli.rows import Rows
-from tfopt.cli.settings import CheckpointFlags, ClusterFlags, SdcaSettings
+from tfopt.cli.rows import Executor, Rows
+from tfopt.cli.settings import CheckpointFlags, SdcaSettings
 from tfopt.dask.cluster import (
     POLL_INTERVAL,
     WORKER_LOST_ERRORS,
@@ -30,8 +30,6 @@ from tfopt.dask.cluster import (
 from tfopt.dask.folder import MANIFEST, Folder
 from tfopt.dask.sdca import MAX_WORKER_LOSSES
 from tfopt.errors import CheckpointError
-
-__all__ = ["ClusterExecutor", "connect", "remove"]
 
 #: Seconds for a scheduler to answer.
 CONNECT_TIMEOUT = 10
@@ -45,16 +43,18 @@ _DEAD = "workers died again and again, or the whole cluster is gone"
 
 
 @contextlib.contextmanager
-def connect(flags: ClusterFlags, files: CheckpointFlags) -> Iterator[ClusterExecutor]:
+def connect(
+    address: str | None, n_workers: int | None, files: CheckpointFlags
+) -> Iterator[ClusterExecutor]:
     """Use a cluster within a block; start one, and close it, if there is no address.
 
     A CommandError says that the address is invalid, or that no scheduler answers there.
     """
-    if flags.address is None:
+    if address is None:
         with (
             dask.config.set(MALLOC_SETTINGS),
             LocalCluster(
-                n_workers=flags.workers,
+                n_workers=n_workers,
                 threads_per_worker=1,
                 host="127.0.0.1",
                 # an arbitrary port for the unused dashboard: the default may be in use
@@ -67,19 +67,19 @@ def connect(flags: ClusterFlags, files: CheckpointFlags) -> Iterator[ClusterExec
         return
     try:
         # otherwise a failed client would remain the default
-        client = Client(flags.address, timeout=CONNECT_TIMEOUT, set_as_default=False)
+        client = Client(address, timeout=CONNECT_TIMEOUT, set_as_default=False)
     except ValueError as error:
-        raise CommandError(f"{flags.address}: is not an address such as tcp://host:port") from error
+        raise CommandError(f"{address}: is not an address such as tcp://host:port") from error
     except OSError as error:
         raise CommandError(
-            f"{flags.address}: no Dask scheduler answers within {CONNECT_TIMEOUT} s"
+            f"{address}: no Dask scheduler answers within {CONNECT_TIMEOUT} s"
         ) from error
     with silence_logging_cmgr(logging.CRITICAL), client, client.as_current():
         yield ClusterExecutor(files)
 
 
-class ClusterExecutor:
-    """The workers of the current cluster, as a `tfopt.cli.sdca.FittingExecutor`.
+class ClusterExecutor(Executor):
+    """The workers of the current cluster.
 
     `map` and `broadcast` are lazy; `gather` computes. What a lost worker had is computed again.
     """
@@ -147,13 +147,8 @@ class ClusterExecutor:
         train: Rows,
         classes: tuple[float, ...] | None,
         settings: SdcaSettings,
-        lengths: list[int] | None,
     ) -> Any:
-        """Fit an estimator of `tfopt.dask`; see `tfopt.cli.sdca.FittingExecutor`.
-
-        Checkpoints are saved, and taken up, as the flags say.
-        """
-        assert lengths is not None
+        """Fit an estimator of `tfopt.dask`; save it, and take it up, as the flags say."""
         resume = None
         if self._files.wanted:
             saved = _RunFolder(self._files, settings, train)
@@ -165,7 +160,8 @@ class ClusterExecutor:
                 }
         blocks = train.examples(classes, settings.bias_feature)
         if not train.in_parts:  # the rows of a file are here, and not yet in blocks
-            cuts = [*itertools.pairwise(np.cumsum([0, *lengths]).tolist())]
+            ends = np.cumsum([0, *(train.block_lengths(settings.blocks) or ())]).tolist()
+            cuts = [*itertools.pairwise(ends)]
             X, y, weights = (part and [part[0][a:b] for a, b in cuts] for part in blocks)
         else:
             X, y, weights = blocks

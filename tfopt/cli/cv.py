@@ -18,8 +18,8 @@ from tfopt.cli.data import Data, find_classes, read_data
 from tfopt.cli.metrics import ModelLoss, score
 from tfopt.cli.models import write_model
 from tfopt.cli.output import CommandError, check_writable, echo, print_json, show_label
-from tfopt.cli.report import Certificate, PathProgress, note_bad_lines, warn_unconverged
-from tfopt.cli.rows import examples_of, rows_of
+from tfopt.cli.report import Certificate, Progress, note_bad_lines, warn_unconverged
+from tfopt.cli.rows import Executor, examples_of, rows_of
 from tfopt.cli.settings import CLASSIFICATION, SdcaSettings
 from tfopt.core.versions import versions
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.model:
         names = ("loss", "l1", "tol", "epochs", "seed")
         settings = SdcaSettings(l2=best["l2"], **{name: getattr(arguments, name) for name in names})
-        result = sdca.fit(sdca.LocalFits(), {"train": rows_of(data)}, settings, quiet=True)
+        result = sdca.fit(Executor(), {"train": rows_of(data)}, settings, quiet=True)
         write_model(arguments.model, result.model)
     if arguments.json:
         facts = {"command": "cv", "data": arguments.data, "rows": data.labels.size}
@@ -93,7 +93,7 @@ def _folds(data: Data, path: list[float], arguments: argparse.Namespace) -> Iter
     penalties = np.full(len(path), arguments.l1), np.array(path)
     with (
         warnings.catch_warnings(),
-        PathProgress(arguments.folds * len(path), arguments.quiet) as progress,
+        Progress(arguments.quiet, total=arguments.folds * len(path), unit=" fits") as progress,
     ):
         warnings.simplefilter("ignore", ConvergenceWarning)  # the report says so
         warnings.simplefilter("ignore", UserWarning)  # of classes with few rows
@@ -114,7 +114,10 @@ def _folds(data: Data, path: list[float], arguments: argparse.Namespace) -> Iter
                 for k in warm.order:  # that of the path
                     warm.fit(k)
                     fits.append(_judged(estimator, loss, arguments.loss, X[held], y[held], w_held))
-                    progress.fit(number, path[k], fits[-1].loss)
+                    loss_shown = f"{fits[-1].loss:.6g}"
+                    line = f"fold {number:3}  l2 {path[k]:<10.4g}  loss {loss_shown}"
+                    progress.show(line, fold=number, loss=loss_shown)
+                    progress.advance()
                 yield fits
         except ValueError as error:
             raise CommandError(f"{data.name}: {error}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -84,7 +84,7 @@ def predict(arguments: argparse.Namespace) -> int:
 
 
 class _Blocks:
-    """The predictions of a file, block by block, and what scores need of them."""
+    """The predictions of a file, piece by piece, and what scores need of them."""
 
     def __init__(self, arguments: argparse.Namespace, model: StoredModel, keeps: bool) -> None:
         self._arguments, self._model, self._keeps = arguments, model, keeps
@@ -106,7 +106,8 @@ class _Blocks:
                 self._kept.append((predictions, targets(data, model.classes)))
             else:
                 self._keeps, self._kept = False, []
-            yield predictions
+            for start in range(0, len(predictions), _CHUNK):
+                yield predictions[start : start + _CHUNK]
 
     def _has_labels(self, data: Data) -> bool:
         if self._model.classes is None:
@@ -129,19 +130,17 @@ def _text_of(arguments: argparse.Namespace, model: StoredModel, blocks: _Blocks)
         return
     if arguments.proba:
         yield f"labels {' '.join(labels)}\n"
-    for predictions in blocks:
-        for start in range(0, len(predictions), _CHUNK):
-            piece = predictions[start : start + _CHUNK]
-            if arguments.labels:
-                lines = [labels[best] for best in _best(model, piece)]
-            elif arguments.proba:
-                lines = [" ".join(map(repr, row)) for row in _per_class(piece).tolist()]
-            elif piece.ndim == 1:
-                lines = [repr(value) for value in piece.tolist()]
-            else:
-                rows = zip(_best(model, piece), piece.tolist(), strict=True)
-                lines = [f"{labels[best]} {' '.join(map(repr, row))}" for best, row in rows]
-            yield "".join(f"{line}\n" for line in lines)
+    for piece in blocks:
+        if arguments.labels:
+            lines = [labels[best] for best in _best(model, piece)]
+        elif arguments.proba:
+            lines = [" ".join(map(repr, row)) for row in _per_class(piece).tolist()]
+        elif piece.ndim == 1:
+            lines = [repr(value) for value in piece.tolist()]
+        else:
+            rows = zip(_best(model, piece), piece.tolist(), strict=True)
+            lines = [f"{labels[best]} {' '.join(map(repr, row))}" for best, row in rows]
+        yield "".join(f"{line}\n" for line in lines)
 
 
 def _json_of(arguments: argparse.Namespace, model: StoredModel, blocks: _Blocks) -> Iterator[str]:
@@ -149,31 +148,24 @@ def _json_of(arguments: argparse.Namespace, model: StoredModel, blocks: _Blocks)
     head = {"schema": SCHEMA, "command": "predict", "model": arguments.model}
     head |= {"data": arguments.data, "loss": model.loss, "classes": model.labels}
     yield json.dumps(head)[:-1] + ', "predictions": ['
-    make = _record_of(model)
     comma = ""
-    for predictions in blocks:
-        for start in range(0, len(predictions), _CHUNK):
-            records = map(json.dumps, make(predictions[start : start + _CHUNK]))
-            yield comma + "\n" + ",\n".join(records)
-            comma = ","
+    for piece in blocks:
+        yield comma + "\n" + ",\n".join(map(json.dumps, _records(model, piece)))
+        comma = ","
     tail = {"rows": blocks.n_rows, "bad_lines": blocks.n_skipped, "scores": blocks.scores()}
     yield f"\n], {json.dumps(finite(tail), allow_nan=False)[1:]}\n"
 
 
-def _record_of(model: StoredModel) -> Callable[[np.ndarray], Iterator[dict[str, Any]]]:
-    """Return a function that makes a record of each prediction."""
-
-    def records(piece: np.ndarray) -> Iterator[dict[str, Any]]:
-        if model.labels is None:
-            yield from ({"value": value} for value in piece.tolist())
-            return
-        is_logistic = model.loss == "logistic"
-        values = _per_class(piece) if is_logistic else piece
-        name = "probabilities" if is_logistic else "margins" if piece.ndim > 1 else "margin"
-        for best, value in zip(_best(model, piece), values.tolist(), strict=True):
-            yield {"label": model.labels[best], name: value}
-
-    return records
+def _records(model: StoredModel, piece: np.ndarray) -> Iterator[dict[str, Any]]:
+    """Yield a record of each prediction."""
+    if model.labels is None:
+        yield from ({"value": value} for value in piece.tolist())
+        return
+    values, name = piece, "margins" if piece.ndim > 1 else "margin"
+    if model.loss == "logistic":
+        values, name = _per_class(piece), "probabilities"
+    for best, value in zip(_best(model, piece), values.tolist(), strict=True):
+        yield {"label": model.labels[best], name: value}
 
 
 def _best(model: StoredModel, predictions: np.ndarray) -> Any:

@@ -15,19 +15,6 @@ from typing import Any
 from tfopt.core.atomic_write import replacing
 from tfopt.core.printable import printable
 
-__all__ = [
-    "SCHEMA",
-    "CommandError",
-    "check_outside",
-    "check_writable",
-    "echo",
-    "finite",
-    "note",
-    "print_json",
-    "show_label",
-    "write_atomically",
-]
-
 #: The version of the JSON that commands print: it grows when a key changes its meaning or goes.
 SCHEMA = 1
 

@@ -11,9 +11,11 @@ import tfopt
 from tfopt.cli.flags import (
     DATA_FORMAT,
     DEFAULT,
+    Commands,
     add_output,
     add_reading,
     add_seed,
+    add_train,
     count,
     name_of,
     non_negative,
@@ -22,7 +24,6 @@ from tfopt.cli.flags import (
 )
 from tfopt.cli.optimizers import OPTIMIZERS, SCHEDULES
 from tfopt.cli.settings import FINISH, SDCA_LOSSES, SdcaSettings, Settings
-from tfopt.cli.train_flags import Commands, add_train
 
 _EXIT_CODES = """\
 Exit codes: 0 done, 1 refused (one line says file, line and reason), 2 wrong usage, 3 stopped before

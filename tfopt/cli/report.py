@@ -26,8 +26,8 @@ NOT_REACHED = 3
 MANY = 2**24  # features: a model takes more than 100 MB
 
 
-class _Bar:
-    """A bar on a terminal, else lines; silent if `quiet`."""
+class Progress:
+    """A bar on a terminal, else lines; silent if `quiet`. The options are those of tqdm."""
 
     def __init__(self, quiet: bool, **options: Any) -> None:
         quiet = quiet or sys.stderr is None
@@ -45,55 +45,15 @@ class _Bar:
     def __exit__(self, *error: object) -> None:
         self._bar.close()
 
-
-class Progress(_Bar):
-    """A bar with the time left on a terminal, else one line per epoch; silent if `quiet`.
-
-    `total_rows` is the number of rows times epochs.
-    """
-
-    def __init__(self, total_rows: int, quiet: bool) -> None:
-        super().__init__(quiet, total=total_rows, unit=" rows", unit_scale=True)
-
-    def rows(self, count: int) -> None:
-        """Count the rows of one batch."""
+    def advance(self, count: int = 1) -> None:
+        """Count what is done."""
         self._bar.update(count)
 
-    def epoch(self, number: int, losses: dict[str, float]) -> None:
-        """Report an epoch that is done, with its loss on the training and the test data."""
-        shown = {f"{part} loss": f"{loss:.6g}" for part, loss in losses.items()}
-        self._bar.set_postfix(shown)
-        if self._prints_lines:
-            text = "  ".join(f"{name} {loss}" for name, loss in shown.items())
-            note(f"epoch {number:3}  {text}")
-
-
-class GapProgress(_Bar):
-    """A bar of the iterations on a terminal, else one line per certificate; silent if `quiet`."""
-
-    def __init__(self, quiet: bool) -> None:
-        super().__init__(quiet, unit=" iterations")
-
-    def __call__(self, record: dict[str, Any]) -> None:
-        """Report an iteration: a callback of the estimators."""
-        self._bar.set_postfix(gap=f"{record['gap']:.1e}", refresh=False)
-        self._bar.update()
-        if self._prints_lines and record["certified"]:
-            note(f"iteration {record['iteration']:4}  gap {record['gap']:.3g}")
-
-
-class PathProgress(_Bar):
-    """A bar of the `total` fits on a terminal, else one line per fit; silent if `quiet`."""
-
-    def __init__(self, total: int, quiet: bool) -> None:
-        super().__init__(quiet, total=total, unit=" fits")
-
-    def fit(self, fold: int, l2: float, loss: float) -> None:
-        """Report a fit that is done, with its loss on the rows left out."""
-        self._bar.set_postfix(fold=fold, loss=f"{loss:.6g}", refresh=False)
-        self._bar.update()
-        if self._prints_lines:
-            note(f"fold {fold:3}  l2 {l2:<10.4g}  loss {loss:.6g}")
+    def show(self, line: str, **values: Any) -> None:
+        """Show values at the end of the bar, or the line."""
+        self._bar.set_postfix(values, refresh=False)
+        if self._prints_lines and line:
+            note(line)
 
 
 @dataclasses.dataclass(frozen=True)

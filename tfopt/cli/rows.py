@@ -10,72 +10,61 @@ import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from tfopt import linear_model
 from tfopt.cli.data import Data, Layout, cut, read_data, targets
 from tfopt.cli.files import File, files_in, is_folder
 from tfopt.cli.metrics import ModelLoss, score, score_from_sums, score_sums
 from tfopt.cli.output import CommandError
-from tfopt.cli.settings import ReadOptions
+from tfopt.cli.settings import ReadOptions, SdcaSettings
 from tfopt.linear_model.stored_model import Columns, StoredModel
 
-__all__ = [
-    "Executor",
-    "LocalExecutor",
-    "Rows",
-    "examples_of",
-    "margins",
-    "read_rows",
-    "refuse_infinite",
-    "rows_of",
-]
 
-
-class Executor(Protocol):
-    """Holds blocks and applies functions to them."""
+class Executor:
+    """Holds blocks in the memory of this process, applies functions to them, and fits models."""
 
     def map(
         self, function: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()
     ) -> list[Any]:
         """Apply a function to each row of the columns and the shared arguments."""
-        ...
-
-    def broadcast(self, value: Any) -> Any:
-        """Return a large value in a form to be shared."""
-        ...
-
-    def persist(
-        self, function: Callable[..., Any], values: Sequence[Any], shared: Any
-    ) -> list[Any]:
-        """Apply a function to each value and a shared one, once; keep the results in place."""
-        ...
-
-    def gather(self, values: list[Any]) -> list[Any]:
-        """Return the values of blocks."""
-        ...
-
-
-class LocalExecutor(Executor):
-    """The memory of this process."""
-
-    def map(
-        self, function: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()
-    ) -> list[Any]:
         return [function(*row, *shared) for row in zip(*columns, strict=True)]
 
     def broadcast(self, value: Any) -> Any:
+        """Return a large value in a form to be shared."""
         return value
 
     def persist(
         self, function: Callable[..., Any], values: Sequence[Any], shared: Any
     ) -> list[Any]:
+        """Apply a function to each value and a shared one, once; keep the results in place."""
         return self.map(function, values, shared=(shared,))
 
     def gather(self, values: list[Any]) -> list[Any]:
+        """Return the values of blocks."""
         return values
+
+    def fit(
+        self,
+        name: str,
+        options: dict[str, Any],
+        train: Rows,
+        classes: tuple[float, ...] | None,
+        settings: SdcaSettings,
+    ) -> Any:
+        """Return a fitted estimator, given the name of its class and its parameters."""
+        X, y, weights = train.examples(classes, settings.bias_feature)
+        features = X[0]
+        if len(X) > 1:
+            is_sparse = sparse.issparse(features)
+            features = sparse.vstack(X, format="csr") if is_sparse else np.vstack(X)
+        lengths = train.block_lengths(settings.blocks)
+        estimator = getattr(linear_model, name)(num_loss_partitions=lengths, n_jobs=-1, **options)
+        sample_weight = None if weights is None else np.concatenate(weights)
+        return estimator.fit(features, np.concatenate(y), sample_weight)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +79,7 @@ class _Call:
         return self.function(*values)
 
 
-class RereadingExecutor(LocalExecutor):
+class RereadingExecutor(Executor):
     """Blocks that are read from their file whenever they are used, one at a time."""
 
     def map(
@@ -100,6 +89,23 @@ class RereadingExecutor(LocalExecutor):
 
     def gather(self, values: list[Any]) -> list[Any]:
         return [call.result() for call in values]
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """What is known of a block without its rows; `labels` are all, or the distinct ones."""
+
+    n_rows: int
+    n_features: int
+    n_values: int
+    zero_based: bool
+    total_weight: float
+    is_weighted: bool
+    label_sum: float
+    n_skipped: int
+    columns: Columns | None
+    labels: np.ndarray = dataclasses.field(compare=False)
+    fingerprint: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,21 +119,14 @@ class Rows:
     executor : Executor
     blocks : list
         Data as the executor holds them, all with the same `n_features`, `zero_based` and classes.
-    lengths : tuple of int
-        The numbers of rows of the blocks.
+    summaries : list of Summary
+        Of each block, as its file has it.
     n_features : int
     zero_based : bool
-    labels : ndarray
-        All labels or, if they are of classes, the distinct ones.
-    totals : tuple of float
-        Of each block the number of rows, unless they have weights.
-    is_weighted : bool
-    mean : float
-        Of the labels.
-    n_skipped : int
-        Malformed lines that were left out.
     columns : Columns or None
         Of tables.
+    labels : ndarray
+        All labels or, of classes in parts, the distinct ones.
     in_parts : bool
         Whether the rows need never be in one place: those of a folder, or of a file in parts.
     """
@@ -135,16 +134,17 @@ class Rows:
     name: str
     executor: Executor
     blocks: list[Any]
-    lengths: tuple[int, ...]
+    summaries: list[Summary]
     n_features: int
     zero_based: bool
-    labels: np.ndarray
-    totals: tuple[float, ...]
-    is_weighted: bool
-    mean: float
-    n_skipped: int
     columns: Columns | None
+    labels: np.ndarray
     in_parts: bool
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The numbers of rows of the blocks."""
+        return tuple(summary.n_rows for summary in self.summaries)
 
     @property
     def n_rows(self) -> int:
@@ -152,7 +152,13 @@ class Rows:
 
     @property
     def total_weight(self) -> float:
-        return sum(self.totals)
+        """The number of rows, unless they have weights."""
+        return sum(summary.total_weight for summary in self.summaries)
+
+    @property
+    def n_skipped(self) -> int:
+        """Malformed lines that were left out."""
+        return sum(summary.n_skipped for summary in self.summaries)
 
     @property
     def layout(self) -> Layout:
@@ -190,7 +196,20 @@ class Rows:
         """
         parts = self.executor.map(examples_of, self.blocks, shared=(classes, bias))
         X, y, weights = ([part[k] for part in parts] for k in range(3))
-        return X, y, weights if self.is_weighted else None
+        return X, y, weights if self.summaries[0].is_weighted else None
+
+    def block_lengths(self, n_blocks: int | None) -> list[int] | None:
+        """Return the sizes of the blocks to be fitted; None: no blocks.
+
+        Rows in parts are in blocks already. Otherwise sizes differ by at most 1, larger ones first,
+        and none is 0.
+        """
+        if self.in_parts:
+            return list(self.lengths)
+        if n_blocks is None:
+            return None
+        of_each, more = divmod(self.n_rows, n_blocks)
+        return [of_each + (k < more) for k in range(min(n_blocks, self.n_rows))]
 
     def mean_loss(self, model: StoredModel) -> float:
         """Return the mean loss of a model."""
@@ -203,15 +222,16 @@ class Rows:
             loss, values, y_true = _margins_and_targets(data, model)
             of_rows = score(model.loss, loss.predict(values), y_true, data.weights)
             return loss.mean(values, y_true, data.weights), of_rows
-        parts = self._gather_map(_partial_scores, self.executor.broadcast(model), self.mean)
+        mean = sum(summary.label_sum for summary in self.summaries) / self.total_weight
+        parts = self._gather_map(_partial_scores, self.executor.broadcast(model), mean)
         sums = {name: sum(part[name] for part in parts) for name in parts[0] if name != "loss"}
         return self._mean([part["loss"] for part in parts]), score_from_sums(sums)
 
     def _mean(self, losses: list[float]) -> float:
         if len(losses) == 1:
             return losses[0]
-        products = (loss * total for loss, total in zip(losses, self.totals, strict=True))
-        return sum(products) / self.total_weight
+        pairs = zip(losses, self.summaries, strict=True)
+        return sum(loss * summary.total_weight for loss, summary in pairs) / self.total_weight
 
     def _gather_map(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
         return self.executor.gather(self.executor.map(function, self.blocks, shared=shared))
@@ -250,60 +270,32 @@ def read_rows(
 
 def rows_of(data: Data) -> Rows:
     """Return the rows of a file, as one block in this process."""
-    return Rows(
-        name=data.name,
-        executor=LocalExecutor(),
-        blocks=[data],
-        lengths=data.labels.shape,
-        n_features=data.features.shape[1],
-        zero_based=data.zero_based,
-        labels=data.labels,
-        totals=(data.total_weight,),
-        is_weighted=data.weights is not None,
-        mean=float(np.average(data.labels, weights=data.weights)),
-        n_skipped=data.n_skipped,
-        columns=data.columns,
-        in_parts=False,
-    )
+    summary = _summary_of(data, data.labels)
+    layout = summary.n_features, data.zero_based, data.columns
+    return Rows(data.name, Executor(), [data], [summary], *layout, data.labels, in_parts=False)
 
 
 def _rows_in_parts(
     path: str, files: list[File], options: ReadOptions, executor: Executor, like: Layout | None
 ) -> Rows:
     loaded = executor.persist(_read, files, (options, like))
-    summaries: list[_Summary] = executor.gather(executor.map(_summary_of, loaded))
-    n_skipped = sum(summary.n_skipped for summary in summaries)
-    full = [k for k, summary in enumerate(summaries) if summary.n_rows]
-    if not full:
-        raise CommandError(f"{path}: no data rows")
-    files, loaded = [files[k] for k in full], [loaded[k] for k in full]
-    summaries = [summaries[k] for k in full]
+    summaries: list[Summary] = executor.gather(executor.map(_second, loaded))
     columns, labels = _common_columns(files, summaries)
     base = options.zero_based if like is None else like.zero_based
-    if base == "auto":
-        base = _common_base(summaries)
+    if base == "auto":  # files without features do not matter
+        saying = [summary.zero_based for summary in summaries if summary.n_values]
+        base = any(saying) or not saying
     n_features = max(summary.n_features + base - summary.zero_based for summary in summaries)
-    totals = tuple(summary.total_weight for summary in summaries)
-    classes = None if columns is None else columns.classes
-    return Rows(
-        name=path,
-        executor=executor,
-        blocks=executor.map(_align, loaded, summaries, shared=(base, n_features, classes)),
-        lengths=tuple(summary.n_rows for summary in summaries),
-        n_features=n_features,
-        zero_based=base,
-        labels=labels,
-        totals=totals,
-        is_weighted=options.weight is not None,
-        mean=sum(summary.label_sum for summary in summaries) / sum(totals),
-        n_skipped=n_skipped,
-        columns=columns,
-        in_parts=True,
-    )
+    shared = base, n_features, columns and columns.classes
+    blocks = executor.map(_align, loaded, summaries, shared=shared)
+    rows = Rows(path, executor, blocks, summaries, n_features, base, columns, labels, in_parts=True)
+    if not rows.n_rows:
+        raise CommandError(f"{path}: no data rows")
+    return rows
 
 
 def _common_columns(
-    files: list[File], summaries: list[_Summary]
+    files: list[File], summaries: list[Summary]
 ) -> tuple[Columns | None, np.ndarray]:
     """Return the columns of all files, with the classes of all, and the distinct labels."""
     first, columns = files[0].name, summaries[0].columns
@@ -331,62 +323,46 @@ def _names(columns: Columns | None) -> Columns | None:
 # ---- functions of a block
 
 
-@dataclasses.dataclass(frozen=True)
-class _Summary:
-    """A summary of a block, needed to align it with the others."""
-
-    n_rows: int
-    n_features: int
-    n_values: int
-    zero_based: bool
-    total_weight: float
-    label_sum: float
-    n_skipped: int
-    columns: Columns | None
-    labels: np.ndarray = dataclasses.field(compare=False)
-    fingerprint: str
-
-
-def _read(file: File, how: tuple[ReadOptions, Layout | None]) -> tuple[Data, _Summary]:
+def _read(file: File, how: tuple[ReadOptions, Layout | None]) -> tuple[Data, Summary]:
     options, like = how
     data = read_data(file, options, like)
+    labels = np.unique(data.labels) if options.has_classes else np.empty(0)
+    # parts are read too often for a hash of all that is in them
+    return data, _summary_of(data, labels, data.fingerprint() if file.is_whole else "")
+
+
+def _summary_of(data: Data, labels: np.ndarray, fingerprint: str = "") -> Summary:
     n_rows, n_features = data.features.shape
     weights = 1.0 if data.weights is None else data.weights
-    return data, _Summary(
+    return Summary(
         n_rows=n_rows,
         n_features=n_features,
         n_values=data.features.nnz,
         zero_based=data.zero_based,
         total_weight=data.total_weight if n_rows else 0.0,
+        is_weighted=data.weights is not None,
         label_sum=float((weights * data.labels).sum()),
         n_skipped=data.n_skipped,
         columns=data.columns,
-        labels=np.unique(data.labels) if options.has_classes else np.empty(0),
-        # parts are read too often for a hash of all that is in them
-        fingerprint=data.fingerprint() if file.is_whole else "",
+        labels=labels,
+        fingerprint=fingerprint,
     )
 
 
-def _summary_of(loaded: tuple[Data, _Summary]) -> _Summary:
+def _second(loaded: tuple[Data, Summary]) -> Summary:
     return loaded[1]
 
 
-def _common_base(summaries: list[_Summary]) -> bool:
-    """Return whether features count from 0; files without features do not matter."""
-    saying = [summary.zero_based for summary in summaries if summary.n_values]
-    return any(saying) or not saying
-
-
 def _align(
-    loaded: tuple[Data, _Summary],
-    first_summary: _Summary,
+    loaded: tuple[Data, Summary],
+    first_summary: Summary,
     zero_based: bool,
     n_features: int,
     classes: tuple[str, ...] | None,
 ) -> Data:
-    """Return the rows of a file with the common width, base and classes.
+    """Return a block with the common width, base and classes.
 
-    A file that has changed is refused: it is read again if a worker is lost, or by and by.
+    A file that has changed is refused: it is read again if a worker is lost, or in each epoch.
     """
     data, summary = loaded
     if summary != first_summary:

@@ -5,79 +5,22 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from tfopt import linear_model
 from tfopt.cli.data import find_classes
 from tfopt.cli.output import CommandError
-from tfopt.cli.report import Certificate, GapProgress, Result, note_model_size
-from tfopt.cli.rows import Executor, LocalExecutor, Rows
+from tfopt.cli.report import Certificate, Progress, Result, note_model_size
+from tfopt.cli.rows import Executor, Rows
 from tfopt.cli.settings import CLASSIFICATION, SdcaSettings
 from tfopt.linear_model.stored_model import Columns, StoredModel
 
-__all__ = ["FittingExecutor", "LocalFits", "fit"]
 
-
-class FittingExecutor(Executor, Protocol):
-    """An executor that fits estimators to its blocks."""
-
-    def fit(
-        self,
-        name: str,
-        options: dict[str, Any],
-        train: Rows,
-        classes: tuple[float, ...] | None,
-        settings: SdcaSettings,
-        lengths: list[int] | None,
-    ) -> Any:
-        """Return a fitted estimator.
-
-        Parameters
-        ----------
-        name : str
-            Its class.
-        options : dict
-            Its parameters.
-        train, classes, settings
-        lengths : list of int or None
-            The numbers of rows of the blocks to be fitted; None: no blocks.
-        """
-        ...
-
-
-class LocalFits(LocalExecutor):
-    """Fits in this process."""
-
-    def fit(
-        self,
-        name: str,
-        options: dict[str, Any],
-        train: Rows,
-        classes: tuple[float, ...] | None,
-        settings: SdcaSettings,
-        lengths: list[int] | None,
-    ) -> Any:
-        """Fit an estimator of `tfopt.linear_model`."""
-        X, y, weights = train.examples(classes, settings.bias_feature)
-        features = X[0]
-        if len(X) > 1:
-            is_sparse = sparse.issparse(features)
-            features = sparse.vstack(X, format="csr") if is_sparse else np.vstack(X)
-        estimator = getattr(linear_model, name)(num_loss_partitions=lengths, n_jobs=-1, **options)
-        sample_weight = None if weights is None else np.concatenate(weights)
-        return estimator.fit(features, np.concatenate(y), sample_weight)
-
-
-def fit(
-    executor: FittingExecutor, parts: dict[str, Rows], settings: SdcaSettings, quiet: bool
-) -> Result:
+def fit(executor: Executor, parts: dict[str, Rows], settings: SdcaSettings, quiet: bool) -> Result:
     """Fit a model to the part "train", and score it on all parts; the result has a certificate."""
     train = parts["train"]
-    lengths = _block_lengths(train, settings.blocks)
     if train.in_parts:
         settings = dataclasses.replace(settings, blocks=len(train.lengths))
     classes = None
@@ -87,7 +30,13 @@ def fit(
     total = train.total_weight
     l2 = 1 / total if settings.l2 is None else settings.l2
     started = time.perf_counter()
-    with warnings.catch_warnings(), GapProgress(quiet) as progress:
+    with warnings.catch_warnings(), Progress(quiet, unit=" iterations") as progress:
+
+        def show(record: dict[str, Any]) -> None:
+            line = f"iteration {record['iteration']:4}  gap {record['gap']:.3g}"
+            progress.show(line if record["certified"] else "", gap=f"{record['gap']:.1e}")
+            progress.advance()
+
         # the report says so; and with many classes, each may have only one row
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
@@ -99,11 +48,11 @@ def fit(
             "tol": settings.tol,
             "max_iter": settings.epochs,
             "random_state": settings.seed,
-            "callback": progress,
+            "callback": show,
         }
         name = "SDCARegressor" if classes is None else "SDCAClassifier"
         try:
-            estimator = executor.fit(name, options, train, classes, settings, lengths)
+            estimator = executor.fit(name, options, train, classes, settings)
         except ValueError as error:
             raise CommandError(f"{train.name}: {error}") from error
     seconds = time.perf_counter() - started
@@ -135,20 +84,6 @@ def fit(
             for history in estimator.history_
         ],
     )
-
-
-def _block_lengths(train: Rows, n_blocks: int | None) -> list[int] | None:
-    """Return the sizes of the blocks to be fitted; None: no blocks.
-
-    The blocks of a folder are its files. Otherwise sizes differ by at most 1, larger ones first,
-    and none is 0.
-    """
-    if train.in_parts:
-        return list(train.lengths)
-    if n_blocks is None:
-        return None
-    of_each, more = divmod(train.n_rows, n_blocks)
-    return [of_each + (k < more) for k in range(min(n_blocks, train.n_rows))]
 
 
 def _weights_and_bias(

@@ -161,17 +161,6 @@ class SdcaSettings:
 
 
 @dataclass(frozen=True)
-class ClusterFlags:
-    """The cluster for `--solver sdca`, which does not affect the model.
-
-    It is that of the Dask scheduler at an address, or of so many processes of this machine.
-    """
-
-    address: str | None = None
-    workers: int | None = None
-
-
-@dataclass(frozen=True)
 class CheckpointFlags:
     """How a run is saved, which does not affect the model.
 
@@ -211,8 +200,7 @@ def _finish_train(parser: argparse.ArgumentParser, arguments: argparse.Namespace
             parser.error(f"{_option(given[0])} works with --solver {solver} alone")
     if arguments.plot and Path(arguments.plot).suffix.lower() not in PICTURES:
         parser.error(f"--plot needs a file name that ends in one of {', '.join(PICTURES)}")
-    on_cluster = arguments.dask is not None or arguments.workers is not None
-    arguments.cluster = ClusterFlags(arguments.dask, arguments.workers) if on_cluster else None
+    arguments.on_cluster = arguments.dask is not None or arguments.workers is not None
     arguments.checkpoints = _checkpoint_flags(parser, arguments)
     if [arguments.data, arguments.test, arguments.valid].count("-") > 1:
         parser.error("DATA, --test and --valid cannot both be standard input")
@@ -251,7 +239,7 @@ def _finish_reading(parser: argparse.ArgumentParser, arguments: argparse.Namespa
 def _checkpoint_flags(
     parser: argparse.ArgumentParser, arguments: argparse.Namespace
 ) -> CheckpointFlags:
-    on_cluster = arguments.cluster is not None
+    on_cluster = arguments.on_cluster
     ending = "" if on_cluster else ".npz"
     path = arguments.checkpoint or f"{arguments.model.removesuffix('.npz')}.checkpoint{ending}"
     every, resume = arguments.checkpoint_every, arguments.resume
@@ -277,37 +265,56 @@ def _steps_settings(parser: argparse.ArgumentParser, arguments: argparse.Namespa
     """Return the settings of steps; refuse what the constructors or the first step would."""
     optimizer = arguments.optimizer or Settings.optimizer
     schedule = arguments.schedule or Settings.schedule
-    if arguments.loss not in LOSSES:
-        parser.error(f"--loss {arguments.loss} works with --solver sdca alone")
-    given = arguments.set or []
+    given, schedule_given = arguments.set or [], arguments.schedule_set or []
+    steps, start = arguments.warmup_steps, arguments.warmup_initial_learning_rate
+    rate, holdout = arguments.learning_rate, arguments.holdout
+    warmup_flag = "--warmup-initial-learning-rate" if steps is None else "--warmup-steps"
+    has_own_rate = not takes_learning_rate(schedule)
+    for is_refused, reason in [
+        (
+            arguments.loss not in LOSSES,
+            f"--loss {arguments.loss} works with --solver sdca alone",
+        ),
+        (
+            arguments.l1 is not None and optimizer != "ftrl",
+            "--l1 works with --optimizer ftrl or --solver sdca alone",
+        ),
+        (
+            schedule_given and schedule not in SCHEDULES,
+            f"--schedule-set does not go with --schedule {schedule}",
+        ),
+        (
+            (steps or start) is not None and schedule == AUTO,
+            f"{warmup_flag} needs a --schedule to follow it, constant for instance",
+        ),
+        (
+            start is not None and steps is None,
+            "--warmup-initial-learning-rate needs --warmup-steps",
+        ),
+        (
+            rate is not None and has_own_rate,
+            f"--learning-rate does not go with {schedule}, which has its own",
+        ),
+        (
+            arguments.patience is not None and holdout is None and arguments.valid is None,
+            "--patience needs --holdout or --valid",
+        ),
+        (
+            holdout is not None and arguments.valid is not None,
+            "--holdout and --valid do not go together",
+        ),
+        (
+            holdout is not None and arguments.chunk_size is not None,
+            "--holdout and --chunk-size do not go together: name a file with --valid",
+        ),
+    ]:
+        if is_refused:
+            parser.error(reason)
     if arguments.l1 is not None:
-        if optimizer != "ftrl":
-            parser.error("--l1 works with --optimizer ftrl or --solver sdca alone")
         given = [*given, ("l1_regularization_strength", arguments.l1)]
-    schedule_given = arguments.schedule_set or []
-    if schedule_given and schedule not in SCHEDULES:
-        parser.error(f"--schedule-set does not go with --schedule {schedule}")
-    warmup = {}
-    if arguments.warmup_steps is not None:
-        warmup["warmup_steps"] = float(arguments.warmup_steps)
-    if arguments.warmup_initial_learning_rate is not None:
-        warmup["initial_learning_rate"] = arguments.warmup_initial_learning_rate
-    if warmup and schedule == AUTO:
-        flag = "--warmup-steps" if "warmup_steps" in warmup else "--warmup-initial-learning-rate"
-        parser.error(f"{flag} needs a --schedule to follow it, constant for instance")
-    if warmup and arguments.warmup_steps is None:
-        parser.error("--warmup-initial-learning-rate needs --warmup-steps")
-    rate = arguments.learning_rate
-    if takes_learning_rate(schedule):
-        rate = default_learning_rate(optimizer, arguments.loss) if rate is None else rate
-    elif rate is not None:
-        parser.error(f"--learning-rate does not go with {schedule}, which has its own")
-    if arguments.patience is not None and arguments.holdout is None and arguments.valid is None:
-        parser.error("--patience needs --holdout or --valid")
-    if arguments.holdout is not None and arguments.valid is not None:
-        parser.error("--holdout and --valid do not go together")
-    if arguments.holdout is not None and arguments.chunk_size is not None:
-        parser.error("--holdout and --chunk-size do not go together: name a file with --valid")
+    if rate is None and not has_own_rate:
+        rate = default_learning_rate(optimizer, arguments.loss)
+    warmup = {"warmup_steps": steps and float(steps), "initial_learning_rate": start}
     settings = Settings(
         optimizer=optimizer,
         loss=arguments.loss,
@@ -318,7 +325,7 @@ def _steps_settings(parser: argparse.ArgumentParser, arguments: argparse.Namespa
         schedule_arguments=collect(SCHEDULES[schedule], schedule_given, "--schedule-set")
         if schedule in SCHEDULES
         else {},
-        warmup_arguments=warmup,
+        warmup_arguments={k: v for k, v in warmup.items() if v is not None},
         batch_size=arguments.batch_size or Settings.batch_size,
         epochs=arguments.epochs or Settings.epochs,
         seed=arguments.seed,
@@ -346,7 +353,7 @@ def _sdca_settings(parser: argparse.ArgumentParser, arguments: argparse.Namespac
         tol=SdcaSettings.tol if arguments.tol is None else arguments.tol,
         epochs=arguments.epochs or SdcaSettings.epochs,
         seed=arguments.seed,
-        blocks=BLOCKS if blocks is None and arguments.cluster else blocks,
+        blocks=BLOCKS if blocks is None and arguments.on_cluster else blocks,
     )
 
 

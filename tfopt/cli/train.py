@@ -38,7 +38,7 @@ from tfopt.cli.report import (
     train_facts,
     warn_unconverged,
 )
-from tfopt.cli.rows import LocalExecutor, Rows, read_rows, rows_of
+from tfopt.cli.rows import Executor, Rows, read_rows, rows_of
 from tfopt.cli.settings import CheckpointFlags, SdcaSettings, Settings
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model.stored_model import Columns, StoredModel
@@ -177,16 +177,16 @@ def fit(parts: dict[str, Rows], settings: Settings, quiet: bool, files: Checkpoi
         note(f"{files.path}: not there, so training begins anew")
     # an overflowing loss is refused below
     with (
-        Progress(n_rows * settings.epochs, quiet) as progress,
+        Progress(quiet, total=n_rows * settings.epochs, unit=" rows", unit_scale=True) as progress,
         np.errstate(all="ignore"),
         _learning_rate_errors(optimizer),
         _deferred_interrupts(saved is not None) as interrupts,
     ):
-        progress.rows(run.epoch * n_rows + run.row)
+        progress.advance(run.epoch * n_rows + run.row)
         started = time.perf_counter() - run.seconds
 
         def after_step(size: int) -> None:
-            progress.rows(size)
+            progress.advance(size)
             if saved:
                 run.seconds = time.perf_counter() - started
                 saved.after_step(run, optimizer)
@@ -203,7 +203,9 @@ def fit(parts: dict[str, Rows], settings: Settings, quiet: bool, files: Checkpoi
                         f"the {part} loss is not finite after epoch {run.epoch}: lower "
                         f"{_describe_learning_rate(settings)} or scale the features"
                     )
-            progress.epoch(run.epoch, {part: values[-1] for part, values in run.history.items()})
+            losses = {f"{part} loss": f"{v[-1]:.6g}" for part, v in run.history.items()}
+            text = "  ".join(f"{name} {loss}" for name, loss in losses.items())
+            progress.show(f"epoch {run.epoch:3}  {text}", **losses)
             if settings.patience is not None and _has_stalled(run, settings.patience):
                 break
             started = time.perf_counter() - run.seconds
@@ -286,7 +288,7 @@ def _learning_rate_errors(optimizer: RuleOptimizer) -> Iterator[None]:
 def run(arguments: argparse.Namespace) -> int:
     """Run `tfopt train`; return the exit code."""
     settings, files = arguments.settings, arguments.checkpoints
-    is_sdca, on_cluster = isinstance(settings, SdcaSettings), arguments.cluster is not None
+    is_sdca, on_cluster = isinstance(settings, SdcaSettings), arguments.on_cluster
     paths = {"train": arguments.data, "valid": arguments.valid, "test": arguments.test}
     inputs = [path for path in paths.values() if path]
     _check_folders(arguments, inputs)
@@ -300,7 +302,7 @@ def run(arguments: argparse.Namespace) -> int:
     if is_sdca:
         result = _run_sdca(arguments, paths)
     else:
-        parts = _read_parts(paths, arguments, LocalExecutor())
+        parts = _read_parts(paths, arguments, Executor())
         result = fit(parts, settings, arguments.quiet, files)
     write_model(arguments.model, result.model)
     if files.wanted:
@@ -361,12 +363,11 @@ def _run_sdca(arguments: argparse.Namespace, paths: dict[str, str | None]) -> Re
     """Read data and fit a model by SDCA, in this process or on a cluster."""
     from tfopt.cli import sdca  # loaded if needed only
 
-    executors: contextlib.AbstractContextManager[sdca.FittingExecutor]
-    executors = contextlib.nullcontext(sdca.LocalFits())
-    if arguments.cluster:
+    executors: contextlib.AbstractContextManager[Executor] = contextlib.nullcontext(Executor())
+    if arguments.on_cluster:
         from tfopt.cli import cluster  # loaded if needed only
 
-        executors = cluster.connect(arguments.cluster, arguments.checkpoints)
+        executors = cluster.connect(arguments.dask, arguments.workers, arguments.checkpoints)
     with executors as executor:
         parts = _read_parts(paths, arguments, executor)
         return sdca.fit(executor, parts, arguments.settings, arguments.quiet)
