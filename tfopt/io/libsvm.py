@@ -116,32 +116,26 @@ def read_libsvm(
     first_index, last_index = 0 if zero_based == "auto" else 1 - zero_based, max_index
     if n_features is not None:  # "auto" may find that features are counted from 1
         last_index = min(max_index, n_features - 1 + (zero_based is not True))
-    blocks = list(_blocks(source, n_features, first_index, last_index, dtype, on_bad_line, BLOCK))
-    columns: list[Any] = [
-        # of one block nothing has to be copied
-        column[0] if len(column) == 1 else np.concatenate(column)
-        for column in zip(*((b.labels, b.values, b.indices, b.lines) for b in blocks), strict=True)
-    ]
-    labels, values, indices, lines = columns
-    indptr = np.concatenate([np.zeros(1, np.int64), *_shifted_ends(blocks)])
-    query_ids = None
-    if any(block.query_ids is not None for block in blocks):
-        query_ids = np.concatenate([_query_ids(block) for block in blocks])
+    blocks = _blocks(source, n_features, first_index, last_index, dtype, on_bad_line, BLOCK)
+    whole = next(blocks)
+    for block in blocks:
+        whole.extend(block)
+    labels, values, indices, lines = whole.labels, whole.values, whole.indices, whole.lines
     counted_from_0 = first_index == 0
     if zero_based == "auto" and indices.size:
         counted_from_0 = bool(indices.min() == 0)
         indices -= not counted_from_0
         if n_features is not None and indices.max() == n_features:
-            row = np.searchsorted(indptr, indices.argmax(), side="right") - 1
+            row = np.searchsorted(whole.indptr, indices.argmax(), side="right") - 1
             raise FileFormatError(
                 name_of(source), f"the index is above {n_features - 1}", int(lines[row])
             )
     return LibsvmData(
-        _matrix(values, indices, indptr, n_features),
+        _matrix(values, indices, whole.indptr, n_features),
         labels,
-        query_ids,
+        whole.query_ids,
         lines,
-        sum(block.n_skipped for block in blocks),
+        whole.n_skipped,
         counted_from_0,
     )
 
@@ -214,6 +208,28 @@ class _Block:
     lines: np.ndarray
     query_ids: np.ndarray | None
     n_skipped: int
+
+    def extend(self, block: _Block) -> None:
+        """Append the rows of another block, which is changed, too."""
+        if self.query_ids is not None or block.query_ids is not None:
+            self.query_ids = np.concatenate([_query_ids(self), _query_ids(block)])
+        block.indptr += self.values.size
+        self.indptr = _extended(self.indptr, block.indptr[1:])
+        for name in ("labels", "values", "indices", "lines"):
+            setattr(self, name, _extended(getattr(self, name), getattr(block, name)))
+        self.n_skipped += block.n_skipped
+
+
+def _extended(array: np.ndarray, more: np.ndarray) -> np.ndarray:
+    """Return two arrays in one, in the memory of the first, which is then no longer valid.
+
+    To enlarge a large piece of memory moves none of its pages, where `concatenate` fills new ones.
+    """
+    size = array.size
+    array = array if array.flags.owndata else array.copy()
+    array.resize(size + more.size, refcheck=False)
+    array[size:] = more
+    return array
 
 
 def _blocks(
@@ -299,14 +315,6 @@ def _error_at(
     first = bytes(text[: MAX_LINE + 1]).split(b"\n", 1)[0]
     fault = find_fault(first, first_index, last_index)
     return FileFormatError(name, fault.message, line, fault.column, fault.token)
-
-
-def _shifted_ends(blocks: list[_Block]) -> Iterator[np.ndarray]:
-    """Yield where the rows of each block end in all blocks' entries together."""
-    before = 0
-    for block in blocks:
-        yield block.indptr[1:] + before
-        before += block.values.size
 
 
 def _query_ids(block: _Block) -> np.ndarray:
