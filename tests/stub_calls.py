@@ -128,7 +128,7 @@ GOOD: dict[str, Any] = {
     "arrays.coerce.memory_address": lambda: [np.ones(3)],
     "stream.ftrl.learn": lambda: [
         *_rows()[:3], np.arange(N), np.ones((N, 1)), np.ones(N), np.ones((D + 1, 1, 3)),
-        np.ones((2, 2)), 2, "logistic", True, 0.1, 0.1, 0.1, 0.1, {}, {"a": 1},
+        np.ones((2, 2)), 2, "logistic_loss", True, 0.1, 0.1, 0.1, 0.1, {}, {"a": 1},
     ],
     "text.hashing.hash_columns": lambda: [
         np.arange(5), np.ones(5), 4, np.zeros(5, np.int32),

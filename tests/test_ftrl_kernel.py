@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.kernels.stream.ftrl import LINKS, learn
+from tfopt.kernels.sdca.visits import LOSSES
+from tfopt.kernels.stream.ftrl import learn
 from tfopt_ref import ftrl_stream
 
 OPTIONS = {
     "batch_size": 3,
-    "link": "logistic",
+    "loss": "logistic_loss",
     "intercept": True,
     "lr": 0.3,
     "beta": 0.2,
@@ -34,7 +35,7 @@ def _case(seed: int, n: int, m: int, n_scores: int, dtype: Any) -> dict[str, Any
     table[..., 1] = 0.1
     return {
         "X": X,
-        "targets": random.integers(0, 2, (n, n_scores)).astype(float),
+        "targets": random.choice([-1.0, 1.0], (n, n_scores)),
         "weights": random.uniform(0, 2, n),
         "order": random.integers(0, max(n, 1), 2 * n) if n else np.zeros(0, np.int64),
         "table": table,
@@ -47,7 +48,7 @@ def _learn(case: dict[str, Any], index: Any = np.int32, **options: Any) -> tuple
     o = {**OPTIONS, **options}
     learned = learn(
         X.data, X.indices.astype(index), X.indptr.astype(index), case["order"], case["targets"],
-        case["weights"], case["table"], case["losses"], o["batch_size"], o["link"],
+        case["weights"], case["table"], case["losses"], o["batch_size"], o["loss"],
         o["intercept"], o["lr"], o["beta"], o["l1"], o["l2"], done, {"t": 1},
     )  # fmt: skip
     return learned, done
@@ -59,7 +60,7 @@ def _learn(case: dict[str, Any], index: Any = np.int32, **options: Any) -> tuple
     m=st.integers(1, 9),
     n_scores=st.integers(1, 3),
     batch_size=st.integers(1, 30),
-    link=st.sampled_from(LINKS),
+    loss=st.sampled_from(LOSSES),
     intercept=st.booleans(),
     beta=st.sampled_from([0.0, 1.0]),
     l1=st.sampled_from([0.0, 0.2]),
@@ -93,7 +94,7 @@ def test_an_overflow_changes_nothing(where: str, m: int) -> None:
     row = case["order"][0 if where == "first" else -1]
     case["X"].data[case["X"].indptr[row]] = 1e200
     before = case["table"].tobytes()
-    assert _learn(case, link="squared") == (False, {"t": 0})
+    assert _learn(case, loss="squared_loss") == (False, {"t": 0})
     assert case["table"].tobytes() == before
     assert not case["losses"].any()
 
@@ -117,7 +118,7 @@ def test_an_index_outside_changes_nothing() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"link": "probit"},
+        {"loss": "probit_loss"},
         {"batch_size": 0},
         {"targets": np.zeros((4, 3))},
         {"weights": np.zeros(3)},

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from tfopt_ref.sdca_losses import LOSSES
 from tfopt_ref.training_ops import apply_ftrl
 from tfopt_ref.update import Rows, updated
 
-__all__ = ["learn", "loss", "slope"]
+__all__ = ["learn"]
 
 #: A row of data: the features that it has, and their values.
 Row = tuple[Sequence[int], Sequence[float]]
-
-
-def slope(link: str, score: float, target: float) -> float:
-    """Return the derivative of a sample's loss by its score."""
-    if link == "squared":
-        return score - target
-    if link == "poisson":
-        return _exp(score) - target
-    return 1 / (1 + _exp(-score)) - target
-
-
-def loss(link: str, score: float, target: float) -> float:
-    """Return a sample's loss."""
-    if link == "squared":
-        return (score - target) * (score - target) / 2
-    if link == "poisson":
-        return _exp(score) - score * target
-    return max(score, 0.0) - score * target + math.log1p(_exp(-abs(score)))
 
 
 def learn(
@@ -42,7 +24,7 @@ def learn(
     table: np.ndarray,
     *,
     batch_size: int,
-    link: str,
+    loss: str,
     intercept: bool,
     lr: float,
     beta: float,
@@ -55,6 +37,7 @@ def learn(
     ----------
     rows : sequence of (features, values)
     targets : ndarray, shape (n_rows, n_scores)
+        Labels, of a loss of classification -1 or 1.
     weights : ndarray, shape (n_rows,)
     order : iterable of int
     table : ndarray, shape (n_features + 1, n_scores, 3)
@@ -69,17 +52,17 @@ def learn(
         the sum of the weights.
     """
     table, order, losses = table.copy(), list(order), [0.0, 0.0]
-    ridge = l2 + beta / (2 * lr)
+    f, ridge = LOSSES[loss], l2 + beta / (2 * lr)
     for start in range(0, len(order), batch_size):
         batch = order[start : start + batch_size]
         n_scores = table.shape[1]
         scores = {i: [_dot(rows[i], table[:, c, 0]) for c in range(n_scores)] for i in batch}
         for i in batch:
             for score, target in zip(scores[i], targets[i], strict=True):
-                losses[0] += loss(link, score, float(target)) * float(weights[i])
+                losses[0] += f.value(score, float(target)) * float(weights[i])
             losses[1] += float(weights[i])
         for c in range(n_scores):
-            slopes = [slope(link, scores[i][c], targets[i, c]) * weights[i] for i in batch]
+            slopes = [f.slope(scores[i][c], float(targets[i, c])) * weights[i] for i in batch]
             gradients: dict[int, float] = {}
             for i, by_score in zip(batch, slopes, strict=True):
                 for feature, x in zip(*rows[i], strict=True):
@@ -103,10 +86,3 @@ def _stepped(parts: np.ndarray, gradient: float, lr: float, l1: float, l2: float
     rows = Rows(np.array([gradient]), np.array([0]))
     options = {"lr": lr, "l1": l1, "l2": l2, "lr_power": -0.5}
     return [float(array[0]) for array in updated(apply_ftrl, arrays, rows, options)]
-
-
-def _exp(x: float) -> float:
-    try:
-        return math.exp(x)
-    except OverflowError:
-        return math.inf

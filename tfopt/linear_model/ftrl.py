@@ -116,16 +116,16 @@ class FTRLClassifier(LinearClassifier, FTRLEstimator):
         self.callback = callback
 
     @property
-    def _link(self) -> str:
-        return "logistic"
+    def _kernel_loss(self) -> str:
+        return "logistic_loss"
 
     def _targets(self, y: np.ndarray) -> np.ndarray:
-        """Return 1 for the scores of a sample's class, else 0."""
+        """Return 1 for the scores of a sample's class, else -1."""
         is_of_class = y[:, None] == self.classes_
         if np.count_nonzero(is_of_class) < y.size:
             unknown = np.setdiff1d(y, self.classes_)
             raise ValueError(f"y has labels that are not in classes: {unknown[:5].tolist()}")
-        targets: np.ndarray = is_of_class.astype(np.float64)
+        targets: np.ndarray = np.where(is_of_class, 1.0, -1.0)
         return targets[:, 1:].copy() if self.classes_.size == 2 else targets
 
     def _start(self, classes: Any, n_features: int) -> None:
@@ -247,8 +247,8 @@ class FTRLRegressor(LinearRegressor, FTRLEstimator):
         self.callback = callback
 
     @property
-    def _link(self) -> str:
-        return self.loss
+    def _kernel_loss(self) -> str:
+        return f"{self.loss}_loss"
 
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, np.ndarray]:
         self._check_options()

@@ -34,8 +34,8 @@ class FTRLEstimator(LinearModel):
     """
 
     @property
-    def _link(self) -> str:
-        """What a score predicts, as the kernel names it."""
+    def _kernel_loss(self) -> str:
+        """The loss, as the kernels name it."""
         raise NotImplementedError
 
     @property
@@ -129,7 +129,7 @@ class FTRLEstimator(LinearModel):
                 self._state,
                 losses,
                 int(self.batch_size),
-                self._link,
+                self._kernel_loss,
                 bool(self.fit_intercept),
                 float(self.learning_rate),
                 float(self.beta),

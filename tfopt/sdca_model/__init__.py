@@ -12,6 +12,7 @@ from tfopt.core.effects import computes, prepare_writes, writes
 from tfopt.core.locks import ProcessLock
 from tfopt.errors import CheckpointError, InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.sdca.fingerprint_table import FingerprintTable
+from tfopt.kernels.sdca.visits import EXAMPLE, terms
 from tfopt.sdca_model.batches import Batch, SparseFeatureColumn, batch_of, rounds
 from tfopt.sdca_model.files import save_model, saved_model
 from tfopt.sdca_ops import SdcaResult, sdca_optimizer, sdca_shrink_l1
@@ -258,8 +259,12 @@ class SDCAModel:
     def unregularized_loss(self, examples: Mapping[str, Any]) -> float:
         """Return the weighted mean loss of examples."""
         batch = batch_of(examples, self._sparse, self._dense, trains=True)
-        losses = _losses(self.loss_type, self._products(batch), batch.labels)
-        return float(np.sum(batch.weights * losses) / np.sum(batch.weights))
+        seen = np.zeros(len(batch.labels), EXAMPLE)
+        seen["y"], seen["weight"] = batch.labels, batch.weights
+        if self.loss_type not in ("squared_loss", "poisson_loss"):
+            seen["y"] = 2 * seen["y"] - 1
+        losses, _ = terms(seen, np.zeros(len(seen)), self._products(batch), self.loss_type)
+        return float(np.sum(losses) / np.sum(seen["weight"]))
 
     @computes
     def regularized_loss(self, examples: Mapping[str, Any]) -> float:
@@ -390,20 +395,6 @@ def _distinct(fingerprints: Array) -> tuple[Array, Array]:
     """Return the first row of each distinct fingerprint, and the fingerprint number of each row."""
     _, first, inverse = np.unique(fingerprints, axis=0, return_index=True, return_inverse=True)
     return first, inverse.reshape(-1)
-
-
-def _losses(loss: Any, products: Array, labels: Array) -> Array:
-    signs = 2.0 * labels - 1
-    if loss == "logistic_loss":
-        return np.logaddexp(0, -signs * products)
-    if loss == "squared_loss":
-        return np.asarray((products - labels) ** 2 / 2)
-    if loss == "poisson_loss":
-        return np.asarray(np.exp(products) - labels * products)
-    missing = np.maximum(0, 1 - signs * products)
-    if loss == "hinge_loss":
-        return missing
-    return np.where(missing >= 1, missing - 0.5, missing**2 / 2)
 
 
 def _check_same(kind: str, arrays: list[Array], saved: list[Array]) -> None:

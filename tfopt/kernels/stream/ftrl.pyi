@@ -3,8 +3,6 @@ from typing import Any
 from numpy import float64, int64
 from numpy.typing import NDArray
 
-LINKS: tuple[str, ...]
-
 def learn(
     data: NDArray[Any],
     indices: NDArray[Any],
@@ -15,7 +13,7 @@ def learn(
     table: NDArray[float64],
     losses: NDArray[float64],
     batch_size: int,
-    link: str,
+    loss: str,
     intercept: bool,
     lr: float,
     beta: float,

@@ -8,19 +8,20 @@ last one is written only if it is finite, so that a call whose numbers overflow 
 it was.
 """
 
-from libc.math cimport exp, log1p
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels import kernels
+from tfopt.kernels.sdca.visits import LOSSES
 
 from tfopt.kernels.arrays.csr cimport (
     check_length, extent, extent_of, index, once, refuse_outside, within,
 )
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state, raise_flag
 from tfopt.kernels.platform.runtime cimport flush_denormals
+from tfopt.kernels.sdca.losses cimport POISSON, loss_of, loss_t, tangent_at
 from tfopt.kernels.stream.batches cimport (
     AHEAD, PARTS, advance, ask_for, batch, journal, journal_size, lay_out, number_of, put_back,
     remember, stage, write_parts,
@@ -33,15 +34,8 @@ from tfopt.kernels.update.step_table cimport (
 cdef enum:
     FLOAT64 = 1     # among the types of steps
 
-cdef enum link:
-    LOGISTIC
-    SQUARED
-    POISSON
-
-LINKS = ("logistic", "squared", "poisson")
-
 cdef struct settings:
-    link link
+    loss_t loss
     bint intercept
     step_t step
     double h[MAX_SCALARS + N_SCALES]        # its scalars
@@ -51,23 +45,6 @@ cdef struct settings:
 cdef struct sums:
     double loss
     double weight
-
-
-cdef inline double _slope(link kind, double score, double target, double *loss) noexcept nogil:
-    """The derivative of the loss, and the loss."""
-    cdef double e, difference
-    if kind == LOGISTIC:
-        e = exp(-score)
-        # a negative score would overflow its exponential
-        loss[0] = max(score, <double>0) - score * target + log1p(e if score >= 0 else exp(score))
-        return 1 / (1 + e) - target
-    if kind == POISSON:
-        e = exp(score)
-        loss[0] = e - score * target
-        return e - target
-    difference = score - target
-    loss[0] = difference * difference / 2
-    return difference
 
 
 cdef inline void _gather(const double *table, Py_ssize_t n_scores, batch *b) noexcept nogil:
@@ -94,8 +71,18 @@ cdef inline void _gather(const double *table, Py_ssize_t n_scores, batch *b) noe
     b.n_features = n
 
 
+cdef inline double _slope(const loss_t *f, double score, double y, double *value) noexcept nogil:
+    """The derivative of a loss, and the loss."""
+    cdef double slope = 0, bend = 0
+    if f.kind == POISSON:       # its tangent is above the least value
+        value[0] = f.value(score, y, f.parameter)
+        return f.slope(score, y, f.parameter)
+    tangent_at(f, score, y, value, &slope, &bend)
+    return slope
+
+
 cdef inline void _differentiate(const real *data, const double *targets, const double *weights,
-                                Py_ssize_t n_scores, link link, batch *b, sums *total) \
+                                Py_ssize_t n_scores, const loss_t *f, batch *b, sums *total) \
         noexcept nogil:
     """Sum the gradients of a batch's rows, and their losses."""
     cdef Py_ssize_t r, i, k, c, start, length, entry = 0
@@ -103,7 +90,7 @@ cdef inline void _differentiate(const real *data, const double *targets, const d
     cdef double *gradients = b.gradients
     cdef double *slope = b.slopes
     cdef double *w = b.parts[0]
-    cdef double score, x, loss = 0
+    cdef double score, x, y, loss = 0
     memset(gradients, 0, b.n_features * n_scores * sizeof(double))
     for r in range(b.now.n_rows):
         i, start, length = b.now.rows[r], b.now.starts[r], b.now.lengths[r]
@@ -113,7 +100,8 @@ cdef inline void _differentiate(const real *data, const double *targets, const d
                 x = data[start + k]
                 score += x * w[numbers[entry + k] * n_scores + c]
             score += b.bias[PARTS * c]
-            slope[c] = _slope(link, score, targets[i * n_scores + c], &loss) * weights[i]
+            y = targets[i * n_scores + c]
+            slope[c] = _slope(f, score, y, &loss) * weights[i]
             total.loss += loss * weights[i]
         total.weight += weights[i]
         for k in range(length):
@@ -161,7 +149,7 @@ cdef inline bint _take(const real *data, const double *targets, const double *we
     if b.coming.n_rows and remember(j, b, n_scores) < 0:
         raise_flag(&bounds.outside)
         return False
-    _differentiate(data, targets, weights, n_scores, s.link, b, total)
+    _differentiate(data, targets, weights, n_scores, &s.loss, b, total)
     if not _step(n_scores, s, b):
         return False
     write_parts(table, b.features, b.parts, b.n_features, n_scores)
@@ -186,7 +174,7 @@ def learn(const real[::1] data not None, const index[::1] indices not None,
           const index[::1] indptr not None, const int64_t[::1] order not None,
           const double[:, ::1] targets not None, const double[::1] weights not None,
           double[:, :, ::1] table not None, double[:, ::1] losses not None, Py_ssize_t batch_size,
-          str link not None, bint intercept, double lr, double beta, double l1, double l2,
+          str loss not None, bint intercept, double lr, double beta, double l1, double l2,
           dict attributes not None, dict changes not None):
     """Take rows in an order, in batches whose gradients are added up for a step.
 
@@ -197,6 +185,7 @@ def learn(const real[::1] data not None, const index[::1] indices not None,
     order : array of int64
         The rows to take.
     targets : array of float64, shape (n, n_scores)
+        Labels, of a loss of classification -1 or 1.
     weights : array of float64, shape (n,)
         Of the rows.
     table : array of float64, shape (m + 1, n_scores, 3)
@@ -206,8 +195,8 @@ def learn(const real[::1] data not None, const index[::1] indices not None,
         To each row are added the weighted sum of the losses of the rows' scores, each before it is
         learned, and the sum of their weights.
     batch_size : int
-    link : {"logistic", "squared", "poisson"}
-        What a score predicts.
+    loss : str
+        One of `tfopt.kernels.sdca.visits.LOSSES`.
     intercept : bool
         Whether there is one. It has no penalty.
     lr, beta, l1, l2 : float
@@ -225,8 +214,8 @@ def learn(const real[::1] data not None, const index[::1] indices not None,
     InvalidArgumentError
         If arrays do not fit each other; nothing has changed.
     """
-    if link not in LINKS:
-        raise InvalidArgumentError(f"link must be one of {', '.join(LINKS)}, not {link!r}")
+    if loss not in LOSSES:
+        raise InvalidArgumentError(f"loss must be one of {', '.join(LOSSES)}, not {loss!r}")
     if batch_size < 1 or table.shape[2] != PARTS or table.shape[0] < 1 or table.shape[1] < 1:
         raise InvalidArgumentError(
             f"batch_size must be at least 1 and table of shape (m + 1, n_scores, 3): {batch_size}, "
@@ -240,7 +229,7 @@ def learn(const real[::1] data not None, const index[::1] indices not None,
     check_length("weights", weights.shape[0], n)
     check_length("a row of losses", losses.shape[1], 2)
     cdef settings s
-    s.link, s.intercept = LINKS.index(link), intercept
+    s.loss, s.intercept = loss_of(LOSSES.index(loss), 1), intercept
     _set_rule(&s, kernels["ftrl"], lr, beta, l1, l2)
     cdef Py_ssize_t first, rows, entries = 0, length, most = 0, before = 0, n_batches = 0, k
     batch_size = min(batch_size, max(1, order.shape[0]))
