@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from linear_losses import SMOOTH, estimator, targets
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from tfopt.linear_model._solver import certificate, costs
+from tfopt.linear_model._solver import ascent, certificate, costs, sampling
 from tfopt.linear_model.losses import LOSSES as TABLE
 from tfopt_ref import sdca_block_fit, sdca_fit, sdca_newton
 from tfopt_ref.sdca_certificate import Fit, Problem, primal
@@ -61,7 +63,9 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> Any:
         max_iter: int,
         l1: float = 0.0,
         begins: bool = False,
+        sample: int = 0,
     ) -> tuple[Any, Fit]:
+        monkeypatch.setattr(ascent, "sample_size", lambda problem: sample)
         monkeypatch.setattr(costs, "begins_with_newton", lambda problem: begins)
         monkeypatch.setattr(costs, "choose_linear_solver", lambda problem: (with_matrix, COST))
         monkeypatch.setattr(costs, "EPOCHS_IN_BLOCKS", COST)
@@ -91,6 +95,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> Any:
             "newton": Newton(
                 0.0 if begins or (blocks and begins_with_steps(loss, rows[0])) else COST,
                 with_matrix,
+                sample,
             ),
         }
         if blocks is None:
@@ -164,11 +169,30 @@ def test_both_end_at_the_same_step(
 
 @each_loss
 @each_intercept
-def test_steps_from_the_beginning_are_the_twins(loss: str, intercept: bool, fits: Any) -> None:
-    rows = data(loss)
+@pytest.mark.parametrize("sample", [0, 1, 60])
+@pytest.mark.parametrize("kind", ["csr", "dense"])
+def test_steps_from_the_beginning_are_the_twins(
+    loss: str, intercept: bool, sample: int, kind: str, fits: Any
+) -> None:
+    """Which may be the minimum for a sample of the rows, if its labels differ."""
+    X, y, weight = data(loss)
+    rows = (sparse.csr_matrix(X) if kind == "csr" else X), y, weight
     for max_iter in (1, 2, 4):
-        model, found = fits(rows, loss, None, intercept, True, 0.0, max_iter, begins=True)
-        assert_near(model, found, rows[2])
+        model, found = fits(
+            rows, loss, None, intercept, True, 0.0, max_iter, begins=True, sample=sample
+        )
+        assert_near(model, found, weight)
+
+
+@given(n=st.integers(1, 10**6), size=st.integers(1, 1000))
+def test_a_sample_has_a_row_of_each_range(n: int, size: int) -> None:
+    size = min(n, size)
+    found = sampling.sample_rows(n, size)
+    assert found.tolist() == sdca_newton.sampled(n, size)
+    width = n // size
+    assert (found // width == np.arange(size)).all()
+    if width > 50 and size > 300:  # whatever the period of the data
+        assert all(len({*(found % period).tolist()}) == period for period in (2, 3, 7, 16))
 
 
 @each_loss

@@ -18,7 +18,7 @@ from tfopt_ref.sdca_certificate import (
     rows_of,
 )
 from tfopt_ref.sdca_losses import loss_named
-from tfopt_ref.sdca_newton import Newton, steps
+from tfopt_ref.sdca_newton import Newton, beginning, steps
 from tfopt_ref.sdca_solver import epoch
 
 __all__ = ["Fit", "fit"]
@@ -133,6 +133,8 @@ def climb(
     certified, per_gap, last_gap = 0, 1.0, math.inf
     n_iter, number, begins = 0, 0, newton is not None and newton.cost == 0
     found = Fit(v.copy(), b, examples["a"].copy(), math.inf, math.inf, 0)
+    if newton is not None and begins and newton.sample:
+        found = beginning(problem, found, newton.sample)
     while True:
         if newton is not None and begins:
             for point in steps(problem, found, newton):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
@@ -13,12 +14,19 @@ from tfopt.kernels.sdca import solver as sdca_solver
 from tfopt.kernels.sdca import visits
 from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.coordinate_descent import Features, run_descent, solve_by_descent
-from tfopt.linear_model._solver.costs import DESCENT_SOLVER, Costs, estimate_costs
+from tfopt.linear_model._solver.costs import (
+    DESCENT_SOLVER,
+    NEWTON_SOLVERS,
+    Costs,
+    estimate_costs,
+)
 from tfopt.linear_model._solver.design import LaneDesign, MemoryDesign, Point, aligned_zeros
 from tfopt.linear_model._solver.minimization import Minimization
 from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
 from tfopt.linear_model._solver.objective import InitialPoint, Objective
 from tfopt.linear_model._solver.reductions import weighted_sum
+from tfopt.linear_model._solver.sampling import sampled
+from tfopt.linear_model._solver.work import sample_size
 
 __all__ = ["LANES", "bucket_for", "intercept_curvature", "partitions_for", "solve_all"]
 
@@ -28,6 +36,9 @@ INTERCEPT_SHARE = 0.1
 #: the cache. (`sdca_ops.CACHED` counts the entries of a batch.)
 LARGE = 600_000
 MERGES = 2
+#: The relative gap of a sample's minimum, which is about how far it is from that of all rows; and
+#: the largest number of steps.
+SAMPLE_TOL, SAMPLE_STEPS = 1e-4, 20
 
 
 def partitions_for(n_features: int, n_weights: int) -> int:
@@ -230,12 +241,41 @@ def _minimization(
         minimization.descend = descend
         return minimization, design
     for k, initial in enumerate(initial_points):
-        if costs.begins_with_newton and (initial.w is None or not costs.is_interior):
-            w = visits.points([k])[k][0] if initial.w is None else initial.w
-            minimization.begin_newton(k, w, initial.bias)
-        elif initial.w is not None and math.isfinite(costs.newton_step):
+        if initial.w is None:
+            if costs.begins_with_newton:
+                minimization.begin_newton(k, *_newton_start(objective, initial, options, costs))
+        elif costs.begins_with_newton and not costs.is_interior:
+            minimization.begin_newton(k, initial.w, initial.bias)
+        elif math.isfinite(costs.newton_step):
             minimization.begin_newton(k, initial.w, initial.bias, tentatively=True)
     return minimization, design
+
+
+def _newton_start(
+    objective: Objective, initial: InitialPoint, options: SolverOptions, costs: Costs
+) -> Point:
+    """Return where Newton's method begins: at the minimum for a sample of many rows, or at 0."""
+    zero = np.zeros(objective.n_weights), initial.bias
+    size = sample_size(objective) if costs.forms_hessian and not costs.is_interior else 0
+    sample = sampled(objective, initial, size) if size else None
+    if sample is None:
+        return zero
+    options = dataclasses.replace(
+        options,
+        solver=NEWTON_SOLVERS[0],
+        tol=SAMPLE_TOL,
+        max_iter=SAMPLE_STEPS,
+        polish=False,
+        report=None,
+    )
+    few, start = sample
+    epochs = _Epochs(few, start, options)
+    design = MemoryDesign(few, [epochs.examples], costs, epochs.duals)
+    minimization = Minimization(few, design, epochs, options, 1)
+    minimization.begin_newton(0, *zero)
+    minimization.run()
+    best = minimization.monitors[0].result().certificate
+    return best.w, best.bias
 
 
 class _ClassEpochs:

@@ -30,6 +30,7 @@ __all__ = [
     "interior_work",
     "newton_work",
     "product_work",
+    "sample_size",
 ]
 
 #: A multiply-add of a dense value that is read in order, where 8 bytes a half cycle are the bound.
@@ -62,6 +63,8 @@ EXACT_STEPS, DESCENT_STEPS, WORKING, DESCENT_PASSES = 1, 5, 128, 2
 #: About how many iterations the interior-point method takes, what a row costs in each, beside
 #: passes over its features; and how many epochs a loss with a corner takes instead.
 INTERIOR_STEPS, INTERIOR_ROW, INTERIOR_PASSES, EPOCHS_OF_CORNERS = 15, 200.0, 5, 60
+#: A sample of the rows has at least so many, so many for each weight, and this share of them.
+SAMPLE_ROWS, SAMPLE_PER_WEIGHT, SAMPLE_SHARE = 4096, 32, 1 / 32
 #: The work that a step, or all epochs, may take which only polish a solution: about 1 ms.
 CHEAP = 1e7
 
@@ -134,6 +137,16 @@ def descent_work(objective: Objective, *, is_warm: bool = False) -> float:
     exact = objective.loss == "squared_loss"
     steps = EXACT_STEPS if exact or is_warm else DESCENT_STEPS
     return steps * (matrix + DESCENT_PASSES * a_pass) + a_pass
+
+
+def sample_size(objective: Objective) -> int:
+    """Return how many rows to look for a beginning of Newton's method in; 0: that is no use.
+
+    A step from there is worth several from the weights 0. Least squares take one anyway.
+    """
+    n_rows = _n_rows(objective)
+    size = max(SAMPLE_ROWS, SAMPLE_PER_WEIGHT * objective.n_weights, int(SAMPLE_SHARE * n_rows))
+    return size if objective.loss != "squared_loss" and 8 * size <= n_rows else 0
 
 
 def _n_rows(objective: Objective) -> int:
