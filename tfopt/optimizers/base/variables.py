@@ -10,6 +10,7 @@ import numpy as np
 
 from tfopt.core.backends import backend_of, is_device_array
 from tfopt.errors import InvalidTypeError
+from tfopt.kernels.arrays.coerce import placement
 from tfopt.variable import Variable
 
 __all__ = ["any_overlap", "as_variable", "dtype_of", "memory_of", "now_at", "wide"]
@@ -30,10 +31,9 @@ def memory_of(variable: Variable) -> tuple[Any, ...]:
     So slots are found again even if a caller creates a new view or wraps an array at each step.
     """
     if variable.device == "gpu":
-        placement = backend_of(variable).describe(variable, variable.name)
-        return placement.address, placement.shape, placement.dtype
-    array = variable.numpy()
-    return array.ctypes.data, array.shape, array.strides, array.dtype
+        there = backend_of(variable).describe(variable, variable.name)
+        return there.address, there.shape, there.dtype
+    return placement(variable.numpy())
 
 
 def now_at(memory: Any, moved: dict[Any, Variable]) -> Any:
@@ -49,8 +49,8 @@ def any_overlap(variables: Iterable[Variable]) -> bool:
 
 def _span(variable: Variable) -> tuple[int, int] | None:
     if variable.device == "gpu":
-        placement = backend_of(variable).describe(variable, variable.name)
-        return (placement.address, placement.end) if placement.size else None
+        there = backend_of(variable).describe(variable, variable.name)
+        return (there.address, there.end) if there.size else None
     host = variable.numpy()
     return np.lib.array_utils.byte_bounds(host) if host.size else None
 

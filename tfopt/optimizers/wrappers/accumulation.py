@@ -143,7 +143,7 @@ class GradientAccumulation(Wrapper):
         self, request: StepRequest, handles: list[Variable], first: bool, mean: float
     ) -> PreparedStep:
         """Return the step with the last batch added."""
-        inside = request.replace(variables=tuple(handles), scale=mean)
+        inside = request.replace(scale=mean)
         grads, scale = request.grads, request.scale
         if self.optimizer.capabilities.fuses and self._all_dense(grads, handles):
             sums = [self.add_slot(handle, "gradient").numpy() for handle in handles]
