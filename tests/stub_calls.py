@@ -187,6 +187,9 @@ GOOD: dict[str, Any] = {
     "sdca.interior_point.advance": lambda: [np.ones((9, N)), 0.5, 0],
     "sdca.interior_point.predict": lambda: [np.ones((9, N)), np.ones(N), 0.5, 0],
     "sdca.interior_point.correct": lambda: [np.ones((9, N)), np.ones(N), 0.5, 0.1, 0],
+    "sdca.interior_point.step": lambda: [
+        np.ones((N, D)), np.ones((9, N)), np.zeros(D + 1), 1.0, True, 0.5, 1.0, 1.0
+    ],
     "sdca.interior_point.substitute": lambda: [np.eye(3), np.ones(3)],
     "sdca.second_order.gaps": lambda: [
         _examples(),

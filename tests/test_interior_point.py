@@ -18,7 +18,11 @@ import tfopt
 from tfopt.kernels.sdca import interior_point as kernels
 from tfopt.kernels.sdca import second_order
 from tfopt.linear_model import SDCAClassifier
-from tfopt.linear_model._solver import interior_point
+from tfopt.linear_model._solver import interior_point, interior_rows
+from tfopt.linear_model._solver.costs import estimate_costs
+from tfopt.linear_model._solver.design import MemoryDesign
+from tfopt.linear_model._solver.interior_point import InteriorPoint
+from tfopt.linear_model._solver.objective import InitialPoint, Objective, as_rows
 from tfopt_ref import sdca_interior_point as twin
 from tfopt_ref.sdca_certificate import Problem
 from tfopt_ref.sdca_losses import loss_named
@@ -55,9 +59,18 @@ def relative_gaps(model: Any) -> np.ndarray:
 @each_intercept
 @pytest.mark.parametrize(
     ("blocks", "kind"),
-    [(None, "dense"), (None, "float32"), (None, "csr"), (BLOCKS, "dense"), (BLOCKS, "float32")],
+    [
+        (None, "dense"),
+        (None, "rounds"),
+        (None, "float32"),
+        (None, "csr"),
+        (BLOCKS, "dense"),
+        (BLOCKS, "float32"),
+    ],
 )
-def test_steps_are_those_of_the_twin(intercept: bool, blocks: Any, kind: str) -> None:
+def test_steps_are_those_of_the_twin(
+    intercept: bool, blocks: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     X, y, weight = data()
     X = X.astype(np.float32) if kind == "float32" else X
     problem = Problem(X.astype(float), y, weight, loss_named("hinge_loss", 1.0), 0.0, L2, intercept)
@@ -66,6 +79,8 @@ def test_steps_are_those_of_the_twin(intercept: bool, blocks: Any, kind: str) ->
     rows = sparse.csr_matrix(X) if kind == "csr" else X
     options = {"fit_intercept": intercept, "tol": 0.0}
     options |= {"solver": "interior-point"} if blocks is None else {"num_loss_partitions": blocks}
+    if kind == "rounds":
+        monkeypatch.setattr(interior_rows, "FEW", 0)
     for n_iter, at in zip(range(1, 9), points, strict=False):
         found = twin.certificate(problem, low, high, at, n_iter)
         model = fitted(rows, y, weight, **options, max_iter=n_iter)
@@ -144,6 +159,31 @@ def test_a_factor_solves_other_right_sides(seed: int) -> None:
     np.testing.assert_allclose(A @ x, second, rtol=1e-9, atol=1e-9)
 
 
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_a_step_at_once_is_that_in_rounds(seed: int, intercept: bool) -> None:
+    random = np.random.default_rng(seed)
+    n, d = int(random.integers(20, 400)), int(random.integers(1, 20))
+    X, y = random.standard_normal((n, d)), np.sign(random.standard_normal(n))
+    objective = Objective(as_rows(X), d, "hinge_loss", 1.0, 0.0, 0.7, intercept, 1)
+    weight = random.integers(0, 3, n).astype(float)
+    weight[0] = 1.0
+    examples = InitialPoint(y, weight, np.ones(n), np.zeros(n), 0.0).examples()
+    u = random.standard_normal(d + 1) / 10
+    u[-1] *= intercept
+    methods = []
+    for _ in range(2):
+        design = MemoryDesign(objective, [examples], estimate_costs(objective, "auto"), lambda k: y)
+        methods.append(InteriorPoint(objective, design))
+        methods[-1].begin({0: (u[:-1], float(u[-1]))}, {})
+    one, other = methods
+    for _ in range(3):
+        steps = one._steps_at_once()[0], other._steps_in_rounds()[0]
+        for mine, theirs in zip(*steps, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-9)
+        for method, step in zip(methods, steps, strict=True):
+            assert method._moved(0, *step)
+
+
 # ---- the minimum
 
 
@@ -213,7 +253,8 @@ def test_each_class_has_steps_of_its_own(blocks: Any) -> None:
 @each_blocks
 def test_threads_change_no_bits(blocks: Any) -> None:
     random = np.random.default_rng(0)
-    X, y = random.standard_normal((3000, 20)), random.integers(0, 2, 3000)
+    X, y = random.standard_normal((3000, 50)), random.integers(0, 2, 3000)
+    assert X.size > interior_rows.FEW
     found = set()
     for threads in (1, 3):
         tfopt.threads.set_num_threads(threads)
@@ -256,6 +297,7 @@ def test_where_it_ends_without_success_visits_go_on(
     blocks: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interior_point.second_order, "solve", lambda *_: False)
+    monkeypatch.setattr(kernels, "step", lambda *_: None)
     model = fitted(tol=1e-2, max_iter=20_000, num_loss_partitions=blocks)
     assert [record["solver"] for record in model.history_[0]][:2] == ["interior-point", "sdca"]
     assert relative_gaps(model) <= 1e-2

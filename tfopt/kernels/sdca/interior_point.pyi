@@ -14,4 +14,14 @@ def correct(
     target: float,
     threads: int = ...,
 ) -> NDArray[float64]: ...
+def step(
+    X: NDArray[float64],
+    fields: NDArray[float64],
+    u: NDArray[float64],
+    l2: float,
+    intercept: bool,
+    share: float,
+    products: float,
+    total: float,
+) -> NDArray[float64] | None: ...
 def substitute(U: NDArray[float64], b: NDArray[float64]) -> None: ...

@@ -7,8 +7,12 @@ All sums are taken over blocks of fixed size, so they do not depend on the numbe
 """
 
 from cython.parallel cimport parallel
+from libc.math cimport sqrt
+from libc.string cimport memset
 
 import numpy as np
+
+from tfopt.kernels import cpu
 
 from tfopt.kernels.arrays.csr cimport check_length
 from tfopt.kernels.platform.machine cimport (
@@ -16,11 +20,25 @@ from tfopt.kernels.platform.machine cimport (
 )
 from tfopt.kernels.platform.runtime cimport team_size
 
+cdef extern from "outer_products.h" nogil:
+    enum:
+        TILE
+    void outer_products_baseline(double *A, Py_ssize_t width, Py_ssize_t n, const double *left,
+                                 const double *right, Py_ssize_t rows, Py_ssize_t height,
+                                 const char *next, const char *end) noexcept
+    void outer_products_v3(double *A, Py_ssize_t width, Py_ssize_t n, const double *left,
+                           const double *right, Py_ssize_t rows, Py_ssize_t height,
+                           const char *next, const char *end) noexcept
+
+cdef bint wide = cpu == "v3"
+
 cdef enum:
     WEIGHT, DUAL, UPPER, LOWER, ABOVE, BELOW, DUAL_STEP, ABOVE_STEP, BELOW_STEP, N_FIELDS
     BLOCK = 512     # rows summed together
     COSTLY = 16     # a row takes as long as visiting this many features
     N_SUMS = 4
+    PANEL = 128     # rows whose outer products are summed in registers
+    HEIGHT = 129    # of a panel's tiles; a power of 2 would put them all in one set of the cache
 
 #: The rows of the array `fields`.
 FIELDS = (
@@ -179,21 +197,200 @@ def correct(double[:, ::1] fields not None, const double[::1] changes not None, 
     return _run(now, fields, changes, threads)[1]
 
 
+# ---- all of a step, of few dense rows
+
+cdef bint _factorize(double *U, Py_ssize_t width, Py_ssize_t n) noexcept nogil:
+    """Overwrite the upper triangle of A by U with U^T U = A; whether A is positive definite."""
+    cdef Py_ssize_t i, j, k
+    cdef double s, least
+    cdef double *row
+    cdef double *other
+    for k in range(n):
+        row = U + k * width
+        least = row[k]
+        for i in range(k):
+            least += U[i * width + k] * U[i * width + k]
+        if not row[k] > 1e-14 * least:      # the diagonal before
+            return False
+        s = 1 / sqrt(row[k])
+        for j in range(k, n):
+            row[j] *= s
+        for i in range(k + 1, n):
+            s = row[i]
+            other = U + i * width
+            for j in range(i, n):
+                other[j] -= s * row[j]
+    return True
+
+
+cdef void _substitute(const double *U, Py_ssize_t width, Py_ssize_t n, double *b) noexcept nogil:
+    """Solve U^T U x = b; overwrites b by x."""
+    cdef Py_ssize_t i, j
+    cdef double s
+    for i in range(n):
+        b[i] /= U[i * width + i]
+        for j in range(i + 1, n):
+            b[j] -= U[i * width + j] * b[i]
+    for i in range(n - 1, -1, -1):
+        s = b[i]
+        for j in range(i + 1, n):
+            s -= U[i * width + j] * b[j]
+        b[i] = s / U[i * width + i]
+
+
+cdef inline double _dot(const double *x, const double *v, Py_ssize_t n) noexcept nogil:
+    cdef double s0 = 0, s1 = 0, s2 = 0, s3 = 0
+    cdef Py_ssize_t k, fours = n - n % 4
+    for k in range(0, fours, 4):
+        s0 += x[k] * v[k]
+        s1 += x[k + 1] * v[k + 1]
+        s2 += x[k + 2] * v[k + 2]
+        s3 += x[k + 3] * v[k + 3]
+    for k in range(fours, n):
+        s0 += x[k] * v[k]
+    return (s0 + s1) + (s2 + s3)
+
+
+cdef void _system(const double[:, ::1] X, const double *curvatures, const double *pulls,
+                  double *panel, double *A) noexcept nogil:
+    """The lower triangle of the sum of curvature * x x^T, x with a last 1, and of pull * x."""
+    cdef Py_ssize_t i, j, k, t, r, low, rows, n = X.shape[1] + 1
+    cdef double *plain
+    cdef double *scaled
+    cdef double *left = panel + (n + TILE - 1) // TILE * TILE * HEIGHT
+    cdef const double *x
+    memset(A, 0, (n + 1) * n * sizeof(double))
+    for t in range((X.shape[0] + PANEL - 1) // PANEL):
+        low = t * PANEL
+        rows = min(<Py_ssize_t>PANEL, X.shape[0] - low)
+        for r in range(rows):
+            i = low + r
+            x = &X[i, 0]
+            plain, scaled = panel + r * TILE, left + r * TILE
+            k = 0
+            while k < n - 1:
+                for j in range(min(<Py_ssize_t>TILE, n - 1 - k)):
+                    plain[j] = x[k + j]
+                    scaled[j] = curvatures[i] * x[k + j]
+                plain += HEIGHT * TILE
+                scaled += HEIGHT * TILE
+                k += TILE
+            k = n - 1
+            panel[(k // TILE * HEIGHT + r) * TILE + k % TILE] = 1
+            left[(k // TILE * HEIGHT + r) * TILE + k % TILE] = curvatures[i]
+            left[(n // TILE * HEIGHT + r) * TILE + n % TILE] = pulls[i]
+        if wide:
+            outer_products_v3(A, n, n, left, panel, rows, HEIGHT, NULL, NULL)
+        else:
+            outer_products_baseline(A, n, n, left, panel, rows, HEIGHT, NULL, NULL)
+
+
+cdef bint _step(const double[:, ::1] X, double **f, double *u, double l2, bint intercept,
+                double share, double products, double total, double *rows, double *panel,
+                double *A, double *v, double *sums) noexcept nogil:
+    """Compute a step; see `step`. u becomes that of the weights and the intercept."""
+    cdef Py_ssize_t i, j, k, n = X.shape[0], m = X.shape[1], width = m + 1
+    cdef Py_ssize_t size = width if intercept else m
+    cdef double *curvatures = rows
+    cdef double *pulls = rows + n
+    cdef double reached, length, target, bias
+    memset(rows, 0, 2 * n * sizeof(double))
+    memset(v, 0, 2 * width * sizeof(double))
+    memset(sums, 0, N_SUMS * sizeof(double))
+    for i in range(n):
+        if f[WEIGHT][i] > 0:
+            _advance(f, i, share, curvatures + i, pulls + i)
+    _system(X, curvatures, pulls, panel, A)
+    for j in range(width):
+        u[j] = A[width * width + j] - (l2 * u[j] if j < m else 0)
+        for k in range(j + 1, width):
+            A[j * width + k] = A[k * width + j]
+    for j in range(m):
+        A[j * width + j] += l2
+    if not intercept:
+        u[m] = 0
+    if not _factorize(A, width, size):
+        return False
+    _substitute(A, width, size, u)
+    bias = u[m]
+    for i in range(n):
+        if f[WEIGHT][i] > 0:
+            _set_step(f, i, _dot(&X[i, 0], u, m) + bias, 0, False, curvatures + i, pulls + i, sums)
+            for j in range(m):
+                v[j] += curvatures[i] * X[i, j]
+            for j in range(m):
+                v[width + j] += pulls[i] * X[i, j]
+            v[m] += curvatures[i]
+            v[width + m] += pulls[i]
+    length = 1 / sums[0] if sums[0] > 1 else 1
+    reached = (products + length * (sums[1] + length * sums[2])) / products
+    target = reached * reached * reached * products / (2 * total)
+    for j in range(size):
+        v[j] = target * v[j] + v[width + j]
+    _substitute(A, width, size, v)
+    for j in range(size):
+        u[j] += v[j]
+    bias = u[m]
+    memset(sums, 0, N_SUMS * sizeof(double))
+    for i in range(n):
+        if f[WEIGHT][i] > 0:
+            _set_step(f, i, _dot(&X[i, 0], u, m) + bias, target, True, NULL, NULL, sums)
+    return True
+
+
+def step(const double[:, ::1] X not None, double[:, ::1] fields not None,
+         double[::1] u not None, double l2, bint intercept, double share, double products,
+         double total):
+    """All of a step of few dense rows, on one thread: `advance`, `predict` and `correct`.
+
+    Parameters
+    ----------
+    X : ndarray of float64, shape (n_rows, n_weights)
+    fields : ndarray of float64, shape (9, n_rows)
+    u : ndarray of float64, shape (n_weights + 1,)
+        The weights and the intercept; becomes their step.
+    l2 : float
+    intercept : bool
+    share : float
+        Of the last step, to be taken.
+    products, total : float
+        The weighted sum of products, and that of the weights.
+
+    Returns
+    -------
+    ndarray of float64, shape (4,), or None
+        See `predict`; None if the matrix is not positive definite, but for rounding.
+    """
+    cdef Py_ssize_t k, n = X.shape[0], width = X.shape[1] + 1
+    cdef Py_ssize_t tiles = (width + TILE - 1) // TILE + (width + TILE) // TILE
+    cdef double[::1] rows = np.empty(2 * n), panel = np.zeros(tiles * TILE * HEIGHT)
+    cdef double[::1] A = np.empty((width + 1) * width), v = np.empty(2 * width)
+    cdef double[::1] sums = np.empty(N_SUMS)
+    cdef double *f[N_FIELDS]
+    cdef bint solved
+    cdef fp_state caller
+    check_length("fields", fields.shape[0], N_FIELDS)
+    check_length("a row of fields", fields.shape[1], n)
+    check_length("u", u.shape[0], width)
+    if n == 0 or width == 1:
+        return None
+    for k in range(N_FIELDS):
+        f[k] = &fields[k, 0]
+    with nogil:
+        caller = fp_enter(False)
+        solved = _step(X, f, &u[0], l2, intercept, share, products, total, &rows[0], &panel[0],
+                       &A[0], &v[0], &sums[0])
+        fp_leave(caller)
+    return np.asarray(sums) if solved else None
+
+
 def substitute(const double[:, ::1] U not None, double[::1] b not None):
     """Solve U^T U x = b for an upper triangular U, as `second_order.solve` leaves it.
 
     Overwrites b by x.
     """
-    cdef Py_ssize_t i, j, n = b.shape[0]
-    cdef double s
+    cdef Py_ssize_t n = b.shape[0]
     check_length("U", U.shape[0], n)
     check_length("a row of U", U.shape[1], n)
-    for i in range(n):
-        b[i] /= U[i, i]
-        for j in range(i + 1, n):
-            b[j] -= U[i, j] * b[i]
-    for i in range(n - 1, -1, -1):
-        s = b[i]
-        for j in range(i + 1, n):
-            s -= U[i, j] * b[j]
-        b[i] = s / U[i, i]
+    if n:
+        _substitute(&U[0, 0], n, n, &b[0])

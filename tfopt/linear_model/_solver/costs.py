@@ -190,7 +190,7 @@ def interior_costs(objective: Objective, solver: str, visits_wanted: bool) -> Co
     elif objective.n_weights > MOST_WEIGHTS:
         return Costs(math.inf, False, polishing_epochs=polishing)
     else:
-        step, begins = whole / epoch / NEWTON_STEPS, begins_with_interior(objective)
+        step, begins = whole / epoch / NEWTON_STEPS, whole <= EPOCHS_OF_CORNERS * epoch
     begins = begins and not visits_wanted
     polishes = whole <= (INTERIOR_STEPS * CHEAP if begins else CHEAP)
     return Costs(
@@ -201,11 +201,6 @@ def interior_costs(objective: Objective, solver: str, visits_wanted: bool) -> Co
         begins_with_newton=begins,
         is_interior=True,
     )
-
-
-def begins_with_interior(objective: Objective) -> bool:
-    """Whether the interior-point method is less work than epochs."""
-    return interior_work(objective) <= EPOCHS_OF_CORNERS * epoch_work(objective)
 
 
 def begins_with_newton(objective: Objective) -> bool:

@@ -25,11 +25,15 @@ from tfopt.linear_model._solver.interior_rows import (
     Centre,
     Corrector,
     Predictor,
+    Step,
     System,
 )
 from tfopt.linear_model._solver.objective import Objective
 
-__all__ = ["InteriorPoint"]
+__all__ = ["LOOSE", "InteriorPoint"]
+
+#: By how much the estimate of a gap is above it, about.
+LOOSE = 2.0
 
 #: The share of the way to where a variable would become 0.
 NEARLY = 0.9995
@@ -136,15 +140,29 @@ class InteriorPoint:
 
         The rows take it with the next request.
         """
-        systems = self.design.apply({k: System(each.share) for k, each in self.iterates.items()})
+        steps = self._steps_at_once() if Step.applies(self.objective) else self._steps_in_rounds()
         for each in self.iterates.values():
             each.share = 0.0
+        return [k for k in self.iterates if steps.get(k) is None or not self._moved(k, *steps[k])]
+
+    def _steps_at_once(self) -> dict[int, Any]:
+        """Return steps with their ratios and sums, by one request."""
+        requests = {
+            k: Step(each.u, each.share, float(each.sums[1]), float(each.sums[0]))
+            for k, each in self.iterates.items()
+        }
+        return self.design.apply(requests)
+
+    def _steps_in_rounds(self) -> dict[int, Any]:
+        """Return steps with their ratios and sums, by three requests."""
+        objective = self.objective
+        systems = self.design.apply({k: System(each.share) for k, each in self.iterates.items()})
         factors, predictors = {}, {}
         for k, (matrix, pull) in systems.items():
             u = self.iterates[k].u
-            right = pull - np.append(self.objective.l2 * u[:-1], 0.0)
-            matrix[np.diag_indices(len(u) - 1)] += self.objective.l2
-            if not self.objective.intercept:
+            right = pull - np.append(objective.l2 * u[:-1], 0.0)
+            matrix[np.diag_indices(len(u) - 1)] += objective.l2
+            if not objective.intercept:
                 matrix[-1] = matrix[:, -1] = right[-1] = 0.0
                 matrix[-1, -1] = 1.0
             if second_order.solve(matrix, right) and np.isfinite(right).all():
@@ -154,34 +172,31 @@ class InteriorPoint:
         for k, (ratio, sums, *pulls) in answers.items():
             total, products = self.iterates[k].sums[:2].tolist()
             first, second, _ = sums.tolist()
-            share = min(1.0, 1 / ratio.value) if ratio.value > 0 else 1.0
-            reached = products + share * (first + share * second)
-            target = (reached / products) ** 3 * products / (2 * total)
+            share = 1 / max(ratio.value, 1.0)
+            reached = (products + share * (first + share * second)) / products
+            target = reached**3 * products / (2 * total)
             right = target * pulls[0] + pulls[1]
-            if not self.objective.intercept:
+            if not objective.intercept:
                 right[-1] = 0.0
             kernel.substitute(factors[k], right)
             correctors[k] = Corrector(predictors[k] + right, target)
-        answers = self.design.apply(correctors)
-        return [
-            k
-            for k in self.iterates
-            if k not in answers or not self._moved(k, correctors[k].step, *answers[k])
-        ]
+        return {
+            k: (correctors[k].step, ratio.value, sums)
+            for k, (ratio, sums) in self.design.apply(correctors).items()
+        }
 
-    def _moved(self, problem: int, step: np.ndarray, ratio: Any, sums: np.ndarray) -> bool:
+    def _moved(self, problem: int, step: np.ndarray, ratio: float, sums: np.ndarray) -> bool:
         """Take a step of the weights; return whether it goes anywhere."""
         iterate = self.iterates[problem]
         first, second, slope = sums.tolist()
-        share = min(1.0, NEARLY / ratio.value) if ratio.value > 0 else 1.0
-        moved = iterate.sums.copy()
-        moved[1] += share * (first + share * second)
-        moved[2] += share * slope
+        share = NEARLY / max(ratio, NEARLY)
+        change = np.array([0.0, share * (first + share * second), share * slope, 0.0, 0.0])
         u = iterate.u + share * step
-        if not (share > SHORTEST and np.isfinite(moved).all() and np.isfinite(u).all()):
+        if not (share > SHORTEST and np.isfinite(change).all() and np.isfinite(u).all()):
             return False
-        left = iterate.left * (1 - share)
-        self.iterates[problem] = _Iterate(u, share, moved, left, iterate.gap)
+        iterate.u, iterate.share = u, share
+        iterate.sums = iterate.sums + change
+        iterate.left *= 1 - share
         return True
 
     def estimates(self) -> dict[int, Certificate]:

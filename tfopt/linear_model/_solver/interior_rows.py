@@ -22,8 +22,12 @@ __all__ = [
     "Corrector",
     "Largest",
     "Predictor",
+    "Step",
     "System",
 ]
+
+#: So many dense values are few: a step of them is computed by one call, on one thread.
+FEW = 2**17
 
 _FIELD = {name: k for k, name in enumerate(interior_point.FIELDS)}
 
@@ -165,6 +169,42 @@ class Corrector:
             fields, changes, float(self.step[-1]), self.target, objective.threads
         )
         return dataclasses.replace(state, interior=fields), (Largest(float(ratio)), np.array(sums))
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """All of a step at once, of few dense rows in this process, whose variables it changes.
+
+    Answers with the step of u and the ratio and sums of `correct`; or with nothing, if the Newton
+    system is not positive definite.
+
+    Attributes
+    ----------
+    u : ndarray, shape (n_weights + 1,)
+    share, products, total : float
+        See `interior_point.step`.
+    """
+
+    u: np.ndarray
+    share: float
+    products: float
+    total: float
+
+    @staticmethod
+    def applies(objective: Objective) -> bool:
+        """Whether the objective's rows, if it has any, are few and dense."""
+        data, _, _, dense = objective.rows
+        return data.size == 0 and 0 < dense.size <= FEW and dense.dtype == np.float64
+
+    def __call__(
+        self, objective: Objective, state: RowState
+    ) -> tuple[RowState, tuple[np.ndarray, float, np.ndarray] | None]:
+        step = self.u.copy()
+        numbers = interior_point.step(
+            *(objective.rows[3], state.interior, step, objective.l2, objective.intercept),
+            *(self.share, self.products, self.total),
+        )
+        return state, None if numbers is None else (step, float(numbers[0]), numbers[1:])
 
 
 @dataclasses.dataclass(frozen=True)

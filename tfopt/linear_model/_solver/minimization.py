@@ -16,7 +16,7 @@ from tfopt.linear_model._solver.certificate import (
     estimate_from_step,
 )
 from tfopt.linear_model._solver.design import Design, NewtonSystem, Point, Tangents
-from tfopt.linear_model._solver.interior_point import InteriorPoint
+from tfopt.linear_model._solver.interior_point import LOOSE, InteriorPoint
 from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions
 from tfopt.linear_model._solver.newton import Move, Origin, newton_steps
 from tfopt.linear_model._solver.objective import Objective
@@ -242,7 +242,7 @@ class Minimization:
         due = [
             k
             for k, estimate in estimates.items()
-            if k in stuck or self.monitors[k].should_certify_step(estimate)
+            if k in stuck or self.monitors[k].should_certify_step(estimate, LOOSE)
         ]
         for k, estimate in estimates.items():
             if k not in due:

@@ -201,9 +201,12 @@ class ConvergenceMonitor:
         self._recorder.certified(best, self._step_solver)
         self.is_done = (self.is_converged and not goes_on) or self._is_exhausted
 
-    def should_certify_step(self, estimate: Certificate) -> bool:
-        """Whether to certify a Newton step, given a certificate whose gap is an estimate."""
-        enough = FAR_FROM_DONE * max(self.options.tol, 1e-16)
+    def should_certify_step(self, estimate: Certificate, far: float = FAR_FROM_DONE) -> bool:
+        """Whether to certify a step, given a certificate whose gap is an estimate.
+
+        Not if that is more than `far` times the largest allowed.
+        """
+        enough = far * max(self.options.tol, 1e-16)
         is_far = enough < estimate.relative_gap < math.inf
         return self.is_last or not is_far
 
