@@ -34,6 +34,7 @@ __all__ = [
     "of_rows",
     "results_for",
     "tensor_name",
+    "with_values",
     "wrapped",
 ]
 
@@ -73,6 +74,13 @@ def is_recorded(*values: Any) -> bool:
 def of_rows(t: Any) -> Any:
     """Return the values of slices; return anything else unchanged."""
     return t.values if isinstance(t, IndexedSlices) else t
+
+
+def with_values(t: Any, values: Any) -> Any:
+    """Return slices with other values if t is slices, else the values."""
+    if isinstance(t, IndexedSlices):
+        return IndexedSlices(values, t.indices, t.dense_shape)
+    return values
 
 
 def device_backend(t: Any) -> Backend | None:

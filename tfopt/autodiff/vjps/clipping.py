@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from tfopt import clip_ops
 from tfopt.autodiff.backward import kept, unbroadcast
 from tfopt.clip_grads import clip_by_norm_grad
+from tfopt.clip_ops.by_global_norm import BY_GLOBAL_NORM, GLOBAL_NORM
+from tfopt.clip_ops.by_norm import BY_NORM
+from tfopt.clip_ops.by_value import BY_VALUE
 from tfopt.core.engine import Tensor
 from tfopt.indexed_slices import densify
 
@@ -108,7 +110,7 @@ def by_global_norm(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
     return made
 
 
-clip_ops.BY_VALUE.define(*by_value)
-clip_ops.BY_NORM.define(*by_norm)
-clip_ops.GLOBAL_NORM.define_jointly(of_global_norm, "*y")
-clip_ops.BY_GLOBAL_NORM.define_jointly(by_global_norm, "*y")
+BY_VALUE.define(*by_value)
+BY_NORM.define(*by_norm)
+GLOBAL_NORM.define_jointly(of_global_norm, "*y")
+BY_GLOBAL_NORM.define_jointly(by_global_norm, "*y")
