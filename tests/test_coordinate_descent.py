@@ -216,8 +216,8 @@ def test_several_classes_and_threads() -> None:
 def test_a_warm_start_begins_at_the_weights() -> None:
     X, y, _ = data("logistic")
     model = fitted("logistic", X + 5, y, l1=0.5, l2=0.0, tol=1e-6, warm_start=True)
-    assert model.n_iter_[0] > 2
-    assert model.fit(X + 5, y).n_iter_[0] == 1
+    assert model.n_iter_[0] > 3
+    assert model.fit(X + 5, y).n_iter_[0] <= 2
 
 
 def test_a_warm_start_where_losses_overflow_begins_at_0() -> None:
@@ -305,6 +305,6 @@ def test_with_many_features_it_takes_over_from_slow_epochs(
     np.testing.assert_allclose(model.objective_, expected.objective_, rtol=2e-8)
     assert np.shape(model.dual_coef_)[-1] == len(y)
     again = model.set_params(warm_start=True).fit(sparse.csr_matrix(X), y)
-    assert again.history_[0][0]["solver"] == "cd" and len(again.history_[0]) == 1
+    assert again.history_[0][0]["solver"] == "cd" and len(again.history_[0]) <= 2
     easy = fitted(loss, X, y, **options | {"l2": 1e3, "tol": 1e-4})
     assert easy.solver_[0] == "sdca"

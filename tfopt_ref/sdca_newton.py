@@ -126,7 +126,8 @@ def steps(problem: Problem, start: Fit, how: Newton) -> Iterator[Fit]:
 
 def secant_update(H: np.ndarray, s: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return H changed so that H s = y, the change of the gradient along s (BFGS)."""
-    return H - np.outer(H @ s, H @ s) / (s @ H @ s) + np.outer(y, y) / (s @ y)
+    updated: np.ndarray = H - np.outer(H @ s, H @ s) / (s @ H @ s) + np.outer(y, y) / (s @ y)
+    return updated
 
 
 def shifted(problem: Problem, w: np.ndarray, b: float, h: np.ndarray) -> tuple[np.ndarray, float]:

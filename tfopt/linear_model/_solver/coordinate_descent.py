@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -19,15 +19,15 @@ from scipy import sparse
 from tfopt.kernels.sdca import coordinate_descent, second_order, visits
 from tfopt.linear_model._solver import rows
 from tfopt.linear_model._solver.certificate import Certificate
-from tfopt.linear_model._solver.costs import DESCENT_SOLVER, estimate_costs
-from tfopt.linear_model._solver.intercept import intercept_search
+from tfopt.linear_model._solver.costs import DESCENT_SOLVER, Costs, estimate_costs
+from tfopt.linear_model._solver.design import MemoryDesign
 from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions, SolverResult
-from tfopt.linear_model._solver.newton import MIN_DECREASE, armijo_holds
+from tfopt.linear_model._solver.newton import MIN_DECREASE, line_search, promised_decrease
 from tfopt.linear_model._solver.objective import InitialPoint, Objective, Rows, as_rows
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model._solver.rows import RowState
 
-__all__ = ["Features", "certify_derivatives", "run_descent", "solve_by_descent"]
+__all__ = ["Features", "run_descent", "solve_by_descent"]
 
 #: The size of the first working set; that of later ones is at least twice the number of weights
 #: that are not 0.
@@ -37,10 +37,10 @@ MOST_IN_MATRIX = 512
 #: The largest number of sweeps for one step, by columns.
 SWEEPS = 1000
 #: The smallest number of sweeps before a linear system is solved, and the largest number of both.
-SWEEPS_BEFORE_SOLVING, ROUNDS = 5, 100
+SWEEPS_BEFORE_SOLVING, ROUNDS = 20, 100
 #: Sweeps end when they lower the model by less than this times the square of the relative gap: near
 #: the minimum a gap is of the order of the violations, and the primal of that of their squares.
-PRECISION = 1e-6
+PRECISION = 1e-5
 #: The share of the largest curvature of a loss that is linear far from its minimum which the others
 #: have in the model, too, while the relative gap is not smaller: far from there, there is none.
 LEAST_CURVATURE = 0.1
@@ -85,7 +85,6 @@ class Features:
         )
 
 
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def solve_by_descent(
     objective: Objective,
     features: Features,
@@ -96,12 +95,8 @@ def solve_by_descent(
     """Minimize the objective of one problem; return the result and its dual variables."""
     costs = estimate_costs(objective, DESCENT_SOLVER)
     monitor = ConvergenceMonitor(options, costs, number)
+    w = np.zeros(objective.n_weights) if initial.w is None else initial.w
     state = RowState.initial(initial.examples())
-    w = np.zeros(objective.n_weights)
-    if initial.w is not None:
-        wx = objective.predictions(initial.w)
-        losses = objective.losses(state.examples, wx, initial.bias)
-        w = initial.w if math.isfinite(losses) else w  # which may be far from other rows' minimum
     state = run_descent(objective, features, monitor, state, w, initial.bias)
     return monitor.result(), state.best
 
@@ -115,93 +110,114 @@ def run_descent(
     w: np.ndarray,
     bias: float,
 ) -> RowState:
-    """Take steps from a point until the monitor or rounding ends them.
+    """Take steps from a point, or 0 if losses overflow there, until the monitor or rounding ends.
 
     Return the state of the rows, with the dual variables of the best certificate.
     """
-    weight = state.examples["weight"]
-    wx = objective.predictions(w)
-    model, last_gap = _Model(objective, features), math.inf
+    design = MemoryDesign(objective, [], Costs(0.0, forms_hessian=True), lambda _: state.a)
+    design.states.append(state)
+    tangents = design.tangents({0: (w, bias)})[0]
+    if not math.isfinite(tangents.losses):
+        w, bias = np.zeros_like(w), 0.0
+        tangents = design.tangents({0: (w, bias)})[0]
+    model = _Model(objective, features, state.factors())
+    predicted: np.ndarray | None = None  # X^T of the dual variables of the last step
+    last_gap, relative_gap = math.inf, 1.0
     while True:
-        state = rows.predicted(objective, state, wx)
-        if objective.intercept:
-            bias = best_intercept(objective, state, bias)
-        slopes, bends = objective.derivatives(state.examples, wx, bias)
-        duals = np.divide(-slopes, weight, out=np.zeros_like(slopes), where=weight > 0)
-        state = dataclasses.replace(state, certified=duals)
-        state, point, x_duals = certify_derivatives(objective, state, w, bias)
-        monitor.update_newton(point)
+        state, losses = design.states[0], tangents.losses
+        if objective.phi.is_linear_far:
+            least = min(LEAST_CURVATURE, relative_gap) / objective.phi.gamma
+            bends = np.maximum(state.hess_pointwise, least * state.examples["weight"])
+            state = dataclasses.replace(state, hess_pointwise=bends)
+        point, is_certified = None, False
+        if predicted is not None and math.isfinite(tangents.step_gap):
+            point = bound(objective, w, bias, losses, predicted, tangents.step_gap).point
+            if monitor.should_certify_step(point):
+                state = dataclasses.replace(state, certified=state.step_duals)
+                state, point = certify(objective, state, point, losses, predicted)
+                is_certified = math.isfinite(point.gap)
+        gradient = None
+        if point is None or not math.isfinite(point.gap):
+            gradient = model.gradient(state, w)
+            point = bound(objective, w, bias, losses, -gradient[:-1], 0.0).point
+            is_certified = monitor.should_certify_step(point)
+            if is_certified:
+                state, point = certify_slopes(objective, state, point, losses, gradient)
+        if is_certified:
+            monitor.update_newton(point)
+        else:
+            monitor.skip_newton(point)
         if monitor.best is point:
             state = dataclasses.replace(state, best=state.certified)
         if monitor.is_done:
             return state
-        gradient = objective.l2 * w - x_duals
+        gradient = model.gradient(state, w) if gradient is None else gradient
         relative_gap = min(point.relative_gap, 1.0)
-        if objective.loss == "squared_loss":  # the model is exact
-            relative_gap = min(relative_gap, monitor.options.tol)
-        if objective.phi.is_linear_far:
-            least = min(LEAST_CURVATURE, relative_gap) / objective.phi.gamma
-            bends = np.maximum(bends, least * weight)
-        tolerance = PRECISION * relative_gap**2 * point.objective
-        step = model.step(w, gradient, slopes, bends, tolerance)
-        found = w + step[:-1]
-        promised = -weighted_sum(gradient, step[:-1])
-        promised += objective.l1 * float(np.sum(np.abs(w) - np.abs(found)))
-        is_rounding = not promised > MIN_DECREASE * point.objective
-        moved = None
-        if not is_rounding or point.gap <= STALLED * last_gap:
-            moved = _line_search(objective, state, point, step, promised)
-        if moved is None:
-            monitor.end_newton()
-            return state
-        w, wx, bias = moved
+        precise = objective.loss == "squared_loss"  # the model is exact
+        gap = min(relative_gap, monitor.options.tol) if precise else relative_gap
+        left = gradient.copy()
+        left[:-1] += objective.l2 * w
+        step, predicted = model.step(state, w, left, PRECISION * gap**2 * point.objective)
+        left[-1] = left[-1] if objective.intercept else 0.0
+        promised = promised_decrease(objective, w, left, step)
+        design.states[0] = state
+        moved = {}
+        if promised > MIN_DECREASE * point.objective or point.gap <= STALLED * last_gap:
+            solved = None if predicted is None else {0: predicted}
+            moved = line_search(objective, design, {0: point}, {0: left}, {0: step}, solved)
+        if not moved:
+            return _ended(objective, monitor, state, point, losses, gradient, is_certified)
+        (w, bias), tangents, origin = moved[0]
+        predicted = None if origin is None else predicted
         last_gap = point.gap
 
 
-def best_intercept(objective: Objective, state: RowState, bias: float) -> float:
-    """Return the intercept that minimizes the losses at the last predictions."""
-    search = intercept_search(objective.loss, bias, 0.0)
-    while not search.update(rows.intercept_derivatives(objective, state, search.places)):
-        pass
-    return search.bias
-
-
-def _line_search(
+def _ended(
     objective: Objective,
+    monitor: ConvergenceMonitor,
     state: RowState,
     point: Certificate,
-    step: np.ndarray,
-    promised: float,
-) -> tuple[np.ndarray, np.ndarray, float] | None:
-    """Halve a step until the Armijo condition holds; return w, x . w and the intercept there."""
-    wx_step = objective.predictions(step[:-1])
-    share = 1.0
-    while True:
-        w, bias = point.w + share * step[:-1], point.bias + share * float(step[-1])
-        wx = state.wx + share * wx_step
-        with np.errstate(over="ignore"):
-            value = objective.losses(state.examples, wx, bias) + objective.penalty(w)
-        if armijo_holds(point, value, share * promised):
-            return w, wx, bias
-        if not share * promised > MIN_DECREASE * point.objective:
-            return None
-        share /= 2
+    losses: float,
+    gradient: np.ndarray,
+    is_certified: bool,
+) -> RowState:
+    """End where no step lowers the objective, with a certificate."""
+    if not is_certified:
+        state, point = certify_slopes(objective, state, point, losses, gradient)
+        monitor.update_newton(point)
+        if monitor.best is point:
+            state = dataclasses.replace(state, best=state.certified)
+    if not monitor.is_done:
+        monitor.end_newton()
+    return state
 
 
 class _Model:
     """The quadratic models of one problem, and their working sets."""
 
-    def __init__(self, objective: Objective, features: Features):
-        self.objective, self.features = objective, features
+    def __init__(self, objective: Objective, features: Features, factors: np.ndarray):
+        self.objective, self.features, self.factors = objective, features, factors
         self.size = SMALLEST
         self.working = np.zeros(0, np.intp)
         self.matrix: tuple[np.ndarray, np.ndarray, float] | None = None
 
+    def gradient(self, state: RowState, w: np.ndarray) -> np.ndarray:
+        """Return the gradient of the losses, and form the matrix if it is of all features."""
+        n = w.size
+        self.size = max(self.size, 2 * int(np.count_nonzero(w)))
+        if self.size < n / 2 or n > MOST_IN_MATRIX or self._is_known(np.arange(n)):
+            return rows.gradient(self.objective, state, self.factors)
+        gradient, H = rows.newton_system(self.objective, state)
+        self.working, self.matrix = np.arange(n), self._without_intercept(H)
+        return gradient
+
+    def _is_known(self, working: np.ndarray) -> bool:
+        exact = self.objective.loss == "squared_loss"
+        return exact and self.matrix is not None and np.array_equal(working, self.working)
+
     def select(self, w: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """Return the working set: features by their violation of the optimality conditions."""
         n = w.size
-        n_active = int(np.count_nonzero(w))
-        self.size = max(self.size, 2 * n_active)
         if self.size >= n / 2:
             return np.arange(n)
         score = np.where(w != 0, np.inf, np.abs(gradient))
@@ -209,44 +225,51 @@ class _Model:
         return np.sort(chosen)
 
     def step(
-        self,
-        w: np.ndarray,
-        gradient: np.ndarray,
-        slopes: np.ndarray,
-        bends: np.ndarray,
-        tolerance: float,
-    ) -> np.ndarray:
-        """Return how far the minimum of the model is away; the intercept is last."""
-        working = self.select(w, gradient)
+        self, state: RowState, w: np.ndarray, gradient: np.ndarray, tolerance: float
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return how far the minimum of the model is away, given the gradient of losses and l2.
+
+        The intercept is last. If the model is of all features, return X^T of the dual variables
+        that it predicts, too.
+        """
+        n = w.size
+        working = self.select(w, gradient[:-1])
         descend = self._by_matrix if working.size <= MOST_IN_MATRIX else self._by_columns
-        new, bias_step = descend(working, w[working], gradient[working], slopes, bends, tolerance)
+        new, left, bias_step = descend(
+            state, working, w[working], gradient[working], float(gradient[-1]), tolerance
+        )
         self.working = working
-        step = np.zeros(w.size + 1)
+        step = np.zeros(n + 1)
         step[working] = new - w[working]
         step[-1] = bias_step
-        return step
+        if left is None or working.size < n:
+            return step, None
+        return step, self.objective.l2 * new - left
 
     def _by_matrix(
         self,
+        state: RowState,
         working: np.ndarray,
         w: np.ndarray,
         gradient: np.ndarray,
-        slopes: np.ndarray,
-        bends: np.ndarray,
+        slope: float,
         tolerance: float,
-    ) -> tuple[np.ndarray, float]:
+    ) -> tuple[np.ndarray, np.ndarray, float]:
         objective = self.objective
-        known = objective.loss == "squared_loss" and np.array_equal(working, self.working)
-        if self.matrix is None or not known:
+        if working.size < objective.n_weights and not self._is_known(working):
             _, H = second_order.newton_system(
-                *self.features.rows(working), slopes, bends, working.size, objective.threads
+                *self.features.rows(working),
+                state.grad_pointwise,
+                state.hess_pointwise,
+                working.size,
+                objective.threads,
             )
             self.matrix = self._without_intercept(H)
+        assert self.matrix is not None
         A, sums, share = self.matrix
-        new = w.copy()
-        gradient = gradient - sums * (share * slopes.sum())
-        minimize_model(A, gradient, new, objective.l1, tolerance)
-        return new, -share * (float(slopes.sum()) + weighted_sum(sums, new - w))
+        new, left = w.copy(), gradient - sums * (share * slope)
+        minimize_model(A, left, new, objective.l1, tolerance)
+        return new, left, -share * (slope + weighted_sum(sums, new - w))
 
     def _without_intercept(self, H: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """Eliminate the intercept; return the matrix, the intercept's column and 1 / its diagonal.
@@ -268,14 +291,14 @@ class _Model:
 
     def _by_columns(
         self,
+        state: RowState,
         working: np.ndarray,
         w: np.ndarray,
         gradient: np.ndarray,
-        slopes: np.ndarray,
-        bends: np.ndarray,
+        slope: float,
         tolerance: float,
-    ) -> tuple[np.ndarray, float]:
-        objective = self.objective
+    ) -> tuple[np.ndarray, None, float]:
+        objective, bends = self.objective, state.hess_pointwise
         taken = self.features.take(working)
         if sparse.issparse(taken):
             sums, squares = taken.T @ bends, (taken**2).T @ bends
@@ -285,7 +308,8 @@ class _Model:
         total = bends.sum()
         share = float(1 / total) if objective.intercept and total > 0 else 0.0
         curvatures = self._curvatures(squares - share * sums**2, squares)
-        new, slopes = w.copy(), slopes.copy()
+        first = -share * slope  # of the intercept, which is then the best for the weights
+        new, slopes = w.copy(), state.grad_pointwise + first * bends
         _, bias_step = coordinate_descent.descend_columns(
             *self.features.columns(working),
             bends,
@@ -299,7 +323,7 @@ class _Model:
             tolerance,
             SWEEPS,
         )
-        return new, bias_step
+        return new, None, first + bias_step
 
 
 def minimize_model(
@@ -332,21 +356,23 @@ def minimize_model(
         gradient += np.sum(A[active] * moved[:, None], axis=0)
 
 
-def certify_derivatives(
-    objective: Objective, state: RowState, w: np.ndarray, bias: float
-) -> tuple[RowState, Certificate, np.ndarray]:
-    """Compute the duality gap, with dual variables that are minus the losses' derivatives.
+class Bound(NamedTuple):
+    """A certificate, and the factor of the dual variables for which it holds."""
 
-    Returns
-    -------
-    RowState
-        With the dual variables of the certificate.
-    Certificate
-    x_duals : ndarray, shape (n_weights,)
-        X^T (weight * a) for these derivatives.
+    point: Certificate
+    scale: float
 
-    Notes
-    -----
+
+def bound(
+    objective: Objective,
+    w: np.ndarray,
+    bias: float,
+    losses: float,
+    x_duals: np.ndarray,
+    gap: float,
+) -> Bound:
+    """Return a certificate, given X^T (weight * a) and the examples' part of the gap.
+
     The dual is ::
 
         -sum of weight * phi*(-a) - sum of max(|X^T (weight * a)| - l1, 0)**2 / (2 * l2)
@@ -354,18 +380,35 @@ def certify_derivatives(
     For l2 = 0 the second sum is a constraint, into which the dual variables are scaled. They may be
     for any l2, if that gives the smaller gap: a small l2 makes violations expensive.
     """
-    state = rows.projected(objective, state, rows.dual_residual(objective, state))
-    x_duals = np.zeros(objective.n_weights)
-    visits.weights_of(*objective.rows, state.examples_with(state.certified), x_duals, 1.0)
     largest = float(np.abs(x_duals).max(initial=0.0))
     scales = [1.0]
     if largest > objective.l1 > 0:
         scales = [objective.l1 / largest, *([1.0] if objective.l2 > 0 else [])]
     apart, scale = min((_feature_gap(objective, w, each * x_duals), each) for each in scales)
+    return Bound(Certificate(w, bias, losses + objective.penalty(w), gap + apart), scale)
+
+
+def certify(
+    objective: Objective, state: RowState, point: Certificate, losses: float, x_duals: np.ndarray
+) -> tuple[RowState, Certificate]:
+    """Compute the duality gap of a point with the dual variables that are to be certified."""
+    found, scale = bound(objective, point.w, point.bias, losses, x_duals, 0.0)
     state = dataclasses.replace(state, certified=scale * state.certified)
-    losses, gap = rows.gap_sums(objective, state, bias).tolist()
-    point = Certificate(w, bias, losses + objective.penalty(w), max(gap + apart, 0.0))
-    return state, point, x_duals
+    gap = float(rows.gap_sums(objective, state, point.bias)[1])
+    return state, dataclasses.replace(found, gap=max(gap + found.gap, 0.0))
+
+
+def certify_slopes(
+    objective: Objective, state: RowState, point: Certificate, losses: float, gradient: np.ndarray
+) -> tuple[RowState, Certificate]:
+    """Compute the duality gap, with dual variables that are minus the losses' derivatives."""
+    state = dataclasses.replace(state, certified=rows.minus_slopes(state))
+    if not objective.intercept:
+        return certify(objective, state, point, losses, -gradient[:-1])
+    state = rows.projected(objective, state, rows.dual_residual(objective, state))
+    x_duals = np.zeros(objective.n_weights)
+    visits.weights_of(*objective.rows, state.examples_with(state.certified), x_duals, 1.0)
+    return certify(objective, state, point, losses, x_duals)
 
 
 def _feature_gap(objective: Objective, w: np.ndarray, x_duals: np.ndarray) -> float:

@@ -22,7 +22,9 @@ __all__ = [
     "Origin",
     "armijo_holds",
     "conjugate_gradients",
+    "line_search",
     "newton_steps",
+    "promised_decrease",
     "proximal_step",
     "solve_newton_system",
 ]
@@ -119,7 +121,8 @@ def newton_steps(
             )
             if step is not None:
                 steps[k] = step
-        moved = line_search(objective, design, certificates, gradients, steps, systems)
+        solved = {k: _weights_after(objective, systems[k], step) for k, step in steps.items()}
+        moved = line_search(objective, design, certificates, gradients, steps, solved)
         if objective.l1 > 0:
             return moved
     rest = [k for k in certificates if k not in moved]
@@ -196,17 +199,16 @@ def line_search(
     certificates: Mapping[int, Certificate],
     gradients: Mapping[int, np.ndarray],
     steps: Mapping[int, np.ndarray],
-    solved: Mapping[int, NewtonSystem] | None = None,
+    solved: Mapping[int, np.ndarray] | None = None,
 ) -> dict[int, Move]:
     """Halve steps until the Armijo condition holds, or the predicted decrease is mere rounding.
 
-    `solved` are the systems that the steps solve, if they do so but for rounding.
+    `solved` are the unshrunk weights of the steps' dual variables, if they solve their systems.
     """
-    promised = {}
-    for k, step in steps.items():
-        w = certificates[k].w
-        l1_decrease = objective.l1 * float(np.sum(np.abs(w) - np.abs(w + step[:-1])))
-        promised[k] = l1_decrease - weighted_sum(gradients[k], step)
+    promised = {
+        k: promised_decrease(objective, certificates[k].w, gradients[k], step)
+        for k, step in steps.items()
+    }
     moved, share = {}, 1.0
     pending = [k for k in steps if np.isfinite(promised[k])]
     while pending:
@@ -225,13 +227,20 @@ def line_search(
             if armijo_holds(point, value, share * promised[k]):
                 origin = None
                 if solved is not None and share == 1:
-                    weights = _weights_after(objective, solved[k], steps[k])
-                    origin = Origin(point.w, point.bias, weights)
+                    origin = Origin(point.w, point.bias, solved[k])
                 moved[k] = Move(points[k], tangents, origin)
             if k in moved or not share * promised[k] > MIN_DECREASE * point.objective:
                 pending.remove(k)
         share /= 2
     return moved
+
+
+def promised_decrease(
+    objective: Objective, w: np.ndarray, gradient: np.ndarray, step: np.ndarray
+) -> float:
+    """Return by how much a step lowers the objective to first order, l1 aside."""
+    l1_decrease = objective.l1 * float(np.sum(np.abs(w) - np.abs(w + step[:-1])))
+    return l1_decrease - weighted_sum(gradient, step)
 
 
 def armijo_holds(point: Certificate, value: float, promised: float) -> bool:

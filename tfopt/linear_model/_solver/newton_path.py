@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfopt.kernels.sdca import visits
 from tfopt.linear_model._solver import rows
 from tfopt.linear_model._solver.certificate import Certificate, assemble
 from tfopt.linear_model._solver.costs import Costs
@@ -98,8 +97,7 @@ class NewtonPath:
         self.costs, self.number = costs, number
         examples = initial.examples()
         self._design = MemoryDesign(self.objective, [examples], costs, lambda _: initial.a)
-        self._factors = np.zeros_like(examples)
-        self._factors["a"] = 1.0
+        self._factors = self._design.states[0].factors()
         self._hessian: np.ndarray | None = None
         start = np.zeros(objective.n_weights), initial.bias
         self._move(start, self._design.tangents({0: start})[0].losses)
@@ -107,16 +105,8 @@ class NewtonPath:
     def _move(self, point: Point, losses: float) -> None:
         """Note that the design has moved to a point."""
         (self._w, self._bias), self._losses = point, losses
-        self._gradient = self._sum_of_slopes()
+        self._gradient = rows.gradient(self.objective, self._design.states[0], self._factors)
         self._duals: FeasibleDuals | None = None
-
-    def _sum_of_slopes(self) -> np.ndarray:
-        """Return the gradient of the losses; the intercept is last."""
-        slopes, last = self._design.states[0].grad_pointwise, self.objective.n_weights
-        self._factors["weight"] = slopes
-        gradient = np.append(np.zeros(last), slopes.sum())
-        visits.weights_of(*self.objective.rows, self._factors, gradient[:last], 1.0)
-        return gradient
 
     def solve(self, l2: float, options: SolverOptions) -> SolverResult | None:
         """Return the solution for an l2, sought from the last one; None if no step leads there."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfopt.kernels.sdca import hessian_products, second_order
+from tfopt.kernels.sdca import hessian_products, second_order, visits
 from tfopt.linear_model._solver.objective import Objective
 from tfopt.linear_model._solver.reductions import weighted_sum
 
@@ -24,9 +24,11 @@ __all__ = [
     "dual_residual",
     "dual_sums",
     "gap_sums",
+    "gradient",
     "hessian_product",
     "intercept_derivatives",
     "linearize",
+    "minus_slopes",
     "newton_system",
     "predicted",
     "projected",
@@ -91,6 +93,12 @@ class RowState:
             *(examples, a, no_rows, nothing, nothing, ()),
             *(0.0, nothing, nothing, nothing, a, a),
         )
+
+    def factors(self) -> np.ndarray:
+        """Return examples for `gradient`."""
+        factors = np.zeros_like(self.examples)
+        factors["a"] = 1.0
+        return factors
 
     def examples_with(self, a: np.ndarray) -> np.ndarray:
         """Return the examples with these dual variables."""
@@ -259,6 +267,18 @@ def _at(
     )
 
 
+def gradient(objective: Objective, state: RowState, factors: np.ndarray) -> np.ndarray:
+    """Return the gradient of the losses at the last tangents; the intercept is last.
+
+    `factors` are examples to write to, whose dual variables are 1: to make them takes as long.
+    """
+    factors["weight"] = state.grad_pointwise
+    sums = np.zeros(objective.n_weights + 1)
+    visits.weights_of(*objective.rows, factors, sums[:-1], 1.0)
+    sums[-1] = state.grad_pointwise.sum()
+    return sums
+
+
 def newton_system(objective: Objective, state: RowState) -> tuple[np.ndarray, np.ndarray]:
     """Return the gradient and the Hessian of the losses at the last tangents."""
     return second_order.newton_system(
@@ -292,7 +312,7 @@ def linearize(
     return state, Linearization(losses, gradient, diagonal, residual, np.inf)
 
 
-def _minus_slopes(state: RowState) -> np.ndarray:
+def minus_slopes(state: RowState) -> np.ndarray:
     """Return the dual variables of the last tangents; those of rows without weight are kept."""
     weight, a = state.examples["weight"], state.certified.copy()
     np.divide(-state.grad_pointwise, weight, out=a, where=weight > 0)
@@ -301,7 +321,7 @@ def _minus_slopes(state: RowState) -> np.ndarray:
 
 def tangent_residual(objective: Objective, state: RowState) -> np.ndarray | None:
     """Return `dual_residual` of minus the derivatives at the last tangents."""
-    return dual_residual(objective, dataclasses.replace(state, certified=_minus_slopes(state)))
+    return dual_residual(objective, dataclasses.replace(state, certified=minus_slopes(state)))
 
 
 def certified_tangents(
@@ -311,7 +331,7 @@ def certified_tangents(
 
     It is 0 unless an intercept requires them to be projected.
     """
-    state = dataclasses.replace(state, certified=_minus_slopes(state))
+    state = dataclasses.replace(state, certified=minus_slopes(state))
     if residual is None:
         return state, 0.0
     state = projected(objective, state, residual)
