@@ -13,7 +13,7 @@ import pytest
 from cli_samples import TINY
 
 from tfopt.cli.data import MAX_INDEX, read_data
-from tfopt.cli.output import CommandError
+from tfopt.cli.files import CommandError
 from tfopt.cli.settings import ReadOptions
 from tfopt.core.printable import printable
 from tfopt.io import libsvm

@@ -9,8 +9,7 @@ import pytest
 from dask_cluster import kill_one, processes, tasks
 
 from tfopt.cli import cluster, rows, train
-from tfopt.cli.files import File, files_in, open_url
-from tfopt.cli.output import CommandError
+from tfopt.cli.files import CommandError, File, files_in, open_url
 from tfopt.dask import cluster as dask_cluster
 from tfopt.dask.checkpoints import BlockFitCheckpoints
 

@@ -12,8 +12,8 @@ import zipfile
 import numpy as np
 import pytest
 
+from tfopt.cli.files import CommandError, write_atomically
 from tfopt.cli.models import write_model
-from tfopt.cli.output import CommandError, write_atomically
 from tfopt.errors import FileFormatError
 from tfopt.linear_model.model_file import read_model
 from tfopt.linear_model.model_npz import FORMAT

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit
 
 from tfopt.cli.data import read_data
-from tfopt.cli.rows import margins
+from tfopt.cli.metrics import margins
 from tfopt.cli.settings import ReadOptions
 from tfopt.linear_model.model_file import read_model
 

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
-from tfopt.cli.output import CommandError, note
+from tfopt.cli.files import CommandError, note
 from tfopt.errors import FileFormatError
 
 __all__ = ["main"]

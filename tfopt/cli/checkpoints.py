@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfopt import checkpoints
-from tfopt.cli.output import CommandError
+from tfopt.cli.files import CommandError
 from tfopt.cli.settings import SdcaSettings, Settings
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers import Optimizer

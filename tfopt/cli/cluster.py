@@ -17,7 +17,7 @@ from distributed.utils import silence_logging_cmgr
 
 import tfopt.dask
 from tfopt.cli.checkpoints import check_origin, run_origin
-from tfopt.cli.output import CommandError, note
+from tfopt.cli.files import CommandError, note
 from tfopt.cli.rows import Executor, Rows
 from tfopt.cli.settings import CheckpointFlags, SdcaSettings
 from tfopt.dask.cluster import (

@@ -14,8 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from tfopt import io
-from tfopt.cli.files import File, file_of
-from tfopt.cli.output import CommandError
+from tfopt.cli.files import CommandError, File, file_of
 from tfopt.cli.settings import ReadOptions
 from tfopt.errors import FileFormatError
 from tfopt.io.streams import open_binary

@@ -344,9 +344,9 @@ def _add_steps(group: argparse._ArgumentGroup) -> None:
         "--chunk-size",
         metavar="SIZE",
         type=size,
-        help="read the data again in each epoch, about so many bytes at a time (256MB, say), "
-        "instead of keeping them in memory: parts in random order, the rows of each shuffled "
-        "(default: all in memory)",
+        help="read DATA again in each epoch, about so many bytes at a time (256MB, say), instead "
+        "of keeping them in memory: parts in random order, the rows of each shuffled (default: all "
+        "in memory)",
     )
     add(
         "--patience",

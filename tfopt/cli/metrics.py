@@ -1,4 +1,4 @@
-"""The loss of a linear model as a function of its margins, and scores of its predictions."""
+"""Margins of a linear model, its loss as a function of them, and scores of its predictions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn import metrics
 
+from tfopt.cli.data import Data
 from tfopt.cli.settings import CLASSIFICATION
 from tfopt.linear_model.losses import LOSSES, Logistic
 from tfopt.linear_model.predictions import probabilities
-
-__all__ = ["ModelLoss", "score", "score_from_sums", "score_line", "score_sums"]
+from tfopt.linear_model.stored_model import StoredModel
 
 
 class ModelLoss:
@@ -50,6 +50,25 @@ class ModelLoss:
         if margins.ndim > 1 and isinstance(self._loss, Logistic):
             return probabilities(margins)
         return self._loss.inverse_link(margins)
+
+
+def margins(model: StoredModel, data: Data) -> np.ndarray:
+    """Return w·x + b of every row, all finite; features without a weight are ignored.
+
+    Their shape is (rows,) or, of more than two classes, (rows, classes).
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        result: np.ndarray = data.with_width(model.n_features).features @ model.weights.T
+        result += model.bias
+    refuse_infinite(result, data)
+    return result
+
+
+def refuse_infinite(values: np.ndarray, data: Data) -> None:
+    """Refuse predictions that are not finite."""
+    wrong = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+    if wrong.size:
+        raise data.row_error(wrong[0], "the model's prediction is not finite")
 
 
 def score(

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from tfopt.cli.data import Data, Layout, read_blocks, targets
-from tfopt.cli.metrics import ModelLoss, score, score_line
-from tfopt.cli.output import (
+from tfopt.cli.files import (
     SCHEMA,
     CommandError,
     check_writable,
@@ -23,8 +22,8 @@ from tfopt.cli.output import (
     show_label,
     write_atomically,
 )
+from tfopt.cli.metrics import ModelLoss, margins, refuse_infinite, score, score_line
 from tfopt.cli.report import note_bad_lines
-from tfopt.cli.rows import margins, refuse_infinite
 from tfopt.cli.settings import SDCA_LOSSES
 from tfopt.core.printable import printable
 from tfopt.linear_model.model_file import encode_model, read_model

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfopt import optimizers
-from tfopt.cli.output import print_json
+from tfopt.cli.files import print_json
 from tfopt.core.versions import show_versions, versions
 from tfopt.errors import InvalidTypeError
 from tfopt.optimizers import Optimizer, schedules
@@ -78,26 +78,16 @@ _INITIAL_RATE = "initial_learning_rate"
 #: Tuned on a9a (logistic) and abalone (squared). The squared loss has an unbounded gradient, and
 #: labels may be far from 0: most optimizers need larger steps there, sgd smaller ones.
 _LEARNING_RATES = {
-    ("adadelta", "logistic"): 3.0,
-    ("adadelta", "squared"): 100.0,
-    ("adagrad", "logistic"): 0.2,
-    ("adagrad", "squared"): 1.0,
-    ("adam", "logistic"): 0.01,
-    ("adam", "squared"): 0.3,
-    ("adamax", "logistic"): 0.05,
-    ("adamax", "squared"): 0.3,
-    ("adamw", "logistic"): 0.01,
-    ("adamw", "squared"): 0.3,
-    ("ftrl", "logistic"): 0.1,
-    ("ftrl", "squared"): 0.5,
-    ("lion", "logistic"): 0.003,
-    ("lion", "squared"): 0.1,
-    ("nadam", "logistic"): 0.01,
-    ("nadam", "squared"): 0.3,
-    ("rmsprop", "logistic"): 0.005,
-    ("rmsprop", "squared"): 0.1,
-    ("sgd", "logistic"): 1.0,
-    ("sgd", "squared"): 0.1,
+    "adadelta": {"logistic": 3.0, "squared": 100.0},
+    "adagrad": {"logistic": 0.2, "squared": 1.0},
+    "adam": {"logistic": 0.01, "squared": 0.3},
+    "adamax": {"logistic": 0.05, "squared": 0.3},
+    "adamw": {"logistic": 0.01, "squared": 0.3},
+    "ftrl": {"logistic": 0.1, "squared": 0.5},
+    "lion": {"logistic": 0.003, "squared": 0.1},
+    "nadam": {"logistic": 0.01, "squared": 0.3},
+    "rmsprop": {"logistic": 0.005, "squared": 0.1},
+    "sgd": {"logistic": 1.0, "squared": 0.1},
 }
 #: Optimizers that lower the rate of each weight by themselves. adagrad does so, too, but comes
 #: closer to the optimum of a9a with a decreasing rate.
@@ -163,7 +153,7 @@ def _numbers(name: str, value: Any) -> list[float]:
 def default_learning_rate(optimizer: str, loss: str) -> float:
     """Return the default learning rate of an optimizer for a loss."""
     default: float = inspect.signature(OPTIMIZERS[optimizer]).parameters["learning_rate"].default
-    return _LEARNING_RATES.get((optimizer, loss), default)
+    return _LEARNING_RATES.get(optimizer, {}).get(loss, default)
 
 
 def takes_learning_rate(schedule: str) -> bool:

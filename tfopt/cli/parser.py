@@ -111,7 +111,7 @@ def _add_cv(commands: Commands) -> None:
     cv = _add_command(
         commands,
         "cv",
-        "tfopt.cli.cv:run",
+        "tfopt.cli.sdca:cross_validate",
         "choose the penalty by cross-validation",
         f"""\
 Fit every penalty of a list on all folds of the data but one, and score it on that one, for each

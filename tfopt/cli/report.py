@@ -15,8 +15,8 @@ from typing import Any, Self
 from tqdm import tqdm
 
 from tfopt import threads
+from tfopt.cli.files import echo, note, show_label, write_atomically
 from tfopt.cli.metrics import score_line
-from tfopt.cli.output import echo, note, show_label, write_atomically
 from tfopt.cli.rows import Rows
 from tfopt.core.versions import versions
 from tfopt.linear_model.stored_model import StoredModel

@@ -17,9 +17,8 @@ from scipy import sparse
 
 from tfopt import linear_model
 from tfopt.cli.data import Data, Layout, cut, read_data, targets
-from tfopt.cli.files import File, files_in, is_folder
-from tfopt.cli.metrics import ModelLoss, score, score_from_sums, score_sums
-from tfopt.cli.output import CommandError
+from tfopt.cli.files import CommandError, File, files_in, is_folder
+from tfopt.cli.metrics import ModelLoss, margins, score, score_from_sums, score_sums
 from tfopt.cli.settings import ReadOptions, SdcaSettings
 from tfopt.linear_model.stored_model import Columns, StoredModel
 
@@ -127,6 +126,8 @@ class Rows:
         Of tables.
     labels : ndarray
         All labels or, of classes in parts, the distinct ones.
+    n_skipped : int
+        Malformed lines that were left out.
     in_parts : bool
         Whether the rows need never be in one place: those of a folder, or of a file in parts.
     """
@@ -139,6 +140,7 @@ class Rows:
     zero_based: bool
     columns: Columns | None
     labels: np.ndarray
+    n_skipped: int
     in_parts: bool
 
     @property
@@ -154,11 +156,6 @@ class Rows:
     def total_weight(self) -> float:
         """The number of rows, unless they have weights."""
         return sum(summary.total_weight for summary in self.summaries)
-
-    @property
-    def n_skipped(self) -> int:
-        """Malformed lines that were left out."""
-        return sum(summary.n_skipped for summary in self.summaries)
 
     @property
     def layout(self) -> Layout:
@@ -270,16 +267,22 @@ def read_rows(
 
 def rows_of(data: Data) -> Rows:
     """Return the rows of a file, as one block in this process."""
-    summary = _summary_of(data, data.labels)
+    summary = _summary_of(data)
     layout = summary.n_features, data.zero_based, data.columns
-    return Rows(data.name, Executor(), [data], [summary], *layout, data.labels, in_parts=False)
+    more = data.labels, data.n_skipped
+    return Rows(data.name, Executor(), [data], [summary], *layout, *more, in_parts=False)
 
 
 def _rows_in_parts(
     path: str, files: list[File], options: ReadOptions, executor: Executor, like: Layout | None
 ) -> Rows:
     loaded = executor.persist(_read, files, (options, like))
-    summaries: list[Summary] = executor.gather(executor.map(_second, loaded))
+    summaries = executor.gather(executor.map(_distinct, loaded, shared=(options.has_classes,)))
+    full = [k for k, summary in enumerate(summaries) if summary.n_rows]  # others say nothing
+    if not full:
+        raise CommandError(f"{path}: no data rows")
+    n_skipped = sum(summary.n_skipped for summary in summaries)
+    files, loaded, summaries = ([column[k] for k in full] for column in (files, loaded, summaries))
     columns, labels = _common_columns(files, summaries)
     base = options.zero_based if like is None else like.zero_based
     if base == "auto":  # files without features do not matter
@@ -288,10 +291,8 @@ def _rows_in_parts(
     n_features = max(summary.n_features + base - summary.zero_based for summary in summaries)
     shared = base, n_features, columns and columns.classes
     blocks = executor.map(_align, loaded, summaries, shared=shared)
-    rows = Rows(path, executor, blocks, summaries, n_features, base, columns, labels, in_parts=True)
-    if not rows.n_rows:
-        raise CommandError(f"{path}: no data rows")
-    return rows
+    layout = n_features, base, columns
+    return Rows(path, executor, blocks, summaries, *layout, labels, n_skipped, in_parts=True)
 
 
 def _common_columns(
@@ -324,14 +325,12 @@ def _names(columns: Columns | None) -> Columns | None:
 
 
 def _read(file: File, how: tuple[ReadOptions, Layout | None]) -> tuple[Data, Summary]:
-    options, like = how
-    data = read_data(file, options, like)
-    labels = np.unique(data.labels) if options.has_classes else np.empty(0)
+    data = read_data(file, *how)
     # parts are read too often for a hash of all that is in them
-    return data, _summary_of(data, labels, data.fingerprint() if file.is_whole else "")
+    return data, _summary_of(data, data.fingerprint() if file.is_whole else "")
 
 
-def _summary_of(data: Data, labels: np.ndarray, fingerprint: str = "") -> Summary:
+def _summary_of(data: Data, fingerprint: str = "") -> Summary:
     n_rows, n_features = data.features.shape
     weights = 1.0 if data.weights is None else data.weights
     return Summary(
@@ -344,13 +343,15 @@ def _summary_of(data: Data, labels: np.ndarray, fingerprint: str = "") -> Summar
         label_sum=float((weights * data.labels).sum()),
         n_skipped=data.n_skipped,
         columns=data.columns,
-        labels=labels,
+        labels=data.labels,
         fingerprint=fingerprint,
     )
 
 
-def _second(loaded: tuple[Data, Summary]) -> Summary:
-    return loaded[1]
+def _distinct(loaded: tuple[Data, Summary], has_classes: bool) -> Summary:
+    """Return the summary of a file with its distinct labels, if they are of classes."""
+    labels = np.unique(loaded[1].labels) if has_classes else np.empty(0)
+    return dataclasses.replace(loaded[1], labels=labels)
 
 
 def _align(
@@ -382,25 +383,6 @@ def examples_of(
         is_sparse = sparse.issparse(X)
         X = sparse.hstack([X, constant], format="csr") if is_sparse else np.hstack([X, constant])
     return X, y, data.weights
-
-
-def margins(model: StoredModel, data: Data) -> np.ndarray:
-    """Return w·x + b of every row, all finite; features without a weight are ignored.
-
-    Their shape is (rows,) or, of more than two classes, (rows, classes).
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        result: np.ndarray = data.with_width(model.n_features).features @ model.weights.T
-        result += model.bias
-    refuse_infinite(result, data)
-    return result
-
-
-def refuse_infinite(values: np.ndarray, data: Data) -> None:
-    """Refuse predictions that are not finite."""
-    wrong = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
-    if wrong.size:
-        raise data.row_error(wrong[0], "the model's prediction is not finite")
 
 
 def _margins_and_targets(

@@ -1,20 +1,37 @@
-"""`tfopt train --solver sdca`: fits with a certified duality gap, in this process or elsewhere."""
+"""Fits with a certified duality gap: `tfopt train --solver sdca`, anywhere, and `tfopt cv`."""
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import math
 import time
 import warnings
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import KFold, StratifiedKFold
 
-from tfopt.cli.data import find_classes
-from tfopt.cli.output import CommandError
-from tfopt.cli.report import Certificate, Progress, Result, note_model_size
-from tfopt.cli.rows import Executor, Rows
+from tfopt import threads
+from tfopt.cli.data import Data, find_classes, read_data
+from tfopt.cli.files import CommandError, check_writable, echo, print_json, show_label
+from tfopt.cli.metrics import ModelLoss, score
+from tfopt.cli.models import write_model
+from tfopt.cli.report import (
+    Certificate,
+    Progress,
+    Result,
+    note_bad_lines,
+    note_model_size,
+    warn_unconverged,
+)
+from tfopt.cli.rows import Executor, Rows, examples_of, rows_of
 from tfopt.cli.settings import CLASSIFICATION, SdcaSettings
+from tfopt.core.versions import versions
+from tfopt.linear_model import SDCAClassifier, SDCARegressor
+from tfopt.linear_model.paths import WarmFits
 from tfopt.linear_model.stored_model import Columns, StoredModel
 
 
@@ -124,3 +141,150 @@ def _certificate(
         sum(each.iterations for each in of_classes),
         dict(zip(classes, of_classes, strict=True)),
     )
+
+
+# ---- cross-validation
+
+#: Values of C, if no penalties are given.
+PATH = [10.0**k for k in range(-3, 4)]
+
+
+class _Fit(NamedTuple):
+    """One penalty on one fold."""
+
+    loss: float
+    scores: dict[str, float | None]
+    iterations: int
+    gap: float
+
+
+def cross_validate(arguments: argparse.Namespace) -> int:
+    """Run `tfopt cv`: fits of a path of penalties on all folds but one, scored on that one."""
+    if arguments.model:
+        check_writable(arguments.model, arguments.data)
+    data = read_data(arguments.data, arguments.reading)
+    note_bad_lines(arguments.data, data.n_skipped, arguments.quiet)
+    total = data.total_weight
+    path = arguments.l2 or [1 / (C * total) for C in arguments.C or PATH]
+    path = sorted(path, reverse=True)  # the largest penalty first: its fit is the easiest
+    folds = list(_folds(data, path, arguments))
+    lines = [_line(l2, total, [fits[k] for fits in folds]) for k, l2 in enumerate(path)]
+    best = min(lines, key=lambda line: line["loss"])
+    if arguments.model:
+        names = ("loss", "l1", "tol", "epochs", "seed")
+        settings = SdcaSettings(l2=best["l2"], **{name: getattr(arguments, name) for name in names})
+        result = fit(Executor(), {"train": rows_of(data)}, settings, quiet=True)
+        write_model(arguments.model, result.model)
+    if arguments.json:
+        facts = {"command": "cv", "data": arguments.data, "rows": data.labels.size}
+        facts |= {"features": data.features.shape[1], "bad_lines": data.n_skipped}
+        for name in ("folds", "loss", "l1", "tol", "epochs", "seed", "model"):
+            facts[name] = getattr(arguments, name)
+        facts |= {"threads": threads.get_num_threads(), "path": lines, "best": best}
+        print_json(facts | {"versions": versions()})
+    else:
+        _print_table(lines, best)
+        if arguments.model:
+            echo(f"model  {arguments.model}")
+    gap = max(line["relative_gap"] for line in lines)
+    return warn_unconverged(gap, arguments.tol, arguments.epochs, "the largest gap")
+
+
+def _folds(data: Data, path: list[float], arguments: argparse.Namespace) -> Iterator[list[_Fit]]:
+    """Yield the fits of each fold, in the order of the path."""
+    classes = None
+    if arguments.loss in CLASSIFICATION:
+        classes = find_classes(data.name, data.labels, arguments.loss)
+    X, y, weights = examples_of(data, classes, None)
+    if len(y) < arguments.folds:
+        raise CommandError(f"{data.name}: has {len(y)} rows, too few for --folds {arguments.folds}")
+    if classes is not None:
+        counts = np.bincount(y.astype(np.intp))
+        if counts.min() < 2:  # it could not be both learned and scored
+            names = None if data.columns is None else data.columns.classes
+            label = show_label((names or classes)[counts.argmin()])
+            raise CommandError(
+                f"{data.name}: each class needs two rows, and that of the label {label} has one"
+            )
+    shuffle = {"shuffle": True, "random_state": arguments.seed}
+    split: Any = (KFold if classes is None else StratifiedKFold)(arguments.folds, **shuffle)
+    kind: Any = SDCARegressor if classes is None else SDCAClassifier
+    loss = ModelLoss(arguments.loss)
+    penalties = np.full(len(path), arguments.l1), np.array(path)
+    with (
+        warnings.catch_warnings(),
+        Progress(arguments.quiet, total=arguments.folds * len(path), unit=" fits") as progress,
+    ):
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the report says so
+        warnings.simplefilter("ignore", UserWarning)  # of classes with few rows
+        try:
+            for number, (fitted, held) in enumerate(split.split(X, y), start=1):
+                w, w_held = (None if weights is None else weights[k] for k in (fitted, held))
+                total = len(fitted) if w is None else float(w.sum())
+                estimator = kind(
+                    arguments.loss,
+                    tol=arguments.tol,
+                    max_iter=arguments.epochs,
+                    random_state=arguments.seed,
+                    n_jobs=-1,
+                )
+                l1s, l2s = (total * each for each in penalties)
+                warm = WarmFits(estimator, X[fitted], y[fitted], w, l1s, l2s)
+                fits = []
+                for k in warm.order:  # that of the path
+                    warm.fit(k)
+                    fits.append(_judged(estimator, loss, arguments.loss, X[held], y[held], w_held))
+                    loss_shown = f"{fits[-1].loss:.6g}"
+                    line = f"fold {number:3}  l2 {path[k]:<10.4g}  loss {loss_shown}"
+                    progress.show(line, fold=number, loss=loss_shown)
+                    progress.advance()
+                yield fits
+        except ValueError as error:
+            raise CommandError(f"{data.name}: {error}") from error
+
+
+def _judged(
+    estimator: Any, loss: Any, name: str, X: Any, y: np.ndarray, weights: np.ndarray | None
+) -> _Fit:
+    """Score a fit on rows that it has not seen."""
+    with np.errstate(all="ignore"):  # an overflowing loss is infinite, and not the best
+        margins = X @ np.atleast_2d(estimator.coef_).T + estimator.intercept_
+        margins = margins if margins.shape[1] > 1 else margins[:, 0]
+        mean = loss.mean(margins, y, weights)
+        scores = score(name, loss.predict(margins), y, weights)
+    numbers = tuple(range(np.size(estimator.n_iter_)))
+    certificate = _certificate(estimator, 1.0, numbers, estimator.tol)
+    return _Fit(mean, scores, certificate.iterations, certificate.farthest.relative_gap)
+
+
+def _line(l2: float, total: float, fits: list[_Fit]) -> dict[str, Any]:
+    """Return what the folds have of a penalty in common."""
+    losses = np.array([fit.loss for fit in fits])
+    names = fits[0].scores
+    known = {name: [fit.scores[name] for fit in fits] for name in names}
+    return {
+        "l2": l2,
+        "C": 1 / (l2 * total),
+        "loss": float(losses.mean()),
+        "standard_error": float(losses.std(ddof=1) / math.sqrt(len(fits))),
+        "loss_per_fold": losses.tolist(),
+        "scores": {
+            name: None if None in values else float(np.mean(np.array(values, float)))
+            for name, values in known.items()
+        },
+        "iterations": sum(fit.iterations for fit in fits),
+        "relative_gap": max(fit.gap for fit in fits),
+    }
+
+
+def _print_table(lines: list[dict[str, Any]], best: dict[str, Any]) -> None:
+    scores = [name for name in best["scores"] if name != "log_loss"]
+    titles = ["l2", "C", "loss", "s.e.", *scores, "iterations"]
+    echo("  ".join(f"{title:>11}" for title in titles).rstrip())
+    for line in lines:
+        values = [line["l2"], line["C"], line["loss"], line["standard_error"]]
+        values += [line["scores"][name] for name in scores]
+        shown = ["undefined" if value is None else f"{value:.6g}" for value in values]
+        cells = [*shown, str(line["iterations"])]
+        mark = "  <- best" if line is best else ""
+        echo("  ".join(f"{cell:>11}" for cell in cells) + mark)

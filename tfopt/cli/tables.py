@@ -17,8 +17,7 @@ import pandas as pd
 from scipy import sparse
 
 from tfopt.cli.data import Data
-from tfopt.cli.files import File
-from tfopt.cli.output import CommandError
+from tfopt.cli.files import CommandError, File
 from tfopt.cli.settings import ReadOptions
 from tfopt.io.streams import is_damage, open_binary
 from tfopt.linear_model.stored_model import Columns

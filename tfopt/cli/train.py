@@ -23,11 +23,10 @@ import numpy as np
 from tfopt import IndexedSlices, Variable
 from tfopt.cli.checkpoints import Checkpoints, RunState, run_origin
 from tfopt.cli.data import find_classes, targets
-from tfopt.cli.files import is_folder
+from tfopt.cli.files import CommandError, check_outside, check_writable, is_folder, note, print_json
 from tfopt.cli.metrics import ModelLoss
 from tfopt.cli.models import write_model
 from tfopt.cli.optimizers import make_optimizer, set_learning_rate
-from tfopt.cli.output import CommandError, check_outside, check_writable, note, print_json
 from tfopt.cli.report import (
     Progress,
     Result,
@@ -341,7 +340,8 @@ def _read_parts(
     for part, path in paths.items():
         if path:
             like = parts["train"].layout if parts else None
-            parts[part] = read_rows(path, arguments.reading, executor, like, arguments.chunk_size)
+            chunk_size = None if parts else arguments.chunk_size
+            parts[part] = read_rows(path, arguments.reading, executor, like, chunk_size)
     every = arguments.holdout
     if every is not None:
         train = parts["train"]
