@@ -2,48 +2,64 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .common import best_times, public
 
-FEATURES, ROWS, ENTRIES = 2**22, 8192, 40
+FEATURES, ENTRIES = 2**22, 40
 
 
 class Stream:
-    """partial_fit of 8192 rows with 40 of 2^22 features each, some rows a call."""
+    """partial_fit of rows with 40 of many features, some rows a call."""
 
-    params = ([32, 8192],)
-    param_names = ("rows in a call",)
+    params = ([2**16, 2**20, FEATURES], [1, 32, 512, 8192])
+    param_names = ("features", "rows in a call")
     timeout = 300
 
-    def setup(self, rows: int) -> None:
+    def setup(self, features: int, rows: int) -> None:
         from scipy import sparse
         from sklearn.linear_model import SGDClassifier
 
         random = np.random.default_rng(0)
-        indices = np.sort(random.integers(0, FEATURES, (ROWS, ENTRIES)).astype(np.int32), axis=1)
-        indptr = np.arange(0, ROWS * ENTRIES + 1, ENTRIES, dtype=np.int32)
-        X = sparse.csr_matrix((np.ones(ROWS * ENTRIES), indices.ravel(), indptr), (ROWS, FEATURES))
-        y = random.integers(0, 2, ROWS)
-        self.pieces = [(X[k : k + rows], y[k : k + rows]) for k in range(0, ROWS, rows)]
+        calls = max(1, min(8, 8192 // rows))
+        self.pieces = []
+        for _ in range(calls):
+            indices = np.sort(random.integers(0, features, (rows, ENTRIES)), axis=1)
+            parts = (
+                np.ones(indices.size),
+                indices.ravel(),
+                np.arange(0, indices.size + 1, ENTRIES),
+            )
+            X = sparse.csr_matrix(parts, (rows, features))
+            self.pieces.append((X, random.integers(0, 2, rows)))
         self.ours = public("linear_model.FTRLClassifier")(learning_rate=0.1)
         self.theirs = SGDClassifier(loss="log_loss")
         for model in (self.ours, self.theirs):
             model.partial_fit(*self.pieces[0], classes=[0, 1])
+        self.table = np.zeros((features, 3))
 
-    def time_partial_fit(self, rows: int) -> None:
+    def learn(self, model: Any) -> None:
         for X, y in self.pieces:
-            self.ours.partial_fit(X, y)
+            model.partial_fit(X, y)
 
-    def track_times_the_speed_of_sgd(self, rows: int) -> float:
-        some = self.pieces[:8]
+    def time_partial_fit(self, features: int, rows: int) -> None:
+        self.learn(self.ours)
 
-        def run(model: object) -> None:
-            for X, y in some:
-                model.partial_fit(X, y)  # type: ignore[attr-defined]
-
-        theirs, ours = best_times(lambda: run(self.theirs), lambda: run(self.ours))
+    def track_times_the_speed_of_sgd(self, features: int, rows: int) -> float:
+        theirs, ours = best_times(lambda: self.learn(self.theirs), lambda: self.learn(self.ours))
         return theirs / ours
+
+    def track_times_the_speed_of_a_gather(self, features: int, rows: int) -> float:
+        """How many times as fast as NumPy reads and writes the three numbers of each entry."""
+
+        def move() -> None:
+            for X, _ in self.pieces:
+                self.table[X.indices] = self.table[X.indices]
+
+        moved, ours = best_times(move, lambda: self.learn(self.ours))
+        return moved / ours
 
 
 class Hashing:
