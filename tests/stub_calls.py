@@ -190,6 +190,7 @@ GOOD: dict[str, Any] = {
     "sdca.interior_point.step": lambda: [
         np.ones((N, D)), np.ones((9, N)), np.zeros(D + 1), 1.0, True, 0.5, 1.0, 1.0
     ],
+    "sdca.interior_point.factorize": lambda: [np.eye(3)],
     "sdca.interior_point.substitute": lambda: [np.eye(3), np.ones(3)],
     "sdca.second_order.gaps": lambda: [
         _examples(),

@@ -16,9 +16,8 @@ from sklearn.svm import LinearSVC
 
 import tfopt
 from tfopt.kernels.sdca import interior_point as kernels
-from tfopt.kernels.sdca import second_order
 from tfopt.linear_model import SDCAClassifier
-from tfopt.linear_model._solver import interior_point, interior_rows
+from tfopt.linear_model._solver import interior_rows
 from tfopt.linear_model._solver.costs import estimate_costs
 from tfopt.linear_model._solver.design import MemoryDesign
 from tfopt.linear_model._solver.interior_point import InteriorPoint
@@ -148,15 +147,16 @@ def test_rows_are_those_of_the_twin(seed: int, target: float) -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_a_factor_solves_other_right_sides(seed: int) -> None:
+def test_a_factor_solves_systems(seed: int) -> None:
     random = np.random.default_rng(seed)
     A = random.standard_normal((6, 4))
     A = A.T @ A + 0.1 * np.eye(4)
-    factor, first, second = A.copy(), *random.standard_normal((2, 4))
-    assert second_order.solve(factor, first)
-    x = second.copy()
+    factor, b = A.copy(), random.standard_normal(4)
+    assert kernels.factorize(factor) and not kernels.factorize(A - 100 * np.eye(4))
+    np.testing.assert_allclose(np.triu(factor), np.linalg.cholesky(A).T, rtol=1e-9, atol=1e-9)
+    x = b.copy()
     kernels.substitute(factor, x)
-    np.testing.assert_allclose(A @ x, second, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(A @ x, b, rtol=1e-9, atol=1e-9)
 
 
 @given(st.integers(0, 2**32 - 1), st.booleans())
@@ -296,7 +296,7 @@ def test_a_callback_and_the_time_end_it() -> None:
 def test_where_it_ends_without_success_visits_go_on(
     blocks: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(interior_point.second_order, "solve", lambda *_: False)
+    monkeypatch.setattr(kernels, "factorize", lambda *_: False)
     monkeypatch.setattr(kernels, "step", lambda *_: None)
     model = fitted(tol=1e-2, max_iter=20_000, num_loss_partitions=blocks)
     assert [record["solver"] for record in model.history_[0]][:2] == ["interior-point", "sdca"]

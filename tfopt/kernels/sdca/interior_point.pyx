@@ -200,17 +200,18 @@ def correct(double[:, ::1] fields not None, const double[::1] changes not None, 
 # ---- all of a step, of few dense rows
 
 cdef bint _factorize(double *U, Py_ssize_t width, Py_ssize_t n) noexcept nogil:
-    """Overwrite the upper triangle of A by U with U^T U = A; whether A is positive definite."""
+    """Overwrite the upper triangle of A by U with U^T U = A; whether A is positive definite.
+
+    Near the minimum some curvatures are many orders of magnitude above others. What rounding does
+    to a step, the next ones correct: so small pivots are taken as they are.
+    """
     cdef Py_ssize_t i, j, k
-    cdef double s, least
+    cdef double s
     cdef double *row
     cdef double *other
     for k in range(n):
         row = U + k * width
-        least = row[k]
-        for i in range(k):
-            least += U[i * width + k] * U[i * width + k]
-        if not row[k] > 1e-14 * least:      # the diagonal before
+        if not row[k] > 0:
             return False
         s = 1 / sqrt(row[k])
         for j in range(k, n):
@@ -384,11 +385,20 @@ def step(const double[:, ::1] X not None, double[:, ::1] fields not None,
     return np.asarray(sums) if solved else None
 
 
-def substitute(const double[:, ::1] U not None, double[::1] b not None):
-    """Solve U^T U x = b for an upper triangular U, as `second_order.solve` leaves it.
+def factorize(double[:, ::1] A not None):
+    """Overwrite the upper triangle of a symmetric matrix A by U with U^T U = A.
 
-    Overwrites b by x.
+    Returns
+    -------
+    bool
+        Whether A was positive definite.
     """
+    check_length("a row of A", A.shape[1], A.shape[0])
+    return A.shape[0] == 0 or _factorize(&A[0, 0], A.shape[0], A.shape[0])
+
+
+def substitute(const double[:, ::1] U not None, double[::1] b not None):
+    """Solve U^T U x = b for an upper triangular U; overwrites b by x."""
     cdef Py_ssize_t n = b.shape[0]
     check_length("U", U.shape[0], n)
     check_length("a row of U", U.shape[1], n)

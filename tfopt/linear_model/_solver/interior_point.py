@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from tfopt.kernels.sdca import interior_point as kernel
-from tfopt.kernels.sdca import second_order
 from tfopt.linear_model._solver.certificate import Certificate, assemble
 from tfopt.linear_model._solver.design import Design, Point
 from tfopt.linear_model._solver.interior_rows import (
@@ -165,7 +164,10 @@ class InteriorPoint:
             if not objective.intercept:
                 matrix[-1] = matrix[:, -1] = right[-1] = 0.0
                 matrix[-1, -1] = 1.0
-            if second_order.solve(matrix, right) and np.isfinite(right).all():
+            if not kernel.factorize(matrix):
+                continue
+            kernel.substitute(matrix, right)
+            if np.isfinite(right).all():
                 factors[k], predictors[k] = matrix, right
         answers = self.design.apply({k: Predictor(step) for k, step in predictors.items()})
         correctors = {}
