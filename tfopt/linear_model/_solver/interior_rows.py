@@ -194,14 +194,14 @@ class Step:
     def applies(objective: Objective) -> bool:
         """Whether the objective's rows, if it has any, are few and dense."""
         data, _, _, dense = objective.rows
-        return data.size == 0 and 0 < dense.size <= FEW and dense.dtype == np.float64
+        return data.size == 0 and 0 < dense.size <= FEW
 
     def __call__(
         self, objective: Objective, state: RowState
     ) -> tuple[RowState, tuple[np.ndarray, float, np.ndarray] | None]:
-        step = self.u.copy()
+        X, step = objective.rows[3].astype(np.float64, copy=False), self.u.copy()
         numbers = interior_point.step(
-            *(objective.rows[3], state.interior, step, objective.l2, objective.intercept),
+            *(X, state.interior, step, objective.l2, objective.intercept),
             *(self.share, self.products, self.total),
         )
         return state, None if numbers is None else (step, float(numbers[0]), numbers[1:])
