@@ -121,7 +121,7 @@ class WarmFits:
         applies = applies and not self.l1s.any()
         if not applies or objective.phi.is_linear_far or model.loss == "multinomial":
             return []
-        if not np.isfinite(data.squared_norms.max(initial=0) / self.l2s.min()):
+        if data.squares_overflow(self.l2s.min()):
             raise ValueError("the squares of X, divided by l2, overflow: scale the features")
         model.keep_duals = False  # those of the solutions are never needed
         points = (model._initial_point(data, objective, None, k) for k in range(data.n_problems))

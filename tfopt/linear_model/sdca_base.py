@@ -33,6 +33,7 @@ from tfopt.linear_model._solver.costs import (
     SOLVERS,
     begins_with_descent,
     estimate_costs,
+    has_descent,
 )
 from tfopt.linear_model._solver.execution import ThreadExecutor
 from tfopt.linear_model._solver.monitor import SolverOptions
@@ -58,8 +59,10 @@ MOST_FEATURES = 5000
 DEFAULT_TOL = 1e-4
 
 
-def centering_shift(X: Any, threads: int, is_factorized: bool) -> np.ndarray | None:
+def centering_shift(moments: np.ndarray, n: int, is_factorized: bool) -> np.ndarray | None:
     """Return the feature means if dense features should be centered, else None.
+
+    The moments are sums over n samples.
 
     With an unpenalized intercept, centering does not change the minimum, but coordinate ascent
     converges slowly if the means are large beside the standard deviations. CSR matrices are not
@@ -67,10 +70,8 @@ def centering_shift(X: Any, threads: int, is_factorized: bool) -> np.ndarray | N
     or coordinate descent eliminates it, centering only saves digits: it is left out, and with it a
     copy of X, if enough of them remain.
     """
-    if sparse.issparse(X):
-        return None
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, square = visits.moments(X, threads) / len(X)
+        mean, square = moments / n
         variance = square - np.square(mean)
         if is_factorized and (MEAN_ROUNDING * np.square(mean) <= variance).all():
             return None
@@ -232,7 +233,11 @@ class SDCAEstimator(SDCAResults, LinearModel):
         """Return where the solver of a problem starts."""
         y = data.target(k)
         zeros = np.zeros(len(y))
-        curvature = data.squared_norms / (objective.l2 or 1.0)  # of visits, which need l2
+
+        def curvature() -> np.ndarray:  # of visits, which need l2
+            result: np.ndarray = data.squared_norms / objective.l2
+            return result
+
         if last is None:
             bias = self._constant_intercept(y, data.weights)
             return InitialPoint(y, data.weights, curvature, zeros, bias)
@@ -303,19 +308,19 @@ class SDCAEstimator(SDCAResults, LinearModel):
                 f"{X.shape[1]} features, and at most {MOST_FEATURES} are allowed; set "
                 f"solver={other!r}"
             )
-        rows, shift = as_rows(X), None
-        squared_norms = visits.squared_norms(rows[0], rows[2], rows[3])
-        if self.fit_intercept:
-            objective = dataclasses.replace(self._objective(X.shape[1], 1), rows=rows)
-            visits_wanted = self.adaptive or self._n_partitions(objective, n_problems) > 1
-            costs = estimate_costs(objective, self.solver, visits_wanted)
-            is_factorized = costs.begins_with_newton and costs.forms_hessian
-            is_factorized |= self._first_solver(objective, squared_norms) == DESCENT_SOLVER
-            shift = centering_shift(X, self._n_threads(), is_factorized)
-        if shift is not None:
-            rows = as_rows(X - shift)
-            squared_norms = visits.squared_norms(rows[0], rows[2], rows[3])
-        return TrainingData(rows, X.shape, shift, squared_norms, target, n_problems, weights)
+        data = TrainingData(as_rows(X), X.shape, None, target, n_problems, weights)
+        if not self.fit_intercept or sparse.issparse(X):
+            return data
+        objective = dataclasses.replace(self._objective(X.shape[1], 1), rows=data.rows)
+        visits_wanted = self.adaptive or self._n_partitions(objective, n_problems) > 1
+        costs = estimate_costs(objective, self.solver, visits_wanted)
+        is_factorized = costs.begins_with_newton and costs.forms_hessian
+        is_factorized |= self._first_solver(objective, data) == DESCENT_SOLVER
+        moments = visits.moments(X, self._n_threads())
+        shift = centering_shift(moments, len(X), is_factorized)
+        if shift is None:
+            return dataclasses.replace(data, largest_square=float(moments[1].sum()))
+        return dataclasses.replace(data, rows=as_rows(X - shift), shift=shift)
 
     def _solve(self, data: TrainingData) -> None:
         """Fit to samples in memory."""
@@ -330,22 +335,24 @@ class SDCAEstimator(SDCAResults, LinearModel):
         objective = dataclasses.replace(
             self._objective(data.X_shape[1], max(1, n_threads // workers)), rows=data.rows
         )
-        if not np.isfinite(data.squared_norms.max(initial=0) / (objective.l2 or 1.0)):
+        if data.squares_overflow(objective.l2 or 1.0):
             raise ValueError("the squares of X, divided by l2, overflow: scale the features")
         start = partial(self._initial_point, data, objective, self._warm_start(data))
         n_partitions = self._n_partitions(objective, data.n_problems)
-        first = self._first_solver(objective, data.squared_norms)
+        first = self._first_solver(objective, data)
         with self._solver_options(n_partitions, first) as options:
             duals = np.empty((data.n_problems if self.keep_duals else 0, data.X_shape[0]))
             results = solve_all(objective, start, data.n_problems, options, workers, duals)
         return BlockFit(results, duals, data.shift, (len(data.weights),))
 
-    def _first_solver(self, objective: Objective, squared_norms: np.ndarray) -> str:
+    def _first_solver(self, objective: Objective, data: TrainingData) -> str:
         """Return the solver to begin with, or "auto"."""
         visits_wanted = self.adaptive or self.num_loss_partitions is not None
         if self.solver != "auto" or visits_wanted:
             return str(self.solver)
-        mean = float(squared_norms.mean())
+        if not has_descent(objective):
+            return "auto"
+        mean = float(data.squared_norms.mean())
         descends = begins_with_descent(objective, mean, self._tol, is_warm=self._is_warm)
         return DESCENT_SOLVER if descends else "auto"
 

@@ -21,6 +21,11 @@ from tfopt.linear_model.validation import check_total, check_weights
 __all__ = ["SDCAClassifier"]
 
 
+def _class_sums(codes: np.ndarray, weights: np.ndarray, n_classes: int) -> np.ndarray:
+    """Return the total weight of each class."""
+    return np.bincount(codes, weights, minlength=n_classes)
+
+
 class SDCAClassifier(LinearClassifier, SDCAEstimator):
     r"""Logistic regression and support vector machines with a certified duality gap.
 
@@ -234,13 +239,15 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
     def _encoded(self, X: Any, y: np.ndarray, weights: np.ndarray) -> TrainingData:
         """Return checked samples with their classes as numbers, and set `classes_`."""
         self.classes_ = np.unique(y)
-        codes = np.searchsorted(self.classes_, y)  # return_inverse would sort
-        class_weights = self._class_weights(
-            np.bincount(codes, weights, minlength=self.classes_.size)
-        )
+        if self.classes_.size == 2:
+            codes = (y == self.classes_[1]).astype(np.intp)
+        else:
+            codes = np.searchsorted(self.classes_, y)  # return_inverse would sort
+        class_weights = self._class_weights(_class_sums(codes, weights, self.classes_.size))
         if class_weights is not None:
             weights = weights * class_weights[codes]
-        self._check_classes_present(np.unique(codes[weights > 0]))
+        sums = _class_sums(codes, weights, self.classes_.size)
+        self._check_classes_present(np.flatnonzero(sums > 0))
         self._check_multinomial()
         positive = self._positive_classes
 
@@ -357,6 +364,9 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
         return TargetEncoding(self.classes_, class_weights, self._positive_classes, biases)
 
     def _constant_intercept(self, y: np.ndarray, weights: np.ndarray) -> float:
+        if (weights == 1).all():
+            n_positive = np.count_nonzero(y > 0)
+            return self._log_odds(float(n_positive), float(len(y) - n_positive))
         return self._log_odds(weights[y > 0].sum(), weights[y < 0].sum())
 
     def _log_odds(self, positive: float, negative: float) -> float:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 from collections.abc import Callable
 
 import numpy as np
 
+from tfopt.kernels.sdca import visits
 from tfopt.linear_model._solver.objective import Rows
 
 __all__ = ["TrainingData", "WarmStart"]
@@ -22,22 +25,33 @@ class TrainingData:
         The features, minus `shift`.
     X_shape : tuple of int
     shift : ndarray, shape (n_features,), or None
-    squared_norms : ndarray, shape (n_samples,)
-        Of the rows.
     target : callable
         From the number of a problem to its labels, which are made when they are needed: those of
         many classes at once would take more memory than the rows.
     n_problems : int
     weights : ndarray, shape (n_samples,)
+    largest_square : float, optional
+        A bound of the squares of the rows.
     """
 
     rows: Rows
     X_shape: tuple[int, int]
     shift: np.ndarray | None
-    squared_norms: np.ndarray
     target: Callable[[int], np.ndarray]
     n_problems: int
     weights: np.ndarray
+    largest_square: float = math.inf
+
+    @functools.cached_property
+    def squared_norms(self) -> np.ndarray:
+        """Those of the rows, which only visits need."""
+        return visits.squared_norms(self.rows[0], self.rows[2], self.rows[3])
+
+    def squares_overflow(self, l2: float) -> bool:
+        """Whether a row's square divided by l2 is infinite."""
+        if math.isfinite(self.largest_square / l2):
+            return False
+        return not math.isfinite(self.squared_norms.max(initial=0) / l2)
 
 
 @dataclasses.dataclass(frozen=True)

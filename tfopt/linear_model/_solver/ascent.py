@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -61,7 +62,7 @@ def intercept_curvature(objective: Objective, initial: InitialPoint) -> float:
     """Return the curvature of the intercept's feature, or 0 if there is no intercept."""
     if not objective.intercept:
         return 0.0
-    return INTERCEPT_SHARE * float(initial.curvature.mean()) or 1.0
+    return INTERCEPT_SHARE * float(initial.curvature().mean()) or 1.0
 
 
 class _Epochs:
@@ -69,6 +70,7 @@ class _Epochs:
 
     def __init__(self, objective: Objective, initial: InitialPoint, options: SolverOptions):
         self.objective, self.examples, self.options = objective, initial.examples(), options
+        self.examples["curvature"] = initial.curvature()
         self.bucket = bucket_for(objective)
         started = bool(initial.a.any())
         self.v = objective.weights_of(self.examples) if started else np.zeros(objective.n_weights)
@@ -223,13 +225,17 @@ def _minimization(
 ) -> tuple[Minimization, MemoryDesign]:
     """Prepare to minimize one problem, or up to LANES: with equal results, but for rounding."""
     examples = [initial.examples() for initial in initial_points]
-    visits: _Epochs | _ClassEpochs
-    if together:
-        visits = _ClassEpochs(objective, initial_points, options)
-        design: MemoryDesign = LaneDesign(objective, examples, costs, visits.duals)
-    else:
-        visits = _Epochs(objective, initial_points[0], options)
-        design = MemoryDesign(objective, examples, costs, visits.duals)
+
+    @functools.cache
+    def visits() -> _Epochs | _ClassEpochs:
+        if together:
+            return _ClassEpochs(objective, initial_points, options)
+        return _Epochs(objective, initial_points[0], options)
+
+    def duals(problem: int) -> np.ndarray:
+        return visits().duals(problem)
+
+    design = (LaneDesign if together else MemoryDesign)(objective, examples, costs, duals)
     minimization = Minimization(objective, design, visits, options, len(examples), first)
     if costs.descends:
 
@@ -269,10 +275,8 @@ def _newton_start(
         report=None,
     )
     few, start = sample
-    epochs = _Epochs(few, start, options)
-    design = MemoryDesign(few, [epochs.examples], costs, epochs.duals)
-    minimization = Minimization(few, design, epochs, options, 1)
-    minimization.begin_newton(0, *zero)
+    start = dataclasses.replace(start, w=zero[0])
+    minimization, _ = _minimization(few, Features(few), [start], options, costs, 0, False)
     minimization.run()
     best = minimization.monitors[0].result().certificate
     return best.w, best.bias
@@ -288,7 +292,7 @@ class _ClassEpochs:
         first, n = initial_points[0], len(initial_points[0].y)
         self.bucket = bucket_for(objective)
         self.samples = np.zeros(n, sdca_classes.SAMPLE)
-        self.samples["weight"], self.samples["curvature"] = first.weight, first.curvature
+        self.samples["weight"], self.samples["curvature"] = first.weight, first.curvature()
         self.samples["lane"] = -1
         self.labels = np.zeros((n, LANES))
         self.b = aligned_zeros((n, LANES))

@@ -168,7 +168,9 @@ def init_block(block: BlockInput, request: InitRequest) -> tuple[BlockState, dic
     states = []
     for k, y in enumerate(targets):
         a = np.zeros(len(y)) if block.duals is None else objective.phi.clip_duals(block.duals[k], y)
-        states.append(RowState.initial(InitialPoint(y, weight, curvature, a, 0.0).examples()))
+        examples = InitialPoint(y, weight, lambda: curvature, a, 0.0).examples()
+        examples["curvature"] = curvature
+        states.append(RowState.initial(examples))
     return BlockState(block.number, objective, request.seed, tuple(states)), {
         "curvature": curvature.sum(),
         "v": tuple(
@@ -262,7 +264,7 @@ def fit_blocks(
     ]
     design = BlockDesign(executor, block_costs(objective), n_problems)
     visits = BlockVisits(design, ascents)
-    minimization = Minimization(objective, design, visits, options, n_problems)
+    minimization = Minimization(objective, design, lambda: visits, options, n_problems)
     # to visit a dense row takes as long as several Newton passes, and other blocks gain little; far
     # from the minimum, the second derivatives of some losses are mostly 0
     begins = applies_in_blocks(objective) and not objective.phi.is_linear_far

@@ -36,6 +36,7 @@ __all__ = [
     "begins_with_descent",
     "block_costs",
     "estimate_costs",
+    "has_descent",
     "has_hessian",
 ]
 

@@ -45,7 +45,8 @@ class Minimization:
     objective : Objective
         Its rows are not used.
     design : Design
-    visits : Visits
+    visits : callable
+        Returns the visits, when they begin.
     options : SolverOptions
     n_problems : int
     first_number : int, optional
@@ -64,7 +65,7 @@ class Minimization:
         self,
         objective: Objective,
         design: Design,
-        visits: Visits,
+        visits: Callable[[], Visits],
         options: SolverOptions,
         n_problems: int,
         first_number: int = 0,
@@ -117,11 +118,11 @@ class Minimization:
     def _epoch(self) -> None:
         active = self._active()
         self.n_epochs += 1
-        estimates = self.visits.run(self.n_epochs, active)
+        estimates = self.visits().run(self.n_epochs, active)
         due = [k for k in active if self.monitors[k].should_certify(self.n_epochs, estimates[k])]
         if not due:
             return
-        points = self.visits.points(due)
+        points = self.visits().points(due)
         for k, point in certify(self.objective, self.design, points, estimates).items():
             self.monitors[k].update(point, self.n_epochs, estimates[k])
             self._keep_best(k, point)
@@ -261,7 +262,7 @@ class Minimization:
         """Certify the dual variables of visits, from whose weights the method is to go on."""
         if not problems:
             return
-        points, estimates = self.visits.points(problems), dict.fromkeys(problems, 0.0)
+        points, estimates = self.visits().points(problems), dict.fromkeys(problems, 0.0)
         for k, point in certify(self.objective, self.design, points, estimates).items():
             monitor = self.monitors[k]
             monitor.begin(point)

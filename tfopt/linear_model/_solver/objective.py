@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -123,8 +124,9 @@ class InitialPoint:
 
     Attributes
     ----------
-    y, weight, curvature : ndarray, shape (n_examples,)
-        The curvature is |x|**2 / l2.
+    y, weight : ndarray, shape (n_examples,)
+    curvature : callable
+        Returns |x|**2 / l2, which only visits need.
     a : ndarray, shape (n_examples,)
         The dual variables.
     bias : float
@@ -135,15 +137,15 @@ class InitialPoint:
 
     y: np.ndarray
     weight: np.ndarray
-    curvature: np.ndarray
+    curvature: Callable[[], np.ndarray]
     a: np.ndarray
     bias: float
     w: np.ndarray | None = None
 
     def examples(self) -> np.ndarray:
-        """Return everything but bias and weights as an array of EXAMPLE."""
+        """Return an array of EXAMPLE, without the curvature."""
         examples = np.zeros(len(self.y), visits.EXAMPLE)
-        for name in ("a", "y", "weight", "curvature"):
+        for name in ("a", "y", "weight"):
             examples[name] = getattr(self, name)
         return examples
 

@@ -44,7 +44,7 @@ def sampled(
     return dataclasses.replace(
         objective, rows=_taken(objective, at), l2=share * objective.l2
     ), dataclasses.replace(
-        initial, y=y, weight=weight, curvature=initial.curvature[at], a=initial.a[at]
+        initial, y=y, weight=weight, curvature=lambda: initial.curvature()[at], a=initial.a[at]
     )
 
 

@@ -82,9 +82,11 @@ def product_work(objective: Objective) -> float:
 
 def hessian_work(objective: Objective) -> float:
     """Return the work of forming the Hessian and factorizing it."""
-    _, _, indptr, dense = objective.rows
-    lengths, width = np.diff(indptr).astype(float), dense.shape[1]
-    sparse_pairs = float(weighted_sum(lengths, lengths + 1 + 2 * width)) / 2
+    data, _, indptr, dense = objective.rows
+    width, sparse_pairs = dense.shape[1], 0.0
+    if data.size:
+        lengths = np.diff(indptr).astype(float)
+        sparse_pairs = float(weighted_sum(lengths, lengths + 1 + 2 * width)) / 2
     dense_work = float(dense.size) * ((width + 1) / 2 + 2 * DENSE)
     factorization = FACTOR * float(objective.n_weights) ** 3 / 6
     return float(PAIR * sparse_pairs + dense_work + factorization)
