@@ -134,7 +134,8 @@ def render_steps(instruction_set: str) -> str:
         return re.sub(r"(?<![\w.])(\d+)(?![\w.])", rf"<{number}><double>\1", expression)
 
     target = KERNELS / f"update/steps_{instruction_set}.pyx"
-    return render(KERNELS / "update/steps.pyx.tp", target, TABLE=TABLE.RULES, typed=typed)
+    names = {"TABLE": TABLE.RULES, "HALVES": instruction_set != "baseline", "typed": typed}
+    return render(KERNELS / "update/steps.pyx.tp", target, **names)
 
 
 def extension(name: str, source: str, flags: list[str]) -> Extension:

@@ -1,6 +1,6 @@
 # cython: language_level=3
 cimport numpy as cnp
-from tfopt.kernels.update.step_table cimport MAX_DIMS, MAX_OPERANDS, step_t
+from tfopt.kernels.update.step_table cimport MAX_DIMS, MAX_OPERANDS, half_step_t, step_t
 
 cdef enum:
     # storage types of operands; steps compute in float32 or float64
@@ -24,6 +24,6 @@ cdef void gather(char *to, const char *source, Py_ssize_t stride, Py_ssize_t n,
                  Py_ssize_t itemsize, int storage) noexcept nogil
 cdef void clamp(void *run, Py_ssize_t n, bint is_double, const double *bounds) noexcept nogil
 cdef bint is_run(const layout *axes, int n_operands, Py_ssize_t itemsize) noexcept nogil
-cdef void run_layout(const layout *axes, step_t step, int n_operands, char **data,
-                     Py_ssize_t itemsize, Py_ssize_t start, Py_ssize_t count,
+cdef void run_layout(const layout *axes, step_t step, half_step_t half, int n_operands,
+                     char **data, Py_ssize_t itemsize, Py_ssize_t start, Py_ssize_t count,
                      const void *h) noexcept nogil

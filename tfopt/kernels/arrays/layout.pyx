@@ -15,7 +15,9 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from tfopt.kernels.platform.halves cimport (
     bfloat16_of, float16_of, float_of_bfloat16, float_of_float16, halves,
 )
-from tfopt.kernels.update.step_table cimport MAX_DIMS, MAX_OPERANDS, step_t
+from tfopt.kernels.update.step_table cimport (
+    CHUNK, MAX_DIMS, MAX_OPERANDS, half_step_t, step_t,
+)
 
 cimport numpy as cnp
 
@@ -170,7 +172,17 @@ cdef inline void _scatter(char *to, Py_ssize_t stride, const char *source, Py_ss
             memcpy(to + i * stride, source + i * 1, 1)
 
 
-cdef void _run_axis(const layout *axes, step_t step, int n_operands, char **at,
+cdef bint _all_half(const layout *axes, int n_operands) noexcept nogil:
+    """Whether all operands are contiguous numbers of one 16-bit type."""
+    cdef int k
+    for k in range(n_operands):
+        if (axes.storage[k] == NATIVE or axes.storage[k] != axes.storage[0]
+                or axes.stride[k][0] != 2):
+            return False
+    return not axes.clamps
+
+
+cdef void _run_axis(const layout *axes, step_t step, half_step_t half, int n_operands, char **at,
                     Py_ssize_t itemsize, Py_ssize_t n, const void *h) noexcept nogil:
     """Step n elements along the innermost axis, from the addresses `at`."""
     cdef double[MAX_OPERANDS][PIECE] buffer
@@ -188,6 +200,9 @@ cdef void _run_axis(const layout *axes, step_t step, int n_operands, char **at,
     if direct:
         step(p, n, h)
         return
+    if half != NULL and n >= CHUNK and _all_half(axes, n_operands):
+        done = n - n % CHUNK
+        half(<uint16_t **>at, done, <const float *>h, axes.storage[0] == BFLOAT16)
     while done < n:
         piece = PIECE * <Py_ssize_t>sizeof(double) // itemsize
         if piece > n - done:
@@ -210,8 +225,8 @@ cdef void _run_axis(const layout *axes, step_t step, int n_operands, char **at,
         done += piece
 
 
-cdef void run_layout(const layout *axes, step_t step, int n_operands, char **data,
-                     Py_ssize_t itemsize, Py_ssize_t start, Py_ssize_t count,
+cdef void run_layout(const layout *axes, step_t step, half_step_t half, int n_operands,
+                     char **data, Py_ssize_t itemsize, Py_ssize_t start, Py_ssize_t count,
                      const void *h) noexcept nogil:
     """Step elements start .. start + count - 1, in the order of the layout."""
     cdef Py_ssize_t index[MAX_DIMS]
@@ -229,7 +244,7 @@ cdef void run_layout(const layout *axes, step_t step, int n_operands, char **dat
         n = axes.shape[0] - index[0]
         if n > count:
             n = count
-        _run_axis(axes, step, n_operands, at, itemsize, n, h)
+        _run_axis(axes, step, half, n_operands, at, itemsize, n, h)
         count -= n
         if count == 0:
             return

@@ -2,7 +2,8 @@
 cimport numpy as cnp
 from tfopt.kernels.arrays.layout cimport layout
 from tfopt.kernels.update.step_table cimport (
-    Kernel, MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, scatter_t, step_t, steps,
+    Kernel, MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, half_step_t, scatter_t, step_t,
+    steps,
 )
 
 cdef struct tensor:
@@ -22,6 +23,7 @@ cdef struct summing:
 cdef struct work:
     # everything that a driver needs
     step_t step
+    half_step_t half            # the same for 16-bit numbers, or NULL
     scatter_t scatter           # NULL unless rows are single elements in computation type
     int n_operands
     Py_ssize_t itemsize

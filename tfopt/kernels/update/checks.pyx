@@ -282,6 +282,7 @@ cdef const steps *set_scalars(Kernel kernel, Call call, const numbers *read, int
         rule += 4 * rule.choose(read.hypers)
     rule.scalars(read.hypers, read.scales, dense, call.w.h)
     fp_leave(caller)
+    call.w.half = rule.half if dense else rule.half_rows
     return rule
 
 

@@ -54,7 +54,7 @@ cdef void run_elements(const work *w, Py_ssize_t start, Py_ssize_t stop) noexcep
                     p[k] = w.tensors[t].data[k] + offset * w.itemsize
                 w.step(p, count, h)
             else:
-                run_layout(w.tensors[t].axes, w.step, w.n_operands, w.tensors[t].data,
+                run_layout(w.tensors[t].axes, w.step, w.half, w.n_operands, w.tensors[t].data,
                            w.itemsize, offset, count, h)
             start += count
         t += 1

@@ -35,7 +35,7 @@ cdef inline void _run_row(const work *w, Py_ssize_t i, Py_ssize_t row, Py_ssize_
             p[k] = <char *>p[k] + start * w.itemsize
         w.step(p, count, w.h)
     else:
-        run_layout(w.tensors[0].axes, w.step, w.n_operands, <char **>p, w.itemsize, start,
+        run_layout(w.tensors[0].axes, w.step, w.half, w.n_operands, <char **>p, w.itemsize, start,
                    count, w.h)
 
 
@@ -91,7 +91,7 @@ cdef inline void _run_absent(const work *w, Py_ssize_t row, Py_ssize_t stop) noe
         if w.tensors[0].axes == NULL:
             w.absent(p, rows * w.inner, w.h)
         else:
-            run_layout(w.tensors[0].axes, w.absent, w.n_operands, <char **>p, w.itemsize, 0,
+            run_layout(w.tensors[0].axes, w.absent, NULL, w.n_operands, <char **>p, w.itemsize, 0,
                        w.inner, w.h)
         row += rows
 
