@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from linear_losses import SMOOTH, conjugate, estimator, targets
 from scipy import sparse
 from sdca_cases import problem_of
@@ -16,9 +18,11 @@ from sklearn.exceptions import ConvergenceWarning
 import tfopt
 from tfopt.linear_model._solver import blocks, costs, newton
 from tfopt.linear_model._solver.execution import ThreadExecutor
+from tfopt.linear_model._solver.features import working_set
 from tfopt.linear_model._solver.objective import Objective
 from tfopt.linear_model._solver.rows import RowState
 from tfopt.linear_model.losses import LOSSES
+from tfopt_ref import sdca_newton
 
 ROWS = [300, 1, 150, 249, 300]
 
@@ -91,10 +95,10 @@ def test_it_finds_the_minimum_in_a_few_steps(
     assert model.objective_ == pytest.approx(alone.objective_, rel=1e-9)
 
 
-def test_not_where_the_objective_has_corners(asked: list[str], by_products: None) -> None:
-    """Of a loss or of the penalty, if the Hessian is too large to be formed."""
-    for loss, l1 in (("hinge", 0.0), ("hinge", 0.5), ("logistic", 0.5)):
-        fit(loss, data(loss), l1=l1, max_iter=12)
+def test_not_where_the_loss_has_corners(asked: list[str], by_products: None) -> None:
+    """If the Hessian is too large to be formed."""
+    for l1 in (0.0, 0.5):
+        fit("hinge", data("hinge"), l1=l1, max_iter=12)
     assert "visit" in asked and "linearize" not in asked and "apply" not in asked
 
 
@@ -115,6 +119,41 @@ def test_sparse_solutions_of_few_features_are_found_in_a_few_steps(
     assert model.solver_ == ["cd"]
     whole = fit(loss, rows, num_loss_partitions=None, max_iter=1000, **options)
     assert model.objective_ == pytest.approx(whole.objective_, rel=2e-6)
+
+
+@settings(max_examples=50)
+@given(seed=st.integers(0, 2**32), size=st.integers(1, 12))
+def test_working_sets_are_the_twins(seed: int, size: int) -> None:
+    random = np.random.default_rng(seed)
+    w, gradient = random.integers(-2, 3, (2, 10)) * random.choice([0.0, 1.0, 0.5], (2, 10))
+    found = working_set(w, gradient, 0.7, size)
+    assert found.tolist() == sdca_newton.working(w, gradient, 0.7, size)
+    assert len(found) == min(size, 10)
+
+
+def test_sparse_solutions_of_many_features_are_found_in_a_few_steps(asked: list[str]) -> None:
+    random = np.random.default_rng(0)
+    X = random.standard_normal((40_000, 200))
+    y = np.sign(X[:, :20] @ random.standard_normal(20) + 0.5 + random.logistic(size=len(X)))
+    options = {"l1": 300.0, "l2": 1.0, "tol": 1e-4, "max_iter": 30}
+    model = fit("logistic", (X, y, None), num_loss_partitions=[5000] * 8, **options)
+    assert relative_gap(model) <= 1e-4 and model.solver_ == ["cd"]
+    assert "hessians_of" in asked and "visit" not in asked
+    assert np.count_nonzero(model.coef_) <= 20
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_working_sets_go_through_all_weights(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More weights than are moved at a time are not 0."""
+    monkeypatch.setattr(costs, "MOST_WEIGHTS_IN_BLOCKS", 0)
+    monkeypatch.setattr(newton, "SMALLEST_SET", 1)
+    monkeypatch.setattr(newton, "LARGEST_SET", 4)
+    for loss in ("logistic", "squared"):
+        rows = data(loss, kind)
+        model = fit(loss, rows, l1=0.05, tol=1e-8, max_iter=500)
+        assert np.count_nonzero(model.coef_) > 4 and relative_gap(model) <= 1e-8
+        whole = fit(loss, rows, l1=0.05, tol=1e-9, num_loss_partitions=None, max_iter=5000)
+        assert model.objective_ == pytest.approx(whole.objective_, rel=2e-8)
 
 
 @each_loss

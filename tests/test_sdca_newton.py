@@ -138,15 +138,18 @@ def test_each_step_is_the_twins(
 
 @each_loss
 @each_intercept
+@each_direction
 @pytest.mark.parametrize("kind", ["csr", "dense"])
-def test_each_proximal_step_is_the_twins(loss: str, intercept: bool, kind: str, fits: Any) -> None:
-    """In blocks, where l1 leaves some weights at 0."""
+def test_each_proximal_step_is_the_twins(
+    loss: str, intercept: bool, kind: str, with_matrix: bool, fits: Any
+) -> None:
+    """In blocks, where l1 leaves some weights at 0; with or without Hessians of all weights."""
     X, y, weight = data(loss)
     rows = (sparse.csr_matrix(X) if kind == "csr" else X), y, weight
     for max_iter in (1, 3, 5):
-        model, found = fits(rows, loss, BLOCKS, intercept, True, 0.0, max_iter, l1=3.0)
+        model, found = fits(rows, loss, BLOCKS, intercept, with_matrix, 0.0, max_iter, l1=3.0)
         assert_near(model, found, weight)
-    model, found = fits(rows, loss, BLOCKS, intercept, True, 1e-8, 500, l1=3.0)
+    model, found = fits(rows, loss, BLOCKS, intercept, with_matrix, 1e-8, 500, l1=3.0)
     assert found.near(1e-8)
     assert np.ravel(model.n_iter_)[0] == found.n_iter
     assert 0 < np.count_nonzero(found.w) < len(found.w)

@@ -14,7 +14,7 @@ from tfopt.kernels.sdca import multiclass as sdca_classes
 from tfopt.kernels.sdca import solver as sdca_solver
 from tfopt.kernels.sdca import visits
 from tfopt.linear_model._solver.certificate import Certificate
-from tfopt.linear_model._solver.coordinate_descent import Features, run_descent, solve_by_descent
+from tfopt.linear_model._solver.coordinate_descent import run_descent, solve_by_descent
 from tfopt.linear_model._solver.costs import (
     DESCENT_SOLVER,
     NEWTON_SOLVERS,
@@ -22,6 +22,7 @@ from tfopt.linear_model._solver.costs import (
     estimate_costs,
 )
 from tfopt.linear_model._solver.design import LaneDesign, MemoryDesign, Point, aligned_zeros
+from tfopt.linear_model._solver.features import Features
 from tfopt.linear_model._solver.minimization import Minimization
 from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
 from tfopt.linear_model._solver.objective import InitialPoint, Objective

@@ -125,6 +125,9 @@ class BlockDesign(Design):
         found = {k: self._linearizations[k] for k in problems}
         return {k: (each.gradient, each.hessian) for k, each in found.items()}
 
+    def hessians_of(self, features: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
+        return dict(self._call("hessians_of", features))
+
     def hessian_products(self, vectors: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
         return dict(self._call("hessian_products", vectors))
 

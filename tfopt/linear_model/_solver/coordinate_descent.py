@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import threading
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -21,13 +20,14 @@ from tfopt.linear_model._solver import rows
 from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.costs import DESCENT_SOLVER, Costs, estimate_costs
 from tfopt.linear_model._solver.design import MemoryDesign
+from tfopt.linear_model._solver.features import Features
 from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions, SolverResult
 from tfopt.linear_model._solver.newton import MIN_DECREASE, line_search, promised_decrease
-from tfopt.linear_model._solver.objective import InitialPoint, Objective, Rows, as_rows
+from tfopt.linear_model._solver.objective import InitialPoint, Objective
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model._solver.rows import RowState
 
-__all__ = ["Features", "run_descent", "solve_by_descent"]
+__all__ = ["run_descent", "solve_by_descent"]
 
 #: The size of the first working set; that of later ones is at least twice the number of weights
 #: that are not 0.
@@ -48,41 +48,6 @@ LEAST_CURVATURE = 0.1
 STALLED = 0.9
 #: Curvatures below this share of what they are the difference of are rounding.
 CURVATURE_ROUNDING = 1e-12
-
-
-class Features:
-    """The rows of an objective, of which columns are taken; CSR matrices are converted once."""
-
-    def __init__(self, objective: Objective):
-        self._n, self._rows = objective.n_weights, objective.rows
-        self._dense = objective.rows[3] if objective.rows[3].shape[1] else None
-        self._columns: Any = None
-        self._lock = threading.Lock()
-
-    def take(self, features: np.ndarray) -> Any:
-        """Return columns: an array, or a CSC matrix."""
-        if self._dense is not None:
-            return self._dense if features.size == self._n else self._dense[:, features]
-        with self._lock:  # classes are solved in parallel
-            if self._columns is None:
-                *entries, dense = self._rows
-                shape = (len(dense), self._n)
-                self._columns = sparse.csr_array(tuple(entries), shape=shape).tocsc()
-        return self._columns if features.size == self._n else self._columns[:, features]
-
-    def rows(self, features: np.ndarray) -> Rows:
-        """Return the rows of these columns, as the kernels take them."""
-        if features.size == self._n:
-            return self._rows
-        taken = self.take(features)
-        return as_rows(taken.tocsr() if sparse.issparse(taken) else np.ascontiguousarray(taken))
-
-    def columns(self, features: np.ndarray) -> Rows:
-        """Return these columns, as the kernels take rows."""
-        taken = self.take(features)
-        return as_rows(
-            sparse.csr_array(taken.T) if sparse.issparse(taken) else np.ascontiguousarray(taken.T)
-        )
 
 
 def solve_by_descent(

@@ -112,14 +112,9 @@ def has_hessian(objective: Objective) -> bool:
 
 
 def applies_in_blocks(objective: Objective) -> bool:
-    """Whether Newton's method or the interior-point method applies to blocks.
-
-    With l1 and for losses with corners, that is if the Hessian is formed.
-    """
+    """Whether Newton's method applies to blocks or, if the Hessian is formed, interior points."""
     is_small = objective.n_weights <= MOST_WEIGHTS_IN_BLOCKS
-    return has_hessian(objective) or (
-        is_small and (has_interior(objective) or objective.phi.is_smooth)
-    )
+    return objective.phi.is_smooth or (is_small and has_interior(objective))
 
 
 def has_descent(objective: Objective) -> bool:

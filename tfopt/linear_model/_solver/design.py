@@ -14,6 +14,7 @@ import numpy as np
 from tfopt.kernels.sdca import multiclass
 from tfopt.linear_model._solver import rows
 from tfopt.linear_model._solver.costs import Costs
+from tfopt.linear_model._solver.features import Features
 from tfopt.linear_model._solver.objective import Objective
 from tfopt.linear_model._solver.rows import Linearization, RowState
 
@@ -87,6 +88,9 @@ class Design(Protocol):
 
     def newton_systems(self, problems: Iterable[int]) -> dict[int, NewtonSystem]:
         """Return the derivatives of the losses at the last tangents."""
+
+    def hessians_of(self, features: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
+        """Return the Hessians there by some of the weights, and by the intercept."""
 
     def hessian_products(self, vectors: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
         """Return products of the Hessians there and vectors."""
@@ -205,6 +209,18 @@ class MemoryDesign(Design):
             return {k: rows.newton_system(self.objective, self.states[k]) for k in problems}
         found = {k: self.linearizations[k] for k in problems}
         return {k: (each.gradient, each.hessian) for k, each in found.items()}
+
+    def hessians_of(self, features: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
+        columns = Features(self.objective)
+        return {
+            k: rows.newton_system(
+                dataclasses.replace(
+                    self.objective, rows=columns.rows(chosen), n_weights=chosen.size
+                ),
+                self.states[k],
+            )[1]
+            for k, chosen in features.items()
+        }
 
     def hessian_products(self, vectors: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
         return {

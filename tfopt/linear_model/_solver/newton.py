@@ -6,6 +6,7 @@ by coordinate descent on the quadratic model and the penalty.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 from tfopt.kernels.sdca import coordinate_descent, second_order
 from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.design import Design, NewtonSystem, Point, Tangents
+from tfopt.linear_model._solver.features import working_set
 from tfopt.linear_model._solver.objective import Objective
 from tfopt.linear_model._solver.reductions import weighted_sum
 
@@ -27,6 +29,7 @@ __all__ = [
     "promised_decrease",
     "proximal_step",
     "solve_newton_system",
+    "working_set_steps",
 ]
 
 #: The residual's norm at which conjugate gradients stop, relative to the gradient's. To lower it
@@ -40,6 +43,9 @@ CURVATURE_ROUNDING = 1e-14
 #: The largest number of sweeps of coordinate descent for one direction; and what the last one may
 #: lower the model by, relative to a Newton step of each weight alone.
 MAX_SWEEPS, SWEEP_TOLERANCE = 1000, 1e-20
+#: The sizes of working sets where Hessians are long messages: at least the one, twice the number of
+#: weights that are not 0, and at most the other.
+SMALLEST_SET, LARGEST_SET = 64, 512
 #: A predicted decrease below this share of the objective is rounding.
 MIN_DECREASE = 1e-16
 #: The relative rounding error of the objective, which has parts larger than itself.
@@ -123,8 +129,11 @@ def newton_steps(
                 steps[k] = step
         solved = {k: _weights_after(objective, systems[k], step) for k, step in steps.items()}
         moved = line_search(objective, design, certificates, gradients, steps, solved)
-        if objective.l1 > 0:
-            return moved
+    elif objective.l1 > 0:
+        steps = working_set_steps(objective, design, certificates, gradients)
+        moved = line_search(objective, design, certificates, gradients, steps)
+    if objective.l1 > 0:
+        return moved
     rest = [k for k in certificates if k not in moved]
     if rest:
         hessians = {k: systems[k][1] for k in rest}
@@ -190,6 +199,27 @@ def proximal_step(
     coordinate_descent.descend_matrix(A, left, moved, objective.l1, tolerance, MAX_SWEEPS)
     step = moved - w
     return np.append(step, -(gradient[-1] + weighted_sum(column, step)) / curvature)
+
+
+def working_set_steps(
+    objective: Objective,
+    design: Design,
+    certificates: Mapping[int, Certificate],
+    gradients: Mapping[int, np.ndarray],
+) -> dict[int, np.ndarray]:
+    """Return proximal Newton steps over the weights of working sets, whose Hessians are formed."""
+    working = {}
+    for k, point in certificates.items():
+        size = max(SMALLEST_SET, 2 * int(np.count_nonzero(point.w)))
+        working[k] = working_set(point.w, gradients[k][:-1], objective.l1, min(size, LARGEST_SET))
+    steps = {}
+    for k, hessian in design.hessians_of(working).items():
+        chosen, w = working[k], certificates[k].w
+        some = dataclasses.replace(objective, n_weights=chosen.size)
+        at = np.append(chosen, w.size)  # the intercept is last
+        steps[k] = np.zeros(w.size + 1)
+        steps[k][at] = proximal_step(some, hessian, gradients[k][at], w[chosen])
+    return steps
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what overflows is no decrease
