@@ -9,7 +9,18 @@ import numpy as np
 
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
 
-__all__ = ["DEFINITIONS", "LOSSES", "SMOOTH", "conjugate", "estimator", "phi", "targets"]
+__all__ = [
+    "CORNERED",
+    "DEFINITIONS",
+    "FEW",
+    "FEW_SMOOTH",
+    "LOSSES",
+    "SMOOTH",
+    "conjugate",
+    "estimator",
+    "phi",
+    "targets",
+]
 
 Function = Callable[[np.ndarray, np.ndarray, Any], np.ndarray]
 
@@ -72,8 +83,37 @@ DEFINITIONS = {
         "counts",
     ),
 }
+DEFINITIONS |= {
+    "huber": Definition(
+        lambda z, y, epsilon: np.where(
+            np.abs(z - y) <= epsilon, (z - y) ** 2 / 2, epsilon * (np.abs(z - y) - epsilon / 2)
+        ),
+        lambda a, y, _: a * a / 2 - a * y,
+        lambda a, y, epsilon: np.abs(a) <= epsilon,
+        "numbers",
+        "epsilon",
+    ),
+    "squared_epsilon_insensitive": Definition(
+        lambda z, y, epsilon: np.maximum(np.abs(z - y) - epsilon, 0) ** 2,
+        lambda a, y, epsilon: a * a / 4 - a * y + epsilon * np.abs(a),
+        lambda a, y, _: np.isfinite(a),
+        "numbers",
+        "epsilon",
+    ),
+    "quantile": Definition(
+        lambda z, y, q: np.maximum(q * (y - z), (q - 1) * (y - z)),
+        lambda a, y, _: -a * y,
+        lambda a, y, q: (q - 1 <= a) & (a <= q),
+        "numbers",
+        "quantile",
+    ),
+}
 LOSSES = tuple(DEFINITIONS)
-SMOOTH = tuple(loss for loss in LOSSES if loss != "hinge")
+CORNERED = ("hinge", "quantile")
+SMOOTH = tuple(loss for loss in LOSSES if loss not in CORNERED)
+#: For tests that take long, those that differ in more than a formula.
+FEW = ("logistic", "hinge", "smooth_hinge", "squared", "poisson", "huber")
+FEW_SMOOTH = tuple(loss for loss in FEW if loss in SMOOTH)
 
 
 def phi(loss: str, z: np.ndarray, y: np.ndarray, parameter: Any) -> np.ndarray:

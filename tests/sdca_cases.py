@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
+from linear_losses import DEFINITIONS
 
 __all__ = [
     "ALL_LOSSES",
@@ -21,7 +22,9 @@ __all__ = [
 
 #: TensorFlow's losses, and all.
 LOSSES = ("logistic_loss", "squared_loss", "hinge_loss", "smooth_hinge_loss", "poisson_loss")
-ALL_LOSSES = (*LOSSES, "squared_hinge_loss")
+ALL_LOSSES = tuple(f"{name}_loss" for name in DEFINITIONS)
+#: Those of any numbers: for tests, with the parameter 1, in which 0 <= a <= 1 is always allowed.
+OF_NUMBERS = tuple(f"{k}_loss" for k, each in DEFINITIONS.items() if each.labels == "numbers")
 EXAMPLE = np.dtype([("a", "f8"), ("y", "f8"), ("weight", "f8"), ("curvature", "f8")])
 
 
@@ -45,7 +48,7 @@ class Problem(NamedTuple):
 
 def labels_for(loss: str, random: np.random.Generator, n: int) -> np.ndarray:
     """Return labels in TensorFlow's encoding: 0 and 1 for classification losses."""
-    if loss == "squared_loss":
+    if loss in OF_NUMBERS:
         return random.standard_normal(n)
     if loss == "poisson_loss":
         return random.poisson(2.0, n).astype(float)
@@ -56,8 +59,8 @@ def duals_for(loss: str, random: np.random.Generator, y: np.ndarray) -> np.ndarr
     """Return dual variables within their limits, sometimes at them."""
     b = random.choice([0.0, 1.0, 0.5, 1e-9, 1 - 1e-9], y.size) if random.uniform() < 0.5 else 0
     b = b + (b == 0) * random.uniform(0, 1, y.size) * random.integers(0, 2, y.size)
-    if loss == "squared_loss":
-        return 3 * b - 1
+    if loss in OF_NUMBERS:
+        return 3 * b - 1 if loss == "squared_loss" else b
     return y - 2 * b if loss == "poisson_loss" else y * b
 
 
@@ -88,7 +91,7 @@ def problem_of(
     l2 = float(10.0 ** random.integers(-1, 3))
     examples = np.zeros(n, EXAMPLE)
     y = labels_for(loss, random, n)
-    examples["y"] = y if loss in ("squared_loss", "poisson_loss") else 2 * y - 1
+    examples["y"] = y if loss in (*OF_NUMBERS, "poisson_loss") else 2 * y - 1
     examples["a"] = duals_for(loss, random, examples["y"])
     examples["weight"] = random.choice([0.0, 0.5, 1.0, 1.0, 3.0], n)
     squares = [
@@ -146,7 +149,7 @@ def call_of(loss: str, seed: int, *, n: int = 6, index: str = "int64") -> dict[s
         width = int(random.integers(1, 6))
         given["dense_features"].append(random.standard_normal((n, width)))
         given["dense_weights"].append(random.standard_normal(width))
-    signed = y if loss in ("squared_loss", "poisson_loss") else 2 * y - 1
+    signed = y if loss in (*OF_NUMBERS, "poisson_loss") else 2 * y - 1
     given["example_state_data"] = random.standard_normal((n, 4))
     given["example_state_data"][:, 0] = duals_for(loss, random, signed)
     settings = {

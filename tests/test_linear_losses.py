@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from linear_losses import DEFINITIONS, conjugate, phi
+from linear_losses import CORNERED, DEFINITIONS, conjugate, phi
 
 from tfopt.linear_model.losses import LOSSES, loss_named
 from tfopt_ref import sdca_losses
@@ -72,6 +72,16 @@ def test_links_are_where_the_loss_of_the_mean_is_least(name: str) -> None:
                 else loss.gradient(z, np.full(9, mean))
             )
             np.testing.assert_allclose(slopes, loss.inverse_link(z) - p, atol=1e-12)
-    assert loss.is_smooth == (name != "hinge_loss")
+    assert loss.is_smooth == (name.removesuffix("_loss") not in CORNERED)
     labels = DEFINITIONS[name.removesuffix("_loss")].labels
     assert loss.is_classification == (labels == "classes")
+
+
+@pytest.mark.parametrize("name", CORNERED)
+@given(z=st.lists(st.floats(-3, 3), min_size=1, max_size=20))
+def test_corners_are_where_the_derivative_jumps(name: str, z: list[float]) -> None:
+    loss, at = loss_named(f"{name}_loss", PARAMETER), np.array(z)
+    y = labels(f"{name}_loss", at.size)
+    slopes = (at > y) - loss.fall(y)
+    away = np.abs(at - y) > 1e-9
+    np.testing.assert_allclose(loss.gradient(at, y)[away], slopes[away], rtol=1e-12)

@@ -25,6 +25,9 @@ DEFAULTS = [
     SDCAClassifier("multinomial"),
     SDCARegressor(),
     SDCARegressor("poisson"),
+    SDCARegressor("huber"),
+    SDCARegressor("quantile"),
+    SDCARegressor("squared_epsilon_insensitive"),
     FTRLClassifier(),
     FTRLRegressor(),
     FTRLRegressor("poisson"),
@@ -77,7 +80,12 @@ OPTIONS: dict[type, dict[str, list[Any]]] = {
         "gamma": [0.5],
         "class_weight": ["balanced", {1: 2.0}],
     },
-    SDCARegressor: {**SDCA, "loss": ["poisson"]},
+    SDCARegressor: {
+        **SDCA,
+        "loss": ["poisson", "huber", "quantile"],
+        "epsilon": [0.5],
+        "quantile": [0.9],
+    },
     FTRLClassifier: {
         "learning_rate": [0.1],
         "beta": [1.0],
@@ -126,7 +134,11 @@ each_option = pytest.mark.parametrize(
 
 def model_of(kind: type, name: str, value: Any) -> Any:
     """Return an estimator with an option, and with what that is of no account without."""
-    more = {"gamma": {"loss": "smooth_hinge"}}.get(name, {})
+    more = {
+        "gamma": {"loss": "smooth_hinge"},
+        "epsilon": {"loss": "squared_epsilon_insensitive"},
+        "quantile": {"loss": "quantile"},
+    }.get(name, {})
     ends = ("tol", "max_iter", "max_time", "random_state")
     if kind in (SDCAClassifier, SDCARegressor) and name in ends:
         more = {"solver": "sdca"}  # Newton's method is done after a few steps

@@ -37,6 +37,9 @@ ESTIMATORS: dict[str, tuple[Any, str]] = {
     "blocks": (SDCAClassifier(num_loss_partitions=[15, 25]), "classes"),
     "squared": (SDCARegressor("squared"), "counts"),
     "poisson": (SDCARegressor("poisson"), "counts"),
+    "huber": (SDCARegressor("huber"), "counts"),
+    "quantile": (SDCARegressor("quantile"), "counts"),
+    "squared_epsilon_insensitive": (SDCARegressor("squared_epsilon_insensitive"), "counts"),
     "blocks of counts": (SDCARegressor("poisson", num_loss_partitions=[15, 25]), "counts"),
     "FTRL": (FTRLClassifier(), "classes"),
     "FTRL squared": (FTRLRegressor("squared"), "counts"),
@@ -162,7 +165,7 @@ ANY: dict[str, tuple[dict[str, Any], str]] = {
     "random_state": ({"random_state": "yes"}, "cannot be used to seed"),
 }
 SDCA: dict[str, tuple[dict[str, Any], str]] = {
-    "loss": ({"loss": "huber"}, "loss must be one of"),
+    "loss": ({"loss": "log_loss"}, "loss must be one of"),
     "l2 is 0": ({"l2": 0.0, "l1": 0.0}, "l2=0 needs l1 > 0"),
     "C": ({"C": 0.0}, "C must be a finite number above 0"),
     "C is tiny": ({"C": 1e-320}, "1 / C overflows"),
@@ -218,6 +221,36 @@ SDCA_CLASSES: dict[str, tuple[dict[str, Any], str]] = {
 SDCA_COUNTS: dict[str, tuple[dict[str, Any], str]] = {
     "targets of 1e200": ({"y": Y["counts"] * 1e200, "loss": "squared"}, "scale y"),
     "targets of 1e307": ({"y": Y["counts"] * 1e307, "loss": "poisson"}, "scale y"),
+    "epsilon of none": ({"loss": "squared", "epsilon": 0.1}, "does not apply to loss='squared'"),
+    "epsilon of a quantile": (
+        {"loss": "quantile", "epsilon": 0.1},
+        "epsilon=0.1 does not apply to loss='quantile': it is for loss='huber' or",
+    ),
+    "quantile of none": ({"loss": "poisson", "quantile": 0.7}, "it is for loss='quantile'"),
+    "epsilon below 0": (
+        {"loss": "squared_epsilon_insensitive", "epsilon": -0.1},
+        "epsilon must be a finite number at least 0",
+    ),
+    "epsilon is NaN": (
+        {"loss": "squared_epsilon_insensitive", "epsilon": np.nan},
+        "epsilon must be a finite number at least 0",
+    ),
+    "epsilon is 0": (
+        {"loss": "huber", "epsilon": 0.0},
+        "epsilon must be a finite number above 0",
+    ),
+    "quantile is 0": (
+        {"loss": "quantile", "quantile": 0.0},
+        "quantile must be a finite number above 0 and below 1",
+    ),
+    "quantile is 1": (
+        {"loss": "quantile", "quantile": 1},
+        "quantile must be a finite number above 0 and below 1",
+    ),
+    "steps for a quantile": (
+        {"loss": "quantile", "solver": "cd", **WHOLE},
+        "needs a smooth loss, not loss='quantile'",
+    ),
     "negative counts": ({"y": Y["counts"] - 3, "loss": "poisson"}, "non-negative targets"),
     "all counts are 0": ({"y": Y["counts"] * 0, "loss": "poisson"}, "minus infinity"),
 }

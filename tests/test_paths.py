@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from linear_losses import DEFINITIONS
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegressionCV, RidgeCV
@@ -29,7 +30,7 @@ L2S = [0.1, 10.0, 1.0]
 
 
 def cv_estimator(loss: str, **options: Any) -> Any:
-    kind = SDCARegressorCV if loss in ("squared", "poisson") else SDCAClassifierCV
+    kind = SDCAClassifierCV if DEFINITIONS[loss].labels == "classes" else SDCARegressorCV
     return kind(loss, **options)
 
 

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from linear_losses import LOSSES as NAMES
-from linear_losses import estimator, targets
+from linear_losses import FEW, estimator, targets
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
@@ -26,7 +25,7 @@ from tfopt_ref import sdca_block_fit as twin
 from tfopt_ref.sdca_certificate import Fit
 
 SAME_BITS = ("hinge_loss", "smooth_hinge_loss", "squared_hinge_loss")
-LOSSES = [f"{name}_loss" for name in NAMES]
+LOSSES = [f"{name}_loss" for name in FEW]
 PARAMETER, L2 = 0.6, 2.0
 #: Among them one row, fewer rows than an epoch has parts, and more blocks than one wave visits.
 BLOCKS = [[48], [1, 30, 17], [13, 1, 2, 5, 4, 3, 1, 6, 1, 7, 2, 2, 1]]

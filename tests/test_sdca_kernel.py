@@ -11,10 +11,12 @@ import pytest
 from cases import TRIED
 from hypothesis import given
 from hypothesis import strategies as st
-from sdca_cases import ALL_LOSSES, Problem, problem_of, problems
+from linear_losses import conjugate, phi
+from sdca_cases import ALL_LOSSES, OF_NUMBERS, Problem, problem_of, problems
 
 import tfopt
 from tfopt.kernels.sdca import visits as kernel
+from tfopt.linear_model.losses import LOSSES
 from tfopt_ref import sdca as twin
 
 each_loss = pytest.mark.parametrize("loss", ALL_LOSSES)
@@ -144,6 +146,9 @@ def test_those_not_drawn_fill_a_plan_by_falling_importance() -> None:
 
 # ---- steps
 
+#: Losses whose dual variables rounding in K moves little.
+CURVED = ("logistic_loss", "squared_loss", "poisson_loss")
+
 EXTREME = (0.0, 1e-300, 1e-12, 1e-3, 0.7, 1.0, 1 - 1e-12, 1.3, 31.9, 1e3, 1e6, 1e12)
 
 
@@ -167,10 +172,12 @@ def drawn_cases(loss: str, seed: int, n: int) -> list[tuple[float, ...]]:
         K = random.choice(EXTREME) if random.uniform() < 0.3 else 10 ** random.uniform(-6, 6)
         wx = size * random.choice([-1, 1])
         b = random.choice([0, 1, 0.5, 1e-11, 1 - 1e-11, random.uniform()])
-        y = {"squared_loss": wx + 1, "poisson_loss": random.choice([0.0, 1.0, 3.0, 0.5, 1e3])}.get(
+        y = {"poisson_loss": random.choice([0.0, 1.0, 3.0, 0.5, 1e3])}.get(
             loss, random.choice([-1.0, 1.0])
         )
+        y = wx + random.choice([1.0, 0.0, 0.3]) if loss in OF_NUMBERS else y
         a = {"squared_loss": 2 * b - 1, "poisson_loss": y - b * 3}.get(loss, y * b)
+        a = b if loss in OF_NUMBERS[1:] else a
         made.append((float(a), float(y), float(wx), float(K)))
     return made
 
@@ -185,7 +192,7 @@ def test_steps_of_all_sizes(loss: str, seed: int) -> None:
     for case, a, b in zip(cases, ours, theirs, strict=True):
         # an error of rounding in wx, in the dual variable
         _, y, wx, K = case
-        noise = 1e-15 * (abs(wx) + abs(y) + K * 2) / max(K, 1e-3 if "hinge" in loss else 1)
+        noise = 1e-15 * (abs(wx) + abs(y) + K * 2) / max(K, 1 if loss in CURVED else 1e-3)
         assert abs(a - b) <= 1e-12 * abs(b) + noise + 1e-14, (case, a, b)
 
 
@@ -239,7 +246,8 @@ def test_the_gap_closes(module: ModuleType, loss: str) -> None:
         primal, dual = bounds(module, problem, examples, u)
         assert primal - dual >= -1e-12 * abs(primal)
         gaps.append(primal - dual)
-    assert gaps[-1] < 1e-3 * gaps[0]
+    # a quantile of 1, the end of the range, converges slowly
+    assert gaps[-1] < (0.1 if loss == "quantile_loss" else 1e-3) * gaps[0]
 
 
 @each_loss
@@ -258,28 +266,14 @@ def test_primal_and_dual_are_those_of_the_formulas(loss: str) -> None:
     a, y, c = examples["a"], examples["y"], examples["weight"]
     v = X.T @ (c * a) / problem.l2
     w = np.sign(v) * np.maximum(np.abs(v) - shrink, 0)
-    z, b = X @ w, a * y
+    z = X @ w
     with np.errstate(all="ignore"):
-        values, conjugates = {
-            "squared_loss": lambda: ((z - y) ** 2 / 2, a * a / 2 - a * y),
-            "hinge_loss": lambda: (np.maximum(0, 1 - y * z), -b),
-            "squared_hinge_loss": lambda: (np.maximum(0, 1 - y * z) ** 2, b * b / 4 - b),
-            "smooth_hinge_loss": lambda: (
-                np.where(y * z >= 1, 0, np.where(y * z <= 0, 0.5 - y * z, (1 - y * z) ** 2 / 2)),
-                b * b / 2 - b,
-            ),
-            "logistic_loss": lambda: (
-                np.logaddexp(0, -y * z),
-                np.nan_to_num(b * np.log(b)) + np.nan_to_num((1 - b) * np.log(1 - b)),
-            ),
-            "poisson_loss": lambda: (
-                np.exp(z) - y * z,
-                np.nan_to_num((y - a) * (np.log(y - a) - 1)),
-            ),
-        }[loss]()
-    expected = c @ values + problem.l1 * np.abs(w).sum() + problem.l2 / 2 * w @ w
+        name = loss.removesuffix("_loss")
+        values, conjugates = phi(name, z, y, 1.0), conjugate(name, a, y, 1.0)
+        least = LOSSES[loss].minimum(y)
+    expected = c @ (values + least) + problem.l1 * np.abs(w).sum() + problem.l2 / 2 * w @ w
     assert primal == pytest.approx(expected, rel=1e-11)
-    assert dual == pytest.approx(-(c @ conjugates) - problem.l2 / 2 * w @ w, rel=1e-9)
+    assert dual == pytest.approx(-(c @ (conjugates - least)) - problem.l2 / 2 * w @ w, rel=1e-9)
 
 
 @each_dtype

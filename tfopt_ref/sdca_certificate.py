@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfopt_ref.sdca import EXAMPLE, Rows, shrunk, squared_norms
-from tfopt_ref.sdca_losses import HALVINGS, Logistic, Loss, Poisson, Squared
+from tfopt_ref.sdca_losses import (
+    HALVINGS,
+    Hinge,
+    Logistic,
+    Loss,
+    Poisson,
+    Squared,
+    SquaredHinge,
+)
 
 __all__ = [
     "Fit",
@@ -77,9 +85,11 @@ def examples_of(problem: Problem) -> np.ndarray:
 
 def first_bias(problem: Problem) -> float:
     """Return where b starts: what is best for w = 0, if that is a guess worth taking."""
-    if not problem.intercept or not isinstance(problem.phi, Logistic | Poisson | Squared):
+    if not problem.intercept or isinstance(problem.phi, Hinge | SquaredHinge):
         return 0.0
-    return best_bias(problem, np.zeros(len(problem.y)))
+    if isinstance(problem.phi, Logistic | Poisson):
+        return best_bias(problem, np.zeros(len(problem.y)))
+    return math.fsum(problem.c * problem.y) / math.fsum(problem.c)
 
 
 def primal(problem: Problem, w: np.ndarray, b: float) -> float:

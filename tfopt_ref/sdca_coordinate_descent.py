@@ -16,7 +16,7 @@ import numpy as np
 
 from tfopt_ref.sdca import Rows, features, predict
 from tfopt_ref.sdca_certificate import Fit, Problem, balance, best_bias, primal
-from tfopt_ref.sdca_losses import Hinge
+from tfopt_ref.sdca_losses import Hinge, Huber
 
 __all__ = ["certificate", "descend_columns", "descend_matrix", "fit", "minimum"]
 
@@ -24,9 +24,9 @@ __all__ = ["certificate", "descend_columns", "descend_matrix", "fit", "minimum"]
 FULL_EVERY = 5
 #: What may be left of a model, relative to the square of the gap; and the sweeps that may take.
 PRECISION, SWEEPS = 1e-6, 100_000
-#: The least curvature of a smooth hinge in a model, as a share of its largest; or the relative gap,
-#: if that is smaller.
-HINGE = 0.1
+#: The least curvature in a model of a loss that is linear far from its minimum, as a share of its
+#: largest; or the relative gap, if that is smaller.
+LEAST = 0.1
 #: What is but rounding, of the primal.
 SLACK = 1e-12
 
@@ -181,7 +181,8 @@ def fit(problem: Problem, tol: float = 1e-10, max_iter: int = 1000) -> Fit:
         z = list(zip((X @ w + b).tolist(), y.tolist(), strict=True))
         slopes = c * np.array([phi.slope(*each) for each in z])
         relative_gap = min(point.gap / point.primal, 1.0)
-        least = min(HINGE, relative_gap) / phi.gamma if isinstance(phi, Hinge) else 0.0
+        is_linear_far = isinstance(phi, Hinge | Huber)
+        least = min(LEAST, relative_gap) / phi.gamma if is_linear_far else 0.0
         D = c * np.maximum([phi.bend(*each) for each in z], least)
         mean = D @ X / D.sum() if intercept else np.zeros_like(w)
         centred = X - mean

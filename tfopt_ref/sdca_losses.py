@@ -135,6 +135,84 @@ class SquaredHinge(Difference):
         return y * max(0.0, b + (1 - y * wx - b / 2) / (K + 0.5))
 
 
+class SquaredInsensitive(Difference):
+    """phi(wx) = max(0, |wx - y| - epsilon)**2"""
+
+    gamma = 0.5
+
+    def __init__(self, epsilon: float) -> None:
+        self.epsilon = epsilon
+
+    def value(self, wx: float, y: float) -> float:
+        u = beyond(wx - y, self.epsilon)
+        return u * u
+
+    def slope(self, wx: float, y: float) -> float:
+        return 2 * beyond(wx - y, self.epsilon)
+
+    def bend(self, wx: float, y: float) -> float:
+        return 2.0 if abs(wx - y) >= self.epsilon else 0.0
+
+    def conjugate(self, a: float, y: float) -> float:
+        return a * (a / 4 - y) + self.epsilon * abs(a)
+
+    def step(self, a: float, y: float, wx: float, K: float) -> float:
+        return beyond(y - wx + K * a, self.epsilon) / (K + 0.5)
+
+
+class Huber(Difference):
+    """phi(wx) = (wx - y)**2 / 2, and linear from |wx - y| = epsilon on"""
+
+    gamma = 1.0
+
+    def __init__(self, epsilon: float) -> None:
+        self.epsilon = epsilon
+
+    def value(self, wx: float, y: float) -> float:
+        r = abs(wx - y)
+        return r * r / 2 if r <= self.epsilon else self.epsilon * (r - self.epsilon / 2)
+
+    def slope(self, wx: float, y: float) -> float:
+        return min(max(wx - y, -self.epsilon), self.epsilon)
+
+    def bend(self, wx: float, y: float) -> float:
+        return 1.0 if abs(wx - y) <= self.epsilon else 0.0
+
+    def conjugate(self, a: float, y: float) -> float:
+        return a * (a / 2 - y) if abs(a) <= self.epsilon else math.inf
+
+    def step(self, a: float, y: float, wx: float, K: float) -> float:
+        return min(max(a + (y - a - wx) / (1 + K), -self.epsilon), self.epsilon)
+
+
+class Quantile(Difference):
+    """phi(wx) = q * (y - wx) if that is positive, else (q - 1) * (y - wx)"""
+
+    gamma = 0.0
+
+    def __init__(self, q: float) -> None:
+        self.q = q
+
+    def value(self, wx: float, y: float) -> float:
+        return (self.q if y > wx else self.q - 1) * (y - wx)
+
+    def slope(self, wx: float, y: float) -> float:
+        return -self.q if y > wx else 1 - self.q if y < wx else 0.0
+
+    def bend(self, wx: float, y: float) -> float:
+        return 0.0
+
+    def conjugate(self, a: float, y: float) -> float:
+        return -a * y if self.q - 1 <= a <= self.q else math.inf
+
+    def step(self, a: float, y: float, wx: float, K: float) -> float:
+        if y == wx:
+            return a
+        if K == 0:
+            return self.q if y > wx else self.q - 1
+        return min(max(a + (y - wx) / K, self.q - 1), self.q)
+
+
 class Logistic(Difference):
     """phi(wx) = log(1 + exp(-y * wx))"""
 
@@ -214,6 +292,11 @@ class Poisson:
         return y - math.exp(min(high, LARGEST))
 
 
+def beyond(t: float, epsilon: float) -> float:
+    """Return sign(t) * max(|t| - epsilon, 0)."""
+    return t - max(min(t, epsilon), -epsilon)
+
+
 def sigmoid(t: float) -> float:
     """Return 1 / (1 + exp(-t)), whose exponential may not overflow."""
     e = math.exp(-abs(t))
@@ -224,7 +307,7 @@ def exp(t: float) -> float:
     return math.exp(t) if t < 709.78 else math.inf
 
 
-#: By TensorFlow's names, and others like them; with parameters as TensorFlow has them.
+#: By TensorFlow's names, and others like them; a parameter is 1, as TensorFlow's is.
 LOSSES: dict[str, Loss] = {
     "logistic_loss": Logistic(),
     "squared_loss": Squared(),
@@ -232,9 +315,17 @@ LOSSES: dict[str, Loss] = {
     "smooth_hinge_loss": Hinge(gamma=1.0),
     "poisson_loss": Poisson(),
     "squared_hinge_loss": SquaredHinge(),
+    "squared_epsilon_insensitive_loss": SquaredInsensitive(epsilon=1.0),
+    "huber_loss": Huber(epsilon=1.0),
+    "quantile_loss": Quantile(q=1.0),
 }
 #: The losses with a parameter.
-PARAMETRIC: dict[str, Callable[[float], Loss]] = {"smooth_hinge_loss": Hinge}
+PARAMETRIC: dict[str, Callable[[float], Loss]] = {
+    "smooth_hinge_loss": Hinge,
+    "squared_epsilon_insensitive_loss": SquaredInsensitive,
+    "huber_loss": Huber,
+    "quantile_loss": Quantile,
+}
 
 
 def loss_named(loss: str, parameter: float) -> Loss:

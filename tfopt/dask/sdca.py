@@ -93,7 +93,7 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
 
     def _identity(self: Any) -> dict[str, Any]:
         """Return the options that a resumed fit must have in common with the saved one."""
-        names = ("loss", "l1", "l2", "C", "gamma", "fit_intercept")
+        names = ("loss", "l1", "l2", "C", "gamma", "epsilon", "quantile", "fit_intercept")
         return {name: getattr(self, name) for name in names if hasattr(self, name)}
 
     def _duals_by_block(self: Any, n_blocks: int) -> list[Any]:
@@ -246,7 +246,8 @@ class SDCARegressor(ClusterRegressor, _ClusterSDCA, linear_model.SDCARegressor):
 
     Parameters
     ----------
-    loss, l1, l2, C, fit_intercept, max_iter, max_time, tol, random_state, warm_start
+    loss, l1, l2, C, epsilon, quantile, fit_intercept, max_iter, max_time, tol, random_state,
+    warm_start
         See `tfopt.linear_model.SDCARegressor`.
     verbose, callback, checkpoint, checkpoint_every
         See `SDCAClassifier`.
@@ -272,6 +273,8 @@ class SDCARegressor(ClusterRegressor, _ClusterSDCA, linear_model.SDCARegressor):
         l1: float = 0.0,
         l2: float | None = None,
         C: float | None = None,
+        epsilon: float | None = None,
+        quantile: float = 0.5,
         fit_intercept: bool = True,
         max_iter: int = 1000,
         max_time: float | None = None,
@@ -287,6 +290,8 @@ class SDCARegressor(ClusterRegressor, _ClusterSDCA, linear_model.SDCARegressor):
         self.l1 = l1
         self.l2 = l2
         self.C = C
+        self.epsilon = epsilon
+        self.quantile = quantile
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
         self.max_time = max_time

@@ -272,7 +272,8 @@ class SDCARegressorCV(LinearRegressor, _CrossValidation):
 
     Parameters
     ----------
-    loss : {"squared", "poisson"}, default="squared"
+    loss, epsilon, quantile
+        See `SDCARegressor`.
     l2s, l1s, l1, l2, fit_intercept, refit, solver, max_iter, max_time, tol, n_jobs, random_state
         See `SDCAClassifierCV`.
     cv : int, splitter or iterable, optional
@@ -308,7 +309,16 @@ class SDCARegressorCV(LinearRegressor, _CrossValidation):
     """
 
     _kind = SDCARegressor
-    _options = ("fit_intercept", "solver", "max_iter", "max_time", "tol", "random_state")
+    _options = (
+        "epsilon",
+        "quantile",
+        "fit_intercept",
+        "solver",
+        "max_iter",
+        "max_time",
+        "tol",
+        "random_state",
+    )
 
     def __init__(
         self,
@@ -318,6 +328,8 @@ class SDCARegressorCV(LinearRegressor, _CrossValidation):
         l1s: Any = None,
         l1: float = 0.0,
         l2: float = 1.0,
+        epsilon: float | None = None,
+        quantile: float = 0.5,
         fit_intercept: bool = True,
         cv: Any = None,
         scoring: Any = None,
@@ -334,6 +346,8 @@ class SDCARegressorCV(LinearRegressor, _CrossValidation):
         self.l1s = l1s
         self.l1 = l1
         self.l2 = l2
+        self.epsilon = epsilon
+        self.quantile = quantile
         self.fit_intercept = fit_intercept
         self.cv = cv
         self.scoring = scoring

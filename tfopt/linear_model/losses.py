@@ -76,6 +76,13 @@ class PointwiseLoss(Protocol):
     def minimum(self, y: np.ndarray) -> np.ndarray:
         """Return the least value of phi, which objectives leave out."""
 
+    def fall(self, y: np.ndarray) -> np.ndarray:
+        """Return -phi' left of z = y, of losses that are linear but for a corner there.
+
+        Right of it, phi' is 1 more.
+        """
+        raise TypeError(f"{type(self).__name__} has no corner")
+
 
 class _Margin(PointwiseLoss):
     """What losses of the margin y * z have in common."""
@@ -132,6 +139,9 @@ class Hinge(_Margin):
     def inverse_link(self, z: np.ndarray) -> np.ndarray:
         return z
 
+    def fall(self, y: np.ndarray) -> np.ndarray:
+        return np.asarray((y > 0) * 1.0)
+
 
 class SmoothHinge(_Margin):
     """max(0, 1 - y * z), with a quadratic part of width `gamma` instead of the corner."""
@@ -187,10 +197,22 @@ class SquaredHinge(_Margin):
         return z
 
 
-class Squared(PointwiseLoss):
+class _Distance(PointwiseLoss):
+    """What losses of the distance from the label have in common."""
+
+    is_classification, link = False, "identity"
+
+    def inverse_link(self, z: np.ndarray) -> np.ndarray:
+        return z
+
+    def minimum(self, y: np.ndarray) -> np.ndarray:
+        return np.zeros_like(y)
+
+
+class Squared(_Distance):
     """(z - y)**2 / 2"""
 
-    is_smooth, is_classification, link = True, False, "identity"
+    is_smooth = True
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.square(z - y) / 2)
@@ -207,11 +229,90 @@ class Squared(PointwiseLoss):
     def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         return a
 
-    def inverse_link(self, z: np.ndarray) -> np.ndarray:
-        return z
 
-    def minimum(self, y: np.ndarray) -> np.ndarray:
-        return np.zeros_like(y)
+class SquaredEpsilonInsensitive(_Distance):
+    """max(0, |z - y| - epsilon)**2"""
+
+    is_smooth = True
+    option = LossOption("epsilon", 0.1, from_low=True)
+
+    def __init__(self, epsilon: float = 0.1) -> None:
+        self.epsilon = epsilon
+
+    def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(np.square(_beyond(z - y, self.epsilon)))
+
+    def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return 2 * _beyond(z - y, self.epsilon)
+
+    def hessian(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.where(np.abs(z - y) >= self.epsilon, 2.0, 0.0)
+
+    def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(a * (a / 4 - y) + self.epsilon * np.abs(a))
+
+    def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return a
+
+
+class Huber(_Distance):
+    """(z - y)**2 / 2, and linear from a distance of epsilon on."""
+
+    is_smooth, is_linear_far = True, True
+    option = LossOption("epsilon", 1.35)
+
+    def __init__(self, epsilon: float = 1.35) -> None:
+        self.epsilon = epsilon
+
+    def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        r = np.abs(z - y)
+        linear = self.epsilon * (r - self.epsilon / 2)
+        return np.asarray(np.where(r <= self.epsilon, r * r / 2, linear))
+
+    def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(np.clip(z - y, -self.epsilon, self.epsilon))
+
+    def hessian(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.where(np.abs(z - y) <= self.epsilon, 1.0, 0.0)
+
+    def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(a * (a / 2 - y))
+
+    def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(np.clip(a, -self.epsilon, self.epsilon))
+
+
+class Quantile(_Distance):
+    """q * (y - z) if that is positive, else (q - 1) * (y - z)"""
+
+    is_smooth = False
+    option = LossOption("quantile", 0.5, high=1.0)
+
+    def __init__(self, q: float = 0.5) -> None:
+        self.q = q
+
+    def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(np.where(y > z, self.q, self.q - 1) * (y - z))
+
+    def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(np.select([y > z, y < z], [-self.q, 1 - self.q], 0.0))
+
+    def hessian(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.zeros_like(z)
+
+    def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(-a * y)
+
+    def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(np.clip(a, self.q - 1, self.q))
+
+    def fall(self, y: np.ndarray) -> np.ndarray:
+        return np.full(len(y), self.q)
+
+
+def _beyond(t: np.ndarray, epsilon: float) -> np.ndarray:
+    """Return sign(t) * max(|t| - epsilon, 0)."""
+    return np.asarray(t - np.clip(t, -epsilon, epsilon))
 
 
 class Poisson(PointwiseLoss):
@@ -250,6 +351,9 @@ LOSSES: dict[str, PointwiseLoss] = {
     "smooth_hinge_loss": SmoothHinge(),
     "poisson_loss": Poisson(),
     "squared_hinge_loss": SquaredHinge(),
+    "squared_epsilon_insensitive_loss": SquaredEpsilonInsensitive(),
+    "huber_loss": Huber(),
+    "quantile_loss": Quantile(),
 }
 
 

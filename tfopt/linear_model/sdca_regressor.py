@@ -20,26 +20,41 @@ __all__ = ["SDCARegressor"]
 
 
 class SDCARegressor(LinearRegressor, SDCAEstimator):
-    r"""Least squares and Poisson regression with a certified duality gap.
+    r"""Linear regression of the mean, of counts or of a quantile, with a certified duality gap.
 
     Minimizes, over w and b,
 
     .. math:: \sum_i c_i\, \phi(x_i \cdot w + b; y_i) + l_1 |w|_1 + \frac{l_2}{2} |w|_2^2
 
-    with :math:`\phi(z; y) = (z - y)^2 / 2` or, for counts, half the deviance,
-    :math:`e^z - y z + y \log y - y`, as `SDCAClassifier` does; see there for parameters and
-    attributes that are not described here.
+    as `SDCAClassifier` does; see there for parameters and attributes that are not described here.
 
     Parameters
     ----------
-    loss : {"squared", "poisson"}, default="squared"
+    loss : str, default="squared"
+        Of r = y - z, where z is the prediction:
+
+        - "squared": :math:`r^2 / 2`;
+        - "poisson", for counts: half the deviance, :math:`e^z - y z + y \log y - y`;
+        - "huber": :math:`r^2 / 2`, and linear from a distance of epsilon on, where it is
+          :math:`\epsilon (|r| - \epsilon / 2)` [1]_. There is no scale that would be estimated,
+          unlike in `HuberRegressor`: epsilon is in the units of y.
+        - "quantile": :math:`q\, r` if r is positive, else :math:`(q - 1)\, r` [2]_;
+        - "squared_epsilon_insensitive": :math:`\max(0, |r| - \epsilon)^2`, the loss of liblinear's
+          ``-s 11`` [3]_.
     l1, l2 : float
         By default 0 and 1, on the scale of the sum of losses. ``Ridge(alpha)`` is ``l2=alpha``;
         ``ElasticNet(alpha, l1_ratio)`` is ``l1 = alpha * l1_ratio * n_samples`` and ``l2 = alpha *
         (1 - l1_ratio) * n_samples``; ``Lasso(alpha)`` is ``l1 = alpha * n_samples`` and ``l2 = 0``;
         ``PoissonRegressor(alpha)`` is ``l2 = alpha * sum(sample_weight)``.
-    C, fit_intercept, solver, adaptive, num_loss_partitions, max_iter, max_time, tol, n_jobs
+    C
         See `SDCAClassifier`.
+    epsilon : float, optional
+        The distance from the label beyond which "huber" is linear, above 0 and by default 1.35; or
+        up to which "squared_epsilon_insensitive" is 0, by default 0.1. Other losses have none.
+    quantile : float, default=0.5
+        q, between 0 and 1. Other losses have none.
+    fit_intercept, solver, adaptive, num_loss_partitions, max_iter, max_time, tol, n_jobs
+        See `SDCAClassifier`; "quantile" has a corner as the hinge has, and no curvature.
     random_state, warm_start, keep_duals, verbose, callback
         See `SDCAClassifier`.
 
@@ -65,15 +80,31 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
     NotFiniteError
         If numbers overflow, so that there is no finite result.
 
+    References
+    ----------
+    .. [1] Huber: Robust estimation of a location parameter, 1964.
+    .. [2] Koenker, Bassett: Regression quantiles, 1978.
+    .. [3] Ho, Lin: Large-scale linear support vector regression, 2012.
+
     Examples
     --------
     >>> from tfopt.linear_model import SDCARegressor
     >>> model = SDCARegressor(l2=1e-3).fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0])
     >>> model.predict([[4.0]]).round(1)
     array([9.])
+    >>> model = SDCARegressor("quantile", quantile=0.9).fit([[0.0]] * 11, range(11))
+    >>> round(float(model.intercept_), 6)
+    9.0
     """
 
-    _LOSSES = {"squared": "squared_loss", "poisson": "poisson_loss"}
+    _LOSSES = {
+        "squared": "squared_loss",
+        "poisson": "poisson_loss",
+        "huber": "huber_loss",
+        "quantile": "quantile_loss",
+        "squared_epsilon_insensitive": "squared_epsilon_insensitive_loss",
+    }
+    _PARAMETERS = {"epsilon": None, "quantile": 0.5}
 
     def __init__(
         self,
@@ -82,6 +113,8 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
         l1: float = 0.0,
         l2: float | None = None,
         C: float | None = None,
+        epsilon: float | None = None,
+        quantile: float = 0.5,
         fit_intercept: bool = True,
         solver: str = "auto",
         adaptive: bool = False,
@@ -100,6 +133,8 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
         self.l1 = l1
         self.l2 = l2
         self.C = C
+        self.epsilon = epsilon
+        self.quantile = quantile
         self.fit_intercept = fit_intercept
         self.solver = solver
         self.adaptive = adaptive

@@ -23,7 +23,7 @@ cdef struct loss_t:
     value_t bend        # the second derivative; 0 for a hinge that is not smooth
     conjugate_t conjugate
     step_t step
-    double parameter    # the width of a smooth hinge
+    double parameter    # gamma, epsilon or q, if it has one
     double gamma        # the strong convexity of the conjugate, or what stands for it
     int kind
 
@@ -109,6 +109,83 @@ cdef inline double squared_hinge_step(double a, double y, double wx, double K,
                                       double parameter) noexcept nogil:
     cdef double b = y * a
     return y * fmax(0, b + (1 - y * wx - b / 2) / (K + 0.5))
+
+
+# ---- squared epsilon-insensitive: max(0, |wx - y| - epsilon)^2
+
+cdef inline double beyond(double t, double epsilon) noexcept nogil:
+    """sign(t) * max(|t| - epsilon, 0)"""
+    return t - fmax(-epsilon, fmin(t, epsilon))
+
+
+cdef inline double squared_insensitive_value(double wx, double y, double epsilon) noexcept nogil:
+    cdef double u = beyond(wx - y, epsilon)
+    return u * u
+
+
+cdef inline double squared_insensitive_slope(double wx, double y, double epsilon) noexcept nogil:
+    return 2 * beyond(wx - y, epsilon)
+
+
+cdef inline double squared_insensitive_bend(double wx, double y, double epsilon) noexcept nogil:
+    return 2 if fabs(wx - y) >= epsilon else 0
+
+
+cdef inline double squared_insensitive_conjugate(double a, double y,
+                                                 double epsilon) noexcept nogil:
+    return a * (a / 4 - y) + epsilon * fabs(a)
+
+
+cdef inline double squared_insensitive_step(double a, double y, double wx, double K,
+                                            double epsilon) noexcept nogil:
+    return beyond(y - wx + K * a, epsilon) / (K + 0.5)
+
+
+# ---- Huber: (wx - y)^2 / 2, and linear from |wx - y| = epsilon on
+
+cdef inline double huber_value(double wx, double y, double epsilon) noexcept nogil:
+    cdef double r = fabs(wx - y)
+    return r * r / 2 if r <= epsilon else epsilon * (r - epsilon / 2)
+
+
+cdef inline double huber_slope(double wx, double y, double epsilon) noexcept nogil:
+    return fmax(-epsilon, fmin(wx - y, epsilon))
+
+
+cdef inline double huber_bend(double wx, double y, double epsilon) noexcept nogil:
+    return 1 if fabs(wx - y) <= epsilon else 0
+
+
+cdef inline double huber_conjugate(double a, double y, double epsilon) noexcept nogil:
+    return a * (a / 2 - y) if fabs(a) <= epsilon else INFINITY
+
+
+cdef inline double huber_step(double a, double y, double wx, double K,
+                              double epsilon) noexcept nogil:
+    return fmax(-epsilon, fmin(a + (y - a - wx) / (1 + K), epsilon))
+
+
+# ---- quantile: q * (y - wx) if that is positive, else (q - 1) * (y - wx)
+
+cdef inline double quantile_value(double wx, double y, double q) noexcept nogil:
+    return (q if y > wx else q - 1) * (y - wx)
+
+
+cdef inline double quantile_slope(double wx, double y, double q) noexcept nogil:
+    return -q if y > wx else 1 - q if y < wx else 0
+
+
+cdef inline double quantile_conjugate(double a, double y, double q) noexcept nogil:
+    return -a * y if q - 1 <= a <= q else INFINITY
+
+
+cdef inline double quantile_bend(double wx, double y, double q) noexcept nogil:
+    return 0
+
+
+cdef inline double quantile_step(double a, double y, double wx, double K,
+                                 double q) noexcept nogil:
+    return fmax(q - 1, fmin(a + (y - wx) / K, q)) if y != wx else a     # K may be 0
 
 
 # ---- logistic: log(1 + e^-m), m = y * wx
@@ -272,6 +349,7 @@ cdef inline double poisson_step(double a, double y, double wx, double K,
 
 cdef enum:
     LOGISTIC, SQUARED, HINGE, SMOOTH_HINGE, POISSON, SQUARED_HINGE
+    SQUARED_INSENSITIVE, HUBER, QUANTILE
 
 
 cdef inline loss_t loss_of(int kind, double parameter) noexcept nogil:
@@ -295,6 +373,18 @@ cdef inline loss_t loss_of(int kind, double parameter) noexcept nogil:
         loss.bend = squared_hinge_bend
         loss.conjugate, loss.step = squared_hinge_conjugate, squared_hinge_step
         loss.gamma = 0.5
+    elif kind == SQUARED_INSENSITIVE:
+        loss.value, loss.slope = squared_insensitive_value, squared_insensitive_slope
+        loss.bend = squared_insensitive_bend
+        loss.conjugate, loss.step = squared_insensitive_conjugate, squared_insensitive_step
+        loss.gamma = 0.5
+    elif kind == HUBER:
+        loss.value, loss.slope, loss.bend = huber_value, huber_slope, huber_bend
+        loss.conjugate, loss.step = huber_conjugate, huber_step
+    elif kind == QUANTILE:
+        loss.value, loss.slope, loss.bend = quantile_value, quantile_slope, quantile_bend
+        loss.conjugate, loss.step = quantile_conjugate, quantile_step
+        loss.gamma = 0
     else:
         loss.value, loss.slope, loss.bend = hinge_value, hinge_slope, hinge_bend
         loss.conjugate, loss.step = hinge_conjugate, hinge_step

@@ -26,7 +26,7 @@ from tfopt.kernels.sdca.visits cimport add_features, example, predict, visit
 #: The names of the losses, in the order of the kernel's numbers; the first five are TensorFlow's.
 LOSSES = (
     "logistic_loss", "squared_loss", "hinge_loss", "smooth_hinge_loss", "poisson_loss",
-    "squared_hinge_loss",
+    "squared_hinge_loss", "squared_epsilon_insensitive_loss", "huber_loss", "quantile_loss",
 )
 
 #: The dtype of an example, matching the struct: dual variable, label, weight and |x|^2 / l2.

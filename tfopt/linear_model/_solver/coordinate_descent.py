@@ -367,7 +367,7 @@ def certify_slopes(
     objective: Objective, state: RowState, point: Certificate, losses: float, gradient: np.ndarray
 ) -> tuple[RowState, Certificate]:
     """Compute the duality gap, with dual variables that are minus the losses' derivatives."""
-    state = dataclasses.replace(state, certified=rows.minus_slopes(state))
+    state = dataclasses.replace(state, certified=rows.minus_slopes(objective, state))
     if not objective.intercept:
         return certify(objective, state, point, losses, -gradient[:-1])
     state = rows.projected(objective, state, rows.dual_residual(objective, state))

@@ -11,6 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
+from tfopt.linear_model.losses import LOSSES
+
 __all__ = ["InterceptSearch", "intercept_search"]
 
 #: The smallest relevant change of the intercept, relative to 1 + |intercept|.
@@ -54,7 +56,7 @@ def intercept_search(loss: str, bias: float, slack: float) -> InterceptSearch:
     slack : float
         How far above its minimum the sum of the losses may be.
     """
-    if loss == "hinge_loss":
+    if not LOSSES[loss].is_smooth:
         return MultisectionSearch(bias, slack)
     return NewtonSearch(loss, bias, slack)
 
@@ -87,9 +89,11 @@ class NewtonSearch:
         return _is_close(step, bias) or self.n_rounds == MAX_ROUNDS
 
     def _step(self, gradient: float, hessian: float) -> float:
-        if not 0 < hessian < math.inf:
-            return -math.copysign(LONGEST_STEP, gradient)
-        if self.loss == "squared_loss":
+        in_units_of_y = LOSSES[self.loss].link == "identity"
+        if not 0 < hessian < math.inf:  # where a loss of y is linear, steps find its scale
+            longest = LONGEST_STEP * 2.0 ** (self.n_rounds - 1) if in_units_of_y else LONGEST_STEP
+            return -math.copysign(longest, gradient)
+        if in_units_of_y:
             return -gradient / hessian
         if self.loss == "poisson_loss" and gradient < hessian:
             return math.log1p(-gradient / hessian)  # the derivative is hessian * e**step - a sum

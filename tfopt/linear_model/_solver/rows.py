@@ -57,7 +57,7 @@ class RowState:
     wx : ndarray, shape (n_rows,)
         x . w at the last point.
     kinks : tuple of ndarray
-        For the hinge loss: see `_kinks`.
+        For losses with corners: see `_kinks`.
     bias : float
         The intercept of the last tangents.
     grad_pointwise, hess_pointwise : ndarray, shape (n_rows,)
@@ -134,22 +134,20 @@ class Linearization(NamedTuple):
 def predicted(objective: Objective, state: RowState, wx: np.ndarray) -> RowState:
     """Return the state at new predictions, where the current dual variables are to be certified."""
     kinks: tuple[np.ndarray, ...] = ()
-    if objective.intercept and objective.loss == "hinge_loss":
-        kinks = _kinks(state.examples, wx)
+    if objective.intercept and not objective.phi.is_smooth:
+        kinks = _kinks(state.examples, wx, objective.phi.fall(state.examples["y"]))
     return dataclasses.replace(state, wx=wx, kinks=kinks, certified=state.a)
 
 
-def _kinks(examples: np.ndarray, wx: np.ndarray) -> tuple[np.ndarray, ...]:
+def _kinks(examples: np.ndarray, wx: np.ndarray, fall: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return the intercepts where the losses have corners, ascending, and cumulated weights.
 
-    The weights are those of the negative and of the positive examples up to each corner.
+    The weights are multiplied by the derivatives right of the corners, and by minus those left.
     """
     kinks = examples["y"] - wx
     order = np.argsort(kinks, kind="stable")
-    y, weight = examples["y"][order], examples["weight"][order]
-    return kinks[order], *(
-        np.append(0.0, np.cumsum(np.where(y * side > 0, weight, 0.0))) for side in (-1, 1)
-    )
+    weight, fall = examples["weight"][order], fall[order]
+    return kinks[order], *(np.append(0.0, np.cumsum(weight * share)) for share in (1 - fall, fall))
 
 
 def intercept_derivatives(
@@ -161,12 +159,12 @@ def intercept_derivatives(
     -------
     ndarray, shape (2, n_biases)
     """
-    if state.kinks:  # a negative example counts right of its corner, a positive one left of it
-        kinks, negative, positive = state.kinks
+    if state.kinks:
+        kinks, rises, falls = state.kinks
         gradient = (
-            negative[np.searchsorted(kinks, biases)]
-            + positive[np.searchsorted(kinks, biases, side="right")]
-            - positive[-1]
+            rises[np.searchsorted(kinks, biases)]
+            + falls[np.searchsorted(kinks, biases, side="right")]
+            - falls[-1]
         )
         return np.array([gradient, np.zeros_like(gradient)])
     each = (objective.derivatives(state.examples, state.wx, bias) for bias in biases)
@@ -312,16 +310,20 @@ def linearize(
     return state, Linearization(losses, gradient, diagonal, residual, np.inf)
 
 
-def minus_slopes(state: RowState) -> np.ndarray:
+def minus_slopes(objective: Objective, state: RowState) -> np.ndarray:
     """Return the dual variables of the last tangents; those of rows without weight are kept."""
     weight, a = state.examples["weight"], state.certified.copy()
     np.divide(-state.grad_pointwise, weight, out=a, where=weight > 0)
+    if objective.phi.link == "identity":  # weight * epsilon / weight may be above epsilon
+        a = objective.phi.clip_duals(a, state.examples["y"])
     return a
 
 
 def tangent_residual(objective: Objective, state: RowState) -> np.ndarray | None:
     """Return `dual_residual` of minus the derivatives at the last tangents."""
-    return dual_residual(objective, dataclasses.replace(state, certified=minus_slopes(state)))
+    return dual_residual(
+        objective, dataclasses.replace(state, certified=minus_slopes(objective, state))
+    )
 
 
 def certified_tangents(
@@ -331,7 +333,7 @@ def certified_tangents(
 
     It is 0 unless an intercept requires them to be projected.
     """
-    state = dataclasses.replace(state, certified=minus_slopes(state))
+    state = dataclasses.replace(state, certified=minus_slopes(objective, state))
     if residual is None:
         return state, 0.0
     state = projected(objective, state, residual)
