@@ -80,21 +80,21 @@ cdef inline void _set_step(double **f, Py_ssize_t i, double change, double targe
     """
     cdef double weight = f[WEIGHT][i], up = f[UPPER][i], low = f[LOWER][i]
     cdef double above = f[ABOVE][i], below = f[BELOW][i]
-    cdef double p = above / up, n = below / low, bend = 1 / (p + n)
-    cdef double a, first = 0, second = 0, up_step, low_step, longest
+    cdef double by_up = 1 / up, by_low = 1 / low, p = above * by_up, n = below * by_low
+    cdef double bend = 1 / (p + n), a, first = 0, second = 0, up_step, low_step, longest
     if corrects:
         a = f[DUAL_STEP][i]
-        first = (target + a * (p * a - above)) / up
-        second = (target + a * (n * a + below)) / low
+        first = (target + a * (p * a - above)) * by_up
+        second = (target + a * (n * a + below)) * by_low
     a = bend * (above - below - first + second - change)
     up_step, low_step = first - above + p * a, second - below - n * a
     f[DUAL_STEP][i] = a
     if corrects:
         f[ABOVE_STEP][i], f[BELOW_STEP][i] = up_step, low_step
     else:
-        curvature[0] = weight * bend * (1 / low - 1 / up)
-        pull[0] = weight * bend * a * ((n * a + below) / low - (p * a - above) / up)
-    longest = a / up if a > 0 else -a / low
+        curvature[0] = weight * bend * (by_low - by_up)
+        pull[0] = weight * bend * a * ((n * a + below) * by_low - (p * a - above) * by_up)
+    longest = a * by_up if a * by_up > -a * by_low else -a * by_low     # without a branch
     if longest > sums[0]:
         sums[0] = longest
     if -up_step > sums[0] * above:

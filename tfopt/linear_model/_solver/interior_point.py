@@ -10,6 +10,7 @@ vector machines, 2002.) `tfopt_ref.sdca_interior_point` specifies it.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ from tfopt.linear_model._solver.interior_rows import (
     System,
 )
 from tfopt.linear_model._solver.objective import Objective
+from tfopt.linear_model._solver.reductions import weighted_sum
 
 __all__ = ["LOOSE", "InteriorPoint"]
 
@@ -55,10 +57,11 @@ class _Iterate:
         The weights and the intercept.
     share : float
         How much of its last step the rows are yet to take.
-    sums : ndarray, shape (5,)
-        The total weight of the rows; the weighted sum of products; the losses; by how much the
-        first point violates the constraints of the dual, as an addition to the gap which is
-        quadratic in the violation, and one which is linear.
+    total, products, losses : float
+        The total weight of the rows, the weighted sum of products, and the losses.
+    quadratic, linear : float
+        By how much the first point violates the constraints of the dual, as an addition to the gap
+        which is quadratic in the violation, and one which is linear.
     left : float
         The share of the violation that is left.
     gap : float
@@ -67,9 +70,13 @@ class _Iterate:
 
     u: np.ndarray
     share: float
-    sums: np.ndarray
-    left: float
-    gap: float = np.inf
+    total: float
+    products: float
+    losses: float
+    quadratic: float
+    linear: float
+    left: float = 1.0
+    gap: float = math.inf
 
     @property
     def point(self) -> Point:
@@ -78,9 +85,9 @@ class _Iterate:
     def certificate(self, objective: Objective) -> Certificate:
         """Return a certificate whose numbers are estimates."""
         w, bias = self.point
-        _, products, losses, quadratic, linear = self.sums.tolist()
-        gap = products + self.left * (self.left * quadratic + linear)
-        return Certificate(w, bias, max(losses, 0.0) + objective.penalty(w), max(gap, 0.0))
+        gap = self.products + self.left * (self.left * self.quadratic + self.linear)
+        penalty = objective.l2 / 2 * weighted_sum(w, w)
+        return Certificate(w, bias, max(self.losses, 0.0) + penalty, max(gap, 0.0))
 
 
 def _nowhere(point: Point) -> Point:
@@ -131,8 +138,10 @@ class InteriorPoint:
             violation = sums[:-1] - self.objective.l2 * w
             quadratic = float(np.square(violation).sum()) / (2 * self.objective.l2)
             linear = abs(float(sums[-1])) * distance / total if self.objective.intercept else 0.0
-            numbers = [total, 2 * products[k] * total, losses, quadratic, linear]
-            self.iterates[k] = _Iterate(np.append(w, bias), 0.0, np.array(numbers), 1.0)
+            self.iterates[k] = _Iterate(
+                *(np.append(w, bias), 0.0),
+                *(total, 2 * products[k] * total, losses, quadratic, linear),
+            )
 
     def step(self) -> list[int]:
         """Take a step of each problem; return those where rounding lets none be taken.
@@ -147,7 +156,7 @@ class InteriorPoint:
     def _steps_at_once(self) -> dict[int, Any]:
         """Return steps with their ratios and sums, by one request."""
         requests = {
-            k: Step(each.u, each.share, float(each.sums[1]), float(each.sums[0]))
+            k: Step(each.u, each.share, each.products, each.total)
             for k, each in self.iterates.items()
         }
         return self.design.apply(requests)
@@ -172,7 +181,7 @@ class InteriorPoint:
         answers = self.design.apply({k: Predictor(step) for k, step in predictors.items()})
         correctors = {}
         for k, (ratio, sums, *pulls) in answers.items():
-            total, products = self.iterates[k].sums[:2].tolist()
+            total, products = self.iterates[k].total, self.iterates[k].products
             first, second, _ = sums.tolist()
             share = 1 / max(ratio.value, 1.0)
             reached = (products + share * (first + share * second)) / products
@@ -192,12 +201,12 @@ class InteriorPoint:
         iterate = self.iterates[problem]
         first, second, slope = sums.tolist()
         share = NEARLY / max(ratio, NEARLY)
-        change = np.array([0.0, share * (first + share * second), share * slope, 0.0, 0.0])
+        products = iterate.products + share * (first + share * second)
+        losses = iterate.losses + share * slope
         u = iterate.u + share * step
-        if not (share > SHORTEST and np.isfinite(change).all() and np.isfinite(u).all()):
+        if not (share > SHORTEST and math.isfinite(products + losses) and np.isfinite(u).all()):
             return False
-        iterate.u, iterate.share = u, share
-        iterate.sums = iterate.sums + change
+        iterate.u, iterate.share, iterate.products, iterate.losses = u, share, products, losses
         iterate.left *= 1 - share
         return True
 
@@ -239,12 +248,6 @@ class InteriorPoint:
     def restore(self, state: dict[str, Any]) -> None:
         """Restore the state of a checkpoint."""
         self.iterates = {
-            int(k): _Iterate(
-                each["u"],
-                float(each["share"]),
-                each["sums"],
-                float(each["left"]),
-                float(each["gap"]),
-            )
+            int(k): _Iterate(each["u"], **{name: float(each[name]) for name in each if name != "u"})
             for k, each in state.items()
         }

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 #: So many dense values are few: a step of them is computed by one call, on one thread.
-FEW = 2**17
+FEW = 2**20
 
 _FIELD = {name: k for k, name in enumerate(interior_point.FIELDS)}
 
