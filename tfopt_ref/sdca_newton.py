@@ -37,6 +37,8 @@ SWEEPS = 1000
 NO_CURVATURE, NOTHING, SLACK = 1e-14, 1e-16, 1e-12
 #: How near the minimum of a sample is to be found, in how many steps, and what spreads a sample.
 SAMPLE_TOL, SAMPLE_STEPS, GOLDEN = 1e-4, 20, 0x9E3779B1
+#: The relative gap up to which second derivatives may serve a second step.
+NEAR = 1e-2
 
 
 class Newton(NamedTuple):
@@ -52,11 +54,14 @@ class Newton(NamedTuple):
         are solved for anyway, and this is whether all of the matrix is known.
     sample : int
         How many of the rows to begin with, if it begins at once: 0 begins where it is.
+    reuses : bool
+        Whether second derivatives serve a second step where the gap is at most NEAR.
     """
 
     cost: float
     with_matrix: bool = True
     sample: int = 0
+    reuses: bool = False
 
 
 def beginning(problem: Problem, start: Fit, size: int) -> Fit:
@@ -92,12 +97,12 @@ def steps(problem: Problem, start: Fit, how: Newton) -> Iterator[Fit]:
     P = np.full(A.shape[1], l2)
     P[X.shape[1] :] = 0
     n_iter = start.n_iter
-    w, b, predicted = start.w, start.b, None
+    w, b, predicted, formed = start.w, start.b, None, None
     while True:
         z = (X @ w + b).tolist()
         a = -np.array(list(map(phi.slope, z, y.tolist())))
         second = np.array(list(map(phi.bend, z, y.tolist())))
-        bends = c * second
+        near = predicted is not None
         n_iter += 1
         v = w + np.sign(w) * (l1 / l2)  # whose S(v) is w
         point = certificate(problem, np.where(c > 0, a, start.a), v, n_iter, b)
@@ -105,6 +110,11 @@ def steps(problem: Problem, start: Fit, how: Newton) -> Iterator[Fit]:
             by_step = certificate(problem, np.where(c > 0, predicted, start.a), v, n_iter, b)
             point = by_step if math.isfinite(by_step.gap) else point
         yield point
+        if near and formed is not None and point.near(NEAR):
+            second, formed = formed, None
+        else:
+            formed = second if how.reuses else None
+        bends = c * second
         u = np.append(w, b)[: A.shape[1]]
         g = P * u - A.T @ (c * a)
         if l1 > 0:

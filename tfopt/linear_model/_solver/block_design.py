@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -121,7 +121,9 @@ class BlockDesign(Design):
         found = {k: self._linearizations[k] for k in points}
         return {k: Tangents(each.losses, each.step_gap) for k, each in found.items()}
 
-    def newton_systems(self, problems: Iterable[int]) -> dict[int, NewtonSystem]:
+    def newton_systems(
+        self, problems: Iterable[int], near: Container[int] = ()
+    ) -> dict[int, NewtonSystem]:
         found = {k: self._linearizations[k] for k in problems}
         return {k: (each.gradient, each.hessian) for k, each in found.items()}
 

@@ -78,6 +78,8 @@ class Costs(NamedTuple):
         Whether steps are those of coordinate descent instead.
     begins_with_newton : bool
         Whether to begin with Newton steps.
+    reuses_hessian : bool
+        Whether a Hessian that is factorized serves a second step near the minimum.
     compares_rates : bool
         Whether epochs have to show how fast they are before steps may take over.
     is_interior : bool
@@ -90,6 +92,7 @@ class Costs(NamedTuple):
     polishing_epochs: int = 0
     descends: bool = False
     begins_with_newton: bool = False
+    reuses_hessian: bool = False
     compares_rates: bool = False
     is_interior: bool = False
 
@@ -174,7 +177,18 @@ def estimate_costs(objective: Objective, solver: str, visits_wanted: bool = Fals
         forms_hessian, begins = solver == NEWTON_SOLVERS[0], True
     else:
         begins = not visits_wanted and begins_with_newton(objective)
-    return Costs(step, forms_hessian, step * epoch <= CHEAP, begins_with_newton=begins)
+    return Costs(
+        step,
+        forms_hessian,
+        step * epoch <= CHEAP,
+        begins_with_newton=begins,
+        reuses_hessian=forms_hessian and reuses_hessian(objective),
+    )
+
+
+def reuses_hessian(objective: Objective) -> bool:
+    """Whether it costs more to form the Hessian than another iteration."""
+    return hessian_work(objective) > CHEAP
 
 
 def interior_costs(objective: Objective, solver: str, visits_wanted: bool) -> Costs:

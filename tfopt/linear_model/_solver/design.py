@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -86,8 +86,13 @@ class Design(Protocol):
     ) -> dict[int, Tangents]:
         """Move to points and return the losses there; see `rows.tangents`."""
 
-    def newton_systems(self, problems: Iterable[int]) -> dict[int, NewtonSystem]:
-        """Return the derivatives of the losses at the last tangents."""
+    def newton_systems(
+        self, problems: Iterable[int], near: Container[int] = ()
+    ) -> dict[int, NewtonSystem]:
+        """Return the derivatives of the losses at the last tangents.
+
+        For problems that are `near` the minimum, the last Hessian may do.
+        """
 
     def hessians_of(self, features: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
         """Return the Hessians there by some of the weights, and by the intercept."""
@@ -141,6 +146,7 @@ class MemoryDesign(Design):
         self.states = [RowState.initial(each) for each in examples]
         self._current_duals = current_duals
         self.linearizations: dict[int, Linearization] = {}
+        self._formed: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def predict(
         self, points: Mapping[int, tuple[np.ndarray, Sequence[float]]]
@@ -204,11 +210,29 @@ class MemoryDesign(Design):
             )
         return linearizations
 
-    def newton_systems(self, problems: Iterable[int]) -> dict[int, NewtonSystem]:
+    def newton_systems(
+        self, problems: Iterable[int], near: Container[int] = ()
+    ) -> dict[int, NewtonSystem]:
         if self.costs.forms_hessian:
-            return {k: rows.newton_system(self.objective, self.states[k]) for k in problems}
+            return {k: self._newton_system(k, k in near) for k in problems}
         found = {k: self.linearizations[k] for k in problems}
         return {k: (each.gradient, each.hessian) for k, each in found.items()}
+
+    def _newton_system(self, problem: int, is_near: bool) -> NewtonSystem:
+        """Return a new Hessian, or once more the last one.
+
+        A step with the last one predicts derivatives from the second derivatives that are in it.
+        """
+        state = self.states[problem]
+        bends, hessian = self._formed.pop(problem, (None, None))
+        if is_near and bends is not None and hessian is not None:
+            gradient = rows.gradient(self.objective, state, state.factors())
+            self.states[problem] = dataclasses.replace(state, hess_pointwise=bends)
+            return gradient, hessian
+        gradient, hessian = rows.newton_system(self.objective, state)
+        if self.costs.reuses_hessian:
+            self._formed[problem] = state.hess_pointwise, hessian
+        return gradient, hessian
 
     def hessians_of(self, features: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
         columns = Features(self.objective)

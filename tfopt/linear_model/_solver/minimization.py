@@ -24,6 +24,10 @@ from tfopt.linear_model._solver.objective import Objective
 __all__ = ["Minimization", "Visits"]
 
 
+#: Up to this relative gap a Hessian serves a second step.
+NEAR = 1e-2
+
+
 class Visits(Protocol):
     """Dual coordinate ascent for several problems that share their rows."""
 
@@ -159,8 +163,13 @@ class Minimization:
                 self._keep_best(k, point)
             if not monitor.is_done and (k not in tentative or monitor.wants_newton):
                 going[k] = point
-        systems |= self.design.newton_systems([k for k in going if k not in systems])
+        near = {k for k in self._origins if k in going and going[k].relative_gap <= NEAR}
+        systems |= self.design.newton_systems([k for k in going if k not in systems], near)
         moved = newton_steps(self.objective, self.design, going, systems)
+        if left := {k: going[k] for k in near if k not in moved}:  # the last Hessian did not do
+            self.design.tangents({k: points[k] for k in left})
+            systems = self.design.newton_systems(left)
+            moved |= newton_steps(self.objective, self.design, left, systems)
         self._newton_points = {k: move.point for k, move in moved.items()}
         self._origins = {k: move.origin for k, move in moved.items() if move.origin is not None}
         self._moves = moved
