@@ -20,6 +20,8 @@ VALUES = {
     "--optimizer": "adam",
     "--set": "beta_1=0.5",
     "--loss": "squared",
+    "--epsilon": "0.3",
+    "--quantile": "0.3",
     "--l1": "0.01",
     "--l2": "0.3",
     "--learning-rate": "0.7",
@@ -153,6 +155,8 @@ OTHERS = {
         {
             "--folds": "4",
             "--loss": "hinge",
+            "--epsilon": "0.3",
+            "--quantile": "0.3",
             "--l1": "0.01",
             "--l2": "1,2",
             "--C": "1,2",

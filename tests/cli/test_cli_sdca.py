@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pytest
+from linear_losses import phi
 from sklearn.linear_model import LogisticRegression
 
 from tfopt.cli import report
@@ -118,6 +119,25 @@ def test_models_of_every_loss_predict(cli, tiny, folder, loss, l1):
         assert scores["accuracy"] == 1
         assert ((values > (0.5 if loss == "logistic" else 0)) == [True, False] * 4).all()
     assert "accuracy" in predicted.err or "RMSE" in predicted.err
+
+
+@pytest.mark.parametrize(
+    ("loss", "flag", "value"),
+    [("huber", "--epsilon", 0.4), ("quantile", "--quantile", 0.8)],
+)
+def test_parameters_of_losses(cli, folder, loss, flag, value):
+    """They stay with the model, and are of the mean loss that is told."""
+    (folder / "counts").write_text(ROWS)
+    call = ("train", "counts", "--solver", "sdca", "--loss", loss, flag, value, "--l2", "0.1")
+    trained = cli(*call, "--json").json()
+    model = read_model("model.npz")
+    assert model.settings[flag[2:]] == value == trained["settings"][flag[2:]]
+    truth = np.array([float(row.split()[0]) for row in ROWS.splitlines()])
+    predicted = np.array(cli("predict", "model.npz", "counts").out.split(), float)
+    mean = phi(loss, predicted, truth, value).mean()
+    assert trained["loss_per_epoch"]["train"][0] == pytest.approx(mean)
+    found = cli("cv", "counts", "--loss", loss, flag, value, "--folds", "2", "--json").json()
+    assert found[flag[2:]] == value
 
 
 def test_labels_that_a_loss_forbids(cli, folder):

@@ -78,6 +78,33 @@ def non_negative(text: str) -> float:
     return value
 
 
+def share(text: str) -> float:
+    """Return a number between 0 and 1."""
+    value = number(text)
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"must be above 0 and below 1, not {text}")
+    return value
+
+
+def add_loss(command: argparse.ArgumentParser) -> None:
+    """Add the loss and its parameters."""
+    add = command.add_argument
+    add("--loss", choices=SDCA_LOSSES, default=Settings.loss, help=DEFAULT)
+    add(
+        "--epsilon",
+        metavar="X",
+        type=non_negative,
+        help="the distance from the label beyond which huber is linear (default: 1.35), or up to "
+        "which squared_epsilon_insensitive is 0 (default: 0.1)",
+    )
+    add(
+        "--quantile",
+        metavar="Q",
+        type=share,
+        help="of --loss quantile, which part of the labels is to be below (default: 0.5)",
+    )
+
+
 def size(text: str) -> int:
     """Return a number of bytes, of which KB, MB and GB are powers of 1000."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)B?", text, re.IGNORECASE)
@@ -191,6 +218,10 @@ Then there are these losses, too:
   smooth_hinge  the same with a rounded corner
   squared_hinge the square of the hinge
   poisson       exp(margin) - label·margin
+  huber         (margin - label)² / 2, and linear beyond a distance of --epsilon
+  quantile      Q·(label - margin) if that is positive, else (Q - 1)·(label - margin)
+  squared_epsilon_insensitive
+                the square of by how much |margin - label| is above --epsilon
 More than two classes are separated one from the rest, with weights and a bias for each.
 With --solver sdca DATA may be a folder, or its URL as fsspec has them (s3://bucket/day): each file
 is a block, which on a cluster is read by the worker that is to hold it. Hidden files (.* and _*)
@@ -219,7 +250,7 @@ Scores: accuracy, log-loss and AUC (classification; no AUC of a folder); RMSE, M
         default="optimizer",
         help=f"mini-batch steps of an optimizer, or the minimum ({DEFAULT})",
     )
-    add("--loss", choices=SDCA_LOSSES, default=Settings.loss, help=DEFAULT)
+    add_loss(train)
     add(
         "--l1",
         metavar="X",

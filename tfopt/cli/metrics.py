@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from sklearn import metrics
 
 from tfopt.cli.data import Data
+from tfopt.cli.files import CommandError
 from tfopt.cli.settings import CLASSIFICATION
-from tfopt.linear_model.losses import LOSSES, Logistic
+from tfopt.linear_model.losses import LOSSES, Logistic, loss_named
 from tfopt.linear_model.predictions import probabilities
 from tfopt.linear_model.stored_model import StoredModel
 
 
 class ModelLoss:
-    """The loss of a model: one of the library's, or the sum of those of its classes."""
+    """The loss of a model: one of the library's, or the sum of those of its classes.
 
-    def __init__(self, name: str) -> None:
+    The model's settings may have its parameter.
+    """
+
+    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
         self._loss = LOSSES[f"{name}_loss"]
+        option = self._loss.option
+        value = None if option is None else settings.get(option.name)
+        if option is not None and value is not None:
+            try:
+                self._loss = loss_named(f"{name}_loss", option.checked(value))
+            except ValueError as error:
+                raise CommandError(f"the model's settings: {error}") from error
 
     def mean(
         self, margins: np.ndarray, targets: np.ndarray, weights: np.ndarray | None = None

@@ -92,7 +92,7 @@ class _Blocks:
 
     def __iter__(self) -> Iterator[np.ndarray]:
         model, arguments = self._model, self._arguments
-        loss = ModelLoss(model.loss)
+        loss = ModelLoss(model.loss, model.settings)
         columns = model.columns if model.columns.features is not None else None
         layout = Layout(model.zero_based, columns)
         for data in read_blocks(arguments.data, arguments.reading, layout):

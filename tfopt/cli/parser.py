@@ -12,6 +12,7 @@ from tfopt.cli.flags import (
     DATA_FORMAT,
     DEFAULT,
     Commands,
+    add_loss,
     add_output,
     add_reading,
     add_seed,
@@ -23,7 +24,7 @@ from tfopt.cli.flags import (
     positives,
 )
 from tfopt.cli.optimizers import OPTIMIZERS, SCHEDULES
-from tfopt.cli.settings import FINISH, SDCA_LOSSES, SdcaSettings, Settings
+from tfopt.cli.settings import FINISH, SdcaSettings
 
 _EXIT_CODES = """\
 Exit codes: 0 done, 1 refused (one line says file, line and reason), 2 wrong usage, 3 stopped before
@@ -125,7 +126,7 @@ its standard error, and the scores; the best has the smallest loss.
     add_reading(cv)
     add = cv.add_argument
     add("--folds", metavar="K", type=count(2), default=5, help=DEFAULT)
-    add("--loss", choices=SDCA_LOSSES, default=Settings.loss, help=DEFAULT)
+    add_loss(cv)
     penalty = cv.add_mutually_exclusive_group()
     penalty.add_argument(
         "--l2",

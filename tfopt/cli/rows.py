@@ -389,14 +389,14 @@ def _margins_and_targets(
     data: Data, model: StoredModel
 ) -> tuple[ModelLoss, np.ndarray, np.ndarray]:
     y_true = targets(data, model.classes)
-    return ModelLoss(model.loss), margins(model, data), y_true
+    return ModelLoss(model.loss, model.settings), margins(model, data), y_true
 
 
 def _loss_of(data: Data, model: StoredModel) -> float:
     """Return the mean loss of a block."""
     y_true = targets(data, model.classes)
     values = data.features @ model.weights + model.bias
-    return ModelLoss(model.loss).mean(values, y_true, data.weights)
+    return ModelLoss(model.loss, model.settings).mean(values, y_true, data.weights)
 
 
 def _partial_scores(data: Data, model: StoredModel, mean: float) -> dict[str, float]:

@@ -28,7 +28,7 @@ from tfopt.cli.report import (
     warn_unconverged,
 )
 from tfopt.cli.rows import Executor, Rows, examples_of, rows_of
-from tfopt.cli.settings import CLASSIFICATION, SdcaSettings
+from tfopt.cli.settings import CLASSIFICATION, SdcaSettings, given_parameters
 from tfopt.core.versions import versions
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
 from tfopt.linear_model.paths import WarmFits
@@ -66,6 +66,7 @@ def fit(executor: Executor, parts: dict[str, Rows], settings: SdcaSettings, quie
             "max_iter": settings.epochs,
             "random_state": settings.seed,
             "callback": show,
+            **given_parameters(settings),
         }
         name = "SDCARegressor" if classes is None else "SDCAClassifier"
         try:
@@ -171,7 +172,7 @@ def cross_validate(arguments: argparse.Namespace) -> int:
     lines = [_line(l2, total, [fits[k] for fits in folds]) for k, l2 in enumerate(path)]
     best = min(lines, key=lambda line: line["loss"])
     if arguments.model:
-        names = ("loss", "l1", "tol", "epochs", "seed")
+        names = ("loss", "epsilon", "quantile", "l1", "tol", "epochs", "seed")
         settings = SdcaSettings(l2=best["l2"], **{name: getattr(arguments, name) for name in names})
         result = fit(Executor(), {"train": rows_of(data)}, settings, quiet=True)
         write_model(arguments.model, result.model)
@@ -180,6 +181,7 @@ def cross_validate(arguments: argparse.Namespace) -> int:
         facts |= {"features": data.features.shape[1], "bad_lines": data.n_skipped}
         for name in ("folds", "loss", "l1", "tol", "epochs", "seed", "model"):
             facts[name] = getattr(arguments, name)
+        facts |= given_parameters(arguments)
         facts |= {"threads": threads.get_num_threads(), "path": lines, "best": best}
         print_json(facts | {"versions": versions()})
     else:
@@ -209,7 +211,8 @@ def _folds(data: Data, path: list[float], arguments: argparse.Namespace) -> Iter
     shuffle = {"shuffle": True, "random_state": arguments.seed}
     split: Any = (KFold if classes is None else StratifiedKFold)(arguments.folds, **shuffle)
     kind: Any = SDCARegressor if classes is None else SDCAClassifier
-    loss = ModelLoss(arguments.loss)
+    parameters = given_parameters(arguments)
+    loss = ModelLoss(arguments.loss, parameters)
     penalties = np.full(len(path), arguments.l1), np.array(path)
     with (
         warnings.catch_warnings(),
@@ -227,6 +230,7 @@ def _folds(data: Data, path: list[float], arguments: argparse.Namespace) -> Iter
                     max_iter=arguments.epochs,
                     random_state=arguments.seed,
                     n_jobs=-1,
+                    **parameters,
                 )
                 l1s, l2s = (total * each for each in penalties)
                 warm = WarmFits(estimator, X[fitted], y[fitted], w, l1s, l2s)

@@ -25,8 +25,11 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 #: The losses of --solver optimizer, and of sdca; a test compares them with the library's.
 LOSSES = ("logistic", "squared")
-SDCA_LOSSES = (*LOSSES, "hinge", "smooth_hinge", "squared_hinge", "poisson")
 CLASSIFICATION = ("logistic", "hinge", "smooth_hinge", "squared_hinge")
+REGRESSION = ("squared", "poisson", "huber", "quantile", "squared_epsilon_insensitive")
+SDCA_LOSSES = (*CLASSIFICATION, *REGRESSION)
+#: The flags that are parameters of losses, and their losses.
+LOSS_FLAGS = {"epsilon": ("huber", "squared_epsilon_insensitive"), "quantile": ("quantile",)}
 SOLVERS = ("optimizer", "sdca")
 #: The default number of blocks on a cluster, which must not depend on its workers.
 BLOCKS = 8
@@ -43,7 +46,7 @@ _ONLY = {
         *("warmup_initial_learning_rate", "batch_size", "holdout", "valid", "patience"),
         "chunk_size",
     ),
-    "sdca": ("bias", "tol", "dask", "workers", "blocks"),
+    "sdca": ("bias", "tol", "dask", "workers", "blocks", "epsilon", "quantile"),
 }
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 _FORMATS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet"}
@@ -149,6 +152,8 @@ class SdcaSettings:
     epochs: int = 1000
     seed: int = 0
     blocks: int | None = None
+    epsilon: float | None = None
+    quantile: float | None = None
 
     @property
     def bias_feature(self) -> float | None:
@@ -156,8 +161,9 @@ class SdcaSettings:
         return self.bias if self.bias is not None and self.bias > 0 else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the settings for the model file."""
-        return dataclasses.asdict(self)
+        """Return the settings for the model file, which has parameters of the loss if given."""
+        facts = dataclasses.asdict(self)
+        return {k: v for k, v in facts.items() if k not in LOSS_FLAGS or v is not None}
 
 
 @dataclass(frozen=True)
@@ -183,6 +189,12 @@ class CheckpointFlags:
     resume: bool = False
     wanted: bool = False
     quiet: bool = False
+
+
+def given_parameters(arguments: Any) -> dict[str, float]:
+    """Return the parameters of the loss that were given."""
+    given = {name: getattr(arguments, name) for name in LOSS_FLAGS}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 # ---- which flags go together
@@ -226,6 +238,9 @@ def _finish_reading(parser: argparse.ArgumentParser, arguments: argparse.Namespa
         on_bad_line=arguments.on_bad_line,
         has_classes=getattr(arguments, "loss", "logistic") in CLASSIFICATION,
     )
+    for flag, losses in LOSS_FLAGS.items():
+        if getattr(arguments, flag, None) is not None and arguments.loss not in losses:
+            parser.error(f"{_option(flag)} is for --loss {' or '.join(losses)}")
     is_table = options.format_of(arguments.data) != "libsvm"
     for flag, applies in (("label", is_table), ("weight", is_table), ("zero_based", not is_table)):
         if not applies and getattr(arguments, flag, None) not in (None, "auto"):
@@ -354,6 +369,8 @@ def _sdca_settings(parser: argparse.ArgumentParser, arguments: argparse.Namespac
         epochs=arguments.epochs or SdcaSettings.epochs,
         seed=arguments.seed,
         blocks=BLOCKS if blocks is None and arguments.on_cluster else blocks,
+        epsilon=arguments.epsilon,
+        quantile=arguments.quantile,
     )
 
 

@@ -91,7 +91,7 @@ def train_epochs(
         Called with the number of rows after each batch.
     """
     n_features, lengths = examples.n_features, examples.lengths
-    loss = ModelLoss(settings.loss)
+    loss = ModelLoss(settings.loss, {})
     # float64, as the reader gives the data: float32 takes as long on a9a and rounds more
     w, b = run.weights, run.bias
     weights, bias = Variable(w, name="weights"), Variable(b, name="bias")  # they share the memory

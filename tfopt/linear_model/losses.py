@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.special import expit, xlogy
+
+from tfopt.linear_model.validation import check_number
 
 __all__ = ["LOSSES", "Logistic", "LossOption", "PointwiseLoss", "loss_named"]
 
@@ -35,6 +37,12 @@ class LossOption:
     low: float = 0.0
     high: float = math.inf
     from_low: bool = False
+
+    def checked(self, value: Any) -> float:
+        """Return a value, or the default for None; raise ValueError for others."""
+        if value is None:
+            return self.default
+        return check_number(self.name, value, self.low, open_end=not self.from_low, high=self.high)
 
 
 class PointwiseLoss(Protocol):

@@ -162,10 +162,7 @@ class SDCAEstimator(SDCAResults, LinearModel):
                 )
         if own is None:
             return 1.0
-        value = getattr(self, own.name)
-        if value is None:
-            return own.default
-        return check_number(own.name, value, own.low, open_end=not own.from_low, high=own.high)
+        return own.checked(getattr(self, own.name))
 
     def _l2(self) -> float:
         """Return l2, or 1 / C, or the default."""
