@@ -9,10 +9,9 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy, memmove
 
 from tfopt.kernels.arrays.csr cimport extent, index, once, row_length, within
-from tfopt.kernels.platform.machine cimport raise_flag
+from tfopt.kernels.platform.machine cimport prefetch_row, raise_flag
 
-cdef extern from "cache_hints.h" nogil:
-    void prefetch_l2(const char *start, Py_ssize_t n_bytes) noexcept
+cdef extern from "past_caches.h" nogil:
     void copy_past_caches(void *to, const void *source, size_t n_bytes) noexcept
 
 cdef enum:
@@ -145,9 +144,11 @@ cdef inline void advance(batch *b) noexcept nogil:
 cdef inline void ask_for(batch *b, const double *table, Py_ssize_t width, Py_ssize_t stop) \
         noexcept nogil:
     """Prefetch the weights of the entries before `stop`."""
+    cdef Py_ssize_t stride = width * sizeof(double)
     cdef Py_ssize_t end = min(stop, b.now.n_entries + b.coming.n_entries)
+    cdef char *start = <char *>table
     while b.asked < end:
-        prefetch_l2(<const char *>(table + b.columns[b.asked] * width), width * sizeof(double))
+        prefetch_row(&start, &stride, 1, b.columns[b.asked], stride)
         b.asked += 1
 
 

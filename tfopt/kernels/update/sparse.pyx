@@ -9,8 +9,8 @@ from cython.parallel cimport parallel
 from tfopt.kernels.update.checks cimport work
 from tfopt.kernels.arrays.layout cimport run_layout
 from tfopt.kernels.platform.machine cimport (
-    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_row,
-    raise_flag,
+    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_line,
+    prefetch_row, raise_flag,
 )
 from tfopt.kernels.update.row_owners cimport PIECE, named_row, owned_shift, owner_of, worth_fetching
 from tfopt.kernels.platform.runtime cimport (
@@ -18,6 +18,11 @@ from tfopt.kernels.platform.runtime cimport (
 )
 from tfopt.kernels.update.step_table cimport AHEAD, MAX_OPERANDS
 from tfopt.kernels.update.segment_sum cimport run_summed
+
+cdef enum:
+    LARGE = 1 << 23     # bytes: smaller tables are in the outer caches
+    NEAR = 2            # rows ahead that come to the first-level cache
+
 
 cdef inline void _run_row(const work *w, Py_ssize_t i, Py_ssize_t row, Py_ssize_t start,
                           Py_ssize_t count) noexcept nogil:
@@ -43,8 +48,12 @@ cdef void _run_owned_rows(const work *w, int owner, int owners) noexcept nogil:
     """The occurrences of the rows that a thread owns, in order."""
     cdef Py_ssize_t[PIECE] mine
     cdef Py_ssize_t[PIECE] rows
-    cdef Py_ssize_t start = 0, stop, i, n, bytes_ = worth_fetching(w)
-    cdef int shift = owned_shift(w)
+    cdef Py_ssize_t start = 0, stop, i, n, byte, bytes_ = worth_fetching(w)
+    cdef int shift = owned_shift(w), last = w.n_operands - 1, k
+    # rows of a large table come to the second-level cache before they come to the first
+    cdef bint is_large = w.n_rows * w.inner * w.itemsize * last > LARGE
+    cdef int near = NEAR if is_large else AHEAD
+    cdef const char *at
     while start < w.n_indices:
         stop = start + PIECE if start + PIECE < w.n_indices else w.n_indices
         n = 0
@@ -57,9 +66,14 @@ cdef void _run_owned_rows(const work *w, int owner, int owners) noexcept nogil:
             w.scatter(w.tensors[0].data, w.row_stride, rows, mine, n, w.h)
             continue
         for i in range(n):
-            if i + AHEAD < n:
-                prefetch_row(w.tensors[0].data, w.row_stride, w.n_operands - 1,
-                             rows[i + AHEAD], bytes_)
+            if is_large and i + AHEAD < n:
+                prefetch_row(w.tensors[0].data, w.row_stride, last, rows[i + AHEAD], bytes_)
+            if i + near < n:
+                for k in range(last):
+                    at = w.tensors[0].data[k] + rows[i + near] * w.row_stride[k]
+                    for byte in range(0, bytes_, 64):
+                        prefetch_line(at + byte)
+                    prefetch_line(at + bytes_ - 1)
             _run_row(w, mine[i], rows[i], 0, w.inner)
 
 
