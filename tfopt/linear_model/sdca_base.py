@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import numbers
 import threading
@@ -77,6 +78,18 @@ def centering_shift(moments: np.ndarray, n: int, is_factorized: bool) -> np.ndar
             return None
         shift: np.ndarray = mean
         return shift if np.square(mean).sum() > variance.sum() else None
+
+
+def _seed_of(random_state: Any) -> int:
+    """Draw a seed."""
+    if isinstance(random_state, numbers.Integral):
+        return _first_draw(int(random_state))
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+@functools.lru_cache  # to seed a generator takes a tenth of a small fit
+def _first_draw(seed: int) -> int:
+    return int(check_random_state(seed).randint(2**31 - 1))
 
 
 class SDCAEstimator(SDCAResults, LinearModel):
@@ -397,7 +410,7 @@ class SDCAEstimator(SDCAResults, LinearModel):
     ) -> Iterator[SolverOptions]:
         """Yield the solver options; show a progress bar meanwhile."""
         if seed is None:
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            seed = _seed_of(self.random_state)
         lock, stopped = threading.Lock(), threading.Event()
         deadline = math.inf if self.max_time is None else time.perf_counter() + self.max_time
         with ProgressBar(self.verbose, self.max_iter) as progress:

@@ -173,8 +173,11 @@ def assemble(
     The gap is summed up from the Fenchel-Young gaps of the examples and of the weights, which are
     not negative: the difference of the two objectives would be mere rounding when it is small.
     """
-    inside = np.clip(v, -objective.shrink, objective.shrink)
     with np.errstate(over="ignore", invalid="ignore"):  # a gap may be infinite
-        apart = np.square(w - (v - inside)) / 2 + (objective.shrink * np.abs(w) - inside * w)
+        if objective.l1 == 0:
+            apart = np.square(w - v) / 2
+        else:
+            inside = np.clip(v, -objective.shrink, objective.shrink)
+            apart = np.square(w - (v - inside)) / 2 + (objective.shrink * np.abs(w) - inside * w)
         gap = float(gap) + objective.l2 * float(apart.sum())
     return Certificate(w, bias, float(losses) + objective.penalty(w), max(gap, 0.0))
