@@ -284,6 +284,15 @@ def test_a_warm_start_from_far_away(blocks: Any) -> None:
     assert relative_gaps(model) <= 1e-9
 
 
+def test_it_ends_where_rounding_lets_it_go_no_further() -> None:
+    """Of labels that a tiny weight of a large feature separates, the losses are rounding."""
+    X, _, _ = data()
+    model = SDCAClassifier("hinge", solver="interior-point", tol=1e-9)
+    with pytest.warns(ConvergenceWarning, match="no step lowers the objective further.*or scale"):
+        model.fit(1e8 * X, X[:, 0] > X[:, 1] / 100)
+    assert model.n_iter_ < 100
+
+
 def test_a_callback_and_the_time_end_it() -> None:
     seen: list[dict[str, Any]] = []
     model = fitted(tol=0.0, callback=lambda record: seen.append(record) or len(seen) == 4)

@@ -14,6 +14,8 @@ CASES = {
     "multinomial": (SDCAClassifier("multinomial"), LONG, LONG[:, :12].argmax(axis=1)),
     "one of several": (SDCAClassifier(), LONG, LONG[:, :3].argmax(axis=1)),
     "newton-cg": (SDCARegressor(solver="newton-cg"), WIDE, WIDE[:, 0]),
+    "interior-point": (SDCAClassifier("hinge"), LONG, LONG[:, 0] > LONG[:, 1] ** 2),
+    "in blocks": (SDCAClassifier("hinge", num_loss_partitions=[2500] * 2), LONG, LONG[:, 0] > 0.1),
     # more features than a matrix is formed for
     "columns": (SDCARegressor(l1=0.01, l2=0.1, solver="cd", max_iter=5), WIDE, WIDE[:, 0]),
 }

@@ -40,7 +40,8 @@ LOOSE = 2.0
 NEARLY = 0.9995
 #: Steps that are shorter are rounding.
 SHORTEST = 1e-8
-#: A method whose certified gap is not below this share of the last has come to its end.
+#: A method has come to its end if its certified gap is not below this share of the last, or if a
+#: whole step does not bring the products below it.
 STALLED = 0.9
 #: The mean product that a warm start begins with, relative to that of its gap. Of dual variables
 #: nearer to the ends of their intervals many have to turn back.
@@ -206,6 +207,8 @@ class InteriorPoint:
         u = iterate.u + share * step
         if not (share > SHORTEST and math.isfinite(products + losses) and np.isfinite(u).all()):
             return False
+        if iterate.left <= SHORTEST and share == 1 and products > STALLED * iterate.products:
+            return False  # a whole step from a feasible point, to no avail
         iterate.u, iterate.share, iterate.products, iterate.losses = u, share, products, losses
         iterate.left *= 1 - share
         return True
