@@ -58,7 +58,9 @@ EPOCHS_IN_BLOCKS = 5.0
 #: them are not 0. It begins at once if that of epochs is so many times as much, and otherwise takes
 #: over from epochs that are slow.
 MOST_CERTAIN_WEIGHTS = 512
-UNCERTAINTY = 5.0
+UNCERTAINTY = 8.0
+#: By how much solutions that are less sparse than is counted on raise the work.
+LESS_SPARSE = 2.0
 
 
 class Costs(NamedTuple):
@@ -166,6 +168,8 @@ def estimate_costs(objective: Objective, solver: str, visits_wanted: bool = Fals
         return Costs(math.inf, False, step_polishes=polishes, descends=True)
     if solver == "auto" and has_descent(objective):
         step = descent_work(objective) / NEWTON_STEPS / epoch
+        if objective.n_weights > MOST_CERTAIN_WEIGHTS:
+            step *= LESS_SPARSE
         epochs = int(CHEAP / epoch)
         return Costs(step, False, polishing_epochs=epochs, descends=True, compares_rates=True)
     if solver != EPOCH_SOLVER and has_interior(objective):

@@ -38,7 +38,7 @@ DENSE = 4.0
 #: One of a sparse value, or in a visit: a load or a store at an index, or an addition that waits.
 SCATTERED = 16.0
 #: One of a pair of a row's sparse values, for a Hessian.
-PAIR = 12.0
+PAIR = 4.0
 #: A row that is read in order, and a loss with its derivatives.
 ROW, LOSS = 50.0, 100.0
 #: A visit: a row from memory in random order, and a step with a logarithm and an exponential.
@@ -55,11 +55,11 @@ PRODUCTS, WORTH = 20, 3
 STEPS, PASSES = 6, 4
 #: About how many epochs it takes instead, where features are few and so have much in common.
 EPOCHS = 30
-#: How many epochs well-conditioned problems take, in terms of the condition.
-LEAST_CONDITION = 0.6
 #: About how many steps coordinate descent takes, with a loss whose model is exact and with others,
 #: and how many features its working set has where there are many. Passes over the rows a step.
-EXACT_STEPS, DESCENT_STEPS, WORKING, DESCENT_PASSES = 1, 5, 128, 2
+EXACT_STEPS, DESCENT_STEPS, WORKING, DESCENT_PASSES = 1, 3, 128, 2
+#: About how many certificates epochs take, and passes over the rows for each.
+CERTIFICATES, CERTIFICATE_PASSES = 2, 2
 #: About how many iterations the interior-point method takes, what a row costs in each, beside
 #: passes over its features; and how many epochs a loss with a corner takes instead.
 INTERIOR_STEPS, INTERIOR_ROW, INTERIOR_PASSES, EPOCHS_OF_CORNERS = 15, 200.0, 5, 60
@@ -119,8 +119,9 @@ def ascent_work(objective: Objective, squared_norm: float, tol: float) -> float:
     tol : float
     """
     condition = objective.phi.curvature * squared_norm / objective.l2
-    n_epochs = (LEAST_CONDITION + condition) * -math.log(max(tol, 1e-16)) / 2
-    return n_epochs * epoch_work(objective)
+    n_epochs = (1 + condition) * -math.log(max(tol, 1e-16)) / 2
+    certificates = CERTIFICATES * CERTIFICATE_PASSES * _pass_work(objective)
+    return n_epochs * epoch_work(objective) + certificates
 
 
 def descent_work(objective: Objective, *, is_warm: bool = False) -> float:
@@ -135,7 +136,7 @@ def descent_work(objective: Objective, *, is_warm: bool = False) -> float:
         matrix += len(dense) * working * ((working + 1) / 2 + 2 * DENSE)
     if working < n:  # columns are taken
         matrix += 3 * SCATTERED * data.size
-    a_pass = product_work(objective) + LOSS * _n_rows(objective)
+    a_pass = _pass_work(objective)
     exact = objective.loss == "squared_loss"
     steps = EXACT_STEPS if exact or is_warm else DESCENT_STEPS
     return steps * (matrix + DESCENT_PASSES * a_pass) + a_pass
@@ -149,6 +150,11 @@ def sample_size(objective: Objective) -> int:
     n_rows = _n_rows(objective)
     size = max(SAMPLE_ROWS, SAMPLE_PER_WEIGHT * objective.n_weights, int(SAMPLE_SHARE * n_rows))
     return size if objective.loss != "squared_loss" and 8 * size <= n_rows else 0
+
+
+def _pass_work(objective: Objective) -> float:
+    """Return the work of a product with the rows, and of the losses."""
+    return product_work(objective) + LOSS * _n_rows(objective)
 
 
 def _n_rows(objective: Objective) -> int:
