@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from linear_losses import estimator, phi
+from linear_losses import DEFINITIONS, estimator, phi
 from scipy import optimize
 from sklearn.linear_model import HuberRegressor, QuantileRegressor
 from sklearn.svm import LinearSVC, LinearSVR
+
+from tfopt.linear_model import SDCARegressorCV, sdca_path
 
 random = np.random.default_rng(8)
 X = random.standard_normal((150, 6)) @ random.standard_normal((6, 6))
@@ -94,3 +96,19 @@ def test_quantile(q: float) -> None:
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
     below = WEIGHT[ours.predict(X) >= Z - 1e-6].sum() / WEIGHT.sum()
     assert below == pytest.approx(q, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("loss", "parameter"), [("quantile", 0.9), ("huber", 0.2), ("squared_epsilon_insensitive", 1.0)]
+)
+def test_paths_and_the_choice_of_a_penalty_have_the_parameter(loss: str, parameter: float) -> None:
+    given = {DEFINITIONS[loss].option: parameter}
+    alone = estimator(loss, parameter, l2=2.0, tol=1e-10).fit(X, Z)
+    path = sdca_path(X, Z, loss, l2s=[2.0, 5.0], tol=1e-10, **given)
+    np.testing.assert_allclose(path.coefs[0, 0], alone.coef_, atol=1e-4)
+    chosen = SDCARegressorCV(loss, l2s=[2.0], cv=2, tol=1e-10, **given).fit(X, Z)
+    np.testing.assert_allclose(chosen.coef_, alone.coef_, atol=1e-4)
+    blocks = estimator(loss, parameter, l2=2.0, tol=1e-10, num_loss_partitions=[50, 100])
+    np.testing.assert_allclose(blocks.fit(X, Z).coef_, alone.coef_, atol=1e-4)
+    other = estimator(loss, l2=2.0, tol=1e-10).fit(X, Z)
+    assert np.abs(other.coef_ - alone.coef_).max() > 1e-3

@@ -9,8 +9,8 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import csr_matrix
 from sklearn.datasets import load_breast_cancer
-from sklearn.linear_model import Lasso, LogisticRegression
-from sklearn.svm import LinearSVC
+from sklearn.linear_model import Lasso, LogisticRegression, QuantileRegressor
+from sklearn.svm import LinearSVC, LinearSVR
 
 from .common import best_times, public
 from .sdca import EXAMPLES, FEATURES, rows, scores_of
@@ -260,6 +260,76 @@ class Machine:
     def track_iterations_in_blocks(self, data: str, C: float) -> int:
         size = len(self.y) // 8
         return int(self.fit(C, rows=[size] * 7 + [len(self.y) - 7 * size]).n_iter_[0])
+
+
+class Losses:
+    """The squared losses of support vector machines, and quantiles, until a gap is certified.
+
+    Beside scikit-learn's LinearSVC and LinearSVR, in the primal or the dual, whichever is faster,
+    and its QuantileRegressor: until they are as near the minimum; the search for how far that is,
+    they are spared.
+    """
+
+    params = (["squared_hinge", "squared_epsilon_insensitive", "quantile"], ["dense", "sparse"])
+    param_names = ("loss", "data")
+    unit = "times scikit-learn's speed"
+    timeout = 300
+    GAP = 1e-4
+
+    def setup(self, loss: str, data: str) -> None:
+        random = np.random.default_rng(0)
+        few = loss == "quantile"  # a linear program of many rows takes minutes
+        if data == "dense":
+            self.X = random.standard_normal((2000 if few else 20_000, 30))
+        else:
+            shape = (2000, 50) if few else (20_000, 2000)
+            self.X = sparse.random(*shape, density=0.02, random_state=0, format="csr")
+        self.score = self.X @ random.standard_normal(self.X.shape[1])
+        self.score += random.standard_t(3, len(self.score))
+        self.y = np.where(self.score > 0, 1.0, -1.0) if loss == "squared_hinge" else self.score
+        self.l2 = 1e-6 if few else 1.0
+
+    def fit(self, loss: str, tol: float = GAP) -> Any:
+        name = "SDCAClassifier" if loss == "squared_hinge" else "SDCARegressor"
+        options = {"l2": self.l2, "fit_intercept": loss == "quantile", "tol": tol}
+        return public(f"linear_model.{name}")(loss, **options).fit(self.X, self.y)
+
+    def rival(self, loss: str, tol: float, dual: bool) -> Any:
+        if loss == "quantile":
+            return QuantileRegressor(alpha=0.0, solver="highs").fit(self.X, self.y)
+        options = {"dual": dual, "fit_intercept": False, "tol": tol, "max_iter": 5000}
+        if loss == "squared_hinge":
+            return LinearSVC(**options).fit(self.X, self.y)
+        return LinearSVR(epsilon=0.1, loss=loss, **options).fit(self.X, self.y)
+
+    def objective(self, loss: str, model: Any) -> float:
+        w, b = np.ravel(model.coef_), float(np.ravel(model.intercept_)[0])
+        r = self.y - self.X @ w - b
+        losses = {
+            "squared_hinge": lambda: np.square(np.maximum(0, self.y * r)),  # y is -1 or 1
+            "squared_epsilon_insensitive": lambda: np.square(np.maximum(0, np.abs(r) - 0.1)),
+            "quantile": lambda: np.abs(r) / 2,
+        }[loss]()
+        return float(losses.sum() + self.l2 / 2 * (w @ w))
+
+    def time_fit(self, loss: str, data: str) -> None:
+        self.fit(loss)
+
+    def track_speed_over_scikit_learn(self, loss: str, data: str) -> float:
+        most = (1 + self.GAP) * self.objective(loss, self.fit(loss, 1e-9))
+        times = []
+        for dual in (False, True):
+            for tol in (1e-1, 1e-2, 1e-3, 1e-4, 1e-5):
+                if self.objective(loss, self.rival(loss, tol, dual)) <= most:
+                    times.append(
+                        best_times(
+                            lambda tol=tol, dual=dual: self.rival(loss, tol, dual),
+                            lambda: self.fit(loss),
+                        )
+                    )
+                    break
+        theirs, ours = min(times)
+        return theirs / ours
 
 
 class Path:
