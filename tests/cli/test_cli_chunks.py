@@ -159,6 +159,15 @@ def test_the_line_of_a_bad_row_in_any_part(cli, frame, folder, suffix):
     assert result.json()["bad_lines"] == {"train": 1}
 
 
+def test_divergence_is_refused(cli, frame):
+    flags = ["--loss", "squared", "--optimizer", "sgd", "--learning-rate", "1e200", "--quiet"]
+    outcome = cli("train", "data.svm", *flags, "--chunk-size", "500")
+    assert outcome.err == (
+        "the train loss is not finite after epoch 1: "
+        "lower --learning-rate (1e+200 here) or scale the features\n"
+    )
+
+
 def test_text_classes_of_parts(cli, folder):
     rows = [f"{k % 7},{'no' if k < 30 else 'yes'}\n" for k in range(60)]
     (folder / "data.csv").write_text("a,kind\n" + "".join(rows))
@@ -171,7 +180,8 @@ def test_what_cannot_be_read_in_parts(cli, frame, folder):
     (folder / "data.csv.gz").write_bytes(gzip.compress((folder / "data.csv").read_bytes()))
     for name, flags in [("data.gz", []), ("data.csv.gz", ["--label", "y"]), ("-", [])]:
         outcome = cli("train", name, *flags, "--chunk-size", "1MB")
-        message = f"{name}: --chunk-size needs an uncompressed file of this machine\n"
+        shown = "<stdin>" if name == "-" else name
+        message = f"{shown}: --chunk-size needs an uncompressed file of this machine\n"
         assert (outcome.code, outcome.err) == (1, message)
     for name, text in [("empty.svm", ""), ("blank.svm", "\n# nothing\n" * 9)]:
         (folder / name).write_text(text)
@@ -180,13 +190,13 @@ def test_what_cannot_be_read_in_parts(cli, frame, folder):
 
 
 def test_a_file_that_changes_is_refused(cli, frame, folder, monkeypatch):
-    path, evaluate = folder / "data.svm", rows.Rows.mean_loss
+    path, evaluate = folder / "data.svm", rows.Rows.evaluate
 
     def change(self, model):
         path.write_text(path.read_text().replace("1 1:", "0 1:", 1))
         return evaluate(self, model)
 
-    monkeypatch.setattr(rows.Rows, "mean_loss", change)
+    monkeypatch.setattr(rows.Rows, "evaluate", change)
     outcome = cli("train", "data.svm", *FLAGS, "--chunk-size", "300")
     assert (outcome.code, outcome.err) == (1, "data.svm: has changed since it was read first\n")
     assert not (folder / "model.npz").exists()

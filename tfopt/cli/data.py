@@ -17,6 +17,7 @@ from tfopt import io
 from tfopt.cli.files import CommandError, File, file_of
 from tfopt.cli.settings import ReadOptions
 from tfopt.errors import FileFormatError
+from tfopt.io.libsvm import MAX_LINE
 from tfopt.io.streams import open_binary
 from tfopt.linear_model.stored_model import Columns
 
@@ -251,7 +252,7 @@ def _blocks(file: File, options: ReadOptions, like: Layout) -> Iterator[Data]:
 def cut(path: str, options: ReadOptions, size: int) -> list[File]:
     """Cut a local file into parts of about `size` bytes, each of whole rows."""
     whole = file_of(path)
-    refusal = f"{path}: --chunk-size needs an uncompressed file of this machine"
+    refusal = f"{whole.name}: --chunk-size needs an uncompressed file of this machine"
     if path == "-" or "://" in path:
         raise CommandError(refusal)
     if options.format_of(path) != "libsvm":
@@ -265,7 +266,7 @@ def cut(path: str, options: ReadOptions, size: int) -> list[File]:
         length = stream.seek(0, streams.SEEK_END)
         while ends[-1] < length:
             stream.seek(min(ends[-1] + size, length) - 1)
-            stream.readline()
+            stream.readline(MAX_LINE + 1)  # the reader refuses a longer one
             ends.append(stream.tell())
     if not length:
         raise CommandError(f"{path}: no data rows")

@@ -96,8 +96,10 @@ class _Blocks:
         columns = model.columns if model.columns.features is not None else None
         layout = Layout(model.zero_based, columns)
         for data in read_blocks(arguments.data, arguments.reading, layout):
+            values = margins(model, data)
+            refuse_infinite(values, data)
             with np.errstate(over="ignore"):
-                predictions = loss.predict(margins(model, data))
+                predictions = loss.predict(values)
             refuse_infinite(predictions, data)  # the exponential of a margin, of a Poisson model
             self.n_skipped += data.n_skipped
             self.n_rows += data.labels.size

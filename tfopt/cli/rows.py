@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,7 +19,14 @@ from scipy import sparse
 from tfopt import linear_model
 from tfopt.cli.data import Data, Layout, cut, read_data, targets
 from tfopt.cli.files import CommandError, File, files_in, is_folder
-from tfopt.cli.metrics import ModelLoss, margins, score, score_from_sums, score_sums
+from tfopt.cli.metrics import (
+    ModelLoss,
+    margins,
+    refuse_infinite,
+    score,
+    score_from_sums,
+    score_sums,
+)
 from tfopt.cli.settings import ReadOptions, SdcaSettings
 from tfopt.linear_model.stored_model import Columns, StoredModel
 
@@ -209,29 +217,34 @@ class Rows:
         return [of_each + (k < more) for k in range(min(n_blocks, self.n_rows))]
 
     def mean_loss(self, model: StoredModel) -> float:
-        """Return the mean loss of a model."""
-        return self._mean(self._gather_map(_loss_of, self.executor.broadcast(model)))
+        """Return the mean loss of a model on rows that are in memory; without the scores."""
+        (data,) = self.blocks
+        loss, values, y_true = _margins_and_targets(data, model)
+        return loss.mean(values, y_true, data.weights)
 
     def evaluate(self, model: StoredModel) -> tuple[float, dict[str, float | None]]:
-        """Return the mean loss and the scores of a model; without AUC for rows in parts."""
+        """Return the mean loss and the scores of a model; without AUC for rows in parts.
+
+        If the loss of a part is not finite, there are no scores.
+        """
         if not self.in_parts:
             (data,) = self.blocks
             loss, values, y_true = _margins_and_targets(data, model)
+            refuse_infinite(values, data)
             of_rows = score(model.loss, loss.predict(values), y_true, data.weights)
             return loss.mean(values, y_true, data.weights), of_rows
         mean = sum(summary.label_sum for summary in self.summaries) / self.total_weight
-        parts = self._gather_map(_partial_scores, self.executor.broadcast(model), mean)
-        sums = {name: sum(part[name] for part in parts) for name in parts[0] if name != "loss"}
-        return self._mean([part["loss"] for part in parts]), score_from_sums(sums)
-
-    def _mean(self, losses: list[float]) -> float:
-        if len(losses) == 1:
-            return losses[0]
-        pairs = zip(losses, self.summaries, strict=True)
-        return sum(loss * summary.total_weight for loss, summary in pairs) / self.total_weight
-
-    def _gather_map(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
-        return self.executor.gather(self.executor.map(function, self.blocks, shared=shared))
+        shared = self.executor.broadcast(model), mean
+        calls = self.executor.map(_partial_scores, self.blocks, shared=shared)
+        parts: list[tuple[float, dict[str, float]]] = self.executor.gather(calls)
+        mean_loss = parts[0][0]
+        if len(parts) > 1:
+            pairs = zip(parts, self.summaries, strict=True)
+            mean_loss = sum(part[0] * s.total_weight for part, s in pairs) / self.total_weight
+        if not math.isfinite(mean_loss):
+            return mean_loss, {}
+        sums = {name: sum(part[1][name] for part in parts) for name in parts[0][1]}
+        return mean_loss, score_from_sums(sums)
 
 
 def read_rows(
@@ -392,15 +405,12 @@ def _margins_and_targets(
     return ModelLoss(model.loss, model.settings), margins(model, data), y_true
 
 
-def _loss_of(data: Data, model: StoredModel) -> float:
-    """Return the mean loss of a block."""
-    y_true = targets(data, model.classes)
-    values = data.features @ model.weights + model.bias
-    return ModelLoss(model.loss, model.settings).mean(values, y_true, data.weights)
-
-
-def _partial_scores(data: Data, model: StoredModel, mean: float) -> dict[str, float]:
-    """Return the mean loss of a block, and sums of what scores are made of."""
+def _partial_scores(data: Data, model: StoredModel, mean: float) -> tuple[float, dict[str, float]]:
+    """Return the mean loss of a block and, if that is finite, sums of what scores are made of."""
     loss, values, y_true = _margins_and_targets(data, model)
-    sums = score_sums(model.loss, loss.predict(values), y_true, mean, data.weights)
-    return {"loss": loss.mean(values, y_true, data.weights), **sums}
+    with np.errstate(all="ignore"):
+        mean_loss = loss.mean(values, y_true, data.weights)
+    if not math.isfinite(mean_loss):
+        return mean_loss, {}
+    refuse_infinite(values, data)
+    return mean_loss, score_sums(model.loss, loss.predict(values), y_true, mean, data.weights)

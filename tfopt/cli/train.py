@@ -168,6 +168,7 @@ def fit(parts: dict[str, Rows], settings: Settings, quiet: bool, files: Checkpoi
         settings=settings.as_dict(),
         columns=train.columns or Columns(),
     )
+    scores: dict[str, dict[str, float | None]] = {}
     saved = None
     if files.wanted:
         origin = run_origin(settings, {part: _hash_of(rows) for part, rows in parts.items()})
@@ -196,7 +197,11 @@ def fit(parts: dict[str, Rows], settings: Settings, quiet: bool, files: Checkpoi
         for _ in train_epochs(_examples(train, classes), optimizer, settings, run, after_step):
             run.seconds = time.perf_counter() - started
             for part, rows in parts.items():
-                run.history[part].append(rows.mean_loss(model))
+                if rows.in_parts:  # what is read for its loss is scored, too
+                    loss, scores[part] = rows.evaluate(model)
+                else:
+                    loss = rows.mean_loss(model)
+                run.history[part].append(loss)
                 if not np.isfinite(run.history[part][-1]):
                     raise CommandError(
                         f"the {part} loss is not finite after epoch {run.epoch}: lower "
@@ -210,10 +215,11 @@ def fit(parts: dict[str, Rows], settings: Settings, quiet: bool, files: Checkpoi
             started = time.perf_counter() - run.seconds
     if run.best is not None:
         run.weights[...], run.bias[...] = run.best["weights"], run.best["bias"]
+        scores = {}  # those were of other weights
     return Result(
         model,
         run.history,
-        {part: rows.evaluate(model)[1] for part, rows in parts.items()},
+        {part: scores.get(part) or rows.evaluate(model)[1] for part, rows in parts.items()},
         parts,
         run.seconds,
         best_epoch=None if run.best is None else int(run.best["epoch"]),
