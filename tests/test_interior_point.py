@@ -1,4 +1,4 @@
-"""The interior-point method for the hinge loss against the twin's, step by step, and its ends."""
+"""The interior-point method for losses with a corner against the twin's, and how it ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sklearn.svm import LinearSVC
 
 import tfopt
 from tfopt.kernels.sdca import interior_point as kernels
-from tfopt.linear_model import SDCAClassifier
+from tfopt.linear_model import SDCAClassifier, SDCARegressor
 from tfopt.linear_model._solver import interior_rows
 from tfopt.linear_model._solver.costs import estimate_costs
 from tfopt.linear_model._solver.design import MemoryDesign
@@ -92,6 +92,33 @@ def test_steps_are_those_of_the_twin(
         np.testing.assert_allclose(
             model.dual_gap_[0], found.gap, rtol=1e-5, atol=1e-9 * found.primal
         )
+
+
+@pytest.mark.parametrize("q", [0.05, 0.5])
+def test_steps_of_a_quantile_are_those_of_the_twin(q: float) -> None:
+    """With an intercept, which begins elsewhere, the minimum is."""
+    X, _, weight = data()
+    z = X @ np.arange(5) + 3 * np.random.default_rng(1).standard_normal(80) + 2
+    low, high = np.full(80, q - 1), np.full(80, q)
+    options = {"quantile": q, "l2": L2, "tol": 1e-9}
+    models = [SDCARegressor("quantile", num_loss_partitions=k, **options) for k in (None, BLOCKS)]
+    problem = Problem(X, z, weight, loss_named("quantile_loss", q), 0.0, L2, True)
+    least = twin.fit(problem, low, high, 1e-9, 60).primal
+    for model in models:
+        assert model.fit(X, z, weight).objective_ == pytest.approx(least, rel=2e-9)
+        assert model.solver_ == ["interior-point"] and model.n_iter_ < 40
+    problem = problem._replace(intercept=False)
+    for n_iter, at in zip(range(1, 9), twin.steps(problem, low, high), strict=False):
+        found = twin.certificate(problem, low, high, at, n_iter)
+        for model in models:
+            model.set_params(max_iter=n_iter, fit_intercept=False)
+            with pytest.warns(ConvergenceWarning):
+                model.fit(X, z, weight)
+            np.testing.assert_allclose(model.coef_, found.w, rtol=1e-7, atol=1e-8)
+            np.testing.assert_allclose(model.objective_, found.primal, rtol=1e-8)
+            np.testing.assert_allclose(
+                model.dual_gap_, found.gap, rtol=1e-5, atol=1e-9 * found.primal
+            )
 
 
 @given(st.floats(1e-6, 1e3), st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=5))
