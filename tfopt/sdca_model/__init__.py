@@ -14,7 +14,7 @@ from tfopt.errors import CheckpointError, InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.sdca.fingerprint_table import FingerprintTable
 from tfopt.kernels.sdca.visits import EXAMPLE, terms
 from tfopt.sdca_model.batches import Batch, SparseFeatureColumn, batch_of, rounds
-from tfopt.sdca_model.files import save_model, saved_model
+from tfopt.sdca_model.files import check_same, save_model, saved_model
 from tfopt.sdca_ops import SdcaResult, sdca_optimizer, sdca_shrink_l1
 from tfopt.variable import Variable
 
@@ -360,7 +360,7 @@ class SDCAModel:
         saved = saved_model(path)
         arguments = {"sparse": sparse_features_weights, "dense": dense_features_weights}
         for kind, weights in arguments.items():
-            _check_same(kind, _vectors(weights, f"{kind}_features_weights"), saved[kind])
+            check_same(kind, _vectors(weights, f"{kind}_features_weights"), saved[kind])
         try:
             model = cls(sparse_features_weights, dense_features_weights, **saved["config"])
         except (InvalidArgumentError, TypeError) as error:
@@ -395,13 +395,3 @@ def _distinct(fingerprints: Array) -> tuple[Array, Array]:
     """Return the first row of each distinct fingerprint, and the fingerprint number of each row."""
     _, first, inverse = np.unique(fingerprints, axis=0, return_index=True, return_inverse=True)
     return first, inverse.reshape(-1)
-
-
-def _check_same(kind: str, arrays: list[Array], saved: list[Array]) -> None:
-    """Raise if the shapes or dtypes of the weights differ from those of a file."""
-    ours, theirs = ([f"{w.dtype} {list(w.shape)}" for w in part] for part in (arrays, saved))
-    if ours != theirs:
-        raise InvalidArgumentError(
-            f"the {kind} weights are {', '.join(ours) or 'none'}, but the file has "
-            f"{', '.join(theirs) or 'none'}"
-        )

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from tfopt import checkpoints
-from tfopt.errors import CheckpointError
+from tfopt.errors import CheckpointError, InvalidArgumentError
 
-__all__ = ["save_model", "saved_model"]
+__all__ = ["check_same", "save_model", "saved_model"]
 
 _KIND = "tfopt.sdca_model.SDCAModel"  # identifies the contents of a file
 
@@ -50,3 +50,13 @@ def _is_whole(config: Any, fingerprints: Any, state: Any, sparse: Any, dense: An
         and state.shape == (n, 4)
         and all(isinstance(weights, np.ndarray) for weights in (*sparse, *dense))
     )
+
+
+def check_same(kind: str, arrays: list[np.ndarray], saved: list[np.ndarray]) -> None:
+    """Raise if the shapes or dtypes of the weights differ from those of a file."""
+    ours, theirs = ([f"{w.dtype} {list(w.shape)}" for w in part] for part in (arrays, saved))
+    if ours != theirs:
+        raise InvalidArgumentError(
+            f"the {kind} weights are {', '.join(ours) or 'none'}, but the file has "
+            f"{', '.join(theirs) or 'none'}"
+        )
