@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 import tfopt
+from tfopt.cli.converters import count, name_of, non_negative, positive, positives
 from tfopt.cli.flags import (
     DATA_FORMAT,
     DEFAULT,
@@ -17,11 +18,6 @@ from tfopt.cli.flags import (
     add_reading,
     add_seed,
     add_train,
-    count,
-    name_of,
-    non_negative,
-    positive,
-    positives,
 )
 from tfopt.cli.optimizers import OPTIMIZERS, SCHEDULES
 from tfopt.cli.settings import FINISH, SdcaSettings
