@@ -35,6 +35,10 @@ TESTS = Path(__file__).resolve().parents[2] / "tests" / "data"
 Data = tuple[Any, np.ndarray]
 
 
+#: The losses of numbers.
+REGRESSION = ("squared", "squared_epsilon_insensitive", "poisson")
+
+
 class Fit(NamedTuple):
     """A fit of a linear model, until a gap relative to the objective is certified.
 
@@ -84,7 +88,9 @@ class Fit(NamedTuple):
         losses = {
             "logistic": lambda: np.logaddexp(0, -y * z),
             "hinge": lambda: np.maximum(0, 1 - y * z),
+            "squared_hinge": lambda: np.square(np.maximum(0, 1 - y * z)),
             "squared": lambda: np.square(z - y) / 2,
+            "squared_epsilon_insensitive": lambda: np.square(np.maximum(0, np.abs(z - y) - 0.1)),
             "poisson": lambda: np.exp(z) - y * z - y + xlogy(y, y),
         }[self.loss]()
         return float(losses.sum() + self.l1 * np.abs(w).sum() + self.l2 / 2 * np.square(w).sum())
@@ -128,7 +134,7 @@ def until_near(
 
 
 def _fitted(work: Fit, gap: float) -> Any:
-    regression = work.loss in ("squared", "poisson")
+    regression = work.loss in REGRESSION
     kind = public(f"linear_model.SDCA{'Regressor' if regression else 'Classifier'}")
     options = {"l1": work.l1, "l2": work.l2, "fit_intercept": work.intercept}
     return kind(work.loss, tol=gap, max_iter=100_000, **options).fit(*work.problem())
@@ -152,7 +158,7 @@ def _problem(data: str, loss: str) -> Data:
     if data in SMALL:
         X, y = getattr(datasets, f"load_{data}")(return_X_y=True)
         X = (X - X.mean(axis=0)) / (X.std(axis=0) + (X.std(axis=0) == 0))
-        if loss in ("squared", "poisson"):
+        if loss in REGRESSION:
             return X, y
         return X, np.where(y % 2 > 0, 1.0, -1.0)
     if data == "abalone":
@@ -262,6 +268,17 @@ def fits(quick: bool) -> list[Fit]:
             if C != 1 or intercept
         ),
         *(Fit(data, 1e-6, loss="hinge") for data in ("a9a", "w8a", "rcv1_small", "syn", "higgs7k")),
+        *(
+            Fit(data, 1e-6, C, loss)
+            for data, loss in (
+                ("breast_cancer", "squared_hinge"),
+                ("a9a", "squared_hinge"),
+                ("rcv1_small", "squared_hinge"),
+                ("diabetes", "squared_epsilon_insensitive"),
+                ("abalone", "squared_epsilon_insensitive"),
+            )
+            for C in (0.01, 1.0, 100.0)
+        ),
         *(
             Fit(data, 1e-6, C, loss, data != "syn", l1=1.0)
             for data, loss in sparse_ones

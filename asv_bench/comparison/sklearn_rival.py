@@ -14,6 +14,11 @@ from comparison.rival import Rival
 
 __all__ = ["rivals", "versions"]
 
+#: liblinear's solvers of its squared losses.
+LIBLINEARS = {
+    "liblinear, dual": 10.0 ** np.arange(1, -7, -0.5),
+    "liblinear, primal": 10.0 ** np.arange(1, -9, -0.5),
+}
 #: The solvers of each loss, with tolerances of gradients or of steps: from the loosest of any use.
 SOLVERS: dict[str, dict[str, Any]] = {
     "logistic": {
@@ -27,6 +32,8 @@ SOLVERS: dict[str, dict[str, Any]] = {
         "liblinear": 10.0 ** np.arange(1, -7, -0.5),
         "libsvm": 10.0 ** np.arange(0, -7, -0.5),
     },
+    "squared_hinge": LIBLINEARS,
+    "squared_epsilon_insensitive": LIBLINEARS,
     "squared": {
         "cholesky": [0.0],
         "svd": [0.0],
@@ -88,7 +95,7 @@ def _side(work: Fit, solver: str) -> Side:
 def _estimator(work: Fit, solver: str, n_rows: int) -> tuple[Any, dict[str, Any]]:
     """Return the class that has the solver, and its parameters but for the tolerance."""
     from sklearn.linear_model import ElasticNet, LogisticRegression, PoissonRegressor, Ridge
-    from sklearn.svm import SVC, LinearSVC
+    from sklearn.svm import SVC, LinearSVC, LinearSVR
 
     penalty = work.l1 + work.l2
     options: dict[str, Any] = {"fit_intercept": work.intercept, "max_iter": 2000}
@@ -101,6 +108,10 @@ def _estimator(work: Fit, solver: str, n_rows: int) -> tuple[Any, dict[str, Any]
         return PoissonRegressor, {**options, "solver": solver, "alpha": work.l2 / n_rows}
     if solver == "libsvm":
         return SVC, {"kernel": "linear", "C": work.C}
+    if "liblinear, " in solver:
+        kind = LinearSVC if work.loss == "squared_hinge" else partial(LinearSVR, epsilon=0.1)
+        options |= {"C": work.C, "loss": work.loss, "dual": "dual" in solver, "random_state": 0}
+        return kind, {**options, "max_iter": 20_000}
     if work.loss == "hinge":
         return LinearSVC, {
             **options,

@@ -25,8 +25,8 @@ def versions() -> dict[str, Any]:
 
 def rivals(work: Fit) -> list[Rival]:
     """Return it with one thread and with all, since either can be faster."""
-    if work.loss == "poisson" or work.intercept or work.l1:  # it penalizes an intercept
-        return []
+    if work.loss not in ("logistic", "hinge", "squared") or work.intercept or work.l1:
+        return []  # it penalizes an intercept
     every = len(os.sched_getaffinity(0))
     return [
         Rival(f"Snap ML, {n} thread{'s' * (n > 1)}", partial(_side, work, n), work.gap)
