@@ -31,8 +31,8 @@ def test_newtons_method_starts_from_the_weights(loss: str, keep_duals: bool) -> 
         model.set_params(l2=l2).fit(X, y)
         assert model.n_iter_[0] < max(cold.n_iter_[0], 3)  # least squares take 2 in any case
         assert model.objective_ == pytest.approx(cold.objective_, rel=1e-8)
-    model.fit(X, y)
-    assert model.n_iter_[0] == 1 and model.history_[0][0]["certified"]
+    model.fit(X, y)  # the weights may have been certified by a step's dual variables, not their own
+    assert model.n_iter_[0] <= 2 and model.history_[0][-1]["certified"]
 
 
 @each_loss

@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from tfopt import checkpoints
 from tfopt.cli import rows
-from tfopt.cli.data import cut
+from tfopt.cli.readers import cut
 from tfopt.cli.settings import ReadOptions
 from tfopt.io import libsvm
 from tfopt.linear_model.model_file import read_model

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from cli_samples import TINY
 
-from tfopt.cli.data import MAX_INDEX, read_data
 from tfopt.cli.files import CommandError
+from tfopt.cli.readers import MAX_INDEX, read_data
 from tfopt.cli.settings import ReadOptions
 from tfopt.core.printable import printable
 from tfopt.io import libsvm

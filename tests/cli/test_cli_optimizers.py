@@ -11,7 +11,6 @@ import pytest
 
 from tfopt import optimizers
 from tfopt.cli.checkpoints import RunState
-from tfopt.cli.data import read_data
 from tfopt.cli.optimizers import (
     OPTIMIZERS,
     SCHEDULES,
@@ -19,6 +18,7 @@ from tfopt.cli.optimizers import (
     collect,
     constructor_arguments,
 )
+from tfopt.cli.readers import read_data
 from tfopt.cli.settings import ReadOptions, Settings
 from tfopt.cli.train import Examples, train_epochs
 from tfopt.optimizers import schedules

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from tfopt.cli.data import read_data
 from tfopt.cli.metrics import margins
+from tfopt.cli.readers import read_data
 from tfopt.cli.settings import ReadOptions
 from tfopt.linear_model.model_file import read_model
 

@@ -12,7 +12,7 @@ from linear_losses import phi
 from sklearn.linear_model import LogisticRegression
 
 from tfopt.cli import report
-from tfopt.cli.data import read_data
+from tfopt.cli.readers import read_data
 from tfopt.cli.settings import CLASSIFICATION, SDCA_LOSSES, ReadOptions
 from tfopt.linear_model.model_file import read_model
 

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tfopt.cli import data as readers
-from tfopt.cli import tables
+from tfopt.cli import readers, tables
 from tfopt.cli.files import file_of
 from tfopt.cli.settings import ReadOptions
 from tfopt.linear_model import load_model

@@ -13,8 +13,8 @@ from cli_samples import TINY
 
 from tfopt import kernels, threads
 from tfopt.cli import rows
-from tfopt.cli.data import read_data
 from tfopt.cli.optimizers import OPTIMIZERS
+from tfopt.cli.readers import read_data
 from tfopt.linear_model.model_file import read_model
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.cli.data import Data, Layout, read_blocks, targets
+from tfopt.cli.data import Data, Layout, targets
 from tfopt.cli.files import (
     SCHEMA,
     CommandError,
@@ -23,6 +23,7 @@ from tfopt.cli.files import (
     write_atomically,
 )
 from tfopt.cli.metrics import ModelLoss, margins, refuse_infinite, score, score_line
+from tfopt.cli.readers import read_blocks
 from tfopt.cli.report import note_bad_lines
 from tfopt.cli.settings import SDCA_LOSSES
 from tfopt.core.printable import printable

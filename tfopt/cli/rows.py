@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from tfopt import linear_model
-from tfopt.cli.data import Data, Layout, cut, read_data, targets
+from tfopt.cli.data import Data, Layout, targets
 from tfopt.cli.files import CommandError, File, files_in, is_folder
 from tfopt.cli.metrics import (
     ModelLoss,
@@ -27,6 +27,7 @@ from tfopt.cli.metrics import (
     score_from_sums,
     score_sums,
 )
+from tfopt.cli.readers import cut, read_data
 from tfopt.cli.settings import ReadOptions, SdcaSettings
 from tfopt.linear_model.stored_model import Columns, StoredModel
 
@@ -259,7 +260,7 @@ def read_rows(
     Parameters
     ----------
     path, options, like
-        See `tfopt.cli.data.read_data`.
+        See `tfopt.cli.readers.read_data`.
     executor : Executor
     chunk_size : int, optional
         Read a file in parts of about so many bytes, whenever they are used.

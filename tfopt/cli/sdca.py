@@ -15,10 +15,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from tfopt import threads
-from tfopt.cli.data import Data, find_classes, read_data
+from tfopt.cli.data import Data, find_classes
 from tfopt.cli.files import CommandError, check_writable, echo, print_json, show_label
 from tfopt.cli.metrics import ModelLoss, score
 from tfopt.cli.models import write_model
+from tfopt.cli.readers import read_data
 from tfopt.cli.report import (
     Certificate,
     Progress,

@@ -29,7 +29,7 @@ BLOCK = 2**16
 
 
 def read_table(file: File, options: ReadOptions, like: Columns | None) -> Data:
-    """Read a table; see `tfopt.cli.data.read_data`."""
+    """Read a table; see `tfopt.cli.readers.read_data`."""
     (data,) = _blocks(file, options, like, None, like is None or like.label is not None)
     return data
 
