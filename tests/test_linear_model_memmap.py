@@ -25,7 +25,7 @@ WIDE, NARROW = (8_000, 20_000, 600), (15_000, 300, 200)
 MODELS: dict[str, tuple[Any, str, tuple[int, int, int]]] = {
     "logistic": (SDCAClassifier(max_iter=3), "float64", WIDE),
     "partitions": (SDCAClassifier("hinge", max_iter=3, num_loss_partitions=2), "float32", WIDE),
-    "l1": (SDCARegressor(l1=1.0, max_iter=3, fit_intercept=False), "float32", WIDE),
+    "l1": (SDCARegressor(l1=1.0, solver="sdca", max_iter=3, fit_intercept=False), "float32", WIDE),
     "adaptive": (SDCAClassifier("smooth_hinge", max_iter=2, adaptive=True), "float64", WIDE),
     "newton": (SDCAClassifier(l2=1e-3, tol=1e-9, max_iter=3), "float64", NARROW),
     "stream": (FTRLClassifier(max_iter=1), "float32", WIDE),

@@ -46,7 +46,9 @@ class _Steps(Structure):
 
     _fields_ = [
         ("dense", c_void_p),
+        ("half", c_void_p),
         ("rows", c_void_p),
+        ("half_rows", c_void_p),
         ("width1", c_void_p),
         ("absent", c_void_p),
         ("scatter", c_void_p),
@@ -109,7 +111,9 @@ class ReferenceBackend:
 
         return _Steps(
             step_of(op.dense),
+            None,
             step_of(op.rows),
+            None,
             step_of(op.width1),
             step_of(op.absent),
             None,
