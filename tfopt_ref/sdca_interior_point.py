@@ -140,7 +140,7 @@ def certificate(
 
 
 def steps(problem: Problem, low: np.ndarray, high: np.ndarray) -> Iterator[Iterate]:
-    """Yield ever better points, from the weights 0 and products of the mean |y|."""
+    """Yield ever better points, from the weights 0 and products of the mean of ``abs(y)``."""
     u = np.zeros(problem.X.shape[1] + problem.intercept)
     mu = float(problem.c @ np.abs(problem.y) / problem.c.sum())
     at = start(problem, low, high, u, mu)

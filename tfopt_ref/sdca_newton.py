@@ -149,7 +149,7 @@ def shifted(problem: Problem, w: np.ndarray, b: float, h: np.ndarray) -> tuple[n
 
         c * (t * h)**2 / phi''(z)
 
-    which holds for |t| * h <= phi'': phi* is a relative entropy, or half a square.
+    which holds for ``abs(t) * h <= phi''``: phi* is a relative entropy, or half a square.
     """
     X, y, c, phi, *_ = problem
     z = list(zip((X @ w + b).tolist(), y.tolist(), strict=True))
