@@ -74,13 +74,20 @@ def odd(what: str, of: list[Any], grads: list[Any], opt: Any) -> list[Any]:
         opt.clipnorm = 0.5
     elif what == "no clipping":
         opt.clipnorm = None
+    elif what == "locks":
+        opt.use_locking = not opt.use_locking
+    elif what == "a report":
+        opt.observe = not opt.observe
+    elif what == "a restored state":
+        opt.set_weights(opt.get_weights())
     return grads
 
 
 ODD = [
     "gradient of another shape", "gradient of another dtype", "gradient that is the variable",
     "gradient that is a part of another variable", "strided gradient", "gradient as a list", "rows",
-    "read-only variable", "another rate", "clipping", "no clipping", "ordinary",
+    "read-only variable", "another rate", "clipping", "no clipping", "locks",
+    "a report", "a restored state", "ordinary",
 ]  # fmt: skip
 
 
@@ -168,3 +175,20 @@ def test_another_structure_with_the_same_variables_is_noticed() -> None:
     assert a.tolist() == [-1.5, -1.5] and b.tolist() == [-0.5, -0.5]
     with pytest.raises(tfopt.InvalidArgumentError, match="differ in structure"):
         opt.step({"a": b, "b": a}, {"a": np.ones(2), "c": np.zeros(2)})
+
+
+def test_a_traced_step_is_repeated_like_others() -> None:
+    opt, w = tfopt.optimizers.Adam(0.5), Variable(np.ones(3))
+    other, v = tfopt.optimizers.Adam(0.5), Variable(np.ones(3))
+
+    @tfopt.function
+    def train(x: Any) -> Any:
+        with tfopt.GradientTape() as tape:
+            loss = np.sum(w * w * x)
+        opt.apply_gradients([(tape.gradient(loss, w), w)])
+        return loss
+
+    for k in range(6):
+        train(np.full(3, float(k)))
+        other.apply_gradients([(2 * v.numpy() * k, v)])
+    assert w.numpy().tobytes() == v.numpy().tobytes() and opt.iterations == 6

@@ -19,19 +19,12 @@ from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, raise_flag,
 )
 from tfopt.kernels.update.rules cimport real
+from tfopt.kernels.platform.outer_products cimport (
+    TILE, outer_products_baseline, outer_products_v3,
+)
 from tfopt.kernels.platform.runtime cimport team_size
 from tfopt.kernels.sdca.visits cimport add, example
 from tfopt.kernels.sdca.visits import LOSSES
-
-cdef extern from "outer_products.h" nogil:
-    enum:
-        TILE
-    void outer_products_baseline(double *A, Py_ssize_t width, Py_ssize_t n, const double *left,
-                                 const double *right, Py_ssize_t rows, Py_ssize_t height,
-                                 const char *next, const char *end) noexcept
-    void outer_products_v3(double *A, Py_ssize_t width, Py_ssize_t n, const double *left,
-                           const double *right, Py_ssize_t rows, Py_ssize_t height,
-                           const char *next, const char *end) noexcept
 
 cdef bint wide = cpu == "v3"
 
