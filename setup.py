@@ -244,7 +244,7 @@ class Sources(sdist):
     )
 
     def make_distribution(self) -> None:
-        for pattern in ("*.pyx", "*.pxi", "*.tp"):  # which a wheel is without
+        for pattern in ("*.pyx", "*.pxi", "*.pxd", "*.tp", "*.h", "*.cu"):  # which a wheel lacks
             self.filelist.recursive_include("tfopt", pattern)
         # the tests need helpers and data that only a clone has
         for pattern in (*self.GENERATED, "tests/**"):
@@ -335,7 +335,8 @@ modules = cythonize(
     ]
     + [extension(f"kernels/{name}", str(KERNELS / f"{name}.pyx"), []) for name in MODULES]
     + [extension(name, f"tfopt/{name}.pyx", []) for name in GRADIENTS]
-    + [extension(SHARED, f"tfopt/{SHARED.replace('.', '/')}.c", [])],
+    # its code runs once a call, not once an element: half the size matters more than its speed
+    + [extension(SHARED, f"tfopt/{SHARED.replace('.', '/')}.c", ["-Os"])],
     compiler_directives=DIRECTIVES,
     shared_utility_qualified_name=f"tfopt.{SHARED}",
     force=switched,
