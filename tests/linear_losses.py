@@ -100,6 +100,13 @@ DEFINITIONS |= {
         "numbers",
         "epsilon",
     ),
+    "epsilon_insensitive": Definition(
+        lambda z, y, epsilon: np.maximum(np.abs(z - y) - epsilon, 0),
+        lambda a, y, epsilon: -a * y + epsilon * np.abs(a),
+        lambda a, y, _: np.abs(a) <= 1,
+        "numbers",
+        "epsilon",
+    ),
     "quantile": Definition(
         lambda z, y, q: np.maximum(q * (y - z), (q - 1) * (y - z)),
         lambda a, y, _: -a * y,
@@ -109,7 +116,7 @@ DEFINITIONS |= {
     ),
 }
 LOSSES = tuple(DEFINITIONS)
-CORNERED = ("hinge", "quantile")
+CORNERED = ("hinge", "quantile", "epsilon_insensitive")
 SMOOTH = tuple(loss for loss in LOSSES if loss not in CORNERED)
 #: For tests that take long, those that differ in more than a formula.
 FEW = ("logistic", "hinge", "smooth_hinge", "squared", "poisson", "huber")

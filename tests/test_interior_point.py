@@ -121,6 +121,44 @@ def test_steps_of_a_quantile_are_those_of_the_twin(q: float) -> None:
             )
 
 
+@each_intercept
+@pytest.mark.parametrize("epsilon", [0.0, 0.7])
+@pytest.mark.parametrize("kind", ["dense", "rounds", "csr", "blocks"])
+def test_steps_of_two_corners_are_those_of_the_twin(
+    intercept: bool, epsilon: float, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the weights 0 the steps are; with an intercept, which begins elsewhere, the minimum."""
+    X, _, weight = data()
+    z = X @ np.arange(5) + 3 * np.random.default_rng(1).standard_normal(80) + 2
+    phi = loss_named("epsilon_insensitive_loss", epsilon)
+    problem = Problem(X, z, weight, phi, 0.0, L2, intercept)
+    twice, low, high = twin.insensitive(problem, epsilon)
+    options = {"epsilon": epsilon, "l2": L2, "fit_intercept": intercept, "tol": 1e-9}
+    options |= {"num_loss_partitions": BLOCKS} if kind == "blocks" else {}
+    if kind == "rounds":
+        monkeypatch.setattr(interior_rows, "FEW", 0)
+    model = SDCARegressor("epsilon_insensitive", **options)
+    rows = sparse.csr_matrix(X) if kind == "csr" else X
+    model.fit(rows, z, weight)
+    assert model.solver_ == ["interior-point"] and model.n_iter_ < 40
+    ends = [-1.0], [1.0]
+    points = twin.steps(twice, low, high)
+    for n_iter, at in zip(range(1, 41 if intercept else 9), points, strict=False):
+        at = at._replace(a=at.a[:80] + at.a[80:])
+        found = twin.certificate(problem, *map(np.array, ends), at, n_iter)
+        if intercept:
+            if found.near(1e-9):
+                break
+            continue
+        with pytest.warns(ConvergenceWarning):
+            model.set_params(max_iter=n_iter).fit(rows, z, weight)
+        np.testing.assert_allclose(model.coef_, found.w, rtol=1e-7, atol=1e-8)
+        np.testing.assert_allclose(model.objective_, found.primal, rtol=1e-8)
+        np.testing.assert_allclose(model.dual_gap_, found.gap, rtol=1e-5, atol=1e-9 * found.primal)
+    if intercept:
+        assert model.objective_ == pytest.approx(found.primal, rel=2e-9)
+
+
 @given(st.floats(1e-6, 1e3), st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=5))
 def test_the_centre_is_where_both_products_are_mu(mu: float, residuals: list[float]) -> None:
     r = np.array(residuals)

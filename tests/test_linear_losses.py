@@ -82,6 +82,15 @@ def test_links_are_where_the_loss_of_the_mean_is_least(name: str) -> None:
 def test_corners_are_where_the_derivative_jumps(name: str, z: list[float]) -> None:
     loss, at = loss_named(f"{name}_loss", PARAMETER), np.array(z)
     y = labels(f"{name}_loss", at.size)
-    slopes = (at > y) - loss.fall(y)
-    away = np.abs(at - y) > 1e-9
+    away, slopes, value = np.ones(at.size, bool), np.zeros(at.size), np.zeros(at.size)
+    for place, low, high in loss.corners(y):
+        away &= np.abs(at - place) > 1e-9
+        slopes -= np.where(at < place, high, low)
+        value += np.maximum(low * (place - at), high * (place - at))
     np.testing.assert_allclose(loss.gradient(at, y)[away], slopes[away], rtol=1e-12)
+    np.testing.assert_allclose(loss.value(at, y), value, rtol=1e-12, atol=1e-12)
+
+
+@each_loss
+def test_losses_without_curvature_have_corners(name: str) -> None:
+    assert bool(LOSSES[name].corners(np.ones(1))) == (not LOSSES[name].is_smooth)

@@ -27,6 +27,7 @@ DEFAULTS = [
     SDCARegressor("poisson"),
     SDCARegressor("huber"),
     SDCARegressor("quantile"),
+    SDCARegressor("epsilon_insensitive"),
     SDCARegressor("squared_epsilon_insensitive"),
     FTRLClassifier(),
     FTRLRegressor(),

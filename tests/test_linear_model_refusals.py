@@ -39,6 +39,7 @@ ESTIMATORS: dict[str, tuple[Any, str]] = {
     "poisson": (SDCARegressor("poisson"), "counts"),
     "huber": (SDCARegressor("huber"), "counts"),
     "quantile": (SDCARegressor("quantile"), "counts"),
+    "epsilon_insensitive": (SDCARegressor("epsilon_insensitive"), "counts"),
     "squared_epsilon_insensitive": (SDCARegressor("squared_epsilon_insensitive"), "counts"),
     "blocks of counts": (SDCARegressor("poisson", num_loss_partitions=[15, 25]), "counts"),
     "FTRL": (FTRLClassifier(), "classes"),
@@ -229,6 +230,10 @@ SDCA_COUNTS: dict[str, tuple[dict[str, Any], str]] = {
     "quantile of none": ({"loss": "poisson", "quantile": 0.7}, "it is for loss='quantile'"),
     "epsilon below 0": (
         {"loss": "squared_epsilon_insensitive", "epsilon": -0.1},
+        "epsilon must be a finite number at least 0",
+    ),
+    "epsilon of the loss without a square below 0": (
+        {"loss": "epsilon_insensitive", "epsilon": -0.1},
         "epsilon must be a finite number at least 0",
     ),
     "epsilon is NaN": (

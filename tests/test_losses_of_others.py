@@ -63,6 +63,21 @@ def test_squared_epsilon_insensitive(C: float, epsilon: float) -> None:
         np.testing.assert_allclose(ours.coef_, twice.coef_, rtol=1e-5)
 
 
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize("epsilon", [0.0, 0.4])
+def test_epsilon_insensitive(C: float, epsilon: float) -> None:
+    options = {"C": C, "fit_intercept": False}
+    theirs = LinearSVR(epsilon=epsilon, tol=1e-9, max_iter=10**7, **options).fit(X, Z, WEIGHT)
+    for solver in ("auto", "sdca") if C < 1 else ("auto",):
+        ours = estimator(
+            "epsilon_insensitive", epsilon, tol=1e-10, solver=solver, max_iter=10**5, **options
+        )
+        check(ours.fit(X, Z, WEIGHT), epsilon, theirs.coef_, 0.0, Z)
+    if epsilon == 0:  # twice the distance from the median
+        half = estimator("quantile", 0.5, l2=0.5 / C, fit_intercept=False, tol=1e-12)
+        np.testing.assert_allclose(ours.coef_, half.fit(X, Z, WEIGHT).coef_, atol=1e-4)
+
+
 @pytest.mark.parametrize("epsilon", [0.05, 1.35, 100.0])
 def test_huber(epsilon: float) -> None:
     """scikit-learn's estimates a scale; the objective is that of a scale of 1."""
@@ -99,7 +114,13 @@ def test_quantile(q: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("loss", "parameter"), [("quantile", 0.9), ("huber", 0.2), ("squared_epsilon_insensitive", 1.0)]
+    ("loss", "parameter"),
+    [
+        ("quantile", 0.9),
+        ("huber", 0.2),
+        ("epsilon_insensitive", 1.0),
+        ("squared_epsilon_insensitive", 1.0),
+    ],
 )
 def test_paths_and_the_choice_of_a_penalty_have_the_parameter(loss: str, parameter: float) -> None:
     given = {DEFINITIONS[loss].option: parameter}

@@ -10,7 +10,8 @@ and at the minimum there are low <= a <= high with ::
     l2 * w = X^T (c * a),   0 = sum of c * a,   p * (high - a) = 0,   n * (a - low) = 0
 
 The method has mu > 0 for the 0 of the products, and lowers it. A is X with a last column of 1;
-without an intercept it has none. (Mehrotra, 1992; Ferris and Munson, 2002.)
+without an intercept it has none. (Mehrotra, 1992; Ferris and Munson, 2002.) A loss with two corners
+is the sum of two losses, each of rows that are the same: see `insensitive`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 from tfopt_ref.sdca_certificate import Fit, Problem, balance, primal, total
 from tfopt_ref.sdca_losses import HALVINGS
 
-__all__ = ["Iterate", "centre", "corner", "fit", "start", "steps"]
+__all__ = ["Iterate", "centre", "corner", "fit", "insensitive", "start", "steps"]
 
 #: The share of the way to where a variable would be 0.
 NEARLY = 0.9995
@@ -43,6 +44,18 @@ class Iterate(NamedTuple):
 def corner(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the intervals of the hinge, for labels of -1 and 1: max(0, 1 - y * z)."""
     return np.minimum(y, 0.0), np.maximum(y, 0.0)
+
+
+def insensitive(problem: Problem, epsilon: float) -> tuple[Problem, np.ndarray, np.ndarray]:
+    """Return ``max(0, |y - z| - epsilon)`` as twice as many rows, and the intervals of their a.
+
+    It is max(0, y - epsilon - z) + max(0, z - (y + epsilon)).
+    """
+    X, y, c = problem.X, problem.y, problem.c
+    zero, one = np.zeros(len(y)), np.ones(len(y))
+    y = np.concatenate([y - epsilon, y + epsilon])
+    twice = problem._replace(X=np.concatenate([X, X]), y=y, c=np.concatenate([c, c]))
+    return twice, np.concatenate([zero, -one]), np.concatenate([one, zero])
 
 
 def centre(

@@ -185,32 +185,49 @@ class Huber(Difference):
         return min(max(a + (y - a - wx) / (1 + K), -self.epsilon), self.epsilon)
 
 
-class Quantile(Difference):
-    """phi(wx) = q * (y - wx) if that is positive, else (q - 1) * (y - wx)"""
+class Cornered(Difference):
+    """phi(wx) = the largest of high * (r - epsilon), low * (r + epsilon) and 0, with r = y - wx"""
 
     gamma = 0.0
 
-    def __init__(self, q: float) -> None:
-        self.q = q
+    def __init__(self, low: float, high: float, epsilon: float) -> None:
+        self.low, self.high, self.epsilon = low, high, epsilon
 
     def value(self, wx: float, y: float) -> float:
-        return (self.q if y > wx else self.q - 1) * (y - wx)
+        r = y - wx
+        return max(self.high * (r - self.epsilon), self.low * (r + self.epsilon), 0.0)
 
     def slope(self, wx: float, y: float) -> float:
-        return -self.q if y > wx else 1 - self.q if y < wx else 0.0
+        r = y - wx
+        return -self.high if r > self.epsilon else -self.low if r < -self.epsilon else 0.0
 
     def bend(self, wx: float, y: float) -> float:
         return 0.0
 
     def conjugate(self, a: float, y: float) -> float:
-        return -a * y if self.q - 1 <= a <= self.q else math.inf
+        return self.epsilon * abs(a) - a * y if self.low <= a <= self.high else math.inf
 
     def step(self, a: float, y: float, wx: float, K: float) -> float:
-        if y == wx:
-            return a
+        """The best positive one, or the best negative one: at least one of them is 0."""
+        r = y - wx
         if K == 0:
-            return self.q if y > wx else self.q - 1
-        return min(max(a + (y - wx) / K, self.q - 1), self.q)
+            return -self.slope(wx, y)
+        positive = min(max(a + (r - self.epsilon) / K, 0.0), self.high)
+        return positive + max(min(a + (r + self.epsilon) / K, 0.0), self.low)
+
+
+class Quantile(Cornered):
+    """phi(wx) = q * (y - wx) if that is positive, else (q - 1) * (y - wx)"""
+
+    def __init__(self, q: float) -> None:
+        super().__init__(q - 1, q, 0.0)
+
+
+class Insensitive(Cornered):
+    """phi(wx) = max(0, |wx - y| - epsilon)"""
+
+    def __init__(self, epsilon: float) -> None:
+        super().__init__(-1.0, 1.0, epsilon)
 
 
 class Logistic(Difference):
@@ -318,6 +335,7 @@ LOSSES: dict[str, Loss] = {
     "squared_epsilon_insensitive_loss": SquaredInsensitive(epsilon=1.0),
     "huber_loss": Huber(epsilon=1.0),
     "quantile_loss": Quantile(q=1.0),
+    "epsilon_insensitive_loss": Insensitive(epsilon=1.0),
 }
 #: The losses with a parameter.
 PARAMETRIC: dict[str, Callable[[float], Loss]] = {
@@ -325,6 +343,7 @@ PARAMETRIC: dict[str, Callable[[float], Loss]] = {
     "squared_epsilon_insensitive_loss": SquaredInsensitive,
     "huber_loss": Huber,
     "quantile_loss": Quantile,
+    "epsilon_insensitive_loss": Insensitive,
 }
 
 

@@ -36,7 +36,7 @@ Data = tuple[Any, np.ndarray]
 
 
 #: The losses of numbers.
-REGRESSION = ("squared", "squared_epsilon_insensitive", "poisson")
+REGRESSION = ("squared", "epsilon_insensitive", "squared_epsilon_insensitive", "poisson")
 
 
 class Fit(NamedTuple):
@@ -90,6 +90,7 @@ class Fit(NamedTuple):
             "hinge": lambda: np.maximum(0, 1 - y * z),
             "squared_hinge": lambda: np.square(np.maximum(0, 1 - y * z)),
             "squared": lambda: np.square(z - y) / 2,
+            "epsilon_insensitive": lambda: np.maximum(0, np.abs(z - y) - 0.1),
             "squared_epsilon_insensitive": lambda: np.square(np.maximum(0, np.abs(z - y) - 0.1)),
             "poisson": lambda: np.exp(z) - y * z - y + xlogy(y, y),
         }[self.loss]()
@@ -274,6 +275,8 @@ def fits(quick: bool) -> list[Fit]:
                 ("breast_cancer", "squared_hinge"),
                 ("a9a", "squared_hinge"),
                 ("rcv1_small", "squared_hinge"),
+                ("diabetes", "epsilon_insensitive"),
+                ("abalone", "epsilon_insensitive"),
                 ("diabetes", "squared_epsilon_insensitive"),
                 ("abalone", "squared_epsilon_insensitive"),
             )

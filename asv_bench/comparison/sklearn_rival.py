@@ -32,6 +32,7 @@ SOLVERS: dict[str, dict[str, Any]] = {
         "liblinear": 10.0 ** np.arange(1, -7, -0.5),
         "libsvm": 10.0 ** np.arange(0, -7, -0.5),
     },
+    "epsilon_insensitive": {"liblinear": 10.0 ** np.arange(1, -7, -0.5)},
     "squared_hinge": LIBLINEARS,
     "squared_epsilon_insensitive": LIBLINEARS,
     "squared": {
@@ -112,14 +113,10 @@ def _estimator(work: Fit, solver: str, n_rows: int) -> tuple[Any, dict[str, Any]
         kind = LinearSVC if work.loss == "squared_hinge" else partial(LinearSVR, epsilon=0.1)
         options |= {"C": work.C, "loss": work.loss, "dual": "dual" in solver, "random_state": 0}
         return kind, {**options, "max_iter": 20_000}
-    if work.loss == "hinge":
-        return LinearSVC, {
-            **options,
-            "C": work.C,
-            "loss": "hinge",
-            "random_state": 0,
-            "max_iter": 100_000,
-        }
+    if work.loss in ("hinge", "epsilon_insensitive"):
+        kind = LinearSVC if work.loss == "hinge" else partial(LinearSVR, epsilon=0.1)
+        options |= {"C": work.C, "loss": work.loss, "random_state": 0}
+        return kind, {**options, "max_iter": 100_000}
     options |= {"solver": solver, "C": 1 / penalty, "l1_ratio": work.l1 / penalty}
     if solver == "liblinear":
         options["dual"] = not work.l1

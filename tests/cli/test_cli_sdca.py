@@ -123,7 +123,11 @@ def test_models_of_every_loss_predict(cli, tiny, folder, loss, l1):
 
 @pytest.mark.parametrize(
     ("loss", "flag", "value"),
-    [("huber", "--epsilon", 0.4), ("quantile", "--quantile", 0.8)],
+    [
+        ("huber", "--epsilon", 0.4),
+        ("epsilon_insensitive", "--epsilon", 0.4),
+        ("quantile", "--quantile", 0.8),
+    ],
 )
 def test_parameters_of_losses(cli, folder, loss, flag, value):
     """They stay with the model, and are of the mean loss that is told."""

@@ -98,7 +98,7 @@ def test_version(cli):
         ("train --loss cosine", "argument --loss: invalid choice: 'cosine'"),
         ("train --quantile 0.1", "--quantile works with --solver sdca alone"),
         ("train --solver sdca --quantile 1", "--quantile: must be above 0 and below 1, not 1"),
-        ("train --solver sdca --epsilon 1", "--epsilon is for --loss huber or squared_epsilon"),
+        ("train --solver sdca --epsilon 1", "--epsilon is for --loss huber or epsilon_insens"),
         ("cv x --quantile 0.1", "--quantile is for --loss quantile"),
         ("train --loss hinge", "--loss hinge works with --solver sdca alone"),
         ("train --solver sdca --l2 0", "--solver sdca needs --l2 above 0"),

@@ -56,7 +56,7 @@ def add_loss(command: argparse.ArgumentParser) -> None:
         metavar="X",
         type=non_negative,
         help="the distance from the label beyond which huber is linear (default: 1.35), or up to "
-        "which squared_epsilon_insensitive is 0 (default: 0.1)",
+        "which epsilon_insensitive and its square are 0 (default: 0.1)",
     )
     add(
         "--quantile",
@@ -151,8 +151,10 @@ Then there are these losses, too:
   poisson       exp(margin) - label·margin
   huber         (margin - label)² / 2, and linear beyond a distance of --epsilon
   quantile      Q·(label - margin) if that is positive, else (Q - 1)·(label - margin)
+  epsilon_insensitive
+                by how much |margin - label| is above --epsilon
   squared_epsilon_insensitive
-                the square of by how much |margin - label| is above --epsilon
+                the square of that
 More than two classes are separated one from the rest, with weights and a bias for each.
 With --solver sdca DATA may be a folder, or its URL as fsspec has them (s3://bucket/day): each file
 is a block, which on a cluster is read by the worker that is to hold it. Hidden files (.* and _*)

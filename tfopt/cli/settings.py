@@ -26,10 +26,11 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 #: The losses of --solver optimizer, and of sdca; a test compares them with the library's.
 LOSSES = ("logistic", "squared")
 CLASSIFICATION = ("logistic", "hinge", "smooth_hinge", "squared_hinge")
-REGRESSION = ("squared", "poisson", "huber", "quantile", "squared_epsilon_insensitive")
+INSENSITIVE = ("epsilon_insensitive", "squared_epsilon_insensitive")
+REGRESSION = ("squared", "poisson", "huber", "quantile", *INSENSITIVE)
 SDCA_LOSSES = (*CLASSIFICATION, *REGRESSION)
 #: The flags that are parameters of losses, and their losses.
-LOSS_FLAGS = {"epsilon": ("huber", "squared_epsilon_insensitive"), "quantile": ("quantile",)}
+LOSS_FLAGS = {"epsilon": ("huber", *INSENSITIVE), "quantile": ("quantile",)}
 SOLVERS = ("optimizer", "sdca")
 #: The default number of blocks on a cluster, which must not depend on its workers.
 BLOCKS = 8

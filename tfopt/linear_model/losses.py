@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import expit, xlogy
 
 from tfopt.linear_model.validation import check_number
 
-__all__ = ["LOSSES", "Logistic", "LossOption", "PointwiseLoss", "loss_named"]
+__all__ = ["LOSSES", "Corner", "Logistic", "LossOption", "PointwiseLoss", "loss_named"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +43,17 @@ class LossOption:
         if value is None:
             return self.default
         return check_number(self.name, value, self.low, open_end=not self.from_low, high=self.high)
+
+
+class Corner(NamedTuple):
+    """A corner: a loss that is linear but for corners is the sum of those with one each.
+
+    That is the largest a * (place - z) of the a from low to high.
+    """
+
+    place: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
 
 
 class PointwiseLoss(Protocol):
@@ -84,12 +95,9 @@ class PointwiseLoss(Protocol):
     def minimum(self, y: np.ndarray) -> np.ndarray:
         """Return the least value of phi, which objectives leave out."""
 
-    def fall(self, y: np.ndarray) -> np.ndarray:
-        """Return -phi' left of z = y, of losses that are linear but for a corner there.
-
-        Right of it, phi' is 1 more.
-        """
-        raise TypeError(f"{type(self).__name__} has no corner")
+    def corners(self, y: np.ndarray) -> tuple[Corner, ...]:
+        """Return the corners of a loss that is linear but for them, from left to right."""
+        return ()
 
 
 class _Margin(PointwiseLoss):
@@ -147,8 +155,8 @@ class Hinge(_Margin):
     def inverse_link(self, z: np.ndarray) -> np.ndarray:
         return z
 
-    def fall(self, y: np.ndarray) -> np.ndarray:
-        return np.asarray((y > 0) * 1.0)
+    def corners(self, y: np.ndarray) -> tuple[Corner, ...]:
+        return (Corner(y, np.minimum(y, 0.0), np.maximum(y, 0.0)),)
 
 
 class SmoothHinge(_Margin):
@@ -290,32 +298,52 @@ class Huber(_Distance):
         return np.asarray(np.clip(a, -self.epsilon, self.epsilon))
 
 
-class Quantile(_Distance):
-    """q * (y - z) if that is positive, else (q - 1) * (y - z)"""
+class _Cornered(_Distance):
+    """high * (r - epsilon) or low * (r + epsilon) where one is positive, else 0; r = y - z."""
 
     is_smooth = False
-    option = LossOption("quantile", 0.5, high=1.0)
-
-    def __init__(self, q: float = 0.5) -> None:
-        self.q = q
+    low, high, epsilon = -1.0, 1.0, 0.0
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.asarray(np.where(y > z, self.q, self.q - 1) * (y - z))
+        return np.asarray(np.where(y > z, self.high, self.low) * _beyond(y - z, self.epsilon))
 
     def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.asarray(np.select([y > z, y < z], [-self.q, 1 - self.q], 0.0))
+        r = y - z
+        return np.select([r > self.epsilon, r < -self.epsilon], [-self.high, -self.low], 0.0)
 
     def hessian(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.zeros_like(z)
 
     def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.asarray(-a * y)
+        return np.asarray(-a * y + self.epsilon * np.abs(a))
 
     def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.asarray(np.clip(a, self.q - 1, self.q))
+        return np.asarray(np.clip(a, self.low, self.high))
 
-    def fall(self, y: np.ndarray) -> np.ndarray:
-        return np.full(len(y), self.q)
+
+class Quantile(_Cornered):
+    """q * (y - z) if that is positive, else (q - 1) * (y - z)"""
+
+    option = LossOption("quantile", 0.5, high=1.0)
+
+    def __init__(self, q: float = 0.5) -> None:
+        self.low, self.high = q - 1, q
+
+    def corners(self, y: np.ndarray) -> tuple[Corner, ...]:
+        return (Corner(y, np.full(y.size, self.low), np.full(y.size, self.high)),)
+
+
+class EpsilonInsensitive(_Cornered):
+    """max(0, |z - y| - epsilon)"""
+
+    option = LossOption("epsilon", 0.1, from_low=True)
+
+    def __init__(self, epsilon: float = 0.1) -> None:
+        self.epsilon = epsilon
+
+    def corners(self, y: np.ndarray) -> tuple[Corner, ...]:
+        zero, one = np.zeros(y.size), np.ones(y.size)
+        return Corner(y - self.epsilon, zero, one), Corner(y + self.epsilon, -one, zero)
 
 
 def _beyond(t: np.ndarray, epsilon: float) -> np.ndarray:
@@ -362,6 +390,7 @@ LOSSES: dict[str, PointwiseLoss] = {
     "squared_epsilon_insensitive_loss": SquaredEpsilonInsensitive(),
     "huber_loss": Huber(),
     "quantile_loss": Quantile(),
+    "epsilon_insensitive_loss": EpsilonInsensitive(),
 }
 
 

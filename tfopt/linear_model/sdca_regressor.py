@@ -39,8 +39,9 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
           :math:`\epsilon (|r| - \epsilon / 2)` [1]_. There is no scale that would be estimated,
           unlike in `HuberRegressor`: epsilon is in the units of y.
         - "quantile": :math:`q\, r` if r is positive, else :math:`(q - 1)\, r` [2]_;
-        - "squared_epsilon_insensitive": :math:`\max(0, |r| - \epsilon)^2`, the loss of liblinear's
-          ``-s 11`` [3]_.
+        - "epsilon_insensitive": :math:`\max(0, |r| - \epsilon)`, the loss of liblinear's ``-s 13``
+          and of `LinearSVR` [3]_;
+        - "squared_epsilon_insensitive": :math:`\max(0, |r| - \epsilon)^2`, that of ``-s 11``.
     l1, l2 : float
         By default 0 and 1, on the scale of the sum of losses. ``Ridge(alpha)`` is ``l2=alpha``;
         ``ElasticNet(alpha, l1_ratio)`` is ``l1 = alpha * l1_ratio * n_samples`` and ``l2 = alpha *
@@ -50,11 +51,13 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
         See `SDCAClassifier`.
     epsilon : float, optional
         The distance from the label beyond which "huber" is linear, above 0 and by default 1.35; or
-        up to which "squared_epsilon_insensitive" is 0, by default 0.1. Other losses have none.
+        up to which "epsilon_insensitive" and its square are 0, by default 0.1. Other losses have
+        none.
     quantile : float, default=0.5
         q, between 0 and 1. Other losses have none.
     fit_intercept, solver, adaptive, num_loss_partitions, max_iter, max_time, tol, n_jobs
-        See `SDCAClassifier`; "quantile" has a corner as the hinge has, and no curvature.
+        See `SDCAClassifier`; "quantile" and "epsilon_insensitive" have corners as the hinge has,
+        and no curvature.
     random_state, warm_start, keep_duals, verbose, callback
         See `SDCAClassifier`.
 
@@ -102,6 +105,7 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
         "poisson": "poisson_loss",
         "huber": "huber_loss",
         "quantile": "quantile_loss",
+        "epsilon_insensitive": "epsilon_insensitive_loss",
         "squared_epsilon_insensitive": "squared_epsilon_insensitive_loss",
     }
     _PARAMETERS = {"epsilon": None, "quantile": 0.5}

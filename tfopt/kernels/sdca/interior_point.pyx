@@ -3,6 +3,7 @@
 Such a loss is the largest a * (y - z) of dual variables a in an interval, z the prediction. A point
 has how far a is from the ends of the interval, `upper` and `lower`, and two parts of
 y - z = above - below. On the central path upper * above = lower * below = mu for each row.
+A loss with several corners is a sum of such losses: then a row here is a corner of a row.
 All sums are taken over blocks of fixed size, so they do not depend on the number of threads.
 """
 
@@ -281,19 +282,23 @@ cdef void _system(const double[:, ::1] X, const double *curvatures, const double
 
 cdef bint _step(const double[:, ::1] X, double **f, double *u, double l2, bint intercept,
                 double share, double products, double total, double *rows, double *panel,
-                double *A, double *v, double *sums) noexcept nogil:
+                double *A, double *v, double *sums, Py_ssize_t n_corners) noexcept nogil:
     """Compute a step; see `step`. u becomes that of the weights and the intercept."""
-    cdef Py_ssize_t i, j, k, n = X.shape[0], m = X.shape[1], width = m + 1
-    cdef Py_ssize_t size = width if intercept else m
+    cdef Py_ssize_t i, j, k, n_rows = X.shape[0], n = n_rows * n_corners, m = X.shape[1]
+    cdef Py_ssize_t width = m + 1, size = width if intercept else m
     cdef double *curvatures = rows
     cdef double *pulls = rows + n
     cdef double reached, length, target, bias
+    cdef const double *x
     memset(rows, 0, 2 * n * sizeof(double))
     memset(v, 0, 2 * width * sizeof(double))
     memset(sums, 0, N_SUMS * sizeof(double))
     for i in range(n):
         if f[WEIGHT][i] > 0:
             _advance(f, i, share, curvatures + i, pulls + i)
+    for i in range(n_rows, n):      # the corners of a row have its features
+        curvatures[i % n_rows] += curvatures[i]
+        pulls[i % n_rows] += pulls[i]
     _system(X, curvatures, pulls, panel, A)
     for j in range(width):
         u[j] = A[width * width + j] - (l2 * u[j] if j < m else 0)
@@ -309,11 +314,12 @@ cdef bint _step(const double[:, ::1] X, double **f, double *u, double l2, bint i
     bias = u[m]
     for i in range(n):
         if f[WEIGHT][i] > 0:
-            _set_step(f, i, _dot(&X[i, 0], u, m) + bias, 0, False, curvatures + i, pulls + i, sums)
+            x = &X[i % n_rows, 0]
+            _set_step(f, i, _dot(x, u, m) + bias, 0, False, curvatures + i, pulls + i, sums)
             for j in range(m):
-                v[j] += curvatures[i] * X[i, j]
+                v[j] += curvatures[i] * x[j]
             for j in range(m):
-                v[width + j] += pulls[i] * X[i, j]
+                v[width + j] += pulls[i] * x[j]
             v[m] += curvatures[i]
             v[width + m] += pulls[i]
     length = 1 / sums[0] if sums[0] > 1 else 1
@@ -328,7 +334,8 @@ cdef bint _step(const double[:, ::1] X, double **f, double *u, double l2, bint i
     memset(sums, 0, N_SUMS * sizeof(double))
     for i in range(n):
         if f[WEIGHT][i] > 0:
-            _set_step(f, i, _dot(&X[i, 0], u, m) + bias, target, True, NULL, NULL, sums)
+            x = &X[i % n_rows, 0]
+            _set_step(f, i, _dot(x, u, m) + bias, target, True, NULL, NULL, sums)
     return True
 
 
@@ -340,7 +347,8 @@ def step(const double[:, ::1] X not None, double[:, ::1] fields not None,
     Parameters
     ----------
     X : ndarray of float64, shape (n_rows, n_weights)
-    fields : ndarray of float64, shape (9, n_rows)
+    fields : ndarray of float64, shape (9, n_corners * n_rows)
+        The first corners of all rows come first.
     u : ndarray of float64, shape (n_weights + 1,)
         The weights and the intercept; becomes their step.
     l2 : float
@@ -355,16 +363,18 @@ def step(const double[:, ::1] X not None, double[:, ::1] fields not None,
     ndarray of float64, shape (4,), or None
         See `predict`; None if the matrix is not positive definite, but for rounding.
     """
-    cdef Py_ssize_t k, n = X.shape[0], width = X.shape[1] + 1
+    cdef Py_ssize_t k, n = X.shape[0], width = X.shape[1] + 1, n_corners = 1
     cdef Py_ssize_t tiles = (width + TILE - 1) // TILE + (width + TILE) // TILE
-    cdef double[::1] rows = np.empty(2 * n), panel = np.zeros(tiles * TILE * HEIGHT)
+    cdef double[::1] rows = np.empty(2 * fields.shape[1]), panel = np.zeros(tiles * TILE * HEIGHT)
     cdef double[::1] A = np.empty((width + 1) * width), v = np.empty(2 * width)
     cdef double[::1] sums = np.empty(N_SUMS)
     cdef double *f[N_FIELDS]
     cdef bint solved
     cdef fp_state caller
     check_length("fields", fields.shape[0], N_FIELDS)
-    check_length("a row of fields", fields.shape[1], n)
+    if n:
+        n_corners = max(1, fields.shape[1] // n)
+    check_length("a row of fields", fields.shape[1], n_corners * n)
     check_length("u", u.shape[0], width)
     if n == 0 or width == 1:
         return None
@@ -373,7 +383,7 @@ def step(const double[:, ::1] X not None, double[:, ::1] fields not None,
     with nogil:
         caller = fp_enter(False)
         solved = _step(X, f, &u[0], l2, intercept, share, products, total, &rows[0], &panel[0],
-                       &A[0], &v[0], &sums[0])
+                       &A[0], &v[0], &sums[0], n_corners)
         fp_leave(caller)
     return np.asarray(sums) if solved else None
 

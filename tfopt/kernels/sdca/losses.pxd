@@ -165,27 +165,70 @@ cdef inline double huber_step(double a, double y, double wx, double K,
     return fmax(-epsilon, fmin(a + (y - a - wx) / (1 + K), epsilon))
 
 
-# ---- quantile: q * (y - wx) if that is positive, else (q - 1) * (y - wx)
+# ---- linear but for corners: with r = y - wx, high * (r - epsilon) or low * (r + epsilon) where
+# one is positive, else 0. A quantile q has low = q - 1, high = q and epsilon = 0; the
+# epsilon-insensitive loss max(0, |r| - epsilon) has -1 and 1.
+
+cdef inline double cornered_value(double r, double low, double high,
+                                  double epsilon) noexcept nogil:
+    return (high if r > 0 else low) * beyond(r, epsilon)
+
+
+cdef inline double cornered_slope(double r, double low, double high,
+                                  double epsilon) noexcept nogil:
+    return -high if r > epsilon else -low if r < -epsilon else 0
+
+
+cdef inline double cornered_conjugate(double a, double y, double low, double high,
+                                      double epsilon) noexcept nogil:
+    return -a * y + epsilon * fabs(a) if low <= a <= high else INFINITY
+
+
+cdef inline double cornered_step(double a, double r, double K, double low, double high,
+                                 double epsilon) noexcept nogil:
+    """Of either sign, or 0; K may be 0."""
+    cdef double above = r - epsilon, below = r + epsilon
+    if above + K * a > 0:
+        return fmin(a + above / K, high)
+    return fmax(a + below / K, low) if below + K * a < 0 else 0
+
 
 cdef inline double quantile_value(double wx, double y, double q) noexcept nogil:
-    return (q if y > wx else q - 1) * (y - wx)
+    return cornered_value(y - wx, q - 1, q, 0)
 
 
 cdef inline double quantile_slope(double wx, double y, double q) noexcept nogil:
-    return -q if y > wx else 1 - q if y < wx else 0
+    return cornered_slope(y - wx, q - 1, q, 0)
 
 
 cdef inline double quantile_conjugate(double a, double y, double q) noexcept nogil:
-    return -a * y if q - 1 <= a <= q else INFINITY
-
-
-cdef inline double quantile_bend(double wx, double y, double q) noexcept nogil:
-    return 0
+    return cornered_conjugate(a, y, q - 1, q, 0)
 
 
 cdef inline double quantile_step(double a, double y, double wx, double K,
                                  double q) noexcept nogil:
-    return fmax(q - 1, fmin(a + (y - wx) / K, q)) if y != wx else a     # K may be 0
+    return cornered_step(a, y - wx, K, q - 1, q, 0)
+
+
+cdef inline double insensitive_value(double wx, double y, double epsilon) noexcept nogil:
+    return cornered_value(y - wx, -1, 1, epsilon)
+
+
+cdef inline double insensitive_slope(double wx, double y, double epsilon) noexcept nogil:
+    return cornered_slope(y - wx, -1, 1, epsilon)
+
+
+cdef inline double insensitive_conjugate(double a, double y, double epsilon) noexcept nogil:
+    return cornered_conjugate(a, y, -1, 1, epsilon)
+
+
+cdef inline double insensitive_step(double a, double y, double wx, double K,
+                                    double epsilon) noexcept nogil:
+    return cornered_step(a, y - wx, K, -1, 1, epsilon)
+
+
+cdef inline double no_bend(double wx, double y, double parameter) noexcept nogil:
+    return 0
 
 
 # ---- logistic: log(1 + e^-m), m = y * wx
@@ -349,7 +392,7 @@ cdef inline double poisson_step(double a, double y, double wx, double K,
 
 cdef enum:
     LOGISTIC, SQUARED, HINGE, SMOOTH_HINGE, POISSON, SQUARED_HINGE
-    SQUARED_INSENSITIVE, HUBER, QUANTILE
+    SQUARED_INSENSITIVE, HUBER, QUANTILE, INSENSITIVE
 
 
 cdef inline loss_t loss_of(int kind, double parameter) noexcept nogil:
@@ -382,8 +425,12 @@ cdef inline loss_t loss_of(int kind, double parameter) noexcept nogil:
         loss.value, loss.slope, loss.bend = huber_value, huber_slope, huber_bend
         loss.conjugate, loss.step = huber_conjugate, huber_step
     elif kind == QUANTILE:
-        loss.value, loss.slope, loss.bend = quantile_value, quantile_slope, quantile_bend
+        loss.value, loss.slope, loss.bend = quantile_value, quantile_slope, no_bend
         loss.conjugate, loss.step = quantile_conjugate, quantile_step
+        loss.gamma = 0
+    elif kind == INSENSITIVE:
+        loss.value, loss.slope, loss.bend = insensitive_value, insensitive_slope, no_bend
+        loss.conjugate, loss.step = insensitive_conjugate, insensitive_step
         loss.gamma = 0
     else:
         loss.value, loss.slope, loss.bend = hinge_value, hinge_slope, hinge_bend

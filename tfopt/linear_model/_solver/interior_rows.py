@@ -6,6 +6,7 @@ Each request is a function of the objective and the state of rows; the answers o
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ __all__ = [
 #: So many dense values are few: a step of them is computed by one call, on one thread.
 FEW = 2**20
 
+_NOTHING = np.zeros(0)
 _FIELD = {name: k for k, name in enumerate(interior_point.FIELDS)}
 
 
@@ -42,10 +44,25 @@ class Largest:
         return self if self.value >= other.value else other
 
 
-def _box(objective: Objective, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends of the intervals of the dual variables."""
-    far = np.full(y.size, np.inf)
-    return objective.phi.clip_duals(-far, y), objective.phi.clip_duals(far, y)
+def _joined(parts: Iterable[np.ndarray]) -> np.ndarray:
+    """Return the parts one after another, without a copy if it is one."""
+    first, *others = parts
+    return np.concatenate([first, *others]) if others else first
+
+
+def _repeated(objective: Objective, values: np.ndarray) -> np.ndarray:
+    """Return values of rows for the corners of these: those of the first ones come first."""
+    n_corners = len(objective.phi.corners(_NOTHING))
+    return np.tile(values, n_corners) if n_corners > 1 else values
+
+
+def _summed(objective: Objective, values: np.ndarray) -> np.ndarray:
+    """Return the sums of the corners of each row."""
+    n_corners = len(objective.phi.corners(_NOTHING))
+    sums: np.ndarray = values
+    if n_corners > 1:
+        sums = np.add.reduce(values.reshape(*values.shape[:-1], n_corners, -1), axis=-2)
+    return sums
 
 
 def _sums(objective: Objective, factors: np.ndarray) -> np.ndarray:
@@ -57,7 +74,7 @@ def _sums(objective: Objective, factors: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Begin:
-    """Answers with the total weight, and the weighted sum of |y - z| at a point.
+    """Answers with the total weight of corners, and the weighted sum of |place - z| at a point.
 
     Attributes
     ----------
@@ -69,9 +86,10 @@ class Begin:
     bias: float
 
     def __call__(self, objective: Objective, state: RowState) -> tuple[RowState, np.ndarray]:
-        weight, y = state.examples["weight"], state.examples["y"]
-        residual = y - objective.predictions(self.w) - self.bias
-        fields = np.zeros((len(_FIELD), len(y)))
+        places = _joined(corner.place for corner in objective.phi.corners(state.examples["y"]))
+        weight = _repeated(objective, state.examples["weight"])
+        residual = places - _repeated(objective, objective.predictions(self.w)) - self.bias
+        fields = np.zeros((len(_FIELD), places.size))
         fields[_FIELD["weight"]], fields[_FIELD["above"]] = weight, residual
         sums = np.array([weight.sum(), weighted_sum(weight, np.abs(residual))])
         return dataclasses.replace(state, interior=fields), sums
@@ -91,7 +109,8 @@ class Centre:
     ) -> tuple[RowState, tuple[np.ndarray, float]]:
         fields = state.interior.copy()
         weight, residual = fields[_FIELD["weight"]], fields[_FIELD["above"]]
-        low, high = _box(objective, state.examples["y"])
+        corners = objective.phi.corners(state.examples["y"])
+        low, high = (_joined(corner[end] for corner in corners) for end in (1, 2))
         width, mu = high - low, self.mu
         # mu / near - mu / (width - near) = |residual|
         near = (
@@ -111,7 +130,7 @@ class Centre:
         ):
             fields[_FIELD[name]] = values
         losses = weighted_sum(weight, high * above - low * below)
-        sums = _sums(objective, weight * dual)
+        sums = _sums(objective, _summed(objective, weight * dual))
         return dataclasses.replace(state, interior=fields), (sums, losses)
 
 
@@ -125,7 +144,8 @@ class System:
         self, objective: Objective, state: RowState
     ) -> tuple[RowState, tuple[np.ndarray, np.ndarray]]:
         fields = state.interior.copy()
-        curvatures, pulls = interior_point.advance(fields, self.share, objective.threads)
+        each = interior_point.advance(fields, self.share, objective.threads)
+        curvatures, pulls = _summed(objective, each)
         right, matrix = second_order.newton_system(
             *objective.rows, pulls, curvatures, objective.n_weights, objective.threads
         )
@@ -147,9 +167,9 @@ class Predictor:
     ) -> tuple[RowState, tuple[Largest, np.ndarray, np.ndarray, np.ndarray]]:
         fields, changes = state.interior.copy(), objective.predictions(self.step[:-1])
         pulls, (ratio, *sums) = interior_point.predict(
-            fields, changes, float(self.step[-1]), objective.threads
+            fields, _repeated(objective, changes), float(self.step[-1]), objective.threads
         )
-        centring, products = (_sums(objective, each) for each in pulls)
+        centring, products = (_sums(objective, each) for each in _summed(objective, pulls))
         answer = Largest(float(ratio)), np.array(sums), centring, products
         return dataclasses.replace(state, interior=fields), answer
 
@@ -165,6 +185,7 @@ class Corrector:
         self, objective: Objective, state: RowState
     ) -> tuple[RowState, tuple[Largest, np.ndarray]]:
         fields, changes = state.interior.copy(), objective.predictions(self.step[:-1])
+        changes = _repeated(objective, changes)
         ratio, *sums = interior_point.correct(
             fields, changes, float(self.step[-1]), self.target, objective.threads
         )
@@ -221,7 +242,7 @@ class Candidate:
     def __call__(self, objective: Objective, state: RowState) -> tuple[RowState, Any]:
         examples, fields = state.examples, state.interior
         dual = fields[_FIELD["dual"]] + self.share * fields[_FIELD["dual_step"]]
-        inside = objective.phi.clip_duals(dual, examples["y"])
+        inside = objective.phi.clip_duals(_summed(objective, dual), examples["y"])
         weight = examples["weight"]
         state = dataclasses.replace(
             state,

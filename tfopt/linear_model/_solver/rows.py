@@ -15,6 +15,7 @@ import numpy as np
 from tfopt.kernels.sdca import hessian_products, second_order, visits
 from tfopt.linear_model._solver.objective import Objective
 from tfopt.linear_model._solver.reductions import weighted_sum
+from tfopt.linear_model.losses import Corner
 
 __all__ = [
     "Linearization",
@@ -135,19 +136,23 @@ def predicted(objective: Objective, state: RowState, wx: np.ndarray) -> RowState
     """Return the state at new predictions, where the current dual variables are to be certified."""
     kinks: tuple[np.ndarray, ...] = ()
     if objective.intercept and not objective.phi.is_smooth:
-        kinks = _kinks(state.examples, wx, objective.phi.fall(state.examples["y"]))
+        kinks = _kinks(state.examples, wx, objective.phi.corners(state.examples["y"]))
     return dataclasses.replace(state, wx=wx, kinks=kinks, certified=state.a)
 
 
-def _kinks(examples: np.ndarray, wx: np.ndarray, fall: np.ndarray) -> tuple[np.ndarray, ...]:
+def _kinks(
+    examples: np.ndarray, wx: np.ndarray, corners: Sequence[Corner]
+) -> tuple[np.ndarray, ...]:
     """Return the intercepts where the losses have corners, ascending, and cumulated weights.
 
     The weights are multiplied by the derivatives right of the corners, and by minus those left.
     """
-    kinks = examples["y"] - wx
+    kinks = np.concatenate([corner.place - wx for corner in corners])
     order = np.argsort(kinks, kind="stable")
-    weight, fall = examples["weight"][order], fall[order]
-    return kinks[order], *(np.append(0.0, np.cumsum(weight * share)) for share in (1 - fall, fall))
+    weight = np.tile(examples["weight"], len(corners))[order]
+    rises = np.concatenate([-corner.low for corner in corners])[order]
+    falls = np.concatenate([corner.high for corner in corners])[order]
+    return kinks[order], *(np.append(0.0, np.cumsum(weight * share)) for share in (rises, falls))
 
 
 def intercept_derivatives(
