@@ -11,6 +11,7 @@ cdef extern from "machine.h" nogil:
     void prefetch_row(char **data, const Py_ssize_t *stride, int n, Py_ssize_t row,
                       Py_ssize_t bytes) noexcept
     void prefetch_line(const char *at) noexcept
+    void prefetch_stream(const char *at) noexcept
     int32_t read_once_32(const int32_t *at) noexcept
     int64_t read_once_64(const int64_t *at) noexcept
     Py_ssize_t read_once(const Py_ssize_t *at) noexcept

@@ -25,7 +25,7 @@ from tfopt.kernels.platform.runtime cimport (
     begin_share, dismiss_team, end_share, flush_denormals, gather_team, team,
 )
 from tfopt.kernels.update.step_table cimport MAX_DIMS
-from tfopt.kernels.reduce.lane_sums cimport LANES, SPAN, lanes_t, sums
+from tfopt.kernels.reduce.lane_sums cimport LANES, SPAN, lanes_t, span_lanes, sums
 
 cimport numpy as cnp
 
@@ -189,7 +189,7 @@ cdef double _fold(double *lanes, Py_ssize_t used, bint max_abs) noexcept nogil:
 
 
 cdef double _span(const source *s, Py_ssize_t start, int kind, double scale) noexcept nogil:
-    cdef double[LANES] lanes
+    cdef span_lanes lanes
     cdef Py_ssize_t count = min(s.size - start, <Py_ssize_t>SPAN)
     cdef lanes_t take = _sums.squares[s.is_double]
     if kind == PEAKS:
@@ -203,7 +203,7 @@ cdef double _span(const source *s, Py_ssize_t start, int kind, double scale) noe
 
 cdef double _combine(const double *spans, Py_ssize_t n, bint max_abs) noexcept nogil:
     """The sum of the spans, in the same order."""
-    cdef double[LANES] lanes
+    cdef span_lanes lanes
     cdef Py_ssize_t i
     if n == 1:
         return spans[0]
@@ -372,7 +372,7 @@ def sum_of_squares(cnp.ndarray array not None):
 
 cdef double _slice_total(const source *s, bint max_abs, double scale) noexcept nogil:
     """The same as `_total` for one array, without memory for its spans."""
-    cdef double[LANES] lanes
+    cdef span_lanes lanes
     cdef Py_ssize_t start = 0, n = 0
     cdef double total
     if s.size <= SPAN:

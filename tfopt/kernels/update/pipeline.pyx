@@ -29,7 +29,7 @@ from tfopt.kernels.platform.runtime cimport (
     begin_share, dismiss_team, end_share, gather_team, share_of, team,
 )
 from tfopt.kernels.update.step_table cimport step_t
-from tfopt.kernels.reduce.lane_sums cimport LANES, sums
+from tfopt.kernels.reduce.lane_sums cimport LANES, span_lanes, sums
 from tfopt.kernels.update.dense cimport run_elements
 
 cdef enum:
@@ -134,7 +134,7 @@ cdef double _scaled_squares(const real *x, const real *y, Py_ssize_t n,
 cdef void _look(real **p, Py_ssize_t n, watch *w, int last) noexcept nogil:
     cdef real *before = <real *>w.before + w.at
     cdef const real *grad = p[last]
-    cdef double[LANES] lanes
+    cdef span_lanes lanes
     cdef double squares
     cdef real bound = <real>w.bound
     cdef int64_t nonfinite = 0, at_bound = 0, exponent = 0
@@ -159,7 +159,7 @@ cdef void _look(real **p, Py_ssize_t n, watch *w, int last) noexcept nogil:
 
 cdef void _compare(real **p, Py_ssize_t n, watch *w) noexcept nogil:
     cdef const real *before = <real *>w.before + w.at
-    cdef double[LANES] lanes
+    cdef span_lanes lanes
     cdef double squares
     cdef int64_t exponent = 0
     memset(lanes, 0, sizeof(lanes))
