@@ -1,22 +1,25 @@
-"""Print how long a step takes while other programs keep the cores busy.
+"""Measure how long a step takes while other programs keep the cores busy.
 
 Adam in float32 from 2^12 to 2^24 elements, by tfopt on one thread and on all, by torch's fused
 optimizer and by TensorFlow's op, beside 0, 2, 8 and 16 programs that do nothing but compute. Then
 several processes of all threads each, without such programs. In ms: the median and the 99th
-percentile of the steps of some seconds.
+percentile of the steps of some seconds. They are saved in results/busy.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 from time import perf_counter, sleep
 
 import numpy as np
+from records import Figure, Record, Row, new_run
 
 SIZES = range(12, 25, 2)
 HOGS = (0, 2, 8, 16)
@@ -87,9 +90,9 @@ LIBRARIES: dict[str, tuple[str, Callable[[int], Step]]] = {
 }
 
 
-def steps(library: str, seconds: float) -> list[str]:
-    """Return the median and the 99th percentile for each size."""
-    cells = []
+def steps(library: str, seconds: float) -> dict[str, Figure]:
+    """Return the quartiles and the 99th percentile in seconds for each size."""
+    figures: dict[str, Figure] = {}
     for exponent in SIZES:
         step = LIBRARIES[library][1](2**exponent)
         for _ in range(3):
@@ -99,20 +102,28 @@ def steps(library: str, seconds: float) -> list[str]:
             before = perf_counter()
             step()
             times.append(perf_counter() - before)
-        median, high = 1000 * np.percentile(times, [50, 99])
-        cells.append(f"{median:.3g}, {high:.3g}")
-    return cells
+        low, median, high, highest = (
+            float(f"{value:.4g}") for value in np.percentile(times, [25, 50, 75, 99])
+        )
+        figures[f"2^{exponent}"] = low, median, high
+        figures[f"2^{exponent}, 99 %"] = None, highest, None
+    return figures
 
 
 def worker(library: str, seconds: float) -> list[str]:
     return [sys.executable, __file__, "--worker", library, "--seconds", str(seconds)]
 
 
-def print_row(label: str, library: str, seconds: float, n: int = 1) -> None:
-    """Print the row of the first of several processes that do the same at a time."""
+def measured(label: str, library: str, seconds: float, n: int = 1) -> dict[str, Row]:
+    """Return the row of the first of several processes that do the same at a time."""
     with programs([worker(library, seconds)] * n) as running:
-        line = running[0].communicate()[0].strip()
-    print(f"| {label} | {library} | {line} |", flush=True)
+        figures = json.loads(running[0].communicate()[0])
+    cells = [
+        f"{1000 * figures[f'2^{exponent}'][1]:.3g}, {1000 * figures[f'2^{exponent}, 99 %'][1]:.3g}"
+        for exponent in SIZES
+    ]
+    print(f"| {label} | {library} | {' | '.join(cells)} |", flush=True)
+    return {f"{label}, {library}": Row(figures, labels={"beside": label, "library": library})}
 
 
 def main() -> None:
@@ -121,19 +132,29 @@ def main() -> None:
     parser.add_argument("--worker", choices=LIBRARIES, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
-        print(" | ".join(steps(arguments.worker, arguments.seconds)))
+        print(json.dumps(steps(arguments.worker, arguments.seconds)))
         return
     installed = [name for name, (module, _) in LIBRARIES.items() if find_spec(module)]
+    packages = packages_distributions()
+    rivals = [module for module in ("torch", "tensorflow") if module in packages]
+    run = new_run(**{module: version(packages[module][0]) for module in rivals})
+    rows: dict[str, Row] = {}
     print("| beside | library |", " | ".join(f"2^{exponent}" for exponent in SIZES), "|")
     print("|---|---|" + "---|" * len(SIZES))
     for hogs in HOGS:
         with programs([[sys.executable, "-c", "while True: pass"]] * hogs):
             sleep(1)
             for library in installed:
-                print_row(f"{hogs} programs", library, arguments.seconds)
+                label = f"{hogs} programs" if hogs else "nothing"
+                rows |= measured(label, library, arguments.seconds)
     for n in PROCESSES:
         for library in installed:
-            print_row(f"{n - 1} like it", library, arguments.seconds, n)
+            rows |= measured(f"{n - 1} like it", library, arguments.seconds, n)
+    record = Record.load("busy")
+    columns = [f"2^{exponent}{what}" for exponent in SIZES for what in ("", ", 99 %")]
+    record.merge(run, rows, {column: {"unit": "s", "better": None} for column in columns})
+    record.save()
+    print("saved results/busy.json; python asv_bench/page.py writes the page")
 
 
 if __name__ == "__main__":

@@ -21,16 +21,26 @@ from time import monotonic
 from typing import Any
 
 from comparison.machine import machine
+from comparison.measure import Spread
 from comparison.plot import plot
 from comparison.report import HEADER, markdown, row
 from comparison.results import Facts, Message, Missing, Result, read
 from comparison.worker import LIBRARIES
+from records import Record, Row, figure, new_run, of_checkout
 
 HERE = Path(__file__).resolve().parent
 
 #: Seconds for all rivals together; those after them share what one leaves over. The rest, up to
 #: the 2 min and 20 min promised, is for the comparison in progress when a rival's time is up.
 QUICK, FULL = 100.0, 1080.0
+
+#: What results/compare.*.json give of each comparison; a ratio is the rival's time by ours.
+FIGURES: dict[str, dict[str, str | None]] = {
+    "ours": {"unit": "s", "better": None},
+    "theirs": {"unit": "s", "better": None},
+    "ratio": {"unit": "times", "better": "more"},
+    "percent of the loop": {"unit": "%", "better": "more"},
+}
 
 GRACE = 60.0  # seconds after its time in which a process can finish, before it is stopped
 
@@ -77,6 +87,7 @@ def parse() -> Any:
 def main() -> int:
     arguments = parse()
     end = monotonic() + (QUICK if arguments.quick else FULL)
+    run = new_run() if of_checkout() else None
     on = machine()
     cpus = on["CPUs"]
     print(f"{on['processor']}, {cpus} CPUs, load {on['load before']:.2f}")
@@ -104,10 +115,44 @@ def main() -> int:
                 print(row(message), flush=True)
     on["load after"] = os.getloadavg()[0]
     save(arguments.out, on, facts, results, missing)
+    if run is None:
+        print(f"tfopt is not that of {HERE.parent}, so its results/ stay as they are")
+    else:
+        for own in facts.values():
+            run |= {key: value for key, value in own.items() if key not in ("optional", "platform")}
+        record(run, [r for r in results if r.agrees])
     wrong = [r for r in results if not r.agrees]
     if wrong:
         print(f"{len(wrong)} answers differ")
     return 1 if wrong or any(m.failed for m in missing) else 0
+
+
+def record(run: dict[str, Any], results: list[Result]) -> None:
+    """Save the quartiles of the results for the page of figures, a file for each kind."""
+    for kind in sorted({result.kind for result in results}):
+        rows = {
+            f"{result.work} against {result.rival}": row_of(result)
+            for result in results
+            if result.kind == kind
+        }
+        kept = Record.load(f"compare.{kind}")
+        kept.merge(run, rows, FIGURES)
+        kept.save()
+        print(f"saved results/compare.{kind}.json; python asv_bench/page.py writes the page")
+
+
+def row_of(result: Result) -> Row:
+    spreads = {
+        "ours": Spread.of(result.ours),
+        "theirs": Spread.of(result.theirs),
+        "ratio": result.ratio,
+        "percent of the loop": result.percent,
+    }
+    figures = {what: figure(spread) for what, spread in spreads.items() if spread is not None}
+    labels = {"work": result.work, "library": result.library, "rival": result.rival}
+    if result.busy:
+        labels["busy"] = f"{result.others:.0%} of the CPUs"
+    return Row(figures, labels=labels)
 
 
 def save(

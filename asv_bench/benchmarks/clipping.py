@@ -5,7 +5,12 @@ from __future__ import annotations
 from .common import Step, best_times, clip_traffic_loop, filled, operands, public, step, times
 
 #: Elements, and calls per measurement.
-SIZES = {"2^16": (1 << 16, 50), "2^20": (1 << 20, 5), "2^26": (1 << 26, 1)}
+SIZES = {
+    "2^16": (1 << 16, 50),
+    "2^20": (1 << 20, 5),
+    "2^26": (1 << 26, 1),
+    "2^26 on one thread": (1 << 26, 1),
+}
 
 
 def clipping(tensors: list, above: bool) -> Step:
@@ -31,6 +36,8 @@ class Bandwidth:
 
     def setup(self, call: str, elements: str) -> None:
         size, number = SIZES[elements]
+        if elements.endswith("one thread"):
+            public("threads.set_num_threads")(1)
         array = filled(size)
         threads = public("threads.get_num_threads")()
         self.loop = clip_traffic_loop(array, call == "clip in place", threads, number)

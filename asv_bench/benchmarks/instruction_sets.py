@@ -17,6 +17,7 @@ print(min(repeat(step, number=20, repeat=50)))
 
 class InstructionSets:
     unit = "times"
+    better = "more"
 
     def setup(self) -> None:
         if "v3" not in public("kernels.available"):

@@ -57,6 +57,9 @@ class Lists:
             raise NotImplementedError("this tfopt takes no lists") from error
         self.single = step(rule, operands(rule, n * size))
 
+    def time_call(self, rule: str, model: str) -> None:
+        self.step()
+
     def track_ratio_to_single_array(self, rule: str, model: str) -> float:
         many, single = best_times(self.step, self.single)
         return many / single

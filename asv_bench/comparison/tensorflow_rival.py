@@ -57,6 +57,8 @@ def rivals(work: Work) -> list[Rival]:
             return []
         name = _KERAS[work.rule, work.way]
         return [Rival(f"Keras {name}", lambda: _keras(work, name), TOLERANCE)]
+    if work.rule not in OPS:
+        raise Unavailable(f"TensorFlow has no op of {work.rule}")
     prefix = "ResourceSparseApply" if isinstance(work, Sparse) else "ResourceApply"
     name = prefix + OPS[work.rule].name
     if not hasattr(_tensorflow().raw_ops, name):

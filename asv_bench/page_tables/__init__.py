@@ -1,0 +1,17 @@
+"""The tables of docs/performance.md: which rows of which results each of them shows."""
+
+from __future__ import annotations
+
+from page_tables import clipping, dense, linear, rows, small, surroundings
+from page_tables.cells import Cell, Grid, Table
+
+__all__ = ["TABLES", "Cell", "Grid", "Table"]
+
+TABLES: tuple[Table, ...] = (
+    *dense.TABLES,
+    *rows.TABLES,
+    *small.TABLES,
+    *clipping.TABLES,
+    *linear.TABLES,
+    *surroundings.TABLES,
+)

@@ -1,0 +1,83 @@
+"""Small tensors, lists of tensors, and what is paid once."""
+
+from __future__ import annotations
+
+from benchmarks.small_steps import STEPS
+from records import Record
+
+from page_tables.cells import MEASURE, MS, US, Cell, Grid, Table
+
+__all__ = ["TABLES"]
+
+
+def calls(record: Record) -> Grid:
+    return Grid(
+        ["16 elements", "µs a call"],
+        [
+            [rule, Cell(rule, "time_1000_calls_of_16_elements", US / 1000)]
+            for rule in ("gradient_descent", "adam", "adamax", "ftrl")
+        ],
+    )
+
+
+def refused(record: Record) -> Grid:
+    return Grid(
+        ["AdaMax, a row out of range", "µs a call"],
+        [["a call that raises", Cell("all", "time_1000_index_out_of_range", US / 1000)]],
+    )
+
+
+def lists(record: Record) -> Grid:
+    return Grid(
+        ["Adam, one call with lists", "ms"],
+        [
+            [model, Cell(f"adam, {model}", "time_call", MS)]
+            for model in ("1000 x 64", "1000 x 1000", "200 x 100 000")
+        ],
+    )
+
+
+def small_steps(record: Record) -> Grid:
+    return Grid(
+        ["Adam", "µs a step"],
+        [[what, Cell(what, "time_step", US)] for what in STEPS],
+    )
+
+
+def models(record: Record) -> Grid:
+    return Grid(
+        ["variables", "ms a step"],
+        [
+            [model, Cell(f"Adam, {model}", "time_apply_gradients", MS)]
+            for model in ("1000 x 1000", "200 x 100 000")
+        ],
+    )
+
+
+def imports(record: Record) -> Grid:
+    return Grid(
+        ["import", "times as long"],
+        [["`import tfopt` beside `import numpy`", Cell("all", "track_ratio_to_numpy")]],
+    )
+
+
+TABLES = (
+    Table("calls", "calls.Calls", f"{MEASURE} calls.Calls", "One thread", calls),
+    Table("refused", "calls.RefusedCalls", f"{MEASURE} calls.RefusedCalls", "One thread", refused),
+    Table("lists", "many.Lists", f'{MEASURE} many.Lists --only "adam, *"', "All threads", lists),
+    Table(
+        "small steps",
+        "small_steps.SmallSteps",
+        f"{MEASURE} small_steps",
+        "All threads",
+        small_steps,
+    ),
+    Table(
+        "models",
+        "many.ManyTensors",
+        f'{MEASURE} many.ManyTensors --only "Adam, *"',
+        "All threads",
+        models,
+    ),
+    Table("imports", "imports.Import", f"{MEASURE} imports", "In fresh interpreters", imports),
+)

@@ -1,0 +1,87 @@
+"""What a step finds: threads, busy cores, slots that have decayed."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from records import Record
+
+from page_tables.cells import MEASURE, MS, Cell, Grid, Table
+
+__all__ = ["TABLES"]
+
+SIZES = (14, 16, 20, 24)
+
+
+def denormals(record: Record) -> Grid:
+    return Grid(
+        ["rule", "flushed, as usual", "not flushed"],
+        [
+            [rule]
+            + [
+                Cell(f"{rule}, {flush}", "track_ratio_to_ordinary_values")
+                for flush in (True, False)
+            ]
+            for rule in ("momentum", "adagrad", "adam", "adamax", "rms_prop", "ftrl")
+        ],
+    )
+
+
+def threads(record: Record) -> Grid:
+    sizes = [1 << exponent for exponent in (14, 16, 18, 20)]
+    return Grid(
+        ["rule", "threads before", *(f"2^{size.bit_length() - 1}" for size in sizes)],
+        [
+            [rule, state, *(Cell(f"{rule}, {size}", figure) for size in sizes)]
+            for rule in ("gradient_descent", "adamax", "ftrl")
+            for state, figure in (
+                ("awake", "track_speed_awake"),
+                ("asleep", "track_speed_after_sleep"),
+            )
+        ],
+    )
+
+
+def busy(what: str, record: Record) -> Grid:
+    """The median, or with ", 99 %" that percentile."""
+    return Grid(
+        ["beside", "library", *(f"2^{exponent}" for exponent in SIZES)],
+        [
+            [beside, library]
+            + [Cell(f"{beside}, {library}", f"2^{exponent}{what}", MS) for exponent in SIZES]
+            for beside in ("nothing", "2 programs", "16 programs", "1 like it", "3 like it")
+            for library in ("tfopt, 1 thread", "tfopt", "torch", "TensorFlow")
+        ],
+    )
+
+
+TABLES = (
+    Table(
+        "denormals",
+        "denormals.Denormals",
+        f"{MEASURE} denormals",
+        "The time by that on ordinary values, 2^16 elements",
+        denormals,
+    ),
+    Table(
+        "threads",
+        "threads.Threads",
+        f"{MEASURE} threads",
+        "One thread's time by that of all",
+        threads,
+    ),
+    Table(
+        "busy, medians",
+        "busy",
+        "python asv_bench/busy.py --seconds 0.4",
+        "Medians in ms, Adam",
+        partial(busy, ""),
+    ),
+    Table(
+        "busy, slowest",
+        "busy",
+        "python asv_bench/busy.py --seconds 0.4",
+        "99th percentiles in ms, Adam",
+        partial(busy, ", 99 %"),
+    ),
+)
