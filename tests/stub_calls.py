@@ -234,11 +234,16 @@ GOOD: dict[str, Any] = {
     ],
     "update.multi_tensor.many_call": lambda: [KERNEL, _many(), (0.1, 0.9), 0, 1.0, 1.0],
     "update.repetition.gradients_of": lambda: [[(np.ones(3), ADAGRAD)], (ADAGRAD,)],
-    "update.repetition.gradients_in": lambda: [{"a": [N]}, {"a": [np.ones(3)]}, {"a": [(N,)]}],
+    "update.repetition.gradients_in": lambda: [
+        {"a": [N]}, {"a": [np.ones(3)]}, {"a": [(N,)]}, (np.ndarray,),
+    ],
     "update.repetition.Repetition.__new__": lambda: [KERNEL, _list()],
+    "update.repetition.Repetition.takes": lambda: [
+        repetition.Repetition(KERNEL, _list()), [np.ones(3), np.ones((2, 2))],
+    ],
     "update.repetition.Repetition.call_with": lambda: [
         repetition.Repetition(KERNEL, _list()), {"lr": 0.1, "momentum": 0.9},
-        {"use_nesterov": False}, 1.0, [np.ones(3), np.ones((2, 2))],
+        {"use_nesterov": False}, 1.0, 1.0,
     ],
     "update.repetition.Repetition.release": lambda: [repetition.Repetition(KERNEL, _list())],
     "arrays.layout.use_halves": lambda: [STEPS.halves_capsule],

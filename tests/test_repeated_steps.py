@@ -1,61 +1,121 @@
-"""Steps of the same variables again are those of an optimizer that checks everything anew."""
+"""A repeated step is the step that a fresh one would have been: bits, errors, state and locks."""
 
 from __future__ import annotations
 
+import copy
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wrapper_cases import Lookahead
 
 import tfopt
 from tfopt import IndexedSlices, Variable
+from tfopt.optimizers import (
+    SGD,
+    Adam,
+    GradientAccumulation,
+    LossScaleOptimizer,
+    ParameterGroups,
+    WeightAverage,
+    Wrapper,
+    schedules,
+)
+from tfopt.optimizers.base import contract
 from tfopt.optimizers.base.contract import OPTIMIZERS
+from tfopt.optimizers.execution import bound_step
+from tfopt.optimizers.execution.bound_step import Repeats
 from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
-from tfopt.optimizers.execution.step_plan import StepPlan
 
 RULES = sorted(name for name, kind in OPTIMIZERS.items() if issubclass(kind, RuleOptimizer))
 
+#: Optimizers around others, and around one another.
+AROUND: dict[str, Callable[[Any], Any]] = {
+    "nothing": lambda inner: inner,
+    "scaled": lambda inner: LossScaleOptimizer(inner, 4.0, 5),
+    "accumulated": lambda inner: GradientAccumulation(inner, 3),
+    "accumulated one by one": lambda inner: GradientAccumulation(inner, 1, "sum"),
+    "averaged": lambda inner: WeightAverage(inner, 0.5, 4),
+    "grouped": lambda inner: ParameterGroups(inner, [("c", {"learning_rate": 0.25})]),
+    "scaled, averaged": lambda inner: WeightAverage(LossScaleOptimizer(inner), 0.5),
+    "averaged, scaled": lambda inner: LossScaleOptimizer(WeightAverage(inner, 0.5), 4.0, 3),
+    "accumulated, averaged": lambda inner: WeightAverage(GradientAccumulation(inner, 2), 0.5),
+    "averaged, accumulated": lambda inner: GradientAccumulation(WeightAverage(inner, 0.5), 2),
+    "accumulated, scaled": lambda inner: LossScaleOptimizer(GradientAccumulation(inner, 2), 4.0, 7),
+    "scaled, accumulated": lambda inner: GradientAccumulation(LossScaleOptimizer(inner), 2),
+    "grouped, averaged": lambda inner: WeightAverage(ParameterGroups(inner, [("b", {})])),
+    "averaged, grouped": lambda inner: ParameterGroups(inner, [("a", WeightAverage(Adam()))]),
+    "looking ahead": lambda inner: Lookahead(inner, 2),
+    "looking ahead, averaged": lambda inner: WeightAverage(Lookahead(inner, 2), 0.5),
+}
 
-def pair(name: str, **options: Any) -> tuple[Any, Any]:
-    """Return an optimizer, and one of a subclass whose steps are prepared each time."""
-    kind = OPTIMIZERS[name]
 
-    class Prepared(kind):  # type: ignore[misc, valid-type]
-        def _take(self, request: Any) -> None:
-            super()._take(request)
+class Fresh(Repeats):
+    """Repeats nothing."""
 
-    return kind(**options), Prepared(**options)
+    def keep(self, *arguments: Any) -> None:
+        pass
+
+
+def sides(make: Callable[[], Any]) -> list[Any]:
+    """Return an optimizer, and one that prepares every step."""
+    optimizers = [make(), make()]
+    vars(optimizers[1])["_repeated"] = Fresh()
+    return optimizers
 
 
 def variables(kind: str, dtype: str) -> list[Any]:
     arrays = [np.linspace(-1, 1, n).astype(dtype) for n in (5, 1, 0, 12)]
     arrays[3] = arrays[3].reshape(3, 4)
-    return [Variable(a) for a in arrays] if kind == "variables" else arrays
+    if kind == "of two dtypes":
+        arrays[1] = arrays[1].astype(np.float64)
+    if kind == "strided":
+        arrays[0] = np.repeat(arrays[0], 2)[::2]
+    if kind == "variables":
+        return [Variable(a, name) for a, name in zip(arrays, "abcd", strict=True)]
+    return arrays
 
 
-def gradients(random: np.random.Generator, of: list[Any]) -> list[np.ndarray]:
+def host(of: Any) -> np.ndarray:
+    return of.numpy() if isinstance(of, Variable) else of
+
+
+def gradients(random: np.random.Generator, of: list[Any]) -> list[Any]:
     return [random.standard_normal(each.shape).astype(each.dtype) for each in of]
 
 
 def outcome(step: Any) -> str:
-    """Take a step and return its error, without the subclass's name."""
+    """Take a step and return its error."""
     try:
         step()
-    except (tfopt.InvalidArgumentError, tfopt.InvalidTypeError, ValueError, TypeError) as error:
+    except Exception as error:
         return f"{type(error).__name__}: {error}"
     return ""
 
 
+def rate(kind: str) -> Any:
+    """Return a learning rate; a function counts its calls."""
+    if kind == "function":
+        rates = iter(np.linspace(0.5, 0.1, 1000))
+        return lambda: float(next(rates))
+    if kind == "schedule":
+        return schedules.ExponentialDecay(0.5, 3, 0.5)
+    return Variable(np.array(0.25)) if kind == "variable" else 0.25
+
+
 def odd(what: str, of: list[Any], grads: list[Any], opt: Any) -> list[Any]:
     """Return gradients, or change variables or settings, in a way that needs other checks."""
-    array = of[0].numpy() if isinstance(of[0], Variable) else of[0]
+    array = host(of[0])
     if what == "gradient of another shape":
         grads[3] = grads[3].ravel()
     elif what == "gradient of another dtype":
         grads[0] = grads[0].astype(np.int32)
+    elif what == "gradient of a wider dtype":
+        grads[0] = grads[0].astype(np.float64)
     elif what == "gradient that is the variable":
         grads[0] = array
     elif what == "gradient that is a part of another variable":
@@ -64,102 +124,236 @@ def odd(what: str, of: list[Any], grads: list[Any], opt: Any) -> list[Any]:
         grads[3] = np.asfortranarray(grads[3])
     elif what == "gradient as a list":
         grads[0] = grads[0].tolist()
+    elif what == "gradient as a tensor":
+        grads[:] = map(tfopt.constant, grads)
+    elif what == "no gradient":
+        grads[1] = None
+    elif what == "infinite gradient":
+        grads[3][1, 2] = np.inf
     elif what == "rows":
         grads[3] = IndexedSlices(grads[3][:2], np.array([2, 0]))
+    elif what == "rows out of range":
+        grads[3] = IndexedSlices(grads[3][:2], np.array([2, 3]))
     elif what == "read-only variable":
         array.flags.writeable = False
+    elif what == "replaced array":
+        of[3] = Variable(host(of[3]).copy(), "d") if isinstance(of[3], Variable) else of[3].copy()
+    elif what == "another dtype":
+        of[0] = array.astype(np.float64 if array.dtype == np.float32 else np.float32)
     elif what == "another rate":
         opt.learning_rate = 0.125
-    elif what == "clipping":
-        opt.clipnorm = 0.5
+    elif what == "another rule":
+        for name, value in {"momentum": 0.5, "amsgrad": True, "centered": True}.items():
+            if hasattr(opt, name) and not hasattr(opt, "overwrite_frequency"):
+                setattr(opt, name, value)
+    elif what in ("clipnorm", "clipvalue", "global_clipnorm"):
+        setattr(opt, what, 0.5)
     elif what == "no clipping":
-        opt.clipnorm = None
+        opt.clipnorm = opt.clipvalue = opt.global_clipnorm = None
     elif what == "locks":
         opt.use_locking = not opt.use_locking
     elif what == "a report":
         opt.observe = not opt.observe
-    elif what == "a restored state":
+    elif what == "set weights":
         opt.set_weights(opt.get_weights())
+    elif what == "a checkpoint":
+        opt.load_state_dict(copy.deepcopy(opt.state_dict(of)), of)
+    elif what == "an exclusion":
+        opt.exclude_from_weight_decay(var_names=["^a$"])
+    elif what == "a transformer":
+        opt.gradient_transformers.append(lambda pairs: [(g / 2, v) for g, v in pairs])
+    elif what == "a renamed variable" and isinstance(of[0], Variable):
+        of[0].name = "cab"
+    elif what == "another number of batches" and hasattr(opt, "pending"):
+        opt.steps = 3 - opt.steps % 2
+    elif what == "the first step again":
+        opt.iterations.assign(0)
     return grads
 
 
 ODD = [
-    "gradient of another shape", "gradient of another dtype", "gradient that is the variable",
-    "gradient that is a part of another variable", "strided gradient", "gradient as a list", "rows",
-    "read-only variable", "another rate", "clipping", "no clipping", "locks",
-    "a report", "a restored state", "ordinary",
+    "gradient of another shape", "gradient of another dtype", "gradient of a wider dtype",
+    "gradient that is the variable", "gradient that is a part of another variable",
+    "strided gradient", "gradient as a list", "gradient as a tensor", "no gradient",
+    "infinite gradient", "rows", "rows out of range", "read-only variable", "replaced array",
+    "another dtype", "another rate", "another rule", "clipnorm", "clipvalue", "global_clipnorm",
+    "no clipping", "locks", "a report", "set weights", "a checkpoint", "an exclusion",
+    "a transformer", "a renamed variable", "another number of batches", "the first step again",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", RULES)
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-@given(
-    st.sampled_from(["variables", "arrays"]),
-    st.sampled_from(["pairs", "list", "nested"]),
-    st.lists(st.sampled_from(["ordinary", *ODD]), min_size=4, max_size=10),
-)
-def test_repeated_steps_are_those_that_are_prepared(
-    name: str, dtype: str, kind: str, by: str, course: list[str]
-) -> None:
-    sides = []
-    for opt in pair(name):
-        of, random, log = variables(kind, dtype), np.random.default_rng(0), []
-        for what in ["ordinary", "ordinary", *course]:
-            grads = odd(what, of, gradients(random, of), opt)
-            if by == "pairs":
-                log.append(outcome(lambda: opt.apply_gradients(list(zip(grads, of, strict=True)))))  # noqa: B023
-            elif by == "list":
-                log.append(outcome(lambda: opt.step(of, grads)))  # noqa: B023
-            else:
-                params = {"a": of[0], "b": {"c": (of[1],), "d": [of[2], of[3]]}}
-                tree = {"b": {"d": [grads[2], grads[3]], "c": (grads[1],)}, "a": grads[0]}
-                log.append(outcome(lambda: opt.step(params, tree)))  # noqa: B023
-            host = of[0].numpy() if isinstance(of[0], Variable) else of[0]
-            host.flags.writeable = True
-        sides.append((log, [np.asarray(each) for each in of], opt.get_weights()))
-    (log, of, weights), (log_again, of_again, weights_again) = sides
-    assert log == log_again
-    for a, b in zip([*of, *weights], [*of_again, *weights_again], strict=True):
-        assert a.dtype == b.dtype and a.tobytes() == b.tobytes()
+def take(opt: Any, of: list[Any], grads: list[Any], by: str) -> None:
+    if by == "pairs":
+        opt.apply_gradients(list(zip(grads, of, strict=True)))
+    elif by == "iterator":
+        opt.apply_gradients(zip(grads, of, strict=True))
+    elif by == "list":
+        opt.step(of, grads)
+    else:
+        params = {"a": of[0], "b": {"c": (of[1],), "d": [of[2], of[3]]}}
+        opt.step(params, {"b": {"d": [grads[2], grads[3]], "c": (grads[1],)}, "a": grads[0]})
 
 
-@pytest.mark.parametrize("by", ["pairs", "list"])
-def test_the_third_step_is_not_prepared(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    opt, of, random = (
-        tfopt.optimizers.Adam(),
-        variables("arrays", "float32"),
-        np.random.default_rng(0),
-    )
-    taken: list[Any] = []
-    repeated = StepPlan.repeated
+def state(opt: Any, of: list[Any]) -> list[Any]:
+    """Return all that steps leave, in a form that can be compared."""
+    arrays = [np.asarray(host(each)) for each in of] + opt.get_weights()
+    found: list[Any] = [(a.dtype, a.shape, a.tobytes()) for a in arrays]
+    found.append(repr(getattr(opt, "last_step", None)))
+    while isinstance(opt, Wrapper):
+        if isinstance(opt, GradientAccumulation):
+            found.append((len(opt._batch), [rows.indices.tolist() for rows in opt._rows.values()]))
+        opt = opt.optimizer
+    return found
 
-    def noted(*args: Any) -> Any:
-        taken.append(repeated(*args))
-        return taken[-1]
 
-    monkeypatch.setattr(StepPlan, "repeated", noted)
-    for _ in range(5):
+def course_of(opt: Any, of: list[Any], by: str, course: list[str]) -> list[Any]:
+    """Take steps and return what each of them left."""
+    random, seen = np.random.default_rng(0), []
+    for what in ["ordinary", "ordinary", *course]:
         grads = gradients(random, of)
-        if by == "pairs":
-            opt.apply_gradients(list(zip(grads, of, strict=True)))
-        else:
-            opt.step(of, grads)
-    assert sum(each is not None for each in taken) >= 2
-    assert opt.iterations == 5
+        refused = outcome(lambda: odd(what, of, grads, opt))  # noqa: B023
+        error = outcome(lambda: take(opt, of, grads, by))  # noqa: B023
+        seen.append((what, refused, error, state(opt, of)))
+        for each in of:
+            host(each).flags.writeable = True
+    return seen
 
 
-def test_gradients_are_not_kept() -> None:
-    opt, w = tfopt.optimizers.SGD(), np.ones(3)
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.filterwarnings("ignore:Gradients do not exist", "ignore::RuntimeWarning")
+@given(
+    st.sampled_from(["float32", "float64", "float16"]),
+    st.sampled_from(["variables", "arrays", "of two dtypes", "strided"]),
+    st.sampled_from(["pairs", "iterator", "list", "nested"]),
+    st.sampled_from(["number", "schedule", "variable", "function"]),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "use_locking": st.just(True),
+            "weight_decay": st.just(0.125),
+            "sparse": st.sampled_from(["lazy", "catch_up"]),
+            "merge": st.just("before"),
+        },
+    ),
+    st.lists(st.sampled_from([*["ordinary"] * len(ODD), *ODD]), min_size=4, max_size=12),
+)
+def test_repeated_steps_are_fresh_ones(
+    around: str,
+    name: str,
+    dtype: str,
+    kind: str,
+    by: str,
+    rated: str,
+    options: dict[str, Any],
+    course: list[str],
+) -> None:
+    def make() -> Any:
+        return AROUND[around](OPTIMIZERS[name](learning_rate=rate(rated), **options))
+
+    try:
+        optimizers = sides(make)
+    except tfopt.InvalidArgumentError:  # such options do not go together
+        return
+    repeated, fresh = (course_of(opt, variables(kind, dtype), by, course) for opt in optimizers)
+    for one, other in zip(repeated, fresh, strict=True):
+        assert one == other
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@given(st.lists(st.sampled_from([0, 1, 2, np.inf]), min_size=4, max_size=12), st.booleans())
+def test_traced_steps_are_fresh_ones(around: str, course: list[float], nested: bool) -> None:
+    ends = []
+    for opt in sides(lambda: AROUND[around](Adam(0.25))):
+        of = variables("variables", "float32")
+        fresh = type(opt._repeated) is Fresh
+
+        def train(x: Any) -> Any:
+            grads = [v * x for v in of]  # noqa: B023
+            return take(opt, of, grads, "nested" if nested else "pairs")  # noqa: B023
+
+        step = train if fresh else tfopt.function(train)
+        for x in course:
+            step(np.float32(x))
+        ends.append(state(opt, of))
+    assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("by", ["pairs", "nested"])
+def test_repeated_steps_hold_the_same_locks(
+    around: str, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[Any] = []
+
+    def noted(*of: Any) -> Any:
+        held.append({id(lock) for each in of for lock in lock_ids(each)})
+        return locked(*of)
+
+    def lock_ids(value: Any) -> list[Any]:
+        return [value.lock, host(value).ctypes.data] if isinstance(value, Variable) else [value]
+
+    locked = contract.locked
+    monkeypatch.setattr(contract, "locked", noted)
+    monkeypatch.setattr(bound_step, "locked", noted)
+    opt, of = AROUND[around](SGD(0.5, use_locking=True)), variables("variables", "float32")
+    for _ in range(8):
+        held.clear()
+        take(opt, of, gradients(np.random.default_rng(0), of), by)
+        assert set().union(*held) >= {id(each.lock) for each in (*of, *opt._counts())}
+
+
+REPEATED = [name for name in AROUND if "looking" not in name and name != "scaled, accumulated"]
+
+
+@pytest.mark.parametrize("around", REPEATED)
+@pytest.mark.parametrize("by", ["pairs", "iterator", "list", "nested"])
+@pytest.mark.parametrize(
+    "options", [{}, {"use_locking": True}, {"clipvalue": 0.5}, {"weight_decay": 0.5}]
+)
+def test_later_steps_are_not_prepared(around: str, by: str, options: dict[str, Any]) -> None:
+    opt, of = AROUND[around](Adam(**options)), variables("arrays", "float32")
+    random = np.random.default_rng(0)
+
+    def prepared(request: Any) -> Any:
+        steps.append(request)
+        return prepare(request)
+
+    prepare, steps = opt._prepare_hooked, []
+    vars(opt)["_prepare_hooked"] = prepared
+    for _ in range(40):
+        take(opt, of, gradients(random, of), by)
+    assert len(steps) <= 25
+
+
+@pytest.mark.parametrize("options", [{}, {"clipnorm": 1.0}, {"global_clipnorm": 1.0}])
+@pytest.mark.parametrize("what", ["ordinary", "rows", "a report", "gradient as a tensor"])
+def test_steps_are_repeated_whatever_their_gradients(what: str, options: dict[str, Any]) -> None:
+    opt, of, random = Adam(**options), variables("arrays", "float16"), np.random.default_rng(0)
+    if what == "a report":
+        opt.observe = True
+        what = "ordinary"
+    kept = []
     for _ in range(4):
+        take(opt, of, odd(what, of, gradients(random, of), opt), "pairs")
+        kept.append(list(map(id, opt._repeated._kept.values())))
+    assert kept[1] == kept[2] == kept[3] != []
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_gradients_are_not_kept(around: str) -> None:
+    opt, w = AROUND[around](SGD()), np.ones(3)
+    for _ in range(8):
         grad = np.ones(3)
         alive = weakref.ref(grad)
         opt.apply_gradients([(grad, w)])
         del grad
-    assert alive() is None
+        assert alive() is None
 
 
 def test_tensors_of_a_repeated_variable_keep_their_values() -> None:
-    opt, w = tfopt.optimizers.SGD(0.5), Variable(np.ones(3))
+    opt, w = SGD(0.5), Variable(np.ones(3))
     seen = []
     for _ in range(4):
         seen.append(w + 0 if len(seen) % 2 else w[:])
@@ -167,8 +361,17 @@ def test_tensors_of_a_repeated_variable_keep_their_values() -> None:
     assert [float(np.asarray(each)[0]) for each in seen] == [1, 0.5, 0, -0.5]
 
 
+def test_tensors_of_repeated_state_keep_their_values() -> None:
+    opt, w = LossScaleOptimizer(SGD(0.5)), np.ones(3)
+    seen = []
+    for _ in range(4):
+        seen.append(opt.step_counter[...])
+        opt.apply_gradients([(np.ones(3), w)])
+    assert [int(each) for each in seen] == [0, 1, 2, 3]
+
+
 def test_another_structure_with_the_same_variables_is_noticed() -> None:
-    opt, a, b = tfopt.optimizers.SGD(0.5), np.zeros(2), np.zeros(2)
+    opt, a, b = SGD(0.5), np.zeros(2), np.zeros(2)
     for _ in range(3):
         opt.step({"a": a, "b": b}, {"a": np.ones(2), "b": np.zeros(2)})
     opt.step({"a": b, "b": a}, {"a": np.ones(2), "b": np.zeros(2)})
@@ -177,18 +380,22 @@ def test_another_structure_with_the_same_variables_is_noticed() -> None:
         opt.step({"a": b, "b": a}, {"a": np.ones(2), "c": np.zeros(2)})
 
 
-def test_a_traced_step_is_repeated_like_others() -> None:
-    opt, w = tfopt.optimizers.Adam(0.5), Variable(np.ones(3))
-    other, v = tfopt.optimizers.Adam(0.5), Variable(np.ones(3))
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_copies_repeat_steps_of_their_own(copied: Any) -> None:
+    opt, w = Adam(0.5), np.ones(3)
+    for _ in range(3):
+        opt.apply_gradients([(np.ones(3), w)])
+    again, v = copy.deepcopy((opt, w)) if copied is copy.deepcopy else (copied(opt), w)
+    assert again._repeated is not opt._repeated
+    before = w.copy()
+    again.apply_gradients([(np.ones(3), v)])
+    assert (v < before).all()
 
-    @tfopt.function
-    def train(x: Any) -> Any:
-        with tfopt.GradientTape() as tape:
-            loss = np.sum(w * w * x)
-        opt.apply_gradients([(tape.gradient(loss, w), w)])
-        return loss
 
+def test_a_rate_is_asked_for_once() -> None:
+    asked = []
+    opt, w = SGD(lambda: asked.append(None) or 0.5), np.ones((2, 3))
     for k in range(6):
-        train(np.full(3, float(k)))
-        other.apply_gradients([(2 * v.numpy() * k, v)])
-    assert w.numpy().tobytes() == v.numpy().tobytes() and opt.iterations == 6
+        grad = np.ones((2, 3))
+        opt.apply_gradients([(np.asfortranarray(grad) if k % 2 else grad, w)])
+    assert len(asked) == 6

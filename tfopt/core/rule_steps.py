@@ -158,6 +158,11 @@ class SparseUpdate(NamedTuple):
         """The variable, as a list."""
         return [self.variable]
 
+    @property
+    def places(self) -> list[int]:
+        """The position of the gradient, as a list."""
+        return [self.place]
+
     def step(self, update: RuleUpdate, sparse: str, scale: float) -> RuleStep:
         """Return the step of the rows."""
         return update.row_step(sparse, scale, self.decays)

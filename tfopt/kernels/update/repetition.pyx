@@ -5,15 +5,15 @@ checked before. A repetition looks at what can have changed since: the memory of
 new gradients. Whatever is out of the ordinary is left to the checks of a first call.
 """
 
-from libc.stdlib cimport free, malloc, qsort
+from libc.stdlib cimport calloc, free, malloc, qsort
 
 cimport numpy as cnp
 
+from tfopt.errors import InvalidArgumentError
+
 from tfopt.kernels.arrays.aliasing cimport same_shape, span
-from tfopt.kernels.arrays.coerce cimport storage_of
-from tfopt.kernels.arrays.layout cimport NATIVE
 from tfopt.kernels.update.checks cimport (
-    Call, check_hypers, numbers, read_scalars, set_scalars,
+    Call, check_hypers, check_scales, numbers, read_scalars, set_scalars,
 )
 from tfopt.kernels.update.step_table cimport Kernel
 
@@ -32,31 +32,32 @@ cdef int _by_address(const void *a, const void *b) noexcept nogil:
     return (x > y) - (x < y)
 
 
-def gradients_of(pairs, tuple variables not None):
-    """The gradients of pairs with exactly these variables, or None if any is not a plain array.
+def gradients_of(list pairs not None, tuple variables not None):
+    """The gradients of pairs with exactly these variables; None if the variables are others.
 
     Parameters
     ----------
-    pairs : object
-        None is also returned if it is not a list of tuples.
+    pairs : list
+        None is also returned if not all elements are tuples of two.
     variables : tuple
     """
     cdef Py_ssize_t t, n = len(variables)
     cdef list grads = []
     cdef object pair
-    if type(pairs) is not list or len(<list>pairs) != n:
+    if len(pairs) != n:
         return None
     for t in range(n):
-        pair = (<list>pairs)[t]
+        pair = pairs[t]
         if type(pair) is not tuple or len(<tuple>pair) != 2:
             return None
-        if (<tuple>pair)[1] is not variables[t] or not cnp.PyArray_CheckExact((<tuple>pair)[0]):
+        if (<tuple>pair)[1] is not variables[t]:
             return None
         grads.append((<tuple>pair)[0])
     return grads
 
 
-cdef bint _collect(object params, object grads, object pattern, list found) except -1:
+cdef bint _collect(object params, object grads, object pattern, tuple kinds,
+                   list found) except -1:
     cdef Py_ssize_t k
     if type(pattern) is dict:
         if type(params) is not dict or type(grads) is not dict \
@@ -64,7 +65,7 @@ cdef bint _collect(object params, object grads, object pattern, list found) exce
             return False
         for key, part in (<dict>pattern).items():
             if key not in <dict>params or key not in <dict>grads \
-                    or not _collect((<dict>params)[key], (<dict>grads)[key], part, found):
+                    or not _collect((<dict>params)[key], (<dict>grads)[key], part, kinds, found):
                 return False
         return True
     if type(pattern) is list:
@@ -72,18 +73,18 @@ cdef bint _collect(object params, object grads, object pattern, list found) exce
                 or not len(params) == len(grads) == len(<list>pattern):
             return False
         for k in range(len(<list>pattern)):
-            if not _collect(params[k], grads[k], (<list>pattern)[k], found):
+            if not _collect(params[k], grads[k], (<list>pattern)[k], kinds, found):
                 return False
         return True
     if type(pattern) is not tuple or len(<tuple>pattern) != 1:
         return False
-    if params is not (<tuple>pattern)[0] or not cnp.PyArray_CheckExact(grads):
+    if params is not (<tuple>pattern)[0] or type(grads) not in kinds:
         return False
     found.append(grads)
     return True
 
 
-def gradients_in(params, grads, pattern):
+def gradients_in(params, grads, pattern, tuple kinds not None):
     """The gradients in a structure, or None if structures or variables differ from a pattern.
 
     Parameters
@@ -92,13 +93,15 @@ def gradients_in(params, grads, pattern):
         Nested dicts, lists and tuples.
     pattern : dict, list or tuple
         Dicts with strings as keys, lists, and in tuples of one the variables.
+    kinds : tuple of type
+        What a gradient can be.
     """
     cdef list found = []
-    return found if _collect(params, grads, pattern, found) else None
+    return found if _collect(params, grads, pattern, kinds, found) else None
 
 
 cdef class Repetition:
-    """A checked call whose arrays other than gradients stay the same.
+    """A checked dense call whose arrays other than gradients stay the same.
 
     Only one step at a time can use it.
 
@@ -111,14 +114,15 @@ cdef class Repetition:
     Attributes
     ----------
     possible : bool
-        Whether the arrays are ordinary: contiguous, disjoint, and of the type of the computation.
+        Whether the arrays are ordinary: contiguous, disjoint, and the gradients of one dtype.
     """
 
     cdef Kernel kernel
     cdef Call call
     cdef list columns
-    cdef cnp.dtype dtype
+    cdef cnp.dtype dtype, grad_dtype
     cdef span *spans        # of the arrays that are written, sorted
+    cdef char **apart       # the last gradients that were found to lie outside of these
     cdef Py_ssize_t n_spans, n
     cdef readonly bint possible
 
@@ -127,23 +131,23 @@ cdef class Repetition:
         cdef int k, last = kernel.n_operands - 1
         cdef cnp.ndarray a
         self.kernel, self.call = kernel, call
-        if (n == 0 or type(call.arrays) is not list or call.w.own_scales
+        if (n == 0 or type(call.arrays) is not list
                 or len(<list>call.arrays) != kernel.n_operands
                 or call.w.n_operands != kernel.n_operands):
             return
         self.columns = call.arrays
-        a = (<list>self.columns[0])[0]
-        if storage_of(a) != NATIVE:
-            return
-        self.dtype = a.descr
+        self.dtype = (<cnp.ndarray>(<list>self.columns[0])[0]).descr
+        self.grad_dtype = (<cnp.ndarray>(<list>self.columns[last])[0]).descr
         self.spans = <span *>malloc(n * last * sizeof(span))
-        if self.spans == NULL:
+        self.apart = <char **>calloc(n, sizeof(char *))
+        if self.spans == NULL or self.apart == NULL:
             raise MemoryError
-        for k in range(last):
-            for t in range(n):
+        for t in range(n):
+            # with other strides or dtypes, a call has another layout
+            if not (self._is_as_before(t) and self._fits((<list>self.columns[last])[t], t)):
+                return
+            for k in range(last):
                 a = (<list>self.columns[k])[t]
-                if call.w.tensors[t].axes != NULL:
-                    return
                 if cnp.PyArray_SIZE(a):
                     self.spans[self.n_spans].low = <size_t>cnp.PyArray_DATA(a)
                     self.spans[self.n_spans].high = (
@@ -154,14 +158,12 @@ cdef class Repetition:
         for i in range(1, self.n_spans):
             if self.spans[i - 1].high > self.spans[i].low:
                 return
-        for t in range(n):
-            call.w.tensors[t].data[last] = NULL     # no gradient is known to be apart from these
         self.n = n
         self.possible = True
-        self.release()
 
     def __dealloc__(self):
         free(self.spans)
+        free(self.apart)
 
     cdef bint _is_written(self, size_t low, size_t high) noexcept:
         """Whether a step writes to any of these bytes."""
@@ -189,52 +191,74 @@ cdef class Repetition:
                 return False
         return True
 
-    def call_with(self, dict hypers not None, dict flags not None, var_scale, list grads not None):
-        """The call with other hyperparameters and gradients; None if it needs all checks.
+    cdef bint _fits(self, object grad, Py_ssize_t t):
+        """Whether an object is an ordinary gradient for a variable."""
+        return (cnp.PyArray_CheckExact(grad) and (<cnp.ndarray>grad).descr is self.grad_dtype
+                and cnp.PyArray_CHKFLAGS(<cnp.ndarray>grad, cnp.NPY_ARRAY_CARRAY_RO)
+                and same_shape(<cnp.ndarray>grad, (<list>self.columns[0])[t]))
+
+    def takes(self, list grads not None):
+        """Use other gradients, unless they or the variables need all checks.
+
+        Parameters
+        ----------
+        grads : list of ndarray
+            Kept until `release`.
+
+        Returns
+        -------
+        bool
+        """
+        cdef Call call = self.call
+        cdef Py_ssize_t t, n = self.n
+        cdef int last = self.kernel.n_operands - 1
+        cdef char *data
+        if not self.possible or len(grads) != n:
+            return False
+        for t in range(n):
+            if not (self._is_as_before(t) and self._fits(grads[t], t)):
+                return False
+            data = <char *>cnp.PyArray_DATA(<cnp.ndarray>grads[t])
+            if data != self.apart[t]:
+                if self._is_written(
+                        <size_t>data,
+                        <size_t>data + <size_t>cnp.PyArray_NBYTES(<cnp.ndarray>grads[t])):
+                    return False
+                self.apart[t] = data
+            call.w.tensors[t].data[last] = data
+        self.columns[last] = grads
+        return True
+
+    def call_with(self, dict hypers not None, dict flags not None, grad_scale, var_scale):
+        """The call with other hyperparameters, for the gradients that `takes` has accepted.
 
         Parameters
         ----------
         hypers, flags : dict
             By name, all of the rule's.
-        var_scale : float
-        grads : list of ndarray
+        grad_scale, var_scale : float
 
         Raises
         ------
         InvalidArgumentError
-            If a hyperparameter is invalid.
+            If a number is invalid, or there are no gradients.
         """
         cdef Kernel kernel = self.kernel
         cdef Call call = self.call
         cdef numbers read
         cdef tuple values = _values(kernel.hypers, hypers)
-        cdef object faults = read_scalars(kernel, values, 1.0, var_scale, &read)
+        cdef object faults = read_scalars(kernel, values, grad_scale, var_scale, &read)
         cdef int bits = 0, bit = 1
-        cdef Py_ssize_t t, n = self.n
         cdef int last = kernel.n_operands - 1
-        cdef cnp.ndarray grad
-        cdef char *data
-        if faults is not None or not self.possible or len(grads) != n:
-            return None
+        if not self.possible or self.columns[last] is None:
+            raise InvalidArgumentError("a repetition needs gradients")
         for flag in kernel.rule.flags:
             bits += bit * bool(flags[flag])
             bit *= 2
         check_hypers(kernel, bits, &read, faults)
-        for t in range(n):
-            if not self._is_as_before(t) or not cnp.PyArray_CheckExact(grads[t]):
-                return None
-            grad = grads[t]
-            if not (grad.descr is self.dtype
-                    and cnp.PyArray_CHKFLAGS(grad, cnp.NPY_ARRAY_CARRAY_RO)
-                    and same_shape(grad, (<list>self.columns[0])[t])):
-                return None
-            data = <char *>cnp.PyArray_DATA(grad)
-            if data != call.w.tensors[t].data[last]:
-                if self._is_written(<size_t>data, <size_t>data + <size_t>cnp.PyArray_NBYTES(grad)):
-                    return None
-                call.w.tensors[t].data[last] = data
-        self.columns[last] = grads
-        call.w.n_tensors = n
+        check_scales(faults)
+        call.w.n_tensors = self.n
+        call.w.own_scales = False
         call.w.step = set_scalars(kernel, call, &read, bits,
                                   cnp.PyArray_TYPE(<cnp.ndarray>(<list>self.columns[0])[0]),
                                   True).dense

@@ -14,6 +14,7 @@ from tfopt.kernels.update.commit import Attributes, Undo
 from tfopt.optimizers.base.minimize import pairs_of_loss
 from tfopt.optimizers.base.stateful import Stateful
 from tfopt.optimizers.base.tree import Places, leaves
+from tfopt.optimizers.execution.bound_step import Repeats
 from tfopt.optimizers.execution.gradients import split_pairs
 from tfopt.optimizers.execution.prepared_step import PreparedStep
 from tfopt.optimizers.execution.request import Capabilities, StepRequest
@@ -62,6 +63,10 @@ class OptimizerBase(Stateful):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self._places = Places()
+        self._repeated = Repeats()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_repeated": Repeats()}  # a copy has steps of its own
 
     # ---- the parts of a step
 
@@ -117,6 +122,11 @@ class OptimizerBase(Stateful):
         return self.prepare(request)
 
     @property
+    def _phase(self) -> Any:
+        """What distinguishes steps of the same variables that make different calls."""
+        return None
+
+    @property
     @abstractmethod
     def _locks(self) -> bool:
         """Whether steps hold the locks of the variables they change."""
@@ -165,9 +175,9 @@ class OptimizerBase(Stateful):
         if type(grads_and_vars) is not list and not isinstance(grads_and_vars, Iterable):
             kind = type(grads_and_vars).__name__
             raise InvalidTypeError(f"grads_and_vars must be a list of pairs, not {kind}")
-        if self._take_again(grads_and_vars):
+        pairs = grads_and_vars if type(grads_and_vars) is list else list(grads_and_vars)
+        if self._places.undo is None and self._repeated.take(self, pairs):
             return self.iterations
-        pairs = list(grads_and_vars)
         if not pairs:
             return None
         grads, variables = split_pairs(pairs)
@@ -181,17 +191,9 @@ class OptimizerBase(Stateful):
             self._take(request)
         return self.iterations
 
-    def _take_again(self, pairs: Any) -> bool:
-        """Take the last step again with other gradients, if that needs no preparation."""
-        return False
-
-    def _take_flat_again(self, grads: list[Any], variables: tuple[Any, ...]) -> bool:
-        """Take the last step of a structure again, if that needs no preparation."""
-        return False
-
     def _take(self, request: StepRequest) -> None:
         """Take a complete step, or raise and leave everything unchanged."""
-        mark, moved = self._mark(), self._places.undo
+        mark, moved, phase = self._mark(), self._places.undo, self._phase
         taken = Undo([]) if moved is None else moved
         try:
             step = self._prepare_hooked(request)
@@ -202,6 +204,7 @@ class OptimizerBase(Stateful):
             if not taken.done:  # an error raised after the writes does not undo the step
                 self._withdraw(mark)
             raise
+        self._repeated.keep(phase, step, self, request.variables)
 
     @writes(returns=lambda args: args["self"].iterations)
     def step(self, params: Any, grads: Any) -> Variable | None:
@@ -253,7 +256,7 @@ class OptimizerBase(Stateful):
     def _step_tree(self, params: Any, grads: Any) -> Variable | None:
         places = self._places
         repeated = places.repeated(params, grads)
-        if repeated is not None and self._take_flat_again(repeated, places.variables):
+        if repeated and self._repeated.take_flat(self, repeated, places.variables):
             return self.iterations
         pairs, at, moved = places.pairs(params, grads)
         if at is None:

@@ -7,13 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.core.engine import Tensor
 from tfopt.errors import InvalidArgumentError
+from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.commit import Undo
 from tfopt.kernels.update.repetition import gradients_in
 from tfopt.optimizers.base.variables import as_variable, memory_of
 from tfopt.variable import Variable
 
 __all__ = ["Places", "leaves"]
+
+_KINDS = (np.ndarray, IndexedSlices, Tensor)  # of gradients that need no conversion
 
 
 def leaves(structure: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -43,11 +47,11 @@ class Places:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "variables": (), "_pattern": None, "_known": None}
 
-    def repeated(self, params: Any, grads: Any) -> list[np.ndarray] | None:
+    def repeated(self, params: Any, grads: Any) -> list[Any] | None:
         """Return the gradients of `variables`; None if the structure is another one."""
         if self._known is not self.at:
             return None
-        return gradients_in(params, grads, self._pattern)
+        return gradients_in(params, grads, self._pattern, _KINDS)
 
     def pairs(
         self, params: Any, grads: Any

@@ -42,7 +42,7 @@ class ClippedDense:
     step : RuleStep
     operands : tuple of list of ndarray
         The variables, their first slots, their second slots and so on.
-    grads : list of ndarray
+    call : Call
     places : sequence of int
         The positions of these gradients among those of the step.
     """
@@ -51,11 +51,11 @@ class ClippedDense:
         self,
         step: RuleStep,
         operands: tuple[list[Array], ...],
-        grads: list[Array],
+        call: Call,
         places: Sequence[int],
     ) -> None:
         self._step, self._operands, self.places = step, operands, places
-        self.call = step.dense(operands, grads)
+        self.call = call
         self.gradients = gradients_of(self.call)
 
     def remade(self, gradients: list[Array]) -> Call:

@@ -12,7 +12,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from tfopt.kernels.reduce.clip import scale_call
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import Assign, Count, Undo, Write, carry_out
 from tfopt.optimizers.base.variables import as_variable
+
+if TYPE_CHECKING:
+    from tfopt.optimizers.execution.bound_step import BoundStep
 
 __all__ = ["PreparedStep", "Work", "Writes"]
 
@@ -62,7 +65,9 @@ class PreparedStep:
         Whether the work writes to GPU memory, which is not restored; Ctrl-C then waits for its end.
     """
 
-    __slots__ = ("after", "counts", "kept", "launches", "owners", "variables", "work", "writes")
+    __slots__ = (
+        "_binding", "after", "counts", "kept", "launches", "owners", "variables", "work", "writes",
+    )  # fmt: skip
 
     def __init__(self, writes: Writes, variables: Iterable[Any] = (), counts: bool = True) -> None:
         self.writes = writes
@@ -73,6 +78,7 @@ class PreparedStep:
         self.owners: list[Any] = []
         self.after: list[Callable[[], None]] = []
         self.launches = False
+        self._binding: tuple[object, Callable[[], Any]] | None = None
 
     # ---- operations that wrappers append
 
@@ -140,6 +146,26 @@ class PreparedStep:
         self.owners += other.owners
         self.after += other.after
         self.launches |= other.launches
+
+    # ---- repeated steps
+
+    def bind(self, owner: object, make: Callable[[], BoundStep]) -> None:
+        """Let a function make a bound step, to be called after the step has been taken.
+
+        Parameters
+        ----------
+        owner : optimizer
+            The one whose complete step this is. A wrapper around it that changes the step must
+            bind it anew; otherwise the wrapper's steps are not repeated.
+        make : callable
+        """
+        self._binding = owner, make
+
+    def binding(self, owner: object) -> Callable[[], BoundStep] | None:
+        """Return the function that makes the bound step of an optimizer, if there is one."""
+        if self._binding is None or self._binding[0] is not owner:
+            return None
+        return self._binding[1]
 
     # ---- carrying out
 

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
 from functools import partial
-from operator import is_
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from tfopt.core.effects import prepare_writes, writes
 from tfopt.core.rule_steps import RuleUpdate, SparseUpdate
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.checks import Call
-from tfopt.kernels.update.commit import Count, carry_out
+from tfopt.kernels.update.commit import carry_out
 from tfopt.kernels.update.dense import run
-from tfopt.kernels.update.repetition import gradients_of
-from tfopt.optimizers.base.hyperparameters import Hyper
-from tfopt.optimizers.base.optimizer import ApplyState, Optimizer
-from tfopt.optimizers.base.state_parts import as_damage, check_known
+from tfopt.optimizers.base.optimizer import ApplyState
 from tfopt.optimizers.base.variable_set import VariableSet
-from tfopt.optimizers.base.variables import as_variable
+from tfopt.optimizers.execution.bound_step import BoundRules
 from tfopt.optimizers.execution.deferred_rows import DecayBound, refuse_catching_up
-from tfopt.optimizers.execution.deferred_tables import Deferral, DeferredUpdates, check_deferred
+from tfopt.optimizers.execution.deferred_tables import Deferral, DeferredUpdates
 from tfopt.optimizers.execution.gradients import refuse_rows
 from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
 from tfopt.optimizers.execution.request import Capabilities, StepRequest
-from tfopt.optimizers.execution.step_plan import StepPlan
+from tfopt.optimizers.execution.rule_state import RuleState
+from tfopt.optimizers.execution.step_plan import Limits, StepPlan
 from tfopt.optimizers.execution.step_report import Observer, StepReport
+from tfopt.optimizers.schedules import LearningRateSchedule
 from tfopt.variable import Variable
 
 __all__ = ["RuleOptimizer"]
@@ -51,10 +47,9 @@ _STAGES = (
     "_take",
     "prepare",
 )
-_EXCLUDED = "exclude_from_weight_decay"  # the key of the patterns in a configuration
 
 
-class RuleOptimizer(Optimizer, abstract=True):
+class RuleOptimizer(RuleState, abstract=True):
     """Base class of the optimizers whose steps are rules of the table.
 
     A subclass defines the slots of a variable (`_slot_values`) and the rule of a step (`_update`);
@@ -93,7 +88,6 @@ class RuleOptimizer(Optimizer, abstract=True):
         its rule does not start from the current weights.
     """
 
-    weight_decay = Hyper(0)
     _can_decay = True
 
     def __init__(
@@ -132,9 +126,6 @@ class RuleOptimizer(Optimizer, abstract=True):
             getattr(type(self), name) is getattr(RuleOptimizer, name) for name in _STAGES
         )
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_plan": None}
-
     # ---- methods that a subclass defines
 
     def _slot_values(self) -> dict[str, float]:
@@ -162,33 +153,12 @@ class RuleOptimizer(Optimizer, abstract=True):
             for variable in var_list:
                 self.add_slot(variable, slot, value)
 
+    def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
+        return dict.fromkeys(self._slot_values(), variable.shape)
+
     def get_slot_names(self) -> list[str]:
         """Return the names of the slots that this optimizer creates for each variable."""
         return list(self._slot_values())
-
-    def exclude_from_weight_decay(
-        self, var_list: Iterable[Any] = (), var_names: Iterable[str] = ()
-    ) -> None:
-        """Exclude variables from weight decay, in addition to those already excluded.
-
-        Parameters
-        ----------
-        var_list : iterable of Variable or ndarray
-        var_names : iterable of str
-            Regular expressions; a variable is excluded if one matches anywhere in its name.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from tfopt.optimizers import AdamW
-        >>> params = {"w": np.ones(2), "bias": np.ones(2)}
-        >>> opt = AdamW(0.5, weight_decay=0.2)
-        >>> opt.exclude_from_weight_decay(var_names=["bias$"])
-        >>> _ = opt.step(params, {"w": np.zeros(2), "bias": np.zeros(2)})
-        >>> params["w"].tolist(), params["bias"].tolist()
-        ([0.9, 0.9], [1.0, 1.0])
-        """
-        self._exclusion |= VariableSet(map(as_variable, var_list), var_names)
 
     # ---- all variables at once
 
@@ -220,11 +190,7 @@ class RuleOptimizer(Optimizer, abstract=True):
         plan, types = self._plan, tuple(map(type, request.grads))
         if plan is None or not plan.fits(update.rule, types, request.variables, self._exclusion):
             plan = self._plan = self._planned(update.rule, types, request)
-        settings = (
-            self.sparse,
-            (self.clipvalue, self.clipnorm, self.global_clipnorm),
-            self.merge,
-        )
+        settings = self.sparse, self._limits, self.merge
         calls, clips = plan.calls(update, request, *settings)
         observer = self._observer(request, calls, clips, plan) if self.observe else None
         deferral = self._deferral(update)
@@ -233,60 +199,43 @@ class RuleOptimizer(Optimizer, abstract=True):
             plan.add_launches(step, update, request, *settings)
         if observer is not None:
             step.after.append(lambda: setattr(self, "last_step", observer.report()))
-        elif plan.is_plain and self._repeats and request.before is request.after is None:
-            step.after.append(partial(plan.keep_call, calls[0]))
+        if self._can_bind(plan, request):
+            step.bind(self, partial(BoundRules, self, plan, calls, request))
         step.writes += self._left_by(update)
         return step
 
-    # ---- the step of before, with other gradients
+    # ---- repeated steps
+
+    def _repeatable(self) -> tuple[Any, ...] | None:
+        """Return the settings that the calls of a step depend on, besides the rule's numbers.
+
+        None if a step is more than the rule's calls, or its rate must be asked for only once.
+        """
+        if (
+            not self._is_unchanged
+            or self.gradient_transformers
+            or self.gradient_aggregator is not None
+            or self.sparse == "catch_up"
+            or self._deferred.by_memory
+            or not isinstance(self.learning_rate, (float, LearningRateSchedule, Variable))
+        ):
+            return None
+        return (
+            self._exclusion, self.sparse, self.merge, self.observe,
+            self.clipvalue, self.clipnorm, self.global_clipnorm,
+        )  # fmt: skip
 
     @property
-    def _repeats(self) -> bool:
-        """Whether steps are nothing but the rule's calls."""
-        return (
-            self._is_unchanged
-            and self.clipnorm is self.clipvalue is self.global_clipnorm is None
-            and not (self.gradient_transformers or self.use_locking or self.observe)
-            and self.gradient_aggregator is None
-            and self.sparse != "catch_up"
-            and not self._deferred.by_memory
-        )
+    def _limits(self) -> Limits:
+        return self.clipvalue, self.clipnorm, self.global_clipnorm
 
-    def _take_again(self, pairs: Any) -> bool:
-        plan = self._plan
-        if plan is None or not plan.is_plain or self._places.undo is not None:
-            return False
-        grads = gradients_of(pairs, plan.passed)
-        return grads is not None and self._repeat(plan, grads)
+    def _can_bind(self, plan: StepPlan, request: StepRequest) -> bool:
+        """Whether a step can be repeated without being prepared."""
+        looks = self.observe and plan.has_rows  # in Python, before the calls
+        measures = request.finite and self._takes_norms  # and may find that there is no step
+        return plan.repeats and self._repeatable() is not None and not (looks or measures)
 
-    def _take_flat_again(self, grads: list[Any], variables: tuple[Any, ...]) -> bool:
-        plan = self._plan
-        if plan is None or not plan.is_plain:
-            return False
-        if plan.passed is not variables:
-            if not (len(plan.passed) == len(variables) and all(map(is_, plan.passed, variables))):
-                return False
-            plan.passed = variables
-        return self._repeat(plan, grads)
-
-    def _repeat(self, plan: StepPlan, grads: list[Any]) -> bool:
-        """Take the step of a plain plan with other gradients, if that needs no further checks."""
-        if not self._repeats:
-            return False
-        update = self._next_update()
-        if update.rule != plan.rule or self._exclusion is not plan.exclusion:
-            return False
-        repeated = plan.repeated(update, grads)
-        if repeated is None:
-            return False
-        repetition, call = repeated
-        count = self._store.weights[0]
-        writes: Writes = [call, Count(count._array), *self._left_by(update)]
-        prepare_writes(plan.readable)
-        prepare_writes((count,))
-        carry_out(writes)
-        plan.keep(repetition)
-        return True
+    # ---- the calls of a step
 
     def _observer(
         self, request: StepRequest, calls: list[Call], clips: bool, plan: StepPlan
@@ -314,7 +263,9 @@ class RuleOptimizer(Optimizer, abstract=True):
     def _next_update(self) -> RuleUpdate:
         lr = self._next_rate()
         update = self._update(int(self._store.weights[0]._array) + 1, lr)
-        return update._replace(keep=1 - lr * self.weight_decay) if self.weight_decay else update
+        if not self.weight_decay:
+            return update
+        return RuleUpdate._make((*update[:-1], 1 - lr * self.weight_decay))
 
     def _planned(self, rule: str, types: tuple[type, ...], request: StepRequest) -> StepPlan:
         variables = request.handles
@@ -330,104 +281,6 @@ class RuleOptimizer(Optimizer, abstract=True):
     def _operands(self, variable: Variable) -> tuple[Any, ...]:
         slots = (self.get_slot(variable, slot).value() for slot in self._rule_slots())
         return (variable.value(), *slots)
-
-    # ---- deferred updates
-
-    @writes()
-    def catch_up(self, var: Any, rows: Any) -> None:
-        """Apply the deferred updates of some rows of a variable, so that they can be read."""
-        self._deferred.catch_up_rows(as_variable(var), rows)
-
-    @writes()
-    def flush(self) -> None:
-        """Apply all deferred updates."""
-        self._deferred.flush()
-
-    def get_weights(self) -> list[np.ndarray]:
-        """Return copies of the state's arrays, in the order of `weights`, after a `flush`."""
-        self.flush()
-        return super().get_weights()
-
-    @writes()
-    def set_weights(self, weights: Any) -> None:
-        """Set the state to arrays in the format of `get_weights`.
-
-        Deferred updates are discarded; call `flush` first to apply them.
-        """
-        super().set_weights(weights)
-        self._deferred.forget()
-
-    # ---- state
-
-    def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
-        return dict.fromkeys(self._slot_values(), variable.shape)
-
-    def _withdraw(self, mark: Any) -> None:
-        if len(self._store.weights) > mark:
-            self._plan = None  # it may refer to slots that are removed
-        super()._withdraw(mark)
-
-    def _holders(self) -> list[Any]:
-        return [*super()._holders(), self._deferred]
-
-    def _check_move(self, moved: dict[Any, Variable]) -> None:
-        super()._check_move(moved)
-        self._deferred.check_move(moved)
-
-    def _move_state(self, moved: dict[Any, Variable]) -> None:
-        super()._move_state(moved)
-        self._exclusion = self._exclusion.moved(moved)
-        self._deferred.drop(moved)
-
-    def _known(self) -> list[Variable]:
-        return [*super()._known(), *self._exclusion.variables, *self._deferred.variables]
-
-    def _adopt(self, other: Any) -> None:
-        super()._adopt(other)
-        self._exclusion = VariableSet(self._exclusion.variables, other._exclusion.patterns)
-
-    def _state_parts(self, names: dict[str, Variable]) -> dict[str, Any]:
-        own_parts = {
-            "excluded": self._exclusion.names_in(names),
-            "owed": self._deferred.state(names, self._store.by_memory),
-        }
-        return super()._state_parts(names) | {key: part for key, part in own_parts.items() if part}
-
-    def _restoring(
-        self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[tuple[str, str]]
-    ) -> list[Callable[[], None]]:
-        excluded, owed = parts.pop("excluded", []), parts.pop("owed", {})
-        with as_damage():
-            check_deferred(owed, names, slots)
-            check_known(excluded, names)
-
-        def restore() -> None:
-            variables = [names[name] for name in excluded]
-            self._exclusion = VariableSet(variables, self._exclusion.patterns)
-            self._plan = None  # it refers to the previous slots
-            self._deferred.restore(owed, names, self._store.by_memory)
-
-        return [*super()._restoring(parts, names, slots), restore]
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor arguments of this optimizer, without its state."""
-        decay = {"weight_decay": self.weight_decay, _EXCLUDED: self._exclusion.patterns}
-        config = {key: value for key, value in decay.items() if value}
-        if self.sparse != "tensorflow":
-            config["sparse"] = self.sparse
-        return {**super().get_config(), **config}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Return an optimizer constructed from the result of `get_config`.
-
-        This includes the patterns of variables excluded from weight decay.
-        """
-        arguments = dict(config)
-        patterns = arguments.pop(_EXCLUDED, ())
-        optimizer = super().from_config(arguments)
-        optimizer.exclude_from_weight_decay(var_names=patterns)
-        return optimizer
 
     # ---- one variable after another
 

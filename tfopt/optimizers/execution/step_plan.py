@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tfopt.core.backends import backend_of
-from tfopt.core.engine import Readable
 from tfopt.core.rule_steps import DenseBucket, RuleUpdate, SparseUpdate
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import carry_out
 from tfopt.kernels.update.pipeline import Turns
-from tfopt.kernels.update.repetition import Repetition
 from tfopt.optimizers.base.variable_set import VariableSet
 from tfopt.optimizers.base.variables import any_overlap
 from tfopt.optimizers.execution.clipping import ClippedDense, ClippedRows, clipped_calls
@@ -35,7 +32,7 @@ from tfopt.optimizers.execution.request import StepRequest
 from tfopt.optimizers.execution.step_report import Observer
 from tfopt.variable import Variable
 
-__all__ = ["Limits", "StepPlan"]
+__all__ = ["NO_LIMITS", "Limits", "Part", "StepPlan", "in_turns"]
 
 Part = DenseBucket | SparseUpdate
 Limits = tuple[float | None, float | None, float | None]  # of values, norms, the global norm
@@ -78,13 +75,8 @@ class StepPlan:
         self.on_device = [part for part in parts if part.variables[0].device == "gpu"]
         self.constrained = any(part.constrained for part in self.parts)
         self.has_rows = any(isinstance(part, SparseUpdate) for part in self.parts)
-        self.readable = [each for each in passed if isinstance(each, Readable)]
-        self.is_plain = (
-            len(parts) == len(self.parts) == 1
-            and not (self.has_rows or self.constrained or self.overlapping)
-            and set(types) == {np.ndarray}
-        )
-        self._repetitions: list[Repetition] = []  # at most one: it is taken out while it is in use
+        #: Whether nothing runs in Python between the calls, so that they can be repeated.
+        self.repeats = not (self.on_device or self.constrained or self.overlapping)
 
     def fits(
         self,
@@ -101,37 +93,21 @@ class StepPlan:
             and all(map(operator.is_, self.passed, passed))
         )
 
-    # ---- repeated steps
-
-    def repeated(self, update: RuleUpdate, grads: list[Any]) -> tuple[Repetition, Call] | None:
-        """Return the call of a plain plan for other gradients; None if it needs all checks."""
-        if not self._repetitions:
-            return None
-        repetition = self._repetitions.pop()
-        keep = update.keep if self.parts[0].decays else 1.0
-        call = repetition.call_with(update.hypers, update.flags, keep, grads)
-        return None if call is None else (repetition, call)
-
-    def keep(self, repetition: Repetition) -> None:
-        """Keep a repetition, which is no longer in use, for the next step."""
-        repetition.release()
-        self._repetitions[:] = [repetition]
-
-    def keep_call(self, call: Call) -> None:
-        """Keep the call of a plain plan that has been carried out, for the next step."""
-        repetition = Repetition(kernels[self.rule], call)
-        self.is_plain = repetition.possible
-        if self.is_plain:
-            self._repetitions[:] = [repetition]
-
     # ---- checks
 
     def calls(
-        self, update: RuleUpdate, request: StepRequest, sparse: str, limits: Limits, merge: str
+        self,
+        update: RuleUpdate,
+        request: StepRequest,
+        sparse: str,
+        limits: Limits,
+        merge: str,
+        known: Sequence[Call | None] | None = None,
     ) -> tuple[list[Call], bool]:
         """Check the host part of a step.
 
-        Return its calls, one for each part, and whether they clip any gradient by its norm.
+        Return its calls, one for each part, and whether they clip any gradient by its norm. Calls
+        that are `known` are checked already.
 
         Raises
         ------
@@ -139,19 +115,16 @@ class StepPlan:
             If the request requires finite gradients and a norm computed for clipping is not finite.
         """
         grads, scale = request.grads, request.scale
-        if limits != NO_LIMITS:
-            clipped = [
-                _checked(part, _clippable, part, update, grads, scale, sparse, merge)
-                for part in self.parts
-            ]
-            return clipped_calls(clipped, *limits, scale, request.finite)
-        calls = []
-        for part in self.parts:
+        check = _clippable if limits != NO_LIMITS else _unclipped
+        checked: list[Any] = []
+        for part, call in zip(self.parts, known or [None] * len(self.parts), strict=True):
             try:
-                calls.append(part.call(part.step(update, sparse, scale), grads))
+                checked.append(check(part, call, update, grads, scale, sparse, merge))
             except InvalidArgumentError as error:
                 raise _naming(part, error) from None
-        return calls, False
+        if limits != NO_LIMITS:
+            return clipped_calls(checked, *limits, scale, request.finite)
+        return checked, False
 
     def add_launches(
         self,
@@ -203,19 +176,15 @@ class StepPlan:
         pauses = self.overlapping and (self.constrained or looked_at)
         for part, call in zip(self.parts, calls, strict=True):
             first: list[Work] = []
+            writes = in_turns(part, call, request, observer)
             if isinstance(part, SparseUpdate):
                 slices = request.grads[part.place]
-                writes: Writes = [call]
-                if request.after is not None:
-                    writes.append(request.after([part.variable]))
                 if deferral is not None and deferral.late:
                     first.append(deferral.before_rows(part, slices.indices, request.scale))
                 if observer is not None:
                     first.append(observer.watch_rows(part, slices))
-            else:
-                writes = _in_turns(part, call, request, observer)
-                if deferral is not None:
-                    first.append(deferral.before_all(part.variables))
+            elif deferral is not None:
+                first.append(deferral.before_all(part.variables))
             if part.constrained or pauses:
                 step.work.append(partial(_carry_out_part, part, first, writes))
                 step.kept += part.written
@@ -227,13 +196,14 @@ class StepPlan:
         return step
 
 
-def _in_turns(
-    part: DenseBucket, call: Call, request: StepRequest, observer: Observer | None
-) -> Writes:
-    """Return a dense update interleaved with the calls before and after it.
+def in_turns(part: Part, call: Call, request: StepRequest, observer: Observer | None) -> Writes:
+    """Return a part's update with the calls before and after it.
 
-    They process the same elements in turn, while these are in the cache.
+    Those of a dense one process the same elements in turn, while these are in the cache. The
+    observer watches dense updates only.
     """
+    if isinstance(part, SparseUpdate):
+        return [call] if request.after is None else [call, request.after(part.variables)]
     calls = [call]
     if request.before is not None:
         calls.insert(0, request.before(part.places))
@@ -261,23 +231,35 @@ def _launch(parts: list[Part], updates: list[Any], limits: Limits, writes: Write
             variable.constrain()
 
 
+def _unclipped(
+    part: Part,
+    known: Call | None,
+    update: RuleUpdate,
+    grads: tuple[Any, ...],
+    scale: float,
+    sparse: str,
+    merge: str,
+) -> Call:
+    """Check and return the call of a part, unless it is known."""
+    return part.call(part.step(update, sparse, scale), grads) if known is None else known
+
+
 def _clippable(
-    part: Part, update: RuleUpdate, grads: tuple[Any, ...], scale: float, sparse: str, merge: str
+    part: Part,
+    known: Call | None,
+    update: RuleUpdate,
+    grads: tuple[Any, ...],
+    scale: float,
+    sparse: str,
+    merge: str,
 ) -> ClippedDense | ClippedRows:
-    """Check and return the call of a part, in a form that supports clipping."""
+    """Check and return the call of a part, unless it is known, in a form that supports clipping."""
     step = part.step(update, sparse, scale)
     if isinstance(part, SparseUpdate):
         slices = grads[part.place]
         return ClippedRows(step, part.arrays, slices, part.workspace, part.place, merge)
-    return ClippedDense(step, part.operands, part.gradients(grads), part.places)
-
-
-def _checked(part: Part, check: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of a check; errors are prefixed with the name of the variable."""
-    try:
-        return check(*arguments)
-    except InvalidArgumentError as error:
-        raise _naming(part, error) from None
+    call = part.call(step, grads) if known is None else known
+    return ClippedDense(step, part.operands, call, part.places)
 
 
 def _naming(part: Part, error: InvalidArgumentError) -> InvalidArgumentError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,8 @@ import numpy as np
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
-from tfopt.kernels.reduce.clip import scale_call
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import Attributes, carry_out
-from tfopt.kernels.update.multi_tensor import many_call
 from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.optimizers.base.contract import OptimizerBase
 from tfopt.optimizers.base.hyperparameters import Setting
@@ -22,6 +21,7 @@ from tfopt.optimizers.base.variables import memory_of, now_at, wide
 from tfopt.optimizers.execution.gradients import are_finite, checked_gradient
 from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
 from tfopt.optimizers.execution.request import Capabilities, NotFinite, StepRequest, scaled
+from tfopt.optimizers.wrappers.bound_batch import Adding, BoundBatch, adding_call
 from tfopt.optimizers.wrappers.gradient_sums import as_gradients, refuse_complex
 from tfopt.optimizers.wrappers.wrapper import Wrapper
 from tfopt.variable import Variable
@@ -108,6 +108,11 @@ class GradientAccumulation(Wrapper):
         self._batch: dict[Any, Variable] = {}  # the variables of the batches so far
 
     @property
+    def _phase(self) -> Any:
+        pending = int(self.pending._array)
+        return pending == 0, pending + 1 >= self.steps, self.optimizer._phase
+
+    @property
     def capabilities(self) -> Capabilities:
         """Those of the inner optimizer, but gradients are accumulated before the step."""
         return self.optimizer.capabilities._replace(fuses=False)
@@ -147,12 +152,13 @@ class GradientAccumulation(Wrapper):
         grads, scale = request.grads, request.scale
         if self.optimizer.capabilities.fuses and self._all_dense(grads, handles):
             sums = [self.add_slot(handle, "gradient").numpy() for handle in handles]
-
-            def before(places: list[int]) -> Call:
-                """Return the call that adds the batch while the step reads the sum."""
-                return _adding([sums[k] for k in places], [grads[k] for k in places], first, scale)
-
-            return self.optimizer.prepare(inside.replace(grads=tuple(sums), before=before))
+            adding = Adding(sums, first)
+            adding.take(grads, scale)
+            step = self.optimizer.prepare(inside.replace(grads=tuple(sums), before=adding))
+            make = step.binding(self.optimizer)
+            if make and type(self) is GradientAccumulation:
+                step.bind(self, partial(BoundBatch, self, request, adding, make))
+            return step
         totals = []
         for grad, handle in zip(grads, handles, strict=True):
             total, writes = self._added(grad, handle, first, scale, copies=True)
@@ -190,8 +196,13 @@ class GradientAccumulation(Wrapper):
             rows.pop(memory_of(handle), None)
             if isinstance(total, IndexedSlices):
                 rows[memory_of(handle)] = total
-        batch = {memory_of(handle): handle for handle in handles}
+        begun = {} if first else self._batch
+        batch = begun or {memory_of(handle): handle for handle in handles}
         step.writes.append(Attributes(self, {"_rows": rows, "_batch": batch}))
+        dense = not (self._rows or rows or any(isinstance(g, IndexedSlices) for g in request.grads))
+        if type(self) is GradientAccumulation and dense:
+            sums = [self.get_slot(handle, "gradient").numpy() for handle in handles]
+            step.bind(self, partial(BoundBatch, self, request, Adding(sums, first), None))
         return step
 
     def _added(
@@ -212,7 +223,7 @@ class GradientAccumulation(Wrapper):
             total = np.empty_like(total) if begins else total.copy()
         if isinstance(grad, IndexedSlices):
             return total, [_adding_rows(total, grad, scale)]
-        writes: Writes = [_adding([total], [grad], begins, scale)]
+        writes: Writes = [adding_call([total], [grad], begins, scale)]
         if rows is not None:
             writes.append(_adding_rows(total, rows, 1.0))
         return total, writes
@@ -224,7 +235,7 @@ class GradientAccumulation(Wrapper):
 
     def __getstate__(self) -> dict[str, Any]:
         batch = [(variable, self._rows.get(key)) for key, variable in self._batch.items()]
-        return {**vars(self), "_batch": batch}
+        return {**super().__getstate__(), "_batch": batch}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -276,13 +287,6 @@ class GradientAccumulation(Wrapper):
             self._rows = {memory_of(names[name]): restored for name, restored in waiting.items()}
 
         return [*super()._restoring(parts, names, slots), restore]
-
-
-def _adding(sums: list[np.ndarray], grads: list[np.ndarray], first: bool, scale: float) -> Call:
-    """Return the call that adds gradients to sums, or assigns the first ones."""
-    if first:
-        return scale_call(sums, grads, scale, 1.0, sums[0].dtype == np.float32)
-    return many_call(kernels["gradient_descent"], (sums, grads), (-1.0,), 0, scale)
 
 
 def _adding_rows(total: np.ndarray, rows: IndexedSlices, scale: float) -> Call:

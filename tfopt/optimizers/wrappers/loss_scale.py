@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError
+from tfopt.kernels.reduce.norms import all_finite
+from tfopt.kernels.update.commit import Count
 from tfopt.optimizers.base.contract import OptimizerBase
 from tfopt.optimizers.base.hyperparameters import Setting
 from tfopt.optimizers.base.minimize import product, times
-from tfopt.optimizers.execution.prepared_step import PreparedStep
+from tfopt.optimizers.execution.bound_step import BoundAround
+from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
 from tfopt.optimizers.execution.request import Capabilities, NotFinite, StepRequest
 from tfopt.optimizers.schedules.schedule import refuse_variable
 from tfopt.optimizers.wrappers.wrapper import Wrapper
@@ -138,6 +142,9 @@ class LossScaleOptimizer(Wrapper):
             self._change_scale(step, 2.0)
         else:
             step.count(self.step_counter)
+        make = step.binding(self.optimizer)
+        if make and type(self) is LossScaleOptimizer and _are_arrays(request.grads):
+            step.bind(self, partial(_BoundScaled, self, make))
         return step
 
     def _change_scale(self, step: PreparedStep, factor: float) -> None:
@@ -145,3 +152,24 @@ class LossScaleOptimizer(Wrapper):
         scale = float(self.dynamic_scale) * factor
         if sys.float_info.min <= scale <= 1 / sys.float_info.min:  # gradients are divided by it
             step.assign(self.dynamic_scale, scale)
+
+
+class _BoundScaled(BoundAround):
+    """A step with finite gradients, after which the scale stays the same."""
+
+    _wrapper: LossScaleOptimizer
+
+    def writes(self, grads: list[Any], scale: float) -> Writes | None:
+        """Check the step with other gradients, without changing anything."""
+        wrapper = self._wrapper
+        counter = wrapper.step_counter._array
+        if int(counter) + 1 >= wrapper.dynamic_growth_steps or not all_finite(grads):
+            return None
+        writes = self._inner.writes(grads, scale / float(wrapper.dynamic_scale._array))
+        if writes is not None:
+            writes.append(Count(counter))
+        return writes
+
+
+def _are_arrays(grads: tuple[Any, ...]) -> bool:
+    return all(type(grad) is np.ndarray for grad in grads)

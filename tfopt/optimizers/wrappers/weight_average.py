@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -14,10 +14,12 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.multi_tensor import many_call
+from tfopt.kernels.update.repetition import Repetition
 from tfopt.optimizers.base.contract import OptimizerBase
 from tfopt.optimizers.base.hyperparameters import Hyper, Setting
 from tfopt.optimizers.base.variables import wide
-from tfopt.optimizers.execution.prepared_step import PreparedStep
+from tfopt.optimizers.execution.bound_step import BoundAround, BoundStep
+from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
 from tfopt.optimizers.execution.request import Capabilities, StepRequest
 from tfopt.optimizers.wrappers.wrapper import Wrapper
 from tfopt.variable import Variable
@@ -104,29 +106,30 @@ class WeightAverage(Wrapper):
         # constraints are applied after the calls that follow updates
         follows = self.optimizer.capabilities.follows
         fused = follows and all(handle.constraint is None for handle in handles)
-        before = int(self.iterations)
-        after = partial(self._averaging, before == 0)
+        after = _Averaging(self)
         step = self.optimizer.prepare(request.replace(after=after) if fused else request)
+        make = step.binding(self.optimizer)
+        if make and fused and type(self) is WeightAverage:
+            step.bind(self, partial(_BoundAverage, self, step.counts, make))
         if not step.counts:
             return step
         if not fused:
             step.writes += [after([handle]) for handle in handles]
-        if self.overwrite_frequency and (before + 1) % self.overwrite_frequency == 0:
+        if self._overwrites:
             for variable in self._store.owners:
                 step.assign(variable, self._average(variable))
         return step
 
     @property
+    def _overwrites(self) -> bool:
+        """Whether the next step overwrites the weights."""
+        every = self.overwrite_frequency
+        return bool(every and (int(self.iterations._array) + 1) % every == 0)
+
+    @property
     def capabilities(self) -> Capabilities:
         """Those of the inner optimizer, except following: that is used for the average."""
         return self.optimizer.capabilities._replace(follows=False)
-
-    def _averaging(self, first: bool, variables: list[Variable]) -> Call:
-        """Return the call that updates the averages of variables of one dtype."""
-        averages = [self._average(variable) for variable in variables]
-        weights = [variable.numpy() for variable in variables]
-        momentum = 0.0 if first else self.momentum
-        return many_call(kernels["moving_average"], (averages, weights), (momentum,), 0, 1.0)
 
     def _average(self, variable: Variable) -> np.ndarray:
         return self.add_slot(variable, "average", variable.numpy()).numpy()
@@ -156,3 +159,47 @@ class WeightAverage(Wrapper):
 
     def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
         return {"average": variable.shape}
+
+
+class _Averaging:
+    """Makes the calls that update the averages after the weights, as `StepRequest.after`.
+
+    A bound step asks for the same calls again: these check only what can have changed.
+    """
+
+    def __init__(self, wrapper: WeightAverage) -> None:
+        self._wrapper = wrapper
+        self._known: dict[int, tuple[list[Variable], list[np.ndarray], Repetition]] = {}
+
+    def __call__(self, variables: list[Variable]) -> Call:
+        """Return the call that updates the averages of variables of one dtype."""
+        wrapper = self._wrapper
+        momentum = wrapper.momentum if int(wrapper.iterations._array) else 0.0
+        known = self._known.get(id(variables))
+        if known is not None:
+            _, weights, repetition = known
+            if repetition.takes(weights):
+                return repetition.call_with({"momentum": momentum}, {}, 1.0, 1.0)
+        averages = [wrapper._average(variable) for variable in variables]
+        weights = [variable.numpy() for variable in variables]
+        kernel = kernels["moving_average"]
+        call = many_call(kernel, (averages, weights), (momentum,), 0, 1.0)
+        self._known[id(variables)] = variables, weights, Repetition(kernel, call)
+        return call
+
+
+class _BoundAverage(BoundAround):
+    """A step that is averaged, and after which the weights stay, or one that does not count."""
+
+    _wrapper: WeightAverage
+
+    def __init__(self, wrapper: WeightAverage, counts: bool, make: Callable[[], BoundStep]) -> None:
+        super().__init__(wrapper, make)
+        self._counts = counts
+
+    def writes(self, grads: list[Any], scale: float) -> Writes | None:
+        """Check the step with other gradients, without changing anything."""
+        wrapper = self._wrapper
+        if wrapper._store.by_memory is not self._slots or (self._counts and wrapper._overwrites):
+            return None
+        return self._inner.writes(grads, scale)

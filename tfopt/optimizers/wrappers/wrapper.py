@@ -221,6 +221,10 @@ class Wrapper(OptimizerBase, abstract=True):
     # ---- failed steps and replaced variables
 
     @property
+    def _phase(self) -> Any:
+        return self.optimizer._phase
+
+    @property
     def _locks(self) -> bool:
         return any(inner._locks for inner in self._inner().values())
 

@@ -1,0 +1,269 @@
+"""Steps that are taken again, of the same variables with other gradients.
+
+A training loop updates the same arrays at each step, so most of what a step is checked for has been
+checked before. A step that has been taken can be repeated by a bound one, which keeps its checked
+calls; that of a wrapper is made around the bound step of the optimizer inside. A bound step looks
+at all that can have changed since. Whatever is out of the ordinary is left to a fresh step, which
+is what a bound one must not be distinguished from, except by time.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tfopt.core.engine import Readable, prepare_writes
+from tfopt.core.locks import locked
+from tfopt.core.rule_steps import RuleUpdate, SparseUpdate
+from tfopt.indexed_slices import IndexedSlices
+from tfopt.kernels import kernels
+from tfopt.kernels.update.checks import Call
+from tfopt.kernels.update.commit import Count, carry_out
+from tfopt.kernels.update.repetition import Repetition, gradients_of
+from tfopt.optimizers.execution.gradients import as_gradient
+from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
+from tfopt.optimizers.execution.request import StepRequest
+from tfopt.optimizers.execution.step_plan import NO_LIMITS, Part, StepPlan, in_turns
+
+if TYPE_CHECKING:
+    from tfopt.optimizers.base.contract import OptimizerBase
+    from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+    from tfopt.optimizers.execution.step_report import Observer
+
+__all__ = ["BoundAround", "BoundRules", "BoundStep", "Repeats"]
+
+
+class BoundStep(ABC):
+    """A step bound to variables, which only one thread at a time can use."""
+
+    @abstractmethod
+    def writes(self, grads: list[Any], scale: float) -> Writes | None:
+        """Check the step with other gradients, without changing anything.
+
+        Parameters
+        ----------
+        grads : list
+            Arrays and `IndexedSlices`.
+        scale : float
+            Multiplies the gradients.
+
+        Returns
+        -------
+        list of Call or Write, or None
+            None if the step needs to be prepared. Exceptions mean the same.
+        """
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Let go of the gradients, after the writes have been carried out."""
+
+
+class BoundAround(BoundStep):
+    """The bound step of a wrapper, which does the same as that of the optimizer inside.
+
+    Parameters
+    ----------
+    wrapper : Wrapper
+    make : callable
+        Makes the bound step of the optimizer inside.
+    """
+
+    def __init__(self, wrapper: Any, make: Callable[[], BoundStep]) -> None:
+        self._wrapper, self._inner = wrapper, make()
+        self._slots = wrapper._store.by_memory
+
+    def writes(self, grads: list[Any], scale: float) -> Writes | None:
+        """Check the step with other gradients, without changing anything."""
+        return self._inner.writes(grads, scale)
+
+    def finish(self) -> None:
+        """Let go of the gradients, after the writes have been carried out."""
+        self._inner.finish()
+
+
+class BoundRules(BoundStep):
+    """A step of rules of the table.
+
+    Parameters
+    ----------
+    optimizer : RuleOptimizer
+    plan : StepPlan
+    calls : list of Call
+        Those of a step that has been taken, one for each part of the plan.
+    request : StepRequest
+        What that step was asked for: its `before` and `after` are called for each step.
+    """
+
+    def __init__(
+        self, optimizer: RuleOptimizer, plan: StepPlan, calls: list[Call], request: StepRequest
+    ) -> None:
+        self._optimizer, self._plan = optimizer, plan
+        self._request = request._replace(grads=())
+        self._settings, self._slots = optimizer._repeatable(), optimizer._store.by_memory
+        self._parts: list[tuple[Part, Repetition | None]] = [
+            (part, _repetition(plan.rule, part, call))
+            for part, call in zip(plan.parts, calls, strict=True)
+        ]
+        simple = optimizer._limits == NO_LIMITS and not optimizer.observe
+        if simple and len(self._parts) == 1 and request.before is request.after is None:
+            self._decays, self._only = self._parts[0][0].decays, self._parts[0][1]
+        else:
+            self._decays, self._only = True, None  # a single dense call with nothing around it
+        self._observer: Observer | None = None
+
+    def writes(self, grads: list[Any], scale: float) -> Writes | None:
+        """Check the step with other gradients, without changing anything."""
+        optimizer, plan = self._optimizer, self._plan
+        settings = optimizer._repeatable()
+        if (
+            settings is None
+            or settings != self._settings
+            or optimizer._store.by_memory is not self._slots
+            or not self._takes(grads)
+        ):
+            return None
+        update = optimizer._next_update()
+        if update.rule != plan.rule:
+            return None
+        if self._only is not None:
+            writes: Writes = [_call(self._only, self._decays, update, scale)]
+        else:
+            known = [
+                None if repetition is None else _call(repetition, part.decays, update, scale)
+                for part, repetition in self._parts
+            ]
+            writes = self._arranged(update, known, grads, scale)
+        writes += optimizer._left_by(update)
+        writes.append(Count(optimizer._store.weights[0]._array))
+        return writes
+
+    def _takes(self, grads: list[Any]) -> bool:
+        """Whether no gradient needs checks that the calls do not make."""
+        if self._only is not None:
+            return self._only.takes(grads)
+        types = self._plan.types
+        for part, repetition in self._parts:
+            if repetition is not None:
+                if not repetition.takes([grads[place] for place in part.places]):
+                    return False
+                continue
+            for place in part.places:
+                grad = grads[place]
+                if type(grad) is not types[place] or (
+                    type(grad) is IndexedSlices and type(grad.values) is not np.ndarray
+                ):
+                    return False
+        return True
+
+    def _arranged(
+        self, update: RuleUpdate, known: list[Call | None], grads: list[Any], scale: float
+    ) -> Writes:
+        optimizer, request = self._optimizer, self._request
+        again = request._replace(grads=tuple(grads), scale=scale)
+        calls, clips = self._plan.calls(
+            update, again, optimizer.sparse, optimizer._limits, optimizer.merge, known
+        )
+        self._observer = None
+        if optimizer.observe:
+            self._observer = optimizer._observer(again, calls, clips, self._plan)
+        writes: Writes = []
+        for (part, _), call in zip(self._parts, calls, strict=True):
+            writes += in_turns(part, call, request, self._observer)
+        return writes
+
+    def finish(self) -> None:
+        """Let go of the gradients, and report an observed step."""
+        for _, repetition in self._parts:
+            if repetition is not None:
+                repetition.release()
+        if self._observer is not None:
+            self._optimizer.last_step = self._observer.report()
+            self._observer = None
+
+
+def _call(repetition: Repetition, decays: bool, update: RuleUpdate, scale: float) -> Call:
+    return repetition.call_with(update.hypers, update.flags, scale, update.keep if decays else 1.0)
+
+
+def _repetition(rule: str, part: Part, call: Call) -> Repetition | None:
+    """Return the repetition of a dense call; None if each step needs all checks."""
+    if isinstance(part, SparseUpdate):
+        return None
+    repetition = Repetition(kernels[rule], call)
+    return repetition if repetition.possible else None
+
+
+class _Kept(NamedTuple):
+    """A bound step with its variables, as passed by the caller."""
+
+    step: BoundStep
+    passed: tuple[Any, ...]
+    readable: list[Readable]  # all that the step writes to and tensors may share the memory of
+
+
+class Repeats:
+    """The bound steps of an optimizer, one for each of its phases."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Any, _Kept] = {}
+
+    def keep(self, phase: Any, step: PreparedStep, owner: object, passed: tuple[Any, ...]) -> None:
+        """Keep the bound step that a step leaves after it has been taken, if it does."""
+        make = step.binding(owner)
+        if make is not None:
+            readable = [each for each in step.variables if isinstance(each, Readable)]
+            bound = make()
+            bound.finish()
+            self._kept[phase] = _Kept(bound, passed, readable)
+
+    def take(self, optimizer: OptimizerBase, pairs: list[Any]) -> bool:
+        """Take a step of pairs if a bound one can; otherwise nothing has changed."""
+        phase = optimizer._phase
+        kept = self._kept.get(phase)
+        if kept is None:
+            return False
+        grads = gradients_of(pairs, kept.passed)
+        if grads is None:
+            return False
+        if not optimizer._locks:
+            return self._take(phase, kept, grads)
+        with locked(*optimizer._counts(), *kept.passed):
+            return self._take(phase, kept, grads)
+
+    def take_flat(
+        self, optimizer: OptimizerBase, grads: list[Any], variables: tuple[Any, ...]
+    ) -> bool:
+        """Take a step of variables, whose locks are held if necessary, if a bound one can."""
+        phase = optimizer._phase
+        kept = self._kept.get(phase)
+        if kept is None:
+            return False
+        if kept.passed is not variables:
+            if len(kept.passed) != len(variables) or any(map(_is_not, kept.passed, variables)):
+                return False
+            kept = self._kept[phase] = kept._replace(passed=variables)
+        return self._take(phase, kept, grads)
+
+    def _take(self, phase: Any, kept: _Kept, grads: list[Any]) -> bool:
+        if self._kept.pop(phase, None) is not kept:  # another thread is using it
+            return False
+        if type(grads[0]) is not np.ndarray:
+            grads = list(map(as_gradient, grads))
+        try:
+            writes = kept.step.writes(grads, 1.0)
+        except Exception:
+            return False  # a fresh step raises it
+        if writes is None:
+            return False
+        prepare_writes(kept.readable)
+        carry_out(writes)
+        kept.step.finish()
+        self._kept[phase] = kept
+        return True
+
+
+def _is_not(a: object, b: object) -> bool:
+    return a is not b

@@ -1,0 +1,159 @@
+"""The state of optimizers whose steps are rules: decay, deferred updates, configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+from typing import Any, Self
+
+import numpy as np
+
+from tfopt.core.effects import writes
+from tfopt.optimizers.base.hyperparameters import Hyper
+from tfopt.optimizers.base.optimizer import Optimizer
+from tfopt.optimizers.base.state_parts import as_damage, check_known
+from tfopt.optimizers.base.variable_set import VariableSet
+from tfopt.optimizers.base.variables import as_variable
+from tfopt.optimizers.execution.deferred_tables import DeferredUpdates, check_deferred
+from tfopt.optimizers.execution.step_plan import StepPlan
+from tfopt.variable import Variable
+
+__all__ = ["RuleState"]
+
+_EXCLUDED = "exclude_from_weight_decay"  # the key of the patterns in a configuration
+
+
+class RuleState(Optimizer, abstract=True):
+    """What `RuleOptimizer` keeps between steps besides the weights.
+
+    The constructor of `RuleOptimizer` sets its attributes.
+    """
+
+    weight_decay = Hyper(0)
+    sparse: str
+    _exclusion: VariableSet
+    _deferred: DeferredUpdates
+    _plan: StepPlan | None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_plan": None}
+
+    # ---- weight decay
+
+    def exclude_from_weight_decay(
+        self, var_list: Iterable[Any] = (), var_names: Iterable[str] = ()
+    ) -> None:
+        """Exclude variables from weight decay, in addition to those already excluded.
+
+        Parameters
+        ----------
+        var_list : iterable of Variable or ndarray
+        var_names : iterable of str
+            Regular expressions; a variable is excluded if one matches anywhere in its name.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tfopt.optimizers import AdamW
+        >>> params = {"w": np.ones(2), "bias": np.ones(2)}
+        >>> opt = AdamW(0.5, weight_decay=0.2)
+        >>> opt.exclude_from_weight_decay(var_names=["bias$"])
+        >>> _ = opt.step(params, {"w": np.zeros(2), "bias": np.zeros(2)})
+        >>> params["w"].tolist(), params["bias"].tolist()
+        ([0.9, 0.9], [1.0, 1.0])
+        """
+        self._exclusion |= VariableSet(map(as_variable, var_list), var_names)
+
+    # ---- deferred updates
+
+    @writes()
+    def catch_up(self, var: Any, rows: Any) -> None:
+        """Apply the deferred updates of some rows of a variable, so that they can be read."""
+        self._deferred.catch_up_rows(as_variable(var), rows)
+
+    @writes()
+    def flush(self) -> None:
+        """Apply all deferred updates."""
+        self._deferred.flush()
+
+    def get_weights(self) -> list[np.ndarray]:
+        """Return copies of the state's arrays, in the order of `weights`, after a `flush`."""
+        self.flush()
+        return super().get_weights()
+
+    @writes()
+    def set_weights(self, weights: Any) -> None:
+        """Set the state to arrays in the format of `get_weights`.
+
+        Deferred updates are discarded; call `flush` first to apply them.
+        """
+        super().set_weights(weights)
+        self._deferred.forget()
+
+    # ---- state
+
+    def _withdraw(self, mark: Any) -> None:
+        if len(self._store.weights) > mark:
+            self._plan = None  # it may refer to slots that are removed
+        super()._withdraw(mark)
+
+    def _holders(self) -> list[Any]:
+        return [*super()._holders(), self._deferred]
+
+    def _check_move(self, moved: dict[Any, Variable]) -> None:
+        super()._check_move(moved)
+        self._deferred.check_move(moved)
+
+    def _move_state(self, moved: dict[Any, Variable]) -> None:
+        super()._move_state(moved)
+        self._exclusion = self._exclusion.moved(moved)
+        self._deferred.drop(moved)
+
+    def _known(self) -> list[Variable]:
+        return [*super()._known(), *self._exclusion.variables, *self._deferred.variables]
+
+    def _adopt(self, other: Any) -> None:
+        super()._adopt(other)
+        self._exclusion = VariableSet(self._exclusion.variables, other._exclusion.patterns)
+
+    def _state_parts(self, names: dict[str, Variable]) -> dict[str, Any]:
+        own_parts = {
+            "excluded": self._exclusion.names_in(names),
+            "owed": self._deferred.state(names, self._store.by_memory),
+        }
+        return super()._state_parts(names) | {key: part for key, part in own_parts.items() if part}
+
+    def _restoring(
+        self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[tuple[str, str]]
+    ) -> list[Callable[[], None]]:
+        excluded, owed = parts.pop("excluded", []), parts.pop("owed", {})
+        with as_damage():
+            check_deferred(owed, names, slots)
+            check_known(excluded, names)
+
+        def restore() -> None:
+            variables = [names[name] for name in excluded]
+            self._exclusion = VariableSet(variables, self._exclusion.patterns)
+            self._plan = None  # it refers to the previous slots
+            self._deferred.restore(owed, names, self._store.by_memory)
+
+        return [*super()._restoring(parts, names, slots), restore]
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor arguments of this optimizer, without its state."""
+        decay = {"weight_decay": self.weight_decay, _EXCLUDED: self._exclusion.patterns}
+        config = {key: value for key, value in decay.items() if value}
+        if self.sparse != "tensorflow":
+            config["sparse"] = self.sparse
+        return {**super().get_config(), **config}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Return an optimizer constructed from the result of `get_config`.
+
+        This includes the patterns of variables excluded from weight decay.
+        """
+        arguments = dict(config)
+        patterns = arguments.pop(_EXCLUDED, ())
+        optimizer = super().from_config(arguments)
+        optimizer.exclude_from_weight_decay(var_names=patterns)
+        return optimizer
