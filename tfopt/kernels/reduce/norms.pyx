@@ -17,26 +17,24 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 from tfopt.kernels.arrays.coerce cimport refuse_layout, storage_of
 from tfopt.kernels.arrays.csr cimport check_length
-from tfopt.kernels.arrays.layout cimport NATIVE, clamp, gather
+from tfopt.kernels.arrays.layout cimport NATIVE
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
 )
 from tfopt.kernels.platform.runtime cimport (
     begin_share, dismiss_team, end_share, flush_denormals, gather_team, team,
 )
-from tfopt.kernels.update.step_table cimport MAX_DIMS
-from tfopt.kernels.reduce.lane_sums cimport LANES, SPAN, lanes_t, span_lanes, sums
+from tfopt.kernels.reduce.lane_sums cimport LANES, SPAN, span_lanes, sums
+from tfopt.kernels.reduce.spans cimport (
+    BLEMISHES, PEAKS, SQUARES, combine, fold, source, sum_span, walk,
+)
 
 cimport numpy as cnp
 
 cnp.import_array()
 
 cdef enum:
-    PIECE = 4 * LANES       # elements gathered at a time
-    SQUARES = 0         # what is summed over a span, or maximized
-    PEAKS = 1
-    BLEMISHES = 2
-    FARTHEST = 1021         # largest exponent for which a power of two and its inverse are normal
+    FARTHEST = 1021     # largest exponent for which a power of two and its inverse are normal
 
 cdef const sums *_sums = NULL
 cdef double LEAST = 2.0 ** -900     # squares lost to underflow are at most 2^-122 of such a sum
@@ -47,22 +45,6 @@ def use_sums(capsule):
     global _sums
     _sums = <const sums *>PyCapsule_GetPointer(capsule, b"tfopt.sums")
 
-
-cdef struct walk:
-    # axes in C order, innermost first, adjacent axes merged where possible
-    int ndim
-    Py_ssize_t[MAX_DIMS] shape
-    Py_ssize_t[MAX_DIMS] stride     # in bytes
-
-cdef struct source:
-    char *data
-    Py_ssize_t size
-    bint is_double          # the computation type is double, not float
-    int storage
-    bint narrow             # read in its 16-bit storage type
-    walk *axes              # NULL: one contiguous run, in computation type or narrow
-    bint clamps             # elements are clamped to these bounds as they are read
-    double[2] bounds
 
 cdef struct batch:
     source *sources
@@ -123,99 +105,6 @@ cdef int _set_source(source *into, object array, int skip, object bound, int kin
     return 0
 
 
-# ---- one span
-
-cdef void _visit(const source *s, Py_ssize_t start, Py_ssize_t count, lanes_t take,
-                 double scale, double *lanes) noexcept nogil:
-    """Pass elements start .. start + count - 1, in C order, to `take`."""
-    cdef double[PIECE] buffer
-    cdef Py_ssize_t[MAX_DIMS] index
-    cdef Py_ssize_t itemsize = 2 if s.narrow else 8 if s.is_double else 4
-    cdef Py_ssize_t rest = start, filled, run
-    cdef const walk *axes = s.axes
-    cdef const char *at = s.data
-    cdef int axis
-    if axes == NULL:
-        take(s.data + start * itemsize, count, scale, lanes)
-        return
-    for axis in range(axes.ndim):
-        index[axis] = rest % axes.shape[axis]
-        rest //= axes.shape[axis]
-        at += index[axis] * axes.stride[axis]
-    while count > 0:
-        filled = 0
-        while filled < PIECE and count > 0:
-            run = min(axes.shape[0] - index[0], PIECE - filled, count)
-            gather(<char *>buffer + filled * itemsize, at, axes.stride[0], run, itemsize,
-                   s.storage)
-            filled += run
-            count -= run
-            index[0] += run
-            at += run * axes.stride[0]
-            axis = 0
-            while index[axis] == axes.shape[axis] and axis + 1 < axes.ndim:     # carry
-                at += axes.stride[axis + 1] - index[axis] * axes.stride[axis]
-                index[axis] = 0
-                axis += 1
-                index[axis] += 1
-        if s.clamps:
-            clamp(buffer, filled, s.is_double, s.bounds)
-        take(buffer, filled, scale, lanes)
-
-
-cdef inline void _halve(double *lanes, Py_ssize_t half, Py_ssize_t used) noexcept nogil:
-    cdef Py_ssize_t i
-    if used > half:     # unused lanes hold zeros, and adding them changes nothing
-        for i in range(half):
-            lanes[i] = lanes[i] + lanes[i + half]
-
-
-cdef double _fold(double *lanes, Py_ssize_t used, bint max_abs) noexcept nogil:
-    """Halve the lanes down to one."""
-    cdef Py_ssize_t i
-    if max_abs:
-        for i in range(1, LANES):
-            lanes[0] = max(lanes[0], lanes[i])
-        return lanes[0]
-    _halve(lanes, 128, used)    # constant lengths let the compiler vectorize
-    _halve(lanes, 64, used)
-    _halve(lanes, 32, used)
-    _halve(lanes, 16, used)
-    _halve(lanes, 8, used)
-    _halve(lanes, 4, used)
-    _halve(lanes, 2, used)
-    _halve(lanes, 1, used)
-    return lanes[0]
-
-
-cdef double _span(const source *s, Py_ssize_t start, int kind, double scale) noexcept nogil:
-    cdef span_lanes lanes
-    cdef Py_ssize_t count = min(s.size - start, <Py_ssize_t>SPAN)
-    cdef lanes_t take = _sums.squares[s.is_double]
-    if kind == PEAKS:
-        take = _sums.max_abs[s.is_double]
-    elif kind == BLEMISHES:
-        take = _sums.nonfinite[1 + s.storage if s.narrow else s.is_double]
-    memset(lanes, 0, sizeof(lanes))
-    _visit(s, start, count, take, scale, lanes)
-    return _fold(lanes, count, kind == PEAKS)
-
-
-cdef double _combine(const double *spans, Py_ssize_t n, bint max_abs) noexcept nogil:
-    """The sum of the spans, in the same order."""
-    cdef span_lanes lanes
-    cdef Py_ssize_t i
-    if n == 1:
-        return spans[0]
-    memset(lanes, 0, sizeof(lanes))
-    for i in range(n):
-        if max_abs:
-            lanes[i % LANES] = max(lanes[i % LANES], spans[i])
-        else:
-            lanes[i % LANES] = lanes[i % LANES] + spans[i]
-    return _fold(lanes, n, max_abs)
-
-
 # ---- one norm of many arrays
 
 cdef void _share(const batch *b, int thread, int threads, int kind, double scale,
@@ -228,7 +117,7 @@ cdef void _share(const batch *b, int thread, int threads, int kind, double scale
         start = 0
         while start < b.sources[t].size:
             if low <= before + start < high:
-                spans[span] = _span(&b.sources[t], start, kind, scale)
+                spans[span] = sum_span(_sums, &b.sources[t], start, kind, scale)
             span += 1
             start += SPAN
         before += b.sources[t].size
@@ -249,7 +138,7 @@ cdef double _total(const batch *b, int kind, double scale, double *spans,
             end_share(&t)
         dismiss_team(&t)
     caller = fp_enter(b.flush)
-    total = _combine(spans, n_spans, kind == PEAKS)
+    total = combine(spans, n_spans, kind == PEAKS)
     fp_leave(caller)
     return total
 
@@ -376,17 +265,17 @@ cdef double _slice_total(const source *s, bint max_abs, double scale) noexcept n
     cdef Py_ssize_t start = 0, n = 0
     cdef double total
     if s.size <= SPAN:
-        return _span(s, 0, PEAKS if max_abs else SQUARES, scale)
+        return sum_span(_sums, s, 0, PEAKS if max_abs else SQUARES, scale)
     memset(lanes, 0, sizeof(lanes))
     while start < s.size:
-        total = _span(s, start, PEAKS if max_abs else SQUARES, scale)
+        total = sum_span(_sums, s, start, PEAKS if max_abs else SQUARES, scale)
         if max_abs:
             lanes[n % LANES] = max(lanes[n % LANES], total)
         else:
             lanes[n % LANES] = lanes[n % LANES] + total
         n += 1
         start += SPAN
-    return _fold(lanes, n, max_abs)
+    return fold(lanes, n, max_abs)
 
 
 cdef double _slice_norm(const source *s, int64_t *exponent) noexcept nogil:
