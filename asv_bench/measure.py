@@ -18,6 +18,7 @@ from typing import Any
 
 from benchmarks.common import public
 from comparison.measure import Spread, timed
+from comparison.quiet import BUSY, Others
 from records import Figure, Record, Row, figure, new_run
 
 __all__ = ["classes", "combinations", "meaning", "row_name"]
@@ -111,6 +112,7 @@ def measure(name: str, kind: type, patterns: list[str], turns: int) -> None:
         label = row_name(parameters)
         if not any(fnmatchcase(label, pattern) for pattern in patterns):
             continue
+        watch = Others()
         try:
             figures = measured(kind, parameters, turns)
         except NotImplementedError as error:
@@ -118,7 +120,9 @@ def measure(name: str, kind: type, patterns: list[str], turns: int) -> None:
             continue
         finally:
             put_back(module, threads)
-        rows[label] = Row(figures, parameters=parameters)
+        others = watch.share() or 0.0
+        busy = {"busy": f"{others:.0%} of the CPUs"} if others > BUSY else {}
+        rows[label] = Row(figures, parameters=parameters, labels=busy)
         medians = ", ".join(f"{what} {values[1]:.4g}" for what, values in figures.items())
         print(f"{name}: {label}: {medians}", flush=True)
     if rows:

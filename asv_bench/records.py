@@ -129,6 +129,8 @@ def new_run(**known: Any) -> dict[str, Any]:
     """
     if not of_checkout():
         raise SystemExit(f"tfopt is not that of {ROOT}, so its commit is unknown")
+    if _stale():
+        raise SystemExit("the kernels are older than their sources: build them first")
     on = machine()
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -148,6 +150,14 @@ def new_run(**known: Any) -> dict[str, Any]:
 
 #: Changes in these are no changes of what is measured.
 _APART = (":!docs", ":!asv_bench/results")
+
+
+def _stale() -> bool:
+    """Return whether a source has been written after all built kernels."""
+    names = _printed("git", "ls-files", *(f"tfopt/*.{kind}" for kind in ("pyx", "pxd", "tp", "h")))
+    sources = [ROOT / name for name in names.splitlines()]
+    built = [path.stat().st_mtime for path in Path(ROOT, "tfopt").rglob("*.so")]
+    return max(path.stat().st_mtime for path in sources) > max(built, default=0.0)
 
 
 def _script() -> str:

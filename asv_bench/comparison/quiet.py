@@ -47,7 +47,7 @@ class Patience:
 
 
 def _seconds() -> float | None:
-    """Return the seconds of all CPUs that were not idle and not this process's."""
+    """Return the seconds of all CPUs that were not idle and not this process's or its children's."""
     try:
         first, *fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
     except OSError:
@@ -55,4 +55,4 @@ def _seconds() -> float | None:
     user, nice, system, _idle, _waiting, *interrupts_and_stolen = (int(x) for x in fields[:8])
     busy = (user + nice + system + sum(interrupts_and_stolen)) / os.sysconf("SC_CLK_TCK")
     own = os.times()
-    return busy - own.user - own.system if first == "cpu" else None
+    return busy - sum(own[:4]) if first == "cpu" else None
