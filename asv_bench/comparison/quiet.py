@@ -47,7 +47,7 @@ class Patience:
 
 
 def _seconds() -> float | None:
-    """Return the seconds of all CPUs that were not idle and not this process's or its children's."""
+    """Return the seconds of all CPUs that were neither idle nor of this process or its children."""
     try:
         first, *fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
     except OSError:
