@@ -1,0 +1,191 @@
+"""The pages of figures: their tables are those of the measured files, and regressions are found."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+from fnmatch import fnmatchcase
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+BENCH = Path(__file__).parent.parent / "asv_bench"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bench():
+    sys.path.insert(0, str(BENCH))
+    yield
+    sys.path.remove(str(BENCH))
+
+
+@pytest.fixture(scope="module")
+def page(bench: None) -> ModuleType:
+    return import_module("page")
+
+
+@pytest.fixture(scope="module")
+def shown(page: ModuleType) -> dict[str, Any]:
+    return page.load()
+
+
+def test_the_tables_are_what_was_measured(page: ModuleType, shown: dict[str, Any]) -> None:
+    for path in page.PAGES:
+        text = path.read_text(encoding="utf-8")
+        assert page.written(text, shown) == text, (
+            f"{path.name} has tables that asv_bench/page.py does not write: asv_bench/README.md "
+            "says how to update them"
+        )
+
+
+def test_each_table_is_in_one_page_once(page: ModuleType) -> None:
+    texts = "".join(path.read_text(encoding="utf-8") for path in page.PAGES)
+    names = [table.name for table in page.TABLES]
+    assert len(set(names)) == len(names)
+    for name in names:
+        assert texts.count(f"<!-- {name} -->") == texts.count(f"<!-- end of {name} -->") == 1, name
+    assert texts.count("<!-- ") == 2 * len(names)
+    lines = texts.split("\n")
+    outside = [n for n, line in enumerate(lines) if line.startswith("| ---")]
+    assert len(outside) == len(names)  # so no table has been typed
+
+
+def selected(command: str, row: str) -> bool:
+    """Return whether a command measures a row; the command must exist."""
+    python, script, *arguments = shlex.split(command)
+    assert python == "python" and (BENCH.parent / script).is_file()
+    patterns = ["*"]
+    if script.endswith("measure.py"):
+        (name, *options) = arguments
+        (_, kind), *others = import_module("measure").classes(name)
+        assert not others
+        combinations = import_module("measure").combinations(kind)
+        assert row in map(import_module("measure").row_name, combinations), row
+        patterns = options[1:] or patterns
+        assert options[:1] in ([], ["--only"])
+    elif script.endswith("compare.py"):
+        assert arguments[0] == "--only"
+        row, patterns = row.lower(), [f"*{arguments[1].lower()}*"]
+    elif script.endswith("linear_table.py"):
+        patterns = [argument for argument in arguments if argument != "--solvers"]
+    else:
+        assert script.endswith("busy.py")
+    return any(fnmatchcase(row, pattern) for pattern in patterns)
+
+
+def test_the_command_of_a_table_measures_its_rows(page: ModuleType, shown: dict[str, Any]) -> None:
+    for table in page.TABLES:
+        record = shown[table.record]
+        figures = [
+            cell for line in table.grid(record).lines for cell in line if not isinstance(cell, str)
+        ]
+        assert any(page.known(cell, record) for cell in figures), f"{table.name} has no figures"
+        for cell in figures:
+            assert selected(table.command, cell.row), (table.name, cell.row)
+            assert cell.figure in record.figures or cell.row not in record.rows, cell
+
+
+def test_each_row_is_of_a_known_run(page: ModuleType) -> None:
+    records = import_module("records")
+    files = sorted(records.RESULTS.glob("*.json"))
+    assert files
+    for path in files:
+        record = records.Record.load(path.stem)
+        assert record.text() == path.read_text(encoding="utf-8")
+        assert set(record.runs) == {row.run for row in record.rows.values()}
+        for date, run in record.runs.items():
+            assert run["date"] == date
+            assert all(run[what] for what in ("commit", "command", "machine", "compiler", "numpy"))
+            assert run["changed"] in (None, False, True)
+        for row in record.rows.values():
+            assert set(row.figures) <= set(record.figures)
+            for low, median, high in row.figures.values():
+                known = [value for value in (low, median, high) if value is not None]
+                assert known == sorted(known) and known and all(map(math.isfinite, known))
+
+
+positive = st.floats(0.001, 1000)
+quartiles = st.tuples(positive, positive, positive).map(sorted).map(tuple)
+#: Rows of two files by name: some in both, some in one.
+rows = st.dictionaries(st.sampled_from("abcd"), quartiles)
+
+
+def record_of(figures: dict[str, Any], better: str | None, date: str) -> Any:
+    records = import_module("records")
+    record = records.Record("x")
+    made = {key: records.Row({"ratio": of}) for key, of in figures.items()}
+    record.merge({"date": date}, made, {"ratio": {"unit": "times", "better": better}})
+    return record
+
+
+@given(rows, rows)
+def test_measured_rows_replace_themselves_alone(old: dict[str, Any], new: dict[str, Any]) -> None:
+    records = import_module("records")
+    both, fresh = record_of(old, "more", "1"), record_of(new, "more", "2")
+    both.merge({"date": "2"}, fresh.rows, fresh.figures)
+    assert {key: row.figures["ratio"] for key, row in both.rows.items()} == old | new
+    assert {key: row.run for key, row in both.rows.items()} == dict.fromkeys(
+        old, "1"
+    ) | dict.fromkeys(new, "2")
+    assert set(both.runs) == {row.run for row in both.rows.values()}
+    assert records.Record.parse("x", both.text()) == both
+
+
+@given(rows, rows, st.sampled_from(["more", "less", None]))
+def test_regressions_are_ratios_a_tenth_worse(
+    old: dict[str, Any], new: dict[str, Any], better: str | None
+) -> None:
+    before, now = record_of(old, better, "1"), record_of(new, better, "2")
+    found = [line.split(": ")[1] for line in import_module("page").regressions(before, now)]
+    worse = {"more": lambda a, b: a / b, "less": lambda a, b: b / a, None: lambda a, b: 0.0}[better]
+    assert found == [key for key in new if key in old and worse(old[key][1], new[key][1]) > 1.1]
+    assert not list(import_module("page").regressions(now, now))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "better", "is_worse"),
+    [
+        ((91, None, 101), (80, 82, 84), "more", True),
+        ((91, None, 101), (80, 85, 90), "more", False),
+        ((40, None, None), (30, 35, 40), "more", True),
+        ((0.98, None, 1.06), (1.1, 1.2, 1.3), "less", True),
+        ((0.98, None, 1.06), (1.0, 1.15, 1.2), "less", False),
+    ],
+)
+def test_of_a_range_the_worst_counts(
+    page: ModuleType, old: Any, new: Any, better: str, is_worse: bool
+) -> None:
+    before, now = record_of({"a": old}, better, "1"), record_of({"a": new}, better, "2")
+    assert bool(list(page.regressions(before, now))) == is_worse
+
+
+def test_rows_of_different_runs_are_told_apart(page: ModuleType) -> None:
+    records = import_module("records")
+    table_of = import_module("page_tables.cells")
+    runs = {
+        "1": {"date": "2026-01-01T00:00:00", "commit": "a" * 12, "changed": False, "machine": "m"},
+        "2": {"date": "2026-01-02T00:00:00", "commit": "b" * 12, "changed": True, "machine": "n"},
+    }
+    lines = [[name, table_of.Cell(name, "ratio")] for name in ("one", "two", "three")]
+    table = table_of.Table(
+        "t", "x", "python x.py", "What", lambda _: table_of.Grid(["", "r"], lines)
+    )
+
+    def text(second: str) -> str:
+        made = {
+            "one": records.Row({"ratio": (1.0, 2.0, 3.0)}, "1"),
+            "two": records.Row({"ratio": (1.0, None, 3.0)}, second, labels={"busy": "9 %"}),
+        }
+        return page.rendered(table, records.Record("x", {}, runs, made))
+
+    alike, apart = text("1"), text("2")
+    assert "| one | 2 |\n| two | 1\N{EN DASH}3* |\n| three | \N{EN DASH} |" in alike
+    assert "*What; 2026-01-01 at aaaaaaa; m; \\*: beside other programs:* `python x.py`" in alike
+    assert "| one | 2 | 2026-01-01 at aaaaaaa, m |" in apart
+    assert "2026-01-02 at bbbbbbb with changes, n |" in apart
