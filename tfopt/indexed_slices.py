@@ -16,6 +16,7 @@ from tfopt.kernels.update import dedup as merge
 
 __all__ = ["IndexedSlices"]
 
+_COMMON = np.dtype(np.float32), np.dtype(np.float64)  # a dtype's name takes long to make
 _SUMMED = {"float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
 
 
@@ -148,7 +149,7 @@ class IndexedSlices:
                 "them to the host"
             )
         dtype = self.values.dtype
-        if dtype.name not in _SUMMED:
+        if dtype not in _COMMON and dtype.name not in _SUMMED:
             raise InvalidTypeError(
                 f"values must be floats or complex of at most double precision, not {dtype}"
             )
@@ -173,8 +174,10 @@ class IndexedSlices:
             rows = np.ascontiguousarray(self.values, computed).reshape(n, -1)
             bound = np.inf if bound is None else bound
             merge.add_rows(rows, position, sums.reshape(distinct.size, -1), bound, scale)
-        with np.errstate(over="ignore"):  # rounding to infinity gives no warning
-            return IndexedSlices(sums.astype(dtype, copy=False), distinct, self.dense_shape)
+        if computed != dtype:
+            with np.errstate(over="ignore"):  # rounding to infinity gives no warning
+                sums = sums.astype(dtype)
+        return IndexedSlices(sums, distinct, self.dense_shape)
 
     def __repr__(self) -> str:
         shape = "" if self.dense_shape is None else f", dense_shape {self.dense_shape}"

@@ -150,11 +150,34 @@ cdef void _clear_owned(char *sums, Py_ssize_t n, Py_ssize_t row_bytes, int shift
             memset(sums + p * row_bytes, 0, row_bytes)
 
 
+cdef inline number _limited(number value, number high, number factor) noexcept nogil:
+    """A number clamped to [-high, high], unless it is complex, and multiplied by a factor."""
+    if number is float or number is double:
+        value = high if high < value else value
+        value = -high if -high > value else value
+        return value * factor
+    else:
+        return value
+
+
+cdef void _add_singles(const number[:, ::1] values, const Py_ssize_t[::1] place,
+                       number[:, ::1] sums, number high, number factor, int *outside) \
+        noexcept nogil:
+    """`_add_owned_rows` for rows of one element, all by this thread."""
+    cdef Py_ssize_t i, at, n = sums.shape[0]
+    for i in range(values.shape[0]):
+        at = read_once(&place[i])
+        if within(at, n):
+            sums[at, 0] = sums[at, 0] + _limited(values[i, 0], high, factor)
+        else:
+            raise_flag(outside)
+
+
 cdef void _add_owned_rows(const number[:, ::1] values, const Py_ssize_t[::1] place,
                           number[:, ::1] sums, double bound, double scale, int *outside,
                           int owner, int owners) noexcept nogil:
     # sums[place[i]] += values[i], i ascending, where this thread owns the sum
-    cdef number high = <number>bound, low = -<number>bound, factor = <number>scale, value
+    cdef number high = <number>bound, factor = <number>scale
     cdef Py_ssize_t[PIECE] mine
     cdef Py_ssize_t[PIECE] places
     cdef Py_ssize_t start = 0, stop, n, i, j, width = values.shape[1]
@@ -165,6 +188,9 @@ cdef void _add_owned_rows(const number[:, ::1] values, const Py_ssize_t[::1] pla
     cdef int shift = _shift(row_bytes)
     cdef fp_state caller = fp_enter(flush_denormals())
     _clear_owned(base, sums.shape[0], row_bytes, shift, owner, owners)
+    if width == 1 and owners == 1:
+        _add_singles(values, place, sums, high, factor, outside)
+        start = values.shape[0]
     while start < values.shape[0]:
         stop = min(start + PIECE, values.shape[0])
         n = _owned(place, start, stop, sums.shape[0], shift, owner, owners, mine, places, outside)
@@ -174,12 +200,7 @@ cdef void _add_owned_rows(const number[:, ::1] values, const Py_ssize_t[::1] pla
             into = &sums[places[i], 0]
             row = &values[mine[i], 0]
             for j in range(width):
-                if number is float or number is double:
-                    value = high if high < row[j] else row[j]
-                    value = low if low > value else value
-                    into[j] = into[j] + value * factor
-                else:
-                    into[j] = into[j] + row[j]
+                into[j] = into[j] + _limited(row[j], high, factor)
         start = stop
     fp_leave(caller)
 
