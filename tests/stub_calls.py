@@ -127,6 +127,8 @@ GOOD: dict[str, Any] = {
     "arrays.coerce.as_array": lambda: [np.ones(3), "x"],
     "arrays.coerce.memory_address": lambda: [np.ones(3)],
     "arrays.coerce.placement": lambda: [np.ones(3)],
+    "arrays.csr.take": lambda: [*_rows()[:3], np.array([4, 0, 4]), D],
+    "arrays.csr.dot": lambda: [*_rows()[:3], np.ones((D, 2))],
     "stream.ftrl.learn": lambda: [
         *_rows()[:3], np.arange(N), np.ones((N, 1)), np.ones(N), np.ones((D + 1, 1, 3)),
         np.ones((2, 2)), 2, "logistic_loss", True, 0.1, 0.1, 0.1, 0.1, {}, {"a": 1},

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import RULES, arrays_for, ordinary_hypers
+from scipy import sparse
 from sdca_cases import call_of
 from silence import Call, bits, outcome, perturbed
 from traced_cases import CLIP_CALLS
@@ -442,6 +443,12 @@ CALLS = {
         tfopt.IndexedSlices,
         lambda: {"values": np.ones((2, 3)), "indices": np.array([1, 0])},
         {"dense_shape": (4, 3)},
+    ),
+    "SparseRows": Call(
+        tfopt.SparseRows,
+        lambda: {"X": sparse.csr_matrix(MATRIX)},
+        {"X": sparse.csr_matrix(MATRIX.T)},
+        lambda _, rows: [rows.values, rows.columns, rows.ends, rows.shape],
     ),
     "Variable": Call(
         like(variable_of, tfopt.Variable),

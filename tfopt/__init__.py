@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         global_norm,
     )
     from tfopt.indexed_slices import IndexedSlices
+    from tfopt.sparse_rows import SparseRows
     from tfopt.variable import Variable
 
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "NoGradient",
     "NotDifferentiable",
     "RegisterGradient",
+    "SparseRows",
     "Tensor",
     "TensorSpec",
     "UnconnectedGradients",
@@ -123,6 +125,7 @@ _MODULES = {
 }
 _ORIGINS = {
     "IndexedSlices": "indexed_slices",
+    "SparseRows": "sparse_rows",
     "Variable": "variable",
     **dict.fromkeys(
         (

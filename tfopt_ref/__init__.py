@@ -30,6 +30,7 @@ Another is linear learning by dual coordinate ascent:
 22. `sdca_block_fit`: a fit of data that is cut into blocks.
 23. `multinomial`: the logistic loss of several classes together.
 24. `ftrl_stream`: learning from a stream instead, by FTRL-Proximal.
+25. `sparse_rows`: or from batches of sparse rows, by any optimizer.
 
 Then gradients of what NumPy computes: `autodiff`. `backend` lets tfopt run on these formulas.
 """
