@@ -1,7 +1,8 @@
-"""Learning from a stream of hashed rows, and hashing: how many times as fast as scikit-learn."""
+"""Learning from sparse rows, hashed or in batches: how many times as fast as scikit-learn."""
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,62 @@ class Stream:
 
         moved, ours = best_times(move, lambda: self.learn(self.ours))
         return moved / ours
+
+
+class Batches:
+    """An epoch of logistic regression in shuffled batches of 256, with 75 of many features a row.
+
+    As `tfopt train` takes them. Features are as unequal as words are.
+    """
+
+    params = ([2**18, 2**20], ["SGD", "Adagrad", "Adamax"])
+    param_names = ("features", "optimizer")
+    timeout = 300
+
+    def setup(self, features: int, optimizer: str) -> None:
+        from scipy import sparse
+        from sklearn.datasets import dump_svmlight_file
+        from sklearn.linear_model import SGDClassifier
+
+        public("sparse_rows.SparseRows")
+        random = np.random.default_rng(0)
+        rows, entries = 20_000, 75
+        indices = (features ** random.random(rows * entries)).astype(np.int64) * 7919 % features
+        indptr = np.arange(0, indices.size + 1, entries)
+        parts = random.random(indices.size).round(6), indices, indptr
+        self.X = sparse.csr_matrix(parts, (rows, features))
+        self.X.sum_duplicates()
+        self.y = random.integers(0, 2, rows).astype(np.float64)
+        self.weights, self.optimizer = np.zeros(features), public(f"optimizers.{optimizer}")(0.01)
+        self.rival = SGDClassifier(loss="log_loss")
+        self.rival.partial_fit(self.X[:256], self.y[:256], classes=[0, 1])
+        dump_svmlight_file(self.X, self.y, text := io.BytesIO(), zero_based=False)
+        self.text = text.getvalue()
+        self.threads = public("threads.get_num_threads")(), public("threads.set_num_threads")
+
+    def epoch(self) -> None:
+        rows, w = public("sparse_rows.SparseRows")(self.X), self.weights
+        order = np.random.default_rng(1).permutation(len(self.y))
+        for start in range(0, len(order), 256):
+            chosen = order[start : start + 256]
+            batch = rows.take(chosen)
+            residuals = 1 / (1 + np.exp(-batch.dot(w))) - self.y[chosen]
+            self.optimizer.apply_gradients([(batch.gradient(residuals / 256), w)])
+
+    def time_epoch(self, features: int, optimizer: str) -> None:
+        self.epoch()
+
+    def track_times_the_speed_of_sgd_classifier(self, features: int, optimizer: str) -> float:
+        theirs, ours = best_times(lambda: self.rival.partial_fit(self.X, self.y), self.epoch)
+        return theirs / ours
+
+    def track_times_the_speed_of_reading(self, features: int, optimizer: str) -> float:
+        """How many times as fast as the rows are read from LIBSVM text in memory, by one thread."""
+        read, (threads, set_threads) = public("io.read_libsvm"), self.threads
+        set_threads(1)
+        reading, ours = best_times(lambda: read(io.BytesIO(self.text)), self.epoch)
+        set_threads(threads)
+        return reading / ours
 
 
 class Hashing:

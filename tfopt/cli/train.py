@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt import IndexedSlices, Variable
+from tfopt import SparseRows, Variable
 from tfopt.cli.checkpoints import Checkpoints, RunState, run_origin
 from tfopt.cli.data import find_classes, targets
 from tfopt.cli.files import CommandError, check_outside, check_writable, is_folder, note, print_json
@@ -90,7 +90,7 @@ def train_epochs(
     after_step : callable
         Called with the number of rows after each batch.
     """
-    n_features, lengths = examples.n_features, examples.lengths
+    lengths = examples.lengths
     loss = ModelLoss(settings.loss, {})
     # float64, as the reader gives the data: float32 takes as long on a9a and rounds more
     w, b = run.weights, run.bias
@@ -111,33 +111,26 @@ def train_epochs(
         while chunks and run.row >= before + lengths[chunks[0]]:  # of a run that is resumed
             before += shuffle.permutation(lengths[chunks.pop(0)]).size
         for features, y, weight in examples.read(chunks):
+            rows = SparseRows(features)
             order = shuffle.permutation(y.size)
-            shuffled, shuffled_y = features[order], y[order]
             for start in range(run.row - before, y.size, settings.batch_size):
-                batch_y = shuffled_y[start : start + settings.batch_size]
-                size = batch_y.size
-                # the batch's non-zeros: value, column and row of each; slicing the scipy matrix
-                # instead would take as long as the step of the optimizer below
-                ends = shuffled.indptr[start : start + size + 1]
-                x, columns = (p[ends[0] : ends[-1]] for p in (shuffled.data, shuffled.indices))
-                rows = np.repeat(np.arange(size), np.diff(ends))
+                chosen = order[start : start + settings.batch_size]
+                batch = rows.take(chosen)
 
-                optimizer.catch_up(weights, columns)  # with --sparse catch_up they may be behind
-                touched = w[columns]
-                margins = np.bincount(rows, x * touched, minlength=size) + b
-                residuals = loss.derivative(margins, batch_y) / size
+                optimizer.catch_up(weights, batch.columns)  # with --sparse catch_up: perhaps behind
+                margins = batch.dot(w) + b
+                residuals = loss.derivative(margins, y[chosen]) / chosen.size
                 if weight is not None:
-                    residuals *= weight[order[start : start + size]]
-                values = x * residuals[rows]
-                if settings.l2:
-                    values += share[columns] * touched / size
-                # A feature that occurs in many rows of the batch is in the list as often;
+                    residuals *= weight[chosen]
+                # A feature that occurs in many rows of the batch is in the gradient as often;
                 # the optimizer sums these entries before it takes its step.
-                gradient = IndexedSlices(values, columns, (n_features,))
+                gradient = batch.gradient(residuals)
+                if settings.l2:
+                    gradient.values += share[batch.columns] * w[batch.columns] / chosen.size
                 total = residuals.sum(keepdims=True)
                 optimizer.apply_gradients([(gradient, weights), (total, bias)])
-                run.row = before + start + size
-                after_step(size)
+                run.row = before + start + chosen.size
+                after_step(chosen.size)
             before += y.size
         optimizer.flush()
         run.epoch, run.row = epoch + 1, 0
