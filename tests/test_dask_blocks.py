@@ -24,7 +24,6 @@ from tfopt.dask import (
     SDCARegressor,
     read_libsvm,
 )
-from tfopt.dask.executor import DaskExecutor
 
 random = np.random.default_rng(0)
 X = random.standard_normal((80, 4))
@@ -260,26 +259,6 @@ def test_a_seed_that_is_not_given_is_that_of_the_checkpoint(
         whole.fit(parts(X), parts(y))
         rest = SDCAClassifier(max_iter=6, **options).fit(parts(X), parts(y), resume=str(tmp_path))
     np.testing.assert_array_equal(rest.coef_, whole.coef_)
-
-
-# ---- an actor whose worker is gone
-
-
-def test_an_actor_that_is_lost_between_two_looks(client: Client, monkeypatch: Any) -> None:
-    expected = linear_model.SDCAClassifier("smooth_hinge", num_loss_partitions=[20] * 4).fit(X, y)
-    check, lost = DaskExecutor._check_actors, []
-
-    def checked(executor: DaskExecutor) -> None:
-        check(executor)
-        if executor._actors and not lost:
-            lost.append(executor._attempt)
-            actor = next(iter(executor._actors.values()))
-            actor._future.cancel(force=True)  # as when its worker leaves
-
-    monkeypatch.setattr(DaskExecutor, "_check_actors", checked)
-    found = SDCAClassifier("smooth_hinge").fit(parts(X), parts(y))
-    assert lost == [1]
-    np.testing.assert_array_equal(found.coef_, expected.coef_)
 
 
 # ---- folders of files

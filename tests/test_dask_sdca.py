@@ -16,7 +16,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from dask_cluster import ROWS, Dies, blocks, data, kill_one, processes, start, tasks
+from dask_cluster import ROWS, Dies, addresses, blocks, data, kill_one, processes, start, tasks
 from distributed import Client
 from linear_losses import DEFINITIONS
 from scipy import sparse
@@ -72,15 +72,11 @@ def test_bits_are_those_of_the_fit_without_a_cluster(client: Client, loss: str, 
 
 
 @pytest.mark.parametrize("n_workers", [1, 4])
-def test_the_number_of_workers_changes_no_bits(
-    n_workers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_number_of_workers_changes_no_bits(n_workers: int) -> None:
     X, y, weight = data("hinge")
     ours, theirs = pair("hinge", class_weight="balanced", **OPTIONS | {"max_iter": 1})
     expected = bits(fitted(theirs, X, y, weight))
     with processes(n_workers) as client:
-        assert bits(fitted(ours, *blocks(X, y, weight))) == expected
-        monkeypatch.setattr("tfopt.dask.executor.MAX_FAN_IN", 2)  # more workers add up first
         assert bits(fitted(ours, *blocks(X, y, weight))) == expected
         assert len(client.nthreads()) == n_workers
 
@@ -178,6 +174,25 @@ def test_workers_that_are_killed_change_no_bits() -> None:
         with pytest.raises(WorkerLostError):
             ours.dual_coef_.compute()
     assert not killer.epochs and told.count(2) == 2  # all is done again
+
+
+def test_blocks_of_a_worker_that_is_retired_are_moved() -> None:
+    """By Dask, with their states: the fit goes on from where it was."""
+    X, y, weight = data("logistic")
+    ours, theirs = pair("logistic", tol=1e-9, max_iter=5)
+    told: list[int] = []
+    with processes(3) as client:
+
+        def retire(record: dict[str, Any]) -> None:
+            told.append(record["iteration"])
+            if record["iteration"] in (2, 4):
+                client.retire_workers(addresses(client)[:1], close_workers=True, remove=True)
+
+        ours.set_params(callback=retire)
+        fitted(ours, *blocks(X, y, weight))
+        assert bits(ours) == bits(fitted(theirs, X, y, weight))
+        assert len(client.nthreads()) == 1
+    assert told == [1, 2, 3, 4, 5]
 
 
 def test_a_worker_may_die_in_any_kind_of_round(

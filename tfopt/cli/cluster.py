@@ -23,8 +23,8 @@ from tfopt.cli.settings import CheckpointFlags, SdcaSettings
 from tfopt.dask.cluster import (
     POLL_INTERVAL,
     WORKER_LOST_ERRORS,
-    assign_slots,
-    worker_slots,
+    assign_workers,
+    wait_for_workers,
     worker_threads,
 )
 from tfopt.dask.folder import MANIFEST, Folder
@@ -109,8 +109,7 @@ class ClusterExecutor(Executor):
         options = {"pure": False, "allow_other_workers": True}
         with _cluster_errors():
             for _ in range(MAX_WORKER_LOSSES):
-                slots = assign_slots(worker_slots(client), len(values))
-                locations = [worker for worker, _ in slots]
+                locations = assign_workers(wait_for_workers(client), len(values))
                 futures = [
                     client.submit(function, value, shared, workers=[worker], **options)
                     for value, worker in zip(values, locations, strict=True)

@@ -13,8 +13,8 @@ __all__ = [
     "WORKER_LOST_ERRORS",
     "POLL_INTERVAL",
     "check_scheduler",
-    "worker_slots",
-    "assign_slots",
+    "assign_workers",
+    "wait_for_workers",
     "worker_threads",
 ]
 
@@ -68,8 +68,8 @@ def worker_threads(client: Client) -> dict[str, int]:
             time.sleep(RETRY_INTERVAL)
 
 
-def worker_slots(client: Client) -> list[tuple[str, int]]:
-    """Return (worker, thread) pairs; wait for the first worker if there is none.
+def wait_for_workers(client: Client) -> dict[str, int]:
+    """Return `worker_threads`; wait for the first worker if there is none.
 
     Raises
     ------
@@ -81,9 +81,13 @@ def worker_slots(client: Client) -> list[tuple[str, int]]:
         if time.monotonic() > end:
             raise TimeoutError(f"the cluster has had no workers for {WORKER_TIMEOUT} s")
         time.sleep(POLL_INTERVAL)
-    return [(worker, k) for worker, n in threads.items() for k in range(n)]
+    return threads
 
 
-def assign_slots(slots: list[tuple[str, int]], n_blocks: int) -> list[tuple[str, int]]:
-    """Return the worker and thread of each block; neighbouring blocks are kept together."""
+def assign_workers(threads: dict[str, int], n_blocks: int) -> list[str]:
+    """Return a worker for each block, given the threads of each worker.
+
+    Neighbouring blocks are kept together, and threads get equally many.
+    """
+    slots = [worker for worker, n_threads in threads.items() for _ in range(n_threads)]
     return [slots[number * len(slots) // n_blocks] for number in range(n_blocks)]

@@ -7,7 +7,7 @@ import concurrent.futures
 import itertools
 import pickle
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 import dask
@@ -17,19 +17,12 @@ from tfopt.dask.block_input import load_block
 from tfopt.dask.cluster import (
     POLL_INTERVAL,
     WORKER_LOST_ERRORS,
-    assign_slots,
+    assign_workers,
     check_scheduler,
-    worker_slots,
+    wait_for_workers,
     worker_threads,
 )
-from tfopt.dask.workers import (
-    WorkerActor,
-    WorkerLostError,
-    apply_to_block,
-    feature_names_of,
-    merge_nodes,
-    run_round,
-)
+from tfopt.dask.workers import WorkerLostError, apply_to_block, feature_names_of, run_round
 from tfopt.linear_model._solver.reductions import reduce_nodes
 
 __all__ = ["DaskExecutor", "BlockSource"]
@@ -37,16 +30,13 @@ __all__ = ["DaskExecutor", "BlockSource"]
 #: X, y, weights and dual variables of a block, each perhaps a delayed object or a future.
 BlockSource: TypeAlias = tuple[Any, Any, Any, Any]
 
-#: How many partial sums the client adds up; if there are more, tasks on workers merge them first.
-MAX_FAN_IN = 8
-
 
 class DaskExecutor:
     """An executor that distributes blocks over the workers of a Dask cluster.
 
-    Neighbours in the tree of sums are on one worker if possible, so that mostly sums are
-    transferred. A round is a call of an actor on each worker. With many workers, and in the first
-    round, which waits for the blocks, it is a task for each thread of the workers.
+    Tasks load the blocks, and Dask keeps them. A round is one message, which the scheduler passes
+    on to the workers that have blocks: a task for each would take several times as long. Neighbours
+    in the tree of sums are on one worker if possible, so that mostly sums are transferred.
 
     Parameters
     ----------
@@ -61,11 +51,8 @@ class DaskExecutor:
         self._name = f"tfopt-{uuid.uuid4().hex}"
         self._tasks = itertools.count()
         self._sources, self._has_classes = sources, has_classes
-        self._locations: list[tuple[str, int]] = [("", 0)] * self.n_blocks
-        self._block_futures: list[Future | None] = [None] * self.n_blocks
-        self._actor_futures: dict[str, Future] = {}
-        self._actors: dict[str, Any] = {}
-        self._blocks_are_loaded = False
+        self._workers = [""] * self.n_blocks
+        self._blocks: list[Future] = []
         self._attempt, self._rounds = 0, [0] * self.n_blocks
 
     def __enter__(self) -> DaskExecutor:
@@ -73,52 +60,34 @@ class DaskExecutor:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        futures = [future for future in self._block_futures if future is not None]
         if kind is not None:  # ends tasks that wait for them, too
-            self.client.cancel(futures, force=True)
-        for future in futures:
+            self.client.cancel(self._blocks, force=True)
+        for future in self._blocks:
             future.release()
-        self._block_futures = [None] * self.n_blocks
-        self._close_actors()
+        self._blocks = []
 
     def begin(self) -> None:
         """Start a new attempt from the initial blocks; those of lost workers are loaded again."""
-        slots = worker_slots(self.client)
-        locations, workers = assign_slots(slots, self.n_blocks), {worker for worker, _ in slots}
-        gone = [
-            number
-            for number, (location, _) in enumerate(self._locations)
-            if location not in workers
-        ]
-        lost = [future for number in gone if (future := self._block_futures[number]) is not None]
-        self.client.cancel(lost, force=True)  # they would wait for their workers for ever
-        for number in gone:
-            slot = self._locations[number] = locations[number]
+        threads = wait_for_workers(self.client)
+        workers = assign_workers(threads, self.n_blocks)
+        lost = [number for number, worker in enumerate(self._workers) if worker not in threads]
+        # they would wait for their workers for ever
+        self.client.cancel([self._blocks[number] for number in lost if self._blocks], force=True)
+        blocks = dict(enumerate(self._blocks))
+        for number in lost:
+            self._workers[number] = workers[number]
             read = dask.delayed(load_block)(
-                number,
-                *self._sources[number],
-                self._has_classes,
-                dask_key_name=f"{self._name}-{next(self._tasks)}",
+                number, *self._sources[number], self._has_classes, dask_key_name=self._new_key()
             )
             # one by one, because `workers` applies to all tasks of a call: so a file is read where
             # its block will be. Other workers are allowed, or a task that several blocks depend on
             # would wait for ever for a lost worker
-            self._block_futures[number] = self.client.compute(
-                read, workers=[slot[0]], allow_other_workers=True
+            blocks[number] = self.client.compute(
+                read, workers=[workers[number]], allow_other_workers=True
             )
+        self._blocks = [blocks[number] for number in range(self.n_blocks)]
         self._attempt += 1
         self._rounds = [0] * self.n_blocks
-        self._blocks_are_loaded = False
-        self._close_actors()
-        workers = {location for location, _ in self._locations}
-        if len(workers) <= MAX_FAN_IN:
-            self._actor_futures = {
-                w: self._submit(WorkerActor, actor=True, workers=[w]) for w in sorted(workers)
-            }
-
-    def _close_actors(self) -> None:
-        self.client.cancel([*self._actor_futures.values()], force=True)
-        self._actor_futures, self._actors = {}, {}
 
     def names(self) -> dict[tuple[str, ...] | None, int]:
         """Return the feature names that occur, each with its first block.
@@ -131,23 +100,11 @@ class DaskExecutor:
             See `map_reduce`.
         """
         check_scheduler(self.client)
-        shares: dict[tuple[str, int], list[tuple[int, Future]]] = {}
-        for number, (future, location) in enumerate(
-            zip(self._block_futures, self._locations, strict=True)
-        ):
-            assert future is not None
-            shares.setdefault(location, []).append((number, future))
-        futures = [future for share in shares.values() for _, future in share]
-        self._wait_for(futures)
-        self._result([future for future in futures if future.status == "error"][:1])
-        parts = self._result(
-            [
-                self._submit(feature_names_of, share, workers=[worker])
-                for (worker, _), share in shares.items()
-            ]
-        )
+        self._wait(lambda: wait(self._blocks))
+        self._results([future for future in self._blocks if future.status == "error"][:1])
+        self._find_blocks()
         first_blocks: dict[tuple[str, ...] | None, int] = {}
-        for part in parts:
+        for part in self._run(feature_names_of, range(self.n_blocks)):
             for names, number in part.items():
                 first_blocks[names] = min(number, first_blocks.get(names, number))
         return first_blocks
@@ -168,80 +125,20 @@ class DaskExecutor:
             If the scheduler was lost.
         """
         check_scheduler(self.client)
-        self._check_actors()
         numbers = range(self.n_blocks) if numbers is None else numbers
-        by_thread: dict[tuple[str, int], list[tuple[int, int]]] = {}
-        by_worker: dict[str, list[tuple[int, int]]] = {}
-        for place, number in enumerate(numbers):
+        for number in numbers:
             self._rounds[number] += 1
-            location = self._locations[number]
-            by_thread.setdefault(location, []).append((place, number))
-            by_worker.setdefault(location[0], []).append((place, number))
-        if self._blocks_are_loaded and self._actor_futures:
-            partial_sums = self._map_on_actors(by_worker, function, request, len(numbers))
-        else:
-            partial_sums = self._map_on_tasks(by_thread, function, request, len(numbers))
-            self._blocks_are_loaded = True
+        call = run_round, numbers, self._attempt, function, request, len(numbers)
+        try:
+            partial_sums = self._run(*call)
+        except WorkerLostError:
+            if not self._find_blocks():
+                raise
+            partial_sums = self._run(*call)  # Dask has moved blocks from workers that it closes
         (root,) = reduce_nodes(
             {k: v for nodes in partial_sums for k, v in nodes.items()}, len(numbers)
         ).values()
         return root
-
-    def _map_on_actors(
-        self,
-        shares: dict[str, list[tuple[int, int]]],
-        function: Callable[[Any, Any], Any],
-        request: Any,
-        n_places: int,
-    ) -> list[Any]:
-        if not self._actors:
-            actors = self._result([*self._actor_futures.values()])
-            self._actors = dict(zip(self._actor_futures, actors, strict=True))
-        payload = pickle.dumps((function, request), protocol=5)
-        calls = []
-        for worker, share in shares.items():
-            places = [(place, self._key(number), self._rounds[number]) for place, number in share]
-            try:
-                calls.append(self._actors[worker].step(places, self._attempt, payload, n_places))
-            except RuntimeError as lost:  # its worker was lost after the check
-                raise _as_worker_lost(lost) from None
-        # the actor of a lost worker may hang, or raise any error
-        answers = [
-            pickle.loads(answer)
-            for answer in self._result_unless_lost(_await_all(calls), (Exception,))
-        ]
-        error = next((answer for is_answer, answer in answers if not is_answer), None)
-        if error is None:
-            return [answer for _, answer in answers]
-        try:
-            raise error
-        finally:
-            del answers, error  # its traceback would keep the whole fit alive
-
-    def _map_on_tasks(
-        self,
-        shares: dict[tuple[str, int], list[tuple[int, int]]],
-        function: Callable[[Any, Any], Any],
-        request: Any,
-        n_places: int,
-    ) -> list[Any]:
-        answers = []
-        for (worker, _), share in shares.items():
-            blocks = [
-                (place, self._block_futures[number], self._rounds[number])
-                for place, number in share
-            ]
-            call = self._attempt, function, request, n_places
-            answers.append(self._submit(run_round, blocks, *call, workers=[worker]))
-        while len(answers) > MAX_FAN_IN:
-            groups = [answers[k : k + MAX_FAN_IN] for k in range(0, len(answers), MAX_FAN_IN)]
-            answers = [self._submit(merge_nodes, group, n_places) for group in groups]
-        return self._result(answers)
-
-    def _key(self, number: int) -> Any:
-        future = self._block_futures[number]
-        assert future is not None
-        return future.key
 
     def map(self, function: Callable[[Any, Any], Any], request: Any) -> list[Future]:
         """Return futures of a function of each block and the request.
@@ -254,81 +151,86 @@ class DaskExecutor:
         check_scheduler(self.client)
         # the results outlive the fit: bound to one worker, they would wait for it if it is lost
         made = [
-            self._submit(
+            self.client.submit(
                 apply_to_block,
-                future,
+                block,
                 self._attempt,
                 number,
                 function,
                 request,
-                workers=[location],
+                key=self._new_key(),
+                workers=[worker],
                 allow_other_workers=True,
             )
-            for future, (location, _), number in zip(
-                self._block_futures, self._locations, self._rounds, strict=True
-            )
+            for block, worker, number in zip(self._blocks, self._workers, self._rounds, strict=True)
         ]
-        self._wait_for(made)
-        self._result([future for future in made if future.status != "finished"])
+        self._wait(lambda: wait(made))
+        self._results([future for future in made if future.status != "finished"])
         return made
 
-    def _submit(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Future:
-        key = f"{self._name}-{next(self._tasks)}"
-        return self.client.submit(function, *arguments, key=key, pure=False, **options)
+    def _new_key(self) -> str:
+        return f"{self._name}-{next(self._tasks)}"
 
-    def _wait_for(self, futures: list[Future]) -> None:
-        """Wait for futures; raise an error if a worker is lost."""
-        while True:
-            try:
-                wait(futures, timeout=POLL_INTERVAL)
-                return
-            except TimeoutError as error:
-                error.__traceback__ = None  # see _as_worker_lost
-                self._check_workers()
-            except WORKER_LOST_ERRORS as error:
-                raise _as_worker_lost(error) from None
+    def _find_blocks(self) -> bool:
+        """Find out which workers have the blocks, and return whether that has changed."""
+        before, workers = list(self._workers), self._wait(lambda: self.client.who_has(self._blocks))
+        for number, block in enumerate(self._blocks):
+            if not workers.get(block.key):
+                raise WorkerLostError("a block is on no worker") from None
+            if self._workers[number] not in workers[block.key]:
+                self._workers[number] = workers[block.key][0]
+        return self._workers != before
 
-    def _check_workers(self) -> None:
-        """Raise an error if a worker was lost."""
-        self._check_actors()
-        gone = {location for location, _ in self._locations} - {*worker_threads(self.client)}
-        if gone:
-            raise WorkerLostError(
-                f"workers have left the cluster: {', '.join(sorted(gone))}"
-            ) from None
+    def _run(self, function: Callable[..., Any], numbers: Sequence[int], *arguments: Any) -> Any:
+        """Return the answers of workers to a function of workers.py, of some blocks."""
+        shares: dict[str, list[tuple[int, Any, int]]] = {}
+        for place, number in enumerate(numbers):
+            block = place, self._blocks[number].key, self._rounds[number]
+            shares.setdefault(self._workers[number], []).append(block)
+        answers = self._wait(
+            lambda: self.client.run(
+                function, shares, *arguments, workers=list(shares), on_error="return"
+            )
+        )
+        found = []
+        for answer in answers.values():
+            if isinstance(answer, Exception):
+                raise _as_worker_lost(answer)
+            found.append(pickle.loads(answer))
+        error = next((answer for is_answer, answer in found if not is_answer), None)
+        if error is None:
+            return [answer for _, answer in found]
+        try:
+            raise error
+        finally:
+            del answers, found, error  # its traceback would keep the whole fit alive
 
-    def _check_actors(self) -> None:
-        """Raise an error if a worker was lost, even if it came back under its address."""
-        for location in self._actors:
-            if self._actor_futures[location].status != "finished":
-                raise WorkerLostError(f"a worker was gone: {location}") from None
-
-    def _result(self, futures: list[Future]) -> list[Any]:
-        """Return the results of futures; raise an error if a worker is lost."""
-        self._wait_for(futures)
-        # Dask would wait for ever for a result that only a lost worker had
-        gathering = self.client.gather(futures, direct=True, asynchronous=True)
-        results: list[Any] = self._result_unless_lost(gathering, WORKER_LOST_ERRORS)
+    def _results(self, futures: list[Future]) -> list[Any]:
+        results: list[Any] = self._wait(lambda: self.client.gather(futures, direct=True))
         return results
 
-    def _result_unless_lost(
-        self, waiting: Coroutine[Any, Any, Any], losses: tuple[type[BaseException], ...]
-    ) -> Any:
-        """Return the result of a coroutine; raise an error if a worker is lost."""
-        running = asyncio.run_coroutine_threadsafe(waiting, self.client.loop.asyncio_loop)
+    def _wait(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Return what a call of Dask returns; raise an error if a worker is lost.
+
+        Dask would wait for ever for what only a lost worker had.
+        """
+
+        async def called() -> Any:  # on the client's loop, where its methods are asynchronous
+            return await call()
+
+        running = asyncio.run_coroutine_threadsafe(called(), self.client.loop.asyncio_loop)
         try:
             while not concurrent.futures.wait([running], POLL_INTERVAL).done:
-                self._check_workers()
+                gone = {*self._workers} - {*worker_threads(self.client)}
+                if gone:
+                    message = f"workers have left the cluster: {', '.join(sorted(gone))}"
+                    raise WorkerLostError(message)
             try:
                 return running.result()
-            except losses as error:
+            except WORKER_LOST_ERRORS as error:
                 raise _as_worker_lost(error) from None
         finally:
             running.cancel()
-
-
-async def _await_all(calls: list[Any]) -> list[bytes]:
-    return [await call for call in calls]
 
 
 def _as_worker_lost(error: BaseException) -> WorkerLostError:

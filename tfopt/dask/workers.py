@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import pickle
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
-from distributed import get_worker
+from distributed import Worker
 
 from tfopt.linear_model._solver.reductions import reduce_nodes
 
 __all__ = [
-    "WorkerActor",
     "VersionedBlock",
     "WorkerLostError",
     "apply_to_block",
-    "merge_nodes",
     "feature_names_of",
     "run_round",
 ]
@@ -86,97 +85,90 @@ class VersionedBlock:
         return self._versions[number]
 
 
-class WorkerActor:
-    """A Dask actor that computes rounds of its worker's blocks: faster than tasks.
-
-    Requests and answers are pickled explicitly: a request only once for all workers, and arrays are
-    aligned after unpickling.
-    """
-
-    def __init__(self) -> None:
-        worker = get_worker()
-        self._data = worker.data
-        self._threads = ThreadPoolExecutor(worker.state.nthreads)
-
-    def step(
-        self, share: list[tuple[int, str, int]], attempt: int, payload: bytes, n_places: int
-    ) -> bytes:
-        """Compute a round of some blocks; an error is an answer, too.
-
-        Parameters
-        ----------
-        share : list of tuple
-            For each block its position in the sum, its key, and the number of the round.
-        attempt : int
-        payload : bytes
-            The pickled function and request.
-        n_places : int
-            The number of blocks in the round.
-
-        Returns
-        -------
-        bytes
-            Pickled: whether it succeeded, and what `run_round` returns or the error.
-        """
-        try:
-            function, request = pickle.loads(payload)
-            blocks = {(0, place): (self._block(key), number) for place, key, number in share}
-            answers = self._map(lambda b: b[0].advance(attempt, b[1], function, request), blocks)
-            outcome = True, reduce_nodes(answers, n_places)
-        except Exception as error:
-            return pickle.dumps((False, error))
-        return pickle.dumps(outcome, protocol=5)
-
-    def _map(self, function: Callable[[Any], Any], values: dict[Any, Any]) -> dict[Any, Any]:
-        """Apply a function to all values on the actor's threads; raise the first one's error.
-
-        Also then, all calls have ended: a fit that has failed must not write files any more.
-        """
-        calls = {key: self._threads.submit(function, value) for key, value in values.items()}
-        try:
-            wait(calls.values())
-            return {key: call.result() for key, call in calls.items()}
-        finally:
-            calls.clear()  # an error refers to this frame, which would refer to the error
-
-    def _block(self, key: str) -> VersionedBlock:
-        try:
-            block: VersionedBlock = self._data[key]
-        except KeyError:
-            raise WorkerLostError("the block is no longer on its worker") from None
-        return block
-
-
-def run_round(
-    share: list[tuple[int, VersionedBlock, int]],
+async def run_round(
+    shares: dict[str, list[tuple[int, Any, int]]],
     attempt: int,
     function: Callable[[Any, Any], tuple[Any, Any]],
     request: Any,
     n_places: int,
-) -> dict[tuple[int, int], Any]:
-    """Compute a round of some blocks, and return the partial sums of their answers.
+    dask_worker: Worker,
+) -> bytes:
+    """Compute a round of a worker's blocks on its threads, and answer with partial sums.
 
     Parameters
     ----------
-    share : list of tuple
-        For each block its position in the sum, the block, and the number of the round.
-    attempt, function, order
+    shares : dict of list of tuple
+        For each block of each worker its position in the sum, its key, and the number of the round.
+    attempt, function, request
         See `VersionedBlock.advance`.
     n_places : int
         The number of blocks in the round.
+    dask_worker : Worker
+        Given by Dask.
+
+    Returns
+    -------
+    bytes
+        See `_answer`.
     """
-    answers = {
-        (0, place): block.advance(attempt, number, function, request)
-        for place, block, number in share
-    }
-    return reduce_nodes(answers, n_places)
+    loop, threads = asyncio.get_running_loop(), dask_worker.executors["default"]
+
+    def advance(key: Any, number: int) -> Any:
+        return _block(dask_worker, key).advance(attempt, number, function, request)
+
+    share = shares[dask_worker.address]
+    calls = [loop.run_in_executor(threads, advance, key, number) for _, key, number in share]
+    # all end, also after an error: a fit that has failed must not write files any more
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+
+    def partial_sums() -> dict[tuple[int, int], Any]:
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        nodes = {(0, place): answer for (place, *_), answer in zip(share, answers, strict=True)}
+        return reduce_nodes(nodes, n_places)
+
+    return await loop.run_in_executor(threads, _answer, partial_sums)
 
 
-def merge_nodes(
-    parts: list[dict[tuple[int, int], Any]], n_places: int
-) -> dict[tuple[int, int], Any]:
-    """Merge the partial sums of several workers."""
-    return reduce_nodes({node: answer for part in parts for node, answer in part.items()}, n_places)
+def feature_names_of(shares: dict[str, list[tuple[int, Any, int]]], dask_worker: Worker) -> bytes:
+    """Answer with the feature names that occur in a worker's blocks, each with its first block.
+
+    See `run_round`.
+    """
+    logging.getLogger("distributed.worker").addFilter(_is_no_round)
+
+    def names() -> dict[tuple[str, ...] | None, int]:
+        first_blocks: dict[tuple[str, ...] | None, int] = {}
+        for number, key, _ in shares[dask_worker.address]:
+            first_blocks.setdefault(_block(dask_worker, key).names, number)
+        return first_blocks
+
+    return _answer(names)
+
+
+def _is_no_round(record: logging.LogRecord) -> bool:
+    """Whether to log a record of Dask's: a line for each round would be thousands."""
+    return record.args != (run_round.__name__,)
+
+
+def _answer(function: Callable[[], Any]) -> bytes:
+    """Return, pickled, whether a function succeeded, and what it returned or the error.
+
+    Dask would log the error; and arrays that it has transferred may be misaligned.
+    """
+    try:
+        return pickle.dumps((True, function()), protocol=5)
+    except Exception as error:
+        return pickle.dumps((False, error))
+
+
+def _block(worker: Worker, key: Any) -> VersionedBlock:
+    try:
+        block: VersionedBlock = worker.data[key]
+    except KeyError:
+        raise WorkerLostError("the block is no longer on its worker") from None
+    return block
 
 
 def apply_to_block(
@@ -188,11 +180,3 @@ def apply_to_block(
 ) -> Any:
     """Return a function of the state of a block after a round, and of a request."""
     return function(block.version(attempt, number), request)
-
-
-def feature_names_of(share: list[tuple[int, VersionedBlock]]) -> dict[tuple[str, ...] | None, int]:
-    """Return the feature names that occur in some blocks, each with its first block."""
-    first_blocks: dict[tuple[str, ...] | None, int] = {}
-    for number, block in share:
-        first_blocks.setdefault(block.names, number)
-    return first_blocks
