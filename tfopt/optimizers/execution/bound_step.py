@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
     from tfopt.optimizers.execution.step_report import Observer
 
-__all__ = ["BoundAround", "BoundRules", "BoundStep", "Repeats"]
+__all__ = ["BoundAround", "BoundRules", "BoundStep", "Repeats", "bound_rules"]
 
 
 class BoundStep(ABC):
@@ -107,11 +107,11 @@ class BoundRules(BoundStep):
             (part, _repetition(plan.rule, part, call))
             for part, call in zip(plan.parts, calls, strict=True)
         ]
-        simple = optimizer._limits == NO_LIMITS and not optimizer.observe
-        if simple and len(self._parts) == 1 and request.before is request.after is None:
-            self._decays, self._only = self._parts[0][0].decays, self._parts[0][1]
-        else:
-            self._decays, self._only = True, None  # a single dense call with nothing around it
+        self._is_checked = (
+            optimizer._limits == NO_LIMITS
+            and not optimizer.observe
+            and all(repetition is not None for _, repetition in self._parts)
+        )
         self._observer: Observer | None = None
 
     def writes(self, grads: list[Any], scale: float) -> Writes | None:
@@ -128,23 +128,21 @@ class BoundRules(BoundStep):
         update = optimizer._next_update()
         if update.rule != plan.rule:
             return None
-        if self._only is not None:
-            writes: Writes = [_call(self._only, self._decays, update, scale)]
-        else:
-            known = [
-                None if repetition is None else _call(repetition, part.decays, update, scale)
-                for part, repetition in self._parts
-            ]
-            writes = self._arranged(update, known, grads, scale)
+        writes = self._made(update, grads, scale)
         writes += optimizer._left_by(update)
         writes.append(Count(optimizer._store.weights[0]._array))
         return writes
 
+    @property
+    def is_one_call(self) -> bool:
+        """Whether the step is a single dense call, with nothing around it."""
+        request = self._request
+        return (
+            len(self._parts) == 1 and self._is_checked and request.before is request.after is None
+        )
+
     def _takes(self, grads: list[Any]) -> bool:
         """Whether no gradient needs checks that the calls do not make."""
-        if self._only is not None:
-            return self._only.takes(grads)
-        types = self._plan.types
         for part, repetition in self._parts:
             if repetition is not None:
                 if not repetition.takes([grads[place] for place in part.places]):
@@ -152,23 +150,27 @@ class BoundRules(BoundStep):
                 continue
             for place in part.places:
                 grad = grads[place]
-                if type(grad) is not types[place] or (
+                if type(grad) is not self._plan.types[place] or (
                     type(grad) is IndexedSlices and type(grad.values) is not np.ndarray
                 ):
                     return False
         return True
 
-    def _arranged(
-        self, update: RuleUpdate, known: list[Call | None], grads: list[Any], scale: float
-    ) -> Writes:
+    def _made(self, update: RuleUpdate, grads: list[Any], scale: float) -> Writes:
+        """Return the calls of the step, in turns with those before and after them."""
         optimizer, request = self._optimizer, self._request
-        again = request._replace(grads=tuple(grads), scale=scale)
-        calls, clips = self._plan.calls(
-            update, again, optimizer.sparse, optimizer._limits, optimizer.merge, known
-        )
-        self._observer = None
-        if optimizer.observe:
-            self._observer = optimizer._observer(again, calls, clips, self._plan)
+        known = [
+            None if repetition is None else _call(repetition, update, part.decays, scale)
+            for part, repetition in self._parts
+        ]
+        calls: list[Any] = known
+        if not self._is_checked:
+            again = request._replace(grads=tuple(grads), scale=scale)
+            calls, clips = self._plan.calls(
+                update, again, optimizer.sparse, optimizer._limits, optimizer.merge, known
+            )
+            if optimizer.observe:
+                self._observer = optimizer._observer(again, calls, clips, self._plan)
         writes: Writes = []
         for (part, _), call in zip(self._parts, calls, strict=True):
             writes += in_turns(part, call, request, self._observer)
@@ -184,7 +186,35 @@ class BoundRules(BoundStep):
             self._observer = None
 
 
-def _call(repetition: Repetition, decays: bool, update: RuleUpdate, scale: float) -> Call:
+class BoundCall(BoundRules):
+    """The commonest step of rules: a single dense call, with nothing around it."""
+
+    def __init__(self, general: BoundRules) -> None:
+        vars(self).update(vars(general))
+        ((part, repetition),) = self._parts
+        assert repetition is not None
+        self._only, self._decays = repetition, part.decays
+
+    def _takes(self, grads: list[Any]) -> bool:
+        return self._only.takes(grads)
+
+    def _made(self, update: RuleUpdate, grads: list[Any], scale: float) -> Writes:
+        return [_call(self._only, update, self._decays, scale)]
+
+    def finish(self) -> None:
+        """Let go of the gradients, after the writes have been carried out."""
+        self._only.release()
+
+
+def bound_rules(
+    optimizer: RuleOptimizer, plan: StepPlan, calls: list[Call], request: StepRequest
+) -> BoundStep:
+    """Return the bound step of a step of rules that has been taken; see `BoundRules`."""
+    bound = BoundRules(optimizer, plan, calls, request)
+    return BoundCall(bound) if bound.is_one_call else bound
+
+
+def _call(repetition: Repetition, update: RuleUpdate, decays: bool, scale: float) -> Call:
     return repetition.call_with(update.hypers, update.flags, scale, update.keep if decays else 1.0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from tfopt.kernels.update.commit import carry_out
 from tfopt.kernels.update.dense import run
 from tfopt.optimizers.base.optimizer import ApplyState
 from tfopt.optimizers.base.variable_set import VariableSet
-from tfopt.optimizers.execution.bound_step import BoundRules
+from tfopt.optimizers.execution.bound_step import bound_rules
 from tfopt.optimizers.execution.deferred_rows import DecayBound, refuse_catching_up
 from tfopt.optimizers.execution.deferred_tables import Deferral, DeferredUpdates
 from tfopt.optimizers.execution.gradients import refuse_rows
@@ -46,6 +47,11 @@ _STAGES = (
     "_prepare_hooked",
     "_take",
     "prepare",
+)
+
+#: What the calls of a step depend on, besides the rule's numbers.
+_SETTINGS = attrgetter(
+    "_exclusion", "sparse", "merge", "observe", "clipvalue", "clipnorm", "global_clipnorm"
 )
 
 
@@ -200,14 +206,14 @@ class RuleOptimizer(RuleState, abstract=True):
         if observer is not None:
             step.after.append(lambda: setattr(self, "last_step", observer.report()))
         if self._can_bind(plan, request):
-            step.bind(self, partial(BoundRules, self, plan, calls, request))
+            step.bind(self, partial(bound_rules, self, plan, calls, request))
         step.writes += self._left_by(update)
         return step
 
     # ---- repeated steps
 
     def _repeatable(self) -> tuple[Any, ...] | None:
-        """Return the settings that the calls of a step depend on, besides the rule's numbers.
+        """Return the settings that a step and its repetition must have in common.
 
         None if a step is more than the rule's calls, or its rate must be asked for only once.
         """
@@ -220,10 +226,8 @@ class RuleOptimizer(RuleState, abstract=True):
             or not isinstance(self.learning_rate, (float, LearningRateSchedule, Variable))
         ):
             return None
-        return (
-            self._exclusion, self.sparse, self.merge, self.observe,
-            self.clipvalue, self.clipnorm, self.global_clipnorm,
-        )  # fmt: skip
+        settings: tuple[Any, ...] = _SETTINGS(self)
+        return settings
 
     @property
     def _limits(self) -> Limits:

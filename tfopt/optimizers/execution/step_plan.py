@@ -196,7 +196,9 @@ class StepPlan:
         return step
 
 
-def in_turns(part: Part, call: Call, request: StepRequest, observer: Observer | None) -> Writes:
+def in_turns(
+    part: Part, call: Call, request: StepRequest, observer: Observer | None = None
+) -> Writes:
     """Return a part's update with the calls before and after it.
 
     Those of a dense one process the same elements in turn, while these are in the cache. The

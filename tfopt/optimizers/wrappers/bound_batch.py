@@ -103,6 +103,7 @@ class BoundBatch(BoundStep):
         for place, (array, grad) in enumerate(zip(arrays, request.grads, strict=True)):
             by_dtype.setdefault((array.dtype, grad.dtype), []).append(place)
         self._places = list(by_dtype.values())
+        self._is_alone = len(self._places) == 1  # so that all gradients are of one dtype
         self._checks = [
             Repetition(
                 _ADD,
@@ -147,6 +148,8 @@ class BoundBatch(BoundStep):
 
     def _takes(self, grads: list[Any]) -> bool:
         """Whether no variable or gradient needs all checks."""
+        if self._is_alone:
+            return self._checks[0].takes(grads)
         return all(
             check.takes([grads[k] for k in places])
             for check, places in zip(self._checks, self._places, strict=True)

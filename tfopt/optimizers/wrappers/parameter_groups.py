@@ -153,6 +153,10 @@ class ParameterGroups(Wrapper):
     def _phase(self) -> Any:
         return tuple([optimizer._phase for optimizer in self.optimizers])
 
+    @property
+    def _locks(self) -> bool:
+        return any(optimizer._locks for optimizer in self.optimizers)
+
     def loss_scales(self, var: Any) -> tuple[Variable, ...]:
         """Return the scales of a variable's group, or of all groups if `var` is None."""
         if var is not None:

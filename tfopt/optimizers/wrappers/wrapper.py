@@ -226,7 +226,7 @@ class Wrapper(OptimizerBase, abstract=True):
 
     @property
     def _locks(self) -> bool:
-        return any(inner._locks for inner in self._inner().values())
+        return self.optimizer._locks
 
     def _counts(self) -> list[Variable]:
         return [count for inner in self._inner().values() for count in inner._counts()]
