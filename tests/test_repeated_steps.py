@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -182,6 +183,11 @@ ODD = [
 ]  # fmt: skip
 
 
+class Two(NamedTuple):
+    one: Any
+    other: Any
+
+
 def take(opt: Any, of: list[Any], grads: list[Any], by: str) -> None:
     if by == "pairs":
         opt.apply_gradients(list(zip(grads, of, strict=True)))
@@ -189,6 +195,8 @@ def take(opt: Any, of: list[Any], grads: list[Any], by: str) -> None:
         opt.apply_gradients(zip(grads, of, strict=True))
     elif by == "list":
         opt.step(of, grads)
+    elif by == "classes":
+        opt.step(OrderedDict(b=Two(*of[2:]), a=of[:2]), {"a": grads[:2], "b": Two(*grads[2:])})
     else:
         params = {"a": of[0], "b": {"c": (of[1],), "d": [of[2], of[3]]}}
         opt.step(params, {"b": {"d": [grads[2], grads[3]], "c": (grads[1],)}, "a": grads[0]})
@@ -262,20 +270,26 @@ def test_repeated_steps_are_fresh_ones(
 
 @pytest.mark.parametrize("around", AROUND)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@given(st.lists(st.sampled_from([0, 1, 2, np.inf]), min_size=4, max_size=12), st.booleans())
-def test_traced_steps_are_fresh_ones(around: str, course: list[float], nested: bool) -> None:
+@given(
+    st.lists(st.sampled_from([0, 1, 2, np.inf]), min_size=4, max_size=12),
+    st.sampled_from(["pairs", "iterator", "list", "nested", "classes"]),
+    st.booleans(),
+)
+def test_traced_steps_are_fresh_ones(
+    around: str, course: list[float], by: str, passed: bool
+) -> None:
     ends = []
     for opt in sides(lambda: AROUND[around](Adam(0.25))):
         of = variables("variables", "float32")
         fresh = type(opt._repeated) is Fresh
 
-        def train(x: Any) -> Any:
-            grads = [v * x for v in of]  # noqa: B023
-            return take(opt, of, grads, "nested" if nested else "pairs")  # noqa: B023
+        def train(x: Any, *given: Any) -> None:
+            each = list(given) if passed else of  # noqa: B023
+            take(opt, each, [v * x for v in each], by)  # noqa: B023
 
         step = train if fresh else tfopt.function(train)
         for x in course:
-            step(np.float32(x))
+            step(np.float32(x), *(of if passed else ()))
         ends.append(state(opt, of))
     assert ends[0] == ends[1]
 

@@ -8,7 +8,7 @@ again, and dropped after their last use, since local variables would keep them a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from keyword import iskeyword
 from typing import Any
 
@@ -21,7 +21,8 @@ from tfopt.autodiff.tracing.sizes import Resized, refuse_resized
 from tfopt.autodiff.tracing.sources import executed
 from tfopt.core import engine
 from tfopt.core.effects import Effect
-from tfopt.core.engine import READ, Node, Op, Tensor
+from tfopt.core.engine import READ, Node, Op, Readable, Tensor
+from tfopt.indexed_slices import IndexedSlices
 
 __all__ = ["compiled"]
 
@@ -107,11 +108,7 @@ class _Writer:
     def _write(self, place: int, node: Node) -> None:
         args = [self._argument(x, node) for x in node.ins]
         if isinstance(node.op, Effect):
-            renamed = ", ".join(
-                f"{self._constant(v)}: V[{k}]" for k, v in enumerate(self.variables)
-            )
-            listed = f"({', '.join(args)}{',' if args else ''})"
-            self.lines.append(f"{self._constant(node.op)}({listed}, {{{renamed}}})")
+            self.lines.append(self._effect(node.op, args))
         elif node.op is READ:
             self._write_read(node)
         else:
@@ -128,6 +125,49 @@ class _Writer:
             if not node.op.sized:
                 self._write_guard(node)
         self._write_drop(place, node)
+
+    def _effect(self, effect: Effect, args: list[str]) -> str:
+        """Return the call of an effect, with its nested arguments written out if they can be."""
+        tensors, (positional, named) = iter(args), effect.arguments.structure
+        try:
+            listed = [self._structure(each, tensors) for each in positional]
+            # tensors come in the order of the sorted names
+            by_name = {name: self._structure(named[name], tensors) for name in sorted(named)}
+        except TypeError:  # a container of another class
+            renamed = ", ".join(
+                f"{self._constant(v)}: V[{k}]" for k, v in enumerate(self.variables)
+            )
+            together = f"({', '.join(args)}{',' if args else ''})"
+            return f"{self._constant(effect)}({together}, {{{renamed}}})"
+        listed += [f"{name}={by_name[name]}" for name in named]
+        return f"{self._constant(effect.method)}({', '.join(listed)})"
+
+    def _structure(self, value: Any, tensors: Iterator[str]) -> str:
+        """Return a nested argument of an effect; raise TypeError if it must be made by its class.
+
+        Tensors are taken from an iterator, in the order of `flatten`.
+        """
+        if isinstance(value, Tensor):
+            return next(tensors)
+        if isinstance(value, IndexedSlices):
+            shape = self._constant(value.dense_shape)
+            return f"{self._constant(IndexedSlices)}({next(tensors)}, {next(tensors)}, {shape})"
+        if isinstance(value, Readable):
+            places = [k for k, variable in enumerate(self.variables) if variable is value]
+            return f"V[{places[0]}]" if places else self._constant(value)
+        if not isinstance(value, (dict, list, tuple)):
+            plain = value is None or type(value) in (bool, int, str)
+            return repr(value) if plain else self._constant(value)
+        if type(value) is dict:
+            by_key = {key: self._structure(value[key], tensors) for key in sorted(value)}
+            pairs = [f"{self._structure(key, tensors)}: {by_key[key]}" for key in value]
+            return f"{{{', '.join(pairs)}}}"
+        parts = [self._structure(part, tensors) for part in value]
+        if type(value) is list:
+            return f"[{', '.join(parts)}]"
+        if type(value) is tuple:
+            return f"({', '.join(parts)}{',' if parts else ''})"
+        raise TypeError(type(value))
 
     def _write_guard(self, node: Node) -> None:
         """Write the check that results have the sizes of the trace, for which what follows is."""

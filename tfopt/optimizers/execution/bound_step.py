@@ -91,27 +91,25 @@ class BoundRules(BoundStep):
     ----------
     optimizer : RuleOptimizer
     plan : StepPlan
-    calls : list of Call
-        Those of a step that has been taken, one for each part of the plan.
+    parts : list of (Part, Repetition or None)
+        The parts of the plan; None where each step needs all checks.
     request : StepRequest
-        What that step was asked for: its `before` and `after` are called for each step.
+        What a step has been asked for: its `before` and `after` are called for each step.
+    is_whole : bool
+        Whether the repetitions are all calls, which are neither clipped nor observed.
     """
 
     def __init__(
-        self, optimizer: RuleOptimizer, plan: StepPlan, calls: list[Call], request: StepRequest
+        self,
+        optimizer: RuleOptimizer,
+        plan: StepPlan,
+        parts: list[tuple[Part, Repetition | None]],
+        request: StepRequest,
+        is_whole: bool,
     ) -> None:
-        self._optimizer, self._plan = optimizer, plan
-        self._request = request._replace(grads=())
+        self._optimizer, self._plan, self._parts = optimizer, plan, parts
+        self._request, self._is_whole = request._replace(grads=()), is_whole
         self._settings, self._slots = optimizer._repeatable(), optimizer._store.by_memory
-        self._parts: list[tuple[Part, Repetition | None]] = [
-            (part, _repetition(plan.rule, part, call))
-            for part, call in zip(plan.parts, calls, strict=True)
-        ]
-        self._is_checked = (
-            optimizer._limits == NO_LIMITS
-            and not optimizer.observe
-            and all(repetition is not None for _, repetition in self._parts)
-        )
         self._observer: Observer | None = None
 
     def writes(self, grads: list[Any], scale: float) -> Writes | None:
@@ -132,14 +130,6 @@ class BoundRules(BoundStep):
         writes += optimizer._left_by(update)
         writes.append(Count(optimizer._store.weights[0]._array))
         return writes
-
-    @property
-    def is_one_call(self) -> bool:
-        """Whether the step is a single dense call, with nothing around it."""
-        request = self._request
-        return (
-            len(self._parts) == 1 and self._is_checked and request.before is request.after is None
-        )
 
     def _takes(self, grads: list[Any]) -> bool:
         """Whether no gradient needs checks that the calls do not make."""
@@ -164,7 +154,7 @@ class BoundRules(BoundStep):
             for part, repetition in self._parts
         ]
         calls: list[Any] = known
-        if not self._is_checked:
+        if not self._is_whole:
             again = request._replace(grads=tuple(grads), scale=scale)
             calls, clips = self._plan.calls(
                 update, again, optimizer.sparse, optimizer._limits, optimizer.merge, known
@@ -187,19 +177,23 @@ class BoundRules(BoundStep):
 
 
 class BoundCall(BoundRules):
-    """The commonest step of rules: a single dense call, with nothing around it."""
+    """The commonest step of rules: a single dense call, which is neither clipped nor observed."""
 
-    def __init__(self, general: BoundRules) -> None:
-        vars(self).update(vars(general))
-        ((part, repetition),) = self._parts
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        ((self._part, repetition),) = self._parts
         assert repetition is not None
-        self._only, self._decays = repetition, part.decays
+        self._only = repetition
 
     def _takes(self, grads: list[Any]) -> bool:
         return self._only.takes(grads)
 
     def _made(self, update: RuleUpdate, grads: list[Any], scale: float) -> Writes:
-        return [_call(self._only, update, self._decays, scale)]
+        part, request = self._part, self._request
+        call = _call(self._only, update, part.decays, scale)
+        if request.before is request.after is None:
+            return [call]
+        return in_turns(part, call, request)
 
     def finish(self) -> None:
         """Let go of the gradients, after the writes have been carried out."""
@@ -209,9 +203,18 @@ class BoundCall(BoundRules):
 def bound_rules(
     optimizer: RuleOptimizer, plan: StepPlan, calls: list[Call], request: StepRequest
 ) -> BoundStep:
-    """Return the bound step of a step of rules that has been taken; see `BoundRules`."""
-    bound = BoundRules(optimizer, plan, calls, request)
-    return BoundCall(bound) if bound.is_one_call else bound
+    """Return the bound step of a step of rules that has been taken by calls of a plan's parts."""
+    parts = [
+        (part, _repetition(plan.rule, part, call))
+        for part, call in zip(plan.parts, calls, strict=True)
+    ]
+    is_whole = (
+        optimizer._limits == NO_LIMITS
+        and not optimizer.observe
+        and all(repetition is not None for _, repetition in parts)
+    )
+    kind = BoundCall if is_whole and len(parts) == 1 else BoundRules
+    return kind(optimizer, plan, parts, request, is_whole)
 
 
 def _call(repetition: Repetition, update: RuleUpdate, decays: bool, scale: float) -> Call:

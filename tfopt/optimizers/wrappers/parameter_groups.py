@@ -12,7 +12,6 @@ import numpy as np
 from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.update.checks import Call
-from tfopt.kernels.update.commit import Count
 from tfopt.optimizers.base.contract import OptimizerBase
 from tfopt.optimizers.base.hyperparameters import Setting
 from tfopt.optimizers.base.saved_config import is_function, made, without_function
@@ -21,9 +20,10 @@ from tfopt.optimizers.base.state_parts import as_damage
 from tfopt.optimizers.base.variable_set import VariableSet
 from tfopt.optimizers.base.variables import as_variable
 from tfopt.optimizers.execution.bound_step import BoundStep
-from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
+from tfopt.optimizers.execution.prepared_step import PreparedStep
 from tfopt.optimizers.execution.request import Capabilities, NotFinite, StepRequest
 from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.wrappers.bound_groups import BoundCount, BoundGroups
 from tfopt.optimizers.wrappers.wrapper import Wrapper
 from tfopt.variable import Variable
 
@@ -131,7 +131,7 @@ class ParameterGroups(Wrapper):
             if not group_places:
                 each = PreparedStep([])
                 each.count(optimizer.iterations)
-                each.bind(optimizer, partial(_BoundCount, optimizer))
+                each.bind(optimizer, partial(BoundCount, optimizer))
             else:
                 try:
                     each = optimizer.prepare(_narrowed(request, group_places))
@@ -146,7 +146,7 @@ class ParameterGroups(Wrapper):
         if failures:
             raise NotFinite(*(other for error in failures for other in error.instead))
         if type(self) is ParameterGroups and len(makes) == len(places):
-            step.bind(self, partial(_BoundGroups, request.variables, places, makes))
+            step.bind(self, partial(BoundGroups, request.variables, places, makes))
         return step
 
     @property
@@ -357,48 +357,3 @@ def _narrowed(request: StepRequest, places: list[int]) -> StepRequest:
         return before([places[k] for k in chosen])
 
     return request.replace(grads=grads, variables=variables, before=before_part)
-
-
-class _BoundGroups(BoundStep):
-    """A step of each group, of variables whose names stay the same."""
-
-    def __init__(
-        self,
-        variables: tuple[Any, ...],
-        places: list[list[int]],
-        makes: list[Callable[[], BoundStep]],
-    ) -> None:
-        self._groups = [(make(), each) for make, each in zip(makes, places, strict=True)]
-        self._named = [variable for variable in variables if isinstance(variable, Variable)]
-        self._names = [variable.name for variable in self._named]
-
-    def writes(self, grads: list[Any], scale: float) -> Writes | None:
-        """Check the step with other gradients, without changing anything."""
-        if [variable.name for variable in self._named] != self._names:
-            return None
-        writes: Writes = []
-        for step, places in self._groups:
-            own = step.writes([grads[k] for k in places], scale)
-            if own is None:
-                return None
-            writes += own
-        return writes
-
-    def finish(self) -> None:
-        """Let go of the gradients, after the writes have been carried out."""
-        for step, _ in self._groups:
-            step.finish()
-
-
-class _BoundCount(BoundStep):
-    """A step of a group without gradients."""
-
-    def __init__(self, optimizer: OptimizerBase) -> None:
-        self._optimizer = optimizer
-
-    def writes(self, grads: list[Any], scale: float) -> Writes | None:
-        """Check the step with other gradients, without changing anything."""
-        return [Count(self._optimizer.iterations._array)]
-
-    def finish(self) -> None:
-        """Do nothing: there are no gradients."""

@@ -174,7 +174,7 @@ class _Averaging:
     def __call__(self, variables: list[Variable]) -> Call:
         """Return the call that updates the averages of variables of one dtype."""
         wrapper = self._wrapper
-        momentum = wrapper.momentum if int(wrapper.iterations._array) else 0.0
+        momentum = wrapper.momentum if wrapper.iterations._array else 0.0
         known = self._known.get(id(variables))
         if known is not None:
             _, weights, repetition = known
