@@ -1,7 +1,7 @@
 """Measure how long a step takes while other programs keep the cores busy.
 
-Adam in float32 from 2^12 to 2^24 elements, by tfopt on one thread and on all, by torch's fused
-optimizer and by TensorFlow's op, beside 0, 2, 8 and 16 programs that do nothing but compute. Then
+Adam in float32 from 2^14 to 2^24 elements, by tfopt on one thread and on all, by torch's fused
+optimizer and by TensorFlow's op, beside 0, 2 and 16 programs that do nothing but compute. Then
 several processes of all threads each, without such programs. In ms: the median and the 99th
 percentile of the steps of some seconds. They are saved in results/busy.json.
 """
@@ -21,8 +21,8 @@ from time import perf_counter, sleep
 import numpy as np
 from records import Figure, Record, Row, new_run
 
-SIZES = range(12, 25, 2)
-HOGS = (0, 2, 8, 16)
+SIZES = (14, 16, 20, 24)
+HOGS = (0, 2, 16)
 PROCESSES = (2, 4)
 
 Step = Callable[[], object]

@@ -1,8 +1,8 @@
 """Write the tables of the pages of figures from results/*.json, and look for regressions.
 
-Without arguments the tables of docs/performance.md and docs/performance_solvers.md are written
-between their markers. ``--check`` compares the files of results with those of a commit instead,
-and fails if a ratio has become more than 10 % worse.
+Without arguments the tables of docs/performance.md, and of the pages with all linear models and
+solvers, are written between their markers. ``--check`` compares the files of results with those of
+a commit instead, and fails if a ratio has become more than 10 % worse.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from records import RESULTS, ROOT, Figure, Record
 
 __all__ = ["PAGES", "regressions", "rendered", "written"]
 
-PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("performance", "performance_solvers"))
+PAGES = tuple(
+    ROOT / "docs" / f"performance{name}.md" for name in ("", "_linear_models", "_solvers")
+)
 
 DASH = "\N{EN DASH}"
 
@@ -74,24 +76,28 @@ def origin(run: Mapping[str, Any]) -> str:
 def rendered(table: Table, record: Record) -> str:
     """Return a table with its caption.
 
-    If rows have been measured on different days, commits or machines, a column says where.
+    If rows have been measured on different days, commits or machines, a column says where. Lines
+    of which nothing has been measured yet are left out.
     """
     grid: Grid = table.grid(record)
+    measured = [line for line in grid.lines if any(known(cell, record) for cell in line)]
     runs = [
         [record.runs[record.rows[cell.row].run] for cell in line if known(cell, record)]
-        for line in grid.lines
+        for line in measured
     ]
     all_runs = [*chain(*runs), *(record.runs[record.rows[row].run] for row in grid.also)]
     machines = sorted({run["machine"] for run in all_runs})
     origins = sorted({origin(run) for run in all_runs})
-    head, lines = grid.head, [[text_of(cell, record) for cell in line] for line in grid.lines]
+    head, lines = grid.head, [[text_of(cell, record) for cell in line] for line in measured]
     busy = any(cell.endswith("*") for line in lines for cell in line)
     if len(origins) > 1 or len(machines) > 1:
         head = [*head, "measured"]
         for line, of in zip(lines, runs, strict=True):
             where = {origin(run) + (f", {run['machine']}" * (len(machines) > 1)) for run in of}
             line.append("; ".join(sorted(where)))
-    facts = "; ".join([table.what, *origins, *machines, *([BUSY] if busy else [])])
+    found = {f"{name} {run[name]}" for run in all_runs for name in table.rivals if name in run}
+    rivals = [", ".join(sorted(found, key=str.lower))] if found else []
+    facts = "; ".join([table.what, *rivals, *origins, *machines, *([BUSY] if busy else [])])
     cells = [head, ["---"] * len(head), *lines]
     return "\n".join(
         [*(f"| {' | '.join(line)} |" for line in cells), "", f"*{facts}:* `{table.command}`"]

@@ -91,6 +91,22 @@ def test_the_command_of_a_table_measures_its_rows(page: ModuleType, shown: dict[
             assert cell.figure in record.figures or cell.row not in record.rows, cell
 
 
+def test_rules_without_a_counterpart_are_not_compared() -> None:
+    """The libraries need not be installed to know that."""
+    common, works = import_module("benchmarks.common"), import_module("comparison.works")
+    unavailable = import_module("comparison.rival").Unavailable
+    rivals = {
+        "torch": import_module("comparison.mapping").TORCH,
+        "tensorflow": common.OPS,
+    }
+    for library, known in rivals.items():
+        without = [rule for rule in common.RULES if rule not in known]
+        assert "lion" in without
+        for rule in without:
+            with pytest.raises(unavailable, match=f"{rule}$"):
+                import_module(f"comparison.{library}_rival").rivals(works.Dense(rule, 16))
+
+
 def test_each_row_is_of_a_known_run(page: ModuleType) -> None:
     records = import_module("records")
     files = sorted(records.RESULTS.glob("*.json"))
@@ -166,16 +182,14 @@ def test_of_a_range_the_worst_counts(
 
 
 def test_rows_of_different_runs_are_told_apart(page: ModuleType) -> None:
-    records = import_module("records")
-    table_of = import_module("page_tables.cells")
-    runs = {
-        "1": {"date": "2026-01-01T00:00:00", "commit": "a" * 12, "changed": False, "machine": "m"},
-        "2": {"date": "2026-01-02T00:00:00", "commit": "b" * 12, "changed": True, "machine": "n"},
-    }
-    lines = [[name, table_of.Cell(name, "ratio")] for name in ("one", "two", "three")]
-    table = table_of.Table(
-        "t", "x", "python x.py", "What", lambda _: table_of.Grid(["", "r"], lines)
-    )
+    """Of "three" nothing is known."""
+    records, cells = import_module("records"), import_module("page_tables.cells")
+    once = {"commit": "a" * 12, "changed": False, "machine": "m", "other": 1}
+    again = {"commit": "b" * 12, "changed": True, "machine": "n", "other": 2}
+    runs = {"1": {"date": "2026-01-01T00:00:00", **once}, "2": {"date": "2026-01-02", **again}}
+    lines = [[name, cells.Cell(name, "ratio")] for name in ("one", "two", "three")]
+    grid = cells.Grid(["", "r"], lines)
+    table = cells.Table("t", "x", "python x.py", "What", lambda _: grid, ("other",))
 
     def text(second: str) -> str:
         made = {
@@ -185,7 +199,11 @@ def test_rows_of_different_runs_are_told_apart(page: ModuleType) -> None:
         return page.rendered(table, records.Record("x", {}, runs, made))
 
     alike, apart = text("1"), text("2")
-    assert "| one | 2 |\n| two | 1\N{EN DASH}3* |\n| three | \N{EN DASH} |" in alike
-    assert "*What; 2026-01-01 at aaaaaaa; m; \\*: beside other programs:* `python x.py`" in alike
+    assert "| one | 2 |\n| two | 1\N{EN DASH}3* |\n\n" in alike
+    facts = "What; other 1; 2026-01-01 at aaaaaaa; m; \\*: beside other programs"
+    assert alike.endswith(f"*{facts}:* `python x.py`")
     assert "| one | 2 | 2026-01-01 at aaaaaaa, m |" in apart
-    assert "2026-01-02 at bbbbbbb with changes, n |" in apart
+    assert "| two | 1\N{EN DASH}3* | 2026-01-02 at bbbbbbb with changes, n |" in apart
+    assert (
+        "other 1, other 2; 2026-01-01 at aaaaaaa; 2026-01-02 at bbbbbbb with changes; m; n" in apart
+    )

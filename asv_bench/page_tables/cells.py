@@ -45,6 +45,8 @@ class Table(NamedTuple):
         How its caption begins.
     grid : callable
         Makes the table of the record.
+    rivals : tuple of str
+        Libraries whose versions the caption gives.
     """
 
     name: str
@@ -52,3 +54,4 @@ class Table(NamedTuple):
     command: str
     what: str
     grid: Callable[[Record], Grid]
+    rivals: tuple[str, ...] = ()

@@ -72,6 +72,7 @@ TABLES = (
         f'{COMPARE} --only "norm*against torch"',
         "torch's time by tfopt's",
         partial(norm_rivals, "torch get_total_norm", "torch clip_grad_norm_"),
+        ("torch",),
     ),
     Table(
         "norms, TensorFlow",
@@ -79,5 +80,6 @@ TABLES = (
         f'{COMPARE} --only "norm*against tf."',
         "TensorFlow's time by tfopt's",
         partial(norm_rivals, "tf.linalg.global_norm", "tf.clip_by_global_norm"),
+        ("tensorflow",),
     ),
 )

@@ -84,16 +84,18 @@ TABLES = (
     Table(
         "dense, torch",
         "compare.dense",
-        f'{COMPARE} --only ", 2^* against torch"',
+        f'{COMPARE} --only ", 2^[12][026] against torch"',
         "torch's time by tfopt's",
         dense_torch,
+        ("torch",),
     ),
     Table(
         "dense, TensorFlow",
         "compare.dense",
-        f'{COMPARE} --only ", 2^* against ResourceApply"',
+        f'{COMPARE} --only ", 2^[12][026] against ResourceApply"',
         "TensorFlow's time by tfopt's",
         dense_tensorflow,
+        ("tensorflow",),
     ),
     Table("halves", "halves.Halves", f"{MEASURE} halves", "The time by that in float32", halves),
 )

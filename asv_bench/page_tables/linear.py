@@ -11,21 +11,28 @@ from page_tables.cells import LINEAR, MS, Cell, Grid, Table
 
 __all__ = ["TABLES"]
 
-#: How names end of which the table shows the rows: the relative gap to be reached.
+#: How names end of which the tables show the rows: the relative gap to be reached.
 GAP = ", gap 1e-06"
 
-#: What the names of rows of the parts have.
-SPARSE, BOUNDED = ("a9a", "w8a", "rcv1_small", "syn"), ("hinge", "l1 = ")
+#: Data with many features, and of objectives what their names have.
+SPARSE, NOT_SMOOTH = ("a9a", "w8a", "rcv1_small", "syn"), ("hinge,", "l1 = ")
+
+PARTS = ("sparse", "few features", "hinge and l1")
+
+RIVALS = ("scikit-learn", "snapml", "glum", "celer", "skglm")
 
 
 def part_of(row: str) -> str:
-    if any(word in row for word in BOUNDED) and "breast_cancer, C" not in row:
+    if any(word in row for word in NOT_SMOOTH):
         return "hinge and l1"
     return "sparse" if any(f", {data}," in row for data in SPARSE) else "few features"
 
 
+def rows_of(part: str, record: Record) -> list[str]:
+    return [row for row in record.rows if part_of(row) == part and row.endswith(GAP)]
+
+
 def linear(part: str, record: Record) -> Grid:
-    rows = [row for row in record.rows if part_of(row) == part and row.endswith(GAP)]
     return Grid(
         ["objective, data", "tfopt, ms", "fastest rival", "its ms", "its time / ours"],
         [
@@ -36,9 +43,27 @@ def linear(part: str, record: Record) -> Grid:
                 Cell(row, "theirs", MS),
                 Cell(row, "ratio", 1, ".2f"),
             ]
-            for row in rows
+            for row in rows_of(part, record)
         ],
     )
+
+
+def linear_in_short(record: Record) -> Grid:
+    """The worst, the median and the best ratio over the fits of an objective to a data set."""
+    groups: dict[str, list[str]] = {}
+    for part in PARTS:
+        for row in rows_of(part, record):
+            if "ratio" in record.rows[row].figures:
+                objective, data, *more = row.removeprefix("linear ").split(", ")
+                l1 = " with l1" if any(word.startswith("l1") for word in more) else ""
+                groups.setdefault(f"{objective}{l1}, {data}", []).append(row)
+    lines: list[list[Cell | str]] = []
+    for name, rows in groups.items():
+        ratios = {row: record.rows[row].figures["ratio"][1] or 0.0 for row in rows}
+        ends = [Cell(end(rows, key=ratios.__getitem__), "ratio", 1, ".2f") for end in (min, max)]
+        lines.append([name, str(len(rows)), ends[0], f"{median(ratios.values()):.2f}", ends[1]])
+    head = ["objective, data", "fits", "least", "median", "largest"]
+    return Grid(head, lines, [row for rows in groups.values() for row in rows])
 
 
 def with_both(record: Record) -> list[str]:
@@ -75,6 +100,14 @@ def solvers_in_short(record: Record) -> Grid:
 
 
 TABLES = (
+    Table(
+        "linear in short",
+        "linear",
+        f'{LINEAR} "*gap 1e-06"',
+        "The rival's CPU time by tfopt's, one thread",
+        linear_in_short,
+        RIVALS,
+    ),
     *(
         Table(
             f"linear, {part}",
@@ -82,8 +115,9 @@ TABLES = (
             f'{LINEAR} "*gap 1e-06"',
             "CPU time, one thread",
             partial(linear, part),
+            RIVALS,
         )
-        for part in ("sparse", "few features", "hinge and l1")
+        for part in PARTS
     ),
     Table(
         "solvers in short",

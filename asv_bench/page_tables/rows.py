@@ -26,7 +26,7 @@ def sparse_rivals(record: Record) -> Grid:
     single = "ftrl, 1M distinct of 10M x 1", "ResourceSparseApplyFtrl"
     works["FTRL, a million single numbers of ten million"] = single
     return Grid(
-        ["100 000 rows of 32 in a table of a million", "rival", "table in cache", "in memory"],
+        ["100 000 rows of 32 in a table of a million", "rival", "rows in cache", "in memory"],
         [
             [what, rival]
             + [Cell(f"{work}, {place} against {rival}", "ratio") for place in ("warm", "cold")]
@@ -61,6 +61,7 @@ TABLES = (
         f'{COMPARE} --only " of 1*M x "',
         "The rival's time by tfopt's",
         sparse_rivals,
+        ("torch", "tensorflow"),
     ),
     Table(
         "rows, times",

@@ -76,6 +76,7 @@ TABLES = (
         "python asv_bench/busy.py --seconds 0.4",
         "Medians in ms, Adam",
         partial(busy, ""),
+        ("torch", "tensorflow"),
     ),
     Table(
         "busy, slowest",
@@ -83,5 +84,6 @@ TABLES = (
         "python asv_bench/busy.py --seconds 0.4",
         "99th percentiles in ms, Adam",
         partial(busy, ", 99 %"),
+        ("torch", "tensorflow"),
     ),
 )
