@@ -13,8 +13,9 @@ from tfopt.linear_model._solver.block_fit import BlockFit
 from tfopt.linear_model._solver.costs import estimate_costs
 from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
 from tfopt.linear_model._solver.newton_path import NewtonPath
-from tfopt.linear_model.sdca_base import DEFAULT_TOL, SDCAEstimator
+from tfopt.linear_model.sdca_base import SDCAEstimator
 from tfopt.linear_model.sdca_classifier import SDCAClassifier
+from tfopt.linear_model.sdca_options import DEFAULT_TOL
 from tfopt.linear_model.sdca_regressor import SDCARegressor
 from tfopt.linear_model.validation import check_number
 

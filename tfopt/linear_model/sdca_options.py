@@ -1,0 +1,234 @@
+"""The options of the SDCA estimators: their checks, and what the solvers make of them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import numbers
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.utils import check_random_state
+
+from tfopt import threads
+from tfopt.errors import InvalidArgumentError
+from tfopt.linear_model._solver.costs import INTERIOR_SOLVER, SOLVERS
+from tfopt.linear_model._solver.monitor import SolverOptions
+from tfopt.linear_model._solver.objective import Objective
+from tfopt.linear_model.losses import LOSSES, PointwiseLoss
+from tfopt.linear_model.sdca_results import ProgressBar
+from tfopt.linear_model.validation import check_count, check_number
+
+__all__ = ["DEFAULT_TOL", "SDCAOptions"]
+
+#: The relative duality gap to stop at by default.
+DEFAULT_TOL = 1e-4
+
+
+def _seed_of(random_state: Any) -> int:
+    """Draw a seed."""
+    if isinstance(random_state, numbers.Integral):
+        return _first_draw(int(random_state))
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+@functools.lru_cache  # to seed a generator takes a tenth of a small fit
+def _first_draw(seed: int) -> int:
+    return int(check_random_state(seed).randint(2**31 - 1))
+
+
+class SDCAOptions:
+    """The options of an SDCA estimator."""
+
+    loss: Any
+    l1: Any
+    l2: Any
+    C: Any
+    fit_intercept: Any
+    solver: Any
+    adaptive: Any
+    num_loss_partitions: Any
+    max_iter: Any
+    max_time: Any
+    tol: Any
+    n_jobs: Any
+    random_state: Any
+    verbose: Any
+    callback: Any
+
+    #: The kernels' names of the losses, by those of the option.
+    _LOSSES: dict[str, str]
+    #: The options that are parameters of a loss, and their defaults.
+    _PARAMETERS: dict[str, float | None] = {}
+
+    def _check_options(self) -> None:
+        if self.loss not in self._LOSSES:
+            raise ValueError(f"loss must be one of {sorted(self._LOSSES)}, not {self.loss!r}")
+        check_number("l1", self.l1, 0)
+        check_number("tol", self._tol, 0)
+        check_count("max_iter", self.max_iter, 1)
+        if self.max_time is not None:
+            check_number("max_time", self.max_time, 0, open_end=True)
+        self._l2()
+        self._parameter()
+        partitions = self.num_loss_partitions
+        if self._has_blocks:
+            for size in partitions:
+                check_count("each of num_loss_partitions", size, 1)
+        elif partitions is not None:
+            check_count("num_loss_partitions", partitions, 1)
+        self._check_solver()
+        if self.adaptive and (self._has_blocks or (partitions or 1) > 1):
+            raise ValueError("adaptive visits need num_loss_partitions=1 or None")
+
+    def _check_solver(self) -> None:
+        """Refuse a solver that does not apply, or that would ignore options."""
+        solver = self.solver
+        if solver not in ("auto", *SOLVERS):
+            raise ValueError(f"solver must be one of {['auto', *SOLVERS]}, not {solver!r}")
+        if solver != "auto" and self._in_blocks:
+            raise ValueError(
+                f"solver={solver!r} does not apply to fixed blocks: set solver='auto', or "
+                "num_loss_partitions to a number or None"
+            )
+        if solver in ("auto", "sdca"):
+            return
+        if self.adaptive or self.num_loss_partitions is not None:
+            raise ValueError(
+                f"solver={solver!r} does not visit samples: adaptive and num_loss_partitions are "
+                "for solver='sdca'"
+            )
+        if self.l1 > 0 and solver != "cd":
+            other = "cd" if self._phi.is_smooth else "sdca"
+            raise ValueError(
+                f"solver={solver!r} needs l1=0, not l1={self.l1!r}: set solver={other!r}"
+            )
+        if self._phi.is_smooth == (solver == INTERIOR_SOLVER):
+            needed = "loss with a corner" if solver == INTERIOR_SOLVER else "smooth loss"
+            raise ValueError(f"solver={solver!r} needs a {needed}, not loss={self.loss!r}")
+
+    @property
+    def _phi(self) -> PointwiseLoss:
+        """The loss, with the default of its parameter."""
+        return LOSSES[self._LOSSES[self.loss]]
+
+    def _parameter(self) -> float:
+        """Return the parameter of the loss; refuse those of other losses."""
+        own = self._phi.option
+        for name, default in self._PARAMETERS.items():
+            value = getattr(self, name)
+            if value != default and (own is None or own.name != name):
+                losses = [
+                    loss
+                    for loss, key in self._LOSSES.items()
+                    if (option := LOSSES[key].option) is not None and option.name == name
+                ]
+                raise InvalidArgumentError(
+                    f"{name}={value!r} does not apply to loss={self.loss!r}: it is for loss="
+                    + " or ".join(map(repr, losses))
+                )
+        if own is None:
+            return 1.0
+        return own.checked(getattr(self, own.name))
+
+    def _l2(self) -> float:
+        """Return l2, or 1 / C, or the default."""
+        if self.C is None:
+            l2 = 1.0 if self.l2 is None else check_number("l2", self.l2, 0)
+        elif self.l2 is None:
+            C = check_number("C", self.C, 0, open_end=True)
+            l2 = 1 / C
+        else:
+            raise ValueError("C is 1 / l2: set only one of them")
+        if math.isinf(l2):
+            raise ValueError(f"1 / C overflows: C={self.C!r} is too small")
+        if l2 == 0:
+            self._check_lasso()
+        elif math.isinf(float(self.l1) / l2):
+            raise ValueError(f"l1 / l2 overflows: l2={l2!r} is too small beside l1={self.l1!r}")
+        return l2
+
+    def _check_lasso(self) -> None:
+        """Refuse l2 = 0 where coordinate descent does not apply."""
+        reasons = {
+            "l1 > 0": self.l1 > 0,
+            "solver='auto' or 'cd'": self.solver in ("auto", "cd"),
+            "a smooth loss": self._phi.is_smooth,
+            "no fixed blocks": not self._in_blocks,
+            "num_loss_partitions=None and adaptive=False": self.num_loss_partitions is None
+            and not self.adaptive,
+        }
+        missing = [what for what, holds in reasons.items() if not holds]
+        if missing:
+            raise ValueError(f"l2=0 needs {', '.join(missing)}")
+
+    @property
+    def _in_blocks(self) -> bool:
+        """Whether the samples are fitted in fixed blocks."""
+        return self._has_blocks
+
+    @property
+    def _tol(self) -> float:
+        """The relative duality gap to stop at."""
+        return DEFAULT_TOL if self.tol is None else self.tol
+
+    @property
+    def _has_blocks(self) -> bool:
+        """Whether num_loss_partitions has the sizes of fixed blocks."""
+        return isinstance(self.num_loss_partitions, (Sequence, np.ndarray))
+
+    def _n_threads(self) -> int:
+        n_jobs = self.n_jobs
+        if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs == 0):
+            raise ValueError(f"n_jobs must be an integer but 0, or None, not {n_jobs!r}")
+        return max(1, min(int(effective_n_jobs(n_jobs)), threads.get_num_threads()))
+
+    def _objective(self, n_weights: int, n_threads: int) -> Objective:
+        """Return the objective of the options, without rows."""
+        nothing = np.zeros(0), np.zeros(0, np.int32), np.zeros(1, np.int32), np.zeros((0, 0))
+        return Objective(
+            rows=nothing,
+            n_weights=n_weights,
+            loss=self._LOSSES[self.loss],
+            parameter=self._parameter(),
+            l1=float(self.l1),
+            l2=self._l2(),
+            intercept=bool(self.fit_intercept),
+            threads=n_threads,
+        )
+
+    @contextlib.contextmanager
+    def _solver_options(
+        self, n_partitions: int, solver: str = "auto", seed: int | None = None
+    ) -> Iterator[SolverOptions]:
+        """Yield the solver options; show a progress bar meanwhile."""
+        if seed is None:
+            seed = _seed_of(self.random_state)
+        lock, stopped = threading.Lock(), threading.Event()
+        deadline = math.inf if self.max_time is None else time.perf_counter() + self.max_time
+        with ProgressBar(self.verbose, self.max_iter) as progress:
+
+            def report(record: dict[str, Any]) -> None:
+                with lock:  # problems are solved in parallel
+                    progress(record)
+                    answer = self.callback(record) if self.callback is not None else None
+                    if answer is True or (isinstance(answer, np.bool_) and answer):
+                        stopped.set()
+
+            yield SolverOptions(
+                n_partitions=n_partitions,
+                adaptive=bool(self.adaptive),
+                seed=seed,
+                max_iter=self.max_iter,
+                tol=self._tol,
+                polish=self.tol is None,
+                report=report,
+                stopped=stopped.is_set,
+                solver=solver,
+                deadline=deadline,
+            )
