@@ -310,7 +310,6 @@ GOOD: dict[str, Any] = {
     ),
     "update.pipeline.Turns.__new__": lambda: [[_dense(), _dense()], 1, 1.0],
     "update.pipeline.Turns.watched": lambda: [pipeline.Turns([_dense()], 0)],
-    "update.pipeline.use_sums": lambda: [STEPS.sums_capsule],
     "update.pipeline.run_together": lambda: [[_dense(), _dense()]],
     "update.dense.run": lambda: [_dense()],
     "update.dense.apply": lambda: [

@@ -105,6 +105,16 @@ def test_a_run_goes_on_from_its_weights(which: str) -> None:
         assert_same_bits(a, b, which)
 
 
+@pytest.mark.parametrize("shape", [(), (3,), (7, 5), (2, 3, 4)])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c16"])
+def test_slots_begin_where_cache_lines_do(shape: tuple[int, ...], dtype: str) -> None:
+    variable = tfopt.Variable(np.ones(shape, dtype))
+    opt = tfopt.optimizers.SGD(0.1, momentum=0.5)
+    opt.apply_gradients([(np.ones(shape, dtype), variable)])
+    slot = opt.get_slot(variable, "momentum").numpy()
+    assert slot.ctypes.data % 64 == 0 and slot.flags.carray and slot.dtype == variable.dtype
+
+
 def test_get_weights_copies() -> None:
     optimizer, listed = tfopt.optimizers.Adamax(), variables()
     step(optimizer, listed, 0)

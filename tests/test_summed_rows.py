@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import assert_same_bits
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tfopt
 from tfopt import IndexedSlices
@@ -52,6 +54,33 @@ def test_the_result_is_that_of_summing_first(
     apply_adamax(*theirs, summed.values, indices=summed.indices, **HYPERS)
     for a, b in zip(ours, theirs, strict=True):
         assert_same_bits(a, b, how)
+
+
+@given(
+    rows=st.integers(1, 30_000),
+    once=st.integers(0, 15_000),
+    again=st.integers(0, 15_000),
+    width=st.integers(2, 5),
+    threads=st.integers(1, 4),
+    seed=st.integers(0, 2**32),
+)
+def test_rows_that_occur_once_and_rows_that_occur_again(
+    rows: int, once: int, again: int, width: int, threads: int, seed: int
+) -> None:
+    """Each is stepped once, by its gradients added to zero in their order."""
+    random = np.random.default_rng(seed)
+    some = random.permutation(rows)[:once]
+    ids = random.permutation(np.append(some, random.integers(rows, size=again)))
+    grad = random.standard_normal((ids.size, width)).astype(np.float32)
+    grad[random.random(grad.shape) < 0.1] = -0.0
+    ours = np.full((rows, width), -0.0, np.float32)
+    sums = np.zeros_like(ours)
+    np.add.at(sums, ids, grad)
+    expected = ours.copy()
+    expected[ids] = ours[ids] - np.float32(0.5) * sums[ids]
+    tfopt.threads.set_num_threads(threads)
+    tfopt.training_ops.apply_gradient_descent(ours, grad, alpha=0.5, indices=ids, duplicates="sum")
+    assert_same_bits(ours, expected, "rows")
 
 
 @pytest.mark.parametrize(

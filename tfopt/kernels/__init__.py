@@ -23,7 +23,7 @@ if find_spec("tfopt.kernels.platform.runtime") is None or find_spec("tfopt.train
 from tfopt.kernels.arrays import layout
 from tfopt.kernels.platform import runtime
 from tfopt.kernels.reduce import norms
-from tfopt.kernels.update import pipeline, step_table
+from tfopt.kernels.update import step_table
 
 __all__ = [
     "available",
@@ -68,7 +68,6 @@ backend = _choose_backend()
 _compiled = import_module(f"tfopt.kernels.update.steps_{cpu}")
 step_table.use_steps(_compiled.capsule)
 norms.use_sums(_compiled.sums_capsule)
-pipeline.use_sums(_compiled.sums_capsule)
 layout.use_halves(_compiled.halves_capsule)
 if backend == "reference":
     # kept alive, because its steps are called as long as the process runs

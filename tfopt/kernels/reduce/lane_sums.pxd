@@ -10,6 +10,7 @@ from libc.math cimport NAN
 from libc.stdint cimport uint16_t
 
 from tfopt.kernels.platform.machine cimport prefetch_stream
+from tfopt.kernels.reduce.row_sums cimport add_rows_t
 from tfopt.kernels.update.rules cimport real
 
 cdef enum:
@@ -42,6 +43,7 @@ cdef struct sums:
     lanes_t[2] max_abs        # maximum magnitudes instead
     lanes_t[4] nonfinite    # NaN for non-finite elements; also for float16 and bfloat16 as stored
     differences_t[2] differences
+    add_rows_t[2] rows
 
 
 cdef inline double square(real x, double scale) noexcept nogil:

@@ -46,6 +46,10 @@ def use_sums(capsule):
     _sums = <const sums *>PyCapsule_GetPointer(capsule, b"tfopt.sums")
 
 
+cdef const sums *sums_in_use() noexcept nogil:
+    return _sums
+
+
 cdef struct batch:
     source *sources
     Py_ssize_t n_sources

@@ -15,8 +15,6 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
-from cpython.pycapsule cimport PyCapsule_GetPointer
-
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 from tfopt.kernels.update.checks cimport Call, work
@@ -29,7 +27,8 @@ from tfopt.kernels.platform.runtime cimport (
     begin_share, dismiss_team, end_share, gather_team, share_of, team,
 )
 from tfopt.kernels.update.step_table cimport step_t
-from tfopt.kernels.reduce.lane_sums cimport LANES, span_lanes, sums
+from tfopt.kernels.reduce.lane_sums cimport LANES, span_lanes
+from tfopt.kernels.reduce.norms cimport sums_in_use
 from tfopt.kernels.update.dense cimport run_elements
 
 cdef enum:
@@ -65,15 +64,6 @@ cdef struct watch:
 
 
 # ---- steps that only observe: before and after an update
-
-cdef const sums *_sums = NULL
-
-
-def use_sums(capsule):
-    """Use the sums of an instruction set."""
-    global _sums
-    _sums = <const sums *>PyCapsule_GetPointer(capsule, b"tfopt.sums")
-
 
 cdef inline double _folded(double *lanes) noexcept nogil:
     """Sum the lanes pairwise: sequential additions would wait for each other."""
@@ -141,7 +131,7 @@ cdef void _look(real **p, Py_ssize_t n, watch *w, int last) noexcept nogil:
     cdef Py_ssize_t i
     memcpy(before, p[0], n * sizeof(real))
     memset(lanes, 0, sizeof(lanes))
-    _sums.squares[sizeof(real) == 8](grad, n, 1, lanes)
+    sums_in_use().squares[sizeof(real) == 8](grad, n, 1, lanes)
     squares = _folded(lanes)
     if squares - squares != 0:      # or finite numbers whose squares overflow
         for i in range(n):
@@ -163,7 +153,7 @@ cdef void _compare(real **p, Py_ssize_t n, watch *w) noexcept nogil:
     cdef double squares
     cdef int64_t exponent = 0
     memset(lanes, 0, sizeof(lanes))
-    _sums.differences[sizeof(real) == 8](p[0], before, n, lanes)
+    sums_in_use().differences[sizeof(real) == 8](p[0], before, n, lanes)
     squares = _folded(lanes)
     if _misses(squares, sizeof(real) == 8):
         squares = _scaled_squares(<const real *>p[0], before, n, &exponent)

@@ -4,6 +4,11 @@
 from libc.stdint cimport int64_t, uint32_t
 
 from tfopt.kernels.update.checks cimport work
+from tfopt.kernels.update.step_table cimport AHEAD
+
+cdef enum:
+    LINE = 64
+    SINGLE_BYTES = 8192     # of single rows at a time, so that they stay in the first-level cache
 
 
 cdef inline Py_ssize_t table_size(Py_ssize_t n) noexcept nogil:
@@ -14,10 +19,18 @@ cdef inline Py_ssize_t table_size(Py_ssize_t n) noexcept nogil:
     return size
 
 
-cdef inline Py_ssize_t own_bytes(Py_ssize_t n, Py_ssize_t row_bytes) noexcept nogil:
-    """The maximum memory of a thread for n rows: their numbers, their sums, a hash table."""
-    cdef Py_ssize_t bytes_ = n * (sizeof(int64_t) + row_bytes) + table_size(n) * sizeof(uint32_t)
-    return (bytes_ + 63) // 64 * 64
+cdef inline Py_ssize_t singles_together(Py_ssize_t row_bytes) noexcept nogil:
+    """How many rows that occur once are read, clamped and scaled before they are stepped."""
+    return max(<Py_ssize_t>1, min(<Py_ssize_t>AHEAD, SINGLE_BYTES // row_bytes))
+
+
+cdef inline Py_ssize_t own_bytes(Py_ssize_t n, Py_ssize_t most,
+                                 Py_ssize_t row_bytes) noexcept nogil:
+    """The maximum memory of a thread for n gradient rows of `most` distinct ones: see `owned`."""
+    cdef Py_ssize_t bytes_ = (singles_together(row_bytes) + min(n // 2, most)) * row_bytes
+    bytes_ += most * (sizeof(int64_t) + sizeof(uint32_t)) + table_size(most) * sizeof(uint32_t)
+    bytes_ += 2 * n * sizeof(uint32_t)
+    return (bytes_ + 2 * LINE - 1) // LINE * LINE
 
 
 cdef void run_summed(const work *w) noexcept nogil

@@ -1,8 +1,8 @@
 """The sparse driver that sums gradients first: each distinct row is stepped once.
 
-A thread numbers the rows it owns in order of occurrence, adds each gradient row to the sum with its
-number, and steps the rows by the sums. So the gradient, which is long, is read sequentially; only
-the sums, which are short, are accessed in random order.
+A thread numbers the rows it owns in order of occurrence. It then reads the gradient, which is long,
+once and nearly sequentially. A row that occurs once is stepped on the way. The others are added to
+sums, which are short, and stepped at the end.
 """
 
 from cython.parallel cimport parallel
@@ -15,122 +15,207 @@ from tfopt.kernels.platform.runtime cimport (
 )
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_row,
-    raise_flag,
 )
+from tfopt.kernels.reduce.norms cimport sums_in_use
 from tfopt.kernels.update.row_owners cimport PIECE, named_row, owned_shift, owner_of, worth_fetching
-from tfopt.kernels.update.rules cimport real
 from tfopt.kernels.update.step_table cimport AHEAD, MAX_OPERANDS
 
-cdef struct sums:
-    # the distinct rows that a thread owns
+cdef enum:
+    FIRST_SIZE = 4096       # of a hash table, which grows while rows are numbered
+    GROWTH = 4
+    SHORT_PIECE = 2048      # occurrences that are divided into two lists at a time
+
+cdef uint32_t SINGLE = 0xFFFFFFFF       # in place of the position of a sum
+
+cdef Py_ssize_t[AHEAD] _in_order
+for _k in range(AHEAD):
+    _in_order[_k] = _k
+
+
+cdef inline void _add_rows(const work *w, char *into, const Py_ssize_t *numbers,
+                           const Py_ssize_t *at, Py_ssize_t n) noexcept nogil:
+    """Add rows of the gradient, clamped and scaled, to numbered sums."""
+    cdef int last = w.n_operands - 1
+    sums_in_use().rows[w.itemsize == 8](
+        into, numbers, w.tensors[0].data[last], w.row_stride[last], at, n, w.inner,
+        w.summing.bound, w.summing.scale)
+
+
+cdef struct owned:
+    char *singles       # rows that occur once, some at a time
+    char *sum_          # of the rows that occur more than once
+    # the distinct rows that a thread owns, by number
     int64_t *rows
-    char *sum_          # by number
-    uint32_t *table     # the number of a row plus one, at its hash
-    Py_ssize_t mask
-    Py_ssize_t row_bytes
+    uint32_t *place     # of a row's sum, or SINGLE
     Py_ssize_t n
-    Py_ssize_t most     # capacity in rows
+    # their occurrences, in order
+    uint32_t *at        # in the gradient
+    uint32_t *number
+    Py_ssize_t n_at
+    # the number of a row plus one, at its hash
+    uint32_t *table
+    Py_ssize_t size
+    Py_ssize_t full_size    # enough for all rows
+    Py_ssize_t row_bytes
 
 
-cdef inline Py_ssize_t _number(sums *s, int64_t row) noexcept nogil:
-    """The number of a row; a new row starts with a sum of zero. -1 if the table is full."""
-    cdef Py_ssize_t at = <Py_ssize_t>(
-        (<uint64_t>row * <uint64_t>0x9E3779B97F4A7C15) >> 20) & s.mask
-    while s.table[at] and s.rows[s.table[at] - 1] != row:
-        at = (at + 1) & s.mask
-    if s.table[at] == 0:
-        if s.n == s.most:
-            return -1
-        s.rows[s.n] = row
-        memset(s.sum_ + s.n * s.row_bytes, 0, s.row_bytes)
-        s.n += 1
-        s.table[at] = <uint32_t>s.n
-    return s.table[at] - 1
+cdef void _lay_out(const work *w, owned *s, int thread) noexcept nogil:
+    """Divide the memory of a thread."""
+    cdef Py_ssize_t most = w.summing.most, n = w.n_indices
+    cdef uint64_t own = <uint64_t>(w.summing.own + thread * w.summing.own_bytes)
+    s.row_bytes = w.inner * w.itemsize
+    s.singles = <char *>((own + LINE - 1) // LINE * LINE)
+    s.rows = <int64_t *>(s.singles + singles_together(s.row_bytes) * s.row_bytes)
+    s.at = <uint32_t *>(s.rows + most)
+    s.number = s.at + n
+    s.place = s.number + n
+    s.table = s.place + most
+    s.full_size = table_size(most)
+    s.sum_ = <char *>(s.table + s.full_size)
+    s.n = s.n_at = 0
+    s.size = min(<Py_ssize_t>FIRST_SIZE, s.full_size)
+    memset(s.table, 0, s.size * sizeof(uint32_t))
 
 
-cdef inline void _add(real *total, const real *row, Py_ssize_t n, real high,
-                      real factor) noexcept nogil:
-    """Add a row of the gradient, clamped and scaled, to a sum."""
-    cdef real low = -high, value
-    cdef Py_ssize_t j
-    for j in range(n):
-        value = high if high < row[j] else row[j]
-        value = low if low > value else value
-        total[j] = total[j] + value * factor
+cdef inline Py_ssize_t _hash(int64_t row, Py_ssize_t size) noexcept nogil:
+    return <Py_ssize_t>((<uint64_t>row * <uint64_t>0x9E3779B97F4A7C15) >> 20) & (size - 1)
 
 
-cdef Py_ssize_t _owned(const work *w, Py_ssize_t start, Py_ssize_t stop, int owner, int owners,
-                       Py_ssize_t *mine, Py_ssize_t *rows) noexcept nogil:
-    """Collect the indices start .. stop - 1 whose rows a thread owns; return their number."""
-    cdef Py_ssize_t i, n = 0
+cdef void _grow(owned *s) noexcept nogil:
+    cdef Py_ssize_t k, at
+    s.size = min(GROWTH * s.size, s.full_size)
+    memset(s.table, 0, s.size * sizeof(uint32_t))
+    for k in range(s.n):
+        at = _hash(s.rows[k], s.size)
+        while s.table[at]:
+            at = (at + 1) & (s.size - 1)
+        s.table[at] = <uint32_t>(k + 1)
+
+
+cdef inline uint32_t _number(owned *s, int64_t row) noexcept nogil:
+    """The number of a row; that it occurs again is noted."""
+    cdef Py_ssize_t at = _hash(row, s.size)
+    cdef uint32_t found = s.table[at]
+    while found and s.rows[found - 1] != row:
+        at = (at + 1) & (s.size - 1)
+        found = s.table[at]
+    if found:
+        s.place[found - 1] = 0
+        return found - 1
+    s.rows[s.n] = row
+    s.place[s.n] = SINGLE
+    s.n += 1
+    s.table[at] = <uint32_t>s.n
+    if 2 * s.n > s.size:
+        _grow(s)
+    return <uint32_t>(s.n - 1)
+
+
+cdef void _number_owned(const work *w, owned *s, int owner, int owners) noexcept nogil:
+    """Number the rows that a thread owns, and list their occurrences."""
+    cdef Py_ssize_t[PIECE] rows
+    cdef uint32_t *at
+    cdef uint32_t *number
+    cdef Py_ssize_t start = 0, stop, i, n
     cdef int shift = owned_shift(w)
-    for i in range(start, stop):        # branch-free: always written, kept if owned
-        mine[n] = i
-        rows[n] = named_row(w, i)
-        n += owner_of(rows[n], shift, owners) == owner
-    return n
-
-
-cdef void _sum_owned(const work *w, sums *s, real *kind, int owner, int owners) noexcept nogil:
-    """Sum the gradients of the rows that a thread owns, in the order of their occurrences."""
-    cdef Py_ssize_t[PIECE] mine
-    cdef Py_ssize_t[PIECE] number
-    cdef Py_ssize_t start = 0, stop, i, n, inner = w.inner
-    cdef const char *grad = w.tensors[0].data[w.n_operands - 1]
-    cdef Py_ssize_t stride = w.row_stride[w.n_operands - 1]
-    cdef real high = <real>w.summing.bound, factor = <real>w.summing.scale
     while start < w.n_indices:
         stop = min(start + PIECE, w.n_indices)
-        n = _owned(w, start, stop, owner, owners, mine, number)
+        at, number = s.at + s.n_at, s.number + s.n_at
+        n = 0
+        for i in range(start, stop):        # branch-free: always written, kept if owned
+            at[n] = <uint32_t>i
+            rows[n] = named_row(w, i)
+            n += owner_of(rows[n], shift, owners) == owner
         for i in range(n):
-            number[i] = _number(s, number[i])
-            if number[i] < 0:       # indices were changed after they were counted
-                raise_flag(w.outside)
-                return
-        for i in range(n):
-            if i + AHEAD < n:
-                prefetch_row(&s.sum_, &s.row_bytes, 1, number[i + AHEAD], s.row_bytes)
-            _add(<real *>(s.sum_ + number[i] * s.row_bytes),
-                 <const real *>(grad + mine[i] * stride), inner, high, factor)
+            number[i] = _number(s, rows[i])
+        s.n_at += n
         start = stop
 
 
-cdef void _step_sums(const work *w, const sums *s) noexcept nogil:
-    cdef void *p[MAX_OPERANDS]
-    cdef int j, last = w.n_operands - 1
-    cdef Py_ssize_t k, bytes_ = worth_fetching(w)
+cdef void _place_sums(owned *s) noexcept nogil:
+    cdef Py_ssize_t k
+    cdef uint32_t n = 0
     for k in range(s.n):
-        if k + AHEAD < s.n:
-            prefetch_row(w.tensors[0].data, w.row_stride, last, s.rows[k + AHEAD], bytes_)
-        for j in range(last):
-            p[j] = w.tensors[0].data[j] + s.rows[k] * w.row_stride[j]
-        p[last] = s.sum_ + k * s.row_bytes
-        w.step(p, w.inner, w.h)
+        if s.place[k] != SINGLE:
+            s.place[k] = n
+            n += 1
+    memset(s.sum_, 0, n * s.row_bytes)
+
+
+cdef inline void _step(const work *w, int64_t row, char *grad) noexcept nogil:
+    cdef void *p[MAX_OPERANDS]
+    cdef int k, last = w.n_operands - 1
+    for k in range(last):
+        p[k] = w.tensors[0].data[k] + row * w.row_stride[k]
+    p[last] = grad
+    w.step(p, w.inner, w.h)
+
+
+cdef void _step_singles(const work *w, owned *s, const Py_ssize_t *at, const Py_ssize_t *number,
+                        Py_ssize_t n) noexcept nogil:
+    """Step rows that occur once, by sums all the same: clamped, scaled, and never -0."""
+    cdef int last = w.n_operands - 1
+    cdef Py_ssize_t start = 0, stop, i, bytes_ = worth_fetching(w)
+    cdef Py_ssize_t together = singles_together(s.row_bytes)
+    cdef char *grad = w.tensors[0].data[last]
+    cdef Py_ssize_t stride = w.row_stride[last]
+    while start < n:
+        stop = min(start + together, n)
+        memset(s.singles, 0, (stop - start) * s.row_bytes)
+        _add_rows(w, s.singles, _in_order, at + start, stop - start)
+        for i in range(start, stop):
+            if i + AHEAD < n:
+                prefetch_row(&grad, &stride, 1, at[i + AHEAD], bytes_)
+                prefetch_row(w.tensors[0].data, w.row_stride, last, s.rows[number[i + AHEAD]],
+                             bytes_)
+            _step(w, s.rows[number[i]], s.singles + (i - start) * s.row_bytes)
+        start = stop
+
+
+cdef void _read_gradient(const work *w, owned *s) noexcept nogil:
+    """Step the rows that occur once, and sum the gradients of the others, in order."""
+    cdef Py_ssize_t[SHORT_PIECE] single_at
+    cdef Py_ssize_t[SHORT_PIECE] single
+    cdef Py_ssize_t[SHORT_PIECE] repeated_at
+    cdef Py_ssize_t[SHORT_PIECE] place
+    cdef Py_ssize_t start = 0, stop, i, singles, repeated
+    cdef bint repeats
+    while start < s.n_at:
+        stop = min(start + SHORT_PIECE, s.n_at)
+        singles = repeated = 0
+        for i in range(start, stop):        # branch-free: written to both lists, kept in one
+            single_at[singles] = repeated_at[repeated] = s.at[i]
+            single[singles] = s.number[i]
+            place[repeated] = s.place[s.number[i]]
+            repeats = place[repeated] != SINGLE
+            repeated += repeats
+            singles += not repeats
+        _add_rows(w, s.sum_, place, repeated_at, repeated)
+        _step_singles(w, s, single_at, single, singles)
+        start = stop
+
+
+cdef void _step_sums(const work *w, owned *s) noexcept nogil:
+    """Step the rows that occur more than once by their sums."""
+    cdef Py_ssize_t k, n = 0, bytes_ = worth_fetching(w)
+    for k in range(s.n):
+        if s.place[k] != SINGLE:
+            s.rows[n] = s.rows[k]
+            n += 1
+    for k in range(n):
+        if k + AHEAD < n:
+            prefetch_row(w.tensors[0].data, w.row_stride, w.n_operands - 1, s.rows[k + AHEAD],
+                         bytes_)
+        _step(w, s.rows[k], s.sum_ + k * s.row_bytes)
 
 
 cdef void _run_own(const work *w, int thread, int threads) noexcept nogil:
-    cdef sums s
-    cdef Py_ssize_t start = 0, stop, owned = 0
-    cdef Py_ssize_t[PIECE] mine
-    cdef Py_ssize_t[PIECE] rows
+    cdef owned s
     cdef fp_state caller = fp_enter(w.flush)
-    s.rows = <int64_t *>(w.summing.own + thread * w.summing.own_bytes)
-    s.sum_ = <char *>(s.rows + w.summing.most)
-    s.row_bytes = w.inner * w.itemsize
-    s.table = <uint32_t *>(s.sum_ + w.summing.most * s.row_bytes)
-    s.n = 0
-    while start < w.n_indices:
-        stop = min(start + PIECE, w.n_indices)
-        owned += _owned(w, start, stop, thread, threads, mine, rows)
-        start = stop
-    # as small as possible, so that it stays in cache
-    s.most = min(owned, w.summing.most)
-    s.mask = table_size(s.most) - 1
-    memset(s.table, 0, (s.mask + 1) * sizeof(uint32_t))
-    if w.itemsize == 4:
-        _sum_owned(w, &s, <float *>NULL, thread, threads)
-    else:
-        _sum_owned(w, &s, <double *>NULL, thread, threads)
+    _lay_out(w, &s, thread)
+    _number_owned(w, &s, thread, threads)
+    _place_sums(&s)
+    _read_gradient(w, &s)
     _step_sums(w, &s)
     fp_leave(caller)
 

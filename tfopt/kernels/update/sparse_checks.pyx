@@ -118,7 +118,7 @@ cdef int _sum_on_the_way(Call call, Py_ssize_t n_rows, workspace) except -1:
         return 0
     call.summed.team = team_size(n * call.w.inner, call.w.n_operands)
     call.summed.most = min(n, n_rows)
-    call.summed.own_bytes = own_bytes(call.summed.most, row_bytes)
+    call.summed.own_bytes = own_bytes(n, call.summed.most, row_bytes)
     if call.summed.own_bytes > MOST_OWN_BYTES:
         return 0
     own = workspace.array("own", (call.summed.team, call.summed.own_bytes), np.uint8)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfopt.core.backends import backend_of
+from tfopt.core.line_alignment import empty_at_a_line
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.base.variables import memory_of, now_at
 from tfopt.optimizers.base.weights import fitting
@@ -136,7 +137,7 @@ def first_array(
     slot_name: str,
 ) -> np.ndarray:
     """Return the initial array of a slot; see `Stateful.add_slot`."""
-    array = np.empty(shape, dtype)
+    array = empty_at_a_line(shape, dtype)
     array[...] = _first_value(initializer, array, slot_name)
     return array
 

@@ -1,0 +1,35 @@
+# cython: language_level=3
+"""Sums of rows, each in the order in which its rows are given."""
+
+from tfopt.kernels.platform.machine cimport prefetch_row
+from tfopt.kernels.update.rules cimport real
+
+cdef enum:
+    ROWS_AHEAD = 16         # rows prefetched ahead
+    FETCHED = 512           # bytes of a row to prefetch; the hardware prefetches the rest
+
+# Add rows, clamped to a bound and scaled, to contiguous sums of the same width: for each j < n in
+# order row places[j] of those a stride of bytes apart to sum numbers[j].
+ctypedef void (*add_rows_t)(void *sums, const Py_ssize_t *numbers, char *rows,
+                            Py_ssize_t stride, const Py_ssize_t *places, Py_ssize_t n,
+                            Py_ssize_t width, double bound, double scale) noexcept nogil
+
+
+cdef inline void add_rows(real *sums, const Py_ssize_t *numbers, char *rows, Py_ssize_t stride,
+                          const Py_ssize_t *places, Py_ssize_t n, Py_ssize_t width, double bound,
+                          double scale) noexcept nogil:
+    cdef real high = <real>bound, low = -<real>bound, factor = <real>scale, value
+    cdef Py_ssize_t i, j, row_bytes = width * sizeof(real), fetched = min(row_bytes, FETCHED)
+    cdef char *base = <char *>sums
+    cdef real *total
+    cdef const real *row
+    for i in range(n):
+        if i + ROWS_AHEAD < n:
+            prefetch_row(&base, &row_bytes, 1, numbers[i + ROWS_AHEAD], fetched)
+            prefetch_row(&rows, &stride, 1, places[i + ROWS_AHEAD], fetched)
+        total = sums + numbers[i] * width
+        row = <const real *>(rows + places[i] * stride)
+        for j in range(width):
+            value = high if high < row[j] else row[j]
+            value = low if low > value else value
+            total[j] = total[j] + value * factor
