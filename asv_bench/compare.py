@@ -3,6 +3,9 @@
 Every rival has a process of its own, in which it and tfopt take turns, with the threads each uses
 by default. One that is not installed is named as missing. The answers are compared too: if they
 differ, or a comparison fails, the exit code is 1.
+
+Quartiles are saved in results/compare.*.json for the page of figures, unless they are those of a
+quick comparison, or of another tfopt than this checkout's.
 """
 
 from __future__ import annotations
@@ -88,7 +91,7 @@ def parse() -> Any:
 def main() -> int:
     arguments = parse()
     end = monotonic() + (QUICK if arguments.quick else FULL)
-    run = new_run() if of_checkout() else None
+    run = None if arguments.quick or not of_checkout() else new_run()
     on = machine()
     cpus = on["CPUs"]
     print(f"{on['processor']}, {cpus} CPUs, load {on['load before']:.2f}")
@@ -117,9 +120,7 @@ def main() -> int:
                 print(row(message), flush=True)
     on["load after"] = os.getloadavg()[0]
     save(arguments.out, on, facts, results, missing)
-    if run is None:
-        print(f"tfopt is not that of {HERE.parent}, so its results/ stay as they are")
-    else:
+    if run is not None:
         for own in facts.values():
             run |= {key: value for key, value in own.items() if key not in ("optional", "platform")}
         record(run, [r for r in results if r.agrees])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+import subprocess
 import sys
 from fnmatch import fnmatchcase
 from importlib import import_module
@@ -181,6 +182,28 @@ def test_of_a_range_the_worst_counts(
     assert bool(list(page.regressions(before, now))) == is_worse
 
 
+def test_a_regression_since_a_commit_fails(
+    page: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def git(*command: str) -> None:
+        who = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+        subprocess.run(["git", *who, *command], cwd=tmp_path, check=True, capture_output=True)
+
+    for module in (page, import_module("records")):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
+        monkeypatch.setattr(module, "RESULTS", tmp_path / "results")
+    record_of({"a": (1.0, 2.0, 3.0)}, "more", "1").save()
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "x")
+    assert page.check("HEAD") == 0
+    record_of({"a": (1.0, 1.5, 3.0), "b": (1.0, 1.0, 1.0)}, "more", "2").save()
+    record_of({"a": (1.0, 1.0, 1.0)}, "more", "1").save()
+    capsys.readouterr()
+    assert page.check("HEAD") == 1
+    assert capsys.readouterr().out == "x: a: ratio was 2, is 1\n"
+
+
 def test_rows_of_different_runs_are_told_apart(page: ModuleType) -> None:
     """Of "three" nothing is known."""
     records, cells = import_module("records"), import_module("page_tables.cells")
@@ -207,3 +230,53 @@ def test_rows_of_different_runs_are_told_apart(page: ModuleType) -> None:
     assert (
         "other 1, other 2; 2026-01-01 at aaaaaaa; 2026-01-02 at bbbbbbb with changes; m; n" in apart
     )
+
+
+def test_rows_of_a_benchmark_have_names_of_their_own() -> None:
+    measure = import_module("measure")
+    for path in sorted((BENCH / "benchmarks").glob("[a-z]*.py")):
+        if path.stem in ("common", "peakmem"):
+            continue
+        for _, kind in measure.classes(path.stem):
+            names = list(map(measure.row_name, measure.combinations(kind)))
+            assert names and len(set(names)) == len(names)
+            for method in measure.methods(kind):
+                meaning = measure.meaning(kind, method)
+                assert (meaning["unit"] == "s") == method.startswith("time_")
+                assert meaning["better"] in {"s": (None,), "%": ("more",)}.get(
+                    meaning["unit"], ("more", "less")
+                )
+
+
+def test_a_benchmark_is_called_with_its_parameters() -> None:
+    class Toy:
+        params = ([2, 3], ["x"])
+        param_names = ("number", "letter")
+
+        def setup(self, number: int, letter: str) -> None:
+            self.total = number
+
+        def track_speed(self, number: int, letter: str) -> float:
+            self.total += 1
+            return self.total
+
+        def time_it(self, number: int, letter: str) -> None:
+            assert letter == "x"
+
+    measure = import_module("measure")
+    for parameters in measure.combinations(Toy):
+        figures = measure.measured(Toy, parameters, turns=3)
+        first = parameters["number"] + 1
+        assert figures["track_speed"] == (first + 0.5, first + 1, first + 1.5)
+        assert 0 < figures["time_it"][0] <= figures["time_it"][2] < 1
+
+
+def test_what_a_benchmark_sets_is_put_back() -> None:
+    import tfopt
+
+    measure, threads = import_module("measure"), tfopt.threads.get_num_threads()
+    tfopt.threads.set_num_threads(threads + 1)
+    tfopt.set_flush_denormals(False)
+    measure.put_back(import_module("benchmarks.denormals"), threads)
+    assert tfopt.threads.get_num_threads() == threads
+    assert tfopt.get_flush_denormals()
