@@ -204,7 +204,7 @@ def test_a_file_that_changes_is_refused(cli, frame, folder, monkeypatch):
 
 def test_memory_is_that_of_the_parts(cli, folder):
     random = np.random.default_rng(0)
-    labels, columns = random.integers(2, size=1500), random.integers(1, 50, size=(1500, 40))
+    labels, columns = random.integers(2, size=2500), random.integers(1, 50, size=(2500, 40))
     (folder / "data.svm").write_text(
         "".join(
             f"{label} " + " ".join(f"{column}:1" for column in np.unique(row)) + "\n"

@@ -12,7 +12,7 @@ import pytest
 from cli_samples import TINY
 
 from tfopt import kernels, threads
-from tfopt.cli import rows
+from tfopt.cli import row_reading
 from tfopt.cli.optimizers import OPTIMIZERS
 from tfopt.cli.readers import read_data
 from tfopt.linear_model.model_file import read_model
@@ -29,7 +29,7 @@ def a9a_once():
     ("optimizer", "seed"), [*((name, 0) for name in OPTIMIZERS), ("adamax", 1), ("ftrl", 1)]
 )
 def test_defaults_reach_the_optimum_of_a9a(cli, a9a_once, monkeypatch, optimizer, seed):
-    monkeypatch.setattr(rows, "read_data", a9a_once)
+    monkeypatch.setattr(row_reading, "read_data", a9a_once)
     outcome = cli("train", "--optimizer", optimizer, "--seed", seed, "--json", "--quiet")
     assert outcome.code == 0
     assert outcome.err == ""

@@ -28,7 +28,8 @@ from tfopt.cli.report import (
     note_model_size,
     warn_unconverged,
 )
-from tfopt.cli.rows import Executor, Rows, examples_of, rows_of
+from tfopt.cli.row_reading import rows_of
+from tfopt.cli.rows import Executor, Rows, examples_of
 from tfopt.cli.settings import CLASSIFICATION, SdcaSettings, given_parameters
 from tfopt.core.versions import versions
 from tfopt.linear_model import SDCAClassifier, SDCARegressor

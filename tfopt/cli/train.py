@@ -37,7 +37,8 @@ from tfopt.cli.report import (
     train_facts,
     warn_unconverged,
 )
-from tfopt.cli.rows import Executor, Rows, read_rows, rows_of
+from tfopt.cli.row_reading import read_rows, rows_of
+from tfopt.cli.rows import Executor, Rows
 from tfopt.cli.settings import CheckpointFlags, SdcaSettings, Settings
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model.stored_model import Columns, StoredModel
