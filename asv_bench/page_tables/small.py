@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.small_steps import STEPS
+from benchmarks.small_steps import AROUND, CUSTOM, STEPS
 from records import Record
 
 from page_tables.cells import MEASURE, MS, US, Cell, Grid, Table
@@ -44,6 +44,27 @@ def small_steps(record: Record) -> Grid:
     )
 
 
+def around(record: Record) -> Grid:
+    return Grid(
+        ["Adam, one array of 16", "times a plain step"],
+        [[what, Cell(what, "track_ratio_to_plain_step")] for what in AROUND],
+    )
+
+
+def beside(record: Record) -> Grid:
+    return Grid(
+        ["Adam, one array of 16", "times torch's fastest"],
+        [["apply_gradients", Cell("all", "track_ratio_to_fastest")]],
+    )
+
+
+def custom(record: Record) -> Grid:
+    return Grid(
+        ["4 elements", "µs a call"],
+        [[what, Cell(what, "time_100_calls", US / 100)] for what in CUSTOM],
+    )
+
+
 def models(record: Record) -> Grid:
     return Grid(
         ["variables", "ms a step"],
@@ -68,9 +89,30 @@ TABLES = (
     Table(
         "small steps",
         "small_steps.SmallSteps",
-        f"{MEASURE} small_steps",
+        f"{MEASURE} small_steps.SmallSteps",
         "All threads",
         small_steps,
+    ),
+    Table(
+        "around steps",
+        "small_steps.Around",
+        f"{MEASURE} small_steps.Around",
+        "All threads, in one process",
+        around,
+    ),
+    Table(
+        "beside others",
+        "small_steps.BesideOthers",
+        f"{MEASURE} small_steps.BesideOthers",
+        "All threads, in one process",
+        beside,
+    ),
+    Table(
+        "custom gradients",
+        "small_steps.CustomGradients",
+        f"{MEASURE} small_steps.CustomGradients",
+        "One thread",
+        custom,
     ),
     Table(
         "models",
