@@ -19,11 +19,7 @@ from tfopt.optimizers.base.hyperparameters import Hyper, LearningRate, Limit, ra
 from tfopt.optimizers.base.unique_names import made_unique, unknown_argument
 from tfopt.optimizers.base.variables import as_variable
 from tfopt.optimizers.execution.clipping import clipped_gradients
-from tfopt.optimizers.execution.gradients import (
-    are_finite,
-    refuse_rows,
-    split_pairs,
-)
+from tfopt.optimizers.execution.gradients import are_finite, refuse_rows, split_pairs
 from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
 from tfopt.optimizers.execution.request import Capabilities, NotFinite, StepRequest
 from tfopt.optimizers.schedules import LearningRateSchedule, deserialize
@@ -355,7 +351,7 @@ class Optimizer(OptimizerBase, abstract=True):
 
     def _next_rate(self) -> float:
         # the variable's method would cost more than the rest of this function
-        step = int(self._store.weights[0]._array)
+        step = self._store.weights[0]._array.item()
         rate = self.learning_rate
         if type(rate) is not float:
             rate = type(self).learning_rate.at(self, step)

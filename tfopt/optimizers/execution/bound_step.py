@@ -115,10 +115,8 @@ class BoundRules(BoundStep):
     def writes(self, grads: list[Any], scale: float) -> Writes | None:
         """Check the step with other gradients, without changing anything."""
         optimizer, plan = self._optimizer, self._plan
-        settings = optimizer._repeatable()
         if (
-            settings is None
-            or settings != self._settings
+            optimizer._repeatable() != self._settings
             or optimizer._store.by_memory is not self._slots
             or not self._takes(grads)
         ):
@@ -150,7 +148,11 @@ class BoundRules(BoundStep):
         """Return the calls of the step, in turns with those before and after them."""
         optimizer, request = self._optimizer, self._request
         known = [
-            None if repetition is None else _call(repetition, update, part.decays, scale)
+            None
+            if repetition is None
+            else repetition.call_with(
+                update.hypers, update.flags, scale, update.keep if part.decays else 1.0
+            )
             for part, repetition in self._parts
         ]
         calls: list[Any] = known
@@ -183,17 +185,14 @@ class BoundCall(BoundRules):
         super().__init__(*arguments)
         ((self._part, repetition),) = self._parts
         assert repetition is not None
-        self._only = repetition
-
-    def _takes(self, grads: list[Any]) -> bool:
-        return self._only.takes(grads)
+        self._only, self._decays = repetition, self._part.decays
+        self._is_alone = self._request.before is self._request.after is None
+        self._takes = repetition.takes  # type: ignore[method-assign]
 
     def _made(self, update: RuleUpdate, grads: list[Any], scale: float) -> Writes:
-        part, request = self._part, self._request
-        call = _call(self._only, update, part.decays, scale)
-        if request.before is request.after is None:
-            return [call]
-        return in_turns(part, call, request)
+        keep = update.keep if self._decays else 1.0
+        call = self._only.call_with(update.hypers, update.flags, scale, keep)
+        return [call] if self._is_alone else in_turns(self._part, call, self._request)
 
     def finish(self) -> None:
         """Let go of the gradients, after the writes have been carried out."""
@@ -215,10 +214,6 @@ def bound_rules(
     )
     kind = BoundCall if is_whole and len(parts) == 1 else BoundRules
     return kind(optimizer, plan, parts, request, is_whole)
-
-
-def _call(repetition: Repetition, update: RuleUpdate, decays: bool, scale: float) -> Call:
-    return repetition.call_with(update.hypers, update.flags, scale, update.keep if decays else 1.0)
 
 
 def _repetition(rule: str, part: Part, call: Call) -> Repetition | None:
@@ -245,7 +240,7 @@ class Repeats:
 
     def keep(self, phase: Any, step: PreparedStep, owner: object, passed: tuple[Any, ...]) -> None:
         """Keep the bound step that a step leaves after it has been taken, if it does."""
-        make = step.binding(owner)
+        make = step._bound_by(owner)
         if make is not None:
             readable = [each for each in step.variables if isinstance(each, Readable)]
             bound = make()
@@ -256,10 +251,8 @@ class Repeats:
         """Take a step of pairs if a bound one can; otherwise nothing has changed."""
         phase = optimizer._phase
         kept = self._kept.get(phase)
-        if kept is None:
-            return False
-        grads = gradients_of(pairs, kept.passed)
-        if grads is None:
+        grads = None if kept is None else gradients_of(pairs, kept.passed)
+        if kept is None or grads is None:
             return False
         if not optimizer._locks:
             return self._take(phase, kept, grads)
@@ -281,19 +274,20 @@ class Repeats:
         return self._take(phase, kept, grads)
 
     def _take(self, phase: Any, kept: _Kept, grads: list[Any]) -> bool:
+        step, _, readable = kept
         if self._kept.pop(phase, None) is not kept:  # another thread is using it
             return False
         if type(grads[0]) is not np.ndarray:
             grads = list(map(as_gradient, grads))
         try:
-            writes = kept.step.writes(grads, 1.0)
+            writes = step.writes(grads, 1.0)
         except Exception:
             return False  # a fresh step raises it
         if writes is None:
             return False
-        prepare_writes(kept.readable)
+        prepare_writes(readable)
         carry_out(writes)
-        kept.step.finish()
+        step.finish()
         self._kept[phase] = kept
         return True
 

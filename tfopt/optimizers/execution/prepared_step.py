@@ -66,7 +66,7 @@ class PreparedStep:
     """
 
     __slots__ = (
-        "_binding", "after", "counts", "kept", "launches", "owners", "variables", "work", "writes",
+        "_maker", "after", "counts", "kept", "launches", "owners", "variables", "work", "writes",
     )  # fmt: skip
 
     def __init__(self, writes: Writes, variables: Iterable[Any] = (), counts: bool = True) -> None:
@@ -78,7 +78,7 @@ class PreparedStep:
         self.owners: list[Any] = []
         self.after: list[Callable[[], None]] = []
         self.launches = False
-        self._binding: tuple[object, Callable[[], Any]] | None = None
+        self._maker: tuple[object, Callable[[], Any]] | None = None
 
     # ---- operations that wrappers append
 
@@ -149,7 +149,7 @@ class PreparedStep:
 
     # ---- repeated steps
 
-    def bind(self, owner: object, make: Callable[[], BoundStep]) -> None:
+    def _bind(self, owner: object, make: Callable[[], BoundStep]) -> None:
         """Let a function make a bound step, to be called after the step has been taken.
 
         Parameters
@@ -159,13 +159,13 @@ class PreparedStep:
             bind it anew; otherwise the wrapper's steps are not repeated.
         make : callable
         """
-        self._binding = owner, make
+        self._maker = owner, make
 
-    def binding(self, owner: object) -> Callable[[], BoundStep] | None:
+    def _bound_by(self, owner: object) -> Callable[[], BoundStep] | None:
         """Return the function that makes the bound step of an optimizer, if there is one."""
-        if self._binding is None or self._binding[0] is not owner:
+        if self._maker is None or self._maker[0] is not owner:
             return None
-        return self._binding[1]
+        return self._maker[1]
 
     # ---- carrying out
 

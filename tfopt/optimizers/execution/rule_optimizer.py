@@ -51,8 +51,9 @@ _STAGES = (
 
 #: What the calls of a step depend on, besides the rule's numbers.
 _SETTINGS = attrgetter(
-    "_exclusion", "sparse", "merge", "observe", "clipvalue", "clipnorm", "global_clipnorm"
-)
+    "_exclusion", "sparse", "merge", "observe", "clipvalue", "clipnorm", "global_clipnorm",
+    "gradient_aggregator",
+)  # fmt: skip
 
 
 class RuleOptimizer(RuleState, abstract=True):
@@ -206,7 +207,7 @@ class RuleOptimizer(RuleState, abstract=True):
         if observer is not None:
             step.after.append(lambda: setattr(self, "last_step", observer.report()))
         if self._can_bind(plan, request):
-            step.bind(self, partial(bound_rules, self, plan, calls, request))
+            step._bind(self, partial(bound_rules, self, plan, calls, request))
         step.writes += self._left_by(update)
         return step
 
@@ -217,13 +218,11 @@ class RuleOptimizer(RuleState, abstract=True):
 
         None if a step is more than the rule's calls, or its rate must be asked for only once.
         """
+        rate = self.learning_rate
         if (
-            not self._is_unchanged
-            or self.gradient_transformers
-            or self.gradient_aggregator is not None
-            or self.sparse == "catch_up"
+            self.gradient_transformers
             or self._deferred.by_memory
-            or not isinstance(self.learning_rate, (float, LearningRateSchedule, Variable))
+            or not (type(rate) is float or isinstance(rate, (LearningRateSchedule, Variable)))
         ):
             return None
         settings: tuple[Any, ...] = _SETTINGS(self)
@@ -237,7 +236,10 @@ class RuleOptimizer(RuleState, abstract=True):
         """Whether a step can be repeated without being prepared."""
         looks = self.observe and plan.has_rows  # in Python, before the calls
         measures = request.finite and self._takes_norms  # and may find that there is no step
-        return plan.repeats and self._repeatable() is not None and not (looks or measures)
+        hooked = not self._is_unchanged or self.gradient_aggregator is not None
+        if looks or measures or hooked or self.sparse == "catch_up":
+            return False
+        return plan.repeats and self._repeatable() is not None
 
     # ---- the calls of a step
 
@@ -266,7 +268,7 @@ class RuleOptimizer(RuleState, abstract=True):
 
     def _next_update(self) -> RuleUpdate:
         lr = self._next_rate()
-        update = self._update(int(self._store.weights[0]._array) + 1, lr)
+        update = self._update(self._store.weights[0]._array.item() + 1, lr)
         if not self.weight_decay:
             return update
         return RuleUpdate._make((*update[:-1], 1 - lr * self.weight_decay))

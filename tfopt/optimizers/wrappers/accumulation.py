@@ -155,9 +155,9 @@ class GradientAccumulation(Wrapper):
             adding = Adding(sums, first)
             adding.take(grads, scale)
             step = self.optimizer.prepare(inside.replace(grads=tuple(sums), before=adding))
-            make = step.binding(self.optimizer)
+            make = step._bound_by(self.optimizer)
             if make and type(self) is GradientAccumulation:
-                step.bind(self, partial(BoundBatch, self, request, adding, make))
+                step._bind(self, partial(BoundBatch, self, request, adding, make))
             return step
         totals = []
         for grad, handle in zip(grads, handles, strict=True):
@@ -202,7 +202,7 @@ class GradientAccumulation(Wrapper):
         dense = not (self._rows or rows or any(isinstance(g, IndexedSlices) for g in request.grads))
         if type(self) is GradientAccumulation and dense:
             sums = [self.get_slot(handle, "gradient").numpy() for handle in handles]
-            step.bind(self, partial(BoundBatch, self, request, Adding(sums, first), None))
+            step._bind(self, partial(BoundBatch, self, request, Adding(sums, first), None))
         return step
 
     def _added(

@@ -142,9 +142,9 @@ class LossScaleOptimizer(Wrapper):
             self._change_scale(step, 2.0)
         else:
             step.count(self.step_counter)
-        make = step.binding(self.optimizer)
+        make = step._bound_by(self.optimizer)
         if make and type(self) is LossScaleOptimizer and _are_arrays(request.grads):
-            step.bind(self, partial(_BoundScaled, self, make))
+            step._bind(self, partial(_BoundScaled, self, make))
         return step
 
     def _change_scale(self, step: PreparedStep, factor: float) -> None:

@@ -131,7 +131,7 @@ class ParameterGroups(Wrapper):
             if not group_places:
                 each = PreparedStep([])
                 each.count(optimizer.iterations)
-                each.bind(optimizer, partial(BoundCount, optimizer))
+                each._bind(optimizer, partial(BoundCount, optimizer))
             else:
                 try:
                     each = optimizer.prepare(_narrowed(request, group_places))
@@ -139,14 +139,14 @@ class ParameterGroups(Wrapper):
                     failures.append(error)
                     continue
             step.join(each)
-            make = each.binding(optimizer)
+            make = each._bound_by(optimizer)
             if make is not None:
                 makes.append(make)
             step.counts = each.counts  # `iterations` is that of the last optimizer
         if failures:
             raise NotFinite(*(other for error in failures for other in error.instead))
         if type(self) is ParameterGroups and len(makes) == len(places):
-            step.bind(self, partial(BoundGroups, request.variables, places, makes))
+            step._bind(self, partial(BoundGroups, request.variables, places, makes))
         return step
 
     @property

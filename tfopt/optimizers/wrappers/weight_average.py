@@ -108,9 +108,9 @@ class WeightAverage(Wrapper):
         fused = follows and all(handle.constraint is None for handle in handles)
         after = _Averaging(self)
         step = self.optimizer.prepare(request.replace(after=after) if fused else request)
-        make = step.binding(self.optimizer)
+        make = step._bound_by(self.optimizer)
         if make and fused and type(self) is WeightAverage:
-            step.bind(self, partial(_BoundAverage, self, step.counts, make))
+            step._bind(self, partial(_BoundAverage, self, step.counts, make))
         if not step.counts:
             return step
         if not fused:
