@@ -26,7 +26,7 @@ PAGES = tuple(
 DASH = "\N{EN DASH}"
 
 #: What an asterisk at a figure means.
-BUSY = "\\*: beside other programs"
+BUSY = "\\*: while other programs ran"
 
 #: By which factor a ratio may be worse.
 MARGIN = 1.1
@@ -69,8 +69,12 @@ def text_of(cell: Cell | str, record: Record) -> str:
 
 
 def origin(run: Mapping[str, Any]) -> str:
-    """Return the day and commit of a run, and whether it had changes that are in no commit."""
-    return f"{run['date'][:10]} at {run['commit'][:7]}{' with changes' if run['changed'] else ''}"
+    """Return the day and commit of a run, and whether it had changes that are in no commit.
+
+    It is unknown for figures that were typed into a page: they came "in" a commit.
+    """
+    word = "in" if run["changed"] is None else "at"
+    return f"{run['date'][:10]} {word} {run['commit'][:7]}{' with changes' * bool(run['changed'])}"
 
 
 def rendered(table: Table, record: Record) -> str:

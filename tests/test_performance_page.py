@@ -223,7 +223,7 @@ def test_rows_of_different_runs_are_told_apart(page: ModuleType) -> None:
 
     alike, apart = text("1"), text("2")
     assert "| one | 2 |\n| two | 1\N{EN DASH}3* |\n\n" in alike
-    facts = "What; other 1; 2026-01-01 at aaaaaaa; m; \\*: beside other programs"
+    facts = "What; other 1; 2026-01-01 at aaaaaaa; m; \\*: while other programs ran"
     assert alike.endswith(f"*{facts}:* `python x.py`")
     assert "| one | 2 | 2026-01-01 at aaaaaaa, m |" in apart
     assert "| two | 1\N{EN DASH}3* | 2026-01-02 at bbbbbbb with changes, n |" in apart

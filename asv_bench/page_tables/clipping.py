@@ -34,7 +34,7 @@ def fused_clipping(record: Record) -> Grid:
     return Grid(
         ["AdaMax, 2^24 elements, with", "times as long"],
         [
-            [f"`{clip}`", Cell(clip, "track_ratio_to_unclipped")]
+            [f"`{clip}`", Cell(clip, "track_ratio_to_unclipped", 1, ".2f")]
             for clip in ("clipvalue", "clipnorm", "global_clipnorm")
         ],
     )

@@ -25,7 +25,12 @@ def dense(record: Record) -> Grid:
 def instruction_sets(record: Record) -> Grid:
     return Grid(
         ["AdaMax, 2^16 elements, one thread", "times as fast"],
-        [["the AVX2 build beside the baseline build", Cell("all", "track_adamax_baseline_to_v3")]],
+        [
+            [
+                "the AVX2 build beside the baseline build",
+                Cell("all", "track_adamax_baseline_to_v3", 1, ".2f"),
+            ]
+        ],
     )
 
 
@@ -59,7 +64,10 @@ def halves(record: Record) -> Grid:
         ["rule", "dtype", "2^16 elements, one thread", "2^24 elements, all threads"],
         [
             [rule, dtype]
-            + [Cell(f"{rule}, {dtype}, {size}", "track_ratio_to_float32") for size in sizes]
+            + [
+                Cell(f"{rule}, {dtype}, {size}", "track_ratio_to_float32", 1, ".2f")
+                for size in sizes
+            ]
             for rule in ("gradient_descent", "adamax", "adam")
             for dtype in ("float16", "bfloat16")
         ],

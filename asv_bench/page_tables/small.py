@@ -78,7 +78,7 @@ def models(record: Record) -> Grid:
 def imports(record: Record) -> Grid:
     return Grid(
         ["import", "times as long"],
-        [["`import tfopt` beside `import numpy`", Cell("all", "track_ratio_to_numpy")]],
+        [["`import tfopt` beside `import numpy`", Cell("all", "track_ratio_to_numpy", 1, ".2f")]],
     )
 
 

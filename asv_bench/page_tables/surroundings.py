@@ -19,7 +19,7 @@ def denormals(record: Record) -> Grid:
         [
             [rule]
             + [
-                Cell(f"{rule}, {flush}", "track_ratio_to_ordinary_values")
+                Cell(f"{rule}, {flush}", "track_ratio_to_ordinary_values", 1, ".2f")
                 for flush in (True, False)
             ]
             for rule in ("momentum", "adagrad", "adam", "adamax", "rms_prop", "ftrl")
@@ -32,7 +32,7 @@ def threads(record: Record) -> Grid:
     return Grid(
         ["rule", "threads before", *(f"2^{size.bit_length() - 1}" for size in sizes)],
         [
-            [rule, state, *(Cell(f"{rule}, {size}", figure) for size in sizes)]
+            [rule, state, *(Cell(f"{rule}, {size}", figure, 1, ".2f") for size in sizes)]
             for rule in ("gradient_descent", "adamax", "ftrl")
             for state, figure in (
                 ("awake", "track_speed_awake"),
