@@ -443,6 +443,8 @@ cdef inline loss_t loss_of(int kind, double parameter) noexcept nogil:
 
 cdef inline double height(const loss_t *f, double wx, double y) noexcept nogil:
     """phi(wx) relative to its minimum, which is 0 except for the Poisson loss."""
+    if f.kind == SQUARED:       # without a call
+        return squared_value(wx, y, 0)
     return poisson_above(wx, y) if f.kind == POISSON else f.value(wx, y, f.parameter)
 
 
@@ -461,6 +463,9 @@ cdef inline void tangent_at(const loss_t *f, double wx, double y, double *above,
         above[0] = poisson_above(wx, y)
         bend[0] = exp(wx)
         slope[0] = bend[0] - y
+    elif f.kind == SQUARED:
+        above[0], slope[0] = squared_value(wx, y, 0), squared_slope(wx, y, 0)
+        bend[0] = squared_bend(wx, y, 0)
     else:
         above[0] = f.value(wx, y, f.parameter)
         slope[0], bend[0] = f.slope(wx, y, f.parameter), f.bend(wx, y, f.parameter)
@@ -471,4 +476,6 @@ cdef inline double apart(const loss_t *f, double height, double a, double y,
     """phi(wx) + phi*(-a) + a * wx, non-negative (Fenchel-Young) except for rounding."""
     if f.kind == POISSON:
         return poisson_above(wx, y - a)
+    if f.kind == SQUARED:
+        return height + squared_conjugate(a, y, 0) + a * wx
     return height + f.conjugate(a, y, f.parameter) + a * wx

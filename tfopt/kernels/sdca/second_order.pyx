@@ -4,7 +4,7 @@ All sums are taken over blocks of fixed size, so they do not depend on the numbe
 """
 
 from cython.parallel cimport parallel
-from libc.math cimport sqrt
+from libc.math cimport INFINITY, sqrt
 
 from math import fsum
 
@@ -49,7 +49,7 @@ cdef int _team(Py_ssize_t work, int threads) noexcept:
 cdef void _gaps_share(const example[::1] examples, const double[::1] a, const double[::1] wx,
                       double bias, const loss_t *f, double[:, ::1] sums, int thread,
                       int threads) noexcept nogil:
-    cdef Py_ssize_t b, i, n = examples.shape[0], blocks = sums.shape[0]
+    cdef Py_ssize_t b, i, n = examples.shape[0], blocks = sums.shape[1]
     cdef double z, each, losses, gap
     cdef fp_state caller = fp_enter(False)
     for b in range(blocks * thread // threads, blocks * (thread + 1) // threads):
@@ -61,16 +61,17 @@ cdef void _gaps_share(const example[::1] examples, const double[::1] a, const do
                 losses += examples[i].weight * each
                 each = apart(f, each, a[i], examples[i].y, z)
                 gap += examples[i].weight * (0 if each < 0 else each)   # NaN stays NaN
-        sums[b, 0], sums[b, 1] = losses, gap
+        sums[0, b], sums[1, b] = losses, gap
     fp_leave(caller)
 
 
-def _sum(terms):
+cdef double _sum(const double[::1] terms) except? -1:
     """The sum of non-negative terms, rounded once."""
+    cdef Py_ssize_t k
     try:
-        return fsum(terms)
+        return fsum([terms[k] for k in range(terms.shape[0])])
     except OverflowError:
-        return float("inf")
+        return INFINITY
 
 
 def gaps(const example[::1] examples not None, const double[::1] a not None,
@@ -85,20 +86,19 @@ def gaps(const example[::1] examples not None, const double[::1] a not None,
     """
     cdef loss_t f = _named(loss, parameter)
     cdef Py_ssize_t n = examples.shape[0]
-    cdef double[:, ::1] sums = np.empty(((n + BLOCK - 1) // BLOCK, 2))
+    cdef double[:, ::1] sums = np.empty((2, (n + BLOCK - 1) // BLOCK))
     cdef int team = _team(n * COSTLY, threads)
     check_length("a", a.shape[0], n)
     check_length("wx", wx.shape[0], n)
     with nogil, parallel(num_threads=team):
         _gaps_share(examples, a, wx, bias, &f, sums, omp_get_thread_num(), omp_get_num_threads())
-    losses, gap = np.asarray(sums).T
-    return _sum(losses), _sum(gap)
+    return _sum(sums[0]), _sum(sums[1])
 
 
 cdef void _tangents_share(const example[::1] examples, const double[::1] wx, double bias,
                           const loss_t *f, const double[::1] change, double[:, ::1] each,
                           double[:, ::1] sums, int thread, int threads) noexcept nogil:
-    cdef Py_ssize_t b, i, n = examples.shape[0], blocks = sums.shape[0]
+    cdef Py_ssize_t b, i, n = examples.shape[0], blocks = sums.shape[1]
     cdef bint stepped = change.shape[0] > 0
     cdef double weight, z, predicted, losses, gap, above = 0, slope = 0, bend = 0
     cdef fp_state caller = fp_enter(False)
@@ -121,7 +121,8 @@ cdef void _tangents_share(const example[::1] examples, const double[::1] wx, dou
                     above = apart(f, above, -predicted, examples[i].y, z)
                     gap += weight * (0 if above < 0 else above)     # NaN stays NaN
             each[0, i], each[1, i] = weight * slope, weight * bend
-        sums[b, 0], sums[b, 1] = losses, gap
+            losses += 0 * each[0, i] + 0 * each[1, i]       # NaN if they are not finite
+        sums[0, b], sums[1, b] = losses, gap
     fp_leave(caller)
 
 
@@ -137,7 +138,8 @@ def tangents(const example[::1] examples not None, const double[::1] wx not None
     Returns
     -------
     losses : float
-        The sum of weight * phi(wx + bias), phi above its least value.
+        The sum of weight * phi(wx + bias), phi above its least value; NaN if one of these or of
+        the derivatives is infinite.
     slopes, bends : ndarray of float64, shape (n_examples,)
         weight * phi' and weight * phi'' of each example.
     duals : ndarray of float64, shape (n_examples,) or (0,)
@@ -149,7 +151,7 @@ def tangents(const example[::1] examples not None, const double[::1] wx not None
     cdef loss_t f = _named(loss, parameter)
     cdef Py_ssize_t n = examples.shape[0]
     cdef double[:, ::1] each = np.zeros((3 if last is not None else 2, n))
-    cdef double[:, ::1] sums = np.empty(((n + BLOCK - 1) // BLOCK, 2))
+    cdef double[:, ::1] sums = np.empty((2, (n + BLOCK - 1) // BLOCK))
     cdef const double[::1] change = np.zeros(0)
     cdef int team = _team(n * COSTLY, threads)
     check_length("wx", wx.shape[0], n)
@@ -160,10 +162,9 @@ def tangents(const example[::1] examples not None, const double[::1] wx not None
     with nogil, parallel(num_threads=team):
         _tangents_share(examples, wx, bias, &f, change, each, sums, omp_get_thread_num(),
                         omp_get_num_threads())
-    losses, gap = np.asarray(sums).T
     slopes, bends, *duals = np.asarray(each)
-    return (_sum(losses), slopes, bends, *(duals or [np.zeros(0)]),
-            _sum(gap) if last is not None else float("inf"))
+    return (_sum(sums[0]), slopes, bends, *(duals or [np.zeros(0)]),
+            _sum(sums[1]) if last is not None else INFINITY)
 
 
 cdef void _losses_share(const example[::1] examples, const double[::1] wx, double bias,
@@ -191,7 +192,7 @@ def losses(const example[::1] examples not None, const double[::1] wx not None, 
     check_length("wx", wx.shape[0], n)
     with nogil, parallel(num_threads=team):
         _losses_share(examples, wx, bias, &f, sums, omp_get_thread_num(), omp_get_num_threads())
-    return _sum(np.asarray(sums))
+    return _sum(sums)
 
 
 cdef void _derivatives_share(const example[::1] examples, const double[::1] wx, double bias,
@@ -337,19 +338,24 @@ def newton_system(const real[::1] data not None, const index[::1] indices not No
     cdef Py_ssize_t tiles = 2 * (dense.shape[1] // TILE + 1) + 1 if dense.shape[1] else 0
     cdef Py_ssize_t shares = max(1, min(SHARES, bounds.n_rows // (4 * (n_weights + 1))))
     cdef double[:, :, ::1] sums = np.zeros((shares, n_weights + 2, n_weights + 1))
-    cdef double[:, ::1] panels = np.zeros((shares, tiles * HEIGHT * TILE))
-    cdef int team = _team((data.shape[0] + dense.shape[0] * dense.shape[1]) * 4, threads)
+    cdef int team = min(_team((data.shape[0] + dense.shape[0] * dense.shape[1]) * 4, threads),
+                        <int>shares)
+    cdef double[:, ::1] panels = np.zeros((team, tiles * HEIGHT * TILE))
+    cdef double[:, ::1] total, hessian
+    cdef Py_ssize_t i, j
     check_length("slopes", slopes.shape[0], bounds.n_rows)
     check_length("bends", bends.shape[0], bounds.n_rows)
-    with nogil, parallel(num_threads=min(team, <int>shares)):
+    with nogil, parallel(num_threads=team):
         _system_share(data, indices, indptr, dense, slopes, bends, sums, panels, &bounds,
                       omp_get_thread_num(), omp_get_num_threads())
     refuse_outside(&bounds, data, indices, indptr, None)
     total = np.add.reduce(np.asarray(sums), axis=0)
-    H = total[:-1]
-    both = H + H.T
-    np.fill_diagonal(both, np.diagonal(H))
-    return total[-1].copy(), both
+    hessian = np.empty((n_weights + 1, n_weights + 1))
+    for i in range(n_weights + 1):
+        hessian[i, i] = total[i, i]
+        for j in range(i):
+            hessian[i, j] = hessian[j, i] = total[i, j] + total[j, i]
+    return np.array(total[n_weights + 1]), np.asarray(hessian)
 
 
 def solve(double[:, ::1] A not None, double[::1] b not None):

@@ -324,7 +324,7 @@ def moments(const real[:, ::1] X not None, int threads=0):
     if X.shape[1]:
         with nogil, parallel(num_threads=team):
             _moments_share(X, sums, omp_get_thread_num(), omp_get_num_threads())
-    return sum(np.asarray(sums))
+    return np.add.reduce(np.asarray(sums), axis=0)
 
 
 cdef void _predict_share(const real[::1] data, const index[::1] indices,
