@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -104,7 +103,7 @@ def direction_of(objective: Objective, bends: np.ndarray, gradient: np.ndarray) 
     design = MemoryDesign(
         objective, [np.zeros(len(bends), visits.EXAMPLE)], Costs(1.0, False), lambda k: bends
     )
-    design.states[0] = dataclasses.replace(design.states[0], hess_pointwise=bends)
+    design.states[0] = design.states[0]._replace(hess_pointwise=bends)
     diagonal = hessian_products.diagonal(*objective.rows, bends, objective.n_weights)
     return newton.conjugate_gradient_directions(
         objective, {0: diagonal}, {0: gradient}, design.hessian_products

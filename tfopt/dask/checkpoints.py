@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import secrets
 from typing import Any
 
@@ -119,8 +118,7 @@ def restore(block: BlockState, request: tuple[str, str]) -> tuple[BlockState, No
             raise CheckpointError(
                 f"{path}: block {block.number} had {saved_state['a'].size} rows, now {state.a.size}"
             )
-        states[k] = dataclasses.replace(
-            state,
+        states[k] = state._replace(
             a=saved_state["a"],
             best=saved_state["best"],
             certified=saved_state["best"],

@@ -57,7 +57,7 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
             DaskExecutor(get_client(), sources, self._has_classes) as executor,
         ):
             if resume is not None and not isinstance(self.random_state, numbers.Integral):
-                options = dataclasses.replace(options, seed=saved_seed(resume))
+                options = options._replace(seed=saved_seed(resume))
             checkpoints = BlockFitCheckpoints(
                 self.checkpoint, self.checkpoint_every, resume, options
             )

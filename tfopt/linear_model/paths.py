@@ -112,10 +112,8 @@ class WarmFits:
     def _newton_paths(self) -> list[NewtonPath]:
         """Return a path for each problem if their Newton steps are cheap, else none."""
         model, data = self.model, self.data
-        workers = min(model._n_threads(), data.n_problems)
-        objective = dataclasses.replace(
-            model._objective(data.X_shape[1], max(1, model._n_threads() // workers)), rows=data.rows
-        )
+        _, n_threads = data.workers_and_threads()
+        objective = model._objective(data.X_shape[1], n_threads, data.rows)
         visits_wanted = model.adaptive or model._n_partitions(objective, data.n_problems) > 1
         costs = estimate_costs(objective, model.solver, visits_wanted)
         applies = costs.begins_with_newton and costs.forms_hessian and not costs.is_interior
@@ -156,7 +154,7 @@ class WarmFits:
 
     def _solve_paths(self, options: SolverOptions) -> list[SolverResult | None]:
         """Return the next solution of each path, or None where no step leads there."""
-        l2, workers = self.model.l2, min(self.model._n_threads(), len(self._paths))
+        l2, (workers, _) = self.model.l2, self.data.workers_and_threads()
         if workers == 1:
             return [path.solve(l2, options) for path in self._paths]
         parallel = Parallel(n_jobs=workers, require="sharedmem")

@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tfopt.linear_model.coefficients import CoefficientsMixin
-from tfopt.linear_model.validation import check_csr_arrays, is_plain_csr, is_plain_vector
+from tfopt.linear_model.validation import check_csr_arrays, is_plain_matrix, is_plain_vector
 
 __all__ = ["LinearClassifier", "LinearModel", "LinearRegressor", "probabilities"]
 
@@ -68,12 +68,13 @@ class LinearModel(CoefficientsMixin, BaseEstimator):  # type: ignore[misc]
     def _validate_features(self, X: Any, reset: bool, **options: Any) -> Any:
         """Return X as an array or a CSR matrix, and y if it is among the options."""
         check_csr_arrays(X)
-        fitted = not reset and not hasattr(self, "feature_names_in_")
-        if fitted and is_plain_csr(X, self.n_features_in_):
-            if "y" not in options:
-                return X
-            if is_plain_vector(options["y"], X.shape[0]):
-                return X, options["y"]
+        has_labels = "y" in options
+        if is_plain_matrix(X) and (not has_labels or is_plain_vector(options["y"], X.shape[0])):
+            if reset:
+                self.n_features_in_ = X.shape[1]
+                self.__dict__.pop("feature_names_in_", None)
+            if not hasattr(self, "feature_names_in_") and X.shape[1] == self.n_features_in_:
+                return (X, options["y"]) if has_labels else X
         return validate_data(
             self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], **options
         )

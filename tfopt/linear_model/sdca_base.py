@@ -46,7 +46,9 @@ MEAN_ROUNDING = 1e-8
 MOST_FEATURES = 5000
 
 
-def centering_shift(moments: np.ndarray, n: int, is_factorized: bool) -> np.ndarray | None:
+def centering_shift(
+    moments: np.ndarray, n: int, is_factorized: Callable[[], bool]
+) -> np.ndarray | None:
     """Return the feature means if dense features should be centered, else None.
 
     The moments are sums over n samples.
@@ -59,11 +61,12 @@ def centering_shift(moments: np.ndarray, n: int, is_factorized: bool) -> np.ndar
     """
     with np.errstate(over="ignore", invalid="ignore"):
         mean, square = moments / n
-        variance = square - np.square(mean)
-        if is_factorized and (MEAN_ROUNDING * np.square(mean) <= variance).all():
+        squared_mean = np.square(mean)
+        variance = square - squared_mean
+        if not squared_mean.sum() > variance.sum():
             return None
-        shift: np.ndarray = mean
-        return shift if np.square(mean).sum() > variance.sum() else None
+        keeps_digits = (MEAN_ROUNDING * squared_mean <= variance).all()
+    return None if keeps_digits and is_factorized() else np.asarray(mean)
 
 
 class SDCAEstimator(SDCAOptions, SDCAResults, LinearModel):
@@ -100,7 +103,7 @@ class SDCAEstimator(SDCAOptions, SDCAResults, LinearModel):
             return InitialPoint(y, data.weights, curvature, zeros, bias)
         point = InitialPoint(y, data.weights, curvature, zeros, last.bias[k], last.w[k])
         duals = last.duals[k] if last.duals is not None else dual_point(objective, point)
-        return dataclasses.replace(point, a=objective.phi.clip_duals(duals, y))
+        return point._replace(a=objective.phi.clip_duals(duals, y))
 
     @property
     def _is_warm(self) -> bool:
@@ -165,19 +168,25 @@ class SDCAEstimator(SDCAOptions, SDCAResults, LinearModel):
                 f"{X.shape[1]} features, and at most {MOST_FEATURES} are allowed; set "
                 f"solver={other!r}"
             )
-        data = TrainingData(as_rows(X), X.shape, None, target, n_problems, weights)
+        n_threads = self._n_threads()
+        data = TrainingData(as_rows(X), X.shape, None, target, n_problems, weights, n_threads)
         if not self.fit_intercept or sparse.issparse(X):
             return data
-        objective = dataclasses.replace(self._objective(X.shape[1], 1), rows=data.rows)
-        visits_wanted = self.adaptive or self._n_partitions(objective, n_problems) > 1
-        costs = estimate_costs(objective, self.solver, visits_wanted)
-        is_factorized = costs.begins_with_newton and costs.forms_hessian
-        is_factorized |= self._first_solver(objective, data) == DESCENT_SOLVER
-        moments = visits.moments(X, self._n_threads())
+        moments = visits.moments(X, n_threads)
+        data.sum_of_squares = float(moments[1].sum())
+
+        def is_factorized() -> bool:
+            objective = self._objective(X.shape[1], 1, data.rows)
+            visits_wanted = self.adaptive or self._n_partitions(objective, n_problems) > 1
+            costs = estimate_costs(objective, self.solver, visits_wanted)
+            return (costs.begins_with_newton and costs.forms_hessian) or (
+                self._first_solver(objective, data) == DESCENT_SOLVER
+            )
+
         shift = centering_shift(moments, len(X), is_factorized)
         if shift is None:
-            return dataclasses.replace(data, largest_square=float(moments[1].sum()))
-        return dataclasses.replace(data, rows=as_rows(X - shift), shift=shift)
+            return data
+        return dataclasses.replace(data, rows=as_rows(X - shift), shift=shift, sum_of_squares=None)
 
     def _solve(self, data: TrainingData) -> None:
         """Fit to samples in memory."""
@@ -187,11 +196,8 @@ class SDCAEstimator(SDCAOptions, SDCAResults, LinearModel):
 
     def _solved(self, data: TrainingData) -> BlockFit:
         """Solve the problem of each class, in parallel."""
-        n_threads = self._n_threads()
-        workers = min(n_threads, data.n_problems)
-        objective = dataclasses.replace(
-            self._objective(data.X_shape[1], max(1, n_threads // workers)), rows=data.rows
-        )
+        workers, n_threads = data.workers_and_threads()
+        objective = self._objective(data.X_shape[1], n_threads, data.rows)
         if data.squares_overflow(objective.l2 or 1.0):
             raise ValueError("the squares of X, divided by l2, overflow: scale the features")
         start = partial(self._initial_point, data, objective, self._warm_start(data))
@@ -209,8 +215,9 @@ class SDCAEstimator(SDCAOptions, SDCAResults, LinearModel):
             return str(self.solver)
         if not has_descent(objective):
             return "auto"
-        mean = float(data.squared_norms.mean())
-        descends = begins_with_descent(objective, mean, self._tol, is_warm=self._is_warm)
+        descends = begins_with_descent(
+            objective, data.mean_square, self._tol, is_warm=self._is_warm
+        )
         return DESCENT_SOLVER if descends else "auto"
 
     def _solve_blocks(self, X: Any, y: np.ndarray, weights: np.ndarray) -> None:

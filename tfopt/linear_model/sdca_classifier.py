@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model._solver.block_fit import BlockFit, TargetEncoding
@@ -16,7 +15,7 @@ from tfopt.linear_model._solver.multinomial import Multinomial, solve_multinomia
 from tfopt.linear_model.predictions import LinearClassifier
 from tfopt.linear_model.sdca_base import SDCAEstimator
 from tfopt.linear_model.training_data import TrainingData
-from tfopt.linear_model.validation import check_total, check_weights
+from tfopt.linear_model.validation import check_total, check_weights, class_labels
 
 __all__ = ["SDCAClassifier"]
 
@@ -233,12 +232,11 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         X, y = self._validate(X, y)
-        check_classification_targets(y)
+        self.classes_ = class_labels(y)
         return X, y, check_weights(sample_weight, X)
 
     def _encoded(self, X: Any, y: np.ndarray, weights: np.ndarray) -> TrainingData:
-        """Return checked samples with their classes as numbers, and set `classes_`."""
-        self.classes_ = np.unique(y)
+        """Return checked samples with their classes as numbers."""
         if self.classes_.size == 2:
             codes = (y == self.classes_[1]).astype(np.intp)
         else:
@@ -285,10 +283,9 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
         codes = np.zeros(data.X_shape[0], np.int64)
         for k in range(data.n_problems):
             codes[data.target(k) > 0] = k
-        n_threads = self._n_threads()
         problem = Multinomial(
             *(data.rows, codes, data.n_problems, data.weights, data.X_shape[1]),
-            *(self._l2(), bool(self.fit_intercept), n_threads),
+            *(self._l2(), bool(self.fit_intercept), data.n_threads),
         )
         last = self._warm_start(data)
         start = np.zeros((data.n_problems, data.X_shape[1] + 1))

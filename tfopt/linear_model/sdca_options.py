@@ -19,7 +19,7 @@ from tfopt import threads
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model._solver.costs import INTERIOR_SOLVER, SOLVERS
 from tfopt.linear_model._solver.monitor import SolverOptions
-from tfopt.linear_model._solver.objective import Objective
+from tfopt.linear_model._solver.objective import NO_ROWS, Objective, Rows
 from tfopt.linear_model.losses import LOSSES, PointwiseLoss
 from tfopt.linear_model.sdca_results import ProgressBar
 from tfopt.linear_model.validation import check_count, check_number
@@ -188,11 +188,10 @@ class SDCAOptions:
             raise ValueError(f"n_jobs must be an integer but 0, or None, not {n_jobs!r}")
         return max(1, min(int(effective_n_jobs(n_jobs)), threads.get_num_threads()))
 
-    def _objective(self, n_weights: int, n_threads: int) -> Objective:
-        """Return the objective of the options, without rows."""
-        nothing = np.zeros(0), np.zeros(0, np.int32), np.zeros(1, np.int32), np.zeros((0, 0))
+    def _objective(self, n_weights: int, n_threads: int, rows: Rows = NO_ROWS) -> Objective:
+        """Return the objective of the options."""
         return Objective(
-            rows=nothing,
+            rows=rows,
             n_weights=n_weights,
             loss=self._LOSSES[self.loss],
             parameter=self._parameter(),
@@ -209,26 +208,28 @@ class SDCAOptions:
         """Yield the solver options; show a progress bar meanwhile."""
         if seed is None:
             seed = _seed_of(self.random_state)
-        lock, stopped = threading.Lock(), threading.Event()
         deadline = math.inf if self.max_time is None else time.perf_counter() + self.max_time
+        options = SolverOptions(
+            n_partitions=n_partitions,
+            adaptive=bool(self.adaptive),
+            seed=seed,
+            max_iter=self.max_iter,
+            tol=self._tol,
+            polish=self.tol is None,
+            solver=solver,
+            deadline=deadline,
+        )
+        if not self.verbose and self.callback is None:
+            yield options
+            return
+        lock, stopped, errors = threading.Lock(), threading.Event(), np.geterr()
         with ProgressBar(self.verbose, self.max_iter) as progress:
 
             def report(record: dict[str, Any]) -> None:
-                with lock:  # problems are solved in parallel
+                with lock, np.errstate(**errors):  # problems are solved in parallel
                     progress(record)
                     answer = self.callback(record) if self.callback is not None else None
                     if answer is True or (isinstance(answer, np.bool_) and answer):
                         stopped.set()
 
-            yield SolverOptions(
-                n_partitions=n_partitions,
-                adaptive=bool(self.adaptive),
-                seed=seed,
-                max_iter=self.max_iter,
-                tol=self._tol,
-                polish=self.tol is None,
-                report=report,
-                stopped=stopped.is_set,
-                solver=solver,
-                deadline=deadline,
-            )
+            yield options._replace(report=report, stopped=stopped.is_set)

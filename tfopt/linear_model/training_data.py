@@ -15,7 +15,7 @@ from tfopt.linear_model._solver.objective import Rows
 __all__ = ["TrainingData", "WarmStart"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class TrainingData:
     """The samples as the solvers take them, for any penalties.
 
@@ -30,8 +30,10 @@ class TrainingData:
         many classes at once would take more memory than the rows.
     n_problems : int
     weights : ndarray, shape (n_samples,)
-    largest_square : float, optional
-        A bound of the squares of the rows.
+    n_threads : int
+        How many threads to use at most.
+    sum_of_squares : float or None
+        That of the features, if it is known already.
     """
 
     rows: Rows
@@ -40,16 +42,29 @@ class TrainingData:
     target: Callable[[int], np.ndarray]
     n_problems: int
     weights: np.ndarray
-    largest_square: float = math.inf
+    n_threads: int
+    sum_of_squares: float | None = None
+
+    def workers_and_threads(self) -> tuple[int, int]:
+        """Return how many problems to solve at a time, and on how many threads each."""
+        workers = min(self.n_threads, self.n_problems)
+        return workers, max(1, self.n_threads // workers)
 
     @functools.cached_property
     def squared_norms(self) -> np.ndarray:
         """Those of the rows, which only visits need."""
         return visits.squared_norms(self.rows[0], self.rows[2], self.rows[3])
 
+    @property
+    def mean_square(self) -> float:
+        """The mean of `squared_norms`."""
+        if self.sum_of_squares is None:
+            return float(self.squared_norms.mean())
+        return self.sum_of_squares / self.X_shape[0]
+
     def squares_overflow(self, l2: float) -> bool:
         """Whether a row's square divided by l2 is infinite."""
-        if math.isfinite(self.largest_square / l2):
+        if self.sum_of_squares is not None and math.isfinite(self.sum_of_squares / l2):
             return False
         return not math.isfinite(self.squared_norms.max(initial=0) / l2)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils.multiclass import check_classification_targets
 
 from tfopt.errors import NotFiniteError
 from tfopt.kernels.arrays import csr
@@ -19,7 +20,8 @@ __all__ = [
     "check_number",
     "check_total",
     "check_weights",
-    "is_plain_csr",
+    "class_labels",
+    "is_plain_matrix",
     "is_plain_vector",
 ]
 
@@ -86,19 +88,26 @@ def check_csr_arrays(X: Any, name: str = "X") -> None:
             csr.check_indices(part, stop, f"{name}.{which}")
 
 
-def is_plain_csr(X: Any, n_features: int) -> bool:
+def is_plain_matrix(X: Any) -> bool:
     """Tell whether scikit-learn's validation would return X, of checked arrays, as it is.
 
     That takes much longer than to learn from a few samples. Whatever it might convert, refuse or
     warn of is left to it.
     """
+    if type(X) is np.ndarray:
+        values = X
+        is_ordered = X.flags.c_contiguous
+    elif type(X) is sparse.csr_matrix or type(X) is sparse.csr_array:
+        values = X.data
+        is_ordered = True
+    else:
+        return False
     return (
-        (type(X) is sparse.csr_matrix or type(X) is sparse.csr_array)
+        is_ordered
         and (X.dtype == np.float64 or X.dtype == np.float32)
         and X.ndim == 2
-        and X.shape[0] > 0
-        and X.shape[1] == n_features
-        and _has_finite_sum(X.data)
+        and min(X.shape) > 0
+        and _has_finite_sum(values)
     )
 
 
@@ -109,6 +118,23 @@ def is_plain_vector(y: Any, n_samples: int) -> bool:
         and y.shape == (n_samples,)
         and (y.dtype.kind in "biuU" or (y.dtype.kind == "f" and _has_finite_sum(y)))
     )
+
+
+def class_labels(y: np.ndarray) -> np.ndarray:
+    """Return the distinct labels, ascending; refuse labels that are not those of classes.
+
+    The check of scikit-learn, which takes longer than many a fit, is asked where it might refuse
+    them, or warn that they are many.
+    """
+    if y.dtype.kind not in "biufU":
+        check_classification_targets(y)
+        return np.unique(y)
+    labels = np.unique(y)
+    with np.errstate(invalid="ignore"):
+        are_whole = y.dtype.kind != "f" or (labels == labels.astype(np.int64)).all()
+    if not are_whole or 2 * labels.size > y.size:
+        check_classification_targets(y)
+    return labels
 
 
 def _has_finite_sum(values: np.ndarray) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -184,8 +182,8 @@ def solve_all(
 
     features = Features(objective)
 
-    def solve_group(group: np.ndarray) -> list[SolverResult]:
-        first = int(group[0])
+    def solve_group(group: Sequence[int]) -> list[SolverResult]:
+        first = group[0]
         if options.solver == DESCENT_SOLVER:
             result, found = solve_by_descent(
                 objective, features, initial_point(first), options, first
@@ -195,20 +193,20 @@ def solve_all(
         minimization, design = _minimization(
             objective,
             features,
-            [initial_point(int(k)) for k in group],
+            [initial_point(k) for k in group],
             options,
             costs,
             first,
             together,
         )
         minimization.run()
-        kept = duals[first : first + len(group)]
-        kept[...] = design.best_duals()[: len(kept)]
+        for kept, state in zip(duals[first:], design.states, strict=False):
+            kept[:] = state.best
         return [monitor.result() for monitor in minimization.monitors]
 
-    groups = np.array_split(np.arange(n_problems), n_groups)
     if n_groups == 1:
-        return solve_group(groups[0])
+        return solve_group(range(n_problems))
+    groups = [group.tolist() for group in np.array_split(np.arange(n_problems), n_groups)]
     solved = Parallel(n_jobs=workers, require="sharedmem")(
         delayed(solve_group)(group) for group in groups
     )
@@ -227,11 +225,14 @@ def _minimization(
     """Prepare to minimize one problem, or up to LANES: with equal results, but for rounding."""
     examples = [initial.examples() for initial in initial_points]
 
-    @functools.cache
+    begun: list[_Epochs | _ClassEpochs] = []
+
     def visits() -> _Epochs | _ClassEpochs:
-        if together:
-            return _ClassEpochs(objective, initial_points, options)
-        return _Epochs(objective, initial_points[0], options)
+        if not begun and together:
+            begun.append(_ClassEpochs(objective, initial_points, options))
+        elif not begun:
+            begun.append(_Epochs(objective, initial_points[0], options))
+        return begun[0]
 
     def duals(problem: int) -> np.ndarray:
         return visits().duals(problem)
@@ -267,8 +268,7 @@ def _newton_start(
     sample = sampled(objective, initial, size) if size else None
     if sample is None:
         return zero
-    options = dataclasses.replace(
-        options,
+    options = options._replace(
         solver=NEWTON_SOLVERS[0],
         tol=SAMPLE_TOL,
         max_iter=SAMPLE_STEPS,
@@ -276,7 +276,7 @@ def _newton_start(
         report=None,
     )
     few, start = sample
-    start = dataclasses.replace(start, w=zero[0])
+    start = start._replace(w=zero[0])
     minimization, _ = _minimization(few, Features(few), [start], options, costs, 0, False)
     minimization.run()
     best = minimization.monitors[0].result().certificate

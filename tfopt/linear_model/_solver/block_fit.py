@@ -147,9 +147,8 @@ def summarize_block(
 def init_block(block: BlockInput, request: InitRequest) -> tuple[BlockState, dict[str, Any]]:
     """Return the initial state of a block, and the sums that the first request needs."""
     targets, weight = request.encoding.encode(block)
-    objective = dataclasses.replace(
-        request.objective,
-        rows=as_rows(block.X if request.shift is None else block.X - request.shift),
+    objective = request.objective._replace(
+        rows=as_rows(block.X if request.shift is None else block.X - request.shift)
     )
     curvature = (
         visits.squared_norms(objective.rows[0], objective.rows[2], objective.rows[3]) / objective.l2
@@ -248,7 +247,7 @@ def fit_blocks(
     """
     summary = executor.map_reduce(summarize_block, (estimator._has_classes, objective.intercept))
     lengths, n_weights = _agreed_shape(summary["shapes"])
-    objective = dataclasses.replace(objective, n_weights=n_weights)
+    objective = objective._replace(n_weights=n_weights)
     encoding = estimator._target_encoding(summary)
     estimator._check_warm_start(summary["n"], len(encoding.positive), n_weights)
     shift = _shift_from_moments(summary)

@@ -105,11 +105,11 @@ def apply_decisions(block: BlockState, decisions: Mapping[int, Decision]) -> Blo
     for k, decision in decisions.items():
         state, damping = block.states[k], decision.damping[block.number]
         if decision.is_best[block.number]:
-            state = dataclasses.replace(state, best=state.certified)
+            state = state._replace(best=state.certified)
         if damping != 1:
             a = state.a.copy()
             a[state.visited] = state.before + damping * (a[state.visited] - state.before)
-            state = dataclasses.replace(state, a=a)
+            state = state._replace(a=a)
         states[k] = state
     return block.with_states(states)
 
@@ -200,7 +200,7 @@ def _visited(
     dual_sum = float(np.sum(visited["weight"] * (visited["a"] - before)))
     a = state.a.copy()
     a[part] = visited["a"]
-    state = dataclasses.replace(state, a=a, visited=part, before=before)
+    state = state._replace(a=a, visited=part, before=before)
     return state, (SparseDelta.from_dense(u), np.array([excess, moved, estimate, dual_sum]))
 
 

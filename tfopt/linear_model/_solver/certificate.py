@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,7 @@ __all__ = [
 BIAS_SHARE = 0.01
 
 
-@dataclasses.dataclass(frozen=True)
-class Certificate:
+class Certificate(NamedTuple):
     """A primal point with its duality gap: the minimum is between objective - gap and objective.
 
     Attributes
@@ -160,8 +159,7 @@ def estimate_from_gradient(
     objective: Objective, point: Point, tangents: Tangents, gradient: np.ndarray
 ) -> Certificate:
     """Return what `certify_tangents` would if nothing had to be projected, without a pass."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        v = -gradient[:-1] / objective.l2
+    v = -gradient[:-1] / objective.l2
     return assemble(objective, *point, v, tangents.losses, 0.0)
 
 
@@ -173,11 +171,10 @@ def assemble(
     The gap is summed up from the Fenchel-Young gaps of the examples and of the weights, which are
     not negative: the difference of the two objectives would be mere rounding when it is small.
     """
-    with np.errstate(over="ignore", invalid="ignore"):  # a gap may be infinite
-        if objective.l1 == 0:
-            apart = np.square(w - v) / 2
-        else:
-            inside = np.clip(v, -objective.shrink, objective.shrink)
-            apart = np.square(w - (v - inside)) / 2 + (objective.shrink * np.abs(w) - inside * w)
-        gap = float(gap) + objective.l2 * float(apart.sum())
+    if objective.l1 == 0:
+        apart = np.square(w - v) / 2
+    else:
+        inside = np.clip(v, -objective.shrink, objective.shrink)
+        apart = np.square(w - (v - inside)) / 2 + (objective.shrink * np.abs(w) - inside * w)
+    gap = float(gap) + objective.l2 * float(np.add.reduce(apart))
     return Certificate(w, bias, float(losses) + objective.penalty(w), max(gap, 0.0))

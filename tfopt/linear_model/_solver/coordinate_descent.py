@@ -8,7 +8,6 @@ loss the model is exact. (Yuan, Ho, Lin: An improved GLMNET for l1-regularized l
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import NamedTuple
 
@@ -93,12 +92,12 @@ def run_descent(
         if objective.phi.is_linear_far:
             least = min(LEAST_CURVATURE, relative_gap) / objective.phi.gamma
             bends = np.maximum(state.hess_pointwise, least * state.examples["weight"])
-            state = dataclasses.replace(state, hess_pointwise=bends)
+            state = state._replace(hess_pointwise=bends)
         point, is_certified = None, False
         if predicted is not None and math.isfinite(tangents.step_gap):
             point = bound(objective, w, bias, losses, predicted, tangents.step_gap).point
             if monitor.should_certify_step(point):
-                state = dataclasses.replace(state, certified=state.step_duals)
+                state = state._replace(certified=state.step_duals)
                 state, point = certify(objective, state, point, losses, predicted)
                 is_certified = math.isfinite(point.gap)
         gradient = None
@@ -113,7 +112,7 @@ def run_descent(
         else:
             monitor.skip_newton(point)
         if monitor.best is point:
-            state = dataclasses.replace(state, best=state.certified)
+            state = state._replace(best=state.certified)
         if monitor.is_done:
             return state
         gradient = model.gradient(state, w) if gradient is None else gradient
@@ -151,7 +150,7 @@ def _ended(
         state, point = certify_slopes(objective, state, point, losses, gradient)
         monitor.update_newton(point)
         if monitor.best is point:
-            state = dataclasses.replace(state, best=state.certified)
+            state = state._replace(best=state.certified)
     if not monitor.is_done:
         monitor.end_newton()
     return state
@@ -358,16 +357,16 @@ def certify(
 ) -> tuple[RowState, Certificate]:
     """Compute the duality gap of a point with the dual variables that are to be certified."""
     found, scale = bound(objective, point.w, point.bias, losses, x_duals, 0.0)
-    state = dataclasses.replace(state, certified=scale * state.certified)
+    state = state._replace(certified=scale * state.certified)
     gap = float(rows.gap_sums(objective, state, point.bias)[1])
-    return state, dataclasses.replace(found, gap=max(gap + found.gap, 0.0))
+    return state, found._replace(gap=max(gap + found.gap, 0.0))
 
 
 def certify_slopes(
     objective: Objective, state: RowState, point: Certificate, losses: float, gradient: np.ndarray
 ) -> tuple[RowState, Certificate]:
     """Compute the duality gap, with dual variables that are minus the losses' derivatives."""
-    state = dataclasses.replace(state, certified=rows.minus_slopes(objective, state))
+    state = state._replace(certified=rows.minus_slopes(objective, state))
     if not objective.intercept:
         return certify(objective, state, point, losses, -gradient[:-1])
     state = rows.projected(objective, state, rows.dual_residual(objective, state))

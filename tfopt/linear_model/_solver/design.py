@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -162,7 +161,7 @@ class MemoryDesign(Design):
 
     def _predict(self, weights: Mapping[int, np.ndarray]) -> None:
         for k, wx in self._predictions(weights).items():
-            state = dataclasses.replace(self.states[k], a=self._current_duals(k))
+            state = self.states[k]._replace(a=self._current_duals(k))
             self.states[k] = rows.predicted(self.objective, state, wx)
 
     def intercept_derivatives(self, biases: Mapping[int, Sequence[float]]) -> dict[int, np.ndarray]:
@@ -227,7 +226,7 @@ class MemoryDesign(Design):
         bends, hessian = self._formed.pop(problem, (None, None))
         if is_near and bends is not None and hessian is not None:
             gradient = rows.gradient(self.objective, state, state.factors())
-            self.states[problem] = dataclasses.replace(state, hess_pointwise=bends)
+            self.states[problem] = state._replace(hess_pointwise=bends)
             return gradient, hessian
         gradient, hessian = rows.newton_system(self.objective, state)
         if self.costs.reuses_hessian:
@@ -238,9 +237,7 @@ class MemoryDesign(Design):
         columns = Features(self.objective)
         return {
             k: rows.newton_system(
-                dataclasses.replace(
-                    self.objective, rows=columns.rows(chosen), n_weights=chosen.size
-                ),
+                self.objective._replace(rows=columns.rows(chosen), n_weights=chosen.size),
                 self.states[k],
             )[1]
             for k, chosen in features.items()
@@ -283,7 +280,7 @@ class MemoryDesign(Design):
 
     def keep_best(self, problem: int) -> None:
         state = self.states[problem]
-        self.states[problem] = dataclasses.replace(state, best=state.certified.copy())
+        self.states[problem] = state._replace(best=state.certified.copy())
 
     def best_duals(self) -> np.ndarray:
         """Return the dual variables of the best certificates, of shape (n_problems, n_rows)."""

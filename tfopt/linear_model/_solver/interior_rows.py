@@ -92,7 +92,7 @@ class Begin:
         fields = np.zeros((len(_FIELD), places.size))
         fields[_FIELD["weight"]], fields[_FIELD["above"]] = weight, residual
         sums = np.array([weight.sum(), weighted_sum(weight, np.abs(residual))])
-        return dataclasses.replace(state, interior=fields), sums
+        return state._replace(interior=fields), sums
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Centre:
             fields[_FIELD[name]] = values
         losses = weighted_sum(weight, high * above - low * below)
         sums = _sums(objective, _summed(objective, weight * dual))
-        return dataclasses.replace(state, interior=fields), (sums, losses)
+        return state._replace(interior=fields), (sums, losses)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,7 +149,7 @@ class System:
         right, matrix = second_order.newton_system(
             *objective.rows, pulls, curvatures, objective.n_weights, objective.threads
         )
-        return dataclasses.replace(state, interior=fields), (matrix, right)
+        return state._replace(interior=fields), (matrix, right)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +171,7 @@ class Predictor:
         )
         centring, products = (_sums(objective, each) for each in _summed(objective, pulls))
         answer = Largest(float(ratio)), np.array(sums), centring, products
-        return dataclasses.replace(state, interior=fields), answer
+        return state._replace(interior=fields), answer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,7 +189,7 @@ class Corrector:
         ratio, *sums = interior_point.correct(
             fields, changes, float(self.step[-1]), self.target, objective.threads
         )
-        return dataclasses.replace(state, interior=fields), (Largest(float(ratio)), np.array(sums))
+        return state._replace(interior=fields), (Largest(float(ratio)), np.array(sums))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,8 +244,7 @@ class Candidate:
         dual = fields[_FIELD["dual"]] + self.share * fields[_FIELD["dual_step"]]
         inside = objective.phi.clip_duals(_summed(objective, dual), examples["y"])
         weight = examples["weight"]
-        state = dataclasses.replace(
-            state,
+        state = state._replace(
             wx=objective.predictions(self.w),
             certified=np.where(weight > 0, inside, state.a),
         )

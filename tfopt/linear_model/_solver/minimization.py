@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Mapping, Sequence, Set
 from typing import Any, Protocol
 
@@ -97,6 +98,7 @@ class Minimization:
         if tentatively:
             self._tentative.add(problem)
 
+    @np.errstate(over="ignore", invalid="ignore")  # what overflows is far from the minimum
     def run(self, after: Callable[[int], None] | None = None) -> None:
         """Iterate until all problems are done.
 
@@ -144,7 +146,7 @@ class Minimization:
         far = {  # a warm start may be
             k: (np.zeros_like(points[k][0]), 0.0)
             for k, each in tangents.items()
-            if not np.isfinite(each.losses)
+            if not math.isfinite(each.losses)
         }
         if far:
             points, tangents = points | far, tangents | self.design.tangents(far)

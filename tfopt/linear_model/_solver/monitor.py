@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,8 +31,7 @@ FAR_FROM_DONE = 10.0
 _RECORD = ("iteration", "solver", "seconds", "objective", "gap", "certified")
 
 
-@dataclasses.dataclass(frozen=True)
-class SolverOptions:
+class SolverOptions(NamedTuple):
     """Options of a solver.
 
     Attributes
@@ -70,8 +68,7 @@ class SolverOptions:
     deadline: float = math.inf
 
 
-@dataclasses.dataclass(frozen=True)
-class SolverResult:
+class SolverResult(NamedTuple):
     """The best certificate of a solver, and its history.
 
     Attributes

@@ -13,7 +13,6 @@ where an intercept demands that sum_i c_i * a_i = 0. At the minimum q_i = softma
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import NamedTuple
 
@@ -138,7 +137,7 @@ def solve_multinomial(
         The dual variables.
     """
     size = problem.rows[0].size + problem.rows[3].size
-    options = dataclasses.replace(options, solver=NEWTON_SOLVERS[1])
+    options = options._replace(solver=NEWTON_SOLVERS[1])
     polishes = STEP * size * problem.n_classes <= CHEAP
     costs = Costs(math.inf, forms_hessian=False, step_polishes=polishes)
     monitor = ConvergenceMonitor(options, costs, 0)

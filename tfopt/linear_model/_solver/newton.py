@@ -6,7 +6,7 @@ by coordinate descent on the quadratic model and the penalty.
 
 from __future__ import annotations
 
-import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -151,7 +151,7 @@ def newton_steps(
 def _weights_after(objective: Objective, system: NewtonSystem, step: np.ndarray) -> np.ndarray:
     """Return the unshrunk weights of a step's dual variables: -(gradient + H s) / l2."""
     gradient, hessian = system
-    weights: np.ndarray = -(gradient + np.sum(hessian * step, axis=1))[:-1] / objective.l2
+    weights: np.ndarray = -(gradient + np.add.reduce(hessian * step, axis=1))[:-1] / objective.l2
     return weights
 
 
@@ -182,7 +182,6 @@ def _penalized(objective: Objective, hessian: np.ndarray) -> np.ndarray:
     return H
 
 
-@np.errstate(over="ignore", invalid="ignore")  # the line search leaves out what overflows
 def proximal_step(
     objective: Objective, hessian: np.ndarray, gradient: np.ndarray, w: np.ndarray
 ) -> np.ndarray:
@@ -215,14 +214,13 @@ def working_set_steps(
     steps = {}
     for k, hessian in design.hessians_of(working).items():
         chosen, w = working[k], certificates[k].w
-        some = dataclasses.replace(objective, n_weights=chosen.size)
+        some = objective._replace(n_weights=chosen.size)
         at = np.append(chosen, w.size)  # the intercept is last
         steps[k] = np.zeros(w.size + 1)
         steps[k][at] = proximal_step(some, hessian, gradients[k][at], w[chosen])
     return steps
 
 
-@np.errstate(over="ignore", invalid="ignore")  # what overflows is no decrease
 def line_search(
     objective: Objective,
     design: Design,
@@ -240,7 +238,7 @@ def line_search(
         for k, step in steps.items()
     }
     moved, share = {}, 1.0
-    pending = [k for k in steps if np.isfinite(promised[k])]
+    pending = [k for k in steps if math.isfinite(promised[k])]
     while pending:
         points = {
             k: (
@@ -269,8 +267,10 @@ def promised_decrease(
     objective: Objective, w: np.ndarray, gradient: np.ndarray, step: np.ndarray
 ) -> float:
     """Return by how much a step lowers the objective to first order, l1 aside."""
-    l1_decrease = objective.l1 * float(np.sum(np.abs(w) - np.abs(w + step[:-1])))
-    return l1_decrease - weighted_sum(gradient, step)
+    promised = -weighted_sum(gradient, step)
+    if objective.l1 > 0:
+        promised += objective.l1 * float(np.add.reduce(np.abs(w) - np.abs(w + step[:-1])))
+    return promised
 
 
 def armijo_holds(point: Certificate, value: float, promised: float) -> bool:

@@ -7,7 +7,6 @@ takes the last Hessian. With the squared loss one gradient and one Hessian serve
 
 from __future__ import annotations
 
-import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -93,7 +92,7 @@ class NewtonPath:
     def __init__(
         self, objective: Objective, initial: InitialPoint, costs: Costs, number: int = 0
     ) -> None:
-        self.objective = dataclasses.replace(objective, l2=1.0)
+        self.objective = objective._replace(l2=1.0)
         self.costs, self.number = costs, number
         examples = initial.examples()
         self._design = MemoryDesign(self.objective, [examples], costs, lambda _: initial.a)
@@ -108,9 +107,10 @@ class NewtonPath:
         self._gradient = rows.gradient(self.objective, self._design.states[0], self._factors)
         self._duals: FeasibleDuals | None = None
 
+    @np.errstate(over="ignore", invalid="ignore")  # what overflows is far from the minimum
     def solve(self, l2: float, options: SolverOptions) -> SolverResult | None:
         """Return the solution for an l2, sought from the last one; None if no step leads there."""
-        objective = dataclasses.replace(self.objective, l2=l2)
+        objective = self.objective._replace(l2=l2)
         monitor = ConvergenceMonitor(options, self.costs, self.number)
         if objective.loss == "squared_loss":
             modelled = self._modelled_minimum(objective)
@@ -213,4 +213,4 @@ class NewtonPath:
         error = np.finfo(float).eps * len(objective.rows[2]) * size
         apart, errors = np.abs(objective.l2 * w - duals.x_duals), error * norms[:-1]
         gap_error = weighted_sum(errors, apart + errors / 2) / objective.l2 + 2 * error * size
-        return dataclasses.replace(point, gap=point.gap + gap_error)
+        return point._replace(gap=point.gap + gap_error)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -12,10 +11,11 @@ from scipy import sparse
 from tfopt.kernels.sdca import second_order, visits
 from tfopt.linear_model.losses import PointwiseLoss, loss_named
 
-__all__ = ["Objective", "Rows", "InitialPoint", "dual_point", "as_rows"]
+__all__ = ["NO_ROWS", "InitialPoint", "Objective", "Rows", "as_rows", "dual_point"]
 
 #: Features as the kernels take them: data, indices, indptr, dense.
 Rows: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+NO_ROWS: Rows = np.zeros(0), np.zeros(0, np.int32), np.zeros(1, np.int32), np.zeros((0, 0))
 
 
 def as_rows(X: Any) -> Rows:
@@ -35,8 +35,7 @@ def as_rows(X: Any) -> Rows:
     return X.data, indices, indptr, np.zeros((X.shape[0], 0), X.dtype)
 
 
-@dataclasses.dataclass(frozen=True)
-class Objective:
+class Objective(NamedTuple):
     """The primal objective: sum of weight * phi(x . w + b; y), + l1 * |w|_1 + l2 / 2 * |w|**2.
 
     Labels and sample weights are passed to its methods, so that several classes can share the rows.
@@ -114,12 +113,11 @@ class Objective:
 
     def penalty(self, w: np.ndarray) -> float:
         """Return l1 * |w|_1 + l2 / 2 * |w|**2."""
-        with np.errstate(over="ignore"):
-            return float(self.l1 * np.abs(w).sum() + self.l2 / 2 * np.square(w).sum())
+        l1 = self.l1 * np.add.reduce(np.abs(w)) if self.l1 > 0 else 0.0
+        return float(l1 + self.l2 / 2 * np.add.reduce(np.square(w)))
 
 
-@dataclasses.dataclass(frozen=True)
-class InitialPoint:
+class InitialPoint(NamedTuple):
     """Labels and weights of a problem, and its initial dual variables and intercept.
 
     Attributes

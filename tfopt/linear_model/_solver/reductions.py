@@ -126,4 +126,4 @@ def weighted_sum(weight: np.ndarray, values: np.ndarray) -> float:
     BLAS adds up in an order that depends on its number of threads, and wakes them for products
     that are shorter than the waking.
     """
-    return float(np.sum(weight * values))
+    return float(np.add.reduce(weight * values))

@@ -6,7 +6,6 @@ repeated.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -43,8 +42,7 @@ FAR = 1e200
 _NOTHING = np.zeros(0)
 
 
-@dataclasses.dataclass(frozen=True)
-class RowState:
+class RowState(NamedTuple):
     """The rows of one problem: labels, dual variables, and what was computed last.
 
     Attributes
@@ -83,7 +81,7 @@ class RowState:
     step_duals: np.ndarray
     certified: np.ndarray
     best: np.ndarray
-    interior: np.ndarray = dataclasses.field(default_factory=lambda: _NOTHING)
+    interior: np.ndarray = _NOTHING
 
     @classmethod
     def initial(cls, examples: np.ndarray) -> RowState:
@@ -137,7 +135,7 @@ def predicted(objective: Objective, state: RowState, wx: np.ndarray) -> RowState
     kinks: tuple[np.ndarray, ...] = ()
     if objective.intercept and not objective.phi.is_smooth:
         kinks = _kinks(state.examples, wx, objective.phi.corners(state.examples["y"]))
-    return dataclasses.replace(state, wx=wx, kinks=kinks, certified=state.a)
+    return state._replace(wx=wx, kinks=kinks, certified=state.a)
 
 
 def _kinks(
@@ -214,7 +212,7 @@ def projected(objective: Objective, state: RowState, residual: np.ndarray | None
         heavy = int(residual[1] > residual[0])
         if residual[heavy] > residual[1 - heavy]:
             a = np.where((a > 0) == heavy, a * (residual[1 - heavy] / residual[heavy]), a)
-    return dataclasses.replace(state, certified=a)
+    return state._replace(certified=a)
 
 
 def gap_sums(objective: Objective, state: RowState, bias: float) -> np.ndarray:
@@ -252,7 +250,7 @@ def tangents(
     losses, slopes, bends, duals, gap = second_order.tangents(
         state.examples, wx, bias, objective.loss, objective.parameter, last, objective.threads
     )
-    if not (losses < FAR and np.isfinite(slopes).all() and np.isfinite(bends).all()):
+    if not losses < FAR:
         losses, slopes, bends = np.inf, np.zeros_like(slopes), np.zeros_like(bends)
     return _at(state, wx, bias, slopes, bends, duals), losses, gap
 
@@ -265,8 +263,8 @@ def _at(
     bends: np.ndarray,
     duals: np.ndarray,
 ) -> RowState:
-    return dataclasses.replace(
-        state, wx=wx, bias=bias, grad_pointwise=slopes, hess_pointwise=bends, step_duals=duals
+    return state._replace(
+        wx=wx, bias=bias, grad_pointwise=slopes, hess_pointwise=bends, step_duals=duals
     )
 
 
@@ -326,9 +324,7 @@ def minus_slopes(objective: Objective, state: RowState) -> np.ndarray:
 
 def tangent_residual(objective: Objective, state: RowState) -> np.ndarray | None:
     """Return `dual_residual` of minus the derivatives at the last tangents."""
-    return dual_residual(
-        objective, dataclasses.replace(state, certified=minus_slopes(objective, state))
-    )
+    return dual_residual(objective, state._replace(certified=minus_slopes(objective, state)))
 
 
 def certified_tangents(
@@ -338,11 +334,12 @@ def certified_tangents(
 
     It is 0 unless an intercept requires them to be projected.
     """
-    state = dataclasses.replace(state, certified=minus_slopes(objective, state))
+    state = state._replace(certified=minus_slopes(objective, state))
     if residual is None:
         return state, 0.0
     state = projected(objective, state, residual)
-    return state, float(gap_sums(objective, state, bias)[1])
+    _, gap = objective.gaps(state.examples, state.certified, state.wx, bias)
+    return state, gap
 
 
 def certified_step(objective: Objective, state: RowState, bias: float) -> tuple[RowState, float]:
@@ -350,8 +347,8 @@ def certified_step(objective: Objective, state: RowState, bias: float) -> tuple[
 
     It is infinite if they are out of the conjugate's domain.
     """
-    state = dataclasses.replace(state, certified=state.step_duals)
-    return state, float(gap_sums(objective, state, bias)[1])
+    _, gap = objective.gaps(state.examples, state.step_duals, state.wx, bias)
+    return state._replace(certified=state.step_duals), gap
 
 
 def hessian_product(objective: Objective, state: RowState, s: np.ndarray) -> np.ndarray:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 from scipy import sparse
 
@@ -41,10 +39,10 @@ def sampled(
     if labels.size == 0 or labels.min() == labels.max():
         return None
     share = float(weight.sum() / initial.weight.sum())
-    return dataclasses.replace(
-        objective, rows=_taken(objective, at), l2=share * objective.l2
-    ), dataclasses.replace(
-        initial, y=y, weight=weight, curvature=lambda: initial.curvature()[at], a=initial.a[at]
+    return objective._replace(
+        rows=_taken(objective, at), l2=share * objective.l2
+    ), initial._replace(
+        y=y, weight=weight, curvature=lambda: initial.curvature()[at], a=initial.a[at]
     )
 
 
