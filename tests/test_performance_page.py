@@ -72,9 +72,17 @@ def selected(command: str, row: str) -> bool:
         assert options[:1] in ([], ["--only"])
     elif script.endswith("compare.py"):
         assert arguments[0] == "--only"
+        works = import_module("comparison.works").works(quick=False)
+        assert row.partition(" against ")[0] in {work.name for work in works}, row
         row, patterns = row.lower(), [f"*{arguments[1].lower()}*"]
     elif script.endswith("linear_table.py"):
         patterns = [argument for argument in arguments if argument != "--solvers"]
+        works = (
+            import_module("comparison.solvers").choices()
+            if "--solvers" in arguments
+            else import_module("comparison.linear").fits(quick=False)
+        )
+        assert row in {work.name for work in works}, row
     else:
         assert script.endswith("busy.py")
     return any(fnmatchcase(row, pattern) for pattern in patterns)
