@@ -31,7 +31,10 @@ NEARLY = 0.9995
 
 
 class Iterate(NamedTuple):
-    """A point: u, dual variables, how far these are from the ends of their interval, p and n."""
+    """A point: u, dual variables, how far these are from the ends of their interval, p and n.
+
+    Rows that are `out` are far from their corner: steps keep their dual variables, at an end.
+    """
 
     u: np.ndarray
     a: np.ndarray
@@ -39,6 +42,7 @@ class Iterate(NamedTuple):
     lower: np.ndarray
     p: np.ndarray
     n: np.ndarray
+    out: np.ndarray
 
 
 def corner(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -79,7 +83,7 @@ def start(problem: Problem, low: np.ndarray, high: np.ndarray, u: np.ndarray, mu
     r = problem.y - A_of(problem) @ u
     upper, lower = centre(r, low, high, mu)
     a = np.where(r > 0, high - upper, low + lower)
-    return Iterate(u, a, upper, lower, mu / upper, mu / lower)
+    return Iterate(u, a, upper, lower, mu / upper, mu / lower, np.zeros(len(a), bool))
 
 
 def A_of(problem: Problem) -> np.ndarray:
@@ -99,8 +103,8 @@ def step(problem: Problem, at: Iterate) -> Iterate:
     where e and f are what upper * p and lower * n are to be, but for -da * dp and da * dn. The
     predictor's are 0; the corrector's are mu, less the predictor's own -da * dp and da * dn.
     """
-    c, l2 = problem.c, problem.l2
-    u, a, upper, lower, p, n = at
+    c, l2 = np.where(at.out, 0.0, problem.c), problem.l2
+    u, a, upper, lower, p, n, _ = at
     A = A_of(problem)
     P = np.full(len(u), l2)
     P[problem.X.shape[1] :] = 0
@@ -109,7 +113,7 @@ def step(problem: Problem, at: Iterate) -> Iterate:
 
     def towards(e: np.ndarray, f: np.ndarray) -> tuple[np.ndarray, ...]:
         r = p - n - e / upper + f / lower
-        du = np.linalg.solve(H, A.T @ (c * (a + D * r)) - P * u)
+        du = np.linalg.solve(H, A.T @ (problem.c * a + c * D * r) - P * u)
         da = D * (r - A @ du)
         return du, da, e / upper - p + p / upper * da, f / lower - n - n / lower * da
 
@@ -129,7 +133,41 @@ def step(problem: Problem, at: Iterate) -> Iterate:
     du, da, dp, dn = towards(mu + da * dp, mu - da * dn)
     share = min(1.0, NEARLY / longest(da, dp, dn))
     steps = du, *(np.where(c > 0, each, 0.0) for each in (da, -da, da, dp, dn))
-    return Iterate(*(x + share * d for x, d in zip(at, steps, strict=True)))
+    moved = [x + share * d for x, d in zip(at[:-1], steps, strict=True)]
+    return Iterate(*[*moved, at.out])
+
+
+def mean_product(problem: Problem, at: Iterate) -> float:
+    """Return the mean of upper * p + lower * n."""
+    c = np.where(at.out, 0.0, problem.c)
+    return float(c @ (at.p * at.upper + at.n * at.lower) / c.sum())
+
+
+def is_feasible(problem: Problem, at: Iterate) -> bool:
+    """Whether at most half of what a gap is estimated at is due to w, which is not that of a."""
+    c = np.where(at.out, 0.0, problem.c)
+    off = A_of(problem).T @ (problem.c * at.a) - problem.l2 * at.u
+    gap = mean_product(problem, at) * c.sum()
+    return bool(off @ off / (2 * problem.l2) <= gap)
+
+
+def choose(
+    problem: Problem, low: np.ndarray, high: np.ndarray, at: Iterate, reach: float
+) -> Iterate:
+    """Leave out the rows whose residuals are longer than `reach`.
+
+    If more than half of the rows would be left, all are.
+    """
+    r = problem.y - A_of(problem) @ at.u
+    near = (problem.c > 0) & (np.abs(r) <= reach)
+    if not 0 < near.sum() <= len(r) // 2:
+        near[:] = True
+    mu = mean_product(problem, at) / 2
+    upper, lower = centre(r, low, high, mu)
+    new = np.where(r > 0, high - upper, low + lower), upper, lower, mu / upper, mu / lower
+    values = [np.where(near & at.out, x, old) for x, old in zip(new, at[1:-1], strict=True)]
+    values[0] = np.where(near, values[0], np.where(r > 0, high, low))
+    return Iterate(*[at.u, *values, ~near])
 
 
 def certificate(
@@ -152,12 +190,27 @@ def certificate(
     return Fit(w, b, a, primal(problem, w, b), total(gaps, l2 / 2 * (w - v) ** 2), n_iter)
 
 
-def steps(problem: Problem, low: np.ndarray, high: np.ndarray) -> Iterator[Iterate]:
-    """Yield ever better points, from the weights 0 and products of the mean of ``abs(y)``."""
+def steps(
+    problem: Problem, low: np.ndarray, high: np.ndarray, leaves_out: bool = False
+) -> Iterator[Iterate]:
+    """Yield ever better points, from the weights 0 and products of the mean of ``abs(y)``.
+
+    Rows are chosen to be left out, if at all, whenever the mean product is half of the last time's:
+    those whose residuals are longer than any prediction has moved since, and than were those that
+    were left out then, in proportion to the root of the mean product.
+    """
     u = np.zeros(problem.X.shape[1] + problem.intercept)
     mu = float(problem.c @ np.abs(problem.y) / problem.c.sum())
     at = start(problem, low, high, u, mu)
+    seen, chosen, reach = A_of(problem) @ u, np.inf, 0.0
     while True:
+        mean = mean_product(problem, at)
+        if leaves_out and mean <= chosen / 2 and is_feasible(problem, at):
+            z = A_of(problem) @ at.u
+            moved = float(np.abs(z - seen)[problem.c > 0].max())
+            reach = max(moved, reach * (mean / chosen) ** 0.5)
+            at, seen = choose(problem, low, high, at, reach), z
+            chosen = mean_product(problem, at)
         at = step(problem, at)
         yield at
 

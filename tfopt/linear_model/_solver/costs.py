@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from tfopt.linear_model._solver.interior_rows import Step
 from tfopt.linear_model._solver.objective import Objective
 from tfopt.linear_model._solver.work import (
     CHEAP,
@@ -61,6 +62,9 @@ MOST_CERTAIN_WEIGHTS = 512
 UNCERTAINTY = 8.0
 #: By how much solutions that are less sparse than is counted on raise the work.
 LESS_SPARSE = 2.0
+#: From so many rows on the interior-point method leaves out some, which lessens its work to about
+#: this share of that of all rows. It then begins where so many epochs lead.
+MANY_ROWS, SHARE_OF_MANY, EPOCHS_BEFORE = 4096, 0.3, 8
 
 
 class Costs(NamedTuple):
@@ -86,6 +90,10 @@ class Costs(NamedTuple):
         Whether epochs have to show how fast they are before steps may take over.
     is_interior : bool
         Whether steps are those of the interior-point method instead.
+    leaves_out_rows : bool
+        Whether these leave out rows far from the corners of their losses.
+    first_epochs : int
+        How many epochs come before the first certificate.
     """
 
     newton_step: float
@@ -97,6 +105,8 @@ class Costs(NamedTuple):
     reuses_hessian: bool = False
     compares_rates: bool = False
     is_interior: bool = False
+    leaves_out_rows: bool = False
+    first_epochs: int = 2
 
     @property
     def step_solver(self) -> str:
@@ -199,13 +209,16 @@ def interior_costs(objective: Objective, solver: str, visits_wanted: bool) -> Co
     """Return the costs of the interior-point method, as if it took a few Newton steps."""
     epoch, whole = epoch_work(objective), interior_work(objective)
     polishing = int(CHEAP / epoch)
+    leaves_out = len(objective.rows[2]) - 1 >= MANY_ROWS and not Step.applies(objective)
+    if leaves_out:
+        whole *= SHARE_OF_MANY
     if solver == INTERIOR_SOLVER:
         step, begins = 0.0, True
     elif objective.n_weights > MOST_WEIGHTS:
         return Costs(math.inf, False, polishing_epochs=polishing)
     else:
         step, begins = whole / epoch / NEWTON_STEPS, whole <= EPOCHS_OF_CORNERS * epoch
-    begins = begins and not visits_wanted
+        begins = begins and not (leaves_out or visits_wanted)
     polishes = whole <= (INTERIOR_STEPS * CHEAP if begins else CHEAP)
     return Costs(
         step,
@@ -214,6 +227,8 @@ def interior_costs(objective: Objective, solver: str, visits_wanted: bool) -> Co
         polishing_epochs=0 if begins else polishing,
         begins_with_newton=begins,
         is_interior=True,
+        leaves_out_rows=leaves_out,
+        first_epochs=EPOCHS_BEFORE if leaves_out else 2,
     )
 
 

@@ -23,6 +23,7 @@ from tfopt.linear_model._solver.interior_rows import (
     Begin,
     Candidate,
     Centre,
+    Choose,
     Corrector,
     Predictor,
     Step,
@@ -45,7 +46,10 @@ SHORTEST = 1e-8
 STALLED = 0.9
 #: The mean product that a warm start begins with, relative to that of its gap. Of dual variables
 #: nearer to the ends of their intervals many have to turn back.
-WIDER = 10.0
+WIDER = 100.0
+#: Rows to be left out are chosen when the products are below this share of what they were the last
+#: time, and no more than this many times as much are the gap.
+SMALLER, MOSTLY = 0.5, 2.0
 
 
 @dataclasses.dataclass
@@ -63,6 +67,12 @@ class _Iterate:
     quadratic, linear : float
         By how much the first point violates the constraints of the dual, as an addition to the gap
         which is quadratic in the violation, and one which is linear.
+    far : ndarray, shape (n_weights + 1,)
+        X^T and the sum of the weighted dual variables of rows that are left out.
+    chosen : float
+        The mean of products when these were chosen.
+    is_doubted : bool
+        Whether a certificate is worse than was expected: a row may have been taken for far.
     left : float
         The share of the violation that is left.
     gap : float
@@ -76,6 +86,9 @@ class _Iterate:
     losses: float
     quadratic: float
     linear: float
+    far: np.ndarray
+    chosen: float = math.inf
+    is_doubted: bool = False
     left: float = 1.0
     gap: float = math.inf
 
@@ -86,9 +99,12 @@ class _Iterate:
     def certificate(self, objective: Objective) -> Certificate:
         """Return a certificate whose numbers are estimates."""
         w, bias = self.point
-        gap = self.products + self.left * (self.left * self.quadratic + self.linear)
         penalty = objective.l2 / 2 * weighted_sum(w, w)
-        return Certificate(w, bias, max(self.losses, 0.0) + penalty, max(gap, 0.0))
+        return Certificate(w, bias, max(self.losses, 0.0) + penalty, max(self.gap_estimate, 0.0))
+
+    @property
+    def gap_estimate(self) -> float:
+        return self.products + self.left * (self.left * self.quadratic + self.linear)
 
 
 def _nowhere(point: Point) -> Point:
@@ -113,6 +129,8 @@ class InteriorPoint:
     def __init__(self, objective: Objective, design: Design) -> None:
         self.objective, self.design = objective, design
         self.iterates: dict[int, _Iterate] = {}
+        self._whole: set[int] = set()
+        self._leaves_out = design.costs.leaves_out_rows
 
     def begin(self, points: Mapping[int, Point], gaps: Mapping[int, float]) -> None:
         """Begin at points, with dual variables on the central path for these weights.
@@ -133,22 +151,58 @@ class InteriorPoint:
         for k, (total, distance) in begun.items():
             mean = WIDER * gaps.get(k, np.inf) / (2 * total)
             products[k] = float(min(distance / total, mean)) or 1.0
-        answers = self.design.apply({k: Centre(mu) for k, mu in products.items()})
-        for k, (sums, losses) in answers.items():
+        requests = {k: Centre(mu, points[k][1]) for k, mu in products.items()}
+        self._centre(points, begun, requests)
+
+    def _centre(
+        self,
+        points: Mapping[int, Point],
+        begun: Mapping[int, np.ndarray],
+        requests: Mapping[int, Centre | Choose],
+    ) -> None:
+        """Begin at points, given the answers of `Begin` there, with what the requests set."""
+        for k, found in self.design.apply(requests).items():
             (w, bias), (total, distance) = points[k], begun[k].tolist()
-            violation = sums[:-1] - self.objective.l2 * w
+            violation = found.sums[:-1] - self.objective.l2 * w
             quadratic = float(np.square(violation).sum()) / (2 * self.objective.l2)
-            linear = abs(float(sums[-1])) * distance / total if self.objective.intercept else 0.0
+            off = abs(float(found.sums[-1])) if self.objective.intercept else 0.0
             self.iterates[k] = _Iterate(
-                *(np.append(w, bias), 0.0),
-                *(total, 2 * products[k] * total, losses, quadratic, linear),
+                *(np.append(w, bias), 0.0, found.total, found.products, found.losses),
+                *(quadratic, off * distance / total, found.far),
             )
+
+    def _choose_rows(self) -> None:
+        """Choose rows to leave out, where products are much smaller than when that was last done.
+
+        Only where most of the gap is that of the products: before, residuals say little.
+        """
+        due = {
+            k: each.products / (2 * each.total)
+            for k, each in self.iterates.items()
+            if self._leaves_out
+            and k not in self._whole
+            and (each.is_doubted or each.products <= SMALLER * each.chosen * each.total)
+            and each.gap_estimate <= MOSTLY * each.products
+        }
+        if not due:
+            return
+        points = {k: self.iterates[k].point for k in due}
+        begun = self.design.apply({k: Begin(*point) for k, point in points.items()})
+        requests, gaps = {}, {k: self.iterates[k].gap for k in due}
+        for k, mu in due.items():
+            shortened = math.sqrt(min(2 * mu / self.iterates[k].chosen, 1.0))
+            requests[k] = Choose(mu, points[k][1], self.iterates[k].share, shortened)
+        self._centre(points, begun, requests)
+        for k, gap in gaps.items():
+            new = self.iterates[k]
+            new.chosen, new.gap = new.products / new.total, gap
 
     def step(self) -> list[int]:
         """Take a step of each problem; return those where rounding lets none be taken.
 
         The rows take it with the next request.
         """
+        self._choose_rows()
         steps = self._steps_at_once() if Step.applies(self.objective) else self._steps_in_rounds()
         for each in self.iterates.values():
             each.share = 0.0
@@ -169,7 +223,7 @@ class InteriorPoint:
         factors, predictors = {}, {}
         for k, (matrix, pull) in systems.items():
             u = self.iterates[k].u
-            right = pull - np.append(objective.l2 * u[:-1], 0.0)
+            right = pull + self.iterates[k].far - np.append(objective.l2 * u[:-1], 0.0)
             matrix[np.diag_indices(len(u) - 1)] += objective.l2
             if not objective.intercept:
                 matrix[-1] = matrix[:, -1] = right[-1] = 0.0
@@ -201,6 +255,7 @@ class InteriorPoint:
         """Take a step of the weights; return whether it goes anywhere."""
         iterate = self.iterates[problem]
         first, second, slope = sums.tolist()
+        slope -= weighted_sum(iterate.far, step)
         share = NEARLY / max(ratio, NEARLY)
         products = iterate.products + share * (first + share * second)
         losses = iterate.losses + share * slope
@@ -238,7 +293,17 @@ class InteriorPoint:
         """Note a certificate; return whether its gap is hardly below the last."""
         iterate = self.iterates[problem]
         last, iterate.gap = iterate.gap, point.gap
+        iterate.is_doubted = True
         return point.gap > STALLED * last
+
+    def restarts(self, problem: int, best: Certificate) -> bool:
+        """Begin anew from the best point with all rows; return False if all were there."""
+        if not self._leaves_out or problem in self._whole:
+            return False
+        self._whole.add(problem)
+        self.end(problem)
+        self.begin({problem: (best.w, best.bias)}, {problem: best.gap})
+        return True
 
     def end(self, problem: int) -> None:
         """Take no more steps of a problem."""
@@ -250,7 +315,8 @@ class InteriorPoint:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore the state of a checkpoint."""
-        self.iterates = {
-            int(k): _Iterate(each["u"], **{name: float(each[name]) for name in each if name != "u"})
-            for k, each in state.items()
-        }
+        self.iterates = {}
+        for k, each in state.items():
+            arrays = {name: each[name] for name in ("u", "far")}
+            numbers: dict[str, Any] = {n: float(x) for n, x in each.items() if n not in arrays}
+            self.iterates[int(k)] = _Iterate(**arrays, **numbers)

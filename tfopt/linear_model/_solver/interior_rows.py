@@ -14,12 +14,15 @@ import numpy as np
 from tfopt.kernels.sdca import hessian_products, interior_point, second_order
 from tfopt.linear_model._solver.objective import Objective
 from tfopt.linear_model._solver.reductions import weighted_sum
-from tfopt.linear_model._solver.rows import RowState, dual_residual
+from tfopt.linear_model._solver.rows import Near, RowState, dual_residual
+from tfopt.linear_model._solver.sampling import rows_at
 
 __all__ = [
     "Begin",
     "Candidate",
     "Centre",
+    "Centred",
+    "Choose",
     "Corrector",
     "Largest",
     "Predictor",
@@ -32,6 +35,8 @@ FEW = 2**20
 
 _NOTHING = np.zeros(0)
 _FIELD = {name: k for k, name in enumerate(interior_point.FIELDS)}
+#: The first fields, without steps.
+_VARIABLES = ("weight", "dual", "upper", "lower", "above", "below")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +77,11 @@ def _sums(objective: Objective, factors: np.ndarray) -> np.ndarray:
     return hessian_products.product(*objective.rows, factors, constant, objective.threads)
 
 
+def _near(objective: Objective, state: RowState) -> Objective:
+    """Return the objective with the rows that are computed with."""
+    return objective if state.near is None else objective._replace(rows=state.near.rows)
+
+
 @dataclasses.dataclass(frozen=True)
 class Begin:
     """Answers with the total weight of corners, and the weighted sum of |place - z| at a point.
@@ -86,52 +96,151 @@ class Begin:
     bias: float
 
     def __call__(self, objective: Objective, state: RowState) -> tuple[RowState, np.ndarray]:
-        places = _joined(corner.place for corner in objective.phi.corners(state.examples["y"]))
+        state = state._replace(wx=objective.predictions(self.w))
         weight = _repeated(objective, state.examples["weight"])
-        residual = places - _repeated(objective, objective.predictions(self.w)) - self.bias
-        fields = np.zeros((len(_FIELD), places.size))
-        fields[_FIELD["weight"]], fields[_FIELD["above"]] = weight, residual
-        sums = np.array([weight.sum(), weighted_sum(weight, np.abs(residual))])
-        return state._replace(interior=fields), sums
+        distance = np.abs(_residuals(objective, state, self.bias))
+        return state, np.array([weight.sum(), weighted_sum(weight, distance)])
+
+
+def _residuals(objective: Objective, state: RowState, bias: float) -> np.ndarray:
+    """Return place - z of each corner, at the predictions of `Begin`."""
+    places = _joined(corner.place for corner in objective.phi.corners(state.examples["y"]))
+    residuals: np.ndarray = places - _repeated(objective, state.wx) - bias
+    return residuals
 
 
 @dataclasses.dataclass(frozen=True)
 class Centre:
-    """Sets the dual variables to where all products are mu, given the residuals of `Begin`.
+    """Sets the dual variables to where all products are mu, given the predictions of `Begin`.
 
-    Answers with X^T and the sum of the weighted dual variables, and the losses.
+    Answers with `Centred`.
     """
 
     mu: float
+    bias: float
 
-    def __call__(
-        self, objective: Objective, state: RowState
-    ) -> tuple[RowState, tuple[np.ndarray, float]]:
-        fields = state.interior.copy()
-        weight, residual = fields[_FIELD["weight"]], fields[_FIELD["above"]]
+    def __call__(self, objective: Objective, state: RowState) -> tuple[RowState, Centred]:
         corners = objective.phi.corners(state.examples["y"])
         low, high = (_joined(corner[end] for corner in corners) for end in (1, 2))
-        width, mu = high - low, self.mu
-        # mu / near - mu / (width - near) = |residual|
-        near = (
-            2
-            * mu
-            * width
-            / (width * np.abs(residual) + 2 * mu + np.hypot(width * residual, 2 * mu))
-        )
-        upper = np.where(residual > 0, near, width - near)
-        lower = np.where(residual > 0, width - near, near)
-        dual = np.where(residual > 0, high - near, low + near)
-        above, below = mu / upper, mu / lower
-        for name, values in zip(
-            ("dual", "upper", "lower", "above", "below"),
-            (dual, upper, lower, above, below),
-            strict=True,
-        ):
-            fields[_FIELD[name]] = values
-        losses = weighted_sum(weight, high * above - low * below)
-        sums = _sums(objective, _summed(objective, weight * dual))
-        return state._replace(interior=fields), (sums, losses)
+        weight = _repeated(objective, state.examples["weight"])
+        residual = _residuals(objective, state, self.bias)
+        fields = _centred(weight, residual, low, high, self.mu)
+        seen = state.wx + self.bias
+        state = state._replace(interior=fields, near=None, seen=seen, reach=0.0)
+        return state, _centre_of(objective, state)
+
+
+@dataclasses.dataclass(frozen=True)
+class Choose:
+    """Leaves out rows far from their corners, after a share of the last step.
+
+    Those are the rows whose residuals are longer than any prediction has moved since rows were
+    last chosen, and than the length of that time, shortened: the dual variables become the ends of
+    their intervals. Rows that were left out and no longer are begin where their products are mu.
+
+    `Begin` is to precede. Answers with `Centred`.
+
+    Attributes
+    ----------
+    mu, bias, share : float
+    shortened : float
+        By which factor.
+    """
+
+    mu: float
+    bias: float
+    share: float
+    shortened: float
+
+    def __call__(self, objective: Objective, state: RowState) -> tuple[RowState, Centred]:
+        examples, last = state.examples, state
+        weight, y, n_rows = examples["weight"], examples["y"], len(examples)
+        corners, z = objective.phi.corners(y), state.wx + self.bias
+        residual = _residuals(objective, state, self.bias).reshape(len(corners), -1)
+        counts, moved = weight > 0, np.abs(z - state.seen)
+        reach = max(float(moved[counts].max(initial=0.0)), self.shortened * state.reach)
+        is_near, near = counts & (np.abs(residual).min(axis=0) <= reach), None
+        if 0 < is_near.sum() <= n_rows // 2:
+            at, duals = np.flatnonzero(is_near), np.zeros(n_rows)
+            far = counts & ~is_near
+            duals[far] = -objective.phi.gradient(z[far], y[far])
+            losses = weighted_sum(weight[far], objective.phi.value(z[far], y[far]))
+            far_sums = _sums(objective, weight * duals)
+            near = Near(at, rows_at(objective, at), duals, far_sums, losses)
+        else:
+            at = np.arange(n_rows)
+        low, high = (_joined(corner[end][at] for corner in corners) for end in (1, 2))
+        weight = _repeated(objective, weight[at])
+        fields = _centred(weight, residual[:, at].ravel(), low, high, self.mu)
+        _keep(fields, at, last, self.share, len(corners))
+        state = state._replace(interior=fields, near=near, seen=z, reach=reach)
+        return state, _centre_of(objective, state)
+
+
+def _centre_of(objective: Objective, state: RowState) -> Centred:
+    """Return the numbers of the rows that are computed with, and of others."""
+    weight, dual, upper, lower, above, below = state.interior[: len(_VARIABLES)]
+    sums = _sums(_near(objective, state), _summed(objective, weight * dual))
+    losses = weighted_sum(weight, (dual + upper) * above - (dual - lower) * below)
+    far = np.zeros_like(sums)
+    if state.near is not None:
+        far = state.near.sums
+        losses += state.near.losses
+    products = weighted_sum(weight, upper * above + lower * below)
+    return Centred(far + sums, losses, far, float(weight.sum()), products)
+
+
+@dataclasses.dataclass(frozen=True)
+class Centred:
+    """Numbers of rows, which add up.
+
+    Attributes
+    ----------
+    sums : ndarray, shape (n_weights + 1,)
+        X^T and the sum of the weighted dual variables.
+    losses : float
+    far : ndarray, shape (n_weights + 1,)
+        Of the sums, those of rows that are left out.
+    total, products : float
+        The weight of the corners of others, and the weighted sum of their products.
+    """
+
+    sums: np.ndarray
+    losses: float
+    far: np.ndarray
+    total: float
+    products: float
+
+    def __add__(self, other: Centred) -> Centred:
+        pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
+        return Centred(*(one + another for one, another in pairs))
+
+
+def _centred(
+    weight: np.ndarray, residual: np.ndarray, low: np.ndarray, high: np.ndarray, mu: float
+) -> np.ndarray:
+    """Return fields of corners with these residuals whose products are mu."""
+    fields = np.zeros((len(_FIELD), residual.size))
+    width = high - low
+    # mu / near - mu / (width - near) = |residual|
+    near = 2 * mu * width / (width * np.abs(residual) + 2 * mu + np.hypot(width * residual, 2 * mu))
+    upper = np.where(residual > 0, near, width - near)
+    lower = np.where(residual > 0, width - near, near)
+    dual = np.where(residual > 0, high - near, low + near)
+    fields[: len(_VARIABLES)] = weight, dual, upper, lower, mu / upper, mu / lower
+    return fields
+
+
+def _keep(fields: np.ndarray, at: np.ndarray, last: RowState, share: float, n_corners: int) -> None:
+    """Write to the fields of rows those that they had last, after a share of the last step."""
+    before = last.interior.copy()
+    interior_point.advance(before, share)
+    n, n_before = at.size, before.shape[1] // n_corners
+    numbers = np.arange(n_before) if last.near is None else last.near.at
+    place = np.minimum(np.searchsorted(numbers, at), n_before - 1)
+    kept = np.flatnonzero(numbers[place] == at)
+    for corner in range(n_corners):
+        fields[:, kept + corner * n] = before[:, place[kept] + corner * n_before]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +256,8 @@ class System:
         each = interior_point.advance(fields, self.share, objective.threads)
         curvatures, pulls = _summed(objective, each)
         right, matrix = second_order.newton_system(
-            *objective.rows, pulls, curvatures, objective.n_weights, objective.threads
+            *_near(objective, state).rows,
+            *(pulls, curvatures, objective.n_weights, objective.threads),
         )
         return state._replace(interior=fields), (matrix, right)
 
@@ -165,6 +275,7 @@ class Predictor:
     def __call__(
         self, objective: Objective, state: RowState
     ) -> tuple[RowState, tuple[Largest, np.ndarray, np.ndarray, np.ndarray]]:
+        objective = _near(objective, state)
         fields, changes = state.interior.copy(), objective.predictions(self.step[:-1])
         pulls, (ratio, *sums) = interior_point.predict(
             fields, _repeated(objective, changes), float(self.step[-1]), objective.threads
@@ -184,6 +295,7 @@ class Corrector:
     def __call__(
         self, objective: Objective, state: RowState
     ) -> tuple[RowState, tuple[Largest, np.ndarray]]:
+        objective = _near(objective, state)
         fields, changes = state.interior.copy(), objective.predictions(self.step[:-1])
         changes = _repeated(objective, changes)
         ratio, *sums = interior_point.correct(
@@ -242,8 +354,12 @@ class Candidate:
     def __call__(self, objective: Objective, state: RowState) -> tuple[RowState, Any]:
         examples, fields = state.examples, state.interior
         dual = fields[_FIELD["dual"]] + self.share * fields[_FIELD["dual_step"]]
-        inside = objective.phi.clip_duals(_summed(objective, dual), examples["y"])
-        weight = examples["weight"]
+        dual, weight = _summed(objective, dual), examples["weight"]
+        if state.near is not None:
+            others = state.near.duals.copy()
+            others[state.near.at] = dual
+            dual = others
+        inside = objective.phi.clip_duals(dual, examples["y"])
         state = state._replace(
             wx=objective.predictions(self.w),
             certified=np.where(weight > 0, inside, state.a),

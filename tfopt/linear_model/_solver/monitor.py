@@ -123,6 +123,7 @@ class ConvergenceMonitor:
         self._steps_polish = costs.step_polishes and options.polish
         self._polish_until: int | None = None
         self._step_solver, self._compares_rates = costs.step_solver, costs.compares_rates
+        self._first_epochs = costs.first_epochs
         self.wants_newton, self.is_done, self.stalled = False, False, False
         self._recorder = _HistoryRecorder(options, number)
         self.best: Certificate | None = None
@@ -143,7 +144,8 @@ class ConvergenceMonitor:
 
     def _is_certificate_due(self, number: int, estimate: float) -> bool:
         best = self.best
-        should_certify = self.is_last or number == 2 or number - self._last_epoch >= CERTIFY_EVERY
+        should_certify = self.is_last or number == self._first_epochs
+        should_certify |= number - self._last_epoch >= CERTIFY_EVERY
         should_certify |= self._compares_rates and number == SECOND_CERTIFICATE
         if best is not None:
             should_certify |= (

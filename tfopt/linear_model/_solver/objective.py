@@ -81,7 +81,7 @@ class Objective(NamedTuple):
 
     def shrunk(self, v: np.ndarray) -> np.ndarray:
         """Return the soft-thresholded v: sign(v) * max(|v| - shrink, 0), the primal weights."""
-        inside: np.ndarray = np.clip(v, -self.shrink, self.shrink)
+        inside = np.clip(v, -self.shrink, self.shrink) if self.l1 else -0.0  # so that no w is -0
         w: np.ndarray = v - inside
         return w
 

@@ -12,12 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tfopt.kernels.sdca import hessian_products, second_order, visits
-from tfopt.linear_model._solver.objective import Objective
+from tfopt.linear_model._solver.objective import Objective, Rows
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model.losses import Corner
 
 __all__ = [
     "Linearization",
+    "Near",
     "RowState",
     "certified_step",
     "certified_tangents",
@@ -67,6 +68,12 @@ class RowState(NamedTuple):
         The dual variables of the last certificate, or about to be certified, and of the best.
     interior : ndarray
         The variables of the interior-point method: the fields of its kernel, if it is used.
+    near : Near or None
+        The rows that these are of, if not all.
+    seen : ndarray, shape (n_rows,) or (0,)
+        The predictions when these rows were chosen.
+    reach : float
+        The length of a residual from which on rows were left out then.
     """
 
     examples: np.ndarray
@@ -82,6 +89,9 @@ class RowState(NamedTuple):
     certified: np.ndarray
     best: np.ndarray
     interior: np.ndarray = _NOTHING
+    near: Near | None = None
+    seen: np.ndarray = _NOTHING
+    reach: float = 0.0
 
     @classmethod
     def initial(cls, examples: np.ndarray) -> RowState:
@@ -104,6 +114,29 @@ class RowState(NamedTuple):
         examples = self.examples.copy()
         examples["a"] = a
         return examples
+
+
+class Near(NamedTuple):
+    """The rows that the interior-point method computes with, where it leaves out others.
+
+    Attributes
+    ----------
+    at : ndarray of int
+        Their numbers.
+    rows : tuple of ndarray
+    duals : ndarray, shape (n_rows,)
+        The dual variables of the others, at ends of their intervals; of these rows 0.
+    sums : ndarray, shape (n_weights + 1,)
+        X^T and the sum of the weighted `duals`.
+    losses : float
+        Of the others, where they were left out.
+    """
+
+    at: np.ndarray
+    rows: Rows
+    duals: np.ndarray
+    sums: np.ndarray
+    losses: float
 
 
 class Linearization(NamedTuple):

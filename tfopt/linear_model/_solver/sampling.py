@@ -7,7 +7,7 @@ from scipy import sparse
 
 from tfopt.linear_model._solver.objective import InitialPoint, Objective, Rows, as_rows
 
-__all__ = ["sample_rows", "sampled"]
+__all__ = ["rows_at", "sample_rows", "sampled"]
 
 #: The golden ratio's share of 2**32: its multiples are spread evenly.
 GOLDEN = 0x9E3779B1
@@ -40,13 +40,14 @@ def sampled(
         return None
     share = float(weight.sum() / initial.weight.sum())
     return objective._replace(
-        rows=_taken(objective, at), l2=share * objective.l2
+        rows=rows_at(objective, at), l2=share * objective.l2
     ), initial._replace(
         y=y, weight=weight, curvature=lambda: initial.curvature()[at], a=initial.a[at]
     )
 
 
-def _taken(objective: Objective, at: np.ndarray) -> Rows:
+def rows_at(objective: Objective, at: np.ndarray) -> Rows:
+    """Return some of the rows."""
     data, indices, indptr, dense = objective.rows
     if not data.size:
         return as_rows(dense[at])
