@@ -23,13 +23,7 @@ from tfopt.kernels.sdca import hessian_products, multiclass
 from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.costs import CHEAP, NEWTON_SOLVERS, Costs
 from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions, SolverResult
-from tfopt.linear_model._solver.newton import (
-    CG_TOLERANCE,
-    CURVATURE_ROUNDING,
-    MAX_PRODUCTS,
-    MIN_DECREASE,
-    armijo_holds,
-)
+from tfopt.linear_model._solver.newton import MIN_DECREASE, armijo_holds, conjugate_gradients
 from tfopt.linear_model._solver.objective import Rows
 from tfopt.linear_model._solver.reductions import weighted_sum
 
@@ -251,7 +245,7 @@ def newton_step(
     factors[np.arange(len(p)), problem.codes] -= problem.weight
     gradient = problem.gradient(factors)
     gradient[:, :-1] += problem.l2 * theta[:, :-1]
-    step = conjugate_gradients(problem, gradient, p)
+    step = newton_direction(problem, gradient, p)
     step -= step.mean(axis=0)  # which the losses do not see: at the minimum classes sum up to 0
     promised = -float(np.sum(gradient * step))
     z_step, share = problem.scores(step), 1.0
@@ -265,45 +259,29 @@ def newton_step(
         share /= 2
 
 
-def conjugate_gradients(problem: Multinomial, gradient: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """Solve H s = -gradient approximately, by conjugate gradients with the diagonal of H.
+def newton_direction(problem: Multinomial, gradient: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Solve H s = -gradient approximately; H has no curvature along intercepts that are the same.
 
-    They end at `CG_TOLERANCE` of the gradient, or where H has no curvature: along intercepts that
-    are the same for all classes.
+    Its diagonal is the preconditioner.
     """
     weight = problem.weight[:, None]
     penalty = np.full(problem.n_features + 1, problem.l2)
     penalty[-1] = 0.0
     bends = weight * p * (1 - p)
-    scale = penalty + np.array(
+    diagonal = penalty + np.array(
         [
             hessian_products.diagonal(*problem.rows, bend, problem.n_features, problem.threads)
             for bend in np.ascontiguousarray(bends.T)
         ]
     )
-    scale[scale == 0] = 1.0
 
-    def product(s: np.ndarray) -> np.ndarray:
+    def product(_: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        s = vectors.reshape(gradient.shape)
         u = problem.scores(s) * p
         u -= p * u.sum(axis=1, keepdims=True)
         u *= weight
         Hs: np.ndarray = problem.gradient(u) + penalty * s
-        return Hs
+        return Hs.reshape(1, -1)
 
-    s, r = np.zeros_like(gradient), -gradient
-    z = r / scale
-    d, rz = z, float(np.sum(r * z))
-    enough = CG_TOLERANCE**2 * rz
-    for _ in range(MAX_PRODUCTS):
-        if not rz > enough:
-            break
-        Hd = product(d)
-        curvature = float(np.sum(d * Hd))
-        if not curvature > CURVATURE_ROUNDING * float(np.sum(d * scale * d)):
-            break
-        s = s + rz / curvature * d
-        r = r - rz / curvature * Hd
-        z = r / scale
-        rz, last = float(np.sum(r * z)), rz
-        d = z + rz / last * d
-    return s
+    step = conjugate_gradients(product, diagonal.reshape(1, -1), gradient.reshape(1, -1))
+    return step.reshape(gradient.shape)
