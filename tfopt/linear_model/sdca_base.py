@@ -19,6 +19,7 @@ from tfopt.linear_model._solver.block_fit import (
     TargetEncoding,
     fit_blocks,
 )
+from tfopt.linear_model._solver.centering import centering_shift
 from tfopt.linear_model._solver.costs import (
     DESCENT_SOLVER,
     INTERIOR_SOLVER,
@@ -40,33 +41,8 @@ from tfopt.linear_model.training_data import TrainingData, WarmStart
 
 __all__ = ["SDCAEstimator"]
 
-#: The share of a squared mean that rounding may make of a Hessian that is not centered.
-MEAN_ROUNDING = 1e-8
 #: The largest number of features whose Hessian is formed on request.
 MOST_FEATURES = 5000
-
-
-def centering_shift(
-    moments: np.ndarray, n: int, is_factorized: Callable[[], bool]
-) -> np.ndarray | None:
-    """Return the feature means if dense features should be centered, else None.
-
-    The moments are sums over n samples.
-
-    With an unpenalized intercept, centering does not change the minimum, but coordinate ascent
-    converges slowly if the means are large beside the standard deviations. CSR matrices are not
-    centered, to keep them sparse. Where Hessians are factorized, the intercept among the unknowns,
-    or coordinate descent eliminates it, centering only saves digits: it is left out, and with it a
-    copy of X, if enough of them remain.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean, square = moments / n
-        squared_mean = np.square(mean)
-        variance = square - squared_mean
-        if not squared_mean.sum() > variance.sum():
-            return None
-        keeps_digits = (MEAN_ROUNDING * squared_mean <= variance).all()
-    return None if keeps_digits and is_factorized() else np.asarray(mean)
 
 
 class SDCAEstimator(SDCAOptions, SDCAResults, LinearModel):

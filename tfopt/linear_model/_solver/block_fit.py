@@ -13,6 +13,7 @@ from tfopt.linear_model._solver.ascent import INTERCEPT_SHARE
 from tfopt.linear_model._solver.block_ascent import BlockAscent, BlockVisits
 from tfopt.linear_model._solver.block_design import BlockDesign
 from tfopt.linear_model._solver.blocks import BlockState
+from tfopt.linear_model._solver.centering import centering_shift
 from tfopt.linear_model._solver.costs import applies_in_blocks, block_costs
 from tfopt.linear_model._solver.execution import Executor
 from tfopt.linear_model._solver.minimization import Minimization
@@ -200,17 +201,6 @@ class BlockFit:
     lengths: tuple[int, ...]
 
 
-def _shift_from_moments(summary: dict[str, Any]) -> np.ndarray | None:
-    """Return what to subtract from the features, or None; see `sdca_base.centering_shift`."""
-    if "moments" not in summary:  # there is no intercept, or the features are sparse
-        return None
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean, square = summary["moments"] / summary["n"]
-        norm = np.square(mean).sum()
-        shift: np.ndarray = mean
-        return shift if norm > square.sum() - norm else None
-
-
 class CheckpointManager(Protocol):
     """Saves the state of a fit, and restores it."""
 
@@ -250,7 +240,8 @@ def fit_blocks(
     objective = objective._replace(n_weights=n_weights)
     encoding = estimator._target_encoding(summary)
     estimator._check_warm_start(summary["n"], len(encoding.positive), n_weights)
-    shift = _shift_from_moments(summary)
+    moments = summary.get("moments")  # with an intercept and dense features
+    shift = None if moments is None else centering_shift(moments, summary["n"], lambda: False)
     biases = estimator._initial_intercepts(encoding.biases, shift).tolist()
     sums = executor.map_reduce(init_block, InitRequest(objective, encoding, shift, options.seed))
     curvature = 0.0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,7 +34,7 @@ class Executor(Protocol):
         """Return a function's values for all blocks, concatenated along the last axis."""
 
 
-class ThreadExecutor:
+class ThreadExecutor(Executor):
     """An executor that distributes blocks over threads of this process.
 
     Parameters
@@ -60,25 +60,16 @@ class ThreadExecutor:
         request: Any,
         numbers: Sequence[int] | None = None,
     ) -> Any:
-        """Apply a function to all blocks, or some, and return the `tree_reduce` of their answers.
-
-        The function returns the next state of the block, which replaces it, and the answer.
-        """
         numbers = range(self.n_blocks) if numbers is None else numbers
-        blocks = [self._blocks[number] for number in numbers]
+        columns = [self._blocks[number] for number in numbers], itertools.repeat(request)
         answers = []
-        call = partial(_apply, function, request)
         # to hand a small block to another thread takes longer than to visit it
-        pairs = map(call, blocks) if self._pool is None else self._pool.map(call, blocks)
+        apply = map if self._pool is None else self._pool.map
+        pairs = apply(function, *columns)
         for number, (block, answer) in zip(numbers, pairs, strict=True):
             self._blocks[number] = block
             answers.append(answer)
         return tree_reduce(answers)
 
     def map(self, function: Callable[[Any, Any], Any], request: Any) -> np.ndarray:
-        """Return a function's values for all blocks, concatenated along the last axis."""
         return np.concatenate([function(block, request) for block in self._blocks], axis=-1)
-
-
-def _apply(function: Callable[[Any, Any], Any], request: Any, block: Any) -> Any:
-    return function(block, request)
