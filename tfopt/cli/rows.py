@@ -6,6 +6,7 @@ from which they are then read whenever they are used: see row_reading.py.
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 import hashlib
 import math
@@ -86,7 +87,7 @@ class _Call:
 
 
 class RereadingExecutor(Executor):
-    """Blocks that are read from their file whenever they are used, one at a time."""
+    """Blocks that are read from their file whenever they are used, one while another is used."""
 
     def map(
         self, function: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()
@@ -94,7 +95,9 @@ class RereadingExecutor(Executor):
         return [_Call(function, (*row, *shared)) for row in zip(*columns, strict=True)]
 
     def gather(self, values: list[Any]) -> list[Any]:
-        return [call.result() for call in values]
+        with ThreadPoolExecutor(2) as pool:
+            contexts = [contextvars.copy_context() for _ in values]  # of NumPy's warnings
+            return list(pool.map(lambda context, call: context.run(call.result), contexts, values))
 
 
 @dataclasses.dataclass(frozen=True)
