@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import sys
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from importlib import import_module
+from importlib.metadata import version
 from itertools import product
 from typing import Any
 
@@ -24,6 +26,9 @@ from records import Figure, Record, Row, figure, new_run
 __all__ = ["classes", "combinations", "meaning", "row_name"]
 
 TURNS = 5
+
+#: Libraries that benchmarks use, by the module that they import.
+LIBRARIES = {"sklearn": "scikit-learn", "torch": "torch", "ml_dtypes": "ml_dtypes"}
 
 #: A turn's time is the shortest of so many: another program may take part of the others.
 BEST_OF = 10
@@ -126,6 +131,8 @@ def measure(name: str, kind: type, patterns: list[str], turns: int) -> None:
         medians = ", ".join(f"{what} {values[1]:.4g}" for what, values in figures.items())
         print(f"{name}: {label}: {medians}", flush=True)
     if rows:
+        used = (library for module, library in LIBRARIES.items() if module in sys.modules)
+        run |= {library: version(library) for library in used}
         record = Record.load(name)
         record.merge(run, rows, {method: meaning(kind, method) for method in methods(kind)})
         record.save()

@@ -76,5 +76,6 @@ TABLES = (
         f"{MEASURE} streams.Stream",
         "SGDClassifier's time by FTRLClassifier's",
         streams,
+        ("scikit-learn",),
     ),
 )

@@ -106,6 +106,7 @@ TABLES = (
         f"{MEASURE} small_steps.BesideOthers",
         "All threads, in one process",
         beside,
+        ("torch",),
     ),
     Table(
         "custom gradients",
