@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -259,6 +260,18 @@ def test_a_seed_that_is_not_given_is_that_of_the_checkpoint(
         whole.fit(parts(X), parts(y))
         rest = SDCAClassifier(max_iter=6, **options).fit(parts(X), parts(y), resume=str(tmp_path))
     np.testing.assert_array_equal(rest.coef_, whole.coef_)
+
+
+# ---- what workers log
+
+
+def test_workers_log_no_line_for_each_round(client: Client, caplog: Any) -> None:
+    with caplog.at_level(logging.INFO, "distributed.worker"):
+        client.run(round, 1.0)
+        SDCAClassifier().fit(parts(X), parts(y))
+    lines = [record.getMessage() for record in caplog.records]
+    assert any("'round'" in line for line in lines)
+    assert not any("run_round" in line for line in lines)
 
 
 # ---- folders of files
