@@ -169,7 +169,8 @@ def test_rows_that_were_left_out_in_error_come_back(
     np.testing.assert_allclose(model.objective_, least, rtol=2e-9)
 
 
-def test_many_rows_are_visited_first(few_are_many: None) -> None:
+def test_many_rows_are_visited_first(few_are_many: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "SHARE_BEFORE", 1.0)
     X, z, weight = overlapping(300)
     solvers = [record["solver"] for record in fitted(X, np.sign(z), weight).history_[0]]
     assert solvers[: costs.EPOCHS_BEFORE] == ["sdca"] * costs.EPOCHS_BEFORE

@@ -210,6 +210,7 @@ def steps(
             moved = float(np.abs(z - seen)[problem.c > 0].max())
             reach = max(moved, reach * (mean / chosen) ** 0.5)
             at, seen = choose(problem, low, high, at, reach), z
+            reach = reach if np.isfinite(chosen) else 0.0  # how far z came from the beginning
             chosen = mean_product(problem, at)
         at = step(problem, at)
         yield at

@@ -63,8 +63,10 @@ UNCERTAINTY = 8.0
 #: By how much solutions that are less sparse than is counted on raise the work.
 LESS_SPARSE = 2.0
 #: From so many rows on the interior-point method leaves out some, which lessens its work to about
-#: this share of that of all rows. It then begins where so many epochs lead.
-MANY_ROWS, SHARE_OF_MANY, EPOCHS_BEFORE = 4096, 0.3, 8
+#: this share of that of all rows.
+MANY_ROWS, SHARE_OF_MANY = 4096, 0.3
+#: It then begins where so many epochs lead, if they are less than this share of that work.
+EPOCHS_BEFORE, SHARE_BEFORE = 8, 0.18
 
 
 class Costs(NamedTuple):
@@ -210,6 +212,7 @@ def interior_costs(objective: Objective, solver: str, visits_wanted: bool) -> Co
     epoch, whole = epoch_work(objective), interior_work(objective)
     polishing = int(CHEAP / epoch)
     leaves_out = len(objective.rows[2]) - 1 >= MANY_ROWS and not Step.applies(objective)
+    epochs_first = leaves_out and epoch * EPOCHS_BEFORE <= SHARE_BEFORE * whole
     if leaves_out:
         whole *= SHARE_OF_MANY
     if solver == INTERIOR_SOLVER:
@@ -218,7 +221,7 @@ def interior_costs(objective: Objective, solver: str, visits_wanted: bool) -> Co
         return Costs(math.inf, False, polishing_epochs=polishing)
     else:
         step, begins = whole / epoch / NEWTON_STEPS, whole <= EPOCHS_OF_CORNERS * epoch
-        begins = begins and not (leaves_out or visits_wanted)
+        begins = begins and not (epochs_first or visits_wanted)
     polishes = whole <= (INTERIOR_STEPS * CHEAP if begins else CHEAP)
     return Costs(
         step,
@@ -228,7 +231,7 @@ def interior_costs(objective: Objective, solver: str, visits_wanted: bool) -> Co
         begins_with_newton=begins,
         is_interior=True,
         leaves_out_rows=leaves_out,
-        first_epochs=EPOCHS_BEFORE if leaves_out else 2,
+        first_epochs=EPOCHS_BEFORE if epochs_first else 2,
     )
 
 

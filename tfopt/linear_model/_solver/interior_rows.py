@@ -137,6 +137,7 @@ class Choose:
     Those are the rows whose residuals are longer than any prediction has moved since rows were
     last chosen, and than the length of that time, shortened: the dual variables become the ends of
     their intervals. Rows that were left out and no longer are begin where their products are mu.
+    (The first time, that is how far predictions came from the beginning, which is not remembered.)
 
     `Begin` is to precede. Answers with `Centred`.
 
@@ -144,7 +145,7 @@ class Choose:
     ----------
     mu, bias, share : float
     shortened : float
-        By which factor.
+        By which factor; 0 the first time.
     """
 
     mu: float
@@ -173,6 +174,7 @@ class Choose:
         weight = _repeated(objective, weight[at])
         fields = _centred(weight, residual[:, at].ravel(), low, high, self.mu)
         _keep(fields, at, last, self.share, len(corners))
+        reach = reach if self.shortened else 0.0
         state = state._replace(interior=fields, near=near, seen=z, reach=reach)
         return state, _centre_of(objective, state)
 
