@@ -186,7 +186,10 @@ class SDCAOptions:
         n_jobs = self.n_jobs
         if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs == 0):
             raise ValueError(f"n_jobs must be an integer but 0, or None, not {n_jobs!r}")
-        return max(1, min(int(effective_n_jobs(n_jobs)), threads.get_num_threads()))
+        most = threads.get_num_threads()
+        if most == 1 or n_jobs == 1:
+            return 1  # joblib takes long to say so
+        return max(1, min(int(effective_n_jobs(n_jobs)), most))
 
     def _objective(self, n_weights: int, n_threads: int, rows: Rows = NO_ROWS) -> Objective:
         """Return the objective of the options."""

@@ -129,12 +129,21 @@ def class_labels(y: np.ndarray) -> np.ndarray:
     if y.dtype.kind not in "biufU":
         check_classification_targets(y)
         return np.unique(y)
-    labels = np.unique(y)
+    labels = _distinct(y)
     with np.errstate(invalid="ignore"):
         are_whole = y.dtype.kind != "f" or (labels == labels.astype(np.int64)).all()
     if not are_whole or 2 * labels.size > y.size:
         check_classification_targets(y)
     return labels
+
+
+def _distinct(y: np.ndarray) -> np.ndarray:
+    """Return the distinct labels, ascending; those of two classes without sorting."""
+    if y.dtype.kind != "U" and y.size:
+        low, high = y.min(), y.max()
+        if ((y == low) | (y == high)).all():
+            return np.array([low, high] if low < high else [low], y.dtype)
+    return np.unique(y)
 
 
 def _has_finite_sum(values: np.ndarray) -> bool:

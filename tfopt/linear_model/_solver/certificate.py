@@ -93,7 +93,10 @@ def certify(
     certificates = {}
     for k, (v, _) in points.items():
         pair, projected = sums[k]
-        v = v if projected is None else projected
+        if projected is not None:
+            v = projected
+        elif objective.l1 == 0:
+            v = weights[k]  # but for the signs of zeros
         certificates[k] = assemble(objective, weights[k], biases[k], v, *pair)
     return certificates
 
@@ -171,10 +174,16 @@ def assemble(
     The gap is summed up from the Fenchel-Young gaps of the examples and of the weights, which are
     not negative: the difference of the two objectives would be mere rounding when it is small.
     """
+    if w is not v:
+        gap = float(gap) + objective.l2 * _distance(objective, w, v)
+    return Certificate(w, bias, float(losses) + objective.penalty(w), max(float(gap), 0.0))
+
+
+def _distance(objective: Objective, w: np.ndarray, v: np.ndarray) -> float:
+    """Return the Fenchel-Young gap of the penalties, divided by l2; v are unshrunk weights."""
     if objective.l1 == 0:
         apart = np.square(w - v) / 2
     else:
         inside = np.clip(v, -objective.shrink, objective.shrink)
         apart = np.square(w - (v - inside)) / 2 + (objective.shrink * np.abs(w) - inside * w)
-    gap = float(gap) + objective.l2 * float(np.add.reduce(apart))
-    return Certificate(w, bias, float(losses) + objective.penalty(w), max(gap, 0.0))
+    return float(np.add.reduce(apart))

@@ -175,7 +175,7 @@ def solve_newton_system(
 def _penalized(objective: Objective, hessian: np.ndarray) -> np.ndarray:
     """Return the Hessian of losses and l2 penalty; the intercept is separate if there is none."""
     H = hessian.copy()
-    H[np.diag_indices(objective.n_weights)] += objective.l2
+    np.einsum("ii->i", H)[: objective.n_weights] += objective.l2
     if not objective.intercept:
         H[-1] = H[:, -1] = 0
         H[-1, -1] = 1
