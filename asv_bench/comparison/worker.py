@@ -38,8 +38,8 @@ FULL = (0.7, 5, 30)
 #: How often a comparison is measured at most if other programs are busy; the quietest time counts.
 ATTEMPTS = 3
 
-#: The part of the time that may be spent waiting for them.
-WAITING = 0.3
+#: The part of the time that may be spent waiting for them, and the most seconds.
+WAITING, LONGEST = 0.3, 60.0
 
 
 def chosen(work: Work | Fit, label: str, pattern: str) -> bool:
@@ -53,7 +53,7 @@ def messages(library: str, quick: bool, pattern: str, seconds: float) -> Iterato
     module = import_module(f"comparison.{library}_rival")
     yield Facts(library, {**public("core.versions.versions")(), **module.versions()})
     told: set[str] = set()
-    patience = Patience(WAITING * seconds)
+    patience = Patience(min(WAITING * seconds, LONGEST))
     for work in works_of(library, quick):
         try:
             rivals = module.rivals(work)
