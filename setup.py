@@ -39,7 +39,16 @@ SHARED = "kernels._tfopt_cython_memoryviews"
 PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 #: The compiler flags of each instruction set that `steps` is compiled for.
-SETS = {"baseline": [], **({"v3": ["-march=x86-64-v3"]} if X86 else {})}
+SETS = {"baseline": []}
+#: How many numbers of each 16-bit type a set's steps convert at a time. A set without a type uses
+#: the steps of the set before it, which are as fast.
+WIDTHS = {"baseline": {}}
+if X86:
+    # GCC would unroll loops over the few numbers of a conversion, and then not vectorize some
+    SETS["v3"] = ["-march=x86-64-v3", "--param=max-completely-peel-times=8"]
+    SETS["v4"] = ["-march=x86-64-v4", "-mprefer-vector-width=512"]
+    WIDTHS["v3"] = {"float16": 16, "bfloat16": 16}
+    WIDTHS["v4"] = {"bfloat16": 32}
 DIRECTIVES = {
     "language_level": 3,
     "boundscheck": False,
@@ -135,9 +144,16 @@ def render_steps(instruction_set: str) -> str:
         # with a bare literal C would compute in double precision
         return re.sub(r"(?<![\w.])(\d+)(?![\w.])", rf"<{number}><double>\1", expression)
 
-    target = KERNELS / f"update/steps_{instruction_set}.pyx"
-    names = {"TABLE": TABLE.RULES, "HALVES": instruction_set != "baseline", "typed": typed}
-    return render(KERNELS / "update/steps.pyx.tp", target, **names)
+    folder = KERNELS / "update"
+    widths = WIDTHS[instruction_set]
+    if widths:
+        loops = folder / f"half_steps_{instruction_set}.pxi"
+        render(folder / "half_steps.pxi.tp", loops, TABLE=TABLE.RULES, WIDTHS=widths)
+    target = folder / f"steps_{instruction_set}.pyx"
+    if instruction_set != "v4":  # whose other loops are those of v3
+        names = {"TABLE": TABLE.RULES, "SET": instruction_set, "HALVES": bool(widths)}
+        render(folder / "steps.pyx.tp", target, typed=typed, **names)
+    return str(target)
 
 
 def extension(name: str, source: str, flags: list[str]) -> Extension:
@@ -238,7 +254,8 @@ class Sources(sdist):
     """The source archive: what a build needs, without generated files."""
 
     GENERATED = (
-        *("tfopt/**/*.c", "tfopt/**/*.so*", "tfopt/kernels/update/steps_*.pyx"),
+        *("tfopt/**/*.c", "tfopt/**/*.so*", "tfopt/kernels/update/half_steps_*.pxi"),
+        *("tfopt/kernels/update/steps_baseline.pyx", "tfopt/kernels/update/steps_v3.pyx"),
         *("tfopt/cuda/src/rules.h", "tfopt/cuda/src/table.h"),
         *("tfopt/training_ops.py", "tfopt/raw_ops.py"),
     )

@@ -275,6 +275,7 @@ GOOD: dict[str, Any] = {
     "platform.runtime.get_flush": list,
     "platform.runtime.has_openmp": list,
     "platform.runtime.has_v3": list,
+    "platform.runtime.has_v4": list,
     "sdca.visits.shuffled": lambda: [9, 4, 1, 1],
     "sdca.visits.importance": lambda: [_examples(), np.ones(N), "squared_loss", 1.0, 1.0],
     "sdca.visits.sampled": lambda: [np.ones(N), 1, 1],

@@ -168,6 +168,26 @@ def test_the_loops_are_vector_code() -> None:
 
 
 @needs_objdump
+@pytest.mark.parametrize(("cpu", "register"), [("v3", "ymm"), ("v4", "zmm")])
+def test_the_loops_over_16_bits_are_vector_code(cpu: str, register: str) -> None:
+    if cpu not in tfopt.kernels.available:
+        pytest.skip(f"this machine does not run {cpu}")
+    found = re.findall(r"<\w*_(b?float16)_(\w+_\d+)>:\n((?:.+\n)*)", _machine_code(f"steps_{cpu}"))
+    loops = {(storage, step): code for storage, step, code in found}
+    storages = {"v3": ("float16", "bfloat16"), "v4": ("bfloat16",)}[cpu]
+    for rule in tfopt.rules.RULES:
+        for number, constants in enumerate(rule.variants):
+            if dict(zip(rule.constants, constants, strict=True)).get("square_root") is False:
+                continue  # calls pow
+            for storage in storages:
+                code = loops[storage, f"{rule.name}_{number}"]
+                packed = [line for line in code.splitlines() if "mulps" in line]
+                assert packed and all(register in line for line in packed), (rule.name, storage)
+                single = re.search(r"v(mul|add|sub|div|sqrt)ss", code)
+                assert not single and "vfmadd" not in code, (rule.name, storage)
+
+
+@needs_objdump
 @pytest.mark.skipif("v3" not in tfopt.kernels.available, reason="this machine has no v3 to look at")
 def test_norms_are_vector_code() -> None:
     """A sum in one accumulator would not be; the lanes are what makes it so."""

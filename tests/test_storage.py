@@ -66,7 +66,9 @@ def test_sums_are_rounded_to_nearest_even(impl: Any, dtype: Any) -> None:
 @given(data=st.data())
 def test_bits(rule: Rule, dtype: Any, kind: str, data: st.DataObject) -> None:
     random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    shape = data.draw(st.sampled_from([(), (7,), (600,), (3, 5), (4, 1), (0, 2), (2, 3, 4)]))
+    shape = data.draw(
+        st.sampled_from([(), (7,), (600,), (3, 5), (4, 1), (0, 2), (2, 3, 4), (4, 70)])
+    )
     layout = data.draw(st.sampled_from(sorted(LAYOUTS)))
     options: dict[str, Any] = {**ordinary_hypers(rule), "grad_scale": random.choice([1.0, 0.3])}
     grad_shape = shape
@@ -94,6 +96,18 @@ def test_bits(rule: Rule, dtype: Any, kind: str, data: st.DataObject) -> None:
         results.append(operands)
     for name, fast, ref in zip(rule.operands, *results, strict=True):
         assert_same(whole(fast), whole(ref), f"{rule.name}: {name}")
+
+
+@each_dtype
+@pytest.mark.parametrize("bits", [0x7FFFFFFF, 0xFFFFFFFF, 0x7FC0FFFF])
+@pytest.mark.parametrize("scale", [False, True])
+def test_a_nan_of_any_payload_stays_one(impl: Any, dtype: Any, bits: int, scale: bool) -> None:
+    """Rounded as if it were a number, the first would become -0 and the second 0."""
+    nan = float(np.array([bits], np.uint32).view(np.float32)[0])
+    var = np.ones(100, dtype)
+    options = {"alpha": 0.5, "grad_scale": nan} if scale else {"alpha": nan}
+    update(impl, "gradient_descent", var, np.ones(100, dtype), **options)
+    assert np.isnan(var.astype(np.float32)).all()
 
 
 @each_rule

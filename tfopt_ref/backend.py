@@ -41,14 +41,17 @@ _Step = CFUNCTYPE(None, POINTER(c_void_p), c_ssize_t, c_void_p)
 _Scalars = CFUNCTYPE(None, POINTER(c_double), POINTER(c_double), c_int, c_void_p)
 
 
+_NO_STEPS = (c_void_p * 2)()  # of 16-bit types, which then come as float32
+
+
 class _Steps(Structure):
     """The struct of kernels/update/step_table.pxd: C functions, null where there is none."""
 
     _fields_ = [
         ("dense", c_void_p),
-        ("half", c_void_p),
+        ("half", c_void_p * 2),
         ("rows", c_void_p),
-        ("half_rows", c_void_p),
+        ("half_rows", c_void_p * 2),
         ("width1", c_void_p),
         ("absent", c_void_p),
         ("scatter", c_void_p),
@@ -111,9 +114,9 @@ class ReferenceBackend:
 
         return _Steps(
             step_of(op.dense),
-            None,
+            _NO_STEPS,
             step_of(op.rows),
-            None,
+            _NO_STEPS,
             step_of(op.width1),
             step_of(op.absent),
             None,

@@ -10,13 +10,22 @@ import numpy as np
 from .common import best_times, operands, public, step, times
 
 #: Elements, and steps per measurement; the small ones on one thread.
-SIZES = {"2^16 on one thread": (1 << 16, 20), "2^24": (1 << 24, 1)}
+SIZES = {
+    "2^12 on one thread": (1 << 12, 200),
+    "2^16 on one thread": (1 << 16, 20),
+    "2^20": (1 << 20, 2),
+    "2^24": (1 << 24, 1),
+}
 
 
 class Halves:
     """The time of a step with all arrays in 16 bits relative to one in float32."""
 
-    params = (["gradient_descent", "adamax", "adam"], ["float16", "bfloat16"], list(SIZES))
+    params = (
+        ["gradient_descent", "momentum", "adamax", "adam", "rms_prop"],
+        ["float16", "bfloat16"],
+        list(SIZES),
+    )
     param_names = ("rule", "dtype", "elements")
     unit = "times"
 

@@ -29,7 +29,11 @@ def instruction_sets(record: Record) -> Grid:
             [
                 "the AVX2 build beside the baseline build",
                 Cell("all", "track_adamax_baseline_to_v3", 1, ".2f"),
-            ]
+            ],
+            [
+                "the AVX-512 build beside the AVX2 build, bfloat16",
+                Cell("all", "track_adamax_bfloat16_v3_to_v4", 1, ".2f"),
+            ],
         ],
     )
 
@@ -59,16 +63,23 @@ def dense_tensorflow(record: Record) -> Grid:
 
 
 def halves(record: Record) -> Grid:
-    sizes = ("2^16 on one thread", "2^24")
+    sizes = ("2^12 on one thread", "2^16 on one thread", "2^20", "2^24")
     return Grid(
-        ["rule", "dtype", "2^16 elements, one thread", "2^24 elements, all threads"],
+        [
+            "rule",
+            "dtype",
+            "2^12 elements, one thread",
+            "2^16, one thread",
+            "2^20, all",
+            "2^24, all",
+        ],
         [
             [rule, dtype]
             + [
                 Cell(f"{rule}, {dtype}, {size}", "track_ratio_to_float32", 1, ".2f")
                 for size in sizes
             ]
-            for rule in ("gradient_descent", "adamax", "adam")
+            for rule in ("gradient_descent", "momentum", "adamax", "adam", "rms_prop")
             for dtype in ("float16", "bfloat16")
         ],
     )
@@ -86,7 +97,7 @@ TABLES = (
         "instruction sets",
         "instruction_sets.InstructionSets",
         f"{MEASURE} instruction_sets",
-        "The baseline build's time by the other's",
+        "The second build's time by the first's",
         instruction_sets,
     ),
     Table(

@@ -1,8 +1,8 @@
 """The compiled kernels, and the choice of their instruction set.
 
 ``cpu`` is the set in use, ``available`` the sets this machine supports. The environment variable
-``TFOPT_CPU`` (``baseline`` or ``v3``) selects one. With ``TFOPT_BACKEND=reference`` rules run the
-formulas of the reference implementation, :mod:`tfopt_ref`, instead of the compiled loops.
+``TFOPT_CPU`` (``baseline``, ``v3`` or ``v4``) selects one. With ``TFOPT_BACKEND=reference`` rules
+run the formulas of the reference implementation, :mod:`tfopt_ref`, instead of the compiled loops.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ __all__ = [
 
 #: The instruction sets that are in this build and supported by this machine, the best one last.
 available: tuple[str, ...] = ("baseline",)
-if runtime.has_v3() and find_spec("tfopt.kernels.update.steps_v3"):
-    available += ("v3",)
+for _name, _has in (("v3", runtime.has_v3), ("v4", runtime.has_v4)):
+    if _has() and find_spec(f"tfopt.kernels.update.steps_{_name}"):
+        available += (_name,)
 
 
 def _choose() -> str:

@@ -24,6 +24,6 @@ cdef void gather(char *to, const char *source, Py_ssize_t stride, Py_ssize_t n,
                  Py_ssize_t itemsize, int storage) noexcept nogil
 cdef void clamp(void *run, Py_ssize_t n, bint is_double, const double *bounds) noexcept nogil
 cdef bint is_run(const layout *axes, int n_operands, Py_ssize_t itemsize) noexcept nogil
-cdef void run_layout(const layout *axes, step_t step, half_step_t half, int n_operands,
+cdef void run_layout(const layout *axes, step_t step, const half_step_t *half, int n_operands,
                      char **data, Py_ssize_t itemsize, Py_ssize_t start, Py_ssize_t count,
                      const void *h) noexcept nogil

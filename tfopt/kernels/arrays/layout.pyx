@@ -7,6 +7,7 @@ that stays in L1: gathered, stepped, scattered. So does an operand stored in 16 
 when gathered, and rounded once when scattered.
 """
 
+from libc.math cimport NAN
 from libc.stdint cimport uint16_t
 from libc.string cimport memcpy
 
@@ -16,7 +17,7 @@ from tfopt.kernels.platform.halves cimport (
     bfloat16_of, float16_of, float_of_bfloat16, float_of_float16, halves,
 )
 from tfopt.kernels.update.step_table cimport (
-    CHUNK, MAX_DIMS, MAX_OPERANDS, half_step_t, step_t,
+    CHUNK, MAX_DIMS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, half_step_t, step_t,
 )
 
 cimport numpy as cnp
@@ -172,18 +173,32 @@ cdef inline void _scatter(char *to, Py_ssize_t stride, const char *source, Py_ss
             memcpy(to + i * stride, source + i * 1, 1)
 
 
-cdef bint _all_half(const layout *axes, int n_operands) noexcept nogil:
-    """Whether all operands are contiguous numbers of one 16-bit type."""
-    cdef int k
+cdef half_step_t _half_step(const layout *axes, const half_step_t *half,
+                            int n_operands) noexcept nogil:
+    """The step if all operands are contiguous numbers of one 16-bit type."""
+    cdef int k, storage = axes.storage[0]
+    if half == NULL or storage == NATIVE or axes.clamps:
+        return NULL
     for k in range(n_operands):
-        if (axes.storage[k] == NATIVE or axes.storage[k] != axes.storage[0]
-                or axes.stride[k][0] != 2):
-            return False
-    return not axes.clamps
+        if axes.storage[k] != storage or axes.stride[k][0] != 2:
+            return NULL
+    return half[storage - 1]
 
 
-cdef void _run_axis(const layout *axes, step_t step, half_step_t half, int n_operands, char **at,
-                    Py_ssize_t itemsize, Py_ssize_t n, const void *h) noexcept nogil:
+cdef Py_ssize_t _run_chunks(half_step_t step, char **at, Py_ssize_t n,
+                            const float *h) noexcept nogil:
+    """Step all whole chunks of a run; return the number of their elements."""
+    cdef float[MAX_SCALARS + N_SCALES] plain
+    cdef Py_ssize_t whole = n - n % CHUNK
+    cdef int k
+    for k in range(MAX_SCALARS + N_SCALES):     # of NaNs, rounding takes the processor's own only
+        plain[k] = h[k] if h[k] == h[k] else <float>NAN
+    step(<uint16_t **>at, whole, plain)
+    return whole
+
+
+cdef void _run_axis(const layout *axes, step_t step, const half_step_t *half, int n_operands,
+                    char **at, Py_ssize_t itemsize, Py_ssize_t n, const void *h) noexcept nogil:
     """Step n elements along the innermost axis, from the addresses `at`."""
     cdef double[MAX_OPERANDS][PIECE] buffer
     cdef void *p[MAX_OPERANDS]
@@ -191,6 +206,7 @@ cdef void _run_axis(const layout *axes, step_t step, half_step_t half, int n_ope
     cdef bint direct = True
     cdef Py_ssize_t done = 0, piece, stride
     cdef int k
+    cdef half_step_t narrow
     for k in range(n_operands):
         p[k] = at[k]
         buffered[k] = axes.storage[k] != NATIVE or axes.stride[k][0] != itemsize
@@ -200,9 +216,10 @@ cdef void _run_axis(const layout *axes, step_t step, half_step_t half, int n_ope
     if direct:
         step(p, n, h)
         return
-    if half != NULL and n >= CHUNK and _all_half(axes, n_operands):
-        done = n - n % CHUNK
-        half(<uint16_t **>at, done, <const float *>h, axes.storage[0] == BFLOAT16)
+    if n >= CHUNK:
+        narrow = _half_step(axes, half, n_operands)
+        if narrow != NULL:
+            done = _run_chunks(narrow, at, n, <const float *>h)
     while done < n:
         piece = PIECE * <Py_ssize_t>sizeof(double) // itemsize
         if piece > n - done:
@@ -225,7 +242,7 @@ cdef void _run_axis(const layout *axes, step_t step, half_step_t half, int n_ope
         done += piece
 
 
-cdef void run_layout(const layout *axes, step_t step, half_step_t half, int n_operands,
+cdef void run_layout(const layout *axes, step_t step, const half_step_t *half, int n_operands,
                      char **data, Py_ssize_t itemsize, Py_ssize_t start, Py_ssize_t count,
                      const void *h) noexcept nogil:
     """Step elements start .. start + count - 1, in the order of the layout."""

@@ -121,4 +121,53 @@ TFOPT_INLINE void narrow_bfloat16(const float *floats, ptrdiff_t n, uint16_t *br
     for (; i < n; i++) brains[i] = bfloat16_of(floats[i]);
 }
 
+/* A chunk, for loops that step its numbers before they leave the registers. All that is asked of
+   their order is that it be that of the other operands: as a pair of bfloat16 is 32 bits, a shift
+   widens one and a mask the other, so the first of every pair come before the second ones. */
+#if defined(__AVX2__)
+TFOPT_INLINE void widen_float16_chunk(const uint16_t *halves, float *floats) {
+    widen_float16(halves, 16, floats);
+}
+TFOPT_INLINE void narrow_float16_chunk(const float *floats, uint16_t *halves) {
+    narrow_float16(floats, 16, halves);
+}
+/* The high 16 bits are rounded up if the low ones are more than a half, or a half and the high ones
+   are odd, thus: if the low ones, with the last of the high ones added to their own, are more than a
+   half. A NaN among the numbers must have zeros for its low bits, then it stays as it is. So has any
+   that was widened, or that the processor made of numbers. */
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+TFOPT_INLINE void widen_bfloat16_chunk(const uint16_t *brains, float *floats) {
+    __m512i pairs = _mm512_loadu_si512(brains);
+    _mm512_storeu_si512(floats, _mm512_slli_epi32(pairs, 16));
+    _mm512_storeu_si512(floats + 16, _mm512_and_si512(pairs, _mm512_set1_epi32(~0xffff)));
+}
+TFOPT_INLINE void narrow_bfloat16_chunk(const float *floats, uint16_t *brains) {
+    const __mmask32 seconds = 0xaaaaaaaa;
+    __m512i first = _mm512_loadu_si512(floats), second = _mm512_loadu_si512(floats + 16);
+    __m512i high = _mm512_mask_blend_epi16(seconds, _mm512_srli_epi32(first, 16), second);
+    __m512i low = _mm512_mask_blend_epi16(seconds, first, _mm512_slli_epi32(second, 16));
+    __m512i sticky = _mm512_ternarylogic_epi32(low, high, _mm512_set1_epi16(1), 0xf8);
+    __mmask32 up = _mm512_cmpgt_epu16_mask(sticky, _mm512_set1_epi16((short)0x8000));
+    _mm512_storeu_si512(brains, _mm512_mask_sub_epi16(high, up, high, _mm512_set1_epi16(-1)));
+}
+#else
+TFOPT_INLINE void widen_bfloat16_chunk(const uint16_t *brains, float *floats) {
+    __m256i pairs = _mm256_loadu_si256((const __m256i *)brains);
+    _mm256_storeu_si256((__m256i *)floats, _mm256_slli_epi32(pairs, 16));
+    _mm256_storeu_si256((__m256i *)(floats + 8),
+                        _mm256_and_si256(pairs, _mm256_set1_epi32(~0xffff)));
+}
+TFOPT_INLINE void narrow_bfloat16_chunk(const float *floats, uint16_t *brains) {
+    __m256i first = _mm256_loadu_si256((const __m256i *)floats);
+    __m256i second = _mm256_loadu_si256((const __m256i *)(floats + 8));
+    __m256i high = _mm256_blend_epi16(_mm256_srli_epi32(first, 16), second, 0xaa);
+    __m256i low = _mm256_blend_epi16(first, _mm256_slli_epi32(second, 16), 0xaa);
+    __m256i sticky = _mm256_or_si256(low, _mm256_and_si256(high, _mm256_set1_epi16(1)));
+    __m256i least = _mm256_set1_epi16((short)0x8001); /* that is more than a half */
+    __m256i up = _mm256_cmpeq_epi16(_mm256_max_epu16(sticky, least), sticky);
+    _mm256_storeu_si256((__m256i *)brains, _mm256_sub_epi16(high, up));
+}
+#endif
+#endif
+
 #endif

@@ -12,6 +12,11 @@ cdef extern from "halves.h" nogil:
     void narrow_float16(const float *floats, Py_ssize_t n, uint16_t *halves) noexcept
     void widen_bfloat16(const uint16_t *brains, Py_ssize_t n, float *floats) noexcept
     void narrow_bfloat16(const float *floats, Py_ssize_t n, uint16_t *brains) noexcept
+    # with AVX2
+    void widen_float16_chunk(const uint16_t *halves, float *floats) noexcept
+    void narrow_float16_chunk(const float *floats, uint16_t *halves) noexcept
+    void widen_bfloat16_chunk(const uint16_t *brains, float *floats) noexcept
+    void narrow_bfloat16_chunk(const float *floats, uint16_t *brains) noexcept
 
 ctypedef void (*widen_t)(const uint16_t *halves, Py_ssize_t n, float *floats) noexcept nogil
 ctypedef void (*narrow_t)(const float *floats, Py_ssize_t n, uint16_t *halves) noexcept nogil

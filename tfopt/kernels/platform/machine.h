@@ -117,6 +117,15 @@ static inline int cpu_has_v3(void) {
     return 0;
 #endif
 }
+static inline int cpu_has_v4(void) {
+#if defined(__x86_64__) && defined(__GNUC__)
+    return cpu_has_v3() && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#else
+    return 0;
+#endif
+}
 
 /* Calls `child` in every forked child, also after a fork that Python does not see. */
 #if !defined(_WIN32)

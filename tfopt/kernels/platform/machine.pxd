@@ -18,6 +18,7 @@ cdef extern from "machine.h" nogil:
     bint within(Py_ssize_t i, Py_ssize_t stop) noexcept
     void raise_flag(int *flag) noexcept
     int cpu_has_v3() noexcept
+    int cpu_has_v4() noexcept
     void in_forked_child(void (*child)() noexcept nogil) noexcept
     int omp_get_max_threads() noexcept
     int omp_get_thread_num() noexcept

@@ -5,7 +5,7 @@ from libc.string cimport memset
 from tfopt.errors import InvalidArgumentError
 
 from tfopt.kernels.platform.machine cimport (
-    TFOPT_CAN_FLUSH, TFOPT_OPENMP, cpu_has_v3, in_forked_child, omp_get_max_threads,
+    TFOPT_CAN_FLUSH, TFOPT_OPENMP, cpu_has_v3, cpu_has_v4, in_forked_child, omp_get_max_threads,
     omp_get_wtime,
 )
 
@@ -150,3 +150,7 @@ def has_openmp():
 
 def has_v3():
     return bool(cpu_has_v3())
+
+
+def has_v4():
+    return bool(cpu_has_v4())

@@ -23,7 +23,7 @@ cdef struct summing:
 cdef struct work:
     # everything that a driver needs
     step_t step
-    half_step_t half            # the same for 16-bit numbers, or NULL
+    const half_step_t *half     # the same for 16-bit numbers, by type; or NULL
     scatter_t scatter           # NULL unless rows are single elements in computation type
     int n_operands
     Py_ssize_t itemsize

@@ -282,7 +282,10 @@ cdef const steps *set_scalars(Kernel kernel, Call call, const numbers *read, int
         rule += 4 * rule.choose(read.hypers)
     rule.scalars(read.hypers, read.scales, dense, call.w.h)
     fp_leave(caller)
-    call.w.half = rule.half if dense else rule.half_rows
+    if dense:
+        call.w.half = &rule.half[0]
+    else:
+        call.w.half = &rule.half_rows[0]
     return rule
 
 

@@ -15,14 +15,14 @@ cdef enum:
     MAX_SCALARS = 12
     N_SCALES = 2        # before the scalars: of the gradient, of the variable
     MAX_DIMS = 64       # as in NumPy
-    CHUNK = 16          # 16-bit numbers that are widened, stepped and rounded at a time
+    CHUNK = 32          # 16-bit numbers: a multiple of what is widened and stepped at a time
+    HALVES = 2          # the 16-bit types
 
 # Update a contiguous run: p = [var, slots..., grad], n elements,
 # h = [gradient scale, variable scale, scalars...]
 ctypedef void (*step_t)(void **p, Py_ssize_t n, const void *h) noexcept nogil
-# Update a contiguous run of 16-bit numbers, which are float16 or bfloat16; n is a multiple of CHUNK
-ctypedef void (*half_step_t)(uint16_t **p, Py_ssize_t n, const float *h,
-                             bint is_bfloat16) noexcept nogil
+# Update a contiguous run of numbers of a 16-bit type; n is a multiple of CHUNK
+ctypedef void (*half_step_t)(uint16_t **p, Py_ssize_t n, const float *h) noexcept nogil
 # Update rows of one element: for each j < n row rows[j] of the variable and its slots, by element
 # places[j] of the gradient; strides in bytes
 ctypedef void (*scatter_t)(char **data, const Py_ssize_t *stride, const Py_ssize_t *rows,
@@ -35,9 +35,10 @@ ctypedef int (*choose_t)(const double *hypers) noexcept nogil
 
 cdef struct steps:
     step_t dense
-    half_step_t half    # the same for 16-bit numbers; NULL: by way of buffers
+    # the same for 16-bit numbers, by storage type (layout.pxd) less 1; NULL: by way of buffers
+    half_step_t[HALVES] half
     step_t rows
-    half_step_t half_rows
+    half_step_t[HALVES] half_rows
     step_t width1       # rows of one element
     step_t absent       # rows without a gradient; NULL: they do not change
     scatter_t scatter   # the same, many at a time

@@ -1,0 +1,16 @@
+# cython: language_level=3, cdivision=True
+"""The steps of v3, with those of 16-bit numbers replaced that AVX-512 makes faster.
+
+The others are bound by memory or by division, so wider registers would gain nothing.
+"""
+from cpython.pycapsule cimport PyCapsule_GetPointer
+
+from tfopt.kernels.update import steps_v3
+
+include "half_steps_v4.pxi"
+
+capsule = steps_v3.capsule
+sums_capsule = steps_v3.sums_capsule
+halves_capsule = steps_v3.halves_capsule
+
+set_half_steps(<steps *>PyCapsule_GetPointer(capsule, b"tfopt.steps"))
