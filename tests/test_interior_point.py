@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from linear_losses import estimator, targets
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
@@ -18,7 +17,7 @@ from sklearn.svm import LinearSVC
 import tfopt
 from tfopt.kernels.sdca import interior_point as kernels
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
-from tfopt.linear_model._solver import costs, interior_rows
+from tfopt.linear_model._solver import interior_rows
 from tfopt.linear_model._solver.costs import estimate_costs
 from tfopt.linear_model._solver.design import MemoryDesign
 from tfopt.linear_model._solver.interior_point import InteriorPoint
@@ -93,88 +92,6 @@ def test_steps_are_those_of_the_twin(
         np.testing.assert_allclose(
             model.dual_gap_[0], found.gap, rtol=1e-5, atol=1e-9 * found.primal
         )
-
-
-@pytest.fixture
-def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have rows left out of small data, too."""
-    monkeypatch.setattr(interior_rows, "FEW", 0)
-    monkeypatch.setattr(costs, "MANY_ROWS", 1)
-
-
-def overlapping(n: int, seed: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return features, scores that these explain in part, and weights, some of them 0."""
-    random = np.random.default_rng(seed)
-    X = random.standard_normal((n, 5))
-    z = X @ random.standard_normal(5) + random.standard_normal(n)
-    return X, z, random.choice([0.0, 0.5, 1.0, 2.0], n)
-
-
-@pytest.mark.parametrize("kind", ["dense", "csr"])
-def test_rows_are_left_out_as_by_the_twin(kind: str, few_are_many: None) -> None:
-    X, z, weight = overlapping(300)
-    y = np.sign(z)
-    problem = Problem(X, y, weight, loss_named("hinge_loss", 1.0), 0.0, L2, False)
-    low, high = twin.corner(y)
-    rows = sparse.csr_matrix(X) if kind == "csr" else X
-    options = {"fit_intercept": False, "solver": "interior-point", "tol": 0.0}
-    counts = []
-    for n_iter, at in zip(range(1, 13), twin.steps(problem, low, high, True), strict=False):
-        found = twin.certificate(problem, low, high, at, n_iter)
-        model = fitted(rows, y, weight, **options, max_iter=n_iter)
-        np.testing.assert_allclose(model.coef_[0], found.w, rtol=1e-6, atol=1e-8)
-        kept = weight > 0
-        np.testing.assert_allclose(model.dual_coef_[0][kept], found.a[kept], rtol=1e-5, atol=1e-7)
-        np.testing.assert_allclose(
-            model.dual_gap_[0], found.gap, rtol=1e-4, atol=1e-9 * found.primal
-        )
-        counts.append(int(at.out.sum()))
-    assert counts[0] == 0 and len(set(counts)) > 2 and counts[-1] > 200
-
-
-@given(st.integers(0, 2**32 - 1), st.sampled_from([1e-3, 1.0, 1e3]), st.booleans())
-@pytest.mark.parametrize("loss", ["hinge", "quantile", "epsilon_insensitive"])
-def test_without_far_rows_the_minimum_is_the_same(
-    loss: str, seed: int, l2: float, intercept: bool
-) -> None:
-    X, z, weight = overlapping(200, seed)
-    y = targets(loss, z, np.random.default_rng(seed))
-    options = {"l2": l2, "fit_intercept": intercept, "tol": 1e-8, "solver": "interior-point"}
-    least = estimator(loss, **options).fit(X, y, weight)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(interior_rows, "FEW", 0)
-        patch.setattr(costs, "MANY_ROWS", 1)
-        model = estimator(loss, **options).fit(X, y, weight)
-    assert np.max(relative_gaps(model)) <= 1e-8
-    np.testing.assert_allclose(model.objective_, least.objective_, rtol=2e-8)
-
-
-def test_rows_that_were_left_out_in_error_come_back(
-    few_are_many: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of residuals that are all said to be long, the certificate says otherwise."""
-    X, z, weight = overlapping(300)
-    kept = []
-
-    def residuals(*arguments: Any) -> np.ndarray:
-        kept.append(None)
-        found = plain(*arguments)
-        return found if len(kept) > 5 else np.where(np.abs(found) < 0.1, found, 1e3 * found)
-
-    plain = interior_rows._residuals
-    least = fitted(X, np.sign(z), weight, tol=1e-9).objective_
-    monkeypatch.setattr(interior_rows, "_residuals", residuals)
-    model = fitted(X, np.sign(z), weight, tol=1e-9, solver="interior-point")
-    assert relative_gaps(model) <= 1e-9
-    np.testing.assert_allclose(model.objective_, least, rtol=2e-9)
-
-
-def test_many_rows_are_visited_first(few_are_many: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "SHARE_BEFORE", 1.0)
-    X, z, weight = overlapping(300)
-    solvers = [record["solver"] for record in fitted(X, np.sign(z), weight).history_[0]]
-    assert solvers[: costs.EPOCHS_BEFORE] == ["sdca"] * costs.EPOCHS_BEFORE
-    assert solvers[-1] == "interior-point"
 
 
 @pytest.mark.parametrize("q", [0.05, 0.5])

@@ -207,11 +207,11 @@ def steps(
         mean = mean_product(problem, at)
         if leaves_out and mean <= chosen / 2 and is_feasible(problem, at):
             z = A_of(problem) @ at.u
-            moved = float(np.abs(z - seen)[problem.c > 0].max())
-            reach = max(moved, reach * (mean / chosen) ** 0.5)
-            at, seen = choose(problem, low, high, at, reach), z
-            reach = reach if np.isfinite(chosen) else 0.0  # how far z came from the beginning
-            chosen = mean_product(problem, at)
+            if np.isfinite(chosen):  # else z has moved from the beginning
+                moved = float(np.abs(z - seen)[problem.c > 0].max())
+                reach = max(moved, reach * (mean / chosen) ** 0.5)
+                at = choose(problem, low, high, at, reach)
+            seen, chosen = z, mean_product(problem, at)
         at = step(problem, at)
         yield at
 

@@ -296,13 +296,14 @@ class InteriorPoint:
         iterate.is_doubted = True
         return point.gap > STALLED * last
 
-    def restarts(self, problem: int, best: Certificate) -> bool:
-        """Begin anew from the best point with all rows; return False if all were there."""
+    def restarts(self, problem: int) -> bool:
+        """Begin anew from the weights 0 with all rows; return False if that was done before."""
         if not self._leaves_out or problem in self._whole:
             return False
+        point = self.iterates[problem].point
         self._whole.add(problem)
         self.end(problem)
-        self.begin({problem: (best.w, best.bias)}, {problem: best.gap})
+        self.begin({problem: _nowhere(point)}, {})
         return True
 
     def end(self, problem: int) -> None:

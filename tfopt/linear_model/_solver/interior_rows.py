@@ -137,7 +137,7 @@ class Choose:
     Those are the rows whose residuals are longer than any prediction has moved since rows were
     last chosen, and than the length of that time, shortened: the dual variables become the ends of
     their intervals. Rows that were left out and no longer are begin where their products are mu.
-    (The first time, that is how far predictions came from the beginning, which is not remembered.)
+    None is left out the first time, when that is how far predictions came from the beginning.
 
     `Begin` is to precede. Answers with `Centred`.
 
@@ -159,9 +159,11 @@ class Choose:
         corners, z = objective.phi.corners(y), state.wx + self.bias
         residual = _residuals(objective, state, self.bias).reshape(len(corners), -1)
         counts, moved = weight > 0, np.abs(z - state.seen)
-        reach = max(float(moved[counts].max(initial=0.0)), self.shortened * state.reach)
+        reach = 0.0
+        if self.shortened > 0:
+            reach = max(float(moved[counts].max(initial=0.0)), self.shortened * state.reach)
         is_near, near = counts & (np.abs(residual).min(axis=0) <= reach), None
-        if 0 < is_near.sum() <= n_rows // 2:
+        if reach > 0 and 0 < is_near.sum() <= n_rows // 2:
             at, duals = np.flatnonzero(is_near), np.zeros(n_rows)
             far = counts & ~is_near
             duals[far] = -objective.phi.gradient(z[far], y[far])
@@ -174,7 +176,6 @@ class Choose:
         weight = _repeated(objective, weight[at])
         fields = _centred(weight, residual[:, at].ravel(), low, high, self.mu)
         _keep(fields, at, last, self.share, len(corners))
-        reach = reach if self.shortened else 0.0
         state = state._replace(interior=fields, near=near, seen=z, reach=reach)
         return state, _centre_of(objective, state)
 

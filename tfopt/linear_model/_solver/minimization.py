@@ -264,8 +264,7 @@ class Minimization:
             monitor.update_newton(point)
             self._keep_best(k, point)
             if not monitor.is_done and (k in stuck or method.stalls(k, point)):
-                assert monitor.best is not None
-                if method.restarts(k, monitor.best):
+                if method.restarts(k):
                     continue
                 monitor.end_newton()
                 method.end(k)
