@@ -195,6 +195,18 @@ def _same_traffic() -> Any:
         ctypes.c_int,
         ctypes.c_size_t,
     ]
+    loops.random_rows.restype = None
+    loops.random_rows.argtypes = [
+        ctypes.POINTER(ctypes.c_void_p),
+        ctypes.c_size_t,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_size_t,
+        ctypes.c_float,
+        ctypes.c_float,
+        ctypes.c_int,
+    ]
     loops.clip_traffic.restype = ctypes.c_float
     loops.clip_traffic.argtypes = [
         ctypes.c_void_p,
@@ -221,6 +233,28 @@ def same_traffic_loop(arrays: list[np.ndarray], threads: int, repeats: int = 1) 
     arguments = (pointers, len(written), read.ctypes.data, read.size, 1, 0, threads, repeats)
 
     def call(_alive: list[np.ndarray] = arrays) -> None:
+        loop(*arguments)
+
+    return call
+
+
+def random_rows_loop(tables: list[np.ndarray], rows: np.ndarray, threads: int) -> Step:
+    """Return a call of the plain C loop that reads and writes rows of tables in the given order.
+
+    It also reads a gradient row for each, and changes no value.
+    """
+    if any(a.dtype != np.float32 or not a.flags.c_contiguous for a in tables):
+        raise TypeError("the loop is written for contiguous float32")
+    ids, width = np.ascontiguousarray(rows, np.int64), tables[0].shape[1]
+    read = filled((ids.size, width))
+    loop = _same_traffic().random_rows
+    pointers = (ctypes.c_void_p * len(tables))(*(a.ctypes.data for a in tables))
+    arguments = (
+        *(pointers, len(tables), read.ctypes.data, ids.ctypes.data, ids.size, width),
+        *(1, 0, threads),
+    )
+
+    def call(_alive: tuple[object, ...] = (tables, ids, read)) -> None:
         loop(*arguments)
 
     return call

@@ -5,6 +5,7 @@
  * them is as fast where memory is the limit, but up to a fifth slower in cache or on one thread.
  */
 #include <stddef.h>
+#include <stdint.h>
 
 enum { BLOCK = 512 }; /* elements: what is read by all fits in the first-level cache */
 
@@ -21,6 +22,32 @@ void same_traffic(float *const *written, size_t n_written, const float *read, si
                 for (size_t i = start; i < stop; i++) {
                     a[i] = a[i] * keep + read[i] * add;
                 }
+            }
+        }
+    }
+}
+
+enum { AHEAD = 16, LINE = 64 }; /* rows asked for ahead, and bytes of a cache line */
+
+/* The yardstick of updates of rows: of each of `n_written` tables a row is read and written, in
+ * random order and asked for ahead, for each row of `read`, which is read in order. A thread takes
+ * rows without asking whose they are. */
+void random_rows(float *const *written, size_t n_written, const float *read, const int64_t *rows,
+                 size_t n, size_t width, float keep, float add, int threads) {
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < n_written && i + AHEAD < n; k++) {
+            const char *row = (const char *)(written[k] + rows[i + AHEAD] * width);
+            for (size_t byte = 0; byte < 4 * width; byte += LINE) {
+                __builtin_prefetch(row + byte, 1, 2);
+            }
+            __builtin_prefetch(row + 4 * width - 1, 1, 2);
+        }
+        for (size_t k = 0; k < n_written; k++) {
+            float *a = written[k] + rows[i] * width;
+#pragma omp simd
+            for (size_t j = 0; j < width; j++) {
+                a[j] = a[j] * keep + read[i * width + j] * add;
             }
         }
     }

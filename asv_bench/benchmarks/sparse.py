@@ -7,7 +7,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .common import RULES, Step, best_times, filled, operands, public, same_traffic_loop, step
+from .common import (
+    RULES,
+    Step,
+    best_times,
+    filled,
+    operands,
+    public,
+    random_rows_loop,
+    same_traffic_loop,
+    step,
+)
 
 
 def _zipf(n: int, rows: int, rng: np.random.Generator) -> np.ndarray:
@@ -38,6 +48,7 @@ class Update(NamedTuple):
 
     step: Step
     changed: list[np.ndarray]
+    ids: np.ndarray
     bytes: int
 
 
@@ -53,6 +64,7 @@ def _update(rule: str, lookup: str) -> Update:
     return Update(
         step(rule, [*changed, grad], indices=ids),
         changed,
+        ids,
         read_and_written + grad.nbytes + ids.nbytes,
     )
 
@@ -92,3 +104,28 @@ class Bandwidth:
     def track_percent_of_memory_traffic(self, rule: str, lookup: str) -> float:
         loop, step = best_times(self.loop, self.update.step)
         return 100 * (loop * self.update.bytes / self.loop_bytes) / step
+
+
+class RandomRows:
+    """The rate of a step in percent of a loop in C that only reads and writes the same rows.
+
+    Memory is read in lines, and random ones come more slowly than those of a stream; so this loop,
+    which asks for its lines ahead, shows how fast distinct rows can be. Rules that let all other
+    rows decay are not measured.
+    """
+
+    params = (
+        [rule for rule in RULES if not RULES[rule].absent],
+        [lookup for lookup in LOOKUPS if "zipf" not in lookup],
+    )
+    param_names = ("rule", "lookup")
+    unit = "%"
+
+    def setup(self, rule: str, lookup: str) -> None:
+        self.update = _update(rule, lookup)
+        threads = public("threads.get_num_threads")()
+        self.loop = random_rows_loop(self.update.changed, self.update.ids, threads)
+
+    def track_percent_of_random_rows(self, rule: str, lookup: str) -> float:
+        loop, step = best_times(self.loop, self.update.step)
+        return 100 * loop / step

@@ -7,7 +7,7 @@ nor one that another thread changes after the check makes them crash. Testing in
 than a separate pass per epoch, and needs no copy of the matrix.
 """
 
-from cython.parallel cimport prange
+from cython.parallel cimport parallel
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -17,7 +17,10 @@ from tfopt.kernels.arrays.coerce cimport as_array, refuse_layout, shape_of
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, prefetch_line, raise_flag, within,
 )
-from tfopt.kernels.platform.runtime cimport team_size
+from tfopt.kernels.platform.machine cimport (
+    omp_get_num_threads, omp_get_thread_num, raise_flag,
+)
+from tfopt.kernels.platform.runtime cimport begin_share, dismiss_team, end_share, gather_team, team
 from tfopt.kernels.update.rules cimport real
 
 cimport numpy as cnp
@@ -54,13 +57,25 @@ cdef bint _any_falls(const index *indptr, Py_ssize_t n) noexcept nogil:
     return falls
 
 
+cdef void _look_outside(const index *indices, Py_ssize_t n, Py_ssize_t stop, int *outside,
+                        int thread, int threads) noexcept nogil:
+    cdef Py_ssize_t b, blocks = (n + BLOCK - 1) // BLOCK
+    for b in range(blocks * thread // threads, blocks * (thread + 1) // threads):
+        if _any_outside(indices + b * BLOCK, min(n - b * BLOCK, <Py_ssize_t>BLOCK), stop):
+            raise_flag(outside)
+
+
 cdef Py_ssize_t _first_outside(const index *indices, Py_ssize_t n, Py_ssize_t stop) noexcept nogil:
     """The position of the first index that is not in [0, stop), or -1."""
     stop = max(stop, 0)
-    cdef Py_ssize_t b, k
+    cdef Py_ssize_t k
     cdef int outside = 0
-    for b in prange((n + BLOCK - 1) // BLOCK, num_threads=team_size(n, 1), schedule="static"):
-        outside |= _any_outside(indices + b * BLOCK, min(n - b * BLOCK, <Py_ssize_t>BLOCK), stop)
+    cdef team t = gather_team(n, 1)
+    with parallel(num_threads=t.size):
+        begin_share(&t)
+        _look_outside(indices, n, stop, &outside, omp_get_thread_num(), omp_get_num_threads())
+        end_share(&t)
+    dismiss_team(&t)
     if outside:
         for k in range(n):
             if <uint64_t>indices[k] >= <uint64_t>stop:
@@ -68,12 +83,24 @@ cdef Py_ssize_t _first_outside(const index *indices, Py_ssize_t n, Py_ssize_t st
     return -1
 
 
+cdef void _look_for_falls(const index *indptr, Py_ssize_t n, int *falls, int thread,
+                          int threads) noexcept nogil:
+    cdef Py_ssize_t b, blocks = (n + BLOCK - 1) // BLOCK
+    for b in range(blocks * thread // threads, blocks * (thread + 1) // threads):
+        if _any_falls(indptr + b * BLOCK, min(n - b * BLOCK, <Py_ssize_t>BLOCK)):
+            raise_flag(falls)
+
+
 cdef Py_ssize_t _first_fall(const index *indptr, Py_ssize_t n) noexcept nogil:
     """The first row that ends before it begins, or -1."""
-    cdef Py_ssize_t b, i
+    cdef Py_ssize_t i
     cdef int falls = 0
-    for b in prange((n + BLOCK - 1) // BLOCK, num_threads=team_size(n, 1), schedule="static"):
-        falls |= _any_falls(indptr + b * BLOCK, min(n - b * BLOCK, <Py_ssize_t>BLOCK))
+    cdef team t = gather_team(n, 1)
+    with parallel(num_threads=t.size):
+        begin_share(&t)
+        _look_for_falls(indptr, n, &falls, omp_get_thread_num(), omp_get_num_threads())
+        end_share(&t)
+    dismiss_team(&t)
     if falls:
         for i in range(n):
             if indptr[i + 1] < indptr[i]:

@@ -103,6 +103,18 @@ static inline void raise_flag(int *flag) { __atomic_store_n(flag, 1, __ATOMIC_RE
 static inline void raise_flag(int *flag) { *(volatile int *)flag = 1; }
 #endif
 
+/* The next number of a count that threads share. */
+#if defined(_MSC_VER) && !defined(__clang__)
+#include <intrin.h>
+static inline ptrdiff_t claim(ptrdiff_t *next) {
+    return (ptrdiff_t)_InterlockedExchangeAdd64((volatile long long *)next, 1);
+}
+#else
+static inline ptrdiff_t claim(ptrdiff_t *next) {
+    return __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
+}
+#endif
+
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <cpuid.h>
 #endif

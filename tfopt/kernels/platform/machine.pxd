@@ -17,6 +17,7 @@ cdef extern from "machine.h" nogil:
     Py_ssize_t read_once(const Py_ssize_t *at) noexcept
     bint within(Py_ssize_t i, Py_ssize_t stop) noexcept
     void raise_flag(int *flag) noexcept
+    Py_ssize_t claim(Py_ssize_t *next) noexcept
     int cpu_has_v3() noexcept
     int cpu_has_v4() noexcept
     void in_forked_child(void (*child)() noexcept nogil) noexcept

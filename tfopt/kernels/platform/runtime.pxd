@@ -9,15 +9,23 @@ cdef enum:
     MOVED = 7 * 8192
 
 # The threads of a call, the size of its work, and when the caller asked for them, began its own
-# share and ended it.
+# share and ended it. `others` is how much longer than its own share the caller would take for all
+# of them, as a multiple; 0 if they are alike.
 cdef struct team:
     int size, work
-    double asked, began, ended
+    double others, asked, began, ended
 
 cdef int flush_denormals() noexcept nogil
 cdef int team_size(Py_ssize_t elements, int operands) noexcept nogil
 cdef team gather_team(Py_ssize_t elements, int operands) noexcept nogil
 cdef void dismiss_team(const team *t) noexcept nogil
+
+
+cdef inline team at_most(team t, Py_ssize_t threads) noexcept nogil:
+    """The first threads of a team; all of them if `threads` is 0."""
+    if 0 < threads < t.size:
+        t.size = <int>threads
+    return t
 
 
 cdef inline void begin_share(team *t) noexcept nogil:

@@ -77,7 +77,7 @@ cdef team gather_team(Py_ssize_t elements, int operands) noexcept nogil:
     """The threads for an update: one while waiting for others does not pay."""
     cdef team t
     cdef Py_ssize_t worth = elements * operands // MOVED
-    t.asked = t.began = t.ended = 0
+    t.others = t.asked = t.began = t.ended = 0
     t.work = 0
     t.size = team_size(elements, operands)
     if t.size > 1:
@@ -96,10 +96,12 @@ cdef void dismiss_team(const team *t) noexcept nogil:
     Each thread has spared the caller a share as long as its own; but threads share caches and
     memory, so the caller alone would have taken less than all of them. Half is the estimate.
     """
-    cdef double now, own
+    cdef double now, own, others = t.others
     if t.size > 1:
+        if others == 0:
+            others = <double>(t.size - 1) / 2
         now, own = omp_get_wtime(), t.ended - t.began
-        _enter(&_saved[t.work], now, own * (t.size - 1) / 2 - (now - t.asked - own))
+        _enter(&_saved[t.work], now, own * others - (now - t.asked - own))
 
 
 def pauses(calls):

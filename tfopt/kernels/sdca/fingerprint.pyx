@@ -16,7 +16,7 @@ import numpy as np
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 from tfopt.kernels.platform.machine cimport omp_get_num_threads, omp_get_thread_num, prefetch_line
-from tfopt.kernels.platform.runtime cimport team_size
+from tfopt.kernels.platform.runtime cimport begin_share, dismiss_team, end_share, gather_team, team
 
 cimport numpy as cnp
 
@@ -248,7 +248,10 @@ def of_bytes(cnp.ndarray array not None):
     cdef int64_t[:, ::1] rows = np.empty((array.shape[0], 2), np.int64)
     cdef text first = <text>cnp.PyArray_DATA(array)
     cdef Py_ssize_t stride = array.strides[0], width = cnp.PyArray_ITEMSIZE(array)
-    cdef int team = team_size(array.shape[0] * WORTH, 1)
-    with nogil, parallel(num_threads=team):
+    cdef team t = gather_team(array.shape[0] * WORTH, 1)
+    with nogil, parallel(num_threads=t.size):
+        begin_share(&t)
         _hash_field(first, stride, width, rows, omp_get_thread_num(), omp_get_num_threads())
+        end_share(&t)
+    dismiss_team(&t)
     return np.asarray(rows)

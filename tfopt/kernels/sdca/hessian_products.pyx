@@ -16,7 +16,9 @@ from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, raise_flag,
 )
 from tfopt.kernels.update.rules cimport real
-from tfopt.kernels.platform.runtime cimport team_size
+from tfopt.kernels.platform.runtime cimport (
+    at_most, begin_share, dismiss_team, end_share, gather_team, team,
+)
 from tfopt.kernels.sdca.visits cimport add_features, example, predict
 from tfopt.kernels.sdca.visits import LOSSES
 
@@ -30,11 +32,8 @@ def _shares(Py_ssize_t n_features, Py_ssize_t n_sums):
     return max(1, min(MOST_SHARES, n_features // (WORTH * n_sums)))
 
 
-cdef int _team(Py_ssize_t n_features, int threads, Py_ssize_t shares):
-    cdef int team = team_size(n_features, 1)
-    if 0 < threads < team:
-        team = threads
-    return min(team, shares)
+cdef team _team(Py_ssize_t n_features, int threads, Py_ssize_t shares) noexcept:
+    return at_most(at_most(gather_team(n_features, 1), threads), shares)
 
 
 cdef void _product_share(const real[::1] data, const index[::1] indices, const index[::1] indptr,
@@ -72,11 +71,14 @@ def product(const real[::1] data not None, const index[::1] indices not None,
                                    dense.shape[0], dense.shape[1], s.shape[0] - 1)
     cdef Py_ssize_t n_features = data.shape[0] + dense.shape[0] * dense.shape[1]
     cdef double[:, ::1] sums = np.zeros((shares or _shares(n_features, s.shape[0]), s.shape[0]))
-    cdef int team = _team(n_features, threads, sums.shape[0])
+    cdef team t = _team(n_features, threads, sums.shape[0])
     check_length("bends", bends.shape[0], bounds.n_rows)
-    with nogil, parallel(num_threads=team):
+    with nogil, parallel(num_threads=t.size):
+        begin_share(&t)
         _product_share(data, indices, indptr, dense, bends, &s[0], sums, &bounds,
                        omp_get_thread_num(), omp_get_num_threads())
+        end_share(&t)
+    dismiss_team(&t)
     refuse_outside(&bounds, data, indices, indptr, None)
     return np.add.reduce(np.asarray(sums), axis=0)
 
@@ -123,11 +125,14 @@ def diagonal(const real[::1] data not None, const index[::1] indices not None,
                                    dense.shape[0], dense.shape[1], n_weights)
     cdef Py_ssize_t n_features = data.shape[0] + dense.shape[0] * dense.shape[1]
     cdef double[:, ::1] sums = np.zeros((_shares(n_features, n_weights + 1), n_weights + 1))
-    cdef int team = _team(n_features, threads, sums.shape[0])
+    cdef team t = _team(n_features, threads, sums.shape[0])
     check_length("bends", bends.shape[0], bounds.n_rows)
-    with nogil, parallel(num_threads=team):
+    with nogil, parallel(num_threads=t.size):
+        begin_share(&t)
         _diagonal_share(data, indices, indptr, dense, bends, sums, &bounds, omp_get_thread_num(),
                         omp_get_num_threads())
+        end_share(&t)
+    dismiss_team(&t)
     refuse_outside(&bounds, data, indices, indptr, None)
     return np.add.reduce(np.asarray(sums), axis=0)
 
@@ -216,11 +221,14 @@ def tangent(const real[::1] data not None, const index[::1] indices not None,
     cdef double[:, ::1] each = np.zeros((2, n))
     cdef double[::1] wx = np.empty(n), losses = np.zeros(sums.shape[0])
     cdef const double *point = &w[0] if last else NULL
-    cdef int team = _team(n_features, threads, sums.shape[0])
+    cdef team t = _team(n_features, threads, sums.shape[0])
     check_length("examples", n, bounds.n_rows)
-    with nogil, parallel(num_threads=team):
+    with nogil, parallel(num_threads=t.size):
+        begin_share(&t)
         _tangent_share(data, indices, indptr, dense, examples, point, bias, &f, wx, each, sums,
                        losses, &bounds, omp_get_thread_num(), omp_get_num_threads())
+        end_share(&t)
+    dismiss_team(&t)
     refuse_outside(&bounds, data, indices, indptr, None)
     slopes, bends = np.asarray(each)
     total, width = np.add.reduce(np.asarray(sums), axis=0), dense.shape[1]

@@ -22,7 +22,9 @@ from tfopt.kernels.platform.machine cimport (
 from tfopt.kernels.platform.outer_products cimport (
     TILE, outer_products_baseline, outer_products_v3,
 )
-from tfopt.kernels.platform.runtime cimport team_size
+from tfopt.kernels.platform.runtime cimport (
+    at_most, begin_share, dismiss_team, end_share, gather_team, team,
+)
 
 cdef bint wide = cpu == "v3"
 
@@ -130,14 +132,17 @@ cdef _run(phase now, double[:, ::1] fields, const double[::1] changes, int threa
     cdef Py_ssize_t n = fields.shape[1]
     cdef double[:, ::1] answers = np.zeros((2, n if now.kind != CORRECT else 0))
     cdef double[:, ::1] sums = np.zeros(((n + BLOCK - 1) // BLOCK, N_SUMS))
-    cdef int team = team_size(n * COSTLY, 1)
+    cdef team t = at_most(gather_team(n * COSTLY, 1), threads)
     check_length("fields", fields.shape[0], N_FIELDS)
     if now.kind != ADVANCE:
         check_length("changes", changes.shape[0], n)
     if n:
-        with nogil, parallel(num_threads=threads if 0 < threads < team else team):
+        with nogil, parallel(num_threads=t.size):
+            begin_share(&t)
             _share(&now, fields, changes, answers, sums, omp_get_thread_num(),
                    omp_get_num_threads())
+            end_share(&t)
+        dismiss_team(&t)
     parts = np.asarray(sums)
     total = np.add.reduce(parts, axis=0)
     total[0] = np.maximum.reduce(parts[:, 0], initial=0)

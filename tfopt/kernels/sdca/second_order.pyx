@@ -22,7 +22,9 @@ from tfopt.kernels.update.rules cimport real
 from tfopt.kernels.platform.outer_products cimport (
     TILE, outer_products_baseline, outer_products_v3,
 )
-from tfopt.kernels.platform.runtime cimport team_size
+from tfopt.kernels.platform.runtime cimport (
+    at_most, begin_share, dismiss_team, end_share, gather_team, team,
+)
 from tfopt.kernels.sdca.visits cimport add, example
 from tfopt.kernels.sdca.visits import LOSSES
 
@@ -38,12 +40,6 @@ cdef enum:
 
 cdef loss_t _named(str loss, double parameter) except *:
     return loss_of(LOSSES.index(loss), parameter)
-
-
-cdef int _team(Py_ssize_t work, int threads) noexcept:
-    """The number of threads for some work, in features; at most `threads`, unless that is 0."""
-    cdef int team = team_size(work, 1)
-    return threads if 0 < threads < team else team
 
 
 cdef void _gaps_share(const example[::1] examples, const double[::1] a, const double[::1] wx,
@@ -87,11 +83,14 @@ def gaps(const example[::1] examples not None, const double[::1] a not None,
     cdef loss_t f = _named(loss, parameter)
     cdef Py_ssize_t n = examples.shape[0]
     cdef double[:, ::1] sums = np.empty((2, (n + BLOCK - 1) // BLOCK))
-    cdef int team = _team(n * COSTLY, threads)
+    cdef team t = at_most(gather_team(n * COSTLY, 1), threads)
     check_length("a", a.shape[0], n)
     check_length("wx", wx.shape[0], n)
-    with nogil, parallel(num_threads=team):
+    with nogil, parallel(num_threads=t.size):
+        begin_share(&t)
         _gaps_share(examples, a, wx, bias, &f, sums, omp_get_thread_num(), omp_get_num_threads())
+        end_share(&t)
+    dismiss_team(&t)
     return _sum(sums[0]), _sum(sums[1])
 
 
@@ -153,15 +152,18 @@ def tangents(const example[::1] examples not None, const double[::1] wx not None
     cdef double[:, ::1] each = np.zeros((3 if last is not None else 2, n))
     cdef double[:, ::1] sums = np.empty((2, (n + BLOCK - 1) // BLOCK))
     cdef const double[::1] change = np.zeros(0)
-    cdef int team = _team(n * COSTLY, threads)
+    cdef team t = at_most(gather_team(n * COSTLY, 1), threads)
     check_length("wx", wx.shape[0], n)
     if last is not None:
         each_of = np.asarray(each)
         each_of[0], each_of[1], change = last
         check_length("change", change.shape[0], n)
-    with nogil, parallel(num_threads=team):
+    with nogil, parallel(num_threads=t.size):
+        begin_share(&t)
         _tangents_share(examples, wx, bias, &f, change, each, sums, omp_get_thread_num(),
                         omp_get_num_threads())
+        end_share(&t)
+    dismiss_team(&t)
     slopes, bends, *duals = np.asarray(each)
     return (_sum(sums[0]), slopes, bends, *(duals or [np.zeros(0)]),
             _sum(sums[1]) if last is not None else INFINITY)
@@ -188,10 +190,13 @@ def losses(const example[::1] examples not None, const double[::1] wx not None, 
     cdef loss_t f = _named(loss, parameter)
     cdef Py_ssize_t n = examples.shape[0]
     cdef double[::1] sums = np.empty((n + BLOCK - 1) // BLOCK)
-    cdef int team = _team(n * COSTLY, threads)
+    cdef team t = at_most(gather_team(n * COSTLY, 1), threads)
     check_length("wx", wx.shape[0], n)
-    with nogil, parallel(num_threads=team):
+    with nogil, parallel(num_threads=t.size):
+        begin_share(&t)
         _losses_share(examples, wx, bias, &f, sums, omp_get_thread_num(), omp_get_num_threads())
+        end_share(&t)
+    dismiss_team(&t)
     return _sum(sums)
 
 
@@ -218,11 +223,14 @@ def derivatives(const example[::1] examples not None, const double[::1] wx not N
     cdef loss_t f = _named(loss, parameter)
     cdef Py_ssize_t n = examples.shape[0]
     cdef double[::1] slopes = np.zeros(n), bends = np.zeros(n)
-    cdef int team = _team(n * COSTLY, threads)
+    cdef team t = at_most(gather_team(n * COSTLY, 1), threads)
     check_length("wx", wx.shape[0], n)
-    with nogil, parallel(num_threads=team):
+    with nogil, parallel(num_threads=t.size):
+        begin_share(&t)
         _derivatives_share(examples, wx, bias, &f, slopes, bends, omp_get_thread_num(),
                            omp_get_num_threads())
+        end_share(&t)
+    dismiss_team(&t)
     return np.asarray(slopes), np.asarray(bends)
 
 
@@ -338,16 +346,19 @@ def newton_system(const real[::1] data not None, const index[::1] indices not No
     cdef Py_ssize_t tiles = 2 * (dense.shape[1] // TILE + 1) + 1 if dense.shape[1] else 0
     cdef Py_ssize_t shares = max(1, min(SHARES, bounds.n_rows // (4 * (n_weights + 1))))
     cdef double[:, :, ::1] sums = np.zeros((shares, n_weights + 2, n_weights + 1))
-    cdef int team = min(_team((data.shape[0] + dense.shape[0] * dense.shape[1]) * 4, threads),
-                        <int>shares)
-    cdef double[:, ::1] panels = np.zeros((team, tiles * HEIGHT * TILE))
+    cdef Py_ssize_t features = data.shape[0] + dense.shape[0] * dense.shape[1]
+    cdef team t = at_most(at_most(gather_team(4 * features, 1), threads), shares)
+    cdef double[:, ::1] panels = np.zeros((t.size, tiles * HEIGHT * TILE))
     cdef double[:, ::1] total, hessian
     cdef Py_ssize_t i, j
     check_length("slopes", slopes.shape[0], bounds.n_rows)
     check_length("bends", bends.shape[0], bounds.n_rows)
-    with nogil, parallel(num_threads=team):
+    with nogil, parallel(num_threads=t.size):
+        begin_share(&t)
         _system_share(data, indices, indptr, dense, slopes, bends, sums, panels, &bounds,
                       omp_get_thread_num(), omp_get_num_threads())
+        end_share(&t)
+    dismiss_team(&t)
     refuse_outside(&bounds, data, indices, indptr, None)
     total = np.add.reduce(np.asarray(sums), axis=0)
     hessian = np.empty((n_weights + 1, n_weights + 1))

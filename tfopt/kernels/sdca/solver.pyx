@@ -38,7 +38,9 @@ from tfopt.kernels.platform.machine cimport (
     raise_flag,
 )
 from tfopt.kernels.update.rules cimport real
-from tfopt.kernels.platform.runtime cimport team_size
+from tfopt.kernels.platform.runtime cimport (
+    at_most, begin_share, dismiss_team, end_share, gather_team, team,
+)
 from tfopt.kernels.sdca.visits cimport AHEAD, add, dense_dot, dot, example, prefetch_row_of
 from tfopt.kernels.sdca.visits import LOSSES
 
@@ -276,8 +278,8 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
     cdef double estimate = 0, theta, change, moved
     cdef excess total
     cdef int round, pieces
-    cdef int team = team_size(data.shape[0] + dense.shape[0] * dense.shape[1], 1)
-    cdef int workers
+    cdef Py_ssize_t features = data.shape[0] + dense.shape[0] * dense.shape[1]
+    cdef team t
     cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
                                    dense.shape[0], dense.shape[1], n_v)
     cdef Py_ssize_t width = dense.shape[1]
@@ -301,8 +303,6 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
     x, j = &data[0] if data.shape[0] else NULL, &indices[0] if indices.shape[0] else NULL
     z = &dense[0, 0] if width and bounds.n_rows else NULL
     order, rows = &plan[0], &examples[0] if examples.shape[0] else NULL
-    if 0 < threads < team:
-        team = threads
     if replicas.shape[0] == 0:
         partitions[0].bias = bias
         with nogil:
@@ -312,19 +312,28 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
         return partitions[0].bias, sigma, partitions[0].estimate
     for p in range(n_partitions):
         u[p] = &replicas[p, 0] if n_v else NULL
-    workers = min(team, n_partitions)
     for round in range(merges):
         with nogil:
             for p in range(n_partitions):
                 partitions[p].bias = bias
-            with parallel(num_threads=workers):
+            t = at_most(at_most(gather_team(features, 1), threads), n_partitions)
+            # threads compute most of the time, and some may have a partition more than others
+            t.others = <double>n_partitions / (n_partitions // t.size) - 1
+            with parallel(num_threads=t.size):
+                begin_share(&t)
                 _visit_share(x, j, &indptr[0], z, width, order, n, rows, old, first, u, n_v,
                              partitions, n_partitions, round * n_partitions, pieces, kind, &f, l2,
                              shrink, bias_curvature, sigma, &bounds, omp_get_thread_num(),
                              omp_get_num_threads())
-            with parallel(num_threads=team):
+                end_share(&t)
+            dismiss_team(&t)
+            t = at_most(gather_team(features, 1), threads)
+            with parallel(num_threads=t.size):
+                begin_share(&t)
                 _gather_share(first, u, n_partitions, n_v, shrink, sigma, sums,
                               omp_get_thread_num(), omp_get_num_threads())
+                end_share(&t)
+            dismiss_team(&t)
             total.joint = total.own = total.bound = change = 0
             for b in range(BLOCKS):
                 total.joint += sums[b].joint
@@ -341,9 +350,13 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
             bias += theta * change
             low = n * (round * n_partitions) // pieces
             high = n * ((round + 1) * n_partitions) // pieces
-            with parallel(num_threads=team):
+            t = at_most(gather_team(features, 1), threads)
+            with parallel(num_threads=t.size):
+                begin_share(&t)
                 _keep_share(first, u[0], n_v, theta, rows, old, order + low, high - low, &bounds,
                             omp_get_thread_num(), omp_get_num_threads())
+                end_share(&t)
+            dismiss_team(&t)
         if bounds.outside:
             break
     refuse_outside(&bounds, data, indices, indptr, plan)

@@ -20,7 +20,9 @@ from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
 )
 from tfopt.kernels.update.rules cimport real
-from tfopt.kernels.platform.runtime cimport team_size
+from tfopt.kernels.platform.runtime cimport (
+    at_most, begin_share, dismiss_team, end_share, gather_team, team,
+)
 from tfopt.kernels.sdca.visits cimport add_features, example, predict, visit
 
 #: The names of the losses, in the order of the kernel's numbers; the first five are TensorFlow's.
@@ -39,12 +41,6 @@ cdef enum:
 
 cdef loss_t _named(str loss, double parameter=1) except *:
     return loss_of(LOSSES.index(loss), parameter)
-
-
-cdef int _team(Py_ssize_t elements, int threads) noexcept:
-    """The number of threads for a pass over some features; at most `threads`, unless that is 0."""
-    cdef int team = team_size(elements, 1)
-    return threads if 0 < threads < team else team
 
 
 # ---- plans
@@ -320,10 +316,13 @@ def moments(const real[:, ::1] X not None, int threads=0):
     """
     cdef Py_ssize_t shares = max(1, min(MOMENTS, X.shape[0] // MOMENTS))
     cdef double[:, :, ::1] sums = np.zeros((shares, 2, X.shape[1]))
-    cdef int team = min(_team(X.shape[0] * X.shape[1], threads), <int>shares)
+    cdef team t = at_most(at_most(gather_team(X.shape[0] * X.shape[1], 1), threads), shares)
     if X.shape[1]:
-        with nogil, parallel(num_threads=team):
+        with nogil, parallel(num_threads=t.size):
+            begin_share(&t)
             _moments_share(X, sums, omp_get_thread_num(), omp_get_num_threads())
+            end_share(&t)
+        dismiss_team(&t)
     return np.add.reduce(np.asarray(sums), axis=0)
 
 
@@ -351,10 +350,14 @@ def predictions(const real[::1] data not None, const index[::1] indices not None
                                    dense.shape[0], dense.shape[1], v.shape[0])
     cdef double[::1] wx = np.empty(bounds.n_rows)
     cdef const double *first = &v[0] if v.shape[0] else NULL
-    cdef int team = _team(data.shape[0] + dense.shape[0] * dense.shape[1], threads)
-    with nogil, parallel(num_threads=team):
+    cdef Py_ssize_t features = data.shape[0] + dense.shape[0] * dense.shape[1]
+    cdef team t = at_most(gather_team(features, 1), threads)
+    with nogil, parallel(num_threads=t.size):
+        begin_share(&t)
         _predict_share(data, indices, indptr, dense, first, shrink, wx, &bounds,
                        omp_get_thread_num(), omp_get_num_threads())
+        end_share(&t)
+    dismiss_team(&t)
     refuse_outside(&bounds, data, indices, indptr, None)
     return np.asarray(wx)
 

@@ -11,7 +11,7 @@ from libc.string cimport memset
 
 from tfopt.kernels.update.checks cimport work
 from tfopt.kernels.platform.runtime cimport (
-    begin_share, dismiss_team, end_share, gather_team, team,
+    at_most, begin_share, dismiss_team, end_share, gather_team, team,
 )
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_row,
@@ -221,8 +221,7 @@ cdef void _run_own(const work *w, int thread, int threads) noexcept nogil:
 
 
 cdef void run_summed(const work *w) noexcept nogil:
-    cdef team t = gather_team(w.n_indices * w.inner, w.n_operands)
-    t.size = min(t.size, w.summing.team)
+    cdef team t = at_most(gather_team(w.n_indices * w.inner, w.n_operands), w.summing.team)
     if t.size == 1:
         _run_own(w, 0, 1)
         return
