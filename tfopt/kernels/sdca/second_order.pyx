@@ -64,8 +64,11 @@ cdef void _gaps_share(const example[::1] examples, const double[::1] a, const do
 cdef double _sum(const double[::1] terms) except? -1:
     """The sum of non-negative terms, rounded once."""
     cdef Py_ssize_t k
+    cdef list numbers = [0.0] * terms.shape[0]
+    for k in range(terms.shape[0]):
+        numbers[k] = terms[k]
     try:
-        return fsum([terms[k] for k in range(terms.shape[0])])
+        return fsum(numbers)
     except OverflowError:
         return INFINITY
 
