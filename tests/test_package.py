@@ -180,11 +180,12 @@ def test_the_loops_over_16_bits_are_vector_code(cpu: str, register: str) -> None
             if dict(zip(rule.constants, constants, strict=True)).get("square_root") is False:
                 continue  # calls pow
             for storage in storages:
-                code = loops[storage, f"{rule.name}_{number}"]
-                packed = [line for line in code.splitlines() if "mulps" in line]
-                assert packed and all(register in line for line in packed), (rule.name, storage)
-                single = re.search(r"v(mul|add|sub|div|sqrt)ss", code)
-                assert not single and "vfmadd" not in code, (rule.name, storage)
+                for kind in rule.steps.keys() & {"dense", "rows"}:
+                    code = loops[storage, f"{kind}_{rule.name}_{number}"]
+                    packed = [line for line in code.splitlines() if "mulps" in line]
+                    assert packed and all(register in line for line in packed), (rule.name, kind)
+                    single = re.search(r"v(mul|add|sub|div|sqrt)ss", code)
+                    assert not single and "vfmadd" not in code, (rule.name, kind, storage)
 
 
 @needs_objdump

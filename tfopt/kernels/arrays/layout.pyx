@@ -17,7 +17,8 @@ from tfopt.kernels.platform.halves cimport (
     bfloat16_of, float16_of, float_of_bfloat16, float_of_float16, halves,
 )
 from tfopt.kernels.update.step_table cimport (
-    CHUNK, MAX_DIMS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, half_step_t, step_t,
+    BFLOAT16_CHUNK, FLOAT16_CHUNK, MAX_DIMS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, half_step_t,
+    step_t,
 )
 
 cimport numpy as cnp
@@ -185,15 +186,17 @@ cdef half_step_t _half_step(const layout *axes, const half_step_t *half,
     return half[storage - 1]
 
 
-cdef Py_ssize_t _run_chunks(half_step_t step, char **at, Py_ssize_t n,
+cdef Py_ssize_t _run_chunks(half_step_t step, int storage, char **at, Py_ssize_t n,
                             const float *h) noexcept nogil:
     """Step all whole chunks of a run; return the number of their elements."""
     cdef float[MAX_SCALARS + N_SCALES] plain
-    cdef Py_ssize_t whole = n - n % CHUNK
+    cdef Py_ssize_t chunk = FLOAT16_CHUNK if storage == FLOAT16 else BFLOAT16_CHUNK
+    cdef Py_ssize_t whole = n - n % chunk
     cdef int k
-    for k in range(MAX_SCALARS + N_SCALES):     # of NaNs, rounding takes the processor's own only
-        plain[k] = h[k] if h[k] == h[k] else <float>NAN
-    step(<uint16_t **>at, whole, plain)
+    if whole:
+        for k in range(MAX_SCALARS + N_SCALES):     # of NaNs, rounding takes the processor's only
+            plain[k] = h[k] if h[k] == h[k] else <float>NAN
+        step(<uint16_t **>at, whole, plain)
     return whole
 
 
@@ -216,10 +219,9 @@ cdef void _run_axis(const layout *axes, step_t step, const half_step_t *half, in
     if direct:
         step(p, n, h)
         return
-    if n >= CHUNK:
-        narrow = _half_step(axes, half, n_operands)
-        if narrow != NULL:
-            done = _run_chunks(narrow, at, n, <const float *>h)
+    narrow = _half_step(axes, half, n_operands)
+    if narrow != NULL:
+        done = _run_chunks(narrow, axes.storage[0], at, n, <const float *>h)
     while done < n:
         piece = PIECE * <Py_ssize_t>sizeof(double) // itemsize
         if piece > n - done:

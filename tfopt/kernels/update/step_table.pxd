@@ -15,13 +15,14 @@ cdef enum:
     MAX_SCALARS = 12
     N_SCALES = 2        # before the scalars: of the gradient, of the variable
     MAX_DIMS = 64       # as in NumPy
-    CHUNK = 32          # 16-bit numbers: a multiple of what is widened and stepped at a time
+    FLOAT16_CHUNK = 16  # multiples of how many numbers are widened and stepped at a time
+    BFLOAT16_CHUNK = 32
     HALVES = 2          # the 16-bit types
 
 # Update a contiguous run: p = [var, slots..., grad], n elements,
 # h = [gradient scale, variable scale, scalars...]
 ctypedef void (*step_t)(void **p, Py_ssize_t n, const void *h) noexcept nogil
-# Update a contiguous run of numbers of a 16-bit type; n is a multiple of CHUNK
+# Update a contiguous run of numbers of a 16-bit type; n is a multiple of its chunk
 ctypedef void (*half_step_t)(uint16_t **p, Py_ssize_t n, const float *h) noexcept nogil
 # Update rows of one element: for each j < n row rows[j] of the variable and its slots, by element
 # places[j] of the gradient; strides in bytes
