@@ -55,6 +55,24 @@ def busy(what: str, record: Record) -> Grid:
     )
 
 
+def busy_fits(record: Record) -> Grid:
+    kinds = {"Newton's steps": "newton-cholesky", "visits of rows": "sdca"}
+    whats = {"median": "", "99 %": ", 99 %"}
+    return Grid(
+        ["beside", "fit", *(f"{kind}: {what}" for kind in kinds for what in whats)],
+        [
+            [beside, library]
+            + [
+                Cell(f"{beside}, {library}", kind + what, MS)
+                for kind in kinds.values()
+                for what in whats.values()
+            ]
+            for beside in ("nothing", "2 programs", "8 programs", "16 programs")
+            for library in ("tfopt, 1 thread", "tfopt")
+        ],
+    )
+
+
 TABLES = (
     Table(
         "denormals",
@@ -85,5 +103,12 @@ TABLES = (
         "99th percentiles in ms, Adam",
         partial(busy, ", 99 %"),
         ("torch", "tensorflow"),
+    ),
+    Table(
+        "busy, fits",
+        "busy.fits",
+        "python asv_bench/busy.py --fits",
+        "Times in ms",
+        busy_fits,
     ),
 )
