@@ -86,6 +86,19 @@ def test_auto_begins_with_steps_if_they_are_less_work(loss: str) -> None:
     assert "sdca" in solvers(fitted(loss, rows_for_many_features))
 
 
+@pytest.mark.parametrize("loss", CURVED)
+def test_auto_begins_with_visits_if_a_strong_l2_makes_them_few(loss: str) -> None:
+    wide = np.random.default_rng(0).normal(size=(60, 40)) / 10
+    first = []
+    for l2 in (1e-3, 1e-1, 1e1, 1e3):
+        model = fitted(loss, wide, l2=l2, tol=1e-6)
+        first.append(model.history_[0][0]["solver"])
+        steps = fitted(loss, wide, l2=l2, tol=1e-6, solver="newton-cholesky")
+        np.testing.assert_allclose(model.objective_, steps.objective_, rtol=2e-6)
+    assert first[0] == "newton-cholesky" and first == sorted(first)
+    assert loss == "squared" or first[-1] == "sdca"  # a step is the solution
+
+
 def test_visits_alone_polish_small_problems_too() -> None:
     assert solvers(fitted("logistic", tol=None, solver="sdca")) == {"sdca"}
 

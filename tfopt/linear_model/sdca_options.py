@@ -206,7 +206,12 @@ class SDCAOptions:
 
     @contextlib.contextmanager
     def _solver_options(
-        self, n_partitions: int, solver: str = "auto", seed: int | None = None
+        self,
+        n_partitions: int,
+        solver: str = "auto",
+        seed: int | None = None,
+        *,
+        epochs_first: bool = False,
     ) -> Iterator[SolverOptions]:
         """Yield the solver options; show a progress bar meanwhile."""
         if seed is None:
@@ -221,6 +226,7 @@ class SDCAOptions:
             polish=self.tol is None,
             solver=solver,
             deadline=deadline,
+            epochs_first=epochs_first,
         )
         if not self.verbose and self.callback is None:
             yield options

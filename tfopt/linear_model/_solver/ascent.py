@@ -174,7 +174,7 @@ def solve_all(
         the accuracy.
     """
     visits_wanted = options.adaptive or options.n_partitions > 1
-    costs = estimate_costs(objective, options.solver, visits_wanted)
+    costs = estimate_costs(objective, options.solver, visits_wanted or options.epochs_first)
     alone = visits_wanted or costs.begins_with_newton or options.solver == DESCENT_SOLVER
     together = n_problems > 1 and not alone
     rounds = -(-n_problems // (LANES * workers))

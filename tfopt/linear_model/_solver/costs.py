@@ -22,6 +22,7 @@ from tfopt.linear_model._solver.work import (
     interior_work,
     newton_work,
     product_work,
+    sampled_newton_work,
 )
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Costs",
     "applies_in_blocks",
     "begins_with_descent",
+    "begins_with_epochs",
     "block_costs",
     "estimate_costs",
     "has_descent",
@@ -246,6 +248,22 @@ def begins_with_newton(objective: Objective) -> bool:
         and objective.n_weights <= MOST_WEIGHTS
         and newton_work(objective) <= EPOCHS * epoch_work(objective)
     )
+
+
+def begins_with_epochs(objective: Objective, squared_norm: float, tol: float) -> bool:
+    """Whether epochs are less work than Newton steps for a strong l2, which makes them few.
+
+    Parameters
+    ----------
+    objective : Objective
+    squared_norm : float
+        The mean of those of the rows.
+    tol : float
+        The relative gap to be reached.
+    """
+    if not has_hessian(objective) or objective.n_weights > MOST_WEIGHTS:
+        return False
+    return ascent_work(objective, squared_norm, tol) < sampled_newton_work(objective)
 
 
 def block_costs(objective: Objective) -> Costs:

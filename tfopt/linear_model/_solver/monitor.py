@@ -54,6 +54,8 @@ class SolverOptions(NamedTuple):
         "auto", or the solver to use from the beginning.
     deadline : float
         The time of `time.perf_counter` from which on to do so.
+    epochs_first : bool
+        Whether "auto" begins with epochs, because few are expected to do.
     """
 
     n_partitions: int
@@ -66,6 +68,7 @@ class SolverOptions(NamedTuple):
     stopped: Callable[[], bool] | None = None
     solver: str = "auto"
     deadline: float = math.inf
+    epochs_first: bool = False
 
 
 class SolverResult(NamedTuple):

@@ -31,6 +31,7 @@ __all__ = [
     "newton_work",
     "product_work",
     "sample_size",
+    "sampled_newton_work",
 ]
 
 #: A multiply-add of a dense value that is read in order, where 8 bytes a half cycle are the bound.
@@ -53,6 +54,8 @@ MOST_WEIGHTS = 500
 PRODUCTS, WORTH = 20, 3
 #: About how many Newton steps a fit takes from the weights 0, and passes over the rows a step.
 STEPS, PASSES = 6, 4
+#: And how many from the minimum for a sample of the rows, with what that costs.
+SAMPLED_STEPS = 2
 #: About how many epochs it takes instead, where features are few and so have much in common.
 EPOCHS = 30
 #: About how many steps coordinate descent takes, with a loss whose model is exact and with others,
@@ -94,7 +97,17 @@ def hessian_work(objective: Objective) -> float:
 
 def newton_work(objective: Objective) -> float:
     """Return the work of Newton's method from the weights 0, by factorization."""
-    steps = 1 if objective.loss == "squared_loss" else STEPS
+    return _newton_work(objective, STEPS)
+
+
+def sampled_newton_work(objective: Objective) -> float:
+    """Return the same from the minimum for a sample, if there are enough rows for one."""
+    return _newton_work(objective, SAMPLED_STEPS if sample_size(objective) else STEPS)
+
+
+def _newton_work(objective: Objective, steps: int) -> float:
+    if objective.loss == "squared_loss":
+        steps = 1
     step = hessian_work(objective) + PASSES * product_work(objective) + LOSS * _n_rows(objective)
     return steps * step
 
