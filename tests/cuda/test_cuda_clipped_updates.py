@@ -67,7 +67,8 @@ class Model:
         for columns in self.dense:
             own = [[a.copy() for a in column] for column in columns]
             places = range(first, first := first + len(own[-1]))
-            checked.append(ClippedDense(self.step, tuple(own[:-1]), own[-1], places))
+            call = self.step.dense(tuple(own[:-1]), own[-1])
+            checked.append(ClippedDense(self.step, tuple(own[:-1]), call, places))
             written += [a for column in own for a in column]
         for place, (arrays, indices) in enumerate(self.tables, first):
             *variables, gradient = (a.copy() for a in arrays)
