@@ -299,7 +299,7 @@ RULES = (
         source="Reddi, Kale, Kumar, On the Convergence of Adam and Beyond, ICLR 2018",
         slots=("m", "v", "vhat"),
         hypers=("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"),
-        scalars=_KERAS_ADAM_SCALARS,
+        scalars={**_KERAS_ADAM_SCALARS, "zero": "0"},
         absent="keras_adam_with_amsgrad_absent",
     ),
     Rule(

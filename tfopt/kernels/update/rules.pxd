@@ -402,20 +402,21 @@ cdef inline void keras_adam_absent(real *var, real *m, real *v, real alpha, real
 
 cdef inline void keras_adam_with_amsgrad(real *var, real *m, real *v, real *vhat, real g,
                                          real alpha, real beta1, real one_minus_beta1, real beta2,
-                                         real one_minus_beta2, real epsilon) noexcept nogil:
+                                         real one_minus_beta2, real epsilon,
+                                         real zero) noexcept nogil:
     m[0] = m[0] * beta1 + g * one_minus_beta1
     v[0] = v[0] * beta2 + (g * g) * one_minus_beta2
-    vhat[0] = maximum_or_nan(vhat[0], v[0])
+    vhat[0] = maximum_or_nan(vhat[0] - zero, v[0])
     var[0] = var[0] - (alpha * m[0]) / (root(vhat[0]) + epsilon)
 
 
 cdef inline void keras_adam_with_amsgrad_absent(real *var, real *m, real *v, real *vhat,
                                                 real alpha, real beta1, real one_minus_beta1,
-                                                real beta2, real one_minus_beta2,
-                                                real epsilon) noexcept nogil:
+                                                real beta2, real one_minus_beta2, real epsilon,
+                                                real zero) noexcept nogil:
     m[0] = m[0] * beta1
     v[0] = v[0] * beta2
-    vhat[0] = maximum_or_nan(vhat[0], v[0])
+    vhat[0] = maximum_or_nan(vhat[0] - zero, v[0])
     var[0] = var[0] - (alpha * m[0]) / (root(vhat[0]) + epsilon)
 
 
