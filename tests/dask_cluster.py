@@ -16,7 +16,7 @@ from unittest import mock
 
 import dask
 import numpy as np
-from distributed import Client, LocalCluster, Scheduler, Worker
+from distributed import Client, LocalCluster, Scheduler, Status, Worker
 from distributed.utils import get_mp_context
 from linear_losses import targets
 from scipy import sparse
@@ -27,9 +27,11 @@ __all__ = [
     "addresses",
     "blocks",
     "by_hand",
+    "copy_blocks",
     "data",
     "kill_one",
     "processes",
+    "set_status",
     "start",
     "tasks",
 ]
@@ -138,6 +140,25 @@ def kill_one(client: Client) -> None:
     held = client.has_what()
     worst = max(held, key=lambda address: len(held[address]))
     os.kill(client.run(os.getpid)[worst], signal.SIGKILL)
+
+
+def set_status(client: Client, worker: str, name: str) -> None:
+    """Give a worker a status: that of one which Dask retires, for instance."""
+    client.run(_set_status, name, workers=[worker])
+
+
+def _set_status(name: str, dask_worker: Worker) -> None:
+    dask_worker.status = Status[name]
+
+
+def copy_blocks(client: Client) -> None:
+    """Copy all blocks, as they are now, to a second worker, as Dask does before it retires one."""
+    client.run_on_scheduler(_copy_blocks)
+
+
+async def _copy_blocks(dask_scheduler: Any) -> None:
+    held = [key for key, task in dask_scheduler.tasks.items() if task.who_has]
+    await dask_scheduler.replicate(keys=held, n=2)
 
 
 class Dies:

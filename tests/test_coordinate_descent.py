@@ -308,3 +308,13 @@ def test_with_many_features_it_takes_over_from_slow_epochs(
     assert again.history_[0][0]["solver"] == "cd" and len(again.history_[0]) <= 2
     easy = fitted(loss, X, y, **options | {"l2": 1e3, "tol": 1e-4})
     assert easy.solver_[0] == "sdca"
+
+
+@pytest.mark.parametrize("l2", [0.0, 1.0])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
+def test_where_a_fit_begins_is_not_certified(loss: str, l2: float) -> None:
+    """No multiple of the dual variables of the weights 0 proves anything."""
+    X, y, _ = data(loss)
+    model = fitted(loss, X, y, l1=1.0, l2=l2, solver="cd", tol=1e-8)
+    first, *_, last = model.history_[0]
+    assert last["certified"] and not first["certified"] and first["gap"] > 1e-3

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import time
+import types
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from dask_cluster import ROWS, blocks, by_hand, data, kill_one, processes
+from dask_cluster import (
+    ROWS,
+    addresses,
+    blocks,
+    by_hand,
+    copy_blocks,
+    data,
+    kill_one,
+    processes,
+    set_status,
+)
 from distributed import Client
 from sklearn.exceptions import ConvergenceWarning
 
 from tfopt import checkpoints, linear_model
 from tfopt.dask import FTRLRegressor, SDCAClassifier
 from tfopt.dask.checkpoints import StreamFitCheckpoints
+from tfopt.dask.executor import DaskExecutor
 
 FITTED = ("coef_", "intercept_", "objective_", "dual_gap_", "n_iter_", "dual_coef_")
 #: Far from the end.
@@ -96,3 +110,60 @@ def test_a_worker_may_come_back_under_its_address(at_once: bool) -> None:
         after = pids(client)
         assert after.keys() == before.keys() and after != before
     assert told == [1, 2, 1, 2, 3, 4, 5]
+
+
+def before_rounds(
+    monkeypatch: pytest.MonkeyPatch, *events: tuple[int, Callable[[], object]]
+) -> None:
+    """Call functions before rounds of these numbers."""
+    map_reduce, numbers = DaskExecutor.map_reduce, itertools.count()
+
+    def counted(*arguments: Any) -> Any:
+        number = next(numbers)
+        for at, event in events:
+            if at == number:
+                event()
+        return map_reduce(*arguments)
+
+    monkeypatch.setattr(DaskExecutor, "map_reduce", counted)
+
+
+@pytest.mark.parametrize("age", [0, 1, 8])
+def test_a_round_of_a_worker_that_closes_is_repeated(
+    monkeypatch: pytest.MonkeyPatch, age: int
+) -> None:
+    """By a worker with a copy of its blocks, unless that is older than the last round."""
+    told: list[int] = []
+    with processes(2) as client:
+        client.amm.stop()  # it would remove copies
+        closing = addresses(client)[0]
+        before_rounds(
+            monkeypatch,
+            (20 - age, lambda: copy_blocks(client)),
+            (20, lambda: set_status(client, closing, "closing_gracefully")),
+        )
+        ours = SDCAClassifier(**OPTIONS, callback=lambda record: told.append(record["iteration"]))
+        assert fitted(ours) == alone()
+        assert closing in addresses(client)
+    first = told.index(1, 1) if age == 8 else 0
+    assert told[first:] == [1, 2, 3, 4, 5] and told[:first] == [1, 2, 3, 4, 5][:first]
+
+
+def test_a_fit_waits_for_a_worker_that_is_not_retired_after_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when Dask finds no other worker for its blocks."""
+    told: list[int] = []
+    waited: list[float] = []
+    with processes(2) as client:
+        closing = addresses(client)[0]
+
+        def stay(seconds: float) -> None:
+            waited.append(seconds)
+            set_status(client, closing, "running")
+
+        monkeypatch.setattr("tfopt.dask.executor.time", types.SimpleNamespace(sleep=stay))
+        before_rounds(monkeypatch, (20, lambda: set_status(client, closing, "closing_gracefully")))
+        ours = SDCAClassifier(**OPTIONS, callback=lambda record: told.append(record["iteration"]))
+        assert fitted(ours) == alone()
+    assert told == [1, 2, 3, 4, 5] and len(waited) == 1

@@ -119,8 +119,8 @@ def test_a_task_can_read_a_table(client: Client) -> None:
 
 
 class Doubled(opts.SGD):
-    def _next_rate(self) -> float:
-        return 2 * super()._next_rate()
+    def _next_rate(self, step: int) -> float:
+        return 2 * super()._next_rate(step)
 
 
 def test_an_optimizer_of_ones_own(client: Client, tmp_path: Path) -> None:

@@ -28,6 +28,11 @@ from tfopt_ref.sdca_losses import loss_named
 
 BLOCKS = [30, 1, 49]
 L2 = 0.5
+#: Options with which a fit begins with the method.
+WAYS: dict[str, dict[str, Any]] = {
+    "whole": {"solver": "interior-point"},
+    "blocks": {"num_loss_partitions": BLOCKS},
+}
 each_intercept = pytest.mark.parametrize("intercept", [False, True])
 each_blocks = pytest.mark.parametrize("blocks", [None, BLOCKS], ids=["whole", "blocks"])
 
@@ -42,7 +47,10 @@ def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def fitted(*rows: Any, **options: Any) -> Any:
+    """Return a model by the interior-point method; over blocks, "auto" begins with that."""
     options = {"l2": L2, "tol": 1e-9} | options
+    if options.get("num_loss_partitions") is None:
+        options = WAYS["whole"] | options
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return SDCAClassifier("hinge", **options).fit(*rows or data())
@@ -77,7 +85,7 @@ def test_steps_are_those_of_the_twin(
     points = twin.steps(problem, low, high)
     rows = sparse.csr_matrix(X) if kind == "csr" else X
     options = {"fit_intercept": intercept, "tol": 0.0}
-    options |= {"solver": "interior-point"} if blocks is None else {"num_loss_partitions": blocks}
+    options |= WAYS["blocks" if blocks else "whole"]
     if kind == "rounds":
         monkeypatch.setattr(interior_rows, "FEW", 0)
     for n_iter, at in zip(range(1, 9), points, strict=False):
@@ -101,7 +109,7 @@ def test_steps_of_a_quantile_are_those_of_the_twin(q: float) -> None:
     z = X @ np.arange(5) + 3 * np.random.default_rng(1).standard_normal(80) + 2
     low, high = np.full(80, q - 1), np.full(80, q)
     options = {"quantile": q, "l2": L2, "tol": 1e-9}
-    models = [SDCARegressor("quantile", num_loss_partitions=k, **options) for k in (None, BLOCKS)]
+    models = [SDCARegressor("quantile", **way, **options) for way in WAYS.values()]
     problem = Problem(X, z, weight, loss_named("quantile_loss", q), 0.0, L2, True)
     least = twin.fit(problem, low, high, 1e-9, 60).primal
     for model in models:
@@ -134,7 +142,7 @@ def test_steps_of_two_corners_are_those_of_the_twin(
     problem = Problem(X, z, weight, phi, 0.0, L2, intercept)
     twice, low, high = twin.insensitive(problem, epsilon)
     options = {"epsilon": epsilon, "l2": L2, "fit_intercept": intercept, "tol": 1e-9}
-    options |= {"num_loss_partitions": BLOCKS} if kind == "blocks" else {}
+    options |= WAYS["blocks" if kind == "blocks" else "whole"]
     if kind == "rounds":
         monkeypatch.setattr(interior_rows, "FEW", 0)
     model = SDCARegressor("epsilon_insensitive", **options)
@@ -360,7 +368,12 @@ def test_it_ends_where_rounding_lets_it_go_no_further() -> None:
 
 def test_a_callback_and_the_time_end_it() -> None:
     seen: list[dict[str, Any]] = []
-    model = fitted(tol=0.0, callback=lambda record: seen.append(record) or len(seen) == 4)
+
+    def callback(record: dict[str, Any]) -> bool:
+        seen.append(record)
+        return len(seen) == 4
+
+    model = fitted(tol=0.0, callback=callback)
     assert seen == model.history_[0] and len(seen) <= 5 and seen[-1]["certified"]
     assert [record["solver"] for record in seen] == ["interior-point"] * len(seen)
     assert fitted(tol=0.0, max_time=1e-9).n_iter_ == [1]
@@ -372,8 +385,10 @@ def test_where_it_ends_without_success_visits_go_on(
 ) -> None:
     monkeypatch.setattr(kernels, "factorize", lambda *_: False)
     monkeypatch.setattr(kernels, "step", lambda *_: None)
-    model = fitted(tol=1e-2, max_iter=20_000, num_loss_partitions=blocks)
-    assert [record["solver"] for record in model.history_[0]][:2] == ["interior-point", "sdca"]
+    model = fitted(tol=1e-2, max_iter=20_000, num_loss_partitions=blocks, solver="auto")
+    solvers = [record["solver"] for record in model.history_[0]]
+    assert solvers.count("interior-point") == 1
+    assert solvers[solvers.index("interior-point") + 1] == "sdca"
     assert relative_gaps(model) <= 1e-2
     with pytest.warns(ConvergenceWarning, match="no step lowers the objective further"):
         SDCAClassifier("hinge", solver="interior-point", tol=1e-9).fit(*data())

@@ -14,7 +14,7 @@ from sklearn.datasets import load_svmlight_file
 
 from tfopt import threads as tfopt_threads
 from tfopt.errors import InvalidArgumentError
-from tfopt.kernels.text.libsvm import parse
+from tfopt.kernels.text.libsvm import parse, survey
 
 PIECE = 1 << 18  # bytes of a unit of parallel work, as in libsvm.pyx
 
@@ -182,3 +182,23 @@ def test_an_empty_text_has_no_rows() -> None:
 def test_wrong_limits_are_refused(first: int, last: int) -> None:
     with pytest.raises(InvalidArgumentError, match="first_index must be 0 or 1"):
         parse(b"1 1:1", False, first, last, False)
+
+
+@given(st.lists(st.sampled_from([*b"0123456789:.+-eqid # \t\n", *b"  ::11\n"]), max_size=40))
+def test_a_survey_finds_what_the_reader_finds(characters: list[int]) -> None:
+    text = bytes(characters)
+    labels, values, indices, _, _, _, _, fault, _ = parse(text, False, 0, 99, False)
+    found = survey(text, 99)
+    if fault is None:
+        assert found is not None
+        np.testing.assert_array_equal(found[0], labels)
+        least, largest = (indices.min(), indices.max()) if indices.size else (99, -1)
+        assert found[1:] == (values.size, least, largest)
+
+
+@pytest.mark.parametrize(
+    "line", [b"x 1:1", b"1 qid:x 1:1", b"1 :1", b"1 a:1", b"1 1:1 100:1", b"1 1"]
+)
+def test_a_survey_is_silent_about_malformed_lines(line: bytes) -> None:
+    assert survey(b"1 1:1\n" + line, 99) is None
+    assert survey(b"1 1:1\n#" + line, 99) is not None

@@ -61,7 +61,8 @@ def run_alone(problem: Problem, y: np.ndarray, duals: np.ndarray, curvature: flo
     for number in range(2):
         bias, _, estimate = twin.epoch(
             *problem.rows, visits.shuffled(len(y), 1, 3, number), examples, v, none, none,
-            problem.loss, 0.3, problem.l2, problem.l1 / problem.l2, bias, curvature, 1.0, 1, 1,
+            np.zeros(0, np.uint8), problem.loss, 0.3, problem.l2, problem.l1 / problem.l2, bias,
+            curvature, 1.0, 1, 1,
         )  # fmt: skip
     return examples["a"], v, bias, estimate
 

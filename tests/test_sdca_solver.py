@@ -15,8 +15,18 @@ from sdca_cases import ALL_LOSSES, problem_of, problems
 import tfopt
 from tfopt.kernels.sdca import solver as kernel
 from tfopt.kernels.sdca import visits
+from tfopt_ref import sdca as twin_visits
 from tfopt_ref import sdca_solver as twin
 
+#: The losses whose dual variables have corners that some examples of the tests end at.
+RESTING = (
+    "hinge_loss",
+    "smooth_hinge_loss",
+    "huber_loss",
+    "quantile_loss",
+    "epsilon_insensitive_loss",
+    "squared_epsilon_insensitive_loss",
+)
 each_loss = pytest.mark.parametrize("loss", ALL_LOSSES)
 
 
@@ -27,11 +37,12 @@ def run(module: ModuleType, problem, n_partitions: int, *, epochs=2, parameter=1
     visits.weights_of(*problem.rows, examples, v, problem.l2)
     replicas = np.zeros((n_partitions if n_partitions > 1 else 0, problem.n_weights))
     bias, estimates, sigmas = 0.1, [], []
+    idle = np.zeros(len(examples), np.uint8)
     for number in range(epochs):
         bias, sigma, estimate = module.epoch(
             *problem.rows, visits.shuffled(len(examples), 1, 3, number), examples, v, replicas,
-            np.zeros(len(examples)), problem.loss, parameter, problem.l2, problem.l1 / problem.l2,
-            bias, curvature, sigma, merges, threads,
+            np.zeros(len(examples)), idle, problem.loss, parameter, problem.l2,
+            problem.l1 / problem.l2, bias, curvature, sigma, merges, threads,
         )  # fmt: skip
         estimates.append(estimate)
         sigmas.append(sigma)
@@ -73,6 +84,39 @@ def test_sigma_is_that_of_the_twin(loss: str) -> None:
     ours, theirs = (run(module, problem, 3)[3] for module in (kernel, twin))
     assert (ours != 1.5).all() and len({*ours}) == 2
     np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+
+
+@each_loss
+def test_who_rests_is_as_in_the_twin(loss: str) -> None:
+    """Sweeps over those that are awake, until the others would be woken again."""
+    problem = problem_of(loss, 3, n=60, n_sparse=9, longest=9)
+    found = []
+    for module, sdca in ((kernel, visits), (twin, twin_visits)):
+        examples, v = problem.examples.copy(), np.zeros(problem.n_weights)
+        visits.weights_of(*problem.rows, examples, v, problem.l2)
+        idle, none, plans, bias = np.zeros(60, np.uint8), np.zeros((0, 0)), [], 0.0
+        for sweep in range(9):
+            awake = sdca.awake(idle, sweep)
+            plans.append(awake[visits.shuffled(len(awake), 1, 0, sweep)].tolist())
+            bias, _, _ = module.epoch(
+                *problem.rows, np.array(plans[-1], np.int64), examples, v, none, np.zeros(0), idle,
+                loss, 0.3, problem.l2, 0.0, bias, 0.1, 1.0, 1, 0,
+            )  # fmt: skip
+        found.append((examples["a"].copy(), idle, plans))
+    (a, idle, plans), (twins_a, twins_idle, twins_plans) = found
+    assert plans == twins_plans
+    np.testing.assert_array_equal(idle, twins_idle)
+    np.testing.assert_allclose(a, twins_a, rtol=1e-12, atol=1e-12)
+    assert idle.any() == (loss in RESTING)
+
+
+@pytest.mark.parametrize("k", range(8))
+def test_every_example_is_awake_once_in_as_many_sweeps(k: int) -> None:
+    idle = np.full(300, k, np.uint8)
+    awake = [visits.awake(idle, sweep) for sweep in range(5, 5 + 2**k)]
+    np.testing.assert_array_equal(np.sort(np.concatenate(awake)), np.arange(300))
+    for sweep, found in enumerate(awake, 5):
+        np.testing.assert_array_equal(found, twin_visits.awake(idle, sweep))
 
 
 @each_loss
@@ -123,8 +167,8 @@ def test_no_merge_lowers_the_dual(loss: str, shrink: float, n_partitions: int) -
         w = v - np.clip(v, -shrink, shrink)
         duals.append(-conjugates.sum() - w @ w / 2)
         _, sigma, _ = kernel.epoch(
-            *problem.rows, visits.shuffled(200, 1, 0, number), examples, v, replicas, before, loss,
-            1.0, 1.0, shrink, 0.0, 0.0, sigma, 1, 0,
+            *problem.rows, visits.shuffled(200, 1, 0, number), examples, v, replicas, before,
+            np.zeros(0, np.uint8), loss, 1.0, 1.0, shrink, 0.0, 0.0, sigma, 1, 0,
         )  # fmt: skip
         shares.append(sigma)
     assert np.isfinite(duals).all()

@@ -33,6 +33,8 @@ from tfopt_ref.sdca_losses import LOSSES
 
 __all__ = [
     "EXAMPLE",
+    "LONGEST",
+    "awake",
     "epoch",
     "importance",
     "predictions",
@@ -46,6 +48,9 @@ __all__ = [
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 EXAMPLE = np.dtype([("a", "f8"), ("y", "f8"), ("weight", "f8"), ("curvature", "f8")])
+
+#: An example rests for less than 2**LONGEST sweeps.
+LONGEST = 6
 
 
 # ---- an example's features
@@ -193,6 +198,11 @@ def shuffled(n: int, bucket: int, seed: int, epoch: int) -> np.ndarray:
         shuffle(neighbours, random)
         plan += neighbours
     return np.array(plan, np.int64)
+
+
+def awake(idle: np.ndarray, sweep: int) -> np.ndarray:
+    """Return whom a sweep visits: those that k visits left at a corner, in 1 of 2**k sweeps."""
+    return np.array([i for i, k in enumerate(idle.tolist()) if (sweep + i) % 2**k == 0], np.int64)
 
 
 def shuffle(items: list[int], random: Iterator[int]) -> None:

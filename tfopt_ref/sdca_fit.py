@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt_ref.sdca import shuffled
+from tfopt_ref.sdca import awake, shuffled
 from tfopt_ref.sdca_certificate import (
     Fit,
     Problem,
@@ -86,12 +86,26 @@ def fit(
     replicas = np.zeros((n_partitions if n_partitions > 1 else 0, len(v)))
     sigma = 1 + (n_partitions - 1) / 2
 
-    def visit(number: int) -> float:
+    idle, n, n_sweeps = np.zeros(len(y), np.uint8), len(y), 0
+
+    def visit(_: int) -> float:
+        """Visit about n examples, in sweeps over those that are awake."""
+        nonlocal n_sweeps
+        n_visits, estimates = 0, list[float]()
+        while n_visits < n:
+            chosen = awake(idle, n_sweeps + 1)
+            if n_visits and n_visits + len(chosen) > n:
+                break
+            n_sweeps += 1
+            estimates.append(sweep(chosen[shuffled(len(chosen), 1, seed, n_sweeps)]))
+            n_visits += len(chosen)
+        return sum(estimates) / len(estimates)
+
+    def sweep(plan: np.ndarray) -> float:
         nonlocal b, sigma
-        plan = shuffled(len(y), 1, seed, number).tolist()
         b, sigma, estimate = epoch(
-            *rows, plan, examples, v, replicas, np.zeros(len(y)), loss, parameter, l2, l1 / l2,
-            b, curvature, sigma, MERGES, 1,
+            *rows, plan.tolist(), examples, v, replicas, np.zeros(n), idle, loss, parameter, l2,
+            l1 / l2, b, curvature, sigma, MERGES, 1,
         )  # fmt: skip
         b += curvature * math.fsum(c * examples["a"])  # the centre moves to where b is
         return estimate

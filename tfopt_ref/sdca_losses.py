@@ -25,6 +25,8 @@ class Loss(Protocol):
 
     #: The strong convexity of the conjugate, or what stands for it in adaptive sampling.
     gamma: float
+    #: The ends of the dual variable's interval, and what it is for an interval of wx.
+    corners: tuple[float, ...]
 
     def value(self, wx: float, y: float) -> float:
         """phi(wx)"""
@@ -59,6 +61,7 @@ class Squared(Difference):
     """phi(wx) = (wx - y)**2 / 2"""
 
     gamma = 1.0
+    corners: tuple[float, ...] = ()
 
     def value(self, wx: float, y: float) -> float:
         return (wx - y) * (wx - y) / 2
@@ -78,6 +81,8 @@ class Squared(Difference):
 
 class Hinge(Difference):
     """phi(wx) = max(0, 1 - y * wx), its corner smoothed to a parabola as wide as gamma"""
+
+    corners: tuple[float, ...] = (-1.0, 0.0, 1.0)
 
     def __init__(self, gamma: float) -> None:
         self.gamma = gamma
@@ -116,6 +121,7 @@ class SquaredHinge(Difference):
     """phi(wx) = max(0, 1 - y * wx)**2"""
 
     gamma = 0.5
+    corners: tuple[float, ...] = (0.0,)
 
     def value(self, wx: float, y: float) -> float:
         return max(0.0, 1 - y * wx) * max(0.0, 1 - y * wx)
@@ -139,6 +145,7 @@ class SquaredInsensitive(Difference):
     """phi(wx) = max(0, |wx - y| - epsilon)**2"""
 
     gamma = 0.5
+    corners: tuple[float, ...] = (0.0,)
 
     def __init__(self, epsilon: float) -> None:
         self.epsilon = epsilon
@@ -167,6 +174,7 @@ class Huber(Difference):
 
     def __init__(self, epsilon: float) -> None:
         self.epsilon = epsilon
+        self.corners: tuple[float, ...] = (-epsilon, epsilon)
 
     def value(self, wx: float, y: float) -> float:
         r = abs(wx - y)
@@ -192,6 +200,7 @@ class Cornered(Difference):
 
     def __init__(self, low: float, high: float, epsilon: float) -> None:
         self.low, self.high, self.epsilon = low, high, epsilon
+        self.corners: tuple[float, ...] = (low, high)
 
     def value(self, wx: float, y: float) -> float:
         r = y - wx
@@ -228,12 +237,14 @@ class Insensitive(Cornered):
 
     def __init__(self, epsilon: float) -> None:
         super().__init__(-1.0, 1.0, epsilon)
+        self.corners = (-1.0, 0.0, 1.0)
 
 
 class Logistic(Difference):
     """phi(wx) = log(1 + exp(-y * wx))"""
 
     gamma = 4.0
+    corners: tuple[float, ...] = ()
 
     def value(self, wx: float, y: float) -> float:
         m = y * wx
@@ -271,6 +282,7 @@ class Poisson:
     """phi(wx) = exp(wx) - y * wx"""
 
     gamma = 1.0
+    corners: tuple[float, ...] = ()
 
     def value(self, wx: float, y: float) -> float:
         return exp(wx) - y * wx

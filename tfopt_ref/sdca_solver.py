@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfopt_ref.sdca import Rows, add_features, predict, shrunk
+from tfopt_ref.sdca import LONGEST, Rows, add_features, predict, shrunk
 from tfopt_ref.sdca_losses import Logistic, Loss, loss_named
 
 __all__ = ["epoch"]
+
+NOBODY = np.zeros(0, np.uint8)
 
 
 class Excess(NamedTuple):
@@ -28,8 +30,8 @@ class Excess(NamedTuple):
 def epoch(
     data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, dense: np.ndarray,
     plan: Sequence[int], examples: np.ndarray, v: np.ndarray, replicas: np.ndarray,
-    before: np.ndarray, loss: str, parameter: float, l2: float, shrink: float, bias: float,
-    bias_curvature: float, sigma: float, merges: int, threads: int,
+    before: np.ndarray, idle: np.ndarray, loss: str, parameter: float, l2: float, shrink: float,
+    bias: float, bias_curvature: float, sigma: float, merges: int, threads: int,
 ) -> tuple[float, float, float]:  # fmt: skip
     """Visit the examples of a plan, and return the bias, sigma and the estimate of the gap.
 
@@ -40,7 +42,7 @@ def epoch(
     phi = loss_named(loss, parameter)
     numbers = phi, l2, shrink, bias_curvature
     if not len(replicas):
-        bias, estimate = visit(rows, plan, examples, v, bias, *numbers, 1.0)
+        bias, estimate = visit(rows, plan, examples, v, bias, *numbers, 1.0, idle)
         return bias, sigma, estimate
     n_partitions, estimate = len(replicas), 0.0
     ends = [len(plan) * k // (merges * n_partitions) for k in range(merges * n_partitions + 1)]
@@ -52,7 +54,7 @@ def epoch(
         biases = []
         for p, u in enumerate(replicas):
             part = plan[ends[first + p] : ends[first + p + 1]]
-            own, gap = visit(rows, part, examples, u, bias, *numbers, sigma)
+            own, gap = visit(rows, part, examples, u, bias, *numbers, sigma, idle)
             biases.append((own - bias) / sigma)
             estimate += gap
         dv = (replicas - v).sum(axis=0) / sigma
@@ -77,8 +79,12 @@ def visit(
     shrink: float,
     bias_curvature: float,
     sigma: float,
+    idle: np.ndarray = NOBODY,
 ) -> tuple[float, float]:
-    """Visit examples one after another, and return the bias and the sum of the gaps met."""
+    """Visit examples one after another, and return the bias and the sum of the gaps met.
+
+    `idle`, unless empty, counts the last visits of each that left it at a corner, where it was.
+    """
     estimate = 0.0
     for i in plan:
         a, y, weight, curvature = examples[i].item()
@@ -90,6 +96,8 @@ def visit(
         )  # fmt: skip
         estimate += weight * gap
         examples[i]["a"] = new
+        if len(idle):
+            idle[i] = min(idle[i] + 1, LONGEST) if new == a and a in phi.corners else 0
         change = sigma * weight * (new - a)
         add_features(rows, i, u, change / l2)
         bias += change * bias_curvature

@@ -159,6 +159,34 @@ def test_the_line_of_a_bad_row_in_any_part(cli, frame, folder, suffix):
     assert result.json()["bad_lines"] == {"train": 1}
 
 
+def test_the_first_of_several_bad_rows_is_named(cli, frame, folder):
+    path = folder / "data.svm"
+    lines = path.read_text().splitlines(keepends=True)
+    for k in (20, 40, 60, 80):
+        lines[k] = "1 1:1 3:x\n"
+    path.write_text("".join(lines))
+    for seed in range(3):  # of the order in which parts are read
+        outcome = cli("train", "data.svm", "--chunk-size", "200", "--seed", seed, "--quiet")
+        message = "data.svm:21:7: the value is not a number '3:x'\n"
+        assert (outcome.code, outcome.err) == (1, message)
+
+
+@pytest.mark.parametrize(
+    ("flags", "line", "message"),
+    [
+        (["--zero-based", "no"], "1 0:1", "index 0 in a one-based file '0:1'"),
+        ([], "1 1:1 2:1 1:1", "the indices are not in ascending order '1:1'"),
+        ([], "1 2:1 134217729:1", "the index is above 134217728 '134217729:1'"),
+    ],
+)
+def test_bad_indices_of_a_part(cli, frame, folder, flags, line, message):
+    with (folder / "data.svm").open("a") as file:
+        file.write(line + "\n")
+    outcome = cli("train", "data.svm", *flags, "--chunk-size", "200", "--quiet")
+    assert outcome.code == 1 and outcome.err.startswith(f"data.svm:{ROWS + 1}:")
+    assert outcome.err.endswith(f"{message}\n")
+
+
 def test_divergence_is_refused(cli, frame):
     flags = ["--loss", "squared", "--optimizer", "sgd", "--learning-rate", "1e200", "--quiet"]
     outcome = cli("train", "data.svm", *flags, "--chunk-size", "500")
@@ -204,7 +232,7 @@ def test_a_file_that_changes_is_refused(cli, frame, folder, monkeypatch):
 
 def test_memory_is_that_of_the_parts(cli, folder):
     random = np.random.default_rng(0)
-    labels, columns = random.integers(2, size=2500), random.integers(1, 50, size=(2500, 40))
+    labels, columns = random.integers(2, size=5000), random.integers(1, 50, size=(5000, 40))
     (folder / "data.svm").write_text(
         "".join(
             f"{label} " + " ".join(f"{column}:1" for column in np.unique(row)) + "\n"

@@ -10,7 +10,7 @@ import pytest
 from dask_cluster import by_hand, processes, tasks
 from distributed import default_client
 
-from tfopt.cli import cluster, row_reading, train
+from tfopt.cli import cluster, readers, train
 
 #: Too few epochs to come to the end.
 FLAGS = ["--solver", "sdca", "--tol", "1e-9", "--epochs", "4", "--blocks", "3"]
@@ -38,7 +38,7 @@ def data(folder):
 def test_an_address_where_nobody_answers(cli, data, monkeypatch):
     """First, for the client that asked there must not be what this process asks later."""
     monkeypatch.setattr(cluster, "CONNECT_TIMEOUT", 1)
-    monkeypatch.setattr(row_reading, "read_data", None)
+    monkeypatch.setattr(readers, "read_data", None)
     for address, message in [
         ("tcp://127.0.0.1:1", "no Dask scheduler answers within 1 s"),
         ("carrier://pigeon", "is not an address such as tcp://host:port"),

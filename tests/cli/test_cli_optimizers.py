@@ -28,6 +28,8 @@ from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
 SHARED = "sparse decay clipnorm clipvalue global_clipnorm merge compat"
 OPTIMIZER_SETTINGS = {
     "adadelta": "rho epsilon",
+    "ademamix": "beta_1 beta_2 beta_3 alpha epsilon warmup_steps",
+    "adopt": "beta_1 beta_2 epsilon",
     "adagrad": "initial_accumulator_value epsilon",
     "adam": "beta_1 beta_2 epsilon amsgrad",
     "adamax": "beta_1 beta_2 epsilon",
@@ -36,8 +38,11 @@ OPTIMIZER_SETTINGS = {
     "l2_regularization_strength l2_shrinkage_regularization_strength beta",
     "lion": "beta_1 beta_2",
     "nadam": "beta_1 beta_2 epsilon schedule_decay",
+    "radam": "beta_1 beta_2 epsilon",
     "rmsprop": "rho momentum epsilon centered",
     "sgd": "momentum nesterov",
+    "signum": "momentum",
+    "yogi": "beta_1 beta_2 epsilon initial_accumulator_value",
 }
 SCHEDULE_SETTINGS = {
     "cosine_decay": "decay_steps alpha warmup_target warmup_steps",

@@ -176,7 +176,7 @@ def test_wrong_usage(cli, folder, line, message):
 )
 def test_outputs_are_checked_before_any_work(cli, folder, tiny, monkeypatch, flag, path, message):
     (folder / "sub.png").mkdir()
-    monkeypatch.setattr("tfopt.cli.row_reading.read_data", None)
+    monkeypatch.setattr("tfopt.cli.readers.read_data", None)
     outcome = cli("train", tiny, flag, path)
     assert outcome.err == message.format(folder=folder) + "\n"
     assert outcome.code == 1
@@ -241,7 +241,7 @@ def test_a_current_folder_that_has_been_removed(cli, folder):
 
 def test_an_output_that_is_a_circle_of_links(cli, folder, tiny, monkeypatch):
     (folder / "m.npz").symlink_to("m.npz")
-    monkeypatch.setattr("tfopt.cli.row_reading.read_data", None)
+    monkeypatch.setattr("tfopt.cli.readers.read_data", None)
     outcome = cli("train", tiny, "--model", "m.npz")
     assert outcome.err == "m.npz: Too many levels of symbolic links\n"
     assert outcome.code == 1
@@ -251,7 +251,7 @@ def test_out_of_memory(cli, tiny, monkeypatch):
     def fail(*_):
         raise MemoryError
 
-    monkeypatch.setattr("tfopt.cli.row_reading.read_data", fail)
+    monkeypatch.setattr("tfopt.cli.readers.read_data", fail)
     outcome = cli("train", tiny)
     assert (outcome.code, outcome.err) == (1, "not enough memory\n")
 

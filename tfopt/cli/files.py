@@ -100,10 +100,10 @@ class File:
         elif self.is_whole:
             yield self.path
         else:
-            with open(self.path, "rb") as stream:
+            with open(self.path, "rb", buffering=0) as stream:
                 stream.seek(self.start)
-                part = stream.read(self.stop - self.start)
-            yield io.BytesIO(header + part if header else part)
+                part = io.BufferedReader(_Part(stream, self.stop))
+                yield io.BytesIO(header + part.read()) if header else part
 
     def error(
         self, line: int, message: str, token: str | None = None, column: int | None = None
@@ -120,6 +120,19 @@ class File:
             while piece := stream.read(min(left, 2**20)):
                 count, left = count + piece.count(b"\n"), left - len(piece)
         return count
+
+
+class _Part(io.RawIOBase):
+    """The bytes of an open file up to one."""
+
+    def __init__(self, file: io.FileIO, stop: int) -> None:
+        self._file, self._stop = file, stop
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self._file.readinto(memoryview(buffer)[: self._stop - self._file.tell()])
 
 
 def file_of(path: str) -> File:

@@ -8,7 +8,7 @@ import inspect
 import json
 import re
 import typing
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfopt import optimizers
@@ -83,11 +83,16 @@ _LEARNING_RATES = {
     "adam": {"logistic": 0.01, "squared": 0.3},
     "adamax": {"logistic": 0.05, "squared": 0.3},
     "adamw": {"logistic": 0.01, "squared": 0.3},
+    "ademamix": {"logistic": 0.003, "squared": 0.1},
+    "adopt": {"logistic": 0.03, "squared": 0.3},
     "ftrl": {"logistic": 0.1, "squared": 0.5},
     "lion": {"logistic": 0.003, "squared": 0.1},
     "nadam": {"logistic": 0.01, "squared": 0.3},
+    "radam": {"logistic": 0.02, "squared": 0.3},
     "rmsprop": {"logistic": 0.005, "squared": 0.1},
     "sgd": {"logistic": 1.0, "squared": 0.1},
+    "signum": {"logistic": 0.003, "squared": 0.1},
+    "yogi": {"logistic": 0.01, "squared": 0.3},
 }
 #: Optimizers that lower the rate of each weight by themselves. adagrad does so, too, but comes
 #: closer to the optimum of a9a with a decreasing rate.
@@ -110,6 +115,16 @@ def setting(text: str) -> tuple[str, Any]:
             f"{name} must be a finite number, a list of them, True, False or a word, not {value}"
         ) from None
     return name, literal
+
+
+def name_of(names: dict[str, Any]) -> Callable[[str], str]:
+    """Return a converter that ignores case, hyphens and underscores in names."""
+
+    def normalized(text: str) -> str:
+        return text.replace("-", "").replace("_", "").lower()
+
+    by_normalized_name = {normalized(name): name for name in names}
+    return lambda text: by_normalized_name.get(normalized(text), text)
 
 
 def collect(cls: type, given: Iterable[tuple[str, Any]], flag: str) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 
 import tfopt
-from tfopt.cli.converters import count, name_of, non_negative, positive, positives
 from tfopt.cli.flags import (
     DATA_FORMAT,
     DEFAULT,
@@ -18,8 +17,11 @@ from tfopt.cli.flags import (
     add_reading,
     add_seed,
     add_train,
+    count,
+    non_negative,
+    positive,
 )
-from tfopt.cli.optimizers import OPTIMIZERS, SCHEDULES
+from tfopt.cli.optimizers import OPTIMIZERS, SCHEDULES, name_of
 from tfopt.cli.settings import FINISH, SdcaSettings
 
 _EXIT_CODES = """\
@@ -127,13 +129,13 @@ its standard error, and the scores; the best has the smallest loss.
     penalty.add_argument(
         "--l2",
         metavar="X,...",
-        type=positives,
+        type=_positives,
         help="penalties on the squared weights, for the mean loss (default: those of --C)",
     )
     penalty.add_argument(
         "--C",
         metavar="X,...",
-        type=positives,
+        type=_positives,
         help="the same as liblinear has them: l2 is 1 / (C * rows) "
         "(default: 0.001,0.01,0.1,1,10,100,1000)",
     )
@@ -148,6 +150,14 @@ its standard error, and the scores; the best has the smallest loss.
         "--solver sdca would write (default: none)",
     )
     add_output(cv, "the table, the best, settings, versions")
+
+
+def _positives(text: str) -> list[float]:
+    """Return distinct positive numbers, separated by commas, in ascending order."""
+    return sorted({positive(part) for part in text.split(",")})
+
+
+_positives.__name__ = "list of numbers"  # argparse's word for it
 
 
 def _add_inspect(commands: Commands) -> None:

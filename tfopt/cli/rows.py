@@ -1,7 +1,7 @@
 """Labelled rows in blocks: of one file, of the files of a folder, or of the parts of a large file.
 
 The blocks are where an executor has them: in this process, on a cluster, or still in the file,
-from which they are then read whenever they are used: see row_reading.py.
+from which they are then read whenever they are used: see readers.py.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from scipy import sparse
 
 from tfopt import linear_model
 from tfopt.cli.data import Data, Layout, targets
+from tfopt.cli.files import CommandError
 from tfopt.cli.metrics import (
     ModelLoss,
     margins,
@@ -177,7 +178,18 @@ class Rows:
         return dataclasses.replace(self, blocks=blocks, n_features=n_features)
 
     def read(self, order: Sequence[int]) -> Iterator[Data]:
-        """Yield blocks in an order, while the next one is being read."""
+        """Yield blocks in an order, while the next one is being read.
+
+        If one is malformed, the error is of the first one in the file.
+        """
+        try:
+            yield from self._read(order)
+        except CommandError:
+            for number in range(len(self.blocks)):
+                self.executor.gather([self.blocks[number]])
+            raise
+
+    def _read(self, order: Sequence[int]) -> Iterator[Data]:
         if len(order) < 2:
             yield from self.executor.gather([self.blocks[number] for number in order])
             return

@@ -19,7 +19,7 @@ from tfopt.cli.data import Data, find_classes
 from tfopt.cli.files import CommandError, check_writable, echo, print_json, show_label
 from tfopt.cli.metrics import ModelLoss, score
 from tfopt.cli.models import write_model
-from tfopt.cli.readers import read_data
+from tfopt.cli.readers import read_data, rows_of
 from tfopt.cli.report import (
     Certificate,
     Progress,
@@ -28,7 +28,6 @@ from tfopt.cli.report import (
     note_model_size,
     warn_unconverged,
 )
-from tfopt.cli.row_reading import rows_of
 from tfopt.cli.rows import Executor, Rows, examples_of
 from tfopt.cli.settings import CLASSIFICATION, SdcaSettings, given_parameters
 from tfopt.core.versions import versions

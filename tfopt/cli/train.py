@@ -27,6 +27,7 @@ from tfopt.cli.files import CommandError, check_outside, check_writable, is_fold
 from tfopt.cli.metrics import ModelLoss
 from tfopt.cli.models import write_model
 from tfopt.cli.optimizers import make_optimizer, set_learning_rate
+from tfopt.cli.readers import read_rows, rows_of
 from tfopt.cli.report import (
     Progress,
     Result,
@@ -37,7 +38,6 @@ from tfopt.cli.report import (
     train_facts,
     warn_unconverged,
 )
-from tfopt.cli.row_reading import read_rows, rows_of
 from tfopt.cli.rows import Executor, Rows
 from tfopt.cli.settings import CheckpointFlags, SdcaSettings, Settings
 from tfopt.errors import InvalidArgumentError

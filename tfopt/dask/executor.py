@@ -6,8 +6,9 @@ import asyncio
 import concurrent.futures
 import itertools
 import pickle
+import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, TypeAlias
 
 import dask
@@ -22,7 +23,13 @@ from tfopt.dask.cluster import (
     wait_for_workers,
     worker_threads,
 )
-from tfopt.dask.workers import WorkerLostError, apply_to_block, feature_names_of, run_round
+from tfopt.dask.workers import (
+    WorkerClosesError,
+    WorkerLostError,
+    apply_to_block,
+    feature_names_of,
+    run_round,
+)
 from tfopt.linear_model._solver.reductions import reduce_nodes
 
 __all__ = ["DaskExecutor", "BlockSource"]
@@ -54,6 +61,7 @@ class DaskExecutor:
         self._workers = [""] * self.n_blocks
         self._blocks: list[Future] = []
         self._attempt, self._rounds = 0, [0] * self.n_blocks
+        self._calls: list[Any] = [None] * self.n_blocks  # function and request of the last rounds
 
     def __enter__(self) -> DaskExecutor:
         self.begin()
@@ -88,6 +96,7 @@ class DaskExecutor:
         self._blocks = [blocks[number] for number in range(self.n_blocks)]
         self._attempt += 1
         self._rounds = [0] * self.n_blocks
+        self._calls = [None] * self.n_blocks
 
     def names(self) -> dict[tuple[str, ...] | None, int]:
         """Return the feature names that occur, each with its first block.
@@ -117,24 +126,22 @@ class DaskExecutor:
     ) -> Any:
         """Apply a function to all blocks, or some, and return the `tree_reduce` of their answers.
 
+        If a worker is lost, or closes, whose blocks Dask has on others, too, the round is repeated.
+
         Raises
         ------
         WorkerLostError
-            If a worker was lost.
+            If the current state of a block was lost with a worker.
         ConnectionError
             If the scheduler was lost.
         """
         check_scheduler(self.client)
         numbers = range(self.n_blocks) if numbers is None else numbers
+        call = function, request
+        partial_sums = self._repeated(numbers, call)
         for number in numbers:
             self._rounds[number] += 1
-        call = run_round, numbers, self._attempt, function, request, len(numbers)
-        try:
-            partial_sums = self._run(*call)
-        except WorkerLostError:
-            if not self._find_blocks():
-                raise
-            partial_sums = self._run(*call)  # Dask has moved blocks from workers that it closes
+            self._calls[number] = call
         (root,) = reduce_nodes(
             {k: v for nodes in partial_sums for k, v in nodes.items()}, len(numbers)
         ).values()
@@ -171,46 +178,83 @@ class DaskExecutor:
     def _new_key(self) -> str:
         return f"{self._name}-{next(self._tasks)}"
 
-    def _find_blocks(self) -> bool:
-        """Find out which workers have the blocks, and return whether that has changed."""
-        before, workers = list(self._workers), self._wait(lambda: self.client.who_has(self._blocks))
-        for number, block in enumerate(self._blocks):
-            if not workers.get(block.key):
-                raise WorkerLostError("a block is on no worker") from None
-            if self._workers[number] not in workers[block.key]:
-                self._workers[number] = workers[block.key][0]
-        return self._workers != before
+    def _repeated(self, numbers: Sequence[int], call: tuple[Any, Any]) -> list[Any]:
+        """Return the partial sums of a round, as soon as workers answer that have the blocks."""
+        lost: set[str] = set()
+        while True:
+            try:
+                return self._round(numbers, call, 1)
+            except WorkerLostError as error:
+                lost |= error.workers
+                moved = self._find_blocks(lost)
+                if not moved:
+                    if not isinstance(error, WorkerClosesError):
+                        raise
+                    time.sleep(POLL_INTERVAL)  # until they are copied, or cannot be, or are lost
+            # a copy may have been made during the last round, which is taken again for it
+            for last in {id(self._calls[k]): self._calls[k] for k in moved}.values():
+                if last is not None:
+                    self._round([k for k in moved if self._calls[k] is last], last, 0)
 
-    def _run(self, function: Callable[..., Any], numbers: Sequence[int], *arguments: Any) -> Any:
+    def _round(self, numbers: Sequence[int], call: tuple[Any, Any], ahead: int) -> list[Any]:
+        """Return the partial sums of a round of blocks: of their last one, or the one after it."""
+        return self._run(run_round, numbers, self._attempt, *call, len(numbers), ahead=ahead)
+
+    def _find_blocks(self, lost: Collection[str] = ()) -> list[int]:
+        """Find out which workers have the blocks, and return which blocks others have now.
+
+        Raises
+        ------
+        WorkerLostError
+            If no worker has a block.
+        """
+        workers = self._wait(lambda: self.client.who_has(self._blocks), of_blocks=False)
+        moved = []
+        for number, block in enumerate(self._blocks):
+            holders = workers.get(block.key, ())
+            if not holders:
+                raise WorkerLostError("a block is on no worker") from None
+            others = [worker for worker in holders if worker not in lost]
+            if self._workers[number] not in others and others:
+                self._workers[number] = others[0]
+                moved.append(number)
+        return moved
+
+    def _run(
+        self,
+        function: Callable[..., Any],
+        numbers: Sequence[int],
+        *arguments: Any,
+        ahead: int = 0,
+    ) -> list[Any]:
         """Return the answers of workers to a function of workers.py, of some blocks."""
         shares: dict[str, list[tuple[int, Any, int]]] = {}
         for place, number in enumerate(numbers):
-            block = place, self._blocks[number].key, self._rounds[number]
+            block = place, self._blocks[number].key, self._rounds[number] + ahead
             shares.setdefault(self._workers[number], []).append(block)
         answers = self._wait(
             lambda: self.client.run(
                 function, shares, *arguments, workers=list(shares), on_error="return"
             )
         )
-        found = []
-        for answer in answers.values():
-            if isinstance(answer, Exception):
-                raise _as_worker_lost(answer)
-            found.append(pickle.loads(answer))
-        error = next((answer for is_answer, answer in found if not is_answer), None)
-        if error is None:
-            return [answer for _, answer in found]
+        found, lost, errors = _sorted(answers)
+        if lost:
+            closes = all(type(error) is WorkerClosesError for error in lost.values())
+            kind = WorkerClosesError if closes else WorkerLostError
+            raise kind("; ".join(map(str, lost.values())), lost)
         try:
-            raise error
+            if errors:
+                raise errors[0]
         finally:
-            del answers, found, error  # its traceback would keep the whole fit alive
+            del answers, errors  # a traceback would keep the whole fit alive
+        return found
 
     def _results(self, futures: list[Future]) -> list[Any]:
         results: list[Any] = self._wait(lambda: self.client.gather(futures, direct=True))
         return results
 
-    def _wait(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Return what a call of Dask returns; raise an error if a worker is lost.
+    def _wait(self, call: Callable[[], Awaitable[Any]], of_blocks: bool = True) -> Any:
+        """Return what a call of Dask returns; raise an error if a worker with blocks is lost.
 
         Dask would wait for ever for what only a lost worker had.
         """
@@ -222,15 +266,32 @@ class DaskExecutor:
         try:
             while not concurrent.futures.wait([running], POLL_INTERVAL).done:
                 gone = {*self._workers} - {*worker_threads(self.client)}
-                if gone:
+                if of_blocks and gone:
                     message = f"workers have left the cluster: {', '.join(sorted(gone))}"
-                    raise WorkerLostError(message)
+                    raise WorkerLostError(message, gone)
             try:
                 return running.result()
             except WORKER_LOST_ERRORS as error:
                 raise _as_worker_lost(error) from None
         finally:
             running.cancel()
+
+
+def _sorted(answers: dict[str, Any]) -> tuple[list[Any], dict[str, WorkerLostError], list[Any]]:
+    """Return answers of workers, the errors of those that are lost, and the errors of others."""
+    found, lost, errors = [], {}, []
+    for worker, answer in answers.items():
+        if isinstance(answer, Exception):
+            lost[worker] = _as_worker_lost(answer)
+            continue
+        is_answer, value = pickle.loads(answer)
+        if is_answer:
+            found.append(value)
+        elif isinstance(value, WorkerLostError):
+            lost[worker] = value
+        else:
+            errors.append(value)
+    return found, lost, errors
 
 
 def _as_worker_lost(error: BaseException) -> WorkerLostError:

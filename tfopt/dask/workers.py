@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import pickle
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
 
-from distributed import Worker
+from distributed import Status, Worker
 
 from tfopt.linear_model._solver.reductions import reduce_nodes
 
 __all__ = [
     "VersionedBlock",
+    "WorkerClosesError",
     "WorkerLostError",
     "apply_to_block",
     "feature_names_of",
@@ -22,7 +23,22 @@ __all__ = [
 
 
 class WorkerLostError(Exception):
-    """A block, or its current state, was lost with a worker."""
+    """A block, or its current state, was lost with a worker.
+
+    Parameters
+    ----------
+    message : str
+    workers : iterable of str
+        The addresses of the workers, as far as they are known.
+    """
+
+    def __init__(self, message: str, workers: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.workers = frozenset(workers)
+
+
+class WorkerClosesError(WorkerLostError):
+    """A worker closes, and Dask may still be copying its blocks to others."""
 
 
 class VersionedBlock:
@@ -112,6 +128,8 @@ async def run_round(
         See `_answer`.
     """
     loop, threads = asyncio.get_running_loop(), dask_worker.executors["default"]
+    if dask_worker.status in _CLOSING:  # its blocks are copied elsewhere, and would differ
+        return _answer(_refuse)
 
     def advance(key: Any, number: int) -> Any:
         return _block(dask_worker, key).advance(attempt, number, function, request)
@@ -129,6 +147,13 @@ async def run_round(
         return reduce_nodes(nodes, n_places)
 
     return await loop.run_in_executor(threads, _answer, partial_sums)
+
+
+_CLOSING = Status.closing_gracefully, Status.closing, Status.closed
+
+
+def _refuse() -> NoReturn:
+    raise WorkerClosesError("the worker closes")
 
 
 def feature_names_of(shares: dict[str, list[tuple[int, Any, int]]], dask_worker: Worker) -> bytes:

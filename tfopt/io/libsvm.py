@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from tfopt.errors import FileFormatError, InvalidArgumentError
 from tfopt.io.libsvm_faults import find_fault
 from tfopt.io.streams import Source, is_damage, name_of, open_binary
-from tfopt.kernels.text.libsvm import parse
+from tfopt.kernels.text.libsvm import parse, survey
 
 __all__ = ["LibsvmData", "iter_libsvm", "read_libsvm"]
 
@@ -197,6 +197,49 @@ def iter_libsvm(
             )
 
 
+class Survey(NamedTuple):
+    """What the rows of a LIBSVM file have in common.
+
+    Attributes
+    ----------
+    labels : ndarray of float64
+        Of all rows.
+    n_values : int
+    n_features : int
+        As many as the largest index needs, at least one.
+    zero_based : bool
+    """
+
+    labels: np.ndarray
+    n_values: int
+    n_features: int
+    zero_based: bool
+
+
+def survey_libsvm(
+    source: Source, *, zero_based: bool | Literal["auto"] = "auto", max_index: int = MAX_INDEX
+) -> Survey | None:
+    """Return what `read_libsvm` would find, at the speed of memory: values are not read.
+
+    None if a line is malformed; but its values, and its indices between the first and the last, may
+    be so unnoticed.
+    """
+    labels, n_values, least, largest = [], 0, max_index, -1
+    with open_binary(source) as stream:
+        for text in _Texts(stream, name_of(source), BLOCK):
+            found = survey(text, max_index)
+            if found is None:
+                return None
+            labels.append(found[0])
+            n_values += found[1]
+            least, largest = min(least, found[2]), max(largest, found[3])
+    counted_from_0 = least == 0 or not n_values if zero_based == "auto" else zero_based
+    if n_values and least == 0 and not counted_from_0:
+        return None
+    n_features = max(largest + counted_from_0, 1)
+    return Survey(np.concatenate(labels), n_values, n_features, counted_from_0)
+
+
 @dataclass
 class _Block:
     """What a part of a file holds, as arrays."""
@@ -267,6 +310,8 @@ def _blocks(
 class _Texts:
     """The whole lines of a stream, about `block_size` bytes at a time; at least one text.
 
+    The next text overwrites the one before.
+
     Attributes
     ----------
     line : int
@@ -278,10 +323,12 @@ class _Texts:
         self._stream, self._block_size = stream, block_size
 
     def __iter__(self) -> Iterator[memoryview]:
-        rest, ended = b"", False
+        rest, buffer, ended = b"", bytearray(), False
         while not ended:
-            buffer = bytearray(max(self._block_size, min(2 * len(rest), MAX_LINE + 1)))
-            buffer[: len(rest)] = rest
+            length = max(self._block_size, min(2 * len(rest), MAX_LINE + 1))
+            if len(buffer) != length:
+                buffer = bytearray(length)
+            memoryview(buffer)[: len(rest)] = rest
             filled = self._fill(buffer, len(rest))
             ended = filled < len(buffer)
             stop = filled if ended else buffer.rfind(b"\n", 0, filled) + 1

@@ -24,8 +24,8 @@ from tfopt.linear_model._solver.costs import (
     DESCENT_SOLVER,
     INTERIOR_SOLVER,
     begins_with_descent,
-    begins_with_epochs,
     estimate_costs,
+    first_epochs_rate,
     has_descent,
 )
 from tfopt.linear_model._solver.execution import ThreadExecutor
@@ -180,9 +180,10 @@ class SDCAEstimator(SDCAOptions, SDCAResults, LinearModel):
         start = partial(self._initial_point, data, objective, self._warm_start(data))
         n_partitions = self._n_partitions(objective, data.n_problems)
         first = self._first_solver(objective, data)
-        epochs_first = first == "auto" and not self._is_warm
-        epochs_first = epochs_first and begins_with_epochs(objective, data.mean_square, self._tol)
-        with self._solver_options(n_partitions, first, epochs_first=epochs_first) as options:
+        rate = 0.0
+        if first == "auto" and not self._is_warm:
+            rate = first_epochs_rate(objective, data.mean_square, self._tol)
+        with self._solver_options(n_partitions, first, rate=rate) as options:
             duals = np.empty((data.n_problems if self.keep_duals else 0, data.X_shape[0]))
             results = solve_all(objective, start, data.n_problems, options, workers, duals)
         return BlockFit(results, duals, data.shift, (len(data.weights),))

@@ -241,10 +241,11 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
             codes = (y == self.classes_[1]).astype(np.intp)
         else:
             codes = np.searchsorted(self.classes_, y)  # return_inverse would sort
-        class_weights = self._class_weights(_class_sums(codes, weights, self.classes_.size))
+        sums = _class_sums(codes, weights, self.classes_.size)
+        class_weights = self._class_weights(sums)
         if class_weights is not None:
             weights = weights * class_weights[codes]
-        sums = _class_sums(codes, weights, self.classes_.size)
+            sums = _class_sums(codes, weights, self.classes_.size)
         self._check_classes_present(np.flatnonzero(sums > 0))
         self._check_multinomial()
         positive = self._positive_classes

@@ -211,7 +211,7 @@ class SDCAOptions:
         solver: str = "auto",
         seed: int | None = None,
         *,
-        epochs_first: bool = False,
+        rate: float = 0.0,
     ) -> Iterator[SolverOptions]:
         """Yield the solver options; show a progress bar meanwhile."""
         if seed is None:
@@ -226,7 +226,7 @@ class SDCAOptions:
             polish=self.tol is None,
             solver=solver,
             deadline=deadline,
-            epochs_first=epochs_first,
+            rate=rate,
         )
         if not self.verbose and self.callback is None:
             yield options

@@ -4,6 +4,7 @@
 #define TFOPT_OUTER_PRODUCTS_H
 
 #include <stddef.h>
+#include <string.h>
 
 /* Rows are stored in tiles of so many neighbouring columns: tile, row, column. */
 #define TILE 8
@@ -49,10 +50,25 @@ OUTER_PRODUCTS(outer_products_baseline, , two_lanes, 2)
 #define FETCH(at) ((void)(at))
 OUTER_PRODUCTS(outer_products_baseline, , double, 2)
 #endif
+
+typedef void (*outer_products_t)(double *A, ptrdiff_t width, ptrdiff_t n, const double *left,
+                                 const double *right, ptrdiff_t rows, ptrdiff_t height,
+                                 const char *next, const char *end);
+
 #if defined(__x86_64__) && defined(__GNUC__)
+typedef double eight_lanes __attribute__((vector_size(64), aligned(8), may_alias));
 OUTER_PRODUCTS(outer_products_v3, __attribute__((target("avx2"))), four_lanes, 4)
+OUTER_PRODUCTS(outer_products_v4, __attribute__((target("avx512f"))), eight_lanes, 8)
+static inline outer_products_t outer_products_for(const char *instruction_set) {
+    return !strcmp(instruction_set, "v4")   ? outer_products_v4
+           : !strcmp(instruction_set, "v3") ? outer_products_v3
+                                            : outer_products_baseline;
+}
 #else
-#define outer_products_v3 outer_products_baseline
+static inline outer_products_t outer_products_for(const char *instruction_set) {
+    (void)instruction_set;
+    return outer_products_baseline;
+}
 #endif
 
 #endif

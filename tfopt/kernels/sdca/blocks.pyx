@@ -56,8 +56,8 @@ def visit(const real[::1] data not None, const index[::1] indices not None,
         visit_examples(&data[0] if data.shape[0] else NULL,
                        &indices[0] if indices.shape[0] else NULL, &indptr[0],
                        &dense[0, 0] if width and bounds.n_rows else NULL, width, &plan[0], n,
-                       &examples[0], True, NULL, &u[0] if u.shape[0] else NULL, &own, kind, &f, l2,
-                       shrink, bias_curvature, sigma, &bounds)
+                       &examples[0], True, NULL, NULL, &u[0] if u.shape[0] else NULL, &own, kind,
+                       &f, l2, shrink, bias_curvature, sigma, &bounds)
         fp_leave(caller)
     refuse_outside(&bounds, data, indices, indptr, plan)
     return own.bias, own.estimate

@@ -19,14 +19,12 @@ from tfopt.kernels.arrays.csr cimport check_length
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
 )
-from tfopt.kernels.platform.outer_products cimport (
-    TILE, outer_products_baseline, outer_products_v3,
-)
+from tfopt.kernels.platform.outer_products cimport TILE, outer_products_for, outer_products_t
 from tfopt.kernels.platform.runtime cimport (
     at_most, begin_share, dismiss_team, end_share, gather_team, team,
 )
 
-cdef bint wide = cpu == "v3"
+cdef outer_products_t outer_products = outer_products_for(cpu.encode())
 
 cdef enum:
     WEIGHT, DUAL, UPPER, LOWER, ABOVE, BELOW, DUAL_STEP, ABOVE_STEP, BELOW_STEP, N_FIELDS
@@ -279,10 +277,7 @@ cdef void _system(const double[:, ::1] X, const double *curvatures, const double
             panel[(k // TILE * HEIGHT + r) * TILE + k % TILE] = 1
             left[(k // TILE * HEIGHT + r) * TILE + k % TILE] = curvatures[i]
             left[(n // TILE * HEIGHT + r) * TILE + n % TILE] = pulls[i]
-        if wide:
-            outer_products_v3(A, n, n, left, panel, rows, HEIGHT, NULL, NULL)
-        else:
-            outer_products_baseline(A, n, n, left, panel, rows, HEIGHT, NULL, NULL)
+        outer_products(A, n, n, left, panel, rows, HEIGHT, NULL, NULL)
 
 
 cdef bint _step(const double[:, ::1] X, double **f, double *u, double l2, bint intercept,

@@ -14,11 +14,11 @@ import numpy as np
 from tfopt.kernels.arrays.csr cimport (
     check_length, extent, extent_of, index, once, refuse_outside, row_length, within,
 )
-from tfopt.kernels.sdca.losses cimport (
-    LOGISTIC, NEAR, SQUARED_HINGE, exp_series, hinge_conjugate, hinge_step, hinge_value,
-    logistic_root, logistic_value, loss_of, loss_t, squared_hinge_conjugate, squared_hinge_step,
-    squared_hinge_value,
+from tfopt.kernels.sdca.loss_formulas cimport (
+    NEAR, exp_series, hinge_conjugate, hinge_step, hinge_value, logistic_root, logistic_value,
+    squared_hinge_conjugate, squared_hinge_step, squared_hinge_value,
 )
+from tfopt.kernels.sdca.losses cimport LOGISTIC, SQUARED_HINGE, loss_of, loss_t
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state, prefetch_line, raise_flag
 from tfopt.kernels.update.rules cimport real
 from tfopt.kernels.sdca.visits cimport AHEAD, prefetch_row_of, shrunk

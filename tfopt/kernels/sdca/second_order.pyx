@@ -19,16 +19,14 @@ from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, raise_flag,
 )
 from tfopt.kernels.update.rules cimport real
-from tfopt.kernels.platform.outer_products cimport (
-    TILE, outer_products_baseline, outer_products_v3,
-)
+from tfopt.kernels.platform.outer_products cimport TILE, outer_products_for, outer_products_t
 from tfopt.kernels.platform.runtime cimport (
     at_most, begin_share, dismiss_team, end_share, gather_team, team,
 )
 from tfopt.kernels.sdca.visits cimport add, example
 from tfopt.kernels.sdca.visits import LOSSES
 
-cdef bint wide = cpu == "v3"
+cdef outer_products_t outer_products = outer_products_for(cpu.encode())
 
 cdef enum:
     BLOCK = 512     # examples summed together
@@ -282,10 +280,7 @@ cdef void _add_dense_pairs(const real[:, ::1] dense, const double[::1] slopes,
         x = &dense[0, 0]
         next = <const char *>(x + i * (n - 1))
         end = <const char *>(x + min(i + PANEL, high) * (n - 1))
-        if wide:
-            outer_products_v3(A, n_sums, n, scaled, plain, rows, HEIGHT, next, end)
-        else:
-            outer_products_baseline(A, n_sums, n, scaled, plain, rows, HEIGHT, next, end)
+        outer_products(A, n_sums, n, scaled, plain, rows, HEIGHT, next, end)
 
 
 cdef void _system_share(const real[::1] data, const index[::1] indices, const index[::1] indptr,

@@ -1,7 +1,7 @@
 # cython: language_level=3
 """Shared by epochs and rounds over blocks: visits of examples, and the damping of merges."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 
 from tfopt.kernels.arrays.csr cimport extent, index
 from tfopt.kernels.sdca.losses cimport loss_t
@@ -22,9 +22,10 @@ cdef struct excess:
 
 cdef void visit_examples(const real *data, const index *indices, const index *indptr,
                          const real *dense, Py_ssize_t width, const int64_t *plan, Py_ssize_t n,
-                         example *examples, bint planned, double *before, double *u,
-                         partition *own, int kind, const loss_t *loss, double l2, double shrink,
-                         double bias_curvature, double sigma, extent *bounds) noexcept nogil
+                         example *examples, bint planned, double *before, uint8_t *idle,
+                         double *u, partition *own, int kind, const loss_t *loss, double l2,
+                         double shrink, double bias_curvature, double sigma,
+                         extent *bounds) noexcept nogil
 
 cdef double kept_share(const excess *sums, int n_partitions, double *sigma) noexcept nogil
 

@@ -1,6 +1,6 @@
 from typing import Any
 
-from numpy import float64, int64
+from numpy import float64, int64, uint8
 from numpy.typing import NDArray
 
 def epoch(
@@ -13,6 +13,7 @@ def epoch(
     v: NDArray[float64],
     replicas: NDArray[float64],
     before: NDArray[float64],
+    idle: NDArray[uint8],
     loss: str,
     parameter: float,
     l2: float,

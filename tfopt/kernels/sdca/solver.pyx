@@ -19,7 +19,7 @@ So theta is chosen by that inequality, and sigma for the next merge: no merge lo
 from cython.parallel cimport parallel
 from libc.limits cimport INT_MAX
 from libc.math cimport exp, fabs, fmax, fmin, log
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 
 import numpy as np
@@ -29,9 +29,10 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.arrays.csr cimport (
     check_length, extent, extent_of, index, once, refuse_outside, row_length, within,
 )
+from tfopt.kernels.sdca.loss_formulas cimport NEAR, hinge_conjugate, hinge_step, hinge_value
 from tfopt.kernels.sdca.losses cimport (
-    HINGE, LOGISTIC, NEAR, SMOOTH_HINGE, SQUARED, hinge_conjugate, hinge_step, hinge_value,
-    loss_of, loss_t,
+    HINGE, HUBER, INSENSITIVE, LOGISTIC, QUANTILE, SMOOTH_HINGE, SQUARED, SQUARED_HINGE,
+    SQUARED_INSENSITIVE, loss_of, loss_t,
 )
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_line,
@@ -41,7 +42,7 @@ from tfopt.kernels.update.rules cimport real
 from tfopt.kernels.platform.runtime cimport (
     at_most, begin_share, dismiss_team, end_share, gather_team, team,
 )
-from tfopt.kernels.sdca.visits cimport AHEAD, add, dense_dot, dot, example, prefetch_row_of
+from tfopt.kernels.sdca.visits cimport AHEAD, LONGEST, add, dense_dot, dot, example, prefetch_row_of
 from tfopt.kernels.sdca.visits import LOSSES
 
 cdef enum:
@@ -87,12 +88,26 @@ cdef inline double ascend(int kind, const loss_t *loss, double a, double y, doub
     return loss.step(a, y, wx, K, loss.parameter)
 
 
+cdef inline bint is_corner(int kind, double a, double parameter) noexcept nogil:
+    """Whether a is an end of its interval, or a value that it has for an interval of wx."""
+    if kind == HINGE or kind == SMOOTH_HINGE or kind == INSENSITIVE:
+        return a == 0 or fabs(a) == 1
+    if kind == SQUARED_HINGE or kind == SQUARED_INSENSITIVE:
+        return a == 0
+    if kind == HUBER:
+        return fabs(a) == parameter
+    return kind == QUANTILE and (a == parameter or a == parameter - 1)
+
+
 cdef void visit_examples(const real *data, const index *indices, const index *indptr,
                          const real *dense, Py_ssize_t width, const int64_t *plan, Py_ssize_t n,
-                         example *examples, bint planned, double *before, double *u,
-                         partition *own, int kind, const loss_t *loss, double l2, double shrink,
-                         double bias_curvature, double sigma, extent *bounds) noexcept nogil:
+                         example *examples, bint planned, double *before, uint8_t *idle,
+                         double *u, partition *own, int kind, const loss_t *loss, double l2,
+                         double shrink, double bias_curvature, double sigma,
+                         extent *bounds) noexcept nogil:
     """Visit n examples on one thread. `before`, unless NULL, receives their previous variables.
+
+    `idle`, unless NULL, counts the last visits of each that left it at a corner, up to LONGEST.
 
     The examples are in the order of the rows or, if `planned`, of the plan.
 
@@ -123,6 +138,11 @@ cdef void visit_examples(const real *data, const index *indices, const index *in
         estimate += x.weight * gap
         if before != NULL:
             before[i] = x.a
+        if idle != NULL:
+            if a == x.a and is_corner(kind, a, loss.parameter):
+                idle[i] += idle[i] < LONGEST
+            else:
+                idle[i] = 0
         change = sigma * x.weight * (a - x.a)
         x.a = a
         if change != 0:
@@ -173,11 +193,11 @@ cdef double kept_share(const excess *sums, int n_partitions, double *sigma) noex
 
 cdef void _visit_share(const real *data, const index *indices, const index *indptr,
                        const real *dense, Py_ssize_t width, const int64_t *plan, Py_ssize_t n,
-                       example *examples, double *before, const double *v, double **u,
-                       Py_ssize_t n_v, partition *partitions, int n_partitions, int piece,
-                       int pieces, int kind, const loss_t *loss, double l2, double shrink,
-                       double bias_curvature, double sigma, extent *bounds, int thread,
-                       int threads) noexcept nogil:
+                       example *examples, double *before, uint8_t *idle, const double *v,
+                       double **u, Py_ssize_t n_v, partition *partitions, int n_partitions,
+                       int piece, int pieces, int kind, const loss_t *loss, double l2,
+                       double shrink, double bias_curvature, double sigma, extent *bounds,
+                       int thread, int threads) noexcept nogil:
     cdef Py_ssize_t p, low, high
     cdef fp_state caller = fp_enter(False)
     for p in range(n_partitions * thread // threads, n_partitions * (thread + 1) // threads):
@@ -185,8 +205,8 @@ cdef void _visit_share(const real *data, const index *indices, const index *indp
         low = n * (piece + p) // pieces
         high = n * (piece + p + 1) // pieces
         visit_examples(data, indices, indptr, dense, width, plan + low, high - low, examples,
-                       False, before, u[p], &partitions[p], kind, loss, l2, shrink, bias_curvature,
-                       sigma, bounds)
+                       False, before, idle, u[p], &partitions[p], kind, loss, l2, shrink,
+                       bias_curvature, sigma, bounds)
     fp_leave(caller)
 
 
@@ -222,8 +242,8 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
           const index[::1] indptr not None, const real[:, ::1] dense not None,
           const int64_t[::1] plan not None, example[::1] examples not None,
           double[::1] v not None, double[:, ::1] replicas not None, double[::1] before not None,
-          str loss, double parameter, double l2, double shrink, double bias, double bias_curvature,
-          double sigma, int merges, int threads):
+          uint8_t[::1] idle not None, str loss, double parameter, double l2, double shrink,
+          double bias, double bias_curvature, double sigma, int merges, int threads):
     """Visit the examples of a plan, on partitions if there are replicas.
 
     Parameters
@@ -242,6 +262,9 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
         Workspace for the partitions; if empty, the visits are sequential, on v.
     before : memoryview, shape (n_examples,)
         Workspace, needed with replicas.
+    idle : memoryview, shape (n_examples,) or (0,)
+        Unless empty, counts the last visits of each example that left its variable at a corner of
+        the dual, where it was; see `visits.awake`.
     loss : str
     parameter : float
         That of the loss, if it has one: see losses.pxd.
@@ -275,6 +298,7 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
     cdef double **u = <double **>&places[0]
     cdef double *first = &v[0] if n_v else NULL
     cdef double *old = &before[0] if before.shape[0] else NULL
+    cdef uint8_t *rests = &idle[0] if idle.shape[0] else NULL
     cdef double estimate = 0, theta, change, moved
     cdef excess total
     cdef int round, pieces
@@ -295,6 +319,8 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
             f"{n_partitions}"
         )
     pieces = merges * n_partitions
+    if idle.shape[0]:
+        check_length("idle", idle.shape[0], bounds.n_rows)
     if replicas.shape[0]:
         check_length("a replica", replicas.shape[1], n_v)
         check_length("before", before.shape[0], bounds.n_rows)
@@ -306,8 +332,8 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
     if replicas.shape[0] == 0:
         partitions[0].bias = bias
         with nogil:
-            _alone(x, j, &indptr[0], z, width, order, n, rows, first, partitions, kind, &f, l2,
-                   shrink, bias_curvature, &bounds)
+            _alone(x, j, &indptr[0], z, width, order, n, rows, rests, first, partitions, kind, &f,
+                   l2, shrink, bias_curvature, &bounds)
         refuse_outside(&bounds, data, indices, indptr, plan)
         return partitions[0].bias, sigma, partitions[0].estimate
     for p in range(n_partitions):
@@ -321,7 +347,7 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
             t.others = <double>n_partitions / (n_partitions // t.size) - 1
             with parallel(num_threads=t.size):
                 begin_share(&t)
-                _visit_share(x, j, &indptr[0], z, width, order, n, rows, old, first, u, n_v,
+                _visit_share(x, j, &indptr[0], z, width, order, n, rows, old, rests, first, u, n_v,
                              partitions, n_partitions, round * n_partitions, pieces, kind, &f, l2,
                              shrink, bias_curvature, sigma, &bounds, omp_get_thread_num(),
                              omp_get_num_threads())
@@ -366,10 +392,10 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
 
 
 cdef void _alone(const real *data, const index *indices, const index *indptr, const real *dense,
-                 Py_ssize_t width, const int64_t *plan, Py_ssize_t n, example *examples, double *v,
-                 partition *own, int kind, const loss_t *loss, double l2, double shrink,
-                 double bias_curvature, extent *bounds) noexcept nogil:
+                 Py_ssize_t width, const int64_t *plan, Py_ssize_t n, example *examples,
+                 uint8_t *idle, double *v, partition *own, int kind, const loss_t *loss, double l2,
+                 double shrink, double bias_curvature, extent *bounds) noexcept nogil:
     cdef fp_state caller = fp_enter(False)
-    visit_examples(data, indices, indptr, dense, width, plan, n, examples, False, NULL, v, own,
-                   kind, loss, l2, shrink, bias_curvature, 1, bounds)
+    visit_examples(data, indices, indptr, dense, width, plan, n, examples, False, NULL, idle,
+                   v, own, kind, loss, l2, shrink, bias_curvature, 1, bounds)
     fp_leave(caller)

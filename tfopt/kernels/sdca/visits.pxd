@@ -22,6 +22,7 @@ cdef struct example:
 
 cdef enum:
     AHEAD = 4           # how many visits ahead a row is prefetched
+    LONGEST = 6         # an example rests for less than 2^LONGEST sweeps
 
 
 cdef inline double shrunk(double v, double shrink) noexcept nogil:

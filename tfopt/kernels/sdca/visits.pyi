@@ -1,12 +1,13 @@
 from typing import Any
 
-from numpy import dtype, float64, int64, void
+from numpy import dtype, float64, int64, uint8, void
 from numpy.typing import NDArray
 
 LOSSES: tuple[str, ...]
 EXAMPLE: dtype[void]
 
 def shuffled(n: int, bucket: int, seed: int, epoch: int) -> NDArray[int64]: ...
+def awake(idle: NDArray[uint8], sweep: int) -> NDArray[int64]: ...
 def importance(
     examples: NDArray[void],
     wx: NDArray[float64],

@@ -6,7 +6,7 @@ examples, each computed separately, so results do not depend on the number of th
 
 from cython.parallel cimport parallel
 from libc.math cimport fabs, fmin, sqrt
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 import numpy as np
 
@@ -107,6 +107,22 @@ def shuffled(Py_ssize_t n, Py_ssize_t bucket, uint64_t seed, uint64_t epoch):
             _shuffle(&plan[start], high - low, &state)
             start += high - low
     return np.asarray(plan)
+
+
+def awake(const uint8_t[::1] idle not None, uint64_t sweep):
+    """The examples that a sweep visits: those that k visits left at a corner, in 1 of 2^k sweeps.
+
+    Returns
+    -------
+    ndarray of int64
+    """
+    cdef Py_ssize_t i, n = 0
+    cdef int64_t[::1] found = np.empty(idle.shape[0], np.int64)
+    with nogil:
+        for i in range(idle.shape[0]):
+            found[n] = i
+            n += (sweep + <uint64_t>i) & ((<uint64_t>1 << (idle[i] & 63)) - 1) == 0
+    return np.asarray(found[:n])
 
 
 def importance(const example[::1] examples not None, const double[::1] wx not None, str loss,

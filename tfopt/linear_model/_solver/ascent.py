@@ -65,7 +65,13 @@ def intercept_curvature(objective: Objective, initial: InitialPoint) -> float:
 
 
 class _Epochs:
-    """Epochs over the examples of one problem, whose number is 0; perhaps in partitions."""
+    """Epochs over the examples of one problem, whose number is 0; perhaps in partitions.
+
+    An epoch takes about as many visits as there are examples. Those whose visits leave the dual
+    variable at a corner, as at an end of its interval, rest: for twice as many sweeps each time.
+    Of many losses these are most, and so an epoch has time for several sweeps over the others.
+    Every example is visited again before long, and certificates are of all.
+    """
 
     def __init__(self, objective: Objective, initial: InitialPoint, options: SolverOptions):
         self.objective, self.examples, self.options = objective, initial.examples(), options
@@ -76,21 +82,36 @@ class _Epochs:
         n_replicas = options.n_partitions if options.n_partitions > 1 else 0
         self.replicas = np.zeros((n_replicas, objective.n_weights))
         self.before = np.zeros(len(self.examples) if n_replicas else 0)
+        self.idle = np.zeros(len(self.examples), np.uint8)
+        self.n_sweeps = 0
         self.sigma = 1 + (options.n_partitions - 1) / 2
         self.bias = initial.bias
         self.bias_curvature = intercept_curvature(objective, initial)
         self.update_multiplier()
 
     def run(self, epoch: int, problems: Sequence[int]) -> dict[int, float]:
-        """Visit the examples once; return an estimate of the gap."""
+        """Visit examples in as many sweeps as fit in; return an estimate of the gap."""
+        n, n_visits, estimates = len(self.examples), 0, []
+        while n_visits < n:
+            rows = visits.awake(self.idle, self.n_sweeps + 1)
+            if n_visits and n_visits + len(rows) > n:
+                break
+            self.n_sweeps += 1
+            estimates.append(self.sweep(self.plan(rows)))
+            n_visits += len(rows)
+        return {0: sum(estimates) / len(estimates)}
+
+    def sweep(self, plan: np.ndarray) -> float:
+        """Visit the examples of a plan; return an estimate of the gap."""
         objective = self.objective
         self.bias, self.sigma, estimate = sdca_solver.epoch(
             *objective.rows,
-            self.plan(epoch),
+            plan,
             self.examples,
             self.v,
             self.replicas,
             self.before,
+            self.idle[: 0 if self.options.adaptive else None],
             objective.loss,
             objective.parameter,
             objective.l2,
@@ -102,7 +123,7 @@ class _Epochs:
             objective.threads,
         )
         self.update_multiplier()
-        return {0: estimate}
+        return estimate
 
     def update_multiplier(self) -> None:
         """Update the multiplier of the augmented Lagrangian, which is the intercept.
@@ -115,9 +136,11 @@ class _Epochs:
             dual_sum = weighted_sum(self.examples["weight"], self.examples["a"])
             self.bias += self.bias_curvature * dual_sum
 
-    def plan(self, number: int) -> np.ndarray:
+    def plan(self, rows: np.ndarray) -> np.ndarray:
+        """Return the order of visits of a sweep."""
         if not self.options.adaptive:
-            return visits.shuffled(len(self.examples), self.bucket, self.options.seed, number)
+            order = visits.shuffled(len(rows), self.bucket, self.options.seed, self.n_sweeps)
+            return order if len(rows) == len(self.examples) else rows[order]
         wx = visits.predictions(
             *self.objective.rows, self.v, self.objective.shrink, self.objective.threads
         )
@@ -128,7 +151,7 @@ class _Epochs:
             self.objective.l2,
             self.objective.parameter,
         )
-        return visits.sampled(p, self.options.seed, number)
+        return visits.sampled(p, self.options.seed, self.n_sweeps)
 
     def points(self, problems: Sequence[int]) -> dict[int, Point]:
         """Return the unshrunk weights and the intercept."""
@@ -174,7 +197,9 @@ def solve_all(
         the accuracy.
     """
     visits_wanted = options.adaptive or options.n_partitions > 1
-    costs = estimate_costs(objective, options.solver, visits_wanted or options.epochs_first)
+    costs = estimate_costs(
+        objective, options.solver, visits_wanted or options.rate > 0, polishes=options.polish
+    )
     alone = visits_wanted or costs.begins_with_newton or options.solver == DESCENT_SOLVER
     together = n_problems > 1 and not alone
     rounds = -(-n_problems // (LANES * workers))

@@ -9,7 +9,6 @@ loss the model is exact. (Yuan, Ho, Lin: An improved GLMNET for l1-regularized l
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -95,7 +94,7 @@ def run_descent(
             state = state._replace(hess_pointwise=bends)
         point, is_certified = None, False
         if predicted is not None and math.isfinite(tangents.step_gap):
-            point = bound(objective, w, bias, losses, predicted, tangents.step_gap).point
+            point = estimate(objective, w, bias, losses, predicted, tangents.step_gap)
             if monitor.should_certify_step(point):
                 state = state._replace(certified=state.step_duals)
                 state, point = certify(objective, state, point, losses, predicted)
@@ -103,7 +102,7 @@ def run_descent(
         gradient = None
         if point is None or not math.isfinite(point.gap):
             gradient = model.gradient(state, w)
-            point = bound(objective, w, bias, losses, -gradient[:-1], 0.0).point
+            point = estimate(objective, w, bias, losses, -gradient[:-1], 0.0)
             is_certified = monitor.should_certify_step(point)
             if is_certified:
                 state, point = certify_slopes(objective, state, point, losses, gradient)
@@ -320,46 +319,52 @@ def minimize_model(
         gradient += np.sum(A[active] * moved[:, None], axis=0)
 
 
-class Bound(NamedTuple):
-    """A certificate, and the factor of the dual variables for which it holds."""
-
-    point: Certificate
-    scale: float
-
-
-def bound(
+def estimate(
     objective: Objective,
     w: np.ndarray,
     bias: float,
     losses: float,
     x_duals: np.ndarray,
     gap: float,
-) -> Bound:
-    """Return a certificate, given X^T (weight * a) and the examples' part of the gap.
+) -> Certificate:
+    """Return about what `certify` would, given X^T (weight * a) and the gap of the losses."""
+    apart, _ = best_scale(objective, w, losses, x_duals)
+    return Certificate(w, bias, losses + objective.penalty(w), gap + apart)
+
+
+def best_scale(
+    objective: Objective, w: np.ndarray, losses: float, x_duals: np.ndarray
+) -> tuple[float, float]:
+    """Return by how much the best multiple of dual variables raises the gap, and the factor.
 
     The dual is ::
 
         -sum of weight * phi*(-a) - sum of max(|X^T (weight * a)| - l1, 0)**2 / (2 * l2)
 
     For l2 = 0 the second sum is a constraint, into which the dual variables are scaled. They may be
-    for any l2, if that gives the smaller gap: a small l2 makes violations expensive.
+    for any l2, if that gives the smaller gap: a small l2 makes violations expensive. What a factor
+    s adds to the examples' part is counted as (1 - s)**2 times the losses: minus the derivatives of
+    the squared loss have that gap, and those of others if s is 0.
     """
     largest = float(np.abs(x_duals).max(initial=0.0))
-    scales = [1.0]
-    if largest > objective.l1 > 0:
-        scales = [objective.l1 / largest, *([1.0] if objective.l2 > 0 else [])]
-    apart, scale = min((_feature_gap(objective, w, each * x_duals), each) for each in scales)
-    return Bound(Certificate(w, bias, losses + objective.penalty(w), gap + apart), scale)
+    if not largest > objective.l1 > 0:
+        return _feature_gap(objective, w, x_duals), 1.0
+    scale = objective.l1 / largest
+    scaled = _feature_gap(objective, w, scale * x_duals) + (1 - scale) ** 2 * losses, scale
+    if objective.l2 == 0:
+        return scaled
+    return min(scaled, (_feature_gap(objective, w, x_duals), 1.0))
 
 
 def certify(
     objective: Objective, state: RowState, point: Certificate, losses: float, x_duals: np.ndarray
 ) -> tuple[RowState, Certificate]:
     """Compute the duality gap of a point with the dual variables that are to be certified."""
-    found, scale = bound(objective, point.w, point.bias, losses, x_duals, 0.0)
+    _, scale = best_scale(objective, point.w, losses, x_duals)
     state = state._replace(certified=scale * state.certified)
     gap = float(rows.gap_sums(objective, state, point.bias)[1])
-    return state, found._replace(gap=max(gap + found.gap, 0.0))
+    gap += _feature_gap(objective, point.w, scale * x_duals)
+    return state, point._replace(gap=max(gap, 0.0))
 
 
 def certify_slopes(

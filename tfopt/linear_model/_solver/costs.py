@@ -17,12 +17,12 @@ from tfopt.linear_model._solver.work import (
     WORTH,
     ascent_work,
     descent_work,
+    epoch_rate,
     epoch_work,
     hessian_work,
     interior_work,
     newton_work,
     product_work,
-    sampled_newton_work,
 )
 
 __all__ = [
@@ -36,9 +36,9 @@ __all__ = [
     "Costs",
     "applies_in_blocks",
     "begins_with_descent",
-    "begins_with_epochs",
     "block_costs",
     "estimate_costs",
+    "first_epochs_rate",
     "has_descent",
     "has_hessian",
 ]
@@ -66,9 +66,10 @@ UNCERTAINTY = 8.0
 LESS_SPARSE = 2.0
 #: From so many rows on the interior-point method leaves out some, which lessens its work to about
 #: this share of that of all rows.
-MANY_ROWS, SHARE_OF_MANY = 4096, 0.3
-#: It then begins where so many epochs lead, if they are less than this share of that work.
-EPOCHS_BEFORE, SHARE_BEFORE = 8, 0.18
+MANY_ROWS, SHARE_OF_MANY = 4096, 0.6
+#: Before it come so many epochs, with many rows and with few, if they are less than this share of
+#: its work with all rows: they tell whether more of them will do, and it begins where they lead.
+EPOCHS_BEFORE, EPOCHS_BEFORE_FEW, SHARE_BEFORE = 8, 2, 0.2
 
 
 class Costs(NamedTuple):
@@ -165,7 +166,9 @@ def begins_with_descent(
     return margin * work <= ascent_work(objective, squared_norm, tol)
 
 
-def estimate_costs(objective: Objective, solver: str, visits_wanted: bool = False) -> Costs:
+def estimate_costs(
+    objective: Objective, solver: str, visits_wanted: bool = False, *, polishes: bool = False
+) -> Costs:
     """Return the costs for rows in memory.
 
     Parameters
@@ -175,6 +178,8 @@ def estimate_costs(objective: Objective, solver: str, visits_wanted: bool = Fals
         "auto", or the only one to be used.
     visits_wanted : bool, optional
         Whether options of the visits were set, so that a fit is to begin with them.
+    polishes : bool, optional
+        Whether a solution is to be polished, if that is cheap.
     """
     epoch = epoch_work(objective)
     if solver == DESCENT_SOLVER:
@@ -187,7 +192,7 @@ def estimate_costs(objective: Objective, solver: str, visits_wanted: bool = Fals
         epochs = int(CHEAP / epoch)
         return Costs(step, False, polishing_epochs=epochs, descends=True, compares_rates=True)
     if solver != EPOCH_SOLVER and has_interior(objective):
-        return interior_costs(objective, solver, visits_wanted)
+        return interior_costs(objective, solver, visits_wanted, polishes)
     if solver == EPOCH_SOLVER or not has_hessian(objective):
         return Costs(math.inf, False, polishing_epochs=int(CHEAP / epoch))
     forms_hessian, step = choose_linear_solver(objective)
@@ -209,12 +214,13 @@ def reuses_hessian(objective: Objective) -> bool:
     return hessian_work(objective) > CHEAP
 
 
-def interior_costs(objective: Objective, solver: str, visits_wanted: bool) -> Costs:
+def interior_costs(objective: Objective, solver: str, visits_wanted: bool, polishes: bool) -> Costs:
     """Return the costs of the interior-point method, as if it took a few Newton steps."""
     epoch, whole = epoch_work(objective), interior_work(objective)
     polishing = int(CHEAP / epoch)
     leaves_out = len(objective.rows[2]) - 1 >= MANY_ROWS and not Step.applies(objective)
-    epochs_first = leaves_out and epoch * EPOCHS_BEFORE <= SHARE_BEFORE * whole
+    n_first = EPOCHS_BEFORE if leaves_out else EPOCHS_BEFORE_FEW
+    epochs_first = epoch * n_first <= SHARE_BEFORE * whole
     if leaves_out:
         whole *= SHARE_OF_MANY
     if solver == INTERIOR_SOLVER:
@@ -223,17 +229,18 @@ def interior_costs(objective: Objective, solver: str, visits_wanted: bool) -> Co
         return Costs(math.inf, False, polishing_epochs=polishing)
     else:
         step, begins = whole / epoch / NEWTON_STEPS, whole <= EPOCHS_OF_CORNERS * epoch
-        begins = begins and not (epochs_first or visits_wanted)
-    polishes = whole <= (INTERIOR_STEPS * CHEAP if begins else CHEAP)
+        polishes = polishes and begins and whole <= INTERIOR_STEPS * CHEAP
+        begins = begins and not visits_wanted and (polishes or not epochs_first)
+    can_polish = whole <= (INTERIOR_STEPS * CHEAP if begins else CHEAP)
     return Costs(
         step,
         True,
-        step_polishes=polishes,
+        step_polishes=can_polish,
         polishing_epochs=0 if begins else polishing,
         begins_with_newton=begins,
         is_interior=True,
         leaves_out_rows=leaves_out,
-        first_epochs=EPOCHS_BEFORE if epochs_first else 2,
+        first_epochs=n_first if epochs_first else 2,
     )
 
 
@@ -250,8 +257,10 @@ def begins_with_newton(objective: Objective) -> bool:
     )
 
 
-def begins_with_epochs(objective: Objective, squared_norm: float, tol: float) -> bool:
-    """Whether epochs are less work than Newton steps for a strong l2, which makes them few.
+def first_epochs_rate(objective: Objective, squared_norm: float, tol: float) -> float:
+    """Return the rate of epochs if a strong l2 makes them less work than Newton steps, else 0.
+
+    It is half that of `epoch_rate` with an intercept, which all rows move.
 
     Parameters
     ----------
@@ -262,8 +271,10 @@ def begins_with_epochs(objective: Objective, squared_norm: float, tol: float) ->
         The relative gap to be reached.
     """
     if not has_hessian(objective) or objective.n_weights > MOST_WEIGHTS:
-        return False
-    return ascent_work(objective, squared_norm, tol) < sampled_newton_work(objective)
+        return 0.0
+    if ascent_work(objective, squared_norm, tol) >= newton_work(objective, from_sample=True):
+        return 0.0
+    return epoch_rate(objective, squared_norm) / (2 if objective.intercept else 1)
 
 
 def block_costs(objective: Objective) -> Costs:

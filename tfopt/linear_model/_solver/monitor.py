@@ -25,6 +25,8 @@ WARM_NEWTON_STEPS = 2
 SECOND_CERTIFICATE = 3
 #: By which factor, as a logarithm, an epoch is assumed to lower the gap while only one is known.
 ASSUMED_RATE = 0.3
+#: Of a loss with corners later epochs are so many times as slow as the first ones, about.
+SLOWER = 4.0
 #: A Newton step whose gap is estimated at this many times the largest allowed is not certified.
 FAR_FROM_DONE = 10.0
 #: The entries of a history record, besides the number of the problem.
@@ -54,8 +56,9 @@ class SolverOptions(NamedTuple):
         "auto", or the solver to use from the beginning.
     deadline : float
         The time of `time.perf_counter` from which on to do so.
-    epochs_first : bool
-        Whether "auto" begins with epochs, because few are expected to do.
+    rate : float
+        Where "auto" begins with epochs because few are expected to do, the logarithm of the factor
+        by which one is expected to lower the gap; otherwise 0.
     """
 
     n_partitions: int
@@ -68,7 +71,7 @@ class SolverOptions(NamedTuple):
     stopped: Callable[[], bool] | None = None
     solver: str = "auto"
     deadline: float = math.inf
-    epochs_first: bool = False
+    rate: float = 0.0
 
 
 class SolverResult(NamedTuple):
@@ -126,7 +129,7 @@ class ConvergenceMonitor:
         self._steps_polish = costs.step_polishes and options.polish
         self._polish_until: int | None = None
         self._step_solver, self._compares_rates = costs.step_solver, costs.compares_rates
-        self._first_epochs = costs.first_epochs
+        self._first_epochs, self._is_interior = costs.first_epochs, costs.is_interior
         self.wants_newton, self.is_done, self.stalled = False, False, False
         self._recorder = _HistoryRecorder(options, number)
         self.best: Certificate | None = None
@@ -176,7 +179,9 @@ class ConvergenceMonitor:
         self._estimate_per_gap = estimate / point.gap
         rate = math.log(self._last_gap / point.gap) / (number - self._last_epoch)
         if math.isinf(self._last_gap):
-            rate = math.inf if self._compares_rates else ASSUMED_RATE
+            rate = math.inf if self._compares_rates else self.options.rate or ASSUMED_RATE
+            if self._is_interior:  # with the weights 0 the relative gap was 1
+                rate = -math.log(point.relative_gap) / (SLOWER * number)
         wanted = max(self.options.tol, 1e-16)  # what rounding allows
         left = math.log(point.relative_gap / wanted) / rate if rate > 0 else math.inf
         self._last_gap, self._last_epoch = point.gap, number
