@@ -51,6 +51,9 @@ ORDINARY = {
     "mu_next": 0.885,
     "mu_product": 0.7,
     "mu_product_next": 0.62,
+    "rectifier": 0.5,
+    "limit": 1.5,
+    "beta3": 0.999,
 }
 
 

@@ -33,6 +33,7 @@ USUAL: dict[str, Any] = {
 _TEXTS = {
     "merge": "before",
     "sparse": "lazy",
+    "storage": "float16",
     "compat": "tensorflow",
     "reduction": "sum",
 }
@@ -67,6 +68,8 @@ def other_value(name: str, value: Any) -> Any:
     if name == "beta_2_decay":
         return -0.5
     if name == "epsilon_2":
+        return 4.0
+    if name == "warmup_steps" and value == 0:
         return 4.0
     if isinstance(value, bool):
         return not value

@@ -33,6 +33,11 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "Lion": {"weight_decay": 0.05},
     "Ftrl": {"l1_regularization_strength": 0.01},
     "Adafactor": {},
+    "Yogi": {},
+    "RAdam": {},
+    "ADOPT": {},
+    "AdEMAMix": {"warmup_steps": 4},
+    "Signum": {},
 }
 SCHEDULES: dict[str, Callable[[Any], Any]] = {
     "number": lambda s: 0.1,
@@ -98,7 +103,7 @@ def _is_taken(run: tuple[str, str, str, str]) -> bool:
 
 
 def modes_of(which: str) -> tuple[str, ...]:
-    counts = {"Ftrl": 2, "Adafactor": 1}
+    counts = {"AdEMAMix": 2, "Ftrl": 2, "Adafactor": 1}
     return MODES[: counts.get(which, 3)]
 
 

@@ -15,6 +15,8 @@ from tfopt.optimizers.base.contract import OPTIMIZERS
 
 #: Arguments of every optimizer that takes steps by itself.
 ARGUMENTS: dict[str, dict[str, Any]] = {
+    "ADOPT": {"learning_rate": 0.5},
+    "AdEMAMix": {"learning_rate": 0.5, "warmup_steps": 3},
     "Adadelta": {"learning_rate": 0.5},
     "Adafactor": {"learning_rate": 0.5},
     "Adagrad": {"learning_rate": 0.5},
@@ -25,7 +27,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "Lion": {"learning_rate": 0.5},
     "Nadam": {"learning_rate": 0.5},
     "RMSprop": {"learning_rate": 0.5, "momentum": 0.5, "centered": True},
+    "RAdam": {"learning_rate": 0.5},
     "SGD": {"learning_rate": 0.5, "momentum": 0.5},
+    "Signum": {"learning_rate": 0.5},
+    "Yogi": {"learning_rate": 0.5},
 }
 
 

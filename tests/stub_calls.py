@@ -36,6 +36,7 @@ from tfopt.kernels.update import (
     step_table,
 )
 from tfopt.rules import RULES, Rule
+from tfopt.storage import SIGNED8
 
 STUBS = sorted((Path(tfopt.__file__).parent / "kernels").glob("*/*.pyi"))
 PAIRS = 12  # calls with two wrong arguments, of each function
@@ -136,6 +137,7 @@ GOOD: dict[str, Any] = {
     "text.hashing.hash_columns": lambda: [
         np.arange(5), np.ones(5), 4, np.zeros(5, np.int32),
     ],
+    "text.libsvm.survey": lambda: [np.frombuffer(b"1 1:2.5\n-1 3:1", np.uint8), 9],
     "text.libsvm.parse": lambda: [np.frombuffer(b"1 1:2.5\n-1 3:1", np.uint8), True, 1, 9, True],
     "update.step_table.Kernel.__new__": lambda: [kernels["gradient_descent"].rule, 0],
     "update.checks.Call.sums": lambda: [_sparse()],
@@ -166,6 +168,7 @@ GOOD: dict[str, Any] = {
     "arrays.aliasing.in_place": lambda: [np.ones(3), np.ones(3)],
     "arrays.aliasing.certainly_apart": lambda: [[np.ones(3)], [np.ones(3)]],
     "update.commit.Count.__new__": lambda: [np.array(3)],
+    "update.commit.Count.next": lambda: [commit.Count(np.array(3))],
     "update.commit.Assign.__new__": lambda: [np.ones(3), np.zeros(3)],
     "update.commit.AssignRows.__new__": lambda: [
         np.ones((5, 2)), np.array([1, 4]), np.zeros((2, 2)),
@@ -239,6 +242,8 @@ GOOD: dict[str, Any] = {
     "update.repetition.gradients_in": lambda: [
         {"a": [N]}, {"a": [np.ones(3)]}, {"a": [(N,)]}, (np.ndarray,),
     ],
+    "update.repetition.Unchanged.__new__": lambda: [[(Owner(), ("attribute",))], [[]]],
+    "update.repetition.Unchanged.holds": lambda: [repetition.Unchanged([], [[]])],
     "update.repetition.Repetition.__new__": lambda: [KERNEL, _list()],
     "update.repetition.Repetition.takes": lambda: [
         repetition.Repetition(KERNEL, _list()), [np.ones(3), np.ones((2, 2))],
@@ -249,6 +254,8 @@ GOOD: dict[str, Any] = {
     ],
     "update.repetition.Repetition.release": lambda: [repetition.Repetition(KERNEL, _list())],
     "arrays.layout.use_halves": lambda: [STEPS.halves_capsule],
+    "arrays.layout.encode": lambda: [np.ones(3, np.float32), np.zeros(1, SIGNED8), 3],
+    "arrays.layout.decode": lambda: [np.zeros(1, SIGNED8), np.ones(3, np.float32), 3],
     "platform.locking.Held.__init__": lambda: [[]],
     "platform.locking.Held.__enter__": lambda: [locking.Held([])],
     "platform.locking.Held.__exit__": lambda: [locking.Held([]), None, None, None],
@@ -267,7 +274,7 @@ GOOD: dict[str, Any] = {
         (0.1, 0.9), 0, 1.0, True, Workspace(), 1.0,
     ],
     "update.sparse_checks.set_summing": lambda: [_sparse(Workspace()), 1.0, 1.0],
-    "platform.runtime.pauses": lambda: [[(0.0, 1.0)]],
+    "platform.runtime.pauses": lambda: [[(0.0, 1.0, 2.0)]],
     "platform.runtime.set_threads": lambda: [1],
     "platform.runtime.get_threads": list,
     "platform.runtime.allowed_threads": list,
@@ -277,6 +284,7 @@ GOOD: dict[str, Any] = {
     "platform.runtime.has_v3": list,
     "platform.runtime.has_v4": list,
     "sdca.visits.shuffled": lambda: [9, 4, 1, 1],
+    "sdca.visits.awake": lambda: [np.array([0, 1, 6], np.uint8), 2],
     "sdca.visits.importance": lambda: [_examples(), np.ones(N), "squared_loss", 1.0, 1.0],
     "sdca.visits.sampled": lambda: [np.ones(N), 1, 1],
     "sdca.visits.epoch": lambda: _loop(
@@ -306,8 +314,8 @@ GOOD: dict[str, Any] = {
     ],
     "sdca.feature_groups.first_not_finite": lambda: [np.ones(3)],
     "sdca.solver.epoch": lambda: _loop(
-        _examples(), np.zeros(M), np.zeros((2, M)), np.zeros(N), "squared_loss", 1.0, 1.0, 0.0,
-        0.0, 0.0, 1.0, 2, 0,
+        _examples(), np.zeros(M), np.zeros((2, M)), np.zeros(N), np.zeros(N, np.uint8),
+        "squared_loss", 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 2, 0,
     ),
     "update.pipeline.Turns.__new__": lambda: [[_dense(), _dense()], 1, 1.0],
     "update.pipeline.Turns.watched": lambda: [pipeline.Turns([_dense()], 0)],
@@ -331,7 +339,7 @@ BLANK: list[Any] = []  # objects whose __init__ has not run
 for _type in (
     step_table.Kernel, checks.Call, commit.Write, commit.Count, commit.Assign, commit.AssignRows,
     commit.Attributes, commit.Mark, commit.Undo, locking.Held, pipeline.Turns,
-    feature_groups.Places, repetition.Repetition,
+    feature_groups.Places, repetition.Repetition, repetition.Unchanged,
 ):  # fmt: skip
     try:
         BLANK.append(_type.__new__(_type))

@@ -89,9 +89,9 @@ def test_a_step_that_is_paused_keeps_the_others_out(
             inner = inner.optimizer
         rate_of = type(inner)._next_rate
 
-        def paused_rate(self: Any) -> float:
+        def paused_rate(self: Any, step: int) -> float:
             pause()
-            rate: float = rate_of(self)
+            rate: float = rate_of(self, step)
             return rate
 
         monkeypatch.setattr(type(inner), "_next_rate", paused_rate)

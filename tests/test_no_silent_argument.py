@@ -27,14 +27,16 @@ STEPS = 4
 def answer(opt: Any) -> bytes:
     """Return the bits of variables and weights after a few steps that make the most of options."""
     random = np.random.default_rng(5)
-    dense, table = np.ones((3, 4)), np.ones((6, 2))
+    dtype = np.float32 if getattr(opt, "storage", None) else np.float64
+    dense, table = np.ones((3, 4), dtype), np.ones((6, 2), dtype)
     scaled = tfopt.Variable(np.linspace(-2, 2, 5).astype(np.float32))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for k in range(STEPS):
             # a row twice: what is summed before or after the clipping differs
-            rows = tfopt.IndexedSlices(3 * random.normal(size=(3, 2)), np.array([k, 5, k]))
-            opt.apply_gradients([(3 * random.normal(size=(3, 4)), dense), (rows, table)])
+            values, grad = (3 * random.normal(size=(3, n)).astype(dtype) for n in (2, 4))
+            rows = tfopt.IndexedSlices(values, np.array([k, 5, k]))
+            opt.apply_gradients([(grad, dense), (rows, table)])
             opt.minimize(lambda: np.sum(scaled**4), [scaled])
         opt.flush()
     arrays = [dense, table, scaled.numpy(), *opt.get_weights()]
@@ -46,7 +48,9 @@ def base_of(name: str, argument: str) -> dict[str, Any]:
     base: dict[str, Any] = {"learning_rate": 0.01}
     if argument == "merge":
         base["global_clipnorm" if name == "SGD" else "clipnorm"] = 0.5
-    if argument in ("nesterov", "sparse") and "momentum" in arguments_of(getattr(optimizers, name)):
+    if argument in ("nesterov", "sparse", "storage") and "momentum" in arguments_of(
+        getattr(optimizers, name)
+    ):
         base["momentum"] = 0.5
     if (name, argument) == ("Adagrad", "sparse"):
         base["weight_decay"] = 0.5  # without which rows stay that have no gradient

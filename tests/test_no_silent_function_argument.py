@@ -91,6 +91,7 @@ def update_of(rule: Any, indexed: bool) -> Call:
         "lr_power": -0.25,
         "global_step": 5,
         "beta1": 0.1,  # of apply_lion the sign alone
+        "epsilon": 2.0,  # of apply_adopt the least divisor
     }
     idle = idle_in(rule.name)
     if not indexed:

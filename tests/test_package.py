@@ -131,8 +131,8 @@ needs_objdump = pytest.mark.skipif(
 )
 
 
-def _machine_code(module: str) -> str:
-    (library,) = (HERE / "kernels/update").glob(f"{module}.*.so")
+def _machine_code(module: str, folder: str = "update") -> str:
+    (library,) = (HERE / "kernels" / folder).glob(f"{module}.*.so")
     command = ["objdump", "-d", "--no-show-raw-insn", str(library)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
@@ -199,6 +199,18 @@ def test_norms_are_vector_code() -> None:
             for packed in ("mulpd", "addpd"):
                 found = [line for line in code.splitlines() if packed in line]
                 assert any(register in line for line in found), cpu
+
+
+@needs_objdump
+@pytest.mark.skipif("v3" not in tfopt.kernels.available, reason="this machine has no v3 to look at")
+@pytest.mark.parametrize("module", ["second_order", "interior_point"])
+def test_each_instruction_set_adds_up_hessians_in_its_registers(module: str) -> None:
+    code = _machine_code(module, "sdca")
+    functions = dict(re.findall(r"<outer_products_(\w+)>:\n((?:.+\n)*)", code))
+    for cpu, register in (("baseline", "xmm"), ("v3", "ymm"), ("v4", "zmm")):
+        products = [line for line in functions[cpu].splitlines() if "mulpd" in line]
+        assert products and all(register in line for line in products), cpu
+        assert "vfmadd" not in functions[cpu]
 
 
 @needs_objdump

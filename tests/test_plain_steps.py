@@ -223,7 +223,10 @@ def test_entries_by_three_indices() -> None:
 
 # ---- decoupled weight decay
 
-CLASSES = ("SGD", "Adam", "AdamW", "Adamax", "Adagrad", "Adadelta", "RMSprop", "Nadam", "Lion")
+CLASSES = (
+    *("SGD", "Adam", "AdamW", "Adamax", "Adagrad", "Adadelta", "RMSprop", "Nadam", "Lion"),
+    *("Yogi", "RAdam", "ADOPT", "AdEMAMix", "Signum"),
+)
 
 
 @pytest.mark.parametrize("name", CLASSES)

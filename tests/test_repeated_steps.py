@@ -169,6 +169,12 @@ def odd(what: str, of: list[Any], grads: list[Any], opt: Any) -> list[Any]:
         opt.steps = 3 - opt.steps % 2
     elif what == "the first step again":
         opt.iterations.assign(0)
+    elif what == "another count":
+        opt.iterations = Variable(np.array(7))
+    elif what == "the largest count":
+        opt.iterations.assign(np.iinfo(np.int64).max)
+    elif what == "merging before":
+        opt.merge = "before"
     return grads
 
 
@@ -180,6 +186,7 @@ ODD = [
     "another dtype", "another rate", "another rule", "clipnorm", "clipvalue", "global_clipnorm",
     "no clipping", "locks", "a report", "set weights", "a checkpoint", "an exclusion",
     "a transformer", "a renamed variable", "another number of batches", "the first step again",
+    "another count", "the largest count", "merging before",
 ]  # fmt: skip
 
 

@@ -27,6 +27,10 @@ MAKERS: dict[str, dict[str, Any]] = {
     "SGD-nesterov": {"momentum": 0.5, "nesterov": True},
     "Adadelta": {},
     "Adagrad": {},
+    "Yogi": {},
+    "RAdam": {},
+    "RAdam-fast": {"beta_2": 0.9},
+    "ADOPT": {},
 }
 each = pytest.mark.parametrize("which", MAKERS)
 ROWS = 9

@@ -156,9 +156,7 @@ def test_refusals() -> None:
         with pytest.raises(tfopt.InvalidTypeError, match="must be float16 as var is, not"):
             tfopt.training_ops.apply_gradient_descent(var, grad, alpha=1.0)
     with pytest.raises(
-        tfopt.InvalidTypeError, match="accum must be float32 as var is, not float16"
+        tfopt.InvalidTypeError, match="accum must be float64 as var is, not float16"
     ):
-        tfopt.training_ops.apply_momentum(
-            np.ones(3, np.float32), var, np.ones(3, np.float32), lr=0.1, momentum=0.9
-        )
+        tfopt.training_ops.apply_momentum(np.ones(3), var, np.ones(3), lr=0.1, momentum=0.9)
     assert var.tolist() == [1] * 3

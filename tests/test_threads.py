@@ -11,11 +11,14 @@ import sys
 import textwrap
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import threadpoolctl
 from cases import RULES, arrays_for, assert_same_bits, ordinary_hypers
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tfopt
 from tfopt import threads
@@ -170,31 +173,86 @@ def test_spawned_children_use_threads() -> None:
 # ---- concurrency and machine state
 
 
-def test_threads_that_save_time_are_never_left_out() -> None:
-    assert not any(runtime.pauses((0.001 * k, 1e-4) for k in range(100)))
+Calls = list[tuple[float, float, float]]  # when each ends, what it took, and would have alone
+
+
+def pauses_after(calls: Calls) -> list[float]:
+    tried_again = zip(runtime.pauses(calls), calls, strict=True)
+    return [max(until - end, 0.0) for until, (end, *_) in tried_again]
+
+
+ALONE, SHARED = 4e-5, 2.5e-5  # seconds of a call on one thread and on two
+
+
+def train(often: float, lost: float, between: float) -> np.ndarray:
+    """Return what calls take that two threads lose time with this often."""
+    random, now, until = np.random.default_rng(0), 0.0, 0.0
+    took: list[float] = []
+    entered: Calls = []
+    for _ in range(2000):
+        now += between
+        alone = now < until
+        took.append(ALONE if alone else SHARED + lost * (random.random() < often))
+        now += took[-1]
+        if not alone:
+            entered.append((now, took[-1], ALONE))
+            until = runtime.pauses(entered)[-1]
+    return np.array(took)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(1e-9, 1)), min_size=1))
+def test_no_call_that_takes_hardly_longer_than_alone_is_a_loss(calls: list[Any]) -> None:
+    ends = np.cumsum([end for end, _ in calls]).tolist()
+    entered = [(end, 1.19 * alone, alone) for end, (_, alone) in zip(ends, calls, strict=True)]
+    assert not any(pauses_after(entered))
 
 
 def test_threads_that_lose_time_are_left_out_for_longer_and_longer() -> None:
     """Until a second: time slices of 20 ms then cost a fiftieth."""
-    losses = [(float(2 * k), -0.001) for k in range(10)]
-    pauses = [until - now for until, (now, _) in zip(runtime.pauses(losses), losses, strict=True)]
-    assert pauses == pytest.approx([min(0.008 * (2 ** (k + 1) - 1), 1.0) for k in range(10)])
+    losses = [(float(2 * k), 0.002, 0.001) for k in range(10)]
+    expected = [min(0.008 * 2**k, 1.0) for k in range(10)]
+    assert pauses_after(losses) == pytest.approx(expected)
 
 
 def test_what_threads_save_pays_for_a_delay() -> None:
-    calls = [(0.001 * k, 1e-3) for k in range(8)] + [(0.01, -6e-3)]
-    assert not any(runtime.pauses(calls))
-    assert runtime.pauses([*calls, (0.011, -6e-3)])[-1] > 0.011
+    calls = [(0.001 * k, 1e-3, 2e-3) for k in range(8)] + [(0.01, 7e-3, 1e-3)]
+    assert not any(pauses_after(calls))
+    assert pauses_after([*calls, (0.011, 7e-3, 1e-3)])[-1] > 0
 
 
 def test_old_savings_do_not_pay_for_a_busy_machine() -> None:
-    calls = [(0.01 * k, 1e-3) for k in range(10_000)]
-    assert runtime.pauses([*calls, (200.0, -0.02)])[-1] == pytest.approx(200 + 8 * 0.01)
+    calls = [(0.01 * k, 1e-3, 2e-3) for k in range(10_000)]
+    assert pauses_after([*calls, (200.0, 0.021, 0.001)])[-1] == pytest.approx(8 * 0.01)
 
 
-def test_debts_are_paid_back() -> None:
-    calls = [(0.0, -1e-3)] + [(1.0 + k, 1e-3) for k in range(3)] + [(5.0, -1e-3)]
-    assert runtime.pauses(calls)[-1] == pytest.approx(0.008)
+def test_a_delay_is_paid_once() -> None:
+    calls = [(0.0, 0.021, 0.001), (1.0, 1e-5, 2e-5), (2.0, 0.002, 0.001)]
+    assert pauses_after(calls)[::2] == pytest.approx([0.16, 8 * (1e-3 - 1e-5)])
+
+
+def test_threads_may_have_to_wake_up() -> None:
+    """A small call waits for threads that sleep, and the ones after it do not."""
+    calls = [(0.0, 0.01, 1e-5), (1.0, 9e-5, 1e-5), (1.1, 1e-5, 2e-5)]
+    assert pauses_after(calls)[1:] == [0, 0]
+
+
+BETWEEN = pytest.mark.parametrize("between", [0.0, 1e-3, 2e-2])  # seconds between calls
+
+
+@BETWEEN
+@pytest.mark.parametrize("lost", [0.0, 1e-4, 4e-3])
+def test_delays_that_savings_cover_leave_the_threads_in(between: float, lost: float) -> None:
+    took = train(0.002, lost, between)
+    assert np.median(took) == SHARED
+
+
+@BETWEEN
+@pytest.mark.parametrize("often", [0.2, 0.5, 0.7, 1.0])
+@pytest.mark.parametrize("lost", [1e-3, 4e-3, 2e-2])
+def test_frequent_delays_leave_the_threads_out(between: float, often: float, lost: float) -> None:
+    took = train(often, lost, between)
+    assert np.median(took) <= 1.2 * ALONE
+    assert np.maximum(took - ALONE, 0).sum() <= 0.2 * (took + between).sum()
 
 
 def test_updates_from_many_python_threads() -> None:

@@ -16,6 +16,7 @@ from training_plans import COMPLEX, CONSTRAINTS, DTYPES, KINDS, LEFT_OUT, STACKS
 from wrapper_cases import WRAPPERS
 
 import tfopt
+import tfopt_ref.storage
 from tfopt.optimizers.base.contract import OPTIMIZERS
 from tfopt_ref.algorithms import ALGORITHMS
 from tfopt_ref.schedules import SCHEDULES
@@ -28,7 +29,10 @@ CAUGHT_UP = {"float64": 1e-12, "float32": 1e-6}
 
 def compare(name: str, ours: Any, theirs: Any, late: bool) -> None:
     assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype), name
-    if ours.dtype.kind in "iu":
+    if ours.dtype.kind == "V" and ours.dtype.names:
+        assert_same_bits(ours["unit"], theirs["unit"], name)
+        assert (ours["codes"] == theirs["codes"]).all(), name
+    elif ours.dtype.kind in "iu":
         assert ours == theirs, name
     elif ours.dtype.kind == "c":
         near = COMPLEX_ROUNDING[ours.dtype.name] * np.abs(theirs).max(initial=1e-30)
@@ -38,6 +42,13 @@ def compare(name: str, ours: Any, theirs: Any, late: bool) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=near, err_msg=name)
     else:
         assert_same_bits(ours, theirs, name)
+
+
+@pytest.fixture(autouse=True)
+def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variables of a run are small."""
+    for storage in (tfopt.optimizers.base.slot_storage, tfopt_ref.storage):
+        monkeypatch.setattr(storage, "FEWEST", 2)
 
 
 @pytest.mark.counted
@@ -79,7 +90,7 @@ def test_the_runs_leave_nothing_out() -> None:
     options: dict[str, set[str]] = {which: set() for which in RULES}
     for which in RULES:
         for stack in STACKS:
-            for seed in range(10):
+            for seed in range(30):
                 plan = drawn_plan(which, stack, seed)
                 tried.update(plan.tried)
                 options[which] |= plan.tried
@@ -89,6 +100,7 @@ def test_the_runs_leave_nothing_out() -> None:
     every = {*RULES, *WRAPPERS, *SCHEDULES, *KINDS, *LAYOUTS, *map(str, DTYPES), "exclusion"}
     every |= {*map(str, COMPLEX), *CONSTRAINTS}
     every |= {f"sparse {mode}" for mode in ("tensorflow", "lazy", "catch_up")}
+    every |= {f"storage {kind}" for kind in ("float32", "float16", "bfloat16", "8bit")}
     every |= {"left out", "merge before", "compat tensorflow", "flushed", "gradual underflow"}
     every |= {f"{threads} threads" for threads in (1, 2, 3)}
     assert not {name: tried[name] for name in every if tried[name] < 10}

@@ -53,6 +53,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "overwrite_frequency": (None, 1, 2),
     "sparse": ("tensorflow", "lazy", "catch_up"),
     "steps": (1, 2, 3),
+    "storage": (*[None] * 8, "float32", "float16", "bfloat16", "8bit"),
     "reduction": ("mean", "sum"),
     "initial_scale": (1.0, 4.0, 2.0**15),
     "dynamic_growth_steps": (1, 2, 2000),
@@ -88,19 +89,20 @@ def drawn_plan(which: str, stack: str, seed: int) -> Plan:
     random = np.random.default_rng(seed)
     optimizer, tried = _optimizer(random, which, stack)
     late = "sparse catch_up" in tried
-    usable = DTYPES[2:] if late else DTYPES
+    stores = {each.removeprefix("storage ") for each in tried if each.startswith("storage ")}
+    usable = DTYPES[2 * late : 3 if stores else 4]
     # Adafactor's means are NumPy's, whose order of additions is that of the elements in memory
     orders = IN_ORDER if "Adafactor" in tried else list(LAYOUTS)
     first, layouts = {}, {}
     special = not late and random.random() < 0.4
     config = tfopt.optimizers.serialize(optimizer)
     more = np.random.default_rng((seed, 1))
-    none = special or late or more.random() < 0.1
+    none = special or late or more.random() < 0.1 or bool(stores)
     complex_kinds = () if none else _complex_kinds(config)
     constraints: dict[str, str] = {}
     for k in range(int(random.integers(1, 5))):
         shape, dtype = _one(random, SHAPES[1:] if late else SHAPES), _one(random, usable)
-        layouts[f"w{k}"] = _one(random, orders)
+        layouts[f"w{k}"] = "contiguous" if "8bit" in stores else _one(random, orders)
         first[f"w{k}"] = _values(random, shape, dtype, special)
         if complex_kinds and more.random() < 0.7:
             first[f"w{k}"] = _values(more, shape, _one(more, COMPLEX), False)
@@ -120,7 +122,8 @@ def drawn_plan(which: str, stack: str, seed: int) -> Plan:
                 once = name == "w0" or "WeightAverage" in tried
                 kind = _one(random, KINDS[:3] if name == "w0" else KINDS[:-1] if once else KINDS)
             refused = kind not in complex_kinds if w.dtype.kind == "c" else name in constraints
-            if kind != "none" and (refused or (kind.startswith("rows") and not w.shape)):
+            blocks = "8bit" in stores or not w.shape
+            if kind != "none" and (refused or (kind.startswith("rows") and blocks)):
                 kind = "dense"
             tried.add(kind)
             pairs += _gradients(random, name, w, kind, special, orders)
@@ -232,10 +235,14 @@ def _made(random: Any, which: str, tried: set[str]) -> Any:
     optimizer = cls(**arguments)
     if callable(arguments["learning_rate"]):
         cls(min(map(arguments["learning_rate"], range(20))))  # is refused if a rate will be
+    if arguments.get("storage"):
+        optimizer.apply_gradients([(np.ones(300, np.float32), np.ones(300, np.float32))])
+        optimizer = cls(**arguments)  # is refused if a slot cannot be stored so
     if getattr(optimizer, "weight_decay", None) and random.random() < 0.5:
         optimizer.exclude_from_weight_decay(var_names=["w[12]$"])
         tried.add("exclusion")
-    tried |= {f"{k} {v}" for k, v in arguments.items() if k in ("sparse", "merge", "compat")}
+    told = ("sparse", "merge", "compat", "storage")
+    tried |= {f"{k} {v}" for k, v in arguments.items() if k in told and v is not None}
     tried |= {k for k, v in arguments.items() if v is not None}
     return optimizer
 

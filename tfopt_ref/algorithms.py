@@ -214,8 +214,106 @@ def lion(
     return Step(rules.apply_lion, {"m": 0.0}, hypers)
 
 
+def signum(t: int, learning_rate: float, kept: Any, *, momentum: float = 0.9) -> Step:
+    """Step by the sign of the mean gradient (Bernstein et al. 2018)."""
+    return lion(t, learning_rate, kept, beta_1=momentum, beta_2=momentum)
+
+
+def yogi(
+    t: int,
+    learning_rate: float,
+    kept: Any,
+    *,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-3,
+    initial_accumulator_value: float = 1e-6,
+) -> Step:
+    """Step as Adam, by another mean square (Zaheer et al. 2018)."""
+    hypers = adam(t, learning_rate, kept, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon).hypers
+    return Step(rules.apply_yogi, {"m": 0.0, "v": initial_accumulator_value}, hypers)
+
+
+def radam(
+    t: int,
+    learning_rate: float,
+    kept: Any,
+    *,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-7,
+) -> Step:
+    """Step as Adam, once the mean square's variance is finite (Liu et al. 2020, algorithm 2)."""
+    rectifier = 0.0
+    if 1 - beta_2**t > 0:
+        most = 2 / (1 - beta_2) - 1
+        rho = most - 2 * t * beta_2**t / (1 - beta_2**t)
+        if rho > 5:
+            variance = (rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho)
+            rectifier = math.sqrt(variance * (1 - beta_2**t))
+    hypers = {
+        "lr": learning_rate,
+        "beta1": beta_1,
+        "beta2": beta_2,
+        "beta1_power": beta_1**t,
+        "epsilon": epsilon,
+        "rectifier": rectifier,
+    }
+    return Step(rules.apply_radam, {"m": 0.0, "v": 0.0}, hypers)
+
+
+def adopt(
+    t: int,
+    learning_rate: float,
+    kept: Any,
+    *,
+    beta_1: float = 0.9,
+    beta_2: float = 0.9999,
+    epsilon: float = 1e-6,
+) -> Step:
+    """Average quotients of gradients and the root mean square before (Taniguchi et al. 2024).
+
+    In the first step, which has none, the limit is 0: the mean square becomes the squared gradient.
+    """
+    hypers = {
+        "lr": learning_rate,
+        "beta1": beta_1,
+        "beta2": 0.0 if t == 1 else beta_2,
+        "epsilon": epsilon,
+        "limit": (t - 1) ** 0.25,
+    }
+    return Step(rules.apply_adopt, {"m": 0.0, "v": 0.0}, hypers)
+
+
+def ademamix(
+    t: int,
+    learning_rate: float,
+    kept: Any,
+    *,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    beta_3: float = 0.9999,
+    alpha: float = 5.0,
+    epsilon: float = 1e-8,
+    warmup_steps: float = 0,
+) -> Step:
+    """Step as Adam, by a fast and a slow mean gradient (Pagliardini et al. 2025, algorithm 1)."""
+    share = 1.0 if t >= warmup_steps else t / warmup_steps
+    hypers = {
+        **adam(t, learning_rate, kept, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon).hypers,
+        "alpha": alpha * share,
+        "beta3": beta_3,
+    }
+    if share < 1 and 0 < beta_1 < beta_3 < 1:  # the inverse of the logarithm grows evenly
+        log_1, log_3 = math.log(beta_1), math.log(beta_3)
+        hypers["beta3"] = math.exp(log_1 * log_3 / ((1 - share) * log_3 + share * log_1))
+    return Step(rules.apply_ademamix, {"m": 0.0, "slow": 0.0, "v": 0.0}, hypers)
+
+
 #: By the names of tfopt's classes. Decay of weights is not the algorithm's: see `training`.
 ALGORITHMS: dict[str, Callable[..., Step]] = {
+    "ADOPT": adopt,
+    "AdEMAMix": ademamix,
     "Adadelta": adadelta,
     "Adagrad": adagrad,
     "Adam": adam,
@@ -224,8 +322,11 @@ ALGORITHMS: dict[str, Callable[..., Step]] = {
     "Ftrl": ftrl,
     "Lion": lion,
     "Nadam": nadam,
+    "RAdam": radam,
     "RMSprop": rmsprop,
     "SGD": sgd,
+    "Signum": signum,
+    "Yogi": yogi,
 }
 
 

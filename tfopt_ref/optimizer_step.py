@@ -14,6 +14,7 @@ from tfopt_ref.algorithms import ALGORITHMS, Step, adafactor, adafactor_slots
 from tfopt_ref.clip_ops import scaled
 from tfopt_ref.limits import limited, scales
 from tfopt_ref.schedules import rate
+from tfopt_ref.storage import first_slot
 from tfopt_ref.update import Gradient, Rows, summed, updated
 
 __all__ = [
@@ -75,7 +76,7 @@ def plain(
             new[variable], slots[variable] = adafactor(w, before, g, t=t, **own)
     else:
         step = ALGORITHMS[name](t=t, kept=kept, **own)
-        kept = step.kept
+        kept, storage = step.kept, config.get("storage")
         decays = {variable: decay_of(config, variable, lr) for variable, _ in grads}
         repeated = [step.duplicates if decays[v] is None else "sum" for v, _ in grads]
         given = limited([grad for _, grad in grads], config, asked.scale, repeated)
@@ -83,7 +84,7 @@ def plain(
             w = new[variable]
             before = slots.get(variable, {})
             arrays = [
-                before[slot] if slot in before else np.full(w.shape, value).astype(w.dtype)
+                before[slot] if slot in before else first_slot(w, slot, value, storage)
                 for slot, value in step.slots.items()
             ]
             decay = decays[variable]

@@ -31,6 +31,8 @@ __all__ = [
     "apply_adam_with_amsgrad",
     "apply_adamax",
     "apply_add_sign",
+    "apply_ademamix",
+    "apply_adopt",
     "apply_centered_rms_prop",
     "apply_ftrl",
     "apply_ftrl_v2",
@@ -47,7 +49,9 @@ __all__ = [
     "apply_power_sign",
     "apply_proximal_adagrad",
     "apply_proximal_gradient_descent",
+    "apply_radam",
     "apply_rms_prop",
+    "apply_yogi",
 ]
 
 
@@ -322,6 +326,45 @@ def apply_lion(var, m, grad, *, lr, beta1, beta2):
     """Step by the sign of a mean of the gradient and its decaying mean m."""
     step = lr * np.sign(m * beta1 + grad * (1 - beta1))
     return var - step, m * beta2 + grad * (1 - beta2)
+
+
+@TrainingOp
+def apply_yogi(var, m, v, grad, *, beta1_power, beta2_power, lr, beta1, beta2, epsilon):
+    """Adam whose mean square v moves towards the squared gradient by a share of the latter."""
+    square = grad * grad
+    m = m * beta1 + grad * (1 - beta1)
+    v = v + np.sign(square - v) * square * (1 - beta2)
+    alpha = lr * np.sqrt(1 - beta2_power) / (1 - beta1_power)
+    return var - m * alpha / (np.sqrt(v) + epsilon), m, v
+
+
+@TrainingOp
+def apply_radam(var, m, v, grad, *, beta1_power, lr, beta1, beta2, epsilon, rectifier):
+    """Adam times the rectifier; without one, the mean gradient m alone."""
+    m, v = m * beta1 + grad * (1 - beta1), v * beta2 + grad * grad * (1 - beta2)
+    if rectifier > 0:
+        return var - m * (lr * rectifier / (1 - beta1_power)) / (np.sqrt(v) + epsilon), m, v
+    return var - m * (lr / (1 - beta1_power)), m, v
+
+
+@TrainingOp
+def apply_adopt(var, m, v, grad, *, lr, beta1, beta2, epsilon, limit):
+    """Average gradients divided by the root of the mean square v of those before."""
+    scaled = grad / maximum(np.sqrt(v), epsilon)
+    m = m * beta1 + maximum(minimum(scaled, limit), -limit) * (1 - beta1)
+    return var - m * lr, m, v * beta2 + grad * grad * (1 - beta2)
+
+
+@TrainingOp
+def apply_ademamix(
+    var, m, slow, v, grad, *, beta1_power, beta2_power, lr, beta1, beta2, beta3, alpha, epsilon
+):
+    """Adam by the mean gradient m, corrected for its start, and alpha times a slow one."""
+    m, slow = m * beta1 + grad * (1 - beta1), slow * beta3 + grad * (1 - beta3)
+    v = v * beta2 + grad * grad * (1 - beta2)
+    root = np.sqrt(1 - beta2_power)
+    step = m * (lr * root / (1 - beta1_power)) + slow * (lr * root * alpha)
+    return var - step / (np.sqrt(v) + epsilon * root), m, slow, v
 
 
 @TrainingOp

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfopt_ref.arithmetic import operand
+from tfopt_ref.storage import is_blocks, loaded, stored
 from tfopt_ref.training_op import Formula, TrainingOp
 
 __all__ = ["Gradient", "Rows", "step", "summed", "updated"]
@@ -96,15 +97,18 @@ def step(
 
     Numbers of 16 bits are computed with in float32, and rounded once, when they are stored.
     """
-    stored = arrays[0].dtype
-    dtype = np.float32 if stored.itemsize == 2 else stored
+    own = arrays[0].dtype
+    dtype = np.float32 if own.itemsize == 2 else own
     hypers = {k: v if isinstance(v, bool) else operand(v, dtype) for k, v in options.items()}
-    old = [operand(array, dtype) for array in arrays]
+    shape = arrays[0].shape
+    old = [loaded(array, shape) if is_blocks(array) else operand(array, dtype) for array in arrays]
     by_grad, by_var = scales
     scaled = [] if grad is None else [operand(grad, dtype) * operand(by_grad, dtype)]
     new = formula(_times(old[0], by_var), *old[1:], *scaled, **hypers)
     for array, before, value in zip(arrays, old, new, strict=True):
-        if value is not before:
+        if is_blocks(array):
+            array[...] = stored(value, array.dtype)
+        elif value is not before:
             array[...] = value
 
 

@@ -65,6 +65,9 @@ HYPERS = {
     "mu_next": 0.885,
     "mu_product": 0.7,
     "mu_product_next": 0.62,
+    "rectifier": 0.4,
+    "limit": 1.5,
+    "beta3": 0.9999,
     "rho": 0.9,
 }
 

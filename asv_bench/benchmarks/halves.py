@@ -1,4 +1,4 @@
-"""Updates of 16-bit variables, which are converted piece by piece, relative to float32."""
+"""Updates of arrays of 16 and of 8 bits, which are converted piece by piece, beside float32."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from .common import best_times, operands, public, step, times
+from .common import RULES, best_times, operands, public, step, times
 
 #: Elements, and steps per measurement; the small ones on one thread.
 SIZES = {
@@ -43,3 +43,32 @@ class Halves:
     def track_ratio_to_float32(self, rule: str, dtype: str, elements: str) -> float:
         half, single = best_times(self.half, self.single)
         return half / single
+
+
+class EightBits:
+    """Steps of float32 variables whose slots are blocks of 8-bit codes."""
+
+    params = (
+        ["momentum", "lion", "adam"],
+        ["2^16 on one thread", "2^20 on one thread", "2^20", "2^24"],
+    )
+    param_names = ("rule", "elements")
+    unit = "times"
+
+    def setup(self, rule: str, elements: str) -> None:
+        quantize = public("storage.quantize")
+        codes = {"signed": public("storage.SIGNED8"), "positive": public("storage.POSITIVE8")}
+        size, number = (SIZES | {"2^20 on one thread": (1 << 20, 2)})[elements]
+        if elements.endswith("one thread"):
+            public("threads.set_num_threads")(1)
+        single = operands(rule, size)
+        row = RULES[rule]
+        stored = [
+            quantize(single[1 + k], codes[row.codes[slot]]) for k, slot in enumerate(row.slots)
+        ]
+        self.single = times(number, step(rule, single))
+        self.eight = times(number, step(rule, [single[0].copy(), *stored, single[-1]]))
+
+    def track_ratio_to_float32(self, rule: str, elements: str) -> float:
+        eight, single = best_times(self.eight, self.single)
+        return eight / single

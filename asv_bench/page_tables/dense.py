@@ -1,4 +1,4 @@
-"""Dense updates: beside a loop in C, torch and TensorFlow, and in 16 bits."""
+"""Dense updates: beside a loop in C, torch and TensorFlow, and in 16 and 8 bits."""
 
 from __future__ import annotations
 
@@ -85,6 +85,17 @@ def halves(record: Record) -> Grid:
     )
 
 
+def eight_bits(record: Record) -> Grid:
+    sizes = ("2^16 on one thread", "2^20 on one thread", "2^20", "2^24")
+    return Grid(
+        ["rule", "2^16 elements, one thread", "2^20, one thread", "2^20, all", "2^24, all"],
+        [
+            [rule] + [Cell(f"{rule}, {size}", "track_ratio_to_float32", 1, ".2f") for size in sizes]
+            for rule in ("momentum", "lion", "adam")
+        ],
+    )
+
+
 TABLES = (
     Table(
         "dense",
@@ -116,5 +127,18 @@ TABLES = (
         dense_tensorflow,
         ("tensorflow",),
     ),
-    Table("halves", "halves.Halves", f"{MEASURE} halves", "The time by that in float32", halves),
+    Table(
+        "halves",
+        "halves.Halves",
+        f"{MEASURE} halves.Halves",
+        "The time by that in float32",
+        halves,
+    ),
+    Table(
+        "8 bits",
+        "halves.EightBits",
+        f"{MEASURE} halves.EightBits",
+        "The time by that with float32 slots",
+        eight_bits,
+    ),
 )

@@ -30,13 +30,13 @@ def denormals(record: Record) -> Grid:
 def threads(record: Record) -> Grid:
     sizes = [1 << exponent for exponent in (14, 16, 18, 20)]
     return Grid(
-        ["rule", "threads before", *(f"2^{size.bit_length() - 1}" for size in sizes)],
+        ["rule", "steps", *(f"2^{size.bit_length() - 1}" for size in sizes)],
         [
             [rule, state, *(Cell(f"{rule}, {size}", figure, 1, ".2f") for size in sizes)]
             for rule in ("gradient_descent", "adamax", "ftrl")
             for state, figure in (
-                ("awake", "track_speed_awake"),
-                ("asleep", "track_speed_after_sleep"),
+                ("in a loop", "track_speed_in_a_loop"),
+                ("in training", "track_speed_in_training"),
             )
         ],
     )

@@ -68,7 +68,7 @@ class Model:
             own = [[a.copy() for a in column] for column in columns]
             places = range(first, first := first + len(own[-1]))
             call = self.step.dense(tuple(own[:-1]), own[-1])
-            checked.append(ClippedDense(self.step, tuple(own[:-1]), call, places))
+            checked.append(ClippedDense(lambda: self.step, tuple(own[:-1]), call, places))
             written += [a for column in own for a in column]
         for place, (arrays, indices) in enumerate(self.tables, first):
             *variables, gradient = (a.copy() for a in arrays)

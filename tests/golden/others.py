@@ -1,4 +1,4 @@
-"""What Keras 3 and torch answer where TensorFlow has no optimizer: the cases, and ours for them.
+"""What Keras 3, torch and optax answer where TensorFlow has no optimizer: cases, ours for them.
 
 As a script (``python -m golden.others keras`` in ``tests``), this writes a library's answers.
 """
@@ -21,7 +21,7 @@ __all__ = ["CASES", "DATA", "TOLERANCE", "answers", "ours"]
 DATA = Path(__file__).parent / "data"
 STEPS = 12
 #: Of float64, relative to the largest weight: powers and means are computed in other orders.
-TOLERANCE = {"keras": 1e-12, "torch": 1e-12}
+TOLERANCE = {"keras": 1e-12, "torch": 1e-12, "optax": 1e-12}
 
 #: Keras takes some hyperparameters through float32, so these are numbers that it has.
 _BETAS = {"beta_1": 0.875, "beta_2": 0.9921875}
@@ -59,6 +59,18 @@ CASES: dict[str, dict[str, tuple[str, dict[str, Any], dict[str, Any]]]] = {
             {"learning_rate": 0.1, "weight_decay": 0.01, "epsilon": 1e-30, "amsgrad": True},
             {},
         ),
+        "radam": ("RAdam", {"learning_rate": 0.1, "epsilon": 1e-3}, {}),
+        "radam, fast": ("RAdam", {"learning_rate": 0.1, "epsilon": 1e-8, "beta_2": 0.875}, {}),
+        "radam, never": ("RAdam", {"learning_rate": 0.1, "epsilon": 1e-8, "beta_2": 0.5}, {}),
+    },
+    # whose Yogi begins with another mean gradient and adds epsilon after the bias correction
+    "optax": {
+        "adopt": ("ADOPT", {"learning_rate": 0.1, "beta_1": 0.75, "beta_2": 0.875}, {}),
+        "adopt, epsilon": ("ADOPT", {"learning_rate": 0.1, "epsilon": 0.5}, {}),
+        "ademamix": ("AdEMAMix", {"learning_rate": 0.1, "beta_3": 0.96875, "alpha": 2.0}, {}),
+        "ademamix, epsilon": ("AdEMAMix", {"learning_rate": 0.1, "epsilon": 0.5}, {}),
+        "signum": ("Signum", {"learning_rate": 0.1, "momentum": 0.75}, {}),
+        "yogi": ("Yogi", {**_ADAM, "initial_accumulator_value": 0.0, "epsilon": 0.0}, {}),
     },
 }
 
@@ -153,8 +165,9 @@ def _torchs(case: str) -> Iterator[list[np.ndarray]]:
     first, grads = _inputs(around)
     weights = [torch.tensor(w, requires_grad=True) for w in first]
     given = dict(arguments)
+    betas = given.pop("beta_1", 0.9), given.pop("beta_2", 0.999)
     opt = getattr(torch.optim, name)(
-        weights, lr=given.pop("learning_rate"), eps=given.pop("epsilon"), **given
+        weights, given.pop("learning_rate"), betas, given.pop("epsilon"), **given
     )
     for step in grads:
         for weight, g in zip(weights, step, strict=True):
@@ -163,9 +176,34 @@ def _torchs(case: str) -> Iterator[list[np.ndarray]]:
         yield [weight.detach().numpy().copy() for weight in weights]
 
 
+def _optaxs(case: str) -> Iterator[list[np.ndarray]]:
+    import jax
+    import optax.contrib
+
+    jax.config.update("jax_enable_x64", True)
+    name, arguments, around = CASES["optax"][case]
+    theirs = {"epsilon": "eps", "beta_1": "b1", "beta_2": "b2", "beta_3": "b3", "momentum": "b1"}
+    given = {theirs.get(k, k): value for k, value in arguments.items()}
+    if "initial_accumulator_value" in given:
+        rate, first_value = given.pop("learning_rate"), given.pop("initial_accumulator_value")
+        scale = optax.scale_by_yogi(**given, initial_accumulator_value=first_value)
+        opt = optax.chain(scale, optax.scale_by_learning_rate(rate))
+    elif name == "Signum":  # is their Lion with the same decays
+        opt = optax.lion(**given, b2=given["b1"], weight_decay=0.0)
+    else:
+        opt = getattr(optax.contrib, name.lower())(**given)
+    first, grads = _inputs(around)
+    weights = [jax.numpy.array(w) for w in first]
+    state = opt.init(weights)
+    for step in grads:
+        updates, state = opt.update([jax.numpy.array(g) for g in step], state, weights)
+        weights = optax.apply_updates(weights, updates)
+        yield [np.array(w) for w in weights]
+
+
 def answers(library: str, case: str) -> Iterator[list[np.ndarray]]:
     """Yield what a library's optimizer makes of the weights, step by step."""
-    return _kerass(case) if library == "keras" else _torchs(case)
+    return {"keras": _kerass, "torch": _torchs, "optax": _optaxs}[library](case)
 
 
 if __name__ == "__main__":

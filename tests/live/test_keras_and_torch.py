@@ -1,4 +1,4 @@
-"""Both packages' optimizers against Keras 3 and torch themselves, where they are installed."""
+"""Both packages' optimizers against Keras 3, torch and optax, where they are installed."""
 
 from __future__ import annotations
 

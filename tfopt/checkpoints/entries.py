@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfopt.errors import InvalidTypeError
+from tfopt.storage import POSITIVE8, SIGNED8
 
 __all__ = [
     "AT_ONCE",
@@ -20,6 +21,7 @@ __all__ = [
     "is_as_stored",
     "is_name",
     "is_sound",
+    "name_of",
     "pieces",
 ]
 
@@ -36,7 +38,12 @@ STORED: dict[str, tuple[str, int]] = {
     "bfloat16": ("uint16", 1),
     "complex64": ("float32", 2),
     "complex128": ("float64", 2),
+    "signed8": ("uint8", SIGNED8.itemsize),
+    "positive8": ("uint8", POSITIVE8.itemsize),
 }
+
+
+_BLOCKS = {"signed8": SIGNED8, "positive8": POSITIVE8}
 
 
 class Entry(NamedTuple):
@@ -53,14 +60,14 @@ class Entry(NamedTuple):
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
-        """The shape in that dtype: complex numbers are pairs."""
-        pairs = STORED[self.dtype][1] == 2
-        return (*self.shape, 2) if pairs else self.shape
+        """The shape in that dtype: complex numbers are pairs, blocks of codes are bytes."""
+        parts = STORED[self.dtype][1]
+        return (*self.shape, parts) if parts > 1 else self.shape
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
         """The dtype of the array."""
-        return _bfloat16() if self.dtype == "bfloat16" else np.dtype(self.dtype)
+        return _dtype_named(self.dtype)
 
     @property
     def nbytes(self) -> int:
@@ -76,9 +83,15 @@ def described(name: str, array: np.ndarray) -> Entry:
     InvalidTypeError
         If checkpoints do not support its dtype.
     """
-    if array.dtype.name not in STORED:
+    dtype = name_of(array.dtype)
+    if dtype not in STORED:
         raise InvalidTypeError(f"a checkpoint cannot hold {name} of dtype {array.dtype}")
-    return Entry(name, array.dtype.name, array.shape)
+    return Entry(name, dtype, array.shape)
+
+
+def name_of(dtype: np.dtype[Any]) -> str:
+    """Return the name of a dtype in a file."""
+    return next((name for name, blocks in _BLOCKS.items() if dtype == blocks), dtype.name)
 
 
 def is_sound(entry: Entry) -> bool:
@@ -106,7 +119,7 @@ def pieces(array: np.ndarray, most: int) -> Iterator[memoryview]:
     """
     if array.size == 0:
         return
-    array = _without_bfloat16(array)
+    array = _plain(array)
     if is_as_stored(array):
         data = memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
         for start in range(0, len(data), most):
@@ -124,11 +137,15 @@ def pieces(array: np.ndarray, most: int) -> Iterator[memoryview]:
 
 def is_as_stored(array: np.ndarray) -> bool:
     """Return whether an array's memory has the same bytes as in a file."""
-    dtype = _without_bfloat16(array).dtype
+    dtype = _plain(array).dtype
     return bool(array.flags.c_contiguous) and dtype == dtype.newbyteorder("<")
 
 
-def _without_bfloat16(array: np.ndarray) -> np.ndarray:
+def _plain(array: np.ndarray) -> np.ndarray:
+    """Return an array of bfloat16, or of blocks of codes, as one of a dtype of NumPy's."""
+    if array.dtype in (SIGNED8, POSITIVE8):
+        array = array if array.flags.c_contiguous else array.copy()
+        return array.view(np.uint8)
     return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
 
 
@@ -136,15 +153,15 @@ def empty(entry: Entry) -> tuple[np.ndarray, Iterator[memoryview]]:
     """Return a new array for an entry, and its memory in parts, to be filled."""
     stored = np.empty(entry.stored_shape, entry.stored)
     array = stored if sys.byteorder == "little" else stored.view()
-    if entry.dtype == "bfloat16":
-        array = array.view(_bfloat16())
-    elif STORED[entry.dtype][1] == 2:
-        array = array.view(np.dtype(entry.dtype)).reshape(entry.shape)
+    if array.dtype != entry.numpy_dtype:
+        array = array.view(entry.numpy_dtype).reshape(entry.shape)
     return array, pieces(stored, AT_ONCE)
 
 
-def _bfloat16() -> np.dtype[Any]:
-    import ml_dtypes
+def _dtype_named(name: str) -> np.dtype[Any]:
+    if name == "bfloat16":
+        import ml_dtypes
 
-    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return dtype
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
+    return _BLOCKS.get(name) or np.dtype(name)

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tfopt.checkpoints.entries import AT_ONCE, Entry, empty, is_as_stored, pieces
+from tfopt.checkpoints.entries import AT_ONCE, Entry, empty, is_as_stored, name_of, pieces
 from tfopt.errors import CheckpointError, InvalidArgumentError, InvalidTypeError
 
 __all__ = ["Stored", "fill"]
@@ -65,7 +65,7 @@ class Stored:
         CheckpointError, OSError
             As in `read`; then part of `array` has been overwritten.
         """
-        if not isinstance(array, np.ndarray) or array.dtype.name != self._entry.dtype:
+        if not isinstance(array, np.ndarray) or name_of(array.dtype) != self._entry.dtype:
             kind = getattr(array, "dtype", type(array).__name__)
             raise InvalidTypeError(f"{self._entry.name} is {self._entry.dtype}, not {kind}")
         if array.shape != self.shape:

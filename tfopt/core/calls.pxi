@@ -109,3 +109,13 @@ cpdef object apply(Op op, tuple ins, dict kw=None):
     if tfopt_recorders != NULL:
         record(op, ins, outs, kw)
     return outs if type(made) is tuple else outs[0]
+
+
+def replayed(program, variables, tensors):
+    """The tensors that a program of arrays makes of tensors, variables and arrays."""
+    cdef list arrays = [variables], made = []
+    for x in tensors:
+        arrays.append(raw(x))
+    for y in program(*arrays):
+        made.append(wrap(y))
+    return made

@@ -29,6 +29,7 @@ cdef class Readable(Operand):
     cdef object __weakref__
 
     cdef Tensor current(self)
+    cdef int before_write(self) except -1
 
 
 cdef class Op:

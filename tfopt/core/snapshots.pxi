@@ -44,10 +44,8 @@ cdef class Readable(Operand):
             self.snapshot = _snapshot(self._array)
         return self.snapshot
 
-    def _before_write(self):
+    cdef int before_write(self) except -1:
         """Give copies to the tensors that lie in the array; the next read is another tensor."""
-        if self.snapshot is None:
-            return
         cdef Tensor tensor
         cdef Lease lease = (<object>self.snapshot.a).base
         cdef list views = lease.views
@@ -57,6 +55,7 @@ cdef class Readable(Operand):
             if tensor is not None and _lease_of(tensor.a) is not None:
                 tensor.a = np.array(tensor.a)
         lease.views = []
+        return 0
 
     def _converted(self, str how):
         """Report a variable that is converted while a tape would watch it."""
@@ -120,6 +119,6 @@ def prepare_writes(operands):
     for operand in operands:
         if isinstance(operand, Readable):
             if (<Readable>operand).snapshot is not None:
-                operand._before_write()
+                (<Readable>operand).before_write()
         elif isinstance(operand, (list, tuple)):
             prepare_writes(operand)

@@ -7,11 +7,16 @@ from tfopt.optimizers.algorithms.adagrad import Adagrad
 from tfopt.optimizers.algorithms.adam import Adam
 from tfopt.optimizers.algorithms.adamax import Adamax
 from tfopt.optimizers.algorithms.adamw import AdamW
+from tfopt.optimizers.algorithms.ademamix import AdEMAMix
+from tfopt.optimizers.algorithms.adopt import ADOPT
 from tfopt.optimizers.algorithms.ftrl import Ftrl
 from tfopt.optimizers.algorithms.lion import Lion
 from tfopt.optimizers.algorithms.nadam import Nadam
+from tfopt.optimizers.algorithms.radam import RAdam
 from tfopt.optimizers.algorithms.rmsprop import RMSprop
 from tfopt.optimizers.algorithms.sgd import SGD
+from tfopt.optimizers.algorithms.signum import Signum
+from tfopt.optimizers.algorithms.yogi import Yogi
 from tfopt.optimizers.base.contract import OptimizerBase
 from tfopt.optimizers.base.optimizer import Optimizer
 from tfopt.optimizers.base.serialization import deserialize, get, serialize
@@ -25,6 +30,8 @@ from tfopt.optimizers.wrappers.weight_average import WeightAverage
 from tfopt.optimizers.wrappers.wrapper import Wrapper
 
 __all__ = [
+    "ADOPT",
+    "AdEMAMix",
     "Adadelta",
     "Adafactor",
     "Adagrad",
@@ -42,12 +49,15 @@ __all__ = [
     "OptimizerBase",
     "ParameterGroups",
     "PreparedStep",
+    "RAdam",
     "RMSprop",
     "SGD",
+    "Signum",
     "StepReport",
     "StepRequest",
     "WeightAverage",
     "Wrapper",
+    "Yogi",
     "deserialize",
     "get",
     "schedules",

@@ -30,6 +30,7 @@ class Rule(NamedTuple):
     width1: str | None = None  # the step of sparse rows of one element, if different
     absent: str | None = None  # the step of rows not listed in a sparse call, if there is one
     decays: dict[str, str] = {}  # slots that decay in steps without a gradient: slot -> factor
+    codes: dict[str, str] = {}  # slots that 8 bits suffice for: slot -> "signed" or "positive"
     grad: str = "grad"  # TensorFlow's name of the gradient
     complex: bool = False  # whether complex dtypes are supported
 

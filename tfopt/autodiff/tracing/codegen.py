@@ -8,6 +8,7 @@ again, and dropped after their last use, since local variables would keep them a
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from keyword import iskeyword
 from typing import Any
@@ -99,9 +100,12 @@ class _Writer:
             places += [node.where] * (len(self.lines) - len(places))
         returned = [*map(self._result, self.pruned.results), *self.read_names]
         self.lines.append(f"return ({', '.join(returned)}{',' if returned else ''})")
-        body = "\n        ".join(self.lines)
-        source = f"def program({params}):\n    with errstate(all='ignore'):\n        {body}\n"
-        return executed(source, title, self.scope, [None, None, *places])
+        # entering and leaving takes longer than much of what computes nothing
+        computes = any(not (n.op is READ or isinstance(n.op, Effect)) for n in self.pruned.nodes)
+        opening = [f"def program({params}):"] + ["    with errstate(all='ignore'):"] * computes
+        source = textwrap.indent("\n".join(self.lines), "    " * len(opening))
+        source = "\n".join([*opening, source, ""])
+        return executed(source, title, self.scope, [*(None for _ in opening), *places])
 
     # ---- statements
 

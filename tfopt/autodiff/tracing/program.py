@@ -92,8 +92,7 @@ class Program:
         try:
             recorders = engine.recorders()
             if not recorders or not self._concerns(recorders, tensors):
-                arrays = map(engine.raw, tensors)
-                made = [engine.wrapped(y) for y in self.raw(variables, *arrays)]
+                made = engine.replayed(self.raw, variables, tensors)
             else:
                 made = self._recorded(tensors, variables)
         except Resized:

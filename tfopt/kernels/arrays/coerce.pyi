@@ -3,6 +3,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+SIGNED8_DTYPE: np.dtype[np.void]
+POSITIVE8_DTYPE: np.dtype[np.void]
+
 def as_array(value: Any, name: str) -> NDArray[Any]: ...
 def memory_address(array: NDArray[Any]) -> int: ...
 def placement(

@@ -8,11 +8,16 @@ from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
-from tfopt.kernels.arrays.layout cimport BFLOAT16, FLOAT16, NATIVE
+from tfopt.kernels.arrays.layout cimport BFLOAT16, FLOAT16, NATIVE, POSITIVE8, SIGNED8
+from tfopt.kernels.platform.halves cimport CODES
 
 cimport numpy as cnp
 
 cnp.import_array()
+
+#: Blocks of 8-bit codes: numbers of either sign, and means of squares.
+SIGNED8_DTYPE = np.dtype([("unit", np.float32), ("codes", np.int8, (CODES,))])
+POSITIVE8_DTYPE = np.dtype([("unit", np.float32), ("codes", np.uint8, (CODES,))])
 
 cdef int _bfloat16 = -1     # ml_dtypes' type number, set when one is first seen
 
@@ -95,6 +100,15 @@ cdef int storage_of(cnp.ndarray a) except -2:
         _bfloat16 = typenum
         return BFLOAT16
     return -1
+
+
+cdef int block_storage_of(cnp.ndarray a) except -1:
+    """The storage type of a slot of 8-bit codes in blocks, or NATIVE."""
+    if cnp.PyArray_TYPE(a) != cnp.NPY_VOID:
+        return NATIVE
+    if a.descr is SIGNED8_DTYPE or a.dtype == SIGNED8_DTYPE:
+        return SIGNED8
+    return POSITIVE8 if a.dtype == POSITIVE8_DTYPE else NATIVE
 
 
 def memory_address(cnp.ndarray array not None):

@@ -7,6 +7,8 @@ cdef enum:
     NATIVE = 0      # the same as the computation type
     FLOAT16 = 1
     BFLOAT16 = 2
+    SIGNED8 = 3     # blocks of 8-bit codes: see storage.py
+    POSITIVE8 = 4
 
 cdef struct layout:
     # the axes of all operands, innermost first, adjacent axes merged where every operand allows
@@ -15,6 +17,7 @@ cdef struct layout:
     Py_ssize_t stride[MAX_OPERANDS][MAX_DIMS]   # in bytes
     int storage[MAX_OPERANDS]
     int n_written       # the number of leading operands that are written
+    bint blocked        # some operands are blocks of codes, and all are contiguous
     bint clamps         # the last operand is clamped to these bounds as it is read
     double bounds[2]
 
@@ -24,6 +27,8 @@ cdef void gather(char *to, const char *source, Py_ssize_t stride, Py_ssize_t n,
                  Py_ssize_t itemsize, int storage) noexcept nogil
 cdef void clamp(void *run, Py_ssize_t n, bint is_double, const double *bounds) noexcept nogil
 cdef bint is_run(const layout *axes, int n_operands, Py_ssize_t itemsize) noexcept nogil
+cdef void run_blocks(const layout *axes, step_t step, int n_operands, char **data,
+                     Py_ssize_t start, Py_ssize_t stop, const void *h) noexcept nogil
 cdef void run_layout(const layout *axes, step_t step, const half_step_t *half, int n_operands,
                      char **data, Py_ssize_t itemsize, Py_ssize_t start, Py_ssize_t count,
                      const void *h) noexcept nogil

@@ -4,24 +4,31 @@ A step needs contiguous runs. The axes of the operands are sorted by their total
 where two axes form one longer axis in every operand; the remaining axes are traversed like an
 odometer. An operand that is not contiguous along the innermost axis goes through a small buffer
 that stays in L1: gathered, stepped, scattered. So does an operand stored in 16 bits: it is widened
-when gathered, and rounded once when scattered.
+when gathered, and rounded once when scattered; where all are, and steps of the instruction set in
+use convert them, no buffer is needed.
 """
 
 from libc.math cimport NAN
 from libc.stdint cimport uint16_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
 
+from tfopt.errors import InvalidArgumentError
+
 from tfopt.kernels.platform.halves cimport (
-    bfloat16_of, float16_of, float_of_bfloat16, float_of_float16, halves,
+    CODES, bfloat16_of, float16_of, float_of_bfloat16, float_of_float16, halves, signed8,
 )
+from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
+from tfopt.kernels.platform.runtime cimport flush_denormals
 from tfopt.kernels.update.step_table cimport (
     BFLOAT16_CHUNK, FLOAT16_CHUNK, MAX_DIMS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, half_step_t,
     step_t,
 )
 
 cimport numpy as cnp
+
+cnp.import_array()
 
 cdef enum:
     PIECE = 512     # doubles in a buffered piece: five operands fit in L1
@@ -60,7 +67,7 @@ cdef void merge_axes(layout *into, int n_operands, int ndim, const cnp.npy_intp 
         order[at] = axis
         n += 1
     into.n_written = n_operands - 1     # a gradient is only read
-    into.clamps = False
+    into.blocked = into.clamps = False
     into.ndim = 0
     for at in range(n):
         axis = order[at]
@@ -174,30 +181,77 @@ cdef inline void _scatter(char *to, Py_ssize_t stride, const char *source, Py_ss
             memcpy(to + i * stride, source + i * 1, 1)
 
 
+cdef inline int _narrow_bound(const layout *axes, int storage) noexcept nogil:
+    """The bound of the gradient as a number of a 16-bit type; -1 if it is none."""
+    cdef float bound = <float>axes.bounds[1]
+    cdef uint16_t bits = float16_of(bound) if storage == FLOAT16 else bfloat16_of(bound)
+    cdef float same = float_of_float16(bits) if storage == FLOAT16 else float_of_bfloat16(bits)
+    return bits if bits < 0x8000 and same == axes.bounds[1] else -1
+
+
+cdef inline void _clamp_narrow(const uint16_t *x, Py_ssize_t n, uint16_t bound, uint16_t infinity,
+                               uint16_t *y) noexcept nogil:
+    """Clamp 16-bit numbers to a bound and the negative; NaNs stay."""
+    cdef uint16_t magnitude
+    cdef Py_ssize_t i
+    for i in range(n):
+        magnitude = x[i] & 0x7fff
+        magnitude = bound if (magnitude > bound) & (magnitude <= infinity) else magnitude
+        y[i] = (x[i] & 0x8000) | magnitude
+
+
 cdef half_step_t _half_step(const layout *axes, const half_step_t *half,
                             int n_operands) noexcept nogil:
     """The step if all operands are contiguous numbers of one 16-bit type."""
     cdef int k, storage = axes.storage[0]
-    if half == NULL or storage == NATIVE or axes.clamps:
+    if half == NULL or storage == NATIVE:
         return NULL
     for k in range(n_operands):
         if axes.storage[k] != storage or axes.stride[k][0] != 2:
             return NULL
+    if axes.clamps and _narrow_bound(axes, storage) < 0:
+        return NULL
     return half[storage - 1]
 
 
-cdef Py_ssize_t _run_chunks(half_step_t step, int storage, char **at, Py_ssize_t n,
-                            const float *h) noexcept nogil:
-    """Step all whole chunks of a run; return the number of their elements."""
+cdef void _run_halves(const layout *axes, half_step_t step, int n_operands, char **at,
+                      Py_ssize_t n, const float *h) noexcept nogil:
+    """Step a run of 16-bit numbers, its rest as the first part of a chunk."""
     cdef float[MAX_SCALARS + N_SCALES] plain
+    cdef uint16_t[MAX_OPERANDS][BFLOAT16_CHUNK] rest
+    cdef uint16_t[PIECE] clamped
+    cdef uint16_t *p[MAX_OPERANDS]
+    cdef int k, last = n_operands - 1, storage = axes.storage[0]
     cdef Py_ssize_t chunk = FLOAT16_CHUNK if storage == FLOAT16 else BFLOAT16_CHUNK
-    cdef Py_ssize_t whole = n - n % chunk
-    cdef int k
-    if whole:
-        for k in range(MAX_SCALARS + N_SCALES):     # of NaNs, rounding takes the processor's only
-            plain[k] = h[k] if h[k] == h[k] else <float>NAN
-        step(<uint16_t **>at, whole, plain)
-    return whole
+    cdef Py_ssize_t done = 0, piece, whole = n - n % chunk
+    cdef uint16_t bound = 0, infinity = 0x7c00 if storage == FLOAT16 else 0x7f80
+    if axes.clamps:
+        bound = <uint16_t>_narrow_bound(axes, storage)
+    for k in range(MAX_SCALARS + N_SCALES):     # of NaNs, rounding takes the processor's only
+        plain[k] = h[k] if h[k] == h[k] else <float>NAN
+    while done < whole:
+        piece = whole - done
+        if axes.clamps and piece > PIECE:
+            piece = PIECE
+        for k in range(n_operands):
+            p[k] = <uint16_t *>at[k] + done
+        if axes.clamps:
+            _clamp_narrow(p[last], piece, bound, infinity, clamped)
+            p[last] = clamped
+        step(p, piece, plain)
+        done += piece
+    if done == n:
+        return
+    piece = n - done
+    memset(rest, 0, sizeof(rest))
+    for k in range(n_operands):
+        p[k] = rest[k]
+        memcpy(p[k], <uint16_t *>at[k] + done, 2 * piece)
+    if axes.clamps:
+        _clamp_narrow(p[last], piece, bound, infinity, p[last])
+    step(p, chunk, plain)
+    for k in range(last):
+        memcpy(<uint16_t *>at[k] + done, p[k], 2 * piece)
 
 
 cdef void _run_axis(const layout *axes, step_t step, const half_step_t *half, int n_operands,
@@ -221,7 +275,8 @@ cdef void _run_axis(const layout *axes, step_t step, const half_step_t *half, in
         return
     narrow = _half_step(axes, half, n_operands)
     if narrow != NULL:
-        done = _run_chunks(narrow, axes.storage[0], at, n, <const float *>h)
+        _run_halves(axes, narrow, n_operands, at, n, <const float *>h)
+        return
     while done < n:
         piece = PIECE * <Py_ssize_t>sizeof(double) // itemsize
         if piece > n - done:
@@ -255,8 +310,10 @@ cdef void run_layout(const layout *axes, step_t step, const half_step_t *half, i
     for k in range(n_operands):
         at[k] = data[k]
     for axis in range(axes.ndim):
-        index[axis] = rest % axes.shape[axis]
-        rest //= axes.shape[axis]
+        index[axis] = rest
+        if axis < axes.ndim - 1:    # rows of one axis need no division
+            index[axis] = rest % axes.shape[axis]
+            rest //= axes.shape[axis]
         for k in range(n_operands):
             at[k] += index[axis] * axes.stride[k][axis]
     while count > 0:
@@ -280,3 +337,77 @@ cdef void run_layout(const layout *axes, step_t step, const half_step_t *half, i
             for k in range(n_operands):
                 at[k] -= axes.shape[axis] * axes.stride[k][axis]
             index[axis] = 0
+
+
+cdef void run_blocks(const layout *axes, step_t step, int n_operands, char **data,
+                     Py_ssize_t start, Py_ssize_t stop, const void *h) noexcept nogil:
+    """Step elements start .. stop - 1 of contiguous operands, of which some are blocks of codes.
+
+    The start is that of a block. Codes become numbers that stay in L1 while they are stepped.
+    """
+    cdef float[MAX_OPERANDS][CODES] buffer
+    cdef void *p[MAX_OPERANDS]
+    cdef char *at[MAX_OPERANDS]
+    cdef Py_ssize_t n
+    cdef int k, storage, last = n_operands - 1
+    while start < stop:
+        n = min(<Py_ssize_t>CODES, stop - start)
+        for k in range(n_operands):
+            storage = axes.storage[k]
+            p[k] = buffer[k]
+            if storage >= SIGNED8:
+                at[k] = data[k] + start // CODES * <Py_ssize_t>sizeof(signed8)
+                _halves.decode[storage - SIGNED8](at[k], n, buffer[k])
+                continue
+            at[k] = data[k] + start * (4 if storage == NATIVE else 2)
+            if storage != NATIVE:
+                _halves.widen[storage](<const uint16_t *>at[k], n, buffer[k])
+            elif k == last and axes.clamps:
+                memcpy(buffer[k], at[k], n * sizeof(float))
+            else:
+                p[k] = at[k]
+        if axes.clamps:
+            clamp(p[last], n, False, axes.bounds)
+        step(p, n, h)
+        for k in range(axes.n_written):
+            storage = axes.storage[k]
+            if storage >= SIGNED8:
+                _halves.encode[storage - SIGNED8](buffer[k], n, at[k])
+            elif storage != NATIVE:
+                _halves.narrow[storage](buffer[k], n, <uint16_t *>at[k])
+        start += n
+
+
+cdef char *_blocks_of(cnp.ndarray blocks, Py_ssize_t n, int storage) except NULL:
+    """The address of blocks for n numbers, after checking that they are."""
+    if not (SIGNED8 <= storage <= POSITIVE8 and cnp.PyArray_ISCARRAY_RO(blocks)
+            and cnp.PyArray_NBYTES(blocks) == (n + CODES - 1) // CODES * <int>sizeof(signed8)):
+        raise InvalidArgumentError(f"blocks of storage {storage} do not fit {n} numbers")
+    return <char *>cnp.PyArray_DATA(blocks)
+
+
+def encode(float[::1] numbers not None, cnp.ndarray blocks not None, int storage):
+    """Write numbers to blocks of codes."""
+    cdef Py_ssize_t start, n = numbers.shape[0]
+    cdef char *at = _blocks_of(blocks, n, storage)
+    cdef fp_state caller
+    if not cnp.PyArray_ISWRITEABLE(blocks):
+        raise InvalidArgumentError("blocks are read-only")
+    caller = fp_enter(flush_denormals())
+    for start in range(0, n, CODES):
+        _halves.encode[storage - SIGNED8](
+            &numbers[start], min(<Py_ssize_t>CODES, n - start),
+            at + start // CODES * <Py_ssize_t>sizeof(signed8))
+    fp_leave(caller)
+
+
+def decode(cnp.ndarray blocks not None, float[::1] numbers not None, int storage):
+    """Read numbers from blocks of codes."""
+    cdef Py_ssize_t start, n = numbers.shape[0]
+    cdef const char *at = _blocks_of(blocks, n, storage)
+    cdef fp_state caller = fp_enter(flush_denormals())
+    for start in range(0, n, CODES):
+        _halves.decode[storage - SIGNED8](
+            at + start // CODES * <Py_ssize_t>sizeof(signed8),
+            min(<Py_ssize_t>CODES, n - start), &numbers[start])
+    fp_leave(caller)

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Conversion of 16-bit numbers from and to float32, single or in runs."""
+"""Conversion of 16-bit numbers and of blocks of 8-bit codes from and to float32."""
 
 from libc.stdint cimport uint16_t
 
@@ -18,10 +18,29 @@ cdef extern from "halves.h" nogil:
     void widen_bfloat16_chunk(const uint16_t *brains, float *floats) noexcept
     void narrow_bfloat16_chunk(const float *floats, uint16_t *brains) noexcept
 
+cdef extern from "bytes8.h" nogil:
+    enum:
+        CODES "TFOPT_CODES"
+    ctypedef struct signed8 "tfopt_signed8":
+        float unit
+    ctypedef struct positive8 "tfopt_positive8":
+        float unit
+    void decode_signed8(const signed8 *block, Py_ssize_t n, float *floats) noexcept
+    void encode_signed8(const float *floats, Py_ssize_t n, signed8 *block) noexcept
+    void decode_positive8(const positive8 *block, Py_ssize_t n, float *floats) noexcept
+    void encode_positive8(const float *floats, Py_ssize_t n, positive8 *block) noexcept
+
 ctypedef void (*widen_t)(const uint16_t *halves, Py_ssize_t n, float *floats) noexcept nogil
 ctypedef void (*narrow_t)(const float *floats, Py_ssize_t n, uint16_t *halves) noexcept nogil
+
+# A block of at most CODES numbers
+ctypedef void (*decode_t)(const void *block, Py_ssize_t n, float *floats) noexcept nogil
+ctypedef void (*encode_t)(const float *floats, Py_ssize_t n, void *block) noexcept nogil
 
 cdef struct halves:
     # by storage type (layout.pxd); type 0 needs none
     widen_t[3] widen
     narrow_t[3] narrow
+    # by storage type less SIGNED8
+    decode_t[2] decode
+    encode_t[2] encode

@@ -1,5 +1,6 @@
 """Settings of all kernels: the number of threads, denormals, and the effect of a fork."""
 
+from libc.math cimport ldexp
 from libc.string cimport memset
 
 from tfopt.errors import InvalidArgumentError
@@ -47,11 +48,13 @@ cdef int team_size(Py_ssize_t elements, int operands) noexcept nogil:
 # At the end of a parallel region its caller waits for the other threads, and where other programs
 # keep the cores busy that takes whole time slices of theirs: milliseconds for a call of
 # microseconds. So there are accounts of the seconds that threads save, one for each size of calls,
-# as what ruins a short call is little to a long one. While an account is overdrawn, calls run on
-# their callers' threads alone, and try the others again after pauses that grow with the debt.
+# as what ruins a short call is little to a long one. A loss that savings do not cover is paid by a
+# pause, in which calls run on their callers' threads alone; then they try the others again. Pauses
+# after losses in a row double.
 cdef struct account:
     double balance
     double alone_until
+    int losses          # in a row
 
 cdef enum:
     SIZES = 16          # each twice the one before
@@ -59,18 +62,24 @@ cdef enum:
 cdef account[SIZES] _saved      # of all callers; a race between two of them loses an entry
 memset(_saved, 0, sizeof(_saved))
 
+cdef double TOLERATED = 1.2         # a call that takes so many times as long as alone is no loss
+cdef double WAKING = 2e-4           # seconds that threads may take to wake up: no loss yet
 cdef double MOST_SAVED = 0.01       # so that savings of long ago do not pay for a busy machine
-cdef double MOST_OWED = 0.125
-cdef double PAUSE = 8               # seconds alone per second owed
+cdef double PAUSE = 8               # seconds alone per second lost
+cdef double LONGEST = 1             # pause
 
 
-cdef void _enter(account *a, double now, double saved) noexcept nogil:
-    """Enter what a call has saved, or what it lost if that is negative."""
-    if saved < 0 and a.balance < 0:
-        saved += a.balance          # a second loss in a row doubles the debt
-    a.balance = max(-MOST_OWED, min(a.balance + saved, MOST_SAVED))
-    if saved < 0 and a.balance < 0:
-        a.alone_until = now - PAUSE * a.balance
+cdef void _enter(account *a, double now, double took, double alone) noexcept nogil:
+    """Enter what a call took, and what it would have taken on its caller's thread alone."""
+    if took <= TOLERATED * alone:
+        a.balance = min(a.balance + max(alone - took, 0), MOST_SAVED)
+        a.losses = 0
+    else:
+        a.balance -= took - alone
+        if a.balance < -WAKING:
+            a.alone_until = now + min(ldexp(-PAUSE * a.balance, a.losses), LONGEST)
+            a.balance = 0
+            a.losses = min(a.losses + 1, SIZES)
 
 
 cdef team gather_team(Py_ssize_t elements, int operands) noexcept nogil:
@@ -94,14 +103,15 @@ cdef void dismiss_team(const team *t) noexcept nogil:
     """Enter what the threads of an update that is complete have saved.
 
     Each thread has spared the caller a share as long as its own; but threads share caches and
-    memory, so the caller alone would have taken less than all of them. Half is the estimate.
+    memory, so the caller alone would have taken less than all of them: however many they are, not
+    more than eight further shares.
     """
-    cdef double now, own, others = t.others
+    cdef double now, others = t.others
     if t.size > 1:
         if others == 0:
-            others = <double>(t.size - 1) / 2
-        now, own = omp_get_wtime(), t.ended - t.began
-        _enter(&_saved[t.work], now, own * others - (now - t.asked - own))
+            others = <double>(t.size - 1) / (1 + <double>(t.size - 1) / 8)
+        now = omp_get_wtime()
+        _enter(&_saved[t.work], now, now - t.asked, (t.ended - t.began) * (1 + others))
 
 
 def pauses(calls):
@@ -109,13 +119,13 @@ def pauses(calls):
 
     Parameters
     ----------
-    calls : iterable of (float, float)
-        When each ends, and the seconds that it has saved.
+    calls : iterable of (float, float, float)
+        When each ends, the seconds that it took, and those that it would have taken alone.
     """
-    cdef account a = account(0, 0)
+    cdef account a = account(0, 0, 0)
     times = []
-    for now, saved in calls:
-        _enter(&a, now, saved)
+    for now, took, alone in calls:
+        _enter(&a, now, took, alone)
         times.append(a.alone_until)
     return times
 

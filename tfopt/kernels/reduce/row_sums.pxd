@@ -23,6 +23,13 @@ cdef inline void add_rows(real *sums, const Py_ssize_t *numbers, char *rows, Py_
     cdef char *base = <char *>sums
     cdef real *total
     cdef const real *row
+    if width == 1:
+        for i in range(n):
+            row = <const real *>(rows + places[i] * stride)
+            value = high if high < row[0] else row[0]
+            value = low if low > value else value
+            sums[numbers[i]] = sums[numbers[i]] + value * factor
+        return
     for i in range(n):
         if i + ROWS_AHEAD < n:
             prefetch_row(&base, &row_bytes, 1, numbers[i + ROWS_AHEAD], fetched)

@@ -1,6 +1,7 @@
 # cython: language_level=3
 cimport numpy as cnp
 from tfopt.kernels.arrays.layout cimport layout
+from tfopt.kernels.platform.halves cimport CODES
 from tfopt.kernels.update.step_table cimport (
     Kernel, MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, half_step_t, scatter_t, step_t,
     steps,
@@ -29,6 +30,7 @@ cdef struct work:
     Py_ssize_t itemsize
     int flush
     bint own_scales
+    Py_ssize_t grain    # a tensor's elements are shared at multiples of it
     double[2 * (MAX_SCALARS + N_SCALES)] h  # in the call's type, at most complex128
     # dense: concatenated tensors; starts[t] is where the t-th begins, starts[n] the end
     Py_ssize_t n_tensors
@@ -76,12 +78,19 @@ cdef Py_ssize_t row_size(cnp.ndarray var) noexcept
 cdef int check_in_order(Kernel kernel, list variables, cnp.ndarray grad, cnp.ndarray ids,
                         int flags, const numbers *read, object faults) except -1
 cdef bint is_safe(cnp.ndarray a, int k, cnp.ndarray grad, const numbers *read) noexcept
+cdef cnp.ndarray contiguous_with_blocks(Kernel kernel, list variables, cnp.ndarray grad)
 cdef cnp.ndarray separate(Kernel kernel, list variables, cnp.ndarray grad, bint sparse,
                           const numbers *read)
 cdef int check_flags(Kernel kernel, int flags) except -1
 cdef const steps *set_scalars(Kernel kernel, Call call, const numbers *read, int flags,
                               int typenum, bint dense) except NULL
 cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axes) except -1
+
+
+cdef inline void set_grain(Call call, const tensor *it) noexcept:
+    """Share the elements of a tensor in whole blocks, if it has any."""
+    if it.axes != NULL and it.axes.blocked:
+        call.w.grain = CODES
 
 
 cdef inline void set_scale(double *h, double scale, Py_ssize_t itemsize) noexcept nogil:

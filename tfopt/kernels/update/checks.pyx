@@ -9,13 +9,13 @@ cimport cython
 
 import numpy as np
 
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.rules import LIMITS
 
 from tfopt.kernels.arrays.coerce cimport (
-    as_array, read_scalar, refuse_layout, shape_of, storage_of,
+    as_array, block_storage_of, read_scalar, refuse_layout, shape_of, storage_of,
 )
 from tfopt.kernels.arrays.layout cimport NATIVE, is_run, layout, merge_axes
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
@@ -40,6 +40,7 @@ cdef class Call:
         self.w.starts = self.one_start
         self.w.n_tensors = 1
         self.w.own_scales = False
+        self.w.grain = 1
         self.w.outside = &self.outside
         self.one.axes = NULL
 
@@ -61,6 +62,15 @@ cdef class Call:
 
 # ---- one check
 
+cdef bint _is_stored(cnp.ndarray slot, cnp.ndarray var) except -1:
+    """Whether a slot is in a storage of its own, from which it is computed with as the variable."""
+    cdef int typenum = cnp.PyArray_TYPE(slot)
+    if cnp.PyArray_TYPE(var) != cnp.NPY_FLOAT32 and storage_of(var) <= NATIVE:
+        return False
+    return (typenum == cnp.NPY_FLOAT32 or storage_of(slot) > NATIVE
+            or block_storage_of(slot) > NATIVE)
+
+
 cdef int check_operand(Kernel kernel, cnp.ndarray a, str name, cnp.ndarray var,
                        bint written) except -1:
     """Check dtype and layout; `var` determines the dtype."""
@@ -68,7 +78,7 @@ cdef int check_operand(Kernel kernel, cnp.ndarray a, str name, cnp.ndarray var,
     if a is var:
         if storage_of(a) < 0 or (cnp.PyArray_ISCOMPLEX(a) and not kernel.takes_complex):
             raise InvalidTypeError(f"{name} must be {kernel.rule.dtypes}, not {a.dtype}")
-    elif typenum != cnp.PyArray_TYPE(var):
+    elif typenum != cnp.PyArray_TYPE(var) and not (written and _is_stored(a, var)):
         if written or cnp.PyArray_TYPE(var) != cnp.NPY_FLOAT32 or storage_of(a) <= NATIVE:
             raise InvalidTypeError(f"{name} must be {var.dtype} as var is, not {a.dtype}")
     if written:
@@ -80,7 +90,14 @@ cdef int check_operand(Kernel kernel, cnp.ndarray a, str name, cnp.ndarray var,
 
 
 cdef int check_shape(cnp.ndarray a, str name, cnp.ndarray var) except -1:
-    if not same_shape(a, var):
+    cdef Py_ssize_t blocks = (cnp.PyArray_SIZE(var) + CODES - 1) // CODES
+    if block_storage_of(a):
+        if cnp.PyArray_NDIM(a) != 1 or cnp.PyArray_DIM(a, 0) != blocks:
+            raise InvalidArgumentError(
+                f"{name} must have the shape [{blocks}], a block for each {CODES} elements of var, "
+                f"not {shape_of(a)}"
+            )
+    elif not same_shape(a, var):
         raise InvalidArgumentError(
             f"var and {name} do not have the same shape: "
             f"{shape_of(var)} {shape_of(a)}"
@@ -224,6 +241,22 @@ cdef int check_in_order(Kernel kernel, list variables, cnp.ndarray grad, cnp.nda
     return check_scales(faults)
 
 
+cdef cnp.ndarray contiguous_with_blocks(Kernel kernel, list variables, cnp.ndarray grad):
+    """The gradient, contiguous if a slot is stored in blocks; then the others must be."""
+    cdef int k
+    cdef bint blocked = False
+    for k in range(len(variables)):
+        blocked = blocked or block_storage_of(variables[k])
+    if not blocked:
+        return grad
+    for k in range(len(variables)):
+        if not cnp.PyArray_IS_C_CONTIGUOUS(<cnp.ndarray>variables[k]):
+            raise InvalidArgumentError(
+                f"{kernel.operands[k]} must be C-contiguous, as a slot is stored in blocks"
+            )
+    return cnp.PyArray_GETCONTIGUOUS(grad)
+
+
 # ---- memory that must not be shared
 
 cdef bint is_safe(cnp.ndarray a, int k, cnp.ndarray grad, const numbers *read) noexcept:
@@ -339,24 +372,30 @@ cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axe
     cdef layout *axes
     cdef cnp.ndarray a = grad
     cdef int k, n = len(variables)
-    cdef bint contiguous = True
+    cdef bint contiguous = True, blocked = False
     for k in range(n + 1):
         a = variables[k] if k < n else grad
         into.data[k] = <char *>cnp.PyArray_DATA(a)
         strides[k] = cnp.PyArray_STRIDES(a) + skip_axes
-        storage[k] = max(storage_of(a), <int>NATIVE)    # integers, which clipping supports
+        storage[k] = block_storage_of(a)
+        blocked = blocked or storage[k]
+        if storage[k] == NATIVE:
+            storage[k] = max(storage_of(a), <int>NATIVE)    # integers, which clipping supports
         contiguous = contiguous and storage[k] == NATIVE and cnp.PyArray_IS_C_CONTIGUOUS(a)
     into.axes = NULL
     if contiguous:
         return 0
-    axes = <layout *>malloc(sizeof(layout))
+    axes = <layout *>calloc(1, sizeof(layout))
     if axes == NULL:
         raise MemoryError
-    merge_axes(axes, n + 1, cnp.PyArray_NDIM(a) - skip_axes,
-               cnp.PyArray_DIMS(a) + skip_axes, strides)
+    if blocked:
+        axes.blocked, axes.n_written = True, n
+    else:
+        merge_axes(axes, n + 1, cnp.PyArray_NDIM(a) - skip_axes,
+                   cnp.PyArray_DIMS(a) + skip_axes, strides)
     for k in range(n + 1):
         axes.storage[k] = storage[k]
-    if is_run(axes, n + 1, cnp.PyArray_ITEMSIZE(variables[0])):
+    if not blocked and is_run(axes, n + 1, cnp.PyArray_ITEMSIZE(variables[0])):
         free(axes)
     else:
         into.axes = axes
@@ -398,9 +437,11 @@ def dense_call(Kernel kernel not None, tuple arguments not None, tuple hypers no
     cdef cnp.ndarray grad = check_operands(kernel, variables)
     cdef cnp.ndarray var = variables[0]
     check_in_order(kernel, variables, grad, None, flags, &read, faults)
+    grad = contiguous_with_blocks(kernel, variables, grad)
     call.w.step = set_scalars(kernel, call, &read, flags, cnp.PyArray_TYPE(var), True).dense
     grad = separate(kernel, variables, grad, False, &read)
     set_tensor(&call.one, variables, grad, 0)
+    set_grain(call, &call.one)
     call.one_start[0] = 0
     call.one_start[1] = cnp.PyArray_SIZE(var)
     call.arrays = (variables, grad)

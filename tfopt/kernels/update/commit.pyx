@@ -40,8 +40,19 @@ cdef class Count(Write):
     def __cinit__(self, cnp.ndarray number not None):
         self.number = number
         self.at = _scalar_of(number)
+        self.next()
+
+    def next(self):
+        """The number after the increment; if it is carried out again, this must be called before.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it would be too large.
+        """
         if self.at[0] == 0x7FFFFFFFFFFFFFFF:
             raise InvalidArgumentError("the step count cannot grow: it is the largest int64")
+        return self.at[0] + 1
 
     cdef void carry_out(self) noexcept:
         self.at[0] += 1

@@ -15,7 +15,7 @@ from tfopt.kernels.update.multi_tensor import many_call
 from tfopt.kernels.update.sparse_checks import sparse_call
 
 from tfopt.kernels.update.checks cimport Call, set_scale, work
-from tfopt.kernels.arrays.layout cimport run_layout
+from tfopt.kernels.arrays.layout cimport run_blocks, run_layout
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
 )
@@ -26,9 +26,16 @@ from tfopt.kernels.platform.runtime cimport (
 from tfopt.kernels.update.step_table cimport Kernel, MAX_OPERANDS, MAX_SCALARS, N_SCALES
 
 
+cdef inline Py_ssize_t _whole(const work *w, Py_ssize_t t, Py_ssize_t n) noexcept nogil:
+    """Round a number of elements of a tensor up to whole grains, or to all."""
+    cdef Py_ssize_t size = w.starts[t + 1] - w.starts[t]
+    n = (n + w.grain - 1) // w.grain * w.grain
+    return n if n < size else size
+
+
 cdef void run_elements(const work *w, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
     """Step elements start .. stop - 1 of the concatenated tensors."""
-    cdef Py_ssize_t low = 0, high = w.n_tensors, t, offset, count
+    cdef Py_ssize_t low = 0, high = w.n_tensors, t, first, last, end
     cdef void *p[MAX_OPERANDS]
     cdef double[2 * (MAX_SCALARS + N_SCALES)] own
     cdef const double *h = <const double *>w.h
@@ -44,19 +51,24 @@ cdef void run_elements(const work *w, Py_ssize_t start, Py_ssize_t stop) noexcep
             high = t
     t = low
     while start < stop:
-        offset = start - w.starts[t]
-        count = (w.starts[t + 1] if w.starts[t + 1] < stop else stop) - start
-        if count > 0:
+        end = w.starts[t + 1] if w.starts[t + 1] < stop else stop
+        first, last = start - w.starts[t], end - w.starts[t]
+        if w.grain > 1:
+            first, last = _whole(w, t, first), _whole(w, t, last)
+        if first < last:
             if w.own_scales:
                 set_scale(own, w.tensors[t].scale, w.itemsize)
             if w.tensors[t].axes == NULL:
                 for k in range(w.n_operands):
-                    p[k] = w.tensors[t].data[k] + offset * w.itemsize
-                w.step(p, count, h)
+                    p[k] = w.tensors[t].data[k] + first * w.itemsize
+                w.step(p, last - first, h)
+            elif w.tensors[t].axes.blocked:
+                run_blocks(w.tensors[t].axes, w.step, w.n_operands, w.tensors[t].data, first, last,
+                           h)
             else:
                 run_layout(w.tensors[t].axes, w.step, w.half, w.n_operands, w.tensors[t].data,
-                           w.itemsize, offset, count, h)
-            start += count
+                           w.itemsize, first, last - first, h)
+        start = end
         t += 1
 
 

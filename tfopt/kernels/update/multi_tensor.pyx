@@ -11,8 +11,9 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 from tfopt.kernels.arrays.coerce cimport storage_of
 from tfopt.kernels.update.checks cimport (
-    Call, as_arrays, check_hypers, check_operands, check_scales, check_shape, is_safe, numbers,
-    read_scalars, set_scalars, set_tensor, tensor,
+    Call, as_arrays, check_hypers, check_operands, check_scales, check_shape,
+    contiguous_with_blocks, is_safe, numbers, read_scalars, set_grain, set_scalars, set_tensor,
+    tensor,
 )
 from tfopt.kernels.update.step_table cimport Kernel
 from tfopt.kernels.arrays.layout cimport NATIVE
@@ -115,6 +116,7 @@ cdef int _set_any(Kernel kernel, tensor *into, list columns, Py_ssize_t t) excep
             )
     except InvalidArgumentError as error:
         raise type(error)(f"variable {t}: {error}") from None
+    columns[last][t] = grad = contiguous_with_blocks(kernel, variables, grad)
     set_tensor(into, variables, grad, 0)
     return 0
 
@@ -206,6 +208,7 @@ def many_call(Kernel kernel not None, tuple operands not None, tuple hypers not 
     for t in range(n):
         if plain is None or not _set_plain(kernel, &call.w.tensors[t], columns, t, plain):
             _set_any(kernel, &call.w.tensors[t], columns, t)
+            set_grain(call, &call.w.tensors[t])
         var = (<list>columns[0])[t]
         if t == 0 and storage_of(var) == NATIVE:
             plain = var.descr

@@ -22,6 +22,7 @@ from tfopt.kernels.update.commit cimport Write
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
 )
+from tfopt.kernels.platform.halves cimport CODES
 from tfopt.kernels.update.rules cimport real
 from tfopt.kernels.platform.runtime cimport (
     begin_share, dismiss_team, end_share, gather_team, share_of, team,
@@ -60,7 +61,7 @@ cdef struct watch:
     sight *seen
     double bound
     Py_ssize_t at           # number of elements processed
-    double[PIECE] before    # the variable before the update, in computation type
+    double[PIECE + CODES] before    # the variable before the update, in computation type
 
 
 # ---- steps that only observe: before and after an update
@@ -274,7 +275,7 @@ cdef class Turns(Write):
     def __cinit__(self, list calls not None, Py_ssize_t watched=-1, double bound=INFINITY):
         cdef Call call
         cdef const work *first
-        cdef Py_ssize_t k, pieces
+        cdef Py_ssize_t k, pieces, grain = 1
         cdef sight[::1] seen
         self.calls = list(calls)
         self.c.n = len(self.calls)
@@ -297,6 +298,12 @@ cdef class Turns(Write):
                     "the calls of a pipeline must be dense, and the watched one of real numbers"
                 )
         first = self.c.works[0]
+        for k in range(self.c.n):       # all share the elements alike
+            call = self.calls[k]
+            grain = max(grain, call.w.grain)
+        for k in range(self.c.n):
+            call = self.calls[k]
+            call.w.grain = grain
         for k in range(1, self.c.n):
             if (self.c.works[k].n_tensors != first.n_tensors or memcmp(
                     self.c.works[k].starts, first.starts,

@@ -12,6 +12,13 @@ def gradients_in(
 ) -> list[Any] | None: ...
 
 @disjoint_base
+class Unchanged:
+    def __new__(
+        cls, attributes: list[tuple[Any, tuple[str, ...]]], empty: list[Any]
+    ) -> Unchanged: ...
+    def holds(self) -> bool: ...
+
+@disjoint_base
 class Repetition:
     possible: bool
     def __new__(cls, kernel: Kernel, call: Call) -> Repetition: ...

@@ -100,6 +100,38 @@ def gradients_in(params, grads, pattern, tuple kinds not None):
     return found if _collect(params, grads, pattern, kinds, found) else None
 
 
+cdef class Unchanged:
+    """Attributes that have not been assigned since, and containers that have stayed empty.
+
+    Parameters
+    ----------
+    attributes : list of (object, tuple of str)
+        The owners and the names of the attributes.
+    empty : list of dict or list
+    """
+
+    cdef list owners, names, values, empty
+
+    def __cinit__(self, list attributes not None, list empty not None):
+        self.owners, self.names, self.values, self.empty = [], [], [], list(empty)
+        for owner, names in attributes:
+            for name in names:
+                self.owners.append(owner.__dict__)
+                self.names.append(name)
+                self.values.append(owner.__dict__[name])
+
+    def holds(self):
+        """Whether all of this is true."""
+        cdef Py_ssize_t k
+        for k in range(len(self.names)):
+            if (<dict>self.owners[k]).get(self.names[k]) is not self.values[k]:
+                return False
+        for container in self.empty:
+            if container:
+                return False
+        return True
+
+
 cdef class Repetition:
     """A checked dense call whose arrays other than gradients stay the same.
 

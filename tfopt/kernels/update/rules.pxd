@@ -377,6 +377,41 @@ cdef inline void lion(real *var, real *m, real g, real lr, real beta1, real one_
     m[0] = m[0] * beta2 + g * one_minus_beta2
 
 
+cdef inline void yogi(real *var, real *m, real *v, real g, real alpha, real beta1,
+                      real one_minus_beta1, real one_minus_beta2, real epsilon) noexcept nogil:
+    cdef real square = g * g
+    m[0] = m[0] * beta1 + g * one_minus_beta1
+    v[0] = v[0] + (sign(square - v[0]) * square) * one_minus_beta2
+    var[0] = var[0] - (m[0] * alpha) / (root(v[0]) + epsilon)
+
+
+cdef inline void radam(real *var, real *m, real *v, real g, real alpha, real beta1,
+                       real one_minus_beta1, real beta2, real one_minus_beta2, real epsilon,
+                       real rectifier) noexcept nogil:
+    m[0] = m[0] * beta1 + g * one_minus_beta1
+    v[0] = v[0] * beta2 + (g * g) * one_minus_beta2
+    var[0] = var[0] - (m[0] * alpha) / (root(v[0]) + epsilon if rectifier > 0 else <real>1)
+
+
+cdef inline void adopt(real *var, real *m, real *v, real g, real lr, real beta1,
+                       real one_minus_beta1, real beta2, real one_minus_beta2, real epsilon,
+                       real limit) noexcept nogil:
+    cdef real scaled = g / maximum(root(v[0]), epsilon)
+    m[0] = m[0] * beta1 + maximum(minimum(scaled, limit), -limit) * one_minus_beta1
+    v[0] = v[0] * beta2 + (g * g) * one_minus_beta2
+    var[0] = var[0] - m[0] * lr
+
+
+cdef inline void ademamix(real *var, real *m, real *slow, real *v, real g, real root_scale,
+                          real fast_step, real slow_step, real beta1, real one_minus_beta1,
+                          real beta2, real one_minus_beta2, real beta3, real one_minus_beta3,
+                          real offset) noexcept nogil:
+    m[0] = m[0] * beta1 + g * one_minus_beta1
+    slow[0] = slow[0] * beta3 + g * one_minus_beta3
+    v[0] = v[0] * beta2 + (g * g) * one_minus_beta2
+    var[0] = var[0] - (m[0] * fast_step + slow[0] * slow_step) / (root(v[0]) + offset)
+
+
 cdef inline void moving_average(number *var, number value, number momentum,
                                 number one_minus_momentum) noexcept nogil:
     var[0] = var[0] * momentum + value * one_minus_momentum

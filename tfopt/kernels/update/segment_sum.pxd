@@ -1,7 +1,7 @@
 # cython: language_level=3
 """The memory needed to sum gradient rows."""
 
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport uint32_t
 
 from tfopt.kernels.update.checks cimport work
 from tfopt.kernels.update.step_table cimport AHEAD
@@ -24,11 +24,13 @@ cdef inline Py_ssize_t singles_together(Py_ssize_t row_bytes) noexcept nogil:
     return max(<Py_ssize_t>1, min(<Py_ssize_t>AHEAD, SINGLE_BYTES // row_bytes))
 
 
-cdef inline Py_ssize_t own_bytes(Py_ssize_t n, Py_ssize_t most,
-                                 Py_ssize_t row_bytes) noexcept nogil:
+cdef inline Py_ssize_t own_bytes(Py_ssize_t n, Py_ssize_t most, Py_ssize_t inner,
+                                 Py_ssize_t itemsize) noexcept nogil:
     """The maximum memory of a thread for n gradient rows of `most` distinct ones: see `owned`."""
-    cdef Py_ssize_t bytes_ = (singles_together(row_bytes) + min(n // 2, most)) * row_bytes
-    bytes_ += most * (sizeof(int64_t) + sizeof(uint32_t)) + table_size(most) * sizeof(uint32_t)
+    cdef Py_ssize_t row_bytes = inner * itemsize
+    cdef Py_ssize_t sums = most if inner == 1 else min(n // 2, most)
+    cdef Py_ssize_t bytes_ = (singles_together(row_bytes) + sums) * row_bytes
+    bytes_ += most * (sizeof(Py_ssize_t) + sizeof(uint32_t)) + table_size(most) * sizeof(uint32_t)
     bytes_ += 2 * n * sizeof(uint32_t)
     return (bytes_ + 2 * LINE - 1) // LINE * LINE
 

@@ -2,12 +2,13 @@
 
 A thread numbers the rows it owns in order of occurrence. It then reads the gradient, which is long,
 once and nearly sequentially. A row that occurs once is stepped on the way. The others are added to
-sums, which are short, and stepped at the end.
+sums, which are short, and stepped at the end. Rows of one element are all summed and stepped at the
+end: their sums are short, too.
 """
 
 from cython.parallel cimport parallel
-from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memset
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcpy, memset
 
 from tfopt.kernels.update.checks cimport work
 from tfopt.kernels.platform.runtime cimport (
@@ -45,7 +46,7 @@ cdef struct owned:
     char *singles       # rows that occur once, some at a time
     char *sum_          # of the rows that occur more than once
     # the distinct rows that a thread owns, by number
-    int64_t *rows
+    Py_ssize_t *rows
     uint32_t *place     # of a row's sum, or SINGLE
     Py_ssize_t n
     # their occurrences, in order
@@ -65,7 +66,7 @@ cdef void _lay_out(const work *w, owned *s, int thread) noexcept nogil:
     cdef uint64_t own = <uint64_t>(w.summing.own + thread * w.summing.own_bytes)
     s.row_bytes = w.inner * w.itemsize
     s.singles = <char *>((own + LINE - 1) // LINE * LINE)
-    s.rows = <int64_t *>(s.singles + singles_together(s.row_bytes) * s.row_bytes)
+    s.rows = <Py_ssize_t *>(s.singles + singles_together(s.row_bytes) * s.row_bytes)
     s.at = <uint32_t *>(s.rows + most)
     s.number = s.at + n
     s.place = s.number + n
@@ -77,7 +78,7 @@ cdef void _lay_out(const work *w, owned *s, int thread) noexcept nogil:
     memset(s.table, 0, s.size * sizeof(uint32_t))
 
 
-cdef inline Py_ssize_t _hash(int64_t row, Py_ssize_t size) noexcept nogil:
+cdef inline Py_ssize_t _hash(Py_ssize_t row, Py_ssize_t size) noexcept nogil:
     return <Py_ssize_t>((<uint64_t>row * <uint64_t>0x9E3779B97F4A7C15) >> 20) & (size - 1)
 
 
@@ -92,7 +93,7 @@ cdef void _grow(owned *s) noexcept nogil:
         s.table[at] = <uint32_t>(k + 1)
 
 
-cdef inline uint32_t _number(owned *s, int64_t row) noexcept nogil:
+cdef inline uint32_t _number(owned *s, Py_ssize_t row) noexcept nogil:
     """The number of a row; that it occurs again is noted."""
     cdef Py_ssize_t at = _hash(row, s.size)
     cdef uint32_t found = s.table[at]
@@ -142,7 +143,7 @@ cdef void _place_sums(owned *s) noexcept nogil:
     memset(s.sum_, 0, n * s.row_bytes)
 
 
-cdef inline void _step(const work *w, int64_t row, char *grad) noexcept nogil:
+cdef inline void _step(const work *w, Py_ssize_t row, char *grad) noexcept nogil:
     cdef void *p[MAX_OPERANDS]
     cdef int k, last = w.n_operands - 1
     for k in range(last):
@@ -209,14 +210,45 @@ cdef void _step_sums(const work *w, owned *s) noexcept nogil:
         _step(w, s.rows[k], s.sum_ + k * s.row_bytes)
 
 
+cdef void _step_elements(const work *w, owned *s) noexcept nogil:
+    """Sum all gradients of rows of one element, and step the rows."""
+    cdef Py_ssize_t[SHORT_PIECE] at
+    cdef Py_ssize_t[SHORT_PIECE] number
+    cdef char *data[MAX_OPERANDS]
+    cdef Py_ssize_t[MAX_OPERANDS] stride
+    cdef Py_ssize_t start = 0, i, n
+    cdef int last = w.n_operands - 1
+    memset(s.sum_, 0, s.n * s.row_bytes)
+    while start < s.n_at:
+        n = min(s.n_at - start, <Py_ssize_t>SHORT_PIECE)
+        for i in range(n):
+            at[i], number[i] = s.at[start + i], s.number[start + i]
+        _add_rows(w, s.sum_, number, at, n)
+        start += n
+    memcpy(data, w.tensors[0].data, sizeof(data))
+    memcpy(stride, w.row_stride, sizeof(stride))
+    stride[last] = s.row_bytes
+    for i in range(SHORT_PIECE):
+        at[i] = i
+    start = 0
+    while start < s.n:
+        n = min(s.n - start, <Py_ssize_t>SHORT_PIECE)
+        data[last] = s.sum_ + start * s.row_bytes
+        w.scatter(data, stride, s.rows + start, at, n, w.h)
+        start += n
+
+
 cdef void _run_own(const work *w, int thread, int threads) noexcept nogil:
     cdef owned s
     cdef fp_state caller = fp_enter(w.flush)
     _lay_out(w, &s, thread)
     _number_owned(w, &s, thread, threads)
-    _place_sums(&s)
-    _read_gradient(w, &s)
-    _step_sums(w, &s)
+    if w.inner == 1:
+        _step_elements(w, &s)
+    else:
+        _place_sums(&s)
+        _read_gradient(w, &s)
+        _step_sums(w, &s)
     fp_leave(caller)
 
 

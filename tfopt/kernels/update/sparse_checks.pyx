@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
 
-from tfopt.kernels.arrays.coerce cimport as_array, refuse_layout
+from tfopt.kernels.arrays.coerce cimport as_array, block_storage_of, refuse_layout
 from tfopt.kernels.update.checks cimport (
     Call, as_arrays, check_in_order, check_operands, numbers, read_scalars, row_size, separate,
     set_scalars, set_tensor,
@@ -84,6 +84,12 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
     cdef cnp.ndarray grad = check_operands(kernel, variables)
     cdef cnp.ndarray var = variables[0]
     cdef const steps *rule
+    for k in range(1, last):
+        if block_storage_of(variables[k]):
+            raise InvalidTypeError(
+                f"{kernel.operands[k]} is stored in blocks of 8 bits, which only dense gradients "
+                "can update"
+            )
     _check_indices(ids)
     check_in_order(kernel, variables, grad, ids, flags, &read, faults)
     rule = set_scalars(kernel, call, &read, flags, cnp.PyArray_TYPE(var), False)
@@ -112,13 +118,15 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
 
 cdef int _sum_on_the_way(Call call, Py_ssize_t n_rows, workspace) except -1:
     """Make a call sum the gradients of equal indices, if its rows are runs that fit in cache."""
-    cdef Py_ssize_t n = call.w.n_indices, row_bytes = call.w.inner * call.w.itemsize
+    cdef Py_ssize_t n = call.w.n_indices
     cdef cnp.ndarray own
-    if call.one.axes != NULL or not 1 < call.w.inner <= BLOCK or not 0 < n < 0xFFFFFFFF:
+    if call.one.axes != NULL or not 0 < call.w.inner <= BLOCK or not 0 < n < 0xFFFFFFFF:
+        return 0
+    if call.w.inner == 1 and call.w.scatter == NULL:    # of rules from elsewhere
         return 0
     call.summed.team = team_size(n * call.w.inner, call.w.n_operands)
     call.summed.most = min(n, n_rows)
-    call.summed.own_bytes = own_bytes(n, call.summed.most, row_bytes)
+    call.summed.own_bytes = own_bytes(n, call.summed.most, call.w.inner, call.w.itemsize)
     if call.summed.own_bytes > MOST_OWN_BYTES:
         return 0
     own = workspace.array("own", (call.summed.team, call.summed.own_bytes), np.uint8)

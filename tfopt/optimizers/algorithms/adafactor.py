@@ -110,7 +110,7 @@ class Adafactor(Optimizer):
         real = np.result_type(var.dtype, np.float32).type if var.dtype.itemsize != 2 else np.float32
         w, g = var.astype(real, copy=False), grad.astype(real, copy=False)
         t = int(self.iterations) + 1
-        rate = self._next_rate()
+        rate = self._next_rate(t - 1)
         if self.relative_step:
             rate = min(rate, t**-0.5)
         length = max(self.epsilon_2, _rms(w)) * rate

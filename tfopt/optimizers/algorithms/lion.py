@@ -29,6 +29,7 @@ class Lion(RuleOptimizer):
         `sparse`: what a sparse step does to rows without a gradient. "tensorflow": the same as in
         TensorFlow; "lazy": nothing; "catch_up": the same as dense steps with zero gradients, but
         deferred until the row has a gradient again, or until `catch_up` or `flush`.
+        `storage`: how slots are stored, "float32", "float16", "bfloat16", "8bit" or a dict of it.
         `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
         `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
 

@@ -200,7 +200,7 @@ class Optimizer(OptimizerBase, abstract=True):
             raise InvalidArgumentError(
                 f"iterations must be an int64 scalar, not {count.dtype} of shape {count.shape}"
             )
-        self._store.weights[0] = count
+        self._store.weights = [count, *self._store.weights[1:]]
 
     # ---- methods that a subclass may override
 
@@ -347,11 +347,16 @@ class Optimizer(OptimizerBase, abstract=True):
     def _decayed_lr(self, var_dtype: Any) -> Any:
         """Return the learning rate of the next step in a dtype; it is computed in float64."""
         self.iterations.numpy()  # raises while a function is being traced
-        return np.dtype(var_dtype).type(self._next_rate())
+        return np.dtype(var_dtype).type(self._next_rate(self._steps_taken))
 
-    def _next_rate(self) -> float:
-        # the variable's method would cost more than the rest of this function
-        step = self._store.weights[0]._array.item()
+    @property
+    def _steps_taken(self) -> int:
+        # the variable's method would cost more than a step's rate
+        taken: int = self._store.weights[0]._array.item()
+        return taken
+
+    def _next_rate(self, step: int) -> float:
+        """Return the learning rate after a number of steps."""
         rate = self.learning_rate
         if type(rate) is not float:
             rate = type(self).learning_rate.at(self, step)

@@ -12,6 +12,7 @@ from tfopt.core.line_alignment import empty_at_a_line
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.base.variables import memory_of, now_at
 from tfopt.optimizers.base.weights import fitting
+from tfopt.storage import BLOCK, POSITIVE8, SIGNED8, quantize
 from tfopt.variable import Variable
 
 __all__ = ["SlotStore", "first_array"]
@@ -93,12 +94,20 @@ class SlotStore:
 
     def keep(self, variable: Variable, slot_name: str, slot: Variable) -> Variable:
         """Add a slot, as the last of the weights."""
+        self.weights.append(slot)  # first: `withdraw` removes what belongs to these
         slots = self._slots.setdefault(memory_of(variable), {})
         if not slots:
             self.owners.append(variable)
         slots[slot_name] = slot
-        self.weights.append(slot)
         return slot
+
+    def replace(self, variable: Variable, slot_name: str, array: np.ndarray) -> None:
+        """Store a slot in another array."""
+        slots = self.of(variable)
+        old = slots[slot_name]
+        slots[slot_name] = Variable(array, old.name, trainable=False)
+        place = next(k for k, weight in enumerate(self.weights) if weight is old)
+        self.weights[place] = slots[slot_name]
 
     def clear(self) -> None:
         """Remove all slots and weights."""
@@ -137,6 +146,10 @@ def first_array(
     slot_name: str,
 ) -> np.ndarray:
     """Return the initial array of a slot; see `Stateful.add_slot`."""
+    if dtype in (SIGNED8, POSITIVE8):
+        numbers = np.empty(shape[0] * BLOCK, np.float32)
+        numbers[...] = _first_value(initializer, numbers, slot_name)
+        return quantize(numbers, dtype)
     array = empty_at_a_line(shape, dtype)
     array[...] = _first_value(initializer, array, slot_name)
     return array

@@ -218,7 +218,7 @@ def _checked_slots(
         existing = optimizer._store.of(variable).get(slot)
         shapes = other._slot_shapes(variable)
         shape = shapes.get(slot, np.shape(array)) if existing is None else existing.shape
-        check_array(f"{name}/{slot}", array, shape, optimizer._slot_dtype(variable))
+        check_array(f"{name}/{slot}", array, shape, optimizer._slot_dtype(variable, slot))
         new = existing is None and variable.device == "cpu"
         checked[name, slot] = new_array(array) if new else array
     return checked

@@ -91,8 +91,8 @@ class Stateful(ABC):
             )
         if slot_name in slots:
             return slots[slot_name]
-        slot_shape = variable.shape if shape is None else shape
-        array = first_array(slot_shape, self._slot_dtype(variable), initializer, slot_name)
+        dtype = self._slot_dtype(variable, slot_name)
+        array = first_array(shape or expected or variable.shape, dtype, initializer, slot_name)
         return self._new_slot(variable, slot_name, array)
 
     def _new_slot(self, variable: Variable, slot_name: str, array: np.ndarray) -> Variable:
@@ -103,8 +103,8 @@ class Stateful(ABC):
         """Return the prescribed shapes of the slots of a variable."""
         return {}
 
-    def _slot_dtype(self, variable: Variable) -> np.dtype[Any]:
-        """Return the dtype of a variable's slots."""
+    def _slot_dtype(self, variable: Variable, slot_name: str) -> np.dtype[Any]:
+        """Return the dtype of a slot of a variable."""
         return dtype_of(variable)
 
     def get_slot(self, var: Any, slot_name: str) -> Variable:

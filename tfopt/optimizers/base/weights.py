@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.errors import InvalidArgumentError
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.optimizers.base.variables import dtype_of
 from tfopt.variable import Variable
 
@@ -29,6 +29,8 @@ def fitting(name: str, params: Sequence[Variable], weights: Any) -> list[np.ndar
                 f"Optimizer weight shape {param.shape} not compatible with provided weight shape "
                 f"{array.shape}"
             )
+        if array.dtype != param.dtype and "V" in (array.dtype.kind, param.dtype.kind):
+            raise InvalidTypeError(f"{param.name} is stored as {param.dtype}, not {array.dtype}")
     with np.errstate(all="ignore"):
         return [array.astype(dtype_of(p)) for p, array in zip(params, arrays, strict=True)]
 

@@ -109,24 +109,21 @@ class BoundRules(BoundStep):
     ) -> None:
         self._optimizer, self._plan, self._parts = optimizer, plan, parts
         self._request, self._is_whole = request._replace(grads=()), is_whole
-        self._settings, self._slots = optimizer._repeatable(), optimizer._store.by_memory
+        self._unchanged = optimizer._repeatable()
+        self._count = Count(optimizer._store.weights[0]._array)
         self._observer: Observer | None = None
 
     def writes(self, grads: list[Any], scale: float) -> Writes | None:
         """Check the step with other gradients, without changing anything."""
         optimizer, plan = self._optimizer, self._plan
-        if (
-            optimizer._repeatable() != self._settings
-            or optimizer._store.by_memory is not self._slots
-            or not self._takes(grads)
-        ):
+        if not self._unchanged.holds() or optimizer._asks_once or not self._takes(grads):
             return None
-        update = optimizer._next_update()
+        update = optimizer._next_update(self._count.next())
         if update.rule != plan.rule:
             return None
         writes = self._made(update, grads, scale)
         writes += optimizer._left_by(update)
-        writes.append(Count(optimizer._store.weights[0]._array))
+        writes.append(self._count)
         return writes
 
     def _takes(self, grads: list[Any]) -> bool:

@@ -8,8 +8,8 @@ additional memory traffic.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -39,7 +39,8 @@ class ClippedDense:
 
     Parameters
     ----------
-    step : RuleStep
+    step : callable
+        Returns the RuleStep of the call.
     operands : tuple of list of ndarray
         The variables, their first slots, their second slots and so on.
     call : Call
@@ -49,7 +50,7 @@ class ClippedDense:
 
     def __init__(
         self,
-        step: RuleStep,
+        step: Callable[[], RuleStep],
         operands: tuple[list[Array], ...],
         call: Call,
         places: Sequence[int],
@@ -60,7 +61,7 @@ class ClippedDense:
 
     def remade(self, gradients: list[Array]) -> Call:
         """Check and return a call with other gradients."""
-        return self._step.dense(self._operands, gradients)
+        return self._step().dense(self._operands, gradients)
 
 
 class ClippedRows:
@@ -143,9 +144,11 @@ def clipped_calls(
     NotFinite
         If `finite` is true and a norm is not finite.
     """
-    clipvalue, clipnorm, global_clipnorm = (
-        None if limit is None else limit / scale for limit in (clipvalue, clipnorm, global_clipnorm)
-    )
+    if scale != 1:
+        clipvalue, clipnorm, global_clipnorm = (
+            None if limit is None else limit / scale
+            for limit in (clipvalue, clipnorm, global_clipnorm)
+        )
     for part in checked:
         for gradient in part.gradients:
             if gradient.dtype.kind == "c":
@@ -182,6 +185,7 @@ def _in_order(
     return [gradients[k] for k in order], [limits[k] for k in order]
 
 
+@lru_cache(1000)  # steps that are repeated have the same limits; a loss scale changes them
 def _bound(clipvalue: float | None, dtype: np.dtype[Any]) -> float | None:
     """Return the bound rounded to a gradient's dtype."""
     if clipvalue is None:
@@ -208,12 +212,11 @@ def _global_factors(
     root, exponent = measured
     if not math.isfinite(root) and limit != math.inf:
         limit = math.nan  # everything becomes NaN, as in clip_by_global_norm
-
-    @cache
-    def of(single: bool) -> Factor:
-        return factor(root, exponent, limit, single)
-
-    return [[of(computed(g.dtype) is np.float32) for g in arrays] for arrays in gradients]
+    double, single = (factor(root, exponent, limit, narrow) for narrow in (False, True))
+    return [
+        [single if computed(g.dtype) is np.float32 else double for g in arrays]
+        for arrays in gradients
+    ]
 
 
 def _clipped(
@@ -224,18 +227,19 @@ def _clipped(
 ) -> Call:
     limits = [bound for bound in bounds if bound is not None]
     call, firsts = part.call, [first for first, _ in factors]
-    if any(second != 1 for _, second in factors):
+    seconds = [second for _, second in factors]
+    if seconds.count(1) < len(seconds):
         # a factor too small for a normal number takes two multiplications
         each = zip(part.gradients, bounds, factors, strict=True)
         call = part.remade([_clip(g, bound, by) if by[1] != 1 else g for g, bound, by in each])
-        if all(second != 1 for _, second in factors):
+        if 1 not in seconds:
             return call
         firsts = [first if second == 1 else 1.0 for first, second in factors]
     elif isinstance(part, ClippedRows) and part.sums:
         return part.summed(bounds[0], firsts[0] * scale)
     if limits:
         set_bounds(call, limits)
-    if any(first != 1 for first in firsts):
+    if firsts.count(1) < len(firsts):
         set_scales(call, [first * scale for first in firsts])
     return call
 

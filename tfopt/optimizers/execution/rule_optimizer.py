@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,13 @@ from tfopt.core.rule_steps import RuleUpdate, SparseUpdate
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
+from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import carry_out
 from tfopt.kernels.update.dense import run
+from tfopt.kernels.update.repetition import Unchanged
 from tfopt.optimizers.base.optimizer import ApplyState
+from tfopt.optimizers.base.slot_storage import Storage, check_storage, stored_dtype
 from tfopt.optimizers.base.variable_set import VariableSet
 from tfopt.optimizers.execution.bound_step import bound_rules
 from tfopt.optimizers.execution.deferred_rows import DecayBound, refuse_catching_up
@@ -27,6 +30,7 @@ from tfopt.optimizers.execution.rule_state import RuleState
 from tfopt.optimizers.execution.step_plan import Limits, StepPlan
 from tfopt.optimizers.execution.step_report import Observer, StepReport
 from tfopt.optimizers.schedules import LearningRateSchedule
+from tfopt.storage import shape_in
 from tfopt.variable import Variable
 
 __all__ = ["RuleOptimizer"]
@@ -50,9 +54,9 @@ _STAGES = (
 )
 
 #: What the calls of a step depend on, besides the rule's numbers.
-_SETTINGS = attrgetter(
-    "_exclusion", "sparse", "merge", "observe", "clipvalue", "clipnorm", "global_clipnorm",
-    "gradient_aggregator",
+_SETTINGS = (
+    "_exclusion", "_deferred", "sparse", "merge", "observe", "clipvalue", "clipnorm",
+    "global_clipnorm", "gradient_aggregator", "gradient_transformers",
 )  # fmt: skip
 
 
@@ -79,6 +83,10 @@ class RuleOptimizer(RuleState, abstract=True):
         change. "catch_up": they are updated as by a dense step with a gradient of zero, but the
         update is deferred, so that the cost of a step does not depend on them, until a gradient
         contains them or `catch_up` or `flush` is called. Until then they must not be read.
+    storage : {"float32", "float16", "bfloat16", "8bit"} or dict, optional
+        How slots are stored, or a dict of this by slot; by default in the variable's dtype. They
+        are computed in float32. In 8 bits (`tfopt.storage`) are those of variables of at least 4096
+        elements, which then need dense gradients. For float32 and 16-bit variables in host memory.
 
     Attributes
     ----------
@@ -104,9 +112,11 @@ class RuleOptimizer(RuleState, abstract=True):
         *,
         sparse: str = "tensorflow",
         weight_decay: float | None = None,
+        storage: Storage = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
+        self.storage = check_storage(storage)
         if weight_decay and not self._can_decay:
             raise InvalidArgumentError(
                 f"weight_decay cannot be used with {type(self).__name__}, which computes "
@@ -122,6 +132,11 @@ class RuleOptimizer(RuleState, abstract=True):
             raise InvalidArgumentError(
                 f"sparse must be one of {', '.join(modes)} for {type(self).__name__}, "
                 f"not {sparse!r}"
+            )
+        if sparse == "catch_up" and storage is not None:
+            raise InvalidArgumentError(
+                'sparse="catch_up" needs slots of the dtype of their variables, so it excludes '
+                "storage"
             )
         self.sparse = sparse
         self._deferred = DeferredUpdates()
@@ -161,7 +176,27 @@ class RuleOptimizer(RuleState, abstract=True):
                 self.add_slot(variable, slot, value)
 
     def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
-        return dict.fromkeys(self._slot_values(), variable.shape)
+        if self.storage is None:
+            return dict.fromkeys(self._slot_values(), variable.shape)
+        return {
+            slot: shape_in(self._slot_dtype(variable, slot), variable.shape)
+            for slot in self._slot_values()
+        }
+
+    def _slot_dtype(self, variable: Variable, slot_name: str) -> np.dtype[Any]:
+        slots = self._slot_values()
+        if self.storage is None or slot_name not in slots:
+            return super()._slot_dtype(variable, slot_name)
+        if isinstance(self.storage, Mapping) and not slots.keys() >= self.storage.keys():
+            unknown = next(slot for slot in self.storage if slot not in slots)
+            raise InvalidArgumentError(
+                f"{type(self).__name__} has no slot {unknown!r} to be stored: it has "
+                f"{', '.join(slots) or 'none'}"
+            )
+        rule = kernels[self._update(1, 1.0).rule].rule
+        places = dict(zip(rule.slots, self._rule_slots(), strict=True))
+        codes = {places[slot]: code for slot, code in rule.codes.items()}
+        return stored_dtype(self.storage, variable, slot_name, codes)
 
     def get_slot_names(self) -> list[str]:
         """Return the names of the slots that this optimizer creates for each variable."""
@@ -193,7 +228,7 @@ class RuleOptimizer(RuleState, abstract=True):
     def _checked(self, request: StepRequest) -> PreparedStep:
         if self._one_by_one:
             return self._checked_each(request)
-        update = self._next_update()
+        update = self._next_update(self._steps_taken + 1)
         plan, types = self._plan, tuple(map(type, request.grads))
         if plan is None or not plan.fits(update.rule, types, request.variables, self._exclusion):
             plan = self._plan = self._planned(update.rule, types, request)
@@ -213,20 +248,22 @@ class RuleOptimizer(RuleState, abstract=True):
 
     # ---- repeated steps
 
-    def _repeatable(self) -> tuple[Any, ...] | None:
-        """Return the settings that a step and its repetition must have in common.
+    def _repeatable(self) -> Unchanged:
+        """Return what a step and its repetition must have in common.
 
-        None if a step is more than the rule's calls, or its rate must be asked for only once.
+        It does not hold if a step is more than the rule's calls.
         """
+        deferred = self._deferred
+        return Unchanged(
+            [(self, _SETTINGS), (deferred, ("by_memory",)), (self._store, ("_slots", "weights"))],
+            [self.gradient_transformers, deferred.by_memory],
+        )
+
+    @property
+    def _asks_once(self) -> bool:
+        """Whether the learning rate is a function that must be called only once for a step."""
         rate = self.learning_rate
-        if (
-            self.gradient_transformers
-            or self._deferred.by_memory
-            or not (type(rate) is float or isinstance(rate, (LearningRateSchedule, Variable)))
-        ):
-            return None
-        settings: tuple[Any, ...] = _SETTINGS(self)
-        return settings
+        return type(rate) is not float and not isinstance(rate, (LearningRateSchedule, Variable))
 
     @property
     def _limits(self) -> Limits:
@@ -239,7 +276,7 @@ class RuleOptimizer(RuleState, abstract=True):
         hooked = not self._is_unchanged or self.gradient_aggregator is not None
         if looks or measures or hooked or self.sparse == "catch_up":
             return False
-        return plan.repeats and self._repeatable() is not None
+        return plan.repeats and not self._asks_once and self._repeatable().holds()
 
     # ---- the calls of a step
 
@@ -259,16 +296,16 @@ class RuleOptimizer(RuleState, abstract=True):
 
     def _checked_each(self, request: StepRequest) -> PreparedStep:
         step = super()._checked(request)
-        update = self._next_update()
+        update = self._next_update(self._steps_taken + 1)
         deferral = self._deferral(update)
         if deferral is not None:
             deferral.keep(step, request.handles)
         step.writes += self._left_by(update)
         return step
 
-    def _next_update(self) -> RuleUpdate:
-        lr = self._next_rate()
-        update = self._update(self._store.weights[0]._array.item() + 1, lr)
+    def _next_update(self, t: int) -> RuleUpdate:
+        lr = self._next_rate(t - 1)
+        update = self._update(t, lr)
         if not self.weight_decay:
             return update
         return RuleUpdate._make((*update[:-1], 1 - lr * self.weight_decay))
@@ -294,7 +331,7 @@ class RuleOptimizer(RuleState, abstract=True):
         self, var_device: str, var_dtype: np.dtype[Any], apply_state: ApplyState
     ) -> None:
         super()._prepare_local(var_device, var_dtype, apply_state)
-        update = self._next_update()
+        update = self._next_update(self._steps_taken + 1)
         apply_state[var_device, var_dtype].update(update.hypers, update=update)
 
     def _resource_apply_dense(

@@ -8,8 +8,10 @@ from typing import Any, Self
 import numpy as np
 
 from tfopt.core.effects import writes
+from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.base.hyperparameters import Hyper
 from tfopt.optimizers.base.optimizer import Optimizer
+from tfopt.optimizers.base.slot_storage import Storage, check_storage, converted
 from tfopt.optimizers.base.state_parts import as_damage, check_known
 from tfopt.optimizers.base.variable_set import VariableSet
 from tfopt.optimizers.base.variables import as_variable
@@ -30,6 +32,7 @@ class RuleState(Optimizer, abstract=True):
 
     weight_decay = Hyper(0)
     sparse: str
+    storage: Storage
     _exclusion: VariableSet
     _deferred: DeferredUpdates
     _plan: StepPlan | None
@@ -62,6 +65,53 @@ class RuleState(Optimizer, abstract=True):
         ([0.9, 0.9], [1.0, 1.0])
         """
         self._exclusion |= VariableSet(map(as_variable, var_list), var_names)
+
+    # ---- storage
+
+    @writes()
+    def convert_storage(self, storage: Storage) -> None:
+        """Store the slots otherwise from now on; those there are get converted.
+
+        Parameters
+        ----------
+        storage : str, dict or None
+            As in the constructor.
+
+        Raises
+        ------
+        InvalidArgumentError, InvalidTypeError
+            If a slot or a variable does not allow it. Then nothing has changed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tfopt.optimizers import Adam
+        >>> w = np.ones(10_000, np.float32)
+        >>> opt = Adam()
+        >>> _ = opt.step(w, np.ones_like(w))
+        >>> opt.convert_storage("8bit")
+        >>> sum(weight.nbytes for weight in opt.get_weights()[1:]) / w.nbytes
+        0.52
+        """
+        if storage is not None and self.sparse == "catch_up":
+            raise InvalidArgumentError(f"{self.name} catches up, which excludes storage")
+        before, self.storage = self.storage, check_storage(storage)
+        try:
+            dtypes = [
+                (owner, name, self._slot_dtype(owner, name))
+                for owner in self._store.owners
+                for name in self._store.of(owner)
+            ]
+        except BaseException:
+            self.storage = before
+            raise
+        self.flush()
+        for owner, name, dtype in dtypes:
+            slot = self._store.of(owner)[name]
+            if slot.dtype != dtype:
+                array = converted(slot.numpy(), dtype, owner.shape)
+                self._store.replace(owner, name, array)
+        self._plan = None  # it refers to the previous slots
 
     # ---- deferred updates
 
@@ -142,6 +192,8 @@ class RuleState(Optimizer, abstract=True):
         """Return the constructor arguments of this optimizer, without its state."""
         decay = {"weight_decay": self.weight_decay, _EXCLUDED: self._exclusion.patterns}
         config = {key: value for key, value in decay.items() if value}
+        if self.storage is not None:
+            config["storage"] = self.storage
         if self.sparse != "tensorflow":
             config["sparse"] = self.sparse
         return {**super().get_config(), **config}

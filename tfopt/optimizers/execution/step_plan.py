@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tfopt.core.backends import backend_of
-from tfopt.core.rule_steps import DenseBucket, RuleUpdate, SparseUpdate
+from tfopt.core.rule_steps import DenseBucket, RuleStep, RuleUpdate, SparseUpdate
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
@@ -114,15 +114,22 @@ class StepPlan:
         NotFinite
             If the request requires finite gradients and a norm computed for clipping is not finite.
         """
-        grads, scale = request.grads, request.scale
-        check = _clippable if limits != NO_LIMITS else _unclipped
+        grads, scale, clips = request.grads, request.scale, limits != NO_LIMITS
         checked: list[Any] = []
         for part, call in zip(self.parts, known or [None] * len(self.parts), strict=True):
+            if call is not None and not clips:
+                checked.append(call)
+                continue
             try:
-                checked.append(check(part, call, update, grads, scale, sparse, merge))
+                step = partial(part.step, update, sparse, scale)
+                checked.append(
+                    _clippable(part, step, call, grads, merge)
+                    if clips
+                    else part.call(step(), grads)
+                )
             except InvalidArgumentError as error:
                 raise _naming(part, error) from None
-        if limits != NO_LIMITS:
+        if clips:
             return clipped_calls(checked, *limits, scale, request.finite)
         return checked, False
 
@@ -233,34 +240,18 @@ def _launch(parts: list[Part], updates: list[Any], limits: Limits, writes: Write
             variable.constrain()
 
 
-def _unclipped(
-    part: Part,
-    known: Call | None,
-    update: RuleUpdate,
-    grads: tuple[Any, ...],
-    scale: float,
-    sparse: str,
-    merge: str,
-) -> Call:
-    """Check and return the call of a part, unless it is known."""
-    return part.call(part.step(update, sparse, scale), grads) if known is None else known
-
-
 def _clippable(
     part: Part,
+    step: Callable[[], RuleStep],
     known: Call | None,
-    update: RuleUpdate,
     grads: tuple[Any, ...],
-    scale: float,
-    sparse: str,
     merge: str,
 ) -> ClippedDense | ClippedRows:
     """Check and return the call of a part, unless it is known, in a form that supports clipping."""
-    step = part.step(update, sparse, scale)
     if isinstance(part, SparseUpdate):
         slices = grads[part.place]
-        return ClippedRows(step, part.arrays, slices, part.workspace, part.place, merge)
-    call = part.call(step, grads) if known is None else known
+        return ClippedRows(step(), part.arrays, slices, part.workspace, part.place, merge)
+    call = part.call(step(), grads) if known is None else known
     return ClippedDense(step, part.operands, call, part.places)
 
 

@@ -215,7 +215,7 @@ class GradientAccumulation(Wrapper):
         rows = self._rows.get(memory_of(handle))
         begins = first or rows is not None
         if isinstance(grad, IndexedSlices) and begins:
-            values = grad.values.astype(self._slot_dtype(handle), copy=False)
+            values = grad.values.astype(self._slot_dtype(handle, "gradient"), copy=False)
             (new,) = scaled((IndexedSlices(values, grad.indices),), scale)
             return _joined([new] if rows is None else [rows, new]), []
         total = self.add_slot(handle, "gradient").numpy()
@@ -243,8 +243,8 @@ class GradientAccumulation(Wrapper):
         self._batch = {key: variable for key, variable, _ in batch}
         self._rows = {key: rows for key, _, rows in batch if rows is not None}
 
-    def _slot_dtype(self, variable: Variable) -> np.dtype[Any]:
-        return wide(super()._slot_dtype(variable))
+    def _slot_dtype(self, variable: Variable, slot_name: str) -> np.dtype[Any]:
+        return wide(super()._slot_dtype(variable, slot_name))
 
     def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
         return {"gradient": variable.shape}
@@ -278,8 +278,11 @@ class GradientAccumulation(Wrapper):
                     "the state has rows of a variable that no batch contains"
                 )
             waiting = {
-                name: _checked_rows(name, rows[name], names[name], self._slot_dtype(names[name]))
-                for name in rows
+                name: _checked_rows(
+                    name, rows[name], variable, self._slot_dtype(variable, "gradient")
+                )
+                for name, variable in names.items()
+                if name in rows
             }
 
         def restore() -> None:

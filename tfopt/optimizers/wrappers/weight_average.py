@@ -154,8 +154,8 @@ class WeightAverage(Wrapper):
             for variable, before in zip(self._store.owners, weights, strict=True):
                 variable.assign(before)
 
-    def _slot_dtype(self, variable: Variable) -> np.dtype[Any]:
-        return wide(super()._slot_dtype(variable))
+    def _slot_dtype(self, variable: Variable, slot_name: str) -> np.dtype[Any]:
+        return wide(super()._slot_dtype(variable, slot_name))
 
     def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
         return {"average": variable.shape}
@@ -169,22 +169,25 @@ class _Averaging:
 
     def __init__(self, wrapper: WeightAverage) -> None:
         self._wrapper = wrapper
-        self._known: dict[int, tuple[list[Variable], list[np.ndarray], Repetition]] = {}
+        # with the step count, which cannot be replaced as long as steps are repeated
+        self._known: dict[int, tuple[list[Variable], list[np.ndarray], Repetition, np.ndarray]] = {}
 
     def __call__(self, variables: list[Variable]) -> Call:
         """Return the call that updates the averages of variables of one dtype."""
         wrapper = self._wrapper
-        momentum = wrapper.momentum if wrapper.iterations._array else 0.0
         known = self._known.get(id(variables))
         if known is not None:
-            _, weights, repetition = known
+            _, weights, repetition, count = known
             if repetition.takes(weights):
+                momentum = wrapper.momentum if count else 0.0
                 return repetition.call_with({"momentum": momentum}, {}, 1.0, 1.0)
+        count = wrapper.iterations._array
+        momentum = wrapper.momentum if count else 0.0
         averages = [wrapper._average(variable) for variable in variables]
         weights = [variable.numpy() for variable in variables]
         kernel = kernels["moving_average"]
         call = many_call(kernel, (averages, weights), (momentum,), 0, 1.0)
-        self._known[id(variables)] = variables, weights, Repetition(kernel, call)
+        self._known[id(variables)] = variables, weights, Repetition(kernel, call), count
         return call
 
 

@@ -1,0 +1,406 @@
+"""Slots stored otherwise than their variables: in 16 bits, float32, or blocks of 8-bit codes."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from cases import RULES, arrays_for, ordinary_hypers
+from hypothesis import given
+from hypothesis import strategies as st
+from updates import update
+
+import tfopt
+import tfopt_ref
+from tfopt import IndexedSlices, checkpoints, optimizers
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.optimizers.base.slot_storage import FEWEST
+from tfopt.rules import Rule
+from tfopt.storage import POSITIVE8, SIGNED8, dequantize, quantize
+from tfopt_ref.storage import loaded, stored
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+VARIABLES = [np.dtype(np.float32), np.dtype(np.float16), BFLOAT16]
+SLOTS = [*VARIABLES, SIGNED8, POSITIVE8]
+BLOCKS = [SIGNED8, POSITIVE8]
+
+REAL = [rule for rule in RULES if rule.slots]
+each_rule = pytest.mark.parametrize("rule", REAL, ids=lambda rule: rule.name)
+each_code = pytest.mark.parametrize("dtype", BLOCKS, ids=["signed8", "positive8"])
+
+
+def same(a: np.ndarray, b: np.ndarray) -> bool:
+    """Return whether arrays hold the same bits, but for the payloads of NaNs."""
+    if a.dtype in BLOCKS:
+        return same(a["unit"], b["unit"]) and bool((a["codes"] == b["codes"]).all())
+    wide = np.isnan(a.astype(np.float64)), np.isnan(b.astype(np.float64))
+    return a.dtype == b.dtype and bool(
+        ((a.view(f"u{a.itemsize}") == b.view(f"u{a.itemsize}")) | (wide[0] & wide[1])).all()
+    )
+
+
+def as_stored(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return values in a storage."""
+    with np.errstate(all="ignore"):
+        return quantize(values, dtype) if dtype in BLOCKS else values.astype(dtype)
+
+
+# ---- codes
+
+
+@each_code
+@given(data=st.data())
+def test_codes_are_those_of_the_specification(dtype: Any, data: st.DataObject) -> None:
+    random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    n = data.draw(st.sampled_from([0, 1, 255, 256, 257, 1000]))
+    flush = data.draw(st.booleans())
+    patterns = random.integers(0, 2**32, n, np.uint32).view(np.float32)
+    scale = np.float32(10) ** random.integers(-44, 38)
+    with np.errstate(all="ignore"):
+        usual = (random.standard_normal(n) * scale).astype(np.float32)
+        chosen = random.random(n) < data.draw(st.sampled_from([0, 0.001, 1]))
+        values = np.where(chosen, patterns, usual)
+        for package in (tfopt, tfopt_ref):
+            package.set_flush_denormals(flush)
+        fast, ref = quantize(values, dtype), stored(values, dtype)
+        assert same(fast, ref)
+        assert same(dequantize(fast, (n,)), np.asarray(loaded(ref, (n,)), np.float32))
+
+
+@given(st.integers(0, 2**32))
+def test_codes_are_near(seed: int) -> None:
+    """Within half a unit; of squares, within a 32nd, and none that is not 0 becomes 0."""
+    random = np.random.default_rng(seed)
+    values = random.standard_normal(600).astype(np.float32)
+    blocks = quantize(values, SIGNED8)
+    units = np.repeat(blocks["unit"], 256)[:600]
+    assert (abs(dequantize(blocks, (600,)) - values) <= units * 0.5001).all()
+    squares = values * values * 10.0 ** -random.integers(0, 9, 600)
+    squares[:3] = 0, 1e-30, 1e-20
+    squares = squares.astype(np.float32)
+    blocks = quantize(squares, POSITIVE8)
+    least = np.repeat(blocks["unit"], 256)[:600] * 17 / 16 * 2.0**-15
+    back = dequantize(blocks, (600,))
+    large = squares >= least
+    assert (abs(back - squares)[large] <= squares[large] / 31.99).all()
+    assert np.allclose(back[~large], np.where(squares > 0, least, 0)[~large], 1e-6, 0)
+
+
+@each_code
+def test_every_code_is_stored_as_itself(dtype: Any) -> None:
+    """If its block has the largest one: so slots that do not change are stored as they are."""
+    codes = np.arange(256, dtype=np.uint8)
+    blocks = np.zeros(1, dtype)
+    blocks["unit"], blocks["codes"] = 0.25, codes.view(dtype["codes"].base)
+    if dtype == SIGNED8:
+        blocks["codes"][0, 128] = 0  # -128 is no code
+    again = quantize(dequantize(blocks, (256,)), dtype)
+    assert same(again, blocks) and same(stored(loaded(blocks, (256,)), dtype), blocks)
+
+
+@each_code
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_block_with_a_number_that_is_not_finite_is_nan(dtype: Any, bad: float) -> None:
+    values = np.ones(600, np.float32)
+    values[300] = bad
+    back = dequantize(quantize(values, dtype), (600,))
+    assert np.isnan(back[256:512]).all() and (back[:256] == 1).all() and (back[512:] == 1).all()
+
+
+def test_conversions_refuse_what_is_not_blocks() -> None:
+    with pytest.raises(InvalidTypeError, match="SIGNED8 or POSITIVE8, not float32"):
+        quantize(np.ones(3), np.dtype(np.float32))
+    with pytest.raises(InvalidTypeError, match="SIGNED8 or POSITIVE8"):
+        dequantize(np.ones(3), (3,))
+    with pytest.raises(InvalidArgumentError, match=re.escape("(600,) are 3 blocks, not (2,)")):
+        dequantize(quantize(np.ones(300), SIGNED8), (600,))
+
+
+# ---- steps
+
+
+def slots_of(rule: Rule, values: list[np.ndarray], dtypes: list[np.dtype[Any]]) -> list[Any]:
+    """Return the operands of a rule, with slots in their storages."""
+    var, *slots, grad = values
+    return [var, *map(as_stored, slots, dtypes), grad]
+
+
+@each_rule
+@given(data=st.data())
+def test_steps_are_those_of_the_specification(rule: Rule, data: st.DataObject) -> None:
+    """For any storage of the variable and of each slot, of one variable, lists, and rows."""
+    random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    own = data.draw(st.sampled_from(VARIABLES))
+    dtypes = [data.draw(st.sampled_from(SLOTS)) for _ in rule.slots]
+    rows = data.draw(st.booleans()) and not any(dtype in BLOCKS for dtype in dtypes)
+    shape = data.draw(st.sampled_from([(0,), (1,), (255,), (600,), (3, 100), (2, 3, 200)]))
+    flush, threads = data.draw(st.booleans()), data.draw(st.sampled_from([1, 3]))
+    options: dict[str, Any] = {**ordinary_hypers(rule), "grad_scale": random.choice([1.0, 0.3])}
+    values = arrays_for(rule, shape, np.float32, random.integers(1000))
+    values[0], values[-1] = values[0].astype(own), values[-1].astype(own)
+    if rows:
+        n = int(random.integers(0, 9)) if shape[0] else 0
+        options["indices"] = random.integers(0, max(shape[0], 1), n)
+        values[-1] = random.standard_normal((n, *shape[1:])).astype(own)
+    elif len(shape) > 1 and data.draw(st.booleans()):
+        values[-1] = np.asfortranarray(values[-1])
+    tfopt.threads.set_num_threads(threads)
+    results = []
+    for package in (tfopt, tfopt_ref):
+        package.set_flush_denormals(flush)
+        operands = slots_of(rule, [value.copy("K") for value in values], dtypes)
+        update(package, rule.name, *operands, **options)
+        results.append(operands)
+    for name, fast, ref in zip(rule.operands, *results, strict=True):
+        assert same(np.ascontiguousarray(fast), np.ascontiguousarray(ref)), name
+
+
+@each_rule
+def test_blocks_do_not_depend_on_threads_or_on_what_is_stepped_beside_them(rule: Rule) -> None:
+    sizes = [5, 70_000, 300, 20_011]
+    each = [arrays_for(rule, size, np.float32, size) for size in sizes]
+    alone = [slots_of(rule, values, [SIGNED8] * len(rule.slots)) for values in each]
+    op = getattr(tfopt.training_ops, f"apply_{rule.name}")
+    for operands in alone:
+        operands[0] = operands[0].copy()
+        op(*operands, **ordinary_hypers(rule))
+    for threads in (1, 2, 3):
+        tfopt.threads.set_num_threads(threads)
+        lists = [slots_of(rule, values, [SIGNED8] * len(rule.slots)) for values in each]
+        columns = [list(column) for column in zip(*lists, strict=True)]
+        columns[0] = [var.copy() for var in columns[0]]
+        op(*columns, **ordinary_hypers(rule))
+        for operands, together in zip(alone, zip(*columns, strict=True), strict=True):
+            assert all(map(same, operands[:-1], together[:-1]))
+
+
+@each_rule
+@pytest.mark.parametrize(
+    ("spoil", "error", "message"),
+    [
+        (lambda o: o | {1: o[1][:-1]}, InvalidArgumentError, "a block for each 256 elements"),
+        (lambda o: o | {0: o[0].astype(np.float64)}, InvalidTypeError, "as var is"),
+        (lambda o: o | {0: np.zeros(1200, np.float32)[::2]}, InvalidArgumentError, "C-con"),
+        (lambda o: o | {1: np.zeros(6, SIGNED8)[::2]}, InvalidArgumentError, "block|C-contiguous"),
+        (lambda o: o | {1: o[1]["codes"]}, InvalidTypeError, "not int8"),
+        (lambda o: o | {0: o[1]}, InvalidTypeError, "must be float16, bfloat16, float32"),
+        (lambda o: o | {len(o) - 1: o[1]}, InvalidTypeError, "as var is"),
+    ],
+)
+def test_refused_steps_change_nothing(rule: Rule, spoil: Any, error: Any, message: str) -> None:
+    values = slots_of(rule, arrays_for(rule, 600, np.float32), [SIGNED8] * len(rule.slots))
+    values = [*spoil(dict(enumerate(values))).values()]
+    before = copy.deepcopy(values)
+    with pytest.raises(error, match=message):
+        update(tfopt, rule.name, *values, **ordinary_hypers(rule))
+    for a, b in zip(values, before, strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+@each_rule
+def test_rows_of_blocks_are_refused(rule: Rule) -> None:
+    values = slots_of(rule, arrays_for(rule, (6, 100), np.float32), [SIGNED8] * len(rule.slots))
+    values[-1] = values[-1][:2]
+    before = copy.deepcopy(values)
+    with pytest.raises(InvalidTypeError, match="stored in blocks of 8 bits, which only dense"):
+        update(tfopt, rule.name, *values, indices=np.array([0, 3]), **ordinary_hypers(rule))
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(values, before, strict=True))
+
+
+# ---- optimizers
+
+SHAPE = (70, 64)  # more than FEWEST elements
+EIGHT_BITS: dict[str, dict[str, Any]] = {
+    "ADOPT": {},
+    "RAdam": {},
+    "Adadelta": {},
+    "Adam": {"amsgrad": True},
+    "AdamW": {"weight_decay": 0.1},
+    "Adamax": {},
+    "Lion": {},
+    "Nadam": {},
+    "RMSprop": {"momentum": 0.5},
+    "SGD": {"momentum": 0.9},
+    "Signum": {},
+}
+#: Whose slots cannot be stored in 8 bits: sums, and those of rules without codes.
+COARSE = {"AdEMAMix", "Adagrad", "Ftrl", "Yogi"}
+each_optimizer = pytest.mark.parametrize("name", EIGHT_BITS)
+
+
+def made(name: str, **arguments: Any) -> Any:
+    """Return an optimizer whose slots are stored in 8 bits."""
+    return getattr(optimizers, name)(**{"storage": "8bit"} | EIGHT_BITS[name] | arguments)
+
+
+def gradients(steps: int) -> list[np.ndarray]:
+    random = np.random.default_rng(0)
+    return [random.standard_normal(SHAPE).astype(np.float32) for _ in range(steps)]
+
+
+def test_every_optimizer_has_8_bits_or_a_reason() -> None:
+    rules = {
+        name
+        for name in optimizers.__all__
+        if isinstance(cls := getattr(optimizers, name), type)
+        and issubclass(cls, optimizers.execution.rule_optimizer.RuleOptimizer)
+    }
+    assert {*EIGHT_BITS} | COARSE == rules
+
+
+@each_optimizer
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"clipvalue": 0.5}, {"clipnorm": 1.0}, {"global_clipnorm": 1.0}, {"sparse": "lazy"}],
+    ids=str,
+)
+def test_a_step_is_that_of_arrays_stored_so(name: str, changes: dict[str, Any]) -> None:
+    """Reported or not, in a function or not, the same: so clipping and observation meet blocks."""
+    kinds = {"plain": made(name, **changes), "watched": made(name, **changes)}
+    kinds["watched"].observe = True
+    results = []
+    for optimizer in kinds.values():
+        w, b = np.ones(SHAPE, np.float32), np.ones(3, np.float32)
+        for g in gradients(4):
+            optimizer.apply_gradients([(g, w), (g[0, :3].copy(), b)])
+        results.append([w, b, *optimizer.get_weights()])
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(*results, strict=True))
+    slots = [slot for slot in optimizer.get_weights() if slot.dtype.kind == "V"]
+    assert slots and all(slot.shape == (18,) for slot in slots)
+
+
+@each_optimizer
+def test_8_bits_end_near_full_precision(name: str) -> None:
+    random = np.random.default_rng(0)
+    A = random.uniform(0.5, 2, SHAPE).astype(np.float32)
+    losses = []
+    for storage in (None, "8bit"):
+        optimizer = made(name, storage=storage, learning_rate=0.01)
+        w = np.ones(SHAPE, np.float32)
+        for _ in range(200):
+            optimizer.apply_gradients([(A * w, w)])
+        losses.append(float((A * w * w).sum()))
+    assert losses[1] < losses[0] * 1.05 + 1e-2 * A.sum()
+
+
+@each_optimizer
+def test_training_goes_on_from_where_it_was_saved(name: str, tmp_path: Path) -> None:
+    whole, first = made(name), made(name)
+    w, v = np.ones(SHAPE, np.float32), np.ones(SHAPE, np.float32)
+    all_gradients = gradients(6)
+    for g in all_gradients:
+        whole.apply_gradients([(g, w)])
+    for g in all_gradients[:3]:
+        first.apply_gradients([(g, v)])
+    ways: dict[str, tuple[Any, np.ndarray]] = {}
+    for suffix in ("npz", "safetensors"):
+        path = tmp_path / f"state.{suffix}"
+        checkpoints.save(path, {"w": v, "optimizer": first.state_dict({"w": v})})
+        tree = checkpoints.load(path)
+        ways[suffix] = made(name), tree["w"]
+        ways[suffix][0].load_state_dict(tree["optimizer"], {"w": tree["w"]})
+    ways["pickle"] = pickle.loads(pickle.dumps((first, v)))
+    again = made(name)
+    u = v.copy()
+    again.apply_gradients([(np.zeros(SHAPE, np.float32), u)])
+    u[...] = v
+    again.set_weights(first.get_weights())
+    ways["weights"] = again, u
+    for way, (optimizer, array) in ways.items():
+        for g in all_gradients[3:]:
+            optimizer.apply_gradients([(g, array)])
+        assert array.tobytes() == w.tobytes(), way
+
+
+@pytest.mark.parametrize("name", sorted(COARSE))
+def test_sums_are_refused_8_bits(name: str) -> None:
+    w = np.ones(SHAPE, np.float32)
+    optimizer = getattr(optimizers, name)(storage="8bit")
+    with pytest.raises(InvalidArgumentError, match="cannot be stored in 8 bits"):
+        optimizer.apply_gradients([(w.copy(), w)])
+    assert (w == 1).all() and len(optimizer.get_weights()) == 1
+
+
+@pytest.mark.parametrize("bad", ["4bit", 8, {"m": "int8"}])
+def test_unknown_storages_are_refused(bad: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="storage must be one of float32, float16"):
+        optimizers.Adam(storage=bad)
+
+
+def test_unknown_slots_are_refused() -> None:
+    w = np.ones(SHAPE, np.float32)
+    with pytest.raises(InvalidArgumentError, match="no slot 'n'"):
+        optimizers.Adam(storage={"n": "8bit"}).apply_gradients([(w.copy(), w)])
+
+
+def test_variables_of_other_dtypes_are_refused() -> None:
+    w = np.ones(SHAPE)
+    with pytest.raises(InvalidTypeError, match="'8bit' is for float32, float16 and bfloat16"):
+        optimizers.Adam(storage="8bit").apply_gradients([(w.copy(), w)])
+
+
+def test_sparse_gradients_are_refused_by_blocks() -> None:
+    w = np.ones(SHAPE, np.float32)
+    optimizer = optimizers.Adam(storage="8bit", sparse="lazy")
+    rows = IndexedSlices(np.ones((1, 64), np.float32), np.array([3]), SHAPE)
+    with pytest.raises(InvalidTypeError, match="only dense gradients"):
+        optimizer.apply_gradients([(rows, w)])
+    assert (w == 1).all() and len(optimizer.get_weights()) == 1
+
+
+@pytest.mark.parametrize("own", VARIABLES, ids=str)
+@pytest.mark.parametrize("kind", ["float32", "float16", "bfloat16", "8bit"])
+def test_each_slot_has_its_storage(own: Any, kind: str) -> None:
+    w, small = np.ones(FEWEST).astype(own), np.ones(FEWEST - 1).astype(own)
+    optimizer = optimizers.Adam(storage={"v": kind})
+    optimizer.apply_gradients([(w.copy(), w), (small.copy(), small)])
+    found = optimizer.get_slot(w, "v").dtype
+    assert optimizer.get_slot(w, "m").dtype == own
+    assert found == (
+        POSITIVE8 if kind == "8bit" else own if kind == own.name else np.dtype(found.name)
+    )
+    assert found == POSITIVE8 or found.name == kind
+    assert optimizer.get_slot(small, "v").dtype == (own if kind == "8bit" else found)
+    again = type(optimizer).from_config(optimizer.get_config())
+    assert again.storage == {"v": kind}
+
+
+@each_optimizer
+def test_a_running_optimizer_is_converted_by_one_call(name: str) -> None:
+    """What follows is as if its slots had been stored so by hand; and back, but for rounding."""
+    first, w = made(name, storage=None), np.ones(SHAPE, np.float32)
+    small = np.ones(3, np.float32)
+    for g in gradients(3):
+        first.apply_gradients([(g, w), (g[0, :3].copy(), small)])
+    before = first.get_weights()
+    other, v = copy.deepcopy((first, w))
+    first.convert_storage("8bit")
+    after = first.get_weights()
+    assert first.storage == "8bit" and len(before) == len(after)
+    for a, b in zip(before, after, strict=True):
+        expected = quantize(a, b.dtype) if b.dtype in BLOCKS else a
+        assert expected.tobytes() == b.tobytes()
+    first.apply_gradients([(gradients(4)[3], w)])
+    other.convert_storage("8bit")
+    other.apply_gradients([(gradients(4)[3], v)])
+    assert v.tobytes() == w.tobytes()
+    first.convert_storage(None)
+    assert all(weight.dtype.kind != "V" for weight in first.get_weights())
+
+
+def test_a_refused_conversion_changes_nothing() -> None:
+    w, v = np.ones(SHAPE, np.float32), np.ones(SHAPE)
+    optimizer = optimizers.Adam()
+    optimizer.apply_gradients([(w.copy(), w), (v.copy(), v)])
+    before = optimizer.get_weights()
+    with pytest.raises(InvalidTypeError, match="not float64"):
+        optimizer.convert_storage("8bit")
+    assert optimizer.storage is None
+    for a, b in zip(before, optimizer.get_weights(), strict=True):
+        assert a.dtype == b.dtype and a.tobytes() == b.tobytes()

@@ -1,0 +1,50 @@
+# Conversions of numbers in 16 and 8 bits, for each instruction set that has them compiled.
+from cpython.pycapsule cimport PyCapsule_New
+
+from libc.stdint cimport uint16_t
+
+from tfopt.kernels.arrays.layout cimport BFLOAT16, FLOAT16
+from tfopt.kernels.platform.halves cimport (
+    decode_positive8, decode_signed8, decode_t, encode_positive8, encode_signed8, encode_t, halves,
+    narrow_bfloat16, narrow_float16, positive8, signed8, widen_bfloat16, widen_float16,
+)
+
+
+cdef void _widen_float16(const uint16_t *x, Py_ssize_t n, float *y) noexcept nogil:
+    widen_float16(x, n, y)
+
+
+cdef void _narrow_float16(const float *x, Py_ssize_t n, uint16_t *y) noexcept nogil:
+    narrow_float16(x, n, y)
+
+
+cdef void _widen_bfloat16(const uint16_t *x, Py_ssize_t n, float *y) noexcept nogil:
+    widen_bfloat16(x, n, y)
+
+
+cdef void _narrow_bfloat16(const float *x, Py_ssize_t n, uint16_t *y) noexcept nogil:
+    narrow_bfloat16(x, n, y)
+
+
+cdef void _decode_signed8(const signed8 *block, Py_ssize_t n, float *y) noexcept nogil:
+    decode_signed8(block, n, y)
+
+
+cdef void _encode_signed8(const float *x, Py_ssize_t n, signed8 *block) noexcept nogil:
+    encode_signed8(x, n, block)
+
+
+cdef void _decode_positive8(const positive8 *block, Py_ssize_t n, float *y) noexcept nogil:
+    decode_positive8(block, n, y)
+
+
+cdef void _encode_positive8(const float *x, Py_ssize_t n, positive8 *block) noexcept nogil:
+    encode_positive8(x, n, block)
+
+cdef halves _halves
+_halves.widen[FLOAT16], _halves.narrow[FLOAT16] = _widen_float16, _narrow_float16
+_halves.widen[BFLOAT16], _halves.narrow[BFLOAT16] = _widen_bfloat16, _narrow_bfloat16
+_halves.decode[0], _halves.encode[0] = <decode_t>_decode_signed8, <encode_t>_encode_signed8
+_halves.decode[1], _halves.encode[1] = <decode_t>_decode_positive8, <encode_t>_encode_positive8
+
+halves_capsule = PyCapsule_New(<void *>&_halves, b"tfopt.halves", NULL)

@@ -1,0 +1,87 @@
+"""The `storage` of an optimizer: the dtypes of the slots of its variables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tfopt.core.line_alignment import empty_at_a_line
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.optimizers.base.variables import dtype_of
+from tfopt.storage import POSITIVE8, SIGNED8, dequantize, quantize
+from tfopt.variable import Variable
+
+__all__ = ["FEWEST", "Storage", "check_storage", "converted", "stored_dtype"]
+
+#: Variables of fewer elements keep slots of full precision: there is little to save.
+FEWEST = 4096
+Storage = str | Mapping[str, str] | None
+_KINDS = ("float32", "float16", "bfloat16", "8bit")
+_CODES = {"signed": SIGNED8, "positive": POSITIVE8}
+
+
+def check_storage(storage: Any) -> Storage:
+    """Return a storage after checking that it is one, or maps slots to some."""
+    kinds = storage.values() if isinstance(storage, Mapping) else [storage]
+    for kind in kinds:
+        if kind is not None and kind not in _KINDS:
+            raise InvalidArgumentError(
+                f"storage must be one of {', '.join(_KINDS)}, or map slots to these, not {kind!r}"
+            )
+    return dict(storage) if isinstance(storage, Mapping) else storage
+
+
+def stored_dtype(
+    storage: Storage, variable: Variable, slot: str, codes: Mapping[str, str]
+) -> np.dtype[Any]:
+    """Return the dtype of a slot of a variable.
+
+    Parameters
+    ----------
+    storage : str, mapping or None
+    variable : Variable
+    slot : str
+    codes : mapping
+        The slots that can be stored in 8 bits, and their codes.
+
+    Raises
+    ------
+    InvalidArgumentError, InvalidTypeError
+        If there is no such slot, or the slot or the variable does not allow the storage.
+    """
+    kind = storage.get(slot) if isinstance(storage, Mapping) else storage
+    own = dtype_of(variable)
+    if kind is None or kind == own.name or (kind == "8bit" and math.prod(variable.shape) < FEWEST):
+        return own
+    if variable.device == "gpu" or own.name not in ("float32", "float16", "bfloat16"):
+        raise InvalidTypeError(
+            f"{variable.name}: storage {kind!r} is for float32, float16 and bfloat16 variables in "
+            f"host memory, not {own} on the {variable.device.upper()}"
+        )
+    if kind == "bfloat16":
+        import ml_dtypes
+
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
+    if kind != "8bit":
+        return np.dtype(kind)
+    if slot not in codes:
+        raise InvalidArgumentError(
+            f"the slot {slot} of {variable.name} cannot be stored in 8 bits, which are too coarse "
+            "for what a step makes of it. Give storage a dict of the other slots, or use bfloat16"
+        )
+    return _CODES[codes[slot]]
+
+
+def converted(array: np.ndarray, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
+    """Return a slot of a variable of a shape in another dtype."""
+    numbers = dequantize(array, shape) if array.dtype in (SIGNED8, POSITIVE8) else array
+    if dtype in (SIGNED8, POSITIVE8):
+        return quantize(numbers, dtype)
+    new = empty_at_a_line(shape, dtype)
+    with np.errstate(all="ignore"):
+        new[...] = numbers
+    return new
