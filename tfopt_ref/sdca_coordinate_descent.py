@@ -168,7 +168,8 @@ def certificate(problem: Problem, w: np.ndarray, b: float, n_iter: int = 0) -> F
 def fit(problem: Problem, tol: float = 1e-10, max_iter: int = 1000) -> Fit:
     """Minimize one model after another, each over all weights, until the gap is tol of the primal.
 
-    A step is halved until it lowers the primal by a part of what it promises.
+    A step is halved until it lowers the primal by a part of what it promises. What a step near the
+    minimum promises is rounding, of either sign; the gap may need that step all the same.
     """
     X, y, c, phi, l1, l2, intercept = problem
     w, b = np.zeros(X.shape[1]), 0.0
@@ -193,7 +194,7 @@ def fit(problem: Problem, tol: float = 1e-10, max_iter: int = 1000) -> Fit:
         step = found - w
         promised = l1 * (np.abs(w).sum() - np.abs(found).sum()) - g @ step
         share = 1.0
-        while promised > 0:
+        while promised > -SLACK * point.primal:
             moved = w + share * step, b - share * float(mean @ step)
             due = 1e-4 * share * promised - SLACK * point.primal
             if primal(problem, *moved) <= point.primal - due or share < 1e-9:
