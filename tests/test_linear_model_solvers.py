@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import tfopt
 from tfopt.linear_model import SDCAClassifier
-from tfopt.linear_model._solver import costs, newton
+from tfopt.linear_model._solver import costs, monitor, newton
 from tfopt.linear_model.losses import LOSSES
 
 random = np.random.default_rng(2)
@@ -146,12 +146,41 @@ def test_steps_that_end_too_early_warn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert model.n_iter_.tolist() == [2]  # the step that failed, and the certificate of its start
 
 
-def test_steps_that_are_far_from_done_are_not_certified() -> None:
+def test_epochs_go_on_where_the_interior_point_method_takes_longer_than_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(400, 20))
+    labels = np.where(rows[:, 0] + random.normal(size=400) > 0, 1, -1)
+    options: dict[str, Any] = {"l2": 0.1, "tol": 1e-3}
+    assert solvers(SDCAClassifier("hinge", **options).fit(rows, labels)) == {
+        "sdca",
+        "interior-point",
+    }
+    monkeypatch.setattr(monitor, "INTERIOR_STEPS", 1e-9)  # each takes much more than all should
+    model = SDCAClassifier("hinge", **options, max_iter=100_000).fit(rows, labels)
+    taken = [record["solver"] for record in model.history_[0]]
+    assert taken.count("interior-point") == 1 and taken[-1] == "sdca"
+    assert model.dual_gap_ <= 1e-3 * model.objective_
+    alone = SDCAClassifier("hinge", **options, solver="interior-point").fit(rows, labels)
+    assert len(alone.history_[0]) > 1 and solvers(alone) == {"interior-point"}
+
+
+def test_epochs_begin_where_a_strong_l2_makes_few_of_them_do() -> None:
+    """Also of a loss whose visits take no logarithm, which makes them cheap."""
+    rows = np.random.default_rng(0).normal(size=(569, 30))
+    labels = np.where(rows[:, 0] > 0, 1, -1)
+    for l2, solver in ((100.0, "sdca"), (1.0, "newton-cholesky")):
+        model = SDCAClassifier("squared_hinge", l2=l2, tol=1e-6, fit_intercept=False)
+        assert model.fit(rows, labels).history_[0][0]["solver"] == solver
+
+
+def test_steps_that_do_not_reach_the_tolerance_are_not_certified() -> None:
     (history,) = fitted("poisson", l2=1e-3, tol=1e-9, solver="newton-cholesky").history_
     certified = [record["certified"] for record in history]
     assert certified[-1] and not any(certified[:2])
     for record in history[:-1]:
-        assert record["certified"] or (record["gap"] > 1e-8 and np.isnan(record["objective"]))
+        assert record["certified"] or (record["gap"] > 1e-9 and np.isnan(record["objective"]))
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -270,6 +270,9 @@ class Minimization:
                 method.end(k)
             elif monitor.is_done:
                 method.end(k)
+        for k in [k for k in method.iterates if self.monitors[k].gives_up_steps]:
+            self.monitors[k].end_newton()
+            method.end(k)
 
     def _certify_warm_starts(self, problems: Sequence[int]) -> None:
         """Certify the dual variables of visits, from whose weights the method is to go on."""

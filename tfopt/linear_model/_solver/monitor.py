@@ -12,6 +12,7 @@ import numpy as np
 from tfopt.errors import NotFiniteError
 from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.costs import EPOCH_SOLVER, NEWTON_STEPS, SOLVERS, Costs
+from tfopt.linear_model._solver.work import INTERIOR_STEPS
 
 __all__ = ["ConvergenceMonitor", "SolverOptions", "SolverResult"]
 
@@ -27,8 +28,12 @@ SECOND_CERTIFICATE = 3
 ASSUMED_RATE = 0.3
 #: Of a loss with corners later epochs are so many times as slow as the first ones, about.
 SLOWER = 4.0
-#: A Newton step whose gap is estimated at this many times the largest allowed is not certified.
-FAR_FROM_DONE = 10.0
+#: A step whose relative gap is estimated above this, and above the largest allowed, is not
+#: certified: estimates are exact but for rounding, or too small.
+CERTAIN = 1e-15
+#: The interior-point method ends where it has taken this many times the work that was expected of
+#: it, and more than epochs were expected to take instead.
+PATIENCE = 1.5
 #: The entries of a history record, besides the number of the problem.
 _RECORD = ("iteration", "solver", "seconds", "objective", "gap", "certified")
 
@@ -130,6 +135,8 @@ class ConvergenceMonitor:
         self._polish_until: int | None = None
         self._step_solver, self._compares_rates = costs.step_solver, costs.compares_rates
         self._first_epochs, self._is_interior = costs.first_epochs, costs.is_interior
+        self._interior_cost = NEWTON_STEPS * costs.newton_step / INTERIOR_STEPS
+        self._steps_left = math.inf
         self.wants_newton, self.is_done, self.stalled = False, False, False
         self._recorder = _HistoryRecorder(options, number)
         self.best: Certificate | None = None
@@ -186,6 +193,8 @@ class ConvergenceMonitor:
         left = math.log(point.relative_gap / wanted) / rate if rate > 0 else math.inf
         self._last_gap, self._last_epoch = point.gap, number
         self.wants_newton = left > NEWTON_STEPS * self._newton_cost
+        if self.wants_newton and self._is_interior:
+            self._steps_left = max(PATIENCE * INTERIOR_STEPS, left / self._interior_cost)
 
     def begin(self, point: Certificate) -> None:
         """Record the certificate of a warm start, and decide whether Newton's method goes on."""
@@ -208,18 +217,24 @@ class ConvergenceMonitor:
         self._recorder.certified(best, self._step_solver)
         self.is_done = (self.is_converged and not goes_on) or self._is_exhausted
 
-    def should_certify_step(self, estimate: Certificate, far: float = FAR_FROM_DONE) -> bool:
+    def should_certify_step(self, estimate: Certificate, loose: float = 1.0) -> bool:
         """Whether to certify a step, given a certificate whose gap is an estimate.
 
-        Not if that is more than `far` times the largest allowed.
+        Not if that is more than `loose` times the largest allowed.
         """
-        enough = far * max(self.options.tol, 1e-16)
+        enough = max(loose * self.options.tol, CERTAIN)
         is_far = enough < estimate.relative_gap < math.inf
         return self.is_last or not is_far
 
     def skip_newton(self, estimate: Certificate) -> None:
         """Record a Newton step that is not worth a certificate."""
         self._recorder.estimated(self._step_solver, estimate.relative_gap)
+        self._steps_left -= 1
+
+    @property
+    def gives_up_steps(self) -> bool:
+        """Whether steps have taken so much more work than was expected that epochs are to go on."""
+        return self._steps_left < 0 and not self.is_done
 
     def end_newton(self) -> None:
         """Note that no step lowers the objective: unless that was rounding, epochs go on."""
@@ -271,6 +286,7 @@ class ConvergenceMonitor:
         return {
             "best": point,
             "is_done": self.is_done,
+            "steps_left": self._steps_left,
             "last": np.array(
                 [self._last_gap, self._last_epoch, self._estimate_per_gap, self._newton_cost]
             ),
@@ -287,6 +303,7 @@ class ConvergenceMonitor:
         if state["best"] is not None:
             self.best = Certificate(**state["best"])
         self.is_done = bool(state["is_done"])
+        self._steps_left = float(state.get("steps_left", math.inf))
         self._last_gap, number, self._estimate_per_gap, self._newton_cost = state["last"].tolist()
         self._last_epoch = int(number)
         columns = {name: state["history"][name].tolist() for name in _RECORD}

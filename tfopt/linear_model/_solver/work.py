@@ -43,8 +43,8 @@ PAIR = 4.0
 #: A row that is read in order, and a loss with its derivatives.
 ROW, LOSS = 50.0, 100.0
 #: A visit: a row from memory in random order, and a step with a logarithm and an exponential; or
-#: with neither, of a loss with a corner.
-VISIT, CORNER_VISIT = 400.0, 200.0
+#: with neither.
+VISIT, PLAIN_VISIT = 400.0, 200.0
 #: A multiply-add of a factorization, whose rows are read again and again.
 FACTOR = 4.0
 
@@ -75,7 +75,7 @@ CHEAP = 1e7
 
 def epoch_work(objective: Objective) -> float:
     """Return the work of visiting each example once."""
-    visit = VISIT if objective.phi.is_smooth else CORNER_VISIT
+    visit = PLAIN_VISIT if objective.phi.link is None else VISIT
     return max(visit * _n_rows(objective) + SCATTERED * objective.n_features, 1.0)
 
 
