@@ -20,7 +20,7 @@ from cython.parallel cimport parallel
 from libc.limits cimport INT_MAX
 from libc.math cimport exp, fabs, fmax, fmin, log
 from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 import numpy as np
 
@@ -290,12 +290,12 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
     cdef int kind = LOSSES.index(loss), n_partitions = max(1, <int>replicas.shape[0]), p, b
     cdef loss_t f = loss_of(kind, parameter)
     cdef Py_ssize_t n_v = v.shape[0], n = plan.shape[0], low, high
-    cdef double[:, ::1] own = np.zeros((n_partitions, 8))
-    cdef double[:, ::1] block_sums = np.zeros((BLOCKS, 3))
-    cdef int64_t[::1] places = np.zeros(n_partitions, np.int64)
-    cdef partition *partitions = <partition *>&own[0, 0]
-    cdef excess *sums = <excess *>&block_sums[0, 0]
-    cdef double **u = <double **>&places[0]
+    cdef double[:, ::1] own, block_sums
+    cdef int64_t[::1] places
+    cdef partition *partitions
+    cdef partition single
+    cdef excess *sums
+    cdef double **u
     cdef double *first = &v[0] if n_v else NULL
     cdef double *old = &before[0] if before.shape[0] else NULL
     cdef uint8_t *rests = &idle[0] if idle.shape[0] else NULL
@@ -330,12 +330,17 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
     z = &dense[0, 0] if width and bounds.n_rows else NULL
     order, rows = &plan[0], &examples[0] if examples.shape[0] else NULL
     if replicas.shape[0] == 0:
-        partitions[0].bias = bias
+        memset(&single, 0, sizeof(single))
+        single.bias = bias
         with nogil:
-            _alone(x, j, &indptr[0], z, width, order, n, rows, rests, first, partitions, kind, &f,
+            _alone(x, j, &indptr[0], z, width, order, n, rows, rests, first, &single, kind, &f,
                    l2, shrink, bias_curvature, &bounds)
         refuse_outside(&bounds, data, indices, indptr, plan)
-        return partitions[0].bias, sigma, partitions[0].estimate
+        return single.bias, sigma, single.estimate
+    own, block_sums = np.zeros((n_partitions, 8)), np.zeros((BLOCKS, 3))
+    places = np.zeros(n_partitions, np.int64)
+    partitions, sums = <partition *>&own[0, 0], <excess *>&block_sums[0, 0]
+    u = <double **>&places[0]
     for p in range(n_partitions):
         u[p] = &replicas[p, 0] if n_v else NULL
     for round in range(merges):
