@@ -85,7 +85,7 @@ def run_descent(
         tangents = design.tangents({0: (w, bias)})[0]
     model = _Model(objective, features, state.factors())
     predicted: np.ndarray | None = None  # X^T of the dual variables of the last step
-    last_gap, relative_gap = math.inf, 1.0
+    last_gap, relative_gap = {True: math.inf, False: math.inf}, 1.0  # certified or estimated
     while True:
         state, losses = design.states[0], tangents.losses
         if objective.phi.is_linear_far:
@@ -125,14 +125,15 @@ def run_descent(
         promised = promised_decrease(objective, w, left, step)
         design.states[0] = state
         moved = {}
-        if promised > MIN_DECREASE * point.objective or point.gap <= STALLED * last_gap:
+        gap_falls = point.gap <= STALLED * last_gap[is_certified]
+        if gap_falls or promised > MIN_DECREASE * point.objective:
             solved = None if predicted is None else {0: predicted}
             moved = line_search(objective, design, {0: point}, {0: left}, {0: step}, solved)
         if not moved:
             return _ended(objective, monitor, state, point, losses, gradient, is_certified)
         (w, bias), tangents, origin = moved[0]
         predicted = None if origin is None else predicted
-        last_gap = point.gap
+        last_gap[is_certified] = point.gap
 
 
 def _ended(
