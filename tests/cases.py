@@ -54,6 +54,8 @@ ORDINARY = {
     "rectifier": 0.5,
     "limit": 1.5,
     "beta3": 0.999,
+    "share": 0.125,
+    "weight_decay": 0.25,
 }
 
 

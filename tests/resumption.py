@@ -37,6 +37,8 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "RAdam": {},
     "ADOPT": {},
     "AdEMAMix": {"warmup_steps": 4},
+    "ScheduleFreeAdamW": {"weight_decay": 0.1},
+    "ScheduleFreeSGD": {},
     "Signum": {},
 }
 SCHEDULES: dict[str, Callable[[Any], Any]] = {
@@ -103,7 +105,13 @@ def _is_taken(run: tuple[str, str, str, str]) -> bool:
 
 
 def modes_of(which: str) -> tuple[str, ...]:
-    counts = {"AdEMAMix": 2, "Ftrl": 2, "Adafactor": 1}
+    counts = {
+        "AdEMAMix": 2,
+        "Ftrl": 2,
+        "ScheduleFreeAdamW": 2,
+        "ScheduleFreeSGD": 2,
+        "Adafactor": 1,
+    }
     return MODES[: counts.get(which, 3)]
 
 

@@ -29,6 +29,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "RMSprop": {"learning_rate": 0.5, "momentum": 0.5, "centered": True},
     "RAdam": {"learning_rate": 0.5},
     "SGD": {"learning_rate": 0.5, "momentum": 0.5},
+    "ScheduleFreeAdamW": {"learning_rate": 0.5},
+    "ScheduleFreeSGD": {"learning_rate": 0.5},
     "Signum": {"learning_rate": 0.5},
     "Yogi": {"learning_rate": 0.5},
 }

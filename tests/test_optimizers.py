@@ -23,6 +23,8 @@ MAKERS: dict[str, dict[str, Any]] = {
     "RMSprop-centered": {"learning_rate": 0.1, "rho": 0.5, "centered": True},
     "RMSprop-both": {"learning_rate": 0.1, "rho": 0.5, "momentum": 0.5, "centered": True},
     "Nadam": {"learning_rate": 0.1, "schedule_decay": 0.5},
+    "ScheduleFreeAdamW": {"learning_rate": 0.1, "weight_decay": 0.25},
+    "ScheduleFreeSGD": {"learning_rate": 0.1},
     "Signum": {"learning_rate": 0.1},
     "Yogi": {"learning_rate": 0.1},
     "RAdam": {"learning_rate": 0.1},

@@ -185,8 +185,8 @@ class Run:
                 for slot, array in own.items()
             ]
             count, *others = [weight.numpy() for weight in opt.weights]
-            kept = np.float64(1.0 if state["kept"] is None else state["kept"])
-            carried = [("kept", others[0], kept)] if hasattr(opt, "momentum_cache") else []
+            kept = state["kept"]
+            carried = [] if kept is None else [("kept", others[0], np.float64(kept))]
             assert len(others) >= len(slots) + len(carried)
             return [("iterations", count, np.int64(state["iterations"])), *slots, *carried]
         found: list[tuple[str, Any, Any]] = []

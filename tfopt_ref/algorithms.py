@@ -17,7 +17,7 @@ from tfopt_ref import training_ops as rules
 from tfopt_ref.norms import sum_of_squares
 from tfopt_ref.training_op import TrainingOp
 
-__all__ = ["ALGORITHMS", "Step", "adafactor", "adafactor_slots"]
+__all__ = ["ALGORITHMS", "Step", "adafactor", "adafactor_slots", "schedule_free_average"]
 
 
 _BASE: float = float(np.float32(0.96))  # as TensorFlow has it
@@ -310,6 +310,51 @@ def ademamix(
     return Step(rules.apply_ademamix, {"m": 0.0, "slow": 0.0, "v": 0.0}, hypers)
 
 
+def schedule_free_sgd(
+    t: int,
+    learning_rate: float,
+    kept: float | None,
+    *,
+    momentum: float = 0.9,
+    weight_decay: float = 0.0,
+) -> Step:
+    """Average the iterates by their squared learning rates (Defazio et al. 2024, algorithm 1).
+
+    `kept` is the sum of those of all steps before.
+    """
+    total = (kept or 0.0) + learning_rate * learning_rate
+    hypers = {
+        "lr": learning_rate,
+        "beta": momentum,
+        "share": learning_rate * learning_rate / total if total > 0 else 0.0,
+        "weight_decay": weight_decay,
+    }
+    return Step(rules.apply_schedule_free_sgd, {"offset": 0.0}, hypers, kept=total)
+
+
+def schedule_free_adamw(
+    t: int,
+    learning_rate: float,
+    kept: float | None,
+    *,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-8,
+    weight_decay: float = 0.0,
+) -> Step:
+    """Average the iterates of AdamW without its mean gradient (Defazio et al. 2024)."""
+    plain = schedule_free_sgd(t, learning_rate, kept, weight_decay=weight_decay)
+    hypers = {name: value for name, value in plain.hypers.items() if name != "beta"}
+    hypers |= {"beta1": beta_1, "beta2": beta_2, "beta2_power": beta_2**t, "epsilon": epsilon}
+    slots = {"offset": 0.0, "v": 0.0}
+    return Step(rules.apply_schedule_free_adam, slots, hypers, kept=plain.kept)
+
+
+def schedule_free_average(y: np.ndarray, offset: np.ndarray, beta: float) -> np.ndarray:
+    """Return the average x of iterates z = y + offset, where y = (1 - beta) z + beta x."""
+    return y - (1 / beta - 1) * offset
+
+
 #: By the names of tfopt's classes. Decay of weights is not the algorithm's: see `training`.
 ALGORITHMS: dict[str, Callable[..., Step]] = {
     "ADOPT": adopt,
@@ -325,6 +370,8 @@ ALGORITHMS: dict[str, Callable[..., Step]] = {
     "RAdam": radam,
     "RMSprop": rmsprop,
     "SGD": sgd,
+    "ScheduleFreeAdamW": schedule_free_adamw,
+    "ScheduleFreeSGD": schedule_free_sgd,
     "Signum": signum,
     "Yogi": yogi,
 }

@@ -77,7 +77,8 @@ def plain(
     else:
         step = ALGORITHMS[name](t=t, kept=kept, **own)
         kept, storage = step.kept, config.get("storage")
-        decays = {variable: decay_of(config, variable, lr) for variable, _ in grads}
+        inside = "weight_decay" in step.hypers  # a term of the rule's gradient
+        decays = {v: None if inside else decay_of(config, v, lr) for v, _ in grads}
         repeated = [step.duplicates if decays[v] is None else "sum" for v, _ in grads]
         given = limited([grad for _, grad in grads], config, asked.scale, repeated)
         for (variable, _), (grad, duplicates, by) in zip(grads, given, strict=True):
@@ -90,7 +91,10 @@ def plain(
             decay = decays[variable]
             options = {"grad_scale": by, "var_scale": 1.0 if decay is None else decay}
             mode = config.get("sparse", "tensorflow")
-            new[variable], *after = stepped(step, mode, [w, *arrays], grad, duplicates, options)
+            one = step
+            if inside and decay_of(config, variable, lr) is None:
+                one = step._replace(hypers={**step.hypers, "weight_decay": 0.0})
+            new[variable], *after = stepped(one, mode, [w, *arrays], grad, duplicates, options)
             slots[variable] = {**before, **dict(zip(step.slots, after, strict=True))}
     bound = {variable for variable, _ in grads} & {*asked.constraints}
     new |= {variable: asked.constraints[variable](new[variable]) for variable in bound}

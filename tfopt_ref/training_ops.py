@@ -51,6 +51,8 @@ __all__ = [
     "apply_proximal_gradient_descent",
     "apply_radam",
     "apply_rms_prop",
+    "apply_schedule_free_adam",
+    "apply_schedule_free_sgd",
     "apply_yogi",
 ]
 
@@ -365,6 +367,28 @@ def apply_ademamix(
     root = np.sqrt(1 - beta2_power)
     step = m * (lr * root / (1 - beta1_power)) + slow * (lr * root * alpha)
     return var - step / (np.sqrt(v) + epsilon * root), m, slow, v
+
+
+@TrainingOp
+def apply_schedule_free_sgd(var, offset, grad, *, lr, beta, share, weight_decay):
+    """Step from z, and mix it into its average x by a share; var y is between them.
+
+    The offset is z - y, which says where x is: y = (1 - beta) z + beta x.
+    """
+    u = grad + var * weight_decay
+    new = var + offset * share - u * (lr * (1 - beta * (1 - share)))
+    return new, (offset - u * (lr * beta)) * (1 - share)
+
+
+@TrainingOp
+def apply_schedule_free_adam(
+    var, offset, v, grad, *, lr, beta1, beta2, beta2_power, epsilon, share, weight_decay
+):
+    """As Schedule-Free SGD, by the gradient over the root of its mean square v."""
+    v = v * beta2 + grad * grad * (1 - beta2)
+    u = grad / (np.sqrt(v) * (1 / np.sqrt(1 - beta2_power)) + epsilon) + var * weight_decay
+    new = var + offset * share - u * (lr * (1 - beta1 * (1 - share)))
+    return new, (offset - u * (lr * beta1)) * (1 - share), v
 
 
 @TrainingOp

@@ -1,4 +1,4 @@
-"""What Keras 3, torch and optax answer where TensorFlow has no optimizer: cases, ours for them.
+"""What other libraries answer where TensorFlow has no optimizer: cases, and ours for them.
 
 As a script (``python -m golden.others keras`` in ``tests``), this writes a library's answers.
 """
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import tfopt
+from tfopt_ref.algorithms import schedule_free_average
 from tfopt_ref.training import first_state, train_step
 
 __all__ = ["CASES", "DATA", "TOLERANCE", "answers", "ours"]
@@ -21,7 +22,7 @@ __all__ = ["CASES", "DATA", "TOLERANCE", "answers", "ours"]
 DATA = Path(__file__).parent / "data"
 STEPS = 12
 #: Of float64, relative to the largest weight: powers and means are computed in other orders.
-TOLERANCE = {"keras": 1e-12, "torch": 1e-12, "optax": 1e-12}
+TOLERANCE = {"keras": 1e-12, "torch": 1e-12, "optax": 1e-12, "schedulefree": 1e-12}
 
 #: Keras takes some hyperparameters through float32, so these are numbers that it has.
 _BETAS = {"beta_1": 0.875, "beta_2": 0.9921875}
@@ -72,6 +73,16 @@ CASES: dict[str, dict[str, tuple[str, dict[str, Any], dict[str, Any]]]] = {
         "signum": ("Signum", {"learning_rate": 0.1, "momentum": 0.75}, {}),
         "yogi": ("Yogi", {**_ADAM, "initial_accumulator_value": 0.0, "epsilon": 0.0}, {}),
     },
+    "schedulefree": {
+        "sgd": ("ScheduleFreeSGD", {"learning_rate": 0.1, "momentum": 0.75}, {}),
+        "sgd, decay": ("ScheduleFreeSGD", {"learning_rate": 0.1, "weight_decay": 0.5}, {}),
+        "adamw": ("ScheduleFreeAdamW", {"learning_rate": 0.1, "beta_2": 0.875}, {}),
+        "adamw, decay": (
+            "ScheduleFreeAdamW",
+            {"learning_rate": 0.1, "weight_decay": 0.25, "epsilon": 0.5},
+            {},
+        ),
+    },
 }
 
 
@@ -114,7 +125,14 @@ def _specified(library: str, case: str) -> Iterator[list[np.ndarray]]:
         scale = state["dynamic_scale"] if "scale" in around else 1.0
         pairs = [(f"w{k}", scale * g) for k, g in enumerate(step)]
         weights, state = train_step(config, weights, state, pairs)
-        averages = state["average"].values() if "ema" in around else []
+        averages = list(state["average"].values()) if "ema" in around else []
+        if library == "schedulefree":
+            beta = config["config"].get("momentum", config["config"].get("beta_1"))
+            slots = [state["slots"][name] for name in weights]
+            averages = [
+                schedule_free_average(w, of_one["offset"], beta)
+                for w, of_one in zip(weights.values(), slots, strict=True)
+            ]
         yield [*weights.values(), *averages]
 
 
@@ -127,7 +145,11 @@ def _ours(library: str, case: str) -> Iterator[list[np.ndarray]]:
         scale = float(opt.dynamic_scale) if "scale" in around else 1.0
         opt.apply_gradients([(scale * g, w) for g, w in zip(step, weights, strict=True)])
         averages = [opt.get_slot(w, "average").numpy() for w in weights] if "ema" in around else []
-        yield [array.copy() for array in (*first, *averages)]
+        after = [array.copy() for array in (*first, *averages)]
+        if library == "schedulefree":
+            with opt.averaged():
+                after += [array.copy() for array in first]
+        yield after
 
 
 def _kerass(case: str) -> Iterator[list[np.ndarray]]:
@@ -201,9 +223,35 @@ def _optaxs(case: str) -> Iterator[list[np.ndarray]]:
         yield [np.array(w) for w in weights]
 
 
+def _schedulefrees(case: str) -> Iterator[list[np.ndarray]]:
+    import schedulefree
+    import torch
+
+    name, arguments, _ = CASES["schedulefree"][case]
+    given = {{"learning_rate": "lr", "epsilon": "eps"}.get(k, k): v for k, v in arguments.items()}
+    if name == "ScheduleFreeAdamW":
+        given["betas"] = given.pop("beta_1", 0.9), given.pop("beta_2", 0.999)
+    first, grads = _inputs({})
+    weights = [torch.tensor(w, requires_grad=True) for w in first]
+    opt = getattr(schedulefree, name.replace("ScheduleFree", "") + "ScheduleFree")(
+        weights, foreach=False, **given
+    )
+    opt.train()
+    for step in grads:
+        for weight, g in zip(weights, step, strict=True):
+            weight.grad = torch.tensor(g)
+        opt.step()
+        after = [weight.detach().numpy().copy() for weight in weights]
+        opt.eval()
+        after += [weight.detach().numpy().copy() for weight in weights]
+        opt.train()
+        yield after
+
+
 def answers(library: str, case: str) -> Iterator[list[np.ndarray]]:
     """Yield what a library's optimizer makes of the weights, step by step."""
-    return {"keras": _kerass, "torch": _torchs, "optax": _optaxs}[library](case)
+    own = {"keras": _kerass, "torch": _torchs, "optax": _optaxs, "schedulefree": _schedulefrees}
+    return own[library](case)
 
 
 if __name__ == "__main__":

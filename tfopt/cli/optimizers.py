@@ -16,6 +16,7 @@ from tfopt.cli.files import print_json
 from tfopt.core.versions import show_versions, versions
 from tfopt.errors import InvalidTypeError
 from tfopt.optimizers import Optimizer, schedules
+from tfopt.optimizers.base.averaged import Averaged
 from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.schedules import LearningRateSchedule, LinearWarmup
 
@@ -67,7 +68,12 @@ def _classes(module: Any, base: type) -> dict[str, Any]:
     }
 
 
-OPTIMIZERS: dict[str, type[RuleOptimizer]] = _classes(optimizers, RuleOptimizer)
+#: Without those whose averages are the result: the commands keep the weights of the steps.
+OPTIMIZERS: dict[str, type[RuleOptimizer]] = {
+    name: cls
+    for name, cls in _classes(optimizers, RuleOptimizer).items()
+    if not issubclass(cls, Averaged)
+}
 #: Without those made of other schedules.
 SCHEDULES: dict[str, type[LearningRateSchedule]] = {
     name: cls

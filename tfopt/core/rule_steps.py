@@ -90,16 +90,24 @@ class RuleUpdate(NamedTuple):
 
         The gradient is multiplied by `scale`; weights decay only if `decays` is true.
         """
+        if not decays:
+            self = self.without_decay()
         kernel = kernels[self.rule if rule is None else rule]
         table = kernel.rule
         hypers = tuple(map(self.hypers.__getitem__, table.hypers))
         flags = 0
         for k, flag in enumerate(table.flags):
             flags |= self.flags[flag] << k
-        keep = self.keep if decays else 1.0
         # rows decay once per step, however often they occur
-        duplicates = self.duplicates if keep == 1 else "sum"
-        return RuleStep(kernel, hypers, flags, duplicates, lazy, scale, keep)
+        duplicates = self.duplicates if self.keep == 1 else "sum"
+        return RuleStep(kernel, hypers, flags, duplicates, lazy, scale, self.keep)
+
+    def without_decay(self) -> RuleUpdate:
+        """Return the update of variables that do not decay, by the factor or by the rule."""
+        hypers = self.hypers
+        if "weight_decay" in hypers:
+            hypers = {**hypers, "weight_decay": 0.0}
+        return self._replace(hypers=hypers, keep=1.0)
 
     def row_step(self, sparse: str, scale: float = 1.0, decays: bool = True) -> RuleStep:
         """Return the sparse step; `sparse` is the mode, as in RuleOptimizer."""

@@ -49,6 +49,7 @@ _TIELEMAN = "Tieleman, Hinton, Lecture 6.5: RMSProp, 2012"
 _BELLO = (
     "Bello, Zoph, Vasudevan, Le, Neural Optimizer Search with Reinforcement Learning, ICML 2017"
 )
+_DEFAZIO = "Defazio et al., The Road Less Scheduled, NeurIPS 2024, equations 3 to 5"
 
 RULES = (
     Rule(
@@ -357,6 +358,39 @@ RULES = (
             "beta3": "beta3",
             "one_minus_beta3": "1 - beta3",
             "offset": "epsilon * root_scale",
+        },
+    ),
+    Rule(
+        name="schedule_free_sgd",
+        summary="Schedule-Free SGD: descend at a point between the iterate and its average.",
+        source=_DEFAZIO,
+        slots=("offset",),
+        hypers=("lr", "beta", "share", "weight_decay"),
+        scalars={
+            "step": "lr * (1 - beta * (1 - share))",
+            "offset_step": "lr * beta",
+            "share": "share",
+            "one_minus_share": "1 - share",
+            "weight_decay": "weight_decay",
+        },
+    ),
+    Rule(
+        name="schedule_free_adam",
+        summary="Schedule-Free AdamW: the same, by gradients over the root of their mean square.",
+        source=_DEFAZIO,
+        slots=("offset", "v"),
+        hypers=("lr", "beta1", "beta2", "beta2_power", "epsilon", "share", "weight_decay"),
+        codes={"v": "positive"},
+        scalars={
+            "step": "lr * (1 - beta1 * (1 - share))",
+            "offset_step": "lr * beta1",
+            "beta2": "beta2",
+            "one_minus_beta2": "1 - beta2",
+            "root_scale": "1 / rules.root(1 - beta2_power)",
+            "epsilon": "epsilon",
+            "share": "share",
+            "one_minus_share": "1 - share",
+            "weight_decay": "weight_decay",
         },
     ),
     Rule(

@@ -412,6 +412,23 @@ cdef inline void ademamix(real *var, real *m, real *slow, real *v, real g, real 
     var[0] = var[0] - (m[0] * fast_step + slow[0] * slow_step) / (root(v[0]) + offset)
 
 
+cdef inline void schedule_free_sgd(real *var, real *offset, real g, real step, real offset_step,
+                                   real share, real one_minus_share,
+                                   real weight_decay) noexcept nogil:
+    cdef real u = g + var[0] * weight_decay
+    var[0] = var[0] + offset[0] * share - u * step
+    offset[0] = (offset[0] - u * offset_step) * one_minus_share
+
+
+cdef inline void schedule_free_adam(real *var, real *offset, real *v, real g, real step,
+                                    real offset_step, real beta2, real one_minus_beta2,
+                                    real root_scale, real epsilon, real share,
+                                    real one_minus_share, real weight_decay) noexcept nogil:
+    v[0] = v[0] * beta2 + (g * g) * one_minus_beta2
+    schedule_free_sgd(var, offset, g / (root(v[0]) * root_scale + epsilon), step, offset_step,
+                      share, one_minus_share, weight_decay)
+
+
 cdef inline void moving_average(number *var, number value, number momentum,
                                 number one_minus_momentum) noexcept nogil:
     var[0] = var[0] * momentum + value * one_minus_momentum

@@ -144,15 +144,12 @@ class BoundRules(BoundStep):
     def _made(self, update: RuleUpdate, grads: list[Any], scale: float) -> Writes:
         """Return the calls of the step, in turns with those before and after them."""
         optimizer, request = self._optimizer, self._request
-        known = [
-            None
-            if repetition is None
-            else repetition.call_with(
-                update.hypers, update.flags, scale, update.keep if part.decays else 1.0
-            )
-            for part, repetition in self._parts
-        ]
-        calls: list[Any] = known
+        known: list[Any] = []
+        for part, repetition in self._parts:
+            own = update if part.decays else update.without_decay()
+            call = repetition and repetition.call_with(own.hypers, own.flags, scale, own.keep)
+            known.append(call)
+        calls = known
         if not self._is_whole:
             again = request._replace(grads=tuple(grads), scale=scale)
             calls, clips = self._plan.calls(
@@ -187,8 +184,9 @@ class BoundCall(BoundRules):
         self._takes = repetition.takes  # type: ignore[method-assign]
 
     def _made(self, update: RuleUpdate, grads: list[Any], scale: float) -> Writes:
-        keep = update.keep if self._decays else 1.0
-        call = self._only.call_with(update.hypers, update.flags, scale, keep)
+        if not self._decays:
+            update = update.without_decay()
+        call = self._only.call_with(update.hypers, update.flags, scale, update.keep)
         return [call] if self._is_alone else in_turns(self._part, call, self._request)
 
     def finish(self) -> None:

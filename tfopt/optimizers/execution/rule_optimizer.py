@@ -306,7 +306,7 @@ class RuleOptimizer(RuleState, abstract=True):
     def _next_update(self, t: int) -> RuleUpdate:
         lr = self._next_rate(t - 1)
         update = self._update(t, lr)
-        if not self.weight_decay:
+        if not self.weight_decay or "weight_decay" in update.hypers:
             return update
         return RuleUpdate._make((*update[:-1], 1 - lr * self.weight_decay))
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.multi_tensor import many_call
 from tfopt.kernels.update.repetition import Repetition
+from tfopt.optimizers.base.averaged import Averaged
 from tfopt.optimizers.base.contract import OptimizerBase
 from tfopt.optimizers.base.hyperparameters import Hyper, Setting
 from tfopt.optimizers.base.variables import wide
@@ -33,7 +32,7 @@ def _checked_frequency(frequency: Any) -> Any:
     return frequency
 
 
-class WeightAverage(Wrapper):
+class WeightAverage(Averaged, Wrapper):
     """Keeps the exponential moving average of the weights that another optimizer updates.
 
     Parameters
@@ -133,26 +132,6 @@ class WeightAverage(Wrapper):
 
     def _average(self, variable: Variable) -> np.ndarray:
         return self.add_slot(variable, "average", variable.numpy()).numpy()
-
-    @writes()
-    def assign_averages(self) -> None:
-        """Assign the averages to the weights, for example at the end of training."""
-        for variable in self._store.owners:
-            variable.assign(self._average(variable))
-
-    @contextmanager
-    def averaged(self) -> Iterator[None]:
-        """Context manager in which the variables hold their averages instead of their weights.
-
-        No step may be taken inside.
-        """
-        weights = [variable.numpy().copy() for variable in self._store.owners]
-        try:
-            self.assign_averages()
-            yield
-        finally:
-            for variable, before in zip(self._store.owners, weights, strict=True):
-                variable.assign(before)
 
     def _slot_dtype(self, variable: Variable, slot_name: str) -> np.dtype[Any]:
         return wide(super()._slot_dtype(variable, slot_name))
