@@ -6,13 +6,24 @@ import warnings
 from collections import Counter
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from cases import LAYOUTS, TRIED, assert_same_bits
 from hypothesis import given
 from hypothesis import strategies as st
 from optimizer_arguments import RULES, arguments_of
-from training_plans import COMPLEX, CONSTRAINTS, DTYPES, KINDS, LEFT_OUT, STACKS, Run, drawn_plan
+from training_plans import (
+    COMPLEX,
+    CONSTRAINTS,
+    DTYPES,
+    KINDS,
+    LEFT_OUT,
+    STACKS,
+    Plan,
+    Run,
+    drawn_plan,
+)
 from wrapper_cases import WRAPPERS
 
 import tfopt
@@ -21,6 +32,7 @@ from tfopt.optimizers.base.contract import OPTIMIZERS
 from tfopt_ref.algorithms import ALGORITHMS
 from tfopt_ref.schedules import SCHEDULES
 from tfopt_ref.training import WRAPPERS as SPECIFIED_WRAPPERS
+from tfopt_ref.update import Rows
 
 #: Of the largest magnitude: what the rounding of a step done at once and of many steps differs by.
 COMPLEX_ROUNDING = {"complex64": 1e-5, "complex128": 1e-12}
@@ -71,6 +83,27 @@ def test_steps_are_those_of_the_specification(which: str, stack: str, seed: int)
             for name, ours, theirs in run.compared():
                 compare(f"{plan.config}: {name} after step {number}", ours, theirs, late)
     TRIED[which, "several", f"steps {stack}", "several"] += 1
+
+
+def test_a_sum_that_is_rounded_to_minus_zero_stays_so() -> None:
+    """Gradients of rows are summed once, and a sum of zero and -0 would be 0."""
+    inside = tfopt.optimizers.Adam(0.125, clipvalue=1e-44)
+    optimizer = tfopt.optimizers.LossScaleOptimizer(inside, initial_scale=2.0**15)
+    grad = np.array([[-1, -1e-3, 2], [3, -1, -0.5]], ml_dtypes.bfloat16)
+    run = Run(
+        Plan(
+            tfopt.optimizers.serialize(optimizer),
+            first={"w": np.ones((2, 3), ml_dtypes.bfloat16)},
+            layouts={"w": "contiguous"},
+            steps=[[("w", grad)], [("w", Rows(grad, np.array([1, 0])))]],
+            threads=1,
+            flush=False,
+        )
+    )
+    for pairs in run.plan.steps:
+        run.step(pairs)
+        for name, ours, theirs in run.compared():
+            compare(name, ours, theirs, late=False)
 
 
 def test_every_class_is_specified() -> None:

@@ -75,7 +75,7 @@ def updated(
         if not isinstance(grad, Rows):
             step(rule.dense, new, grad, *more)
             return new
-        if duplicates == "sum" or rule.absent is not None:
+        if duplicates == "sum" or (rule.absent is not None and duplicates != "error"):
             grad = summed(grad)
         named = rule.width1 if math.prod(grad.values.shape[1:]) == 1 else rule.rows
         for row, g in zip(grad.indices.tolist(), grad.values, strict=True):
