@@ -17,7 +17,7 @@ from sklearn.svm import LinearSVC
 import tfopt
 from tfopt.kernels.sdca import interior_point as kernels
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
-from tfopt.linear_model._solver import interior_rows
+from tfopt.linear_model._solver import interior_fields, interior_rows
 from tfopt.linear_model._solver.costs import estimate_costs
 from tfopt.linear_model._solver.design import MemoryDesign
 from tfopt.linear_model._solver.interior_point import InteriorPoint
@@ -102,6 +102,41 @@ def test_steps_are_those_of_the_twin(
         )
 
 
+@each_intercept
+@each_blocks
+def test_steps_from_near_the_minimum_are_those_of_the_twin(intercept: bool, blocks: Any) -> None:
+    """They begin with the dual variables of the certificate of epochs."""
+    X, y, weight = data()
+    problem = Problem(X, y, weight, loss_named("hinge_loss", 1.0), 0.0, L2, intercept)
+    low, high = twin.corner(y)
+    options = {"fit_intercept": intercept, "l2": L2, "warm_start": True}
+    begun = SDCAClassifier("hinge", solver="sdca", tol=9e-3, **options).fit(*data())
+    w, b, a = begun.coef_[0], begun.intercept_[0], begun.dual_coef_[0]
+
+    def again(n_iter: int) -> Any:
+        model = fitted(max_iter=1, tol=0.9, **options | WAYS["blocks" if blocks else "whole"])
+        model.coef_, model.intercept_, model.dual_coef_ = w[None], np.array([b]), a[None]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return model.set_params(max_iter=n_iter, tol=0.0).fit(*data())
+
+    first = again(1)
+    assert 1e-3 < relative_gaps(first) < 1e-2 and first.history_[0][0]["certified"]
+    u = np.append(first.coef_[0], first.intercept_[0])[: 5 + intercept]
+    near = twin.near_start(problem, low, high, u, first.dual_coef_[0], float(first.dual_gap_[0]))
+    points = twin.steps(problem, low, high, near=near)
+    for n_iter, at in zip(range(2, 9), points, strict=False):
+        found, model = twin.certificate(problem, low, high, at, n_iter), again(n_iter)
+        if found.gap > first.dual_gap_:
+            continue  # the best is still the first
+        np.testing.assert_allclose(model.coef_[0], found.w, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(model.objective_[0], found.primal, rtol=1e-8)
+        np.testing.assert_allclose(
+            model.dual_gap_[0], found.gap, rtol=1e-5, atol=1e-9 * found.primal
+        )
+    assert relative_gaps(model) < 1e-5
+
+
 @pytest.mark.parametrize("q", [0.05, 0.5])
 def test_steps_of_a_quantile_are_those_of_the_twin(q: float) -> None:
     """With an intercept, which begins elsewhere, the minimum is."""
@@ -174,6 +209,23 @@ def test_the_centre_is_where_both_products_are_mu(mu: float, residuals: list[flo
     upper, lower = twin.centre(r, low, high, mu)
     np.testing.assert_allclose(upper + lower, high - low, rtol=1e-12)
     np.testing.assert_allclose(mu / upper - mu / lower, r, rtol=1e-6, atol=1e-6 * (1 + mu))
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(1e-9, 1e3))
+def test_dual_variables_are_kept_as_by_the_twin(seed: int, gap: float) -> None:
+    """Of any intervals, and of dual variables at their ends, inside and outside of them."""
+    random = np.random.default_rng(seed)
+    r = random.choice([0.0, 1e-6, 1e-2, 1.0, 50.0], 40) * random.choice([-1.0, 1.0], 40)
+    low, high = -random.choice([0.0, 0.3, 1.0], 40), random.choice([0.1, 1.0], 40)
+    a = low + random.choice([-0.5, 0.0, 1e-9, 0.2, 0.5, 1.0, 1.5], 40) * (high - low)
+    weight, nothing = random.random(40) + 0.5, np.zeros((40, 0))
+    problem = Problem(nothing, r, weight, loss_named("hinge_loss", 1.0), 0.0, L2, False)
+    near = twin.near_start(problem, low, high, np.zeros(0), a, gap)
+    mu = min(weight @ np.abs(r), 50 * gap) / weight.sum()
+    fields = interior_fields.centred(weight, r, low, high, mu)
+    fields = interior_fields.kept(fields, r, low, high, mu, a)
+    for mine, theirs in zip(fields[1:6], near[1:6], strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-12)
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0.0, 2.0))

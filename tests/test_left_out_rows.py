@@ -70,6 +70,28 @@ def test_rows_are_left_out_as_by_the_twin(kind: str, few_are_many: None) -> None
     assert counts[0] == 0 and len(set(counts)) > 2 and counts[-1] > 200
 
 
+def test_near_the_minimum_rows_are_left_out_as_by_the_twin(few_are_many: None) -> None:
+    """How far predictions move is known from the first step on."""
+    X, z, weight = overlapping(300)
+    y, options = np.sign(z), {"fit_intercept": False, "warm_start": True}
+    problem = Problem(X, y, weight, loss_named("hinge_loss", 1.0), 0.0, L2, False)
+    low, high = twin.corner(y)
+    first = fitted(X, y, weight, **options, solver="sdca", tol=1e-3)
+    w, a, gap = first.coef_[0], first.dual_coef_[0], float(first.dual_gap_[0])
+    near = twin.near_start(problem, low, high, w, a, gap)
+    counts = []
+    for n_iter, at in zip(range(2, 9), twin.steps(problem, low, high, True, near), strict=False):
+        found = twin.certificate(problem, low, high, at, n_iter)
+        model = SDCAClassifier("hinge", l2=L2, **options, solver="interior-point", tol=0.0)
+        model.coef_, model.intercept_, model.dual_coef_ = w[None], np.zeros(1), a[None]
+        with pytest.warns(ConvergenceWarning):
+            model.set_params(max_iter=n_iter).fit(X, y, weight)
+        if found.gap < gap:  # else the best is still the first
+            np.testing.assert_allclose(model.coef_[0], found.w, rtol=1e-6, atol=1e-8)
+        counts.append(int(at.out.sum()))
+    assert found.gap < 1e-5 * gap and counts[0] == 0 and max(counts[:4]) > 200
+
+
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1e-3, 1.0, 1e3]), st.booleans())
 @example(810528, 1.0, True)  # predictions come a short way from the beginning at first
 @pytest.mark.parametrize("loss", ["hinge", "quantile", "epsilon_insensitive"])

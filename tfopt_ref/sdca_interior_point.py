@@ -24,10 +24,12 @@ import numpy as np
 from tfopt_ref.sdca_certificate import Fit, Problem, balance, primal, total
 from tfopt_ref.sdca_losses import HALVINGS
 
-__all__ = ["Iterate", "centre", "corner", "fit", "insensitive", "start", "steps"]
+__all__ = ["Iterate", "centre", "corner", "fit", "insensitive", "near_start", "start", "steps"]
 
 #: The share of the way to where a variable would be 0.
 NEARLY = 0.9995
+#: By how much of the interval dual variables near the minimum are moved inside at most.
+INSIDE = 0.3
 
 
 class Iterate(NamedTuple):
@@ -84,6 +86,31 @@ def start(problem: Problem, low: np.ndarray, high: np.ndarray, u: np.ndarray, mu
     upper, lower = centre(r, low, high, mu)
     a = np.where(r > 0, high - upper, low + lower)
     return Iterate(u, a, upper, lower, mu / upper, mu / lower, np.zeros(len(a), bool))
+
+
+def near_start(
+    problem: Problem, low: np.ndarray, high: np.ndarray, u: np.ndarray, a: np.ndarray, gap: float
+) -> Iterate:
+    """Return a point at u, near the minimum, with about the dual variables a of its certificate.
+
+    These are moved to where the central path has them at least, but for INSIDE of the interval. The
+    mean of p * (high - a) and n * (a - low) is mu, a hundred times what the gap says, where this
+    leaves at least mu / (high - low) for the smaller one of p and n.
+    """
+    r, c = problem.y - A_of(problem) @ u, problem.c
+    mu = float(min(c @ np.abs(r), 100 * gap / 2) / c.sum())
+    width, (upper, lower) = high - low, centre(r, low, high, mu)
+    a = np.maximum(a, low + np.minimum(lower, INSIDE * width))
+    a = np.minimum(a, high - np.minimum(upper, INSIDE * width))
+    p, n = np.zeros_like(r), np.zeros_like(r)
+    for i, r_i in enumerate(r.tolist()):
+        if r_i > 0:
+            n[i] = max((2 * mu - (high[i] - a[i]) * r_i) / width[i], mu / width[i])
+            p[i] = n[i] + r_i
+        else:
+            p[i] = max((2 * mu + (a[i] - low[i]) * r_i) / width[i], mu / width[i])
+            n[i] = p[i] - r_i
+    return Iterate(u, a, high - a, a - low, p, n, np.zeros(len(a), bool))
 
 
 def A_of(problem: Problem) -> np.ndarray:
@@ -191,18 +218,25 @@ def certificate(
 
 
 def steps(
-    problem: Problem, low: np.ndarray, high: np.ndarray, leaves_out: bool = False
+    problem: Problem,
+    low: np.ndarray,
+    high: np.ndarray,
+    leaves_out: bool = False,
+    near: Iterate | None = None,
 ) -> Iterator[Iterate]:
     """Yield ever better points, from the weights 0 and products of the mean of ``abs(y)``.
 
-    Rows are chosen to be left out, if at all, whenever the mean product is half of the last time's:
-    those whose residuals are longer than any prediction has moved since, and than were those that
-    were left out then, in proportion to the root of the mean product.
+    Or from a point near the minimum. Rows are chosen to be left out, if at all, whenever the mean
+    product is half of the last time's: those whose residuals are longer than any prediction has
+    moved since, and than were those that were left out then, in proportion to the root of the mean
+    product.
     """
     u = np.zeros(problem.X.shape[1] + problem.intercept)
     mu = float(problem.c @ np.abs(problem.y) / problem.c.sum())
     at = start(problem, low, high, u, mu)
     seen, chosen, reach = A_of(problem) @ u, np.inf, 0.0
+    if near is not None:
+        at, seen, chosen = near, A_of(problem) @ near.u, mean_product(problem, near)
     while True:
         mean = mean_product(problem, at)
         if leaves_out and mean <= chosen / 2 and is_feasible(problem, at):

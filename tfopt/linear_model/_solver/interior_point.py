@@ -47,6 +47,8 @@ STALLED = 0.9
 #: The mean product that a warm start begins with, relative to that of its gap. Of dual variables
 #: nearer to the ends of their intervals many have to turn back.
 WIDER = 100.0
+#: Up to this relative gap it begins with the dual variables of the certificate.
+NEAR = 1e-2
 #: Rows to be left out are chosen when the products are below this share of what they were the last
 #: time, and no more than this many times as much are the gap.
 SMALLER, MOSTLY = 0.5, 2.0
@@ -132,14 +134,16 @@ class InteriorPoint:
         self._whole: set[int] = set()
         self._leaves_out = design.costs.leaves_out_rows
 
-    def begin(self, points: Mapping[int, Point], gaps: Mapping[int, float]) -> None:
+    def begin(self, points: Mapping[int, Point], certificates: Mapping[int, Certificate]) -> None:
         """Begin at points, with dual variables on the central path for these weights.
+
+        Near the minimum, they are about those of the last certificate instead.
 
         Parameters
         ----------
         points : dict of ndarray and float
-        gaps : dict of float
-            Of some of the points, if known.
+        certificates : dict of Certificate
+            The best ones of some of them.
         """
         if not points:
             return
@@ -147,12 +151,17 @@ class InteriorPoint:
         far = {k: _nowhere(points[k]) for k, sums in begun.items() if not np.isfinite(sums).all()}
         points = {**points, **far}  # a warm start may be
         begun |= self.design.apply({k: Begin(*point) for k, point in far.items()})
-        products = {}
+        requests = {}
         for k, (total, distance) in begun.items():
-            mean = WIDER * gaps.get(k, np.inf) / (2 * total)
-            products[k] = float(min(distance / total, mean)) or 1.0
-        requests = {k: Centre(mu, points[k][1]) for k, mu in products.items()}
+            mean, is_near = distance / total, False
+            if k in certificates:
+                mean = min(mean, WIDER * certificates[k].gap / (2 * total))
+                is_near = k not in far and certificates[k].relative_gap <= NEAR
+            requests[k] = Centre(float(mean) or 1.0, points[k][1], is_near)
         self._centre(points, begun, requests)
+        for k, request in requests.items():
+            if request.is_near:  # it is known how far the rows have moved from here
+                self.iterates[k].chosen = self.iterates[k].products / self.iterates[k].total
 
     def _centre(
         self,

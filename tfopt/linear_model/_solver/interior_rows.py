@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tfopt.kernels.sdca import hessian_products, interior_point, second_order
+from tfopt.linear_model._solver.interior_fields import FIELD, centred, kept
 from tfopt.linear_model._solver.objective import Objective
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model._solver.rows import Near, RowState, dual_residual
@@ -34,7 +35,6 @@ __all__ = [
 FEW = 2**20
 
 _NOTHING = np.zeros(0)
-_FIELD = {name: k for k, name in enumerate(interior_point.FIELDS)}
 #: The first fields, without steps.
 _VARIABLES = ("weight", "dual", "upper", "lower", "above", "below")
 
@@ -113,18 +113,22 @@ def _residuals(objective: Objective, state: RowState, bias: float) -> np.ndarray
 class Centre:
     """Sets the dual variables to where all products are mu, given the predictions of `Begin`.
 
-    Answers with `Centred`.
+    Near the minimum, they stay about where the last certificate had them. Answers with `Centred`.
     """
 
     mu: float
     bias: float
+    is_near: bool = False
 
     def __call__(self, objective: Objective, state: RowState) -> tuple[RowState, Centred]:
         corners = objective.phi.corners(state.examples["y"])
         low, high = (_joined(corner[end] for corner in corners) for end in (1, 2))
         weight = _repeated(objective, state.examples["weight"])
         residual = _residuals(objective, state, self.bias)
-        fields = _centred(weight, residual, low, high, self.mu)
+        fields = centred(weight, residual, low, high, self.mu)
+        if self.is_near:
+            duals = _repeated(objective, state.certified)
+            fields = kept(fields, residual, low, high, self.mu, duals)
         seen = state.wx + self.bias
         state = state._replace(interior=fields, near=None, seen=seen, reach=0.0)
         return state, _centre_of(objective, state)
@@ -174,7 +178,7 @@ class Choose:
             at = np.arange(n_rows)
         low, high = (_joined(corner[end][at] for corner in corners) for end in (1, 2))
         weight = _repeated(objective, weight[at])
-        fields = _centred(weight, residual[:, at].ravel(), low, high, self.mu)
+        fields = centred(weight, residual[:, at].ravel(), low, high, self.mu)
         _keep(fields, at, last, self.share, len(corners))
         state = state._replace(interior=fields, near=near, seen=z, reach=reach)
         return state, _centre_of(objective, state)
@@ -217,21 +221,6 @@ class Centred:
     def __add__(self, other: Centred) -> Centred:
         pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
         return Centred(*(one + another for one, another in pairs))
-
-
-def _centred(
-    weight: np.ndarray, residual: np.ndarray, low: np.ndarray, high: np.ndarray, mu: float
-) -> np.ndarray:
-    """Return fields of corners with these residuals whose products are mu."""
-    fields = np.zeros((len(_FIELD), residual.size))
-    width = high - low
-    # mu / near - mu / (width - near) = |residual|
-    near = 2 * mu * width / (width * np.abs(residual) + 2 * mu + np.hypot(width * residual, 2 * mu))
-    upper = np.where(residual > 0, near, width - near)
-    lower = np.where(residual > 0, width - near, near)
-    dual = np.where(residual > 0, high - near, low + near)
-    fields[: len(_VARIABLES)] = weight, dual, upper, lower, mu / upper, mu / lower
-    return fields
 
 
 def _keep(fields: np.ndarray, at: np.ndarray, last: RowState, share: float, n_corners: int) -> None:
@@ -356,7 +345,7 @@ class Candidate:
 
     def __call__(self, objective: Objective, state: RowState) -> tuple[RowState, Any]:
         examples, fields = state.examples, state.interior
-        dual = fields[_FIELD["dual"]] + self.share * fields[_FIELD["dual_step"]]
+        dual = fields[FIELD["dual"]] + self.share * fields[FIELD["dual_step"]]
         dual, weight = _summed(objective, dual), examples["weight"]
         if state.near is not None:
             others = state.near.duals.copy()

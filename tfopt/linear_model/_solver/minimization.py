@@ -247,7 +247,7 @@ class Minimization:
         self._newton_points, self._tentative = {}, set()
         begins = {k: point for k, point in points.items() if k not in warm}
         bests = {k: self.monitors[k].best for k in begins}
-        method.begin(begins, {k: best.gap for k, best in bests.items() if best is not None})
+        method.begin(begins, {k: best for k, best in bests.items() if best is not None})
         self._certify_warm_starts(sorted(warm))
         stuck = method.step()
         estimates = method.estimates()
