@@ -16,13 +16,17 @@ __all__ = [
     "DTYPES",
     "LAYOUTS",
     "RULES",
+    "EXACT",
     "TRIED",
     "arrays_for",
     "assert_same_bits",
+    "edge_values",
     "hypers",
     "lay_out",
     "numbers",
     "ordinary_hypers",
+    "stocked",
+    "whole",
 ]
 
 #: How many property cases this process has tried, by (rule, dtype, kind, layout); see conftest.py.
@@ -108,8 +112,13 @@ def numbers(draw: Any, dtype: Any, shape: Any) -> np.ndarray:
 
     Hypothesis draws a seed and NumPy the elements, which take most of a test's time one by one.
     """
-    first, last = draw(st.sampled_from(_PARTS))
-    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    part = draw(st.sampled_from(_PARTS))
+    return stocked(np.random.default_rng(draw(st.integers(0, 2**32))), dtype, shape, part)
+
+
+def stocked(random: Any, dtype: Any, shape: Any, part: tuple[int, int] | None = None) -> np.ndarray:
+    """Return an array of mixed numbers, or of those of a part of the stock."""
+    first, last = part or _PARTS[int(random.integers(len(_PARTS)))]
     places = random.integers(_SO_MANY * first, _SO_MANY * last, shape)
     return np.asarray(_stock(np.dtype(dtype))[places])
 

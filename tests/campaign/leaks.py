@@ -1,0 +1,102 @@
+"""Memory, objects and open files after thousands of calls, accepted and refused."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+from cases import arrays_for, ordinary_hypers
+from step_cases import every_optimizer, gradients, params
+from updates import update
+
+import tfopt
+from campaign.check import Case, Check
+from tfopt.rules import RULES
+
+TIMES = 300
+#: Objects that caches of Python and NumPy may keep meanwhile; memory, in KiB.
+OBJECTS, MEMORY = 40, 1024
+
+
+def _grown(call: Callable[[], Any], times: int) -> tuple[int, int, int]:
+    """Return by how many blocks, KiB and open files the process has grown."""
+
+    def state() -> tuple[int, int, int]:
+        gc.collect()
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return sys.getallocatedblocks(), memory, len(os.listdir("/proc/self/fd"))
+
+    for _ in range(30):
+        call()
+    before = state()
+    for _ in range(times):
+        call()
+    blocks, memory, files = (b - a for a, b in zip(before, state(), strict=True))
+    return blocks, memory, files
+
+
+def _steady(call: Callable[[], Any]) -> int:
+    blocks, memory, files = _grown(call, TIMES)
+    if blocks > OBJECTS or memory > MEMORY:  # what is cached once does not grow again
+        blocks, memory, files = _grown(call, TIMES)
+    assert blocks <= OBJECTS and memory <= MEMORY and files <= 0, (blocks, memory, files)
+    return TIMES
+
+
+def _rule(name: str) -> int:
+    rule = next(rule for rule in RULES if rule.name == name)
+    operands = arrays_for(rule, (30, 7), "f4")
+    hypers = ordinary_hypers(rule)
+    rows = {"indices": np.arange(30) // 2, "duplicates": "sum"}
+    wrong = [*operands[:-1], operands[-1][:7]]
+
+    def call() -> None:
+        update(tfopt, name, *operands, **hypers)
+        update(tfopt, name, *operands, **hypers, **rows)
+        with suppress(tfopt.InvalidArgumentError):
+            update(tfopt, name, *wrong, **hypers)
+        with suppress(tfopt.InvalidArgumentError):
+            update(tfopt, name, *operands, **hypers, indices=np.array([99]))
+
+    return _steady(call)
+
+
+def _optimizer(name: str) -> int:
+    optimizer, variables = every_optimizer()[name](), params()
+    grads = gradients(variables, 1)
+
+    def call() -> None:
+        optimizer.step(variables, grads)
+        with suppress(tfopt.InvalidArgumentError):
+            optimizer.step(variables, {**grads, "dense": np.ones((2, 2))})
+
+    return _steady(call)
+
+
+def _tape() -> int:
+    w = tfopt.Variable(np.ones((5, 3)))
+
+    def call() -> None:
+        with tfopt.GradientTape() as tape:
+            loss = np.mean(np.tanh(w @ np.ones((3, 2))) ** 2)
+        tape.gradient(loss, w)
+
+    return _steady(call)
+
+
+def _cases(seed: int) -> Iterator[Case]:
+    for rule in RULES:
+        yield partial(_rule, rule.name)
+    for name in every_optimizer():
+        yield partial(_optimizer, name)
+    yield _tape
+
+
+CHECK = Check(_cases, "Calls of every rule and steps of every optimizer, accepted and refused")

@@ -1,0 +1,133 @@
+"""The campaign of faults in short, and that it sees what it looks for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from campaign import __main__ as command
+from campaign import check, damaged_files, failing, failing_disks, leaks, refusals, updates
+from campaign.check import CHECKS, Case, Check
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="faults as Linux has them")
+#: The others are run by pytest anyway.
+SHORT = [name for name in CHECKS if name != "properties"]
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_nothing_is_lost(name: str) -> None:
+    """Half a second of each check, of the same cases each time."""
+    result = command.run_check(name, seed=0, seconds=0.5)
+    assert not result.lost, result.lost[0][1]
+    assert result.tried > 0
+
+
+# ---- each check sees a planted fault, and the runner sees what a check's process dies of
+
+
+def test_a_wrong_bit_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def one_bit(call: Any, package: Any, operands: list[Any]) -> None:
+        original(call, package, operands)
+        if package is updates.tfopt and operands[0].size:
+            operands[0].flat[0] = np.nextafter(operands[0].flat[0], 9, dtype=operands[0].dtype)
+
+    original = updates.drawn_call.__globals__["RuleCall"].carry_out
+    monkeypatch.setattr(updates.drawn_call.__globals__["RuleCall"], "carry_out", one_bit)
+    with pytest.raises(AssertionError, match="differs at"):
+        _first(updates.CHECK, 20)
+
+
+def test_a_call_that_is_accepted_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals, "FAULTS", (lambda *_: True,))
+    with pytest.raises(AssertionError, match="accepted"):
+        _first(refusals.CHECK, 5)
+
+
+def test_a_damaged_file_that_is_loaded_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    with pytest.raises(AssertionError, match="was loaded"):
+        damaged_files._refused(path, damaged_files._saved(path))
+
+
+def test_a_leak_is_seen() -> None:
+    kept: list[bytearray] = []
+    with pytest.raises(AssertionError):
+        leaks._steady(lambda: kept.append(bytearray(10_000)))
+
+
+def test_a_torn_file_is_seen(tmp_path: Path) -> None:
+    """A save that overwrites the file in place, on a disk that is full."""
+    library = failing.build(tmp_path)
+    if library is None:
+        pytest.skip("no C compiler")
+    program = (
+        "import errno, sys\n"
+        "from pathlib import Path\n"
+        "from campaign import failing_disks as disks\n"
+        "def save(path, version, model):\n"
+        "    with open(path, 'r+b' if path.exists() else 'wb', buffering=0) as file:\n"
+        "        for part in range(3):\n"
+        "            file.write(bytes([version]) * 100)\n"
+        "disks._save, disks._version = save, lambda path: len({*path.read_bytes()}) - 1\n"
+        "disks._sweep(Path(sys.argv[1]), 'npz', 'write', errno.ENOSPC)\n"
+    )
+    (tmp_path / "saved").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "saved")],
+        env={**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": os.pathsep.join(sys.path)},
+        cwd=Path(failing_disks.__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "torn" in done.stderr, done.stderr
+
+
+def _first(one: Check, number: int) -> None:
+    """Run some cases of a check."""
+    for k, case in enumerate(one.cases(0)):
+        case()
+        if k == number:
+            return
+
+
+def _raises() -> None:
+    raise AssertionError("lost")
+
+
+def _dies() -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def _hangs() -> None:
+    signal.pause()
+
+
+FATES = (_raises, _dies, _hangs)
+
+
+def _fated(seed: int) -> Iterator[Case]:
+    yield from (lambda: None, FATES[seed], lambda: 5)
+
+
+def test_a_case_that_raises_dies_or_hangs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the cases after it are tried all the same."""
+    planted = Check(_fated, "planted", patience=12.0)
+    monkeypatch.setattr(command, "found", lambda name: planted)
+    monkeypatch.setattr(check, "CHECKS", ("test_campaign",))
+    for seed, said in enumerate(("lost", "ended with -11", "hangs")):
+        result = command.run_check("planted_faults", seed, seconds=30.0)
+        assert [number for number, _ in result.lost] == [1], result
+        assert said in result.lost[0][1]
+        assert result.tried == (7 if seed == 0 else 6)
+
+
+#: What `campaign.check.found` looks for in `campaign/planted_faults.py`.
+CHECK = Check(_fated, "planted")
