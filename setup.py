@@ -53,6 +53,7 @@ WITHOUT_LOOPS = frozenset(
         "kernels/update/repetition",
         "kernels/update/sparse_checks",
         "kernels/update/step_table",
+        "kernels/update/whole_rows",
     )
 )
 #: Modules whose loops visit scattered rows, take tables apart or read text: -O3 copies those loops
@@ -254,7 +255,7 @@ class CudaLibrary(Extension):
             depends=[str(path) for path in RULES.glob("*.py")],
             optional=os.environ.get("TFOPT_CUDA") != "1",
         )
-        self.rules = [rule.name for rule in TABLE.RULES]
+        self.rules = [rule.name for rule in TABLE.ELEMENTWISE]
 
     def architectures(self) -> list[str]:
         known = subprocess.run(
@@ -394,7 +395,7 @@ class BuildKernels(build_ext):
 
 
 render_functions()
-render(CUDA / "table.h.tp", CUDA / "table.h", TABLE=TABLE.RULES)  # the tests need no nvcc
+render(CUDA / "table.h.tp", CUDA / "table.h", TABLE=TABLE.ELEMENTWISE)  # the tests need no nvcc
 write(CUDA / "rules.h", TRANSLATOR.cuda_rules((KERNELS / "update/rules.pxd").read_text()))
 nvcc = find_nvcc()
 if switched:  # until all is built, so that a build after an interrupted one begins anew

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tfopt.rules import DTYPES, RULES, Rule, checks_of
+from tfopt.rules import DTYPES, ELEMENTWISE, RULES, Rule, checks_of
 
 __all__ = [
     "DTYPES",
+    "ELEMENTWISE",
     "LAYOUTS",
     "RULES",
     "EXACT",
@@ -205,8 +206,12 @@ def whole(array: np.ndarray) -> np.ndarray:
 
 def arrays_for(rule: Rule, shape: Any, dtype: Any, seed: int = 0) -> list[np.ndarray]:
     """Return ordinary values for the variable, its slots and the gradient, slots positive."""
+    shape = (shape,) if isinstance(shape, int) else shape
     random = np.random.default_rng(seed)
-    values = [random.standard_normal(shape).astype(dtype) for _ in rule.operands]
+    values = [
+        np.asarray(random.standard_normal(rule.shape_of(name, shape))).astype(dtype)
+        for name in rule.operands
+    ]
     for slot in values[1:-1]:
         np.abs(slot, out=slot)
     return values

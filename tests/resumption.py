@@ -35,6 +35,7 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "Adafactor": {},
     "Yogi": {},
     "RAdam": {},
+    "RowwiseAdagrad": {"weight_decay": 0.05},
     "ADOPT": {},
     "AdEMAMix": {"warmup_steps": 4},
     "ScheduleFreeAdamW": {"weight_decay": 0.1},

@@ -28,6 +28,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "Nadam": {"learning_rate": 0.5},
     "RMSprop": {"learning_rate": 0.5, "momentum": 0.5, "centered": True},
     "RAdam": {"learning_rate": 0.5},
+    "RowwiseAdagrad": {"learning_rate": 0.5, "l2": 0.25},
     "SGD": {"learning_rate": 0.5, "momentum": 0.5},
     "ScheduleFreeAdamW": {"learning_rate": 0.5},
     "ScheduleFreeSGD": {"learning_rate": 0.5},

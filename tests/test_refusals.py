@@ -78,21 +78,28 @@ def _misaligned(array: np.ndarray) -> np.ndarray:
 
 
 def _overlapping_itself(array: np.ndarray) -> np.ndarray:
-    return as_strided(np.zeros(64, array.dtype), array.shape, (4, 4))
+    return as_strided(np.zeros(64, array.dtype), array.shape, (4, 4) if array.ndim == 2 else (0,))
+
+
+def _set_slot(case: Case, array: np.ndarray) -> None:
+    """Set the slot to an array, or to a column of it if the slot has one number for each row."""
+    case.operands[case.slot] = array[:, 0] if case.slot in case.rule.row_slots else array
 
 
 def _slot_is_var(case: Case) -> None:
-    case.operands[case.slot] = case.operands["var"]
+    _set_slot(case, case.operands["var"])
 
 
 def _slot_begins_in_var(case: Case) -> None:
     both = np.zeros((ROWS + 1, WIDTH), np.float32)
-    case.operands["var"], case.operands[case.slot] = both[:-1], both[1:]
+    case.operands["var"] = both[:-1]
+    _set_slot(case, both[1:])
 
 
 def _slot_in_var_interleaved(case: Case) -> None:
     both = np.zeros((ROWS, 2 * WIDTH), np.float32)
-    case.operands["var"], case.operands[case.slot] = both[:, ::2], both[:, 2 : 2 + WIDTH]
+    case.operands["var"] = both[:, ::2]
+    _set_slot(case, both[:, 2 : 2 + WIDTH])
 
 
 INVALID, TYPE, INDEX = "InvalidArgumentError", "InvalidTypeError", "IndexOutOfRangeError"
@@ -199,14 +206,14 @@ BOTH = {
 #: For rules with slots.
 SLOTS = {
     "slot of another shape": (
-        _replace("slot", lambda a: a[:, :-1].copy()),
+        _replace("slot", lambda a: a[..., :-1].copy()),
         INVALID,
-        "var and {slot} do not have the same shape: [6,3] [6,2]",
+        "{slot shape}",
     ),
     "slot of another rank": (
-        _replace("slot", lambda a: a[0].copy()),
+        _replace("slot", lambda a: np.array(a[0])),
         INVALID,
-        "var and {slot} do not have the same shape: [6,3] [3]",
+        "{slot rank}",
     ),
     "slot of another dtype": (
         _replace("slot", lambda a: a.astype(np.float64)),
@@ -442,14 +449,20 @@ def names(case: Case) -> dict[str, str]:
         f"{floats}, float64, complex64 or complex128" if rule.complex else f"{floats} or float64"
     )
     memory = "var must be a numpy.ndarray, or share memory with one, not list"
-    other = f"{second} must be complex64 as var is, not float32"
+    first = f"{second} must be complex64 as var is, not float32"
+    unlike, shapes = f"var and {case.slot} do not have the same shape", ("6,2", "3")
+    if case.slot in rule.row_slots:
+        unlike, shapes = f"{case.slot} must have a number for each row of var", ("5", "")
+    shape, rank = (f"{unlike}: [6,3] [{other}]" for other in shapes)
     return {
+        "slot shape": shape,
+        "slot rank": rank,
         "grad": rule.grad,
         "hyper": rule.hypers[0],
         "second": second,
         "slot": case.slot,
         "floats": known,
-        "complex": other if rule.complex else f"{known}, not complex64",
+        "complex": first if rule.complex else f"{known}, not complex64",
         # a list is one of many variables, but for rows
         "listed": memory
         if case.sparse

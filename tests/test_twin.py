@@ -72,7 +72,8 @@ def test_bits(rule: Rule, dtype: str, kind: str, data: st.DataObject) -> None:
         options["indices"] = data.draw(arrays(index_dtype, n, elements=rows))
         grad_shape = (n, *shape[1:])
     *variables, grad = (
-        data.draw(numbers(dtype, s)) for s in [shape] * (len(rule.operands) - 1) + [grad_shape]
+        data.draw(numbers(dtype, s))
+        for s in [*(rule.shape_of(name, shape) for name in rule.operands[:-1]), grad_shape]
     )
     grad = gradient(grad, data.draw(st.sampled_from(GRADIENTS)))
     flush = data.draw(st.booleans())

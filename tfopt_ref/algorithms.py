@@ -355,6 +355,20 @@ def schedule_free_average(y: np.ndarray, offset: np.ndarray, beta: float) -> np.
     return y - (1 / beta - 1) * offset
 
 
+def rowwise_adagrad(
+    t: int,
+    learning_rate: float,
+    kept: Any,
+    *,
+    initial_accumulator_value: float = 0.0,
+    epsilon: float = 1e-8,
+    l2: float = 0.0,
+) -> Step:
+    """Divide a row's step by the root of the sum of its mean squares (Mudigere et al. 2022)."""
+    hypers = {"lr": learning_rate, "epsilon": epsilon, "l2": l2}
+    return Step(rules.apply_rowwise_adagrad, {"accumulator": initial_accumulator_value}, hypers)
+
+
 #: By the names of tfopt's classes. Decay of weights is not the algorithm's: see `training`.
 ALGORITHMS: dict[str, Callable[..., Step]] = {
     "ADOPT": adopt,
@@ -369,6 +383,7 @@ ALGORITHMS: dict[str, Callable[..., Step]] = {
     "Nadam": nadam,
     "RAdam": radam,
     "RMSprop": rmsprop,
+    "RowwiseAdagrad": rowwise_adagrad,
     "SGD": sgd,
     "ScheduleFreeAdamW": schedule_free_adamw,
     "ScheduleFreeSGD": schedule_free_sgd,

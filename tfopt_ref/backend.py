@@ -102,7 +102,14 @@ class ReferenceBackend:
                 return None
 
             def step(p: Any, size: int, h: int) -> None:
-                *variables, grad = (_view(p[k], size, dtype) for k in range(len(op.operands)))
+                *variables, grad = (
+                    _view(p[k], 1 if name in op.row_slots else size, dtype)
+                    for k, name in enumerate(op.operands)
+                )
+                if op.row_slots:  # a whole row
+                    named = zip(op.operands, variables, strict=False)
+                    variables = [x if name in op.row_slots else x[np.newaxis] for name, x in named]
+                    grad = grad[np.newaxis]
                 grad_scale, var_scale, *hypers = _view(h, _SCALES + n, dtype)
                 _follow_the_processor()
                 with np.errstate(all="ignore"):

@@ -84,9 +84,12 @@ def plain(
         for (variable, _), (grad, duplicates, by) in zip(grads, given, strict=True):
             w = new[variable]
             before = slots.get(variable, {})
+            in_rule = zip(step.slots.items(), step.rule.operands[1:], strict=False)
             arrays = [
-                before[slot] if slot in before else first_slot(w, slot, value, storage)
-                for slot, value in step.slots.items()
+                before[slot]
+                if slot in before
+                else first_slot(w, slot, value, storage, operand in step.rule.row_slots)
+                for (slot, value), operand in in_rule
             ]
             decay = decays[variable]
             options = {"grad_scale": by, "var_scale": 1.0 if decay is None else decay}

@@ -73,11 +73,16 @@ def _positive_codes(x: np.ndarray) -> np.ndarray:
 _POSITIVE = {"accum_grad", "accum_var", "rms", "v", "vhat"}
 
 
-def first_slot(w: np.ndarray, slot: str, value: float, storage: Any) -> np.ndarray:
-    """Return a slot of a variable before the first step, all of one value, as it is stored."""
+def first_slot(
+    w: np.ndarray, slot: str, value: float, storage: Any, of_rows: bool = False
+) -> np.ndarray:
+    """Return a slot of a variable before the first step, all of one value, as it is stored.
+
+    It has one number for each element, or for each row.
+    """
     kind = storage.get(slot) if isinstance(storage, dict) else storage
-    full = np.full(w.shape, value)
-    if kind is None or (kind == "8bit" and w.size < FEWEST):
+    full = np.full(w.shape[:1] if of_rows else w.shape, value)
+    if kind is None or (kind == "8bit" and (w.size < FEWEST or of_rows)):
         return full.astype(w.dtype)
     if kind == "8bit":
         return stored(full, POSITIVE8 if slot in _POSITIVE else SIGNED8)

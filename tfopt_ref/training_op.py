@@ -27,6 +27,8 @@ class TrainingOp:
         Those of rows that a gradient names, and of such rows of one element.
     absent : callable or None
         That of the rows that are not named, without a gradient; None leaves them as they are.
+    row_slots : tuple of str
+        The slots that have one number for each row, where a step depends on all elements of a row.
     operands, hypers : list of str
         The names of the arguments: arrays, then numbers.
     flags : dict
@@ -36,12 +38,18 @@ class TrainingOp:
     def __init__(self, formula: Formula) -> None:
         self.dense = self.rows = self.width1 = formula
         self.absent: Formula | None = None
+        self.row_slots: tuple[str, ...] = ()
         self.__name__, self.__doc__ = formula.__name__, formula.__doc__
         parameters = inspect.signature(formula).parameters.values()
         by_name = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
         self.operands = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
         self.hypers = [p.name for p in by_name if p.default is p.empty]
         self.flags = {p.name: p.default for p in by_name if p.default is not p.empty}
+
+    def with_row_slots(self, *names: str) -> TrainingOp:
+        """Let slots have one number for each row; those are the last."""
+        self.row_slots = names
+        return self
 
     def for_rows(self, formula: Formula) -> TrainingOp:
         """Take a formula for sparse rows whose answers are not the dense one's."""

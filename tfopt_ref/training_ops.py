@@ -20,6 +20,7 @@ from tfopt_ref.arithmetic import (
     shrink,
     wide,
 )
+from tfopt_ref.reductions import mean_square, of_its_row
 from tfopt_ref.training_op import TrainingOp
 
 __all__ = [
@@ -51,6 +52,8 @@ __all__ = [
     "apply_proximal_gradient_descent",
     "apply_radam",
     "apply_rms_prop",
+    "apply_rowwise_adagrad",
+    "apply_rowwise_adam",
     "apply_schedule_free_adam",
     "apply_schedule_free_sgd",
     "apply_yogi",
@@ -389,6 +392,38 @@ def apply_schedule_free_adam(
     u = grad / (np.sqrt(v) * (1 / np.sqrt(1 - beta2_power)) + epsilon) + var * weight_decay
     new = var + offset * share - u * (lr * (1 - beta1 * (1 - share)))
     return new, (offset - u * (lr * beta1)) * (1 - share), v
+
+
+@TrainingOp
+def apply_rowwise_adagrad(var, accum, grad, *, lr, epsilon, l2):
+    """Divide a row's step by the root of the sum of its gradients' mean squares.
+
+    The numbers of a row are computed in double precision, and rounded when they are stored or used.
+    """
+    g = grad + var * l2
+    accum = narrow(wide(accum) + mean_square(g), g.dtype)
+    step = narrow(wide(lr) / (np.sqrt(wide(accum)) + wide(epsilon)), g.dtype)
+    return var - g * of_its_row(step, g), accum
+
+
+apply_rowwise_adagrad.with_row_slots("accum")
+
+
+@TrainingOp
+def apply_rowwise_adam(var, m, v, grad, *, beta1_power, beta2_power, lr, beta1, beta2, epsilon):
+    """Adam whose mean square v is one of a row, and of the means of its squares.
+
+    The numbers of a row are computed in double precision, and rounded when they are stored or used.
+    """
+    m = m * beta1 + grad * (1 - beta1)
+    v = narrow(wide(v) * wide(beta2) + mean_square(grad) * wide(1 - beta2), grad.dtype)
+    alpha, correction = lr / (1 - beta1_power), 1 - beta2_power
+    root = np.sqrt(wide(v) / wide(correction))
+    step = narrow(wide(alpha) / (root + wide(epsilon)), grad.dtype)
+    return var - m * of_its_row(step, m), m, v
+
+
+apply_rowwise_adam.with_row_slots("v")
 
 
 @TrainingOp

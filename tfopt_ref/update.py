@@ -71,6 +71,8 @@ def updated(
     """
     new = [array.copy("K") for array in arrays]
     more = {**rule.flags, **options}, (grad_scale, var_scale)
+    if new[0].size == 0:
+        return new
     with np.errstate(all="ignore"):
         if not isinstance(grad, Rows):
             step(rule.dense, new, grad, *more)

@@ -19,7 +19,7 @@ import tfopt
 from tfopt.cuda.calls import dense_update
 from tfopt.cuda.clipped_updates import run_clipped
 from tfopt.kernels import kernels
-from tfopt.rules import RULES, Rule
+from tfopt.rules import ELEMENTWISE, Rule
 
 Step = Callable[[], Any]
 
@@ -58,7 +58,7 @@ GRADIENTS: dict[str, Callable[[Any], Any]] = {
 
 def dense(n: int, rate: float) -> list[dict[str, Any]]:
     rows = []
-    for rule in RULES:
+    for rule in ELEMENTWISE:
         arrays = [torch.rand(n, device="cuda") for _ in rule.operands]
         for name, change in GRADIENTS.items():
             change(arrays[-1])
@@ -86,7 +86,7 @@ RIVALS = {
 
 def against_torch(sizes: list[int], what: str) -> list[dict[str, Any]]:
     rows = []
-    for rule in RULES:
+    for rule in ELEMENTWISE:
         if rule.name not in RIVALS:
             continue
         kind, options = RIVALS[rule.name]
@@ -106,7 +106,7 @@ def against_torch(sizes: list[int], what: str) -> list[dict[str, Any]]:
 
 
 def sparse(rate: float, rows: int, width: int, lookups: int) -> list[dict[str, Any]]:
-    rule = next(rule for rule in RULES if rule.name == "adamax")
+    rule = next(rule for rule in ELEMENTWISE if rule.name == "adamax")
     arrays = [torch.rand(rows, width, device="cuda") for _ in rule.operands[:-1]]
     arrays.append(torch.rand(lookups, width, device="cuda"))
     made = []
@@ -154,7 +154,7 @@ def clipping(n: int, rate: float) -> list[dict[str, Any]]:
 
 def clipped_steps(sizes: list[int], rate: float, what: str) -> list[dict[str, Any]]:
     """Time steps of Adam that clip; beside them torch's clipping alone."""
-    rule = next(rule for rule in RULES if rule.name == "adam")
+    rule = next(rule for rule in ELEMENTWISE if rule.name == "adam")
     columns = tuple([torch.rand(n, device="cuda") for n in sizes] for _ in rule.operands)
     hypers = tuple(ordinary_hypers(rule)[name] for name in rule.hypers)
 

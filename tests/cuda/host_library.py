@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import tfopt
-from tfopt.rules import RULES
+from tfopt.rules import ELEMENTWISE
 
 __all__ = ["SOURCES", "build", "compiler"]
 
@@ -46,7 +46,7 @@ def _compile(library: Path, flags: tuple[str, ...]) -> None:
     jobs = [[f"{name}.cu", "-o", str(folder / f"{name}.o")] for name in ("clip", "api")]
     jobs += [
         ["rule.cu", f"-DTFOPT_RULE={rule.name}", "-o", str(folder / f"{rule.name}.o")]
-        for rule in RULES
+        for rule in ELEMENTWISE
     ]
     command = [str(compiler()), *FLAGS, *flags]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import cupy
 import numpy as np
-from cases import RULES, arrays_for, ordinary_hypers
+from cases import ELEMENTWISE, arrays_for, ordinary_hypers
 
 import tfopt
 from tfopt.cuda.calls import dense_update, rows_update
@@ -17,7 +17,7 @@ from tfopt.kernels import kernels
 
 cupy.cuda.set_allocator(None)
 
-for rule in RULES:
+for rule in ELEMENTWISE:
     apply = getattr(tfopt.training_ops, f"apply_{rule.name}")
     hypers = ordinary_hypers(rule)
     for dtype in ("float32", "float64", "float16"):
@@ -44,7 +44,7 @@ for dtype in ("float32", "float64", "float16"):
     for axes in (None, [0], [1], [2], [0, 2], []):
         tfopt.clip_by_norm(table, 1.0, axes, nonfinite="skip")
 
-rule = RULES[0]
+rule = ELEMENTWISE[0]
 kernel, hypers = kernels[rule.name], tuple(ordinary_hypers(rule)[h] for h in rule.hypers)
 for limits in ({"clipvalue": 0.5}, {"clipnorm": 1.0}, {"clipvalue": 0.5, "global_clipnorm": 1.0}):
     columns = [[cupy.ones(n, "float32") for n in (5, 4097, 0)] for _ in rule.operands]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import RULES, arrays_for, assert_same_bits, ordinary_hypers
+from cases import ELEMENTWISE, arrays_for, assert_same_bits, ordinary_hypers
 from clip_cases import FLOATS, array_of, tensor
 from devices import DEVICE, HostArray
 from hypothesis import given
@@ -28,7 +28,7 @@ from tfopt.rules import Rule
 
 INF, NAN = float("inf"), float("nan")
 
-each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+each_rule = pytest.mark.parametrize("rule", ELEMENTWISE, ids=lambda rule: rule.name)
 each_dtype = pytest.mark.parametrize("dtype", FLOATS)
 
 
@@ -137,7 +137,7 @@ def test_clipped(rule: Rule, dtype: str, data: st.DataObject) -> None:
 def test_long_lists(given_limits: dict[str, float]) -> None:
     """More gradients than a launch holds, each with its own norm or all with one."""
     random = np.random.default_rng(0)
-    model = Model(next(rule for rule in RULES if rule.name == "momentum"))
+    model = Model(next(rule for rule in ELEMENTWISE if rule.name == "momentum"))
     sizes = [70_000, 0, 5000, *random.integers(0, 9, 1600), 3]
     model.add_list([array_of(random.standard_normal(n), "bfloat16") for n in sizes])
     model.compare(**given_limits)
@@ -165,7 +165,7 @@ def test_norms_out_of_range(dtype: str, scale: float) -> None:
     """Squares over- and underflow, factors are too small for one multiplication."""
     if dtype == "float32" and not 1e-38 < scale < 1e39:
         return
-    model = Model(RULES[0])
+    model = Model(ELEMENTWISE[0])
     model.add_list([array_of(np.array([3.0, -2.0]) * scale, dtype), array_of([scale], dtype)])
     model.add_list([array_of([1.0, 2.0], "float16")])
     for bound in (1e-30, 1.0, 1e-290, 2.0 * scale):
@@ -177,14 +177,14 @@ def test_norms_out_of_range(dtype: str, scale: float) -> None:
 @pytest.mark.parametrize("bad", [NAN, INF, -INF])
 def test_norms_that_are_not_finite(dtype: str, bad: float) -> None:
     for given_limits in ({"global_clipnorm": 1.0}, {"clipnorm": 1.0}, {"clipvalue": 2.0}):
-        model = Model(RULES[0])
+        model = Model(ELEMENTWISE[0])
         model.add_list([array_of([1, bad, 3], dtype), array_of([4, 5], dtype)])
         model.compare(**given_limits)
 
 
 def test_nothing_waits_for_a_norm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(load().call, "bad_norm")
-    model = Model(RULES[0])
+    model = Model(ELEMENTWISE[0])
     model.add_list([np.ones(3, np.float32)])
     model.compare(global_clipnorm=1.0)
 
@@ -232,7 +232,7 @@ def test_streams_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a step the variable's stream for the others, after it they for it; errors too."""
     waits: list[tuple[int, int]] = []
     monkeypatch.setitem(load().call, "follow", lambda device, *pair: waits.append(pair) or 0)
-    rule = next(rule for rule in RULES if rule.name == "momentum")
+    rule = next(rule for rule in ELEMENTWISE if rule.name == "momentum")
     step = RuleUpdate(rule.name, ordinary_hypers(rule), dict(rule.flags)).step()
 
     def update(indices: list[int]) -> Any:

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from host_library import SOURCES
 
-from tfopt.rules import RULES, Rule
+from tfopt.rules import ELEMENTWISE, Rule
 
 SETUP = Path(__file__).resolve().parents[2] / "setup.py"
 FORBIDDEN = re.compile(
@@ -88,7 +88,7 @@ __global__ void steps_of(real *x, real g, const real *s, int constants) {
 def test_every_step_is_exact(tmp_path: Path) -> None:
     kernels = [
         f"template __global__ void steps_of<{rule.name}>({real} *, {real}, const {real} *, int);\n"
-        for rule in RULES
+        for rule in ELEMENTWISE
         for real in ("float", "double")
     ]
     source = tmp_path / "steps.cu"
@@ -102,7 +102,7 @@ def test_every_step_is_exact(tmp_path: Path) -> None:
 
 def whole() -> list[Rule]:
     """Return the rules whose kernels are compiled: one without a step of absent rows, one with."""
-    return [rule for rule in RULES if BUILT or rule.name in ("adam", "keras_adam")]
+    return [rule for rule in ELEMENTWISE if BUILT or rule.name in ("adam", "keras_adam")]
 
 
 @needs_nvcc

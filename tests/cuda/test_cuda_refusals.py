@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import RULES, arrays_for, ordinary_hypers
+from cases import ELEMENTWISE, arrays_for, ordinary_hypers
 from devices import DEVICE, HostArray
 from golden.refusals import OPS, Arguments, order
 
@@ -21,7 +21,7 @@ GOLDEN = Path(__file__).parents[1] / "golden/data/refusals.json"
 TENSORFLOW = {op: names.split(", ") for op, names in json.loads(GOLDEN.read_text()).items()}
 ROWS, WIDTH, N = 6, 3, 4
 
-each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+each_rule = pytest.mark.parametrize("rule", ELEMENTWISE, ids=lambda rule: rule.name)
 
 
 def refusal(op: str, arguments: Arguments) -> str:
@@ -177,7 +177,7 @@ def test_other_arguments() -> None:
 
 
 def test_lists() -> None:
-    rule = next(rule for rule in RULES if rule.name == "momentum")
+    rule = next(rule for rule in ELEMENTWISE if rule.name == "momentum")
     rows = [arrays_for(rule, (4,), "float32", k) for k in range(3)]
     there = [[DEVICE.to(a) for a in column] for column in zip(*rows, strict=True)]
 

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 from host_library import SOURCES
 
-from tfopt.rules import RULES
+from tfopt.rules import ELEMENTWISE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,7 +32,7 @@ def translated(body: str) -> list[str]:
     """Return the lines of a function's body in C++."""
     lines = "".join(f"    {line}\n" for line in body.splitlines())
     head = "cdef inline void f(real *x, number *y, real a, bint b) noexcept nogil:\n"
-    text = TRANSLATOR.cuda_rules(f"{TRANSLATOR.FIRST}\n{head}{lines}")
+    text = TRANSLATOR.cuda_rules(f"{TRANSLATOR.FIRST}\n{head}{lines}{TRANSLATOR.LAST}")
     found = re.search(r"\{\n((?:    .*\n)*)\}", text[text.index("BOTH") :])
     assert found
     return [line[4:] for line in found[1].splitlines()]
@@ -42,7 +42,7 @@ def test_the_header_is_that_of_the_formulas() -> None:
     text = (SOURCES.parents[1] / "kernels/update/rules.pxd").read_text()
     assert (SOURCES / "rules.h").read_text() == TRANSLATOR.cuda_rules(text)
     defined = re.findall(r"^BOTH void (\w+)\(", (SOURCES / "rules.h").read_text(), re.MULTILINE)
-    assert {step for rule in RULES for step in rule.steps.values()} <= {*defined}
+    assert {step for rule in ELEMENTWISE for step in rule.steps.values()} <= {*defined}
 
 
 @pytest.mark.parametrize(
@@ -89,5 +89,5 @@ def test_what_has_no_translation_is_refused(formula: str) -> None:
 def test_no_function_is_left_out() -> None:
     with pytest.raises(ValueError, match="a function whose first line does not match"):
         TRANSLATOR.cuda_rules(
-            f"{TRANSLATOR.FIRST}cdef inline real f(real a) nogil:\n    return a\n"
+            f"{TRANSLATOR.FIRST}cdef inline real f(real a) nogil:\n    return a\n{TRANSLATOR.LAST}"
         )

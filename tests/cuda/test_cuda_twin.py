@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import RULES, TRIED, arrays_for, assert_same_bits, hypers, numbers, ordinary_hypers
+from cases import ELEMENTWISE, TRIED, arrays_for, assert_same_bits, hypers, numbers, ordinary_hypers
 from devices import DEVICE
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +23,7 @@ from tfopt.rules import OPS, Rule, checks_of
 KINDS = ("dense", "sequential", "sum")
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
-each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+each_rule = pytest.mark.parametrize("rule", ELEMENTWISE, ids=lambda rule: rule.name)
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 
 
@@ -141,7 +141,9 @@ def test_many(rule: Rule, dtype: str) -> None:
         assert_same_bits(np.concatenate([DEVICE.back(a) for a in one]), np.concatenate(other), name)
 
 
-@pytest.mark.parametrize("rule", [r for r in RULES if r.name in OPS], ids=lambda rule: rule.name)
+@pytest.mark.parametrize(
+    "rule", [r for r in ELEMENTWISE if r.name in OPS], ids=lambda rule: rule.name
+)
 def test_raw_ops(rule: Rule) -> None:
     values = arrays_for(rule, (6,), "float32")
     named = dict(zip(rule.operands, [DEVICE.to(v) for v in values], strict=True))

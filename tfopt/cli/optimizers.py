@@ -68,11 +68,12 @@ def _classes(module: Any, base: type) -> dict[str, Any]:
     }
 
 
-#: Without those whose averages are the result: the commands keep the weights of the steps.
+#: Without those whose averages are the result, as the commands keep the weights of the steps, and
+#: without those that sum over tables' rows: the rows here have one element.
 OPTIMIZERS: dict[str, type[RuleOptimizer]] = {
     name: cls
     for name, cls in _classes(optimizers, RuleOptimizer).items()
-    if not issubclass(cls, Averaged)
+    if not issubclass(cls, Averaged) and cls._by_elements
 }
 #: Without those made of other schedules.
 SCHEDULES: dict[str, type[LearningRateSchedule]] = {

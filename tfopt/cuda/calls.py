@@ -17,6 +17,7 @@ from tfopt.cuda.validation import (
     check_indices,
     check_memory,
     check_scalar,
+    refuse_reduction,
 )
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.update.checks import step_arguments
@@ -82,6 +83,7 @@ def dense_update(
     var_scale: Any = 1.0,
 ) -> DenseUpdate | None:
     """Check an update of a variable or of lists of variables; return None for empty lists."""
+    refuse_reduction(kernel)
     library = load()
     if isinstance(operands[0], (list, tuple)):
         variables, values, device = _check_many(library, kernel, operands, hypers, flags)
@@ -174,6 +176,7 @@ def rows_update(
     var_scale: Any = 1.0,
 ) -> RowsUpdate:
     """Check a sparse update, except the values of the indices."""
+    refuse_reduction(kernel)
     library = load()
     if duplicates not in ("sequential", "sum", "error"):
         raise InvalidArgumentError(

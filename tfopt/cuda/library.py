@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tfopt.rules import RULES
+from tfopt.rules import ELEMENTWISE
 
 __all__ = ["Axes", "Library", "LibraryError", "load"]
 
@@ -167,7 +167,7 @@ def _compare(library: Library) -> None:
         name = library.call["rule"](i, arrays, scalars).decode()
         compiled.append((name, arrays.value, scalars.value))
         library.rules[name] = i
-    if compiled != [(rule.name, len(rule.slots) + 1, len(rule.scalars)) for rule in RULES]:
+    if compiled != [(rule.name, len(rule.slots) + 1, len(rule.scalars)) for rule in ELEMENTWISE]:
         raise LibraryError("the CUDA library was built from another table of rules: rebuild")
 
 

@@ -14,6 +14,7 @@ from tfopt.optimizers.algorithms.lion import Lion
 from tfopt.optimizers.algorithms.nadam import Nadam
 from tfopt.optimizers.algorithms.radam import RAdam
 from tfopt.optimizers.algorithms.rmsprop import RMSprop
+from tfopt.optimizers.algorithms.rowwise_adagrad import RowwiseAdagrad
 from tfopt.optimizers.algorithms.schedule_free import ScheduleFreeAdamW, ScheduleFreeSGD
 from tfopt.optimizers.algorithms.sgd import SGD
 from tfopt.optimizers.algorithms.signum import Signum
@@ -52,6 +53,7 @@ __all__ = [
     "PreparedStep",
     "RAdam",
     "RMSprop",
+    "RowwiseAdagrad",
     "SGD",
     "ScheduleFreeAdamW",
     "ScheduleFreeSGD",

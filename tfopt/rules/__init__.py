@@ -17,6 +17,7 @@ from .tensorflow import FORMS, LIMITS, OPS, Checks, Form, TensorFlowOp, checks_o
 
 __all__ = [
     "DTYPES",
+    "ELEMENTWISE",
     "FORMS",
     "LIMITS",
     "OPS",
@@ -30,3 +31,6 @@ __all__ = [
 
 #: The element types every rule is compiled for.
 DTYPES = ("float32", "float64")
+
+#: The rules whose steps of an element depend on no other; the CUDA library has these.
+ELEMENTWISE = tuple(rule for rule in RULES if rule.reduction is None)

@@ -16,6 +16,12 @@ class Rule(NamedTuple):
     tells dense from sparse calls. ``flags`` (attributes of the call) and ``choices`` (conditions on
     hyperparameters) are compile-time constants of the step, which is compiled once for every
     combination of them.
+
+    If the step of an element depends on others, `reduction` says on which: "row", those of its row
+    of the variable. A first step, ``<name>_first``, then adds the element's terms to `sums`, in
+    float64 and in the order of norms; of the sums follow `reduced`: new `row_slots`, which have
+    one number for each row, and further scalars of the step. These expressions are evaluated in
+    float64 for each row, and rounded to the variable's type; ``size`` is the row's length.
     """
 
     name: str  # of the step in kernels/update/rules.pxd; the public function is apply_<name>
@@ -33,6 +39,10 @@ class Rule(NamedTuple):
     codes: dict[str, str] = {}  # slots that 8 bits suffice for: slot -> "signed" or "positive"
     grad: str = "grad"  # TensorFlow's name of the gradient
     complex: bool = False  # whether complex dtypes are supported
+    reduction: str | None = None  # over which elements there are sums: "row"
+    sums: tuple[str, ...] = ()
+    row_slots: tuple[str, ...] = ()  # the last of the slots
+    reduced: dict[str, str] = {}  # row slots and scalars -> expressions of the sums
 
     @property
     def dtypes(self) -> str:
@@ -58,6 +68,20 @@ class Rule(NamedTuple):
         return ("var", *self.slots, self.grad)
 
     @property
+    def whole(self) -> tuple[str, ...]:
+        """Names of the arrays that are written and have the variable's shape."""
+        return ("var", *self.slots[: len(self.slots) - len(self.row_slots)])
+
+    @property
+    def further(self) -> tuple[str, ...]:
+        """Names of the step's arguments that follow from sums, behind the scalars."""
+        return tuple(name for name in self.reduced if name not in self.row_slots)
+
+    def shape_of(self, operand: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of an operand for a variable of a shape."""
+        return shape[:1] if operand in self.row_slots else shape
+
+    @property
     def constants(self) -> tuple[str, ...]:
         """Names of the step's compile-time constants; bit k of a variant's number is constant k."""
         return (*self.flags, *self.choices)
@@ -70,4 +94,4 @@ class Rule(NamedTuple):
     @property
     def traffic(self) -> int:
         """Number of arrays read plus number of arrays written by a dense step."""
-        return 2 * (1 + len(self.slots)) + 1
+        return 2 * len(self.whole) + 1

@@ -6,6 +6,7 @@ cdef struct span:
     size_t high
 
 cdef bint same_shape(cnp.ndarray a, cnp.ndarray b) noexcept
+cdef bint same_rows(cnp.ndarray a, cnp.ndarray var) noexcept
 cdef void address_range(cnp.ndarray a, char **low, char **high) noexcept
 cdef bint overlap(cnp.ndarray a, cnp.ndarray b) except -1
 cdef bint same_memory(cnp.ndarray a, cnp.ndarray b) noexcept

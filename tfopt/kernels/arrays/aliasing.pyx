@@ -21,6 +21,13 @@ cdef bint same_shape(cnp.ndarray a, cnp.ndarray b) noexcept:
                            cnp.PyArray_NDIM(a) * sizeof(cnp.npy_intp)) == 0))
 
 
+cdef bint same_rows(cnp.ndarray a, cnp.ndarray var) noexcept:
+    """Whether an array has the shape of one number for each row of a variable."""
+    cdef int ndim = min(1, cnp.PyArray_NDIM(var))
+    return (cnp.PyArray_NDIM(a) == ndim
+            and (ndim == 0 or cnp.PyArray_DIM(a, 0) == cnp.PyArray_DIM(var, 0)))
+
+
 cdef void address_range(cnp.ndarray a, char **low, char **high) noexcept:
     """The range of addresses of a's elements."""
     cdef int axis

@@ -25,8 +25,14 @@ cdef void merge_axes(layout *into, int n_operands, int ndim, const cnp.npy_intp 
                      const cnp.npy_intp **strides) noexcept nogil
 cdef void gather(char *to, const char *source, Py_ssize_t stride, Py_ssize_t n,
                  Py_ssize_t itemsize, int storage) noexcept nogil
+cdef void scatter(char *to, Py_ssize_t stride, const char *source, Py_ssize_t n,
+                  Py_ssize_t itemsize, int storage) noexcept nogil
 cdef void clamp(void *run, Py_ssize_t n, bint is_double, const double *bounds) noexcept nogil
 cdef bint is_run(const layout *axes, int n_operands, Py_ssize_t itemsize) noexcept nogil
+cdef void decode_block(int storage, const char *blocks, Py_ssize_t start, Py_ssize_t n,
+                       float *to) noexcept nogil
+cdef void encode_block(int storage, const float *numbers, Py_ssize_t n, char *blocks,
+                       Py_ssize_t start) noexcept nogil
 cdef void run_blocks(const layout *axes, step_t step, int n_operands, char **data,
                      Py_ssize_t start, Py_ssize_t stop, const void *h) noexcept nogil
 cdef void run_layout(const layout *axes, step_t step, const half_step_t *half, int n_operands,

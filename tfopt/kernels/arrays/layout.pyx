@@ -152,8 +152,9 @@ cdef void clamp(void *run, Py_ssize_t n, bint is_double, const double *bounds) n
             floats[i] = low_float if low_float > floats[i] else floats[i]
 
 
-cdef inline void _scatter(char *to, Py_ssize_t stride, const char *source, Py_ssize_t n,
-                          Py_ssize_t itemsize, int storage) noexcept nogil:
+cdef void scatter(char *to, Py_ssize_t stride, const char *source, Py_ssize_t n,
+                  Py_ssize_t itemsize, int storage) noexcept nogil:
+    """The inverse of `gather`; a number that is stored in 16 bits is rounded."""
     cdef const float *floats = <const float *>source
     cdef Py_ssize_t i
     if storage != NATIVE and stride == 2:
@@ -294,8 +295,8 @@ cdef void _run_axis(const layout *axes, step_t step, const half_step_t *half, in
         for k in range(axes.n_written):
             stride = axes.stride[k][0]
             if buffered[k]:
-                _scatter(at[k] + done * stride, stride, <char *>p[k], piece, itemsize,
-                         axes.storage[k])
+                scatter(at[k] + done * stride, stride, <char *>p[k], piece, itemsize,
+                        axes.storage[k])
         done += piece
 
 
@@ -337,6 +338,19 @@ cdef void run_layout(const layout *axes, step_t step, const half_step_t *half, i
             for k in range(n_operands):
                 at[k] -= axes.shape[axis] * axes.stride[k][axis]
             index[axis] = 0
+
+
+cdef void decode_block(int storage, const char *blocks, Py_ssize_t start, Py_ssize_t n,
+                       float *to) noexcept nogil:
+    """Read the n numbers of the block that begins with element `start`."""
+    _halves.decode[storage - SIGNED8](blocks + start // CODES * <Py_ssize_t>sizeof(signed8), n, to)
+
+
+cdef void encode_block(int storage, const float *numbers, Py_ssize_t n, char *blocks,
+                       Py_ssize_t start) noexcept nogil:
+    """Write the n numbers of the block that begins with element `start`."""
+    _halves.encode[storage - SIGNED8](numbers, n,
+                                      blocks + start // CODES * <Py_ssize_t>sizeof(signed8))
 
 
 cdef void run_blocks(const layout *axes, step_t step, int n_operands, char **data,

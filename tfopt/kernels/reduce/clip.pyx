@@ -12,7 +12,7 @@ from libc.string cimport memcpy
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 from tfopt.kernels.arrays.coerce cimport refuse_layout, shape_of, storage_of
-from tfopt.kernels.update.checks cimport Call, set_tensor, tensor
+from tfopt.kernels.update.checks cimport Call, set_tensor
 from tfopt.kernels.arrays.csr cimport check_length
 from tfopt.kernels.arrays.layout cimport NATIVE
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
@@ -20,6 +20,7 @@ from tfopt.kernels.arrays.aliasing cimport same_shape
 from tfopt.kernels.update.rules cimport real
 from tfopt.kernels.platform.runtime cimport flush_denormals
 from tfopt.kernels.update.step_table cimport step_t
+from tfopt.kernels.update.work cimport tensor
 
 cimport numpy as cnp
 

@@ -71,6 +71,15 @@ cdef inline void visit(const source *s, Py_ssize_t start, Py_ssize_t count, lane
         take(buffer, filled, scale, lanes)
 
 
+cdef inline void clear(double *lanes, Py_ssize_t used) noexcept nogil:
+    """Set the lanes to zero that `fold` reads if so many elements are added."""
+    cdef Py_ssize_t i, n = 1
+    while n < used and n < LANES:
+        n *= 2
+    for i in range(n):
+        lanes[i] = 0
+
+
 cdef inline void halve(double *lanes, Py_ssize_t half, Py_ssize_t used) noexcept nogil:
     cdef Py_ssize_t i
     if used > half:     # unused lanes hold zeros, and adding them changes nothing

@@ -19,12 +19,16 @@ from tfopt.kernels.arrays.coerce cimport (
 )
 from tfopt.kernels.arrays.layout cimport NATIVE, is_run, layout, merge_axes
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
-from tfopt.kernels.arrays.aliasing cimport check_itself, overlap, same_memory, same_shape
+from tfopt.kernels.arrays.aliasing cimport (
+    check_itself, overlap, same_memory, same_rows, same_shape,
+)
 from tfopt.kernels.platform.runtime cimport flush_denormals
 from tfopt.kernels.update.step_table cimport (
     COLUMNS, INDICES, INNER, Kernel, MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, RANK, ROWS,
     called_steps, steps, steps_of,
 )
+from tfopt.kernels.update.whole_rows cimport need_scratch, set_rows
+from tfopt.kernels.update.work cimport tensor
 
 cimport numpy as cnp
 
@@ -53,6 +57,7 @@ cdef class Call:
         cdef Py_ssize_t t
         if self.w.tensors == NULL:
             return
+        free(self.w.scratch)
         for t in range(self.w.n_tensors):
             free(self.w.tensors[t].axes)
         if self.w.tensors != &self.one:
@@ -101,6 +106,20 @@ cdef int check_shape(cnp.ndarray a, str name, cnp.ndarray var) except -1:
         raise InvalidArgumentError(
             f"var and {name} do not have the same shape: "
             f"{shape_of(var)} {shape_of(a)}"
+        )
+    return 0
+
+
+cdef int check_its_shape(Kernel kernel, int k, cnp.ndarray a, cnp.ndarray var) except -1:
+    """Check the shape of operand k: that of the variable, or with one number for each row."""
+    cdef str name = kernel.operands[k]
+    if k < kernel.n_whole or k == kernel.n_operands - 1:
+        return check_shape(a, name, var)
+    if block_storage_of(a):
+        raise InvalidTypeError(f"{name} has a number for each row, which 8 bits do not suffice for")
+    if not same_rows(a, var):
+        raise InvalidArgumentError(
+            f"{name} must have a number for each row of var: {shape_of(var)} {shape_of(a)}"
         )
     return 0
 
@@ -235,7 +254,7 @@ cdef int check_in_order(Kernel kernel, list variables, cnp.ndarray grad, cnp.nda
             _check_hyper(kernel, k, flags, dense, read, faults)
         elif k < RANK:
             k -= MAX_HYPERS
-            check_shape(variables[k] if k < last else grad, <str>kernel.operands[k], variables[0])
+            check_its_shape(kernel, k, variables[k] if k < last else grad, variables[0])
         else:
             _check_rows(k, <str>kernel.operands[last], grad, ids, variables[0])
     return check_scales(faults)
@@ -259,13 +278,14 @@ cdef cnp.ndarray contiguous_with_blocks(Kernel kernel, list variables, cnp.ndarr
 
 # ---- memory that must not be shared
 
-cdef bint is_safe(cnp.ndarray a, int k, cnp.ndarray grad, const numbers *read) noexcept:
+cdef bint is_safe(Kernel kernel, cnp.ndarray a, int k, cnp.ndarray grad,
+                  const numbers *read) noexcept:
     """Whether a dense step may read the gradient from the memory of operand k.
 
     A step reads an element's gradient before it writes the element of a slot, or of the variable
-    unless that is scaled first.
+    unless that is scaled first. A step of a row writes numbers of the row before.
     """
-    return same_memory(a, grad) and (k > 0 or read.scales[1] == 1)
+    return same_memory(a, grad) and (k > 0 or read.scales[1] == 1) and not kernel.by_rows
 
 
 cdef cnp.ndarray separate(Kernel kernel, list variables, cnp.ndarray grad, bint sparse,
@@ -280,7 +300,8 @@ cdef cnp.ndarray separate(Kernel kernel, list variables, cnp.ndarray grad, bint 
                     f"{kernel.operands[j]} and {kernel.operands[k]} overlap in memory"
                 )
     for k in range(kernel.n_operands - 1):
-        if overlap(variables[k], grad) and (sparse or not is_safe(variables[k], k, grad, read)):
+        if overlap(variables[k], grad) and (
+                sparse or not is_safe(kernel, variables[k], k, grad, read)):
             return grad.copy()
     return grad
 
@@ -309,6 +330,7 @@ cdef const steps *set_scalars(Kernel kernel, Call call, const numbers *read, int
     call.complex_numbers = type_ > 1
     call.w.flush = flush_denormals()
     call.w.n_operands = kernel.n_operands
+    call.w.by_rows, call.w.n_whole = kernel.by_rows, kernel.n_whole
     call.w.itemsize = 4 << ((type_ + 1) // 2)
     caller = fp_enter(call.w.flush)
     if rule.choose != NULL:
@@ -402,6 +424,18 @@ cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axe
     return 0
 
 
+cdef int lay_out(Kernel kernel, Call call, tensor *into, list variables, cnp.ndarray grad,
+                 int skip_axes) except -1:
+    """The same for a rule, whose steps may be of whole rows."""
+    if not kernel.by_rows:
+        return set_tensor(into, variables, grad, skip_axes)
+    into.inner, into.size = row_size(variables[0]), cnp.PyArray_SIZE(variables[0])
+    set_rows(into, variables, grad, kernel.n_whole, skip_axes)
+    if into.axes != NULL:
+        need_scratch(&call.w, into)
+    return 0
+
+
 cdef list as_arrays(Kernel kernel, tuple arguments):
     """The operands as arrays, the gradient last; before any check, since this may run any code."""
     cdef list arrays = []
@@ -440,7 +474,7 @@ def dense_call(Kernel kernel not None, tuple arguments not None, tuple hypers no
     grad = contiguous_with_blocks(kernel, variables, grad)
     call.w.step = set_scalars(kernel, call, &read, flags, cnp.PyArray_TYPE(var), True).dense
     grad = separate(kernel, variables, grad, False, &read)
-    set_tensor(&call.one, variables, grad, 0)
+    lay_out(kernel, call, &call.one, variables, grad, 0)
     set_grain(call, &call.one)
     call.one_start[0] = 0
     call.one_start[1] = cnp.PyArray_SIZE(var)

@@ -14,22 +14,25 @@ from tfopt.kernels.update.checks import dense_call
 from tfopt.kernels.update.multi_tensor import many_call
 from tfopt.kernels.update.sparse_checks import sparse_call
 
-from tfopt.kernels.update.checks cimport Call, set_scale, work
+from tfopt.kernels.update.checks cimport Call, set_scale
 from tfopt.kernels.arrays.layout cimport run_blocks, run_layout
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
 )
 from tfopt.kernels.update.sparse cimport run_sparse
 from tfopt.kernels.platform.runtime cimport (
-    begin_share, dismiss_team, end_share, gather_team, share_of, team,
+    at_most, begin_share, dismiss_team, end_share, gather_team, share_of, team,
 )
 from tfopt.kernels.update.step_table cimport Kernel, MAX_OPERANDS, MAX_SCALARS, N_SCALES
+from tfopt.kernels.update.work cimport work
+from tfopt.kernels.update.whole_rows cimport grain_of_rows, run_rows
 
 
 cdef inline Py_ssize_t _whole(const work *w, Py_ssize_t t, Py_ssize_t n) noexcept nogil:
     """Round a number of elements of a tensor up to whole grains, or to all."""
     cdef Py_ssize_t size = w.starts[t + 1] - w.starts[t]
-    n = (n + w.grain - 1) // w.grain * w.grain
+    cdef Py_ssize_t grain = grain_of_rows(&w.tensors[t]) if w.by_rows else w.grain
+    n = (n + grain - 1) // grain * grain
     return n if n < size else size
 
 
@@ -53,12 +56,15 @@ cdef void run_elements(const work *w, Py_ssize_t start, Py_ssize_t stop) noexcep
     while start < stop:
         end = w.starts[t + 1] if w.starts[t + 1] < stop else stop
         first, last = start - w.starts[t], end - w.starts[t]
-        if w.grain > 1:
+        if w.grain > 1 or (w.by_rows and first < last):
             first, last = _whole(w, t, first), _whole(w, t, last)
         if first < last:
             if w.own_scales:
                 set_scale(own, w.tensors[t].scale, w.itemsize)
-            if w.tensors[t].axes == NULL:
+            if w.by_rows:
+                run_rows(w, &w.tensors[t], first // w.tensors[t].inner, last // w.tensors[t].inner,
+                         h)
+            elif w.tensors[t].axes == NULL:
                 for k in range(w.n_operands):
                     p[k] = w.tensors[t].data[k] + first * w.itemsize
                 w.step(p, last - first, h)
@@ -79,8 +85,8 @@ cdef void _run_share(const work *w, int thread, int threads) noexcept nogil:
     fp_leave(caller)
 
 
-cdef void _run_dense(const work *w) noexcept nogil:
-    cdef team t = gather_team(w.starts[w.n_tensors], w.n_operands)
+cdef void run_dense(const work *w) noexcept nogil:
+    cdef team t = at_most(gather_team(w.starts[w.n_tensors], w.n_operands), w.team)
     if t.size == 1:
         _run_share(w, 0, 1)
         return
@@ -98,7 +104,7 @@ cdef void run_call(Call call) noexcept:
         if call.w.index_size:
             run_sparse(&call.w)
         else:
-            _run_dense(&call.w)
+            run_dense(&call.w)
 
 
 cdef int refuse_changed(Call call) except -1:

@@ -5,7 +5,9 @@ from libc.stdlib cimport calloc
 from tfopt.errors import InvalidArgumentError
 
 from tfopt.kernels.arrays.layout cimport layout
-from tfopt.kernels.update.checks cimport Call, set_scale, tensor
+from tfopt.kernels.update.checks cimport Call, set_scale
+from tfopt.kernels.update.whole_rows cimport need_scratch
+from tfopt.kernels.update.work cimport tensor
 
 
 cdef layout *_run(Py_ssize_t n, int n_operands, Py_ssize_t itemsize) except NULL:
@@ -51,6 +53,8 @@ def set_bounds(Call call not None, list bounds not None):
         if it.axes == NULL:
             n = call.w.inner if call.w.index_size else call.w.starts[t + 1] - call.w.starts[t]
             it.axes = _run(n, call.w.n_operands, call.w.itemsize)
+            if call.w.by_rows:
+                need_scratch(&call.w, it)
         it.axes.clamps = True
         it.axes.bounds[0], it.axes.bounds[1] = -<double>bounds[t], bounds[t]
 

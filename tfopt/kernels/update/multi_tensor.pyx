@@ -11,14 +11,15 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 from tfopt.kernels.arrays.coerce cimport storage_of
 from tfopt.kernels.update.checks cimport (
-    Call, as_arrays, check_hypers, check_operands, check_scales, check_shape,
-    contiguous_with_blocks, is_safe, numbers, read_scalars, set_grain, set_scalars, set_tensor,
-    tensor,
+    Call, as_arrays, check_hypers, check_its_shape, check_operands, check_scales,
+    contiguous_with_blocks, is_safe, lay_out, numbers, read_scalars, row_size, set_grain,
+    set_scalars,
 )
 from tfopt.kernels.update.step_table cimport Kernel
+from tfopt.kernels.update.work cimport tensor
 from tfopt.kernels.arrays.layout cimport NATIVE
 from tfopt.kernels.arrays.aliasing cimport (
-    address_range, check_itself, disjoint, overlap, same_shape, span,
+    address_range, check_itself, disjoint, overlap, same_rows, same_shape, span,
 )
 
 cimport numpy as cnp
@@ -81,10 +82,13 @@ cdef bint _set_plain(Kernel kernel, tensor *into, list columns, Py_ssize_t t,
             return False
         if k == 0:
             var = a
-        elif not same_shape(<cnp.ndarray>a, var):
+        elif not (same_rows(<cnp.ndarray>a, var) if kernel.n_whole <= k < last
+                  else same_shape(<cnp.ndarray>a, var)):
             return False
         into.data[k] = <char *>cnp.PyArray_DATA(<cnp.ndarray>a)
     into.axes = NULL
+    if kernel.by_rows:
+        into.inner, into.size = row_size(var), cnp.PyArray_SIZE(var)
     return True
 
 
@@ -97,7 +101,7 @@ cdef list _row(list columns, Py_ssize_t t):
     return arrays
 
 
-cdef int _set_any(Kernel kernel, tensor *into, list columns, Py_ssize_t t) except -1:
+cdef int _set_any(Kernel kernel, Call call, tensor *into, list columns, Py_ssize_t t) except -1:
     """Set a variable's addresses, if a call for it alone could update it."""
     cdef list variables = _row(columns, t)
     cdef cnp.ndarray grad
@@ -105,9 +109,9 @@ cdef int _set_any(Kernel kernel, tensor *into, list columns, Py_ssize_t t) excep
     try:
         grad = check_operands(kernel, variables)
         for k in range(last):
-            check_shape(variables[k], <str>kernel.operands[k], variables[0])
+            check_its_shape(kernel, k, variables[k], variables[0])
             check_itself(variables[k], <str>kernel.operands[k])
-        check_shape(grad, <str>kernel.operands[last], variables[0])
+        check_its_shape(kernel, last, grad, variables[0])
         if (cnp.PyArray_TYPE(<cnp.ndarray>variables[0])
                 != cnp.PyArray_TYPE(<cnp.ndarray>columns[0][0])):
             raise InvalidTypeError(
@@ -117,7 +121,7 @@ cdef int _set_any(Kernel kernel, tensor *into, list columns, Py_ssize_t t) excep
     except InvalidArgumentError as error:
         raise type(error)(f"variable {t}: {error}") from None
     columns[last][t] = grad = contiguous_with_blocks(kernel, variables, grad)
-    set_tensor(into, variables, grad, 0)
+    lay_out(kernel, call, into, variables, grad, 0)
     return 0
 
 
@@ -174,12 +178,12 @@ cdef list _separate(Kernel kernel, list columns, const numbers *read):
                     f"{kernel.operands[j]} of variable {s} and {kernel.operands[k]} of variable "
                     f"{t} overlap in memory"
                 )
-            if s != t or not is_safe(columns[j][s], j, columns[k][t], read):
+            if s != t or not is_safe(kernel, columns[j][s], j, columns[k][t], read):
                 copied.append(t)
         if k < last:
             for _, _, j, s in open_spans[1]:
                 if overlap(columns[j][s], columns[k][t]) \
-                        and (s != t or not is_safe(columns[k][t], k, columns[j][s], read)):
+                        and (s != t or not is_safe(kernel, columns[k][t], k, columns[j][s], read)):
                     copied.append(s)
         open_spans[k == last].append(span)
     return copied
@@ -207,7 +211,7 @@ def many_call(Kernel kernel not None, tuple operands not None, tuple hypers not 
     call.w.starts[0] = 0
     for t in range(n):
         if plain is None or not _set_plain(kernel, &call.w.tensors[t], columns, t, plain):
-            _set_any(kernel, &call.w.tensors[t], columns, t)
+            _set_any(kernel, call, &call.w.tensors[t], columns, t)
             set_grain(call, &call.w.tensors[t])
         var = (<list>columns[0])[t]
         if t == 0 and storage_of(var) == NATIVE:
@@ -222,7 +226,7 @@ def many_call(Kernel kernel not None, tuple operands not None, tuple hypers not 
             free(call.w.tensors[t].axes)
             call.w.tensors[t].axes = NULL
             arrays = _row(columns, t)
-            set_tensor(&call.w.tensors[t], arrays, arrays.pop(), 0)
+            lay_out(kernel, call, &call.w.tensors[t], arrays, arrays.pop(), 0)
     check_scales(faults)
     call.w.step = set_scalars(kernel, call, &read, flags,
                               cnp.PyArray_TYPE(<cnp.ndarray>columns[0][0]), True).dense

@@ -3,6 +3,7 @@
 The calls take turns on pieces of the concatenated elements, so the results of one call are still in
 cache for the next. So a gradient can be made just before an update, or a mean of weights updated
 just after it, without reading memory again; and statistics of an update cost no memory traffic.
+If a call steps whole rows, which do not end where pieces do, the calls follow each other instead.
 """
 
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
-from tfopt.kernels.update.checks cimport Call, work
+from tfopt.kernels.update.checks cimport Call
 from tfopt.kernels.update.commit cimport Write
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
@@ -30,7 +31,8 @@ from tfopt.kernels.platform.runtime cimport (
 from tfopt.kernels.update.step_table cimport step_t
 from tfopt.kernels.reduce.lane_sums cimport LANES, span_lanes
 from tfopt.kernels.reduce.norms cimport sums_in_use
-from tfopt.kernels.update.dense cimport run_elements
+from tfopt.kernels.update.dense cimport run_dense, run_elements
+from tfopt.kernels.update.work cimport work
 
 cdef enum:
     PIECE = 2048        # elements at a time, a part of BLOCK: their operands fit in the L1 cache
@@ -205,6 +207,7 @@ cdef struct chain:
     const work **works
     Py_ssize_t n
     Py_ssize_t watched      # the position of the watched call, or -1
+    bint one_by_one         # instead of in turns
     double bound
     sight *seen             # of each piece
 
@@ -242,6 +245,10 @@ cdef void _run(const chain *c) noexcept nogil:
     cdef int operands = 0
     cdef team t
     cdef Py_ssize_t k
+    if c.one_by_one:
+        for k in range(c.n):
+            run_dense(c.works[k])
+        return
     for k in range(c.n):
         operands += c.works[k].n_operands
     t = gather_team(first.starts[first.n_tensors], operands)
@@ -261,7 +268,8 @@ cdef class Turns(Write):
     Parameters
     ----------
     calls : list of Call
-        With equal numbers and sizes of variables; real if one is watched.
+        With equal numbers and sizes of variables. If one is watched, they are real, and none steps
+        whole rows.
     watched : int, optional
         The position of the call to watch.
     bound : float, optional
@@ -293,9 +301,12 @@ cdef class Turns(Write):
                 raise InvalidTypeError(f"call {k} is a {type(self.calls[k]).__name__}")
             call = self.calls[k]
             self.c.works[k] = &call.w
-            if call.w.index_size or (k == watched and call.complex_numbers):
+            self.c.one_by_one |= call.w.by_rows
+            if call.w.index_size or (k == watched and call.complex_numbers) \
+                    or (self.c.one_by_one and watched >= 0):
                 raise InvalidTypeError(
-                    "the calls of a pipeline must be dense, and the watched one of real numbers"
+                    "the calls of a pipeline must be dense, and watched ones of real numbers, "
+                    "element by element"
                 )
         first = self.c.works[0]
         for k in range(self.c.n):       # all share the elements alike

@@ -11,7 +11,7 @@ cimport numpy as cnp
 
 from tfopt.errors import InvalidArgumentError
 
-from tfopt.kernels.arrays.aliasing cimport same_shape, span
+from tfopt.kernels.arrays.aliasing cimport same_rows, same_shape, span
 from tfopt.kernels.update.checks cimport (
     Call, check_hypers, check_scales, numbers, read_scalars, set_scalars,
 )
@@ -219,7 +219,7 @@ cdef class Repetition:
             if not (a.descr is self.dtype
                     and cnp.PyArray_DATA(a) == self.call.w.tensors[t].data[k]
                     and cnp.PyArray_CHKFLAGS(a, cnp.NPY_ARRAY_CARRAY)
-                    and same_shape(a, var)):
+                    and (same_rows(a, var) if self.kernel.n_whole <= k else same_shape(a, var))):
                 return False
         return True
 

@@ -9,8 +9,8 @@ constants, which are compile-time constants of the loop and cost nothing inside 
 Two conventions keep a step fast and its bits correct. Literals are cast to `real`, because with a
 bare `1` C would compute in double precision (to `number` via double, the only way to complex in
 Cython). Choices are conditional expressions without `or` and `and`, whose branches would prevent
-vectorization. tfopt/cuda/src/translate_rules.py translates these functions to CUDA, and rejects
-constructs that it does not support.
+vectorization. tfopt/cuda/src/translate_rules.py translates these functions to CUDA, except rules
+with a reduction, and rejects constructs that it does not support.
 """
 
 from libc.math cimport copysign, copysignf, exp, expf, fabs, fabsf, pow, powf, sqrt, sqrtf
@@ -516,3 +516,32 @@ cdef inline void keras_centered_rms_prop_absent(real *var, real *mg, real *ms, r
                                                 real one_minus_rho, real epsilon) noexcept nogil:
     ms[0] = ms[0] * rho
     mg[0] = mg[0] * rho
+
+
+# ---- the rules with a reduction, whose first steps add an element's terms to sums
+
+cdef inline void add_square(real x, double *squares) noexcept nogil:
+    squares[0] = squares[0] + <double>x * <double>x
+
+
+cdef inline void rowwise_adagrad_first(real var, real g, real lr, real epsilon, real l2,
+                                       double *squares) noexcept nogil:
+    add_square(g + var * l2, squares)
+
+
+cdef inline void rowwise_adagrad(real *var, real g, real lr, real epsilon, real l2,
+                                 real step) noexcept nogil:
+    var[0] = var[0] - (g + var[0] * l2) * step
+
+
+cdef inline void rowwise_adam_first(real var, real g, real alpha, real beta1, real one_minus_beta1,
+                                    real beta2, real one_minus_beta2, real correction,
+                                    real epsilon, double *squares) noexcept nogil:
+    add_square(g, squares)
+
+
+cdef inline void rowwise_adam(real *var, real *m, real g, real alpha, real beta1,
+                              real one_minus_beta1, real beta2, real one_minus_beta2,
+                              real correction, real epsilon, real step) noexcept nogil:
+    m[0] = m[0] * beta1 + g * one_minus_beta1
+    var[0] = var[0] - m[0] * step

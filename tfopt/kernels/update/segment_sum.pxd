@@ -3,7 +3,7 @@
 
 from libc.stdint cimport uint32_t
 
-from tfopt.kernels.update.checks cimport work
+from tfopt.kernels.update.work cimport work
 from tfopt.kernels.update.step_table cimport AHEAD
 
 cdef enum:

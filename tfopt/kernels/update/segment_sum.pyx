@@ -10,7 +10,7 @@ from cython.parallel cimport parallel
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from tfopt.kernels.update.checks cimport work
+from tfopt.kernels.update.work cimport work
 from tfopt.kernels.platform.runtime cimport (
     at_most, begin_share, dismiss_team, end_share, gather_team, team,
 )
@@ -18,7 +18,9 @@ from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_row,
 )
 from tfopt.kernels.reduce.norms cimport sums_in_use
-from tfopt.kernels.update.row_owners cimport PIECE, named_row, owned_shift, owner_of, worth_fetching
+from tfopt.kernels.update.row_owners cimport (
+    PIECE, fetch_row, named_row, owned_shift, owner_of, worth_fetching,
+)
 from tfopt.kernels.update.step_table cimport AHEAD, MAX_OPERANDS
 
 cdef enum:
@@ -167,8 +169,7 @@ cdef void _step_singles(const work *w, owned *s, const Py_ssize_t *at, const Py_
         for i in range(start, stop):
             if i + AHEAD < n:
                 prefetch_row(&grad, &stride, 1, at[i + AHEAD], bytes_)
-                prefetch_row(w.tensors[0].data, w.row_stride, last, s.rows[number[i + AHEAD]],
-                             bytes_)
+                fetch_row(w, s.rows[number[i + AHEAD]], bytes_)
             _step(w, s.rows[number[i]], s.singles + (i - start) * s.row_bytes)
         start = stop
 
@@ -205,8 +206,7 @@ cdef void _step_sums(const work *w, owned *s) noexcept nogil:
             n += 1
     for k in range(n):
         if k + AHEAD < n:
-            prefetch_row(w.tensors[0].data, w.row_stride, w.n_operands - 1, s.rows[k + AHEAD],
-                         bytes_)
+            fetch_row(w, s.rows[k + AHEAD], bytes_)
         _step(w, s.rows[k], s.sum_ + k * s.row_bytes)
 
 

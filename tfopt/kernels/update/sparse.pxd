@@ -1,4 +1,4 @@
 # cython: language_level=3
-from tfopt.kernels.update.checks cimport work
+from tfopt.kernels.update.work cimport work
 
 cdef void run_sparse(const work *w) noexcept nogil

@@ -6,18 +6,21 @@ depends on the number of threads.
 
 from cython.parallel cimport parallel
 
-from tfopt.kernels.update.checks cimport work
+from tfopt.kernels.update.work cimport work
 from tfopt.kernels.arrays.layout cimport run_layout
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_line,
-    prefetch_row, raise_flag,
+    raise_flag,
 )
-from tfopt.kernels.update.row_owners cimport PIECE, named_row, owned_shift, owner_of, worth_fetching
+from tfopt.kernels.update.row_owners cimport (
+    PIECE, fetch_row, named_row, owned_shift, owner_of, worth_fetching,
+)
 from tfopt.kernels.platform.runtime cimport (
-    BLOCK, begin_share, dismiss_team, end_share, gather_team, share_of, team,
+    BLOCK, at_most, begin_share, dismiss_team, end_share, gather_team, share_of, team,
 )
 from tfopt.kernels.update.step_table cimport AHEAD, MAX_OPERANDS
 from tfopt.kernels.update.segment_sum cimport run_summed
+from tfopt.kernels.update.whole_rows cimport run_row
 
 cdef enum:
     LARGE = 1 << 23     # bytes: smaller tables are in the outer caches
@@ -35,7 +38,9 @@ cdef inline void _run_row(const work *w, Py_ssize_t i, Py_ssize_t row, Py_ssize_
     for k in range(last):
         p[k] = w.tensors[0].data[k] + row * w.row_stride[k]
     p[last] = w.tensors[0].data[last] + i * w.row_stride[last]
-    if w.tensors[0].axes == NULL:
+    if w.by_rows and w.tensors[0].axes != NULL:
+        run_row(w, w.tensors[0].axes, <char **>p, 0, count, w.h)
+    elif w.tensors[0].axes == NULL:
         for k in range(w.n_operands):
             p[k] = <char *>p[k] + start * w.itemsize
         w.step(p, count, w.h)
@@ -67,10 +72,13 @@ cdef void _run_owned_rows(const work *w, int owner, int owners) noexcept nogil:
             continue
         for i in range(n):
             if is_large and i + AHEAD < n:
-                prefetch_row(w.tensors[0].data, w.row_stride, last, rows[i + AHEAD], bytes_)
+                fetch_row(w, rows[i + AHEAD], bytes_)
             if i + near < n:
                 for k in range(last):
                     at = w.tensors[0].data[k] + rows[i + near] * w.row_stride[k]
+                    if k >= w.n_whole:
+                        prefetch_line(at)
+                        continue
                     for byte in range(0, bytes_, 64):
                         prefetch_line(at + byte)
                     prefetch_line(at + bytes_ - 1)
@@ -138,7 +146,7 @@ cdef void _run_rows(const work *w, int thread, int threads) noexcept nogil:
     cdef fp_state caller = fp_enter(w.flush)
     if w.absent != NULL:
         _run_all_rows(w, thread, threads)
-    elif w.inner > BLOCK:
+    elif w.inner > BLOCK and not w.by_rows:
         _run_share_of_rows(w, thread, threads)
     else:
         _run_owned_rows(w, thread, threads)
@@ -153,7 +161,7 @@ cdef void run_sparse(const work *w) noexcept nogil:
     if w.summing != NULL:
         run_summed(w)
         return
-    t = gather_team(rows * w.inner, w.n_operands)
+    t = at_most(gather_team(rows * w.inner, w.n_operands), w.team)
     if t.size == 1:
         _run_rows(w, 0, 1)
         return

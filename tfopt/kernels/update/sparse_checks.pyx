@@ -8,8 +8,8 @@ from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidType
 
 from tfopt.kernels.arrays.coerce cimport as_array, block_storage_of, refuse_layout
 from tfopt.kernels.update.checks cimport (
-    Call, as_arrays, check_in_order, check_operands, numbers, read_scalars, row_size, separate,
-    set_scalars, set_tensor,
+    Call, as_arrays, check_in_order, check_operands, lay_out, numbers, read_scalars, row_size,
+    separate, set_scalars,
 )
 from tfopt.kernels.arrays.csr cimport index
 from tfopt.kernels.arrays.aliasing cimport overlap
@@ -102,7 +102,7 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
     call.w.row_stride[last] = cnp.PyArray_STRIDE(grad, 0)
     call.w.inner = row_size(var)
     call.w.step = rule.width1 if call.w.inner == 1 else rule.rows
-    set_tensor(&call.one, variables, grad, 1)
+    lay_out(kernel, call, &call.one, variables, grad, 1)
     if call.w.inner == 1 and call.one.axes == NULL:
         call.w.scatter = rule.scatter
     call.arrays = (variables, grad, ids)

@@ -35,7 +35,7 @@ ctypedef void (*scalars_t)(const double *hypers, const double *scales, bint dens
 ctypedef int (*choose_t)(const double *hypers) noexcept nogil
 
 cdef struct steps:
-    step_t dense
+    step_t dense        # of a rule with a reduction: of a whole row
     # the same for 16-bit numbers, by storage type (layout.pxd) less 1; NULL: by way of buffers
     half_step_t[HALVES] half
     step_t rows
@@ -58,6 +58,8 @@ cdef class Kernel:
     cdef readonly str name
     cdef tuple operands, hypers
     cdef int n_operands, n_hypers, n_flags, first
+    cdef int n_whole        # leading operands of the variable's shape; then those of rows
+    cdef bint by_rows       # whether its step is one of whole rows
     cdef int[MAX_HYPERS] limits     # 1 + the position in tfopt.rules.LIMITS, 0: none
     cdef bint limits_dense, takes_complex
     cdef int n_checks, n_row_checks

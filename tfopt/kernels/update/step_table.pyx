@@ -51,6 +51,8 @@ cdef class Kernel:
         self.operands = rule.operands
         self.hypers = rule.hypers
         self.n_operands = len(rule.operands)
+        self.n_whole = self.n_operands - 1 - len(rule.row_slots)
+        self.by_rows = rule.reduction == "row"
         self.n_hypers = len(rule.hypers)
         self.first = first
         self.n_flags = 1 << len(rule.flags)

@@ -104,6 +104,8 @@ class RuleOptimizer(RuleState, abstract=True):
     """
 
     _can_decay = True
+    _by_elements = True  # whether the rule has no reduction
+    _row_slots: tuple[str, ...] = ()  # the slots that have one number for each row of a variable
 
     def __init__(
         self,
@@ -176,16 +178,20 @@ class RuleOptimizer(RuleState, abstract=True):
                 self.add_slot(variable, slot, value)
 
     def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
+        return {slot: self._slot_shape(variable, slot) for slot in self._slot_values()}
+
+    def _slot_shape(self, variable: Variable, slot_name: str) -> tuple[int, ...]:
+        """Return the shape of the array that holds a slot."""
+        shape = self._numbers_shape(variable, slot_name)
         if self.storage is None:
-            return dict.fromkeys(self._slot_values(), variable.shape)
-        return {
-            slot: shape_in(self._slot_dtype(variable, slot), variable.shape)
-            for slot in self._slot_values()
-        }
+            return shape
+        return shape_in(self._slot_dtype(variable, slot_name), shape)
 
     def _slot_dtype(self, variable: Variable, slot_name: str) -> np.dtype[Any]:
         slots = self._slot_values()
-        if self.storage is None or slot_name not in slots:
+        is_small = slot_name in self._row_slots and len(slots) > len(self._row_slots)
+        stays = self.storage is None or (self.storage == "8bit" and is_small)
+        if stays or slot_name not in slots:
             return super()._slot_dtype(variable, slot_name)
         if isinstance(self.storage, Mapping) and not slots.keys() >= self.storage.keys():
             unknown = next(slot for slot in self.storage if slot not in slots)
@@ -207,7 +213,7 @@ class RuleOptimizer(RuleState, abstract=True):
     @property
     def capabilities(self) -> Capabilities:
         """The optional features of a `StepRequest` that steps support."""
-        fuses = self._takes_as_given and not self._takes_norms
+        fuses = self._takes_as_given and not self._takes_norms and self._by_elements
         late = self.sparse == "catch_up"
         return Capabilities(fuses, not self._one_by_one, self._aggregates, late)
 
@@ -271,7 +277,7 @@ class RuleOptimizer(RuleState, abstract=True):
 
     def _can_bind(self, plan: StepPlan, request: StepRequest) -> bool:
         """Whether a step can be repeated without being prepared."""
-        looks = self.observe and plan.has_rows  # in Python, before the calls
+        looks = self.observe and not plan.in_pieces  # in Python, before the calls
         measures = request.finite and self._takes_norms  # and may find that there is no step
         hooked = not self._is_unchanged or self.gradient_aggregator is not None
         if looks or measures or hooked or self.sparse == "catch_up":

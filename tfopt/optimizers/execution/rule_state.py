@@ -33,6 +33,7 @@ class RuleState(Optimizer, abstract=True):
     weight_decay = Hyper(0)
     sparse: str
     storage: Storage
+    _row_slots: tuple[str, ...]
     _exclusion: VariableSet
     _deferred: DeferredUpdates
     _plan: StepPlan | None
@@ -67,6 +68,10 @@ class RuleState(Optimizer, abstract=True):
         self._exclusion |= VariableSet(map(as_variable, var_list), var_names)
 
     # ---- storage
+
+    def _numbers_shape(self, variable: Variable, slot_name: str) -> tuple[int, ...]:
+        """Return the shape of a slot's numbers, however they are stored."""
+        return variable.shape[:1] if slot_name in self._row_slots else variable.shape
 
     @writes()
     def convert_storage(self, storage: Storage) -> None:
@@ -109,7 +114,7 @@ class RuleState(Optimizer, abstract=True):
         for owner, name, dtype in dtypes:
             slot = self._store.of(owner)[name]
             if slot.dtype != dtype:
-                array = converted(slot.numpy(), dtype, owner.shape)
+                array = converted(slot.numpy(), dtype, self._numbers_shape(owner, name))
                 self._store.replace(owner, name, array)
         self._plan = None  # it refers to the previous slots
 

@@ -19,6 +19,7 @@ from tfopt.core.rule_steps import DenseBucket, RuleStep, RuleUpdate, SparseUpdat
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
+from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import carry_out
 from tfopt.kernels.update.pipeline import Turns
@@ -75,6 +76,9 @@ class StepPlan:
         self.on_device = [part for part in parts if part.variables[0].device == "gpu"]
         self.constrained = any(part.constrained for part in self.parts)
         self.has_rows = any(isinstance(part, SparseUpdate) for part in self.parts)
+        self.by_elements = kernels[rule].rule.reduction is None
+        #: Whether updates go through elements in order, so that they can be watched on the way.
+        self.in_pieces = self.by_elements and not self.has_rows
         #: Whether nothing runs in Python between the calls, so that they can be repeated.
         self.repeats = not (self.on_device or self.constrained or self.overlapping)
 
@@ -178,20 +182,23 @@ class StepPlan:
             Handles deferred updates.
         """
         step = PreparedStep([])
-        late = deferral is not None and deferral.late
-        looked_at = self.has_rows and (late or observer is not None)
+        late = self.has_rows and deferral is not None and deferral.late
+        looked_at = late if observer is None else not self.in_pieces
         pauses = self.overlapping and (self.constrained or looked_at)
         for part, call in zip(self.parts, calls, strict=True):
             first: list[Work] = []
-            writes = in_turns(part, call, request, observer)
+            writes = in_turns(part, call, request, observer if self.by_elements else None)
             if isinstance(part, SparseUpdate):
                 slices = request.grads[part.place]
                 if deferral is not None and deferral.late:
                     first.append(deferral.before_rows(part, slices.indices, request.scale))
                 if observer is not None:
                     first.append(observer.watch_rows(part, slices))
-            elif deferral is not None:
-                first.append(deferral.before_all(part.variables))
+            else:
+                if deferral is not None:
+                    first.append(deferral.before_all(part.variables))
+                if observer is not None and not self.by_elements:
+                    first.append(observer.watch_whole(part, request.grads))
             if part.constrained or pauses:
                 step.work.append(partial(_carry_out_part, part, first, writes))
                 step.kept += part.written

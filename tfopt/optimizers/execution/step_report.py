@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfopt.core.rule_steps import SparseUpdate
+from tfopt.core.rule_steps import DenseBucket, SparseUpdate
 from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.reduce.norms import norm
@@ -70,7 +70,7 @@ class Observer:
                     raise InvalidTypeError(f"a step of {gradient.dtype} cannot be observed")
         self._bound = math.inf if clipvalue is None else clipvalue / abs(scale)
         self._scale, self._clips = scale, clips
-        self._watches: list[Turns | _RowWatch] = []
+        self._watches: list[Turns | _Watch] = []
 
     def watch(self, calls: list[Call], place: int) -> Turns:
         """Return calls that take turns, of which the one at `place` is watched."""
@@ -80,9 +80,21 @@ class Observer:
 
     def watch_rows(self, part: SparseUpdate, slices: IndexedSlices) -> Work:
         """Watch an update of rows; return the work that must precede it."""
-        watch = _RowWatch(part, slices, self._bound)
+        watch = _Watch(part.arrays[0], np.unique(slices.indices), slices.values, self._bound)
         self._watches.append(watch)
         return watch.look
+
+    def watch_whole(self, part: DenseBucket, grads: tuple[Any, ...]) -> Work:
+        """Watch an update of whole variables that does not go through elements in order."""
+        each = zip(part.operands[0], part.gradients(grads), strict=True)
+        watches = [_Watch(var, ..., grad, self._bound) for var, grad in each]
+        self._watches += watches
+
+        def look(writes: Writes) -> None:
+            for watch in watches:
+                watch.look(writes)
+
+        return look
 
     def report(self) -> StepReport:
         """Return the report, after the step."""
@@ -95,23 +107,23 @@ class Observer:
         )
 
 
-class _RowWatch:
-    """Watches an update of rows by reading them once before and once after it.
+class _Watch:
+    """Watches an update of rows, or of all, by reading them once before and once after it.
 
     It counts the gradient's elements whose magnitude is at least a bound.
     """
 
-    def __init__(self, part: SparseUpdate, slices: IndexedSlices, bound: float) -> None:
-        self._var, self._rows = part.arrays[0], np.unique(slices.indices)
-        self._before = self._var[self._rows]
-        values = np.asarray(slices.values)
+    def __init__(self, var: np.ndarray, rows: Any, gradient: np.ndarray, bound: float) -> None:
+        self._var, self._rows = var, rows
+        self._before = np.array(var[rows])
+        values = np.asarray(gradient)
         self._nonfinite = int(np.count_nonzero(~np.isfinite(values)))
         self._at_bound = int(np.count_nonzero(np.abs(values) >= bound))
         self._gradient = _squares(values if bound == math.inf else np.clip(values, -bound, bound))
 
     def look(self, writes: Writes) -> None:
         """Read the rows before the update."""
-        self._before = self._var[self._rows]
+        self._before = np.array(self._var[self._rows])
 
     def watched(self) -> Watched:
         """Return the effect of the update, after it."""

@@ -1,0 +1,61 @@
+# cython: language_level=3
+"""What drivers get of a checked call: addresses, sizes and steps."""
+
+from tfopt.kernels.arrays.layout cimport layout
+from tfopt.kernels.update.step_table cimport (
+    MAX_OPERANDS, MAX_SCALARS, N_SCALES, half_step_t, scatter_t, step_t,
+)
+
+cdef struct tensor:
+    char *data[MAX_OPERANDS]
+    layout *axes        # NULL where every operand is one run
+    double scale        # of the gradient, if tensors have separate ones
+    Py_ssize_t inner, size      # elements of a row and of all, where steps are of whole rows
+
+cdef struct summing:
+    # for summing the gradients of equal indices, clamped and scaled
+    char *own           # the memory of each thread
+    Py_ssize_t own_bytes
+    Py_ssize_t most     # maximum number of distinct rows
+    int team
+    double bound
+    double scale
+
+cdef struct work:
+    # everything that a driver needs
+    step_t step
+    const half_step_t *half     # the same for 16-bit numbers, by type; or NULL
+    scatter_t scatter           # NULL unless rows are single elements in computation type
+    int n_operands
+    Py_ssize_t itemsize
+    int flush
+    bint own_scales
+    Py_ssize_t grain    # a tensor's elements are shared at multiples of it
+    # steps of whole rows, which operands from n_whole on, but the gradient, have one number for;
+    # and memory for each thread, if there are rows that are not runs
+    bint by_rows
+    int n_whole
+    char *scratch
+    Py_ssize_t room     # of an operand
+    int team            # the most threads; 0: any number
+    double[2 * (MAX_SCALARS + N_SCALES)] h  # in the call's type, at most complex128
+    # dense: concatenated tensors; starts[t] is where the t-th begins, starts[n] the end
+    Py_ssize_t n_tensors
+    tensor *tensors
+    Py_ssize_t *starts
+    # sparse: row indices[i] of the variable and its slots takes row i of the gradient;
+    # tensors[0] has the addresses of the first rows, and the axes of a row
+    const char *indices
+    Py_ssize_t n_indices
+    Py_ssize_t index_stride
+    Py_ssize_t index_size       # 0: a dense call
+    Py_ssize_t inner            # elements of a row
+    Py_ssize_t[MAX_OPERANDS] row_stride
+    # indices may have been changed since they were checked: they must be within
+    Py_ssize_t n_rows
+    int *outside        # set if one is not
+    # if rows without a gradient take a step, too: that step, and a gradient row of zeros; the
+    # indices are then distinct and ascend
+    step_t absent
+    char *zeros
+    summing *summing        # NULL: equal indices are stepped one after another

@@ -1,0 +1,26 @@
+"""Sums over the elements of rows, in rules whose steps of an element depend on others."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tfopt_ref.arithmetic import operand, wide
+from tfopt_ref.norms import sum_in_spans
+
+__all__ = ["mean_square", "of_its_row"]
+
+
+def mean_square(x: np.ndarray) -> Any:
+    """Return the mean of the squares of each row, in double precision, as norms are summed."""
+    n = math.prod(x.shape[1:])
+    squares = np.asarray(wide(x) * wide(x)).reshape(-1, n)
+    sums = [sum_in_spans([row]) for row in squares]
+    return operand(sums, np.float64).reshape(x.shape[:1]) / np.float64(n)
+
+
+def of_its_row(numbers: Any, like: np.ndarray) -> Any:
+    """Return one number for each row in a shape that fits the elements of `like`."""
+    return numbers.reshape((*like.shape[:1], *(1 for _ in like.shape[1:])))
