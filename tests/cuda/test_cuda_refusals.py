@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import ELEMENTWISE, arrays_for, ordinary_hypers
+from cases import ELEMENTWISE, RULES, arrays_for, ordinary_hypers
 from devices import DEVICE, HostArray
 from golden.refusals import OPS, Arguments, order
 
@@ -214,3 +214,15 @@ def test_read_only_arrays() -> None:
     var = DEVICE.to(np.ones(3, np.float32))
     tfopt.training_ops.apply_gradient_descent(var, HostArray(values), alpha=0.5)
     np.testing.assert_array_equal(DEVICE.back(var), 0.5)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("rule", [r for r in RULES if r.reduction], ids=lambda rule: rule.name)
+def test_rules_with_a_reduction_are_refused_by_name(rule: Rule, sparse: bool) -> None:
+    values = [DEVICE.to(value) for value in arrays_for(rule, (6, 3), np.float32)]
+    rows = {"indices": DEVICE.to(np.arange(6))} if sparse else {}
+    before = [DEVICE.back(value) for value in values]
+    with pytest.raises(InvalidArgumentError, match=f"^{rule.name} sums over each {rule.reduction}"):
+        getattr(tfopt.training_ops, f"apply_{rule.name}")(*values, **ordinary_hypers(rule), **rows)
+    for a, b in zip(values, before, strict=True):
+        np.testing.assert_array_equal(DEVICE.back(a), b)
