@@ -72,6 +72,7 @@ VECTORIZED_ALONE = frozenset(
                 "fingerprint_table",
                 "multiclass",
                 "solver",
+                "sweeps",
                 "visits",
             )
         ),

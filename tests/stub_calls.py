@@ -317,6 +317,10 @@ GOOD: dict[str, Any] = {
         _examples(), np.zeros(M), np.zeros((2, M)), np.zeros(N), np.zeros(N, np.uint8),
         "squared_loss", 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 2, 0,
     ),
+    "sdca.sweeps.epoch": lambda: [
+        *_rows(), _examples(), np.zeros(M), np.zeros(N, np.uint8), 1, 3, 0, "squared_loss", 1.0,
+        1.0, 0.0, 0.0, 0.1,
+    ],
     "update.pipeline.Turns.__new__": lambda: [[_dense(), _dense()], 1, 1.0],
     "update.pipeline.Turns.watched": lambda: [pipeline.Turns([_dense()], 0)],
     "update.pipeline.run_together": lambda: [[_dense(), _dense()]],

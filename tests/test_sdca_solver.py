@@ -14,7 +14,7 @@ from sdca_cases import ALL_LOSSES, problem_of, problems
 
 import tfopt
 from tfopt.kernels.sdca import solver as kernel
-from tfopt.kernels.sdca import visits
+from tfopt.kernels.sdca import sweeps, visits
 from tfopt_ref import sdca as twin_visits
 from tfopt_ref import sdca_solver as twin
 
@@ -84,6 +84,48 @@ def test_sigma_is_that_of_the_twin(loss: str) -> None:
     ours, theirs = (run(module, problem, 3)[3] for module in (kernel, twin))
     assert (ours != 1.5).all() and len({*ours}) == 2
     np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+
+
+@each_loss
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("index", ["int32", "int64"])
+@settings(derandomize=True)
+@given(data=st.data())
+def test_sweeps_of_an_epoch_are_one_after_another(loss: str, dtype: str, index: str, data) -> None:
+    """Bit for bit; over those that are awake, as the twin's fit makes them."""
+    problem = data.draw(problems(loss, dtype, index))
+    curvature, bucket = data.draw(st.sampled_from([0.0, 0.5])), data.draw(st.integers(1, 9))
+    n, none, shrink = len(problem.examples), np.zeros((0, 0)), problem.l1 / problem.l2
+    found = []
+    for together in (True, False):
+        examples, v = problem.examples.copy(), np.zeros(problem.n_weights)
+        visits.weights_of(*problem.rows, examples, v, problem.l2)
+        idle, bias, n_sweeps, estimates = np.zeros(n, np.uint8), 0.1, 0, []
+        for _ in range(4):
+            each, n_visits = [], 0
+            if together:
+                bias, n_sweeps, estimate = sweeps.epoch(
+                    *problem.rows, examples, v, idle, bucket, 3, n_sweeps, loss, 0.3, problem.l2,
+                    shrink, bias, curvature,
+                )  # fmt: skip
+                estimates.append(estimate)
+                continue
+            while n_visits < n:
+                awake = twin_visits.awake(idle, n_sweeps + 1)
+                if n_visits and n_visits + len(awake) > n:
+                    break
+                n_sweeps, n_visits = n_sweeps + 1, n_visits + len(awake)
+                plan = awake[visits.shuffled(len(awake), bucket, 3, n_sweeps)]
+                bias, _, estimate = kernel.epoch(
+                    *problem.rows, plan, examples, v, none, np.zeros(0), idle, loss, 0.3,
+                    problem.l2, shrink, bias, curvature, 1.0, 1, 0,
+                )  # fmt: skip
+                if curvature:
+                    bias += curvature * np.add.reduce(examples["weight"] * examples["a"])
+                each.append(estimate)
+            estimates.append(np.cumsum(each)[-1] / len(each) if n else 0.0)
+        found.append([examples.tobytes(), v.tobytes(), idle.tobytes(), bias, n_sweeps, estimates])
+    np.testing.assert_equal(*found)
 
 
 @each_loss

@@ -333,8 +333,8 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
         memset(&single, 0, sizeof(single))
         single.bias = bias
         with nogil:
-            _alone(x, j, &indptr[0], z, width, order, n, rows, rests, first, &single, kind, &f,
-                   l2, shrink, bias_curvature, &bounds)
+            visit_alone(x, j, &indptr[0], z, width, order, n, rows, rests, first, &single, kind,
+                        &f, l2, shrink, bias_curvature, &bounds)
         refuse_outside(&bounds, data, indices, indptr, plan)
         return single.bias, sigma, single.estimate
     own, block_sums = np.zeros((n_partitions, 8)), np.zeros((BLOCKS, 3))
@@ -396,10 +396,11 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
     return bias, sigma, estimate
 
 
-cdef void _alone(const real *data, const index *indices, const index *indptr, const real *dense,
-                 Py_ssize_t width, const int64_t *plan, Py_ssize_t n, example *examples,
-                 uint8_t *idle, double *v, partition *own, int kind, const loss_t *loss, double l2,
-                 double shrink, double bias_curvature, extent *bounds) noexcept nogil:
+cdef void visit_alone(const real *data, const index *indices, const index *indptr,
+                      const real *dense, Py_ssize_t width, const int64_t *plan, Py_ssize_t n,
+                      example *examples, uint8_t *idle, double *v, partition *own, int kind,
+                      const loss_t *loss, double l2, double shrink, double bias_curvature,
+                      extent *bounds) noexcept nogil:
     cdef fp_state caller = fp_enter(False)
     visit_examples(data, indices, indptr, dense, width, plan, n, examples, False, NULL, idle,
                    v, own, kind, loss, l2, shrink, bias_curvature, 1, bounds)

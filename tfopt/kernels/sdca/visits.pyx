@@ -23,6 +23,9 @@ from tfopt.kernels.update.rules cimport real
 from tfopt.kernels.platform.runtime cimport (
     at_most, begin_share, dismiss_team, end_share, gather_team, team,
 )
+from tfopt.kernels.sdca.plans cimport (
+    find_awake, generator, n_buckets, shuffle_in_buckets, uniform,
+)
 from tfopt.kernels.sdca.visits cimport add_features, example, predict, visit
 
 #: The names of the losses, in the order of the kernel's numbers; the first five are TensorFlow's.
@@ -45,36 +48,6 @@ cdef loss_t _named(str loss, double parameter=1) except *:
 
 # ---- plans
 
-cdef inline uint64_t _next(uint64_t *state) noexcept nogil:
-    """splitmix64 (Steele, Lea and Flood, 2014)."""
-    cdef uint64_t z
-    state[0] += <uint64_t>0x9E3779B97F4A7C15
-    z = state[0]
-    z = (z ^ (z >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
-    z = (z ^ (z >> 27)) * <uint64_t>0x94D049BB133111EB
-    return z ^ (z >> 31)
-
-
-cdef inline double _uniform(uint64_t *state) noexcept nogil:
-    """A random number in [0, 1)."""
-    return (_next(state) >> 11) * 2.0**-53
-
-
-cdef uint64_t _generator(uint64_t seed, uint64_t epoch) noexcept nogil:
-    """The state of a separate generator for each seed and epoch."""
-    cdef uint64_t state = seed
-    state = _next(&state) ^ epoch
-    return _next(&state)
-
-
-cdef void _shuffle(int64_t *items, Py_ssize_t n, uint64_t *state) noexcept nogil:
-    """The Fisher-Yates shuffle."""
-    cdef Py_ssize_t k, j
-    for k in range(n - 1, 0, -1):
-        j = <Py_ssize_t>(_next(state) % <uint64_t>(k + 1))
-        items[k], items[j] = items[j], items[k]
-
-
 def shuffled(Py_ssize_t n, Py_ssize_t bucket, uint64_t seed, uint64_t epoch):
     """All n examples in random order: buckets of neighbours are shuffled, and examples within them.
 
@@ -90,22 +63,11 @@ def shuffled(Py_ssize_t n, Py_ssize_t bucket, uint64_t seed, uint64_t epoch):
         raise InvalidArgumentError(
             f"n must not be negative and bucket at least 1, not {n} and {bucket}"
         )
-    cdef uint64_t state = _generator(seed, epoch)
-    cdef Py_ssize_t shift = <Py_ssize_t>(_next(&state) % <uint64_t>bucket)
-    cdef Py_ssize_t k, i, low, high, start = 0, n_buckets = (n + shift + bucket - 1) // bucket
-    cdef int64_t[::1] buckets = np.arange(n_buckets)
+    cdef int64_t[::1] buckets = np.empty(n_buckets(n, bucket), np.int64)
     cdef int64_t[::1] plan = np.empty(n, np.int64)
-    if n == 0:
-        return np.asarray(plan)
-    with nogil:
-        _shuffle(&buckets[0], n_buckets, &state)
-        for k in range(n_buckets):
-            low = max(0, buckets[k] * bucket - shift)
-            high = min(n, (buckets[k] + 1) * bucket - shift)
-            for i in range(low, high):
-                plan[start + i - low] = i
-            _shuffle(&plan[start], high - low, &state)
-            start += high - low
+    if n:
+        with nogil:
+            shuffle_in_buckets(n, bucket, seed, epoch, &buckets[0], &plan[0])
     return np.asarray(plan)
 
 
@@ -116,12 +78,11 @@ def awake(const uint8_t[::1] idle not None, uint64_t sweep):
     -------
     ndarray of int64
     """
-    cdef Py_ssize_t i, n = 0
-    cdef int64_t[::1] found = np.empty(idle.shape[0], np.int64)
-    with nogil:
-        for i in range(idle.shape[0]):
-            found[n] = i
-            n += (sweep + <uint64_t>i) & ((<uint64_t>1 << (idle[i] & 63)) - 1) == 0
+    cdef Py_ssize_t n = idle.shape[0]
+    cdef int64_t[::1] found = np.empty(n, np.int64)
+    if n:
+        with nogil:
+            n = find_awake(&idle[0], n, sweep, &found[0])
     return np.asarray(found[:n])
 
 
@@ -169,7 +130,7 @@ cdef Py_ssize_t _draw(const double[::1] ends, const int64_t[::1] guide,
                       uint64_t *state) noexcept nogil:
     """The first whose cumulative sum exceeds a random fraction of the total."""
     cdef Py_ssize_t n = ends.shape[0], k
-    cdef double part = _uniform(state), at = part * ends[n - 1]
+    cdef double part = uniform(state), at = part * ends[n - 1]
     k = guide[<Py_ssize_t>(part * n)]
     while k > 0 and ends[k - 1] > at:   # by rounding
         k -= 1
@@ -190,14 +151,14 @@ def sampled(const double[::1] p not None, uint64_t seed, uint64_t epoch):
     ndarray of int64, shape (n,)
     """
     cdef Py_ssize_t n = p.shape[0], k, drawn = 0, rejected = 0
-    cdef uint64_t state = _generator(seed, epoch)
+    cdef uint64_t state = generator(seed, epoch)
     cdef double[::1] ends = np.empty(n), chance = np.ones(n)
     cdef int64_t[::1] guide = np.empty(n, np.int64), plan = np.empty(n, np.int64)
     with nogil:
         _accumulate(p, ends, guide)
         while drawn < n and rejected < n:
             k = _draw(ends, guide, &state)
-            if chance[k] < 1 and _uniform(&state) >= chance[k]:
+            if chance[k] < 1 and uniform(&state) >= chance[k]:
                 rejected += 1
                 continue
             chance[k] *= 0.1

@@ -10,7 +10,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from tfopt.kernels.sdca import multiclass as sdca_classes
 from tfopt.kernels.sdca import solver as sdca_solver
-from tfopt.kernels.sdca import visits
+from tfopt.kernels.sdca import sweeps, visits
 from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.coordinate_descent import run_descent, solve_by_descent
 from tfopt.linear_model._solver.costs import (
@@ -91,13 +91,26 @@ class _Epochs:
 
     def run(self, epoch: int, problems: Sequence[int]) -> dict[int, float]:
         """Visit examples in as many sweeps as fit in; return an estimate of the gap."""
+        if self.options.adaptive:
+            self.n_sweeps += 1
+            return {0: self.sweep(self.adaptive_plan())}
+        objective, seed = self.objective, self.options.seed
+        if not len(self.replicas):
+            self.bias, self.n_sweeps, estimate = sweeps.epoch(
+                *objective.rows,
+                *(self.examples, self.v, self.idle, self.bucket, seed, self.n_sweeps),
+                *(objective.loss, objective.parameter, objective.l2, objective.shrink),
+                *(self.bias, self.bias_curvature),
+            )
+            return {0: estimate}
         n, n_visits, estimates = len(self.examples), 0, []
         while n_visits < n:
             rows = visits.awake(self.idle, self.n_sweeps + 1)
             if n_visits and n_visits + len(rows) > n:
                 break
             self.n_sweeps += 1
-            estimates.append(self.sweep(self.plan(rows)))
+            order = visits.shuffled(len(rows), self.bucket, seed, self.n_sweeps)
+            estimates.append(self.sweep(order if len(rows) == n else rows[order]))
             n_visits += len(rows)
         return {0: sum(estimates) / len(estimates)}
 
@@ -136,11 +149,8 @@ class _Epochs:
             dual_sum = weighted_sum(self.examples["weight"], self.examples["a"])
             self.bias += self.bias_curvature * dual_sum
 
-    def plan(self, rows: np.ndarray) -> np.ndarray:
-        """Return the order of visits of a sweep."""
-        if not self.options.adaptive:
-            order = visits.shuffled(len(rows), self.bucket, self.options.seed, self.n_sweeps)
-            return order if len(rows) == len(self.examples) else rows[order]
+    def adaptive_plan(self) -> np.ndarray:
+        """Return visits that are sampled by how far examples are from their optima."""
         wx = visits.predictions(
             *self.objective.rows, self.v, self.objective.shrink, self.objective.threads
         )
@@ -154,8 +164,8 @@ class _Epochs:
         return visits.sampled(p, self.options.seed, self.n_sweeps)
 
     def points(self, problems: Sequence[int]) -> dict[int, Point]:
-        """Return the unshrunk weights and the intercept."""
-        return {0: (self.v.copy(), self.bias)}
+        """Return the unshrunk weights, which later visits change, and the intercept."""
+        return {0: (self.v, self.bias)}
 
     def duals(self, problem: int) -> np.ndarray:
         """Return the current dual variables."""

@@ -249,7 +249,8 @@ class ConvergenceMonitor:
 
     def _keep_best(self, point: Certificate) -> Certificate:
         """Return the better one of the best certificate and this one."""
-        if not (np.isfinite(point.w).all() and point.objective >= 0 and point.gap >= 0):
+        are_finite = math.isfinite(point.objective) or np.isfinite(point.w).all()
+        if not (are_finite and point.objective >= 0 and point.gap >= 0):
             raise NotFiniteError(
                 "the weights are no longer finite: the features, the targets or the samples' "
                 "weights are too large; scale them"
