@@ -196,6 +196,8 @@ def render_steps(instruction_set: str) -> str:
     if widths:
         loops = folder / f"half_steps_{instruction_set}.pxi"
         render(folder / "half_steps.pxi.tp", loops, TABLE=TABLE.RULES, WIDTHS=widths)
+        loops = folder / "block_steps.pxi"
+        render(folder / "block_steps.pxi.tp", loops, TABLE=TABLE.RULES)
     target = folder / f"steps_{instruction_set}.pyx"
     if instruction_set != "v4":  # whose other loops are those of v3
         names = {"TABLE": TABLE.RULES, "SET": instruction_set, "HALVES": bool(widths)}
@@ -311,7 +313,7 @@ class Sources(sdist):
     """The source archive: what a build needs, without generated files."""
 
     GENERATED = (
-        *("tfopt/**/*.c", "tfopt/**/*.so*", "tfopt/kernels/update/half_steps_*.pxi"),
+        *("tfopt/**/*.c", "tfopt/**/*.so*", "tfopt/kernels/update/*_steps*.pxi"),
         *("tfopt/kernels/update/steps_baseline.pyx", "tfopt/kernels/update/steps_v3.pyx"),
         *("tfopt/cuda/src/rules.h", "tfopt/cuda/src/table.h"),
         *("tfopt/training_ops.py", "tfopt/raw_ops.py"),

@@ -57,6 +57,8 @@ class _Steps(Structure):
         ("scatter", c_void_p),
         ("scalars", c_void_p),
         ("choose", c_void_p),
+        ("blocks", c_void_p),
+        ("blocks_storage", c_int * 5),
     ]
 
 

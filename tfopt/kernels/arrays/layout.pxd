@@ -1,6 +1,8 @@
 # cython: language_level=3
 cimport numpy as cnp
-from tfopt.kernels.update.step_table cimport MAX_DIMS, MAX_OPERANDS, half_step_t, step_t
+from tfopt.kernels.update.step_table cimport (
+    MAX_DIMS, MAX_OPERANDS, block_steps, half_step_t, step_t,
+)
 
 cdef enum:
     # storage types of operands; steps compute in float32 or float64
@@ -33,8 +35,8 @@ cdef void decode_block(int storage, const char *blocks, Py_ssize_t start, Py_ssi
                        float *to) noexcept nogil
 cdef void encode_block(int storage, const float *numbers, Py_ssize_t n, char *blocks,
                        Py_ssize_t start) noexcept nogil
-cdef void run_blocks(const layout *axes, step_t step, int n_operands, char **data,
-                     Py_ssize_t start, Py_ssize_t stop, const void *h) noexcept nogil
+cdef void run_blocks(const layout *axes, step_t step, const block_steps *blocks, int n_operands,
+                     char **data, Py_ssize_t start, Py_ssize_t stop, const void *h) noexcept nogil
 cdef void run_layout(const layout *axes, step_t step, const half_step_t *half, int n_operands,
                      char **data, Py_ssize_t itemsize, Py_ssize_t start, Py_ssize_t count,
                      const void *h) noexcept nogil

@@ -5,11 +5,11 @@ where two axes form one longer axis in every operand; the remaining axes are tra
 odometer. An operand that is not contiguous along the innermost axis goes through a small buffer
 that stays in L1: gathered, stepped, scattered. So does an operand stored in 16 bits: it is widened
 when gathered, and rounded once when scattered; where all are, and steps of the instruction set in
-use convert them, no buffer is needed.
+use convert them, no buffer is needed. Blocks of 8-bit codes: see blocks.pxi.
 """
 
 from libc.math cimport NAN
-from libc.stdint cimport uint16_t
+from libc.stdint cimport int32_t, uint16_t
 from libc.string cimport memcpy, memset
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
@@ -17,13 +17,14 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from tfopt.errors import InvalidArgumentError
 
 from tfopt.kernels.platform.halves cimport (
-    CODES, bfloat16_of, float16_of, float_of_bfloat16, float_of_float16, halves, signed8,
+    CODES, bfloat16_of, block_numbers, float16_of, float_of_bfloat16, float_of_float16, halves,
+    signed8, unit_of,
 )
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.platform.runtime cimport flush_denormals
 from tfopt.kernels.update.step_table cimport (
-    BFLOAT16_CHUNK, FLOAT16_CHUNK, MAX_DIMS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, half_step_t,
-    step_t,
+    BFLOAT16_CHUNK, FLOAT16_CHUNK, MAX_DIMS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, block_steps,
+    half_step_t, step_t,
 )
 
 cimport numpy as cnp
@@ -339,89 +340,4 @@ cdef void run_layout(const layout *axes, step_t step, const half_step_t *half, i
                 at[k] -= axes.shape[axis] * axes.stride[k][axis]
             index[axis] = 0
 
-
-cdef void decode_block(int storage, const char *blocks, Py_ssize_t start, Py_ssize_t n,
-                       float *to) noexcept nogil:
-    """Read the n numbers of the block that begins with element `start`."""
-    _halves.decode[storage - SIGNED8](blocks + start // CODES * <Py_ssize_t>sizeof(signed8), n, to)
-
-
-cdef void encode_block(int storage, const float *numbers, Py_ssize_t n, char *blocks,
-                       Py_ssize_t start) noexcept nogil:
-    """Write the n numbers of the block that begins with element `start`."""
-    _halves.encode[storage - SIGNED8](numbers, n,
-                                      blocks + start // CODES * <Py_ssize_t>sizeof(signed8))
-
-
-cdef void run_blocks(const layout *axes, step_t step, int n_operands, char **data,
-                     Py_ssize_t start, Py_ssize_t stop, const void *h) noexcept nogil:
-    """Step elements start .. stop - 1 of contiguous operands, of which some are blocks of codes.
-
-    The start is that of a block. Codes become numbers that stay in L1 while they are stepped.
-    """
-    cdef float[MAX_OPERANDS][CODES] buffer
-    cdef void *p[MAX_OPERANDS]
-    cdef char *at[MAX_OPERANDS]
-    cdef Py_ssize_t n
-    cdef int k, storage, last = n_operands - 1
-    while start < stop:
-        n = min(<Py_ssize_t>CODES, stop - start)
-        for k in range(n_operands):
-            storage = axes.storage[k]
-            p[k] = buffer[k]
-            if storage >= SIGNED8:
-                at[k] = data[k] + start // CODES * <Py_ssize_t>sizeof(signed8)
-                _halves.decode[storage - SIGNED8](at[k], n, buffer[k])
-                continue
-            at[k] = data[k] + start * (4 if storage == NATIVE else 2)
-            if storage != NATIVE:
-                _halves.widen[storage](<const uint16_t *>at[k], n, buffer[k])
-            elif k == last and axes.clamps:
-                memcpy(buffer[k], at[k], n * sizeof(float))
-            else:
-                p[k] = at[k]
-        if axes.clamps:
-            clamp(p[last], n, False, axes.bounds)
-        step(p, n, h)
-        for k in range(axes.n_written):
-            storage = axes.storage[k]
-            if storage >= SIGNED8:
-                _halves.encode[storage - SIGNED8](buffer[k], n, at[k])
-            elif storage != NATIVE:
-                _halves.narrow[storage](buffer[k], n, <uint16_t *>at[k])
-        start += n
-
-
-cdef char *_blocks_of(cnp.ndarray blocks, Py_ssize_t n, int storage) except NULL:
-    """The address of blocks for n numbers, after checking that they are."""
-    if not (SIGNED8 <= storage <= POSITIVE8 and cnp.PyArray_ISCARRAY_RO(blocks)
-            and cnp.PyArray_NBYTES(blocks) == (n + CODES - 1) // CODES * <int>sizeof(signed8)):
-        raise InvalidArgumentError(f"blocks of storage {storage} do not fit {n} numbers")
-    return <char *>cnp.PyArray_DATA(blocks)
-
-
-def encode(float[::1] numbers not None, cnp.ndarray blocks not None, int storage):
-    """Write numbers to blocks of codes."""
-    cdef Py_ssize_t start, n = numbers.shape[0]
-    cdef char *at = _blocks_of(blocks, n, storage)
-    cdef fp_state caller
-    if not cnp.PyArray_ISWRITEABLE(blocks):
-        raise InvalidArgumentError("blocks are read-only")
-    caller = fp_enter(flush_denormals())
-    for start in range(0, n, CODES):
-        _halves.encode[storage - SIGNED8](
-            &numbers[start], min(<Py_ssize_t>CODES, n - start),
-            at + start // CODES * <Py_ssize_t>sizeof(signed8))
-    fp_leave(caller)
-
-
-def decode(cnp.ndarray blocks not None, float[::1] numbers not None, int storage):
-    """Read numbers from blocks of codes."""
-    cdef Py_ssize_t start, n = numbers.shape[0]
-    cdef const char *at = _blocks_of(blocks, n, storage)
-    cdef fp_state caller = fp_enter(flush_denormals())
-    for start in range(0, n, CODES):
-        _halves.decode[storage - SIGNED8](
-            at + start // CODES * <Py_ssize_t>sizeof(signed8),
-            min(<Py_ssize_t>CODES, n - start), &numbers[start])
-    fp_leave(caller)
+include "blocks.pxi"

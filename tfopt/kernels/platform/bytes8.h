@@ -1,15 +1,16 @@
-/* Numbers stored in 8 bits, in blocks with a unit each: a code times its unit is the number. */
+/* Numbers stored in 8 bits, in blocks with a unit each: a code times its unit is the number. Blocks
+   are whole; one of fewer numbers ends in zeros. */
 #ifndef TFOPT_BYTES8_H
 #define TFOPT_BYTES8_H
 
-#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "halves.h"
+#include "lanes.h"
 
 #define TFOPT_CODES 256 /* in a block */
+#define TFOPT_CHUNK 16  /* of which steps read a part at a time */
 
 typedef struct {
     float unit;
@@ -21,37 +22,55 @@ typedef struct {
     uint8_t codes[TFOPT_CODES];
 } tfopt_positive8;
 
-/* The largest magnitude of n numbers, or a NaN if one is infinite or a NaN. Magnitudes are in the
-   order of their bits, and those of integers have a maximum that is a vector instruction. */
-TFOPT_INLINE float largest_finite(const float *x, ptrdiff_t n) {
-    int32_t top = 0;
-    for (ptrdiff_t i = 0; i < n; i++) {
-        int32_t size = (int32_t)(bits_of_float(x[i]) & 0x7fffffff);
-        top = size > top ? size : top;
-    }
-    return float_from_bits(top < 0x7f800000 ? (uint32_t)top : 0x7fc00000);
+/* Where the numbers of a block are kept: a vector that is not aligned is on two lines of the cache. */
+#if defined(__GNUC__)
+typedef float tfopt_numbers[TFOPT_CODES] __attribute__((aligned(64)));
+#else
+typedef float tfopt_numbers[TFOPT_CODES];
+#endif
+
+/* In whole vectors, which loads then get from the stores. */
+TFOPT_INLINE void copy_chunk(const float *source, float *to) {
+    for (ptrdiff_t i = 0; i < TFOPT_CHUNK; i += LANES) store_floats(to + i, load_floats(source + i));
 }
-/* The unit in which the largest number has the largest code, and its inverse. A unit so small that
-   it has none counts as zero. */
-TFOPT_INLINE float unit_of(float top, float codes, float *inverse) {
-    float unit = top / codes;
+/* The largest magnitudes by lane, of n more numbers too. Magnitudes are in the order of their bits,
+   and the maximum of integers is an instruction. */
+TFOPT_INLINE ints largest_with(ints largest, const float *x, ptrdiff_t n) {
+    for (ptrdiff_t i = 0; i < n; i += LANES)
+        largest = larger_ints(largest, bits_of(load_floats(x + i)) & 0x7fffffff);
+    return largest;
+}
+/* The bits of the largest magnitude of a block. */
+TFOPT_INLINE int32_t largest_magnitude(const float *x) {
+    return largest_lane(largest_with(each_int(0), x, TFOPT_CODES));
+}
+/* The unit in which that magnitude has the largest code, and its inverse: NaNs if it is infinite or
+   a NaN. A unit so small that it has no inverse counts as zero. */
+TFOPT_INLINE float unit_of(int32_t largest, float largest_code, float *inverse) {
+    float size = float_from_bits(largest < 0x7f800000 ? (uint32_t)largest : 0x7fc00000);
+    float unit = size / largest_code;
     *inverse = 1 / unit;
     if (unit == unit && !(*inverse <= 3.4028234663852886e38f)) unit = *inverse = 0;
     return unit;
 }
-/* Rounded to the nearest integer, ties to even, in the low bits of the sum. */
-TFOPT_INLINE uint32_t integer_bits(float x) { return bits_of_float(x + 12582912.0f); }
 
-TFOPT_INLINE void decode_signed8(const tfopt_signed8 *block, ptrdiff_t n, float *x) {
-    float unit = block->unit;
-    for (ptrdiff_t i = 0; i < n; i++) x[i] = (float)block->codes[i] * unit;
+TFOPT_INLINE void decode_signed8(const tfopt_signed8 *block, ptrdiff_t start, ptrdiff_t n, float *x) {
+    floats unit = each_float(block->unit);
+    for (ptrdiff_t i = 0; i < n; i += LANES)
+        store_floats(x + i, floats_of(from_signed_bytes(block->codes + start + i)) * unit);
 }
-TFOPT_INLINE void encode_signed8(const float *x, ptrdiff_t n, tfopt_signed8 *block) {
-    float inverse, unit = unit_of(largest_finite(x, n), 127, &inverse);
+TFOPT_INLINE void encode_signed8(const float *x, float unit, float inverse, tfopt_signed8 *block) {
+    ints codes[PACKED];
     block->unit = unit;
-    if (unit != unit) memset(block->codes, 0, TFOPT_CODES);
-    else
-        for (ptrdiff_t i = 0; i < n; i++) block->codes[i] = (int8_t)integer_bits(x[i] * inverse);
+    if (unit != unit) {
+        memset(block->codes, 0, TFOPT_CODES);
+        return;
+    }
+    for (ptrdiff_t i = 0; i < TFOPT_CODES; i += LANES * PACKED) {
+        for (int k = 0; k < PACKED; k++)
+            codes[k] = nearest_ints(load_floats(x + i + LANES * k) * each_float(inverse));
+        to_signed_bytes(codes, block->codes + i);
+    }
 }
 
 /* Means of squares: numbers of 4 bits each for the exponent and the mantissa, without a sign, so that
@@ -59,24 +78,34 @@ TFOPT_INLINE void encode_signed8(const float *x, ptrdiff_t n, tfopt_signed8 *blo
    number does not become zero, since steps are divided by it; a negative one does. */
 #define TFOPT_BIAS ((127 - 15) << 4)
 
-TFOPT_INLINE void decode_positive8(const tfopt_positive8 *block, ptrdiff_t n, float *x) {
-    float unit = block->unit;
-    for (ptrdiff_t i = 0; i < n; i++) {
-        uint32_t code = block->codes[i];
-        x[i] = float_from_bits(code ? (code + TFOPT_BIAS) << 19 : 0) * unit;
-    }
+TFOPT_INLINE floats positive8_multiples(const uint8_t *codes) {
+    ints wide = from_bytes(codes);
+    return floats_of_bits(where_nonzero(wide, (wide + TFOPT_BIAS) << 19));
 }
-TFOPT_INLINE void encode_positive8(const float *x, ptrdiff_t n, tfopt_positive8 *block) {
-    const float least = 1.0625f / 32768;
-    float inverse, unit = unit_of(largest_finite(x, n), 1.9375f, &inverse);
+TFOPT_INLINE ints positive8_codes(floats multiples) {
+    ints bits = bits_of(larger(multiples, each_float(1.0625f / 32768)));
+    /* halves are rounded up */
+    return where_positive(multiples, (bits + ((1 << 18) - (TFOPT_BIAS << 19))) >> 19);
+}
+TFOPT_INLINE void decode_positive8(const tfopt_positive8 *block, ptrdiff_t start, ptrdiff_t n,
+                                   float *x) {
+    floats unit = each_float(block->unit);
+    for (ptrdiff_t i = 0; i < n; i += LANES)
+        store_floats(x + i, positive8_multiples(block->codes + start + i) * unit);
+}
+TFOPT_INLINE void encode_positive8(const float *x, float unit, float inverse,
+                                   tfopt_positive8 *block) {
+    ints codes[PACKED];
     block->unit = unit;
-    if (unit != unit) memset(block->codes, 0, TFOPT_CODES);
-    else
-        for (ptrdiff_t i = 0; i < n; i++) {
-            float multiple = x[i] * inverse, kept = multiple > least ? multiple : least;
-            uint32_t code = (bits_of_float(kept) - (TFOPT_BIAS << 19) + (1 << 18)) >> 19;
-            block->codes[i] = (uint8_t)(multiple > 0 ? code : 0);
-        }
+    if (unit != unit) {
+        memset(block->codes, 0, TFOPT_CODES);
+        return;
+    }
+    for (ptrdiff_t i = 0; i < TFOPT_CODES; i += LANES * PACKED) {
+        for (int k = 0; k < PACKED; k++)
+            codes[k] = positive8_codes(load_floats(x + i + LANES * k) * each_float(inverse));
+        to_bytes(codes, block->codes + i);
+    }
 }
 
 #endif

@@ -337,6 +337,7 @@ cdef const steps *set_scalars(Kernel kernel, Call call, const numbers *read, int
         rule += 4 * rule.choose(read.hypers)
     rule.scalars(read.hypers, read.scales, dense, call.w.h)
     fp_leave(caller)
+    call.w.blocks = &rule.blocks
     if dense:
         call.w.half = &rule.half[0]
     else:

@@ -69,8 +69,8 @@ cdef void run_elements(const work *w, Py_ssize_t start, Py_ssize_t stop) noexcep
                     p[k] = w.tensors[t].data[k] + first * w.itemsize
                 w.step(p, last - first, h)
             elif w.tensors[t].axes.blocked:
-                run_blocks(w.tensors[t].axes, w.step, w.n_operands, w.tensors[t].data, first, last,
-                           h)
+                run_blocks(w.tensors[t].axes, w.step, w.blocks, w.n_operands, w.tensors[t].data,
+                           first, last, h)
             else:
                 run_layout(w.tensors[t].axes, w.step, w.half, w.n_operands, w.tensors[t].data,
                            w.itemsize, first, last - first, h)

@@ -194,6 +194,7 @@ cdef void _set_looking(work *into, const work *w, watch *own, bint before) noexc
     into[0] = w[0]
     into.own_scales = False
     into.half = NULL
+    into.blocks = NULL
     memcpy(into.h, &h, sizeof(h))
     if w.itemsize == 4:
         into.step = <step_t>_look_single if before else <step_t>_compare_single

@@ -6,7 +6,7 @@ of an element; the table of entries comes from the module compiled for the instr
 (kernels/__init__.py).
 """
 
-from libc.stdint cimport uint16_t
+from libc.stdint cimport int32_t, uint16_t
 
 cdef enum:
     AHEAD = 16          # rows prefetched ahead
@@ -24,6 +24,10 @@ cdef enum:
 ctypedef void (*step_t)(void **p, Py_ssize_t n, const void *h) noexcept nogil
 # Update a contiguous run of numbers of a 16-bit type; n is a multiple of its chunk
 ctypedef void (*half_step_t)(uint16_t **p, Py_ssize_t n, const float *h) noexcept nogil
+# Update a block of CODES numbers: p = [var, slots..., grad], of which the slots are only written;
+# they are read from the blocks at[k]. largest[k] becomes a slot's largest magnitude, as bits
+ctypedef void (*block_step_t)(float **p, const void **at, const float *h,
+                              int32_t *largest) noexcept nogil
 # Update rows of one element: for each j < n row rows[j] of the variable and its slots, by element
 # places[j] of the gradient; strides in bytes
 ctypedef void (*scatter_t)(char **data, const Py_ssize_t *stride, const Py_ssize_t *rows,
@@ -33,6 +37,10 @@ ctypedef void (*scalars_t)(const double *hypers, const double *scales, bint dens
                            void *h) noexcept nogil
 # The bits of a variant that depend on the hyperparameters
 ctypedef int (*choose_t)(const double *hypers) noexcept nogil
+
+cdef struct block_steps:
+    block_step_t step               # NULL: numbers are decoded before a step
+    int[MAX_OPERANDS] storage       # the storage types (layout.pxd) of the slots
 
 cdef struct steps:
     step_t dense        # of a rule with a reduction: of a whole row
@@ -45,6 +53,7 @@ cdef struct steps:
     scatter_t scatter   # the same, many at a time
     scalars_t scalars
     choose_t choose
+    block_steps blocks
 
 cdef enum:      # the checks of a call after those of hyperparameters and shapes
     RANK = MAX_HYPERS + MAX_OPERANDS

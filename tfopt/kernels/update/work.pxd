@@ -3,7 +3,7 @@
 
 from tfopt.kernels.arrays.layout cimport layout
 from tfopt.kernels.update.step_table cimport (
-    MAX_OPERANDS, MAX_SCALARS, N_SCALES, half_step_t, scatter_t, step_t,
+    MAX_OPERANDS, MAX_SCALARS, N_SCALES, block_steps, half_step_t, scatter_t, step_t,
 )
 
 cdef struct tensor:
@@ -25,6 +25,7 @@ cdef struct work:
     # everything that a driver needs
     step_t step
     const half_step_t *half     # the same for 16-bit numbers, by type; or NULL
+    const block_steps *blocks   # the same for slots in blocks of codes, or NULL
     scatter_t scatter           # NULL unless rows are single elements in computation type
     int n_operands
     Py_ssize_t itemsize
