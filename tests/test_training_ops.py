@@ -343,3 +343,18 @@ def test_any_alignment_to_the_cache_line(offset: int) -> None:
     update(tfopt, rule, *moved)
     for name, a, b in zip(rule.operands, moved, expected, strict=True):
         assert_same_bits(a, b, name)
+
+
+@each_rule
+def test_distinct_rows_are_used_as_they_are(rule: Rule) -> None:
+    """A gradient of -0 is not added to 0, which would make it 0."""
+    for dtype in DTYPES:
+        *variables, _ = arrays_for(rule, (4, 2), dtype)
+        for slot in variables[1:]:
+            slot[...] = -0.0
+        values = [*variables, np.full((2, 2), -0.0, dtype)]
+        found = [[value.copy() for value in values] for _ in range(2)]
+        for package, arrays in zip((tfopt, tfopt_ref), found, strict=True):
+            update(package, rule, *arrays, indices=np.array([3, 1]), duplicates="error")
+        for name, got, want in zip(rule.operands, *found, strict=True):
+            assert_same_bits(got, want, f"{rule.name}: {name}")

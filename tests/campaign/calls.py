@@ -64,10 +64,13 @@ def drawn_call(random: np.random.Generator) -> RuleCall:
         n = int(random.integers(0, 2 * shape[0] + 2)) if shape[0] else 0
         indices = random.integers(0, max(shape[0], 1), n)
         options["indices"] = indices.astype(one(random, (np.int32, np.int64)))
-        kinds = ("sequential", "sum") if rule.absent is None else ("sum",)
+        kinds = ("sequential", "sum", "error") if rule.absent is None else ("sum", "error")
         options["duplicates"] = one(random, kinds)
+        if options["duplicates"] == "error":
+            n = min(n, shape[0])
+            options["indices"] = random.permutation(shape[0])[:n]
         grad_shape = (n, *shape[1:])
-    shapes = [shape] * (len(rule.operands) - 1) + [grad_shape]
+    shapes = [rule.shape_of(name, shape) for name in rule.operands[:-1]] + [grad_shape]
     values = [stocked(random, dtype, s) for s in shapes]
     layouts = [one(random, [*LAYOUTS]) for _ in shapes]
     return RuleCall(rule, dtype, values, layouts, options)

@@ -112,8 +112,8 @@ def _overlapping(random: np.random.Generator, call: RuleCall, operands: list[Any
     if len(operands) < 3 or not operands[0].size:
         return False
     j, k = random.choice(len(operands) - 1, 2, replace=False)
-    operands[k] = operands[j]
-    return True
+    operands[k] = operands[j] if operands[j].shape == operands[k].shape else operands[j][..., 0]
+    return operands[k].size > 0
 
 
 def _no_array(random: np.random.Generator, call: RuleCall, operands: list[Any]) -> bool:

@@ -62,9 +62,12 @@ def rows_call(
             raise InvalidArgumentError("indices contains duplicates")
         if not everywhere:
             return call
-    slices = IndexedSlices(as_array(grad, "grad"), ids)
-    merged = slices._summed(None, 1.0, workspace, ascending=everywhere)
+        order = np.argsort(ids)  # not summed: zero plus -0 would be 0
+        slices = IndexedSlices(as_array(grad, "grad")[order], ids[order])
+    else:
+        slices = IndexedSlices(as_array(grad, "grad"), ids)
+        slices = slices._summed(None, 1.0, workspace, ascending=everywhere)
     return sparse_call(
-        kernel, (*variables, merged.values), merged.indices, hypers, flags, grad_scale, lazy,
+        kernel, (*variables, slices.values), slices.indices, hypers, flags, grad_scale, lazy,
         var_scale=var_scale,
     )  # fmt: skip

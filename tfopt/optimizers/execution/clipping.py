@@ -91,12 +91,14 @@ class ClippedRows:
         merge: str,
     ) -> None:
         self._step, self._arrays, self._workspace = step, arrays, workspace
-        # a rule that also steps rows without a gradient always sums
+        # a rule that also steps rows without a gradient takes each row once
         unsummed = "sum" if step.everywhere else "sequential"
+        self._duplicates = step.duplicates
         self.call = step.rows(arrays, slices, workspace, unsummed)
         if merge == "before":
             slices = slices.sum_duplicates()
-            self.call = step.rows(arrays, slices, workspace, unsummed)
+            self._duplicates = "error" if step.everywhere else "sequential"  # there are none
+            self.call = step.rows(arrays, slices, workspace, self._duplicates)
         self._slices, self.places = slices, (place,)
         self.sums = step.duplicates == "sum" and merge == "after"
         self.gradients = [slices.values] if step.everywhere else gradients_of(self.call)
@@ -104,7 +106,7 @@ class ClippedRows:
     def remade(self, gradients: list[Array]) -> Call:
         """Check and return a call with other gradients."""
         slices = IndexedSlices(gradients[0], self._slices.indices)
-        return self._step.rows(self._arrays, slices, self._workspace)
+        return self._step.rows(self._arrays, slices, self._workspace, self._duplicates)
 
     def summed(self, bound: float | None, scale: float) -> Call:
         """Check and return a call whose gradients are clamped to a bound, scaled and summed."""
