@@ -64,6 +64,14 @@ __attribute__((always_inline)) static inline void prefetch_row(char *const *data
         __builtin_prefetch(start + bytes - 1, 1, 2);
     }
 }
+/* The same for arrays of rows and, from the first of `numbers`, arrays with one number for each row. */
+__attribute__((always_inline)) static inline void prefetch_numbered_row(
+    char *const *data, const ptrdiff_t *stride, int numbers, int n, ptrdiff_t row,
+    ptrdiff_t bytes) {
+    prefetch_row(data, stride, numbers, row, bytes);
+    for (int k = numbers; k < n; k++)
+        __builtin_prefetch(data[k] + row * stride[k], 1, 2);
+}
 __attribute__((always_inline)) static inline void prefetch_line(const char *at) {
     __builtin_prefetch(at);
 }
@@ -78,6 +86,10 @@ static inline void prefetch_stream(const char *at) { (void)at; }
 static inline void prefetch_row(char *const *data, const ptrdiff_t *stride, int n, ptrdiff_t row,
                                 ptrdiff_t bytes) {
     (void)data, (void)stride, (void)n, (void)row, (void)bytes;
+}
+static inline void prefetch_numbered_row(char *const *data, const ptrdiff_t *stride, int numbers,
+                                         int n, ptrdiff_t row, ptrdiff_t bytes) {
+    (void)data, (void)stride, (void)numbers, (void)n, (void)row, (void)bytes;
 }
 #endif
 

@@ -10,6 +10,8 @@ cdef extern from "machine.h" nogil:
     int TFOPT_OPENMP
     void prefetch_row(char **data, const Py_ssize_t *stride, int n, Py_ssize_t row,
                       Py_ssize_t bytes) noexcept
+    void prefetch_numbered_row(char **data, const Py_ssize_t *stride, int numbers, int n,
+                               Py_ssize_t row, Py_ssize_t bytes) noexcept
     void prefetch_line(const char *at) noexcept
     void prefetch_stream(const char *at) noexcept
     int32_t read_once_32(const int32_t *at) noexcept

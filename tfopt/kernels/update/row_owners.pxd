@@ -4,9 +4,7 @@
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from tfopt.kernels.update.work cimport work
-from tfopt.kernels.platform.machine cimport (
-    prefetch_row, raise_flag, read_once_32, read_once_64, within,
-)
+from tfopt.kernels.platform.machine cimport raise_flag, read_once_32, read_once_64, within
 
 cdef enum:
     PREFETCHED = 512        # bytes of a row to prefetch; the hardware prefetches the rest
@@ -30,13 +28,6 @@ cdef inline Py_ssize_t worth_fetching(const work *w) noexcept nogil:
     """The number of bytes of a row to prefetch."""
     cdef Py_ssize_t n = w.inner * w.itemsize    # for 16-bit storage this is twice as much
     return n if n < PREFETCHED else PREFETCHED
-
-
-cdef inline void fetch_row(const work *w, Py_ssize_t row, Py_ssize_t bytes_) noexcept nogil:
-    """Prefetch so many bytes of a row of the variable and its slots."""
-    prefetch_row(<char **>w.tensors[0].data, w.row_stride, w.n_whole, row, bytes_)
-    prefetch_row(<char **>w.tensors[0].data + w.n_whole, w.row_stride + w.n_whole,
-                 w.n_operands - 1 - w.n_whole, row, w.itemsize)
 
 
 cdef inline int owned_shift(const work *w) noexcept nogil:

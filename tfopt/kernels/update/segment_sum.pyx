@@ -15,12 +15,11 @@ from tfopt.kernels.platform.runtime cimport (
     at_most, begin_share, dismiss_team, end_share, gather_team, team,
 )
 from tfopt.kernels.platform.machine cimport (
-    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_row,
+    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_numbered_row,
+    prefetch_row,
 )
 from tfopt.kernels.reduce.norms cimport sums_in_use
-from tfopt.kernels.update.row_owners cimport (
-    PIECE, fetch_row, named_row, owned_shift, owner_of, worth_fetching,
-)
+from tfopt.kernels.update.row_owners cimport PIECE, named_row, owned_shift, owner_of, worth_fetching
 from tfopt.kernels.update.step_table cimport AHEAD, MAX_OPERANDS
 
 cdef enum:
@@ -169,7 +168,8 @@ cdef void _step_singles(const work *w, owned *s, const Py_ssize_t *at, const Py_
         for i in range(start, stop):
             if i + AHEAD < n:
                 prefetch_row(&grad, &stride, 1, at[i + AHEAD], bytes_)
-                fetch_row(w, s.rows[number[i + AHEAD]], bytes_)
+                prefetch_numbered_row(w.tensors[0].data, w.row_stride, w.n_whole, last,
+                                      s.rows[number[i + AHEAD]], bytes_)
             _step(w, s.rows[number[i]], s.singles + (i - start) * s.row_bytes)
         start = stop
 
@@ -206,7 +206,8 @@ cdef void _step_sums(const work *w, owned *s) noexcept nogil:
             n += 1
     for k in range(n):
         if k + AHEAD < n:
-            fetch_row(w, s.rows[k + AHEAD], bytes_)
+            prefetch_numbered_row(w.tensors[0].data, w.row_stride, w.n_whole, w.n_operands - 1,
+                                  s.rows[k + AHEAD], bytes_)
         _step(w, s.rows[k], s.sum_ + k * s.row_bytes)
 
 

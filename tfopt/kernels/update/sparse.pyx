@@ -10,11 +10,9 @@ from tfopt.kernels.update.work cimport work
 from tfopt.kernels.arrays.layout cimport run_layout
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_line,
-    raise_flag,
+    prefetch_numbered_row, raise_flag,
 )
-from tfopt.kernels.update.row_owners cimport (
-    PIECE, fetch_row, named_row, owned_shift, owner_of, worth_fetching,
-)
+from tfopt.kernels.update.row_owners cimport PIECE, named_row, owned_shift, owner_of, worth_fetching
 from tfopt.kernels.platform.runtime cimport (
     BLOCK, at_most, begin_share, dismiss_team, end_share, gather_team, share_of, team,
 )
@@ -72,7 +70,8 @@ cdef void _run_owned_rows(const work *w, int owner, int owners) noexcept nogil:
             continue
         for i in range(n):
             if is_large and i + AHEAD < n:
-                fetch_row(w, rows[i + AHEAD], bytes_)
+                prefetch_numbered_row(w.tensors[0].data, w.row_stride, w.n_whole, last,
+                                      rows[i + AHEAD], bytes_)
             if i + near < n:
                 for k in range(last):
                     at = w.tensors[0].data[k] + rows[i + near] * w.row_stride[k]
