@@ -14,7 +14,7 @@ from tfopt.optimizers.base.variables import dtype_of
 from tfopt.storage import POSITIVE8, SIGNED8, dequantize, quantize
 from tfopt.variable import Variable
 
-__all__ = ["FEWEST", "Storage", "check_storage", "converted", "stored_dtype"]
+__all__ = ["FEWEST", "Storage", "check_blocks", "check_storage", "converted", "stored_dtype"]
 
 #: Variables of fewer elements keep slots of full precision: there is little to save.
 FEWEST = 4096
@@ -85,3 +85,19 @@ def converted(array: np.ndarray, dtype: np.dtype[Any], shape: tuple[int, ...]) -
     with np.errstate(all="ignore"):
         new[...] = numbers
     return new
+
+
+def check_blocks(name: str, array: np.ndarray) -> None:
+    """Raise if an array of blocks has one that no numbers are stored as."""
+    if array.dtype not in (SIGNED8, POSITIVE8):
+        return
+    unit, codes = array["unit"], array["codes"]
+    faults = {
+        "an infinite unit": np.isinf(unit),
+        "a negative unit": unit < 0,
+        "codes in a unit of NaN or 0": (np.isnan(unit) | (unit == 0)) & codes.any(1),
+        "the code -128": (codes == -128).any(1),
+    }
+    for fault, found in faults.items():
+        if found.any():
+            raise InvalidArgumentError(f"{name} is damaged: block {found.argmax()} has {fault}")

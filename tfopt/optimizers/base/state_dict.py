@@ -12,6 +12,7 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.base.key_paths import named
+from tfopt.optimizers.base.slot_storage import check_blocks
 from tfopt.optimizers.base.state_parts import (
     as_damage,
     check_array,
@@ -218,7 +219,10 @@ def _checked_slots(
         existing = optimizer._store.of(variable).get(slot)
         shapes = other._slot_shapes(variable)
         shape = shapes.get(slot, np.shape(array)) if existing is None else existing.shape
-        check_array(f"{name}/{slot}", array, shape, optimizer._slot_dtype(variable, slot))
+        dtype = optimizer._slot_dtype(variable, slot)
+        check_array(f"{name}/{slot}", array, shape, dtype)
+        if dtype.kind == "V":
+            check_blocks(f"{name}/{slot}", in_memory(array))
         new = existing is None and variable.device == "cpu"
         checked[name, slot] = new_array(array) if new else array
     return checked

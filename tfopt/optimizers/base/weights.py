@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.optimizers.base.slot_storage import check_blocks
 from tfopt.optimizers.base.variables import dtype_of
 from tfopt.variable import Variable
 
@@ -31,6 +32,7 @@ def fitting(name: str, params: Sequence[Variable], weights: Any) -> list[np.ndar
             )
         if array.dtype != param.dtype and "V" in (array.dtype.kind, param.dtype.kind):
             raise InvalidTypeError(f"{param.name} is stored as {param.dtype}, not {array.dtype}")
+        check_blocks(param.name, array)
     with np.errstate(all="ignore"):
         return [array.astype(dtype_of(p)) for p, array in zip(params, arrays, strict=True)]
 
