@@ -31,7 +31,9 @@ enum { AHEAD = 16, LINE = 64 }; /* rows asked for ahead, and bytes of a cache li
 
 /* The yardstick of updates of rows: of each of `n_written` tables a row is read and written, in
  * random order and asked for ahead, for each row of `read`, which is read in order. A thread takes
- * rows without asking whose they are. */
+ * rows without asking whose they are. Lines are asked for as if to be read, and by the second-level
+ * cache: where prefetches for writing are instructions of their own, these bring lines to the
+ * first-level one, which waits for fewer at a time, and the loop took 1.2 to 1.7 times as long. */
 void random_rows(float *const *written, size_t n_written, const float *read, const int64_t *rows,
                  size_t n, size_t width, float keep, float add, int threads) {
 #pragma omp parallel for schedule(static) num_threads(threads)
@@ -39,9 +41,9 @@ void random_rows(float *const *written, size_t n_written, const float *read, con
         for (size_t k = 0; k < n_written && i + AHEAD < n; k++) {
             const char *row = (const char *)(written[k] + rows[i + AHEAD] * width);
             for (size_t byte = 0; byte < 4 * width; byte += LINE) {
-                __builtin_prefetch(row + byte, 1, 2);
+                __builtin_prefetch(row + byte, 0, 2);
             }
-            __builtin_prefetch(row + 4 * width - 1, 1, 2);
+            __builtin_prefetch(row + 4 * width - 1, 0, 2);
         }
         for (size_t k = 0; k < n_written; k++) {
             float *a = written[k] + rows[i] * width;
