@@ -2,7 +2,7 @@
 cimport numpy as cnp
 from tfopt.kernels.platform.halves cimport CODES
 from tfopt.kernels.update.step_table cimport Kernel, MAX_HYPERS, N_SCALES, steps
-from tfopt.kernels.update.work cimport summing, tensor, work
+from tfopt.kernels.update.work cimport buckets, summing, tensor, work
 
 cdef struct numbers:
     # the numbers of a call, as they were read
@@ -15,6 +15,7 @@ cdef class Call:
     cdef tensor one
     cdef Py_ssize_t[2] one_start
     cdef summing summed
+    cdef buckets divided
     cdef int outside
     cdef bint complex_numbers
 

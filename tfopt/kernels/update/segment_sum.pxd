@@ -36,3 +36,5 @@ cdef inline Py_ssize_t own_bytes(Py_ssize_t n, Py_ssize_t most, Py_ssize_t inner
 
 
 cdef void run_summed(const work *w) noexcept nogil
+cdef void run_summed_part(const work *w, const uint32_t *rows, Py_ssize_t start, Py_ssize_t stop,
+                          int thread) noexcept nogil

@@ -253,6 +253,19 @@ cdef void _run_own(const work *w, int thread, int threads) noexcept nogil:
     fp_leave(caller)
 
 
+cdef void run_summed_part(const work *w, const uint32_t *rows, Py_ssize_t start, Py_ssize_t stop,
+                          int thread) noexcept nogil:
+    """Sum and step rows of one element, those that are named at start .. stop - 1."""
+    cdef owned s
+    cdef Py_ssize_t i
+    _lay_out(w, &s, thread)
+    for i in range(start, stop):
+        s.at[i - start] = <uint32_t>i
+        s.number[i - start] = _number(&s, rows[i])
+    s.n_at = stop - start
+    _step_elements(w, &s)
+
+
 cdef void run_summed(const work *w) noexcept nogil:
     cdef team t = at_most(gather_team(w.n_indices * w.inner, w.n_operands), w.summing.team)
     if t.size == 1:

@@ -17,6 +17,7 @@ from tfopt.kernels.platform.runtime cimport (
     BLOCK, at_most, begin_share, dismiss_team, end_share, gather_team, share_of, team,
 )
 from tfopt.kernels.update.step_table cimport AHEAD, MAX_OPERANDS
+from tfopt.kernels.update.row_buckets cimport run_buckets
 from tfopt.kernels.update.segment_sum cimport run_summed
 from tfopt.kernels.update.whole_rows cimport run_row
 
@@ -156,6 +157,9 @@ cdef void run_sparse(const work *w) noexcept nogil:
     cdef Py_ssize_t rows = w.n_indices if w.absent == NULL else w.n_rows
     cdef team t
     if w.inner == 0:
+        return
+    if w.buckets != NULL:
+        run_buckets(w)
         return
     if w.summing != NULL:
         run_summed(w)

@@ -1,5 +1,7 @@
 """Validation of sparse updates: their indices, and the memory to sum their gradients."""
 
+import math
+
 import numpy as np
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -15,6 +17,7 @@ from tfopt.kernels.arrays.csr cimport index
 from tfopt.kernels.arrays.aliasing cimport overlap
 from tfopt.kernels.platform.runtime cimport BLOCK, team_size
 from tfopt.kernels.update.step_table cimport Kernel, steps
+from tfopt.kernels.update.row_buckets cimport bucket_bytes, set_buckets, worth_dividing
 from tfopt.kernels.update.segment_sum cimport own_bytes
 
 cimport numpy as cnp
@@ -113,7 +116,29 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
         call.arrays += (zeros,)
     elif workspace is not None and cnp.PyArray_TYPE(var) in (cnp.NPY_FLOAT32, cnp.NPY_FLOAT64):
         _sum_on_the_way(call, cnp.PyArray_DIM(var, 0), workspace)
+    if call.w.absent == NULL and worth_dividing(&call.w):
+        _divide_rows(call, workspace)
     return call
+
+
+cdef cnp.ndarray _memory(workspace, str name, tuple shape):
+    """An array of bytes, which a workspace keeps."""
+    cdef cnp.ndarray memory
+    if workspace is None:
+        return np.empty(shape, np.uint8)
+    memory = workspace.array(name, shape, np.uint8)
+    if cnp.PyArray_NBYTES(memory) < math.prod(shape) or not cnp.PyArray_ISCARRAY(memory):
+        raise InvalidArgumentError("a workspace gave other memory than it was asked for")
+    return memory
+
+
+cdef int _divide_rows(Call call, workspace) except -1:
+    """Make a call step its rows neighbourhood by neighbourhood."""
+    memory = _memory(workspace, "buckets", (bucket_bytes(call.w.n_indices, call.w.itemsize),))
+    call.w.buckets = &call.divided
+    set_buckets(&call.w, <char *>cnp.PyArray_DATA(memory))
+    call.arrays += (memory,)
+    return 0
 
 
 cdef int _sum_on_the_way(Call call, Py_ssize_t n_rows, workspace) except -1:
@@ -129,10 +154,7 @@ cdef int _sum_on_the_way(Call call, Py_ssize_t n_rows, workspace) except -1:
     call.summed.own_bytes = own_bytes(n, call.summed.most, call.w.inner, call.w.itemsize)
     if call.summed.own_bytes > MOST_OWN_BYTES:
         return 0
-    own = workspace.array("own", (call.summed.team, call.summed.own_bytes), np.uint8)
-    if cnp.PyArray_NBYTES(own) < call.summed.team * call.summed.own_bytes \
-            or not cnp.PyArray_ISCARRAY(own):
-        raise InvalidArgumentError("a workspace gave other memory than it was asked for")
+    own = _memory(workspace, "own", (call.summed.team, call.summed.own_bytes))
     call.summed.own = <char *>cnp.PyArray_DATA(own)
     call.summed.bound = np.inf
     call.summed.scale = 1

@@ -1,6 +1,8 @@
 # cython: language_level=3
 """What drivers get of a checked call: addresses, sizes and steps."""
 
+from libc.stdint cimport uint32_t
+
 from tfopt.kernels.arrays.layout cimport layout
 from tfopt.kernels.update.step_table cimport (
     MAX_OPERANDS, MAX_SCALARS, N_SCALES, block_steps, half_step_t, scatter_t, step_t,
@@ -20,6 +22,15 @@ cdef struct summing:
     int team
     double bound
     double scale
+
+cdef struct buckets:
+    # for stepping rows of one element by neighbourhoods
+    uint32_t *named     # the rows, in the order of their indices, or 0xFFFFFFFF
+    uint32_t *rows      # the same, by neighbourhood
+    char *values        # the gradients of those
+    uint32_t *starts    # of each part's buckets among them
+    int shift           # the logarithm of the number of adjacent rows in a bucket
+    Py_ssize_t claimed  # parts or buckets that threads have taken
 
 cdef struct work:
     # everything that a driver needs
@@ -60,3 +71,4 @@ cdef struct work:
     step_t absent
     char *zeros
     summing *summing        # NULL: equal indices are stepped one after another
+    buckets *buckets        # NULL: rows are stepped in the order of their indices
