@@ -81,7 +81,7 @@ def test_what_does_not_report_is_found() -> None:
 def test_only_teams_decide_how_many_threads_there_are() -> None:
     """Others ask for the most there may be, to have memory for each."""
     asking = {p.name for p in SOURCES if "team_size(" in p.read_text()}
-    assert asking == {"runtime.pyx", "runtime.pxd", "sparse_checks.pyx"}
+    assert asking == {"runtime.pyx", "runtime.pxd", "sparse_checks.pyx", "whole_rows.pyx"}
 
 
 # ---- bits
