@@ -36,6 +36,8 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "Yogi": {},
     "RAdam": {},
     "RowwiseAdagrad": {"weight_decay": 0.05},
+    "RowwiseAdam": {},
+    "AdamMini": {"weight_decay": 0.05},
     "ADOPT": {},
     "AdEMAMix": {"warmup_steps": 4},
     "ScheduleFreeAdamW": {"weight_decay": 0.1},

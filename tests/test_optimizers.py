@@ -29,6 +29,8 @@ MAKERS: dict[str, dict[str, Any]] = {
     "Yogi": {"learning_rate": 0.1},
     "RAdam": {"learning_rate": 0.1},
     "RowwiseAdagrad": {"learning_rate": 0.1, "l2": 0.25},
+    "RowwiseAdam": {"learning_rate": 0.1},
+    "AdamMini": {"learning_rate": 0.1},
     "RAdam-rectified": {"learning_rate": 0.1, "beta_2": 0.5},
     "ADOPT": {"learning_rate": 0.1},
     "AdEMAMix": {"learning_rate": 0.1, "warmup_steps": 2},

@@ -225,7 +225,8 @@ def test_entries_by_three_indices() -> None:
 
 CLASSES = (
     *("SGD", "Adam", "AdamW", "Adamax", "Adagrad", "Adadelta", "RMSprop", "Nadam", "Lion"),
-    *("Yogi", "RAdam", "ADOPT", "AdEMAMix", "Signum", "RowwiseAdagrad"),
+    *("Yogi", "RAdam", "ADOPT", "AdEMAMix", "Signum"),
+    *("RowwiseAdagrad", "RowwiseAdam", "AdamMini"),
 )
 
 

@@ -234,6 +234,8 @@ EIGHT_BITS: dict[str, dict[str, Any]] = {
     "RAdam": {},
     "Adadelta": {},
     "Adam": {"amsgrad": True},
+    "AdamMini": {},
+    "RowwiseAdam": {},
     "AdamW": {"weight_decay": 0.1},
     "Adamax": {},
     "Lion": {},

@@ -17,7 +17,15 @@ from tfopt_ref import training_ops as rules
 from tfopt_ref.norms import sum_of_squares
 from tfopt_ref.training_op import TrainingOp
 
-__all__ = ["ALGORITHMS", "Step", "adafactor", "adafactor_slots", "schedule_free_average"]
+__all__ = [
+    "ALGORITHMS",
+    "OF_WHOLE_TENSORS",
+    "OF_WHOLE_VECTORS",
+    "Step",
+    "adafactor",
+    "adafactor_slots",
+    "schedule_free_average",
+]
 
 
 _BASE: float = float(np.float32(0.96))  # as TensorFlow has it
@@ -369,6 +377,20 @@ def rowwise_adagrad(
     return Step(rules.apply_rowwise_adagrad, {"accumulator": initial_accumulator_value}, hypers)
 
 
+def rowwise_adam(
+    t: int,
+    learning_rate: float,
+    kept: Any,
+    *,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-8,
+) -> Step:
+    """Step as Adam, with one mean square for each row (Zhang et al. 2025, algorithm 1)."""
+    step = adam(t, learning_rate, kept, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon)
+    return Step(rules.apply_rowwise_adam, {"m": 0.0, "v": 0.0}, step.hypers)
+
+
 #: By the names of tfopt's classes. Decay of weights is not the algorithm's: see `training`.
 ALGORITHMS: dict[str, Callable[..., Step]] = {
     "ADOPT": adopt,
@@ -376,6 +398,7 @@ ALGORITHMS: dict[str, Callable[..., Step]] = {
     "Adadelta": adadelta,
     "Adagrad": adagrad,
     "Adam": adam,
+    "AdamMini": rowwise_adam,
     "AdamW": adam,
     "Adamax": adamax,
     "Ftrl": ftrl,
@@ -384,12 +407,18 @@ ALGORITHMS: dict[str, Callable[..., Step]] = {
     "RAdam": radam,
     "RMSprop": rmsprop,
     "RowwiseAdagrad": rowwise_adagrad,
+    "RowwiseAdam": rowwise_adam,
     "SGD": sgd,
     "ScheduleFreeAdamW": schedule_free_adamw,
     "ScheduleFreeSGD": schedule_free_sgd,
     "Signum": signum,
     "Yogi": yogi,
 }
+
+#: Those to which a vector is a row, not its elements.
+OF_WHOLE_VECTORS = ("AdamMini",)
+#: Those that need norms of whole variables.
+OF_WHOLE_TENSORS: tuple[str, ...] = ()
 
 
 # ---- whose steps are of tensors, not of elements

@@ -10,11 +10,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfopt_ref.algorithms import ALGORITHMS, Step, adafactor, adafactor_slots
+from tfopt_ref.algorithms import (
+    ALGORITHMS,
+    OF_WHOLE_TENSORS,
+    OF_WHOLE_VECTORS,
+    Step,
+    adafactor,
+    adafactor_slots,
+)
 from tfopt_ref.clip_ops import scaled
 from tfopt_ref.limits import limited, scales
 from tfopt_ref.schedules import rate
-from tfopt_ref.storage import first_slot
+from tfopt_ref.storage import first_slot, is_blocks
 from tfopt_ref.update import Gradient, Rows, summed, updated
 
 __all__ = [
@@ -81,9 +88,13 @@ def plain(
         decays = {v: None if inside else decay_of(config, v, lr) for v, _ in grads}
         repeated = [step.duplicates if decays[v] is None else "sum" for v, _ in grads]
         given = limited([grad for _, grad in grads], config, asked.scale, repeated)
+        if any(isinstance(grad, Rows) and makes_dense(name, new[v]) for v, grad in grads):
+            given = one_by_one(name, variables, grads, config, asked.scale)
         for (variable, _), (grad, duplicates, by) in zip(grads, given, strict=True):
-            w = new[variable]
-            before = slots.get(variable, {})
+            w, shape = new[variable], new[variable].shape
+            if name in OF_WHOLE_VECTORS and w.ndim < 2:
+                w, grad = w.reshape(1, -1), grad.reshape(1, -1)
+            before = {slot: shaped(x, shape, w) for slot, x in slots.get(variable, {}).items()}
             in_rule = zip(step.slots.items(), step.rule.operands[1:], strict=False)
             arrays = [
                 before[slot]
@@ -97,11 +108,17 @@ def plain(
             one = step
             if inside and decay_of(config, variable, lr) is None:
                 one = step._replace(hypers={**step.hypers, "weight_decay": 0.0})
-            new[variable], *after = stepped(one, mode, [w, *arrays], grad, duplicates, options)
+            result = stepped(one, mode, [w, *arrays], grad, duplicates, options)
+            new[variable], *after = (shaped(x, w.shape, new[variable]) for x in result)
             slots[variable] = {**before, **dict(zip(step.slots, after, strict=True))}
     bound = {variable for variable, _ in grads} & {*asked.constraints}
     new |= {variable: asked.constraints[variable](new[variable]) for variable in bound}
     return new, {"iterations": t, "slots": slots, "kept": kept}, True
+
+
+def shaped(x: np.ndarray, shape: tuple[int, ...], like: np.ndarray) -> np.ndarray:
+    """Return an array in the shape of another if it has a number for each of its elements."""
+    return x.reshape(like.shape) if x.shape == shape and not is_blocks(x) else x
 
 
 @cache
@@ -156,10 +173,41 @@ def stepped(
     return new
 
 
+def makes_dense(name: str, variable: np.ndarray) -> bool:
+    """Return whether an optimizer makes gradients of some rows of a variable dense ones."""
+    return name in OF_WHOLE_TENSORS or (name in OF_WHOLE_VECTORS and variable.ndim < 2)
+
+
+def one_by_one(
+    name: str, variables: Variables, grads: Pairs, config: Mapping[str, Any], scale: float
+) -> list[tuple[Gradient, str, float]]:
+    """Return limited gradients, dense where an optimizer needs them to be; as `limited` does."""
+    return [
+        (_whole(grad, variables[v]) if makes_dense(name, variables[v]) else grad, "sum", 1.0)
+        for (v, _), grad in zip(grads, _copies(grads, config, scale), strict=True)
+    ]
+
+
 def whole(
     variables: Variables, grads: Pairs, config: Mapping[str, Any], scale: float
 ) -> list[tuple[str, np.ndarray]]:
     """Return limited gradients as arrays of their variables' shapes, zeros where there is none."""
+    given = _copies(grads, config, scale)
+    return [(v, _whole(grad, variables[v])) for (v, _), grad in zip(grads, given, strict=True)]
+
+
+def _whole(grad: Gradient, variable: np.ndarray) -> np.ndarray:
+    """Return a gradient of some rows as one of all, with zeros elsewhere."""
+    if not isinstance(grad, Rows):
+        return grad
+    rows = summed(grad)
+    dense = np.zeros(variable.shape, rows.values.dtype)
+    dense[rows.indices] = rows.values
+    return dense
+
+
+def _copies(grads: Pairs, config: Mapping[str, Any], scale: float) -> list[Gradient]:
+    """Return gradients, scaled and limited, each rounded to its dtype."""
     given = [times(grad, scale) for _, grad in grads]
     if {"clipvalue", "clipnorm", "global_clipnorm"} & set(config):
         given, by = scales(given, config, 1.0)
@@ -169,14 +217,7 @@ def whole(
             else scaled(grad, *both)
             for grad, both in zip(given, by, strict=True)
         ]
-    found = []
-    for (name, _), grad in zip(grads, given, strict=True):
-        if isinstance(grad, Rows):
-            rows = summed(grad)
-            grad = np.zeros(variables[name].shape, rows.values.dtype)
-            grad[rows.indices] = rows.values
-        found.append((name, grad))
-    return found
+    return given
 
 
 def all_finite(grads: Pairs) -> bool:

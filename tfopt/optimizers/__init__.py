@@ -15,6 +15,7 @@ from tfopt.optimizers.algorithms.nadam import Nadam
 from tfopt.optimizers.algorithms.radam import RAdam
 from tfopt.optimizers.algorithms.rmsprop import RMSprop
 from tfopt.optimizers.algorithms.rowwise_adagrad import RowwiseAdagrad
+from tfopt.optimizers.algorithms.rowwise_adam import AdamMini, RowwiseAdam
 from tfopt.optimizers.algorithms.schedule_free import ScheduleFreeAdamW, ScheduleFreeSGD
 from tfopt.optimizers.algorithms.sgd import SGD
 from tfopt.optimizers.algorithms.signum import Signum
@@ -38,6 +39,7 @@ __all__ = [
     "Adafactor",
     "Adagrad",
     "Adam",
+    "AdamMini",
     "AdamW",
     "Adamax",
     "Capabilities",
@@ -54,6 +56,7 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "RowwiseAdagrad",
+    "RowwiseAdam",
     "SGD",
     "ScheduleFreeAdamW",
     "ScheduleFreeSGD",

@@ -414,6 +414,7 @@ RULES = (
         source="Zhang et al., Adam-mini: Use Fewer Learning Rates To Gain More, ICLR 2025",
         slots=("m", "v"),
         hypers=("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"),
+        codes={"m": "signed"},
         scalars={
             "alpha": "lr / (1 - beta1_power)",
             "beta1": "beta1",

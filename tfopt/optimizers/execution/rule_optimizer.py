@@ -105,6 +105,7 @@ class RuleOptimizer(RuleState, abstract=True):
 
     _can_decay = True
     _by_elements = True  # whether the rule has no reduction
+    _densifies = False  # whether sparse gradients of some variables are made dense ones
     _row_slots: tuple[str, ...] = ()  # the slots that have one number for each row of a variable
 
     def __init__(
@@ -129,7 +130,11 @@ class RuleOptimizer(RuleState, abstract=True):
         self.observe = False
         self.last_step: StepReport | None = None
         catches_up = type(self)._decay_bound is not RuleOptimizer._decay_bound
-        modes = ("tensorflow", "lazy", *(("catch_up",) if catches_up else ()))
+        has_rows = not self._densifies or (
+            type(self)._needs_whole is not RuleOptimizer._needs_whole  # of some variables
+        )
+        lazy = ("lazy",) if has_rows else ()
+        modes = ("tensorflow", *lazy, *(("catch_up",) if catches_up else ()))
         if sparse not in modes:
             raise InvalidArgumentError(
                 f"sparse must be one of {', '.join(modes)} for {type(self).__name__}, "
@@ -215,7 +220,8 @@ class RuleOptimizer(RuleState, abstract=True):
         """The optional features of a `StepRequest` that steps support."""
         fuses = self._takes_as_given and not self._takes_norms and self._by_elements
         late = self.sparse == "catch_up"
-        return Capabilities(fuses, not self._one_by_one, self._aggregates, late)
+        follows = not (self._one_by_one or self._densifies)
+        return Capabilities(fuses, follows, self._aggregates, late)
 
     @property
     def _measures(self) -> bool:
@@ -229,13 +235,15 @@ class RuleOptimizer(RuleState, abstract=True):
 
     @property
     def _takes_as_given(self) -> bool:
-        return not (self._one_by_one or self._aggregates or self.gradient_transformers)
+        apart = self._one_by_one or self._densifies
+        return not (apart or self._aggregates or self.gradient_transformers)
 
     def _checked(self, request: StepRequest) -> PreparedStep:
-        if self._one_by_one:
+        types = tuple(map(type, request.grads))
+        if self._one_by_one or (self._densifies and self._makes_dense(types, request)):
             return self._checked_each(request)
         update = self._next_update(self._steps_taken + 1)
-        plan, types = self._plan, tuple(map(type, request.grads))
+        plan = self._plan
         if plan is None or not plan.fits(update.rule, types, request.variables, self._exclusion):
             plan = self._plan = self._planned(update.rule, types, request)
         settings = self.sparse, self._limits, self.merge
@@ -333,6 +341,20 @@ class RuleOptimizer(RuleState, abstract=True):
 
     # ---- one variable after another
 
+    def _needs_whole(self, variable: Variable) -> bool:
+        """Return whether a sparse gradient of a variable is made a dense one."""
+        return self._densifies
+
+    def _shaped(self, grad: Any, variable: Variable) -> Any:
+        """Return a dense gradient in the shape of the variable as the rule gets it."""
+        return grad
+
+    def _makes_dense(self, types: tuple[type, ...], request: StepRequest) -> bool:
+        return any(
+            issubclass(kind, IndexedSlices) and self._needs_whole(variable)
+            for kind, variable in zip(types, request.handles, strict=True)
+        )
+
     def _prepare_local(
         self, var_device: str, var_dtype: np.dtype[Any], apply_state: ApplyState
     ) -> None:
@@ -345,13 +367,20 @@ class RuleOptimizer(RuleState, abstract=True):
     ) -> None:
         update = _local_update(handle, apply_state)
         operands = tuple([array] for array in self._operands(handle))
-        call = update.step(decays=handle not in self._exclusion).dense(operands, [grad])
+        own = self._shaped(grad, handle)
+        call = update.step(decays=handle not in self._exclusion).dense(operands, [own])
         self._deferred.catch_up([handle])
         run(call)
 
     def _resource_apply_sparse(
         self, grad: np.ndarray, handle: Variable, indices: np.ndarray, apply_state: ApplyState
     ) -> None:
+        if self._needs_whole(handle):
+            rows = IndexedSlices(grad, indices).sum_duplicates()
+            whole = np.zeros(handle.shape, rows.values.dtype)
+            whole[rows.indices] = rows.values
+            self._resource_apply_dense(whole, handle, apply_state)
+            return
         update = _local_update(handle, apply_state)
         decays = handle not in self._exclusion
         part = SparseUpdate(self._operands(handle), 0, handle, Workspace(), decays)
