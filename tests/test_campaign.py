@@ -12,8 +12,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from campaign import __main__ as command
-from campaign import check, damaged_files, failing, failing_disks, leaks, refusals, updates
+from campaign import (
+    check,
+    damaged_files,
+    failing,
+    failing_disks,
+    leaks,
+    page,
+    refusals,
+    runner,
+    updates,
+)
 from campaign.check import CHECKS, Case, Check
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="faults as Linux has them")
@@ -24,9 +33,14 @@ SHORT = [name for name in CHECKS if name != "properties"]
 @pytest.mark.parametrize("name", SHORT)
 def test_nothing_is_lost(name: str) -> None:
     """Half a second of each check, of the same cases each time."""
-    result = command.run_check(name, seed=0, seconds=0.5)
-    assert not result.lost, result.lost[0][1]
+    result = runner.run_check(name, seed=0, seconds=0.5)
+    assert not result.lost, result.lost[0].text
     assert result.tried > 0
+
+
+def test_the_page_shows_the_last_run() -> None:
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.written(text) == text
 
 
 # ---- each check sees a planted fault, and the runner sees what a check's process dies of
@@ -120,12 +134,12 @@ def _fated(seed: int) -> Iterator[Case]:
 def test_a_case_that_raises_dies_or_hangs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the cases after it are tried all the same."""
     planted = Check(_fated, "planted", patience=12.0)
-    monkeypatch.setattr(command, "found", lambda name: planted)
+    monkeypatch.setattr(runner, "found", lambda name: planted)
     monkeypatch.setattr(check, "CHECKS", ("test_campaign",))
     for seed, said in enumerate(("lost", "ended with -11", "hangs")):
-        result = command.run_check("planted_faults", seed, seconds=30.0)
-        assert [number for number, _ in result.lost] == [1], result
-        assert said in result.lost[0][1]
+        result = runner.run_check("planted_faults", seed, seconds=30.0)
+        assert [loss.case for loss in result.lost] == [1], result
+        assert said in result.lost[0].text
         assert result.tried == (7 if seed == 0 else 6)
 
 

@@ -27,11 +27,14 @@ class Check(NamedTuple):
         What a case is, for the report.
     patience : float
         Seconds after which a case hangs.
+    numerical : bool
+        Whether it is run on each instruction set that the machine has.
     """
 
     cases: Callable[[int], Iterator[Case]]
     tries: str
     patience: float = 60.0
+    numerical: bool = False
 
 
 #: The checks by name: each is `CHECK` of the module of that name.
@@ -59,7 +62,9 @@ def found(name: str) -> Check:
     return check
 
 
-def drawn(name: str, case: Callable[[np.random.Generator], int | None]) -> Check:
+def drawn(
+    name: str, case: Callable[[np.random.Generator], int | None], numerical: bool = False
+) -> Check:
     """Return the check whose cases differ in their random numbers, without end."""
 
     def cases(seed: int) -> Iterator[Case]:
@@ -67,4 +72,5 @@ def drawn(name: str, case: Callable[[np.random.Generator], int | None]) -> Check
             key = (seed, zlib.crc32(name.encode()), number)
             yield lambda key=key: case(np.random.default_rng(key))
 
-    return Check(cases, (case.__doc__ or "").partition("\n")[0].rstrip("."))
+    tries = (case.__doc__ or "").partition("\n")[0].rstrip(".")
+    return Check(cases, tries, numerical=numerical)

@@ -12,7 +12,7 @@ from training_plans import STACKS, Run, drawn_plan
 import tfopt
 import tfopt_ref.storage
 from campaign.calls import one
-from campaign.check import Case, Check, drawn
+from campaign.check import Case, drawn
 
 
 def _cases(seed: int) -> Iterator[Case]:
@@ -34,5 +34,5 @@ def _case(random: np.random.Generator) -> int:
     return len(plan.steps)
 
 
-_DRAWN = drawn("steps", _case)
-CHECK = Check(_cases, _DRAWN.tries)
+_DRAWN = drawn("steps", _case, numerical=True)
+CHECK = _DRAWN._replace(cases=_cases)
