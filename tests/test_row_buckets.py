@@ -13,6 +13,7 @@ from tfopt.core.workspace import Workspace
 from tfopt.errors import IndexOutOfRangeError
 from tfopt.kernels import kernels
 from tfopt.kernels.update.dense import run
+from tfopt.kernels.update.gradients import set_bounds, set_scales
 from tfopt.kernels.update.sparse_checks import set_summing, sparse_call
 from tfopt.rules import RULES
 
@@ -100,6 +101,23 @@ def test_gradients_are_summed_in_order(name: str, dtype: str, threads: int) -> N
         run(call_of(name, [*theirs, sums[part]], distinct[part]))
     for a, b in zip(ours, theirs, strict=True):
         assert_same_bits(a, b, name)
+
+
+def test_gradients_that_are_clamped_and_scaled() -> None:
+    """Clamped ones are read through a layout, which buckets do not have."""
+    ids, grad = scattered(), gradient("f4")
+    for bounds, scales in (([0.5], []), ([], [0.25]), ([0.5], [0.25])):
+        ours, theirs = tables_of("ftrl", "f4"), tables_of("ftrl", "f4")
+        pieces = [slice(start, start + FEW) for start in range(0, MANY, FEW)]
+        for part, tables in ((slice(MANY), ours), *((each, theirs) for each in pieces)):
+            call = call_of("ftrl", [*tables, grad[part]], ids[part])
+            if bounds:
+                set_bounds(call, bounds)
+            if scales:
+                set_scales(call, scales)
+            run(call)
+        for a, b in zip(ours, theirs, strict=True):
+            assert_same_bits(a, b, f"{bounds} {scales}")
 
 
 @pytest.mark.parametrize("dtype", ["c8", "c16"])

@@ -47,7 +47,7 @@ def set_bounds(Call call not None, list bounds not None):
     cdef Py_ssize_t t, n
     cdef tensor *it
     _check_numbers(call, bounds)
-    call.w.scatter = NULL       # which ignores the layout
+    call.w.scatter, call.w.buckets = NULL, NULL     # which ignore the layout
     for t in range(call.w.n_tensors):
         it = &call.w.tensors[t]
         if it.axes == NULL:
