@@ -106,8 +106,7 @@ cdef void _share(const phase *now, double[:, ::1] fields, const double[::1] chan
     cdef Py_ssize_t b, i, k, n = fields.shape[1], blocks = sums.shape[0]
     cdef double *f[N_FIELDS]
     cdef double nowhere[2]
-    cdef double *curvature = nowhere
-    cdef double *pull = nowhere + 1
+    cdef double *curvature = nowhere, *pull = nowhere + 1
     cdef fp_state caller = fp_enter(False)
     for k in range(N_FIELDS):
         f[k] = &fields[k, 0]
@@ -284,11 +283,10 @@ cdef bint _step(const double[:, ::1] X, double **f, double *u, double l2, bint i
                 double share, double products, double total, double *rows, double *panel,
                 double *A, double *v, double *sums, Py_ssize_t n_corners) noexcept nogil:
     """Compute a step; see `step`. u becomes that of the weights and the intercept."""
-    cdef Py_ssize_t i, j, k, n_rows = X.shape[0], n = n_rows * n_corners, m = X.shape[1]
+    cdef Py_ssize_t i, j, k, c, n_rows = X.shape[0], n = n_rows * n_corners, m = X.shape[1]
     cdef Py_ssize_t width = m + 1, size = width if intercept else m
-    cdef double *curvatures = rows
-    cdef double *pulls = rows + n
-    cdef double reached, length, target, bias
+    cdef double *curvatures = rows, *pulls = rows + n
+    cdef double reached, length, target, change, curvature, pull
     cdef const double *x
     memset(rows, 0, 2 * n * sizeof(double))
     memset(v, 0, 2 * width * sizeof(double))
@@ -311,17 +309,19 @@ cdef bint _step(const double[:, ::1] X, double **f, double *u, double l2, bint i
     if not _factorize(A, width, size):
         return False
     _substitute(A, width, size, u)
-    bias = u[m]
-    for i in range(n):
-        if f[WEIGHT][i] > 0:
-            x = &X[i % n_rows, 0]
-            _set_step(f, i, _dot(x, u, m) + bias, 0, False, curvatures + i, pulls + i, sums)
-            for j in range(m):
-                v[j] += curvatures[i] * x[j]
-            for j in range(m):
-                v[width + j] += pulls[i] * x[j]
-            v[m] += curvatures[i]
-            v[width + m] += pulls[i]
+    for i in range(n_rows):
+        x = &X[i, 0]
+        change, curvature, pull = _dot(x, u, m) + u[m], 0, 0
+        for c in range(n_corners):
+            k = c * n_rows + i
+            if f[WEIGHT][k] > 0:
+                _set_step(f, k, change, 0, False, curvatures + k, pulls + k, sums)
+                curvature, pull = curvature + curvatures[k], pull + pulls[k]
+        for j in range(m):
+            v[j] += curvature * x[j]
+        for j in range(m):
+            v[width + j] += pull * x[j]
+        v[m], v[width + m] = v[m] + curvature, v[width + m] + pull
     length = 1 / sums[0] if sums[0] > 1 else 1
     reached = (products + length * (sums[1] + length * sums[2])) / products
     target = reached * reached * reached * products / (2 * total)
@@ -330,12 +330,12 @@ cdef bint _step(const double[:, ::1] X, double **f, double *u, double l2, bint i
     _substitute(A, width, size, v)
     for j in range(size):
         u[j] += v[j]
-    bias = u[m]
     memset(sums, 0, N_SUMS * sizeof(double))
-    for i in range(n):
-        if f[WEIGHT][i] > 0:
-            x = &X[i % n_rows, 0]
-            _set_step(f, i, _dot(x, u, m) + bias, target, True, NULL, NULL, sums)
+    for i in range(n_rows):
+        change = _dot(&X[i, 0], u, m) + u[m]
+        for k in range(n_corners):
+            if f[WEIGHT][k * n_rows + i] > 0:
+                _set_step(f, k * n_rows + i, change, target, True, NULL, NULL, sums)
     return True
 
 
