@@ -57,6 +57,8 @@ def other_value(name: str, value: Any) -> Any:
     """Return another value for an argument."""
     if name in _TEXTS:
         return _TEXTS[name]
+    if name == "stochastic_rounding":
+        return 7
     if name in ("clipnorm", "clipvalue", "global_clipnorm"):
         return 0.5
     if name == "gradient_aggregator":

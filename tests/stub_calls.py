@@ -163,6 +163,8 @@ GOOD: dict[str, Any] = {
     "update.gradients.gradients_of": lambda: [_list()],
     "update.gradients.set_bounds": lambda: [_list(), [1.0, 2.0]],
     "update.gradients.set_scales": lambda: [_list(), [1.0, 2.0]],
+    "update.gradients.set_rounding": lambda: [_list(), 3, 1, [0, 1]],
+    "update.gradients.set_cautious_decay": lambda: [_list(), 0.5],
     "arrays.aliasing.check_layouts": lambda: [[np.ones(3)], "x", True],
     "arrays.coerce.all_plain": lambda: [[np.ones(3)]],
     "arrays.aliasing.in_place": lambda: [np.ones(3), np.ones(3)],

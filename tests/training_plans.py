@@ -55,6 +55,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "steps": (1, 2, 3),
     "storage": (*[None] * 8, "float32", "float16", "bfloat16", "8bit"),
     "reduction": ("mean", "sum"),
+    "stochastic_rounding": (*[None] * 6, 0, 2**64 - 1),
+    "cautious_weight_decay": (False, True),
     "initial_scale": (1.0, 4.0, 2.0**15),
     "dynamic_growth_steps": (1, 2, 2000),
     "weight_decay": (None, 0.0, 0.1),
@@ -91,17 +93,21 @@ def drawn_plan(which: str, stack: str, seed: int) -> Plan:
     late = "sparse catch_up" in tried
     stores = {each.removeprefix("storage ") for each in tried if each.startswith("storage ")}
     usable = DTYPES[2 * late : 3 if stores else 4]
+    rounds, cautious = "stochastic_rounding" in tried, "cautious_weight_decay True" in tried
+    if rounds:  # of each optimizer, at least one variable
+        usable = DTYPES[1:2] if "ParameterGroups" in tried else usable[1:]
     # Adafactor's means are NumPy's, whose order of additions is that of the elements in memory
     orders = IN_ORDER if "Adafactor" in tried else list(LAYOUTS)
     first, layouts = {}, {}
     special = not late and random.random() < 0.4
     config = tfopt.optimizers.serialize(optimizer)
     more = np.random.default_rng((seed, 1))
-    none = special or late or more.random() < 0.1 or bool(stores)
+    none = special or late or more.random() < 0.1 or bool(stores or cautious)
     complex_kinds = () if none else _complex_kinds(config)
     constraints: dict[str, str] = {}
     for k in range(int(random.integers(1, 5))):
         shape, dtype = _one(random, SHAPES[1:] if late else SHAPES), _one(random, usable)
+        dtype = DTYPES[1] if rounds and k == 0 else dtype
         layouts[f"w{k}"] = "contiguous" if "8bit" in stores else _one(random, orders)
         first[f"w{k}"] = _values(random, shape, dtype, special)
         if complex_kinds and more.random() < 0.7:
@@ -219,6 +225,8 @@ def _optimizer(random: Any, which: str, stack: str) -> tuple[Any, set[str]]:
                 optimizer = _wrapped(random, stack, optimizer, tried)
         except (tfopt.InvalidArgumentError, ZeroDivisionError):
             continue  # two options that do not go together
+        if {"sparse catch_up", "stochastic_rounding"} <= tried:
+            continue  # of two groups, which take variables of different dtypes
         return optimizer, tried
 
 
@@ -236,12 +244,14 @@ def _made(random: Any, which: str, tried: set[str]) -> Any:
     if callable(arguments["learning_rate"]):
         cls(min(map(arguments["learning_rate"], range(20))))  # is refused if a rate will be
     if arguments.get("storage"):
-        optimizer.apply_gradients([(np.ones(300, np.float32), np.ones(300, np.float32))])
+        rounds = arguments.get("stochastic_rounding") is not None
+        w = np.ones(300, ml_dtypes.bfloat16 if rounds else np.float32)
+        optimizer.apply_gradients([(w.copy(), w)])
         optimizer = cls(**arguments)  # is refused if a slot cannot be stored so
     if getattr(optimizer, "weight_decay", None) and random.random() < 0.5:
         optimizer.exclude_from_weight_decay(var_names=["w[12]$"])
         tried.add("exclusion")
-    told = ("sparse", "merge", "compat", "storage")
+    told = ("sparse", "merge", "compat", "storage", "cautious_weight_decay")
     tried |= {f"{k} {v}" for k, v in arguments.items() if k in told and v is not None}
     tried |= {k for k, v in arguments.items() if v is not None}
     return optimizer

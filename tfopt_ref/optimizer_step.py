@@ -85,12 +85,14 @@ def plain(
         step = ALGORITHMS[name](t=t, kept=kept, **own)
         kept, storage = step.kept, config.get("storage")
         inside = "weight_decay" in step.hypers  # a term of the rule's gradient
+        cautious, seed = config.get("cautious_weight_decay"), config.get("stochastic_rounding")
         decays = {v: None if inside else decay_of(config, v, lr) for v, _ in grads}
         repeated = [step.duplicates if decays[v] is None else "sum" for v, _ in grads]
         given = limited([grad for _, grad in grads], config, asked.scale, repeated)
         if any(isinstance(grad, Rows) and makes_dense(name, new[v]) for v, grad in grads):
             given = one_by_one(name, variables, grads, config, asked.scale)
-        for (variable, _), (grad, duplicates, by) in zip(grads, given, strict=True):
+        each = zip(grads, given, strict=True)
+        for place, ((variable, _), (grad, duplicates, by)) in enumerate(each):
             w, shape = new[variable], new[variable].shape
             if name in OF_WHOLE_VECTORS and w.ndim < 2:
                 w, grad = w.reshape(1, -1), grad.reshape(1, -1)
@@ -103,7 +105,13 @@ def plain(
                 for (slot, value), operand in in_rule
             ]
             decay = decays[variable]
-            options = {"grad_scale": by, "var_scale": 1.0 if decay is None else decay}
+            options: dict[str, Any] = {"grad_scale": by}
+            if decay is not None and cautious:
+                options["decay"] = lr * float(config["weight_decay"])
+            elif decay is not None:
+                options["var_scale"] = decay
+            if seed is not None:
+                options["rounding"] = seed, t, place
             mode = config.get("sparse", "tensorflow")
             one = step
             if inside and decay_of(config, variable, lr) is None:
@@ -167,7 +175,8 @@ def stepped(
         absent = np.setdiff1d(np.arange(len(arrays[0])), grad.indices)
         others = [array[absent] for array in arrays]
         zeros = np.zeros_like(others[0])
-        moved = updated(step.rule, others, zeros, step.hypers, var_scale=options["var_scale"])
+        decayed = options.get("var_scale", 1.0)
+        moved = updated(step.rule, others, zeros, step.hypers, var_scale=decayed)
         for array, rows in zip(new, moved, strict=True):
             array[absent] = rows
     return new

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfopt_ref.arithmetic import operand
+from tfopt_ref.arithmetic import operand, select
+from tfopt_ref.rounding import noise, rounded
 from tfopt_ref.storage import is_blocks, loaded, stored
 from tfopt_ref.training_op import Formula, TrainingOp
 
@@ -52,6 +53,8 @@ def updated(
     duplicates: str = "sum",
     grad_scale: float = 1.0,
     var_scale: float = 1.0,
+    decay: float = 0.0,
+    rounding: tuple[int, int, int] | None = None,
 ) -> list[np.ndarray]:
     """Return what a rule makes of a variable and its slots.
 
@@ -68,11 +71,16 @@ def updated(
         there are none.
     grad_scale, var_scale : float
         What multiplies the gradient, and the variable before it is updated.
+    decay : float
+        What part of the variable is subtracted after it is updated, where the update agrees.
+    rounding : (int, int, int), optional
+        The seed, the step and the variable's place in it, for stochastic rounding to bfloat16.
     """
     new = [array.copy("K") for array in arrays]
-    more = {**rule.flags, **options}, (grad_scale, var_scale)
+    more = {**rule.flags, **options}, (grad_scale, var_scale), decay, rounding
     if new[0].size == 0:
         return new
+    inner = math.prod(arrays[0].shape[1:])
     with np.errstate(all="ignore"):
         if not isinstance(grad, Rows):
             step(rule.dense, new, grad, *more)
@@ -81,10 +89,12 @@ def updated(
             grad = summed(grad)
         named = rule.width1 if math.prod(grad.values.shape[1:]) == 1 else rule.rows
         for row, g in zip(grad.indices.tolist(), grad.values, strict=True):
-            step(named, [array[row : row + 1] for array in new], g[np.newaxis], *more)
+            one = [array[row : row + 1] for array in new]
+            step(named, one, g[np.newaxis], *more, first=row * inner)
         if rule.absent is not None:
             for row in {*range(len(new[0]))} - {*grad.indices.tolist()}:
-                step(rule.absent, [array[row : row + 1] for array in new], None, *more)
+                one = [array[row : row + 1] for array in new]
+                step(rule.absent, one, None, *more, first=row * inner)
     return new
 
 
@@ -94,10 +104,14 @@ def step(
     grad: np.ndarray | None,
     options: Mapping[str, Any],
     scales: tuple[float, float],
+    decay: float = 0.0,
+    rounding: tuple[int, int, int] | None = None,
+    first: int = 0,
 ) -> None:
     """Write into a variable and its slots what a formula makes of them.
 
-    Numbers of 16 bits are computed with in float32, and rounded once, when they are stored.
+    Numbers of 16 bits are computed with in float32, and rounded once, when they are stored. The
+    first element has an index in the whole variable.
     """
     own = arrays[0].dtype
     dtype = np.float32 if own.itemsize == 2 else own
@@ -107,11 +121,23 @@ def step(
     by_grad, by_var = scales
     scaled = [] if grad is None else [operand(grad, dtype) * operand(by_grad, dtype)]
     new = formula(_times(old[0], by_var), *old[1:], *scaled, **hypers)
-    for array, before, value in zip(arrays, old, new, strict=True):
+    if decay:
+        new = (cautiously_decayed(old[0], new[0], operand(decay, dtype)), *new[1:])
+    for k, (array, before, value) in enumerate(zip(arrays, old, new, strict=True)):
         if is_blocks(array):
             array[...] = stored(value, array.dtype)
+        elif rounding is not None and array.dtype.name == "bfloat16":
+            indices = first + np.arange(array.size).reshape(shape)
+            array[...] = rounded(np.asarray(value), noise(*rounding, k, indices))
         elif value is not before:
             array[...] = value
+
+
+def cautiously_decayed(old: np.ndarray, new: np.ndarray, decay: np.ndarray) -> np.ndarray:
+    """Subtract decay * old where the update, old - new, does not have the opposite sign of old."""
+    agrees = ((old > 0) & (new <= old)) | ((old < 0) & (new >= old))
+    decayed: np.ndarray = select(agrees, new - decay * old, new)
+    return decayed
 
 
 def _times(var: np.ndarray, scale: float) -> np.ndarray:

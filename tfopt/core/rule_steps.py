@@ -17,13 +17,16 @@ from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import Call
+from tfopt.kernels.update.gradients import set_cautious_decay, set_rounding
 from tfopt.kernels.update.multi_tensor import many_call
 from tfopt.kernels.update.step_table import Kernel
 
 if TYPE_CHECKING:
     from tfopt.variable import Variable
 
-__all__ = ["DenseBucket", "RuleStep", "RuleUpdate", "SparseUpdate", "as_array"]
+__all__ = ["DenseBucket", "RuleStep", "RuleUpdate", "Rounding", "SparseUpdate", "as_array"]
+
+Rounding = tuple[int, int] | None  # stochastic: the seed, and the number of the step
 
 
 class RuleStep(NamedTuple):
@@ -36,6 +39,9 @@ class RuleStep(NamedTuple):
     lazy: bool  # whether rows without a gradient stay unchanged, whatever the rule
     grad_scale: float = 1.0
     var_scale: float = 1.0
+    decay: float = 0.0
+    rounding: Rounding = None
+    places: list[int] = []  # of the variables in the step, by which their roundings differ
 
     @property
     def everywhere(self) -> bool:
@@ -44,8 +50,9 @@ class RuleStep(NamedTuple):
 
     def dense(self, operands: tuple[list[np.ndarray], ...], grads: list[np.ndarray]) -> Call:
         """Check an update of whole variables."""
-        kernel, hypers, flags, _, _, grad_scale, var_scale = self
-        return many_call(kernel, (*operands, grads), hypers, flags, grad_scale, var_scale)
+        kernel, hypers, flags, _, _, grad_scale, var_scale, *_ = self
+        call = many_call(kernel, (*operands, grads), hypers, flags, grad_scale, var_scale)
+        return self.completed(call)
 
     def rows(
         self,
@@ -55,7 +62,7 @@ class RuleStep(NamedTuple):
         duplicates: str | None = None,
     ) -> Call:
         """Check a sparse update, whose gradients are summed in a workspace."""
-        return rows_call(
+        call = rows_call(
             self.kernel,
             (*arrays, slices.values),
             slices.indices,
@@ -67,6 +74,11 @@ class RuleStep(NamedTuple):
             self.lazy,
             self.var_scale,
         )
+        return self.completed(call)
+
+    def completed(self, call: Call) -> Call:
+        """Return a call after setting what is not among the arguments of a rule."""
+        return _completed(call, self.decay, self.rounding, self.places)
 
 
 class RuleUpdate(NamedTuple):
@@ -78,6 +90,8 @@ class RuleUpdate(NamedTuple):
     duplicates: str = "sum"  # the treatment of repeated indices, as in training_ops
     rows: str | None = None  # the rule for sparse gradients, if it is a different one
     keep: float = 1.0  # multiplies variables before the step, except those that do not decay
+    decay: float = 0.0  # what of them is subtracted after it, where the step agrees (cautious)
+    rounding: Rounding = None
 
     def step(
         self,
@@ -85,10 +99,12 @@ class RuleUpdate(NamedTuple):
         decays: bool = True,
         lazy: bool = False,
         rule: str | None = None,
+        places: list[int] = [],  # noqa: B006
     ) -> RuleStep:
         """Return the step of whole variables or, with a sparse `rule`, of rows.
 
-        The gradient is multiplied by `scale`; weights decay only if `decays` is true.
+        The gradient is multiplied by `scale`; weights decay only if `decays` is true. The variables
+        have these places in the step.
         """
         if not decays:
             self = self.without_decay()
@@ -99,21 +115,28 @@ class RuleUpdate(NamedTuple):
         for k, flag in enumerate(table.flags):
             flags |= self.flags[flag] << k
         # rows decay once per step, however often they occur
-        duplicates = self.duplicates if self.keep == 1 else "sum"
-        return RuleStep(kernel, hypers, flags, duplicates, lazy, scale, self.keep)
+        duplicates = self.duplicates if self.keep == 1 and not self.decay else "sum"
+        return RuleStep(
+            kernel, hypers, flags, duplicates, lazy, scale, self.keep, self.decay, self.rounding,
+            places,
+        )  # fmt: skip
+
+    def completed(self, call: Call, places: list[int]) -> Call:
+        """Return a call, which is used again, after setting what is not among its arguments."""
+        return _completed(call, self.decay, self.rounding, places)
 
     def without_decay(self) -> RuleUpdate:
         """Return the update of variables that do not decay, by the factor or by the rule."""
         hypers = self.hypers
         if "weight_decay" in hypers:
             hypers = {**hypers, "weight_decay": 0.0}
-        return self._replace(hypers=hypers, keep=1.0)
+        return self._replace(hypers=hypers, keep=1.0, decay=0.0)
 
-    def row_step(self, sparse: str, scale: float = 1.0, decays: bool = True) -> RuleStep:
+    def row_step(self, sparse: str, scale: float, decays: bool, places: list[int]) -> RuleStep:
         """Return the sparse step; `sparse` is the mode, as in RuleOptimizer."""
         # catching up gives the result of dense steps
         rule = self.rule if sparse == "catch_up" else self.rows or self.rule
-        return self.step(scale, decays, sparse != "tensorflow", rule)
+        return self.step(scale, decays, sparse != "tensorflow", rule, places)
 
 
 class DenseBucket(NamedTuple):
@@ -133,7 +156,7 @@ class DenseBucket(NamedTuple):
 
     def step(self, update: RuleUpdate, sparse: str, scale: float) -> RuleStep:
         """Return the step of these variables."""
-        return update.step(scale, self.decays)
+        return update.step(scale, self.decays, places=self.places)
 
     def gradients(self, grads: tuple[Any, ...]) -> list[Any]:
         """Return the gradients of these variables among those of a step."""
@@ -173,11 +196,19 @@ class SparseUpdate(NamedTuple):
 
     def step(self, update: RuleUpdate, sparse: str, scale: float) -> RuleStep:
         """Return the step of the rows."""
-        return update.row_step(sparse, scale, self.decays)
+        return update.row_step(sparse, scale, self.decays, self.places)
 
     def call(self, step: RuleStep, grads: tuple[Any, ...]) -> Call:
         """Check the call of a step."""
         return step.rows(self.arrays, grads[self.place], self.workspace)
+
+
+def _completed(call: Call, decay: float, rounding: Rounding, places: list[int]) -> Call:
+    if decay:
+        set_cautious_decay(call, decay)
+    if rounding is not None:
+        set_rounding(call, *rounding, places)
+    return call
 
 
 def as_array(grad: Any, dtype: np.dtype[Any]) -> Any:

@@ -188,6 +188,10 @@ def shard_config(
         raise InvalidArgumentError(
             "a gradient_aggregator or gradient_transformers cannot be sent to workers"
         )
+    if optimizer.stochastic_rounding is not None:
+        raise InvalidArgumentError(
+            "stochastic_rounding needs the place of a row in the table, which a part does not know"
+        )
     if int(optimizer.iterations):
         raise InvalidArgumentError("the optimizer has taken steps already")
     optimizer_config = optimizer._saved_config()

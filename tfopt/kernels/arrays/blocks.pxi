@@ -93,6 +93,8 @@ cdef void run_blocks(const layout *axes, step_t step, const block_steps *blocks,
     cdef block_run run
     cdef float *p[MAX_OPERANDS]
     cdef const void *at[MAX_OPERANDS]
+    cdef uint16_t[(MAX_OPERANDS - 1) * NOISE_ROW] memory
+    cdef const uint16_t *noise = NULL
     cdef int b, k, storage, whole, last = n_operands - 1
     cdef bint in_blocks = _in_blocks(axes, blocks, n_operands)
     while start < stop:
@@ -115,9 +117,14 @@ cdef void run_blocks(const layout *axes, step_t step, const block_steps *blocks,
         if whole * CODES < run.n:
             _step_decoded(axes, step, n_operands, &run, whole, h)
         _write_blocks(axes.storage, axes.n_written, &run)
+        if axes.rounds:
+            noise = _noise(axes, start, 1, run.n, memory)
         for k in range(axes.n_written):
             storage = axes.storage[k]
-            if NATIVE < storage < SIGNED8:
+            if axes.rounds and storage == BFLOAT16:
+                _halves.round(run.buffer[k][0], run.n, noise + k * NOISE_ROW,
+                              <uint16_t *>run.at[k])
+            elif NATIVE < storage < SIGNED8:
                 _halves.narrow[storage](run.buffer[k][0], run.n, <uint16_t *>run.at[k])
         start += run.n
 

@@ -1,7 +1,8 @@
 # cython: language_level=3
 cimport numpy as cnp
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from tfopt.kernels.update.step_table cimport (
-    MAX_DIMS, MAX_OPERANDS, block_steps, half_step_t, step_t,
+    MAX_DIMS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, block_steps, half_step_t, step_t,
 )
 
 cdef enum:
@@ -16,13 +17,31 @@ cdef struct layout:
     # the axes of all operands, innermost first, adjacent axes merged where every operand allows
     int ndim
     Py_ssize_t shape[MAX_DIMS]
-    Py_ssize_t stride[MAX_OPERANDS][MAX_DIMS]   # in bytes
+    Py_ssize_t stride[MAX_OPERANDS + 1][MAX_DIMS]   # in bytes
     int storage[MAX_OPERANDS]
     int n_written       # the number of leading operands that are written
     bint blocked        # some operands are blocks of codes, and all are contiguous
+    # Written bfloat16 operands are rounded stochastically: each by its own key and the indices of
+    # the elements, in the order of C. So that these are known where the axes are in another order,
+    # there is one more operand, of bytes: the address of an element is its index.
+    bint rounds
+    uint64_t key
+    uint32_t own_key[MAX_OPERANDS]
     bint clamps         # the last operand is clamped to these bounds as it is read
     double bounds[2]
 
+cdef struct caution:
+    # behind the scalars of a step that is followed by cautious weight decay
+    step_t step
+    int n_operands
+    int itemsize
+    double decay
+
+cdef enum:
+    CAUTION = MAX_SCALARS + N_SCALES    # where it is, in doubles; that of absent rows is the second
+
+cdef void step_cautiously(char **p, Py_ssize_t n, const double *h) noexcept nogil
+cdef void step_absent_cautiously(char **p, Py_ssize_t n, const double *h) noexcept nogil
 cdef void merge_axes(layout *into, int n_operands, int ndim, const cnp.npy_intp *shape,
                      const cnp.npy_intp **strides) noexcept nogil
 cdef void gather(char *to, const char *source, Py_ssize_t stride, Py_ssize_t n,

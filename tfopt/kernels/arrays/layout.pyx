@@ -17,8 +17,8 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from tfopt.errors import InvalidArgumentError
 
 from tfopt.kernels.platform.halves cimport (
-    CODES, bfloat16_of, block_numbers, float16_of, float_of_bfloat16, float_of_float16, halves,
-    signed8, unit_of,
+    CODES, NOISES, NOISE_ROW, bfloat16_near, bfloat16_of, block_numbers, float16_of,
+    float_of_bfloat16, float_of_float16, halves, noise_at, signed8, unit_of,
 )
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.platform.runtime cimport flush_denormals
@@ -68,7 +68,7 @@ cdef void merge_axes(layout *into, int n_operands, int ndim, const cnp.npy_intp 
         order[at] = axis
         n += 1
     into.n_written = n_operands - 1     # a gradient is only read
-    into.blocked = into.clamps = False
+    into.blocked = into.clamps = into.rounds = False
     into.ndim = 0
     for at in range(n):
         axis = order[at]
@@ -153,6 +153,59 @@ cdef void clamp(void *run, Py_ssize_t n, bint is_double, const double *bounds) n
             floats[i] = low_float if low_float > floats[i] else floats[i]
 
 
+cdef const uint16_t *_noise(const layout *axes, Py_ssize_t first, Py_ssize_t index_stride,
+                            Py_ssize_t n, uint16_t *into) noexcept nogil:
+    """The noise of a run for each operand that is written, in rows of NOISE_ROW.
+
+    The indices of its elements begin with `first` and are `index_stride` apart.
+    """
+    cdef Py_ssize_t i
+    cdef int k
+    if index_stride == 1:
+        _halves.noise(axes.key, axes.own_key, axes.n_written, first, n, into)
+        return into + (first & 1)
+    for k in range(axes.n_written):
+        for i in range(n):
+            into[k * NOISE_ROW + i] = noise_at(axes.key, axes.own_key[k], first + i * index_stride)
+    return into
+
+
+cdef void _round(char *to, Py_ssize_t stride, const float *floats, Py_ssize_t n,
+                 const uint16_t *noise) noexcept nogil:
+    """Round a run stochastically."""
+    cdef Py_ssize_t i
+    if stride == 2:
+        _halves.round(floats, n, noise, <uint16_t *>to)
+        return
+    for i in range(n):
+        (<uint16_t *>(to + i * stride))[0] = bfloat16_near(floats[i], noise[i])
+
+
+cdef inline void _step_with(const caution *with_, char **p, Py_ssize_t n,
+                            const double *h) noexcept nogil:
+    """Step a run, piece by piece, and let it decay where that moved it towards zero."""
+    cdef double[PIECE] before
+    cdef char *at[MAX_OPERANDS]
+    cdef Py_ssize_t done = 0, piece, size = with_.itemsize
+    cdef int k
+    while done < n:
+        piece = min(n - done, PIECE * <Py_ssize_t>sizeof(double) // size)
+        for k in range(with_.n_operands):
+            at[k] = p[k] + done * size
+        memcpy(before, at[0], piece * size)
+        with_.step(<void **>at, piece, h)
+        _halves.decay[size == 8](at[0], before, piece, with_.decay)
+        done += piece
+
+
+cdef void step_cautiously(char **p, Py_ssize_t n, const double *h) noexcept nogil:
+    _step_with(<const caution *>(h + CAUTION), p, n, h)
+
+
+cdef void step_absent_cautiously(char **p, Py_ssize_t n, const double *h) noexcept nogil:
+    _step_with(<const caution *>(h + CAUTION) + 1, p, n, h)
+
+
 cdef void scatter(char *to, Py_ssize_t stride, const char *source, Py_ssize_t n,
                   Py_ssize_t itemsize, int storage) noexcept nogil:
     """The inverse of `gather`; a number that is stored in 16 bits is rounded."""
@@ -222,25 +275,33 @@ cdef void _run_halves(const layout *axes, half_step_t step, int n_operands, char
     cdef float[MAX_SCALARS + N_SCALES] plain
     cdef uint16_t[MAX_OPERANDS][BFLOAT16_CHUNK] rest
     cdef uint16_t[PIECE] clamped
+    cdef uint16_t[(MAX_OPERANDS - 1) * NOISE_ROW] memory
+    cdef const uint16_t *noise = NULL
     cdef uint16_t *p[MAX_OPERANDS]
     cdef int k, last = n_operands - 1, storage = axes.storage[0]
     cdef Py_ssize_t chunk = FLOAT16_CHUNK if storage == FLOAT16 else BFLOAT16_CHUNK
     cdef Py_ssize_t done = 0, piece, whole = n - n % chunk
+    cdef Py_ssize_t first = 0, by = 0     # the index of the first element, and from one to the next
     cdef uint16_t bound = 0, infinity = 0x7c00 if storage == FLOAT16 else 0x7f80
     if axes.clamps:
         bound = <uint16_t>_narrow_bound(axes, storage)
+    if axes.rounds:
+        first, by = <Py_ssize_t>at[n_operands], axes.stride[n_operands][0]
     for k in range(MAX_SCALARS + N_SCALES):     # of NaNs, rounding takes the processor's only
         plain[k] = h[k] if h[k] == h[k] else <float>NAN
     while done < whole:
         piece = whole - done
         if axes.clamps and piece > PIECE:
             piece = PIECE
+        if axes.rounds:
+            piece = min(piece, <Py_ssize_t>NOISES)
+            noise = _noise(axes, first + done * by, by, piece, memory)
         for k in range(n_operands):
             p[k] = <uint16_t *>at[k] + done
         if axes.clamps:
             _clamp_narrow(p[last], piece, bound, infinity, clamped)
             p[last] = clamped
-        step(p, piece, plain)
+        step(p, piece, plain, noise)
         done += piece
     if done == n:
         return
@@ -251,7 +312,9 @@ cdef void _run_halves(const layout *axes, half_step_t step, int n_operands, char
         memcpy(p[k], <uint16_t *>at[k] + done, 2 * piece)
     if axes.clamps:
         _clamp_narrow(p[last], piece, bound, infinity, p[last])
-    step(p, chunk, plain)
+    if axes.rounds:
+        noise = _noise(axes, first + done * by, by, piece, memory)
+    step(p, chunk, plain, noise)
     for k in range(last):
         memcpy(<uint16_t *>at[k] + done, p[k], 2 * piece)
 
@@ -263,6 +326,8 @@ cdef void _run_axis(const layout *axes, step_t step, const half_step_t *half, in
     cdef void *p[MAX_OPERANDS]
     cdef bint buffered[MAX_OPERANDS]
     cdef bint direct = True
+    cdef uint16_t[(MAX_OPERANDS - 1) * NOISE_ROW] memory
+    cdef const uint16_t *noise = NULL
     cdef Py_ssize_t done = 0, piece, stride
     cdef int k
     cdef half_step_t narrow
@@ -283,6 +348,10 @@ cdef void _run_axis(const layout *axes, step_t step, const half_step_t *half, in
         piece = PIECE * <Py_ssize_t>sizeof(double) // itemsize
         if piece > n - done:
             piece = n - done
+        if axes.rounds:
+            piece = min(piece, <Py_ssize_t>NOISES)
+            stride = axes.stride[n_operands][0]
+            noise = _noise(axes, <Py_ssize_t>at[n_operands] + done * stride, stride, piece, memory)
         for k in range(n_operands):
             stride = axes.stride[k][0]
             p[k] = at[k] + done * stride
@@ -295,7 +364,9 @@ cdef void _run_axis(const layout *axes, step_t step, const half_step_t *half, in
         step(p, piece, h)
         for k in range(axes.n_written):
             stride = axes.stride[k][0]
-            if buffered[k]:
+            if axes.rounds and axes.storage[k] == BFLOAT16:
+                _round(at[k] + done * stride, stride, <float *>p[k], piece, noise + k * NOISE_ROW)
+            elif buffered[k]:
                 scatter(at[k] + done * stride, stride, <char *>p[k], piece, itemsize,
                         axes.storage[k])
         done += piece
@@ -306,17 +377,17 @@ cdef void run_layout(const layout *axes, step_t step, const half_step_t *half, i
                      const void *h) noexcept nogil:
     """Step elements start .. start + count - 1, in the order of the layout."""
     cdef Py_ssize_t index[MAX_DIMS]
-    cdef char *at[MAX_OPERANDS]
+    cdef char *at[MAX_OPERANDS + 1]
     cdef Py_ssize_t rest = start, n
-    cdef int axis, k
-    for k in range(n_operands):
+    cdef int axis, k, n_addresses = n_operands + axes.rounds
+    for k in range(n_addresses):
         at[k] = data[k]
     for axis in range(axes.ndim):
         index[axis] = rest
         if axis < axes.ndim - 1:    # rows of one axis need no division
             index[axis] = rest % axes.shape[axis]
             rest //= axes.shape[axis]
-        for k in range(n_operands):
+        for k in range(n_addresses):
             at[k] += index[axis] * axes.stride[k][axis]
     while count > 0:
         n = axes.shape[0] - index[0]
@@ -327,16 +398,16 @@ cdef void run_layout(const layout *axes, step_t step, const half_step_t *half, i
         if count == 0:
             return
         # the run ended at the end of the innermost axis: back to its start, and carry
-        for k in range(n_operands):
+        for k in range(n_addresses):
             at[k] -= index[0] * axes.stride[k][0]
         index[0] = 0
         for axis in range(1, axes.ndim):
             index[axis] += 1
-            for k in range(n_operands):
+            for k in range(n_addresses):
                 at[k] += axes.stride[k][axis]
             if index[axis] < axes.shape[axis]:
                 break
-            for k in range(n_operands):
+            for k in range(n_addresses):
                 at[k] -= axes.shape[axis] * axes.stride[k][axis]
             index[axis] = 0
 

@@ -121,6 +121,71 @@ TFOPT_INLINE void narrow_bfloat16(const float *floats, ptrdiff_t n, uint16_t *br
     for (; i < n; i++) brains[i] = bfloat16_of(floats[i]);
 }
 
+/* Rounded stochastically: up, in magnitude, with the probability that what is cut off is of a unit.
+   The noise is 16 bits; 0x8000 makes it the nearest. Beyond the largest finite number there is none
+   to choose between, so the nearest is taken. A NaN stays one. */
+static inline uint16_t bfloat16_near(float value, uint16_t noise) {
+    uint32_t bits = bits_of_float(value), size = bits & 0x7fffffff;
+    uint32_t rounded = (bits + (size < 0x7f7f0000 ? noise : 0x8000)) >> 16;
+    return (uint16_t)(size > 0x7f800000 ? (bits >> 16) | 0x40 : rounded);
+}
+TFOPT_INLINE void round_bfloat16(const float *floats, ptrdiff_t n, const uint16_t *noise,
+                                 uint16_t *brains) {
+    for (ptrdiff_t i = 0; i < n; i++) brains[i] = bfloat16_near(floats[i], noise[i]);
+}
+
+/* The noise is a function of a key and of the element's index, whatever is stepped beside it. A key
+   of numbers, to which one more is added, as in Steele, Lea, Flood: Fast Splittable Pseudorandom
+   Number Generators, 2014. */
+static inline uint64_t key_with(uint64_t key, uint64_t number) {
+    uint64_t z = (key ^ number) + 0x9e3779b97f4a7c15;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+}
+/* Two rounds of shift and multiplication, for two elements at a time, of which one gets the low half
+   and one the high half. The first round is common to the arrays that are stepped together; before
+   the second, each adds its own key. */
+static inline uint32_t first_round(uint32_t pair, uint32_t key) {
+    uint32_t x = pair ^ key;
+    x = (x ^ (x >> 16)) * 0x21f0aaad;
+    return x ^ (x >> 15);
+}
+static inline uint32_t second_round(uint32_t x, uint32_t own) {
+    x = (x ^ own) * 0xd35a2d97;
+    return x ^ (x >> 15);
+}
+static inline uint16_t noise_at(uint64_t key, uint32_t own, uint64_t index) {
+    uint64_t pair = index >> 1;
+    uint32_t x = first_round((uint32_t)pair, (uint32_t)key_with(key, pair >> 32));
+    x = second_round(x, own);
+    return (uint16_t)(index & 1 ? x >> 16 : x);
+}
+
+#define TFOPT_NOISES 512 /* of a run that is rounded at a time */
+#define TFOPT_NOISE_ROW (TFOPT_NOISES + 32) /* from the noise of one array to that of the next */
+
+/* The noise of n elements whose indices are `first` and each one more than the one before; it begins
+   at the second place if the first index is odd. */
+TFOPT_INLINE void make_noise(uint64_t key, const uint32_t *own, int arrays, uint64_t first,
+                             ptrdiff_t n, uint16_t *noise) {
+    uint32_t common[TFOPT_NOISE_ROW / 2];
+    uint64_t pair = first >> 1;
+    ptrdiff_t i, start = 0, pairs = (ptrdiff_t)(((first + (uint64_t)n + 1) >> 1) - pair);
+    while (start < pairs) {
+        uint32_t low = (uint32_t)pair, high = (uint32_t)key_with(key, pair >> 32);
+        ptrdiff_t rest = (ptrdiff_t)0x100000000 - low; /* that have the same high bits */
+        ptrdiff_t stop = pairs - start < rest ? pairs : start + rest;
+        pair += (uint64_t)(stop - start);
+        for (; start < stop; start++, low++) common[start] = first_round(low, high);
+    }
+    for (int k = 0; k < arrays; k++, noise += TFOPT_NOISE_ROW)
+        for (i = 0; i < pairs; i++) {
+            uint32_t x = second_round(common[i], own[k]);
+            memcpy(noise + 2 * i, &x, sizeof x); /* little-endian, as all processors here */
+        }
+}
+
 /* A chunk, for loops that step its numbers before they leave the registers. All that is asked of
    their order is that it be that of the other operands: as a pair of bfloat16 is 32 bits, a shift
    widens one and a mask the other, so the first of every pair come before the second ones. */
@@ -141,13 +206,22 @@ TFOPT_INLINE void widen_bfloat16_chunk(const uint16_t *brains, float *floats) {
     _mm512_storeu_si512(floats, _mm512_slli_epi32(pairs, 16));
     _mm512_storeu_si512(floats + 16, _mm512_and_si512(pairs, _mm512_set1_epi32(~0xffff)));
 }
-TFOPT_INLINE void narrow_bfloat16_chunk(const float *floats, uint16_t *brains) {
+TFOPT_INLINE void narrow_bfloat16_chunk(const float *floats, uint16_t *brains,
+                                        const uint16_t *noise, ptrdiff_t at) {
     const __mmask32 seconds = 0xaaaaaaaa;
     __m512i first = _mm512_loadu_si512(floats), second = _mm512_loadu_si512(floats + 16);
     __m512i high = _mm512_mask_blend_epi16(seconds, _mm512_srli_epi32(first, 16), second);
     __m512i low = _mm512_mask_blend_epi16(seconds, first, _mm512_slli_epi32(second, 16));
-    __m512i sticky = _mm512_ternarylogic_epi32(low, high, _mm512_set1_epi16(1), 0xf8);
-    __mmask32 up = _mm512_cmpgt_epu16_mask(sticky, _mm512_set1_epi16((short)0x8000));
+    __mmask32 up;
+    if (noise) { /* up if the sum of it and of the low bits is more than these can hold */
+        __m512i added = _mm512_loadu_si512(noise + at), twice = _mm512_add_epi16(high, high);
+        __mmask32 largest = _mm512_cmpeq_epu16_mask(twice, _mm512_set1_epi16((short)0xfefe));
+        added = _mm512_mask_mov_epi16(added, largest, _mm512_set1_epi16((short)0x8000));
+        up = _mm512_cmpgt_epu16_mask(added, _mm512_xor_si512(low, _mm512_set1_epi32(-1)));
+    } else {
+        __m512i sticky = _mm512_ternarylogic_epi32(low, high, _mm512_set1_epi16(1), 0xf8);
+        up = _mm512_cmpgt_epu16_mask(sticky, _mm512_set1_epi16((short)0x8000));
+    }
     _mm512_storeu_si512(brains, _mm512_mask_sub_epi16(high, up, high, _mm512_set1_epi16(-1)));
 }
 #else
@@ -157,14 +231,26 @@ TFOPT_INLINE void widen_bfloat16_chunk(const uint16_t *brains, float *floats) {
     _mm256_storeu_si256((__m256i *)(floats + 8),
                         _mm256_and_si256(pairs, _mm256_set1_epi32(~0xffff)));
 }
-TFOPT_INLINE void narrow_bfloat16_chunk(const float *floats, uint16_t *brains) {
+TFOPT_INLINE void narrow_bfloat16_chunk(const float *floats, uint16_t *brains,
+                                        const uint16_t *noise, ptrdiff_t at) {
     __m256i first = _mm256_loadu_si256((const __m256i *)floats);
     __m256i second = _mm256_loadu_si256((const __m256i *)(floats + 8));
     __m256i high = _mm256_blend_epi16(_mm256_srli_epi32(first, 16), second, 0xaa);
     __m256i low = _mm256_blend_epi16(first, _mm256_slli_epi32(second, 16), 0xaa);
-    __m256i sticky = _mm256_or_si256(low, _mm256_and_si256(high, _mm256_set1_epi16(1)));
-    __m256i least = _mm256_set1_epi16((short)0x8001); /* that is more than a half */
-    __m256i up = _mm256_cmpeq_epi16(_mm256_max_epu16(sticky, least), sticky);
+    __m256i up;
+    if (noise) { /* up if the sum of it and of the low bits is more than these can hold */
+        __m256i added = _mm256_loadu_si256((const __m256i *)(noise + at)), sum;
+        __m256i twice = _mm256_add_epi16(high, high);
+        __m256i largest = _mm256_cmpeq_epi16(twice, _mm256_set1_epi16((short)0xfefe));
+        added = _mm256_blendv_epi8(added, _mm256_set1_epi16((short)0x8000), largest);
+        sum = _mm256_add_epi16(low, added);
+        up = _mm256_cmpeq_epi16(_mm256_max_epu16(sum, low), sum); /* if it holds them */
+        up = _mm256_cmpeq_epi16(up, _mm256_setzero_si256());
+    } else {
+        __m256i sticky = _mm256_or_si256(low, _mm256_and_si256(high, _mm256_set1_epi16(1)));
+        __m256i least = _mm256_set1_epi16((short)0x8001); /* that is more than a half */
+        up = _mm256_cmpeq_epi16(_mm256_max_epu16(sticky, least), sticky);
+    }
     _mm256_storeu_si256((__m256i *)brains, _mm256_sub_epi16(high, up));
 }
 #endif

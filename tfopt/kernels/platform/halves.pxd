@@ -1,7 +1,7 @@
 # cython: language_level=3
-"""Conversion of 16-bit numbers and of blocks of 8-bit codes from and to float32."""
+"""Conversion of 16-bit numbers and of blocks of 8-bit codes, and what else surrounds a step."""
 
-from libc.stdint cimport int32_t, uint16_t
+from libc.stdint cimport int32_t, uint16_t, uint32_t, uint64_t
 
 cdef extern from "halves.h" nogil:
     float float_of_float16(uint16_t half) noexcept
@@ -12,11 +12,24 @@ cdef extern from "halves.h" nogil:
     void narrow_float16(const float *floats, Py_ssize_t n, uint16_t *halves) noexcept
     void widen_bfloat16(const uint16_t *brains, Py_ssize_t n, float *floats) noexcept
     void narrow_bfloat16(const float *floats, Py_ssize_t n, uint16_t *brains) noexcept
+    # stochastic rounding
+    enum:
+        NOISES "TFOPT_NOISES"
+        NOISE_ROW "TFOPT_NOISE_ROW"
+    uint64_t key_with(uint64_t key, uint64_t number) noexcept
+    uint16_t noise_at(uint64_t key, uint32_t own, uint64_t index) noexcept
+    uint16_t bfloat16_near(float value, uint16_t noise) noexcept
+    void make_noise(uint64_t key, const uint32_t *own, int arrays, uint64_t first, Py_ssize_t n,
+                    uint16_t *noise) noexcept
+    void round_bfloat16(const float *floats, Py_ssize_t n, const uint16_t *noise,
+                        uint16_t *brains) noexcept
     # with AVX2
     void widen_float16_chunk(const uint16_t *halves, float *floats) noexcept
     void narrow_float16_chunk(const float *floats, uint16_t *halves) noexcept
     void widen_bfloat16_chunk(const uint16_t *brains, float *floats) noexcept
-    void narrow_bfloat16_chunk(const float *floats, uint16_t *brains) noexcept
+    # to the nearest, or stochastically by the noise from `at`
+    void narrow_bfloat16_chunk(const float *floats, uint16_t *brains, const uint16_t *noise,
+                               Py_ssize_t at) noexcept
 
 cdef extern from "bytes8.h" nogil:
     enum:
@@ -46,16 +59,27 @@ cdef extern from "bytes8.h" nogil:
 ctypedef void (*widen_t)(const uint16_t *halves, Py_ssize_t n, float *floats) noexcept nogil
 ctypedef void (*narrow_t)(const float *floats, Py_ssize_t n, uint16_t *halves) noexcept nogil
 
+# The noise of elements of several arrays, for a common key and one for each array: NOISE_ROW apart
+ctypedef void (*noise_t)(uint64_t key, const uint32_t *own, int arrays, uint64_t first,
+                         Py_ssize_t n, uint16_t *noise) noexcept nogil
+ctypedef void (*round_t)(const float *floats, Py_ssize_t n, const uint16_t *noise,
+                         uint16_t *brains) noexcept nogil
 # A block of CODES numbers
 ctypedef int32_t (*largest_t)(const float *floats) noexcept nogil
 ctypedef void (*decode_t)(const void *block, float *floats) noexcept nogil
 ctypedef void (*encode_t)(const float *floats, float unit, float inverse,
                           void *block) noexcept nogil
 
+# Decay of a run, float or double, where a step from `before` moved it towards zero or not at all
+ctypedef void (*decay_t)(void *run, const void *before, Py_ssize_t n, double decay) noexcept nogil
+
 cdef struct halves:
     # by storage type (layout.pxd); type 0 needs none
     widen_t[3] widen
     narrow_t[3] narrow
+    noise_t noise
+    round_t round
+    decay_t[2] decay        # of float, double
     largest_t largest
     # by storage type less SIGNED8
     decode_t[2] decode

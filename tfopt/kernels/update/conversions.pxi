@@ -1,14 +1,16 @@
-# Conversions of numbers in 16 and 8 bits, for each instruction set that has them compiled.
+# Conversions of numbers in 16 and 8 bits, and cautious weight decay, for each instruction set that
+# has them compiled.
 from cpython.pycapsule cimport PyCapsule_New
 
-from libc.stdint cimport int32_t, uint16_t
+from libc.stdint cimport int32_t, uint16_t, uint32_t, uint64_t
 
 from tfopt.kernels.arrays.layout cimport BFLOAT16, FLOAT16
 from tfopt.kernels.platform.halves cimport (
-    CODES, decode_positive8, decode_signed8, decode_t, encode_positive8, encode_signed8, encode_t,
-    halves, largest_magnitude, narrow_bfloat16, narrow_float16, positive8, signed8, widen_bfloat16,
-    widen_float16,
+    CODES, decay_t, decode_positive8, decode_signed8, decode_t, encode_positive8, encode_signed8,
+    encode_t, halves, largest_magnitude, make_noise, narrow_bfloat16, narrow_float16, positive8,
+    round_bfloat16, signed8, widen_bfloat16, widen_float16,
 )
+from tfopt.kernels.update.rules cimport real
 
 
 cdef void _widen_float16(const uint16_t *x, Py_ssize_t n, float *y) noexcept nogil:
@@ -25,6 +27,16 @@ cdef void _widen_bfloat16(const uint16_t *x, Py_ssize_t n, float *y) noexcept no
 
 cdef void _narrow_bfloat16(const float *x, Py_ssize_t n, uint16_t *y) noexcept nogil:
     narrow_bfloat16(x, n, y)
+
+
+cdef void _make_noise(uint64_t key, const uint32_t *own, int arrays, uint64_t first,
+                      Py_ssize_t n, uint16_t *noise) noexcept nogil:
+    make_noise(key, own, arrays, first, n, noise)
+
+
+cdef void _round_bfloat16(const float *x, Py_ssize_t n, const uint16_t *noise,
+                          uint16_t *y) noexcept nogil:
+    round_bfloat16(x, n, noise, y)
 
 
 cdef int32_t _largest_magnitude(const float *x) noexcept nogil:
@@ -48,12 +60,24 @@ cdef void _encode_positive8(const float *x, float unit, float inverse,
                             positive8 *block) noexcept nogil:
     encode_positive8(x, unit, inverse, block)
 
+
+cdef void _decay(real *run, const real *before, Py_ssize_t n, double decay) noexcept nogil:
+    cdef real by = <real>decay
+    cdef bint agrees
+    cdef Py_ssize_t i
+    for i in range(n):
+        agrees = (((before[i] > 0) & (run[i] <= before[i]))
+                  | ((before[i] < 0) & (run[i] >= before[i])))
+        run[i] = run[i] - by * before[i] if agrees else run[i]
+
 cdef halves _halves
 _halves.widen[FLOAT16], _halves.narrow[FLOAT16] = _widen_float16, _narrow_float16
 _halves.widen[BFLOAT16], _halves.narrow[BFLOAT16] = _widen_bfloat16, _narrow_bfloat16
+_halves.noise, _halves.round = _make_noise, _round_bfloat16
 _halves.largest = _largest_magnitude
 _halves.largest_code[0], _halves.largest_code[1] = 127, 1.9375
 _halves.decode[0], _halves.encode[0] = <decode_t>_decode_signed8, <encode_t>_encode_signed8
 _halves.decode[1], _halves.encode[1] = <decode_t>_decode_positive8, <encode_t>_encode_positive8
+_halves.decay[0], _halves.decay[1] = <decay_t>_decay[float], <decay_t>_decay[double]
 
 halves_capsule = PyCapsule_New(<void *>&_halves, b"tfopt.halves", NULL)

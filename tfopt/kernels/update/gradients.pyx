@@ -1,13 +1,22 @@
-"""The gradients of a checked call: what they are, and how they are clipped as they are read."""
+"""The gradients of a checked call, how they are clipped, and what follows an element's step."""
 
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc
 
-from tfopt.errors import InvalidArgumentError
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
-from tfopt.kernels.arrays.layout cimport layout
+from tfopt.kernels.arrays.layout cimport (
+    BFLOAT16, CAUTION, caution, layout, merge_axes, step_absent_cautiously, step_cautiously,
+)
+from tfopt.kernels.platform.halves cimport key_with
 from tfopt.kernels.update.checks cimport Call, set_scale
+from tfopt.kernels.update.step_table cimport MAX_DIMS, MAX_OPERANDS, step_t
 from tfopt.kernels.update.whole_rows cimport need_scratch
 from tfopt.kernels.update.work cimport tensor
+
+cimport numpy as cnp
+
+cnp.import_array()
 
 
 cdef layout *_run(Py_ssize_t n, int n_operands, Py_ssize_t itemsize) except NULL:
@@ -69,3 +78,100 @@ def set_scales(Call call not None, list scales not None):
         set_scale(call.w.h, call.w.tensors[0].scale, call.w.itemsize)
     else:
         call.w.own_scales = True
+
+
+# ---- weight decay
+
+def set_cautious_decay(Call call not None, double decay):
+    """Make a call subtract from the weights `decay` times what they were, where the step agrees.
+
+    That is where it moves them towards zero, or not at all.
+    """
+    cdef caution *behind = <caution *>(<double *>call.w.h + CAUTION)
+    cdef int k
+    if call.complex_numbers or call.w.by_rows:
+        raise InvalidTypeError(
+            "cautious weight decay needs a rule without a reduction, and real variables"
+        )
+    if call.w.step != <step_t>step_cautiously:
+        behind[0].step = call.w.step
+        call.w.step = <step_t>step_cautiously
+    if call.w.absent != NULL and call.w.absent != <step_t>step_absent_cautiously:
+        behind[1].step = call.w.absent
+        call.w.absent = <step_t>step_absent_cautiously
+    for k in range(2):
+        behind[k].n_operands, behind[k].itemsize = call.w.n_operands, <int>call.w.itemsize
+        behind[k].decay = decay
+    call.w.half = NULL
+    call.w.blocks = NULL
+    call.w.scatter, call.w.buckets = NULL, NULL
+
+
+# ---- stochastic rounding
+
+cdef list _operands_of(Call call, Py_ssize_t t):
+    """The arrays of a variable."""
+    cdef list found = []
+    if isinstance(call.arrays, list):       # of many variables: a list for each operand
+        for column in call.arrays:
+            found.append(column[t])
+    else:
+        found.extend(call.arrays[0])
+        found.append(call.arrays[1])
+    return found
+
+
+cdef int _add_indices(layout *axes, list operands, int skip_axes) except -1:
+    """Have the axes also lead to the indices of the elements, in the order of C."""
+    cdef const cnp.npy_intp *strides[MAX_OPERANDS + 1]
+    cdef cnp.npy_intp index_stride[MAX_DIMS]
+    cdef cnp.ndarray a = operands[0]
+    cdef int k, axis, n = len(operands), ndim = cnp.PyArray_NDIM(a) - skip_axes
+    cdef layout before = axes[0]
+    cdef Py_ssize_t step = 1
+    for axis in range(ndim - 1, -1, -1):
+        index_stride[axis] = step
+        step *= cnp.PyArray_DIM(a, skip_axes + axis)
+    for k in range(n):
+        strides[k] = cnp.PyArray_STRIDES(<cnp.ndarray>operands[k]) + skip_axes
+    strides[n] = index_stride
+    merge_axes(axes, n + 1, ndim, cnp.PyArray_DIMS(a) + skip_axes, strides)
+    axes.n_written = before.n_written
+    axes.clamps = before.clamps
+    return 0
+
+
+def set_rounding(Call call not None, uint64_t seed, int64_t step, list numbers not None):
+    """Make a call round bfloat16 variables and slots stochastically.
+
+    Parameters
+    ----------
+    call : Call
+    seed, step : int
+    numbers : list of int
+        Of each variable. With the operand's place in the call they tell the arrays of a step apart.
+    """
+    cdef Py_ssize_t t
+    cdef int k, n = call.w.n_operands
+    cdef tensor *it
+    cdef bint rounds
+    cdef uint64_t key
+    if len(numbers) != call.w.n_tensors:
+        raise InvalidArgumentError(f"{len(numbers)} numbers for {call.w.n_tensors} variables")
+    if call.w.by_rows:
+        raise InvalidTypeError("steps of whole rows round to the nearest only")
+    for t in range(call.w.n_tensors):
+        it = &call.w.tensors[t]
+        rounds = False
+        if it.axes != NULL:
+            for k in range(n - 1):
+                rounds = rounds or it.axes.storage[k] == BFLOAT16
+        if not rounds:
+            continue
+        if not it.axes.rounds and not it.axes.blocked:
+            _add_indices(it.axes, _operands_of(call, t), call.w.index_size != 0)
+        it.axes.rounds = True
+        it.data[n] = NULL
+        key = it.axes.key = key_with(key_with(key_with(0, seed), step), numbers[t])
+        for k in range(n - 1):
+            it.axes.own_key[k] = <uint32_t>key_with(key, k + 1)

@@ -244,7 +244,7 @@ cdef void _run_own(const work *w, int thread, int threads) noexcept nogil:
     cdef fp_state caller = fp_enter(w.flush)
     _lay_out(w, &s, thread)
     _number_owned(w, &s, thread, threads)
-    if w.inner == 1:
+    if w.scatter != NULL:
         _step_elements(w, &s)
     else:
         _place_sums(&s)

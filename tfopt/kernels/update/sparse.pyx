@@ -32,11 +32,12 @@ cdef inline void _run_row(const work *w, Py_ssize_t i, Py_ssize_t row, Py_ssize_
 
     They are those of a row of the variable and its slots, and of row i of the gradient.
     """
-    cdef void *p[MAX_OPERANDS]
+    cdef void *p[MAX_OPERANDS + 1]
     cdef int k, last = w.n_operands - 1
     for k in range(last):
         p[k] = w.tensors[0].data[k] + row * w.row_stride[k]
     p[last] = w.tensors[0].data[last] + i * w.row_stride[last]
+    p[last + 1] = <void *>(row * w.inner)   # the index of the row's first element
     if w.by_rows and w.tensors[0].axes != NULL:
         run_row(w, w.tensors[0].axes, <char **>p, 0, count, w.h)
     elif w.tensors[0].axes == NULL:
@@ -98,7 +99,7 @@ cdef void _run_share_of_rows(const work *w, int thread, int threads) noexcept no
 
 cdef inline void _run_absent(const work *w, Py_ssize_t row, Py_ssize_t stop) noexcept nogil:
     """Step rows row .. stop - 1, which have no gradient."""
-    cdef void *p[MAX_OPERANDS]
+    cdef void *p[MAX_OPERANDS + 1]
     cdef int k, last = w.n_operands - 1
     cdef Py_ssize_t rows = 1, bytes_ = w.inner * w.itemsize
     if w.tensors[0].axes == NULL:
@@ -110,6 +111,7 @@ cdef inline void _run_absent(const work *w, Py_ssize_t row, Py_ssize_t stop) noe
     while row < stop:
         for k in range(last):
             p[k] = w.tensors[0].data[k] + row * w.row_stride[k]
+        p[last + 1] = <void *>(row * w.inner)
         if w.tensors[0].axes == NULL:
             w.absent(p, rows * w.inner, w.h)
         else:

@@ -22,8 +22,10 @@ cdef enum:
 # Update a contiguous run: p = [var, slots..., grad], n elements,
 # h = [gradient scale, variable scale, scalars...]
 ctypedef void (*step_t)(void **p, Py_ssize_t n, const void *h) noexcept nogil
-# Update a contiguous run of numbers of a 16-bit type; n is a multiple of its chunk
-ctypedef void (*half_step_t)(uint16_t **p, Py_ssize_t n, const float *h) noexcept nogil
+# Update a contiguous run of numbers of a 16-bit type; n is a multiple of its chunk. With noise,
+# which is as layout.pyx makes it, bfloat16 is rounded stochastically
+ctypedef void (*half_step_t)(uint16_t **p, Py_ssize_t n, const float *h,
+                             const uint16_t *noise) noexcept nogil
 # Update a block of CODES numbers: p = [var, slots..., grad], of which the slots are only written;
 # they are read from the blocks at[k]. largest[k] becomes a slot's largest magnitude, as bits
 ctypedef void (*block_step_t)(float **p, const void **at, const float *h,

@@ -9,7 +9,7 @@ from tfopt.kernels.update.step_table cimport (
 )
 
 cdef struct tensor:
-    char *data[MAX_OPERANDS]
+    char *data[MAX_OPERANDS + 1]    # one more than operands: see layout.rounds
     layout *axes        # NULL where every operand is one run
     double scale        # of the gradient, if tensors have separate ones
     Py_ssize_t inner, size      # elements of a row and of all, where steps are of whole rows

@@ -33,6 +33,7 @@ class Ftrl(RuleOptimizer):
         `sparse`: what a sparse step does to rows without a gradient. "tensorflow": the same as in
         TensorFlow; "lazy": nothing.
         `storage`: how slots are stored, "float32", "float16", "bfloat16", "8bit" or a dict of it.
+        `stochastic_rounding`: a seed, for which bfloat16 variables and slots round at random.
         `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
         `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
 

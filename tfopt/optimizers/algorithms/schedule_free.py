@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfopt.core.rule_steps import RuleUpdate
+from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Assign
 from tfopt.optimizers.base.averaged import Averaged
 from tfopt.optimizers.base.hyperparameters import Hyper
@@ -26,6 +27,11 @@ class _ScheduleFree(RuleOptimizer, Averaged, abstract=True):
 
     def __init__(self, name: str, learning_rate: Any, **kwargs: Any) -> None:
         super().__init__(name, learning_rate, **kwargs)
+        if self.cautious_weight_decay:
+            raise InvalidArgumentError(
+                f"{type(self).__name__} adds its weight_decay to the gradient, which excludes "
+                "cautious_weight_decay"
+            )
         self.weight_sum = Variable(np.zeros(()), name=f"{name}/weight_sum", trainable=False)
         self._weights.append(self.weight_sum)
 
@@ -71,6 +77,7 @@ class ScheduleFreeSGD(_ScheduleFree):
     **kwargs
         `sparse`: "tensorflow" or "lazy", which are the same here.
         `storage`: how slots are stored, "float32", "float16", "bfloat16" or a dict of it.
+        `stochastic_rounding`: a seed, for which bfloat16 variables and slots round at random.
         `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
         `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
 
@@ -151,6 +158,7 @@ class ScheduleFreeAdamW(_ScheduleFree):
         `sparse`: "tensorflow" or "lazy", which are the same here.
         `storage`: how slots are stored, "float32", "float16", "bfloat16" or a dict of it;
         ``{"v": "8bit"}``, too.
+        `stochastic_rounding`: a seed, for which bfloat16 variables and slots round at random.
         `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
         `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
 

@@ -147,7 +147,10 @@ class BoundRules(BoundStep):
         known: list[Any] = []
         for part, repetition in self._parts:
             own = update if part.decays else update.without_decay()
-            call = repetition and repetition.call_with(own.hypers, own.flags, scale, own.keep)
+            call = None
+            if repetition is not None:
+                call = repetition.call_with(own.hypers, own.flags, scale, own.keep)
+                own.completed(call, part.places)
             known.append(call)
         calls = known
         if not self._is_whole:
@@ -187,6 +190,7 @@ class BoundCall(BoundRules):
         if not self._decays:
             update = update.without_decay()
         call = self._only.call_with(update.hypers, update.flags, scale, update.keep)
+        update.completed(call, self._part.places)
         return [call] if self._is_alone else in_turns(self._part, call, self._request)
 
     def finish(self) -> None:

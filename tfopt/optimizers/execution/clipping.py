@@ -123,7 +123,7 @@ class ClippedRows:
         step = self._step
         rows = (*self._arrays, slices.values), slices.indices
         arguments = *rows, step.hypers, step.flags, 1.0, step.lazy, workspace
-        return sparse_call(step.kernel, *arguments, step.var_scale)
+        return step.completed(sparse_call(step.kernel, *arguments, step.var_scale))
 
 
 def clipped_calls(

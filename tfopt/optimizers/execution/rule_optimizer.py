@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.core.rule_steps import RuleUpdate, SparseUpdate
+from tfopt.core.rule_steps import Rounding, RuleUpdate, SparseUpdate
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
@@ -19,6 +19,7 @@ from tfopt.kernels.update.dense import run
 from tfopt.kernels.update.repetition import Unchanged
 from tfopt.optimizers.base.optimizer import ApplyState
 from tfopt.optimizers.base.slot_storage import Storage, check_storage, stored_dtype
+from tfopt.optimizers.base.step_settings import check_rounding, check_signed, refuse_together
 from tfopt.optimizers.base.variable_set import VariableSet
 from tfopt.optimizers.execution.bound_step import bound_rules
 from tfopt.optimizers.execution.deferred_rows import DecayBound, refuse_catching_up
@@ -56,7 +57,7 @@ _STAGES = (
 #: What the calls of a step depend on, besides the rule's numbers.
 _SETTINGS = (
     "_exclusion", "_deferred", "sparse", "merge", "observe", "clipvalue", "clipnorm",
-    "global_clipnorm", "gradient_aggregator", "gradient_transformers",
+    "global_clipnorm", "gradient_aggregator", "gradient_transformers", "stochastic_rounding",
 )  # fmt: skip
 
 
@@ -87,6 +88,14 @@ class RuleOptimizer(RuleState, abstract=True):
         How slots are stored, or a dict of this by slot; by default in the variable's dtype. They
         are computed in float32. In 8 bits (`tfopt.storage`) are those of variables of at least 4096
         elements, which then need dense gradients. For float32 and 16-bit variables in host memory.
+    stochastic_rounding : int, optional
+        A seed, at least 0: numbers stored as bfloat16, of variables and slots, are rounded up or
+        down at random, so that their means are what was computed; by default, to the nearest. The
+        bits depend on the seed, the step count, the variable's place in the step and the index of
+        the element alone.
+    cautious_weight_decay : bool, default False
+        Whether weights decay only where the step itself moves them towards zero, or not at all:
+        there ``learning_rate * weight_decay`` times what they were before is subtracted after it.
 
     Attributes
     ----------
@@ -100,7 +109,12 @@ class RuleOptimizer(RuleState, abstract=True):
     ------
     InvalidArgumentError
         If the optimizer does not support catching up, or does not support weight decay because
-        its rule does not start from the current weights.
+        its rule does not start from the current weights; if decay is cautious without being any,
+        or cannot be; if rounding or cautious decay is combined with catching up.
+
+    References
+    ----------
+    Chen et al.: Cautious Weight Decay, 2025.
     """
 
     _can_decay = True
@@ -116,16 +130,22 @@ class RuleOptimizer(RuleState, abstract=True):
         sparse: str = "tensorflow",
         weight_decay: float | None = None,
         storage: Storage = None,
+        stochastic_rounding: int | None = None,
+        cautious_weight_decay: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
         self.storage = check_storage(storage)
+        self.stochastic_rounding = stochastic_rounding
         if weight_decay and not self._can_decay:
             raise InvalidArgumentError(
                 f"weight_decay cannot be used with {type(self).__name__}, which computes "
                 "the weights from its accumulators"
             )
         self.weight_decay = weight_decay or 0.0
+        self.cautious_weight_decay = bool(cautious_weight_decay)
+        if self.cautious_weight_decay and not self.weight_decay:
+            raise InvalidArgumentError("cautious_weight_decay needs a weight_decay above 0")
         self._exclusion = VariableSet()
         self.observe = False
         self.last_step: StepReport | None = None
@@ -150,6 +170,18 @@ class RuleOptimizer(RuleState, abstract=True):
         self._plan: StepPlan | None = None
         self._one_by_one = any(
             getattr(type(self), hook) is not getattr(RuleOptimizer, hook) for hook in _HOOKS
+        )
+        refuse_together(
+            {
+                "stochastic_rounding": stochastic_rounding is not None,
+                "cautious_weight_decay": self.cautious_weight_decay,
+            },
+            {
+                'sparse="catch_up"': sparse == "catch_up",
+                "a rule with a reduction": not self._by_elements,
+                "an overridden method for each variable": self._one_by_one,
+            },
+            type(self).__name__,
         )
         self._is_unchanged = not self._one_by_one and all(
             getattr(type(self), name) is getattr(RuleOptimizer, name) for name in _STAGES
@@ -320,9 +352,15 @@ class RuleOptimizer(RuleState, abstract=True):
     def _next_update(self, t: int) -> RuleUpdate:
         lr = self._next_rate(t - 1)
         update = self._update(t, lr)
-        if not self.weight_decay or "weight_decay" in update.hypers:
-            return update
-        return RuleUpdate._make((*update[:-1], 1 - lr * self.weight_decay))
+        rounding, decay = self._rounding(t), lr * self.weight_decay
+        if "weight_decay" in update.hypers or not decay:
+            return update if rounding is None else update._replace(rounding=rounding)
+        keep, subtracted = (1.0, decay) if self.cautious_weight_decay else (1 - decay, 0.0)
+        return RuleUpdate(*update[:5], keep, subtracted, rounding)
+
+    def _rounding(self, t: int) -> Rounding:
+        seed = self.stochastic_rounding
+        return None if seed is None else (seed, t)
 
     def _planned(self, rule: str, types: tuple[type, ...], request: StepRequest) -> StepPlan:
         variables = request.handles
@@ -332,6 +370,10 @@ class RuleOptimizer(RuleState, abstract=True):
                 refuse_catching_up(variable)
         self._create_slots(variables)
         operands = [self._operands(variable) for variable in variables]
+        if self.stochastic_rounding is not None:
+            check_rounding(variables, operands)
+        if self.cautious_weight_decay:
+            check_signed(variables)
         passed = request.variables
         return StepPlan(rule, types, passed, variables, operands, self._exclusion)
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError
-from tfopt.optimizers.base.hyperparameters import Hyper
+from tfopt.optimizers.base.hyperparameters import Hyper, Setting
 from tfopt.optimizers.base.optimizer import Optimizer
 from tfopt.optimizers.base.slot_storage import Storage, check_storage, converted
 from tfopt.optimizers.base.state_parts import as_damage, check_known
+from tfopt.optimizers.base.step_settings import check_seed
 from tfopt.optimizers.base.variable_set import VariableSet
 from tfopt.optimizers.base.variables import as_variable
 from tfopt.optimizers.execution.deferred_tables import DeferredUpdates, check_deferred
@@ -34,6 +35,8 @@ class RuleState(Optimizer, abstract=True):
     sparse: str
     storage: Storage
     _row_slots: tuple[str, ...]
+    stochastic_rounding = Setting(check_seed)
+    cautious_weight_decay: bool
     _exclusion: VariableSet
     _deferred: DeferredUpdates
     _plan: StepPlan | None
@@ -197,8 +200,12 @@ class RuleState(Optimizer, abstract=True):
         """Return the constructor arguments of this optimizer, without its state."""
         decay = {"weight_decay": self.weight_decay, _EXCLUDED: self._exclusion.patterns}
         config = {key: value for key, value in decay.items() if value}
+        if self.cautious_weight_decay:
+            config["cautious_weight_decay"] = True
         if self.storage is not None:
             config["storage"] = self.storage
+        if self.stochastic_rounding is not None:
+            config["stochastic_rounding"] = self.stochastic_rounding
         if self.sparse != "tensorflow":
             config["sparse"] = self.sparse
         return {**super().get_config(), **config}
