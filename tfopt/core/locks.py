@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -64,15 +63,17 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_count_fork)
 
 
-def _locks(value: Any) -> Iterator[Any]:
-    """Yield the locks of an argument; none if it is not an array, which the update rejects."""
+def _add_locks(value: Any, locks: dict[Any, None]) -> None:
+    """Add the locks of an argument; none if it is not an array, which the update rejects."""
     if isinstance(value, Readable):
-        yield value.lock
+        locks[value.lock] = None
         value = value._array
-    if not isinstance(value, np.ndarray) and is_device_array(value):
-        yield _stripe(backend_of(value).describe(value, "var").address)
+    if type(value) is np.ndarray:
+        locks[_stripe(memory_address(value))] = None
+    elif not isinstance(value, np.ndarray) and is_device_array(value):
+        locks[_stripe(backend_of(value).describe(value, "var").address)] = None
     elif isinstance(value, np.ndarray) or hasattr(value, "__array_interface__"):
-        yield _stripe(memory_address(np.asarray(value)))
+        locks[_stripe(memory_address(np.asarray(value)))] = None
 
 
 def _stripe(address: int) -> Any:
@@ -99,4 +100,7 @@ def locked(*variables: Any) -> Held:
     >>> with locked(weights):
     ...     weights += 1  # excludes updates with use_locking=True
     """
-    return Held(dict.fromkeys(lock for value in variables for lock in _locks(value)))
+    locks: dict[Any, None] = {}
+    for value in variables:
+        _add_locks(value, locks)
+    return Held(locks)
