@@ -23,10 +23,11 @@ from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import Count, carry_out
 from tfopt.kernels.update.repetition import Repetition, gradients_of
+from tfopt.optimizers.execution.clipping import NO_LIMITS, clip_again
 from tfopt.optimizers.execution.gradients import as_gradient
 from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
 from tfopt.optimizers.execution.request import StepRequest
-from tfopt.optimizers.execution.step_plan import NO_LIMITS, Part, StepPlan, in_turns
+from tfopt.optimizers.execution.step_plan import Part, StepPlan, in_turns
 
 if TYPE_CHECKING:
     from tfopt.optimizers.base.contract import OptimizerBase
@@ -176,7 +177,7 @@ class BoundRules(BoundStep):
 
 
 class BoundCall(BoundRules):
-    """The commonest step of rules: a single dense call, which is neither clipped nor observed."""
+    """The commonest step of rules: a single dense call, which is not observed."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -187,10 +188,11 @@ class BoundCall(BoundRules):
         self._takes = repetition.takes  # type: ignore[method-assign]
 
     def _made(self, update: RuleUpdate, grads: list[Any], scale: float) -> Writes:
-        if not self._decays:
-            update = update.without_decay()
-        call = self._only.call_with(update.hypers, update.flags, scale, update.keep)
-        update.completed(call, self._part.places)
+        own = update if self._decays else update.without_decay()
+        call = self._only.call_with(own.hypers, own.flags, scale, own.keep)
+        own.completed(call, self._part.places)
+        if not self._is_whole and not clip_again(call, grads, self._optimizer._limits, scale):
+            return super()._made(update, grads, scale)
         return [call] if self._is_alone else in_turns(self._part, call, self._request)
 
     def finish(self) -> None:
@@ -206,12 +208,9 @@ def bound_rules(
         (part, _repetition(plan.rule, part, call))
         for part, call in zip(plan.parts, calls, strict=True)
     ]
-    is_whole = (
-        optimizer._limits == NO_LIMITS
-        and not optimizer.observe
-        and all(repetition is not None for _, repetition in parts)
-    )
-    kind = BoundCall if is_whole and len(parts) == 1 else BoundRules
+    is_seen = optimizer.observe or any(repetition is None for _, repetition in parts)
+    is_whole = not is_seen and optimizer._limits == NO_LIMITS
+    kind = BoundRules if is_seen or len(parts) > 1 else BoundCall
     return kind(optimizer, plan, parts, request, is_whole)
 
 

@@ -28,10 +28,22 @@ from tfopt.kernels.update.gradients import gradients_of, set_bounds, set_scales
 from tfopt.kernels.update.sparse_checks import set_summing, sparse_call
 from tfopt.optimizers.execution.request import NotFinite
 
-__all__ = ["ClippedDense", "ClippedRows", "clipped_calls", "clipped_gradients"]
+__all__ = [
+    "NO_LIMITS",
+    "ClippedDense",
+    "ClippedRows",
+    "Limits",
+    "clip_again",
+    "clipped_calls",
+    "clipped_gradients",
+]
 
 Factor: TypeAlias = tuple[float, float]
+#: Of values, of norms and of the global norm
+Limits: TypeAlias = tuple[float | None, float | None, float | None]
 Norm: TypeAlias = tuple[float, int]  # (m, e) stands for m * 2**e
+
+NO_LIMITS: Limits = (None, None, None)
 
 
 class ClippedDense:
@@ -147,10 +159,8 @@ def clipped_calls(
         If `finite` is true and a norm is not finite.
     """
     if scale != 1:
-        clipvalue, clipnorm, global_clipnorm = (
-            None if limit is None else limit / scale
-            for limit in (clipvalue, clipnorm, global_clipnorm)
-        )
+        limits = clipvalue, clipnorm, global_clipnorm
+        clipvalue, clipnorm, global_clipnorm = _unscaled(limits, scale)
     for part in checked:
         for gradient in part.gradients:
             if gradient.dtype.kind == "c":
@@ -174,6 +184,36 @@ def clipped_calls(
     return [_clipped(part, bound, factor, scale) for part, bound, factor in each], clips
 
 
+def clip_again(call: Call, gradients: list[Array], limits: Limits, scale: float) -> bool:
+    """Make the only call of a repeated step clip, and return whether that was enough.
+
+    Parameters
+    ----------
+    call : Call
+        Of dense updates.
+    gradients : list of ndarray
+        Those of the call, of one real dtype, which have not been multiplied by `scale` yet.
+    """
+    dtype = gradients[0].dtype
+    clipvalue, clipnorm, global_clipnorm = limits if scale == 1 else _unscaled(limits, scale)
+    bound, single = _bound(clipvalue, dtype), computed(dtype) is np.float32
+    bounds = [bound] * len(gradients)
+    if clipnorm is not None:
+        factors = [factor(*_norm([g], [bound], False), clipnorm, single) for g in gradients]
+    elif global_clipnorm is not None:
+        measured = _norm(gradients, bounds, False)
+        factors = _global_factors([gradients], measured, global_clipnorm)[0]
+    else:
+        factors = []
+    if any(second != 1 for _, second in factors):
+        return False
+    if bound is not None:
+        set_bounds(call, [bound] * len(gradients))
+    if any(first != 1 for first, _ in factors):
+        set_scales(call, [first * scale for first, _ in factors])
+    return True
+
+
 def _in_order(
     checked: Sequence[ClippedDense | ClippedRows], bounds: list[list[float | None]]
 ) -> tuple[list[Array], list[float | None]]:
@@ -185,6 +225,11 @@ def _in_order(
     places = [place for part in checked for place in part.places]
     order = sorted(range(len(places)), key=places.__getitem__)
     return [gradients[k] for k in order], [limits[k] for k in order]
+
+
+def _unscaled(limits: Limits, scale: float) -> Limits:
+    value, by_norm, by_global_norm = (None if limit is None else limit / scale for limit in limits)
+    return value, by_norm, by_global_norm
 
 
 @lru_cache(1000)  # steps that are repeated have the same limits; a loss scale changes them

@@ -22,13 +22,14 @@ from tfopt.optimizers.base.slot_storage import Storage, check_storage, stored_dt
 from tfopt.optimizers.base.step_settings import check_rounding, check_signed, refuse_together
 from tfopt.optimizers.base.variable_set import VariableSet
 from tfopt.optimizers.execution.bound_step import bound_rules
+from tfopt.optimizers.execution.clipping import Limits
 from tfopt.optimizers.execution.deferred_rows import DecayBound, refuse_catching_up
 from tfopt.optimizers.execution.deferred_tables import Deferral, DeferredUpdates
 from tfopt.optimizers.execution.gradients import refuse_rows
 from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
 from tfopt.optimizers.execution.request import Capabilities, StepRequest
 from tfopt.optimizers.execution.rule_state import RuleState
-from tfopt.optimizers.execution.step_plan import Limits, StepPlan
+from tfopt.optimizers.execution.step_plan import StepPlan
 from tfopt.optimizers.execution.step_report import Observer, StepReport
 from tfopt.optimizers.schedules import LearningRateSchedule
 from tfopt.storage import shape_in

@@ -25,7 +25,13 @@ from tfopt.kernels.update.commit import carry_out
 from tfopt.kernels.update.pipeline import Turns
 from tfopt.optimizers.base.variable_set import VariableSet
 from tfopt.optimizers.base.variables import any_overlap
-from tfopt.optimizers.execution.clipping import ClippedDense, ClippedRows, clipped_calls
+from tfopt.optimizers.execution.clipping import (
+    NO_LIMITS,
+    ClippedDense,
+    ClippedRows,
+    Limits,
+    clipped_calls,
+)
 from tfopt.optimizers.execution.deferred_tables import Deferral
 from tfopt.optimizers.execution.gradients import of_variable
 from tfopt.optimizers.execution.prepared_step import PreparedStep, Work, Writes
@@ -33,11 +39,9 @@ from tfopt.optimizers.execution.request import StepRequest
 from tfopt.optimizers.execution.step_report import Observer
 from tfopt.variable import Variable
 
-__all__ = ["NO_LIMITS", "Limits", "Part", "StepPlan", "in_turns"]
+__all__ = ["Part", "StepPlan", "in_turns"]
 
 Part = DenseBucket | SparseUpdate
-Limits = tuple[float | None, float | None, float | None]  # of values, norms, the global norm
-NO_LIMITS: Limits = (None, None, None)
 
 
 class StepPlan:
