@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import warnings
 from typing import Any
 
@@ -17,7 +18,7 @@ from sklearn.svm import LinearSVC
 import tfopt
 from tfopt.kernels.sdca import interior_point as kernels
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
-from tfopt.linear_model._solver import interior_fields, interior_rows
+from tfopt.linear_model._solver import costs, interior_fields, interior_rows, monitor
 from tfopt.linear_model._solver.costs import estimate_costs
 from tfopt.linear_model._solver.design import MemoryDesign
 from tfopt.linear_model._solver.interior_point import InteriorPoint
@@ -444,3 +445,26 @@ def test_where_it_ends_without_success_visits_go_on(
     assert relative_gaps(model) <= 1e-2
     with pytest.warns(ConvergenceWarning, match="no step lowers the objective further"):
         SDCAClassifier("hinge", solver="interior-point", tol=1e-9).fit(*data())
+
+
+def test_where_it_takes_long_it_is_tried_again_near_the_minimum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once: the second time epochs go on for good."""
+    random = np.random.default_rng(0)
+    X = random.standard_normal((2000, 3))
+    y = np.sign(X @ random.standard_normal(3) + random.standard_normal(2000))
+    monkeypatch.setattr(monitor, "INTERIOR_STEPS", 0.1)  # so few are expected
+    monkeypatch.setattr(costs, "SHARE_BEFORE", 1.0)  # epochs come first
+    model = SDCAClassifier("hinge", C=10, tol=1e-9, max_iter=5000).fit(X, y)
+    history = model.history_[0]
+    turns = [
+        (solver, list(records))
+        for solver, records in itertools.groupby(history, lambda record: record["solver"])
+    ]
+    assert [solver for solver, _ in turns] == ["sdca", "interior-point"] * 2 + ["sdca"]
+    before, after = turns[1][1][0], turns[3][1][0]
+    assert max(len(turns[1][1]), len(turns[3][1])) < 5
+    certified = [record["gap"] for record in turns[2][1] if record["certified"]]
+    assert certified[-1] <= monitor.NEAR < min(certified[:-1], default=1.0)
+    assert after["gap"] < before["gap"] and relative_gaps(model) <= 1e-9

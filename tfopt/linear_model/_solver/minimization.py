@@ -271,7 +271,7 @@ class Minimization:
             elif monitor.is_done:
                 method.end(k)
         for k in [k for k in method.iterates if self.monitors[k].gives_up_steps]:
-            self.monitors[k].end_newton()
+            self.monitors[k].give_up_steps()
             method.end(k)
 
     def _certify_warm_starts(self, problems: Sequence[int]) -> None:

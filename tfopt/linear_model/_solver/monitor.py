@@ -34,6 +34,9 @@ CERTAIN = 1e-15
 #: The interior-point method ends where it has taken this many times the work that was expected of
 #: it, and more than epochs were expected to take instead.
 PATIENCE = 1.5
+#: It is tried once more when epochs have come within this relative gap, where it is to take over
+#: their dual variables and so takes fewer iterations.
+NEAR = 1e-3
 #: The entries of a history record, besides the number of the problem.
 _RECORD = ("iteration", "solver", "seconds", "objective", "gap", "certified")
 
@@ -136,7 +139,7 @@ class ConvergenceMonitor:
         self._step_solver, self._compares_rates = costs.step_solver, costs.compares_rates
         self._first_epochs, self._is_interior = costs.first_epochs, costs.is_interior
         self._interior_cost = NEWTON_STEPS * costs.newton_step / INTERIOR_STEPS
-        self._steps_left = math.inf
+        self._steps_left, self._has_given_up = math.inf, False
         self.wants_newton, self.is_done, self.stalled = False, False, False
         self._recorder = _HistoryRecorder(options, number)
         self.best: Certificate | None = None
@@ -193,6 +196,7 @@ class ConvergenceMonitor:
         left = math.log(point.relative_gap / wanted) / rate if rate > 0 else math.inf
         self._last_gap, self._last_epoch = point.gap, number
         self.wants_newton = left > NEWTON_STEPS * self._newton_cost
+        self.wants_newton &= not self._has_given_up or point.relative_gap <= NEAR
         if self.wants_newton and self._is_interior:
             self._steps_left = max(PATIENCE * INTERIOR_STEPS, left / self._interior_cost)
 
@@ -235,6 +239,12 @@ class ConvergenceMonitor:
     def gives_up_steps(self) -> bool:
         """Whether steps have taken so much more work than was expected that epochs are to go on."""
         return self._steps_left < 0 and not self.is_done
+
+    def give_up_steps(self) -> None:
+        """Go on with epochs; the second time for good."""
+        if self._has_given_up:
+            self.end_newton()
+        self.wants_newton, self._has_given_up, self._steps_left = False, True, math.inf
 
     def end_newton(self) -> None:
         """Note that no step lowers the objective: unless that was rounding, epochs go on."""
@@ -288,6 +298,7 @@ class ConvergenceMonitor:
             "best": point,
             "is_done": self.is_done,
             "steps_left": self._steps_left,
+            "has_given_up": self._has_given_up,
             "last": np.array(
                 [self._last_gap, self._last_epoch, self._estimate_per_gap, self._newton_cost]
             ),
@@ -305,6 +316,7 @@ class ConvergenceMonitor:
             self.best = Certificate(**state["best"])
         self.is_done = bool(state["is_done"])
         self._steps_left = float(state.get("steps_left", math.inf))
+        self._has_given_up = bool(state.get("has_given_up", False))
         self._last_gap, number, self._estimate_per_gap, self._newton_cost = state["last"].tolist()
         self._last_epoch = int(number)
         columns = {name: state["history"][name].tolist() for name in _RECORD}
