@@ -32,7 +32,7 @@ cdef inline Py_ssize_t own_bytes(Py_ssize_t n, Py_ssize_t most, Py_ssize_t inner
     cdef Py_ssize_t bytes_ = (singles_together(row_bytes) + sums) * row_bytes
     bytes_ += most * (sizeof(Py_ssize_t) + sizeof(uint32_t)) + table_size(most) * sizeof(uint32_t)
     bytes_ += 2 * n * sizeof(uint32_t)
-    return (bytes_ + 2 * LINE - 1) // LINE * LINE
+    return (bytes_ + 4 * LINE - 1) // LINE * LINE      # three parts begin at lines
 
 
 cdef void run_summed(const work *w) noexcept nogil

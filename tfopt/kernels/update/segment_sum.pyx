@@ -61,19 +61,22 @@ cdef struct owned:
     Py_ssize_t row_bytes
 
 
+cdef inline char *_at_a_line(const void *memory) noexcept nogil:
+    return <char *>((<uint64_t>memory + LINE - 1) // LINE * LINE)
+
+
 cdef void _lay_out(const work *w, owned *s, int thread) noexcept nogil:
     """Divide the memory of a thread."""
     cdef Py_ssize_t most = w.summing.most, n = w.n_indices
-    cdef uint64_t own = <uint64_t>(w.summing.own + thread * w.summing.own_bytes)
     s.row_bytes = w.inner * w.itemsize
-    s.singles = <char *>((own + LINE - 1) // LINE * LINE)
-    s.rows = <Py_ssize_t *>(s.singles + singles_together(s.row_bytes) * s.row_bytes)
+    s.singles = _at_a_line(w.summing.own + thread * w.summing.own_bytes)
+    s.rows = <Py_ssize_t *>_at_a_line(s.singles + singles_together(s.row_bytes) * s.row_bytes)
     s.at = <uint32_t *>(s.rows + most)
     s.number = s.at + n
     s.place = s.number + n
     s.table = s.place + most
     s.full_size = table_size(most)
-    s.sum_ = <char *>(s.table + s.full_size)
+    s.sum_ = _at_a_line(s.table + s.full_size)
     s.n = s.n_at = 0
     s.size = min(<Py_ssize_t>FIRST_SIZE, s.full_size)
     memset(s.table, 0, s.size * sizeof(uint32_t))
