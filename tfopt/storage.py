@@ -13,6 +13,11 @@ shared as others.
 
 The unit gives the largest magnitude of its block the largest code. A block with an infinity or a
 NaN is all NaN.
+
+`DYNAMIC8`, `POSITIVE_DYNAMIC8`
+    The codes of bitsandbytes, of numbers of either sign and of means of squares: places in a table
+    of 256 numbers up to 1, of which each decade has twice as many as the next smaller one. The
+    unit, ``absmax`` or ``max``, is the largest magnitude. Small means of squares may become 0.
 """
 
 from __future__ import annotations
@@ -24,19 +29,49 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.arrays import layout
+from tfopt.kernels.arrays.coerce import DYNAMIC8_DTYPE as DYNAMIC8
 from tfopt.kernels.arrays.coerce import POSITIVE8_DTYPE as POSITIVE8
+from tfopt.kernels.arrays.coerce import POSITIVE_DYNAMIC8_DTYPE as POSITIVE_DYNAMIC8
 from tfopt.kernels.arrays.coerce import SIGNED8_DTYPE as SIGNED8
 
-__all__ = ["BLOCK", "POSITIVE8", "SIGNED8", "dequantize", "quantize", "shape_in"]
+__all__ = [
+    "BLOCK",
+    "DYNAMIC8",
+    "POSITIVE8",
+    "POSITIVE_DYNAMIC8",
+    "SIGNED8",
+    "dequantize",
+    "dynamic_map",
+    "quantize",
+    "shape_in",
+]
 
 #: The number of codes in a block.
 BLOCK: int = SIGNED8["codes"].shape[0]
-_NUMBERS = {SIGNED8: 3, POSITIVE8: 4}  # the storage types of kernels/arrays/layout.pxd
+# The storage types of kernels/arrays/layout.pxd
+_NUMBERS = {SIGNED8: 3, POSITIVE8: 4, DYNAMIC8: 5, POSITIVE_DYNAMIC8: 6}
+BLOCKS = tuple(_NUMBERS)
+_NAMES = "SIGNED8, POSITIVE8, DYNAMIC8 or POSITIVE_DYNAMIC8"
 
 
 def shape_in(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of the array of a dtype that stores numbers of a shape."""
     return (-(-math.prod(shape) // BLOCK),) if dtype in _NUMBERS else shape
+
+
+def dynamic_map(dtype: np.dtype[Any]) -> np.ndarray:
+    """Return the 256 numbers that the codes of `DYNAMIC8` or `POSITIVE_DYNAMIC8` stand for.
+
+    They are, to the last bit, those of ``bitsandbytes.functional.create_dynamic_map``.
+
+    Raises
+    ------
+    InvalidTypeError
+        If the dtype is another one.
+    """
+    if dtype not in (DYNAMIC8, POSITIVE_DYNAMIC8):
+        raise InvalidTypeError(f"dtype must be DYNAMIC8 or POSITIVE_DYNAMIC8, not {dtype}")
+    return np.array(layout.dynamic_map(_NUMBERS[dtype]), np.float32)
 
 
 def quantize(array: Any, dtype: np.dtype[Any]) -> np.ndarray:
@@ -47,7 +82,7 @@ def quantize(array: Any, dtype: np.dtype[Any]) -> np.ndarray:
     array : array_like
         Converted to float32.
     dtype : dtype
-        `SIGNED8` or `POSITIVE8`.
+        `SIGNED8`, `POSITIVE8`, `DYNAMIC8` or `POSITIVE_DYNAMIC8`.
 
     Returns
     -------
@@ -69,7 +104,7 @@ def quantize(array: Any, dtype: np.dtype[Any]) -> np.ndarray:
     array([ 1.      , -0.503937,  0.      ], dtype=float32)
     """
     if dtype not in _NUMBERS:
-        raise InvalidTypeError(f"dtype must be SIGNED8 or POSITIVE8, not {dtype}")
+        raise InvalidTypeError(f"dtype must be {_NAMES}, not {dtype}")
     numbers = np.ascontiguousarray(array, np.float32).reshape(-1)
     blocks = np.zeros(shape_in(dtype, numbers.shape), dtype)
     layout.encode(numbers, blocks, _NUMBERS[dtype])
@@ -82,12 +117,12 @@ def dequantize(blocks: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     Raises
     ------
     InvalidTypeError
-        If `blocks` is not an array of `SIGNED8` or `POSITIVE8`.
+        If `blocks` is not an array of a dtype of blocks.
     InvalidArgumentError
         If it does not have a block for each 256 numbers.
     """
     if not isinstance(blocks, np.ndarray) or blocks.dtype not in _NUMBERS:
-        raise InvalidTypeError("blocks must be an array of dtype SIGNED8 or POSITIVE8")
+        raise InvalidTypeError(f"blocks must be an array of dtype {_NAMES}")
     if blocks.shape != shape_in(blocks.dtype, shape):
         raise InvalidArgumentError(
             f"numbers of shape {shape} are {shape_in(blocks.dtype, shape)[0]} blocks, "

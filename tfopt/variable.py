@@ -13,7 +13,7 @@ from tfopt.core.effects import prepare_writes, use_variables, writes
 from tfopt.core.engine import NAMED, Readable, tracing, used
 from tfopt.core.locks import ProcessLock
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.storage import POSITIVE8, SIGNED8
+from tfopt.storage import BLOCKS
 
 __all__ = ["Variable", "prepare_writes"]
 
@@ -282,7 +282,7 @@ def _host_array(value: Any, dtype: Any) -> np.ndarray:
             raise InvalidArgumentError("a Variable cannot wrap a read-only array")
     array = value if isinstance(value, np.ndarray) else np.array(value, dtype)
     is_number = array.dtype.kind in "fciub" or array.dtype.name == "bfloat16"
-    if not is_number and array.dtype not in (SIGNED8, POSITIVE8):
+    if not is_number and array.dtype not in BLOCKS:
         raise InvalidTypeError(f"a Variable must hold numbers, not {array.dtype}")
     return array
 

@@ -72,3 +72,31 @@ class EightBits:
     def track_ratio_to_float32(self, rule: str, elements: str) -> float:
         eight, single = best_times(self.eight, self.single)
         return eight / single
+
+
+class EightBitsElsewhere:
+    """Steps of Adam with 8-bit states in other libraries: their time by ours, on one thread."""
+
+    params = (["bitsandbytes", "torchao"], ["2^16", "2^20"])
+    param_names = ("library", "elements")
+    unit = "times"
+    timeout = 600  # torchao compiles its step
+
+    def setup(self, library: str, elements: str) -> None:
+        if find_spec("torch") is None or find_spec(library) is None:
+            raise NotImplementedError(f"{library} is not installed")
+        torch = import_module("torch")
+        public("threads.set_num_threads")(1)
+        torch.set_num_threads(1)
+        grad = np.random.default_rng(0).standard_normal(1 << int(elements[2:])).astype(np.float32)
+        weight = torch.zeros(grad.size, requires_grad=True)
+        weight.grad = torch.from_numpy(grad)
+        theirs = import_module(f"{library}.optim").Adam8bit([weight])
+        w, ours = np.zeros_like(grad), public("optimizers.Adam")(storage="8bit")
+        self.theirs, self.ours = theirs.step, lambda: ours.step(w, grad)
+        for call in (self.theirs, self.ours):
+            call()
+
+    def track_speedup(self, library: str, elements: str) -> float:
+        theirs, ours = best_times(self.theirs, self.ours)
+        return theirs / ours

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfopt.errors import InvalidTypeError
-from tfopt.storage import POSITIVE8, SIGNED8
+from tfopt.storage import BLOCKS, DYNAMIC8, POSITIVE8, POSITIVE_DYNAMIC8, SIGNED8
 
 __all__ = [
     "AT_ONCE",
@@ -38,12 +38,16 @@ STORED: dict[str, tuple[str, int]] = {
     "bfloat16": ("uint16", 1),
     "complex64": ("float32", 2),
     "complex128": ("float64", 2),
-    "signed8": ("uint8", SIGNED8.itemsize),
-    "positive8": ("uint8", POSITIVE8.itemsize),
 }
 
 
-_BLOCKS = {"signed8": SIGNED8, "positive8": POSITIVE8}
+_BLOCKS = {
+    "signed8": SIGNED8,
+    "positive8": POSITIVE8,
+    "dynamic8": DYNAMIC8,
+    "positive_dynamic8": POSITIVE_DYNAMIC8,
+}
+STORED |= {name: ("uint8", dtype.itemsize) for name, dtype in _BLOCKS.items()}
 
 
 class Entry(NamedTuple):
@@ -143,7 +147,7 @@ def is_as_stored(array: np.ndarray) -> bool:
 
 def _plain(array: np.ndarray) -> np.ndarray:
     """Return an array of bfloat16, or of blocks of codes, as one of a dtype of NumPy's."""
-    if array.dtype in (SIGNED8, POSITIVE8):
+    if array.dtype in BLOCKS:
         array = array if array.flags.c_contiguous else array.copy()
         return array.view(np.uint8)
     return array.view(np.uint16) if array.dtype.name == "bfloat16" else array

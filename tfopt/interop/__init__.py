@@ -1,1 +1,1 @@
-"""Interoperation: load the state of Keras and torch optimizers, drop-in torch optimizers."""
+"""Interoperation: load the state of Keras, torch and bitsandbytes, drop-in torch optimizers."""

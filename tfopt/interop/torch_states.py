@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,26 +14,26 @@ from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
 
 __all__ = ["load_state_dict"]
 
-_Group = Mapping[str, Any]
+Group = Mapping[str, Any]
 
 
 class _Mapping(NamedTuple):
     """How a torch parameter group maps to the settings and slots of our optimizer."""
 
-    settings: Callable[[_Group], dict[str, Any]]
+    settings: Callable[[Group], dict[str, Any]]
     slots: dict[str, str]  # ours: theirs
-    factors: Callable[[_Group], dict[str, float]] = lambda group: {}  # for our slots
+    factors: Callable[[Group], dict[str, float]] = lambda group: {}  # for our slots
 
 
-def _sgd(group: _Group) -> dict[str, Any]:
+def _sgd(group: Group) -> dict[str, Any]:
     return {"momentum": group["momentum"], "nesterov": group["nesterov"]}
 
 
-def _betas(group: _Group) -> dict[str, Any]:
+def _betas(group: Group) -> dict[str, Any]:
     return {"beta_1": group["betas"][0], "beta_2": group["betas"][1], "epsilon": group["eps"]}
 
 
-def _rmsprop(group: _Group) -> dict[str, Any]:
+def _rmsprop(group: Group) -> dict[str, Any]:
     inside = group["momentum"] > 0  # then our rule adds epsilon inside the square root
     return {
         "rho": group["alpha"],
@@ -114,7 +114,7 @@ def load_state_dict(
     name = type(optimizer).__name__
     if name not in _MAPPINGS:
         raise InvalidArgumentError(f"torch has no counterpart of {name}")
-    group, numbers = _one_group(state["param_groups"])
+    group, numbers = one_group(state["param_groups"])
     mapping = _MAPPINGS[name]
     settings = {**mapping.settings(group), **_decay(optimizer, group)}
     if not is_live(optimizer.learning_rate):
@@ -125,7 +125,7 @@ def load_state_dict(
             f"got {len(names)} variables, but the torch state has {len(numbers)} parameters"
         )
     parts = [state["state"].get(number, {}) for number in numbers]
-    like.iterations.assign(_count(parts) if step is None else step)
+    like.iterations.assign(step_count(parts) if step is None else step)
     factors = mapping.factors(group)
     for variable, part in zip(names.values(), parts, strict=True):
         for ours, theirs in mapping.slots.items():
@@ -135,7 +135,7 @@ def load_state_dict(
     optimizer.load_state_dict(like.state_dict(variables), variables)
 
 
-def _one_group(groups: list[_Group]) -> tuple[_Group, list[Any]]:
+def one_group(groups: list[Group]) -> tuple[Group, list[Any]]:
     """Return the common settings of all groups and the parameters' numbers."""
     plain = [{key: value for key, value in group.items() if key != "params"} for group in groups]
     if any(other != plain[0] for other in plain[1:]):
@@ -146,7 +146,7 @@ def _one_group(groups: list[_Group]) -> tuple[_Group, list[Any]]:
     return plain[0], [number for group in groups for number in group["params"]]
 
 
-def _decay(optimizer: Any, group: _Group) -> dict[str, Any]:
+def _decay(optimizer: Any, group: Group) -> dict[str, Any]:
     """Return torch's weight decay as a setting, if our optimizer has the same kind."""
     decay = group.get("weight_decay", 0)
     decoupled = group.get("decoupled_weight_decay", False)
@@ -161,7 +161,7 @@ def _decay(optimizer: Any, group: _Group) -> dict[str, Any]:
     return {"weight_decay": decay}
 
 
-def _count(parts: list[Mapping[str, Any]]) -> int:
+def step_count(parts: Sequence[Mapping[str, Any]]) -> int:
     counts = {int(part["step"]) for part in parts if "step" in part}
     if len(counts) > 1:
         raise InvalidArgumentError(

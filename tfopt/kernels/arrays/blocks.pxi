@@ -1,5 +1,7 @@
 # Operands stored in blocks of codes, included by layout.pyx: decoded into L1, stepped, encoded.
 
+include "dynamic_codes.pxi"
+
 cdef enum:
     TOGETHER = 2    # blocks of each operand
 
@@ -26,6 +28,21 @@ cdef bint _in_blocks(const layout *axes, const block_steps *blocks,
     return True
 
 
+cdef inline void _decode(int storage, const void *block, float *numbers) noexcept nogil:
+    if storage >= DYNAMIC8:
+        decode_dynamic(storage - DYNAMIC8, <const positive8 *>block, numbers)
+    else:
+        _halves.decode[storage - SIGNED8](block, numbers)
+
+
+cdef inline void _encode(int storage, const float *numbers, float unit, float inverse,
+                         void *block) noexcept nogil:
+    if storage >= DYNAMIC8:
+        encode_dynamic(storage - DYNAMIC8, numbers, unit, <positive8 *>block)
+    else:
+        _halves.encode[storage - SIGNED8](numbers, unit, inverse, block)
+
+
 cdef inline void _read_numbers(const layout *axes, int k, bint clamps,
                                block_run *run) noexcept nogil:
     """Widen numbers that are not stored in blocks, or take them in place."""
@@ -50,8 +67,8 @@ cdef void _step_decoded(const layout *axes, step_t step, int n_operands, block_r
         p[k] = run.numbers[k] + start
         if axes.storage[k] >= SIGNED8:
             for b in range(first, full // CODES):
-                _halves.decode[axes.storage[k] - SIGNED8](
-                    run.at[k] + b * <Py_ssize_t>sizeof(signed8), run.buffer[k][b])
+                _decode(axes.storage[k], run.at[k] + b * <Py_ssize_t>sizeof(signed8),
+                        run.buffer[k][b])
     step(p, run.n - start, h)
     for k in range(axes.n_written):
         if axes.storage[k] >= SIGNED8:
@@ -65,12 +82,12 @@ cdef void _step_decoded(const layout *axes, step_t step, int n_operands, block_r
 cdef inline void _set_units(const int *storage, int n_written, int b,
                             block_run *run) noexcept nogil:
     """Compute the units of a block of all operands: early, since encoding waits for divisions."""
+    cdef float most
     cdef int k
     for k in range(n_written):
         if storage[k] >= SIGNED8:
-            run.unit[b][k] = unit_of(run.largest[b][k],
-                                     _halves.largest_code[storage[k] - SIGNED8],
-                                     &run.inverse[b][k])
+            most = 1 if storage[k] >= DYNAMIC8 else _halves.largest_code[storage[k] - SIGNED8]
+            run.unit[b][k] = unit_of(run.largest[b][k], most, &run.inverse[b][k])
 
 
 cdef void _write_blocks(const int *storage, int n_written, block_run *run) noexcept nogil:
@@ -79,9 +96,8 @@ cdef void _write_blocks(const int *storage, int n_written, block_run *run) noexc
     for b in range(n):
         for k in range(n_written):
             if storage[k] >= SIGNED8:
-                _halves.encode[storage[k] - SIGNED8](
-                    run.buffer[k][b], run.unit[b][k], run.inverse[b][k],
-                    run.at[k] + b * <Py_ssize_t>sizeof(signed8))
+                _encode(storage[k], run.buffer[k][b], run.unit[b][k], run.inverse[b][k],
+                        run.at[k] + b * <Py_ssize_t>sizeof(signed8))
 
 
 cdef void run_blocks(const layout *axes, step_t step, const block_steps *blocks, int n_operands,
@@ -134,7 +150,7 @@ cdef void decode_block(int storage, const char *blocks, Py_ssize_t start, Py_ssi
     """Read the n numbers of the block that begins with element `start`."""
     cdef block_numbers numbers
     blocks += start // CODES * <Py_ssize_t>sizeof(signed8)
-    _halves.decode[storage - SIGNED8](blocks, numbers)
+    _decode(storage, blocks, numbers)
     memcpy(to, numbers, n * sizeof(float))
 
 
@@ -153,7 +169,7 @@ cdef void encode_block(int storage, const float *numbers, Py_ssize_t n, char *bl
 
 cdef char *_blocks_of(cnp.ndarray blocks, Py_ssize_t n, int storage) except NULL:
     """The address of blocks for n numbers, after checking that they are."""
-    if not (SIGNED8 <= storage <= POSITIVE8 and cnp.PyArray_ISCARRAY_RO(blocks)
+    if not (SIGNED8 <= storage <= POSITIVE_DYNAMIC8 and cnp.PyArray_ISCARRAY_RO(blocks)
             and cnp.PyArray_NBYTES(blocks) == (n + CODES - 1) // CODES * <int>sizeof(signed8)):
         raise InvalidArgumentError(f"blocks of storage {storage} do not fit {n} numbers")
     return <char *>cnp.PyArray_DATA(blocks)

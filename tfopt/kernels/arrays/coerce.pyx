@@ -8,18 +8,20 @@ from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
-from tfopt.kernels.arrays.layout cimport BFLOAT16, FLOAT16, NATIVE, POSITIVE8, SIGNED8
+from tfopt.kernels.arrays.layout cimport BFLOAT16, FLOAT16, NATIVE, SIGNED8
 from tfopt.kernels.platform.halves cimport CODES
 
 cimport numpy as cnp
 
 cnp.import_array()
 
-#: Blocks of 8-bit codes: numbers of either sign, and means of squares.
+#: Blocks of 8-bit codes, of numbers of either sign and means of squares; and those of bitsandbytes.
 SIGNED8_DTYPE = np.dtype([("unit", np.float32), ("codes", np.int8, (CODES,))])
 POSITIVE8_DTYPE = np.dtype([("unit", np.float32), ("codes", np.uint8, (CODES,))])
+DYNAMIC8_DTYPE = np.dtype([("absmax", np.float32), ("codes", np.uint8, (CODES,))])
+POSITIVE_DYNAMIC8_DTYPE = np.dtype([("max", np.float32), ("codes", np.uint8, (CODES,))])
 
-cdef object _signed8 = SIGNED8_DTYPE, _positive8 = POSITIVE8_DTYPE
+cdef tuple _blocks = (SIGNED8_DTYPE, POSITIVE8_DTYPE, DYNAMIC8_DTYPE, POSITIVE_DYNAMIC8_DTYPE)
 cdef int _bfloat16 = -1     # ml_dtypes' type number, set when one is first seen
 
 
@@ -107,13 +109,12 @@ cdef int block_storage_of(cnp.ndarray a) except -1:
     """The storage type of a slot of 8-bit codes in blocks, or NATIVE."""
     if cnp.PyArray_TYPE(a) != cnp.NPY_VOID:
         return NATIVE
-    if <object>a.descr is _signed8:     # to compare fields takes a hundred times as long
-        return SIGNED8
-    if <object>a.descr is _positive8:
-        return POSITIVE8
-    if a.dtype == _signed8:
-        return SIGNED8
-    return POSITIVE8 if a.dtype == _positive8 else NATIVE
+    cdef object dtype = a.descr
+    cdef int k
+    for k in range(len(_blocks)):
+        if dtype is _blocks[k]:     # to compare fields takes a hundred times as long
+            return SIGNED8 + k
+    return SIGNED8 + _blocks.index(dtype) if dtype in _blocks else NATIVE
 
 
 def memory_address(cnp.ndarray array not None):

@@ -12,6 +12,8 @@ cdef enum:
     BFLOAT16 = 2
     SIGNED8 = 3     # blocks of 8-bit codes: see storage.py
     POSITIVE8 = 4
+    DYNAMIC8 = 5
+    POSITIVE_DYNAMIC8 = 6
 
 cdef struct layout:
     # the axes of all operands, innermost first, adjacent axes merged where every operand allows

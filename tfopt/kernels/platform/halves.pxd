@@ -1,9 +1,10 @@
 # cython: language_level=3
 """Conversion of 16-bit numbers and of blocks of 8-bit codes, and what else surrounds a step."""
 
-from libc.stdint cimport int32_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef extern from "halves.h" nogil:
+    uint32_t bits_of_float(float value) noexcept
     float float_of_float16(uint16_t half) noexcept
     uint16_t float16_of(float value) noexcept
     float float_of_bfloat16(uint16_t brain) noexcept
@@ -39,6 +40,7 @@ cdef extern from "bytes8.h" nogil:
         float unit
     ctypedef struct positive8 "tfopt_positive8":
         float unit
+        uint8_t *codes
     ctypedef float block_numbers "tfopt_numbers"[CODES]
     ctypedef struct ints:   # a vector
         pass

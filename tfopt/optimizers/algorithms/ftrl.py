@@ -32,7 +32,7 @@ class Ftrl(RuleOptimizer):
         `weight_decay` must be 0, because a step computes the weights from scratch.
         `sparse`: what a sparse step does to rows without a gradient. "tensorflow": the same as in
         TensorFlow; "lazy": nothing.
-        `storage`: how slots are stored, "float32", "float16", "bfloat16", "8bit" or a dict of it.
+        `storage`: how slots are stored, such as "bfloat16" or "8bit", or a dict of it.
         `stochastic_rounding`: a seed, for which bfloat16 variables and slots round at random.
         `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
         `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.

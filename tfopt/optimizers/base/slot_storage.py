@@ -11,16 +11,36 @@ import numpy as np
 from tfopt.core.line_alignment import empty_at_a_line
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.optimizers.base.variables import dtype_of
-from tfopt.storage import POSITIVE8, SIGNED8, dequantize, quantize
+from tfopt.storage import (
+    BLOCKS,
+    DYNAMIC8,
+    POSITIVE8,
+    POSITIVE_DYNAMIC8,
+    SIGNED8,
+    dequantize,
+    quantize,
+)
 from tfopt.variable import Variable
 
-__all__ = ["FEWEST", "Storage", "check_blocks", "check_storage", "converted", "stored_dtype"]
+__all__ = [
+    "FEWEST",
+    "IN_BLOCKS",
+    "Storage",
+    "check_blocks",
+    "check_storage",
+    "converted",
+    "stored_dtype",
+]
 
 #: Variables of fewer elements keep slots of full precision: there is little to save.
 FEWEST = 4096
 Storage = str | Mapping[str, str] | None
-_KINDS = ("float32", "float16", "bfloat16", "8bit")
-_CODES = {"signed": SIGNED8, "positive": POSITIVE8}
+_CODES = {
+    "8bit": {"signed": SIGNED8, "positive": POSITIVE8},
+    "dynamic8bit": {"signed": DYNAMIC8, "positive": POSITIVE_DYNAMIC8},
+}
+IN_BLOCKS = tuple(_CODES)
+_KINDS = ("float32", "float16", "bfloat16", *_CODES)
 
 
 def check_storage(storage: Any) -> Storage:
@@ -54,7 +74,7 @@ def stored_dtype(
     """
     kind = storage.get(slot) if isinstance(storage, Mapping) else storage
     own = dtype_of(variable)
-    if kind is None or kind == own.name or (kind == "8bit" and math.prod(variable.shape) < FEWEST):
+    if kind is None or kind == own.name or (kind in _CODES and math.prod(variable.shape) < FEWEST):
         return own
     if variable.device == "gpu" or own.name not in ("float32", "float16", "bfloat16"):
         raise InvalidTypeError(
@@ -66,20 +86,21 @@ def stored_dtype(
 
         bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
         return bfloat16
-    if kind != "8bit":
+    if kind not in _CODES:
         return np.dtype(kind)
     if slot not in codes:
         raise InvalidArgumentError(
             f"the slot {slot} of {variable.name} cannot be stored in 8 bits, which are too coarse "
             "for what a step makes of it. Give storage a dict of the other slots, or use bfloat16"
         )
-    return _CODES[codes[slot]]
+    dtype: np.dtype[Any] = _CODES[kind][codes[slot]]
+    return dtype
 
 
 def converted(array: np.ndarray, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
     """Return a slot of a variable of a shape in another dtype."""
-    numbers = dequantize(array, shape) if array.dtype in (SIGNED8, POSITIVE8) else array
-    if dtype in (SIGNED8, POSITIVE8):
+    numbers = dequantize(array, shape) if array.dtype in BLOCKS else array
+    if dtype in BLOCKS:
         return quantize(numbers, dtype)
     new = empty_at_a_line(shape, dtype)
     with np.errstate(all="ignore"):
@@ -89,15 +110,14 @@ def converted(array: np.ndarray, dtype: np.dtype[Any], shape: tuple[int, ...]) -
 
 def check_blocks(name: str, array: np.ndarray) -> None:
     """Raise if an array of blocks has one that no numbers are stored as."""
-    if array.dtype not in (SIGNED8, POSITIVE8):
+    if array.dtype not in BLOCKS:
         return
-    unit, codes = array["unit"], array["codes"]
-    faults = {
-        "an infinite unit": np.isinf(unit),
-        "a negative unit": unit < 0,
-        "codes in a unit of NaN or 0": (np.isnan(unit) | (unit == 0)) & codes.any(1),
-        "the code -128": (codes == -128).any(1),
-    }
+    unit, codes = (array[field] for field in array.dtype.names or ())
+    faults = {"an infinite unit": np.isinf(unit), "a negative unit": unit < 0}
+    if array.dtype in (SIGNED8, POSITIVE8):  # in bitsandbytes' codes, 0 and NaN have many
+        nothing = np.isnan(unit) | (unit == 0)
+        faults["codes in a unit of NaN or 0"] = nothing & codes.any(1)
+        faults["the code -128"] = (codes == -128).any(1)
     for fault, found in faults.items():
         if found.any():
             raise InvalidArgumentError(f"{name} is damaged: block {found.argmax()} has {fault}")

@@ -12,7 +12,7 @@ from tfopt.core.line_alignment import empty_at_a_line
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.base.variables import memory_of, now_at
 from tfopt.optimizers.base.weights import fitting
-from tfopt.storage import BLOCK, POSITIVE8, SIGNED8, quantize
+from tfopt.storage import BLOCK, BLOCKS, quantize
 from tfopt.variable import Variable
 
 __all__ = ["SlotStore", "first_array"]
@@ -146,7 +146,7 @@ def first_array(
     slot_name: str,
 ) -> np.ndarray:
     """Return the initial array of a slot; see `Stateful.add_slot`."""
-    if dtype in (SIGNED8, POSITIVE8):
+    if dtype in BLOCKS:
         numbers = np.empty(shape[0] * BLOCK, np.float32)
         numbers[...] = _first_value(initializer, numbers, slot_name)
         return quantize(numbers, dtype)

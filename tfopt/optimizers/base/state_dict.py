@@ -219,7 +219,7 @@ def _checked_slots(
         existing = optimizer._store.of(variable).get(slot)
         shapes = other._slot_shapes(variable)
         shape = shapes.get(slot, np.shape(array)) if existing is None else existing.shape
-        dtype = optimizer._slot_dtype(variable, slot)
+        dtype = (other if existing is None else optimizer)._slot_dtype(variable, slot)
         check_array(f"{name}/{slot}", array, shape, dtype)
         if dtype.kind == "V":
             check_blocks(f"{name}/{slot}", in_memory(array))

@@ -18,7 +18,7 @@ from tfopt.kernels.update.commit import carry_out
 from tfopt.kernels.update.dense import run
 from tfopt.kernels.update.repetition import Unchanged
 from tfopt.optimizers.base.optimizer import ApplyState
-from tfopt.optimizers.base.slot_storage import Storage, check_storage, stored_dtype
+from tfopt.optimizers.base.slot_storage import IN_BLOCKS, Storage, check_storage, stored_dtype
 from tfopt.optimizers.base.step_settings import check_rounding, check_signed, refuse_together
 from tfopt.optimizers.base.variable_set import VariableSet
 from tfopt.optimizers.execution.bound_step import bound_rules
@@ -85,7 +85,7 @@ class RuleOptimizer(RuleState, abstract=True):
         change. "catch_up": they are updated as by a dense step with a gradient of zero, but the
         update is deferred, so that the cost of a step does not depend on them, until a gradient
         contains them or `catch_up` or `flush` is called. Until then they must not be read.
-    storage : {"float32", "float16", "bfloat16", "8bit"} or dict, optional
+    storage : {"float32", "float16", "bfloat16", "8bit", "dynamic8bit"} or dict, optional
         How slots are stored, or a dict of this by slot; by default in the variable's dtype. They
         are computed in float32. In 8 bits (`tfopt.storage`) are those of variables of at least 4096
         elements, which then need dense gradients. For float32 and 16-bit variables in host memory.
@@ -228,7 +228,7 @@ class RuleOptimizer(RuleState, abstract=True):
     def _slot_dtype(self, variable: Variable, slot_name: str) -> np.dtype[Any]:
         slots = self._slot_values()
         is_small = slot_name in self._row_slots and len(slots) > len(self._row_slots)
-        stays = self.storage is None or (self.storage == "8bit" and is_small)
+        stays = self.storage is None or (self.storage in IN_BLOCKS and is_small)
         if stays or slot_name not in slots:
             return super()._slot_dtype(variable, slot_name)
         if isinstance(self.storage, Mapping) and not slots.keys() >= self.storage.keys():
