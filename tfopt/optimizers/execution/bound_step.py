@@ -117,7 +117,8 @@ class BoundRules(BoundStep):
     def writes(self, grads: list[Any], scale: float) -> Writes | None:
         """Check the step with other gradients, without changing anything."""
         optimizer, plan = self._optimizer, self._plan
-        if not self._unchanged.holds() or optimizer._asks_once or not self._takes(grads):
+        asks = type(optimizer.learning_rate) is not float and optimizer._asks_once
+        if asks or not self._unchanged.holds() or not self._takes(grads):
             return None
         update = optimizer._next_update(self._count.next())
         if update.rule != plan.rule:
@@ -190,7 +191,8 @@ class BoundCall(BoundRules):
     def _made(self, update: RuleUpdate, grads: list[Any], scale: float) -> Writes:
         own = update if self._decays else update.without_decay()
         call = self._only.call_with(own.hypers, own.flags, scale, own.keep)
-        own.completed(call, self._part.places)
+        if own.decay or own.rounding is not None:
+            own.completed(call, self._part.places)
         if not self._is_whole and not clip_again(call, grads, self._optimizer._limits, scale):
             return super()._made(update, grads, scale)
         return [call] if self._is_alone else in_turns(self._part, call, self._request)

@@ -224,11 +224,12 @@ def in_turns(
     """
     if isinstance(part, SparseUpdate):
         return [call] if request.after is None else [call, request.after(part.variables)]
-    calls = [call]
-    if request.before is not None:
-        calls.insert(0, request.before(part.places))
-    if request.after is not None:
-        calls.append(request.after(part.variables))
+    before, after = request.before, request.after
+    if before is None and after is None and observer is None:
+        return [call]
+    calls = [call] if before is None else [before(part.places), call]
+    if after is not None:
+        calls.append(after(part.variables))
     if observer is not None:
         return [observer.watch(calls, calls.index(call))]
     return [Turns(calls)] if len(calls) > 1 else [call]

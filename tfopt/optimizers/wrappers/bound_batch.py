@@ -98,6 +98,9 @@ class BoundBatch(BoundStep):
         self._inner = None if make is None else make()
         self._slots = wrapper._store.by_memory
         self._batch = wrapper._batch or {memory_of(each): each for each in request.handles}
+        self._pending = wrapper.pending._array
+        self._count = Count(self._pending)
+        self._left = Attributes(wrapper, {"_batch": self._batch})
         arrays = [handle.numpy() for handle in request.handles]
         by_dtype: dict[Any, list[int]] = {}
         for place, (array, grad) in enumerate(zip(arrays, request.grads, strict=True)):
@@ -119,10 +122,10 @@ class BoundBatch(BoundStep):
     def writes(self, grads: list[Any], scale: float) -> Writes | None:
         """Check the batch, without changing anything."""
         wrapper, inner, first = self._wrapper, self._inner, self._adding.first
-        pending = wrapper.pending._array
-        batches = int(pending) + 1
+        batches = self._count.next()
         if (
-            (batches == 1) is not first
+            wrapper.pending._array is not self._pending
+            or (batches == 1) is not first
             or (batches >= wrapper.steps) is not (inner is not None)
             or wrapper._rows
             or wrapper._store.by_memory is not self._slots
@@ -132,14 +135,12 @@ class BoundBatch(BoundStep):
             return None
         self._adding.take(grads, scale)
         if inner is None:
-            kept = {"_rows": {}, "_batch": self._batch}
-            added = [self._adding(places) for places in self._places]
-            return [Count(pending), *added, Attributes(wrapper, kept)]
+            return [self._count, *map(self._adding, self._places), self._left]
         mean = 1 / batches if wrapper.reduction == "mean" else 1.0
         writes = inner.writes(self._adding.sums, mean)
         if writes is not None:
-            writes.append(Assign(pending, _NONE))
-            writes.append(Attributes(wrapper, {"_rows": {}, "_batch": {}}))
+            writes.append(Assign(self._pending, _NONE))
+            writes.append(Attributes(wrapper, {"_batch": {}}))
         return writes
 
     def _has_same_batch(self) -> bool:

@@ -182,6 +182,7 @@ class _BoundAverage(BoundAround):
     def writes(self, grads: list[Any], scale: float) -> Writes | None:
         """Check the step with other gradients, without changing anything."""
         wrapper = self._wrapper
-        if wrapper._store.by_memory is not self._slots or (self._counts and wrapper._overwrites):
+        overwrites = self._counts and wrapper.overwrite_frequency and wrapper._overwrites
+        if wrapper._store.by_memory is not self._slots or overwrites:
             return None
         return self._inner.writes(grads, scale)
