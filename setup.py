@@ -54,6 +54,7 @@ WITHOUT_LOOPS = frozenset(
         "kernels/update/sparse_checks",
         "kernels/update/step_table",
         "kernels/update/whole_rows",
+        "kernels/update/whole_tensors",
     )
 )
 #: Modules whose loops visit scattered rows, take tables apart or read text: -O3 copies those loops

@@ -19,6 +19,7 @@ __all__ = [
     "RULES",
     "EXACT",
     "TRIED",
+    "WITH_ROWS",
     "arrays_for",
     "assert_same_bits",
     "edge_values",
@@ -61,8 +62,12 @@ ORDINARY = {
     "beta3": 0.999,
     "share": 0.125,
     "weight_decay": 0.25,
+    "trust": 0.5,
 }
 
+
+#: The rules that have sparse updates: those that need no norm of a whole variable.
+WITH_ROWS = tuple(rule for rule in RULES if rule.reduction != "tensor")
 
 #: With these values no rule calls pow or exp, or the call is exact.
 EXACT = ("lr_power", "logbase")

@@ -37,6 +37,8 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "RAdam": {},
     "RowwiseAdagrad": {"weight_decay": 0.05},
     "RowwiseAdam": {},
+    "LAMB": {"weight_decay": 0.05},
+    "LARS": {"weight_decay": 0.05},
     "AdamMini": {"weight_decay": 0.05},
     "ADOPT": {},
     "AdEMAMix": {"warmup_steps": 4},

@@ -25,6 +25,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "AdamW": {"learning_rate": 0.5, "weight_decay": 0.25},
     "Adamax": {"learning_rate": 0.5},
     "Ftrl": {"learning_rate": 0.5},
+    "LAMB": {"learning_rate": 0.5},
+    "LARS": {"learning_rate": 0.5},
     "Lion": {"learning_rate": 0.5},
     "Nadam": {"learning_rate": 0.5},
     "RMSprop": {"learning_rate": 0.5, "momentum": 0.5, "centered": True},

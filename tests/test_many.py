@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import RULES, arrays_for, assert_same_bits, ordinary_hypers
+from cases import RULES, WITH_ROWS, arrays_for, assert_same_bits, ordinary_hypers
 
 import tfopt
 from tfopt.rules import Rule
@@ -170,7 +170,9 @@ def test_other_arguments_are_refused(rule: Rule) -> None:
     spoiled = {**ordinary_hypers(rule), rule.hypers[0]: np.ones(1)}
     with pytest.raises(tfopt.InvalidArgumentError):
         function(*columns, **spoiled)
-    for duplicates in ("sum", "error" if rule.absent else "sequential"):
+    for duplicates in (
+        ("sum", "error" if rule.absent else "sequential") if rule in WITH_ROWS else ()
+    ):
         with pytest.raises(tfopt.InvalidTypeError):  # indices are for one variable
             call(rule, columns, indices=np.array([0]), duplicates=duplicates)
     with pytest.raises(tfopt.InvalidTypeError):

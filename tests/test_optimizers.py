@@ -30,6 +30,8 @@ MAKERS: dict[str, dict[str, Any]] = {
     "RAdam": {"learning_rate": 0.1},
     "RowwiseAdagrad": {"learning_rate": 0.1, "l2": 0.25},
     "RowwiseAdam": {"learning_rate": 0.1},
+    "LAMB": {"learning_rate": 0.1, "weight_decay": 0.25},
+    "LARS": {"learning_rate": 0.1, "weight_decay": 0.25},
     "AdamMini": {"learning_rate": 0.1},
     "RAdam-rectified": {"learning_rate": 0.1, "beta_2": 0.5},
     "ADOPT": {"learning_rate": 0.1},

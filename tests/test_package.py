@@ -143,7 +143,7 @@ def _loops(cpu: str) -> dict[str, str]:
         r"^\w+ <(\w+)>:\n((?:.+\n)*)", _machine_code(f"steps_{cpu}"), re.MULTILINE
     )
     named = (
-        (re.search(r"fuse_([01]).*_((?:dense|rows|absent|row)_\w+)$", name), code)
+        (re.search(r"fuse_([01]).*_((?:dense|rows|absent|row|first|step)_\w+)$", name), code)
         for name, code in functions
     )
     return {f"{match[2]}-{match[1]}": code for match, code in named if match}
@@ -159,11 +159,17 @@ def test_the_loops_are_vector_code() -> None:
             for number, constants in enumerate(rule.variants):
                 if dict(zip(rule.constants, constants, strict=True)).get("square_root") is False:
                     continue  # calls pow
-                for kind in {"row"} if rule.reduction else rule.steps.keys() - {"width1"}:
+                kinds = rule.steps.keys() - {"width1"}
+                names = [f"{kind}_{rule.name}_{number}" for kind in kinds]
+                if rule.reduction == "row":
+                    names = [f"row_{rule.name}_{number}"]
+                elif rule.reduction:
+                    names = [f"{kind}_{rule.name}" for kind in ("first", "step")]
+                for name in names:
                     for type_, packed in ((0, "mulps"), (1, "mulpd")):
-                        code = loops[f"{kind}_{rule.name}_{number}-{type_}"]
+                        code = loops[f"{name}-{type_}"]
                         found = [line for line in code.splitlines() if packed in line]
-                        assert any(register in line for line in found), (cpu, kind, rule.name)
+                        assert any(register in line for line in found), (cpu, name)
         assert not any("vfmadd" in code for code in loops.values())
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import RULES, arrays_for, ordinary_hypers
+from cases import RULES, WITH_ROWS, arrays_for, ordinary_hypers
 from numpy.lib.stride_tricks import as_strided
 
 import tfopt
@@ -433,6 +433,7 @@ CASES = [
     )
     for rule in RULES
     for kind, sparse, own in (("dense", False, DENSE), ("sparse", True, SPARSE))
+    if rule in WITH_ROWS or not sparse
     for name, (spoil, error, message) in {**BOTH, **own, **(SLOTS if rule.slots else {})}.items()
 ]
 

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import updates
-from cases import DTYPES, RULES, arrays_for, assert_same_bits, ordinary_hypers
+from cases import DTYPES, RULES, WITH_ROWS, arrays_for, assert_same_bits, ordinary_hypers
 
 import tfopt
 import tfopt_ref
 from tfopt.rules import OPS, Rule, checks_of
 
 each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+each_rule_of_rows = pytest.mark.parametrize("rule", WITH_ROWS, ids=lambda rule: rule.name)
 
 
 def update(impl: Any, rule: Rule, *operands: Any, **options: Any) -> None:
@@ -23,7 +24,7 @@ def update(impl: Any, rule: Rule, *operands: Any, **options: Any) -> None:
 
 
 #: What an op takes beside what its formula does.
-BESIDE = {"indices": None, "grad_scale": 1.0, "var_scale": 1.0, "check_indices": True}
+BESIDE = {"grad_scale": 1.0, "var_scale": 1.0}
 
 
 @each_rule
@@ -37,7 +38,10 @@ def test_ops_take_what_their_formulas_do(rule: Rule) -> None:
     assert len(operands) + len(named) == len(parameters)
     required = [name for name, default in named.items() if default is inspect.Parameter.empty]
     assert required == formula.hypers == list(rule.hypers)
-    beside = {**BESIDE, "duplicates": "sequential" if formula.absent is None else "sum"}
+    beside: dict[str, Any] = dict(BESIDE)
+    if rule in WITH_ROWS:
+        beside |= {"indices": None, "check_indices": True}
+        beside["duplicates"] = "sequential" if formula.absent is None else "sum"
     defaults = {name: default for name, default in named.items() if name not in required}
     assert defaults == {**formula.flags, **beside}
     assert list(formula.flags) == list(defaults)[: len(formula.flags)]
@@ -71,7 +75,7 @@ def test_gradient_scale_equals_a_scaled_gradient(impl: Any, rule: Rule, dtype: s
         assert_same_bits(a, b, name)
 
 
-@pytest.mark.parametrize("rule", [r for r in RULES if not r.absent], ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", [r for r in WITH_ROWS if not r.absent], ids=lambda rule: rule.name)
 def test_repeated_indices_are_applied_in_order(impl: Any, rule: Rule) -> None:
     *variables, _ = arrays_for(rule, (5, 3), np.float32)
     rows = np.random.default_rng(3).standard_normal((4, 3)).astype(np.float32)
@@ -84,7 +88,7 @@ def test_repeated_indices_are_applied_in_order(impl: Any, rule: Rule) -> None:
         assert_same_bits(a, b, name)
 
 
-@each_rule
+@each_rule_of_rows
 def test_duplicates_are_summed_or_refused_on_request(impl: Any, rule: Rule) -> None:
     *variables, _ = arrays_for(rule, (5, 3), np.float32)
     rows = np.random.default_rng(3).standard_normal((4, 3)).astype(np.float32)
@@ -120,7 +124,7 @@ def test_rows_past_two_to_the_31(tmp_path: Any) -> None:
     assert table[0, 0] == -1
 
 
-@pytest.mark.parametrize("rule", [r for r in RULES if not r.absent], ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", [r for r in WITH_ROWS if not r.absent], ids=lambda rule: rule.name)
 def test_rows_that_are_not_named_stay(impl: Any, rule: Rule) -> None:
     *variables, _ = arrays_for(rule, (5, 3), np.float32)
     before = [v.copy() for v in variables]
@@ -176,7 +180,7 @@ def test_a_step_of_all_rows_on_threads(rule: Rule, inner: tuple[int, ...]) -> No
                 assert_same_bits(a, b, name)
 
 
-@each_rule
+@each_rule_of_rows
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 4)])
 def test_empty_arrays_are_no_work(impl: Any, rule: Rule, shape: tuple[int, ...]) -> None:
     *variables, grad = (np.ones(rule.shape_of(k, shape), np.float32) for k in rule.operands)
@@ -345,7 +349,7 @@ def test_any_alignment_to_the_cache_line(offset: int) -> None:
         assert_same_bits(a, b, name)
 
 
-@each_rule
+@each_rule_of_rows
 def test_distinct_rows_are_used_as_they_are(rule: Rule) -> None:
     """A gradient of -0 is not added to 0, which would make it 0."""
     for dtype in DTYPES:

@@ -72,6 +72,7 @@ _OPTIONS = {
     "use_nesterov": True,
     "update_slots": False,
     "multiply_linear_by_lr": True,
+    "adapts": False,
     "indices": np.array([3, 0, 3]),
     "grad_scale": 0.5,
     "var_scale": 0.25,

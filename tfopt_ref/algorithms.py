@@ -391,6 +391,43 @@ def rowwise_adam(
     return Step(rules.apply_rowwise_adam, {"m": 0.0, "v": 0.0}, step.hypers)
 
 
+def lamb(
+    t: int,
+    learning_rate: float,
+    kept: Any,
+    *,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-6,
+    weight_decay: float = 0.0,
+) -> Step:
+    """Give Adam's update of a variable the norm of its weights (You et al. 2020, algorithm 2)."""
+    step = adam(t, learning_rate, kept, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon)
+    hypers = {**step.hypers, "weight_decay": weight_decay}
+    return Step(rules.apply_lamb, {"m": 0.0, "v": 0.0}, hypers)
+
+
+def lars(
+    t: int,
+    learning_rate: float,
+    kept: Any,
+    *,
+    momentum: float = 0.9,
+    trust: float = 0.001,
+    epsilon: float = 0.0,
+    weight_decay: float = 0.0,
+) -> Step:
+    """Step by a share of the weights' norm over the gradient's (You et al. 2017, algorithm 1)."""
+    hypers = {
+        "lr": learning_rate,
+        "momentum": momentum,
+        "trust": trust,
+        "weight_decay": weight_decay,
+        "epsilon": epsilon,
+    }
+    return Step(rules.apply_lars, {"momentum": 0.0}, hypers)
+
+
 #: By the names of tfopt's classes. Decay of weights is not the algorithm's: see `training`.
 ALGORITHMS: dict[str, Callable[..., Step]] = {
     "ADOPT": adopt,
@@ -402,6 +439,8 @@ ALGORITHMS: dict[str, Callable[..., Step]] = {
     "AdamW": adam,
     "Adamax": adamax,
     "Ftrl": ftrl,
+    "LAMB": lamb,
+    "LARS": lars,
     "Lion": lion,
     "Nadam": nadam,
     "RAdam": radam,
@@ -418,7 +457,7 @@ ALGORITHMS: dict[str, Callable[..., Step]] = {
 #: Those to which a vector is a row, not its elements.
 OF_WHOLE_VECTORS = ("AdamMini",)
 #: Those that need norms of whole variables.
-OF_WHOLE_TENSORS: tuple[str, ...] = ()
+OF_WHOLE_TENSORS = ("LAMB", "LARS")
 
 
 # ---- whose steps are of tensors, not of elements

@@ -59,6 +59,8 @@ class _Steps(Structure):
         ("choose", c_void_p),
         ("blocks", c_void_p),
         ("blocks_storage", c_int * 5),
+        ("first", c_void_p),  # of sums over variables, which come whole instead
+        ("reduce", c_void_p),
     ]
 
 

@@ -95,6 +95,7 @@ def plain(
         for place, ((variable, _), (grad, duplicates, by)) in enumerate(each):
             w, shape = new[variable], new[variable].shape
             if name in OF_WHOLE_VECTORS and w.ndim < 2:
+                assert isinstance(grad, np.ndarray)
                 w, grad = w.reshape(1, -1), grad.reshape(1, -1)
             before = {slot: shaped(x, shape, w) for slot, x in slots.get(variable, {}).items()}
             in_rule = zip(step.slots.items(), step.rule.operands[1:], strict=False)
@@ -114,8 +115,10 @@ def plain(
                 options["rounding"] = seed, t, place
             mode = config.get("sparse", "tensorflow")
             one = step
-            if inside and decay_of(config, variable, lr) is None:
-                one = step._replace(hypers={**step.hypers, "weight_decay": 0.0})
+            if inside and is_excluded(config, variable):
+                plain_ = {"weight_decay": 0.0}
+                plain_ |= {"adapts": False} if "adapts" in step.rule.flags else {}
+                one = step._replace(hypers={**step.hypers, **plain_})
             result = stepped(one, mode, [w, *arrays], grad, duplicates, options)
             new[variable], *after = (shaped(x, w.shape, new[variable]) for x in result)
             slots[variable] = {**before, **dict(zip(step.slots, after, strict=True))}
@@ -146,10 +149,14 @@ def learning_rate(config: Mapping[str, Any], t: int, decay: float) -> float:
 
 def decay_of(config: Mapping[str, Any], variable: str, lr: float) -> float | None:
     """Return what a variable is multiplied by before it is updated, if it decays."""
-    patterns = config.get("exclude_from_weight_decay", ())
-    if not config.get("weight_decay") or any(re.search(p, variable) for p in patterns):
+    if not config.get("weight_decay") or is_excluded(config, variable):
         return None
     return 1 - lr * float(config["weight_decay"])
+
+
+def is_excluded(config: Mapping[str, Any], variable: str) -> bool:
+    """Return whether a variable's weights do not decay."""
+    return any(re.search(p, variable) for p in config.get("exclude_from_weight_decay", ()))
 
 
 def stepped(

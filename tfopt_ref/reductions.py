@@ -10,7 +10,7 @@ import numpy as np
 from tfopt_ref.arithmetic import operand, wide
 from tfopt_ref.norms import sum_in_spans
 
-__all__ = ["mean_square", "of_its_row"]
+__all__ = ["mean_square", "of_its_row", "square_sum"]
 
 
 def mean_square(x: np.ndarray) -> Any:
@@ -19,6 +19,12 @@ def mean_square(x: np.ndarray) -> Any:
     squares = np.asarray(wide(x) * wide(x)).reshape(-1, n)
     sums = [sum_in_spans([row]) for row in squares]
     return operand(sums, np.float64).reshape(x.shape[:1]) / np.float64(n)
+
+
+def square_sum(x: np.ndarray) -> Any:
+    """Return the sum of the squares of all elements, in double precision, as norms are summed."""
+    squares = np.asarray(wide(x) * wide(x))
+    return operand(sum_in_spans([squares.reshape(-1)]), np.float64)
 
 
 def of_its_row(numbers: Any, like: np.ndarray) -> Any:

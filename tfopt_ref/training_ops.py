@@ -20,7 +20,7 @@ from tfopt_ref.arithmetic import (
     shrink,
     wide,
 )
-from tfopt_ref.reductions import mean_square, of_its_row
+from tfopt_ref.reductions import mean_square, of_its_row, square_sum
 from tfopt_ref.training_op import TrainingOp
 
 __all__ = [
@@ -43,6 +43,8 @@ __all__ = [
     "apply_keras_centered_rms_prop",
     "apply_keras_momentum",
     "apply_keras_rms_prop",
+    "apply_lamb",
+    "apply_lars",
     "apply_lion",
     "apply_momentum",
     "apply_moving_average",
@@ -424,6 +426,51 @@ def apply_rowwise_adam(var, m, v, grad, *, beta1_power, beta2_power, lr, beta1, 
 
 
 apply_rowwise_adam.with_row_slots("v")
+
+
+@TrainingOp
+def apply_lamb(
+    var,
+    m,
+    v,
+    grad,
+    *,
+    beta1_power,
+    beta2_power,
+    lr,
+    beta1,
+    beta2,
+    epsilon,
+    weight_decay,
+    adapts=True,
+):
+    """Adam whose update u, with the weights' decay, gets the norm of the weights.
+
+    Norms are computed in double precision. Where one is 0 or NaN, u is taken as it is.
+    """
+    m = m * beta1 + grad * (1 - beta1)
+    v = v * beta2 + grad * grad * (1 - beta2)
+    unbias, root_scale = 1 / (1 - beta1_power), 1 / np.sqrt(1 - beta2_power)
+    u = m * unbias / (np.sqrt(v) * root_scale + epsilon) + var * weight_decay
+    weights, updates, step = square_sum(var), square_sum(u), lr
+    if adapts and weights > 0 and updates > 0:
+        step = narrow(wide(lr) * (np.sqrt(weights) / np.sqrt(updates)), var.dtype)
+    return var - step * u, m, v
+
+
+@TrainingOp
+def apply_lars(var, accum, grad, *, lr, momentum, trust, weight_decay, epsilon, adapts=True):
+    """Momentum by a rate that is a share of the weights' norm over the gradient's.
+
+    Norms are computed in double precision. Where one is 0 or NaN, the rate is that of others.
+    """
+    weights, gradients, step = square_sum(var), square_sum(grad), lr
+    if adapts and weights > 0 and gradients > 0:
+        norm = np.sqrt(weights)
+        divisor = np.sqrt(gradients) + wide(weight_decay) * norm + wide(epsilon)
+        step = narrow(wide(lr) * (wide(trust) * norm / divisor), var.dtype)
+    accum = accum * momentum + (grad + var * weight_decay) * step
+    return var - accum, accum
 
 
 @TrainingOp

@@ -23,6 +23,8 @@ DATA = Path(__file__).parent / "data"
 STEPS = 12
 #: Of float64, relative to the largest weight: powers and means are computed in other orders.
 TOLERANCE = {"keras": 1e-12, "torch": 1e-12, "optax": 1e-12, "schedulefree": 1e-12}
+#: FBGEMM's are of float32.
+TOLERANCE |= {"torch_optimizer": 1e-12, "fbgemm": 1e-6}
 
 #: Keras takes some hyperparameters through float32, so these are numbers that it has.
 _BETAS = {"beta_1": 0.875, "beta_2": 0.9921875}
@@ -71,7 +73,32 @@ CASES: dict[str, dict[str, tuple[str, dict[str, Any], dict[str, Any]]]] = {
         "ademamix": ("AdEMAMix", {"learning_rate": 0.1, "beta_3": 0.96875, "alpha": 2.0}, {}),
         "ademamix, epsilon": ("AdEMAMix", {"learning_rate": 0.1, "epsilon": 0.5}, {}),
         "signum": ("Signum", {"learning_rate": 0.1, "momentum": 0.75}, {}),
+        "lamb": ("LAMB", {**_ADAM, "epsilon": 1e-6}, {}),
+        "lamb, decay": ("LAMB", {"learning_rate": 0.1, "weight_decay": 0.25, "epsilon": 0.5}, {}),
+        # which divides by the norm of g + decay * w, as papers do only without decay
+        "lars": ("LARS", {"learning_rate": 0.5, "momentum": 0.75, "trust": 0.125}, {}),
         "yogi": ("Yogi", {**_ADAM, "initial_accumulator_value": 0.0, "epsilon": 0.0}, {}),
+    },
+    "torch_optimizer": {
+        "lars, decay": (
+            "LARS",
+            {"learning_rate": 0.5, "momentum": 0.75, "trust": 0.125, "weight_decay": 0.25},
+            {},
+        ),
+        "lars, epsilon": (
+            "LARS",
+            {"learning_rate": 0.5, "trust": 0.125, "weight_decay": 0.5, "epsilon": 0.25},
+            {},
+        ),
+    },
+    # of which the fast path on processors ignores weight decay
+    "fbgemm": {
+        "rowwise adagrad": ("RowwiseAdagrad", {"learning_rate": 0.1}, {"tables": True}),
+        "rowwise adagrad, epsilon": (
+            "RowwiseAdagrad",
+            {"learning_rate": 0.5, "epsilon": 0.25},
+            {"tables": True},
+        ),
     },
     "schedulefree": {
         "sgd": ("ScheduleFreeSGD", {"learning_rate": 0.1, "momentum": 0.75}, {}),
@@ -89,7 +116,9 @@ CASES: dict[str, dict[str, tuple[str, dict[str, Any], dict[str, Any]]]] = {
 def _inputs(around: dict[str, Any]) -> tuple[list[np.ndarray], list[list[np.ndarray]]]:
     random = np.random.default_rng(11)
     first = [random.normal(size=(3, 4)), random.normal(size=5)]
-    grads = [[random.normal(size=w.shape) for w in first] for _ in range(STEPS)]
+    if "tables" in around:
+        first = [random.normal(size=shape).astype(np.float32) for shape in ((3, 4), (5, 8))]
+    grads = [[random.normal(size=w.shape).astype(w.dtype) for w in first] for _ in range(STEPS)]
     if "scale" in around:  # two steps are left out
         grads[2][0][1, 1], grads[7][1][0] = np.inf, np.nan
     return first, grads
@@ -123,7 +152,7 @@ def _specified(library: str, case: str) -> Iterator[list[np.ndarray]]:
     weights, state = {f"w{k}": w for k, w in enumerate(first)}, first_state(config)
     for step in grads:
         scale = state["dynamic_scale"] if "scale" in around else 1.0
-        pairs = [(f"w{k}", scale * g) for k, g in enumerate(step)]
+        pairs = [(f"w{k}", g.dtype.type(scale) * g) for k, g in enumerate(step)]
         weights, state = train_step(config, weights, state, pairs)
         averages = list(state["average"].values()) if "ema" in around else []
         if library == "schedulefree":
@@ -143,7 +172,9 @@ def _ours(library: str, case: str) -> Iterator[list[np.ndarray]]:
     weights = [tfopt.Variable(w, f"w{k}") for k, w in enumerate(first)]
     for step in grads:
         scale = float(opt.dynamic_scale) if "scale" in around else 1.0
-        opt.apply_gradients([(scale * g, w) for g, w in zip(step, weights, strict=True)])
+        opt.apply_gradients(
+            [(g.dtype.type(scale) * g, w) for g, w in zip(step, weights, strict=True)]
+        )
         averages = [opt.get_slot(w, "average").numpy() for w in weights] if "ema" in around else []
         after = [array.copy() for array in (*first, *averages)]
         if library == "schedulefree":
@@ -212,8 +243,12 @@ def _optaxs(case: str) -> Iterator[list[np.ndarray]]:
         opt = optax.chain(scale, optax.scale_by_learning_rate(rate))
     elif name == "Signum":  # is their Lion with the same decays
         opt = optax.lion(**given, b2=given["b1"], weight_decay=0.0)
+    elif name == "LARS":
+        rate, trust, momentum = given["learning_rate"], given["trust"], given["b1"]
+        opt = optax.lars(rate, trust_coefficient=trust, momentum=momentum, weight_decay=0.0)
     else:
-        opt = getattr(optax.contrib, name.lower())(**given)
+        module = optax if name == "LAMB" else optax.contrib
+        opt = getattr(module, name.lower())(**given)
     first, grads = _inputs(around)
     weights = [jax.numpy.array(w) for w in first]
     state = opt.init(weights)
@@ -248,9 +283,57 @@ def _schedulefrees(case: str) -> Iterator[list[np.ndarray]]:
         yield after
 
 
+def _torch_optimizers(case: str) -> Iterator[list[np.ndarray]]:
+    import torch
+    import torch_optimizer
+
+    name, arguments, _ = CASES["torch_optimizer"][case]
+    theirs = {"learning_rate": "lr", "epsilon": "eps", "trust": "trust_coefficient"}
+    given = {"momentum": 0.9, "eps": 0.0} | {theirs.get(k, k): v for k, v in arguments.items()}
+    first, grads = _inputs({})
+    weights = [torch.tensor(w, requires_grad=True) for w in first]
+    opt = getattr(torch_optimizer, name)(weights, **given)
+    for step in grads:
+        for weight, g in zip(weights, step, strict=True):
+            weight.grad = torch.tensor(g)
+        opt.step()
+        yield [weight.detach().numpy().copy() for weight in weights]
+
+
+def _fbgemms(case: str) -> Iterator[list[np.ndarray]]:
+    import torch
+    from fbgemm_gpu.split_embedding_configs import EmbOptimType
+    from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation
+    from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
+        ComputeDevice,
+        SplitTableBatchedEmbeddingBagsCodegen,
+    )
+
+    _, arguments, around = CASES["fbgemm"][case]
+    first, grads = _inputs(around)
+    place = EmbeddingLocation.HOST, ComputeDevice.CPU
+    tables = [
+        SplitTableBatchedEmbeddingBagsCodegen(
+            [(*w.shape, *place)],
+            optimizer=EmbOptimType.EXACT_ROWWISE_ADAGRAD,
+            learning_rate=arguments["learning_rate"],
+            eps=arguments.get("epsilon", 1e-8),
+        )
+        for w in first
+    ]
+    for table, w in zip(tables, first, strict=True):
+        table.split_embedding_weights()[0].copy_(torch.from_numpy(w))
+    for step in grads:
+        for table, g in zip(tables, step, strict=True):  # each row is a bag
+            rows = torch.arange(len(g))
+            table(rows, torch.arange(len(g) + 1)).backward(torch.from_numpy(g))
+        yield [table.split_embedding_weights()[0].numpy().copy() for table in tables]
+
+
 def answers(library: str, case: str) -> Iterator[list[np.ndarray]]:
     """Yield what a library's optimizer makes of the weights, step by step."""
     own = {"keras": _kerass, "torch": _torchs, "optax": _optaxs, "schedulefree": _schedulefrees}
+    own |= {"torch_optimizer": _torch_optimizers, "fbgemm": _fbgemms}
     return own[library](case)
 
 

@@ -127,10 +127,12 @@ class RuleUpdate(NamedTuple):
 
     def without_decay(self) -> RuleUpdate:
         """Return the update of variables that do not decay, by the factor or by the rule."""
-        hypers = self.hypers
+        hypers, flags = self.hypers, self.flags
         if "weight_decay" in hypers:
             hypers = {**hypers, "weight_decay": 0.0}
-        return self._replace(hypers=hypers, keep=1.0, decay=0.0)
+        if "adapts" in flags:  # nor have a rate of their own
+            flags = {**flags, "adapts": False}
+        return self._replace(hypers=hypers, flags=flags, keep=1.0, decay=0.0)
 
     def row_step(self, sparse: str, scale: float, decays: bool, places: list[int]) -> RuleStep:
         """Return the sparse step; `sparse` is the mode, as in RuleOptimizer."""

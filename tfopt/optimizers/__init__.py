@@ -10,6 +10,8 @@ from tfopt.optimizers.algorithms.adamw import AdamW
 from tfopt.optimizers.algorithms.ademamix import AdEMAMix
 from tfopt.optimizers.algorithms.adopt import ADOPT
 from tfopt.optimizers.algorithms.ftrl import Ftrl
+from tfopt.optimizers.algorithms.lamb import LAMB
+from tfopt.optimizers.algorithms.lars import LARS
 from tfopt.optimizers.algorithms.lion import Lion
 from tfopt.optimizers.algorithms.nadam import Nadam
 from tfopt.optimizers.algorithms.radam import RAdam
@@ -45,6 +47,8 @@ __all__ = [
     "Capabilities",
     "Ftrl",
     "GradientAccumulation",
+    "LAMB",
+    "LARS",
     "Lion",
     "LossScaleOptimizer",
     "Nadam",

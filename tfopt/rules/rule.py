@@ -18,10 +18,12 @@ class Rule(NamedTuple):
     combination of them.
 
     If the step of an element depends on others, `reduction` says on which: "row", those of its row
-    of the variable. A first step, ``<name>_first``, then adds the element's terms to `sums`, in
-    float64 and in the order of norms; of the sums follow `reduced`: new `row_slots`, which have
-    one number for each row, and further scalars of the step. These expressions are evaluated in
-    float64 for each row, and rounded to the variable's type; ``size`` is the row's length.
+    of the variable, or "tensor", all of the variable. A first step, ``<name>_first``, then adds the
+    element's terms to `sums`, in float64 and in the order of norms; of the sums follow `reduced`:
+    new `row_slots`, which have one number for each row, and further scalars of the step. These
+    expressions, in which flags are known, are evaluated in float64 for each row or variable, and
+    rounded to the variable's type; ``size`` is the number of elements. Steps of variables do not
+    get the flags.
     """
 
     name: str  # of the step in kernels/update/rules.pxd; the public function is apply_<name>
@@ -39,7 +41,7 @@ class Rule(NamedTuple):
     codes: dict[str, str] = {}  # slots that 8 bits suffice for: slot -> "signed" or "positive"
     grad: str = "grad"  # TensorFlow's name of the gradient
     complex: bool = False  # whether complex dtypes are supported
-    reduction: str | None = None  # over which elements there are sums: "row"
+    reduction: str | None = None  # over which elements there are sums: "row", "tensor"
     sums: tuple[str, ...] = ()
     row_slots: tuple[str, ...] = ()  # the last of the slots
     reduced: dict[str, str] = {}  # row slots and scalars -> expressions of the sums

@@ -433,6 +433,58 @@ RULES = (
         },
     ),
     Rule(
+        name="lamb",
+        summary="LAMB: Adam whose update of a variable gets the norm of its weights.",
+        source="You et al., Large Batch Optimization for Deep Learning, ICLR 2020, algorithm 2",
+        slots=("m", "v"),
+        hypers=(
+            *("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"),
+            "weight_decay",
+        ),
+        codes={"m": "signed", "v": "positive"},
+        scalars={
+            "lr": "lr",
+            "unbias": "1 / (1 - beta1_power)",
+            "beta1": "beta1",
+            "one_minus_beta1": "1 - beta1",
+            "beta2": "beta2",
+            "one_minus_beta2": "1 - beta2",
+            "root_scale": "1 / rules.root(1 - beta2_power)",
+            "epsilon": "epsilon",
+            "weight_decay": "weight_decay",
+        },
+        flags={"adapts": True},
+        reduction="tensor",
+        sums=("weights", "updates"),
+        reduced={
+            "step": "lr * (rules.root(weights) / rules.root(updates)) "
+            "if adapts & (weights > 0) & (updates > 0) else lr",
+        },
+    ),
+    Rule(
+        name="lars",
+        summary="LARS: momentum, a variable's rate being a share of its norm over its gradient's.",
+        source="You, Gitman, Ginsburg, Large Batch Training of Convolutional Networks, 2017",
+        slots=("accum",),
+        hypers=("lr", "momentum", "trust", "weight_decay", "epsilon"),
+        codes={"accum": "signed"},
+        scalars={
+            "lr": "lr",
+            "momentum": "momentum",
+            "trust": "trust",
+            "weight_decay": "weight_decay",
+            "epsilon": "epsilon",
+        },
+        flags={"adapts": True},
+        reduction="tensor",
+        sums=("weights", "gradients"),
+        reduced={
+            "step": "lr * (trust * rules.root(weights) / ((rules.root(gradients) "
+            "+ weight_decay * rules.root(weights)) + epsilon)) "
+            "if adapts & (weights > 0) & (gradients > 0) else lr",
+        },
+    ),
+    Rule(
         name="moving_average",
         summary="Exponential moving average: move `var` towards `value`.",
         source="Polyak, Juditsky, Acceleration of Stochastic Approximation by Averaging, 1992",

@@ -39,6 +39,7 @@ cdef int check_flags(Kernel kernel, int flags) except -1
 cdef const steps *set_scalars(Kernel kernel, Call call, const numbers *read, int flags,
                               int typenum, bint dense) except NULL
 cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axes) except -1
+cdef void set_sizes(Kernel kernel, tensor *into, cnp.ndarray var) noexcept
 cdef int lay_out(Kernel kernel, Call call, tensor *into, list variables, cnp.ndarray grad,
                  int skip_axes) except -1
 
@@ -47,11 +48,3 @@ cdef inline void set_grain(Call call, const tensor *it) noexcept:
     """Share the elements of a tensor in whole blocks, if it has any."""
     if it.axes != NULL and it.axes.blocked:
         call.w.grain = CODES
-
-
-cdef inline void set_scale(double *h, double scale, Py_ssize_t itemsize) noexcept nogil:
-    """Set the gradient's scale among the scalars of a call for real numbers."""
-    if itemsize == 4:
-        (<float *>h)[0] = <float>scale
-    else:
-        h[0] = scale

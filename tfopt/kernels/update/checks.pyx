@@ -28,6 +28,7 @@ from tfopt.kernels.update.step_table cimport (
     called_steps, steps, steps_of,
 )
 from tfopt.kernels.update.whole_rows cimport need_scratch, set_rows
+from tfopt.kernels.update.whole_tensors cimport need_sums
 from tfopt.kernels.update.work cimport tensor
 
 cimport numpy as cnp
@@ -58,6 +59,7 @@ cdef class Call:
         if self.w.tensors == NULL:
             return
         free(self.w.scratch)
+        free(self.w.span_sums)
         for t in range(self.w.n_tensors):
             free(self.w.tensors[t].axes)
         if self.w.tensors != &self.one:
@@ -283,9 +285,10 @@ cdef bint is_safe(Kernel kernel, cnp.ndarray a, int k, cnp.ndarray grad,
     """Whether a dense step may read the gradient from the memory of operand k.
 
     A step reads an element's gradient before it writes the element of a slot, or of the variable
-    unless that is scaled first. A step of a row writes numbers of the row before.
+    unless that is scaled first. A step of a row, or of a variable, begins with its sums.
     """
-    return same_memory(a, grad) and (k > 0 or read.scales[1] == 1) and not kernel.by_rows
+    return (same_memory(a, grad) and (k > 0 or read.scales[1] == 1)
+            and not (kernel.by_rows or kernel.by_tensors))
 
 
 cdef cnp.ndarray separate(Kernel kernel, list variables, cnp.ndarray grad, bint sparse,
@@ -330,7 +333,10 @@ cdef const steps *set_scalars(Kernel kernel, Call call, const numbers *read, int
     call.complex_numbers = type_ > 1
     call.w.flush = flush_denormals()
     call.w.n_operands = kernel.n_operands
-    call.w.by_rows, call.w.n_whole = kernel.by_rows, kernel.n_whole
+    call.w.by_rows = kernel.by_rows or (kernel.by_tensors and rule.first == NULL)
+    call.w.n_whole = kernel.n_whole
+    call.w.first, call.w.reduce = rule.first, rule.reduce
+    call.w.n_sums, call.w.n_given = kernel.n_sums, kernel.n_given
     call.w.itemsize = 4 << ((type_ + 1) // 2)
     caller = fp_enter(call.w.flush)
     if rule.choose != NULL:
@@ -425,14 +431,19 @@ cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axe
     return 0
 
 
+cdef void set_sizes(Kernel kernel, tensor *into, cnp.ndarray var) noexcept:
+    into.size = cnp.PyArray_SIZE(var)
+    into.inner = into.size if kernel.by_tensors else row_size(var)
+
+
 cdef int lay_out(Kernel kernel, Call call, tensor *into, list variables, cnp.ndarray grad,
                  int skip_axes) except -1:
     """The same for a rule, whose steps may be of whole rows."""
-    if not kernel.by_rows:
+    if not (kernel.by_rows or kernel.by_tensors):
         return set_tensor(into, variables, grad, skip_axes)
-    into.inner, into.size = row_size(variables[0]), cnp.PyArray_SIZE(variables[0])
+    set_sizes(kernel, into, variables[0])
     set_rows(into, variables, grad, kernel.n_whole, skip_axes)
-    if into.axes != NULL:
+    if into.axes != NULL and (kernel.by_rows or called_steps(kernel, 0, 0).first == NULL):
         need_scratch(&call.w, into)
     return 0
 
@@ -479,5 +490,7 @@ def dense_call(Kernel kernel not None, tuple arguments not None, tuple hypers no
     set_grain(call, &call.one)
     call.one_start[0] = 0
     call.one_start[1] = cnp.PyArray_SIZE(var)
+    if call.w.first != NULL:
+        need_sums(&call.w)
     call.arrays = (variables, grad)
     return call

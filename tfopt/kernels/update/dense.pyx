@@ -14,7 +14,7 @@ from tfopt.kernels.update.checks import dense_call
 from tfopt.kernels.update.multi_tensor import many_call
 from tfopt.kernels.update.sparse_checks import sparse_call
 
-from tfopt.kernels.update.checks cimport Call, set_scale
+from tfopt.kernels.update.checks cimport Call
 from tfopt.kernels.arrays.layout cimport run_blocks, run_layout
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
@@ -24,7 +24,8 @@ from tfopt.kernels.platform.runtime cimport (
     at_most, begin_share, dismiss_team, end_share, gather_team, share_of, team,
 )
 from tfopt.kernels.update.step_table cimport Kernel, MAX_OPERANDS, MAX_SCALARS, N_SCALES
-from tfopt.kernels.update.work cimport work
+from tfopt.kernels.update.whole_tensors cimport run_tensors
+from tfopt.kernels.update.work cimport set_scale, work
 from tfopt.kernels.update.whole_rows cimport grain_of_rows, run_rows
 
 
@@ -86,6 +87,9 @@ cdef void _run_share(const work *w, int thread, int threads) noexcept nogil:
 
 
 cdef void run_dense(const work *w) noexcept nogil:
+    if w.first != NULL:
+        run_tensors(w)
+        return
     cdef team t = at_most(gather_team(w.starts[w.n_tensors], w.n_operands), w.team)
     if t.size == 1:
         _run_share(w, 0, 1)

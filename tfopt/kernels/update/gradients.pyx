@@ -9,10 +9,10 @@ from tfopt.kernels.arrays.layout cimport (
     BFLOAT16, CAUTION, caution, layout, merge_axes, step_absent_cautiously, step_cautiously,
 )
 from tfopt.kernels.platform.halves cimport key_with
-from tfopt.kernels.update.checks cimport Call, set_scale
+from tfopt.kernels.update.checks cimport Call
 from tfopt.kernels.update.step_table cimport MAX_DIMS, MAX_OPERANDS, step_t
 from tfopt.kernels.update.whole_rows cimport need_scratch
-from tfopt.kernels.update.work cimport tensor
+from tfopt.kernels.update.work cimport set_scale, tensor
 
 cimport numpy as cnp
 
@@ -89,7 +89,7 @@ def set_cautious_decay(Call call not None, double decay):
     """
     cdef caution *behind = <caution *>(<double *>call.w.h + CAUTION)
     cdef int k
-    if call.complex_numbers or call.w.by_rows:
+    if call.complex_numbers or call.w.by_rows or call.w.first != NULL:
         raise InvalidTypeError(
             "cautious weight decay needs a rule without a reduction, and real variables"
         )
@@ -158,8 +158,8 @@ def set_rounding(Call call not None, uint64_t seed, int64_t step, list numbers n
     cdef uint64_t key
     if len(numbers) != call.w.n_tensors:
         raise InvalidArgumentError(f"{len(numbers)} numbers for {call.w.n_tensors} variables")
-    if call.w.by_rows:
-        raise InvalidTypeError("steps of whole rows round to the nearest only")
+    if call.w.by_rows or call.w.first != NULL:
+        raise InvalidTypeError("steps of whole rows or variables round to the nearest only")
     for t in range(call.w.n_tensors):
         it = &call.w.tensors[t]
         rounds = False

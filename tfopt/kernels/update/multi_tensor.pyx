@@ -12,10 +12,11 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.arrays.coerce cimport storage_of
 from tfopt.kernels.update.checks cimport (
     Call, as_arrays, check_hypers, check_its_shape, check_operands, check_scales,
-    contiguous_with_blocks, is_safe, lay_out, numbers, read_scalars, row_size, set_grain,
-    set_scalars,
+    contiguous_with_blocks, is_safe, lay_out, numbers, read_scalars, set_grain, set_scalars,
+    set_sizes,
 )
 from tfopt.kernels.update.step_table cimport Kernel
+from tfopt.kernels.update.whole_tensors cimport need_sums
 from tfopt.kernels.update.work cimport tensor
 from tfopt.kernels.arrays.layout cimport NATIVE
 from tfopt.kernels.arrays.aliasing cimport (
@@ -87,8 +88,8 @@ cdef bint _set_plain(Kernel kernel, tensor *into, list columns, Py_ssize_t t,
             return False
         into.data[k] = <char *>cnp.PyArray_DATA(<cnp.ndarray>a)
     into.axes = NULL
-    if kernel.by_rows:
-        into.inner, into.size = row_size(var), cnp.PyArray_SIZE(var)
+    if kernel.by_rows or kernel.by_tensors:
+        set_sizes(kernel, into, var)
     return True
 
 
@@ -230,5 +231,7 @@ def many_call(Kernel kernel not None, tuple operands not None, tuple hypers not 
     check_scales(faults)
     call.w.step = set_scalars(kernel, call, &read, flags,
                               cnp.PyArray_TYPE(<cnp.ndarray>columns[0][0]), True).dense
+    if call.w.first != NULL:
+        need_sums(&call.w)
     call.arrays = columns
     return call

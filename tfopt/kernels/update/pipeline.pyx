@@ -3,7 +3,8 @@
 The calls take turns on pieces of the concatenated elements, so the results of one call are still in
 cache for the next. So a gradient can be made just before an update, or a mean of weights updated
 just after it, without reading memory again; and statistics of an update cost no memory traffic.
-If a call steps whole rows, which do not end where pieces do, the calls follow each other instead.
+If a call steps whole rows or variables, which do not end where pieces do, the calls follow each
+other instead.
 """
 
 from typing import NamedTuple
@@ -270,7 +271,7 @@ cdef class Turns(Write):
     ----------
     calls : list of Call
         With equal numbers and sizes of variables. If one is watched, they are real, and none steps
-        whole rows.
+        whole rows or variables.
     watched : int, optional
         The position of the call to watch.
     bound : float, optional
@@ -302,7 +303,7 @@ cdef class Turns(Write):
                 raise InvalidTypeError(f"call {k} is a {type(self.calls[k]).__name__}")
             call = self.calls[k]
             self.c.works[k] = &call.w
-            self.c.one_by_one |= call.w.by_rows
+            self.c.one_by_one |= call.w.by_rows or call.w.first != NULL
             if call.w.index_size or (k == watched and call.complex_numbers) \
                     or (self.c.one_by_one and watched >= 0):
                 raise InvalidTypeError(

@@ -534,9 +534,10 @@ cdef inline void rowwise_adagrad(real *var, real g, real lr, real epsilon, real 
     var[0] = var[0] - (g + var[0] * l2) * step
 
 
-cdef inline void rowwise_adam_first(real var, real g, real alpha, real beta1, real one_minus_beta1,
-                                    real beta2, real one_minus_beta2, real correction,
-                                    real epsilon, double *squares) noexcept nogil:
+cdef inline void rowwise_adam_first(real var, real m, real g, real alpha, real beta1,
+                                    real one_minus_beta1, real beta2, real one_minus_beta2,
+                                    real correction, real epsilon,
+                                    double *squares) noexcept nogil:
     add_square(g, squares)
 
 
@@ -545,3 +546,40 @@ cdef inline void rowwise_adam(real *var, real *m, real g, real alpha, real beta1
                               real correction, real epsilon, real step) noexcept nogil:
     m[0] = m[0] * beta1 + g * one_minus_beta1
     var[0] = var[0] - m[0] * step
+
+
+cdef inline real lamb_update(real var, real m, real v, real unbias, real root_scale, real epsilon,
+                             real weight_decay) noexcept nogil:
+    return (m * unbias) / (root(v) * root_scale + epsilon) + var * weight_decay
+
+
+cdef inline void lamb_first(real var, real m, real v, real g, real lr, real unbias, real beta1,
+                            real one_minus_beta1, real beta2, real one_minus_beta2,
+                            real root_scale, real epsilon, real weight_decay, double *weights,
+                            double *updates) noexcept nogil:
+    cdef real new_m = m * beta1 + g * one_minus_beta1
+    cdef real new_v = v * beta2 + (g * g) * one_minus_beta2
+    add_square(var, weights)
+    add_square(lamb_update(var, new_m, new_v, unbias, root_scale, epsilon, weight_decay), updates)
+
+
+cdef inline void lamb(real *var, real *m, real *v, real g, real lr, real unbias, real beta1,
+                      real one_minus_beta1, real beta2, real one_minus_beta2, real root_scale,
+                      real epsilon, real weight_decay, real step) noexcept nogil:
+    m[0] = m[0] * beta1 + g * one_minus_beta1
+    v[0] = v[0] * beta2 + (g * g) * one_minus_beta2
+    var[0] = var[0] - step * lamb_update(var[0], m[0], v[0], unbias, root_scale, epsilon,
+                                         weight_decay)
+
+
+cdef inline void lars_first(real var, real accum, real g, real lr, real momentum, real trust,
+                            real weight_decay, real epsilon, double *weights,
+                            double *gradients) noexcept nogil:
+    add_square(var, weights)
+    add_square(g, gradients)
+
+
+cdef inline void lars(real *var, real *accum, real g, real lr, real momentum, real trust,
+                      real weight_decay, real epsilon, real step) noexcept nogil:
+    accum[0] = accum[0] * momentum + (g + var[0] * weight_decay) * step
+    var[0] = var[0] - accum[0]

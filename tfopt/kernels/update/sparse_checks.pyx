@@ -87,6 +87,11 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
     cdef cnp.ndarray grad = check_operands(kernel, variables)
     cdef cnp.ndarray var = variables[0]
     cdef const steps *rule
+    if kernel.by_tensors:
+        raise InvalidArgumentError(
+            f"{kernel.name} needs the gradient of all elements of a variable, of which it computes "
+            "the norm, not of some rows: give an array"
+        )
     for k in range(1, last):
         if block_storage_of(variables[k]):
             raise InvalidTypeError(

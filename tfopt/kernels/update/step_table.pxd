@@ -12,7 +12,8 @@ cdef enum:
     AHEAD = 16          # rows prefetched ahead
     MAX_OPERANDS = 5    # the variable, up to three slots, the gradient
     MAX_HYPERS = 12
-    MAX_SCALARS = 12
+    MAX_SCALARS = 12    # with those that follow from sums
+    MAX_SUMS = 2
     N_SCALES = 2        # before the scalars: of the gradient, of the variable
     MAX_DIMS = 64       # as in NumPy
     FLOAT16_CHUNK = 16  # multiples of how many numbers are widened and stepped at a time
@@ -40,6 +41,12 @@ ctypedef void (*scalars_t)(const double *hypers, const double *scales, bint dens
 # The bits of a variant that depend on the hyperparameters
 ctypedef int (*choose_t)(const double *hypers) noexcept nogil
 
+# Add the terms of n elements to lanes, the first to lane 0 of each sum
+ctypedef void (*first_t)(void **p, Py_ssize_t n, const void *h, double *lanes) noexcept nogil
+# Make further scalars of sums over so many elements
+ctypedef void (*reduce_t)(void **p, const void *h, const double *totals, double size,
+                          void *into) noexcept nogil
+
 cdef struct block_steps:
     block_step_t step               # NULL: numbers are decoded before a step
     int[MAX_OPERANDS] storage       # the storage types (layout.pxd) of the slots
@@ -56,6 +63,8 @@ cdef struct steps:
     scalars_t scalars
     choose_t choose
     block_steps blocks
+    first_t first       # of rules that sum over whole variables; NULL: `dense` is of a whole one
+    reduce_t reduce
 
 cdef enum:      # the checks of a call after those of hyperparameters and shapes
     RANK = MAX_HYPERS + MAX_OPERANDS
@@ -70,7 +79,8 @@ cdef class Kernel:
     cdef tuple operands, hypers
     cdef int n_operands, n_hypers, n_flags, first
     cdef int n_whole        # leading operands of the variable's shape; then those of rows
-    cdef bint by_rows       # whether its step is one of whole rows
+    cdef bint by_rows, by_tensors   # whether its step is one of whole rows, or variables
+    cdef int n_sums, n_given        # sums; scalars before those that follow from sums
     cdef int[MAX_HYPERS] limits     # 1 + the position in tfopt.rules.LIMITS, 0: none
     cdef bint limits_dense, takes_complex
     cdef int n_checks, n_row_checks

@@ -44,7 +44,8 @@ cdef class Kernel:
         if _places.get(rule.name) != (rule, first):
             raise InvalidArgumentError(f"the table has no row {rule.name} with steps from {first}")
         if len(rule.operands) > MAX_OPERANDS or len(rule.hypers) > MAX_HYPERS \
-                or len(rule.scalars) > MAX_SCALARS:
+                or len(rule.scalars) + len(rule.further) > MAX_SCALARS \
+                or len(rule.sums) > MAX_SUMS:
             raise AssertionError(f"{rule.name} outgrew kernels/update/step_table.pxd")
         self.rule = rule
         self.name = rule.name
@@ -53,6 +54,8 @@ cdef class Kernel:
         self.n_operands = len(rule.operands)
         self.n_whole = self.n_operands - 1 - len(rule.row_slots)
         self.by_rows = rule.reduction == "row"
+        self.by_tensors = rule.reduction == "tensor"
+        self.n_sums, self.n_given = len(rule.sums), N_SCALES + len(rule.scalars)
         self.n_hypers = len(rule.hypers)
         self.first = first
         self.n_flags = 1 << len(rule.flags)

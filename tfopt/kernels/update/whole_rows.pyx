@@ -112,8 +112,8 @@ cdef Py_ssize_t grain_of_rows(const tensor *t) noexcept nogil:
     return t.inner // a * CODES
 
 
-cdef char *_moved(const layout *axes, int k, char *at, Py_ssize_t start, Py_ssize_t n,
-                  Py_ssize_t itemsize, bint clamps, char *run, bint back) noexcept nogil:
+cdef char *moved(const layout *axes, int k, char *at, Py_ssize_t start, Py_ssize_t n,
+                 Py_ssize_t itemsize, bint clamps, char *run, bint back) noexcept nogil:
     """Gather n elements of operand k, from position `start` on, or scatter them `back`.
 
     Returns
@@ -166,8 +166,8 @@ cdef void run_row(const work *w, const layout *axes, char **at, Py_ssize_t start
     for k in range(w.n_operands):
         run = own + k * w.room
         if not w.n_whole <= k < last:
-            p[k] = _moved(axes, k, at[k], start, n, w.itemsize, axes.clamps and k == last, run,
-                          False)
+            p[k] = moved(axes, k, at[k], start, n, w.itemsize, axes.clamps and k == last, run,
+                         False)
         elif axes.storage[k] == NATIVE:
             p[k] = at[k]
         else:
@@ -179,7 +179,7 @@ cdef void run_row(const work *w, const layout *axes, char **at, Py_ssize_t start
     for k in range(last):
         if k < w.n_whole:
             if p[k] == own + k * w.room:
-                _moved(axes, k, at[k], start, n, w.itemsize, False, <char *>p[k], True)
+                moved(axes, k, at[k], start, n, w.itemsize, False, <char *>p[k], True)
         elif p[k] != at[k]:
             scatter(at[k], w.itemsize, <char *>p[k], 1, w.itemsize, axes.storage[k])
 

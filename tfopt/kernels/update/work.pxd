@@ -5,7 +5,8 @@ from libc.stdint cimport uint32_t
 
 from tfopt.kernels.arrays.layout cimport layout
 from tfopt.kernels.update.step_table cimport (
-    MAX_OPERANDS, MAX_SCALARS, N_SCALES, block_steps, half_step_t, scatter_t, step_t,
+    MAX_OPERANDS, MAX_SCALARS, N_SCALES, block_steps, first_t, half_step_t, reduce_t, scatter_t,
+    step_t,
 )
 
 cdef struct tensor:
@@ -46,6 +47,11 @@ cdef struct work:
     # steps of whole rows, which operands from n_whole on, but the gradient, have one number for;
     # and memory for each thread, if there are rows that are not runs
     bint by_rows
+    # steps of whole variables: the terms that are summed, and the sums of all spans
+    first_t first
+    reduce_t reduce
+    double *span_sums
+    int n_sums, n_given
     int n_whole
     char *scratch
     Py_ssize_t room     # of an operand
@@ -72,3 +78,11 @@ cdef struct work:
     char *zeros
     summing *summing        # NULL: equal indices are stepped one after another
     buckets *buckets        # NULL: rows are stepped in the order of their indices
+
+
+cdef inline void set_scale(double *h, double scale, Py_ssize_t itemsize) noexcept nogil:
+    """Set the gradient's scale among the scalars of a call for real numbers."""
+    if itemsize == 4:
+        (<float *>h)[0] = <float>scale
+    else:
+        h[0] = scale

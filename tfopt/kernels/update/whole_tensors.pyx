@@ -1,0 +1,245 @@
+"""Steps by rules that sum over whole variables, of which they have norms.
+
+First each span of a variable is summed, in C order and without a write; then scalars are made of
+the sums, and the elements are stepped. So operands are read twice, and written once.
+"""
+
+from cython.parallel cimport parallel
+from libc.stdlib cimport malloc
+from libc.string cimport memcpy, memset
+
+from tfopt.kernels.arrays.layout cimport (
+    NATIVE, SIGNED8, clamp, decode_block, encode_block, gather, scatter,
+)
+from tfopt.kernels.platform.halves cimport CODES
+from tfopt.kernels.platform.machine cimport (
+    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
+)
+from tfopt.kernels.platform.runtime cimport (
+    begin_share, dismiss_team, end_share, gather_team, share_of, team,
+)
+from tfopt.kernels.reduce.lane_sums cimport LANES, SPAN, span_lanes
+from tfopt.kernels.reduce.spans cimport fold
+from tfopt.kernels.update.step_table cimport MAX_OPERANDS, MAX_SCALARS, MAX_SUMS, N_SCALES
+from tfopt.kernels.update.whole_rows cimport moved
+from tfopt.kernels.update.work cimport set_scale, tensor, work
+
+cdef enum:
+    PIECE = 512     # elements that are gathered at a time, whole blocks of codes and lanes
+
+ctypedef double[PIECE] run_of_numbers
+
+
+cdef Py_ssize_t _spans_of(const tensor *t) noexcept nogil:
+    return (t.size + SPAN - 1) // SPAN
+
+
+cdef int need_sums(work *w) except -1:
+    """Have memory for the sums of all spans."""
+    cdef Py_ssize_t t, n = 0
+    for t in range(w.n_tensors):
+        n += _spans_of(&w.tensors[t])
+    w.span_sums = <double *>malloc((n + 1) * w.n_sums * sizeof(double))
+    if w.span_sums == NULL:
+        raise MemoryError
+    return 0
+
+
+# ---- pieces of operands
+
+cdef void _take(const work *w, const tensor *t, Py_ssize_t start, Py_ssize_t n,
+                run_of_numbers *buffer, void **p) noexcept nogil:
+    """Set p to runs of n elements of all operands, in the computation type."""
+    cdef int k, storage, last = w.n_operands - 1
+    cdef Py_ssize_t block, stored
+    for k in range(w.n_operands):
+        p[k] = buffer[k]
+        storage = t.axes.storage[k]
+        if not t.axes.blocked:
+            p[k] = moved(t.axes, k, t.data[k], start, n, w.itemsize, t.axes.clamps and k == last,
+                         <char *>buffer[k], False)
+        elif storage >= SIGNED8:
+            block = 0
+            while block < n:
+                decode_block(storage, t.data[k], start + block, min(<Py_ssize_t>CODES, n - block),
+                             <float *>buffer[k] + block)
+                block += CODES
+        else:
+            stored = w.itemsize if storage == NATIVE else 2
+            if storage == NATIVE and not (t.axes.clamps and k == last):
+                p[k] = t.data[k] + start * stored
+            else:
+                gather(<char *>buffer[k], t.data[k] + start * stored, stored, n, w.itemsize,
+                       storage)
+    if t.axes.clamps:
+        clamp(p[last], n, w.itemsize == 8, t.axes.bounds)
+
+
+cdef void _put_back(const work *w, const tensor *t, Py_ssize_t start, Py_ssize_t n,
+                    run_of_numbers *buffer, void **p) noexcept nogil:
+    """Write the runs of the variable and its slots that are copies."""
+    cdef int k, storage
+    cdef Py_ssize_t block
+    for k in range(w.n_operands - 1):
+        storage = t.axes.storage[k]
+        if p[k] != <void *>buffer[k]:
+            continue
+        if not t.axes.blocked:
+            moved(t.axes, k, t.data[k], start, n, w.itemsize, False, <char *>p[k], True)
+        elif storage >= SIGNED8:
+            block = 0
+            while block < n:
+                encode_block(storage, <float *>p[k] + block, min(<Py_ssize_t>CODES, n - block),
+                             t.data[k], start + block)
+                block += CODES
+        else:
+            scatter(t.data[k] + start * 2, 2, <char *>p[k], n, w.itemsize, storage)
+
+
+# ---- sums
+
+cdef void _sum_span(const work *w, const tensor *t, Py_ssize_t start, const void *h,
+                    double *totals) noexcept nogil:
+    """The sums of the span that begins with an element."""
+    cdef span_lanes[MAX_SUMS] lanes
+    cdef run_of_numbers[MAX_OPERANDS] buffer
+    cdef void *p[MAX_OPERANDS]
+    cdef Py_ssize_t stop = min(start + SPAN, t.size), at = start, n
+    cdef int k
+    memset(lanes, 0, w.n_sums * sizeof(span_lanes))
+    while at < stop:
+        if t.axes == NULL:
+            n = stop - at
+            for k in range(w.n_operands):
+                p[k] = t.data[k] + at * w.itemsize
+        else:
+            n = min(<Py_ssize_t>PIECE, stop - at)
+            _take(w, t, at, n, buffer, p)
+        w.first(p, n, h, lanes[0])
+        at += n
+    for k in range(w.n_sums):
+        totals[k] = fold(lanes[k], stop - start, False)
+
+
+cdef void _add_up(const work *w, const double *sums, Py_ssize_t n, double *totals) noexcept nogil:
+    """The sums of n spans, in the order of norms."""
+    cdef span_lanes lanes
+    cdef Py_ssize_t i
+    cdef int k
+    for k in range(w.n_sums):
+        totals[k] = sums[k]
+        if n > 1:
+            memset(lanes, 0, sizeof(lanes))
+            for i in range(n):
+                lanes[i % LANES] = lanes[i % LANES] + sums[i * w.n_sums + k]
+            totals[k] = fold(lanes, n, False)
+
+
+# ---- shares
+
+cdef inline const void *_scaled(const work *w, const tensor *t, double *own) noexcept nogil:
+    """The scalars of a tensor, in memory of the thread."""
+    memcpy(own, w.h, sizeof(w.h))
+    if w.own_scales:
+        set_scale(own, t.scale, w.itemsize)
+    return own
+
+
+cdef void _sum_tensor(const work *w, Py_ssize_t t, Py_ssize_t first, Py_ssize_t low,
+                      Py_ssize_t high) noexcept nogil:
+    """The spans of a tensor, the first of which has a number, between two numbers."""
+    cdef double[2 * (MAX_SCALARS + N_SCALES)] own
+    cdef const tensor *it = &w.tensors[t]
+    cdef const void *h = _scaled(w, it, own)
+    cdef Py_ssize_t span
+    for span in range(max(first, low), min(first + _spans_of(it), high)):
+        _sum_span(w, it, (span - first) * SPAN, h, w.span_sums + span * w.n_sums)
+
+
+cdef void _step_tensor(const work *w, Py_ssize_t t, Py_ssize_t first, Py_ssize_t start,
+                       Py_ssize_t stop) noexcept nogil:
+    """Step elements start .. stop - 1 of a tensor, whose spans from a number on have been summed.
+
+    The start is that of a block of codes.
+    """
+    cdef double[2 * (MAX_SCALARS + N_SCALES)] own
+    cdef run_of_numbers[MAX_OPERANDS] buffer
+    cdef double[MAX_SUMS] totals
+    cdef const tensor *it = &w.tensors[t]
+    cdef const void *h = _scaled(w, it, own)
+    cdef void *p[MAX_OPERANDS]
+    cdef Py_ssize_t n
+    cdef int k
+    _add_up(w, w.span_sums + first * w.n_sums, _spans_of(it), totals)
+    w.reduce(NULL, h, totals, <double>it.size, <char *>own + w.n_given * w.itemsize)
+    while start < stop:
+        n = stop - start
+        if it.axes == NULL:
+            for k in range(w.n_operands):
+                p[k] = it.data[k] + start * w.itemsize
+            w.step(p, n, h)
+        else:
+            n = min(<Py_ssize_t>PIECE, n)
+            _take(w, it, start, n, buffer, p)
+            w.step(p, n, h)
+            _put_back(w, it, start, n, buffer, p)
+        start += n
+
+
+cdef Py_ssize_t _block_in(const tensor *t, Py_ssize_t n) noexcept nogil:
+    """Round a number of elements of a tensor up to whole blocks of codes, or to all."""
+    return max(<Py_ssize_t>0, min(t.size, (n + CODES - 1) // CODES * CODES))
+
+
+cdef void _share_sums(const work *w, Py_ssize_t spans, int thread, int threads) noexcept nogil:
+    cdef Py_ssize_t t, first = 0
+    cdef fp_state caller = fp_enter(w.flush)
+    for t in range(w.n_tensors):
+        _sum_tensor(w, t, first, spans * thread // threads, spans * (thread + 1) // threads)
+        first += _spans_of(&w.tensors[t])
+    fp_leave(caller)
+
+
+cdef void _share_steps(const work *w, int thread, int threads) noexcept nogil:
+    cdef Py_ssize_t n = w.starts[w.n_tensors], t, first = 0
+    cdef Py_ssize_t low = share_of(n, thread, threads), high = share_of(n, thread + 1, threads)
+    cdef Py_ssize_t start, stop
+    cdef fp_state caller = fp_enter(w.flush)
+    for t in range(w.n_tensors):
+        start = _block_in(&w.tensors[t], low - w.starts[t])
+        stop = _block_in(&w.tensors[t], high - w.starts[t])
+        if start < stop:
+            _step_tensor(w, t, first, start, stop)
+        first += _spans_of(&w.tensors[t])
+    fp_leave(caller)
+
+
+cdef void _run_alone(const work *w) noexcept nogil:
+    """One tensor after another, so that small ones are still in cache when they are stepped."""
+    cdef Py_ssize_t t, first = 0, spans
+    cdef fp_state caller = fp_enter(w.flush)
+    for t in range(w.n_tensors):
+        spans = _spans_of(&w.tensors[t])
+        if spans:
+            _sum_tensor(w, t, first, first, first + spans)
+            _step_tensor(w, t, first, 0, w.tensors[t].size)
+        first += spans
+    fp_leave(caller)
+
+
+cdef void run_tensors(const work *w) noexcept nogil:
+    """Step whole variables."""
+    cdef Py_ssize_t t, spans = 0
+    cdef team threads = gather_team(w.starts[w.n_tensors], w.n_operands)
+    if threads.size == 1:
+        _run_alone(w)
+        return
+    for t in range(w.n_tensors):
+        spans += _spans_of(&w.tensors[t])
+    with parallel(num_threads=threads.size):
+        begin_share(&threads)
+        _share_sums(w, spans, omp_get_thread_num(), omp_get_num_threads())
+    with parallel(num_threads=threads.size):
+        _share_steps(w, omp_get_thread_num(), omp_get_num_threads())
+        end_share(&threads)
+    dismiss_team(&threads)
