@@ -28,7 +28,13 @@ __all__ = ["classes", "combinations", "meaning", "row_name"]
 TURNS = 5
 
 #: Libraries that benchmarks use, by the module that they import.
-LIBRARIES = {"sklearn": "scikit-learn", "torch": "torch", "ml_dtypes": "ml_dtypes"}
+LIBRARIES = {
+    "bitsandbytes": "bitsandbytes",
+    "ml_dtypes": "ml_dtypes",
+    "sklearn": "scikit-learn",
+    "torch": "torch",
+    "torchao": "torchao",
+}
 
 #: A turn's time is the shortest of so many: another program may take part of the others.
 BEST_OF = 10

@@ -195,6 +195,24 @@ def test_the_loops_over_16_bits_are_vector_code(cpu: str, register: str) -> None
 
 
 @needs_objdump
+@pytest.mark.parametrize(("cpu", "register"), [("v3", "ymm"), ("v4", "zmm")])
+def test_the_loops_over_blocks_are_vector_code(cpu: str, register: str) -> None:
+    if cpu not in tfopt.kernels.available:
+        pytest.skip(f"this machine does not run {cpu}")
+    found = re.findall(r"<\w*_block_(\w+_\d+)>:\n((?:.+\n)*)", _machine_code(f"steps_{cpu}"))
+    loops = dict(found)
+    coded = [rule for rule in tfopt.rules.ELEMENTWISE if {*rule.codes} == {*rule.slots} != set()]
+    assert coded and len(loops) == sum(len(rule.variants) for rule in coded)
+    for rule in coded:
+        for number in range(len(rule.variants)):
+            code = loops[f"{rule.name}_{number}"]
+            packed = [line for line in code.splitlines() if "mulps" in line]
+            assert packed and all(register in line for line in packed), rule.name
+            assert "pmaxsd" in code and "vfmadd" not in code, rule.name
+            assert not re.search(r"v(mul|add|sub|div|sqrt)ss", code), rule.name
+
+
+@needs_objdump
 @pytest.mark.skipif("v3" not in tfopt.kernels.available, reason="this machine has no v3 to look at")
 def test_norms_are_vector_code() -> None:
     """A sum in one accumulator would not be; the lanes are what makes it so."""

@@ -96,6 +96,17 @@ def eight_bits(record: Record) -> Grid:
     )
 
 
+def elsewhere(record: Record) -> Grid:
+    return Grid(
+        ["library", "2^16 elements", "2^20"],
+        [
+            [library]
+            + [Cell(f"{library}, {size}", "track_speedup", 1, ".0f") for size in ("2^16", "2^20")]
+            for library in ("bitsandbytes", "torchao")
+        ],
+    )
+
+
 TABLES = (
     Table(
         "dense",
@@ -140,5 +151,13 @@ TABLES = (
         f"{MEASURE} halves.EightBits",
         "The time by that with float32 slots",
         eight_bits,
+    ),
+    Table(
+        "8 bits elsewhere",
+        "halves.EightBitsElsewhere",
+        f"{MEASURE} halves.EightBitsElsewhere",
+        "Their time by tfopt's for a step of Adam, one thread",
+        elsewhere,
+        ("bitsandbytes", "torchao", "torch"),
     ),
 )
