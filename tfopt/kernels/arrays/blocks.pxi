@@ -4,6 +4,7 @@ include "dynamic_codes.pxi"
 
 cdef enum:
     TOGETHER = 2    # blocks of each operand
+    FAR = 1 << 20   # elements that no second-level cache holds: the next ones are prefetched
 
 cdef struct block_run:
     # consecutive numbers of all operands, of which the last block may not be full
@@ -111,6 +112,7 @@ cdef void run_blocks(const layout *axes, step_t step, const block_steps *blocks,
     cdef const void *at[MAX_OPERANDS]
     cdef uint16_t[(MAX_OPERANDS - 1) * NOISE_ROW] memory
     cdef const uint16_t *noise = NULL
+    cdef Py_ssize_t ahead, byte, first = start
     cdef int b, k, storage, whole, last = n_operands - 1
     cdef bint in_blocks = _in_blocks(axes, blocks, n_operands)
     while start < stop:
@@ -132,6 +134,13 @@ cdef void run_blocks(const layout *axes, step_t step, const block_steps *blocks,
             _set_units(axes.storage, axes.n_written, b, &run)
         if whole * CODES < run.n:
             _step_decoded(axes, step, n_operands, &run, whole, h)
+        for k in range(n_operands if stop - first > FAR else 0):    # while numbers are encoded
+            if axes.storage[k] >= SIGNED8:
+                ahead = TOGETHER * <Py_ssize_t>sizeof(signed8)
+            else:
+                ahead = TOGETHER * CODES * (4 if axes.storage[k] == NATIVE else 2)
+            for byte in range(ahead, 2 * ahead, 64):
+                prefetch_stream(run.at[k] + byte)
         _write_blocks(axes.storage, axes.n_written, &run)
         if axes.rounds:
             noise = _noise(axes, start, 1, run.n, memory)

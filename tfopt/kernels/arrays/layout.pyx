@@ -20,7 +20,7 @@ from tfopt.kernels.platform.halves cimport (
     CODES, NOISES, NOISE_ROW, bfloat16_near, bfloat16_of, block_numbers, float16_of,
     float_of_bfloat16, float_of_float16, halves, noise_at, positive8, signed8, unit_of,
 )
-from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
+from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state, prefetch_stream
 from tfopt.kernels.platform.runtime cimport flush_denormals
 from tfopt.kernels.update.step_table cimport (
     BFLOAT16_CHUNK, FLOAT16_CHUNK, MAX_DIMS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, block_steps,
