@@ -22,7 +22,7 @@ def _ids(kind: str) -> np.ndarray:
 
 def _ours(optimizer: str, width: int, ids: np.ndarray) -> Step:
     table = filled((ROWS, width))
-    rows = public("IndexedSlices")(filled((IDS, width)), ids)
+    rows = public("indexed_slices.IndexedSlices")(filled((IDS, width)), ids)
     opt = public(f"optimizers.{optimizer}")(0.01)
 
     def call() -> None:
