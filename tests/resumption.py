@@ -112,7 +112,10 @@ def _is_taken(run: tuple[str, str, str, str]) -> bool:
 def modes_of(which: str) -> tuple[str, ...]:
     counts = {
         "AdEMAMix": 2,
+        "AdamMini": 2,
         "Ftrl": 2,
+        "RowwiseAdagrad": 2,
+        "RowwiseAdam": 2,
         "ScheduleFreeAdamW": 2,
         "ScheduleFreeSGD": 2,
         "Adafactor": 1,

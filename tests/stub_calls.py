@@ -93,6 +93,11 @@ def _dense() -> checks.Call:
     return checks.dense_call(KERNEL, tuple(np.ones(4) for _ in range(3)), (0.1, 0.9), 0, 1.0)
 
 
+def _whole() -> checks.Call:
+    arrays = tuple(np.ones((5, 2)) for _ in range(3))
+    return checks.dense_call(KERNEL, arrays, (0.1, 0.9), 0, 1.0)
+
+
 def _sparse(workspace: Workspace | None = None) -> checks.Call:
     arrays = np.ones((5, 2)), np.ones((5, 2)), np.ones((3, 2))
     ids = np.array([0, 4, 0])
@@ -158,6 +163,7 @@ GOOD: dict[str, Any] = {
         np.ones(2), np.zeros(2, np.int64), np.ones(2), np.ones(2), np.ones(2),
     ],
     "reduce.clip.scale_call": lambda: [[np.ones(3)], [np.ones(3)], 0.5, 1.0, False],
+    "reduce.clip.round_call": lambda: [[np.ones(3, np.float16)], [np.ones(3, np.float32)]],
     "reduce.clip.scale_each_call": lambda: [np.ones(3), np.ones(3), np.ones(3), np.ones(3)],
     "reduce.clip.clamp_call": lambda: [np.ones(3), np.ones(3), np.zeros(3), np.ones(3)],
     "update.gradients.gradients_of": lambda: [_list()],
@@ -175,6 +181,7 @@ GOOD: dict[str, Any] = {
     "update.commit.AssignRows.__new__": lambda: [
         np.ones((5, 2)), np.array([1, 4]), np.zeros((2, 2)),
     ],
+    "update.commit.RowsOf.__new__": lambda: [_whole(), _sparse()],
     "update.commit.Attributes.__new__": lambda: [Owner(), {"attribute": 2}],
     "update.commit.Mark.__new__": lambda: [np.zeros(5, np.int64), np.array([1, 4]), 3],
     "update.commit.Undo.done": lambda: [_undo()],

@@ -98,9 +98,9 @@ def test_the_same_arguments_give_the_same_answer(name: str) -> None:
 
 
 def summed_answer(opt: Any) -> bytes:
-    random, w = np.random.default_rng(5), np.ones((3, 4))
+    random, w = np.random.default_rng(5), np.ones((3, 4), np.float32)
     for _ in range(6):
-        opt.apply_gradients([(random.normal(size=(3, 4)), w)])
+        opt.apply_gradients([(random.normal(size=(3, 4)).astype(np.float32), w)])
     return b"".join(array.tobytes() for array in (w, *opt.get_weights()))
 
 

@@ -102,7 +102,7 @@ def drawn_plan(which: str, stack: str, seed: int) -> Plan:
     special = not late and random.random() < 0.4
     config = tfopt.optimizers.serialize(optimizer)
     more = np.random.default_rng((seed, 1))
-    none = special or late or more.random() < 0.1 or bool(stores or cautious)
+    none = special or late or more.random() < 0.1 or bool(stores or cautious or rounds)
     complex_kinds = () if none else _complex_kinds(config)
     constraints: dict[str, str] = {}
     for k in range(int(random.integers(1, 5))):

@@ -38,6 +38,11 @@ WRAPPERS = {
         busy=lambda inner: optimizers.LossScaleOptimizer(inner, 4.0, 2),
         changed={"initial_scale": (4.0, 8.0), "dynamic_growth_steps": (2, 5)},
     ),
+    "Mirror": Case(
+        idle=optimizers.Mirror,
+        busy=lambda inner: optimizers.Mirror(inner, "float16"),
+        changed={"dtype": ("bfloat16", "float16")},
+    ),
     "ParameterGroups": Case(
         idle=lambda inner: optimizers.ParameterGroups(inner, []),
         busy=_grouped,

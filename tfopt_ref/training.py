@@ -72,6 +72,7 @@ def first_state(optimizer: Optimizer) -> dict[str, Any]:
     own: dict[str, dict[str, Any]] = {
         "GradientAccumulation": {"pending": 0, "sums": {}},
         "LossScaleOptimizer": {"step_counter": 0, "dynamic_scale": config.get("initial_scale")},
+        "Mirror": {"mirror": {}},
         "WeightAverage": {"average": {}},
     }
     return {"optimizer": inner, **own[name]}
@@ -224,6 +225,29 @@ def average(
     return new, {"optimizer": inner, "average": averages}, taken
 
 
+def mirror(
+    optimizer: Optimizer, variables: Variables, state: State, grads: Pairs, asked: Asked
+) -> Result:
+    """Keep copies of float32 variables, rounded to 16 bits."""
+    config = optimizer["config"]
+    new, inner, taken = _stepped(config["optimizer"], variables, state["optimizer"], grads, asked)
+    names = {name for name, _ in grads if variables[name].dtype == np.float32}
+    copies = {name: halved(new[name], config["dtype"]) for name in {*state["mirror"], *names}}
+    return new, {"optimizer": inner, "mirror": copies}, taken
+
+
+def halved(variable: np.ndarray, dtype: str) -> np.ndarray:
+    """Return float32 numbers rounded to 16 bits."""
+    if dtype == "bfloat16":
+        import ml_dtypes
+
+        into: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    else:
+        into = np.dtype(np.float16)
+    with np.errstate(all="ignore"):
+        return variable.astype(into)
+
+
 def groups(
     optimizer: Optimizer, variables: Variables, state: State, grads: Pairs, asked: Asked
 ) -> Result:
@@ -273,6 +297,7 @@ def counted(state: State) -> dict[str, Any]:
 WRAPPERS = {
     "GradientAccumulation": accumulation,
     "LossScaleOptimizer": loss_scale,
+    "Mirror": mirror,
     "ParameterGroups": groups,
     "WeightAverage": average,
 }

@@ -30,6 +30,7 @@ from tfopt.optimizers.execution.request import Capabilities, NotFinite, StepRequ
 from tfopt.optimizers.execution.step_report import StepReport
 from tfopt.optimizers.wrappers.accumulation import GradientAccumulation
 from tfopt.optimizers.wrappers.loss_scale import LossScaleOptimizer
+from tfopt.optimizers.wrappers.mirror import Mirror
 from tfopt.optimizers.wrappers.parameter_groups import ParameterGroups
 from tfopt.optimizers.wrappers.weight_average import WeightAverage
 from tfopt.optimizers.wrappers.wrapper import Wrapper
@@ -51,6 +52,7 @@ __all__ = [
     "LARS",
     "Lion",
     "LossScaleOptimizer",
+    "Mirror",
     "Nadam",
     "NotFinite",
     "Optimizer",

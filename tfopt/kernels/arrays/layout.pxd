@@ -22,6 +22,7 @@ cdef struct layout:
     Py_ssize_t stride[MAX_OPERANDS + 1][MAX_DIMS]   # in bytes
     int storage[MAX_OPERANDS]
     int n_written       # the number of leading operands that are written
+    bint overwrites     # the first operand is not read
     bint blocked        # some operands are blocks of codes, and all are contiguous
     # Written bfloat16 operands are rounded stochastically: each by its own key and the indices of
     # the elements, in the order of C. So that these are known where the axes are in another order,

@@ -357,11 +357,15 @@ cdef void _run_axis(const layout *axes, step_t step, const half_step_t *half, in
             p[k] = at[k] + done * stride
             if buffered[k]:
                 p[k] = buffer[k]
-                gather(<char *>p[k], at[k] + done * stride, stride, piece, itemsize,
-                       axes.storage[k])
+                if k or not axes.overwrites:
+                    gather(<char *>p[k], at[k] + done * stride, stride, piece, itemsize,
+                           axes.storage[k])
         if axes.clamps:
             clamp(p[n_operands - 1], piece, itemsize == 8, axes.bounds)
-        step(p, piece, h)
+        if step == NULL:        # to store numbers otherwise is all there is to do
+            p[0] = p[1]
+        else:
+            step(p, piece, h)
         for k in range(axes.n_written):
             stride = axes.stride[k][0]
             if axes.rounds and axes.storage[k] == BFLOAT16:

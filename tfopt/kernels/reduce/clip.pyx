@@ -255,6 +255,7 @@ cdef Call _call(list outs, list between, list arrays, int flush):
         set_tensor(&call.w.tensors[t], [out, *between], arrays[t], 0)
         if call.w.tensors[t].axes != NULL:
             call.w.tensors[t].axes.n_written = 1
+            call.w.tensors[t].axes.overwrites = True
         call.w.n_tensors = t + 1
         call.w.starts[t + 1] = call.w.starts[t] + cnp.PyArray_SIZE(out)
     call.arrays = (outs, between, arrays)
@@ -278,6 +279,20 @@ def scale_call(list outs not None, list arrays not None, double first, double se
     else:
         doubles[0], doubles[1] = first, second
         call.w.step = <step_t>_scale[double] if second == 1 else <step_t>_scale_twice[double]
+    return call
+
+
+def round_call(list outs not None, list arrays not None):
+    """Round float32 arrays to 16 bits, denormals included."""
+    cdef Call call = _call(outs, [], arrays, False)
+    cdef cnp.ndarray a
+    for a in call.arrays[0]:
+        if storage_of(a) <= NATIVE:
+            raise InvalidTypeError(f"out must be float16 or bfloat16, not {a.dtype}")
+    for a in call.arrays[2]:
+        _check_type(a, "an array", cnp.NPY_FLOAT32)
+    call.w.itemsize = sizeof(float)
+    call.w.step = NULL      # the layout, which rounds what it scatters, does it all
     return call
 
 

@@ -2,6 +2,7 @@
 from libc.stdint cimport int64_t
 
 cimport numpy as cnp
+from tfopt.kernels.update.checks cimport Call
 
 cdef class Write:
     cdef void carry_out(self) noexcept
@@ -16,6 +17,9 @@ cdef class Assign(Write):
 cdef class AssignRows(Write):
     cdef cnp.ndarray to, values
     cdef const int64_t[::1] rows
+
+cdef class RowsOf(Write):
+    cdef Call call, rows
 
 cdef class Attributes(Write):
     cdef dict attributes, values

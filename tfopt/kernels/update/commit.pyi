@@ -24,6 +24,10 @@ class AssignRows(Write):
     def __new__(cls, to: np.ndarray, rows: np.ndarray, values: np.ndarray) -> Self: ...
 
 @disjoint_base
+class RowsOf(Write):
+    def __new__(cls, call: Call, rows: Call) -> Self: ...
+
+@disjoint_base
 class Attributes(Write):
     def __new__(cls, owner: Any, values: dict[str, Any]) -> Self: ...
 

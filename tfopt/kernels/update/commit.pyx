@@ -13,9 +13,11 @@ from libc.string cimport memcpy
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 from tfopt.kernels.update.checks cimport Call
-from tfopt.kernels.platform.machine cimport within
+from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state, within
 from tfopt.kernels.arrays.aliasing cimport same_shape
-from tfopt.kernels.update.dense cimport refuse_changed, run_call
+from tfopt.kernels.update.dense cimport refuse_changed, run_call, run_elements
+from tfopt.kernels.update.row_owners cimport named_row
+from tfopt.kernels.update.work cimport work
 
 import numpy as np
 
@@ -139,6 +141,42 @@ cdef void _copy_axis(char *to, const char *values, int ndim, const cnp.npy_intp 
     for i in range(shape[0]):
         _copy_axis(to + i * to_strides[0], values + i * strides[0], ndim - 1, shape + 1,
                    to_strides + 1, strides + 1, itemsize)
+
+
+cdef class RowsOf(Write):
+    """Carry out a dense call for the rows that a sparse one updates, which comes before it.
+
+    Parameters
+    ----------
+    call : Call
+        Of one variable of the shape of the sparse one's, which is C-contiguous as all operands are.
+    rows : Call
+        A sparse call.
+    """
+
+    def __cinit__(self, Call call not None, Call rows not None):
+        if call.w.index_size or call.w.by_rows or call.w.grain > 1 or not rows.w.index_size \
+                or call.w.n_tensors != 1 or call.w.starts[1] != rows.w.n_rows * rows.w.inner:
+            raise InvalidArgumentError(
+                "the first call must be dense, of single elements, and the second one of rows of "
+                "as many elements"
+            )
+        self.call, self.rows = call, rows
+
+    cdef void carry_out(self) noexcept:
+        cdef const work *w = &self.rows.w
+        cdef Py_ssize_t i, row
+        cdef fp_state caller
+        if w.absent != NULL:        # which changes all rows
+            run_call(self.call)
+            return
+        with nogil:
+            caller = fp_enter(self.call.w.flush)
+            for i in range(w.n_indices):
+                row = named_row(w, i)
+                if row >= 0:
+                    run_elements(&self.call.w, row * w.inner, (row + 1) * w.inner)
+            fp_leave(caller)
 
 
 cdef class Attributes(Write):

@@ -9,6 +9,7 @@ import numpy as np
 
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.checks import Call
+from tfopt.kernels.update.commit import Write
 from tfopt.optimizers.base.variables import as_variable
 from tfopt.optimizers.execution.gradients import checked_gradient
 from tfopt.variable import Variable
@@ -71,8 +72,11 @@ class StepRequest(NamedTuple):
         Gets a list of positions and returns the call that computes the dense gradients there; only
         for an optimizer whose capabilities include `fuses`.
     after : callable, optional
-        Gets a list of variables and returns the call that follows their update; only for an
-        optimizer whose capabilities include `follows`.
+        Gets a list of variables and returns the call that follows their update, or None; only for
+        an optimizer whose capabilities include `follows`.
+    after_rows : callable, optional
+        The same for a sparse update: gets the variable and the call that updates it. By default,
+        `after` is asked.
     """
 
     grads: tuple[Any, ...]
@@ -81,7 +85,8 @@ class StepRequest(NamedTuple):
     finite: bool = False
     aggregates: bool = True
     before: Callable[[list[int]], Call] | None = None
-    after: Callable[[list[Any]], Call] | None = None  # of variables
+    after: Callable[[list[Any]], Call | None] | None = None  # of variables
+    after_rows: Callable[[Any, Call], Call | Write | None] | None = None
 
     @property
     def handles(self) -> list[Variable]:

@@ -222,14 +222,21 @@ def in_turns(
     Those of a dense one process the same elements in turn, while these are in the cache. The
     observer watches dense updates only.
     """
+    following: Any = None
     if isinstance(part, SparseUpdate):
-        return [call] if request.after is None else [call, request.after(part.variables)]
+        if request.after_rows is not None:
+            following = request.after_rows(part.variable, call)
+        elif request.after is not None:
+            following = request.after(part.variables)
+        return [call] if following is None else [call, following]
     before, after = request.before, request.after
     if before is None and after is None and observer is None:
         return [call]
     calls = [call] if before is None else [before(part.places), call]
     if after is not None:
-        calls.append(after(part.variables))
+        following = after(part.variables)
+    if following is not None:
+        calls.append(following)
     if observer is not None:
         return [observer.watch(calls, calls.index(call))]
     return [Turns(calls)] if len(calls) > 1 else [call]

@@ -1,0 +1,172 @@
+"""Copies of variables in 16 bits."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tfopt.core.effects import writes
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.kernels.reduce.clip import round_call
+from tfopt.kernels.update.checks import Call
+from tfopt.kernels.update.commit import RowsOf, Write, carry_out
+from tfopt.kernels.update.dense import run
+from tfopt.optimizers.base.contract import OptimizerBase
+from tfopt.optimizers.base.hyperparameters import Setting
+from tfopt.optimizers.base.variables import as_variable
+from tfopt.optimizers.execution.bound_step import BoundAround
+from tfopt.optimizers.execution.prepared_step import PreparedStep
+from tfopt.optimizers.execution.request import Capabilities, StepRequest
+from tfopt.optimizers.wrappers.wrapper import Wrapper
+from tfopt.variable import Variable
+
+__all__ = ["Mirror"]
+
+
+def _checked_dtype(dtype: Any) -> str:
+    if dtype not in ("bfloat16", "float16"):
+        raise InvalidArgumentError(f"dtype must be 'bfloat16' or 'float16', not {dtype!r}")
+    return str(dtype)
+
+
+class Mirror(Wrapper):
+    """Keeps a copy in 16 bits of each float32 variable that another optimizer updates.
+
+    For models that compute in bfloat16 or float16, while small steps add up in float32.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Takes the steps; must not have ``sparse="catch_up"``, with which updates are deferred.
+    dtype : {"bfloat16", "float16"}
+    name : str, default "Mirror"
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an argument is invalid.
+
+    Notes
+    -----
+    Slot: ``mirror``, the variable rounded to the nearest. It is written while the step's results
+    are in the cache, so the only additional memory traffic is to write it; with a constraint, after
+    it. A sparse step writes only its rows, if the variable is contiguous. Variables of other dtypes
+    have no mirror. Supports variables in host memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tfopt.optimizers import SGD, Mirror
+    >>> w = np.ones(3, np.float32)
+    >>> opt = Mirror(SGD(2.0**-12))
+    >>> half = opt.mirror(w)  # what the model computes with, updated in place
+    >>> for _ in range(16):
+    ...     _ = opt.apply_gradients([(np.ones_like(w), w)])
+    >>> half.dtype.name, float(half[0]), float(w[0])
+    ('bfloat16', 0.99609375, 0.99609375)
+    """
+
+    dtype = Setting(_checked_dtype, once=True)
+
+    def __init__(
+        self, optimizer: OptimizerBase, dtype: str = "bfloat16", name: str = "Mirror"
+    ) -> None:
+        super().__init__(optimizer, name)
+        if optimizer.capabilities.defers:
+            raise InvalidArgumentError(
+                'weights with deferred updates (sparse="catch_up") cannot be mirrored'
+            )
+        self.dtype = dtype
+
+    def prepare(self, request: StepRequest) -> PreparedStep:
+        """Check a step, and append the writes of the mirrors."""
+        handles = request.handles
+        for handle in handles:
+            if handle.device != "cpu":
+                raise InvalidTypeError(f"{handle.name} is on a GPU: it cannot be mirrored")
+            if _has_mirror(handle):
+                self._mirror(handle)
+        # constraints are applied after the calls that follow updates
+        follows = self.optimizer.capabilities.follows
+        fused = follows and all(handle.constraint is None for handle in handles)
+        asked = request.replace(after=self._copying, after_rows=self._copying_rows)
+        step = self.optimizer.prepare(asked if fused else request)
+        make = step._bound_by(self.optimizer)
+        if make and fused and type(self) is Mirror:
+            step._bind(self, partial(BoundAround, self, make))
+        if step.counts and not fused:  # a wrapper inside may change variables without a gradient
+            step.writes += [self._copying([variable]) for variable in self._store.owners]
+        return step
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the inner optimizer, except following: that is used for the mirror."""
+        return self.optimizer.capabilities._replace(follows=False)
+
+    def mirror(self, var: Any) -> np.ndarray:
+        """Return the mirror of a variable; it is made if there is none yet.
+
+        Parameters
+        ----------
+        var : Variable or ndarray
+            Of float32, in host memory.
+
+        Returns
+        -------
+        ndarray
+            Always the same array, which steps update.
+
+        Raises
+        ------
+        InvalidTypeError
+            If it is of another dtype or on a GPU.
+        """
+        variable = as_variable(var)
+        if variable.device != "cpu" or not _has_mirror(variable):
+            raise InvalidTypeError(
+                f"{variable.name} has no mirror: that is for float32 in host memory, not "
+                f"{variable.dtype} on the {variable.device.upper()}"
+            )
+        return self._mirror(variable)
+
+    @writes()
+    def refresh(self) -> None:
+        """Write all mirrors anew, after other code than steps has changed the variables."""
+        carry_out([self._copying([variable]) for variable in self._store.owners])
+
+    def _mirror(self, variable: Variable) -> np.ndarray:
+        def first(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+            copy = np.empty(shape, dtype)
+            run(round_call([copy], [variable.numpy()]))
+            return copy
+
+        return self.add_slot(variable, "mirror", first).numpy()
+
+    def _copying(self, variables: list[Variable]) -> Any:
+        """Return the call that copies variables of one dtype to their mirrors, if they have any."""
+        if not _has_mirror(variables[0]):
+            return None
+        weights = [variable.numpy() for variable in variables]
+        return round_call([self._mirror(var) for var in variables], weights)
+
+    def _copying_rows(self, variable: Variable, update: Call) -> Write | Call | None:
+        """Return what copies the rows that a call updates."""
+        call = self._copying([variable])
+        in_order = variable.numpy().flags.c_contiguous
+        return RowsOf(call, update) if call is not None and in_order else call
+
+    def _slot_dtype(self, variable: Variable, slot_name: str) -> np.dtype[Any]:
+        if self.dtype == "float16":
+            return np.dtype(np.float16)
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+
+    def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
+        return {"mirror": variable.shape}
+
+
+def _has_mirror(variable: Variable) -> bool:
+    return bool(variable.dtype == np.float32)
