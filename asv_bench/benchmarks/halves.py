@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
@@ -100,3 +102,60 @@ class EightBitsElsewhere:
     def track_speedup(self, library: str, elements: str) -> float:
         theirs, ours = best_times(self.theirs, self.ours)
         return theirs / ours
+
+
+class StochasticRounding:
+    """Steps of Adam with all arrays in bfloat16, rounded stochastically."""
+
+    params = ["2^16 on one thread", "2^20", "2^24"]
+    param_names = ("elements",)
+    unit = "times"
+
+    def setup(self, elements: str) -> None:
+        if find_spec("ml_dtypes") is None:
+            raise NotImplementedError("ml_dtypes is not installed")
+        size, number = SIZES[elements]
+        if elements.endswith("one thread"):
+            public("threads.set_num_threads")(1)
+        brains = import_module("ml_dtypes").bfloat16
+        adam, single = public("optimizers.Adam"), np.ones(size, np.float32)
+        nearest, drawn = single.astype(brains), single.astype(brains)
+
+        def steps(optimizer: Any, w: np.ndarray) -> Callable[[], object]:
+            pairs = [(np.full_like(w, 1e-3), w)]
+            return lambda: optimizer.apply_gradients(pairs)
+
+        self.single = times(number, steps(adam(), single))
+        self.nearest = times(number, steps(adam(), nearest))
+        self.drawn = times(number, steps(adam(stochastic_rounding=0), drawn))
+
+    def track_ratio_to_float32(self, elements: str) -> float:
+        drawn, single = best_times(self.drawn, self.single)
+        return drawn / single
+
+    def track_ratio_to_nearest(self, elements: str) -> float:
+        drawn, nearest = best_times(self.drawn, self.nearest)
+        return drawn / nearest
+
+
+class Mirrored:
+    """Steps of Adam in float32 that also write a copy in bfloat16."""
+
+    params = ["2^20", "2^24"]
+    param_names = ("elements",)
+    unit = "times"
+
+    def setup(self, elements: str) -> None:
+        if find_spec("ml_dtypes") is None:
+            raise NotImplementedError("ml_dtypes is not installed")
+        size, number = SIZES[elements]
+        adam, mirror = public("optimizers.Adam"), public("optimizers.Mirror")
+        grad = np.full(size, 1e-3, np.float32)
+        plain, mirrored = adam(), mirror(adam())
+        first, second = np.ones(size, np.float32), np.ones(size, np.float32)
+        self.plain = times(number, lambda: plain.apply_gradients([(grad, first)]))
+        self.mirrored = times(number, lambda: mirrored.apply_gradients([(grad, second)]))
+
+    def track_ratio_to_a_plain_step(self, elements: str) -> float:
+        mirrored, plain = best_times(self.mirrored, self.plain)
+        return mirrored / plain

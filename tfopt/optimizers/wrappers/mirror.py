@@ -162,7 +162,8 @@ class Mirror(Wrapper):
             return np.dtype(np.float16)
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
 
     def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
         return {"mirror": variable.shape}
