@@ -114,6 +114,8 @@ def modes_of(which: str) -> tuple[str, ...]:
         "AdEMAMix": 2,
         "AdamMini": 2,
         "Ftrl": 2,
+        "LAMB": 1,
+        "LARS": 1,
         "RowwiseAdagrad": 2,
         "RowwiseAdam": 2,
         "ScheduleFreeAdamW": 2,
