@@ -193,3 +193,23 @@ def test_what_is_for_the_host_alone() -> None:
         pass
 
     refused(Mine("mine"), pairs[:1], tfopt.InvalidTypeError, "is on a GPU")
+
+
+@pytest.mark.parametrize(
+    ("make_one", "message"),
+    [
+        (lambda o: o.Adam(stochastic_rounding=0), "v is on a GPU, where stochastic_rounding"),
+        (
+            lambda o: o.AdamW(cautious_weight_decay=True),
+            "v: cautious_weight_decay is for real variables in host memory, not float32 on the GPU",
+        ),
+        (lambda o: o.Mirror(o.Adam()), "v is on a GPU: it cannot be mirrored"),
+    ],
+)
+def test_what_only_the_host_does_is_refused(make_one: Any, message: str) -> None:
+    variable = Variable(there(np.ones(3, np.float32)), name="v")
+    optimizer = make_one(tfopt.optimizers)
+    with pytest.raises(tfopt.InvalidTypeError, match=message):
+        optimizer.apply_gradients([(there(np.ones(3, np.float32)), variable)])
+    assert int(optimizer.iterations) == 0
+    assert (DEVICE.back(variable.value()) == 1).all()
