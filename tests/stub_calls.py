@@ -327,7 +327,7 @@ GOOD: dict[str, Any] = {
         _examples(), np.zeros(M), np.zeros((2, M)), np.zeros(N), np.zeros(N, np.uint8),
         "squared_loss", 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 2, 0,
     ),
-    "sdca.sweeps.epoch": lambda: [
+    "sdca.solver.epoch_of_sweeps": lambda: [
         *_rows(), _examples(), np.zeros(M), np.zeros(N, np.uint8), 1, 3, 0, "squared_loss", 1.0,
         1.0, 0.0, 0.0, 0.1,
     ],

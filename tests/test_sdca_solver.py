@@ -14,7 +14,7 @@ from sdca_cases import ALL_LOSSES, problem_of, problems
 
 import tfopt
 from tfopt.kernels.sdca import solver as kernel
-from tfopt.kernels.sdca import sweeps, visits
+from tfopt.kernels.sdca import visits
 from tfopt_ref import sdca as twin_visits
 from tfopt_ref import sdca_solver as twin
 
@@ -104,7 +104,7 @@ def test_sweeps_of_an_epoch_are_one_after_another(loss: str, dtype: str, index: 
         for _ in range(4):
             each, n_visits = [], 0
             if together:
-                bias, n_sweeps, estimate = sweeps.epoch(
+                bias, n_sweeps, estimate = kernel.epoch_of_sweeps(
                     *problem.rows, examples, v, idle, bucket, 3, n_sweeps, loss, 0.3, problem.l2,
                     shrink, bias, curvature,
                 )  # fmt: skip

@@ -19,7 +19,7 @@ So theta is chosen by that inequality, and sigma for the next merge: no merge lo
 from cython.parallel cimport parallel
 from libc.limits cimport INT_MAX
 from libc.math cimport exp, fabs, fmax, fmin, log
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 import numpy as np
@@ -38,6 +38,7 @@ from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_line,
     raise_flag,
 )
+from tfopt.kernels.sdca.plans cimport find_awake, n_buckets, shuffle_in_buckets
 from tfopt.kernels.update.rules cimport real
 from tfopt.kernels.platform.runtime cimport (
     at_most, begin_share, dismiss_team, end_share, gather_team, team,
@@ -405,3 +406,6 @@ cdef void visit_alone(const real *data, const index *indices, const index *indpt
     visit_examples(data, indices, indptr, dense, width, plan, n, examples, False, NULL, idle,
                    v, own, kind, loss, l2, shrink, bias_curvature, 1, bounds)
     fp_leave(caller)
+
+
+include "sweeps.pxi"

@@ -10,7 +10,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from tfopt.kernels.sdca import multiclass as sdca_classes
 from tfopt.kernels.sdca import solver as sdca_solver
-from tfopt.kernels.sdca import sweeps, visits
+from tfopt.kernels.sdca import visits
 from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.coordinate_descent import run_descent, solve_by_descent
 from tfopt.linear_model._solver.costs import (
@@ -96,11 +96,20 @@ class _Epochs:
             return {0: self.sweep(self.adaptive_plan())}
         objective, seed = self.objective, self.options.seed
         if not len(self.replicas):
-            self.bias, self.n_sweeps, estimate = sweeps.epoch(
+            self.bias, self.n_sweeps, estimate = sdca_solver.epoch_of_sweeps(
                 *objective.rows,
-                *(self.examples, self.v, self.idle, self.bucket, seed, self.n_sweeps),
-                *(objective.loss, objective.parameter, objective.l2, objective.shrink),
-                *(self.bias, self.bias_curvature),
+                examples=self.examples,
+                v=self.v,
+                idle=self.idle,
+                bucket=self.bucket,
+                seed=seed,
+                n_sweeps=self.n_sweeps,
+                loss=objective.loss,
+                parameter=objective.parameter,
+                l2=objective.l2,
+                shrink=objective.shrink,
+                bias=self.bias,
+                bias_curvature=self.bias_curvature,
             )
             return {0: estimate}
         n, n_visits, estimates = len(self.examples), 0, []

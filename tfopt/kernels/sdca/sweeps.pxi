@@ -1,36 +1,23 @@
-"""Epochs of sweeps over the examples that are awake, one after another on one thread."""
-
-from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.string cimport memset
-
-import numpy as np
-
-from tfopt.errors import InvalidArgumentError
-
-from tfopt.kernels.arrays.csr cimport check_length, extent, extent_of, index, refuse_outside
-from tfopt.kernels.sdca.losses cimport loss_of, loss_t
-from tfopt.kernels.sdca.plans cimport find_awake, n_buckets, shuffle_in_buckets
-from tfopt.kernels.sdca.solver cimport partition, visit_alone
-from tfopt.kernels.sdca.visits cimport example
-from tfopt.kernels.update.rules cimport real
-from tfopt.kernels.sdca.visits import LOSSES
+# Epochs of sweeps over the examples that are awake, one after another on one thread. Included by
+# solver.pyx: in a module of its own this function would take up 60 KB.
 
 
-def epoch(const real[::1] data not None, const index[::1] indices not None,
-          const index[::1] indptr not None, const real[:, ::1] dense not None,
-          example[::1] examples not None, double[::1] v not None, uint8_t[::1] idle not None,
-          Py_ssize_t bucket, uint64_t seed, uint64_t n_sweeps, str loss, double parameter,
-          double l2, double shrink, double bias, double bias_curvature):
+def epoch_of_sweeps(const real[::1] data not None, const index[::1] indices not None,
+                    const index[::1] indptr not None, const real[:, ::1] dense not None,
+                    example[::1] examples not None, double[::1] v not None,
+                    uint8_t[::1] idle not None, Py_ssize_t bucket, uint64_t seed, uint64_t n_sweeps,
+                    str loss, double parameter, double l2, double shrink, double bias,
+                    double bias_curvature):
     """Visit about as many examples as there are, in sweeps over those that are awake.
 
-    Each sweep is `tfopt.kernels.sdca.solver.epoch` with `visits.awake`, in the order of
-    `visits.shuffled`. The bias is that of an augmented Lagrangian: after each sweep its centre
-    moves to it, by the weighted sum of the dual variables.
+    Each sweep is `epoch` with `visits.awake`, in the order of `visits.shuffled`. The bias is
+    that of an augmented Lagrangian: after each sweep its centre moves to it, by the weighted sum
+    of the dual variables.
 
     Parameters
     ----------
     data, indices, indptr, dense, examples, v, loss, parameter, l2, shrink, bias, bias_curvature
-        See `tfopt.kernels.sdca.solver.epoch`.
+        See `epoch`.
     idle : memoryview, shape (n_examples,)
     bucket : int
         At least 1.
