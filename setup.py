@@ -378,6 +378,13 @@ class BuildKernels(build_ext):
                 "(Debian, Ubuntu: apt install libgomp1 gcc; macOS: brew install gcc, CC=gcc-14)",
                 file=sys.stderr,
             )
+        # Python binds all functions of a module when it loads it, so that tables for binding them
+        # later, a fiftieth of a wheel, are of no use.
+        if self.compiles("", "-fno-plt", "-Wl,-z,now"):
+            for module in self.extensions:
+                if not isinstance(module, CudaLibrary):
+                    module.extra_compile_args.append("-fno-plt")
+                    module.extra_link_args.append("-Wl,-z,now")
         # Names of static functions are a twelfth of a wheel; debuggers and the tests need them.
         is_wheel = "-g0" in FLAGS and "bdist_wheel" in self.distribution.commands
         if is_wheel and self.compiles("", "-Wl,--strip-all"):
