@@ -15,6 +15,9 @@ import tfopt
 from campaign.check import CHECKS
 from campaign.runner import TESTS, Result, run_check
 
+#: How many losses of a check are printed; all are in the file of results.
+DESCRIBED = 5
+
 
 def _report(results: list[Result], seed: int, seconds: float) -> dict[str, Any]:
     """Return what the page of trust is made of."""
@@ -47,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
         share = options.seconds / len(options.only)
         results.append(run_check(name, seed, share, options.case))
         print(results[-1].line, flush=True)
-        for loss in results[-1].lost:
+        for loss in results[-1].lost[:DESCRIBED]:
             print(f"  {loss.again}\n{loss.text}", flush=True)
     if options.out:
         report = json.dumps(_report(results, seed, options.seconds), indent=1)

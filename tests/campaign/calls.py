@@ -56,7 +56,7 @@ def one(random: np.random.Generator, choices: Any) -> Any:
 def drawn_call(random: np.random.Generator) -> RuleCall:
     """Return a call of any rule: dense or of rows, mostly small, sometimes worth two threads."""
     rule, dtype = one(random, RULES), one(random, DTYPES)
-    sparse = bool(random.integers(2))
+    sparse = bool(random.integers(2)) and rule.reduction != "tensor"
     shape = _shape(random, sparse)
     options = _options(random, rule, dtype)
     grad_shape = shape

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cases import arrays_for, ordinary_hypers
+from cases import arrays_for, lay_out, ordinary_hypers
 from updates import update
 
 import tfopt
@@ -40,7 +40,7 @@ def _rule(name: str, kind: str) -> tuple[list[np.ndarray], Callable[[], Any]]:
         function = getattr(tfopt.training_ops, f"apply_{name}")
         return operands[:-1], lambda: function(*lists, **hypers)
     options = {"indices": np.arange(90) // 2, "duplicates": "sum"} if kind == "rows" else {}
-    strided = [np.repeat(array, 2, axis=1)[:, ::2] for array in operands]
+    strided = [lay_out(array, "strided") for array in operands]
     return strided[:-1], lambda: update(tfopt, name, *strided, **hypers, **options)
 
 
@@ -64,7 +64,10 @@ def _step() -> tuple[list[np.ndarray], Callable[[], Any]]:
 
 MAKERS: dict[str, Make] = {
     **{
-        f"{r.name} {k}": partial(_rule, r.name, k) for r in RULES for k in ("rows", "dense", "list")
+        f"{r.name} {k}": partial(_rule, r.name, k)
+        for r in RULES
+        for k in ("rows", "dense", "list")
+        if k != "rows" or r.reduction != "tensor"
     },
     "clip_by_global_norm": _clip,
     "read_libsvm": _text,

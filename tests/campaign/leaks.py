@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from mmap import PAGESIZE
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,9 @@ from campaign.check import Case, Check
 from tfopt.rules import RULES
 
 TIMES = 300
-#: Objects that caches of Python and NumPy may keep meanwhile; memory, in KiB.
-OBJECTS, MEMORY = 40, 1024
+#: Objects that caches of Python and NumPy may keep meanwhile; memory, in KiB: less than one of a
+#: call's structures each time.
+OBJECTS, MEMORY = 40, 512
 
 
 def _grown(call: Callable[[], Any], times: int) -> tuple[int, int, int]:
@@ -30,7 +32,7 @@ def _grown(call: Callable[[], Any], times: int) -> tuple[int, int, int]:
 
     def state() -> tuple[int, int, int]:
         gc.collect()
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        memory = int(Path("/proc/self/statm").read_text().split()[1]) * (PAGESIZE >> 10)
         return sys.getallocatedblocks(), memory, len(os.listdir("/proc/self/fd"))
 
     for _ in range(30):
@@ -59,9 +61,11 @@ def _rule(name: str) -> int:
 
     def call() -> None:
         update(tfopt, name, *operands, **hypers)
-        update(tfopt, name, *operands, **hypers, **rows)
         with suppress(tfopt.InvalidArgumentError):
             update(tfopt, name, *wrong, **hypers)
+        if rule.reduction == "tensor":
+            return
+        update(tfopt, name, *operands, **hypers, **rows)
         with suppress(tfopt.InvalidArgumentError):
             update(tfopt, name, *operands, **hypers, indices=np.array([99]))
 

@@ -239,7 +239,7 @@ cdef Call _call(list outs, list between, list arrays, int flush):
         raise InvalidArgumentError(f"out must list one array for each input: {len(outs)} for {n}")
     call.w.tensors = <tensor *>calloc(n + 1, sizeof(tensor))
     call.w.starts = <Py_ssize_t *>malloc((n + 1) * sizeof(Py_ssize_t))
-    call.w.n_tensors = 0
+    call.w.n_tensors = call.n_laid_out = 0
     if call.w.tensors == NULL or call.w.starts == NULL:
         raise MemoryError
     call.w.flush = flush
@@ -256,7 +256,7 @@ cdef Call _call(list outs, list between, list arrays, int flush):
         if call.w.tensors[t].axes != NULL:
             call.w.tensors[t].axes.n_written = 1
             call.w.tensors[t].axes.overwrites = True
-        call.w.n_tensors = t + 1
+        call.w.n_tensors = call.n_laid_out = t + 1
         call.w.starts[t + 1] = call.w.starts[t] + cnp.PyArray_SIZE(out)
     call.arrays = (outs, between, arrays)
     return call

@@ -43,7 +43,7 @@ cdef class Call:
     def __cinit__(self):
         self.w.tensors = &self.one
         self.w.starts = self.one_start
-        self.w.n_tensors = 1
+        self.w.n_tensors = self.n_laid_out = 1
         self.w.own_scales = False
         self.w.grain = 1
         self.w.outside = &self.outside
@@ -60,7 +60,7 @@ cdef class Call:
             return
         free(self.w.scratch)
         free(self.w.span_sums)
-        for t in range(self.w.n_tensors):
+        for t in range(self.n_laid_out):
             free(self.w.tensors[t].axes)
         if self.w.tensors != &self.one:
             free(self.w.tensors)

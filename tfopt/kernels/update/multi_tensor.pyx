@@ -206,7 +206,7 @@ def many_call(Kernel kernel not None, tuple operands not None, tuple hypers not 
     _set_arrays(kernel, columns, n)
     call.w.tensors = <tensor *>malloc((n + 1) * sizeof(tensor))
     call.w.starts = <Py_ssize_t *>malloc((n + 1) * sizeof(Py_ssize_t))
-    call.w.n_tensors = 0
+    call.w.n_tensors = call.n_laid_out = 0
     if call.w.tensors == NULL or call.w.starts == NULL:
         raise MemoryError
     call.w.starts[0] = 0
@@ -217,7 +217,7 @@ def many_call(Kernel kernel not None, tuple operands not None, tuple hypers not 
         var = (<list>columns[0])[t]
         if t == 0 and storage_of(var) == NATIVE:
             plain = var.descr
-        call.w.n_tensors = t + 1
+        call.w.n_tensors = call.n_laid_out = t + 1
         call.w.starts[t + 1] = call.w.starts[t] + cnp.PyArray_SIZE(var)
     if n == 0:
         return call
