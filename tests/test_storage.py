@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from cases import LAYOUTS, RULES, arrays_for, lay_out, ordinary_hypers, whole
+from cases import LAYOUTS, RULES, WITH_ROWS, arrays_for, lay_out, ordinary_hypers, whole
 from hypothesis import given
 from hypothesis import strategies as st
 from updates import update
@@ -60,9 +60,12 @@ def test_sums_are_rounded_to_nearest_even(impl: Any, dtype: Any) -> None:
     assert_same(var, expected, "var")
 
 
-@each_rule
+@pytest.mark.parametrize(
+    ("rule", "kind"),
+    [(rule, "dense") for rule in RULES] + [(rule, "sparse") for rule in WITH_ROWS],
+    ids=lambda value: getattr(value, "name", value),
+)
 @each_dtype
-@pytest.mark.parametrize("kind", ["dense", "sparse"])
 @given(data=st.data())
 def test_bits(rule: Rule, dtype: Any, kind: str, data: st.DataObject) -> None:
     random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
@@ -82,7 +85,8 @@ def test_bits(rule: Rule, dtype: Any, kind: str, data: st.DataObject) -> None:
     if data.draw(st.booleans()):  # a float32 variable with a gradient of 16 bits
         widths[:-1] = [np.float32] * len(rule.operands[:-1])
     values = []
-    for width, wanted in zip(widths, [shape] * (len(widths) - 1) + [grad_shape], strict=True):
+    shapes = [*(rule.shape_of(name, shape) for name in rule.operands[:-1]), grad_shape]
+    for width, wanted in zip(widths, shapes, strict=True):
         patterns = random.choice(EVERY_BIT_PATTERN, wanted)
         usual = random.standard_normal(wanted)
         with np.errstate(all="ignore"):
