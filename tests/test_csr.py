@@ -135,7 +135,7 @@ def test_gradients_that_are_malformed(kind: str, place: int, bad: int) -> None:
 KERNELS = """
 import numpy as np
 from tfopt.kernels.sdca import second_order, hessian_products
-from tfopt.kernels.sdca import visits, blocks, multiclass, solver, sweeps
+from tfopt.kernels.sdca import visits, blocks, multiclass, solver
 from tfopt.errors import InvalidArgumentError
 n, d, width = 6, 5, 2
 def given(kind):
@@ -165,8 +165,8 @@ calls = {
     "solver, partitions": lambda r, p: solver.epoch(*r, p, examples(), np.zeros(m),
         np.zeros((2, m)), np.zeros(n), np.zeros(n, np.uint8), squared, 1., 1., 0., 0., 0., 1., 2,
         0),
-    "sweeps": lambda r, p: sweeps.epoch(*r, examples(), np.zeros(m), np.zeros(n, np.uint8), 1, 0, 0,
-        squared, 1., 1., 0., 0., 0.),
+    "sweeps": lambda r, p: solver.epoch_of_sweeps(*r, examples(), np.zeros(m),
+        np.zeros(n, np.uint8), 1, 0, 0, squared, 1., 1., 0., 0., 0.),
     "blocks": lambda r, p: blocks.visit(*r, p, examples(), np.zeros(m), squared, 1., 1.,
         0., 0., 0., 1.),
     "classes": lambda r, p: multiclass.epoch(*r, p, samples(), lanes(n), lanes(n), lanes(m),

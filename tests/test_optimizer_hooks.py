@@ -165,7 +165,8 @@ def test_one_variable_after_another_is_the_same(which: str) -> None:
             grads[1] = tfopt.IndexedSlices(grads[1][:3], np.array([3, 0, 3]))
             opt.apply_gradients(zip(grads, variables, strict=True))
         both.append({**state(opt, variables), "weights": np.array(opt.get_weights()[0])})
-    assert Watched.seen == [(3,), (2, 2)] * 3
+    made_dense = getattr(opt, "_needs_whole", lambda variable: False)(tfopt.Variable(start[1]))
+    assert Watched.seen == ([(3,), (4, 2), (2, 2)] if made_dense else [(3,), (2, 2)]) * 3
     for part in both[0]:
         assert_same_bits(both[0][part], both[1][part], part)
 

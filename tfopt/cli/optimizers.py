@@ -55,6 +55,7 @@ def constructor_arguments(cls: type) -> dict[str, Argument]:
         arguments.pop("decay", None)
     if not getattr(cls, "_can_decay", True):
         arguments.pop("weight_decay", None)
+        arguments.pop("cautious_weight_decay", None)
     return arguments
 
 

@@ -16,7 +16,7 @@ from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
 )
 from tfopt.kernels.platform.runtime cimport (
-    begin_share, dismiss_team, end_share, gather_team, share_of, team,
+    at_most, begin_share, dismiss_team, end_share, gather_team, share_of, team,
 )
 from tfopt.kernels.reduce.lane_sums cimport LANES, SPAN, span_lanes
 from tfopt.kernels.reduce.spans cimport fold
@@ -230,16 +230,24 @@ cdef void _run_alone(const work *w) noexcept nogil:
 cdef void run_tensors(const work *w) noexcept nogil:
     """Step whole variables."""
     cdef Py_ssize_t t, spans = 0
-    cdef team threads = gather_team(w.starts[w.n_tensors], w.n_operands)
-    if threads.size == 1:
+    cdef team sums = gather_team(w.starts[w.n_tensors], w.n_operands)
+    cdef team steps
+    if sums.size == 1:
         _run_alone(w)
         return
     for t in range(w.n_tensors):
         spans += _spans_of(&w.tensors[t])
-    with parallel(num_threads=threads.size):
-        begin_share(&threads)
+    with parallel(num_threads=sums.size):
+        begin_share(&sums)
         _share_sums(w, spans, omp_get_thread_num(), omp_get_num_threads())
-    with parallel(num_threads=threads.size):
+        end_share(&sums)
+    dismiss_team(&sums)
+    steps = at_most(gather_team(w.starts[w.n_tensors], w.n_operands), sums.size)
+    if steps.size == 1:
+        _share_steps(w, 0, 1)
+        return
+    with parallel(num_threads=steps.size):
+        begin_share(&steps)
         _share_steps(w, omp_get_thread_num(), omp_get_num_threads())
-        end_share(&threads)
-    dismiss_team(&threads)
+        end_share(&steps)
+    dismiss_team(&steps)

@@ -37,6 +37,8 @@ class RowwiseAdam(RuleOptimizer):
         `sparse`: "tensorflow" or "lazy"; both leave the other rows alone.
         `storage`: how slots are stored, "float32", "float16", "bfloat16", "8bit" or a dict of it;
         in 8 bits only ``m``.
+        `stochastic_rounding` must be None and `cautious_weight_decay` False: rules that sum over
+        elements have neither.
         `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
         `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
 
@@ -128,6 +130,8 @@ class AdamMini(RowwiseAdam):
         vector is made a dense one.
         `storage`: how slots are stored, "float32", "float16", "bfloat16", "8bit" or a dict of it;
         in 8 bits only ``m``.
+        `stochastic_rounding` must be None and `cautious_weight_decay` False: rules that sum over
+        elements have neither.
         `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
         `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
 
@@ -184,7 +188,7 @@ class AdamMini(RowwiseAdam):
     def _checked(self, request: StepRequest) -> PreparedStep:
         handles, types = request.handles, tuple(map(type, request.grads))
         on_device = any(handle.device == "gpu" for handle in handles)  # where it is refused
-        if on_device or self._makes_dense(types, request):
+        if on_device or self._one_by_one or self._makes_dense(types, request):
             return super()._checked(request)
         each = zip(request.checked().grads, handles, strict=True)
         grads = [g if isinstance(g, IndexedSlices) else self._shaped(g, var) for g, var in each]
