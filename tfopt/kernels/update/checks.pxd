@@ -14,7 +14,7 @@ cdef class Call:
     cdef work w
     cdef tensor one
     cdef Py_ssize_t[2] one_start
-    cdef Py_ssize_t n_laid_out  # tensors whose axes belong to the call, whether or not it steps them
+    cdef Py_ssize_t n_laid_out  # tensors whose axes belong to the call
     cdef summing summed
     cdef buckets divided
     cdef int outside
