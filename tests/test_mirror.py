@@ -14,7 +14,7 @@ import pytest
 import tfopt
 from tfopt import IndexedSlices, Variable, optimizers
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.optimizers import Mirror
+from tfopt.optimizers import SGD, Mirror, WeightAverage
 
 DTYPES = {"bfloat16": np.dtype(ml_dtypes.bfloat16), "float16": np.dtype(np.float16)}
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
@@ -123,3 +123,15 @@ def test_what_cannot_be_mirrored_is_refused() -> None:
     with pytest.raises(InvalidArgumentError):
         optimizer.apply_gradients([(np.ones(4, np.float32), w)])
     assert (w == 1).all() and (mirror == 1).all()
+
+
+def test_what_a_wrapper_around_has_written_is_mirrored_at_the_next_step() -> None:
+    """Of variables without a gradient, too."""
+    w, b = (np.full(3, x, np.float32) for x in (1, 2))
+    inner = Mirror(SGD(0.5))
+    opt = WeightAverage(inner, momentum=0.5, overwrite_frequency=2)
+    for _ in range(2):  # after the second, both are overwritten by their averages
+        opt.apply_gradients([(np.ones(3, np.float32), w), (np.ones(3, np.float32), b)])
+    opt.apply_gradients([(np.ones(3, np.float32), w)])
+    for variable in (w, b):
+        np.testing.assert_array_equal(inner.mirror(variable).astype(np.float32), variable)

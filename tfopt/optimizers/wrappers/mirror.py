@@ -25,6 +25,11 @@ from tfopt.variable import Variable
 __all__ = ["Mirror"]
 
 
+def _address(variable: Variable) -> int:
+    address: int = variable.numpy().__array_interface__["data"][0]
+    return address
+
+
 def _checked_dtype(dtype: Any) -> str:
     if dtype not in ("bfloat16", "float16"):
         raise InvalidArgumentError(f"dtype must be 'bfloat16' or 'float16', not {dtype!r}")
@@ -94,10 +99,13 @@ class Mirror(Wrapper):
         asked = request.replace(after=self._copying, after_rows=self._copying_rows)
         step = self.optimizer.prepare(asked if fused else request)
         make = step._bound_by(self.optimizer)
-        if make and fused and type(self) is Mirror:
+        # a wrapper inside, or around this one, may have changed variables without a gradient
+        stepped = {_address(handle) for handle in handles} if fused else set()
+        others = [variable for variable in self._store.owners if _address(variable) not in stepped]
+        if make and fused and not others and type(self) is Mirror:
             step._bind(self, partial(BoundAround, self, make))
-        if step.counts and not fused:  # a wrapper inside may change variables without a gradient
-            step.writes += [self._copying([variable]) for variable in self._store.owners]
+        if step.counts:
+            step.writes += [self._copying([variable]) for variable in others]
         return step
 
     @property
