@@ -135,3 +135,12 @@ def test_what_cannot_decay_so_is_refused() -> None:
     with pytest.raises(InvalidTypeError, match="is for real variables in host memory"):
         opt.apply_gradients([(w.copy(), w)])
     assert (w == 1).all() and int(opt.iterations) == 0
+
+
+def test_denormal_weights_are_flushed_whether_or_not_they_decay() -> None:
+    """As by any other arithmetic, in rows without a gradient, too."""
+    tiny = np.float32(1e-45)
+    w = np.array([[1, 1], [-tiny, tiny]], np.float32)
+    opt = tfopt.optimizers.Nadam(0.5, weight_decay=0.25, cautious_weight_decay=True)
+    opt.apply_gradients([(tfopt.IndexedSlices(np.ones((1, 2), np.float32), [0]), w)])
+    assert w[1].tobytes() == np.array([-0.0, 0.0], np.float32).tobytes()

@@ -62,13 +62,14 @@ cdef void _encode_positive8(const float *x, float unit, float inverse,
 
 
 cdef void _decay(real *run, const real *before, Py_ssize_t n, double decay) noexcept nogil:
-    cdef real by = <real>decay
+    # a zero that the compiler does not know, so that denormals are flushed whether or not they decay
+    cdef real by = <real>decay, zero = by - by
     cdef bint agrees
     cdef Py_ssize_t i
     for i in range(n):
         agrees = (((before[i] > 0) & (run[i] <= before[i]))
                   | ((before[i] < 0) & (run[i] >= before[i])))
-        run[i] = run[i] - by * before[i] if agrees else run[i]
+        run[i] = run[i] - (by * before[i] if agrees else zero)
 
 cdef halves _halves
 _halves.widen[FLOAT16], _halves.narrow[FLOAT16] = _widen_float16, _narrow_float16
