@@ -62,7 +62,7 @@ cdef void _encode_positive8(const float *x, float unit, float inverse,
 
 
 cdef void _decay(real *run, const real *before, Py_ssize_t n, double decay) noexcept nogil:
-    # a zero that the compiler does not know, so that denormals are flushed whether or not they decay
+    # a zero that the compiler does not know: denormals are flushed whether or not they decay
     cdef real by = <real>decay, zero = by - by
     cdef bint agrees
     cdef Py_ssize_t i

@@ -20,6 +20,7 @@ from tfopt.optimizers.base.variables import wide
 from tfopt.optimizers.execution.bound_step import BoundAround, BoundStep
 from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
 from tfopt.optimizers.execution.request import Capabilities, StepRequest
+from tfopt.optimizers.wrappers.mirror import Mirror
 from tfopt.optimizers.wrappers.wrapper import Wrapper
 from tfopt.variable import Variable
 
@@ -32,6 +33,12 @@ def _checked_frequency(frequency: Any) -> Any:
     return frequency
 
 
+def _mirrors(optimizer: Any) -> bool:
+    """Return whether an optimizer keeps mirrors, by itself or inside."""
+    inside = getattr(optimizer, "optimizers", None) or [getattr(optimizer, "optimizer", None)]
+    return isinstance(optimizer, Mirror) or any(map(_mirrors, filter(None, inside)))
+
+
 class WeightAverage(Averaged, Wrapper):
     """Keeps the exponential moving average of the weights that another optimizer updates.
 
@@ -42,7 +49,8 @@ class WeightAverage(Averaged, Wrapper):
     momentum : float, default 0.99
         In [0, 1]: after a step ``average = momentum * average + (1 - momentum) * weights``.
     overwrite_frequency : int, optional
-        The weights are overwritten by the averages whenever this number of steps has been taken.
+        The weights are overwritten by the averages whenever this number of steps has been taken;
+        not around a `Mirror`.
     name : str, default "WeightAverage"
 
     Raises
@@ -91,6 +99,11 @@ class WeightAverage(Averaged, Wrapper):
         if optimizer.capabilities.defers:
             raise InvalidArgumentError(
                 'weights with deferred updates (sparse="catch_up") cannot be averaged'
+            )
+        if overwrite_frequency is not None and _mirrors(optimizer):
+            raise InvalidArgumentError(
+                "overwrite_frequency would change weights after they have been mirrored: put Mirror "
+                "around WeightAverage"
             )
         self.momentum = momentum
         self.overwrite_frequency = overwrite_frequency
