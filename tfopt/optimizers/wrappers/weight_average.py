@@ -102,8 +102,8 @@ class WeightAverage(Averaged, Wrapper):
             )
         if overwrite_frequency is not None and _mirrors(optimizer):
             raise InvalidArgumentError(
-                "overwrite_frequency would change weights after they have been mirrored: put Mirror "
-                "around WeightAverage"
+                "overwrite_frequency would change weights after they have been mirrored: "
+                "put Mirror around WeightAverage"
             )
         self.momentum = momentum
         self.overwrite_frequency = overwrite_frequency
