@@ -129,7 +129,12 @@ def test_weights_are_not_overwritten_after_they_were_mirrored() -> None:
     for inner in (Mirror(SGD(0.5)), GradientAccumulation(Mirror(SGD(0.5)), steps=2)):
         with pytest.raises(InvalidArgumentError, match="put Mirror around WeightAverage"):
             WeightAverage(inner, overwrite_frequency=2)
-        WeightAverage(inner)
+        late = WeightAverage(inner)
+        late.overwrite_frequency = 1
+        w = np.ones(3, np.float32)
+        with pytest.raises(InvalidArgumentError, match="put Mirror around WeightAverage"):
+            late.apply_gradients([(np.ones(3, np.float32), w)])
+        assert (w == 1).all() and int(late.iterations) == 0
     w = np.full(3, 1, np.float32)
     opt = Mirror(WeightAverage(SGD(0.5), momentum=0.5, overwrite_frequency=2))
     for _ in range(2):

@@ -100,16 +100,20 @@ class WeightAverage(Averaged, Wrapper):
             raise InvalidArgumentError(
                 'weights with deferred updates (sparse="catch_up") cannot be averaged'
             )
-        if overwrite_frequency is not None and _mirrors(optimizer):
+        self.momentum = momentum
+        self.overwrite_frequency = overwrite_frequency
+        self._check_overwriting()
+
+    def _check_overwriting(self) -> None:
+        if self.overwrite_frequency is not None and _mirrors(self.optimizer):
             raise InvalidArgumentError(
                 "overwrite_frequency would change weights after they have been mirrored: "
                 "put Mirror around WeightAverage"
             )
-        self.momentum = momentum
-        self.overwrite_frequency = overwrite_frequency
 
     def prepare(self, request: StepRequest) -> PreparedStep:
         """Check a step, and append the update of the averages."""
+        self._check_overwriting()  # the frequency can be set at any time
         handles = request.handles
         for handle in handles:
             if handle.device != "cpu":
