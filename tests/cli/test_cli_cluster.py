@@ -49,6 +49,29 @@ def test_an_address_where_nobody_answers(cli, data, monkeypatch):
             default_client()
 
 
+@pytest.mark.parametrize("delays", [1, 2])
+def test_a_client_whose_thread_starts_late(monkeypatch, delays):
+    """A suspended machine is none that has no scheduler; what lasts is an error of distributed."""
+    outcomes = [*[AssertionError] * delays, "client"]
+    asked = []
+
+    def client(address, **options):
+        asked.append((address, options))
+        outcome = outcomes.pop(0)
+        if outcome is AssertionError:
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(cluster, "Client", client)
+    if delays == 1:
+        assert cluster._client("tcp://a:1") == "client"
+    else:
+        with pytest.raises(AssertionError):
+            cluster._client("tcp://a:1")
+    options = {"timeout": cluster.CONNECT_TIMEOUT, "set_as_default": False}
+    assert asked == [("tcp://a:1", options)] * 2
+
+
 @pytest.fixture
 def there(client):
     return ["--dask", client.scheduler.address]
