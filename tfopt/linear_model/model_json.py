@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.checkpoints.framing import MOST_THINGS
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model.sdca_classifier import SDCAClassifier
 from tfopt.linear_model.sdca_regressor import SDCARegressor
@@ -125,6 +126,8 @@ def write_json(model: StoredModel, **options: Any) -> str:
 
 def parse_json(text: str | bytes) -> StoredModel:
     """Return the model of a document; raise InvalidArgumentError if it is not valid."""
+    if _has_too_many(text):
+        raise InvalidArgumentError("the text has too many objects and arrays")
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -164,6 +167,15 @@ def parse_json(text: str | bytes) -> StoredModel:
         ),
         tfopt_version=document["tfopt"],
     )
+
+
+def _has_too_many(text: str | bytes) -> bool:
+    """Return whether a text, not yet parsed, has more objects and arrays than a model needs.
+
+    They take up to thirty times as much memory as text, and numbers and strings less than half.
+    """
+    marks: Any = "[{:" if isinstance(text, str) else (b"[", b"{", b":")
+    return sum(text.count(mark) for mark in marks) > MOST_THINGS + len(text) // 32
 
 
 def _classes(
