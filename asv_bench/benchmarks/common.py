@@ -42,8 +42,11 @@ def _import_table() -> ModuleType:
 
 TABLE = _import_table()
 
-#: The rows of the table by name, without those that reductions.py measures.
-RULES = {rule.name: rule for rule in TABLE.ELEMENTWISE}
+#: The rows of the table by name.
+RULES = {rule.name: rule for rule in TABLE.RULES}
+
+#: Elements of a row where a rule that sums over rows steps as many elements as a benchmark says.
+WIDTH = 64
 
 #: TensorFlow's ops by the name of the rule.
 OPS = TABLE.OPS
@@ -99,7 +102,12 @@ def filled(shape: int | tuple[int, ...], dtype: str = "float32", seed: int = 0) 
 
 def operands(rule: str, shape: int | tuple[int, ...], dtype: str = "float32") -> list[np.ndarray]:
     """Return the arrays of a dense call: the variable, its slots and the gradient."""
-    return [filled(shape, dtype, seed) for seed, _ in enumerate(RULES[rule].operands)]
+    row = RULES[rule]
+    if isinstance(shape, int):
+        shape = (max(shape // WIDTH, 1), min(shape, WIDTH)) if row.row_slots else (shape,)
+    return [
+        filled(row.shape_of(name, shape), dtype, seed) for seed, name in enumerate(row.operands)
+    ]
 
 
 def step(rule: str, arrays: list[np.ndarray], **options: Any) -> Step:
@@ -225,10 +233,11 @@ def _same_traffic() -> Any:
 def same_traffic_loop(arrays: list[np.ndarray], threads: int, repeats: int = 1) -> Step:
     """Return a call of the plain C loop with the memory traffic of a dense step.
 
-    It reads and writes all the arrays but the last, which it reads, and changes no value. The
-    repeats are made in C, so that a small loop's time has no part of Python in it.
+    It reads and writes all the arrays but the last, which it reads, and changes no value. Those
+    with a number for each row are left out. The repeats are made in C, so that a small loop's time
+    has no part of Python in it.
     """
-    *written, read = arrays
+    *written, read = (a for a in arrays if a.shape == arrays[0].shape)
     if any(a.dtype != np.float32 or not a.flags.c_contiguous for a in arrays):
         raise TypeError("the loop is written for contiguous float32")
     loop = _same_traffic().same_traffic
@@ -244,8 +253,10 @@ def same_traffic_loop(arrays: list[np.ndarray], threads: int, repeats: int = 1) 
 def random_rows_loop(tables: list[np.ndarray], rows: np.ndarray, threads: int) -> Step:
     """Return a call of the plain C loop that reads and writes rows of tables in the given order.
 
-    It also reads a gradient row for each, and changes no value.
+    It also reads a gradient row for each, and changes no value. Tables of one number for each row
+    are left out.
     """
+    tables = [table for table in tables if table.shape == tables[0].shape]
     if any(a.dtype != np.float32 or not a.flags.c_contiguous for a in tables):
         raise TypeError("the loop is written for contiguous float32")
     ids, width = np.ascontiguousarray(rows, np.int64), tables[0].shape[1]

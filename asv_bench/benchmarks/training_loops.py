@@ -36,7 +36,12 @@ class Additions:
     other pages, may be faster or slower by more than what is to be measured.
     """
 
-    params = (["weight_decay", "lion", "loss_scale", "loss_scale_clipped", "average", "observed"],)
+    params = (
+        [
+            *("weight_decay", "cautious_weight_decay", "lion"),
+            *("loss_scale", "loss_scale_clipped", "average", "observed"),
+        ],
+    )
     param_names = ("addition",)
     unit = "times"
     timeout = 600
@@ -47,6 +52,10 @@ class Additions:
         plain = other = _optimizer("Adam", **clipping)
         settings = {
             "weight_decay": [{"weight_decay": 0.004}, {"weight_decay": 0.0}],
+            "cautious_weight_decay": [
+                {"weight_decay": 0.004, "cautious_weight_decay": True},
+                {"weight_decay": 0.0, "cautious_weight_decay": False},
+            ],
             "observed": [{"observe": True}, {"observe": False}],
         }.get(addition, [{}, {}])
         if addition == "lion":  # it has the traffic of a step with momentum

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from benchmarks.common import (
     RULES,
+    TABLE,
     Step,
     clip_traffic_loop,
     filled,
@@ -289,7 +290,7 @@ def _short(number: int) -> str:
 
 def works(quick: bool) -> list[Work]:
     """Return everything that is measured, a rule of the table at a time."""
-    rules = [*RULES]
+    rules = [rule.name for rule in TABLE.ELEMENTWISE]
     sizes = [16, 1 << 12, 1 << 14, 1 << 16, 1 << 20, 1 << 26]
     shapes = [64, 1000]
     if quick:
