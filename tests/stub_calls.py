@@ -263,7 +263,7 @@ GOOD: dict[str, Any] = {
     ],
     "update.repetition.Repetition.release": lambda: [repetition.Repetition(KERNEL, _list())],
     "arrays.layout.use_halves": lambda: [STEPS.halves_capsule],
-    "arrays.layout.dynamic_map": lambda: [5],
+    "arrays.layout.dynamic_map": lambda: [7],
     "arrays.layout.encode": lambda: [np.ones(3, np.float32), np.zeros(1, SIGNED8), 3],
     "arrays.layout.decode": lambda: [np.zeros(1, SIGNED8), np.ones(3, np.float32), 3],
     "platform.locking.Held.__init__": lambda: [[]],

@@ -11,7 +11,7 @@ import pytest
 
 from tfopt import checkpoints, optimizers
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.storage import POSITIVE8, SIGNED8
+from tfopt.storage import POSITIVE4, POSITIVE8, SIGNED4, SIGNED8
 
 SHAPE = (70, 64)
 
@@ -26,6 +26,9 @@ def in_block(field: str, value: Any, dtype: Any = SIGNED8) -> Any:
         return weights
 
     return damage
+
+
+each_way = pytest.mark.parametrize("way", ["weights", "state", "file"])
 
 
 @pytest.mark.parametrize(
@@ -45,11 +48,34 @@ def in_block(field: str, value: Any, dtype: Any = SIGNED8) -> Any:
         ),
     ],
 )
-@pytest.mark.parametrize("way", ["weights", "state", "file"])
+@each_way
 def test_damaged_blocks_are_refused_when_loaded(
     damage: Any, error: Any, message: str, way: str, tmp_path: Path
 ) -> None:
-    saved, other = optimizers.Adam(storage="8bit"), optimizers.Adam(storage="8bit")
+    refused("8bit", damage, error, message, way, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (in_block("absmax", (1, np.inf), SIGNED4), "block 1 has an infinite unit"),
+        (in_block("max", (-1, 1), POSITIVE4), "block 1 has a negative unit"),
+        (in_block("absmax", (1, 0), SIGNED4), "block 1 has codes in a unit of NaN or 0"),
+        (in_block("max", (np.nan, 1), POSITIVE4), "block 1 has codes in a unit of NaN or 0"),
+        (in_block("codes", 0x81, SIGNED4), "block 1 has a code of negative zero"),
+        (in_block("codes", 0x18, SIGNED4), "block 1 has a code of negative zero"),
+    ],
+)
+@each_way
+def test_damaged_halves_of_blocks_are_refused_when_loaded(
+    damage: Any, message: str, way: str, tmp_path: Path
+) -> None:
+    refused("4bit", damage, InvalidArgumentError, message, way, tmp_path)
+
+
+def refused(kind: str, damage: Any, error: Any, message: str, way: str, tmp_path: Path) -> None:
+    """Damage the saved slots of Adam; loading them raises, and changes nothing."""
+    saved, other = optimizers.Adam(storage=kind), optimizers.Adam(storage=kind)
     w, v = np.ones(SHAPE, np.float32), np.ones(SHAPE, np.float32)
     saved.apply_gradients([(w.copy(), w)])
     other.apply_gradients([(2 * v, v)])

@@ -42,7 +42,8 @@ CAUGHT_UP = {"float64": 1e-12, "float32": 1e-6}
 def compare(name: str, ours: Any, theirs: Any, late: bool) -> None:
     assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype), name
     if ours.dtype.kind == "V" and ours.dtype.names:
-        assert_same_bits(ours["unit"], theirs["unit"], name)
+        unit = ours.dtype.names[0]
+        assert_same_bits(ours[unit], theirs[unit], name)
         assert (ours["codes"] == theirs["codes"]).all(), name
     elif ours.dtype.kind in "iu":
         assert ours == theirs, name
@@ -133,7 +134,7 @@ def test_the_runs_leave_nothing_out() -> None:
     every = {*RULES, *WRAPPERS, *SCHEDULES, *KINDS, *LAYOUTS, *map(str, DTYPES), "exclusion"}
     every |= {*map(str, COMPLEX), *CONSTRAINTS}
     every |= {f"sparse {mode}" for mode in ("tensorflow", "lazy", "catch_up")}
-    every |= {f"storage {kind}" for kind in ("float32", "float16", "bfloat16", "8bit")}
+    every |= {f"storage {kind}" for kind in ("float32", "float16", "bfloat16", "8bit", "4bit")}
     every |= {"stochastic_rounding", "cautious_weight_decay True"}
     every |= {"left out", "merge before", "compat tensorflow", "flushed", "gradual underflow"}
     every |= {f"{threads} threads" for threads in (1, 2, 3)}

@@ -53,7 +53,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "overwrite_frequency": (None, 1, 2),
     "sparse": ("tensorflow", "lazy", "catch_up"),
     "steps": (1, 2, 3),
-    "storage": (*[None] * 8, "float32", "float16", "bfloat16", "8bit"),
+    "storage": (*[None] * 8, "float32", "float16", "bfloat16", "8bit", "4bit"),
     "reduction": ("mean", "sum"),
     "stochastic_rounding": (*[None] * 6, 0, 2**64 - 1),
     "cautious_weight_decay": (False, True),
@@ -61,6 +61,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "dynamic_growth_steps": (1, 2, 2000),
     "weight_decay": (None, 0.0, 0.1),
 }
+#: Storages of variables whose elements lie in the order of C, with dense gradients.
+IN_BLOCKS = {"8bit", "4bit"}
 #: In which elements lie in memory in the order of their indices.
 IN_ORDER = ["contiguous", "strided", "columns", "shifted"]
 #: What variables may have to be after a step.
@@ -108,7 +110,7 @@ def drawn_plan(which: str, stack: str, seed: int) -> Plan:
     for k in range(int(random.integers(1, 5))):
         shape, dtype = _one(random, SHAPES[1:] if late else SHAPES), _one(random, usable)
         dtype = DTYPES[1] if rounds and k == 0 else dtype
-        layouts[f"w{k}"] = "contiguous" if "8bit" in stores else _one(random, orders)
+        layouts[f"w{k}"] = "contiguous" if stores & IN_BLOCKS else _one(random, orders)
         first[f"w{k}"] = _values(random, shape, dtype, special)
         if complex_kinds and more.random() < 0.7:
             first[f"w{k}"] = _values(more, shape, _one(more, COMPLEX), False)
@@ -128,7 +130,7 @@ def drawn_plan(which: str, stack: str, seed: int) -> Plan:
                 once = name == "w0" or "WeightAverage" in tried
                 kind = _one(random, KINDS[:3] if name == "w0" else KINDS[:-1] if once else KINDS)
             refused = kind not in complex_kinds if w.dtype.kind == "c" else name in constraints
-            blocks = "8bit" in stores or not w.shape
+            blocks = stores & IN_BLOCKS or not w.shape
             if kind != "none" and (refused or (kind.startswith("rows") and blocks)):
                 kind = "dense"
             tried.add(kind)

@@ -1,4 +1,4 @@
-"""Updates of arrays of 16 and of 8 bits, which are converted piece by piece, beside float32."""
+"""Updates of arrays of 16, 8 and 4 bits, which are converted piece by piece, beside float32."""
 
 from __future__ import annotations
 
@@ -56,10 +56,13 @@ class EightBits:
     )
     param_names = ("rule", "elements")
     unit = "times"
+    bits = 8
 
     def setup(self, rule: str, elements: str) -> None:
         quantize = public("storage.quantize")
-        codes = {"signed": public("storage.SIGNED8"), "positive": public("storage.POSITIVE8")}
+        codes = {
+            sign: public(f"storage.{sign.upper()}{self.bits}") for sign in ("signed", "positive")
+        }
         size, number = (SIZES | {"2^20 on one thread": (1 << 20, 2)})[elements]
         if elements.endswith("one thread"):
             public("threads.set_num_threads")(1)
@@ -69,11 +72,17 @@ class EightBits:
             quantize(single[1 + k], codes[row.codes[slot]]) for k, slot in enumerate(row.slots)
         ]
         self.single = times(number, step(rule, single))
-        self.eight = times(number, step(rule, [single[0].copy(), *stored, single[-1]]))
+        self.coded = times(number, step(rule, [single[0].copy(), *stored, single[-1]]))
 
     def track_ratio_to_float32(self, rule: str, elements: str) -> float:
-        eight, single = best_times(self.eight, self.single)
-        return eight / single
+        coded, single = best_times(self.coded, self.single)
+        return coded / single
+
+
+class FourBits(EightBits):
+    """Steps of float32 variables whose slots are blocks of 4-bit codes."""
+
+    bits = 4
 
 
 class EightBitsElsewhere:

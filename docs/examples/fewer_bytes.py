@@ -26,6 +26,7 @@ FLOAT32 = np.dtype(np.float32)
 STORAGES: dict[str, tuple[np.dtype[Any], dict[str, Any]]] = {
     "float32": (FLOAT32, {}),
     "8-bit slots": (FLOAT32, {"storage": "8bit"}),
+    "4-bit slots": (FLOAT32, {"storage": "4bit"}),
     "bfloat16, to nearest": (BFLOAT16, {}),
     "bfloat16, stochastic": (BFLOAT16, {"stochastic_rounding": 0}),
 }
@@ -176,7 +177,7 @@ def plot(results: dict[str, dict[str, list[float]]], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, len(results), figsize=(9, 2.8), layout="constrained")
-    styles = {"float32": "k-", "8-bit slots": "C0--"}
+    styles = {"float32": "k-", "8-bit slots": "C0--", "4-bit slots": "C1--"}
     styles |= {"bfloat16, to nearest": "C3-", "bfloat16, stochastic": "C2-"}
     for axis, (name, losses) in zip(axes, results.items(), strict=True):
         for storage, values in losses.items():

@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfopt.errors import InvalidTypeError
-from tfopt.storage import BLOCKS, DYNAMIC8, POSITIVE8, POSITIVE_DYNAMIC8, SIGNED8
+from tfopt.storage import (
+    BLOCKS,
+    DYNAMIC8,
+    POSITIVE4,
+    POSITIVE8,
+    POSITIVE_DYNAMIC8,
+    SIGNED4,
+    SIGNED8,
+)
 
 __all__ = [
     "AT_ONCE",
@@ -44,6 +52,8 @@ STORED: dict[str, tuple[str, int]] = {
 _BLOCKS = {
     "signed8": SIGNED8,
     "positive8": POSITIVE8,
+    "signed4": SIGNED4,
+    "positive4": POSITIVE4,
     "dynamic8": DYNAMIC8,
     "positive_dynamic8": POSITIVE_DYNAMIC8,
 }

@@ -5,6 +5,8 @@ from numpy.typing import NDArray
 
 SIGNED8_DTYPE: np.dtype[np.void]
 POSITIVE8_DTYPE: np.dtype[np.void]
+SIGNED4_DTYPE: np.dtype[np.void]
+POSITIVE4_DTYPE: np.dtype[np.void]
 DYNAMIC8_DTYPE: np.dtype[np.void]
 POSITIVE_DYNAMIC8_DTYPE: np.dtype[np.void]
 

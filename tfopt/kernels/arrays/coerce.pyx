@@ -15,13 +15,18 @@ cimport numpy as cnp
 
 cnp.import_array()
 
-#: Blocks of 8-bit codes, of numbers of either sign and means of squares; and those of bitsandbytes.
+#: Blocks of codes, of numbers of either sign and means of squares; and those of bitsandbytes.
 SIGNED8_DTYPE = np.dtype([("unit", np.float32), ("codes", np.int8, (CODES,))])
 POSITIVE8_DTYPE = np.dtype([("unit", np.float32), ("codes", np.uint8, (CODES,))])
+SIGNED4_DTYPE = np.dtype([("absmax", np.float32, (2,)), ("codes", np.uint8, (CODES // 2,))])
+POSITIVE4_DTYPE = np.dtype([("max", np.float32, (2,)), ("codes", np.uint8, (CODES // 2,))])
 DYNAMIC8_DTYPE = np.dtype([("absmax", np.float32), ("codes", np.uint8, (CODES,))])
 POSITIVE_DYNAMIC8_DTYPE = np.dtype([("max", np.float32), ("codes", np.uint8, (CODES,))])
 
-cdef tuple _blocks = (SIGNED8_DTYPE, POSITIVE8_DTYPE, DYNAMIC8_DTYPE, POSITIVE_DYNAMIC8_DTYPE)
+cdef tuple _blocks = (      # in the order of storage types
+    SIGNED8_DTYPE, POSITIVE8_DTYPE, SIGNED4_DTYPE, POSITIVE4_DTYPE, DYNAMIC8_DTYPE,
+    POSITIVE_DYNAMIC8_DTYPE,
+)
 cdef int _bfloat16 = -1     # ml_dtypes' type number, set when one is first seen
 
 
@@ -106,7 +111,7 @@ cdef int storage_of(cnp.ndarray a) except -2:
 
 
 cdef int block_storage_of(cnp.ndarray a) except -1:
-    """The storage type of a slot of 8-bit codes in blocks, or NATIVE."""
+    """The storage type of a slot of codes in blocks, or NATIVE."""
     if cnp.PyArray_TYPE(a) != cnp.NPY_VOID:
         return NATIVE
     cdef object dtype = a.descr

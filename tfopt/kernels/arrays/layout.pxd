@@ -10,10 +10,12 @@ cdef enum:
     NATIVE = 0      # the same as the computation type
     FLOAT16 = 1
     BFLOAT16 = 2
-    SIGNED8 = 3     # blocks of 8-bit codes: see storage.py
+    SIGNED8 = 3     # blocks of codes: see storage.py
     POSITIVE8 = 4
-    DYNAMIC8 = 5
-    POSITIVE_DYNAMIC8 = 6
+    SIGNED4 = 5
+    POSITIVE4 = 6
+    DYNAMIC8 = 7
+    POSITIVE_DYNAMIC8 = 8
 
 cdef struct layout:
     # the axes of all operands, innermost first, adjacent axes merged where every operand allows

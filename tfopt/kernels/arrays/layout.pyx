@@ -5,7 +5,7 @@ where two axes form one longer axis in every operand; the remaining axes are tra
 odometer. An operand that is not contiguous along the innermost axis goes through a small buffer
 that stays in L1: gathered, stepped, scattered. So does an operand stored in 16 bits: it is widened
 when gathered, and rounded once when scattered; where all are, and steps of the instruction set in
-use convert them, no buffer is needed. Blocks of 8-bit codes: see blocks.pxi.
+use convert them, no buffer is needed. Blocks of codes: see blocks.pxi.
 """
 
 from libc.math cimport NAN
@@ -17,7 +17,7 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from tfopt.errors import InvalidArgumentError
 
 from tfopt.kernels.platform.halves cimport (
-    CODES, NOISES, NOISE_ROW, bfloat16_near, bfloat16_of, block_numbers, float16_of,
+    CODES, NOISES, NOISE_ROW, bfloat16_near, bfloat16_of, block_numbers, codes4, float16_of,
     float_of_bfloat16, float_of_float16, halves, noise_at, positive8, signed8, unit_of,
 )
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state, prefetch_stream

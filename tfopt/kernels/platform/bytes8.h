@@ -75,7 +75,8 @@ TFOPT_INLINE void encode_signed8(const float *x, float unit, float inverse, tfop
 
 /* Means of squares: numbers of 4 bits each for the exponent and the mantissa, without a sign, so that
    small ones are as precise as large ones. The largest is 31/16, the least 17/16 * 2^-15. A positive
-   number does not become zero, since steps are divided by it; a negative one does. */
+   number does not become zero, since steps are divided by it; a negative one does. They change by less
+   than half of a distance at a time, so that rounded to the nearest most would not change at all. */
 #define TFOPT_BIAS ((127 - 15) << 4)
 
 TFOPT_INLINE floats positive8_multiples(const uint8_t *codes) {
@@ -84,8 +85,7 @@ TFOPT_INLINE floats positive8_multiples(const uint8_t *codes) {
 }
 TFOPT_INLINE ints positive8_codes(floats multiples) {
     ints bits = bits_of(larger(multiples, each_float(1.0625f / 32768)));
-    /* halves are rounded up */
-    return where_positive(multiples, (bits + ((1 << 18) - (TFOPT_BIAS << 19))) >> 19);
+    return where_positive(multiples, rounded_bits(bits, 19) - TFOPT_BIAS);
 }
 TFOPT_INLINE void decode_positive8(const tfopt_positive8 *block, ptrdiff_t start, ptrdiff_t n,
                                    float *x) {

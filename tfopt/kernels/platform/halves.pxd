@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Conversion of 16-bit numbers and of blocks of 8-bit codes, and what else surrounds a step."""
+"""Conversion of 16-bit numbers and of blocks of codes, and what else surrounds a step."""
 
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -58,6 +58,12 @@ cdef extern from "bytes8.h" nogil:
     void encode_positive8(const float *floats, float unit, float inverse,
                           positive8 *block) noexcept
 
+cdef extern from "bytes4.h" nogil:
+    ctypedef struct codes4 "tfopt_codes4":
+        pass
+    void decode_codes4(const codes4 *block, float *floats, bint positive) noexcept
+    void encode_codes4(const float *floats, codes4 *block, bint positive) noexcept
+
 ctypedef void (*widen_t)(const uint16_t *halves, Py_ssize_t n, float *floats) noexcept nogil
 ctypedef void (*narrow_t)(const float *floats, Py_ssize_t n, uint16_t *halves) noexcept nogil
 
@@ -71,6 +77,8 @@ ctypedef int32_t (*largest_t)(const float *floats) noexcept nogil
 ctypedef void (*decode_t)(const void *block, float *floats) noexcept nogil
 ctypedef void (*encode_t)(const float *floats, float unit, float inverse,
                           void *block) noexcept nogil
+# The same where the block finds its units itself
+ctypedef void (*encode_alone_t)(const float *floats, void *block) noexcept nogil
 
 # Decay of a run, float or double, where a step from `before` moved it towards zero or not at all
 ctypedef void (*decay_t)(void *run, const void *before, Py_ssize_t n, double decay) noexcept nogil
@@ -84,6 +92,8 @@ cdef struct halves:
     decay_t[2] decay        # of float, double
     largest_t largest
     # by storage type less SIGNED8
-    decode_t[2] decode
+    decode_t[4] decode
     encode_t[2] encode
     float[2] largest_code
+    # by storage type less SIGNED4
+    encode_alone_t[2] encode_alone

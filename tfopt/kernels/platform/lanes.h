@@ -20,6 +20,7 @@
 #define PACKED 4 /* vectors of integers that fit in one of bytes */
 typedef float floats __attribute__((vector_size(4 * LANES), may_alias));
 typedef int32_t ints __attribute__((vector_size(4 * LANES), may_alias));
+typedef uint32_t naturals __attribute__((vector_size(4 * LANES), may_alias));
 typedef float floats_anywhere __attribute__((vector_size(4 * LANES), may_alias, aligned(4)));
 
 TFOPT_INLINE floats load_floats(const float *x) { return *(const floats_anywhere *)x; }
@@ -35,6 +36,7 @@ TFOPT_INLINE ints where_nonzero(ints test, ints x) { return (test != 0) & x; }
 #define PACKED 1
 typedef float floats;
 typedef int32_t ints;
+typedef uint32_t naturals;
 
 TFOPT_INLINE floats load_floats(const float *x) { return *x; }
 TFOPT_INLINE void store_floats(float *x, floats y) { *x = y; }
@@ -49,9 +51,13 @@ TFOPT_INLINE ints from_signed_bytes(const int8_t *x) { return *x; }
 TFOPT_INLINE ints from_bytes(const uint8_t *x) { return *x; }
 TFOPT_INLINE ints larger_ints(ints x, ints y) { return x > y ? x : y; }
 TFOPT_INLINE floats larger(floats x, floats y) { return x > y ? x : y; }
+TFOPT_INLINE floats smaller(floats x, floats y) { return x < y ? x : y; }
 TFOPT_INLINE int32_t largest_lane(ints x) { return x; }
 TFOPT_INLINE void to_signed_bytes(const ints *x, int8_t *bytes) { *bytes = (int8_t)*x; }
-TFOPT_INLINE void to_bytes(const ints *x, uint8_t *bytes) { *bytes = (uint8_t)*x; }
+/* Integers above 255 become 255. */
+TFOPT_INLINE void to_bytes(const ints *x, uint8_t *bytes) {
+    *bytes = (uint8_t)(*x > 255 ? 255 : *x);
+}
 /* Rounded to nearest even, for magnitudes up to 2^22. */
 TFOPT_INLINE ints nearest_ints(floats x) {
     return (int32_t)(bits_of_float(x + 12582912.0f) - 0x4b400000);
@@ -71,6 +77,9 @@ TFOPT_INLINE ints larger_ints(ints x, ints y) {
 }
 TFOPT_INLINE floats larger(floats x, floats y) {
     return (floats)_mm512_max_ps((__m512)x, (__m512)y);
+}
+TFOPT_INLINE floats smaller(floats x, floats y) {
+    return (floats)_mm512_min_ps((__m512)x, (__m512)y);
 }
 TFOPT_INLINE int32_t largest_lane(ints x) { return _mm512_reduce_max_epi32((__m512i)x); }
 /* Packing takes the quarters of vectors by turns. */
@@ -101,6 +110,9 @@ TFOPT_INLINE ints larger_ints(ints x, ints y) {
 TFOPT_INLINE floats larger(floats x, floats y) {
     return (floats)_mm256_max_ps((__m256)x, (__m256)y);
 }
+TFOPT_INLINE floats smaller(floats x, floats y) {
+    return (floats)_mm256_min_ps((__m256)x, (__m256)y);
+}
 TFOPT_INLINE int32_t largest_lane(ints x) {
     __m128i low = _mm256_castsi256_si128((__m256i)x), high = _mm256_extracti128_si256((__m256i)x, 1);
     __m128i four = _mm_max_epi32(low, high), two = _mm_max_epi32(four, _mm_srli_si128(four, 8));
@@ -122,5 +134,12 @@ TFOPT_INLINE void to_bytes(const ints *x, uint8_t *bytes) {
     _mm256_storeu_si256((__m256i *)bytes, packed);
 }
 #endif
+
+/* The bits of positive floats without the lowest `cut` of them. Those say how likely it is that the rest
+   is rounded up, so that the mean of many is theirs; whether it is depends on a hash of all bits. */
+TFOPT_INLINE ints rounded_bits(ints bits, int cut) {
+    ints noise = (ints)((naturals)bits * 0x9e3779b1u >> (32 - cut));
+    return (bits + noise) >> cut;
+}
 
 #endif

@@ -118,7 +118,7 @@ cdef int check_its_shape(Kernel kernel, int k, cnp.ndarray a, cnp.ndarray var) e
     if k < kernel.n_whole or k == kernel.n_operands - 1:
         return check_shape(a, name, var)
     if block_storage_of(a):
-        raise InvalidTypeError(f"{name} has a number for each row, which 8 bits do not suffice for")
+        raise InvalidTypeError(f"{name} has a number for each row, which is not stored in blocks")
     if not same_rows(a, var):
         raise InvalidArgumentError(
             f"{name} must have a number for each row of var: {shape_of(var)} {shape_of(a)}"

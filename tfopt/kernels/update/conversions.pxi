@@ -1,14 +1,15 @@
-# Conversions of numbers in 16 and 8 bits, and cautious weight decay, for each instruction set that
-# has them compiled.
+# Conversions of numbers in 16, 8 and 4 bits, and cautious weight decay, for each instruction set
+# that has them compiled.
 from cpython.pycapsule cimport PyCapsule_New
 
 from libc.stdint cimport int32_t, uint16_t, uint32_t, uint64_t
 
 from tfopt.kernels.arrays.layout cimport BFLOAT16, FLOAT16
 from tfopt.kernels.platform.halves cimport (
-    CODES, decay_t, decode_positive8, decode_signed8, decode_t, encode_positive8, encode_signed8,
-    encode_t, halves, largest_magnitude, make_noise, narrow_bfloat16, narrow_float16, positive8,
-    round_bfloat16, signed8, widen_bfloat16, widen_float16,
+    CODES, codes4, decay_t, decode_codes4, decode_positive8, decode_signed8, decode_t,
+    encode_alone_t, encode_codes4, encode_positive8, encode_signed8, encode_t, halves,
+    largest_magnitude, make_noise, narrow_bfloat16, narrow_float16, positive8, round_bfloat16,
+    signed8, widen_bfloat16, widen_float16,
 )
 from tfopt.kernels.update.rules cimport real
 
@@ -61,6 +62,22 @@ cdef void _encode_positive8(const float *x, float unit, float inverse,
     encode_positive8(x, unit, inverse, block)
 
 
+cdef void _decode_signed4(const codes4 *block, float *y) noexcept nogil:
+    decode_codes4(block, y, False)
+
+
+cdef void _encode_signed4(const float *x, codes4 *block) noexcept nogil:
+    encode_codes4(x, block, False)
+
+
+cdef void _decode_positive4(const codes4 *block, float *y) noexcept nogil:
+    decode_codes4(block, y, True)
+
+
+cdef void _encode_positive4(const float *x, codes4 *block) noexcept nogil:
+    encode_codes4(x, block, True)
+
+
 cdef void _decay(real *run, const real *before, Py_ssize_t n, double decay) noexcept nogil:
     # a zero that the compiler does not know: denormals are flushed whether or not they decay
     cdef real by = <real>decay, zero = by - by
@@ -79,6 +96,9 @@ _halves.largest = _largest_magnitude
 _halves.largest_code[0], _halves.largest_code[1] = 127, 1.9375
 _halves.decode[0], _halves.encode[0] = <decode_t>_decode_signed8, <encode_t>_encode_signed8
 _halves.decode[1], _halves.encode[1] = <decode_t>_decode_positive8, <encode_t>_encode_positive8
+_halves.decode[2], _halves.decode[3] = <decode_t>_decode_signed4, <decode_t>_decode_positive4
+_halves.encode_alone[0] = <encode_alone_t>_encode_signed4
+_halves.encode_alone[1] = <encode_alone_t>_encode_positive4
 _halves.decay[0], _halves.decay[1] = <decay_t>_decay[float], <decay_t>_decay[double]
 
 halves_capsule = PyCapsule_New(<void *>&_halves, b"tfopt.halves", NULL)

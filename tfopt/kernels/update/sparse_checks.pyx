@@ -95,7 +95,7 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
     for k in range(1, last):
         if block_storage_of(variables[k]):
             raise InvalidTypeError(
-                f"{kernel.operands[k]} is stored in blocks of 8 bits, which only dense gradients "
+                f"{kernel.operands[k]} is stored in blocks of codes, which only dense gradients "
                 "can update"
             )
     _check_indices(ids)

@@ -35,7 +35,7 @@ class RowwiseAdam(RuleOptimizer):
         * weight_decay``, except those given to `exclude_from_weight_decay`; of a sparse gradient,
         only its rows.
         `sparse`: "tensorflow" or "lazy"; both leave the other rows alone.
-        `storage`: how slots are stored, "float32", "float16", "bfloat16", "8bit" or a dict of it;
+        `storage`: how slots are stored, such as "bfloat16" or "8bit", or a dict of it;
         in 8 bits only ``m``.
         `stochastic_rounding` must be None and `cautious_weight_decay` False: rules that sum over
         elements have neither.
@@ -128,7 +128,7 @@ class AdamMini(RowwiseAdam):
         only its rows.
         `sparse`: "tensorflow" or "lazy"; both leave the other rows alone. A sparse gradient of a
         vector is made a dense one.
-        `storage`: how slots are stored, "float32", "float16", "bfloat16", "8bit" or a dict of it;
+        `storage`: how slots are stored, such as "bfloat16" or "8bit", or a dict of it;
         in 8 bits only ``m``.
         `stochastic_rounding` must be None and `cautious_weight_decay` False: rules that sum over
         elements have neither.

@@ -14,8 +14,10 @@ from tfopt.optimizers.base.variables import dtype_of
 from tfopt.storage import (
     BLOCKS,
     DYNAMIC8,
+    POSITIVE4,
     POSITIVE8,
     POSITIVE_DYNAMIC8,
+    SIGNED4,
     SIGNED8,
     dequantize,
     quantize,
@@ -37,6 +39,7 @@ FEWEST = 4096
 Storage = str | Mapping[str, str] | None
 _CODES = {
     "8bit": {"signed": SIGNED8, "positive": POSITIVE8},
+    "4bit": {"signed": SIGNED4, "positive": POSITIVE4},
     "dynamic8bit": {"signed": DYNAMIC8, "positive": POSITIVE_DYNAMIC8},
 }
 IN_BLOCKS = tuple(_CODES)
@@ -65,7 +68,7 @@ def stored_dtype(
     variable : Variable
     slot : str
     codes : mapping
-        The slots that can be stored in 8 bits, and their codes.
+        The slots that can be stored in blocks of codes, and which codes.
 
     Raises
     ------
@@ -90,8 +93,9 @@ def stored_dtype(
         return np.dtype(kind)
     if slot not in codes:
         raise InvalidArgumentError(
-            f"the slot {slot} of {variable.name} cannot be stored in 8 bits, which are too coarse "
-            "for what a step makes of it. Give storage a dict of the other slots, or use bfloat16"
+            f"the slot {slot} of {variable.name} cannot be stored in {4 if kind == '4bit' else 8} "
+            "bits, which are too coarse for what a step makes of it. Give storage a dict of the "
+            "other slots, or use bfloat16"
         )
     dtype: np.dtype[Any] = _CODES[kind][codes[slot]]
     return dtype
@@ -113,11 +117,17 @@ def check_blocks(name: str, array: np.ndarray) -> None:
     if array.dtype not in BLOCKS:
         return
     unit, codes = (array[field] for field in array.dtype.names or ())
+    unit = unit.reshape(len(array), -1)
+    codes = codes.reshape(len(array), unit.shape[1], -1 if array.size else 1)  # by unit
     faults = {"an infinite unit": np.isinf(unit), "a negative unit": unit < 0}
-    if array.dtype in (SIGNED8, POSITIVE8):  # in bitsandbytes' codes, 0 and NaN have many
+    if array.dtype not in (DYNAMIC8, POSITIVE_DYNAMIC8):  # where 0 and NaN have many codes
         nothing = np.isnan(unit) | (unit == 0)
-        faults["codes in a unit of NaN or 0"] = nothing & codes.any(1)
-        faults["the code -128"] = (codes == -128).any(1)
+        faults["codes in a unit of NaN or 0"] = nothing & codes.any(2)
+    if array.dtype == SIGNED8:
+        faults["the code -128"] = (codes == -128).any(2)
+    if array.dtype == SIGNED4:
+        faults["a code of negative zero"] = ((codes & 15 == 8) | (codes >> 4 == 8)).any(2)
     for fault, found in faults.items():
         if found.any():
-            raise InvalidArgumentError(f"{name} is damaged: block {found.argmax()} has {fault}")
+            block = found.any(1).argmax()
+            raise InvalidArgumentError(f"{name} is damaged: block {block} has {fault}")

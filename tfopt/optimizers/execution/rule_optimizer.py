@@ -85,10 +85,11 @@ class RuleOptimizer(RuleState, abstract=True):
         change. "catch_up": they are updated as by a dense step with a gradient of zero, but the
         update is deferred, so that the cost of a step does not depend on them, until a gradient
         contains them or `catch_up` or `flush` is called. Until then they must not be read.
-    storage : {"float32", "float16", "bfloat16", "8bit", "dynamic8bit"} or dict, optional
+    storage : {"float32", "float16", "bfloat16", "8bit", "4bit", "dynamic8bit"} or dict, optional
         How slots are stored, or a dict of this by slot; by default in the variable's dtype. They
-        are computed in float32. In 8 bits (`tfopt.storage`) are those of variables of at least 4096
-        elements, which then need dense gradients. For float32 and 16-bit variables in host memory.
+        are computed in float32. In 8 or 4 bits (`tfopt.storage`) are those of variables of at least
+        4096 elements, which then need dense gradients. For float32 and 16-bit variables in host
+        memory.
     stochastic_rounding : int, optional
         A seed, at least 0: numbers stored as bfloat16, of variables and slots, are rounded up or
         down at random, so that their means are what was computed; by default, to the nearest. The
