@@ -66,7 +66,8 @@ def connect(
             yield ClusterExecutor(files)
         return
     try:
-        client = _client(address)
+        # otherwise a failed client would remain the default
+        client = Client(address, timeout=CONNECT_TIMEOUT, set_as_default=False)
     except ValueError as error:
         raise CommandError(f"{address}: is not an address such as tcp://host:port") from error
     except OSError as error:
@@ -75,15 +76,6 @@ def connect(
         ) from error
     with silence_logging_cmgr(logging.CRITICAL), client, client.as_current():
         yield ClusterExecutor(files)
-
-
-def _client(address: str) -> Client:
-    """Return a client, which is not the default: a failed one would remain that."""
-    try:
-        return Client(address, timeout=CONNECT_TIMEOUT, set_as_default=False)
-    except AssertionError:
-        # the thread of its event loop has not begun within 10 s: the machine was suspended
-        return Client(address, timeout=CONNECT_TIMEOUT, set_as_default=False)
 
 
 class ClusterExecutor(Executor):
