@@ -240,15 +240,12 @@ def uses_openmp(module: Extension) -> bool:
     return any(re.search(r"\bomp_|#pragma omp", source.read_text()) for source in sources)
 
 
-def find_nvcc() -> str | None:
-    """Return the path of nvcc, or None if the CUDA library is not to be built."""
-    wanted = os.environ.get("TFOPT_CUDA", "")
-    if wanted == "0" or not sys.platform.startswith("linux"):
-        return None
+def find_nvcc() -> str:
+    """Return the path of nvcc."""
     folders = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     candidates = [Path(folder, "bin/nvcc") for folder in folders if folder]
     nvcc = next((str(path) for path in candidates if path.exists()), shutil.which("nvcc"))
-    if wanted == "1" and not nvcc:
+    if not nvcc:
         raise SystemExit(
             "TFOPT_CUDA=1 requires nvcc, but it is not in CUDA_HOME, CUDA_PATH, /usr/local/cuda or "
             "PATH: install the CUDA toolkit or set CUDA_HOME"
@@ -266,7 +263,6 @@ class CudaLibrary(Extension):
             "tfopt.cuda.libtfopt_cuda",
             sources,
             depends=[str(path) for path in RULES.glob("*.py")],
-            optional=os.environ.get("TFOPT_CUDA") != "1",
         )
         self.rules = [rule.name for rule in TABLE.ELEMENTWISE]
 
@@ -417,7 +413,8 @@ class BuildKernels(build_ext):
 render_functions()
 render(CUDA / "table.h.tp", CUDA / "table.h", TABLE=TABLE.ELEMENTWISE)  # the tests need no nvcc
 write(CUDA / "rules.h", TRANSLATOR.cuda_rules((KERNELS / "update/rules.pxd").read_text()))
-nvcc = find_nvcc()
+# Asked for only: whoever happens to have a toolkit, perhaps an old one, builds as fast as others.
+libraries = [CudaLibrary(find_nvcc())] if os.environ.get("TFOPT_CUDA") == "1" else []
 if switched:  # until all is built, so that a build after an interrupted one begins anew
     MODE.parent.mkdir(exist_ok=True)
     write(MODE, "unfinished")
@@ -436,6 +433,6 @@ modules = cythonize(
     cache="CYTHON_CACHE_DIR" in os.environ,
 )
 setup(
-    ext_modules=modules + ([CudaLibrary(nvcc)] if nvcc else []),
+    ext_modules=modules + libraries,
     cmdclass={"build_ext": BuildKernels, "sdist": Sources},
 )

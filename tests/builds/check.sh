@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds on machines that lack something: check.sh FOLDER, from the root of the sources.
-# Without OpenMP the package builds, says so, and runs on one thread; without a compiler it says
-# what to install.
+# Without OpenMP the package builds, says so, and runs on one thread; an nvcc that nobody asked for,
+# and that does not work, is not run. Without a compiler the build says what to install.
 set -euo pipefail
 work=$1
 compiler=$(command -v "${CC:-cc}")
@@ -20,10 +20,10 @@ for flag; do
 done
 exec "$compiler" "\$@" \$speed
 SH
-printf '#!/bin/sh\nexit 1\n' > "$work/bin/cc-broken"
-chmod +x "$work"/bin/cc-*
+printf '#!/bin/sh\nexit 1\n' | tee "$work/bin/cc-broken" > "$work/bin/nvcc"
+chmod +x "$work"/bin/*
 
-CC="$work/bin/cc-without-openmp" pip install -v --no-deps --target "$work/one-thread" . \
+PATH=$work/bin:$PATH CC="$work/bin/cc-without-openmp" pip install -v --no-deps --target "$work/one-thread" . \
     > "$work/log" 2>&1
 grep -q "tfopt: the compiler has no OpenMP, so the kernels will run on one thread" "$work/log"
 rm -rf build

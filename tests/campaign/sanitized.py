@@ -112,7 +112,7 @@ def _built(kind: str, folder: Path) -> dict[str, str]:
     compiler.write_text(f'#!/bin/sh\nexec gcc "$@" -O1 -g1 {FLAGS[kind]}\n')
     compiler.chmod(0o755)
     environment = {**os.environ, "CC": str(compiler), "LDSHARED": f"{compiler} -shared"}
-    environment |= {"TFOPT_CUDA": "0", "PYTHONPATH": str(copy)}
+    environment |= {"PYTHONPATH": str(copy)}
     for name in ("CYTHON_CACHE_DIR", "TFOPT_CI_CACHE"):
         environment.pop(name, None)
     subprocess.run(

@@ -144,7 +144,7 @@ def _load() -> Library:
     file = path()
     if not file.exists():
         raise LibraryError(
-            "tfopt was built without CUDA (a build with TFOPT_CUDA=1 reports what is missing)"
+            "tfopt was built without CUDA (set TFOPT_CUDA=1 when it is built)"
         )
     try:
         library = Library(file)
