@@ -19,7 +19,7 @@ from tfopt.kernels.platform.runtime cimport (
     at_most, begin_share, dismiss_team, end_share, gather_team, share_of, team,
 )
 from tfopt.kernels.reduce.lane_sums cimport LANES, SPAN, span_lanes
-from tfopt.kernels.reduce.spans cimport fold
+from tfopt.kernels.reduce.spans cimport clear, fold
 from tfopt.kernels.update.step_table cimport MAX_OPERANDS, MAX_SCALARS, MAX_SUMS, N_SCALES
 from tfopt.kernels.update.whole_rows cimport moved
 from tfopt.kernels.update.work cimport set_scale, tensor, work
@@ -106,7 +106,8 @@ cdef void _sum_span(const work *w, const tensor *t, Py_ssize_t start, const void
     cdef void *p[MAX_OPERANDS]
     cdef Py_ssize_t stop = min(start + SPAN, t.size), at = start, n
     cdef int k
-    memset(lanes, 0, w.n_sums * sizeof(span_lanes))
+    for k in range(w.n_sums):
+        clear(lanes[k], stop - start)
     while at < stop:
         if t.axes == NULL:
             n = stop - at
