@@ -56,11 +56,14 @@ TFOPT_INLINE void decode_codes4(const tfopt_codes4 *block, float *x, int positiv
     }
 }
 TFOPT_INLINE void encode_codes4(const float *x, tfopt_codes4 *block, int positive) {
+    float inverses[2];
+    for (int half = 0; half < 2; half++) { /* early, since codes wait for divisions */
+        ints largest = largest_with(each_int(0), x + half * TFOPT_HALF, TFOPT_HALF);
+        block->units[half] = unit_of(largest_lane(largest), 1, &inverses[half]);
+    }
     for (int half = 0; half < 2; half++, x += TFOPT_HALF) {
-        float inverse;
-        int32_t largest = largest_lane(largest_with(each_int(0), x, TFOPT_HALF));
-        block->units[half] = unit_of(largest, 1, &inverse);
-        if (inverse != inverse) {
+        floats inverse = each_float(inverses[half]);
+        if (inverses[half] != inverses[half]) {
             memset(block->codes[half], 0, TFOPT_PAIRS);
             continue;
         }
@@ -68,8 +71,8 @@ TFOPT_INLINE void encode_codes4(const float *x, tfopt_codes4 *block, int positiv
             ints pairs[PACKED];
             for (int k = 0; k < PACKED; k++) {
                 const float *at = x + i + LANES * k;
-                floats low = load_floats(at) * each_float(inverse);
-                floats high = load_floats(at + TFOPT_PAIRS) * each_float(inverse);
+                floats low = load_floats(at) * inverse;
+                floats high = load_floats(at + TFOPT_PAIRS) * inverse;
                 pairs[k] = codes4(low, positive) | codes4(high, positive) << 4;
             }
             to_bytes(pairs, block->codes[half] + i);
