@@ -143,9 +143,7 @@ def load() -> Library:
 def _load() -> Library:
     file = path()
     if not file.exists():
-        raise LibraryError(
-            "tfopt was built without CUDA (set TFOPT_CUDA=1 when it is built)"
-        )
+        raise LibraryError("tfopt was built without CUDA (set TFOPT_CUDA=1 when it is built)")
     try:
         library = Library(file)
     except (OSError, AttributeError) as error:
