@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tfopt.cli import parser as flags_of
+from tfopt.selftest.cases import CASES
 
 #: By option: values that differ from the default; None for a flag without one.
 VALUES = {
@@ -172,6 +173,7 @@ OTHERS = {
     "inspect": (["model.npz"], {"--top": "1", "--json": None}),
     "convert": (["model.npz", "out.json"], {}),
     "info": ([], {"--json": None}),
+    "selftest": ([], {"--json": None}),
 }
 
 
@@ -179,6 +181,8 @@ def test_every_flag_of_the_other_commands_has_an_effect(cli, data, capsys, monke
     with monkeypatch.context() as patch:
         known = parsers(patch)
     capsys.readouterr()
+    for name in [*CASES][3:]:  # of the self-test: three say what all would
+        monkeypatch.delitem(CASES, name)
     assert known.keys() == {"train", *OTHERS}
     assert cli("train", "data.svm", "--quiet").code == 0
     for command, (inputs, values) in OTHERS.items():
@@ -197,8 +201,10 @@ def test_every_flag_of_the_other_commands_has_an_effect(cli, data, capsys, monke
             assert changes, (command, name)
 
 
-@pytest.mark.parametrize("command", ["cv", "predict", "inspect", "info"])
-def test_json_says_which_schema_it_has(cli, data, command):
+@pytest.mark.parametrize("command", ["cv", "predict", "inspect", "info", "selftest"])
+def test_json_says_which_schema_it_has(cli, data, command, monkeypatch):
+    for name in [*CASES][3:]:
+        monkeypatch.delitem(CASES, name)
     assert cli("train", "data.svm", "--quiet").code == 0
     inputs, _ = OTHERS[command]
     for name in ([], ["adam"]) if command == "info" else ([],):

@@ -25,9 +25,10 @@ from tfopt.linear_model import losses
 EXTRA = ["sklearn", "scipy", "tqdm", "matplotlib", "dask", "distributed", "fsspec"]
 
 
-@pytest.mark.parametrize(
-    "command", [[], ["train"], ["predict"], ["cv"], ["inspect"], ["convert"], ["info"]]
-)
+COMMANDS = ["train", "predict", "cv", "inspect", "convert", "info", "selftest"]
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
 def test_help_goes_to_standard_output(cli, command):
     outcome = cli(*command, "--help")
     assert outcome.code == 0
@@ -36,7 +37,7 @@ def test_help_goes_to_standard_output(cli, command):
     assert "Exit codes: 0 done, 1 refused" in outcome.out
 
 
-@pytest.mark.parametrize("command", ["train", "predict", "cv", "inspect", "convert", "info"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_shows_the_default_of_every_flag(cli, command, monkeypatch):
     parsers = []
     original = argparse.ArgumentParser.parse_args
@@ -50,7 +51,7 @@ def test_help_shows_the_default_of_every_flag(cli, command, monkeypatch):
     (commands,) = (a for a in parsers[0]._actions if isinstance(a, argparse._SubParsersAction))
     flags = [a for a in commands.choices[command]._actions if a.option_strings[1:] != ["--help"]]
     shown = [flag for flag in flags if flag.help != argparse.SUPPRESS]
-    assert len(shown) > 1 or command in ("convert", "info")
+    assert len(shown) > 1 or command in ("convert", "info", "selftest")
     for flag in shown:
         assert "default: " in flag.help or flag.required, flag.dest
 

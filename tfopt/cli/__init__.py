@@ -1,4 +1,4 @@
-"""The command line ``tfopt``: train, predict, cv, inspect, convert, info.
+"""The command line ``tfopt``: train, predict, cv, inspect, convert, info, selftest.
 
 The module of a command is loaded only when it is called, so that ``tfopt --help`` loads NumPy and
 nothing heavier.

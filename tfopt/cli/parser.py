@@ -57,6 +57,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     _add_inspect(commands)
     _add_convert(commands)
     _add_info(commands)
+    _add_selftest(commands)
     if "_ARGCOMPLETE" in os.environ:  # the shell asks how a line may go on
         import argcomplete
 
@@ -208,6 +209,21 @@ def _add_info(commands: Commands) -> None:
         help=f"{', '.join(names)} (default: none)",
     )
     info.add_argument("--json", action="store_true", help="print a JSON object (default: off)")
+
+
+def _add_selftest(commands: Commands) -> None:
+    selftest = _add_command(
+        commands,
+        "selftest",
+        "tfopt.cli.selftest:run",
+        "compare what the kernels compute with recorded digests",
+        """\
+Run every rule, clipping, SDCA's visits and every storage on numbers that are the same everywhere,
+on 1, 3 and all threads, and compare SHA-256 digests of the results with those that the package
+comes with. That takes about ten seconds. The exit code is 1 if a digest differs: then results are
+not those of other machines. TFOPT_CPU chooses the instruction set.""",
+    )
+    selftest.add_argument("--json", action="store_true", help="print a JSON object (default: off)")
 
 
 def _add_command(

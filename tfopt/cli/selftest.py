@@ -1,0 +1,50 @@
+"""`tfopt selftest`: whether the kernels compute on this machine what they do elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+
+from tfopt import selftest, threads
+from tfopt.cli.files import print_json
+from tfopt.core.versions import versions
+
+__all__ = ["run"]
+
+_SHOWN = ("tfopt", "python", "numpy", "platform", "instruction_set", "instruction_sets_available")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run `tfopt selftest`: print what was compared; return 1 if any digest differs."""
+    report = {name: fact for name, fact in versions().items() if name in _SHOWN}
+    compared, differing = _compared(sorted({1, 3, threads.get_num_threads()}))
+    skipped = selftest.skipped()
+    if arguments.json:
+        print_json({**report, "compared": compared, "differing": differing, "skipped": skipped})
+        return int(bool(differing))
+    facts = {name.replace("_", " "): fact for name, fact in report.items()}
+    for team, n in compared.items():
+        wrong = sum(team in teams for teams in differing.values())
+        facts[f"threads: {team}"] = f"{n - wrong} of {n} digests are the recorded ones"
+    facts |= {name: f"differs on threads: {teams}" for name, teams in differing.items()}
+    facts |= {name: f"skipped, for {why}" for name, why in skipped.items()}
+    for name, fact in facts.items():
+        print(f"{name:<28}{', '.join(map(str, fact)) if isinstance(fact, list) else fact}")
+    return int(bool(differing))
+
+
+def _compared(teams: list[int]) -> tuple[dict[int, int], dict[str, list[int]]]:
+    """Return how many digests were compared on each number of threads, and where which differ."""
+    expected, before = selftest.recorded(), threads.get_num_threads()
+    compared: dict[int, int] = {}
+    differing: dict[str, list[int]] = {}
+    try:
+        for team in teams:
+            threads.set_num_threads(team)
+            found = selftest.digests(offset=team % 64)
+            compared[team] = len(found)
+            for name, digest in found.items():
+                if digest != expected.get(name):
+                    differing.setdefault(name, []).append(team)
+    finally:
+        threads.set_num_threads(before)
+    return compared, differing
