@@ -9,6 +9,9 @@ from tfopt.kernels.platform.machine cimport (
     TFOPT_CAN_FLUSH, TFOPT_OPENMP, cpu_has_v3, cpu_has_v4, in_forked_child, omp_get_max_threads,
     omp_get_wtime,
 )
+from tfopt.kernels.platform.shared_numbers cimport (
+    share_double, share_int, shared_double, shared_int,
+)
 
 cdef int _threads = 1
 # The limit of OpenMP at import. A lower limit later (threadpoolctl, omp_set_num_threads) was set
@@ -21,23 +24,22 @@ cdef int _forked = 0
 
 
 cdef void _after_fork() noexcept nogil:
-    global _forked
-    _forked = 1
+    share_int(&_forked, 1)
 
 in_forked_child(_after_fork)
 
 
 cdef int flush_denormals() noexcept nogil:
-    return _flush
+    return shared_int(&_flush)
 
 
 cdef int team_size(Py_ssize_t elements, int operands) noexcept nogil:
     """The number of threads for an update; all operands but one are also written."""
     cdef Py_ssize_t worth = elements * (2 * operands - 1) // MOVED
-    if worth < 2 or _threads == 1 or _forked or not TFOPT_OPENMP:
+    cdef int threads = shared_int(&_threads)
+    if worth < 2 or threads == 1 or shared_int(&_forked) or not TFOPT_OPENMP:
         return 1
     cdef int allowed = omp_get_max_threads()
-    cdef int threads = _threads
     if allowed < _allowed_at_import and allowed < threads:
         threads = allowed
     return <int>worth if worth < threads else threads
@@ -59,7 +61,7 @@ cdef struct account:
 cdef enum:
     SIZES = 16          # each twice the one before
 
-cdef account[SIZES] _saved      # of all callers; a race between two of them loses an entry
+cdef account[SIZES] _saved      # of all callers, of whom one at a time may lose an entry
 memset(_saved, 0, sizeof(_saved))
 
 cdef double TOLERATED = 1.2         # a call that takes so many times as long as alone is no loss
@@ -71,15 +73,20 @@ cdef double LONGEST = 1             # pause
 
 cdef void _enter(account *a, double now, double took, double alone) noexcept nogil:
     """Enter what a call took, and what it would have taken on its caller's thread alone."""
+    cdef double balance = shared_double(&a.balance), pause
+    cdef int losses = shared_int(&a.losses)
     if took <= TOLERATED * alone:
-        a.balance = min(a.balance + max(alone - took, 0), MOST_SAVED)
-        a.losses = 0
+        balance = min(balance + max(alone - took, 0), MOST_SAVED)
+        losses = 0
     else:
-        a.balance -= took - alone
-        if a.balance < -WAKING:
-            a.alone_until = now + min(ldexp(-PAUSE * a.balance, a.losses), LONGEST)
-            a.balance = 0
-            a.losses = min(a.losses + 1, SIZES)
+        balance -= took - alone
+        if balance < -WAKING:
+            pause = min(ldexp(-PAUSE * balance, losses), LONGEST)
+            share_double(&a.alone_until, now + pause)
+            balance = 0
+            losses = min(losses + 1, SIZES)
+    share_double(&a.balance, balance)
+    share_int(&a.losses, losses)
 
 
 cdef team gather_team(Py_ssize_t elements, int operands) noexcept nogil:
@@ -94,7 +101,7 @@ cdef team gather_team(Py_ssize_t elements, int operands) noexcept nogil:
             worth //= 2
             t.work += 1
         t.asked = omp_get_wtime()
-        if t.asked < _saved[t.work].alone_until:
+        if t.asked < shared_double(&_saved[t.work].alone_until):
             t.size = 1
     return t
 
@@ -133,10 +140,9 @@ def pauses(calls):
 # ---- settings
 
 def set_threads(int threads):
-    global _threads
     if threads < 1:
         raise InvalidArgumentError(f"there must be at least one thread, not {threads}")
-    _threads = threads
+    share_int(&_threads, threads)
 
 
 def get_threads():
@@ -148,12 +154,11 @@ def allowed_threads():
 
 
 def set_flush(bint flush):
-    global _flush
-    _flush = flush
+    share_int(&_flush, flush)
 
 
 def get_flush():
-    return bool(_flush and TFOPT_CAN_FLUSH)
+    return bool(shared_int(&_flush) and TFOPT_CAN_FLUSH)
 
 
 def has_openmp():
