@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,24 @@ import numpy as np
 import pytest
 from campaign import (
     check,
+    clusters,
+    crowds,
     damaged_files,
+    digests,
+    extremes,
     failing,
     failing_disks,
     page,
+    power_losses,
+    recording,
     refusals,
     runner,
+    storms,
     updates,
 )
 from campaign.check import CHECKS, Case, Check
+
+from tfopt.errors import CheckpointError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="faults as Linux has them")
 #: The others are run by pytest anyway.
@@ -112,6 +122,104 @@ def test_a_torn_file_is_seen(tmp_path: Path) -> None:
         check=False,
     )
     assert "torn" in done.stderr, done.stderr
+
+
+def test_another_digest_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = dict.fromkeys(digests.selftest.recorded(), "0" * 64)
+    monkeypatch.setattr(digests.selftest, "recorded", lambda: wrong)
+    with pytest.raises(AssertionError, match="differ on"):
+        _first(digests.CHECK, 0)
+
+
+def test_half_a_call_is_seen() -> None:
+    """One that writes one element, and then another."""
+
+    def make() -> storms.Target:
+        arrays = np.zeros(2)
+
+        def call() -> None:
+            arrays[0] += 1
+            sum(range(200_000))
+            arrays[1] += 1
+
+        return storms.Target(call, arrays.tolist)
+
+    with pytest.raises(AssertionError, match="neither as before"):
+        storms.storm(make, np.random.default_rng(0), times=100)
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_what_is_not_synced_is_seen(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A save that syncs folders alone, or files alone."""
+    monkeypatch.chdir(runner.TESTS)
+    library = recording.build(tmp_path)
+    if library is None:
+        pytest.skip("no C compiler")
+    lost = "S_ISREG" if what == "file" else "S_ISDIR"
+    program = (
+        "import os, stat, sys\n"
+        "from pathlib import Path\n"
+        "from campaign import power_losses\n"
+        "sync = os.fsync\n"
+        f"os.fsync = lambda fd: None if stat.{lost}(os.fstat(fd).st_mode) else sync(fd)\n"
+        "power_losses.saving(Path(sys.argv[1]), sys.argv[2])\n"
+    )
+    done = power_losses.record(library, "x.npz", program)
+    said = "version" if what == "folder" else "damaged|version|bytes|header"
+    with pytest.raises((AssertionError, CheckpointError), match=said):
+        for prefix in range(len(done) + 1):
+            power_losses._images("x.npz", done, prefix, (0,))
+
+
+def test_a_code_that_is_not_the_nearest_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def next_code(values: Any, dtype: Any) -> Any:
+        block = quantize(values, dtype)
+        block[dtype.names[1]][0, 7] ^= 1
+        return block
+
+    quantize = extremes.storage.quantize
+    monkeypatch.setattr(extremes.storage, "quantize", next_code)
+    with pytest.raises(AssertionError):
+        extremes._codes(np.random.default_rng(0))
+
+
+def test_a_number_rounded_twice_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of float16: first to bfloat16."""
+    floats = extremes._floats
+
+    class Twice(extremes.optimizers.SGD):
+        def apply_gradients(self, pairs: Any) -> Any:
+            pairs = [(g.astype(extremes.BFLOAT16).astype(g.dtype), w) for g, w in pairs]
+            return super().apply_gradients(pairs)
+
+    monkeypatch.setattr(extremes, "_floats", lambda random, n: floats(random, n) % 1)
+    monkeypatch.setattr(extremes, "HALVES", {"float16": extremes.HALVES["float16"]})
+    monkeypatch.setattr(extremes.optimizers, "SGD", Twice)
+    with pytest.raises(AssertionError, match="float16"):
+        extremes._halves(np.random.default_rng(0))
+
+
+def test_what_another_thread_changes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoiled(package: Any, rule: str, *operands: Any, **options: Any) -> None:
+        update(package, rule, *operands, **options)
+        if threading.current_thread() is not threading.main_thread():
+            operands[0].flat[0] += 1
+
+    update = crowds.update
+    monkeypatch.setattr(crowds, "update", spoiled)
+    with pytest.raises(AssertionError):
+        crowds._rules(np.random.default_rng(0))
+
+
+def test_other_bits_of_a_cluster_are_seen() -> None:
+    cases = clusters._cases(0)
+    (fits,) = (each.__self__ for each in [next(cases).args[1]])  # type: ignore[attr-defined]
+    fits.expected = {}
+    with fits.client.as_current(), pytest.raises(AssertionError, match="other bits"):
+        fits.own(np.random.default_rng(0))
+    cases.close()  # type: ignore[attr-defined]
 
 
 def _first(one: Check, number: int) -> None:

@@ -40,17 +40,23 @@ class Check(NamedTuple):
 #: The checks by name: each is `CHECK` of the module of that name.
 CHECKS = (
     "updates",
+    "digests",
+    "extremes",
     "refusals",
     "steps",
     "interruptions",
+    "storms",
     "damaged_files",
     "damaged_models",
     "libsvm_text",
     "certificates",
     "failing_disks",
+    "power_losses",
     "failing_allocations",
     "kills",
     "forks",
+    "crowds",
+    "clusters",
     "leaks",
     "properties",
 )

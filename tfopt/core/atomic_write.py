@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from tfopt.errors import InvalidArgumentError
 
-__all__ = ["naming", "replacing", "target_of"]
+__all__ = ["make_folder", "naming", "replacing", "target_of"]
 
 
 @contextlib.contextmanager
@@ -64,6 +64,24 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise
     with naming(path):
         _sync(folder)
+
+
+def make_folder(path: str) -> None:
+    """Create a folder, and those that it is in, if they do not exist; they are on disk then.
+
+    Raises
+    ------
+    OSError
+        If there is something else, or the folder cannot be created.
+    """
+    missing, folder = [], os.path.realpath(path)
+    while not os.path.isdir(folder):
+        folder, name = os.path.split(folder)
+        missing.append(name)
+    os.makedirs(path, exist_ok=True)
+    for name in reversed(missing):
+        _sync(folder)
+        folder = os.path.join(folder, name)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from tfopt import checkpoints
+from tfopt.core.atomic_write import make_folder
 from tfopt.errors import CheckpointError
 
 __all__ = ["MANIFEST", "Folder"]
@@ -35,7 +36,10 @@ class Folder:
 
     def make(self) -> None:
         """Create the folder if it does not exist."""
-        self._fs.makedirs(self._path, exist_ok=True)
+        if isinstance(self._fs, LocalFileSystem):
+            make_folder(self._path)
+        else:
+            self._fs.makedirs(self._path, exist_ok=True)
 
     def save(self, name: str, tree: Any) -> None:
         """Write one file, as `tfopt.checkpoints.save` does."""

@@ -1,0 +1,285 @@
+"""SIGINT at a random moment of any call: all is as before or as after it, and works on.
+
+The handler is that of Ctrl-C, and the signal a timer's, so that it comes at any instruction: within
+kernels, in what other threads do meanwhile, and in what is done when a call is left.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from cases import RULES, arrays_for, ordinary_hypers
+from step_cases import everything, frozen, gradients, params
+from test_whole_steps import MAKERS
+from updates import update
+
+import tfopt
+from campaign.calls import one
+from campaign.check import drawn
+from tfopt import checkpoints
+from tfopt.io import read_libsvm
+from tfopt.linear_model import (
+    FTRLClassifier,
+    SDCAClassifier,
+    SDCARegressor,
+    load_model,
+    save_model,
+)
+
+
+class Target(NamedTuple):
+    """A call, and what it may change, as something to compare."""
+
+    call: Callable[[], Any]
+    state: Callable[[], Any]
+
+
+class Timer:
+    """Lets SIGALRM raise KeyboardInterrupt within a call, and nowhere else."""
+
+    def __init__(self) -> None:
+        self._armed = False
+        signal.signal(signal.SIGALRM, self._handle)
+
+    def _handle(self, *_: Any) -> None:
+        if self._armed:
+            self._armed = False
+            raise KeyboardInterrupt
+
+    def interrupts(self, call: Callable[[], Any], seconds: float) -> bool:
+        """Carry out a call that is interrupted after some time; return whether it was."""
+        try:
+            self._armed = True
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            call()
+            self._armed = False
+        except KeyboardInterrupt:
+            return True
+        finally:
+            self._armed = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        return False
+
+
+def _step(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
+    """A step of any optimizer in any wrapper, of several kinds of variables."""
+    which, constrained, taken = one(random, [*MAKERS]), bool(random.integers(2)), random.integers(3)
+    late = which.startswith("catching up")
+
+    def make() -> Target:
+        optimizer, variables = MAKERS[which](), params(constrained)
+        if late:  # of 16 bits no row catches up
+            del variables["half"]
+        for seed in range(int(taken)):
+            optimizer.step(variables, gradients(variables, seed))
+        grads = gradients(variables, 100)
+        return Target(
+            lambda: optimizer.step(variables, grads),
+            lambda: everything(optimizer, variables, late),
+        )
+
+    return make
+
+
+def _loss(w: Any, x: Any) -> Any:
+    return np.mean(np.tanh(x @ w) ** 2) + np.sum(w * w)
+
+
+def _minimized(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
+    """A step by a tape's gradients, traced or not."""
+    which, traced = one(random, ("Adam", "GradientAccumulation", "clipped")), random.integers(2)
+    x = random.standard_normal((40, 30))
+
+    def make() -> Target:
+        w, optimizer = tfopt.Variable(np.ones((30, 8))), MAKERS[which]()
+
+        def minimize() -> None:
+            with tfopt.GradientTape() as tape:
+                loss = _loss(w, x)
+            optimizer.apply_gradients([(tape.gradient(loss, w), w)])
+
+        call = tfopt.function(minimize) if traced else minimize
+        call()
+        return Target(call, lambda: everything(optimizer, [w]))
+
+    return make
+
+
+def _tape(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
+    """Gradients of gradients; no tape that is left records on."""
+    x, w = random.standard_normal((20, 9)), np.ones((9, 3))
+
+    def gradient() -> Any:
+        v = tfopt.Variable(w)
+        with tfopt.GradientTape() as outer:
+            with tfopt.GradientTape() as inner:
+                loss = _loss(v, x)
+            first = inner.gradient(loss, v)
+        return outer.gradient(first, v)
+
+    def state() -> Any:
+        assert type(np.sum(tfopt.Variable(w).numpy() * 2)) is np.float64
+        return frozen(np.asarray(gradient()))
+
+    return lambda: Target(gradient, state)
+
+
+def _rule(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
+    """A call of a rule's function, of a variable, of rows or of a list."""
+    rule, kind = one(random, RULES), one(random, ("dense", "rows", "list"))
+    kind = "dense" if rule.reduction == "tensor" else kind
+
+    def make() -> Target:
+        operands, hypers = arrays_for(rule, (400, 100), "f4"), ordinary_hypers(rule)
+        if kind == "list":
+            many = [[array, array.copy()] for array in operands]
+            apply = partial(getattr(tfopt.training_ops, f"apply_{rule.name}"), *many, **hypers)
+            return Target(apply, lambda: frozen(many))
+        rows = {"indices": np.arange(400)[::-1] // 2, "duplicates": "sum"} if kind == "rows" else {}
+        return Target(
+            lambda: update(tfopt, rule.name, *operands, **hypers, **rows), lambda: frozen(operands)
+        )
+
+    return make
+
+
+def _clip(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
+    """Clipping in place."""
+
+    def make() -> Target:
+        arrays = [np.full((50, 900), 3.0), np.ones(3000), np.ones((2, 2))]
+        return Target(
+            lambda: tfopt.clip_by_global_norm(arrays, 1.0, out=arrays), lambda: frozen(arrays)
+        )
+
+    return make
+
+
+def _checkpoint(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
+    """A checkpoint that is replaced: the old one or the new one, and no other file or thread."""
+    path = folder / one(random, ("x.npz", "x.safetensors"))
+    size = int(one(random, (10, 5_000, 3_000_000)))
+    count = threading.active_count()
+
+    def state() -> Any:
+        assert os.listdir(folder) == [path.name], os.listdir(folder)
+        assert threading.active_count() == count, threading.enumerate()
+        return frozen(checkpoints.load(path))
+
+    def make() -> Target:
+        checkpoints.save(path, {"w": np.zeros(size)})
+        return Target(lambda: checkpoints.save(path, {"w": np.ones(size)}), state)
+
+    return make
+
+
+def _model(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
+    """A model file that is replaced."""
+    path = folder / one(random, ("model.npz", "model.json"))
+    model = SDCAClassifier().fit([[0.0], [1.0]], [0, 1])
+
+    def state() -> Any:
+        assert os.listdir(folder) == [path.name], os.listdir(folder)
+        return frozen(load_model(path).coef_)
+
+    def make() -> Target:
+        model.coef_[0] = 1
+        save_model(path, model)
+        model.coef_[0] = 2
+        return Target(lambda: save_model(path, model), state)
+
+    return make
+
+
+def _fitted(model: Any) -> Any:
+    """Return all attributes but the records, which say when something was."""
+    return frozen({name: value for name, value in vars(model).items() if name != "history_"})
+
+
+def _fit(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
+    """A fit of a linear model, first or again, from where the last one ended, or a part of one."""
+    X = random.standard_normal((300, 6))
+    y, kind = X[:, 0] + X[:, 1] > random.standard_normal(300), random.integers(4)
+    solver = one(random, ("sdca", "newton-cholesky", "newton-cg"))
+
+    def make() -> Target:
+        if kind == 3:
+            online = FTRLClassifier()
+            online.partial_fit(X[:100], y[:100], classes=[False, True])
+            return Target(lambda: online.partial_fit(X, y), lambda: _fitted(online))
+        cls = SDCAClassifier if kind else SDCARegressor
+        model = cls(solver=solver, warm_start=kind == 2, max_iter=20, tol=1e-6)
+        model.fit(X[:200], y[:200])
+        return Target(lambda: model.fit(X[:200], ~y[:200]), lambda: _fitted(model))
+
+    return make
+
+
+def _text(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
+    """Reading a file: whatever was interrupted, the next reader reads it whole."""
+    path = folder / "x.svm"
+    lines = [f"{k % 2} 1:{k} 7:{k / 7!r}\n" for k in range(int(one(random, (50, 20_000))))]
+    path.write_text("".join(lines))
+
+    def state() -> Any:
+        data = read_libsvm(path)
+        return frozen([data.y, data.X.data, data.X.indices])
+
+    return lambda: Target(lambda: read_libsvm(path), state)
+
+
+TARGETS = (
+    _step,
+    _step,
+    _step,
+    _minimized,
+    _tape,
+    _rule,
+    _clip,
+    _checkpoint,
+    _model,
+    _fit,
+    _text,
+)
+
+
+def storm(make: Callable[[], Target], random: np.random.Generator, times: int = 20) -> int:
+    """Interrupt a call at random moments; return how many interruptions there were."""
+    timer, came = Timer(), 0
+    target = make()
+    before, start = target.state(), perf_counter()
+    target.call()
+    took = perf_counter() - start
+    after = target.state()
+    target = make()
+    for _ in range(times):
+        came += timer.interrupts(target.call, float(random.uniform(0, 1.2) * took + 2e-6))
+        found = target.state()
+        assert found in (before, after), "neither as before the call nor as after it"
+        if found == after:
+            target = make()
+    target.call()
+    assert target.state() == after, "another result after interruptions"
+    return came
+
+
+def _case(random: np.random.Generator) -> int:
+    """SIGINT at a random moment of a step, fit, gradient, save or read: all of it, or nothing."""
+    what = one(random, TARGETS)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            return storm(what(random, Path(folder)), random)
+        except AssertionError as error:
+            raise AssertionError(f"{what.__name__}: {error}") from error
+
+
+CHECK = drawn("storms", _case)
