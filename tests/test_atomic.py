@@ -160,3 +160,19 @@ def test_a_name_with_a_nul_character(tmp_path: Path) -> None:
     for function in (lambda name: checkpoints.save(name, {}), checkpoints.load):
         with pytest.raises(InvalidArgumentError, match="cannot contain a NUL character"):
             function(f"{tmp_path}/a\0.npz")
+
+
+def test_a_new_folder_is_synced_with_those_that_it_is_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else all that is saved in it could be lost with its name."""
+    synced: list[str] = []
+    monkeypatch.setattr(atomic_write, "_sync", synced.append)
+    root = os.path.realpath(tmp_path)
+    for _ in range(2):
+        atomic_write.make_folder(str(tmp_path / "a/b/c"))
+        assert (tmp_path / "a/b/c").is_dir()
+        assert synced == [root, f"{root}/a", f"{root}/a/b"]
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        atomic_write.make_folder(str(tmp_path / "file"))
