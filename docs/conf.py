@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import tfopt
 from tfopt.rules import OPS, RULES, Rule
+
+sys.path.insert(0, str(Path(__file__).parent))  # for this folder's extensions
 
 project = "tfopt"
 author = "the tfopt developers"
@@ -13,18 +16,32 @@ copyright = "the tfopt developers"
 version = release = tfopt.__version__
 
 extensions = [
+    "mathml",
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
-    "sphinx.ext.intersphinx",
-    "sphinx.ext.mathjax",
+    "sphinx.ext.autosummary",
     "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_design",
 ]
-myst_enable_extensions = ["dollarmath", "fieldlist"]
+myst_enable_extensions = ["colon_fence", "dollarmath", "fieldlist"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "plots"]
+templates_path = ["_templates"]
+html_math_renderer = "mathml"
+html_title = "tfopt"
 html_theme = "pydata_sphinx_theme"
-html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
+html_theme_options = {
+    "header_links_before_dropdown": 8,
+    "navbar_end": ["theme-switcher"],
+    "navigation_with_keys": False,
+    "show_nav_level": 2,
+}
+html_sidebars = {"index": ["site-nav"], "**": ["sidebar-nav-bs"]}
+html_show_sourcelink = False
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 autodoc_default_options = {"members": True, "undoc-members": False, "show-inheritance": True}
