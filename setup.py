@@ -59,7 +59,17 @@ WITHOUT_LOOPS = frozenset(
 )
 #: Of these, modules that are less of a small step than others: a quarter smaller, for a few percent
 #: of the time of tapes.
-SMALLEST = frozenset((*GRADIENTS, "kernels/update/commit", "kernels/update/gradients"))
+SMALLEST = frozenset(
+    (
+        *GRADIENTS,
+        "kernels/arrays/dlpack",
+        "kernels/platform/locking",
+        "kernels/update/commit",
+        "kernels/update/gradients",
+        "kernels/update/step_table",
+        "kernels/update/whole_tensors",
+    )
+)
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 #: Modules whose loops visit scattered rows, take tables apart or read text: -O3 copies those loops
 #: for cases that do not occur, which makes them a sixth larger and no faster.
@@ -84,6 +94,7 @@ VECTORIZED_ALONE = frozenset(
         "kernels/text/hashing",
         "kernels/text/libsvm",
         "kernels/update/dedup",
+        "kernels/update/deferred_rows",
         "kernels/update/pipeline",
         # where there is a faster set, this one is for old processors
         *(("kernels/update/steps_baseline",) if X86 else ()),
