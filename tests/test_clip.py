@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clip_cases import FLOATS, array_of, bits
+from clip_cases import ALL_DTYPES, FLOATS, array_of, bits
 
 import tfopt
 
@@ -46,6 +46,17 @@ def test_by_value(either: Any, t: Any, low: Any, high: Any, expected: np.ndarray
     result = either.clip_by_value(t, low, high, name="ignored")
     assert result.dtype == expected.dtype and result.shape == expected.shape
     assert bits(result) == bits(expected)
+
+
+@pytest.mark.parametrize("dtype", ALL_DTYPES)
+@pytest.mark.parametrize("place", [np.s_[:, ::2], np.s_[::-1, ::-1], np.s_[:, 3], np.s_[::2]])
+def test_by_value_in_place_of_any_stride(either: Any, dtype: str, place: Any) -> None:
+    whole = array_of(np.arange(40).reshape(4, 10), dtype)
+    inside, others = whole[place], whole.copy()
+    expected = array_of(np.clip(np.arange(40).reshape(4, 10)[place], 5, 20), dtype)
+    others[place] = expected
+    assert either.clip_by_value(inside, 5, 20, out=inside) is inside
+    assert bits(whole) == bits(others)
 
 
 def test_slices_keep_their_indices() -> None:

@@ -57,6 +57,10 @@ ALLOWED = "half, bfloat16, float, double"
 VALUE: list[Refused] = [
     ("bool", lambda a: tfopt.clip_by_value(a > 1, 0, 1), TYPE, "Value for attr 'T' of bool"),
     ("str", lambda a: tfopt.clip_by_value(["a"], 0, 1), TYPE, "is not in the list of allowed"),
+    ("byte-swapped", lambda a: tfopt.clip_by_value(a.astype(">f4"), 0, 1), TYPE,
+     "t has the byte-swapped dtype >f4"),
+    ("byte-swapped columns", lambda a: tfopt.clip_by_norm(a.T.astype(">f8"), 1), TYPE,
+     "t has the byte-swapped dtype >f8"),
     ("complex", lambda a: tfopt.clip_by_value(a + 1j, 0, 1), TYPE, "attr 'T' of complex64"),
     ("None", lambda a: tfopt.clip_by_value(None, 0, 1), TYPE, NONE),
     ("None bound", value(0, None), TYPE, NONE),
@@ -164,6 +168,16 @@ MANY: list[Refused] = [
      "but is a half tensor"),
     ("ints", lambda a: tfopt.global_norm([[1, 2]]), TYPE,
      f"Value for attr 'T' of int32 is not in the list of allowed values: {ALLOWED}"),
+    *((f"{dtype} arrays", lambda a, d=dtype: tfopt.global_norm([a.astype(d)] * 2), TYPE, message)
+      for dtype, message in {
+          "int64": f"Value for attr 'T' of int64 is not in the list of allowed values: {ALLOWED}",
+          "complex64": "Value for attr 'T' of complex64", "bool": "Value for attr 'T' of bool",
+          "float128": "Value for attr 'T' of float128",
+          ">f4": "t_list has the byte-swapped dtype >f4",
+          ">f8": "t_list has the byte-swapped dtype >f8",
+      }.items()),
+    ("misaligned arrays", lambda a: tfopt.global_norm([misaligned(a)]), INVALID,
+     "t_list is not aligned"),
     ("str", lambda a: tfopt.global_norm(["a"]), TYPE, "is not in the list of allowed values"),
     ("None limit", many(None), TYPE, NONE),
     ("str limit", many("a"), TYPE, "clip_norm must be a real number, not 'a'"),

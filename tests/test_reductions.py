@@ -65,6 +65,21 @@ def test_observed_steps_are_the_same_steps(name: str, clipping: dict[str, float]
         assert report.clipped is bool(clipping) and report.nonfinite == 0
 
 
+@pytest.mark.parametrize("places", [[0], [2500], [0, 2500, 4999], [1, 2, 3]])
+@pytest.mark.parametrize("size", [1e160, 1e-170])
+def test_observed_norms_whose_squares_no_double_holds(size: float, places: list[int]) -> None:
+    """In any of the pieces in which a step observes its elements."""
+    grad = np.full(5000, 1e-3 if size > 1 else 0.0)
+    grad[places] = size * np.arange(1, len(places) + 1)
+    w = np.zeros(5000)
+    optimizer = optimizers.SGD(0.5)
+    optimizer.observe = True
+    optimizer.apply_gradients([(grad, w)])
+    expected = size * np.linalg.norm(grad / size)
+    assert optimizer.last_step.gradient_norm == pytest.approx(expected, rel=1e-12)
+    assert optimizer.last_step.update_norm == pytest.approx(expected / 2, rel=1e-12)
+
+
 @each_optimizer
 def test_averages_follow_steps(name: str) -> None:
     random = np.random.default_rng(0)
