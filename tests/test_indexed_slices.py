@@ -63,6 +63,18 @@ def test_arrays_are_kept_and_lists_converted() -> None:
     assert "2 indices" in repr(slices)
 
 
+@pytest.mark.parametrize("factor", [2, 2.0, np.float64(2), np.int64(2), np.array(2.0)])
+def test_products_with_a_number_are_slices(factor: Any) -> None:
+    slices = tfopt.IndexedSlices([[1.0], [3.0]], [4, 1], (5, 1))
+    for product in (factor * slices, slices * factor, np.multiply(factor, slices)):
+        assert isinstance(product, tfopt.IndexedSlices)
+        assert product.values.tolist() == [[2], [6]]
+        assert product.indices.tolist() == [4, 1] and product.dense_shape == (5, 1)
+    dense = np.multiply(np.full((5, 1), factor), slices)
+    assert isinstance(dense, np.ndarray)
+    assert dense.tolist() == [[0], [6], [0], [0], [2]]
+
+
 def test_strided_and_read_only_input() -> None:
     values = np.arange(24.0).reshape(4, 6)[::2, ::3]
     indices = np.array([3, 9, 3, 9])[::2]

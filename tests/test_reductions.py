@@ -53,8 +53,10 @@ def test_observed_steps_are_the_same_steps(name: str, clipping: dict[str, float]
     for _ in range(3):
         grads = [random.standard_normal(w.shape) for w in first]
         before = [w.copy() for w in results[1]]
+        given = [g.tobytes() for g in grads]
         for optimizer, weights in zip((plain, watched), results, strict=True):
             optimizer.apply_gradients(list(zip(grads, weights, strict=True)))
+        assert [g.tobytes() for g in grads] == given
         assert all((a == b).all() for a, b in zip(*results, strict=True))
         bound = clipping.get("clipvalue", np.inf)
         seen = np.concatenate([np.clip(g, -bound, bound).ravel() for g in grads])
@@ -63,6 +65,25 @@ def test_observed_steps_are_the_same_steps(name: str, clipping: dict[str, float]
         assert report.gradient_norm == pytest.approx(np.linalg.norm(seen))
         assert report.update_norm == pytest.approx(np.linalg.norm(moved))
         assert report.clipped is bool(clipping) and report.nonfinite == 0
+
+
+@each_optimizer
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("strided", [False, True])
+def test_a_clamped_step_is_that_of_clamped_gradients(name: str, dtype: str, strided: bool) -> None:
+    """And leaves the gradient as it was."""
+    random = np.random.default_rng(0)
+    step = 2 if strided else 1
+    grad = random.standard_normal((70, 12 * step)).astype(dtype)[:, ::step]
+    given, clamped = grad.copy(), np.clip(grad, -0.5, 0.5)
+    ours, theirs = (np.ones((70, 12 * step), dtype)[:, ::step] for _ in range(2))
+    one, other = (made(name, learning_rate=4.0, **options) for options in ({"clipvalue": 0.5}, {}))
+    for _ in range(2):
+        one.apply_gradients([(grad, ours)])
+        other.apply_gradients([(clamped, theirs)])
+        assert ours.tobytes() == theirs.tobytes()
+        assert grad.tobytes() == given.tobytes()
+    assert (ours != 1).any()
 
 
 @pytest.mark.parametrize("places", [[0], [2500], [0, 2500, 4999], [1, 2, 3]])
