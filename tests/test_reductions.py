@@ -116,6 +116,13 @@ def test_averages_follow_steps(name: str) -> None:
     np.testing.assert_allclose(averaged.get_slot(w, "average").numpy(), mean, rtol=1e-14)
 
 
+def test_nothing_overlaps_a_variable_without_elements() -> None:
+    memory = np.ones(9)
+    var = np.lib.stride_tricks.as_strided(memory[2:], (5, 0))
+    args = {"lr": 0.1, "epsilon": 1e-8, "l2": 0.0}
+    tfopt.training_ops.apply_rowwise_adagrad(var, memory[:5], np.ones((5, 0)), **args)
+
+
 @pytest.mark.parametrize("name", ["LAMB", "LARS"])
 def test_a_sparse_gradient_is_a_dense_one(name: str) -> None:
     one, other = np.ones((6, 3)), np.ones((6, 3))
