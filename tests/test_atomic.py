@@ -156,6 +156,26 @@ def test_what_is_no_file_stays(tmp_path: Path, which: str) -> None:
     assert path.lstat() == before
 
 
+def test_a_file_is_on_disk_before_its_name_and_the_folder_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    sync, rename = os.fsync, os.replace
+
+    def syncing(descriptor: int) -> None:
+        sync(descriptor)
+        done.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+
+    def renaming(old: str, new: str) -> None:
+        rename(old, new)
+        done.append("name")
+
+    monkeypatch.setattr(os, "fsync", syncing)
+    monkeypatch.setattr(os, "replace", renaming)
+    checkpoints.save(tmp_path / "x.npz", {"w": np.ones(2)})
+    assert [*dict.fromkeys(done)] == ["file", "name", "folder"]
+
+
 def test_a_name_with_a_nul_character(tmp_path: Path) -> None:
     for function in (lambda name: checkpoints.save(name, {}), checkpoints.load):
         with pytest.raises(InvalidArgumentError, match="cannot contain a NUL character"):

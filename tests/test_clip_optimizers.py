@@ -219,6 +219,25 @@ def test_gradients_are_left_alone() -> None:
     assert bits(grads[0]) == bits(before[0]) and bits(grads[1].values) == bits(before[1])
 
 
+@each_float
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("kind", CLIPPING)
+@pytest.mark.parametrize("strided", [False, True])
+def test_no_gradient_is_written(dtype: str, name: str, kind: str, strided: bool) -> None:
+    """Of one variable and of several, which steps take together."""
+    random = np.random.default_rng(0)
+    step = 2 if strided else 1
+    grads = [array_of(random.uniform(-4, 4, (n, 3 * step)), dtype)[:, ::step] for n in (5, 700)]
+    given_ = [grad.tobytes() for grad in grads]
+    limits = dict.fromkeys(["clipvalue", "global_clipnorm"] if kind == "both" else [kind], 0.5)
+    for chosen in (grads[:1], grads):
+        opt = optimizer(name, **limits)
+        weights = [array_of(np.ones((len(grad), 3 * step)), dtype)[:, ::step] for grad in chosen]
+        for _ in range(2):
+            opt.apply_gradients(list(zip(chosen, weights, strict=True)))
+        assert [grad.tobytes() for grad in grads] == given_
+
+
 @pytest.mark.parametrize(
     ("given_", "expected"),
     [

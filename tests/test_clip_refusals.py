@@ -12,6 +12,7 @@ import pytest
 from clip_cases import array_of
 
 import tfopt
+from tfopt.kernels.reduce import clip
 
 INVALID, TYPE = "InvalidArgumentError", "InvalidTypeError"
 NONE = "Attempt to convert a value (None) with an unsupported type (<class 'NoneType'>)"
@@ -258,3 +259,22 @@ def test_arrays_that_lie_close_are_told_from_those_that_overlap() -> None:
     assert np.concatenate(expected).tobytes() == buffer.tobytes()
     even, odd = buffer[:20:2], buffer[1:20:2]
     tfopt.clip_by_global_norm([even, even], 1, out=[odd, np.zeros(10, np.float32)])
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (4,), (3, 1), (1, 3)])
+def test_kernels_refuse_arrays_of_other_shapes(shape: tuple[int, ...]) -> None:
+    """Which the functions never pass them."""
+    out, other = np.ones(3), np.ones(shape)
+    calls: list[Callable[[], Any]] = [
+        lambda: clip.scale_call([out], [other], 0.5, 1.0, False),
+        lambda: clip.scale_call([other], [out], 0.5, 1.0, False),
+        lambda: clip.scale_call([out, out], [out, other], 0.5, 1.0, False),
+        *(
+            lambda function=function, k=k: function(*(other if j == k else out for j in range(4)))
+            for function in (clip.scale_each_call, clip.clamp_call)
+            for k in range(4 if function is clip.scale_each_call else 2)
+        ),
+    ]
+    for call in calls:
+        with pytest.raises(tfopt.InvalidArgumentError, match="the shape of its input"):
+            call()

@@ -204,6 +204,20 @@ def test_long_sums(dtype: str, n: int) -> None:
         assert norm([x]) == expected
 
 
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+@pytest.mark.parametrize("n", [1, 2, 255, 257, 513, 65_537])
+@pytest.mark.parametrize("largest", ["first", "middle", "last"])
+def test_squares_that_no_double_holds(size: float, n: int, largest: str) -> None:
+    """They are scaled by the largest element, wherever it is."""
+    x = size * np.linspace(0.25, 0.5, n)[::-1].copy()
+    x[{"first": 0, "middle": n // 2, "last": n - 1}[largest]] = -300 * size
+    root, exponent = norm([x])
+    assert (root, exponent) == tfopt_ref.norms.norm([x])
+    assert np.ldexp(root, exponent) == pytest.approx(size * np.linalg.norm(x / size), rel=1e-12)
+    slices = tfopt.clip_by_norm(np.stack([x, x]), 2.0, [1])
+    assert_same_bits(slices, tfopt_ref.clip_by_norm(np.stack([x, x]), 2.0, [1]), "slices")
+
+
 @each_float
 @each_layout
 def test_long_sums_of_any_layout(dtype: str, layout: str) -> None:

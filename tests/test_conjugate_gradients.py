@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
-from sdca_cases import LOSSES, Problem, problem_of, problems
+from sdca_cases import EXAMPLE, LOSSES, Problem, problem_of, problems
 
 import tfopt
 from tfopt.kernels.sdca import hessian_products, second_order, visits
@@ -74,6 +74,21 @@ def test_a_tangent_is_what_several_looks_find(loss: str, dtype: str, index: str,
     assert (np.abs(gradient - X.T @ slopes) <= size).all()
     diagonal = hessian_products.diagonal(*made.rows, bends, made.n_weights)
     np.testing.assert_allclose(second, diagonal, rtol=1e-14)
+
+
+@pytest.mark.parametrize("n", [1, 511, 512, 513, 1024, 5000])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_gaps_are_sums_over_all_examples(n: int, threads: int) -> None:
+    """Of whole blocks, of a part of one, and of those without weight none."""
+    random = np.random.default_rng(n)
+    examples = np.zeros(n, EXAMPLE)
+    examples["y"], examples["weight"] = random.standard_normal(n), random.integers(0, 3, n)
+    a, z = random.standard_normal(n), random.standard_normal(n) + 0.25
+    y, weight = examples["y"], examples["weight"]
+    losses = (weight * (z - y) ** 2 / 2).sum()
+    gap = (weight * ((z - y) ** 2 / 2 + a * (a / 2 - y) + a * z)).sum()
+    found = second_order.gaps(examples, a, z - 0.25, 0.25, "squared_loss", 0.0, threads)
+    assert found == pytest.approx((losses, gap), rel=1e-12)
 
 
 @pytest.mark.parametrize("loss", SMOOTH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -397,10 +398,12 @@ LIMITED = [
 
 @pytest.mark.parametrize(("rule", "sparse", "hyper", "limit"), LIMITED)
 def test_limits_of_hyperparameters(rule: Rule, sparse: bool, hyper: str, limit: str) -> None:
+    """Flags only matter where the limit says so."""
     outside, border = OUTSIDE[limit]
-    for value in (outside, float("nan")):
+    flags = [{}] if "first flag" in limit else [{}, dict.fromkeys(rule.flags, True)]
+    for value, chosen in itertools.product((outside, float("nan")), flags):
         case = Case(rule, sparse)
-        case.options[hyper] = value
+        case.options |= {hyper: value, **chosen}
         before = digest(case)
         if not sparse and checks_of(rule).limited == "rows":
             case.call()
