@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import ctypes
 import datetime
 import faulthandler
 import importlib
 import itertools
+import platform
 import random
 import sys
 from pathlib import Path
@@ -39,6 +41,7 @@ from tfopt.rules import RULES, Rule
 from tfopt.storage import SIGNED8
 
 STUBS = sorted((Path(tfopt.__file__).parent / "kernels").glob("*/*.pyi"))
+DENORMAL = np.full(4, 1e-310)
 PAIRS = 12  # calls with two wrong arguments, of each function
 
 
@@ -443,6 +446,19 @@ def _finish(result: Any) -> None:
         result.__exit__(ValueError, ValueError(), None)
 
 
+def _controls(flush: bool | None = None) -> int:
+    """Return how this thread rounds and flushes, of an x86; set whether it flushes denormals."""
+    if platform.machine() != "x86_64" or not sys.platform.startswith("linux"):
+        return 0
+    library = ctypes.CDLL("libm.so.6")
+    environment = (ctypes.c_uint32 * 8)()
+    library.fegetenv(environment)
+    if flush is not None:
+        environment[7] = environment[7] & ~0x8040 | 0x8040 * flush
+        library.fesetenv(environment)
+    return environment[7] & ~0x3F  # without the flags of what has happened
+
+
 def _attempt(say: Any, name: str, function: Any, arguments: list[Any], what: str) -> None:
     say(f"{name} {what}\n")
     still = [(a, a.copy()) for a in arguments
@@ -451,6 +467,7 @@ def _attempt(say: Any, name: str, function: Any, arguments: list[Any], what: str
         _finish(function(*arguments))
     for a, before in still:
         assert a.tobytes() == before.tobytes(), f"{name} {what} wrote to a read-only array"
+    assert (DENORMAL / 2 > 0).all(), f"{name} {what} left denormals flushed"
     runtime.set_threads(1)
     runtime.set_flush(True)
 
@@ -458,7 +475,10 @@ def _attempt(say: Any, name: str, function: Any, arguments: list[Any], what: str
 def _call_wrongly(say: Any, name: str, good: Any, draw: random.Random) -> None:
     function = target(name)
     say(f"{name}, as it should be\n")
-    _finish(function(*good()))
+    for flushes in (True, False):
+        before = _controls(flushes)
+        _finish(function(*good()))
+        assert _controls() == before, f"{name} changed how its caller computes"
     choices = [wrong_arguments(value) for value in good()]
     if name.count(".") == 3 and not name.endswith(("__init__", "__new__")):
         choices[0] = []  # Cython does not look at the type of a method's self
