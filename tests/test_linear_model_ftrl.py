@@ -9,6 +9,7 @@ import pytest
 from linear_data import libsvm
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
 from updates import update
 
@@ -190,3 +191,10 @@ def test_poisson() -> None:
 def test_refusals(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call(*data())
+
+
+@pytest.mark.parametrize("name", ["loss_", "progressive_loss_"])
+@pytest.mark.parametrize("model", [FTRLClassifier(), FTRLRegressor()])
+def test_losses_of_a_model_that_is_not_fitted(model: Any, name: str) -> None:
+    with pytest.raises(NotFittedError):
+        getattr(model, name)

@@ -68,6 +68,25 @@ def test_observed_steps_are_the_same_steps(name: str, clipping: dict[str, float]
 
 
 @each_optimizer
+@pytest.mark.parametrize("threads", [1, 3])
+def test_variables_together_are_variables_alone(name: str, threads: int) -> None:
+    """Also of several spans of sums, which threads share."""
+    random = np.random.default_rng(0)
+    sizes = (1, 70_000, 3, 65_536, 140_000, 5)
+    start = [random.standard_normal((size, 1)) for size in sizes]
+    grads = [random.standard_normal(w.shape) for w in start]
+    together, alone = ([w.copy() for w in start] for _ in range(2))
+    tfopt.threads.set_num_threads(threads)
+    one, others = made(name), [made(name) for _ in start]
+    for _ in range(2):
+        one.apply_gradients(list(zip(grads, together, strict=True)))
+        for other, pair in zip(others, zip(grads, alone, strict=True), strict=True):
+            other.apply_gradients([pair])
+    for a, b, w in zip(together, alone, start, strict=True):
+        assert a.tobytes() == b.tobytes() != w.tobytes()
+
+
+@each_optimizer
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
 @pytest.mark.parametrize("strided", [False, True])
 def test_a_clamped_step_is_that_of_clamped_gradients(name: str, dtype: str, strided: bool) -> None:

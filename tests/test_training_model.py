@@ -86,6 +86,26 @@ def test_steps_are_those_of_the_specification(which: str, stack: str, seed: int)
     TRIED[which, "several", f"steps {stack}", "several"] += 1
 
 
+@pytest.mark.parametrize("which", RULES)
+def test_later_steps_are_those_of_the_specification(which: str) -> None:
+    """Some rules begin to rectify, or to average, after several steps."""
+    random = np.random.default_rng(0)
+    grads = [random.standard_normal((3, 4)) for _ in range(20)]
+    plan = Plan(
+        tfopt.optimizers.serialize(getattr(tfopt.optimizers, which)()),
+        first={"w": np.ones((3, 4))},
+        layouts={"w": "contiguous"},
+        steps=[[("w", grad)] for grad in grads],
+        threads=1,
+        flush=False,
+    )
+    run = Run(plan)
+    for number, pairs in enumerate(plan.steps, start=1):
+        run.step(pairs)
+        for name, ours, theirs in run.compared():
+            compare(f"{name} after step {number}", ours, theirs, late=False)
+
+
 def test_a_sum_that_is_rounded_to_minus_zero_stays_so() -> None:
     """Gradients of rows are summed once, and a sum of zero and -0 would be 0."""
     inside = tfopt.optimizers.Adam(0.125, clipvalue=1e-44)

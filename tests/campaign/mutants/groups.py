@@ -1,0 +1,88 @@
+"""What is mutated, how many mutants of it are drawn, and which tests look for them.
+
+Of the tests those are run that reach a mutant's line.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["GROUPS", "Group", "test_files"]
+
+
+class Group(NamedTuple):
+    """Sources, by patterns of files; `share` of 100 mutants are of these."""
+
+    name: str
+    share: int
+    sources: tuple[str, ...]
+
+
+_KERNELS = "tfopt/kernels"
+GROUPS = (
+    Group(
+        "rules",
+        22,
+        (f"{_KERNELS}/update/rules.pxd", f"{_KERNELS}/update/steps_baseline.pyx"),
+    ),
+    Group(
+        "updates and their checks",
+        20,
+        (
+            f"{_KERNELS}/update/*.pyx",
+            f"{_KERNELS}/arrays/*.pyx",
+            f"{_KERNELS}/platform/*.pyx",
+            "tfopt/variable.py",
+            "tfopt/indexed_slices.py",
+            "tfopt/storage.py",
+        ),
+    ),
+    Group(
+        "norms and clipping",
+        12,
+        (f"{_KERNELS}/reduce/*.p[yx]*", "tfopt/clip_ops/*.py", "tfopt/clip_grads.py"),
+    ),
+    Group(
+        "linear models and their solvers",
+        22,
+        (
+            f"{_KERNELS}/sdca/*.p[yx]*",
+            "tfopt/sdca_ops/*.py",
+            "tfopt/linear_model/*.py",
+            "tfopt/linear_model/_solver/*.py",
+        ),
+    ),
+    Group(
+        "streams and text",
+        8,
+        (f"{_KERNELS}/stream/*.p[yx]*", f"{_KERNELS}/text/*.p[yx]*", "tfopt/io/*.py"),
+    ),
+    Group(
+        "checkpoints",
+        8,
+        (
+            "tfopt/checkpoints/*.py",
+            "tfopt/core/atomic_write.py",
+            "tfopt/optimizers/base/state_dict.py",
+            "tfopt/optimizers/base/state_parts.py",
+        ),
+    ),
+    Group("optimizers", 8, ("tfopt/optimizers/*/*.py", "tfopt/core/*.py")),
+)
+
+#: Tests of clusters, of the command line's processes, of what is built or written, of other
+#: libraries; and this one.
+LEFT_OUT = (
+    *("dask_*", "cli_cluster", "cli_folders", "cli_process", "cli_usage", "package", "docs"),
+    *("performance_page", "fewer_bytes_page", "other_libraries", "onnx", "campaign", "mutants"),
+)
+
+
+def test_files(tests: Path) -> list[Path]:
+    """Return the test files that are run."""
+    files = {
+        path for folder in ("", "cli/", "golden/") for path in tests.glob(f"{folder}test_*.py")
+    }
+    out = {path for name in LEFT_OUT for path in tests.glob(f"**/test_{name}.py")}
+    return sorted(files - out)
