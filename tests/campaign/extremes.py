@@ -95,8 +95,8 @@ def _codes(random: np.random.Generator) -> int:
     for k, (value, got) in enumerate(zip(values.tolist(), decoded.tolist(), strict=True)):
         unit = units[k * len(units) // 256]
         quotient = Fraction(value) / unit
-        slack = abs(quotient) / 2**20  # of the quotient, and of the number decoded
         code = Fraction(got) / unit
+        slack = max(abs(quotient), abs(code)) / 2**20  # both are rounded
         if dtype in EITHER:
             below = max((x for x in allowed if x <= quotient + slack), default=allowed[0])
             above = min((x for x in allowed if x >= quotient - slack), default=allowed[-1])
