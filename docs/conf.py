@@ -16,6 +16,7 @@ copyright = "the tfopt developers"
 version = release = tfopt.__version__
 
 extensions = [
+    "class_pages",
     "mathml",
     "myst_parser",
     "numpydoc",
@@ -30,6 +31,7 @@ myst_enable_extensions = ["colon_fence", "dollarmath", "fieldlist"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build", "plots"]
 templates_path = ["_templates"]
+highlight_options = {"python": {"stripnl": True}}  # examples may end with an empty line
 html_math_renderer = "mathml"
 html_title = "tfopt"
 html_theme = "pydata_sphinx_theme"
