@@ -281,11 +281,12 @@ cdef class Turns(Write):
     cdef chain c
     cdef list calls
     cdef object array
+    cdef Py_ssize_t pieces
 
     def __cinit__(self, list calls not None, Py_ssize_t watched=-1, double bound=INFINITY):
         cdef Call call
         cdef const work *first
-        cdef Py_ssize_t k, pieces, grain = 1
+        cdef Py_ssize_t k, grain = 1
         cdef sight[::1] seen
         self.calls = list(calls)
         self.c.n = len(self.calls)
@@ -323,8 +324,8 @@ cdef class Turns(Write):
                     (first.n_tensors + 1) * sizeof(Py_ssize_t))):
                 raise InvalidArgumentError("the calls of a pipeline must have the same sizes")
         if watched >= 0:
-            pieces = (first.starts[first.n_tensors] + PIECE - 1) // PIECE
-            self.array = np.zeros(max(pieces, 1), _SIGHT)
+            self.pieces = max((first.starts[first.n_tensors] + PIECE - 1) // PIECE, 1)
+            self.array = np.zeros(self.pieces, _SIGHT)
             seen = self.array
             self.c.seen = &seen[0]
 
@@ -333,6 +334,8 @@ cdef class Turns(Write):
 
     cdef void carry_out(self) noexcept:
         with nogil:
+            if self.c.seen != NULL:     # perhaps of calls that have been carried out before
+                memset(self.c.seen, 0, self.pieces * sizeof(sight))
             _run(&self.c)
 
     def watched(self):
@@ -344,7 +347,7 @@ cdef class Turns(Write):
             Statistics of the gradient before scaling. They do not depend on the number of threads.
         """
         cdef sight *one = self.c.seen
-        if len(self.array) == 1:
+        if self.pieces == 1:
             return Watched((one.gradient, one.gradient_exponent), (one.update, one.update_exponent),
                            one.nonfinite, one.at_bound)
         counts = (self.array[name].sum().item() for name in ("nonfinite", "at_bound"))

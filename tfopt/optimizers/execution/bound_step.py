@@ -28,11 +28,11 @@ from tfopt.optimizers.execution.gradients import as_gradient
 from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
 from tfopt.optimizers.execution.request import StepRequest
 from tfopt.optimizers.execution.step_plan import Part, StepPlan, in_turns
+from tfopt.optimizers.execution.step_report import Observer
 
 if TYPE_CHECKING:
     from tfopt.optimizers.base.contract import OptimizerBase
     from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
-    from tfopt.optimizers.execution.step_report import Observer
 
 __all__ = ["BoundAround", "BoundRules", "BoundStep", "Repeats", "bound_rules"]
 
@@ -97,7 +97,8 @@ class BoundRules(BoundStep):
     request : StepRequest
         What a step has been asked for: its `before` and `after` are called for each step.
     is_whole : bool
-        Whether the repetitions are all calls, which are neither clipped nor observed.
+        Whether the repetitions are all calls, which are neither clipped nor observed by a new
+        observer in each step.
     """
 
     def __init__(
@@ -202,6 +203,28 @@ class BoundCall(BoundRules):
         self._only.release()
 
 
+class WatchedCall(BoundCall):
+    """A single dense call, neither clipped nor in turns with others, which is observed."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._turns: Writes = []
+
+    def _made(self, update: RuleUpdate, grads: list[Any], scale: float) -> Writes:
+        calls = super()._made(update, grads, scale)
+        if self._observer is None:
+            self._observer = Observer(calls, None, scale, False)
+            self._turns = [self._observer.watch(calls, 0)]  # the call is the same in each step
+        self._observer.scale = scale
+        return self._turns.copy()
+
+    def finish(self) -> None:
+        """Let go of the gradients, and report the step."""
+        super().finish()
+        if self._observer is not None:
+            self._optimizer.last_step = self._observer.report()
+
+
 def bound_rules(
     optimizer: RuleOptimizer, plan: StepPlan, calls: list[Call], request: StepRequest
 ) -> BoundStep:
@@ -210,9 +233,13 @@ def bound_rules(
         (part, _repetition(plan.rule, part, call))
         for part, call in zip(plan.parts, calls, strict=True)
     ]
-    is_seen = optimizer.observe or any(repetition is None for _, repetition in parts)
-    is_whole = not is_seen and optimizer._limits == NO_LIMITS
-    kind = BoundRules if is_seen or len(parts) > 1 else BoundCall
+    are_calls = all(repetition is not None for _, repetition in parts)
+    is_whole = are_calls and optimizer._limits == NO_LIMITS
+    kind: type[BoundRules] = BoundCall if are_calls and len(parts) == 1 else BoundRules
+    if optimizer.observe:
+        is_alone = request.before is request.after is None
+        kind = WatchedCall if kind is BoundCall and is_whole and is_alone else BoundRules
+        is_whole = kind is WatchedCall
     return kind(optimizer, plan, parts, request, is_whole)
 
 

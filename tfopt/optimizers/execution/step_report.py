@@ -55,6 +55,11 @@ class Observer:
     clips : bool
         Whether any gradient is clipped by its norm.
 
+    Attributes
+    ----------
+    scale : float
+        As above; may be set if the same calls are carried out again.
+
     Raises
     ------
     InvalidTypeError
@@ -69,7 +74,7 @@ class Observer:
                 if gradient.dtype.kind == "c":
                     raise InvalidTypeError(f"a step of {gradient.dtype} cannot be observed")
         self._bound = math.inf if clipvalue is None else clipvalue / abs(scale)
-        self._scale, self._clips = scale, clips
+        self.scale, self._clips = scale, clips
         self._watches: list[Turns | _Watch] = []
 
     def watch(self, calls: list[Call], place: int) -> Turns:
@@ -100,7 +105,7 @@ class Observer:
         """Return the report, after the step."""
         parts = [watch.watched() for watch in self._watches]
         return StepReport(
-            gradient_norm=_norm([part.gradient for part in parts], abs(self._scale)),
+            gradient_norm=_norm([part.gradient for part in parts], abs(self.scale)),
             update_norm=_norm([part.update for part in parts], 1.0),
             clipped=self._clips or any(part.at_bound for part in parts),
             nonfinite=sum(part.nonfinite for part in parts),
