@@ -9,12 +9,14 @@ import sys
 import numpy as np
 import pytest
 from cases import DTYPES, RULES, WITH_ROWS, arrays_for, assert_same_bits, ordinary_hypers
+from ml_dtypes import bfloat16
 
 import tfopt
 from tfopt.rules import Rule
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mprotect as Linux has it")
 PAGE = mmap.PAGESIZE
+STORED = (*DTYPES, "float16", bfloat16)
 
 
 class Guarded:
@@ -42,7 +44,7 @@ def guarded() -> list[Guarded]:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", STORED)
 @pytest.mark.parametrize("at_end", [False, True], ids=["begin", "end"])
 def test_dense(guarded: list[Guarded], rule: Rule, dtype: str, at_end: bool) -> None:
     function = getattr(tfopt.training_ops, f"apply_{rule.name}")
@@ -56,13 +58,13 @@ def test_dense(guarded: list[Guarded], rule: Rule, dtype: str, at_end: bool) -> 
 
 
 @pytest.mark.parametrize("rule", WITH_ROWS, ids=lambda rule: rule.name)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", STORED)
 @pytest.mark.parametrize("at_end", [False, True], ids=["begin", "end"])
 def test_sparse(guarded: list[Guarded], rule: Rule, dtype: str, at_end: bool) -> None:
     """Prefetching runs ahead, but not the loads and stores."""
     function = getattr(tfopt.training_ops, f"apply_{rule.name}")
     ids = np.array([6, 0, 6, 3, 5, 1, 0, 6, 2, 6, 4, 6])
-    for width in (1, 2, 7, 9, 16):
+    for width in (1, 2, 7, 9, 16, 33):
         *variables, _ = arrays_for(rule, (7, width), dtype)
         grad = np.random.default_rng(0).standard_normal((len(ids), width)).astype(dtype)
         values = [*variables, grad]

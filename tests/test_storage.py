@@ -14,6 +14,10 @@ from updates import update
 
 import tfopt
 import tfopt_ref
+from tfopt.kernels import kernels
+from tfopt.kernels.update.dense import run
+from tfopt.kernels.update.gradients import set_bounds, set_rounding
+from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.rules import Rule
 
 NARROW = (np.float16, ml_dtypes.bfloat16)
@@ -100,6 +104,59 @@ def test_bits(rule: Rule, dtype: Any, kind: str, data: st.DataObject) -> None:
         results.append(operands)
     for name, fast, ref in zip(rule.operands, *results, strict=True):
         assert_same(whole(fast), whole(ref), f"{rule.name}: {name}")
+
+
+@pytest.mark.parametrize("rule", WITH_ROWS, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("width", [1, 2, 7, 8, 15, 16, 31, 33, 41, 100])
+@each_dtype
+def test_many_rows_of_which_some_occur_again(rule: Rule, dtype: Any, width: int) -> None:
+    """Parts of rows are stepped together, as far as the rows are distinct."""
+    random = np.random.default_rng(width)
+    indices = np.concatenate(
+        [random.permutation(150), random.integers(0, 150, 60), [3, 4, 3, 3], np.arange(149, 0, -1)]
+    )
+    shapes = [*(rule.shape_of(name, (150, width)) for name in rule.operands[:-1])]
+    shapes.append((indices.size, width))
+    values = [np.abs(random.standard_normal(shape)).astype(dtype) for shape in shapes]
+    results = []
+    for package in (tfopt, tfopt_ref):
+        operands = [v.copy() for v in values]
+        update(package, rule.name, *operands, **ordinary_hypers(rule), indices=indices)
+        results.append(operands)
+    for name, fast, ref in zip(rule.operands, *results, strict=True):
+        assert_same(fast, ref, f"{rule.name}: {name}")
+
+
+@pytest.mark.parametrize("bound", [None, 0.25, 0.3])
+@pytest.mark.parametrize("rounds", [False, True])
+@pytest.mark.parametrize("width", [1, 3, 8, 31, 33, 100])
+@each_dtype
+def test_rows_stepped_together_are_those_stepped_alone(
+    dtype: Any, width: int, rounds: bool, bound: float | None
+) -> None:
+    """Whether clamped, to a number of 16 bits or another one, and whether rounded at random."""
+    random = np.random.default_rng(width)
+    indices = np.concatenate([random.permutation(50), random.integers(0, 50, 30)])
+    values = random.standard_normal((3, 50, width)).astype(dtype)
+    grad = random.standard_normal((indices.size, width)).astype(dtype)
+    hypers = (0.9, 0.1, 0.9, 0.999, 1e-7)
+    together, alone = ([a.copy() for a in np.abs(values)] for _ in range(2))
+
+    def run_rows(arrays: list[np.ndarray], rows: slice) -> None:
+        call = sparse_call(
+            kernels["adamax"], (*arrays, grad[rows]), indices[rows], hypers, 0, 1.0, lazy=True
+        )
+        if rounds:
+            set_rounding(call, 5, 1, [0])
+        if bound is not None:
+            set_bounds(call, [bound])
+        run(call)
+
+    run_rows(together, slice(None))
+    for k in range(indices.size):
+        run_rows(alone, slice(k, k + 1))
+    for a, b in zip(together, alone, strict=True):
+        assert_same(a, b, "together and alone")
 
 
 @each_dtype

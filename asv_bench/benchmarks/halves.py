@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .common import RULES, best_times, operands, public, step, times
+from .common import RULES, best_times, hyper, operands, public, step, times
 
 #: Elements, and steps per measurement; the small ones on one thread.
 SIZES = {
@@ -18,6 +18,14 @@ SIZES = {
     "2^20": (1 << 20, 2),
     "2^24": (1 << 24, 1),
 }
+
+
+def _dtype(name: str) -> np.dtype:
+    if name != "bfloat16":
+        return np.dtype(name)
+    if find_spec("ml_dtypes") is None:
+        raise NotImplementedError("ml_dtypes is not installed")
+    return np.dtype(import_module("ml_dtypes").bfloat16)
 
 
 class Halves:
@@ -32,12 +40,10 @@ class Halves:
     unit = "times"
 
     def setup(self, rule: str, dtype: str, elements: str) -> None:
-        if dtype == "bfloat16" and find_spec("ml_dtypes") is None:
-            raise NotImplementedError("ml_dtypes is not installed")
+        kind = _dtype(dtype)
         size, number = SIZES[elements]
         if elements.endswith("one thread"):
             public("threads.set_num_threads")(1)
-        kind = np.dtype(dtype if dtype == "float16" else import_module("ml_dtypes").bfloat16)
         single = operands(rule, size)
         self.single = times(number, step(rule, single))
         self.half = times(number, step(rule, [array.astype(kind) for array in single]))
@@ -45,6 +51,67 @@ class Halves:
     def track_ratio_to_float32(self, rule: str, dtype: str, elements: str) -> float:
         half, single = best_times(self.half, self.single)
         return half / single
+
+
+class Rows:
+    """The time of a step of rows, all in cache and on one thread, relative to one in float32."""
+
+    params = (
+        ["gradient_descent", "adagrad", "adamax", "adam"],
+        ["float16", "bfloat16"],
+        [1, 4, 8, 16, 24, 31, 40, 100],
+    )
+    param_names = ("rule", "dtype", "width")
+    unit = "times"
+
+    def setup(self, rule: str, dtype: str, width: int) -> None:
+        kind = _dtype(dtype)
+        public("threads.set_num_threads")(1)
+        rows = 8192 // width
+        ids = np.random.default_rng(0).permutation(rows)
+        single = operands(rule, (rows, width))
+        self.single = times(20, step(rule, single, indices=ids))
+        narrow = [array.astype(kind) for array in single]
+        self.half = times(20, step(rule, narrow, indices=ids))
+
+    def track_ratio_to_float32(self, rule: str, dtype: str, width: int) -> float:
+        half, single = best_times(self.half, self.single)
+        return half / single
+
+
+class Gradients:
+    """The time of a step of float32 variables with a gradient of 16 bits, or clamped, or both.
+
+    Relative to one with a gradient of float32, which is not clamped.
+    """
+
+    params = (
+        ["gradient_descent", "momentum", "adamax", "adam"],
+        ["float32, clamped", "float16", "float16, clamped", "bfloat16", "bfloat16, clamped"],
+        list(SIZES),
+    )
+    param_names = ("rule", "gradient", "elements")
+    unit = "times"
+
+    def setup(self, rule: str, gradient: str, elements: str) -> None:
+        size, number = SIZES[elements]
+        if elements.endswith("one thread"):
+            public("threads.set_num_threads")(1)
+        dtype, _, clamped = gradient.partition(", ")
+        call, run = public("kernels.update.checks.dense_call"), public("kernels.update.dense.run")
+        kernel = public("kernels.kernels")[rule]
+        single = operands(rule, size)
+        own = [*(array.copy() for array in single[:-1]), single[-1].astype(_dtype(dtype))]
+        hypers = tuple(hyper(name) for name in RULES[rule].hypers)
+        plain, other = (call(kernel, tuple(arrays), hypers, 0, 1.0) for arrays in (single, own))
+        if clamped:
+            public("kernels.update.gradients.set_bounds")(other, [0.5])
+        self.single = times(number, lambda: run(plain))
+        self.other = times(number, lambda: run(other))
+
+    def track_ratio_to_float32(self, rule: str, gradient: str, elements: str) -> float:
+        other, single = best_times(self.other, self.single)
+        return other / single
 
 
 class EightBits:

@@ -42,6 +42,15 @@ cdef struct caution:
     int itemsize
     double decay
 
+cdef struct half_run:
+    # what steps of runs and rows of numbers of one 16-bit type have in common
+    const layout *axes
+    half_step_t step
+    int n_operands
+    Py_ssize_t chunk
+    uint16_t bound, infinity    # of the gradient, if it is clamped
+    float[MAX_SCALARS + N_SCALES] h
+
 cdef enum:
     CAUTION = MAX_SCALARS + N_SCALES    # where it is, in doubles; that of absent rows is the second
 
@@ -61,6 +70,11 @@ cdef void encode_block(int storage, const float *numbers, Py_ssize_t n, char *bl
                        Py_ssize_t start) noexcept nogil
 cdef void run_blocks(const layout *axes, step_t step, const block_steps *blocks, int n_operands,
                      char **data, Py_ssize_t start, Py_ssize_t stop, const void *h) noexcept nogil
+cdef bint begin_halves(half_run *run, const layout *axes, const half_step_t *half, int n_operands,
+                       const float *h) noexcept nogil
+cdef void run_half_rows(const half_run *run, char **data, const Py_ssize_t *stride,
+                        const Py_ssize_t *rows, const Py_ssize_t *places, Py_ssize_t n,
+                        Py_ssize_t inner, Py_ssize_t fetched) noexcept nogil
 cdef void run_layout(const layout *axes, step_t step, const half_step_t *half, int n_operands,
                      char **data, Py_ssize_t itemsize, Py_ssize_t start, Py_ssize_t count,
                      const void *h) noexcept nogil

@@ -9,7 +9,7 @@ use convert them, no buffer is needed. Blocks of codes: see blocks.pxi.
 """
 
 from libc.math cimport NAN
-from libc.stdint cimport int32_t, uint16_t
+from libc.stdint cimport int32_t, uint16_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
@@ -20,11 +20,13 @@ from tfopt.kernels.platform.halves cimport (
     CODES, NOISES, NOISE_ROW, bfloat16_near, bfloat16_of, block_numbers, codes4, float16_of,
     float_of_bfloat16, float_of_float16, halves, noise_at, positive8, signed8, unit_of,
 )
-from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state, prefetch_stream
+from tfopt.kernels.platform.machine cimport (
+    fp_enter, fp_leave, fp_state, prefetch_row, prefetch_stream,
+)
 from tfopt.kernels.platform.runtime cimport flush_denormals
 from tfopt.kernels.update.step_table cimport (
-    BFLOAT16_CHUNK, FLOAT16_CHUNK, MAX_DIMS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, block_steps,
-    half_step_t, step_t,
+    AHEAD, BFLOAT16_CHUNK, FLOAT16_CHUNK, MAX_DIMS, MAX_OPERANDS, MAX_SCALARS, N_SCALES,
+    block_steps, half_step_t, step_t,
 )
 
 cimport numpy as cnp
@@ -138,19 +140,7 @@ cdef void gather(char *to, const char *source, Py_ssize_t stride, Py_ssize_t n,
 
 cdef void clamp(void *run, Py_ssize_t n, bint is_double, const double *bounds) noexcept nogil:
     """Clamp a run to two bounds, neither of them NaN; NaN elements stay NaN."""
-    cdef float *floats = <float *>run
-    cdef double *doubles = <double *>run
-    cdef double low = bounds[0], high = bounds[1]
-    cdef float low_float = <float>low, high_float = <float>high
-    cdef Py_ssize_t i
-    if is_double:
-        for i in range(n):
-            doubles[i] = high if high < doubles[i] else doubles[i]
-            doubles[i] = low if low > doubles[i] else doubles[i]
-    else:
-        for i in range(n):
-            floats[i] = high_float if high_float < floats[i] else floats[i]
-            floats[i] = low_float if low_float > floats[i] else floats[i]
+    _halves.clamp[is_double](run, n, bounds, run)
 
 
 cdef const uint16_t *_noise(const layout *axes, Py_ssize_t first, Py_ssize_t index_stride,
@@ -236,87 +226,7 @@ cdef void scatter(char *to, Py_ssize_t stride, const char *source, Py_ssize_t n,
             memcpy(to + i * stride, source + i * 1, 1)
 
 
-cdef inline int _narrow_bound(const layout *axes, int storage) noexcept nogil:
-    """The bound of the gradient as a number of a 16-bit type; -1 if it is none."""
-    cdef float bound = <float>axes.bounds[1]
-    cdef uint16_t bits = float16_of(bound) if storage == FLOAT16 else bfloat16_of(bound)
-    cdef float same = float_of_float16(bits) if storage == FLOAT16 else float_of_bfloat16(bits)
-    return bits if bits < 0x8000 and same == axes.bounds[1] else -1
-
-
-cdef inline void _clamp_narrow(const uint16_t *x, Py_ssize_t n, uint16_t bound, uint16_t infinity,
-                               uint16_t *y) noexcept nogil:
-    """Clamp 16-bit numbers to a bound and the negative; NaNs stay."""
-    cdef uint16_t magnitude
-    cdef Py_ssize_t i
-    for i in range(n):
-        magnitude = x[i] & 0x7fff
-        magnitude = bound if (magnitude > bound) & (magnitude <= infinity) else magnitude
-        y[i] = (x[i] & 0x8000) | magnitude
-
-
-cdef half_step_t _half_step(const layout *axes, const half_step_t *half,
-                            int n_operands) noexcept nogil:
-    """The step if all operands are contiguous numbers of one 16-bit type."""
-    cdef int k, storage = axes.storage[0]
-    if half == NULL or storage == NATIVE:
-        return NULL
-    for k in range(n_operands):
-        if axes.storage[k] != storage or axes.stride[k][0] != 2:
-            return NULL
-    if axes.clamps and _narrow_bound(axes, storage) < 0:
-        return NULL
-    return half[storage - 1]
-
-
-cdef void _run_halves(const layout *axes, half_step_t step, int n_operands, char **at,
-                      Py_ssize_t n, const float *h) noexcept nogil:
-    """Step a run of 16-bit numbers, its rest as the first part of a chunk."""
-    cdef float[MAX_SCALARS + N_SCALES] plain
-    cdef uint16_t[MAX_OPERANDS][BFLOAT16_CHUNK] rest
-    cdef uint16_t[PIECE] clamped
-    cdef uint16_t[(MAX_OPERANDS - 1) * NOISE_ROW] memory
-    cdef const uint16_t *noise = NULL
-    cdef uint16_t *p[MAX_OPERANDS]
-    cdef int k, last = n_operands - 1, storage = axes.storage[0]
-    cdef Py_ssize_t chunk = FLOAT16_CHUNK if storage == FLOAT16 else BFLOAT16_CHUNK
-    cdef Py_ssize_t done = 0, piece, whole = n - n % chunk
-    cdef Py_ssize_t first = 0, by = 0     # the index of the first element, and from one to the next
-    cdef uint16_t bound = 0, infinity = 0x7c00 if storage == FLOAT16 else 0x7f80
-    if axes.clamps:
-        bound = <uint16_t>_narrow_bound(axes, storage)
-    if axes.rounds:
-        first, by = <Py_ssize_t>at[n_operands], axes.stride[n_operands][0]
-    for k in range(MAX_SCALARS + N_SCALES):     # of NaNs, rounding takes the processor's only
-        plain[k] = h[k] if h[k] == h[k] else <float>NAN
-    while done < whole:
-        piece = whole - done
-        if axes.clamps and piece > PIECE:
-            piece = PIECE
-        if axes.rounds:
-            piece = min(piece, <Py_ssize_t>NOISES)
-            noise = _noise(axes, first + done * by, by, piece, memory)
-        for k in range(n_operands):
-            p[k] = <uint16_t *>at[k] + done
-        if axes.clamps:
-            _clamp_narrow(p[last], piece, bound, infinity, clamped)
-            p[last] = clamped
-        step(p, piece, plain, noise)
-        done += piece
-    if done == n:
-        return
-    piece = n - done
-    memset(rest, 0, sizeof(rest))
-    for k in range(n_operands):
-        p[k] = rest[k]
-        memcpy(p[k], <uint16_t *>at[k] + done, 2 * piece)
-    if axes.clamps:
-        _clamp_narrow(p[last], piece, bound, infinity, p[last])
-    if axes.rounds:
-        noise = _noise(axes, first + done * by, by, piece, memory)
-    step(p, chunk, plain, noise)
-    for k in range(last):
-        memcpy(<uint16_t *>at[k] + done, p[k], 2 * piece)
+include "half_runs.pxi"
 
 
 cdef void _run_axis(const layout *axes, step_t step, const half_step_t *half, int n_operands,
@@ -330,19 +240,16 @@ cdef void _run_axis(const layout *axes, step_t step, const half_step_t *half, in
     cdef const uint16_t *noise = NULL
     cdef Py_ssize_t done = 0, piece, stride
     cdef int k
-    cdef half_step_t narrow
+    cdef half_run narrow
     for k in range(n_operands):
         p[k] = at[k]
         buffered[k] = axes.storage[k] != NATIVE or axes.stride[k][0] != itemsize
-        if axes.clamps and k == n_operands - 1:
-            buffered[k] = True
         direct = direct and not buffered[k]
-    if direct:
+    if direct and not axes.clamps:
         step(p, n, h)
         return
-    narrow = _half_step(axes, half, n_operands)
-    if narrow != NULL:
-        _run_halves(axes, narrow, n_operands, at, n, <const float *>h)
+    if begin_halves(&narrow, axes, half, n_operands, <const float *>h):
+        _run_halves(&narrow, at, n)
         return
     while done < n:
         piece = PIECE * <Py_ssize_t>sizeof(double) // itemsize
@@ -360,8 +267,10 @@ cdef void _run_axis(const layout *axes, step_t step, const half_step_t *half, in
                 if k or not axes.overwrites:
                     gather(<char *>p[k], at[k] + done * stride, stride, piece, itemsize,
                            axes.storage[k])
-        if axes.clamps:
-            clamp(p[n_operands - 1], piece, itemsize == 8, axes.bounds)
+        if axes.clamps:     # from where it is, or in the buffer
+            _halves.clamp[itemsize == 8](p[n_operands - 1], piece, axes.bounds,
+                                         buffer[n_operands - 1])
+            p[n_operands - 1] = buffer[n_operands - 1]
         if step == NULL:        # to store numbers otherwise is all there is to do
             p[0] = p[1]
         else:

@@ -121,6 +121,24 @@ TFOPT_INLINE void narrow_bfloat16(const float *floats, ptrdiff_t n, uint16_t *br
     for (; i < n; i++) brains[i] = bfloat16_of(floats[i]);
 }
 
+/* Clamped to two bounds, neither of them NaN; NaNs stay. Perhaps in place, which GCC cannot know. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define TFOPT_EACH_ALONE _Pragma("GCC ivdep")
+#else
+#define TFOPT_EACH_ALONE
+#endif
+#define TFOPT_CLAMP(real)                                                                          \
+    static inline void clamp_##real(const real *x, ptrdiff_t n, const double *bounds, real *y) {   \
+        real low = (real)bounds[0], high = (real)bounds[1];                                        \
+        TFOPT_EACH_ALONE                                                                           \
+        for (ptrdiff_t i = 0; i < n; i++) {                                                        \
+            real value = high < x[i] ? high : x[i];                                                \
+            y[i] = low > value ? low : value;                                                      \
+        }                                                                                          \
+    }
+TFOPT_CLAMP(float)
+TFOPT_CLAMP(double)
+
 /* Rounded stochastically: up, in magnitude, with the probability that what is cut off is of a unit.
    The noise is 16 bits; 0x8000 makes it the nearest. Beyond the largest finite number there is none
    to choose between, so the nearest is taken. A NaN stays one. */

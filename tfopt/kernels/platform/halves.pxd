@@ -13,6 +13,8 @@ cdef extern from "halves.h" nogil:
     void narrow_float16(const float *floats, Py_ssize_t n, uint16_t *halves) noexcept
     void widen_bfloat16(const uint16_t *brains, Py_ssize_t n, float *floats) noexcept
     void narrow_bfloat16(const float *floats, Py_ssize_t n, uint16_t *brains) noexcept
+    void clamp_float(const float *x, Py_ssize_t n, const double *bounds, float *y) noexcept
+    void clamp_double(const double *x, Py_ssize_t n, const double *bounds, double *y) noexcept
     # stochastic rounding
     enum:
         NOISES "TFOPT_NOISES"
@@ -83,6 +85,10 @@ ctypedef void (*encode_alone_t)(const float *floats, void *block) noexcept nogil
 # Decay of a run, float or double, where a step from `before` moved it towards zero or not at all
 ctypedef void (*decay_t)(void *run, const void *before, Py_ssize_t n, double decay) noexcept nogil
 
+# A run, float or double, clamped to two bounds, neither of them NaN; NaNs stay. Perhaps in place
+ctypedef void (*clamp_t)(const void *x, Py_ssize_t n, const double *bounds,
+                         void *y) noexcept nogil
+
 cdef struct halves:
     # by storage type (layout.pxd); type 0 needs none
     widen_t[3] widen
@@ -90,6 +96,7 @@ cdef struct halves:
     noise_t noise
     round_t round
     decay_t[2] decay        # of float, double
+    clamp_t[2] clamp
     largest_t largest
     # by storage type less SIGNED8
     decode_t[4] decode

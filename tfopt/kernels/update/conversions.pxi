@@ -6,10 +6,10 @@ from libc.stdint cimport int32_t, uint16_t, uint32_t, uint64_t
 
 from tfopt.kernels.arrays.layout cimport BFLOAT16, FLOAT16
 from tfopt.kernels.platform.halves cimport (
-    CODES, codes4, decay_t, decode_codes4, decode_positive8, decode_signed8, decode_t,
-    encode_alone_t, encode_codes4, encode_positive8, encode_signed8, encode_t, halves,
-    largest_magnitude, make_noise, narrow_bfloat16, narrow_float16, positive8, round_bfloat16,
-    signed8, widen_bfloat16, widen_float16,
+    CODES, clamp_double, clamp_float, clamp_t, codes4, decay_t, decode_codes4, decode_positive8,
+    decode_signed8, decode_t, encode_alone_t, encode_codes4, encode_positive8, encode_signed8,
+    encode_t, halves, largest_magnitude, make_noise, narrow_bfloat16, narrow_float16, positive8,
+    round_bfloat16, signed8, widen_bfloat16, widen_float16,
 )
 from tfopt.kernels.update.rules cimport real
 
@@ -78,6 +78,16 @@ cdef void _encode_positive4(const float *x, codes4 *block) noexcept nogil:
     encode_codes4(x, block, True)
 
 
+cdef void _clamp_float(const float *x, Py_ssize_t n, const double *bounds,
+                       float *y) noexcept nogil:
+    clamp_float(x, n, bounds, y)
+
+
+cdef void _clamp_double(const double *x, Py_ssize_t n, const double *bounds,
+                        double *y) noexcept nogil:
+    clamp_double(x, n, bounds, y)
+
+
 cdef void _decay(real *run, const real *before, Py_ssize_t n, double decay) noexcept nogil:
     # a zero that the compiler does not know: denormals are flushed whether or not they decay
     cdef real by = <real>decay, zero = by - by
@@ -99,6 +109,7 @@ _halves.decode[1], _halves.encode[1] = <decode_t>_decode_positive8, <encode_t>_e
 _halves.decode[2], _halves.decode[3] = <decode_t>_decode_signed4, <decode_t>_decode_positive4
 _halves.encode_alone[0] = <encode_alone_t>_encode_signed4
 _halves.encode_alone[1] = <encode_alone_t>_encode_positive4
+_halves.clamp[0], _halves.clamp[1] = <clamp_t>_clamp_float, <clamp_t>_clamp_double
 _halves.decay[0], _halves.decay[1] = <decay_t>_decay[float], <decay_t>_decay[double]
 
 halves_capsule = PyCapsule_New(<void *>&_halves, b"tfopt.halves", NULL)

@@ -7,12 +7,14 @@ depends on the number of threads.
 from cython.parallel cimport parallel
 
 from tfopt.kernels.update.work cimport work
-from tfopt.kernels.arrays.layout cimport run_layout
+from tfopt.kernels.arrays.layout cimport begin_halves, half_run, layout, run_half_rows, run_layout
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_line,
     prefetch_numbered_row, raise_flag,
 )
-from tfopt.kernels.update.row_owners cimport PIECE, named_row, owned_shift, owner_of, worth_fetching
+from tfopt.kernels.update.row_owners cimport (
+    PIECE, PREFETCHED, named_row, owned_shift, owner_of, worth_fetching,
+)
 from tfopt.kernels.platform.runtime cimport (
     BLOCK, at_most, begin_share, dismiss_team, end_share, gather_team, share_of, team,
 )
@@ -59,6 +61,12 @@ cdef void _run_owned_rows(const work *w, int owner, int owners) noexcept nogil:
     cdef bint is_large = w.n_rows * w.inner * w.itemsize * last > LARGE
     cdef int near = NEAR if is_large else AHEAD
     cdef const char *at
+    cdef const layout *axes = w.tensors[0].axes
+    cdef half_run halves
+    cdef bint in_halves = (
+        axes != NULL and axes.ndim == 1
+        and begin_halves(&halves, axes, w.half, w.n_operands, <const float *>w.h)
+    )
     while start < w.n_indices:
         stop = start + PIECE if start + PIECE < w.n_indices else w.n_indices
         n = 0
@@ -69,6 +77,10 @@ cdef void _run_owned_rows(const work *w, int owner, int owners) noexcept nogil:
         start = stop
         if w.scatter != NULL:
             w.scatter(w.tensors[0].data, w.row_stride, rows, mine, n, w.h)
+            continue
+        if in_halves:
+            run_half_rows(&halves, w.tensors[0].data, w.row_stride, rows, mine, n, w.inner,
+                          min(2 * w.inner, <Py_ssize_t>PREFETCHED))
             continue
         for i in range(n):
             if is_large and i + AHEAD < n:

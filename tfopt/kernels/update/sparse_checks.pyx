@@ -110,6 +110,8 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
     call.w.row_stride[last] = cnp.PyArray_STRIDE(grad, 0)
     call.w.inner = row_size(var)
     call.w.step = rule.width1 if call.w.inner == 1 else rule.rows
+    if call.w.inner == 1 and rule.width1 != rule.rows:
+        call.w.half = NULL
     lay_out(kernel, call, &call.one, variables, grad, 1)
     if call.w.inner == 1 and call.one.axes == NULL:
         call.w.scatter = rule.scatter
