@@ -211,7 +211,7 @@ class WatchedCall(BoundCall):
         self._turns: Writes = []
 
     def _made(self, update: RuleUpdate, grads: list[Any], scale: float) -> Writes:
-        calls = super()._made(update, grads, scale)
+        calls: Any = super()._made(update, grads, scale)
         if self._observer is None:
             self._observer = Observer(calls, None, scale, False)
             self._turns = [self._observer.watch(calls, 0)]  # the call is the same in each step
