@@ -58,7 +58,20 @@ sphinx_gallery_conf = {
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 autodoc_default_options = {"members": True, "undoc-members": False, "show-inheritance": True}
-nitpicky = False
+nitpicky = True
+nitpick_ignore_regex = [
+    # Other libraries: their inventories would have to be fetched.
+    (r"py:.*", r"(np|numpy|collections|contextlib|distributed|enum|os|threading|typing)\..*"),
+    # Base classes and types in annotations that are not public, so that they have no page.
+    (r"py:class", r"(Array|Call|Constraints|Write)"),
+    (r"py:class", r"tfopt\.raw_ops\.V"),
+    (r"py:class", r"tfopt\.checkpoints\.entries\..*"),
+    (r"py:class", r"tfopt\.(core|kernels)\..*"),
+    (r"py:class", r"tfopt\.dask\.(ftrl|predictions|sdca)\..*"),
+    (r"py:class", r"tfopt\.linear_model\.[a-z_]+\..*"),
+    (r"py:obj", r"(progressive_)?loss_"),  # properties, which numpydoc lists as attributes
+    (r"py:class", r"tfopt\.optimizers\.(algorithms|base|execution|schedules)\..*"),
+]
 
 
 def _row(rule: Rule) -> str:

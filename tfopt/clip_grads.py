@@ -27,14 +27,14 @@ __all__ = ["clip_by_norm_grad", "clip_by_value_grad"]
 def clip_by_value_grad(
     grad: Any, t: Any, clip_value_min: Any, clip_value_max: Any
 ) -> tuple[Array, Array, Array]:
-    """Return the gradients of :func:`tfopt.clip_by_value` with respect to its three arguments.
+    """Return the gradients of :func:`~tfopt.clip_ops.clip_by_value`, for its three arguments.
 
     Parameters
     ----------
     grad : array of t's shape and dtype
         The gradient with respect to the result.
     t, clip_value_min, clip_value_max : array_like
-        As in :func:`tfopt.clip_by_value`.
+        As in :func:`~tfopt.clip_ops.clip_by_value`.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def clip_by_value_grad(
     Raises
     ------
     InvalidArgumentError
-        As in :func:`tfopt.clip_by_value`, and if the shape or dtype of `grad` differs from t's.
+        As in :func:`~tfopt.clip_ops.clip_by_value`, and if the shape or dtype of `grad` is not t's.
 
     Notes
     -----
@@ -82,14 +82,14 @@ def clip_by_value_grad(
 
 @computes
 def clip_by_norm_grad(grad: Any, t: Any, clip_norm: Any, axes: Any = None) -> tuple[Array, Array]:
-    """Return the gradients of :func:`tfopt.clip_by_norm` with respect to t and `clip_norm`.
+    """Return the gradients of :func:`~tfopt.clip_ops.clip_by_norm`, for t and `clip_norm`.
 
     Parameters
     ----------
     grad : array of t's shape and dtype
         The gradient with respect to the result.
     t, clip_norm, axes
-        As in :func:`tfopt.clip_by_norm`.
+        As in :func:`~tfopt.clip_ops.clip_by_norm`.
 
     Returns
     -------
@@ -102,7 +102,7 @@ def clip_by_norm_grad(grad: Any, t: Any, clip_norm: Any, axes: Any = None) -> tu
     Raises
     ------
     InvalidArgumentError
-        As in :func:`tfopt.clip_by_norm`, and if the shape or dtype of `grad` differs from t's.
+        As in :func:`~tfopt.clip_ops.clip_by_norm`, and if the shape or dtype of `grad` is not t's.
 
     Notes
     -----

@@ -79,7 +79,7 @@ class _OfInstances:
 
 
 class Function:
-    """A function that is traced and replayed; :func:`function` makes it.
+    """A function that is traced and replayed; :func:`tfopt.function` makes it.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ tensor's dtype; a tensor that needs no scaling keeps its bits.
 Tensors are arrays, Variables, IndexedSlices, whose values are clipped, or Python numbers and lists,
 which become float32 or int32. For a :class:`tfopt.Tensor`, and for a Variable while a tape records,
 the result is a Tensor and has gradients. With `out` nothing is allocated; a tensor may be its own
-`out`. Tensors on a GPU are clipped there (:mod:`tfopt.cuda.clip_ops`), and the result stays there.
+`out`. Tensors on a GPU are clipped there (``tfopt.cuda.clip_ops``), and the result stays there.
 """
 
 from tfopt.clip_ops.by_global_norm import clip_by_global_norm, global_norm

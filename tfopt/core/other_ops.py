@@ -29,7 +29,7 @@ __all__ = ["ClipByValue", "L2Loss", "SdcaFprint", "SdcaShrinkL1"]
 def ClipByValue(
     *, t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None
 ) -> Any:
-    """Clip each element to two bounds, as :func:`tfopt.clip_by_value` does.
+    """Clip each element to two bounds, as :func:`~tfopt.clip_ops.clip_by_value` does.
 
     Parameters
     ----------
@@ -42,12 +42,12 @@ def ClipByValue(
     Returns
     -------
     ndarray, shape and dtype of t
-        A tensor, with a gradient, where :func:`tfopt.clip_by_value` returns one.
+        A tensor, with a gradient, where :func:`~tfopt.clip_ops.clip_by_value` returns one.
 
     Raises
     ------
     InvalidArgumentError
-        If a bound has another shape, or as :func:`tfopt.clip_by_value` does.
+        If a bound has another shape, or as :func:`~tfopt.clip_ops.clip_by_value` does.
     """
     if is_recorded(t, clip_value_min, clip_value_max):
         return apply(_CLIP_BY_VALUE, (t, clip_value_min, clip_value_max))

@@ -45,7 +45,7 @@ def _result(tensor: Tensor, out: Any) -> Tensor:
 
 
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, out: Any) -> Any:
-    """Clip each element to a range; see :func:`tfopt.clip_by_value`."""
+    """Clip each element to a range; see :func:`~tfopt.clip_ops.clip_by_value`."""
     library = load()
     tensor = as_tensor(t, "t", FLOATS + INTEGERS)
     high = as_device_bound(clip_value_max, "clip_value_max", "Minimum", tensor.array)
@@ -83,7 +83,7 @@ def _host_or_device(bound: Array | DeviceArray) -> tuple[c_void_p | None, int | 
 
 
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any, out: Any, nonfinite: str) -> Any:
-    """Scale down each slice whose norm exceeds a limit; see :func:`tfopt.clip_by_norm`."""
+    """Scale down slices whose norm exceeds a limit; see :func:`~tfopt.clip_ops.clip_by_norm`."""
     check_policy(nonfinite)
     library = load()
     tensor = as_tensor(t, "t", FLOATS)
@@ -140,7 +140,7 @@ def global_norm(t_list: Any, out: Any) -> Any:
 def clip_by_global_norm(
     t_list: Any, clip_norm: Any, use_norm: Any, out: Any, nonfinite: str
 ) -> tuple[list[Any], Any]:
-    """Scale tensors by a common factor; see :func:`tfopt.clip_by_global_norm`."""
+    """Scale tensors by a common factor; see :func:`~tfopt.clip_ops.clip_by_global_norm`."""
     check_policy(nonfinite)
     library = load()
     tensors = as_tensors(t_list, one_dtype=use_norm is None)
