@@ -263,8 +263,9 @@ def test_most_mutants_are_killed() -> None:
 
 @pytest.mark.parametrize("key", EQUIVALENT)
 def test_what_is_called_equivalent_is_a_mutant(key: str) -> None:
-    """Its line is in the source, so the reason is about what is there."""
+    """Its line was there in the last run, or is there since: else the reason is about nothing."""
     assert EQUIVALENT[key]
-    file = key.partition("::")[0]
-    mutants = {mutant.key for mutant in mutants_of(draw.ROOT / file, draw.ROOT)}
-    assert key in mutants, "its line has changed: take it out of campaign/mutants/equivalent.py"
+    survived = {mutant["key"] for mutant in page.read()["survived"]}
+    file = draw.ROOT / key.partition("::")[0]
+    mutants = {mutant.key for mutant in mutants_of(file, draw.ROOT)}
+    assert key in survived | mutants, "take it out of campaign/mutants/equivalent.py"
