@@ -56,7 +56,7 @@ def classes(name: str) -> list[tuple[str, type]]:
 
 def methods(kind: type) -> list[str]:
     """Return the names of the methods that give a number."""
-    return [name for name in vars(kind) if name.startswith(("time_", "track_"))]
+    return [name for name in dir(kind) if name.startswith(("time_", "track_"))]
 
 
 def combinations(kind: Any) -> Iterator[dict[str, Any]]:
@@ -80,9 +80,9 @@ def meaning(kind: type, method: str) -> dict[str, str | None]:
     """
     if method.startswith("time_"):
         return {"unit": "s", "better": None}
-    unit = vars(kind).get("unit", "times")
+    unit = getattr(kind, "unit", "times")
     usual = "more" if unit == "%" or "speed" in method else "less"
-    return {"unit": unit, "better": vars(kind).get("better", usual)}
+    return {"unit": unit, "better": getattr(kind, "better", usual)}
 
 
 def measured(kind: type, parameters: dict[str, Any], turns: int) -> dict[str, Figure]:

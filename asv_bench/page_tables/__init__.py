@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from page_tables import clipping, dense, linear, rows, small, surroundings
+from page_tables import clipping, dense, linear, rows, small, storage, surroundings
 from page_tables.cells import Cell, Grid, Table
 
 __all__ = ["TABLES", "Cell", "Grid", "Table"]
 
 TABLES: tuple[Table, ...] = (
     *dense.TABLES,
+    *storage.TABLES,
     *rows.TABLES,
     *small.TABLES,
     *clipping.TABLES,

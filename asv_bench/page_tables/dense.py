@@ -1,4 +1,4 @@
-"""Dense updates: beside a loop in C, torch and TensorFlow, and in 16 and 8 bits."""
+"""Dense updates in float32: beside a loop in C, torch and TensorFlow."""
 
 from __future__ import annotations
 
@@ -62,51 +62,6 @@ def dense_tensorflow(record: Record) -> Grid:
     )
 
 
-def halves(record: Record) -> Grid:
-    sizes = ("2^12 on one thread", "2^16 on one thread", "2^20", "2^24")
-    return Grid(
-        [
-            "rule",
-            "dtype",
-            "2^12 elements, one thread",
-            "2^16, one thread",
-            "2^20, all",
-            "2^24, all",
-        ],
-        [
-            [rule, dtype]
-            + [
-                Cell(f"{rule}, {dtype}, {size}", "track_ratio_to_float32", 1, ".2f")
-                for size in sizes
-            ]
-            for rule in ("gradient_descent", "momentum", "adamax", "adam", "rms_prop")
-            for dtype in ("float16", "bfloat16")
-        ],
-    )
-
-
-def eight_bits(record: Record) -> Grid:
-    sizes = ("2^16 on one thread", "2^20 on one thread", "2^20", "2^24")
-    return Grid(
-        ["rule", "2^16 elements, one thread", "2^20, one thread", "2^20, all", "2^24, all"],
-        [
-            [rule] + [Cell(f"{rule}, {size}", "track_ratio_to_float32", 1, ".2f") for size in sizes]
-            for rule in ("momentum", "lion", "adam")
-        ],
-    )
-
-
-def elsewhere(record: Record) -> Grid:
-    return Grid(
-        ["library", "2^16 elements", "2^20"],
-        [
-            [library]
-            + [Cell(f"{library}, {size}", "track_speedup", 1, ".0f") for size in ("2^16", "2^20")]
-            for library in ("bitsandbytes", "torchao")
-        ],
-    )
-
-
 TABLES = (
     Table(
         "dense",
@@ -137,27 +92,5 @@ TABLES = (
         "TensorFlow's time by tfopt's",
         dense_tensorflow,
         ("tensorflow",),
-    ),
-    Table(
-        "halves",
-        "halves.Halves",
-        f"{MEASURE} halves.Halves",
-        "The time by that in float32",
-        halves,
-    ),
-    Table(
-        "8 bits",
-        "halves.EightBits",
-        f"{MEASURE} halves.EightBits",
-        "The time by that with float32 slots",
-        eight_bits,
-    ),
-    Table(
-        "8 bits elsewhere",
-        "halves.EightBitsElsewhere",
-        f"{MEASURE} halves.EightBitsElsewhere",
-        "Their time by tfopt's for a step of Adam, one thread",
-        elsewhere,
-        ("bitsandbytes", "torchao", "torch"),
     ),
 )
