@@ -28,6 +28,9 @@ cdef enum:
     PIECE = 512     # elements that are gathered at a time, whole blocks of codes and lanes
 
 ctypedef double[PIECE] run_of_numbers
+# What sums or steps spans of a tensor.
+ctypedef void (*handle_t)(const work *w, Py_ssize_t t, Py_ssize_t first, Py_ssize_t low,
+                          Py_ssize_t high) noexcept nogil
 
 
 cdef Py_ssize_t _spans_of(const tensor *t) noexcept nogil:
@@ -148,28 +151,25 @@ cdef inline const void *_scaled(const work *w, const tensor *t, double *own) noe
 
 cdef void _sum_tensor(const work *w, Py_ssize_t t, Py_ssize_t first, Py_ssize_t low,
                       Py_ssize_t high) noexcept nogil:
-    """The spans of a tensor, the first of which has a number, between two numbers."""
+    """Spans low .. high - 1 of a tensor, the first of which has a number."""
     cdef double[2 * (MAX_SCALARS + N_SCALES)] own
     cdef const tensor *it = &w.tensors[t]
     cdef const void *h = _scaled(w, it, own)
     cdef Py_ssize_t span
-    for span in range(max(first, low), min(first + _spans_of(it), high)):
-        _sum_span(w, it, (span - first) * SPAN, h, w.span_sums + span * w.n_sums)
+    for span in range(low, high):
+        _sum_span(w, it, span * SPAN, h, w.span_sums + (first + span) * w.n_sums)
 
 
-cdef void _step_tensor(const work *w, Py_ssize_t t, Py_ssize_t first, Py_ssize_t start,
-                       Py_ssize_t stop) noexcept nogil:
-    """Step elements start .. stop - 1 of a tensor, whose spans from a number on have been summed.
-
-    The start is that of a block of codes.
-    """
+cdef void _step_tensor(const work *w, Py_ssize_t t, Py_ssize_t first, Py_ssize_t low,
+                       Py_ssize_t high) noexcept nogil:
+    """Step spans low .. high - 1 of a tensor, the sums of which begin at a number."""
     cdef double[2 * (MAX_SCALARS + N_SCALES)] own
     cdef run_of_numbers[MAX_OPERANDS] buffer
     cdef double[MAX_SUMS] totals
     cdef const tensor *it = &w.tensors[t]
     cdef const void *h = _scaled(w, it, own)
     cdef void *p[MAX_OPERANDS]
-    cdef Py_ssize_t n
+    cdef Py_ssize_t start = low * SPAN, stop = min(high * SPAN, it.size), n
     cdef int k
     _add_up(w, w.span_sums + first * w.n_sums, _spans_of(it), totals)
     w.reduce(NULL, h, totals, <double>it.size, <char *>own + w.n_given * w.itemsize)
@@ -187,30 +187,24 @@ cdef void _step_tensor(const work *w, Py_ssize_t t, Py_ssize_t first, Py_ssize_t
         start += n
 
 
-cdef Py_ssize_t _block_in(const tensor *t, Py_ssize_t n) noexcept nogil:
-    """Round a number of elements of a tensor up to whole blocks of codes, or to all."""
-    return max(<Py_ssize_t>0, min(t.size, (n + CODES - 1) // CODES * CODES))
+cdef Py_ssize_t _spans_before(const work *w, Py_ssize_t t, Py_ssize_t element) noexcept nogil:
+    """How many spans of a tensor begin before an element of all tensors."""
+    cdef Py_ssize_t within = min(max(element - w.starts[t], <Py_ssize_t>0), w.tensors[t].size)
+    return (within + SPAN - 1) // SPAN
 
 
-cdef void _share_sums(const work *w, Py_ssize_t spans, int thread, int threads) noexcept nogil:
-    cdef Py_ssize_t t, first = 0
-    cdef fp_state caller = fp_enter(w.flush)
-    for t in range(w.n_tensors):
-        _sum_tensor(w, t, first, spans * thread // threads, spans * (thread + 1) // threads)
-        first += _spans_of(&w.tensors[t])
-    fp_leave(caller)
+cdef void _share(const work *w, handle_t handle, int thread, int threads) noexcept nogil:
+    """Sum or step the spans that begin in a thread's share of the elements.
 
-
-cdef void _share_steps(const work *w, int thread, int threads) noexcept nogil:
-    cdef Py_ssize_t n = w.starts[w.n_tensors], t, first = 0
+    Both times these are the same, so that they are in the thread's cache.
+    """
+    cdef Py_ssize_t n = w.starts[w.n_tensors], t, first = 0, start, stop
     cdef Py_ssize_t low = share_of(n, thread, threads), high = share_of(n, thread + 1, threads)
-    cdef Py_ssize_t start, stop
     cdef fp_state caller = fp_enter(w.flush)
     for t in range(w.n_tensors):
-        start = _block_in(&w.tensors[t], low - w.starts[t])
-        stop = _block_in(&w.tensors[t], high - w.starts[t])
+        start, stop = _spans_before(w, t, low), _spans_before(w, t, high)
         if start < stop:
-            _step_tensor(w, t, first, start, stop)
+            handle(w, t, first, start, stop)
         first += _spans_of(&w.tensors[t])
     fp_leave(caller)
 
@@ -222,33 +216,33 @@ cdef void _run_alone(const work *w) noexcept nogil:
     for t in range(w.n_tensors):
         spans = _spans_of(&w.tensors[t])
         if spans:
-            _sum_tensor(w, t, first, first, first + spans)
-            _step_tensor(w, t, first, 0, w.tensors[t].size)
+            _sum_tensor(w, t, first, 0, spans)
+            _step_tensor(w, t, first, 0, spans)
         first += spans
     fp_leave(caller)
 
 
 cdef void run_tensors(const work *w) noexcept nogil:
-    """Step whole variables."""
+    """Step whole variables, by at most as many threads as there are spans to sum."""
     cdef Py_ssize_t t, spans = 0
-    cdef team sums = gather_team(w.starts[w.n_tensors], w.n_operands)
-    cdef team steps
+    cdef team sums, steps
+    for t in range(w.n_tensors):
+        spans += _spans_of(&w.tensors[t])
+    sums = at_most(gather_team(w.starts[w.n_tensors], w.n_operands), max(spans, <Py_ssize_t>1))
     if sums.size == 1:
         _run_alone(w)
         return
-    for t in range(w.n_tensors):
-        spans += _spans_of(&w.tensors[t])
     with parallel(num_threads=sums.size):
         begin_share(&sums)
-        _share_sums(w, spans, omp_get_thread_num(), omp_get_num_threads())
+        _share(w, _sum_tensor, omp_get_thread_num(), omp_get_num_threads())
         end_share(&sums)
     dismiss_team(&sums)
     steps = at_most(gather_team(w.starts[w.n_tensors], w.n_operands), sums.size)
     if steps.size == 1:
-        _share_steps(w, 0, 1)
+        _share(w, _step_tensor, 0, 1)
         return
     with parallel(num_threads=steps.size):
         begin_share(&steps)
-        _share_steps(w, omp_get_thread_num(), omp_get_num_threads())
+        _share(w, _step_tensor, omp_get_thread_num(), omp_get_num_threads())
         end_share(&steps)
     dismiss_team(&steps)
