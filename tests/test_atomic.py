@@ -129,6 +129,28 @@ def test_root_leaves_a_file_to_its_owner(tmp_path: Path) -> None:
     assert (found.st_uid, found.st_gid) == (65534, 65533)
 
 
+def test_others_keep_at_least_the_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may not give a file away may give it to another group of theirs."""
+    write(tmp_path / "x")
+    real, given = os.fstat, []
+
+    def of_another(descriptor: int) -> os.stat_result:
+        found = real(descriptor)
+        return os.stat_result((*found[:4], found.st_uid + 1, found.st_gid + 1, *found[6:]))
+
+    def chown(descriptor: int, owner: int, group: int) -> None:
+        if owner != -1:
+            raise PermissionError(1, "Operation not permitted")
+        given.append(group)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic_write.os, "fstat", of_another)
+        patch.setattr(atomic_write.os, "fchown", chown)
+        patch.setattr(atomic_write, "_is", lambda *_: True)
+        write(tmp_path / "x")
+    assert given == [(tmp_path / "x").stat().st_gid]
+
+
 # ---- what is no file
 
 

@@ -222,6 +222,14 @@ def test_use_norm() -> None:
     assert [a.dtype for a in clipped] == [t.dtype for t in mixed]
 
 
+def test_the_derivative_by_the_limit_is_one_sided_at_0() -> None:
+    """Of a limit that grows from 0, the result does; below, it is as if it were 0."""
+    t, upstream = np.array([[3.0, 4.0], [0.0, 0.0]]), np.array([[1.0, 2.0], [1.0, 1.0]])
+    for limit, expected in ((4.0, 2.2), (0.0, 2.2), (-1.0, 0.0), (6.0, 0.0)):
+        _, to_limit = tfopt.clip_grads.clip_by_norm_grad(upstream, t, limit)
+        assert to_limit == pytest.approx(expected), limit
+
+
 def test_by_average_norm() -> None:
     t = np.float32([[-3, 0, 0], [4, 0, 0]])
     cases = ((t, 0.8, [[-2.88, 0, 0], [3.84, 0, 0]]), (t, 0.9, t), (np.zeros(3), 0, np.zeros(3)),

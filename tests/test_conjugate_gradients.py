@@ -113,6 +113,22 @@ def test_what_a_step_predicts_is_on_the_tangents_it_started_from(loss: str, data
         assert gap == pytest.approx(exact, rel=0.2, abs=1e-13 * (1 + losses))
 
 
+@pytest.mark.parametrize("loss", [loss for loss in SMOOTH if loss != "smooth_hinge_loss"])
+@pytest.mark.parametrize("size", [1e-3, 0.1])
+def test_the_gap_of_a_step_is_that_of_parabolas(loss: str, size: float) -> None:
+    """Of those that have the curvatures at its end."""
+    made, random = problem_of(loss, 5, n=40), np.random.default_rng(3)
+    z, near = random.standard_normal(40), size * random.standard_normal(40)
+    before = second_order.tangents(made.examples, z, 0.0, loss, 0.6)
+    last = before[1], before[2], near
+    _, slopes, bends, a, gap = second_order.tangents(made.examples, z + near, 0.0, loss, 0.6, last)
+    weight = made.examples["weight"]
+    some = weight > 0
+    errors = (slopes + weight * a)[some]
+    parabolas = (errors**2 / (2 * bends[some])).sum()
+    assert gap == pytest.approx(parabolas, rel=1e-6, abs=1e-25)
+
+
 def direction_of(objective: Objective, bends: np.ndarray, gradient: np.ndarray) -> np.ndarray:
     """Return what conjugate gradients find, with products by the rows."""
     design = MemoryDesign(

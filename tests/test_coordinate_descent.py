@@ -67,6 +67,21 @@ def test_sweeps_over_a_matrix_are_the_twins(draws: st.DataObject) -> None:
     assert gradient.tobytes() == expected[1].tobytes()
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("alike", [0.1, 0.03])
+def test_a_model_of_features_that_resemble_each_other_is_minimized(seed: int, alike: float) -> None:
+    """Where rounds of sweeps alone would leave a millionth, or a hundredth."""
+    random = np.random.default_rng(seed)
+    X = random.standard_normal((50, 1)) + alike * random.standard_normal((50, 6))
+    A, l1 = X.T @ X, 0.1
+    gradient = -X.T @ (X @ [1, 1, 0, 0, -1, 1] + alike * random.standard_normal(50))
+    first, w = gradient.copy(), np.zeros(6)
+    coordinate_descent.minimize_model(A, gradient, w, l1, 1e-12)
+    np.testing.assert_allclose(gradient, first + A @ w, atol=1e-9)
+    pulls = np.where(w != 0, gradient + l1 * np.sign(w), np.maximum(np.abs(gradient) - l1, 0))
+    assert np.abs(pulls).max() <= 1e-9
+
+
 @settings(max_examples=40)
 @given(st.data())
 def test_sweeps_over_columns_are_the_twins(draws: st.DataObject) -> None:

@@ -15,7 +15,7 @@ from scipy import sparse
 import tfopt
 from tfopt import IndexOutOfRangeError, InvalidArgumentError
 from tfopt.errors import InvalidTypeError
-from tfopt.kernels.arrays.csr import check_csr, check_indices
+from tfopt.kernels.arrays.csr import check_csr, check_indices, take
 
 INDEX_TYPES = (np.int32, np.int64)
 
@@ -83,6 +83,13 @@ def test_large_limits() -> None:
         for stop in (0, -1, 1 - 2**32, -(2**63)):
             with pytest.raises(IndexOutOfRangeError):
                 check_indices(np.zeros(1, index_type), stop, "ids")
+
+
+def test_more_columns_than_memory_has_addresses() -> None:
+    rows = np.ones(1), np.array([2**60 - 2]), np.array([0, 1]), np.array([0, 0])
+    assert take(*rows, 2**60 - 1)[1].tolist() == [2**60 - 2] * 2
+    with pytest.raises(InvalidArgumentError, match="exceed the address space"):
+        take(*rows, 2**60)
 
 
 @pytest.mark.parametrize(

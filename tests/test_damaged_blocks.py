@@ -28,6 +28,19 @@ def in_block(field: str, value: Any, dtype: Any = SIGNED8) -> Any:
     return damage
 
 
+def in_units(unit: float) -> Any:
+    """Return a function that leaves a single code beside the second block's unit of 0 or NaN."""
+
+    def damage(weights: list[np.ndarray]) -> list[np.ndarray]:
+        weights = [weight.copy() for weight in weights]
+        block = next(weight for weight in weights if weight.dtype == SIGNED8)[1:2]
+        block["unit"], block["codes"] = unit, 0
+        block["codes"][0, -1] = 1
+        return weights
+
+    return damage
+
+
 each_way = pytest.mark.parametrize("way", ["weights", "state", "file"])
 
 
@@ -38,6 +51,8 @@ each_way = pytest.mark.parametrize("way", ["weights", "state", "file"])
         (in_block("unit", -1, POSITIVE8), InvalidArgumentError, "block 1 has a negative unit"),
         (in_block("unit", np.nan), InvalidArgumentError, "block 1 has codes in a unit of NaN or 0"),
         (in_block("unit", 0, POSITIVE8), InvalidArgumentError, "codes in a unit of NaN or 0"),
+        (in_units(0), InvalidArgumentError, "block 1 has codes in a unit of NaN or 0"),
+        (in_units(np.nan), InvalidArgumentError, "block 1 has codes in a unit of NaN or 0"),
         (in_block("codes", -128), InvalidArgumentError, "block 1 has the code -128"),
         (lambda all_: [a[:-1] if a.dtype == SIGNED8 else a for a in all_], ValueError, "shape"),
         (lambda all_: [a["codes"] if a.dtype == SIGNED8 else a for a in all_], ValueError, "shape"),

@@ -12,6 +12,7 @@ from cases import DTYPES, RULES, WITH_ROWS, arrays_for, assert_same_bits, ordina
 from ml_dtypes import bfloat16
 
 import tfopt
+from tfopt.kernels.arrays.csr import check_csr
 from tfopt.rules import Rule
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mprotect as Linux has it")
@@ -20,18 +21,19 @@ STORED = (*DTYPES, "float16", bfloat16)
 
 
 class Guarded:
-    """Three pages of which the outer two are protected."""
+    """A page, or more, between two that are protected."""
 
-    def __init__(self) -> None:
-        self.memory = mmap.mmap(-1, 3 * PAGE)
+    def __init__(self, pages: int = 1) -> None:
+        self.end = (pages + 1) * PAGE
+        self.memory = mmap.mmap(-1, self.end + PAGE)
         self.bytes = np.frombuffer(self.memory, np.uint8)
         libc = ctypes.CDLL(None, use_errno=True)
-        for page in (0, 2):
+        for page in (0, pages + 1):
             address = ctypes.c_void_p(self.bytes.ctypes.data + page * PAGE)
             assert libc.mprotect(address, PAGE, 0) == 0  # PROT_NONE
 
     def array(self, values: np.ndarray, at_end: bool) -> np.ndarray:
-        start = 2 * PAGE - values.nbytes if at_end else PAGE
+        start = self.end - values.nbytes if at_end else PAGE
         array = self.bytes[start : start + values.nbytes].view(values.dtype)
         array = array.reshape(values.shape)
         array[...] = values
@@ -89,3 +91,13 @@ def test_clipping(guarded: list[Guarded], dtype: str, at_end: bool) -> None:
         assert_same_bits(out, values, f"{length} elements")
         tfopt.clip_by_value(t, -1, 1, out=t)
         assert_same_bits(t, np.clip(values, -1, 1), f"{length} elements")
+
+
+@pytest.mark.parametrize("index", ["i4", "i8"])
+@pytest.mark.parametrize("n_rows", [0, 1, 65_535, 65_536, 65_537, 140_000])
+@pytest.mark.parametrize("at_end", [False, True], ids=["begin", "end"])
+def test_checks_of_sparse_matrices(index: str, n_rows: int, at_end: bool) -> None:
+    """Whose indices are looked at in blocks, of which the last is a part of one."""
+    ends, columns = np.arange(n_rows + 1, dtype=index), np.arange(n_rows, dtype=index) % 3
+    ends, columns = (Guarded(1 + a.nbytes // PAGE).array(a, at_end) for a in (ends, columns))
+    check_csr(np.zeros(n_rows), columns, ends, (n_rows, 3))

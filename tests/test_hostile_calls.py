@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import stub_calls
 import updates
+from campaign import failing, failing_allocations
 from cases import RULES, WITH_ROWS, arrays_for, assert_same_bits, lay_out, ordinary_hypers
 
 import tfopt
@@ -23,9 +25,22 @@ from tfopt.kernels.update import dense
 from tfopt.kernels.update.sparse_checks import set_summing, sparse_call
 from tfopt.rules import Rule
 
+BY_NAME = {rule.name: rule for rule in RULES}
 PACKAGE = Path(tfopt.__file__).parent
 every_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 each_rule_of_rows = pytest.mark.parametrize("rule", WITH_ROWS, ids=lambda rule: rule.name)
+
+
+def test_a_call_without_memory_is_not_half_a_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each allocation of clipping, of reading text and of a step fails in turn."""
+    library = failing.build(tmp_path)
+    if library is None:
+        pytest.skip("no C compiler")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    calls = [name for name in failing_allocations.MAKERS if name.split()[0] not in BY_NAME]
+    assert len(calls) == 3 <= failing_allocations._child(library, calls)
 
 
 class Number:

@@ -130,6 +130,19 @@ def test_rows_that_were_left_out_in_error_come_back(
     np.testing.assert_allclose(model.objective_, least, rtol=2e-9)
 
 
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_unit_of_the_objective_is_nothing_to_the_choice(
+    intercept: bool, few_are_many: None
+) -> None:
+    X, z, weight = overlapping(300)
+    options = {"fit_intercept": intercept, "solver": "interior-point"}
+    seen = set()
+    for unit in (1.0, 2.0**-20, 2.0**20):
+        model = fitted(X, np.sign(z), weight * unit, l2=L2 * unit, **options)
+        seen.add((model.coef_.tobytes(), int(model.n_iter_[0])))
+    assert len(seen) == 1
+
+
 def test_many_rows_are_visited_first(few_are_many: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "SHARE_BEFORE", 1.0)
     X, z, weight = overlapping(300)

@@ -76,6 +76,20 @@ def test_ties_go_to_the_even_double(bits: list[int]) -> None:
     _same_as_python(texts)
 
 
+@given(st.lists(st.tuples(st.integers(2**52, 2**53 - 1), st.integers(0, 23)), min_size=1))
+def test_ties_of_few_digits_go_to_the_even_double(ties: list[tuple[int, int]]) -> None:
+    """Such as 2^53 + 1 and 1e23: they have 54 bits, the last of which is 1."""
+    texts = []
+    for half, power in ties:
+        tie = (2 * half + 1) * 2 ** (power % 10)
+        texts += [str(tie - 1), str(tie), str(tie + 1)]
+        least = -(-(2**53) // 5**power)
+        texts.append(f"{least + half % least | 1}e{power}")
+        for k, fraction in enumerate(("5", "25", "125", "0625")):
+            texts.append(f"{half >> k}.{fraction}")
+    _same_as_python(texts)
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "+", "-", ".", "e5", "1e", "1e+", "0x1p3", "1_0", "nan", "inf", "1e999", "1,2", "1-"],

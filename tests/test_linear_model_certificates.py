@@ -97,6 +97,26 @@ def test_what_is_said_is_what_the_dual_variables_prove(
         check(fitted(model, stored(X), y, weight), X, y, weight)
 
 
+@each_loss
+@pytest.mark.parametrize("which", [*(name for name in OPTIONS if name != "adaptive"), "visits"])
+def test_the_unit_of_the_objective_changes_nothing(loss: str, which: str) -> None:
+    """What is added up is then larger or smaller, and no decision of a solver another."""
+    options = OPTIONS.get(which, {})
+    if which == "visits" or (loss == "squared_hinge" and "num_loss_partitions" not in options):
+        options = {**options, "solver": "sdca"}  # else features alone say if these come first
+    X, y, weight = data(loss)
+    seen = []
+    for unit in (1.0, 2.0**-20, 2.0**20):
+        l1, l2 = options.get("l1", 0.0), options.get("l2", 1 / options.get("C", 1.0))
+        scaled = {**options, "C": None, "l1": l1 * unit, "l2": l2 * unit}
+        model = estimator(loss, tol=1e-5, max_iter=60, random_state=0, **scaled)
+        fitted(model, X, y, weight * unit)
+        (history,) = model.history_
+        decided = [[record[name] for name in ("solver", "certified", "gap")] for record in history]
+        seen.append((model.coef_.tobytes(), repr(decided)))
+    assert seen[0] == seen[1] == seen[2]
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("max_iter", [5, 20])
 def test_steps_that_go_astray_leave_the_best_as_it_was(seed: int, max_iter: int) -> None:

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 import tfopt
 from tfopt.linear_model import SDCAClassifier
 from tfopt.linear_model._solver import costs, monitor, newton
+from tfopt.linear_model._solver.intercept import intercept_search
 from tfopt.linear_model.losses import LOSSES
 
 random = np.random.default_rng(2)
@@ -63,7 +64,7 @@ def test_auto_may_begin_with_visits_and_end_with_steps(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("mean", [0.0, 100.0, 1e4, 1e9])
-@pytest.mark.parametrize("loss", CURVED)
+@pytest.mark.parametrize("loss", [*CURVED, "hinge"])
 def test_means_need_not_be_subtracted_from_the_features(loss: str, mean: float) -> None:
     """They are where rounding would count: the minimum is that without them."""
     offset = mean * np.array([1.0, -0.5, 0.0, 0.1])
@@ -97,6 +98,17 @@ def test_auto_begins_with_visits_if_a_strong_l2_makes_them_few(loss: str) -> Non
         np.testing.assert_allclose(model.objective_, steps.objective_, rtol=2e-6)
     assert first[0] == "newton-cholesky" and first == sorted(first)
     assert loss == "squared" or first[-1] == "sdca"  # a step is the solution
+
+
+@pytest.mark.parametrize("loss", DEFINITIONS)
+@pytest.mark.parametrize("solver", ["auto", "sdca", "newton-cholesky", "newton-cg", "cd"])
+def test_a_fit_to_a_tolerance_ends_where_it_is_reached(loss: str, solver: str) -> None:
+    if loss not in SMOOTH and solver not in ("auto", "sdca"):
+        return  # which do not apply
+    tol = 1e-4 if loss in SMOOTH else 1e-2
+    for history in fitted(loss, solver=solver, tol=tol, max_iter=20_000).history_:
+        reached = [record["certified"] and record["gap"] <= tol for record in history]
+        assert reached.index(True) == len(history) - 1
 
 
 def test_visits_alone_polish_small_problems_too() -> None:
@@ -134,6 +146,36 @@ def test_the_interior_point_method_is_for_the_hinge_of_few_features() -> None:
     assert solvers(SDCAClassifier("hinge").fit(wide, labels)) == {"sdca"}
     with pytest.raises(ValueError, match="at most 5000 are allowed; set solver='sdca'"):
         SDCAClassifier("hinge", solver="interior-point").fit(sparse.csr_matrix((60, 5001)), labels)
+
+
+def searched(loss: str, derivatives: Any) -> list[float]:
+    """Return the places where a search from 0 asks for derivatives."""
+    search, seen = intercept_search(loss, 0.0, 0.0), []
+    while True:
+        (place,) = search.places
+        seen.append(place)
+        if search.update(np.array([[part] for part in derivatives(place)])):
+            return seen
+
+
+@pytest.mark.parametrize("positive", [1e-3, 1.0, 50.0, 1e6])
+def test_the_best_intercept_of_counts_or_numbers_is_one_step_away(positive: float) -> None:
+    """And where the second place is."""
+    for loss, derivatives, best in (
+        ("poisson_loss", lambda b: (10 * np.exp(b) - positive, 10 * np.exp(b)), positive / 10),
+        ("squared_loss", lambda b: (10 * b - positive, 10.0), positive / 10),
+    ):
+        best = np.log(best) if loss == "poisson_loss" else best
+        assert searched(loss, derivatives)[:2] == [0.0, pytest.approx(best, rel=1e-9)]
+        assert len(searched(loss, derivatives)) <= 3
+
+
+def test_where_losses_are_linear_steps_of_a_search_find_the_scale_of_y() -> None:
+    """Those of y become twice as long each time, and no search goes on for ever."""
+    numbers = searched("huber_loss", lambda b: (-1.0, 0.0) if b < 1000 else (0.0, 1.0))
+    assert np.diff(numbers).tolist() == [4.0 * 2**k for k in range(8)]
+    scores = searched("logistic_loss", lambda b: (-1.0, 0.0))
+    assert scores == [4.0 * k for k in range(100)]
 
 
 def test_steps_that_end_too_early_warn(monkeypatch: pytest.MonkeyPatch) -> None:

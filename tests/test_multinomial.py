@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
@@ -13,6 +15,7 @@ from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_de
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model import SDCAClassifier, SDCAClassifierCV, from_json, sdca_path, to_json
+from tfopt.linear_model._solver import multinomial as solver
 from tfopt_ref import multinomial
 
 random = np.random.default_rng(0)
@@ -65,6 +68,30 @@ def test_the_optimum_is_scikit_learns(intercept: bool, kind: Any) -> None:
     np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-3)
     np.testing.assert_allclose(ours.predict_proba(rows), theirs.predict_proba(rows), atol=1e-4)
     assert ours.solver_ == ["newton-cg"] and ours.n_iter_.shape == (1,)
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    size=st.sampled_from([1e-9, 1e-3, 0.1, 1.0, 9.0]),
+    n_classes=st.integers(2, 6),
+)
+def test_feasible_probabilities(seed: int, size: float, n_classes: int) -> None:
+    """They are probabilities, their sums are the classes', and they are as near as the others."""
+    random = np.random.default_rng(seed)
+    codes = np.concatenate([np.arange(n_classes), random.integers(0, n_classes, 30)])
+    weight = random.choice([0.5, 1.0, 2.0], len(codes))
+    p = random.uniform(0.2, 1, (len(codes), n_classes))
+    p *= np.bincount(codes, weight)  # about the sums
+    p *= np.exp(size * random.standard_normal(n_classes))
+    p /= p.sum(axis=1, keepdims=True)
+    problem = solver.Multinomial((), codes, n_classes, weight, 1, 1.0, True, 1)
+    q = solver.feasible(problem, p)
+    assert (q >= 0).all()
+    np.testing.assert_allclose(q.sum(axis=1), 1, rtol=1e-12)
+    np.testing.assert_allclose(weight @ q, problem.class_sums, rtol=1e-9)
+    off = np.abs(weight @ p / weight.sum() - problem.class_sums / weight.sum()).max()
+    least = (problem.class_sums / weight.sum()).min()
+    assert np.abs(q - p).max() <= min(1.0, 4 * off / least)
 
 
 def test_two_classes_are_the_logistic_loss() -> None:

@@ -311,6 +311,25 @@ def test_variables_that_share_memory_are_updated_one_after_another() -> None:
     assert memory.tolist() == [-4, -6.5, -6.5, -1.5]
 
 
+@pytest.mark.parametrize("kinds", ["dense rows dense", "rows dense rows", "rows rows dense"])
+def test_a_variable_that_comes_again_is_updated_in_the_order_of_the_pairs(kinds: str) -> None:
+    """Whether its gradients are dense or rows."""
+    random = np.random.default_rng(0)
+    grads: list[Any] = [
+        tfopt.IndexedSlices(random.standard_normal((2, 3)), [2, 0])
+        if kind == "rows"
+        else random.standard_normal((4, 3))
+        for kind in kinds.split()
+    ]
+    one, other = np.ones((4, 3)), np.ones((4, 3))
+    together, apart = tfopt.optimizers.Adagrad(0.5), tfopt.optimizers.Adagrad(0.5)
+    for _ in range(2):
+        together.apply_gradients([(grad, one) for grad in grads])
+        for grad in grads:
+            apart.apply_gradients([(grad, other)])
+    assert_same_bits(one, other, kinds)
+
+
 @pytest.mark.parametrize(
     ("name", "options", "error", "message"),
     [

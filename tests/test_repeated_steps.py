@@ -16,6 +16,9 @@ from wrapper_cases import Lookahead
 
 import tfopt
 from tfopt import IndexedSlices, Variable
+from tfopt.kernels import kernels
+from tfopt.kernels.update.multi_tensor import many_call
+from tfopt.kernels.update.repetition import Repetition
 from tfopt.optimizers import (
     SGD,
     Adam,
@@ -374,6 +377,16 @@ def test_gradients_are_not_kept(around: str) -> None:
         opt.apply_gradients([(grad, w)])
         del grad
         assert alive() is None
+
+
+def test_a_repetition_without_gradients_is_refused() -> None:
+    kernel = kernels["gradient_descent"]
+    repetition = Repetition(kernel, many_call(kernel, ([np.ones(3)], [np.ones(3)]), (0.5,), 0, 1.0))
+    repetition.release()
+    with pytest.raises(tfopt.InvalidArgumentError, match="needs gradients"):
+        repetition.call_with({"alpha": 0.5}, {}, 1.0, 1.0)
+    assert repetition.takes([np.ones(3)])
+    repetition.call_with({"alpha": 0.5}, {}, 1.0, 1.0)
 
 
 def test_tensors_of_a_repeated_variable_keep_their_values() -> None:

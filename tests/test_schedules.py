@@ -391,6 +391,26 @@ def test_the_base_class() -> None:
         base.get_config()
 
 
+def test_a_subclass_takes_the_keywords_of_its_other_bases() -> None:
+    """And no others."""
+
+    class Other:
+        def __init_subclass__(cls, told: str = "", **options: Any) -> None:
+            super().__init_subclass__(**options)
+            cls.told = told
+
+    base: Any = tfopt.optimizers.schedules.LearningRateSchedule
+
+    class Both(base, Other, told="yes"):
+        pass
+
+    assert Both.told == "yes"
+    with pytest.raises(TypeError, match="takes no keyword arguments"):
+
+        class Neither(base, foo=1):
+            pass
+
+
 def test_refused_configurations() -> None:
     schedules = tfopt.optimizers.schedules
     for config, message in [

@@ -99,6 +99,19 @@ def test_bits(rule: Rule, dtype: str, kind: str, data: st.DataObject) -> None:
         TRIED[rule.name, dtype, kind, layout] += 1
 
 
+@each_rule
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_threads_share_arrays_of_any_layout(rule: Rule, layout: str) -> None:
+    """Each begins anywhere in them."""
+    values = arrays_for(rule, (50, 36, 40), "float32")
+    operands = [lay_out(value, layout) for value in values]
+    for threads, arrays_ in ((1, values), (3, operands)):
+        tfopt.threads.set_num_threads(threads)
+        call(tfopt, rule, arrays_, ordinary_hypers(rule))
+    for name, got, want in zip(rule.operands, operands, values, strict=True):
+        assert_same_bits(whole(got), whole(lay_out(want, layout)), f"{layout}: {name}")
+
+
 @each_call
 @each_dtype
 @pytest.mark.parametrize("width", [1, 3, 40, 70_000])

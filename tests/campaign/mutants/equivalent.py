@@ -101,10 +101,18 @@ EQUIVALENT: dict[str, str] = {
     "cale -> h[3] = root_scale": (_UNUSED),
     "tfopt/kernels/update/whole_rows.pyx::set_rows: cdef bint are_runs = True, "
     "merges -> cdef bint are_runs = False, merges": ("runs are stepped as rows with strides"),
+    "tfopt/linear_model/_solver/ascent.py::solve_all: together = n_problems > 1"
+    " and not alone -> together = n_problems > 2 and not alone": (
+        "there is one problem, or one for each of three classes and more"
+    ),
     "tfopt/linear_model/_solver/block_ascent.py::BlockVisits.run: ascent.estima"
     "te = 0.0 -> ascent.estimate = (2 * 0.0)": ("twice 0 is 0"),
     "tfopt/linear_model/_solver/certificate.py::certify: biases = dict.fromkeys"
     "(points, 0.0) -> biases = dict.fromkeys(points, (2 * 0.0))": ("twice 0 is 0"),
+    "tfopt/linear_model/_solver/multinomial.py::with_best_intercepts: H += sums"
+    ".sum() / problem.n_classes**2 -> H += sums.sum() / problem.n_classes**3": (
+        "the sum of the residuals is 0, so any positive number there gives the same step"
+    ),
     "tfopt/linear_model/_solver/reductions.py::SparseDelta.from_dense: if np.co"
     "unt_nonzero(vector) > MAX_DENSITY * vector.size: -> if np.count_nonzero(ve"
     "ctor) > MAX_DENSITY :": (_WAY),
@@ -131,4 +139,8 @@ EQUIVALENT: dict[str, str] = {
     "tfopt/linear_model/sdca_options.py::_first_draw: return int(check_random_s"
     "tate(seed).randint(2**31 - 1)) -> return int(check_random_state(seed).rand"
     "int(2**31 - 0))": ("the least of 2**31 numbers is left out"),
+    "tfopt/linear_model/sdca_results.py::SDCAResults._advice: if self._in_block"
+    "s and not applies_in_blocks(self._objective(self.n_features_in_, 1)): -> i"
+    "f self._in_blocks and not applies_in_blocks(self._objective(self.n_feature"
+    "s_in_, 2)):": ("what is asked does not depend on the number of threads"),
 }
