@@ -32,6 +32,7 @@ def first(a: int, b: int) -> int:
         if k in (a, 7):
             continue
         c += -k
+    bounds = dict(zip((0.0,), (b,), strict=True))
     return max(c, 1) if a >= 0 else c * 2
 '''
 
@@ -56,6 +57,13 @@ cdef inline real between(const real *p, real low, real high) noexcept nogil:
         x += 1
     prefetch(p + 4)
     return y if x > low else fmin(last, high)
+
+
+cdef int check(int n) except -1:
+    cdef team t = gather_team(n, 1)
+    if n < 0:
+        raise ValueError
+    return 0
 '''
 
 
@@ -88,6 +96,10 @@ def test_mutants_of_python(tmp_path: Path) -> None:
         ("c += -k", "c -= -k"),
         ("c += -k", "c += k"),
         ("c += -k", "pass"),
+        (
+            "bounds = dict(zip((0.0,), (b,), strict=True))",
+            "bounds = dict(zip((1.0,), (b,), strict=True))",
+        ),
         *(
             ("return max(c, 1) if a >= 0 else c * 2", f"return {after}")
             for after in (
@@ -107,7 +119,10 @@ def test_mutants_of_python(tmp_path: Path) -> None:
 
 
 def test_mutants_of_cython(tmp_path: Path) -> None:
-    """Types, casts, choices among types, addresses and prefetching are left alone."""
+    """Types, casts, choices among types, addresses and prefetching are left alone.
+
+    So are numbers of threads, and the 0 of a function that says only whether it has raised.
+    """
     found = changes(tmp_path, "x.pyx", COMPILED)
     declaration = "cdef real x = p[0] * <real>2, y, z = -low"
     assert {after for before, after in found if before == declaration} == {
@@ -125,6 +140,7 @@ def test_mutants_of_cython(tmp_path: Path) -> None:
         "while x < high:",
         "x += 1",
         "return y if x > low else fmin(last, high)",
+        "if n < 0:",
     }
     assert {after for before, after in found if before == "y = <real>1"} == {
         "y = <real>2",

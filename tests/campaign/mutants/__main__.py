@@ -27,8 +27,8 @@ from campaign.mutants.equivalent import EQUIVALENT
 from campaign.mutants.groups import Group, test_files
 from campaign.mutants.sites import Mutant
 
-#: The seconds that the tests of a mutant may take without it: first, and if it survives these.
-PATIENCE = (2.0, 8.0)
+#: The seconds that the tests of a mutant may take without it: first, and as long as it survives.
+PATIENCE = (2.0, 8.0, 30.0)
 Chosen = list[tuple[int, Group, Mutant]]
 
 

@@ -23,12 +23,12 @@ _KERNELS = "tfopt/kernels"
 GROUPS = (
     Group(
         "rules",
-        22,
+        20,
         (f"{_KERNELS}/update/rules.pxd", f"{_KERNELS}/update/steps_baseline.pyx"),
     ),
     Group(
         "updates and their checks",
-        20,
+        19,
         (
             f"{_KERNELS}/update/*.pyx",
             f"{_KERNELS}/arrays/*.pyx",
@@ -40,12 +40,12 @@ GROUPS = (
     ),
     Group(
         "norms and clipping",
-        12,
+        11,
         (f"{_KERNELS}/reduce/*.p[yx]*", "tfopt/clip_ops/*.py", "tfopt/clip_grads.py"),
     ),
     Group(
         "linear models and their solvers",
-        22,
+        20,
         (
             f"{_KERNELS}/sdca/*.p[yx]*",
             "tfopt/sdca_ops/*.py",
@@ -69,6 +69,7 @@ GROUPS = (
         ),
     ),
     Group("optimizers", 8, ("tfopt/optimizers/*/*.py", "tfopt/core/*.py")),
+    Group("tapes and functions", 6, ("tfopt/autodiff/**/*.py", "tfopt/autodiff/*.pyx")),
 )
 
 #: Tests of clusters, of the command line's processes, of what is built or written, of other
@@ -82,7 +83,9 @@ LEFT_OUT = (
 def test_files(tests: Path) -> list[Path]:
     """Return the test files that are run."""
     files = {
-        path for folder in ("", "cli/", "golden/") for path in tests.glob(f"{folder}test_*.py")
+        path
+        for folder in ("", "autodiff/", "cli/", "golden/")
+        for path in tests.glob(f"{folder}test_*.py")
     }
     out = {path for name in LEFT_OUT for path in tests.glob(f"**/test_{name}.py")}
     return sorted(files - out)

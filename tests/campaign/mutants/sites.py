@@ -2,7 +2,7 @@
 
 A change is one of tokens: an operator, a constant, a sign, a term, an argument, a call or an
 assignment that is left out. Only bodies of functions are changed, and neither messages of errors
-nor what only prefetches memory.
+and assertions nor what only prefetches memory or chooses how many threads there are.
 """
 
 from __future__ import annotations
@@ -67,11 +67,14 @@ LEFT_ALONE = {
 }
 HEADERS = {"if", "elif", "while", "for"}
 #: Changes here change nothing but the time a call takes.
-PERFORMANCE = re.compile(r"\b(prefetch\w*|AHEAD|grain|MOVED|set_grain)\b")
+PERFORMANCE = re.compile(r"\b(prefetch\w*|AHEAD|grain|MOVED|set_grain|gather_team)\b")
 #: A choice among types that the compiler makes.
 FUSED = re.compile(r"\bis (not )?(float|double|\w*complex|u?int\d+_t|long|str|bytes)\b")
 #: Functions whose first two arguments may be exchanged.
-SYMMETRIC = {"min", "max", "fmin", "fmax", "isinstance", "zip", "equal", "same_shape", "overlap"}
+SYMMETRIC = {
+    *("min", "max", "fmin", "fmax", "isinstance", "zip", "equal", "same_shape", "overlap"),
+    *("square", "samestat"),
+}
 
 
 class Line(NamedTuple):
@@ -83,6 +86,7 @@ class Line(NamedTuple):
     indent: str
     function: str
     parameters: dict[str, list[str]]
+    is_status: bool  # it returns 0: there was no exception
 
 
 class Mutant(NamedTuple):
@@ -139,7 +143,7 @@ class _Text:
 def lines_of(text: str) -> tuple[_Text, list[Line]]:
     """Return the logical lines of all functions' bodies."""
     source, lines, current = _Text(text), [], []
-    scopes: list[tuple[int, str, str, dict[str, list[str]]]] = []
+    scopes: list[tuple[int, str, str, dict[str, list[str]], bool]] = []
     ignored = (tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT)
     for token in source.tokens:
         if token.type in ignored:
@@ -155,10 +159,12 @@ def lines_of(text: str) -> tuple[_Text, list[Line]]:
         kind, name = _scope(current)
         if kind:
             outer = f"{scopes[-1][2]}." if scopes and scopes[-1][2] else ""
-            scopes.append((column, kind, outer + name, _parameters(current)))
+            scopes.append((column, kind, outer + name, _parameters(current), _has_status(current)))
         elif scopes and scopes[-1][1] == "def":
             start, end = source.at(first.start), source.at(current[-1].end)
-            lines.append(Line(current, start, end, " " * column, scopes[-1][2], scopes[-1][3]))
+            _, _, name, parameters, has_status = scopes[-1]
+            is_status = has_status and [token.string for token in current] == ["return", "0"]
+            lines.append(Line(current, start, end, " " * column, name, parameters, is_status))
         current = []
     return source, lines
 
@@ -171,6 +177,12 @@ def _scope(tokens: list[TokenInfo]) -> tuple[str, str]:
     if "(" in words and "class" not in words[:2] and "extern" not in words[:2]:
         return "def", words[words.index("(") - 1]
     return "other", words[1] if words[0] == "class" else words[-2]
+
+
+def _has_status(tokens: list[TokenInfo]) -> bool:
+    """Return whether a function is one of C whose result -1 stands for an exception."""
+    words = [token.string for token in tokens]
+    return words[:2] == ["cdef", "int"] and words[-4:] == ["except", "-", "1", ":"]
 
 
 def _parameters(tokens: list[TokenInfo]) -> dict[str, list[str]]:
@@ -212,7 +224,7 @@ def _of_line(source: _Text, line: Line, file: str, compiled: bool) -> Iterator[M
     plain = line.tokens[0].type == STRING or word in LEFT_ALONE or PERFORMANCE.search(text)
     if plain or (compiled and word in HEADERS and FUSED.search(text)):
         return
-    if word == "cdef" and not is_declaration(line):
+    if line.is_status or (word == "cdef" and not is_declaration(line)):
         return
     normal = " ".join(text.split())
     for first, last in _regions(line, compiled):
@@ -403,7 +415,7 @@ class _Edits:
             yes = k > 0 and self._words[k - 1] == "not"
             yield (self._at(k - 1) if yes else self._at(k)), self._end(k), "in" if yes else "not in"
             return
-        if word not in SWAPS:
+        if word not in SWAPS or self._words[max(k - 2, 0) : k] == ["strict", "="]:
             return
         if word in FUNCTIONS and following != "(":
             return
@@ -497,5 +509,5 @@ def _other_numbers(text: str) -> tuple[str, ...]:
     if re.fullmatch(r"\d+", text):
         return (str(int(text) + 1), *((str(int(text) - 1),) if int(text) else ()))
     if re.fullmatch(r"[\d.]+(e-?\d+)?", text):
-        return (f"(2 * {text})",)
+        return (f"(2 * {text})" if float(text) else "1.0",)
     return ()
