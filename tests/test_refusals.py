@@ -128,12 +128,12 @@ BOTH = {
     "variable of another dtype": (
         _replace("var", lambda a: a.astype(np.float64)),
         TYPE,
-        "{second} must be float64 as var is, not float32",
+        "{second} must be float64 as var is, not float32{float64}",
     ),
     "gradient of another dtype": (
         _replace("grad", lambda a: a.astype(np.float64)),
         TYPE,
-        "{grad} must be float32 as var is, not float64",
+        "{grad} must be float32 as var is, not float64; astype('float32') converts it",
     ),
     "list gradient": (
         _replace("grad", lambda a: a.tolist()),
@@ -453,7 +453,9 @@ def names(case: Case) -> dict[str, str]:
         f"{floats}, float64, complex64 or complex128" if rule.complex else f"{floats} or float64"
     )
     memory = "var must be a numpy.ndarray, or share memory with one, not list"
-    first = f"{second} must be complex64 as var is, not float32"
+    # a copy of a slot would be updated in vain
+    converts = "; astype('{}') converts it" if second == rule.grad else ""
+    first = f"{second} must be complex64 as var is, not float32{converts.format('complex64')}"
     unlike, shapes = f"var and {case.slot} do not have the same shape", ("6,2", "3")
     if case.slot in rule.row_slots:
         unlike, shapes = f"{case.slot} must have a number for each row of var", ("5", "")
@@ -464,6 +466,7 @@ def names(case: Case) -> dict[str, str]:
         "grad": rule.grad,
         "hyper": rule.hypers[0],
         "second": second,
+        "float64": converts.format("float64"),
         "slot": case.slot,
         "floats": known,
         "complex": first if rule.complex else f"{known}, not complex64",
@@ -503,7 +506,7 @@ def test_messages_name_what_is_wrong() -> None:
         update(var, grad, alpha=np.array([0.1]))
     with pytest.raises(IndexError, match=r"^Index 2 at offset 1 in indices is out of range \[0, 2"):
         update(var, grad, alpha=0.1, indices=np.array([0, 2]))
-    with pytest.raises(TypeError, match=r"^delta must be float32 as var is, not float64$"):
+    with pytest.raises(TypeError, match=r"not float64; astype\('float32'\) converts it$"):
         update(var, grad.astype(float), alpha=0.1)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
-from step_cases import every_optimizer, everything
+from step_cases import ARGUMENTS, every_optimizer, everything
 
 import tfopt
 from tfopt import IndexedSlices, InvalidArgumentError, Variable
@@ -63,6 +64,21 @@ def test_an_error_of_a_step_names_the_place(base: Any, options: dict[str, Any]) 
     ]:
         with pytest.raises(InvalidArgumentError, match=where):
             opt.step(params, wrong)
+
+
+@pytest.mark.parametrize("which", sorted(ARGUMENTS))
+def test_a_gradient_of_another_dtype_is_refused_with_a_remedy(which: str) -> None:
+    """The first thing that NumPy's float64 by default leads to; the remedy is followed."""
+    params, grads = {"w": np.ones((4, 3), np.float32)}, {"w": np.ones((4, 3))}
+    optimizer = getattr(tfopt.optimizers, which)(**ARGUMENTS[which])
+    with pytest.raises(
+        InvalidTypeError, match=r"^w: \w+ must be float32 as var is, not"
+    ) as refused:
+        optimizer.step(params, grads)
+    assert (params["w"] == 1).all() and int(optimizer.iterations) == 0
+    (remedy,) = re.findall(r"float64; (astype\('\w+'\)) converts it$", str(refused.value))
+    optimizer.step(params, {"w": eval(f"grad.{remedy}", {"grad": grads["w"]})})
+    assert int(optimizer.iterations) == 1
 
 
 def test_an_error_of_arrays_names_their_place_among_the_pairs() -> None:

@@ -87,7 +87,10 @@ cdef int check_operand(Kernel kernel, cnp.ndarray a, str name, cnp.ndarray var,
             raise InvalidTypeError(f"{name} must be {kernel.rule.dtypes}, not {a.dtype}")
     elif typenum != cnp.PyArray_TYPE(var) and not (written and _is_stored(a, var)):
         if written or cnp.PyArray_TYPE(var) != cnp.NPY_FLOAT32 or storage_of(a) <= NATIVE:
-            raise InvalidTypeError(f"{name} must be {var.dtype} as var is, not {a.dtype}")
+            remedy = "" if written or cnp.PyArray_ISCOMPLEX(a) else (
+                f"; astype('{var.dtype}') converts it"
+            )
+            raise InvalidTypeError(f"{name} must be {var.dtype} as var is, not {a.dtype}{remedy}")
     if written:
         if not cnp.PyArray_ISBEHAVED(a):
             refuse_layout(a, name, True)
