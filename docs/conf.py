@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import ModuleType
+
+from sphinx.application import Sphinx
+from sphinx.ext.autosummary.generate import generate_autosummary_docs
 
 import tfopt
+from tfopt import raw_ops, training_ops
 from tfopt.rules import OPS, RULES, Rule
 
 sys.path.insert(0, str(Path(__file__).parent))  # for this folder's extensions
@@ -78,7 +83,7 @@ def _row(rule: Rule) -> str:
     """Return a rule's row of the table in docs/rules.md."""
     flags = ", ".join(f"`{name}={on}`" for name, on in rule.flags.items()) or "none"
     cells = [
-        f"[`apply_{rule.name}`](api/training_ops)",
+        f"{{py:func}}`~tfopt.training_ops.apply_{rule.name}`",
         f"`{OPS[rule.name].name}`" if rule.name in OPS else "none",
         ", ".join(f"`{slot}`" for slot in rule.slots) or "none",
         ", ".join(f"`{hyper}`" for hyper in rule.hypers),
@@ -98,5 +103,30 @@ def _write_table(app: object) -> None:
     Path(__file__).with_name("_table.inc").write_text(text, encoding="utf-8")
 
 
-def setup(app: object) -> None:
-    app.connect("builder-inited", _write_table)  # type: ignore[attr-defined]
+def _listed(module: ModuleType, names: list[str]) -> list[str]:
+    """Return the lines of a list of functions, of which each gets a page."""
+    head = ["```{eval-rst}", f".. currentmodule:: {module.__name__}", "", ".. autosummary::"]
+    options = ["   :toctree: generated", "   :nosignatures:", ""]
+    return [*head, *options, *(f"   {name}" for name in names), "```", ""]
+
+
+def _write_lists(app: Sphinx) -> None:
+    """Write the lists of docs/api that follow from the table of rules, and the functions' pages."""
+    ours = [f"apply_{rule.name}" for rule in RULES if rule.name not in OPS]
+    rest = [name for name in training_ops.__all__ if name not in ours]
+    lists = {
+        "training_ops": [
+            "## TensorFlow's", "", *_listed(training_ops, rest),
+            "## More", "", *_listed(training_ops, ours),
+        ],
+        "raw_ops": _listed(raw_ops, raw_ops.__all__),
+    }  # fmt: skip
+    files = [Path(__file__).parent / "api" / f"_{name}.inc" for name in lists]
+    for file, lines in zip(files, lists.values(), strict=True):
+        file.write_text("\n".join(lines), encoding="utf-8")
+    generate_autosummary_docs(list(map(str, files)), app=app)
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("builder-inited", _write_table)
+    app.connect("builder-inited", _write_lists)
