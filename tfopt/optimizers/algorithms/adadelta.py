@@ -6,6 +6,7 @@ from typing import Any
 
 from tfopt.core.rule_steps import RuleUpdate
 from tfopt.optimizers.base.hyperparameters import Hyper
+from tfopt.optimizers.base.restoration import Restoration
 from tfopt.optimizers.base.weights import with_iterations
 from tfopt.optimizers.execution.deferred_rows import DecayBound
 from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
@@ -87,8 +88,8 @@ class Adadelta(RuleOptimizer):
     def _decay_bound(self, update: RuleUpdate) -> DecayBound:
         return DecayBound(0.0, 1.0)
 
-    def set_weights(self, weights: Any) -> None:
-        super().set_weights(with_iterations(self._weights, weights))
+    def _set_weights(self, restoration: Restoration, weights: Any) -> None:
+        super()._set_weights(restoration, with_iterations(self._weights, weights))
 
     def get_config(self) -> dict[str, Any]:
         own = {"rho": self.rho, "epsilon": self.epsilon}

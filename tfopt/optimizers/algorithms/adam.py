@@ -7,6 +7,7 @@ from typing import Any
 
 from tfopt.core.rule_steps import RuleUpdate
 from tfopt.optimizers.base.hyperparameters import Hyper
+from tfopt.optimizers.base.restoration import Restoration
 from tfopt.optimizers.execution.deferred_rows import DecayBound, quotient
 from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
 
@@ -104,11 +105,11 @@ class Adam(RuleOptimizer):
         first = quotient(h["lr"] * math.sqrt(1 - h["beta2_power"]), 1 - h["beta1_power"])
         return DecayBound(first, quotient(h["beta1"], math.sqrt(h["beta2"])))
 
-    def set_weights(self, weights: Any) -> None:
+    def _set_weights(self, restoration: Restoration, weights: Any) -> None:
         ours = len(self._weights)
         if len(weights) == 3 * ((ours - 1) // 2) + 1:  # of an older Adam, always with vhat
             weights = weights[:ours]
-        super().set_weights(weights)
+        super()._set_weights(restoration, weights)
 
     def get_config(self) -> dict[str, Any]:
         own = {

@@ -369,10 +369,6 @@ class OptimizerBase(Stateful):
         """Remove the slots that a failed step has created."""
         self._store.withdraw(mark)
 
-    def _holders(self) -> list[Any]:
-        """Return the objects whose attributes `_move_state` sets."""
-        return [self, self._store]
-
     def _check_move(self, moved: dict[Any, Variable]) -> None:
         """Refuse to move state (`_move_state`) to variables that already have some."""
         self._store.check_move(moved)

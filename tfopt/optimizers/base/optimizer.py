@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -12,7 +12,7 @@ import numpy as np
 from tfopt.core.call_site import stacklevel
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.kernels.update.commit import Count
+from tfopt.kernels.update.commit import Count, Write
 from tfopt.optimizers.base import saved_config
 from tfopt.optimizers.base.contract import OptimizerBase
 from tfopt.optimizers.base.hyperparameters import Hyper, LearningRate, Limit, rate_config
@@ -401,5 +401,11 @@ class Optimizer(OptimizerBase, abstract=True):
     def _like(self, config: dict[str, Any]) -> Any:
         return saved_config.like(self, config)
 
-    def _adopt(self, other: Any) -> None:
-        vars(self).update(saved_config.settings_of(other))
+    def _adopting(
+        self,
+        other: Any,
+        parts: dict[str, Any],
+        names: dict[str, Variable],
+        slots: Mapping[tuple[str, str], Variable],
+    ) -> list[Write | Callable[[], Any]]:
+        return [saved_config.adopting(self, other)]

@@ -5,16 +5,19 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError
+from tfopt.kernels.update.commit import Attributes, Write
 from tfopt.optimizers.base.hyperparameters import is_live, rate_config
 from tfopt.optimizers.base.state_parts import as_damage
 from tfopt.optimizers.schedules import LearningRateSchedule
 
 __all__ = [
+    "adopting",
     "is_function",
     "like",
     "made",
@@ -102,6 +105,14 @@ def settings_of(optimizer: Any) -> dict[str, Any]:
     return {
         key: value for key, value in vars(optimizer).items() if key in names and key not in _OWN
     }
+
+
+def adopting(optimizer: Any, other: Any) -> Write | Callable[[], Any]:
+    """Return what gives an optimizer the settings of another one."""
+    settings = settings_of(other)
+    if settings.keys() <= vars(optimizer).keys():
+        return Attributes(optimizer, settings)
+    return partial(vars(optimizer).update, settings)  # of a class that sets some of them sometimes
 
 
 def plain(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ import numpy as np
 from tfopt.core.backends import backend_of
 from tfopt.core.line_alignment import empty_at_a_line
 from tfopt.errors import InvalidArgumentError
+from tfopt.kernels.update.commit import Attributes
 from tfopt.optimizers.base.variables import memory_of, now_at
-from tfopt.optimizers.base.weights import fitting
 from tfopt.storage import BLOCK, BLOCKS, quantize
 from tfopt.variable import Variable
 
@@ -77,21 +77,6 @@ class SlotStore:
 
     # ---- writing
 
-    def assign(self, name: str, arrays: Any) -> None:
-        """Set the weights to arrays, whose number and shapes are checked.
-
-        `name` is the name of the optimizer in error messages.
-        """
-        fit = fitting(name, self.weights, arrays)
-        for weight, array in zip(self.weights, fit, strict=True):
-            weight.assign(array)
-
-    def new(self, variable: Variable, slot_name: str, name: str, array: np.ndarray) -> Variable:
-        """Create a slot from a host array; for a variable on a GPU the array is copied there."""
-        on_device = variable.device == "gpu"
-        value = backend_of(variable).filled_like(variable.value(), array) if on_device else array
-        return self.keep(variable, slot_name, Variable(value, name, trainable=False))
-
     def keep(self, variable: Variable, slot_name: str, slot: Variable) -> Variable:
         """Add a slot, as the last of the weights."""
         self.weights.append(slot)  # first: `withdraw` removes what belongs to these
@@ -101,17 +86,19 @@ class SlotStore:
         slots[slot_name] = slot
         return slot
 
-    def replace(self, variable: Variable, slot_name: str, array: np.ndarray) -> None:
-        """Store a slot in another array."""
-        slots = self.of(variable)
-        old = slots[slot_name]
-        slots[slot_name] = Variable(array, old.name, trainable=False)
-        place = next(k for k, weight in enumerate(self.weights) if weight is old)
-        self.weights[place] = slots[slot_name]
-
-    def clear(self) -> None:
-        """Remove all slots and weights."""
-        self._slots, self.owners, self.weights = {}, [], []
+    def replacing(self, arrays: Mapping[int, np.ndarray]) -> Attributes:
+        """Return the write that stores slots, by their `id`, in other arrays."""
+        new = {
+            id(slot): Variable(arrays[id(slot)], slot.name, trainable=False)
+            for slot in self.weights
+            if id(slot) in arrays
+        }
+        slots = {
+            key: {name: new.get(id(slot), slot) for name, slot in each.items()}
+            for key, each in self._slots.items()
+        }
+        weights = [new.get(id(weight), weight) for weight in self.weights]
+        return Attributes(self, {"_slots": slots, "weights": weights})
 
     def withdraw(self, mark: int) -> None:
         """Remove the weights after the first `mark`, which a failed step has created."""

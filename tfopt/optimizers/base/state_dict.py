@@ -5,14 +5,17 @@ The state of a wrapper contains the states of its inner optimizers as parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError
+from tfopt.kernels.update.commit import Attributes
 from tfopt.optimizers.base.key_paths import named
+from tfopt.optimizers.base.restoration import Restoration
 from tfopt.optimizers.base.slot_storage import check_blocks
+from tfopt.optimizers.base.slots import SlotStore
 from tfopt.optimizers.base.state_parts import (
     as_damage,
     check_array,
@@ -24,7 +27,6 @@ from tfopt.optimizers.base.state_parts import (
     in_memory,
     kind_of,
     new_array,
-    put,
 )
 from tfopt.optimizers.base.variables import memory_of
 from tfopt.variable import Variable
@@ -87,15 +89,15 @@ def load_state(optimizer: Stateful, state: dict[str, Any], variables: Any) -> No
         if state["version"] != _VERSION:
             raise InvalidArgumentError(f"the state has version {state['version']}, not {_VERSION}")
         check_variables(state["variables"], names)
-    restoring = _restoring(optimizer, state, names)
-    for restore in restoring:
-        restore()
+    restoration = Restoration(optimizer._holders())
+    _prepare(restoration, optimizer, state, names)
+    restoration.carry_out()
 
 
-def _restoring(
-    optimizer: Stateful, state: dict[str, Any], names: dict[str, Variable]
-) -> list[Callable[[], None]]:
-    """Check the state of an optimizer and its inner ones; return functions that restore it."""
+def _prepare(
+    restoration: Restoration, optimizer: Stateful, state: Any, names: dict[str, Variable]
+) -> None:
+    """Check the state of an optimizer and its inner ones, and add what restores it."""
     check_keys(state, _OF_EACH)
     with as_damage():
         if state["class_name"] != type(optimizer).__name__:
@@ -106,57 +108,49 @@ def _restoring(
         others = _checked_weights(optimizer, saved)
     other = optimizer._like(state["config"])
     with as_damage():
-        slots = _checked_slots(optimizer, state, names, other)
+        arrays = _checked_slots(optimizer, state, names, other)
         parts = dict(state["parts"])
-    inside = [
-        restore
-        for key, inner in optimizer._inner().items()
-        for restore in _restoring(inner, parts.pop(key, None), names)
-    ]
-    restoring = optimizer._restoring(in_memory(parts), names, slots)
-
-    def restore_own() -> None:
-        kept = _overwritten(optimizer, slots, names)
-        optimizer._adopt(other)
-        for key, weight in others.items():
-            weight.assign(saved[key])
-        _put(optimizer, state["order"], {**others, **kept}, slots, names)
-
-    return [*inside, restore_own, *restoring]
+    for key, inner in optimizer._inner().items():
+        _prepare(restoration, inner, parts.pop(key, None), names)
+    for key, weight in others.items():
+        restoration.assign(weight, saved[key])
+    slots = _restored_slots(restoration, optimizer, arrays, names)
+    restoration.add([_arranged(optimizer._store, state["order"], {**others, **slots}, names)])
+    parts = in_memory(parts)
+    restoration.add(optimizer._adopting(other, parts, names, slots))
+    restoration.add(optimizer._restoring(parts, names, slots))
 
 
-def _overwritten(
-    optimizer: Stateful, slots: dict[Place, Any], names: dict[str, Variable]
-) -> dict[Any, Variable]:
-    """Overwrite the existing slots and return them; reading from a file may fail here."""
-    kept: dict[Any, Variable] = {}
-    for (name, key), array in slots.items():
-        slot = optimizer._store.of(names[name]).get(key)
-        if slot is not None:
-            put(array, slot)
-            kept[name, key] = slot
-    return kept
-
-
-def _put(
+def _restored_slots(
+    restoration: Restoration,
     optimizer: Stateful,
-    order: list[Any],
-    kept: dict[Any, Variable],
-    slots: dict[Place, Any],
+    arrays: dict[Place, Any],
     names: dict[str, Variable],
-) -> None:
-    """Put weights and slots, existing and new ones, into the saved order."""
-    store = optimizer._store
-    store.clear()
+) -> dict[Place, Variable]:
+    """Return the slots of a state: existing ones, which are assigned to, and new ones."""
+    slots = {}
+    for (name, key), array in arrays.items():
+        slot = optimizer._store.of(names[name]).get(key)
+        if slot is None:
+            slot = optimizer._made_slot(names[name], key, in_memory(array))
+        else:
+            restoration.assign(slot, array)
+        slots[name, key] = slot
+    return slots
+
+
+def _arranged(
+    store: SlotStore, order: list[Any], weights: dict[Any, Variable], names: dict[str, Variable]
+) -> Attributes:
+    """Return the write that puts weights and slots into the saved order."""
+    new = SlotStore()
     for place in order:
         if isinstance(place, str):
-            store.weights.append(kept[place])
-            continue
-        name, slot = place
-        if (name, slot) in kept:
-            store.keep(names[name], slot, kept[name, slot])
+            new.weights.append(weights[place])
         else:
-            optimizer._new_slot(names[name], slot, in_memory(slots[name, slot]))
+            name, slot = place
+            new.keep(names[name], slot, weights[name, slot])
+    return Attributes(store, vars(new))
 
 
 # ---- checks

@@ -11,7 +11,7 @@ import numpy as np
 from tfopt.core.backends import backend_of
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.optimizers.base.variables import dtype_of
-from tfopt.variable import Variable, prepare_writes
+from tfopt.variable import Variable
 
 __all__ = [
     "as_damage",
@@ -24,7 +24,6 @@ __all__ = [
     "in_memory",
     "kind_of",
     "new_array",
-    "put",
 ]
 
 
@@ -55,15 +54,6 @@ def in_memory(tree: Any) -> Any:
 def new_array(array: np.ndarray | Stored) -> np.ndarray:
     """Return a new array with the contents of an array of a state."""
     return array.read() if isinstance(array, Stored) else array.copy()
-
-
-def put(array: np.ndarray | Stored, slot: Variable) -> None:
-    """Copy an array of a state into a slot."""
-    if isinstance(array, Stored) and slot.device == "cpu":
-        prepare_writes([slot])
-        array.read_into(slot.numpy())
-    else:
-        slot.assign(in_memory(array))
 
 
 def host_array(variable: Variable) -> np.ndarray:

@@ -9,12 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.core.backends import backend_of
 from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.kernels.update.commit import Write
 from tfopt.optimizers.base.hyperparameters import CheckedAttribute
+from tfopt.optimizers.base.restoration import Restoration
 from tfopt.optimizers.base.slots import SlotStore, first_array
 from tfopt.optimizers.base.state_dict import load_state, state_of
 from tfopt.optimizers.base.variables import as_variable, dtype_of
+from tfopt.optimizers.base.weights import fitting
 from tfopt.variable import Variable
 
 __all__ = ["Stateful"]
@@ -93,11 +97,13 @@ class Stateful(ABC):
             return slots[slot_name]
         dtype = self._slot_dtype(variable, slot_name)
         array = first_array(shape or expected or variable.shape, dtype, initializer, slot_name)
-        return self._new_slot(variable, slot_name, array)
+        return self._store.keep(variable, slot_name, self._made_slot(variable, slot_name, array))
 
-    def _new_slot(self, variable: Variable, slot_name: str, array: np.ndarray) -> Variable:
-        name = f"{self.name}/{variable.name}/{slot_name}"
-        return self._store.new(variable, slot_name, name, array)
+    def _made_slot(self, variable: Variable, slot_name: str, array: np.ndarray) -> Variable:
+        """Return a slot of a host array; for a variable on a GPU the array is copied there."""
+        on_device = variable.device == "gpu"
+        value = backend_of(variable).filled_like(variable.value(), array) if on_device else array
+        return Variable(value, f"{self.name}/{variable.name}/{slot_name}", trainable=False)
 
     def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
         """Return the prescribed shapes of the slots of a variable."""
@@ -155,8 +161,20 @@ class Stateful(ABC):
         ------
         InvalidArgumentError
             If the number or a shape differs; nothing has changed.
+
+        Notes
+        -----
+        Deferred updates (``sparse="catch_up"``) are discarded; call `flush` first to apply them.
         """
-        self._store.assign(self.name, weights)
+        restoration = Restoration()
+        self._set_weights(restoration, weights)
+        restoration.carry_out()
+
+    def _set_weights(self, restoration: Restoration, weights: Any) -> None:
+        """Check arrays in the format of `get_weights`, and add what sets the state to them."""
+        own = self._store.weights
+        for weight, array in zip(own, fitting(self.name, own, weights), strict=True):
+            restoration.assign(weight, array)
 
     # ---- the complete state
 
@@ -229,7 +247,7 @@ class Stateful(ABC):
         ----------
         state : dict
             As returned by `state_dict`; its arrays are copied. Or as returned by
-            `checkpoints.opened`; its arrays are read directly into the slots.
+            `checkpoints.opened`.
         variables : (nested) dict, list or tuple of variables, optional
             As in `state_dict`, with the same names, shapes and dtypes; the arrays may be others. A
             new optimizer needs them to assign the slots.
@@ -242,8 +260,13 @@ class Stateful(ABC):
             If a dtype differs. In both cases nothing has changed.
         CheckpointError, OSError
             If a file cannot be read again after it has been opened and checked, or if its contents
-            have changed since. Only then may some of the optimizer's arrays be restored and others
-            not.
+            have changed since. Then, too, nothing has changed.
+
+        Notes
+        -----
+        The state is first checked and read, and then restored as a whole, or not at all if Ctrl-C
+        comes before. An array of a file is read directly into a new slot; one of an existing slot
+        is read into memory until then.
 
         Examples
         --------
@@ -262,7 +285,7 @@ class Stateful(ABC):
     def load(self, path: str | os.PathLike[str], variables: Any = None) -> None:
         """Restore the state from a file written by `save`.
 
-        The complete file is checked first; then the slots are read in place.
+        The complete file is checked first; then the arrays are read.
 
         Parameters
         ----------
@@ -299,7 +322,9 @@ class Stateful(ABC):
         """Check parts without changing anything, and return functions that restore them.
 
         A subclass removes its own entries from `parts` and passes on the rest. `slots` contains the
-        (variable, slot) names of all slots in the state.
+        (variable, slot) names of all slots in the state. The functions are called after everything
+        else has been restored; if one raises or is interrupted, all of that and all attributes are
+        put back.
         """
         if parts:
             raise InvalidArgumentError(f"{self.name} has no part named {', '.join(parts)}")
@@ -322,8 +347,22 @@ class Stateful(ABC):
         """Return an optimizer constructed from the result of `_saved_config`."""
 
     @abstractmethod
-    def _adopt(self, other: Any) -> None:
-        """Copy the settings of an optimizer returned by `_like`."""
+    def _adopting(
+        self,
+        other: Any,
+        parts: dict[str, Any],
+        names: dict[str, Variable],
+        slots: Mapping[tuple[str, str], Variable],
+    ) -> list[Write | Callable[[], Any]]:
+        """Return what copies the settings of an optimizer returned by `_like`, and restores parts.
+
+        As in `_restoring`, but `slots` are those that the optimizer then has, and writes are made
+        together with those of the slots.
+        """
+
+    def _holders(self) -> list[Any]:
+        """Return the objects whose attributes are set when state is loaded or moved."""
+        return [self, self._store]
 
     # ---- configuration
 

@@ -116,12 +116,12 @@ class DeferredRows:
             updated = zip(self._arrays, arrays, strict=True)
             carry_out([*(AssignRows(array, rows, new) for array, new in updated), taken])
         if all_rows:
-            self.forget()
+            carry_out([self.forgetting()])
 
-    def forget(self) -> None:
-        """Discard all deferred updates."""
+    def forgetting(self) -> Write:
+        """Return the write that discards all deferred updates."""
         cleared = {"_since": np.zeros_like(self._since), "_n": 0, "_unsurpassed": []}
-        carry_out([Attributes(self, cleared)])
+        return Attributes(self, cleared)
 
     @property
     def changed(self) -> list[np.ndarray]:

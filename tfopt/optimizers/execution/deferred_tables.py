@@ -8,6 +8,7 @@ from typing import Any
 
 from tfopt.core.rule_steps import RuleStep, RuleUpdate, SparseUpdate
 from tfopt.errors import InvalidArgumentError
+from tfopt.kernels.update.commit import Attributes, Write
 from tfopt.optimizers.base.variables import memory_of
 from tfopt.optimizers.execution.deferred_rows import DecayBound, DeferredRows, check_deferred_rows
 from tfopt.optimizers.execution.prepared_step import PreparedStep, Work, Writes
@@ -109,10 +110,9 @@ class DeferredUpdates:
         for deferred in self.by_memory.values():
             deferred.catch_up()
 
-    def forget(self) -> None:
-        """Discard all deferred updates."""
-        for deferred in self.by_memory.values():
-            deferred.forget()
+    def forgetting(self) -> list[Write]:
+        """Return the writes that discard all deferred updates."""
+        return [deferred.forgetting() for deferred in self.by_memory.values()]
 
     def state(self, names: dict[str, Variable], slots: Slots) -> dict[str, Any]:
         """Return the deferred updates, by the names of their variables.
@@ -135,17 +135,24 @@ class DeferredUpdates:
             )
         return owed
 
-    def restore(self, owed: dict[str, Any], names: dict[str, Variable], slots: Slots) -> None:
-        """Restore the deferred updates from the result of `state`."""
-        self.by_memory.clear()
+    def restoring(
+        self,
+        owed: dict[str, Any],
+        names: dict[str, Variable],
+        slots: Mapping[tuple[str, str], Variable],
+    ) -> Write:
+        """Return the write that restores the deferred updates from the result of `state`.
+
+        `slots` are by the names of their variables and their own.
+        """
+        by_memory = {}
         for name, state in owed.items():
             variable = names[name]
-            variable_slots = slots.get(memory_of(variable), {})
-            slot_arrays = (variable_slots[label].value() for label in state["slots"])
-            arrays = (variable.value(), *slot_arrays)
-            deferred = DeferredRows(state["rule"], arrays, variable)
+            slot_arrays = (slots[name, label].value() for label in state["slots"])
+            deferred = DeferredRows(state["rule"], (variable.value(), *slot_arrays), variable)
             deferred.restore(state)
-            self.by_memory[memory_of(variable)] = deferred
+            by_memory[memory_of(variable)] = deferred
+        return Attributes(self, {"by_memory": by_memory})
 
 
 class Deferral:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+import copy
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
 import numpy as np
 
 from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError
+from tfopt.kernels.update.commit import Attributes, Write, carry_out
 from tfopt.optimizers.base.hyperparameters import Hyper, Setting
 from tfopt.optimizers.base.optimizer import Optimizer
+from tfopt.optimizers.base.restoration import Restoration
 from tfopt.optimizers.base.slot_storage import Storage, check_storage, converted
 from tfopt.optimizers.base.state_parts import as_damage, check_known
 from tfopt.optimizers.base.step_settings import check_seed
@@ -103,23 +106,22 @@ class RuleState(Optimizer, abstract=True):
         """
         if storage is not None and self.sparse == "catch_up":
             raise InvalidArgumentError(f"{self.name} catches up, which excludes storage")
-        before, self.storage = self.storage, check_storage(storage)
-        try:
-            dtypes = [
-                (owner, name, self._slot_dtype(owner, name))
-                for owner in self._store.owners
-                for name in self._store.of(owner)
-            ]
-        except BaseException:
-            self.storage = before
-            raise
+        like = copy.copy(self)
+        like.storage = check_storage(storage)
+        dtypes = [
+            (owner, name, like._slot_dtype(owner, name))
+            for owner in self._store.owners
+            for name in self._store.of(owner)
+        ]
         self.flush()
-        for owner, name, dtype in dtypes:
-            slot = self._store.of(owner)[name]
-            if slot.dtype != dtype:
-                array = converted(slot.numpy(), dtype, self._numbers_shape(owner, name))
-                self._store.replace(owner, name, array)
-        self._plan = None  # it refers to the previous slots
+        arrays = {
+            id(slot): converted(slot.numpy(), dtype, self._numbers_shape(owner, name))
+            for owner, name, dtype in dtypes
+            if (slot := self._store.of(owner)[name]).dtype != dtype
+        }
+        # the plan refers to the previous slots
+        settings = Attributes(self, {"storage": like.storage, "_plan": None})
+        carry_out([self._store.replacing(arrays), settings])
 
     # ---- deferred updates
 
@@ -138,14 +140,9 @@ class RuleState(Optimizer, abstract=True):
         self.flush()
         return super().get_weights()
 
-    @writes()
-    def set_weights(self, weights: Any) -> None:
-        """Set the state to arrays in the format of `get_weights`.
-
-        Deferred updates are discarded; call `flush` first to apply them.
-        """
-        super().set_weights(weights)
-        self._deferred.forget()
+    def _set_weights(self, restoration: Restoration, weights: Any) -> None:
+        super()._set_weights(restoration, weights)
+        restoration.add(self._deferred.forgetting())
 
     # ---- state
 
@@ -169,10 +166,6 @@ class RuleState(Optimizer, abstract=True):
     def _known(self) -> list[Variable]:
         return [*super()._known(), *self._exclusion.variables, *self._deferred.variables]
 
-    def _adopt(self, other: Any) -> None:
-        super()._adopt(other)
-        self._exclusion = VariableSet(self._exclusion.variables, other._exclusion.patterns)
-
     def _state_parts(self, names: dict[str, Variable]) -> dict[str, Any]:
         own_parts = {
             "excluded": self._exclusion.names_in(names),
@@ -180,21 +173,24 @@ class RuleState(Optimizer, abstract=True):
         }
         return super()._state_parts(names) | {key: part for key, part in own_parts.items() if part}
 
-    def _restoring(
-        self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[tuple[str, str]]
-    ) -> list[Callable[[], None]]:
+    def _adopting(
+        self,
+        other: Any,
+        parts: dict[str, Any],
+        names: dict[str, Variable],
+        slots: Mapping[tuple[str, str], Variable],
+    ) -> list[Write | Callable[[], Any]]:
         excluded, owed = parts.pop("excluded", []), parts.pop("owed", {})
         with as_damage():
             check_deferred(owed, names, slots)
             check_known(excluded, names)
-
-        def restore() -> None:
-            variables = [names[name] for name in excluded]
-            self._exclusion = VariableSet(variables, self._exclusion.patterns)
-            self._plan = None  # it refers to the previous slots
-            self._deferred.restore(owed, names, self._store.by_memory)
-
-        return [*super()._restoring(parts, names, slots), restore]
+        exclusion = VariableSet([names[name] for name in excluded], other._exclusion.patterns)
+        return [
+            *super()._adopting(other, parts, names, slots),
+            # the plan refers to the previous slots
+            Attributes(self, {"_exclusion": exclusion, "_plan": None}),
+            self._deferred.restoring(owed, names, slots),
+        ]
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor arguments of this optimizer, without its state."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import Call
-from tfopt.kernels.update.commit import Attributes, carry_out
+from tfopt.kernels.update.commit import Attributes, Write, carry_out
 from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.optimizers.base.contract import OptimizerBase
 from tfopt.optimizers.base.hyperparameters import Setting
@@ -265,9 +265,13 @@ class GradientAccumulation(Wrapper):
         extra = {"batch": [keys[key] for key in self._batch], "rows": rows} if self._batch else {}
         return {**super()._state_parts(names), **extra}
 
-    def _restoring(
-        self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[tuple[str, str]]
-    ) -> list[Callable[[], None]]:
+    def _adopting(
+        self,
+        other: Any,
+        parts: dict[str, Any],
+        names: dict[str, Variable],
+        slots: Mapping[tuple[str, str], Variable],
+    ) -> list[Write | Callable[[], Any]]:
         batch, rows = parts.pop("batch", []), parts.pop("rows", {})
         with as_damage():
             check_known(batch, names)
@@ -285,11 +289,11 @@ class GradientAccumulation(Wrapper):
                 if name in rows
             }
 
-        def restore() -> None:
-            self._batch = {memory_of(names[name]): names[name] for name in batch}
-            self._rows = {memory_of(names[name]): restored for name, restored in waiting.items()}
-
-        return [*super()._restoring(parts, names, slots), restore]
+        gathered = {
+            "_batch": {memory_of(names[name]): names[name] for name in batch},
+            "_rows": {memory_of(names[name]): restored for name, restored in waiting.items()},
+        }
+        return [*super()._adopting(other, parts, names, slots), Attributes(self, gathered)]
 
 
 def _adding_rows(total: np.ndarray, rows: IndexedSlices, scale: float) -> Call:

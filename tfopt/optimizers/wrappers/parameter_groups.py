@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.update.checks import Call
+from tfopt.kernels.update.commit import Write
 from tfopt.optimizers.base.contract import OptimizerBase
 from tfopt.optimizers.base.hyperparameters import Setting
+from tfopt.optimizers.base.restoration import Restoration
 from tfopt.optimizers.base.saved_config import is_function, made, without_function
 from tfopt.optimizers.base.serialization import get, serialize
 from tfopt.optimizers.base.state_parts import as_damage
@@ -218,21 +219,13 @@ class ParameterGroups(Wrapper):
         """Return copies of the state's arrays, in the order of `weights`."""
         return [array for optimizer in self.optimizers for array in optimizer.get_weights()]
 
-    @writes()
-    def set_weights(self, weights: Any) -> None:
-        """Set the state to arrays in the format of `get_weights`."""
+    def _set_weights(self, restoration: Restoration, weights: Any) -> None:
         arrays, start = list(weights), 0
-        before = [optimizer.get_weights() for optimizer in self.optimizers]
-        try:
-            for k, optimizer in enumerate(self.optimizers):
-                last = k == len(before) - 1
-                stop = len(arrays) if last else start + len(before[k])
-                optimizer.set_weights(arrays[start:stop])
-                start = stop
-        except Exception:
-            for optimizer, previous in zip(self.optimizers, before, strict=True):
-                optimizer.set_weights(previous)
-            raise
+        for k, optimizer in enumerate(self.optimizers):
+            last = k == len(self.optimizers) - 1
+            stop = len(arrays) if last else start + len(optimizer.weights)
+            optimizer._set_weights(restoration, arrays[start:stop])
+            start = stop
 
     def add_slot(self, var: Any, *args: Any, **kwargs: Any) -> Variable:
         """Return a slot of a variable; its group's optimizer creates it if it does not exist."""
@@ -271,13 +264,17 @@ class ParameterGroups(Wrapper):
             for members in self._members
         ]
 
-    def _restoring(
-        self, parts: dict[str, Any], names: dict[str, Variable], slots: Container[tuple[str, str]]
-    ) -> list[Callable[[], None]]:
+    def _adopting(
+        self,
+        other: Any,
+        parts: dict[str, Any],
+        names: dict[str, Variable],
+        slots: Mapping[tuple[str, str], Variable],
+    ) -> list[Write | Callable[[], Any]]:
         with as_damage():
             if parts.pop("members", None) != self._members_in(names):
                 raise InvalidArgumentError("the groups in the state hold other variables")
-        return super()._restoring(parts, names, slots)
+        return super()._adopting(other, parts, names, slots)
 
     def _like(self, config: dict[str, Any]) -> Any:
         return made(lambda: type(self)(self.optimizer, **{**config, "groups": []}))

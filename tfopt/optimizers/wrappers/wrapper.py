@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
 
-from tfopt.core.effects import writes
 from tfopt.errors import InvalidTypeError
+from tfopt.kernels.update.commit import Write
 from tfopt.optimizers.base.contract import OptimizerBase
 from tfopt.optimizers.base.hyperparameters import Setting
 from tfopt.optimizers.base.optimizer import Optimizer
-from tfopt.optimizers.base.saved_config import made, settings_of
+from tfopt.optimizers.base.restoration import Restoration
+from tfopt.optimizers.base.saved_config import adopting, made
 from tfopt.optimizers.base.serialization import get, serialize
 from tfopt.optimizers.base.variables import as_variable
 from tfopt.optimizers.execution.prepared_step import PreparedStep
@@ -189,18 +191,11 @@ class Wrapper(OptimizerBase, abstract=True):
         """Return copies of the state's arrays, in the order of `weights`."""
         return [*self.optimizer.get_weights(), *self._store.arrays()]
 
-    @writes()
-    def set_weights(self, weights: Any) -> None:
-        """Set the state to arrays in the format of `get_weights`."""
+    def _set_weights(self, restoration: Restoration, weights: Any) -> None:
         arrays = list(weights)
         n = max(len(arrays) - len(self._store.weights), 0)
-        before = self.optimizer.get_weights()
-        self.optimizer.set_weights(arrays[:n])
-        try:
-            self._store.assign(self.name, arrays[n:])
-        except Exception:
-            self.optimizer.set_weights(before)
-            raise
+        self.optimizer._set_weights(restoration, arrays[:n])
+        super()._set_weights(restoration, arrays[n:])
 
     def get_slot(self, var: Any, slot_name: str) -> Variable:
         """Return a slot of a variable from the wrapper or else from the inner optimizer."""
@@ -266,8 +261,14 @@ class Wrapper(OptimizerBase, abstract=True):
     def _like(self, config: dict[str, Any]) -> Any:
         return made(lambda: type(self)(self.optimizer, **config))
 
-    def _adopt(self, other: Any) -> None:
-        vars(self).update(settings_of(other))
+    def _adopting(
+        self,
+        other: Any,
+        parts: dict[str, Any],
+        names: dict[str, Variable],
+        slots: Mapping[tuple[str, str], Variable],
+    ) -> list[Write | Callable[[], Any]]:
+        return [adopting(self, other)]
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor arguments of this optimizer, without its state."""
