@@ -42,6 +42,7 @@ CHECKS = (
     "updates",
     "digests",
     "extremes",
+    "sizes",
     "refusals",
     "steps",
     "interruptions",

@@ -1,7 +1,7 @@
 """Clusters whose workers, scheduler or client are killed, slow, or out of disk: the same bits.
 
 The messages that a fit takes are counted first, by kind; then a process is killed as it takes one
-of them: any kind as often as another, and of its messages any.
+of them: each kind in turn, and of its messages any.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import count
+from itertools import count, cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from dask_cluster import addresses, by_hand, processes, start, tasks
@@ -53,10 +53,10 @@ def _counting(server: Any, kind: str, handle: Any) -> Any:
     def count() -> None:
         server.taken[kind] = server.taken.get(kind, 0) + 1
         fault = getattr(server, "fault", None)
-        if fault is not None and fault[:2] == (kind, server.taken[kind]):
-            if fault[2] == "dies":
+        if fault is not None and fault.takes(kind, server.taken[kind]):
+            if fault.seconds is None:
                 os.kill(os.getpid(), signal.SIGKILL)
-            time.sleep(fault[2])
+            time.sleep(fault.seconds)
 
     @functools.wraps(handle)
     def counted(*arguments: Any, **options: Any) -> Any:
@@ -95,9 +95,28 @@ def _taken_scheduler(dask_scheduler: Any) -> dict[str, int]:
     return dict(dask_scheduler.taken)
 
 
-def _fault(random: np.random.Generator, taken: dict[str, int], what: Any) -> Any:
-    kind = one(random, sorted(taken))
-    return kind, int(random.integers(1, taken[kind] + 1)), what
+class Fault(NamedTuple):
+    """What happens when a message comes: of a kind the n-th, of any kind each if None.
+
+    The process dies, or is busy for some seconds.
+    """
+
+    kind: str | None
+    number: int | None
+    seconds: float | None
+
+    def takes(self, kind: str, number: int) -> bool:
+        """Whether it happens at the n-th message of a kind."""
+        return self.kind is None or (self.kind, self.number) == (kind, number)
+
+
+def _fault(
+    random: np.random.Generator, taken: dict[str, int], turn: int, seconds: float | None
+) -> Fault:
+    """Return a fault at a message whose kind is the next one in turn."""
+    kinds = sorted(taken)
+    kind = kinds[turn % len(kinds)]
+    return Fault(kind, int(random.integers(1, taken[kind] + 1)), seconds)
 
 
 def _model(**options: Any) -> SDCAClassifier:
@@ -117,14 +136,23 @@ class Fits:
         self.taken_by_scheduler = client.run_on_scheduler(_taken_scheduler)
         client.run_on_scheduler(_plant_scheduler, None)
 
-    def worker(self, random: np.random.Generator) -> int:
+    def worker(self, random: np.random.Generator, turn: int) -> int:
         """A worker dies as it takes a message, or is slow, or both do."""
+        chosen = addresses(self.client)[: int(random.integers(1, 3))]
+        seconds = (one(random, (None, None, None, 0.2, 2.0)) for _ in chosen)
+        return self._fitted([_fault(random, self.taken, turn, each) for each in seconds])
+
+    def slow(self, random: np.random.Generator, turn: int) -> int:
+        """A worker is busy whenever a message comes, but alive; or both are."""
+        seconds = float(random.uniform(0.001, 0.02))
+        return self._fitted([Fault(None, None, seconds)] * int(random.integers(1, 3)))
+
+    def _fitted(self, faults: list[Fault]) -> int:
+        """Fit while as many workers have faults."""
         self.client.wait_for_workers(2)
-        before, faults = {*self.client.run(os.getpid).values()}, []
-        for address in addresses(self.client)[: int(random.integers(1, 3))]:
-            what = one(random, ("dies", "dies", "dies", 0.2, 2.0))
-            faults.append(_fault(random, self.taken, what))
-            self.client.run(_plant_worker, faults[-1], workers=[address])
+        before = {*self.client.run(os.getpid).values()}
+        for address, fault in zip(addresses(self.client), faults, strict=False):
+            self.client.run(_plant_worker, fault, workers=[address])
         try:
             found = fitted(_model())
         except WorkerLostError:  # dual variables stay with the workers after the fit
@@ -134,11 +162,11 @@ class Fits:
             self.client.run(_plant_worker, None, on_error="ignore")
         self.client.wait_for_workers(2)
         gone = before - {*self.client.run(os.getpid).values()}
-        return len(gone) + sum(what != "dies" for *_, what in faults)
+        return len(gone) + sum(fault.seconds is not None for fault in faults)
 
-    def scheduler(self, random: np.random.Generator) -> int:
+    def scheduler(self, random: np.random.Generator, turn: int) -> int:
         """The scheduler dies as it takes a message: the fit ends soon, and can be taken up."""
-        fault = _fault(random, self.taken_by_scheduler, "dies")
+        fault = _fault(random, self.taken_by_scheduler, turn, None)
         with tempfile.TemporaryDirectory() as folder:
             saved = str(Path(folder, "saved"))
             with by_hand(Path(folder)) as (client, process):
@@ -157,7 +185,7 @@ class Fits:
             assert found == self.expected, f"other bits, taken up after {fault}"
         return 1
 
-    def own(self, random: np.random.Generator) -> int:
+    def own(self, random: np.random.Generator, turn: int) -> int:
         """The client dies: its tasks are forgotten, and the fit can be taken up."""
         with tempfile.TemporaryDirectory() as folder:
             saved = str(Path(folder, "saved"))
@@ -173,15 +201,16 @@ class Fits:
         assert not left, left
         return 1
 
-    def disk(self, random: np.random.Generator) -> int:
-        """The disk of a worker is full when it saves: an error says so, and the last is whole."""
+    def disk(self, random: np.random.Generator, turn: int) -> int:
+        """Disks of workers are full when they save: an error says so, and the last is whole."""
         self.client.wait_for_workers(2)
         at, size = int(random.integers(1, 5)), int(random.integers(0, 600))
-        full = addresses(self.client)[int(random.integers(2))]
+        full = addresses(self.client)
+        full = full if random.integers(3) == 0 else [one(random, full)]
 
         def fill(record: dict[str, Any]) -> None:
             if record["iteration"] == at:
-                self.client.run(_limit_files, size, workers=[full])
+                self.client.run(_limit_files, size, workers=full)
 
         with tempfile.TemporaryDirectory() as folder:
             saved = str(Path(folder, "saved"))
@@ -193,7 +222,7 @@ class Fits:
             else:
                 raise AssertionError("a save on a full disk was not noticed")
             finally:
-                self.client.run(_limit_files, resource.RLIM_INFINITY, workers=[full])
+                self.client.run(_limit_files, resource.RLIM_INFINITY, workers=full)
             assert bool(_from(saved)) == (at > 1)
             assert fitted(_model(), **_from(saved)) == self.expected, f"other bits, after {at}"
         return 1
@@ -217,16 +246,16 @@ def _fit_until_killed(address: str, saved: str) -> None:
 def _cases(seed: int) -> Iterator[Case]:
     with processes(2) as client:
         fits = Fits(client)
-        tried: tuple[Callable[[np.random.Generator], int], ...]
-        tried = (fits.worker, fits.worker, fits.disk, fits.own, fits.scheduler)
-        for number in count():
+        tried = (fits.worker, fits.slow, fits.disk, fits.scheduler, fits.worker, fits.own)
+        turns = {case: count(seed) for case in tried}
+        for number, case in enumerate(cycle(tried)):
             random = np.random.default_rng((seed, number))
-            yield functools.partial(_with, client, tried[number % len(tried)], random)
+            yield functools.partial(_with, client, case, random, next(turns[case]))
 
 
-def _with(client: Client, case: Callable[[Any], int], random: np.random.Generator) -> int:
+def _with(client: Client, case: Callable[..., int], *arguments: Any) -> int:
     with client.as_current():
-        return case(random)
+        return case(*arguments)
 
 
 CHECK = Check(

@@ -9,6 +9,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from cases import assert_same_bits
+from optimizer_arguments import RULES
+from test_training_model import compare
+from training_plans import Run, drawn_plan
 from updates import update
 
 import tfopt
@@ -163,6 +166,69 @@ def _counts(random: np.random.Generator) -> int:
     return 5
 
 
+def _late_steps(random: np.random.Generator) -> int:
+    """Steps of any optimizer after 2^31 or 2^53, against the specification."""
+    plan = drawn_plan(one(random, RULES), "alone", int(random.integers(2**32)))
+    run = Run(plan)
+    count = one(random, (2**31, 2**32, 2**53, 2**62)) - int(random.integers(0, 4))
+    run.optimizer.iterations.assign(count)
+    run.state["iterations"] = count
+    late = "sparse catch_up" in plan.tried
+    for number, pairs in enumerate(plan.steps):
+        run.step(pairs)
+        if late:
+            run.optimizer.flush()
+        for name, ours, theirs in run.compared():
+            compare(f"{plan.config}: {name} after step {count + number}", ours, theirs, late)
+    return len(plan.steps)
+
+
+def _payload(random: np.random.Generator, dtype: Any, n: int) -> np.ndarray:
+    """Return NaN of any payload and sign, quiet and signaling, and other numbers."""
+    dtype = np.dtype(dtype)
+    bits = np.dtype(f"u{dtype.itemsize}")
+    digits = int(ml_dtypes.finfo(dtype).nmant)
+    numbers = random.standard_normal(n).astype(dtype)
+    low = random.integers(1, 2**digits, n, bits) >> random.integers(0, digits, n, bits)
+    exponents = ((1 << (8 * dtype.itemsize - 1 - digits)) - 1) << digits
+    signs = random.integers(0, 2, n, bits) << bits.type(8 * dtype.itemsize - 1)
+    nan = (np.maximum(low, 1) | bits.type(exponents) | signs).view(dtype)
+    assert np.isnan(nan).all()
+    return np.where(random.random(n) < 0.3, nan, numbers).astype(dtype)
+
+
+def _payloads(random: np.random.Generator) -> int:
+    """NaN of any payload stays NaN, in every format, and no other number becomes one."""
+    n = int(random.integers(1, 700))
+    values = _payload(random, np.float32, n)
+    nan = np.isnan(values)
+    for name, (dtype, _, _) in HALVES.items():
+        w = np.zeros(n, np.float32)
+        optimizer = optimizers.Mirror(optimizers.SGD(1.0, 0.5, storage={"momentum": name}), name)
+        optimizer.apply_gradients([(values, w)])
+        stored = optimizer.get_slot(w, "momentum").numpy()
+        for array in (w, stored, optimizer.mirror(w)):
+            assert (np.isnan(array) == nan).all(), (name, values)
+        halves, grad = np.zeros(n, dtype), _payload(random, dtype, n)
+        optimizers.SGD(1.0, 0.5).apply_gradients([(grad, halves)])
+        assert (np.isnan(halves) == np.isnan(grad)).all(), (name, grad)
+    for dtype in storage.BLOCKS:
+        block = storage.quantize(np.abs(values), dtype)
+        units = block[dtype.names[0]].reshape(len(block), -1)
+        decoded = storage.dequantize(block, (n,))
+        parts = units.shape[1]
+        for k, unit in enumerate(np.ravel(units)):
+            each = slice(k * 256 // parts, (k + 1) * 256 // parts)
+            assert np.isnan(unit) == nan[each].any() == np.isnan(decoded[each]).any()
+    for dtype in (np.float32, np.float64):
+        array = _payload(random, dtype, n)
+        clipped = tfopt.clip_by_value(array, -0.5, 0.5)
+        assert (np.isnan(clipped) == np.isnan(array)).all()
+        assert np.isnan(tfopt.global_norm([array])) == np.isnan(array).any()
+        assert np.isnan(tfopt.clip_by_norm(array, 1e9)).any() == np.isnan(array).any()
+    return 12
+
+
 def _floating_state() -> None:
     """The caller's floating-point state is its own: gradual underflow, as NumPy has it."""
     for dtype in (np.float32, np.float64):
@@ -171,8 +237,8 @@ def _floating_state() -> None:
 
 
 def _case(random: np.random.Generator) -> int:
-    """A number at the end of its range: 16 and 8 bits, norms, counts, by rational arithmetic."""
-    tried = one(random, (_halves, _codes, _norms, _counts))(random)
+    """A number at the end of its range: 16 to 4 bits, norms, counts, NaN, by exact arithmetic."""
+    tried = one(random, (_halves, _codes, _norms, _counts, _late_steps, _payloads))(random)
     tfopt.set_flush_denormals(True)
     tfopt.training_ops.apply_gradient_descent(np.ones(9), np.ones(9), alpha=1.0)
     _floating_state()

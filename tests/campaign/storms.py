@@ -6,15 +6,19 @@ kernels, in what other threads do meanwhile, and in what is done when a call is 
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 from cases import RULES, arrays_for, ordinary_hypers
@@ -25,7 +29,8 @@ from updates import update
 import tfopt
 from campaign.calls import one
 from campaign.check import drawn
-from tfopt import checkpoints
+from tfopt import checkpoints, optimizers
+from tfopt.cli import main
 from tfopt.io import read_libsvm
 from tfopt.linear_model import (
     FTRLClassifier,
@@ -34,6 +39,7 @@ from tfopt.linear_model import (
     load_model,
     save_model,
 )
+from tfopt.optimizers.base import slot_storage
 
 
 class Target(NamedTuple):
@@ -44,16 +50,17 @@ class Target(NamedTuple):
 
 
 class Timer:
-    """Lets SIGALRM raise KeyboardInterrupt within a call, and nowhere else."""
+    """Raises SIGINT, as Ctrl-C does, within a call, and nowhere else."""
 
     def __init__(self) -> None:
         self._armed = False
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGALRM, self._handle)
 
     def _handle(self, *_: Any) -> None:
         if self._armed:
             self._armed = False
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
 
     def interrupts(self, call: Callable[[], Any], seconds: float) -> bool:
         """Carry out a call that is interrupted after some time; return whether it was."""
@@ -88,6 +95,107 @@ def _step(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
         )
 
     return make
+
+
+def _load(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
+    """A state that is loaded, from memory or a file, into a new optimizer or one with another."""
+    which, taken, from_file = one(random, [*MAKERS]), random.integers(3), random.integers(2)
+    late = which.startswith("catching up")
+
+    def begun(steps: int) -> tuple[Any, dict[str, Any]]:
+        optimizer, variables = MAKERS[which](), params()
+        if late:  # of 16 bits no row catches up
+            del variables["half"]
+        for seed in range(steps):
+            optimizer.step(variables, gradients(variables, seed))
+        return optimizer, variables
+
+    source, theirs = begun(4)
+    state = copy.deepcopy(source.state_dict(theirs))
+    path = folder / one(random, ("x.npz", "x.safetensors"))
+    checkpoints.save(path, state)
+
+    def make() -> Target:
+        optimizer, variables = begun(int(taken))
+        if from_file:
+            call = partial(optimizer.load, path, variables)
+        else:
+            call = partial(optimizer.load_state_dict, state, variables)
+        return Target(call, lambda: everything(optimizer, variables, late))
+
+    return make
+
+
+def _weights(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
+    """Weights that are set as a list."""
+    which = one(random, [*MAKERS])
+    late = which.startswith("catching up")
+
+    def make() -> Target:
+        optimizer, variables = MAKERS[which](), params()
+        if late:
+            del variables["half"]
+        optimizer.step(variables, gradients(variables, 0))
+        optimizer.flush()
+        others = [array + array for array in optimizer.get_weights()]
+        return Target(
+            lambda: optimizer.set_weights(others), lambda: everything(optimizer, variables, late)
+        )
+
+    return make
+
+
+def _convert(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
+    """Slots that get stored in other ways."""
+    cls, kinds = one(random, (optimizers.Adam, optimizers.Lion)), (None, *slot_storage._KINDS)
+    first, second = (kinds[k] for k in random.choice(len(kinds), 2, replace=False))
+    values = random.standard_normal((7, 90, 60)).astype(np.float32)
+
+    def make() -> Target:
+        optimizer, variables = cls(0.1, storage=first), [value.copy() for value in values]
+        optimizer.step(variables, [*values])
+        return Target(
+            lambda: optimizer.convert_storage(second), lambda: everything(optimizer, variables)
+        )
+
+    return make
+
+
+def _resumed(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
+    """A run of the command line that goes on from a checkpoint, until its model is replaced."""
+    data, model, saved = (folder / name for name in ("data.svm", "model.npz", "saved.npz"))
+    values = random.standard_normal((60, 5))
+    rows = (" ".join(f"{j + 1}:{x:.6g}" for j, x in enumerate(row)) for row in values)
+    labels = random.integers(2, size=60)
+    data.write_text("".join(f"{y} {row}\n" for y, row in zip(labels, rows, strict=True)))
+    options = ["--optimizer", one(random, ("adam", "ftrl", "sgd")), "--batch-size", "8"]
+    options += ["--epochs", "2", "--quiet", "--model", str(model), "--checkpoint", str(saved)]
+    options = ["train", str(data), *options, "--checkpoint-every", str(random.integers(1, 9))]
+    save = checkpoints.save
+
+    def save_once(*arguments: Any) -> None:
+        save(*arguments)
+        raise KeyboardInterrupt
+
+    with mock.patch.object(checkpoints, "save", save_once):
+        _main(options, code=130)
+    begun = saved.read_bytes()
+
+    def make() -> Target:
+        saved.write_bytes(begun)
+        model.write_bytes(b"that of another run")
+        return Target(lambda: _main([*options, "--resume"]), model.read_bytes)
+
+    return make
+
+
+def _main(arguments: list[str], code: int = 0) -> None:
+    """Run the command line, which catches interrupts itself."""
+    with redirect_stderr(StringIO()):
+        found = main(arguments)
+    if found == 130 != code:
+        raise KeyboardInterrupt
+    assert found == code, found
 
 
 def _loss(w: Any, x: Any) -> Any:
@@ -241,6 +349,11 @@ TARGETS = (
     _step,
     _step,
     _step,
+    _load,
+    _load,
+    _weights,
+    _convert,
+    _resumed,
     _minimized,
     _tape,
     _rule,
@@ -273,7 +386,7 @@ def storm(make: Callable[[], Target], random: np.random.Generator, times: int = 
 
 
 def _case(random: np.random.Generator) -> int:
-    """SIGINT at a random moment of a step, fit, gradient, save or read: all of it, or nothing."""
+    """SIGINT at a random moment of a step, fit, load, save or gradient: all of it, or nothing."""
     what = one(random, TARGETS)
     with tempfile.TemporaryDirectory() as folder:
         try:
