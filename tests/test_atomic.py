@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,49 @@ def write(path: Path, content: bytes = b"new") -> None:
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
+
+
+# ---- Ctrl-C
+
+
+def interrupted(call: Callable[[], object], number: int) -> bool:
+    """Make a call that is interrupted before the n-th instruction of Python's; return whether."""
+    left = number
+
+    def trace(frame: Any, kind: str, argument: object) -> Any:
+        nonlocal left
+        if Path(frame.f_code.co_filename).name not in ("atomic_write.py", "contextlib.py"):
+            return None
+        frame.f_trace_opcodes = True
+        left -= kind == "opcode"
+        if left == 0 and kind == "opcode":
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of files that got no name
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_ctrl_c_before_any_instruction_leaves_one_file(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # which takes most of the time
+    path, number, found = tmp_path / "x", 1, set()
+    path.write_bytes(b"old")
+    while interrupted(lambda: write(path), number):
+        assert list(tmp_path.iterdir()) == [path], f"instruction {number}"
+        found.add(path.read_bytes())
+        path.write_bytes(b"old")
+        number += 1
+    assert number > 200 and found == {b"old", b"new"}
 
 
 # ---- several writers

@@ -31,6 +31,7 @@ from campaign import (
     updates,
 )
 from campaign.check import CHECKS, Case, Check
+from campaign.interrupted_calls import Target
 
 from tfopt.errors import CheckpointError
 
@@ -134,7 +135,7 @@ def test_another_digest_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_half_a_call_is_seen() -> None:
     """One that writes one element, and then another."""
 
-    def make() -> storms.Target:
+    def make() -> Target:
         arrays = np.zeros(2)
 
         def call() -> None:
@@ -142,7 +143,7 @@ def test_half_a_call_is_seen() -> None:
             sum(range(200_000))
             arrays[1] += 1
 
-        return storms.Target(call, arrays.tolist)
+        return Target(call, arrays.tolist)
 
     with pytest.raises(AssertionError, match="neither as before"):
         storms.storm(make, np.random.default_rng(0), times=100)

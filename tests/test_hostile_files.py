@@ -271,16 +271,17 @@ def test_a_link_in_place_of_a_temporary_file(
     monkeypatch.setattr("secrets.token_hex", lambda _: "22222222")
     create = os.open
 
-    def planting(name: Any, flags: int, *rest: Any) -> int:
+    def planting(name: Any, flags: int, *rest: Any, **options: Any) -> int:
         if str(name).endswith("22222222.tmp") and not names:
             names.append(str(name))
             os.symlink(kept, name)
-        return create(name, flags, *rest)
+        return create(name, flags, *rest, **options)
 
     monkeypatch.setattr(os, "open", planting)
     with pytest.raises(FileExistsError, match=r"x\.npz"):
         checkpoints.save(tmp_path / "x.npz", {"n": 2})
     assert kept.read_text() == "kept"
+    assert [Path(name).readlink() for name in names] == [kept]
     assert checkpoints.load(tmp_path / "x.npz") == {"n": 1}
 
 

@@ -10,6 +10,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
+from functools import partial
 from typing import BinaryIO
 
 from tfopt.errors import InvalidArgumentError
@@ -50,17 +51,20 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         # short, so that it is a valid name wherever the target's is
         prefix = f".tfopt-{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}-"
         _remove_leftovers(folder, prefix)
-        temporary, descriptor = _created(os.path.join(folder, prefix), target)
+    created: list[str] = []
     try:
-        with open(descriptor, "wb") as file:
+        with naming(path):
+            opened = _created(os.path.join(folder, prefix), target, created)
+        with opened as file:
             yield file
             with naming(path):
                 file.flush()
-                os.fsync(descriptor)
-                os.replace(temporary, target)
+                os.fsync(file.fileno())
+                os.replace(created[-1], target)
     except BaseException:  # including Ctrl-C
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        for temporary in created:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
         raise
     with naming(path):
         _sync(folder)
@@ -115,8 +119,8 @@ def target_of(path: str | os.PathLike[str]) -> str:
     return os.path.realpath(name)
 
 
-def _created(start: str, target: str) -> tuple[str, int]:
-    """Create a locked file and return its name and descriptor. The lock shows a live writer.
+def _created(start: str, target: str, names: list[str]) -> BinaryIO:
+    """Create a locked file, and append its name before that. The lock shows a live writer.
 
     If another process removes the file before it is locked, another one is created.
     """
@@ -125,20 +129,23 @@ def _created(start: str, target: str) -> tuple[str, int]:
     except FileNotFoundError:
         replaced = None
     while True:
-        name = f"{start}{secrets.token_hex(4)}.tmp"
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        descriptor = os.open(name, flags, 0o666 if replaced is None else 0o600)
+        names.append(f"{start}{secrets.token_hex(4)}.tmp")
+        # a file object, not a descriptor: it is closed if Ctrl-C comes before it has a name here
+        opener = partial(os.open, mode=0o666 if replaced is None else 0o600)
         try:
-            if _locks(descriptor) and _is(descriptor, name):
-                if replaced is not None:
-                    _copy_permissions(descriptor, replaced)
-                return name, descriptor
-        except BaseException:
-            os.close(descriptor)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name)
+            file = open(names[-1], "xb", opener=opener)  # noqa: SIM115
+        except OSError:
+            names.pop()  # that of another file, perhaps
             raise
-        os.close(descriptor)
+        try:
+            if _locks(file.fileno()) and _is(file.fileno(), names[-1]):
+                if replaced is not None:
+                    _copy_permissions(file.fileno(), replaced)
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()
 
 
 def _is(descriptor: int, name: str) -> bool:
