@@ -39,12 +39,14 @@ templates_path = ["_templates"]
 highlight_options = {"python": {"stripnl": True}}  # examples may end with an empty line
 html_math_renderer = "mathml"
 html_title = "tfopt"
+html_static_path = ["_static"]
+html_css_files = ["tfopt.css"]
 html_theme = "pydata_sphinx_theme"
 html_theme_options = {
     "header_links_before_dropdown": 8,
     "navbar_end": ["theme-switcher"],
+    "navbar_persistent": ["search-button"],
     "navigation_with_keys": False,
-    "show_nav_level": 2,
 }
 html_sidebars = {"index": ["site-nav"], "**": ["sidebar-nav-bs"]}
 html_show_sourcelink = False
@@ -63,6 +65,7 @@ sphinx_gallery_conf = {
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 autodoc_default_options = {"members": True, "undoc-members": False, "show-inheritance": True}
+autodoc_typehints = "none"  # the sections of parameters have them in words
 nitpicky = True
 nitpick_ignore_regex = [
     # Other libraries: their inventories would have to be fetched.
