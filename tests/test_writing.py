@@ -36,6 +36,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "without the flag": {"_DIRECT": 0},
     "refusing": {"pwrite": refusing},
     "halving": {"pwrite": halving},
+    "Windows": {"fcntl": None, "pwrite": None},
 }
 
 
@@ -44,7 +45,10 @@ def system(request: Any, monkeypatch: Any) -> str:
     """Have buffers of one page, on different systems."""
     monkeypatch.setattr(writing, "_SIZE", PAGE)
     for name, value in SYSTEMS[request.param].items():
-        monkeypatch.setattr(os if name == "pwrite" else writing, name, value)
+        if name == "pwrite" and value is None:
+            monkeypatch.delattr(os, name)
+        else:
+            monkeypatch.setattr(os if name == "pwrite" else writing, name, value)
     return request.param
 
 
@@ -69,7 +73,7 @@ def test_a_system_that_fails_is_heard(tmp_path: Path, system: str, monkeypatch: 
             raise OSError(errno.ENOSPC, "No space left on device")
         return pwrite(descriptor, data, start)
 
-    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr(writing, "_write_at", full)
     for size in (2 * PAGE + 1, 3 * PAGE, 50 * PAGE):
         with (
             (tmp_path / "file").open("wb") as file,

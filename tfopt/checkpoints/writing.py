@@ -7,11 +7,15 @@ data; a checkpoint is seldom read soon.
 from __future__ import annotations
 
 import errno
-import fcntl
 import mmap
 import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import BinaryIO, Self
+
+try:
+    import fcntl
+except ImportError:  # Windows, which has no direct writes to switch on either
+    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["Writer"]
 
@@ -92,7 +96,7 @@ class Writer:
     def _store(self, data: memoryview, start: int) -> None:
         while len(data):
             try:
-                count = os.pwrite(self._descriptor, data, start)
+                count = _write_at(self._descriptor, data, start)
             except OSError as error:
                 if not self._is_direct or error.errno != errno.EINVAL:
                     raise
@@ -106,9 +110,17 @@ class Writer:
             self._is_direct = _set_direct(self._descriptor, False)
 
 
+def _write_at(descriptor: int, data: memoryview, start: int) -> int:
+    """Write bytes at an offset, maybe not all; return how many."""
+    if hasattr(os, "pwrite"):
+        return os.pwrite(descriptor, data, start)
+    os.lseek(descriptor, start, os.SEEK_SET)
+    return os.write(descriptor, data)
+
+
 def _set_direct(descriptor: int, on: bool) -> bool:
     """Switch writing past the page cache on or off; return whether it is on."""
-    if not _DIRECT:
+    if not _DIRECT or fcntl is None:
         return False
     flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
     try:

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from functools import partial
 from typing import BinaryIO
 
 from tfopt.errors import InvalidArgumentError
 
+try:
+    import fcntl
+except ImportError:  # Windows, where an open file can be neither renamed nor removed
+    fcntl = None  # type: ignore[assignment]
+
 __all__ = ["make_folder", "naming", "replacing", "target_of"]
+
+#: Without locks, a temporary file that was not changed for so many seconds has no live writer.
+_OLD = 86_400
 
 
 @contextlib.contextmanager
@@ -60,6 +68,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             with naming(path):
                 file.flush()
                 os.fsync(file.fileno())
+                if fcntl is not None:
+                    os.replace(created[-1], target)
+        if fcntl is None:  # the file has to be closed first
+            with naming(path):
                 os.replace(created[-1], target)
     except BaseException:  # including Ctrl-C
         for temporary in created:
@@ -158,6 +170,8 @@ def _is(descriptor: int, name: str) -> bool:
 
 def _copy_permissions(descriptor: int, source: os.stat_result) -> None:
     """Copy owner, group and permissions from another file, as far as the system permits."""
+    if not hasattr(os, "fchown"):  # Windows
+        return
     created = os.fstat(descriptor)
     if (created.st_uid, created.st_gid) != (source.st_uid, source.st_gid):
         for owner in (source.st_uid, -1):
@@ -175,7 +189,11 @@ def _remove_leftovers(folder: str, prefix: str) -> None:
         left = [e.path for e in entries if e.name.startswith(prefix) and e.name.endswith(".tmp")]
     for path in left:
         with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            if fcntl is None:
+                if time.time() - os.stat(path).st_mtime > _OLD:
+                    os.unlink(path)
+                continue
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 # another file may have this name by now
                 if _locks(descriptor) and _is(descriptor, path):
@@ -186,6 +204,8 @@ def _remove_leftovers(folder: str, prefix: str) -> None:
 
 def _locks(descriptor: int) -> bool:
     """Try to lock a file until it is closed; return whether that succeeded."""
+    if fcntl is None:
+        return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -195,6 +215,8 @@ def _locks(descriptor: int) -> bool:
 
 def _sync(folder: str) -> None:
     # a rename survives a power loss only once the folder is on disk
+    if not hasattr(os, "O_DIRECTORY"):  # Windows opens no folders
+        return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
