@@ -46,6 +46,9 @@ FIGURES: dict[str, dict[str, str | None]] = {
     "percent of the loop": {"unit": "%", "better": "more"},
 }
 
+#: Facts of a rival's process that say nothing of what was compared.
+ASIDE = ("optional", "platform", "openmp_runtimes")
+
 GRACE = 60.0  # seconds after its time in which a process can finish, before it is stopped
 
 
@@ -122,7 +125,7 @@ def main() -> int:
     save(arguments.out, on, facts, results, missing)
     if run is not None:
         for own in facts.values():
-            run |= {key: value for key, value in own.items() if key not in ("optional", "platform")}
+            run |= {key: value for key, value in own.items() if key not in ASIDE}
         record(run, [r for r in results if r.agrees])
     wrong = [r for r in results if not r.agrees]
     if wrong:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import re
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,12 @@ __all__ = ["__version__", "show_versions", "versions"]
 
 __version__ = "0.1.0"
 
-_OPTIONAL = ("scikit-learn", "scipy", "tqdm", "matplotlib")
+#: What the extras for users install.
+_OPTIONAL = (
+    *("argcomplete", "backports.zstd", "dask", "distributed", "matplotlib", "ml_dtypes"),
+    *("onnxruntime", "pandas", "pyarrow", "scikit-learn", "scipy", "skl2onnx", "torch", "tqdm"),
+)
+_OPENMP = re.compile(r"\S*/([^/\s]+/(?:lib(?:gomp|i?omp)|vcomp)[^/\s]*)$", re.MULTILINE)
 
 
 def versions() -> dict[str, Any]:
@@ -23,7 +31,9 @@ def versions() -> dict[str, Any]:
     -------
     dict
         Serializable as JSON. ``optional`` maps each optional package to its version, or None if it
-        is not installed; none of them is imported.
+        is not installed; none of them is imported. ``openmp_runtimes`` lists the OpenMP libraries
+        that this process has loaded, those of other packages too, each with its folder's name; it
+        is None where only threadpoolctl could tell, and that is not installed.
     """
     from tfopt import cuda  # here, because it would delay `import tfopt`
 
@@ -37,6 +47,8 @@ def versions() -> dict[str, Any]:
         "instruction_sets_available": list(kernels.available),
         "threads": threads.get_num_threads(),
         "openmp": threads.openmp(),
+        "openmp_runtimes": _openmp_runtimes(),
+        "blas": _blas(),
         "cuda": cuda.why_not() or "available",
     }
 
@@ -58,15 +70,36 @@ def show_versions() -> None:
     lines = list(facts.items())
     lines[position:position] = optional.items()
     for name, value in lines:
-        print(f"{name.replace('_', ' '):<28}{_in_words(value)}")
+        missing = "not installed" if name in optional else "unknown"
+        print(f"{name.replace('_', ' '):<28}{missing if value is None else _in_words(value)}")
 
 
 def _in_words(value: Any) -> str:
-    if value is None:
-        return "not installed"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return ", ".join(value) if isinstance(value, list) else str(value)
+    return ", ".join(value) or "none" if isinstance(value, list) else str(value)
+
+
+def _openmp_runtimes() -> list[str] | None:
+    if os.path.exists("/proc/self/maps"):
+        with open("/proc/self/maps") as file:
+            paths = file.read()
+    elif find_spec("threadpoolctl") is not None:
+        from threadpoolctl import threadpool_info
+
+        paths = "\n".join(each["filepath"].replace("\\", "/") for each in threadpool_info())
+    else:
+        return None
+    return sorted({*_OPENMP.findall(paths)})
+
+
+def _blas() -> str | None:
+    """Return the name and version of NumPy's BLAS, which factorizes and multiplies matrices."""
+    try:
+        facts = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+        return f"{facts['name']} {facts['version']}"
+    except (KeyError, TypeError):  # how NumPy was built decides what it knows
+        return None
 
 
 def _installed(name: str) -> str | None:
