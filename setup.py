@@ -2,12 +2,12 @@
 
 import importlib.util
 import os
-import platform
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import textwrap
 from collections.abc import Sequence
@@ -70,7 +70,8 @@ SMALLEST = frozenset(
         "kernels/update/whole_tensors",
     )
 )
-X86 = platform.machine().lower() in ("x86_64", "amd64")
+#: Of the machine to build for, which may be another one.
+X86 = sysconfig.get_platform().endswith(("x86_64", "amd64"))
 #: Modules whose loops visit scattered rows, take tables apart or read text: -O3 copies those loops
 #: for cases that do not occur, which makes them a sixth larger and no faster.
 VECTORIZED_ALONE = frozenset(
@@ -123,7 +124,8 @@ DIRECTIVES = {
     "warn.maybe_uninitialized": True,
 }
 # Contraction to FMA would make bits depend on the instruction set; without -fno-math-errno GCC does
-# not vectorize square roots. Never -ffast-math.
+# not vectorize square roots. Never -ffast-math. What makes code only faster or smaller is left out
+# where the compiler does not know it.
 FLAGS = ["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
 if "-g" not in os.environ.get("CFLAGS", ""):
     # Python's flags request debug symbols, which would be most of the wheel. Tables for unwinding
@@ -135,7 +137,11 @@ if DEBUG:
     # Not cdivision, for a quotient by 0 is infinite or NaN in the reference, too. -ftrapv aborts if
     # a signed number overflows, and lets the hashes be, which are of unsigned ones.
     DIRECTIVES.update(boundscheck=True, initializedcheck=True, nonecheck=True)
-    FLAGS = ["-O1", "-g", "-UNDEBUG", "-ftrapv", *FLAGS[1:4], "-include", "debug.h"]
+    FLAGS = ["-O1", "-g", "-UNDEBUG", "-ftrapv", *FLAGS[1:4], "-includedebug.h"]
+#: Flags without which the kernels would compute other bits, or not what a debug build is for.
+INDISPENSABLE = frozenset(("-ffp-contract=off", "-ftrapv", "-includedebug.h"))
+#: All flags of a compiler that knows none of those above.
+MSVC_FLAGS = ["/O2", "/fp:precise"]
 #: Keeps what the last build here was, for neither Cython nor setuptools compares their flags.
 MODE = Path("build/mode")
 mode = "debug" if DEBUG else "release"
@@ -169,8 +175,8 @@ TRANSLATOR = import_file("translate_rules", CUDA / "translate_rules.py")
 
 def write(target: Path, source: str) -> str:
     """Write a file unless it already has these contents, and return its path."""
-    if not target.exists() or target.read_text() != source:
-        target.write_text(source)
+    if not target.exists() or target.read_text("utf-8") != source:
+        target.write_text(source, "utf-8")
     return str(target)
 
 
@@ -248,7 +254,7 @@ def extension(name: str, source: str, flags: list[str]) -> Extension:
 def uses_openmp(module: Extension) -> bool:
     """Return whether a module's C code has parallel regions or asks about threads."""
     sources = [Path(source) for source in module.sources if source.endswith(".c")]
-    return any(re.search(r"\bomp_|#pragma omp", source.read_text()) for source in sources)
+    return any(re.search(r"\bomp_|#pragma omp", source.read_text("utf-8")) for source in sources)
 
 
 def find_nvcc() -> str:
@@ -327,21 +333,28 @@ class CudaLibrary(Extension):
 
 
 class Sources(sdist):
-    """The source archive: what a build needs, without generated files."""
+    """The source archive: all files of a clone, with which it is built, tested and documented."""
 
+    FOLDERS = (".ci", ".github", "asv_bench", "docs", "tests", "tfopt", "tfopt_ref")
+    #: What builds, tests and tools leave there.
     GENERATED = (
         *("tfopt/**/*.c", "tfopt/**/*.so*", "tfopt/kernels/update/*_steps*.pxi"),
         *("tfopt/kernels/update/steps_baseline.pyx", "tfopt/kernels/update/steps_v3.pyx"),
         *("tfopt/cuda/src/rules.h", "tfopt/cuda/src/table.h"),
         *("tfopt/training_ops.py", "tfopt/raw_ops.py"),
+        *("docs/_build/**", "docs/_table.inc", "docs/api/generated/**", "docs/gallery/**"),
+        *("docs/sg_execution_times.rst", "asv_bench/.asv/**"),
     )
+    #: The same, in any folder.
+    LEFT = ("*.py[cod]", "**/.*_cache/**", "**/.hypothesis/**")
 
     def make_distribution(self) -> None:
-        for pattern in ("*.pyx", "*.pxi", "*.pxd", "*.tp", "*.h", "*.cu"):  # which a wheel lacks
-            self.filelist.recursive_include("tfopt", pattern)
-        # the tests need helpers and data that only a clone has
-        for pattern in (*self.GENERATED, "tests/**"):
+        for folder in self.FOLDERS:
+            self.filelist.graft(folder)
+        for pattern in self.GENERATED:
             self.filelist.exclude(pattern)
+        for pattern in self.LEFT:
+            self.filelist.global_exclude(pattern)
         super().make_distribution()
 
 
@@ -375,6 +388,8 @@ class BuildKernels(build_ext):
                 "(Debian, Ubuntu: apt install build-essential; Fedora: dnf install gcc; "
                 "macOS: xcode-select --install) and run pip again"
             )
+        self.leave_out_unknown_flags()
+        self.translate()
         if self.compiles("#include <omp.h>", "-fopenmp"):
             for module in filter(uses_openmp, self.extensions):
                 module.extra_compile_args.append("-fopenmp")
@@ -401,11 +416,56 @@ class BuildKernels(build_ext):
         MODE.parent.mkdir(exist_ok=True)
         write(MODE, mode)
 
+    def translate(self) -> None:
+        """Translate the modules to C."""
+        if switched:  # until all is built, so that a build after an interrupted one begins anew
+            MODE.parent.mkdir(exist_ok=True)
+            write(MODE, "unfinished")
+        modules = [module for module in self.extensions if not isinstance(module, CudaLibrary)]
+        translated = cythonize(
+            modules,
+            compiler_directives=DIRECTIVES,
+            shared_utility_qualified_name=f"tfopt.{SHARED}",
+            force=switched,
+            cache="CYTHON_CACHE_DIR" in os.environ,
+        )
+        for module, new in zip(modules, translated, strict=True):
+            module.sources, module.depends = new.sources, new.depends
+
+    def leave_out_unknown_flags(self) -> None:
+        """Drop the flags that the compiler does not know, and instruction sets that need them."""
+        kernels = [module for module in self.extensions if not isinstance(module, CudaLibrary)]
+        msvc = self.compiler.compiler_type == "msvc"  # which accepts all, and ignores most
+        strict = ["-Werror"] if self.compiles("", "-Werror") else []  # clang warns of some
+
+        def spelled(flag: str) -> str | None:
+            if msvc or flag in INDISPENSABLE:
+                return None if msvc else flag
+            ways = dict.fromkeys((flag, flag.replace("=x86-64-", "=x86_64_")))  # gcc's, and zig's
+            return next((way for way in ways if self.compiles("", *strict, way)), None)
+
+        known = {
+            flag: spelled(flag)
+            for flag in sorted({flag for module in kernels for flag in module.extra_compile_args})
+        }
+        for module in kernels:
+            lacking = [flag for flag in module.extra_compile_args if known[flag] is None]
+            module.extra_compile_args = [*filter(None, map(known.get, module.extra_compile_args))]
+            if msvc:
+                module.extra_compile_args = [*MSVC_FLAGS]
+            if any(flag.startswith("-march=") for flag in lacking):
+                self.extensions.remove(module)
+                print(
+                    f"tfopt: {module.name} is left out, without which kernels are slower: the "
+                    f"compiler does not know {' '.join(lacking)}",
+                    file=sys.stderr,
+                )
+
     def compiles(self, code: str, *flags: str) -> bool:
         """Return whether a program with this code compiles and links."""
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder, "probe.c")
-            source.write_text(f"{code}\nint main(void) {{ return 0; }}\n")
+            source.write_text(f"{code}\nint main(void) {{ return 0; }}\n", "utf-8")
             try:
                 objects = self.compiler.compile(
                     [str(source)], output_dir=folder, extra_postargs=list(flags)
@@ -423,26 +483,19 @@ class BuildKernels(build_ext):
 
 render_functions()
 render(CUDA / "table.h.tp", CUDA / "table.h", TABLE=TABLE.ELEMENTWISE)  # the tests need no nvcc
-write(CUDA / "rules.h", TRANSLATOR.cuda_rules((KERNELS / "update/rules.pxd").read_text()))
+write(CUDA / "rules.h", TRANSLATOR.cuda_rules((KERNELS / "update/rules.pxd").read_text("utf-8")))
 # Asked for only: whoever happens to have a toolkit, perhaps an old one, builds as fast as others.
 libraries = [CudaLibrary(find_nvcc())] if os.environ.get("TFOPT_CUDA") == "1" else []
-if switched:  # until all is built, so that a build after an interrupted one begins anew
-    MODE.parent.mkdir(exist_ok=True)
-    write(MODE, "unfinished")
-modules = cythonize(
-    [
+modules = [
+    *(
         extension(f"kernels/update/steps_{name}", render_steps(name), flags)
         for name, flags in SETS.items()
-    ]
-    + [extension(f"kernels/{name}", str(KERNELS / f"{name}.pyx"), []) for name in MODULES]
-    + [extension(name, f"tfopt/{name}.pyx", []) for name in GRADIENTS]
+    ),
+    *(extension(f"kernels/{name}", str(KERNELS / f"{name}.pyx"), []) for name in MODULES),
+    *(extension(name, f"tfopt/{name}.pyx", []) for name in GRADIENTS),
     # its code runs once a call, not once an element: half the size matters more than its speed
-    + [extension(SHARED, f"tfopt/{SHARED.replace('.', '/')}.c", ["-Os"])],
-    compiler_directives=DIRECTIVES,
-    shared_utility_qualified_name=f"tfopt.{SHARED}",
-    force=switched,
-    cache="CYTHON_CACHE_DIR" in os.environ,
-)
+    extension(SHARED, f"tfopt/{SHARED.replace('.', '/')}.c", ["-Os"]),
+]
 setup(
     ext_modules=modules + libraries,
     cmdclass={"build_ext": BuildKernels, "sdist": Sources},

@@ -24,13 +24,13 @@ MESSAGE = re.compile(r"^(tfopt/\S+\.(?:pyx|pxd)):(\d+):\d+: ", re.MULTILINE)
 #: server has no threads that could be lost.
 CHANGES = {
     "setup.py": (
-        ('X86 = platform.machine().lower() in ("x86_64", "amd64")', "X86 = False"),
+        ('X86 = sysconfig.get_platform().endswith(("x86_64", "amd64"))', "X86 = False"),
         ('write(CUDA / "rules.h", TRANSLATOR', "(lambda *_: None)(CUDA, lambda: TRANSLATOR"),
         (
-            "    if not target.exists() or target.read_text() != source:\n",
+            '    if not target.exists() or target.read_text("utf-8") != source:\n',
             "    if target.name == 'steps_baseline.pyx' and target.exists():\n"
             "        return str(target)\n"
-            "    if not target.exists() or target.read_text() != source:\n",
+            '    if not target.exists() or target.read_text("utf-8") != source:\n',
         ),
     ),
     "tfopt/kernels/platform/runtime.pyx": (

@@ -12,6 +12,7 @@ cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
+    #if defined(__SIZEOF_INT128__)
     static inline int tfopt_leading_zeros(uint64_t x) { return __builtin_clzll(x); }
     static inline void tfopt_multiply(uint64_t a, uint64_t b, uint64_t *high,
                                       uint64_t *low) {
@@ -19,6 +20,21 @@ cdef extern from *:
         *high = (uint64_t)(product >> 64);
         *low = (uint64_t)product;
     }
+    #else /* a 32-bit processor, or MSVC */
+    static inline int tfopt_leading_zeros(uint64_t x) {
+        int zeros = 0;
+        for (; !(x >> 63); x <<= 1) zeros++;
+        return zeros;
+    }
+    static inline void tfopt_multiply(uint64_t a, uint64_t b, uint64_t *high,
+                                      uint64_t *low) {
+        uint64_t a0 = (uint32_t)a, a1 = a >> 32, b0 = (uint32_t)b, b1 = b >> 32;
+        uint64_t first = a0 * b0, second = a1 * b0 + (first >> 32);
+        uint64_t third = a0 * b1 + (uint32_t)second;
+        *high = a1 * b1 + (second >> 32) + (third >> 32);
+        *low = third << 32 | (uint32_t)first;
+    }
+    #endif
     static inline double tfopt_double_of(uint64_t bits) {
         double x;
         memcpy(&x, &bits, 8);
