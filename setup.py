@@ -57,8 +57,8 @@ WITHOUT_LOOPS = frozenset(
         "kernels/update/whole_tensors",
     )
 )
-#: Of these, modules that are less of a small step than others: a quarter smaller, for a few percent
-#: of the time of tapes.
+#: Of these, modules that are less of a small step than others: a quarter smaller, for which tapes
+#: take a sixth longer. At -O2 the modules of gradients would add 46 KB to the wheel.
 SMALLEST = frozenset(
     (
         *GRADIENTS,
