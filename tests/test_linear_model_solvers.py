@@ -76,6 +76,17 @@ def test_means_need_not_be_subtracted_from_the_features(loss: str, mean: float) 
     assert (np.ravel(model.dual_gap_) <= 1e-9 * np.ravel(model.objective_)).all()
 
 
+@pytest.mark.parametrize("loss", [*CURVED, "hinge"])
+def test_features_are_copied_to_subtract_their_means_only_for_visits(loss: str) -> None:
+    """Where equations are solved, the intercept is among the unknowns."""
+    y, weight = Y[DEFINITIONS[loss].labels], np.ones(len(X))
+    solving = "newton-cholesky" if loss in CURVED else "interior-point"
+    for solver in (solving, "sdca"):
+        model = estimator(loss, solver=solver)
+        data = model._training_data(X + 10, lambda k: y, 1, weight)
+        assert (data.shift is None) == (solver == solving)
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("loss", CURVED)
 def test_auto_begins_with_steps_if_they_are_less_work(loss: str) -> None:

@@ -20,7 +20,7 @@ REFUSED = "refused"
 
 #: Whose gradients outside of the function may need other sizes than when they were traced: the
 #: number of elements for which each condition holds.
-SIZED_BY_VALUES = {"piecewise", "piecewise, numbers"}
+SIZED_BY_VALUES = {"piecewise", "piecewise, numbers", "piecewise, nowhere"}
 
 #: Decompositions, which LAPACK may never finish for infinities.
 ENDLESS = ("svd", "pinv", "eig", "lstsq", "cond", "norm", "rank", "qr", "inv", "solve", "det")
