@@ -30,7 +30,7 @@ from tfopt.optimizers import (
     Wrapper,
     schedules,
 )
-from tfopt.optimizers.base import contract
+from tfopt.optimizers.base import contract, tree
 from tfopt.optimizers.base.contract import OPTIMIZERS
 from tfopt.optimizers.execution import bound_step
 from tfopt.optimizers.execution.bound_step import Repeats
@@ -405,6 +405,15 @@ def test_tensors_of_repeated_state_keep_their_values() -> None:
         seen.append(opt.step_counter[...])
         opt.apply_gradients([(np.ones(3), w)])
     assert [int(each) for each in seen] == [0, 1, 2, 3]
+
+
+def test_a_structure_is_not_walked_through_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    opt, of, random = SGD(0.5), variables("arrays", "float32"), np.random.default_rng(0)
+    for _ in range(3):
+        take(opt, of, gradients(random, of), "nested")
+    monkeypatch.setattr(tree, "leaves", None)
+    take(opt, of, gradients(random, of), "nested")
+    assert int(opt.iterations) == 4
 
 
 def test_another_structure_with_the_same_variables_is_noticed() -> None:
