@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 import tfopt
 from tfopt.linear_model import SDCAClassifier
 from tfopt.linear_model._solver import costs, monitor, newton
+from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.intercept import intercept_search
 from tfopt.linear_model.losses import LOSSES
 
@@ -120,6 +121,14 @@ def test_a_fit_to_a_tolerance_ends_where_it_is_reached(loss: str, solver: str) -
     for history in fitted(loss, solver=solver, tol=tol, max_iter=20_000).history_:
         reached = [record["certified"] and record["gap"] <= tol for record in history]
         assert reached.index(True) == len(history) - 1
+
+
+@pytest.mark.parametrize("polish", [False, True])
+def test_epochs_polish_only_what_is_to_be_polished(polish: bool) -> None:
+    options = monitor.SolverOptions(1, False, 0, 100, 1e-3, polish=polish)
+    follows = monitor.ConvergenceMonitor(options, costs.Costs(np.inf, False, polishing_epochs=9), 0)
+    follows.update(Certificate(np.ones(1), 0.0, 1.0, 1e-4), 5, 1e-4)
+    assert follows.is_done != polish
 
 
 def test_visits_alone_polish_small_problems_too() -> None:
