@@ -269,12 +269,12 @@ def test_the_page_shows_the_last_run() -> None:
 
 
 def test_most_mutants_are_killed() -> None:
-    """Of 100 that change a result 93; the page names the others, and 98 is the aim."""
+    """Of 100 that change a result 99; the page names the others."""
     run = page.read()
     tried = sum(counts[0] for counts in run["files"].values())
     equivalent = len(run["survived"]) - len(page.survivors())
     assert tried >= run["count"] * 0.98
-    assert len(page.survivors()) <= 0.07 * (tried - equivalent)
+    assert len(page.survivors()) <= 0.01 * (tried - equivalent)
 
 
 @pytest.mark.parametrize("key", EQUIVALENT)

@@ -28,7 +28,7 @@ from campaign.mutants.groups import Group, test_files
 from campaign.mutants.sites import Mutant
 
 #: The seconds that the tests of a mutant may take without it: first, and as long as it survives.
-PATIENCE = (2.0, 8.0, 30.0)
+PATIENCE = (2.0, 8.0, 60.0)
 Chosen = list[tuple[int, Group, Mutant]]
 
 
@@ -100,10 +100,11 @@ def _report(chosen: Chosen, verdicts: dict[str, Any], seed: int, count: int) -> 
     survived = []
     for _, group, mutant in chosen:
         counts = files.setdefault(f"{group.name}: {mutant.file}", [0, 0])
-        if mutant.key in verdicts:
+        if mutant.key in verdicts or mutant.key in EQUIVALENT:  # which are not tried again
+            by = verdicts.get(mutant.key)
             counts[0] += 1
-            counts[1] += verdicts[mutant.key] is not None
-            if verdicts[mutant.key] is None:
+            counts[1] += by is not None
+            if by is None:
                 survived.append(mutant)
     return {
         "date": date.today().isoformat(),

@@ -13,6 +13,34 @@ _RETURNED = "only a negative number, for an exception, is looked at"
 _WAY = "an estimate of work, which decides among ways to the same result"
 
 EQUIVALENT: dict[str, str] = {
+    "tfopt/autodiff/backward.pyx::kept: source, where = g, mask -> source, where = mask, mask": (
+        "the way of other dtypes gives the same"
+    ),
+    "tfopt/autodiff/tracing/codegen.py::_Writer._argument: if node is not None "
+    "and type(x) in (int, float) and _takes_arrays(node, x): -> if node is None"
+    " and type(x) in (int, float) and _takes_arrays(node, x):": (
+        "a number becomes an array at each call instead of once"
+    ),
+    "tfopt/autodiff/tracing/liveness.py::Liveness.__init__: self.copied = { eng"
+    "ine.key(node.outs[0]) for k, node in enumerate(nodes) if node.op is READ a"
+    "nd any( k < e <= self._last_of_root.get(engine.key(node.outs[0]), -1) for "
+    "e in effects ) } -> self.copied = { engine.key(node.outs[0]) for k, node i"
+    "n enumerate(nodes) if node.op is READ and any( k < e <= self._last_of_root"
+    ".get(engine.key(node.outs[0]), -0) for e in effects ) }": (
+        "an effect after a read is not the first node"
+    ),
+    "tfopt/autodiff/vjps/elementwise.py::power_exponent: logarithm = np.where(u"
+    "sable, np.log(np.where(usable, a, 1)), 0) -> logarithm = np.where(usable, "
+    "np.log(np.where(usable, a, 2)), 0)": ("what it stands for is not used"),
+    "tfopt/autodiff/vjps/indexing.py::take_along_axis: shape = np.broadcast_sha"
+    "pes( *(tuple(1 if k == axis else n for k, n in enumerate(x.shape)) for x i"
+    "n (a, indices)) ) -> shape = np.broadcast_shapes( *(tuple(0 if k == axis e"
+    "lse n for k, n in enumerate(x.shape)) for x in (a, indices)) )": (
+        "how long the axis is says the shape of indices alone"
+    ),
+    "tfopt/autodiff/vjps/reductions.py::partition: a, axis = (np.ravel(a), -1) "
+    "if axis is None else (a, axis) -> a, axis = (np.ravel(a), -0) if axis is N"
+    "one else (a, axis)": ("there is one axis"),
     "tfopt/checkpoints/safetensors.py::read_text: if length > min(size - 8, MOS"
     "T_TEXT): -> if length > min(size - 9, MOST_TEXT):": (
         "no file that is sound ends with its header"
@@ -22,17 +50,8 @@ EQUIVALENT: dict[str, str] = {
     "ptor, fcntl.F_SETFL, flags & _DIRECT if on else flags & ~_DIRECT)": (
         "files are written through the system's cache"
     ),
-    "tfopt/core/atomic_write.py::_is: return os.path.samestat(os.stat(name), os"
-    ".fstat(descriptor)) -> return os.path.samestat(os.fstat(descriptor), os.st"
-    "at(name))": ("whether two files are the same"),
-    'tfopt/core/rule_steps.py::RuleUpdate.without_decay: hypers = {**hypers, "w'
-    'eight_decay": 0.0} -> hypers = {**hypers, "weight_decay": (2 * 0.0)}': ("twice 0 is 0"),
     "tfopt/io/streams.py::open_binary: head = buffered.peek(6) -> head = buffered.peek(7)": (
         "more is buffered than is looked at"
-    ),
-    "tfopt/kernels/arrays/layout.pyx::_run_halves: cdef Py_ssize_t done = 0, pi"
-    "ece, whole = n - n % chunk -> cdef Py_ssize_t done = 0, piece, whole = n": (
-        "the baseline's loops, which are mutated, convert other numbers"
     ),
     "tfopt/kernels/platform/runtime.pyx::gather_team: if t.size > 1: -> if t.size <= 1:": (
         _THREADS
@@ -41,16 +60,18 @@ EQUIVALENT: dict[str, str] = {
     "tfopt/kernels/reduce/clip.pyx::_scale_each: product = product if second[i]"
     " == 1 else product * second[i] -> product = product if second[i] == 2 else"
     " product * second[i]": ("the product with 1 is the product, which has been flushed"),
-    "tfopt/kernels/reduce/lane_sums.pxd::add_squares: lanes[i] = lanes[i] + squ"
-    "are(x[i], scale) -> lanes[i] = lanes[i] + square(scale, x[i])": ("a product of two numbers"),
     "tfopt/kernels/reduce/norms.pyx::_fill: b.sources = <source *>calloc(b.n_so"
     "urces + 1, sizeof(source)) -> b.sources = <source *>calloc(b.n_sources , s"
     "izeof(source))": ("calloc of nothing returns memory, too, in glibc"),
     "tfopt/kernels/reduce/norms.pyx::_scaling: return False -> return True": (
         "a norm that is 0 or infinite is found twice"
     ),
-    "tfopt/kernels/reduce/norms.pyx::_total: cdef team t = gather_team(b.size, "
-    "1) -> cdef team t = gather_team(1, b.size)": (_THREADS),
+    "tfopt/kernels/reduce/norms.pyx::slice_norms: if t.size == 1: -> if t.size == 2:": (_THREADS),
+    "tfopt/kernels/sdca/loss_formulas.pxd::logistic_root: d = -h * h1 / fmax(h1"
+    " * h1 - h * v * (r - p) / 2, h1 * h1 / 2) -> d = h * h1 / fmax(h1 * h1 - h"
+    " * v * (r - p) / 2, h1 * h1 / 2)": (
+        "steps that leave the bracket are replaced by bisections, which find the same root"
+    ),
     "tfopt/kernels/sdca/visits.pxd::visit: cdef const index *j = &indices[0] if"
     " indices.shape[0] else NULL -> cdef const index *j = &indptr[0] if indices"
     ".shape[0] else NULL": ("what is prefetched"),
@@ -63,9 +84,12 @@ EQUIVALENT: dict[str, str] = {
     "tfopt/kernels/update/deferred_rows.pyx::_catch_up_row: break -> continue": (
         "steps that move nothing are taken one by one"
     ),
+    "tfopt/kernels/update/gradients.pyx::_run: axes.n_written = n_operands - 1 "
+    "-> axes.n_written = n_operands": (
+        "contiguous operands are not buffered, so none is written back"
+    ),
     "tfopt/kernels/update/multi_tensor.pyx::_separate: open_spans[kind] = _stil"
     "l_open(open_spans[kind], begin) -> pass": ("spans that cannot overlap are compared, too"),
-    "tfopt/kernels/update/multi_tensor.pyx::_set_any: return 0 -> return 1": (_RETURNED),
     "tfopt/kernels/update/repetition.pyx::Repetition.call_with: bit *= 2 -> pass": (
         "no rule has two flags"
     ),
@@ -76,10 +100,6 @@ EQUIVALENT: dict[str, str] = {
     "EST <= w.n_indices < NOWHERE and w.n_rows < NOWHERE and w.n_rows * w.items"
     "ize * (w.n_operands - 1) >= LARGE and (w.n_operands > 2 or w.summing != NU"
     "LL) and _is_scattered(w))": (_THREADS),
-    "tfopt/kernels/update/segment_sum.pyx::run_summed: cdef team t = at_most(ga"
-    "ther_team(w.n_indices * w.inner, w.n_operands), w.summing.team) -> cdef te"
-    "am t = at_most(gather_team(w.n_indices / w.inner, w.n_operands), w.summing"
-    ".team)": (_THREADS),
     "tfopt/kernels/update/step_table.pyx::Kernel.__cinit__: if len(rule.operand"
     "s) > MAX_OPERANDS or len(rule.hypers) > MAX_HYPERS \\ or len(rule.scalars) "
     "+ len(rule.further) > MAX_SCALARS \\ or len(rule.sums) > MAX_SUMS: -> if le"
@@ -101,14 +121,11 @@ EQUIVALENT: dict[str, str] = {
     "cale -> h[3] = root_scale": (_UNUSED),
     "tfopt/kernels/update/whole_rows.pyx::set_rows: cdef bint are_runs = True, "
     "merges -> cdef bint are_runs = False, merges": ("runs are stepped as rows with strides"),
+    "tfopt/kernels/update/whole_tensors.pyx::run_tensors: end_share(&sums) -> pass": (_THREADS),
     "tfopt/linear_model/_solver/ascent.py::solve_all: together = n_problems > 1"
     " and not alone -> together = n_problems > 2 and not alone": (
         "there is one problem, or one for each of three classes and more"
     ),
-    "tfopt/linear_model/_solver/block_ascent.py::BlockVisits.run: ascent.estima"
-    "te = 0.0 -> ascent.estimate = (2 * 0.0)": ("twice 0 is 0"),
-    "tfopt/linear_model/_solver/certificate.py::certify: biases = dict.fromkeys"
-    "(points, 0.0) -> biases = dict.fromkeys(points, (2 * 0.0))": ("twice 0 is 0"),
     "tfopt/linear_model/_solver/multinomial.py::with_best_intercepts: H += sums"
     ".sum() / problem.n_classes**2 -> H += sums.sum() / problem.n_classes**3": (
         "the sum of the residuals is 0, so any positive number there gives the same step"
@@ -121,15 +138,6 @@ EQUIVALENT: dict[str, str] = {
     "tfopt/linear_model/_solver/work.py::product_work: return ROW * _n_rows(obj"
     "ective) + SCATTERED * data.size + DENSE * dense.size -> return ROW * _n_ro"
     "ws(objective) + SCATTERED * data.size + DENSE": (_WAY),
-    "tfopt/linear_model/ftrl_dialects.py::ftrl_parameters: parameters: dict[str"
-    ', Any] = { "learning_rate": check_number(*rate, 0, open_end=True), "beta":'
-    ' check_number(*beta, 0), "l1": check_number(*l1, 0), "l2": check_number(*l'
-    '2, 0) / (1 if dialect == "tensorflow" else 2), "initial_accumulator": chec'
-    "k_number(*rest[0], 0) if rest else 0.0, } -> parameters: dict[str, Any] = "
-    '{ "learning_rate": check_number(*rate, 0, open_end=True), "beta": check_nu'
-    'mber(*beta, 0), "l1": check_number(*l1, 0), "l2": check_number(*l2, 0) / ('
-    '1 if dialect == "tensorflow" else 2), "initial_accumulator": check_number('
-    "*rest[0], 0) if rest else (2 * 0.0), }": ("twice 0 is 0"),
     "tfopt/linear_model/sdca_classifier.py::SDCAClassifier._constant_intercept:"
     " n_positive = np.count_nonzero(y > 0) -> n_positive = np.count_nonzero(y >"
     "= 0)": ("labels are -1 and 1"),

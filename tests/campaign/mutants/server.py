@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,8 @@ class Server:
             begun = time.monotonic()
             by = self._fate(number, [items[name] for name in reaching], record)
             if by is None and number in at_import and self._job["anew"]:
-                by = self._anew(number, reaching or self._chosen(None, record))
+                names = [*reaching, *self._chosen(None, record)]
+                by = self._anew(number, [*dict.fromkeys(names)])
             verdict = {
                 "number": number,
                 "by": by,
@@ -72,17 +74,22 @@ class Server:
         return True
 
     def _chosen(self, number: int | None, record: dict[str, tuple[float, set[int]]]) -> list[str]:
-        """Return tests that look for a mutant: the shortest that reach it, or any, file by file.
+        """Return tests that look for a mutant: as many as take the seconds it is given.
 
-        They are all that do, unless these take longer than a mutant is given.
+        Those come first that reach few mutants, and so are about this one, and of these the
+        shortest. For what is done at import, they are the shortest of each file.
         """
-        by_file: dict[str, list[str]] = {}
-        for name, (_, reached) in sorted(record.items(), key=lambda entry: entry[1][0]):
-            if number is None or number in reached:
-                by_file.setdefault(name.partition("::")[0], []).append(name)
-        places = {name: place for names in by_file.values() for place, name in enumerate(names)}
+        by_file: Counter[str] = Counter()
+        ranks = {}
+        for name, (seconds, reached) in sorted(record.items(), key=lambda entry: entry[1][0]):
+            if number is None:
+                file = name.partition("::")[0]
+                ranks[name] = by_file[file], seconds
+                by_file[file] += 1
+            elif number in reached:
+                ranks[name] = len(reached), seconds
         chosen, left = [], self._job["most"]
-        for name in sorted(places, key=lambda name: (places[name], record[name][0])):
+        for name in sorted(ranks, key=lambda name: ranks[name]):
             if record[name][0] <= left or not chosen:
                 left -= record[name][0]
                 chosen.append(name)
