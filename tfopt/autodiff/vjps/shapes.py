@@ -35,7 +35,7 @@ def reshape(a: Any, /, shape: Any = None, order: str = "C", **others: Any) -> An
 
 
 def _reordered(a: Any, shape: Any, order: str = "C", copy: Any = None) -> Any:
-    return moved(np.reshape, a, shape, order)
+    return moved(np.reshape, a, shape, order=order)
 
 
 @method("reshape")

@@ -85,9 +85,11 @@ class Affine:
     Its gradient is the adjoint: what each unit of an argument adds to the result.
     """
 
-    def __init__(self, function: Callable[..., Any], names: str) -> None:
+    def __init__(
+        self, function: Callable[..., Any], names: str, like: Callable[..., Any] | None = None
+    ) -> None:
         self.function, self.names = function, names.split()
-        self.signature = inspect.signature(function)
+        self.signature = inspect.signature(like or function)
         self.op = Op(self.value, self._back, name=function.__name__)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -158,6 +160,8 @@ def _of_args(gg: Any, y: Any, g: Any, args: list[Any], f: Affine, place: int, ot
 adjoint: Op = Op(_adjoint, _of_g, _of_args, name="adjoint")
 
 
-def affine(function: Callable[..., Any], names: str) -> None:
-    """Say in which arguments a function is affine."""
-    TABLE[function] = Affine(function, names)
+def affine(
+    function: Callable[..., Any], names: str, like: Callable[..., Any] | None = None
+) -> None:
+    """Say in which arguments a function is affine; another may say which it has."""
+    TABLE[function] = Affine(function, names, like)

@@ -24,5 +24,6 @@ affine(np.ediff1d, "ary to_end to_begin")
 affine(np.gradient, "f")
 affine(np.trapezoid, "y x dx")
 affine(np.linspace, "start stop")
-affine(np.bincount, "weights")
+# before NumPy 2.4 it did not say which arguments it has
+affine(np.bincount, "weights", like=lambda x, /, weights=None, minlength=0: None)
 affine(np.cumulative_sum, "x")
