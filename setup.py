@@ -342,8 +342,8 @@ class Sources(sdist):
         *("tfopt/kernels/update/steps_baseline.pyx", "tfopt/kernels/update/steps_v3.pyx"),
         *("tfopt/cuda/src/rules.h", "tfopt/cuda/src/table.h"),
         *("tfopt/training_ops.py", "tfopt/raw_ops.py"),
-        *("docs/_build/**", "docs/_table.inc", "docs/api/generated/**", "docs/gallery/**"),
-        *("docs/sg_execution_times.rst", "asv_bench/.asv/**"),
+        *("docs/_build/**", "docs/_table.inc", "docs/api/_*.inc", "docs/api/generated/**"),
+        *("docs/gallery/**", "docs/sg_execution_times.rst", "asv_bench/.asv/**"),
     )
     #: The same, in any folder.
     LEFT = ("*.py[cod]", "**/.*_cache/**", "**/.hypothesis/**")
