@@ -130,9 +130,6 @@ EQUIVALENT: dict[str, str] = {
     ".sum() / problem.n_classes**2 -> H += sums.sum() / problem.n_classes**3": (
         "the sum of the residuals is 0, so any positive number there gives the same step"
     ),
-    "tfopt/linear_model/_solver/reductions.py::SparseDelta.from_dense: if np.co"
-    "unt_nonzero(vector) > MAX_DENSITY * vector.size: -> if np.count_nonzero(ve"
-    "ctor) > MAX_DENSITY :": (_WAY),
     "tfopt/linear_model/_solver/work.py::descent_work: matrix += 3 * SCATTERED "
     "* data.size -> matrix += 3 / SCATTERED * data.size": (_WAY),
     "tfopt/linear_model/_solver/work.py::product_work: return ROW * _n_rows(obj"
