@@ -111,6 +111,12 @@ def _list() -> checks.Call:
     return multi_tensor.many_call(KERNEL, _many(), (0.1, 0.9), 0, 1.0)
 
 
+def _meanwhile() -> commit.Meanwhile:
+    block = commit.Meanwhile(lambda: ([], []), lambda: None)
+    block.__enter__()
+    return block
+
+
 def _undo() -> commit.Undo:
     return commit.Undo([np.ones(3)])
 
@@ -187,6 +193,9 @@ GOOD: dict[str, Any] = {
     "update.commit.RowsOf.__new__": lambda: [_whole(), _sparse()],
     "update.commit.Attributes.__new__": lambda: [Owner(), {"attribute": 2}],
     "update.commit.Mark.__new__": lambda: [np.zeros(5, np.int64), np.array([1, 4]), 3],
+    "update.commit.Meanwhile.__init__": lambda: [lambda: ([], []), lambda: None],
+    "update.commit.Meanwhile.__enter__": lambda: [_meanwhile()],
+    "update.commit.Meanwhile.__exit__": lambda: [_meanwhile(), None, None, None],
     "update.commit.Undo.done": lambda: [_undo()],
     "update.commit.Undo.__init__": lambda: [[np.ones(3)], [Owner()]],
     "update.commit.Undo.__enter__": lambda: [_undo()],
@@ -355,7 +364,7 @@ ANYTHING: list[Any] = [
 BLANK: list[Any] = []  # objects whose __init__ has not run
 for _type in (
     step_table.Kernel, checks.Call, commit.Write, commit.Count, commit.Assign, commit.AssignRows,
-    commit.Attributes, commit.Mark, commit.Undo, locking.Held, pipeline.Turns,
+    commit.Attributes, commit.Mark, commit.Meanwhile, commit.Undo, locking.Held, pipeline.Turns,
     feature_groups.Places, repetition.Repetition, repetition.Unchanged,
 ):  # fmt: skip
     try:

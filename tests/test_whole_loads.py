@@ -1,4 +1,4 @@
-"""A state is loaded as a whole: at each line that Python runs, it is the old one or the new one."""
+"""States and averages come as a whole: at each line of Python, what is there is old or new."""
 
 from __future__ import annotations
 
@@ -207,6 +207,32 @@ def test_slots_are_converted_at_one_line(storage: str | None) -> None:
         if other != storage:
             optimizer, _ = stepped(lambda: Adam(0.1, storage=storage), 1)
             assert_whole(optimizer, partial(optimizer.convert_storage, other), f"to {other}")
+
+
+@pytest.mark.parametrize("which", ["WeightAverage", "ScheduleFreeSGD", "ScheduleFreeAdamW"])
+def test_averages_come_and_go_at_one_line(which: str) -> None:
+    optimizer, variables = stepped(makers(None)[which], 3)
+    before = everything(optimizer, variables)
+    optimizer.assign_averages()
+    inside = everything(optimizer, variables)
+    optimizer, variables = stepped(makers(None)[which], 3)
+    watched, found = Watched(optimizer), []
+
+    def evaluate() -> None:
+        with optimizer.averaged():
+            found.append(everything(optimizer, variables))
+
+    at_each_line(evaluate, watched.look)
+    watched.look()
+    assert watched.changes == 2 and found == [inside]
+    assert before == everything(optimizer, variables) != inside
+    with pytest.raises(ArithmeticError), optimizer.averaged():
+        raise ArithmeticError
+    assert before == everything(optimizer, variables)
+    watched = Watched(optimizer)
+    at_each_line(optimizer.assign_averages, watched.look)
+    watched.look()
+    assert watched.changes == 1
 
 
 class Restoring(Adam):

@@ -29,6 +29,10 @@ cdef class Mark(Write):
     cdef const int64_t[::1] places
     cdef int64_t number
 
+cdef class Meanwhile:
+    cdef object make, prepare
+    cdef list last
+
 cdef class Undo:
     cdef list kept, attributes
     cdef readonly bint done

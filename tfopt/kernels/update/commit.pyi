@@ -1,4 +1,4 @@
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Self
 
@@ -34,6 +34,16 @@ class Attributes(Write):
 @disjoint_base
 class Mark(Write):
     def __new__(cls, into: np.ndarray, places: np.ndarray, number: int) -> Self: ...
+
+@disjoint_base
+class Meanwhile:
+    def __init__(
+        self,
+        make: Callable[[], tuple[list[Call | Write], list[Call | Write]]],
+        prepare: Callable[[], object],
+    ) -> None: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 @disjoint_base
 class Undo:

@@ -207,6 +207,32 @@ cdef class Mark(Write):
                 self.into[self.places[i]] = self.number
 
 
+cdef class Meanwhile:
+    """A block in which arrays hold other values: whatever it raises, they get theirs back.
+
+    A generator with a `yield` would be left by code in Python, which a signal can interrupt.
+
+    Parameters
+    ----------
+    make : callable
+        Returns two lists of writes, for the beginning of the block and for its end.
+    prepare : callable
+        Called before either list is carried out.
+    """
+
+    def __init__(self, make, prepare):
+        self.make, self.prepare = make, prepare
+
+    def __enter__(self):
+        first, self.last = self.make()
+        self.prepare()
+        carry_out(first)
+
+    def __exit__(self, *_):
+        self.prepare()
+        carry_out(self.last)
+
+
 cdef class Undo:
     """A block that restores arrays and attributes if it raises before `carry_out`.
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from functools import partial
 
 import numpy as np
 
 from tfopt.core.effects import writes
+from tfopt.core.engine import prepare_writes
+from tfopt.kernels.update.commit import Assign, Meanwhile, carry_out
 from tfopt.optimizers.base.slots import SlotStore
+from tfopt.optimizers.execution.prepared_step import Writes
 from tfopt.variable import Variable
 
 __all__ = ["Averaged"]
@@ -26,20 +29,24 @@ class Averaged:
     @writes()
     def assign_averages(self) -> None:
         """Assign the averages to the weights, for example at the end of training."""
-        averages = [self._average(variable) for variable in self._store.owners]
-        for variable, average in zip(self._store.owners, averages, strict=True):
-            variable.assign(average)
+        assignments, _ = self._assignments()
+        prepare_writes(self._store.owners)
+        carry_out(assignments)
 
-    @contextmanager
-    def averaged(self) -> Iterator[None]:
+    def averaged(self) -> AbstractContextManager[None]:
         """Context manager in which the variables hold their averages instead of their weights.
 
-        No step may be taken inside.
+        No step may be taken inside. All variables have their weights again at the end, also when
+        Ctrl-C comes.
         """
-        weights = [variable.numpy().copy() for variable in self._store.owners]
-        try:
-            self.assign_averages()
-            yield
-        finally:
-            for variable, before in zip(self._store.owners, weights, strict=True):
-                variable.assign(before)
+        return Meanwhile(self._assignments, partial(prepare_writes, self._store.owners))
+
+    def _assignments(self) -> tuple[Writes, Writes]:
+        """Return the assignments of all averages, and of the weights there are."""
+        averages: Writes = []
+        weights: Writes = []
+        for variable in self._store.owners:
+            array = variable.numpy()
+            averages.append(Assign(array, self._average(variable).astype(array.dtype, copy=False)))
+            weights.append(Assign(array, array.copy()))
+        return averages, weights
