@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-from concurrent.futures import Future, ThreadPoolExecutor
+from _thread import start_new_thread
+from queue import SimpleQueue
 from typing import BinaryIO, Self
 
 try:
@@ -22,13 +23,14 @@ __all__ = ["Writer"]
 _SIZE = 1 << 22  # bytes per write, at multiples of it, since direct writes must be aligned
 _COUNT = 3  # buffers: one is being written, one waits, one is being filled
 _DIRECT = getattr(os, "O_DIRECT", 0)  # not every system has it
+_END = EOFError("the thread has ended")
 
 
 class Writer:
     """Writes to an empty file in a separate thread.
 
     When the `with` block has ended without an exception, everything has been written, though not
-    synced to disk.
+    synced to disk. Nothing is left that could still write to the file, also when Ctrl-C comes.
 
     Parameters
     ----------
@@ -36,17 +38,21 @@ class Writer:
         Must have a file descriptor.
     """
 
+    # Futures, and the start of a `threading.Thread`, take locks within Python's own code, where
+    # Ctrl-C can leave them taken, and the other thread waits forever. These queues are compiled.
+
     def __init__(self, file: BinaryIO) -> None:
-        self._descriptor = file.fileno()
-        self._thread = ThreadPoolExecutor(1)
+        self._jobs: SimpleQueue[tuple[memoryview, int] | None] = SimpleQueue()
+        self._results: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._target = _Target(file.fileno())
+        self._has_thread = False
+        self._waiting = 0  # jobs whose results have not been taken
         self._buffers: list[memoryview] = []
-        self._written: list[Future[None] | None] = []
         self._turn = 0  # index of the buffer being filled
         self._filled = 0  # bytes in that buffer
         self._start = 0  # their offset in the file
 
     def __enter__(self) -> Self:
-        self._is_direct = _set_direct(self._descriptor, True)
         return self
 
     def write(self, data: bytes | memoryview) -> None:
@@ -68,32 +74,67 @@ class Writer:
                 self._hand_over(buffer)
 
     def __exit__(self, kind: object, *_: object) -> None:
-        with self._thread:
+        try:
             if kind is None:
-                for future in filter(None, self._written):
-                    future.result()
-                self._cached()
+                while self._waiting:
+                    self._take_result()
+                self._target.leave_direct()
                 if self._filled:
-                    self._store(self._buffer()[: self._filled], self._start)
+                    self._target.store(self._buffer()[: self._filled], self._start)
+        finally:
+            self._jobs.put(None)
+            while self._has_thread and self._results.get() is not _END:
+                pass
+            self._target.close()
+
+    def __del__(self) -> None:
+        self._jobs.put(None)  # Ctrl-C may come before the first line of `__exit__`
 
     def _buffer(self) -> memoryview:
         """Return the current buffer, once its previous contents have been written."""
         if self._turn == len(self._buffers):
             self._buffers.append(memoryview(mmap.mmap(-1, _SIZE)))  # page-aligned
-            self._written.append(None)
-        future = self._written[self._turn]
-        if future is not None:
-            future.result()
-            self._written[self._turn] = None
+        if self._waiting == _COUNT:
+            self._take_result()
         return self._buffers[self._turn]
 
+    def _take_result(self) -> None:
+        """Wait for the end of the oldest job."""
+        error = self._results.get()
+        self._waiting -= 1
+        if error is not None:
+            raise error
+
     def _hand_over(self, buffer: memoryview) -> None:
-        self._written[self._turn] = self._thread.submit(self._store, buffer, self._start)
+        if not self._has_thread:
+            start_new_thread(_work, (self._target, self._jobs, self._results))
+            self._has_thread = True
+        self._jobs.put((buffer, self._start))
+        self._waiting += 1
         self._turn = (self._turn + 1) % _COUNT
         self._start += _SIZE
         self._filled = 0
 
-    def _store(self, data: memoryview, start: int) -> None:
+
+class _Target:
+    """A descriptor of a file of its own: while a thread may write to it, its number stays taken."""
+
+    _descriptor = -1
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = os.dup(descriptor)
+        self._is_direct = _set_direct(self._descriptor, True)
+
+    def close(self) -> None:
+        """Close the descriptor, if that has not been done."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    __del__ = close
+
+    def store(self, data: memoryview, start: int) -> None:
+        """Write all bytes at an offset."""
         while len(data):
             try:
                 count = _write_at(self._descriptor, data, start)
@@ -103,11 +144,27 @@ class Writer:
                 count = 0  # this file system does not support direct writes after all
             data, start = data[count:], start + count
             if len(data):  # the rest is not aligned for direct writes
-                self._cached()
+                self.leave_direct()
 
-    def _cached(self) -> None:
+    def leave_direct(self) -> None:
+        """Write through the page cache from now on."""
         if self._is_direct:
             self._is_direct = _set_direct(self._descriptor, False)
+
+
+def _work(
+    target: _Target,
+    jobs: SimpleQueue[tuple[memoryview, int] | None],
+    results: SimpleQueue[BaseException | None],
+) -> None:
+    """Do jobs until one is None."""
+    while (job := jobs.get()) is not None:
+        try:
+            target.store(*job)
+            results.put(None)
+        except BaseException as error:
+            results.put(error)
+    results.put(_END)
 
 
 def _write_at(descriptor: int, data: memoryview, start: int) -> int:
