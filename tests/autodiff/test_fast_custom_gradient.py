@@ -110,3 +110,20 @@ def test_a_call_that_nobody_records_checks_and_copies_all_the_same() -> None:
     v = tfopt.Variable(1.0)
     with pytest.raises(TypeError, match="must accept keyword argument 'variables'"):
         tfopt.custom_gradient(lambda x: (x * v, lambda d: d))(x)
+
+
+def test_a_class_that_is_handed_over_is_bound() -> None:
+    """As `classmethod` does since Python 3.13; a class is no tensor."""
+
+    class Model:
+        factor = 2.0
+
+        @tfopt.custom_gradient
+        def scaled(cls, x):
+            return x * cls.factor, lambda d: d * 40.0
+
+    x = tfopt.Variable(3.0)
+    with tfopt.GradientTape() as tape:
+        y = Model.scaled(Model, x)
+    assert float(y) == 6.0 and float(tape.gradient(y, x)) == 40.0
+    assert tfopt.Bind(isinstance, lambda f, args, kwargs: f(*reversed(args)))(int, 3)

@@ -57,4 +57,7 @@ class Bind:
         return bound
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        # since Python 3.13 `classmethod` hands the class over instead of binding
+        if args and isinstance(args[0], type) and hasattr(self._f, "__get__"):
+            return self.__get__(args[0], type(args[0]))(*args[1:], **kwargs)
         return self._d(self._f, args, kwargs)
