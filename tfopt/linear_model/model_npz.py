@@ -54,7 +54,13 @@ def encode_npz(model: StoredModel) -> bytes:
     names = model.columns.features, model.columns.label, model.columns.classes
     header |= {key: name for key, name in zip(_NAMES, names, strict=True) if name is not None}
     archive = io.BytesIO()
-    np.savez(archive, header=np.array(json.dumps(header)), weights=model.weights, bias=model.bias)
+    arrays: dict[str, Any] = {"weights": model.weights, "bias": model.bias}
+    try:
+        np.savez(archive, header=np.array(json.dumps(header)), **arrays)
+    except ValueError as error:
+        if isinstance(error.__context__, KeyboardInterrupt):  # of which zipfile makes one
+            raise error.__context__ from None
+        raise
     return archive.getvalue()
 
 
