@@ -15,6 +15,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from itertools import count, cycle
 from pathlib import Path
@@ -176,7 +177,7 @@ class Fits:
                 try:
                     model = _model(checkpoint=saved, checkpoint_every=1)
                     found = fitted(model)
-                except (ConnectionError, OSError) as error:
+                except (OSError, CancelledError) as error:  # the latter when Dask itself reads
                     process.join(LIMIT)
                     assert not process.is_alive(), f"{fault}: {error!r}"
                 else:  # it had not so many messages
