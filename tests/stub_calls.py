@@ -112,7 +112,11 @@ def _list() -> checks.Call:
 
 
 def _meanwhile() -> commit.Meanwhile:
-    block = commit.Meanwhile(lambda: ([], []), lambda: None)
+    return commit.Meanwhile(lambda: ([], []), lambda: None)
+
+
+def _entered() -> commit.Meanwhile:
+    block = _meanwhile()
     block.__enter__()
     return block
 
@@ -195,7 +199,7 @@ GOOD: dict[str, Any] = {
     "update.commit.Mark.__new__": lambda: [np.zeros(5, np.int64), np.array([1, 4]), 3],
     "update.commit.Meanwhile.__init__": lambda: [lambda: ([], []), lambda: None],
     "update.commit.Meanwhile.__enter__": lambda: [_meanwhile()],
-    "update.commit.Meanwhile.__exit__": lambda: [_meanwhile(), None, None, None],
+    "update.commit.Meanwhile.__exit__": lambda: [_entered(), None, None, None],
     "update.commit.Undo.done": lambda: [_undo()],
     "update.commit.Undo.__init__": lambda: [[np.ones(3)], [Owner()]],
     "update.commit.Undo.__enter__": lambda: [_undo()],

@@ -17,7 +17,7 @@ from test_whole_steps import interrupting
 
 import tfopt
 from tfopt import IndexedSlices, InvalidArgumentError, Variable, checkpoints
-from tfopt.errors import CheckpointError
+from tfopt.errors import CheckpointError, InvalidTypeError
 from tfopt.optimizers import Adam, GradientAccumulation, Optimizer
 from tfopt.optimizers.base import slot_storage
 from tfopt.optimizers.base.restoration import Restoration
@@ -228,6 +228,18 @@ def test_averages_come_and_go_at_one_line(which: str) -> None:
     assert before == everything(optimizer, variables) != inside
     with pytest.raises(ArithmeticError), optimizer.averaged():
         raise ArithmeticError
+    assert before == everything(optimizer, variables)
+    with (block := optimizer.averaged()), pytest.raises(InvalidArgumentError, match="being used"):
+        block.__enter__()
+    assert before == everything(optimizer, variables)
+    with block:
+        assert inside == everything(optimizer, variables)
+    assert before == everything(optimizer, variables)
+    variables["table"].flags.writeable = False
+    for refused in (optimizer.assign_averages, optimizer.averaged().__enter__):
+        with pytest.raises(InvalidTypeError, match="writable"):
+            refused()
+    variables["table"].flags.writeable = True
     assert before == everything(optimizer, variables)
     watched = Watched(optimizer)
     at_each_line(optimizer.assign_averages, watched.look)

@@ -23,14 +23,15 @@ __all__ = ["Writer"]
 _SIZE = 1 << 22  # bytes per write, at multiples of it, since direct writes must be aligned
 _COUNT = 3  # buffers: one is being written, one waits, one is being filled
 _DIRECT = getattr(os, "O_DIRECT", 0)  # not every system has it
-_END = EOFError("the thread has ended")
+_END = EOFError("the thread has ended")  # its last result, after those of the jobs
 
 
 class Writer:
     """Writes to an empty file in a separate thread.
 
     When the `with` block has ended without an exception, everything has been written, though not
-    synced to disk. Nothing is left that could still write to the file, also when Ctrl-C comes.
+    synced to disk. If Ctrl-C comes while the end of the thread is waited for, it may still write to
+    this file, but to no other that is opened later.
 
     Parameters
     ----------

@@ -224,13 +224,17 @@ cdef class Meanwhile:
         self.make, self.prepare = make, prepare
 
     def __enter__(self):
-        first, self.last = self.make()
+        if self.last is not None:
+            raise InvalidArgumentError("this block is being used: make another one")
+        first, last = self.make()
         self.prepare()
         carry_out(first)
+        self.last = last
 
     def __exit__(self, *_):
         self.prepare()
         carry_out(self.last)
+        self.last = None
 
 
 cdef class Undo:
