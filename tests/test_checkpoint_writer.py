@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import _thread
 import os
-import time
 from pathlib import Path
 
 import pytest
 from test_whole_steps import interrupting, raising_at
+from test_worker_threads import wait_for_threads
 
 from tfopt.checkpoints import writing
 
@@ -25,10 +25,7 @@ def test_ctrl_c_leaves_no_thread(tmp_path: Path) -> None:
             writer.write(data)
 
     while raising_at(event := event + 1, write):
-        end = time.monotonic() + 60
-        while _thread._count() > before:
-            assert time.monotonic() < end, f"a thread is left by event {event}"
-            time.sleep(1e-3)
+        wait_for_threads(before, event)
     assert event > 50
     assert (tmp_path / "x").read_bytes() == data
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import _thread
 import copy
 import os
-import threading
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from functools import partial
@@ -17,6 +17,7 @@ import numpy as np
 from cases import RULES, arrays_for, ordinary_hypers
 from step_cases import everything, frozen, gradients, params
 from test_whole_steps import MAKERS
+from test_worker_threads import wait_for_threads
 from updates import update
 
 import tfopt
@@ -242,11 +243,11 @@ def _checkpoint(random: np.random.Generator, folder: Path) -> Callable[[], Targe
     """A checkpoint that is replaced: the old one or the new one, and no other file or thread."""
     path = folder / one(random, ("x.npz", "x.safetensors"))
     size = int(one(random, (10, 5_000, 3_000_000)))
-    count = threading.active_count()
+    count = _thread._count()
 
     def state() -> Any:
         assert os.listdir(folder) == [path.name], os.listdir(folder)
-        assert threading.active_count() == count, threading.enumerate()
+        wait_for_threads(count, 0)
         return frozen(checkpoints.load(path))
 
     def make() -> Target:
@@ -282,8 +283,14 @@ def _fitted(model: Any) -> Any:
 def _fit(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
     """A fit of a linear model, first or again, from where the last one ended, or a part of one."""
     X = random.standard_normal((300, 6))
-    y, kind = X[:, 0] + X[:, 1] > random.standard_normal(300), random.integers(4)
-    solver = one(random, ("sdca", "newton-cholesky", "newton-cg"))
+    y, kind = X[:, 0] + X[:, 1] > random.standard_normal(300), random.integers(5)
+    solver, count = one(random, ("sdca", "newton-cholesky", "newton-cg")), _thread._count()
+    in_blocks = {"num_loss_partitions": [50] * 4, "n_jobs": 2} if kind == 4 else {}
+    solver = "auto" if in_blocks else solver
+
+    def state(model: Any) -> Any:
+        wait_for_threads(count, 0)
+        return _fitted(model)
 
     def make() -> Target:
         if kind == 3:
@@ -291,9 +298,9 @@ def _fit(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
             online.partial_fit(X[:100], y[:100], classes=[False, True])
             return Target(lambda: online.partial_fit(X, y), lambda: _fitted(online))
         cls = SDCAClassifier if kind else SDCARegressor
-        model = cls(solver=solver, warm_start=kind == 2, max_iter=20, tol=1e-6)
+        model = cls(solver=solver, warm_start=kind == 2, max_iter=20, tol=1e-6, **in_blocks)
         model.fit(X[:200], y[:200])
-        return Target(lambda: model.fit(X[:200], ~y[:200]), lambda: _fitted(model))
+        return Target(lambda: model.fit(X[:200], ~y[:200]), lambda: state(model))
 
     return make
 

@@ -144,6 +144,8 @@ class _Worker:
             if (now != last).any():
                 last, since = now, monotonic()
             elif monotonic() - since > patience:
+                self._process.send_signal(signal.SIGUSR1)  # writes where its threads are
+                sleep(1)
                 os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait()
                 return f"hangs: no end after {patience:.0f} s. {self._words()}"
@@ -153,4 +155,4 @@ class _Worker:
         return f"the process ended with {code}. {self._words()}"
 
     def _words(self) -> str:
-        return self._said.read_text(errors="replace")[-2000:]
+        return self._said.read_text(errors="replace")[-6000:]

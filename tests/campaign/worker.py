@@ -6,7 +6,9 @@ It keeps its place in a file, which tells the case that a process died of, or ha
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
+import signal
 import sys
 import traceback
 import warnings
@@ -59,6 +61,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--only", type=int)
     parser.add_argument("--log", type=Path, required=True)
+    faulthandler.register(signal.SIGUSR1)  # what a process that hangs is asked before it is killed
     run(**vars(parser.parse_args(arguments)))
 
 

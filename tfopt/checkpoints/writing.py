@@ -9,9 +9,10 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-from _thread import start_new_thread
-from queue import SimpleQueue
+from collections import deque
 from typing import BinaryIO, Self
+
+from tfopt.core.worker_threads import Answer, WorkerThreads
 
 try:
     import fcntl
@@ -23,7 +24,6 @@ __all__ = ["Writer"]
 _SIZE = 1 << 22  # bytes per write, at multiples of it, since direct writes must be aligned
 _COUNT = 3  # buffers: one is being written, one waits, one is being filled
 _DIRECT = getattr(os, "O_DIRECT", 0)  # not every system has it
-_END = EOFError("the thread has ended")  # its last result, after those of the jobs
 
 
 class Writer:
@@ -39,15 +39,10 @@ class Writer:
         Must have a file descriptor.
     """
 
-    # Futures, and the start of a `threading.Thread`, take locks within Python's own code, where
-    # Ctrl-C can leave them taken, and the other thread waits forever. These queues are compiled.
-
     def __init__(self, file: BinaryIO) -> None:
-        self._jobs: SimpleQueue[tuple[memoryview, int] | None] = SimpleQueue()
-        self._results: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._thread = WorkerThreads(1)
         self._target = _Target(file.fileno())
-        self._has_thread = False
-        self._waiting = 0  # jobs whose results have not been taken
+        self._waiting: deque[Answer] = deque()  # for buffers that may not have been written yet
         self._buffers: list[memoryview] = []
         self._turn = 0  # index of the buffer being filled
         self._filled = 0  # bytes in that buffer
@@ -78,40 +73,24 @@ class Writer:
         try:
             if kind is None:
                 while self._waiting:
-                    self._take_result()
+                    self._waiting.popleft().result()
                 self._target.leave_direct()
                 if self._filled:
                     self._target.store(self._buffer()[: self._filled], self._start)
         finally:
-            self._jobs.put(None)
-            while self._has_thread and self._results.get() is not _END:
-                pass
+            self._thread.__exit__()
             self._target.close()
-
-    def __del__(self) -> None:
-        self._jobs.put(None)  # Ctrl-C may come before the first line of `__exit__`
 
     def _buffer(self) -> memoryview:
         """Return the current buffer, once its previous contents have been written."""
         if self._turn == len(self._buffers):
             self._buffers.append(memoryview(mmap.mmap(-1, _SIZE)))  # page-aligned
-        if self._waiting == _COUNT:
-            self._take_result()
+        if len(self._waiting) == _COUNT:
+            self._waiting.popleft().result()
         return self._buffers[self._turn]
 
-    def _take_result(self) -> None:
-        """Wait for the end of the oldest job."""
-        error = self._results.get()
-        self._waiting -= 1
-        if error is not None:
-            raise error
-
     def _hand_over(self, buffer: memoryview) -> None:
-        if not self._has_thread:
-            start_new_thread(_work, (self._target, self._jobs, self._results))
-            self._has_thread = True
-        self._jobs.put((buffer, self._start))
-        self._waiting += 1
+        self._waiting.append(self._thread.submit(self._target.store, buffer, self._start))
         self._turn = (self._turn + 1) % _COUNT
         self._start += _SIZE
         self._filled = 0
@@ -151,21 +130,6 @@ class _Target:
         """Write through the page cache from now on."""
         if self._is_direct:
             self._is_direct = _set_direct(self._descriptor, False)
-
-
-def _work(
-    target: _Target,
-    jobs: SimpleQueue[tuple[memoryview, int] | None],
-    results: SimpleQueue[BaseException | None],
-) -> None:
-    """Do jobs until one is None."""
-    while (job := jobs.get()) is not None:
-        try:
-            target.store(*job)
-            results.put(None)
-        except BaseException as error:
-            results.put(error)
-    results.put(_END)
 
 
 def _write_at(descriptor: int, data: memoryview, start: int) -> int:

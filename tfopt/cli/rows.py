@@ -6,12 +6,10 @@ from which they are then read whenever they are used: see readers.py.
 
 from __future__ import annotations
 
-import contextvars
 import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -29,6 +27,7 @@ from tfopt.cli.metrics import (
     score_sums,
 )
 from tfopt.cli.settings import SdcaSettings
+from tfopt.core.worker_threads import WorkerThreads
 from tfopt.linear_model.stored_model import Columns, StoredModel
 
 
@@ -96,9 +95,8 @@ class RereadingExecutor(Executor):
         return [_Call(function, (*row, *shared)) for row in zip(*columns, strict=True)]
 
     def gather(self, values: list[Any]) -> list[Any]:
-        with ThreadPoolExecutor(2) as pool:
-            contexts = [contextvars.copy_context() for _ in values]  # of NumPy's warnings
-            return list(pool.map(lambda context, call: context.run(call.result), contexts, values))
+        with WorkerThreads(2) as threads:
+            return threads.map(_Call.result, values)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,7 +191,7 @@ class Rows:
         if len(order) < 2:
             yield from self.executor.gather([self.blocks[number] for number in order])
             return
-        with ThreadPoolExecutor(1) as reader:
+        with WorkerThreads(1) as reader:
             following = reader.submit(self.executor.gather, [self.blocks[order[0]]])
             for number in [*order[1:], None]:
                 (data,) = following.result()

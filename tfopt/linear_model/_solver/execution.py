@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy as np
 
+from tfopt.core.worker_threads import WorkerThreads
 from tfopt.linear_model._solver.reductions import tree_reduce
 
 __all__ = ["Executor", "ThreadExecutor"]
@@ -45,14 +45,14 @@ class ThreadExecutor(Executor):
 
     def __init__(self, blocks: Sequence[Any], n_threads: int) -> None:
         self._blocks, self.n_blocks = list(blocks), len(blocks)
-        self._pool = ThreadPoolExecutor(n_threads) if min(n_threads, self.n_blocks) > 1 else None
+        self._threads = WorkerThreads(n_threads) if min(n_threads, self.n_blocks) > 1 else None
 
     def __enter__(self) -> ThreadExecutor:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
+        if self._threads is not None:
+            self._threads.__exit__(*error)
 
     def map_reduce(
         self,
@@ -64,7 +64,7 @@ class ThreadExecutor(Executor):
         columns = [self._blocks[number] for number in numbers], itertools.repeat(request)
         answers = []
         # to hand a small block to another thread takes longer than to visit it
-        apply = map if self._pool is None else self._pool.map
+        apply = map if self._threads is None else self._threads.map
         pairs = apply(function, *columns)
         for number, (block, answer) in zip(numbers, pairs, strict=True):
             self._blocks[number] = block
