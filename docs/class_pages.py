@@ -1,4 +1,7 @@
-"""Pages of optimizers: every keyword in the signature, and the formulas of their rules."""
+"""Pages of optimizers and of rules' functions: every keyword in the signature, and the formulas.
+
+Pages that list names have an anchor for each name, so that links outlive its move to another page.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.ext.autosummary import autosummary_table
 from sphinx.util.inspect import stringify_signature
 
 from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
@@ -37,6 +43,16 @@ ROWS = {
     "LAMB": ["`lamb`"],
     "LARS": ["`lars`"],
 }
+#: Of each rule whose row refers to others, those others. Each has a row that begins with its name.
+BASES = {
+    "adam_with_amsgrad": ["adam"],
+    "yogi": ["adam"],
+    "keras_adam": ["adam"],
+    "keras_adam_with_amsgrad": ["keras_adam", "adam"],
+    "centered_rms_prop": ["rms_prop"],
+    "keras_centered_rms_prop": ["keras_rms_prop"],
+    "ftrl_v2": ["ftrl"],
+}
 TABLE = re.findall(
     r"^\| (.*?) \| (.*) \|$", Path(__file__).with_name("formulas.md").read_text(), re.MULTILINE
 )
@@ -54,18 +70,18 @@ def _restructured(text: str) -> str:
     return re.sub(r"\$(.+?)\$|\{py:class\}`(.+?)`|`(.+?)`", changed, text)
 
 
-def formulas(name: str) -> list[str]:
-    """Return the formulas of a class, as lines of its documentation."""
+def formulas(starts: list[str]) -> list[str]:
+    """Return the rows of docs/formulas.md that begin so, as lines of documentation."""
     rows = []
-    for start in ROWS[name]:
+    for start in starts:
         for place, row in enumerate(TABLE):
             if row[0].startswith(start):
                 if row[1].startswith("the same") and TABLE[place - 1] not in rows:
                     rows.append(TABLE[place - 1])
                 if row not in rows:
                     rows.append(row)
-    if {start for start in ROWS[name] if not any(row[0].startswith(start) for row in rows)}:
-        raise LookupError(f"docs/formulas.md has no row for all of {ROWS[name]}")
+    if {start for start in starts if not any(row[0].startswith(start) for row in rows)}:
+        raise LookupError(f"docs/formulas.md has no row for all of {starts}")
     items = [f"- {_restructured(first)}: {_restructured(formula)}" for first, formula in rows]
     more = "What other libraries compute: :doc:`formulas </formulas>`."
     return ["", ".. rubric:: Formulas", "", *items, "", more, ""]
@@ -92,15 +108,28 @@ def _signature(
 
 
 def _docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Add the formulas to the documentation of an optimizer."""
+    """Add the formulas to the documentation of an optimizer, and of a rule's function."""
     package, _, last = name.rpartition(".")
     if what == "class" and package == "tfopt.optimizers" and issubclass(obj, RuleOptimizer):
-        lines.extend(formulas(last))
+        lines.extend(formulas(ROWS[last]))
+    if package == "tfopt.training_ops" and last.startswith("apply_"):
+        rule = last.removeprefix("apply_")
+        lines.extend(formulas([f"`{each}`" for each in (rule, *BASES.get(rule, ()))]))
+
+
+def _anchors(app: Sphinx, document: nodes.document) -> None:
+    """Give the entries of lists of names the anchors that the names' descriptions would have."""
+    for entry in document.findall(autosummary_table):
+        for row in entry.findall(nodes.row):
+            for reference in row.findall(pending_xref):
+                row["ids"].append(reference["reftarget"])
+                break
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Connect both."""
+    """Connect all."""
     app.setup_extension("sphinx.ext.autodoc")
     app.connect("autodoc-process-signature", _signature)
     app.connect("autodoc-process-docstring", _docstring, priority=900)  # after numpydoc
+    app.connect("doctree-read", _anchors)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -26,25 +26,25 @@ class Rule(NamedTuple):
     get the flags.
     """
 
-    name: str  # of the step in kernels/update/rules.pxd; the public function is apply_<name>
-    summary: str
-    source: str
-    slots: tuple[str, ...]
-    hypers: tuple[str, ...]
-    scalars: dict[str, str]
-    flags: dict[str, bool] = {}  # name -> default
-    choices: dict[str, str] = {}  # name -> condition
-    rows: str | None = None  # the step of sparse rows, if its results differ from the dense step's
-    width1: str | None = None  # the step of sparse rows of one element, if different
-    absent: str | None = None  # the step of rows not listed in a sparse call, if there is one
-    decays: dict[str, str] = {}  # slots that decay in steps without a gradient: slot -> factor
-    codes: dict[str, str] = {}  # slots that 8 bits suffice for: slot -> "signed" or "positive"
-    grad: str = "grad"  # TensorFlow's name of the gradient
-    complex: bool = False  # whether complex dtypes are supported
-    reduction: str | None = None  # over which elements there are sums: "row", "tensor"
-    sums: tuple[str, ...] = ()
-    row_slots: tuple[str, ...] = ()  # the last of the slots
-    reduced: dict[str, str] = {}  # row slots and scalars -> expressions of the sums
+    name: str  #: of the step in kernels/update/rules.pxd; the public function is apply_<name>
+    summary: str  #: the first line of the function's docstring
+    source: str  #: the paper
+    slots: tuple[str, ...]  #: names of the arrays of state, in order
+    hypers: tuple[str, ...]  #: names of the hyperparameters, in order
+    scalars: dict[str, str]  #: arguments of the step after the gradient -> expressions
+    flags: dict[str, bool] = {}  #: attributes of the call: name -> default
+    choices: dict[str, str] = {}  #: name -> condition on hyperparameters
+    rows: str | None = None  #: the step of sparse rows, if its results differ from the dense step's
+    width1: str | None = None  #: the step of sparse rows of one element, if different
+    absent: str | None = None  #: the step of rows not listed in a sparse call, if there is one
+    decays: dict[str, str] = {}  #: slots that decay in steps without a gradient: slot -> factor
+    codes: dict[str, str] = {}  #: slots that 8 bits suffice for: slot -> "signed" or "positive"
+    grad: str = "grad"  #: TensorFlow's name of the gradient
+    complex: bool = False  #: whether complex dtypes are supported
+    reduction: str | None = None  #: over which elements there are sums: "row", "tensor"
+    sums: tuple[str, ...] = ()  #: names of the sums, in order
+    row_slots: tuple[str, ...] = ()  #: slots with one number for each row: the last of the slots
+    reduced: dict[str, str] = {}  #: row slots and scalars -> expressions of the sums
 
     @property
     def dtypes(self) -> str:

@@ -28,10 +28,10 @@ class Checks(NamedTuple):
     - ``inner``: rows have at least one element.
     """
 
-    dense: str = "hypers slots grad"
-    rows: str = "slots rank hypers indices columns rows"
-    limits: dict[str, str] = {}  # hyperparameter -> one of LIMITS
-    limited: str = "dense and rows"  # the calls to which the limits apply, or "rows"
+    dense: str = "hypers slots grad"  #: the checks of a dense call, in order
+    rows: str = "slots rank hypers indices columns rows"  #: the checks of a sparse call, in order
+    limits: dict[str, str] = {}  #: hyperparameter -> one of LIMITS
+    limited: str = "dense and rows"  #: the calls to which the limits apply, or "rows"
 
     def order(self, rule: Rule, dense: bool) -> tuple[str, ...]:
         """Return the names of a call's checks in order, with slots and hypers one by one."""
@@ -43,12 +43,12 @@ class Checks(NamedTuple):
 class TensorFlowOp(NamedTuple):
     """TensorFlow's ops for a rule: ApplyX, SparseApplyX, ResourceApplyX, ResourceSparseApplyX."""
 
-    rule: Rule
-    name: str  # X
-    checks: Checks = Checks()
-    leading: int | None = None  # number of hyperparameters before the gradient; None: all
-    ref: bool = True  # whether there is ApplyX in addition to ResourceApplyX
-    sparse: bool = True  # whether there are sparse forms, (Resource)SparseApplyX
+    rule: Rule  #: the rule that the ops compute
+    name: str  #: X
+    checks: Checks = Checks()  #: what a call is checked for
+    leading: int | None = None  #: number of hyperparameters before the gradient; None: all
+    ref: bool = True  #: whether there is ApplyX in addition to ResourceApplyX
+    sparse: bool = True  #: whether there are sparse forms, (Resource)SparseApplyX
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -65,9 +65,9 @@ class Form(NamedTuple):
     nothing; ``sparse``: it updates the rows listed in the input ``indices``.
     """
 
-    op: TensorFlowOp
-    ref: bool
-    sparse: bool
+    op: TensorFlowOp  #: the ops of which this is one
+    ref: bool  #: whether it returns the variable
+    sparse: bool  #: whether it updates the rows listed in the input ``indices``
 
     @property
     def rule(self) -> Rule:
