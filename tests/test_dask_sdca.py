@@ -7,8 +7,9 @@ import inspect
 import itertools
 import os
 import shutil
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,17 @@ def test_warm_starts_go_on_where_the_last_fit_ended(client: Client, kind: str) -
 # ---- losses
 
 
+def count_tasks(dask_scheduler: Any) -> int:
+    return len(dask_scheduler.tasks)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 class Killer:
     """Kills a worker when an epoch is told that has not been told before."""
 
@@ -174,6 +186,17 @@ def test_workers_that_are_killed_change_no_bits() -> None:
         with pytest.raises(WorkerLostError):
             ours.dual_coef_.compute()
     assert not killer.epochs and told.count(2) == 2  # all is done again
+
+
+def test_dual_variables_are_missed_once_all_workers_were_lost() -> None:
+    """Instead of being waited for; and beside them the cluster keeps nothing of the fit."""
+    X, y, _ = data("logistic")
+    with processes(1) as client:
+        ours = fitted(pair("logistic", **OPTIONS)[0], *blocks(X, y))
+        wait_until(lambda: client.run_on_scheduler(count_tasks) == len(ROWS))
+        kill_one(client)
+        with pytest.raises(WorkerLostError, match="is lost, and the block with it"):
+            ours.dual_coef_.compute()
 
 
 def test_blocks_of_a_worker_that_is_retired_are_moved() -> None:

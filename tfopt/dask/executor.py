@@ -9,7 +9,7 @@ import pickle
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import dask
 from distributed import Client, Future, wait
@@ -36,6 +36,7 @@ __all__ = ["DaskExecutor", "BlockSource"]
 
 #: X, y, weights and dual variables of a block, each perhaps a delayed object or a future.
 BlockSource: TypeAlias = tuple[Any, Any, Any, Any]
+_T = TypeVar("_T")
 
 
 class DaskExecutor:
@@ -156,34 +157,58 @@ class DaskExecutor:
             See `map_reduce`.
         """
         check_scheduler(self.client)
-        # the results outlive the fit: bound to one worker, they would wait for it if it is lost
-        made = [
-            self.client.submit(
-                apply_to_block,
-                block,
-                self._attempt,
-                number,
-                function,
-                request,
-                key=self._new_key(),
-                workers=[worker],
-                allow_other_workers=True,
-            )
-            for block, worker, number in zip(self._blocks, self._workers, self._rounds, strict=True)
-        ]
-        self._wait(lambda: wait(made))
-        self._results([future for future in made if future.status != "finished"])
-        return made
+        made: dict[tuple[int, str], Future] = {}
+
+        def attempt() -> list[Future]:
+            for place in enumerate(self._workers):
+                if place not in made:
+                    made[place] = self._submit(*place, function, request)
+            futures = {place: made[place] for place in enumerate(self._workers)}
+            self._wait(lambda: wait([*futures.values()]))
+            failed = [place for place in futures if futures[place].status != "finished"]
+            self._results([made.pop(place) for place in failed])
+            # the results outlive the fit: bound to a worker that is lost, they would wait for it,
+            # while any other worker can say that the block is gone
+            anywhere: dict[str, list[str]] = {future.key: [] for future in futures.values()}
+            self._wait(lambda: self.client.scheduler.set_restrictions(worker=anywhere))
+            self._check_workers()  # those that were lost until then
+            return [*futures.values()]
+
+        return self._with_holders(attempt)
+
+    def _submit(
+        self, number: int, worker: str, function: Callable[[Any, Any], Any], request: Any
+    ) -> Future:
+        """Start a task with a block on its worker.
+
+        The task gets only the key of the block: Dask would keep what a task depends on, and read
+        all data again to repeat it.
+        """
+        return self.client.submit(
+            apply_to_block,
+            str(self._blocks[number].key),
+            worker,
+            self._attempt,
+            self._rounds[number],
+            function,
+            request,
+            key=self._new_key(),
+            workers=[worker],
+        )
 
     def _new_key(self) -> str:
         return f"{self._name}-{next(self._tasks)}"
 
     def _repeated(self, numbers: Sequence[int], call: tuple[Any, Any]) -> list[Any]:
         """Return the partial sums of a round, as soon as workers answer that have the blocks."""
+        return self._with_holders(lambda: self._round(numbers, call, 1))
+
+    def _with_holders(self, attempt: Callable[[], _T]) -> _T:
+        """Return what an attempt returns, which is repeated while blocks move to other workers."""
         lost: set[str] = set()
         while True:
             try:
-                return self._round(numbers, call, 1)
+                return attempt()
             except WorkerLostError as error:
                 lost |= error.workers
                 moved = self._find_blocks(lost)
@@ -265,16 +290,21 @@ class DaskExecutor:
         running = asyncio.run_coroutine_threadsafe(called(), self.client.loop.asyncio_loop)
         try:
             while not concurrent.futures.wait([running], POLL_INTERVAL).done:
-                gone = {*self._workers} - {*worker_threads(self.client)}
-                if of_blocks and gone:
-                    message = f"workers have left the cluster: {', '.join(sorted(gone))}"
-                    raise WorkerLostError(message, gone)
+                if of_blocks:
+                    self._check_workers()
             try:
                 return running.result()
             except WORKER_LOST_ERRORS as error:
                 raise _as_worker_lost(error) from None
         finally:
             running.cancel()
+
+    def _check_workers(self) -> None:
+        """Raise an error if a worker with blocks is lost."""
+        gone = {*self._workers} - {*worker_threads(self.client)}
+        if gone:
+            message = f"workers have left the cluster: {', '.join(sorted(gone))}"
+            raise WorkerLostError(message, gone)
 
 
 def _sorted(answers: dict[str, Any]) -> tuple[list[Any], dict[str, WorkerLostError], list[Any]]:

@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
-from distributed import Status, Worker
+from distributed import Status, Worker, get_worker
 
 from tfopt.linear_model._solver.reductions import reduce_nodes
 
@@ -197,11 +197,24 @@ def _block(worker: Worker, key: Any) -> VersionedBlock:
 
 
 def apply_to_block(
-    block: VersionedBlock,
+    key: str,
+    address: str,
     attempt: int,
     number: int,
     function: Callable[[Any, Any], Any],
     request: Any,
 ) -> Any:
-    """Return a function of the state of a block after a round, and of a request."""
-    return function(block.version(attempt, number), request)
+    """Return a function of the state of a block after a round, and of a request.
+
+    Raises
+    ------
+    WorkerLostError
+        If this is not the worker at the address, or it has no such state any more.
+    """
+    worker = get_worker()
+    try:
+        if worker.address != address:
+            raise WorkerLostError(f"the worker at {address} is lost, and the block with it")
+        return function(_block(worker, key).version(attempt, number), request)
+    except WorkerLostError as error:
+        raise WorkerLostError(str(error), [address]) from None
