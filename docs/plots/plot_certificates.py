@@ -1,9 +1,9 @@
 """
-Certificates that close
-=======================
+Duality gaps of three solvers
+=============================
 
-The minimum of the objective lies between ``objective_ - dual_gap_`` and ``objective_``. Each
-iteration narrows the interval: you know how far you are from the best, whatever the solver.
+The minimum of the objective lies between ``objective_ - dual_gap_`` and ``objective_``. The
+duality gap bounds the distance from the minimum, for every solver and in every iteration.
 """
 
 import matplotlib.pyplot as plt

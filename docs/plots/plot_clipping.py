@@ -1,9 +1,9 @@
 """
-What clipping does to a spike
-=============================
+Clipping the gradients of outliers
+==================================
 
-A few batches of a regression have an outlier of 1000 times the usual error. Without clipping one
-of them throws the weights far away; with ``global_clipnorm`` no step is longer than another.
+A few batches of a regression have an outlier of 1000 times the usual error. Without clipping, one
+of them moves the weights far away; ``global_clipnorm`` limits the length of each step.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,10 @@
 """
-A gradient of your own
-======================
+A custom gradient
+=================
 
-``round`` has no useful gradient: it is 0 almost everywhere. ``custom_gradient`` passes the
-gradient through as if nothing had been rounded, so that an optimizer can train weights on a grid.
+The gradient of ``round`` is 0 almost everywhere, which is of no use for training. A custom gradient
+passes the upstream gradient through as if nothing had been rounded (a straight-through estimator),
+so that an optimizer can train weights on a grid.
 """
 
 import matplotlib.pyplot as plt

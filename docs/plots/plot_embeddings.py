@@ -2,9 +2,9 @@
 Embeddings that find topics
 ===========================
 
-Words of five topics, of which pairs from the same topic occur together. Skip-gram with negative
-samples learns two numbers for each word; rows of the table are stepped by Adagrad, as a tape's
-gradients of looked-up rows are sparse.
+There are words from five topics, and words of the same topic occur together. A skip-gram model with
+negative sampling learns two numbers for each word. The tape's gradients of looked-up rows are
+sparse, and Adagrad updates only these rows of the table.
 """
 
 import matplotlib.pyplot as plt

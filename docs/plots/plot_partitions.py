@@ -1,10 +1,10 @@
 """
-Partitions that exchange their sums
-===================================
+Coordinate ascent in partitions
+===============================
 
-Coordinate ascent can visit partitions of the rows in parallel; a round ends with the sum of their
-changes. The answer is the same minimum, with the same kind of certificate; only the number of
-rounds grows with the number of partitions.
+Dual coordinate ascent can visit partitions of the rows in parallel; a round ends by adding up
+their changes. The fit approaches the same minimum, with the same kind of certificate; only the
+number of rounds grows with the number of partitions.
 """
 
 import matplotlib.pyplot as plt

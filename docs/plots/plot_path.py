@@ -2,8 +2,8 @@
 A path of penalties, and cross-validation
 =========================================
 
-With a strong l1 penalty all weights are 0. As it weakens, features enter one after another. Cross-
-validation says where to stop.
+With a strong l1 penalty all weights are 0. As the penalty decreases, features enter the model one
+after another. Cross-validation selects the penalty.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,10 @@
 """
-Optimizers in a ravine
-======================
+Optimizers on the Rosenbrock function
+=====================================
 
-The Rosenbrock function has a curved valley whose floor is nearly flat. Gradient descent bounces
-between its walls, or creeps; momentum, and rules that scale each coordinate, follow it.
+The Rosenbrock function has a curved valley whose floor is nearly flat. Gradient descent oscillates
+across the valley or makes little progress along it; momentum, and rules that scale each coordinate,
+follow the valley.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,9 @@
 """
-A run that is interrupted and resumed
-=====================================
+Resuming an interrupted run
+===========================
 
-The state of an optimizer and of the random generator is all there is to save. The resumed run has
-not nearly the same weights, but the same bits.
+The parameters and the states of the optimizer and of the random generator are all that has to be
+saved. The weights of the resumed run have the same bits as those of an uninterrupted one.
 """
 
 import copy

@@ -2,8 +2,9 @@
 Averaging instead of decaying
 =============================
 
-With a constant rate and noisy gradients, SGD hovers around the minimum. A decaying rate settles,
-but must know when the run ends. Averages settle at any time.
+With a constant learning rate and noisy gradients, SGD fluctuates around the minimum. With a
+decaying rate it converges, but the number of steps has to be known in advance. Averages of the
+weights converge without this.
 """
 
 import matplotlib.pyplot as plt

@@ -2,7 +2,7 @@
 Learning rates over time
 ========================
 
-A schedule is a function of the step count, and the first argument of any optimizer.
+A schedule is a function of the step count. It can be passed as the first argument of any optimizer.
 """
 
 import matplotlib.pyplot as plt

@@ -3,8 +3,8 @@ Three meanings of a sparse Adam step
 ====================================
 
 One row of a table has a gradient in steps 1 to 5 and in step 40. In between, TensorFlow's step
-goes on moving it by its momentum, the lazy step leaves it alone, and ``"catch_up"`` takes the
-missed steps when the row is needed: it ends where TensorFlow's does without touching the row in
+goes on moving the row by its momentum, the lazy step leaves it alone, and ``"catch_up"`` takes the
+missed steps when the row is needed: the row ends where TensorFlow's does, without being touched in
 between.
 """
 

@@ -2,8 +2,9 @@
 Steps that bfloat16 loses
 =========================
 
-A bfloat16 weight near 1 moves in steps of 1/128 or 1/256. Steps that are smaller are rounded away,
-unless they are rounded up or down at random, so that their mean is right.
+Neighbouring bfloat16 numbers near 1 differ by 1/128 or 1/256. Steps of less than half of that are
+lost by rounding to the nearest. Stochastic rounding rounds up or down at random, so that steps have
+the right mean.
 """
 
 import matplotlib.pyplot as plt

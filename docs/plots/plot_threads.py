@@ -1,10 +1,10 @@
 """
-Threads
-=======
+Time of a step by the number of threads
+=======================================
 
-The time of Adam's step for each number of threads of this machine, and the bandwidth that it
-reaches: a step reads and writes 28 bytes for each float32 weight. The weights have the same bits
-each time.
+The plot shows the time of a step of Adam for each number of threads of this machine, and the memory
+bandwidth that it reaches: a step reads and writes 28 bytes for each float32 weight. The weights
+have the same bits each time.
 """
 
 import time
