@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -45,7 +46,8 @@ class Variable(Readable):
     name : str
     lock : threading.RLock
         Held by updates with `use_locking`. Hold it to read a value while no such update changes
-        it.
+        it, and while computing with what was read: tensors and tapes share the variable's memory
+        until it is written.
 
     Raises
     ------
@@ -93,7 +95,8 @@ class Variable(Readable):
         if trace is not None:
             trace.create()
         if name is not None:
-            NAMED.add(self)
+            serial = self._serial
+            NAMED[serial] = weakref.ref(self, lambda _: NAMED.pop(serial, None))
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-import threading
 import warnings
-from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
@@ -19,31 +17,9 @@ from updates import update
 import tfopt
 from campaign.calls import one
 from campaign.check import drawn
+from campaign.shared_state import CASES, CROWD, at_once
 from tfopt import IndexedSlices, optimizers, selftest
 from tfopt.linear_model import SDCAClassifier
-
-#: Threads that work at once.
-CROWD = 8
-
-
-def at_once(works: list[Callable[[], Any]]) -> None:
-    """Carry out functions in threads that begin together; raise what any raises."""
-    barrier, raised = threading.Barrier(len(works)), []
-
-    def carry_out(work: Callable[[], Any]) -> None:
-        try:
-            barrier.wait(30)
-            work()
-        except BaseException as error:
-            raised.append(error)
-
-    threads = [threading.Thread(target=carry_out, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if raised:
-        raise raised[0]
 
 
 def _own(random: np.random.Generator) -> int:
@@ -173,7 +149,8 @@ def _processes(random: np.random.Generator) -> int:
 def _case(random: np.random.Generator) -> int:
     """Threads or processes at once, on one optimizer or several, beside BLAS, torch and joblib."""
     tfopt.threads.set_num_threads(int(random.integers(1, 4)))
-    tried = one(random, (_own, _own, _shared, _shared, _rules, _rules, _beside, _processes))
+    ours = (_own, _own, _shared, _shared, _rules, _rules, _beside, _processes)
+    tried = one(random, (*ours, *CASES))
     return tried(random)
 
 

@@ -10,7 +10,9 @@ cimport numpy as cnp
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 
-from tfopt.core.engine cimport Key, Node, Op, Tensor, apply, is_recording, key_of, wrap
+from tfopt.core.engine cimport (
+    Key, Node, Op, Tensor, apply, array_of, has_key, is_recording, key_of, known_key, wrap,
+)
 
 from tfopt.core.engine import CUT, REGISTERED, RULED
 from tfopt.indexed_slices import IndexedSlices, densify
@@ -160,7 +162,7 @@ def backward(list nodes not None, dict grads not None, set wanted not None):
         for value in node.ins:
             if type(value) is Tensor:
                 t = value
-                if t.key is not None and t.key in active:
+                if has_key(t) and known_key(t) in active:
                     found = True
                     break
         if found:
@@ -172,7 +174,7 @@ def backward(list nodes not None, dict grads not None, set wanted not None):
             continue
         node = reaching[k]
         if len(node.outs) == 1:
-            key = (<Tensor>node.outs[0]).key
+            key = known_key(<Tensor>node.outs[0])
             g = grads.get(key)
             if g is None:
                 continue
@@ -187,7 +189,7 @@ def backward(list nodes not None, dict grads not None, set wanted not None):
         else:
             upstreams, known = [], False
             for t in node.outs:
-                g = _upstream((<Tensor>t).key, grads, wanted)
+                g = _upstream(known_key(<Tensor>t), grads, wanted)
                 upstreams.append(g)
                 known = known or g is not None
             if not known:
@@ -209,13 +211,13 @@ cdef int _through(Op op, Node node, object g, set active, dict grads, set owned,
     cdef object rule, made, y = node.outs[0], a, b, value
     cdef tuple args
     if raw:
-        y = (<Tensor>y).a
+        y = array_of(<Tensor>y)
     for k in range(n):
         value = ins[k]
         if type(value) is not Tensor:
             continue
         t = value
-        if t.key is None or t.key not in active:
+        if not has_key(t) or known_key(t) not in active:
             continue
         rule = op.vjps[k]
         if rule is _CUT:
@@ -223,26 +225,26 @@ cdef int _through(Op op, Node node, object g, set active, dict grads, set owned,
         if n <= 2 and node.kw is None:
             a = ins[0]
             if raw and type(a) is Tensor:
-                a = (<Tensor>a).a
+                a = array_of(<Tensor>a)
             if n == 1:
                 made = rule(g, y, a)
             else:
                 b = ins[1]
                 if raw and type(b) is Tensor:
-                    b = (<Tensor>b).a
+                    b = array_of(<Tensor>b)
                 made = rule(g, y, a, b)
         else:
             args = _arrays(ins) if raw else ins
             made = rule(g, y, *args, **node.kw) if node.kw else rule(g, y, *args)
         if made is not None:
-            accumulate(grads, owned, t.key, made)
+            accumulate(grads, owned, known_key(t), made)
     return 0
 
 
 cdef tuple _arrays(tuple values):
     cdef list arrays = []
     for x in values:
-        arrays.append((<Tensor>x).a if type(x) is Tensor else x)
+        arrays.append(array_of(<Tensor>x) if type(x) is Tensor else x)
     return tuple(arrays)
 
 
@@ -254,8 +256,8 @@ cdef int _through_any(Node node, list upstreams, set active, dict grads, set own
     cdef Op op
     cdef list need = []
     for x in ins:
-        need.append(type(x) is Tensor and (<Tensor>x).key is not None
-                    and (<Tensor>x).key in active)
+        need.append(type(x) is Tensor and has_key(<Tensor>x)
+                    and known_key(<Tensor>x) in active)
     if type(node.op) is Op:
         op = node.op
         if op.joint is not None:
@@ -274,7 +276,7 @@ cdef int _through_any(Node node, list upstreams, set active, dict grads, set own
         t = value
         if raw:
             g = _as_raw(g)
-        accumulate(grads, owned, t.key, g)
+        accumulate(grads, owned, known_key(t), g)
     return 0
 
 
@@ -293,7 +295,7 @@ cdef object _registered(str name, Node node, list upstreams, list need):
 
 cdef object _as_raw(object g):
     if type(g) is Tensor:
-        return (<Tensor>g).a
+        return array_of(<Tensor>g)
     if isinstance(g, IndexedSlices):
         return IndexedSlices(_as_raw(g.values), _as_raw(g.indices), g.dense_shape)
     return g

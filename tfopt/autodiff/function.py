@@ -63,19 +63,21 @@ class _OfInstances:
         self.entries: dict[int, tuple[Any, _Traces]] = {}
         self.attributes: dict[str, Any] = {}
         self._kept: dict[int, None] = {}
+        self._lock = ProcessLock()
 
     def new(self, instance: Any) -> _Traces:
         """Return the traces of an instance that has no entry."""
         key = id(instance)
-        try:
-            owner: Any = weakref.ref(instance, lambda _: self.entries.pop(key, None))
-        except TypeError:
-            owner = instance
-            self._kept[key] = None
-            if len(self._kept) > _MOST_KEPT:
-                oldest = next(iter(self._kept))
-                del self._kept[oldest], self.entries[oldest]
-        return self.entries.setdefault(key, (owner, _Traces()))[1]
+        with self._lock.here:
+            try:
+                owner: Any = weakref.ref(instance, lambda _: self.entries.pop(key, None))
+            except TypeError:
+                owner = instance
+                self._kept[key] = None
+                if len(self._kept) > _MOST_KEPT:
+                    oldest = next(iter(self._kept))
+                    del self._kept[oldest], self.entries[oldest]
+            return self.entries.setdefault(key, (owner, _Traces()))[1]
 
 
 class Function:

@@ -294,7 +294,8 @@ def get_variable_by_name(var_name: str) -> Any:
     >>> tfopt.get_variable_by_name("slope") is slope
     True
     """
-    found = [variable for variable in list(NAMED) if variable.name == var_name]
+    alive = [reference() for reference in list(NAMED.values())]
+    found = [variable for variable in alive if variable is not None and variable.name == var_name]
     if not found:
         raise ValueError(f"Unsuccessful at finding variable {var_name}.")
     candidates = sorted((v for v in found if v.trainable), key=lambda v: v._serial)

@@ -2,10 +2,10 @@
 
 cdef int _refuse_leaked(Tensor tensor) except -1:
     """Refuse a tensor of a trace that is over."""
-    if tensor.key is not None and tensor.key.symbolic and tracing() is None:
+    if has_key(tensor) and known_key(tensor).symbolic and tracing() is None:
         raise TypeError(
-            f"a symbolic Tensor of shape {tensor.a.shape} is out of scope and cannot be used here. "
-            "Use return values, explicit Python locals or variables to access it."
+            f"a symbolic Tensor of shape {array_of(tensor).shape} is out of scope and cannot be "
+            "used here. Use return values, explicit Python locals or variables to access it."
         )
     return 0
 
@@ -40,8 +40,8 @@ cdef object _binary(Op op, object x, object y):
     y = _operand(y)
     if x is NotImplemented or y is NotImplemented:
         return NotImplemented
-    result = wrap(op.quick((<Tensor>x).a if type(x) is Tensor else x,
-                           (<Tensor>y).a if type(y) is Tensor else y))
+    result = wrap(op.quick(array_of(<Tensor>x) if type(x) is Tensor else x,
+                           array_of(<Tensor>y) if type(y) is Tensor else y))
     if tfopt_recorders != NULL:
         record(op, (x, y), (result,))
     return result
@@ -53,7 +53,7 @@ cdef object _unary(Op op, object x):
         x = read(<Readable>x)
     else:
         _refuse_leaked(<Tensor>x)
-    result = wrap(op.quick((<Tensor>x).a))
+    result = wrap(op.quick(array_of(<Tensor>x)))
     if tfopt_recorders != NULL:
         record(op, (x,), (result,))
     return result
@@ -85,12 +85,12 @@ cpdef object apply(Op op, tuple ins, dict kw=None):
     for value in ins:
         if type(value) is Tensor:
             _refuse_leaked(<Tensor>value)
-            arrays.append((<Tensor>value).a)
+            arrays.append(array_of(<Tensor>value))
         elif isinstance(value, Readable):
             ins = _read_all(ins)
             arrays = []
             for value in ins:
-                arrays.append((<Tensor>value).a if type(value) is Tensor else value)
+                arrays.append(array_of(<Tensor>value) if type(value) is Tensor else value)
             break
         else:
             arrays.append(value)

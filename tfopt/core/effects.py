@@ -22,7 +22,7 @@ import numpy as np
 from tfopt.core import engine
 from tfopt.core.callers import users_line
 from tfopt.core.engine import Node, Readable, Tensor, prepare_writes, raw, tracing
-from tfopt.core.locks import locked
+from tfopt.core.locks import ProcessLock, locked
 from tfopt.core.nest import flatten, pack
 from tfopt.core.tensor_tree import TensorTree
 from tfopt.errors import InvalidArgumentError
@@ -212,6 +212,7 @@ def _listed(value: Any) -> Any:
 
 
 _READABLE: weakref.WeakValueDictionary[int, Readable] = weakref.WeakValueDictionary()
+_READABLE_LOCK = ProcessLock()
 _variables: list[type[Any]] = []
 C = TypeVar("C", bound=type[Readable])
 
@@ -233,8 +234,10 @@ def readable(value: Any) -> Any:
         return value
     variable = _READABLE.get(id(value))
     if variable is None:
-        with _untraced():  # creating the variable is not part of the function
-            variable = _READABLE[id(value)] = _variables[0](value, trainable=False)
+        with _READABLE_LOCK.here, _untraced():  # to create it is not part of the function
+            variable = _READABLE.get(id(value))  # or another thread has
+            if variable is None:
+                variable = _READABLE[id(value)] = _variables[0](value, trainable=False)
     return variable
 
 

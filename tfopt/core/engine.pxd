@@ -1,5 +1,7 @@
 """What the engine's parts see of each other."""
 
+from cpython.object cimport PyObject
+
 cdef class Key:
     cdef bint symbolic
 
@@ -10,6 +12,7 @@ cdef class Operand:
 
 cdef class Tensor(Operand):
     cdef object a
+    cdef object was
     cdef Key key
     cdef object __weakref__
 
@@ -19,7 +22,8 @@ cdef class Lease:
     cdef list views
     cdef Py_ssize_t limit
 
-    cdef int add(self, Tensor tensor) except -1
+    cdef bint add(self, Tensor tensor) except -1
+    cdef list close(self)
 
 
 cdef class Readable(Operand):
@@ -80,6 +84,36 @@ cdef class Trace:
     cdef public bint changed
 
     cdef Tensor read(self, Readable variable)
+
+
+cdef extern from *:
+    """
+    /* Of tensors that threads share: without the GIL, other threads may be writing these. */
+    #ifdef Py_GIL_DISABLED
+    #define tfopt_array(tensor) ((PyObject *)_Py_atomic_load_ptr_acquire(&(tensor)->a))
+    #define tfopt_key(tensor) ((PyObject *)_Py_atomic_load_ptr_acquire(&(tensor)->key))
+    #else
+    #define tfopt_array(tensor) ((tensor)->a)
+    #define tfopt_key(tensor) ((PyObject *)(tensor)->key)
+    #endif
+    """
+    PyObject *tfopt_array(Tensor tensor)
+    PyObject *tfopt_key(Tensor tensor)
+
+
+cdef inline object array_of(Tensor tensor):
+    """The tensor's array."""
+    return <object>tfopt_array(tensor)
+
+
+cdef inline bint has_key(Tensor tensor) noexcept:
+    """Whether anybody has asked for the tensor's key."""
+    return tfopt_key(tensor) != <PyObject *>None
+
+
+cdef inline Key known_key(Tensor tensor):
+    """The tensor's key, or None."""
+    return <Key>tfopt_key(tensor)
 
 
 cdef Tensor wrap(object value)

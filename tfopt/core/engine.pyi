@@ -1,6 +1,6 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, final
-from weakref import WeakSet
+from weakref import ReferenceType
 
 from numpy.typing import NDArray
 from typing_extensions import disjoint_base
@@ -8,7 +8,7 @@ from typing_extensions import disjoint_base
 CUT: Final[object]
 REGISTERED: dict[str, Any]
 RULED: set[str]
-NAMED: WeakSet[Any]
+NAMED: dict[int, ReferenceType[Any]]
 OPERATORS: dict[str, Op]
 READ: Op
 ADD: Op

@@ -10,6 +10,9 @@
 (D) Reading a variable returns a snapshot, which shares the variable's memory. The base of its array
     is a `Lease`, which NumPy passes on to all views of it. Before the variable is written, tensors
     that lie in its memory and are still alive get copies.
+(E) Threads that read a variable share its snapshot. So what of tensors can change is read and set
+    atomically, and an array that a tensor had lives as long as the tensor: without the GIL, another
+    thread may be about to use it.
 """
 
 import operator
@@ -38,7 +41,31 @@ cdef extern from *:
     static TFOPT_OF_THREAD PyObject *tfopt_recorders = NULL;
     static TFOPT_OF_THREAD PyObject *tfopt_watchers = NULL;
     static TFOPT_OF_THREAD PyObject *tfopt_overrides = NULL;
+
+    #ifdef Py_GIL_DISABLED
+    #define FREE_THREADED 1
+    #else
+    #define FREE_THREADED 0
+    #endif
+
+    /* Set an attribute that other threads read without a lock. */
+    static void tfopt_share(PyObject **at, PyObject *value) {
+        PyObject *before = *at;
+        Py_INCREF(value);
+    #ifdef Py_GIL_DISABLED
+        _Py_atomic_store_ptr_release(at, value);
+    #else
+        *at = value;
+    #endif
+        Py_DECREF(before);
+    }
+    #define tfopt_share_array(tensor, array) tfopt_share(&(tensor)->a, array)
+    #define tfopt_share_key(tensor, new) \
+        tfopt_share((PyObject **)&(tensor)->key, (PyObject *)(new))
     """
+    bint FREE_THREADED
+    void tfopt_share_array(Tensor tensor, object array)
+    void tfopt_share_key(Tensor tensor, Key key)
     PyObject *tfopt_recorders
     PyObject *tfopt_watchers
     PyObject *tfopt_overrides
@@ -60,8 +87,8 @@ CUT = object()      # instead of a rule: no gradient passes, which is no error
 #: What users have registered for operations without rules, and the names that have rules.
 REGISTERED = {}
 RULED = set()
-#: The variables that were given a name.
-NAMED = weakref.WeakSet()
+#: Weak references to the variables that were given a name, by their serial numbers.
+NAMED = {}
 
 #: Arrays of at most this many bytes are kept whole: that is faster than making ghosts.
 cdef Py_ssize_t _small = 16384

@@ -25,7 +25,7 @@ cdef object _ghost(object value):
     """The same with no more of the value than shape and dtype."""
     cdef cnp.ndarray array
     cdef Tensor tensor, other
-    cdef object found = (<Tensor>value).a if type(value) is Tensor else value
+    cdef object found = array_of(<Tensor>value) if type(value) is Tensor else value
     cdef object ghost
     if not cnp.PyArray_Check(found):
         return value
@@ -93,8 +93,8 @@ cpdef int record(object op, tuple ins, tuple outs, dict kw=None) except -1:
             wanted = False
             for k in range(len(ins)):
                 value = ins[k]
-                if type(value) is Tensor and (<Tensor>value).key is not None:
-                    if (<Tensor>value).key in tape.known:
+                if type(value) is Tensor and has_key(<Tensor>value):
+                    if known_key(<Tensor>value) in tape.known:
                         need |= _bit(k)
                         wanted = True
             if wanted:
@@ -123,7 +123,7 @@ cpdef int record(object op, tuple ins, tuple outs, dict kw=None) except -1:
             tape.nodes.append(node)
             for value in outs:
                 y = value
-                if differentiable(y.a):
+                if differentiable(array_of(y)):
                     tape.known.add(key_of(y))
     return 1
 

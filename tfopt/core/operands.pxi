@@ -66,10 +66,10 @@ def install(dict ufuncs not None, dict functions not None, dict methods not None
 
 cdef int _converted(Tensor tensor, str how) except -1:
     """Tell of a tensor that leaves the tapes that record it."""
-    if tfopt_recorders == NULL or tensor.key is None:
+    if tfopt_recorders == NULL or not has_key(tensor):
         return 0
     for recorder in <tuple>tfopt_recorders:
-        if type(recorder) is Tape and tensor.key in (<Tape>recorder).known:
+        if type(recorder) is Tape and known_key(tensor) in (<Tape>recorder).known:
             _lost(how)
             break
     return 0
@@ -77,7 +77,7 @@ cdef int _converted(Tensor tensor, str how) except -1:
 
 cdef object _peek(Operand operand):
     """The array, for what is not its value."""
-    return (<Tensor>operand).a if type(operand) is Tensor else (<Readable>operand)._array
+    return array_of(<Tensor>operand) if type(operand) is Tensor else (<Readable>operand)._array
 
 
 NO_OUT = (

@@ -107,7 +107,7 @@ cdef int _assert_facts(Op op, tuple ins, tuple outs) except -1:
     cdef object result, array
     if op.many or op.fn is None:
         return 0
-    result = (<Tensor>outs[0]).a
+    result = array_of(<Tensor>outs[0])
     if op.identity:
         if result is not raw(ins[0]):
             raise InternalError(

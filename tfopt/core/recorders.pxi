@@ -13,7 +13,7 @@ cdef class Tape:
     def watch(self, value):
         """Know a tensor, or a variable, from now on."""
         if type(value) is Tensor:
-            if differentiable((<Tensor>value).a):
+            if differentiable(array_of(<Tensor>value)):
                 self.known.add(key_of(<Tensor>value))
         else:
             self.variables.setdefault(value, [])
@@ -21,7 +21,7 @@ cdef class Tape:
 
     def knows(self, Tensor tensor not None):
         """Whether a tensor is watched, or was made from one that is."""
-        return tensor.key is not None and tensor.key in self.known
+        return has_key(tensor) and known_key(tensor) in self.known
 
     def knows_key(self, key):
         """Whether a tensor of this key is watched, or was made from one that is."""
@@ -34,7 +34,7 @@ cdef class Tape:
             if not (self.watch_accessed and variable.trainable):
                 return 0
             keys = self.variables[variable] = []
-        if differentiable(tensor.a):
+        if differentiable(array_of(tensor)):
             found = key_of(tensor)
             if found not in self.known:
                 self.known.add(found)
@@ -61,7 +61,7 @@ cdef class Trace:
     def place(self, Tensor tensor not None):
         """Make a tensor symbolic: it stands for a value that is not known yet."""
         key_of(tensor).symbolic = True
-        self.symbolic.add(tensor.key)
+        self.symbolic.add(known_key(tensor))
 
     def assume(self, Tensor tensor not None):
         """Treat what depends on a tensor as symbolic, though the tensor's value is known."""
@@ -69,8 +69,8 @@ cdef class Trace:
 
     def is_symbolic(self, value):
         """Whether a value depends on what is not known yet."""
-        return (type(value) is Tensor and (<Tensor>value).key is not None
-                and (<Tensor>value).key in self.symbolic)
+        return (type(value) is Tensor and has_key(<Tensor>value)
+                and known_key(<Tensor>value) in self.symbolic)
 
     def add(self, Node node not None):
         """Append a node."""
@@ -97,7 +97,7 @@ cdef class Trace:
     cdef Tensor read(self, Readable variable):
         found = self.values.get(variable)
         if found is None:
-            found = wrap(variable.current().a)
+            found = wrap(array_of(variable.current()))
             self.place(found)
             self.values[variable] = found
             node = Node(READ, (), (found,), {"variable": variable})

@@ -6,16 +6,28 @@ cdef class Lease:
     """The base of a snapshot's array, and of views of it: which tensors lie in a variable's memory.
     """
 
-    cdef int add(self, Tensor tensor) except -1:
-        if len(self.views) >= self.limit:
-            views = []
-            for ref in self.views:
-                if ref() is not None:
-                    views.append(ref)
-            self.views = views
-            self.limit = 2 * len(self.views) + 16
-        self.views.append(weakref.ref(tensor))
-        return 0
+    cdef bint add(self, Tensor tensor) except -1:
+        """Add a tensor, unless the variable has been written since: it must have a copy."""
+        cdef object view = weakref.ref(tensor)
+        with cython.critical_section(self):
+            if self.views is None:
+                return False
+            if len(self.views) >= self.limit:
+                views = []
+                for ref in self.views:
+                    if ref() is not None:
+                        views.append(ref)
+                self.views = views
+                self.limit = 2 * len(self.views) + 16
+            self.views.append(view)
+        return True
+
+    cdef list close(self):
+        """The tensors, of which there will be no more."""
+        cdef list views
+        with cython.critical_section(self):
+            views, self.views = self.views, None
+        return views
 
 
 cdef Lease _lease_of(object value):
@@ -40,21 +52,28 @@ cdef class Readable(Operand):
     """What of a variable the engine knows: its array, and the snapshot of it that readers share."""
 
     cdef Tensor current(self):
-        if self.snapshot is None:
-            self.snapshot = _snapshot(self._array)
-        return self.snapshot
+        cdef Tensor tensor
+        with cython.critical_section(self):
+            if self.snapshot is None:
+                self.snapshot = _snapshot(self._array)
+            tensor = self.snapshot
+        return tensor
 
     cdef int before_write(self) except -1:
         """Give copies to the tensors that lie in the array; the next read is another tensor."""
         cdef Tensor tensor
-        cdef Lease lease = (<object>self.snapshot.a).base
-        cdef list views = lease.views
-        self.snapshot = None    # dies here unless somebody holds it
-        for ref in views:
+        cdef Lease lease = None
+        with cython.critical_section(self):
+            if self.snapshot is None:
+                return 0
+            lease = _lease_of(self.snapshot.a)
+            self.snapshot = None    # dies here unless somebody holds it
+        for ref in lease.close():
             tensor = ref()
             if tensor is not None and _lease_of(tensor.a) is not None:
-                tensor.a = np.array(tensor.a)
-        lease.views = []
+                if FREE_THREADED:
+                    tensor.was = tensor.a
+                tfopt_share_array(tensor, np.array(tensor.a))
         return 0
 
     def _converted(self, str how):
@@ -118,7 +137,6 @@ def prepare_writes(operands):
     """Prepare variables for writes: tensors that share their memory are given copies."""
     for operand in operands:
         if isinstance(operand, Readable):
-            if (<Readable>operand).snapshot is not None:
-                (<Readable>operand).before_write()
+            (<Readable>operand).before_write()
         elif isinstance(operand, (list, tuple)):
             prepare_writes(operand)

@@ -8,8 +8,13 @@ cdef class Key:
 
 
 cdef inline Key key_of(Tensor tensor):
-    if tensor.key is None:
-        tensor.key = Key.__new__(Key)
+    return known_key(tensor) if has_key(tensor) else _new_key(tensor)
+
+
+cdef Key _new_key(Tensor tensor):
+    with cython.critical_section(tensor):
+        if tensor.key is None:
+            tfopt_share_key(tensor, Key.__new__(Key))
     return tensor.key
 
 
@@ -28,8 +33,8 @@ cdef Tensor wrap(object value):
     cdef Tensor tensor = Tensor.__new__(Tensor)
     cdef Lease lease = _lease_of(value)
     tensor.a = value
-    if lease is not None:
-        lease.add(tensor)
+    if lease is not None and not lease.add(tensor):
+        tensor.a = np.array(value)
     return tensor
 
 
@@ -40,15 +45,15 @@ def wrapped(value):
 
 def renamed(Tensor tensor not None):
     """Another tensor of the same array."""
-    return wrap(tensor.a)
+    return wrap(array_of(tensor))
 
 
 def raw(value):
     """A tensor's or a variable's array; anything else as it is."""
     if type(value) is Tensor:
-        return (<Tensor>value).a
+        return array_of(<Tensor>value)
     if isinstance(value, Readable):
-        return read(<Readable>value).a
+        return array_of(read(<Readable>value))
     return value
 
 
@@ -59,7 +64,8 @@ def peek(Operand operand not None):
 
 def stable(Tensor tensor not None):
     """A tensor's array; a copy of what lies in a variable's memory."""
-    return tensor.a if _lease_of(tensor.a) is None else np.array(tensor.a)
+    array = array_of(tensor)
+    return array if _lease_of(array) is None else np.array(array)
 
 
 def fill(Tensor tensor not None, value):
@@ -69,8 +75,9 @@ def fill(Tensor tensor not None, value):
 
 def forget(Tensor tensor not None):
     """Let the value of a tensor of a trace go, all but its shape and dtype."""
-    if cnp.PyArray_Check(tensor.a) and cnp.PyArray_NBYTES(<cnp.ndarray>tensor.a) > 1024:
-        tensor.a = _dummy(tensor.a)
+    array = array_of(tensor)
+    if cnp.PyArray_Check(array) and cnp.PyArray_NBYTES(<cnp.ndarray>array) > 1024:
+        tensor.a = _dummy(array)
 
 
 def placeholder(Tensor tensor not None):
@@ -82,7 +89,7 @@ def tensor_kinds(tuple values not None):
     """The shapes and dtypes of tensors and arrays; None if there is something else."""
     cdef list kinds = []
     for value in values:
-        array = (<Tensor>value).a if type(value) is Tensor else value
+        array = array_of(<Tensor>value) if type(value) is Tensor else value
         if not cnp.PyArray_Check(array) and type(value) is not Tensor:
             return None
         kinds.append(array.shape)
@@ -104,7 +111,7 @@ def is_differentiable(value):
     """Whether gradients exist for the dtype of an array, a tensor or a variable."""
     if isinstance(value, Readable):
         return differentiable((<Readable>value)._array)
-    return differentiable((<Tensor>value).a if type(value) is Tensor else value)
+    return differentiable(array_of(<Tensor>value) if type(value) is Tensor else value)
 
 
 @cython.final
@@ -145,16 +152,17 @@ cdef class Tensor(Operand):
             If the tensor is symbolic: a function is being traced, and the value is not known yet.
         """
         _refuse_symbolic(self, AttributeError, "a symbolic Tensor has no numpy()")
-        if _lease_of(self.a) is not None:
-            return np.array(self.a)
-        array = np.asarray(self.a)
-        array = array.view()
+        array = array_of(self)
+        if _lease_of(array) is not None:
+            return np.array(array)
+        array = np.asarray(array).view()
         array.flags.writeable = False
         return array
 
     def numpy_like(self):
         """The shape and the dtype."""
-        return self.a.shape, self.a.dtype
+        array = array_of(self)
+        return array.shape, array.dtype
 
     def item(self, *index):
         """Return one element as a Python number."""
@@ -168,7 +176,7 @@ cdef class Tensor(Operand):
         _refuse_symbolic(
             self, TypeError, "Using a symbolic Tensor as a Python value is not allowed"
         )
-        return self.a
+        return array_of(self)
 
     def __array__(self, dtype=None, copy=None):
         _refuse_symbolic(self, NotImplementedError,
@@ -177,19 +185,19 @@ cdef class Tensor(Operand):
         return np.array(self.numpy(), dtype, copy=copy)
 
     def __len__(self):
-        if self.a.ndim == 0:
+        if array_of(self).ndim == 0:
             raise TypeError("Scalar tensor has no `len()`")
-        return self.a.shape[0]
+        return array_of(self).shape[0]
 
     def __iter__(self):
-        if self.a.ndim == 0:
+        if array_of(self).ndim == 0:
             raise TypeError("Cannot iterate over a scalar tensor.")
-        return _elements(self, self.a.shape[0])
+        return _elements(self, array_of(self).shape[0])
 
     def __bool__(self):
         _refuse_symbolic(self, TypeError,
                          "Using a symbolic Tensor as a Python `bool` is not allowed")
-        return bool(self.a)
+        return bool(array_of(self))
 
     def __float__(self):
         value = self._value()
@@ -208,7 +216,7 @@ cdef class Tensor(Operand):
         return operator.index(self._value())
 
     def __format__(self, str spec):
-        return format(self._value().item() if self.a.ndim == 0 else str(self), spec)
+        return format(self._value().item() if array_of(self).ndim == 0 else str(self), spec)
 
     def __reduce__(self):
         return Tensor, (self.numpy(),)
@@ -221,12 +229,13 @@ cdef class Tensor(Operand):
 
     def __repr__(self):
         trace = tracing()
-        shown = "symbolic" if trace is not None and trace.is_symbolic(self) else str(self.a)
-        return f"<Tensor shape={self.a.shape} dtype={self.a.dtype} {shown}>"
+        array = array_of(self)
+        shown = "symbolic" if trace is not None and trace.is_symbolic(self) else str(array)
+        return f"<Tensor shape={array.shape} dtype={array.dtype} {shown}>"
 
 
 cdef int _refuse_symbolic(Tensor tensor, error, str message) except -1:
-    if tensor.key is not None and tensor.key.symbolic:
+    if has_key(tensor) and known_key(tensor).symbolic:
         _refuse_leaked(tensor)
         if tracing().is_symbolic(tensor):
             raise error(

@@ -145,11 +145,14 @@ class Program:
     def way_back(self, gradients: Gradients) -> Program:
         """Return the program from inputs and upstreams to gradients, which computes all anew."""
         if self._way_back is None:
-            nodes = [node for node in gradients.nodes if node.op is not READ]
-            self._way_back = Program(
-                nodes, [*gradients.sources, *gradients.upstreams], gradients.grads.structure, (),
-                f"gradient of {self.title}", self.lock, [*self.captured, *self.constants],
-            )  # fmt: skip
+            with self.lock.here:
+                if self._way_back is None:
+                    nodes = [node for node in gradients.nodes if node.op is not READ]
+                    self._way_back = Program(
+                        nodes, [*gradients.sources, *gradients.upstreams],
+                        gradients.grads.structure, (), f"gradient of {self.title}", self.lock,
+                        [*self.captured, *self.constants],
+                    )  # fmt: skip
         return self._way_back
 
     def _refill(self, variables: Sequence[Any], arrays: Sequence[Any]) -> None:

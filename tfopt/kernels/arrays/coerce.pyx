@@ -10,6 +10,7 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 from tfopt.kernels.arrays.layout cimport BFLOAT16, FLOAT16, NATIVE, SIGNED8
 from tfopt.kernels.platform.halves cimport CODES
+from tfopt.kernels.platform.shared_numbers cimport share_int, shared_int
 
 cimport numpy as cnp
 
@@ -96,16 +97,15 @@ cdef int refuse_layout(cnp.ndarray a, str name, bint written) except -1:
 
 cdef int storage_of(cnp.ndarray a) except -2:
     """The storage type of an operand, or -1 if its dtype is not supported."""
-    global _bfloat16
     cdef int typenum = cnp.PyArray_TYPE(a)
     if typenum in (cnp.NPY_FLOAT32, cnp.NPY_FLOAT64, cnp.NPY_COMPLEX64, cnp.NPY_COMPLEX128):
         return NATIVE
     if typenum == cnp.NPY_FLOAT16:
         return FLOAT16
-    if typenum == _bfloat16:
+    if typenum == shared_int(&_bfloat16):
         return BFLOAT16
     if cnp.PyTypeNum_ISUSERDEF(typenum) and a.dtype.name == "bfloat16":
-        _bfloat16 = typenum
+        share_int(&_bfloat16, typenum)
         return BFLOAT16
     return -1
 

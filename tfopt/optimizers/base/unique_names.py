@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
-from collections import Counter
+from collections.abc import Iterator
 from difflib import get_close_matches
 
 from tfopt.errors import InvalidTypeError
 
 __all__ = ["made_unique", "unknown_argument"]
 
-_TAKEN: Counter[str] = Counter()
+#: The numbers of the names to come: to take one is a single operation, whatever threads do.
+_NUMBERS: dict[str, Iterator[int]] = {}
 
 
 def made_unique(class_name: str) -> str:
     """Return a class name in snake case, with a number from the second use on."""
     words = re.sub("(.)([A-Z][a-z0-9]+)", r"\1_\2", class_name)
     name = re.sub("([a-z])([A-Z])", r"\1_\2", words).lower()
-    _TAKEN[name] += 1
-    return name if _TAKEN[name] == 1 else f"{name}_{_TAKEN[name] - 1}"
+    number = next(_NUMBERS.setdefault(name, itertools.count()))
+    return f"{name}_{number}" if number else name
 
 
 def unknown_argument(cls: type, name: str) -> InvalidTypeError:

@@ -1,0 +1,59 @@
+"""What threads share beside arrays: values of variables, traces, names, files and settings."""
+
+from __future__ import annotations
+
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from campaign.shared_state import CASES, results
+
+import tfopt
+from tfopt import Variable
+from tfopt.core import effects, engine
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_threads_at_once(case: Callable[[np.random.Generator], int]) -> None:
+    """Each case of the campaign; there are more of each in the campaign itself."""
+    before = tfopt.threads.get_num_threads()
+    try:
+        case(np.random.default_rng(zlib.crc32(case.__name__.encode())))
+    finally:
+        tfopt.threads.set_num_threads(before)
+
+
+def test_threads_that_record_writes_to_an_array_share_its_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or tensors that lie in its memory would be given copies before the writes of one alone."""
+
+    def slow(*args: Any, **kwargs: Any) -> Variable:
+        time.sleep(0.01)  # so that all threads come in the meantime
+        return Variable(*args, **kwargs)
+
+    monkeypatch.setattr(effects, "_variables", [slow])
+    array = np.zeros(3)
+    found = results([lambda: effects.readable(array)] * 4)
+    assert {id(each) for each in found} == {id(found[0])}
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_what_is_made_of_a_value_while_another_thread_writes_it_stays(many: bool) -> None:
+    """A view that an operation returns after the write is given a copy at once."""
+    v = Variable(np.zeros(4))
+
+    def halves(a: Any) -> Any:
+        writer = threading.Thread(target=lambda: v.assign(np.ones(4)))
+        writer.start()
+        writer.join()
+        return (a[:2], a[2:]) if many else a[2:]
+
+    made = engine.apply(engine.Op("halves", halves, many=many), (v,))
+    v.assign(np.full(4, 2.0))
+    for x in made if many else [made]:
+        assert x.numpy().tolist() == [1, 1]
