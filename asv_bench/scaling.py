@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import time
 import warnings
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from distributed import Client, LocalCluster
+from records import new_run
 from scaling_model import RESULTS, Round, added, levels, transfers
 
 from tfopt.dask import DataParallel
@@ -131,8 +131,8 @@ def check(client: Client, workers: int) -> dict[str, Any]:
 
 
 def main() -> None:
+    run, checks = new_run(), []
     measured: dict[str, Any] = {}
-    checks = []
     visit = nonzero()
     for workers in (*WORKERS, SIMULATED):
         cluster = LocalCluster(
@@ -144,8 +144,7 @@ def main() -> None:
             checks.append(check(client, workers))
         print(measured.get(str(workers)), checks[-1], flush=True)
     results = {
-        "machine": platform.processor() or platform.machine(),
-        "python": platform.python_version(),
+        "run": run,
         "cores": CORES,
         "constants": measured,
         "check": checks,

@@ -14,6 +14,8 @@ from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
+from page import origin
+
 RESULTS = Path(__file__).with_name("scaling.json")
 PAGE = Path(__file__).parents[1] / "docs/scaling.md"
 
@@ -153,6 +155,9 @@ def tables(results: dict[str, Any]) -> dict[str, str]:
             for label, values in [*by_workers.items(), ("model", vars(chosen))]
         ],
     )
+    run = results["run"]
+    facts = "; ".join([origin(run), run["machine"], f"Python {run['python']}"])
+    constants += f"\n\n*{facts}:* `{run['command']}`"
     check = table(
         ["workers", "blocks", "predicted, s", "measured, s", "measured / predicted", "busy, s"],
         [

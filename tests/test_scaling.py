@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -15,13 +16,15 @@ HERE = Path(__file__).parent.parent / "asv_bench"
 
 
 @pytest.fixture(scope="module")
-def model() -> ModuleType:
+def model() -> Iterator[ModuleType]:
+    sys.path.insert(0, str(HERE))
     spec = importlib.util.spec_from_file_location("scaling_model", HERE / "scaling_model.py")
     assert spec is not None and spec.loader is not None
     made = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = made  # where dataclasses look
     spec.loader.exec_module(made)
-    return made
+    yield made
+    sys.path.remove(str(HERE))
 
 
 def test_the_pages_tables_are_the_models(model: ModuleType) -> None:
