@@ -1,8 +1,8 @@
 """Measure a few quick benchmarks for many commits, and show how they have changed.
 
-``run`` measures commits evenly spaced over the history with airspeed velocity, which builds each,
-and keeps the results in `history`; ``page`` writes docs/performance_history.md and its picture from
-them; ``check`` fails if a figure of a commit is more than 10 % worse than that of another;
+``run`` measures commits spaced over the history with airspeed velocity, which builds each, and
+keeps the results in `history`; ``page`` writes docs/performance_history.md and its picture;
+``check`` fails if a figure of the last commit is worse than those before it by more than noise;
 ``publish`` writes asv's own pages, in which each figure can be seen against its parameters.
 """
 
@@ -13,119 +13,39 @@ import ast
 import json
 import os
 import platform
-import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from itertools import product
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from comparison.machine import machine
-from page import MARGIN, number
+from history_check import accepted, check, in_words
+from history_results import (
+    BENCHMARKS,
+    HERE,
+    KEPT,
+    KNOWN,
+    Commit,
+    benchmarks,
+    combinations,
+    load,
+    more_is_better,
+    tried,
+)
+from page import number
 from records import ROOT
 
-__all__ = ["KEPT", "PAGE", "Commit", "load", "regressions", "spaced", "written"]
+__all__ = ["PAGE", "PICTURE", "farthest", "spaced", "written"]
 
-HERE = Path(__file__).resolve().parent
-KEPT = HERE / "history"
-KNOWN = KEPT / "benchmarks.json"
 PAGE = ROOT / "docs" / "performance_history.md"
 PICTURE = PAGE.with_suffix(".svg")
 
-#: Which benchmarks are measured: a regular expression, as asv takes it.
-BENCHMARKS = r"^(history|imports)\."
+COMMAND = "python asv_bench/history.py run"
 
 #: So many commits at most are columns of a table.
 COLUMNS = 6
-
-
-@dataclass(frozen=True)
-class Commit:
-    """What has been measured of a commit, by benchmark and then by parameters."""
-
-    name: str
-    when: datetime
-    machine: str
-    figures: dict[str, dict[tuple[str, ...], float]]
-
-
-def of_file(path: Path) -> Commit:
-    """Read one of asv's files of results; figures that could not be measured are left out."""
-    content = json.loads(path.read_text(encoding="utf-8"))
-    columns = content["result_columns"]
-    figures: dict[str, dict[tuple[str, ...], float]] = {}
-    for name, values in content["results"].items():
-        row = dict(zip(columns, values, strict=False))
-        parameters = product(*(row.get("params") or []))
-        figures[name] = {
-            tuple(text.strip("'") for text in key): value
-            for key, value in zip(parameters, row["result"] or [], strict=False)
-            if value is not None and value == value
-        }
-    when = datetime.fromtimestamp(content["date"] / 1000, UTC)
-    return Commit(content["commit_hash"], when, path.parent.name, figures)
-
-
-def load() -> list[Commit]:
-    """Return all commits with results, the oldest first."""
-    files = (path for path in KEPT.glob("*/*.json") if path.name != "machine.json")
-    return sorted(map(of_file, files), key=lambda commit: (commit.machine, commit.when))
-
-
-def benchmarks() -> dict[str, dict[str, Any]]:
-    """Return what asv knows of each benchmark: its parameters, unit and code."""
-    known = json.loads(KNOWN.read_text(encoding="utf-8"))
-    return {name: of for name, of in known.items() if re.match(BENCHMARKS, name)}
-
-
-def more_is_better(name: str, unit: str) -> bool:
-    """Return the direction of a figure, as measure.py has it."""
-    return unit == "%" or "speed" in name
-
-
-# ---- regressions
-
-
-def regressions(old: Commit, new: Commit, units: dict[str, str]) -> Iterator[str]:
-    """Yield a line for each figure that is more than 10 % worse."""
-    for name, figures in new.figures.items():
-        for key, now in figures.items():
-            before = old.figures.get(name, {}).get(key)
-            if before is None:
-                continue
-            worse = before / now if more_is_better(name, units.get(name, "")) else now / before
-            if worse > MARGIN:
-                what = f"{name}({', '.join(key)})"
-                yield f"{what}: was {number(before)}, is {number(now)} {units.get(name, '')}"
-
-
-def one_of(commits: Sequence[Commit], named: str) -> Commit:
-    """Return a commit with results by the path of its file, or by the beginning of its name."""
-    if Path(named).is_file():
-        return of_file(Path(named))
-    found = [commit for commit in commits if commit.name.startswith(named)]
-    if len(found) != 1:
-        raise SystemExit(f"{len(found)} of the commits with results begin with {named}")
-    return found[0]
-
-
-def check(named: Sequence[str]) -> int:
-    """Print the regressions from one commit to another; return 1 if there are any."""
-    commits = load()
-    if named:
-        old, new = (one_of(commits, name) for name in named)
-    else:
-        *_, old, new = [commit for commit in commits if commit.machine == commits[-1].machine]
-    units = {name: of["unit"] for name, of in benchmarks().items()}
-    lines = list(regressions(old, new, units))
-    print(
-        "\n".join(lines)
-        or f"no figure of {new.name[:7]} is more than 10 % worse than of {old.name[:7]}"
-    )
-    return 1 if lines else 0
 
 
 # ---- the page
@@ -141,13 +61,37 @@ def spaced(things: Sequence[Any], count: int) -> list[Any]:
     return [things[place] for place in places]
 
 
+def farthest(things: Sequence[Any], done: Iterable[Any], count: int) -> list[Any]:
+    """Return so many things in the order in which they fill gaps between those that are done.
+
+    The last and the first come first, and then whatever halves the largest gap, the latest of
+    those equally large. So any number of them are spaced about evenly.
+    """
+    taken = {k for k, thing in enumerate(things) if thing in set(done)}
+    chosen: list[int] = []
+    while len(chosen) < count and len(taken) < len(things):
+        ends = [k for k in (len(things) - 1, 0) if k not in taken]
+        if ends:
+            chosen.append(ends[0])
+        else:
+            _, low, high = max((b - a, a, b) for a, b in pairwise(sorted(taken)))
+            chosen.append((low + high) // 2)
+        taken.add(chosen[-1])
+    return [things[k] for k in chosen]
+
+
+def measured(name: str, of: dict[str, Any], commits: Sequence[Commit]) -> list[tuple[str, ...]]:
+    """Return a benchmark's parameters of which there are figures, in the benchmark's order."""
+    found = {key for commit in commits for key in commit.figures.get(name, {})}
+    return [key for key in combinations(of["params"]) if key in found]
+
+
 def table(name: str, of: dict[str, Any], commits: Sequence[Commit]) -> str:
     """Return a benchmark's table: a line for its parameters, a column for each commit."""
-    keys = dict.fromkeys(key for commit in commits for key in commit.figures.get(name, {}))
     columns = [f"{commit.when:%Y-%m-%d}<br>`{commit.name[:7]}`" for commit in commits]
     head = [*of["param_names"], *columns]
     lines = []
-    for key in keys:
+    for key in measured(name, of, commits):
         values = (commit.figures.get(name, {}).get(key) for commit in commits)
         texts = ("\N{EN DASH}" if value is None else number(value) for value in values)
         lines.append([*key, *texts])
@@ -181,12 +125,18 @@ def written(page: str, commits: Sequence[Commit], known: dict[str, dict[str, Any
     shown = spaced(commits, COLUMNS)
     parts = []
     for name, of in known.items():
-        better = "more" if more_is_better(name, of["unit"]) else "less"
-        words = f"{described(name)} In {of['unit']}; {better} is better."
+        better = "higher" if more_is_better(name, of["unit"]) else "lower"
+        words = f"{described(name)} Unit: {of['unit']}; {better} is better."
         if any(name in commit.figures for commit in commits):
             parts.append(f"## {title(name)}\n\n{words}\n\n{table(name, of, shown)}\n")
+    known_ones = "\n".join(f"- {in_words(of)}" for of in accepted())
+    if known_ones:
+        words = "These figures are worse than they were, for the reasons given:"
+        parts.append(f"## Accepted regressions\n\n{words}\n\n{known_ones}\n")
     machines = "; ".join(sorted({described_machine(commit.machine) for commit in commits}))
-    last = f"{len(commits)} commits have been measured, on: {machines}.\n"
+    days = sorted({f"{commit.measured:%Y-%m-%d}" for commit in commits})
+    span = " to ".join(dict.fromkeys((days[0], days[-1])))
+    last = f"*{len(commits)} commits; measured {span}; {machines}:* `{COMMAND}`\n"
     opening, closing = "<!-- history -->\n", "<!-- end of history -->"
     before, _, rest = page.partition(opening)
     text = "\n".join([*parts, last])
@@ -202,23 +152,30 @@ def draw(commits: Sequence[Commit], known: dict[str, dict[str, Any]]) -> None:
     import matplotlib.pyplot as plt
 
     parts: dict[tuple[str, str], list[tuple[str, ...]]] = {}
-    for name in known:
-        for key in dict.fromkeys(key for commit in commits for key in commit.figures.get(name, {})):
+    for name, of in known.items():
+        for key in measured(name, of, commits):
             kind = " ".join(text for text in key if not text.isdigit())
             parts.setdefault((name, kind), []).append(key)
     rows = -(-len(parts) // 3)
-    figure, axes = plt.subplots(rows, 3, figsize=(9, 2.3 * rows), layout="constrained")
-    labels = [f"{commit.when:%d %b}\n{commit.name[:7]}" for commit in commits]
+    figure, axes = plt.subplots(rows, 3, figsize=(9, 2.6 * rows), layout="constrained")
+    ticks = spaced(range(len(commits)), COLUMNS)
+    labels = [f"{commits[k].when:%d %b}\n{commits[k].name[:7]}" for k in ticks]
     for axis, ((name, kind), keys) in zip(axes.flat, parts.items(), strict=False):
         for key in keys:
             values = [commit.figures.get(name, {}).get(key, float("nan")) for commit in commits]
             axis.plot(range(len(commits)), values, ".-", label=", ".join(filter(str.isdigit, key)))
         axis.set_title(f"{title(name)} {kind}".strip(), fontsize=9)
         axis.set_ylabel(known[name]["unit"])
-        axis.set_ylim(bottom=0)
-        axis.set_xticks(range(len(commits)), labels, fontsize=5)
+        low, high = axis.get_ylim()
+        if low < high / 50:
+            axis.set_yscale("log")
+        else:
+            axis.set_ylim(bottom=0)
+        axis.set_xticks(ticks, labels, fontsize=6)
         if len(keys) > 1:
-            axis.legend(fontsize=5, title=known[name]["param_names"][-1], title_fontsize=5)
+            place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2)}
+            numbers = f"{known[name]['param_names'][-1]}:"
+            axis.legend(**place, ncols=4, fontsize=6, title=numbers, title_fontsize=6)
     for axis in axes.flat[len(parts) :]:
         axis.remove()
     figure.savefig(PICTURE, metadata={"Date": None})
@@ -226,6 +183,21 @@ def draw(commits: Sequence[Commit], known: dict[str, dict[str, Any]]) -> None:
 
 
 # ---- asv
+
+
+def sparing() -> dict[str, str]:
+    """Return the environment variables that make builds of commits cheap.
+
+    What has been translated and compiled for one commit serves others, for neighbours have most of
+    it in common; the compiler's wrapper needs a few GNU tools. Early commits built the CUDA library
+    wherever there was a compiler for it.
+    """
+    objects = HERE / ".asv" / "objects"
+    objects.mkdir(exist_ok=True)
+    variables = {"CYTHON_CACHE_DIR": str(objects / "cython"), "TFOPT_CUDA": "0"}
+    if sys.platform == "linux":
+        variables |= {"CC": str(ROOT / ".ci" / "cc"), "TFOPT_CI_CACHE": str(objects)}
+    return variables
 
 
 def asv(*arguments: str) -> int:
@@ -244,11 +216,12 @@ def asv(*arguments: str) -> int:
     config.parent.mkdir(exist_ok=True)
     config.write_text(json.dumps(settings, indent=1))
     command = [sys.executable, "-m", "asv", "--config", str(config), *arguments]
-    return subprocess.run(command, cwd=HERE, env={**os.environ, "PYTHONPATH": ""}).returncode
+    environment = {**sparing(), **os.environ, "PYTHONPATH": ""}
+    return subprocess.run(command, cwd=HERE, env=environment).returncode
 
 
 def run(count: int, since: str | None, name: str) -> int:
-    """Measure commits of the branch main that have no results on this machine yet."""
+    """Measure so many more commits of the branch main on this machine, the last one first."""
     from asv.machine import MachineCollection
 
     span = "main" if since is None else f"{since}..main"
@@ -258,7 +231,9 @@ def run(count: int, since: str | None, name: str) -> int:
     )  # fmt: skip
     chosen = HERE / ".asv" / "commits"
     chosen.parent.mkdir(exist_ok=True)
-    chosen.write_text("\n".join(reversed(spaced(listed.stdout.split(), count))) + "\n")
+    measured = {commit.name for commit in tried() if commit.machine == name}
+    wanted = farthest(listed.stdout.split(), measured, count)
+    chosen.write_text("".join(f"{commit}\n" for commit in wanted))
     facts = machine()
     known = {
         "machine": name,
@@ -283,22 +258,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parts = parser.add_subparsers(dest="part", required=True)
     runs = parts.add_parser("run", help="build and measure commits")
-    runs.add_argument("--commits", type=int, default=24, help="how many, evenly spaced (24)")
+    runs.add_argument("--commits", type=int, default=8, help="how many more (8)")
     runs.add_argument("--since", metavar="COMMIT", help="after this one; default: all")
     runs.add_argument("--machine", required=True, metavar="NAME", help="its folder in history")
     parts.add_parser("page", help="write docs/performance_history.md and its picture")
-    checks = parts.add_parser("check", help="fail if a figure is more than 10 %% worse")
-    checks.add_argument(
-        "of", nargs="*", metavar="COMMIT", help="the old one and the new one, or their files"
-    )
+    checks = parts.add_parser("check", help="fail if a figure is worse by more than noise")
+    checks.add_argument("of", nargs="?", metavar="COMMIT", help="which one; default: the last")
     publishes = parts.add_parser("publish", help="write asv's pages")
     publishes.add_argument("folder", help="which is made anew")
     arguments = parser.parse_args()
     if arguments.part == "run":
         return run(arguments.commits, arguments.since, arguments.machine)
     if arguments.part == "check":
-        if len(arguments.of) not in (0, 2):
-            parser.error("check takes two commits or none")
         return check(arguments.of)
     if arguments.part == "publish":
         return asv("publish", "--no-pull", "--html-dir", str(Path(arguments.folder).resolve()))
