@@ -144,6 +144,15 @@ if DEBUG:
 INDISPENSABLE = frozenset(("-ffp-contract=off", "-ftrapv", "-includedebug.h"))
 #: All flags of a compiler that knows none of those above.
 MSVC_FLAGS = ["/O2", "/fp:precise"]
+#: What a compiler has OpenMP for: its header and its library, which some come without.
+OPENMP = """
+#include <omp.h>
+int parallel(void) {
+    int threads = 0;
+    #pragma omp parallel reduction(+: threads)
+    threads += omp_get_num_threads();
+    return threads;
+}"""
 #: Keeps what the last build here was, for neither Cython nor setuptools compares their flags.
 MODE = Path("build/mode")
 mode = "debug" if DEBUG else "release"
@@ -392,7 +401,7 @@ class BuildKernels(build_ext):
             )
         self.leave_out_unknown_flags()
         self.translate()
-        if self.compiles("#include <omp.h>", "-fopenmp"):
+        if self.compiles(OPENMP, "-fopenmp"):
             for module in filter(uses_openmp, self.extensions):
                 module.extra_compile_args.append("-fopenmp")
                 module.extra_link_args.append("-fopenmp")

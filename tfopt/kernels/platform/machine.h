@@ -127,29 +127,34 @@ static inline ptrdiff_t claim(ptrdiff_t *next) {
 }
 #endif
 
+/* Whether the processor has all of x86-64-v3 or -v4, and the system saves the registers. Compilers
+   have a function that says so, but in zig's library it finds no processor to have anything. */
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <cpuid.h>
-#endif
+static inline int cpu_has(unsigned level_1, unsigned level_7, unsigned extended,
+                          unsigned registers) {
+    unsigned a, b, c, d, saved;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & level_1) != level_1) return 0;
+    __asm__ __volatile__("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
+    return (saved & registers) == registers &&
+           __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & level_7) == level_7 &&
+           __get_cpuid(0x80000001, &a, &b, &c, &d) && (c & extended) == extended;
+}
+#define V3_LEVEL_1 (bit_AVX | bit_F16C | bit_FMA | bit_MOVBE | bit_OSXSAVE)
+#define V3_LEVEL_7 (bit_AVX2 | bit_BMI | bit_BMI2)
 static inline int cpu_has_v3(void) {
-#if defined(__x86_64__) && defined(__GNUC__)
-    unsigned a, b, c, d; /* for features that some compilers have no name for */
-    __builtin_cpu_init();
-    return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C &&
-           __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
-#else
-    return 0;
-#endif
+    return cpu_has(V3_LEVEL_1, V3_LEVEL_7, bit_LZCNT, 0x06); /* halves of 256-bit registers */
 }
 static inline int cpu_has_v4(void) {
-#if defined(__x86_64__) && defined(__GNUC__)
-    return cpu_has_v3() && __builtin_cpu_supports("avx512f") &&
-           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-#else
-    return 0;
-#endif
+    return cpu_has(V3_LEVEL_1,
+                   V3_LEVEL_7 | bit_AVX512F | bit_AVX512BW | bit_AVX512CD | bit_AVX512DQ |
+                       bit_AVX512VL,
+                   bit_LZCNT, 0xe6); /* and masks, and both halves of 512-bit registers */
 }
+#else
+static inline int cpu_has_v3(void) { return 0; }
+static inline int cpu_has_v4(void) { return 0; }
+#endif
 
 /* Calls `child` in every forked child, also after a fork that Python does not see. */
 #if !defined(_WIN32)
