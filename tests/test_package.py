@@ -17,6 +17,7 @@ import pytest
 
 import tfopt
 import tfopt_ref
+from tfopt.kernels.platform import runtime
 
 HERE = Path(tfopt.__file__).parent
 
@@ -115,6 +116,19 @@ def test_an_unbuilt_tree_says_in_one_line_what_to_do(tmp_path: Path) -> None:
     assert done.returncode != 0
     (line,) = done.stderr.strip().splitlines()
     assert "kernels are not built" in line and "pip install -e ." in line
+
+
+@pytest.mark.skipif(
+    platform.machine() != "x86_64" or not Path("/proc/cpuinfo").exists(),
+    reason="the processor's features are listed by Linux on x86-64 alone",
+)
+def test_the_sets_are_those_that_the_system_lists() -> None:
+    """All features of x86-64-v3 and -v4, whose definition is the psABI's."""
+    (line, *_) = re.findall(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    found = set(line.split())
+    v3 = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"} <= found
+    v4 = v3 and {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"} <= found
+    assert (runtime.has_v3(), runtime.has_v4()) == (v3, v4)
 
 
 def test_tfopt_cpu_forces_an_instruction_set() -> None:

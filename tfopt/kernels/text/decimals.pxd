@@ -12,7 +12,7 @@ cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
-    #if defined(__SIZEOF_INT128__)
+    #if defined(__SIZEOF_INT128__) && !defined(TFOPT_NO_INT128)
     static inline int tfopt_leading_zeros(uint64_t x) { return __builtin_clzll(x); }
     static inline void tfopt_multiply(uint64_t a, uint64_t b, uint64_t *high,
                                       uint64_t *low) {
@@ -20,7 +20,7 @@ cdef extern from *:
         *high = (uint64_t)(product >> 64);
         *low = (uint64_t)product;
     }
-    #else /* a 32-bit processor, or MSVC */
+    #else /* a 32-bit processor, MSVC, or a test */
     static inline int tfopt_leading_zeros(uint64_t x) {
         int zeros = 0;
         for (; !(x >> 63); x <<= 1) zeros++;
