@@ -2,7 +2,7 @@
 
 A block holds 256 numbers of a C-contiguous array, in its order: in 8 bits in 260 bytes, a ``unit``
 and 256 ``codes``. It is an ordinary structured dtype, so that arrays of blocks can be saved, copied
-and shared as others.
+and shared like any others.
 
 `SIGNED8`
     A number is its code, from -127 to 127, times the unit.
@@ -10,8 +10,8 @@ and shared as others.
     For means of squares: a code stands for a number with 4 bits each of exponent and mantissa, from
     17/16 * 2**-15 to 31/16, so that small ones are as precise as large ones. A positive number
     does not become 0, since steps are divided by it; negative ones do. Numbers are rounded up or
-    down by a hash of their own bits, so that the mean of many is theirs: a mean of squares changes
-    so little in a step that the nearest code would often be the same for ever.
+    down by a hash of their own bits, which has no bias: a mean of squares changes so little in a
+    step that rounded to the nearest code it would often stay the same forever.
 
 The unit gives the largest magnitude of its block the largest code. A block with an infinity or a
 NaN is all NaN.
@@ -22,7 +22,7 @@ NaN is all NaN.
     magnitude, ``absmax`` or ``max``, and 64 bytes; byte i has the codes of its numbers i, in the
     lower bits, and 64 + i. A code of `SIGNED4` stands for 0, or for a power of two from 2**-6 to 1
     of either sign; one of `POSITIVE4` for a power from 2**-15 to 1, and never for 0. Both are
-    rounded up or down as those of `POSITIVE8`.
+    rounded up or down like `POSITIVE8`.
 
 `DYNAMIC8`, `POSITIVE_DYNAMIC8`
     The codes of bitsandbytes, of numbers of either sign and of means of squares: places in a table

@@ -1,7 +1,7 @@
-"""The specification of tfopt: what the numbers are, in NumPy expressions and plain loops.
+"""The specification of tfopt's results, in NumPy expressions and plain loops.
 
-The same results bit for bit, for arguments that are in order, and no speed. It imports nothing from
-tfopt. An afternoon's reading is how a step of training is made:
+For valid arguments the results are the same, bit for bit, but not fast. It imports nothing from
+tfopt. These modules define a step of training; reading them takes an afternoon:
 
 1. `arithmetic`: what operations mean where numbers are denormal.
 2. `training_op`: what a rule is made of.
@@ -15,24 +15,24 @@ tfopt. An afternoon's reading is how a step of training is made:
 10. `optimizer_step`: one step of an optimizer.
 11. `training`: `train_step`, with what wrappers do around it.
 
-Another is linear learning by dual coordinate ascent:
+These define linear models, most of them by dual coordinate ascent:
 
 12. `sdca_losses`: losses, their conjugates, and the best step of one dual variable.
 13. `sdca`: visits to examples, one after another, and their order.
-14. `fingerprint`: what examples are known by.
+14. `fingerprint`: the fingerprints by which TensorFlow identifies examples.
 15. `sdca_ops`: TensorFlow's ops.
 16. `sdca_solver`: the visits of a whole fit.
-17. `sdca_certificate`: how far from the optimum weights can be at most.
+17. `sdca_certificate`: a bound on the distance of the objective from its minimum.
 18. `sdca_sums`: sums over rows, and their order.
 19. `sdca_newton`: Newton's method.
 20. `sdca_coordinate_descent`: coordinate descent for l1.
 21. `sdca_fit`: a fit.
-22. `sdca_block_fit`: a fit of data that is cut into blocks.
+22. `sdca_block_fit`: a fit of data that are divided into blocks.
 23. `multinomial`: the logistic loss of several classes together.
 24. `ftrl_stream`: learning from a stream instead, by FTRL-Proximal.
 25. `sparse_rows`: or from batches of sparse rows, by any optimizer.
 
-Then gradients of what NumPy computes: `autodiff`. `backend` lets tfopt run on these formulas.
+`autodiff` defines gradients of NumPy functions. `backend` lets tfopt run on these formulas.
 """
 
 from tfopt_ref import autodiff, clip_ops, sdca_ops, training_ops

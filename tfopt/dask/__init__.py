@@ -1,7 +1,7 @@
 """Training on a Dask cluster: linear models with a certificate, steps, and tables in parts.
 
-Dask places data, moves and schedules; what is computed is what `tfopt` computes on one machine, and
-with the same blocks the result is the same, bit for bit. `pip install 'tfopt[dask]'`.
+Dask distributes the data and schedules the work; the computations are those of `tfopt` on one
+machine, and with the same blocks the results have the same bits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The optimizers: TensorFlow's OptimizerV2 classes for NumPy arrays, and further ones."""
+"""The optimizers: TensorFlow's OptimizerV2 classes for NumPy arrays, and many more."""
 
 from tfopt.optimizers import schedules
 from tfopt.optimizers.algorithms.adadelta import Adadelta

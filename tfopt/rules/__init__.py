@@ -1,6 +1,6 @@
 """The table of update rules, one row per rule.
 
-Everything that can be derived from a row is: the loops around a rule's step
+Everything that can be derived from a row is derived from it: the loops around a rule's step
 (``kernels/update/steps.pyx.tp``), the validation of a call, the functions of
 :mod:`tfopt.training_ops` with their signatures and docstrings, the property tests, the benchmarks
 and the tables of the documentation.
