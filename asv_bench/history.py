@@ -88,7 +88,7 @@ def measured(name: str, of: dict[str, Any], commits: Sequence[Commit]) -> list[t
 
 def table(name: str, of: dict[str, Any], commits: Sequence[Commit]) -> str:
     """Return a benchmark's table: a line for its parameters, a column for each commit."""
-    columns = [f"{commit.when:%Y-%m-%d}<br>`{commit.name[:7]}`" for commit in commits]
+    columns = [f"{commit.when:%d&nbsp;%b<br>%Y}<br>`{commit.name[:7]}`" for commit in commits]
     head = [*of["param_names"], *columns]
     lines = []
     for key in measured(name, of, commits):
@@ -156,8 +156,8 @@ def draw(commits: Sequence[Commit], known: dict[str, dict[str, Any]]) -> None:
         for key in measured(name, of, commits):
             kind = " ".join(text for text in key if not text.isdigit())
             parts.setdefault((name, kind), []).append(key)
-    rows = -(-len(parts) // 3)
-    figure, axes = plt.subplots(rows, 3, figsize=(9, 2.6 * rows), layout="constrained")
+    rows = -(-len(parts) // 2)
+    figure, axes = plt.subplots(rows, 2, figsize=(7, 2.4 * rows), layout="constrained")
     ticks = spaced(range(len(commits)), COLUMNS)
     labels = [f"{commits[k].when:%d %b}\n{commits[k].name[:7]}" for k in ticks]
     for axis, ((name, kind), keys) in zip(axes.flat, parts.items(), strict=False):

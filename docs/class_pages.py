@@ -13,6 +13,7 @@ from typing import Any
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.ext.autosummary import autosummary_table
 from sphinx.util.inspect import stringify_signature
 
@@ -126,10 +127,23 @@ def _anchors(app: Sphinx, document: nodes.document) -> None:
                 break
 
 
+def _unlinked(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, text: nodes.Element
+) -> nodes.Element | None:
+    """Emphasize names in docstrings that have no page, such as those of arguments."""
+    if node.get("refdomain") != "py" or node.get("reftype") != "obj":
+        return None
+    name = node["reftarget"]
+    if name.startswith(("tfopt.", "tfopt_ref.")):
+        return None  # so that a warning names it
+    return nodes.emphasis("", name)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect all."""
     app.setup_extension("sphinx.ext.autodoc")
     app.connect("autodoc-process-signature", _signature)
     app.connect("autodoc-process-docstring", _docstring, priority=900)  # after numpydoc
     app.connect("doctree-read", _anchors)
+    app.connect("missing-reference", _unlinked)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -66,6 +66,7 @@ numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 autodoc_default_options = {"members": True, "undoc-members": False, "show-inheritance": True}
 autodoc_typehints = "none"  # the sections of parameters have them in words
+default_role = "autolink"  # names of objects in docstrings, and emphasis of all others
 nitpicky = True
 nitpick_ignore_regex = [
     # Other libraries: their inventories would have to be fetched.

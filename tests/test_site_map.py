@@ -67,3 +67,10 @@ def test_every_page_is_two_clicks_away() -> None:
         if not {"_build", "generated"} & set(path.parts)
     }
     assert {page: clicks().get(page) for page in pages if clicks().get(page, 9) > 2} == {}
+
+
+def test_every_module_of_the_specification_has_a_page() -> None:
+    page = (DOCS / "api" / "tfopt_ref.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^   (\w+)$", page, re.MULTILINE)
+    files = [*(DOCS.parent / "tfopt_ref").glob("*.py"), *(DOCS.parent / "tfopt_ref").glob("*/*.py")]
+    assert sorted(listed) == sorted(file.stem for file in files if file.stem != "__init__")

@@ -39,8 +39,8 @@ class LAMB(RuleOptimizer):
     Slots: ``m``, ``v``. Variables given to `exclude_from_weight_decay` do not decay, and their
     updates are Adam's, as in the paper's experiments and their code: biases and the parameters of
     normalization are usually excluded. A variable whose weights or update are all zeros takes
-    Adam's update, too. Norms are summed in float64, in the order of `tfopt.global_norm`. A sparse
-    gradient is made a dense one. Only in host memory.
+    Adam's update, too. Norms are summed in float64, in the order of
+    `tfopt.clip_ops.global_norm`. A sparse gradient is made a dense one. Only in host memory.
 
     References
     ----------
