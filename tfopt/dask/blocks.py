@@ -89,13 +89,13 @@ def read_libsvm(
     Parameters
     ----------
     paths : str or sequence of str
-        A folder, whose files are taken in the order of their names, with those of folders in it and
-        without hidden ones, whose names begin with ``.`` or ``_``; or files; or their URLs as
-        fsspec has them. What gzip, bzip2, xz or Zstandard has compressed is decompressed,
-        whatever its name.
+        A folder or files, or URLs that fsspec understands. The files of a folder are sorted by
+        name; those of subfolders are included, hidden ones, whose names begin with ``.`` or ``_``,
+        are not. Files that are compressed by gzip, bzip2, xz or Zstandard are decompressed,
+        whatever their names.
     n_features : int
     zero_based : bool, default=False
-        Whether features are counted from 0.
+        Whether features are numbered from 0.
 
     Returns
     -------
@@ -105,8 +105,8 @@ def read_libsvm(
     Raises
     ------
     FileNotFoundError
-        If there is no file. Faults in a file are found when its block is read: a
-        `FileFormatError` names the file, the line, the column and the text.
+        If there is no file. Errors in a file are found when its block is read: a `FileFormatError`
+        names the file, the line, the column and the text.
 
     Examples
     --------

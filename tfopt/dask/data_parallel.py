@@ -27,32 +27,33 @@ _ATTEMPTS = 4  # of a step, if workers are lost
 class DataParallel:
     """Steps of an optimizer by gradients that a cluster's workers find, each for its blocks.
 
-    A step sends the weights to each worker, calls `loss_and_grad` once for each block where the
-    block lies, adds up losses and gradients in a tree, on the workers, and lets the optimizer take
-    one step here.
+    A step sends the weights to each worker, calls `loss_and_grad` once for each block on the worker
+    that holds it, adds up losses and gradients in a tree on the workers, and lets the optimizer
+    take one step on the client.
 
     Parameters
     ----------
     optimizer : Optimizer
-        Any, one around another as well.
+        Any optimizer, including wrappers.
     loss_and_grad : callable
         Called as ``loss_and_grad(params, block)``, it returns the loss, a number, and the gradients
-        in the structure of `params`: arrays, `IndexedSlices`, None. What `params` has it can read
-        and not write to. It must depend on its arguments alone, for a block may be called twice.
+        in the structure of `params`: arrays, `IndexedSlices` or None. The arrays in `params` are
+        read-only. Its result must depend only on its arguments, because it may be called twice for
+        a block.
     blocks : list, or a Dask bag, array or dataframe
-        Of a collection, its partitions. Of a list, each element is one block: a delayed object, a
-        future, or anything else, which is then sent to a worker now.
+        The blocks are the partitions of a collection, or the elements of a list: delayed objects,
+        futures, or any other objects, which are then sent to workers immediately.
     reduction : {"mean", "sum"}
-        Whether sums are divided by the number of blocks. The mean is that of the examples where
-        blocks are of one size; otherwise let the function return sums, divided by the number of all
-        examples, and "sum" them.
+        Whether sums are divided by the number of blocks. If all blocks have the same size, this
+        gives the mean over the examples; otherwise let the function divide its sums by the total
+        number of examples, and use "sum".
     client : distributed.Client, optional
         The current one by default.
 
     Raises
     ------
     InvalidTypeError
-        If `optimizer` is none, or `loss_and_grad` cannot be called.
+        If `optimizer` is not an optimizer, or `loss_and_grad` is not callable.
     InvalidArgumentError
         If there are no blocks, or `reduction` is something else.
     ValueError
@@ -60,13 +61,12 @@ class DataParallel:
 
     Notes
     -----
-    The results depend on the list of blocks, and on nothing else: not on the number of workers,
-    nor on where a block lies or which is done first. The blocks' gradients are added up in groups
-    of four consecutive ones, the groups' sums again, and so on; those of 16 bits in float32, and
-    rounded once. Of `IndexedSlices`, the rows of one index are added up in each group.
+    The results depend only on the list of blocks, and not on the number of workers, the location of
+    the blocks or timing. The gradients of the blocks are added up in groups of four consecutive
+    ones, then the sums of the groups, and so on; 16-bit gradients are added in float32 and rounded
+    once. In each group, rows of `IndexedSlices` with the same index are added up.
 
-    A worker that dies takes nothing along: its blocks are made again, or sent again, and its tasks
-    are done by another one.
+    If a worker dies, its blocks are computed or sent again, and another worker runs its tasks.
 
     Examples
     --------
@@ -122,13 +122,13 @@ class DataParallel:
         params : dict, list or tuple of arrays and Variables, nested or not, or one of these
             Updated in place, as by `Optimizer.step`.
         *arguments
-            What `loss_and_grad` gets after the block: the number of the step, say, which tells it
-            the batch to take.
+            Further arguments of `loss_and_grad`, after the block: for instance the number of the
+            step, to select a batch.
 
         Returns
         -------
         loss : float
-            That of the blocks before the step: their mean, or their sum.
+            The mean or the sum of the losses of the blocks, before the step.
 
         Raises
         ------
@@ -136,15 +136,15 @@ class DataParallel:
             If gradients of two blocks differ in structure, form, shape or dtype; or as
             `Optimizer.step` raises it.
         Exception
-            That which `loss_and_grad` raised, with a note that names the block.
-            In any case nothing has changed.
+            The exception that `loss_and_grad` raised, with a note that names the block. In any case
+            nothing has changed.
         """
         loss, grads = self.gradients(params, *arguments)
         self.optimizer.step(params, grads)
         return loss
 
     def gradients(self, params: Any, *arguments: Any) -> tuple[float, Any]:
-        """Return the loss and the gradients that `step` takes a step by, without the step.
+        """Return the loss and the gradients that `step` would use, without taking a step.
 
         Parameters
         ----------

@@ -162,9 +162,9 @@ def _reordered(X: Any, order: np.ndarray) -> Any:
 class FTRLClassifier(_ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifier):
     """`tfopt.linear_model.FTRLClassifier` for data on a Dask cluster.
 
-    An epoch takes the blocks in their order, one after another, each where it lies, and the state,
-    three numbers for each weight, goes from one to the next. So nothing gets faster by more
-    workers: this is for data that lie on a cluster, or exceed the memory of one machine.
+    An epoch processes the blocks in order, each on the worker that holds it, and passes the state,
+    three numbers for each weight, from one to the next. So more workers do not make it faster: it
+    is meant for data that are on a cluster, or exceed the memory of one machine.
 
     Parameters
     ----------
@@ -175,12 +175,12 @@ class FTRLClassifier(_ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifie
     random_state
         See there, too.
     verbose, callback
-        See there, too; they are on the client.
+        See there, too; they act on the client.
     checkpoint : str, optional
-        A folder, or its URL as fsspec has them, that the client can write to. What is there is
-        replaced.
+        A folder, or a URL that fsspec understands, to which the client can write. A previous
+        checkpoint in it is replaced.
     checkpoint_every : int, default=1
-        Epochs from one checkpoint to the next.
+        The number of epochs between checkpoints.
 
     Attributes
     ----------
@@ -190,15 +190,16 @@ class FTRLClassifier(_ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifie
     Raises
     ------
     ValueError
-        For an option out of its range, and for data that are refused: it names the block.
+        If an option is out of its range, or data are invalid: the message names the block.
     ConnectionError
-        If the scheduler is lost. `fit` goes on from a checkpoint, on any cluster.
+        If the scheduler is lost. `fit` can continue from a checkpoint, on any cluster.
 
     Notes
     -----
-    The result is that of `partial_fit` there with one block after another, epoch after epoch, bit
-    for bit, on any number of workers. If a worker is lost, its blocks are computed again by others,
-    and the epoch from its beginning, at most. `partial_fit` takes data in memory.
+    The result has the same bits as that of `partial_fit` of the estimator for data in memory,
+    called with one block after another in each epoch, for any number of workers. If a worker is
+    lost, others load its blocks again, and at most one epoch is repeated. `partial_fit` takes data
+    in memory.
 
     Examples
     --------
@@ -255,7 +256,7 @@ class FTRLClassifier(_ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifie
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, resume: str | None = None
     ) -> FTRLClassifier:
-        """Learn anew from all blocks, several times over.
+        """Fit the model from scratch, in several epochs over all blocks.
 
         Parameters
         ----------
@@ -263,7 +264,7 @@ class FTRLClassifier(_ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifie
             See `SDCAClassifier.fit`.
         y, sample_weight : dask array or Series, shape (n_samples,), or list of blocks
         resume : str, optional
-            A checkpoint's folder to go on from: of the same data and options.
+            The folder of a checkpoint to continue from, of a fit with the same data and options.
 
         Returns
         -------
@@ -340,7 +341,7 @@ class FTRLRegressor(_ClusterFTRL, ClusterRegressor, linear_model.FTRLRegressor):
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, resume: str | None = None
     ) -> FTRLRegressor:
-        """Learn anew from all blocks, several times over.
+        """Fit the model from scratch, in several epochs over all blocks.
 
         Parameters
         ----------

@@ -123,8 +123,9 @@ def _concatenated_duals(fit: BlockFit) -> da.Array:
 class SDCAClassifier(ClusterClassifier, _ClusterSDCA, linear_model.SDCAClassifier):
     """`tfopt.linear_model.SDCAClassifier` for data on a Dask cluster.
 
-    With the same blocks, the result is that of ``num_loss_partitions=[rows of each block]`` there,
-    bit for bit: for any number of workers, and if some are lost on the way.
+    The result has the same bits as that of the estimator for data in memory with
+    ``num_loss_partitions=[rows of each block]``, for any number of workers, and if workers are lost
+    during the fit.
 
     Parameters
     ----------
@@ -133,12 +134,12 @@ class SDCAClassifier(ClusterClassifier, _ClusterSDCA, linear_model.SDCAClassifie
     warm_start
         Start from the weights and dual variables of the last fit, which had the same blocks.
     verbose, callback
-        See there, too; epochs that are done again after a loss are told again.
+        See there, too; epochs that are repeated after the loss of a worker are reported again.
     checkpoint : str, optional
-        A folder, or its URL as fsspec has them, that the client and all workers can write to. What
-        is there is replaced.
+        A folder, or a URL that fsspec understands, to which the client and all workers can write. A
+        previous checkpoint in it is replaced.
     checkpoint_every : int, default=10
-        Epochs from one checkpoint to the next.
+        The number of epochs between checkpoints.
 
     Attributes
     ----------
@@ -148,26 +149,27 @@ class SDCAClassifier(ClusterClassifier, _ClusterSDCA, linear_model.SDCAClassifie
     dual_coef_ : dask array of float64, shape (1, n_samples) or (n_classes, n_samples)
         It stays on the cluster, a chunk for each block.
     feature_names_in_ : ndarray of str
-        If X is a frame, or a list of them: their columns, in the same order in all. Frames with
-        others, or in another order, are refused, in `predict` and `score`, too.
+        The columns, if X is a data frame or a list of data frames. These must have the same columns
+        in the same order, in `predict` and `score`, too.
 
     Raises
     ------
     ValueError
-        For an option out of its range, and for data that are refused: it names the block and the
+        If an option is out of its range, or data are invalid: the message names the block and the
         row. Nothing is left on the cluster.
     RuntimeError
-        If workers are lost again and again.
+        If workers are lost repeatedly without progress.
     TimeoutError
         If there are no workers for two minutes.
     ConnectionError
-        If the scheduler is lost: within seconds. `fit` goes on from a checkpoint, on any cluster.
+        If the scheduler is lost, within seconds. `fit` can continue from a checkpoint, on any
+        cluster.
 
     Notes
     -----
-    There are no `solver`, `adaptive`, `num_loss_partitions` and `n_jobs`: the blocks are the
-    partitions, and the workers' threads visit them. Nor is there `keep_duals`: the dual variables
-    stay with the workers.
+    There are no parameters `solver`, `adaptive`, `num_loss_partitions` and `n_jobs`, because the
+    blocks are the partitions, which the workers' threads visit. Nor is there `keep_duals`, because
+    the dual variables stay on the workers.
 
     Examples
     --------
@@ -226,12 +228,12 @@ class SDCAClassifier(ClusterClassifier, _ClusterSDCA, linear_model.SDCAClassifie
         Parameters
         ----------
         X : dask array or DataFrame, shape (n_samples, n_features), or list of blocks
-            The chunks of an array's rows, the partitions of a frame, or arrays, CSR matrices,
-            futures and delayed values are the blocks.
+            The blocks are the row chunks of an array, the partitions of a data frame, or the
+            arrays, CSR matrices, futures and delayed values of a list.
         y, sample_weight : dask array or Series, shape (n_samples,), or list of blocks
         resume : str, optional
-            A checkpoint's folder to go on from: of the same data and options. If `random_state` is
-            no number, the seed is that of the checkpoint.
+            The folder of a checkpoint to continue from, of a fit with the same data and options. If
+            `random_state` is not an integer, the seed of the checkpoint is used.
 
         Returns
         -------

@@ -50,8 +50,8 @@ class ShardedVariable:
     rows, width : int
         The table's shape.
     optimizer : Optimizer
-        One of the table of rules (Adam, Ftrl, SGD and so on) that has taken no step. Each shard
-        gets a copy; this object is not changed.
+        An optimizer with a rule in the table (Adam, Ftrl, SGD and so on) that has not taken a step.
+        Each shard gets a copy; this object is not changed.
     dtype : dtype, default float32
     initializer : float or callable, default 0.0
         The initial values: a constant, or a function ``initializer(start, stop, width)`` that
@@ -65,10 +65,10 @@ class ShardedVariable:
     Raises
     ------
     InvalidTypeError
-        If `optimizer` is not one of the table, or a number is no integer.
+        If `optimizer` has no rule in the table, or a number is not an integer.
     InvalidArgumentError
-        If it clips by norms, has hooks (`gradient_aggregator`, `gradient_transformers`) or a
-        function as its learning rate, or has taken steps; or if a number does not fit.
+        If the optimizer clips by norms, has hooks (`gradient_aggregator`, `gradient_transformers`)
+        or a function as its learning rate, or has taken steps; or if a number is out of range.
     ValueError
         If there is no client.
 
@@ -77,12 +77,12 @@ class ShardedVariable:
     Rows and slots equal, bit for bit, those of an undivided table after the same calls, for any
     number of shards and workers, and in all modes of `sparse`. Every shard takes every step, even
     without rows in it, so that bias corrections and decaying moments are those of an undivided
-    table. Clipping by norm is refused, for a shard knows only the norm of its own rows.
+    table. Clipping by norm is not supported: a shard knows only the norm of its own rows.
 
     The rows of a lost worker cannot be recomputed: the next call raises `LostShardError`, and
     `load` restores what was saved last.
 
-    A table that is sent to a task can be read there, by `gather`.
+    A table that is passed to a task can be read there with `gather`.
 
     Examples
     --------
@@ -161,8 +161,8 @@ class ShardedVariable:
 
         Notes
         -----
-        Rows are those after whole steps; while another process takes a step, some shards may be
-        read after it, and others before it.
+        Each row is read between steps; but while another process takes a step, some shards may be
+        read before it and others after it.
         """
         array = check_ids(ids, self.shape[0])
         flat = array.reshape(-1)
@@ -177,14 +177,15 @@ class ShardedVariable:
     def apply_gradients(self, slices: Any) -> int:
         """Take one step by gradients of some rows.
 
-        All shards check their rows before any is updated, so a refused call changes nothing.
+        All shards check their rows before any of them is updated, so a call that raises changes
+        nothing.
 
         Parameters
         ----------
         slices : IndexedSlices
-            Indices int32 or int64 of shape (n,), values of the table's dtype and shape (n, width).
-            Rows of one index count in the order they come in. Sparse matrices and arrays of scipy's
-            are taken, too.
+            Indices of dtype int32 or int64 and shape (n,), values of the table's dtype and shape
+            (n, width). Rows with the same index are applied in order. SciPy sparse matrices and
+            arrays are accepted, too.
 
         Returns
         -------
@@ -198,7 +199,7 @@ class ShardedVariable:
         IndexOutOfRangeError
             If an index is out of range; the message names it.
         InvalidArgumentError
-            If shapes do not fit.
+            If shapes do not match.
         LostShardError
             If a worker was lost. Others may have taken the step: `load` the table.
         """
@@ -237,14 +238,14 @@ class ShardedVariable:
         Parameters
         ----------
         path : path-like or str
-            A folder that all workers see, or what fsspec takes, as ``s3://bucket/folder``. What was
-            saved there before counts until all of the new files are written; then it is removed.
-            Nothing else may be saved in it.
+            A folder that all workers can access, or a URL that fsspec understands, such as
+            ``s3://bucket/folder``. A table that was saved there before stays valid until all of the
+            new files are written, and is then removed. Nothing else may be saved in the folder.
 
         Raises
         ------
         OSError
-            If a file cannot be written. What was saved before is as it was.
+            If a file cannot be written. The table that was saved before is unchanged.
         LostShardError
             If a worker was lost.
         """
