@@ -120,8 +120,8 @@ def _write_lists(app: Sphinx) -> None:
     rest = [name for name in training_ops.__all__ if name not in ours]
     lists = {
         "training_ops": [
-            "## TensorFlow's", "", *_listed(training_ops, rest),
-            "## More", "", *_listed(training_ops, ours),
+            "## TensorFlow's rules", "", *_listed(training_ops, rest),
+            "## More rules", "", *_listed(training_ops, ours),
         ],
         "raw_ops": _listed(raw_ops, raw_ops.__all__),
     }  # fmt: skip
