@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import _thread
 import copy
+import functools
+import logging
 import os
 from collections.abc import Callable
 from contextlib import redirect_stderr
@@ -15,12 +17,15 @@ from unittest import mock
 
 import numpy as np
 from cases import RULES, arrays_for, ordinary_hypers
+from distributed import Client
 from step_cases import everything, frozen, gradients, params
+from test_dask_faults import FITTED, OPTIONS, fitted
 from test_whole_steps import MAKERS
 from test_worker_threads import wait_for_threads
 from updates import update
 
 import tfopt
+import tfopt.dask
 from campaign.calls import one
 from tfopt import checkpoints, optimizers
 from tfopt.cli import main
@@ -318,6 +323,40 @@ def _text(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
     return lambda: Target(lambda: read_libsvm(path), state)
 
 
+@functools.cache
+def _cluster() -> Client:
+    """Return the client of a cluster in this process, as long as it lives."""
+    return Client(
+        processes=False,
+        n_workers=1,
+        threads_per_worker=2,
+        dashboard_address=":0",
+        silence_logs=logging.CRITICAL,
+    )
+
+
+def _resumed_on_cluster(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
+    """A fit to blocks that goes on from a checkpoint."""
+    saved = str(folder / "saved")
+    _cluster()  # which fits then find
+    begun = {**OPTIONS, "max_iter": int(random.integers(2, 5))}
+    fitted(tfopt.dask.SDCAClassifier(**begun, checkpoint=saved, checkpoint_every=1))
+
+    def make() -> Target:
+        model = tfopt.dask.SDCAClassifier(**OPTIONS)
+        return Target(partial(fitted, model, resume=saved), partial(_attributes, model))
+
+    return make
+
+
+def _attributes(model: Any) -> list[bytes | None]:
+    """Return the results of a fit on a cluster, where dual variables are, too."""
+    return [
+        np.asarray(getattr(model, name)).tobytes() if hasattr(model, name) else None
+        for name in FITTED
+    ]
+
+
 TARGETS = (
     _step,
     _step,
@@ -327,6 +366,7 @@ TARGETS = (
     _weights,
     _convert,
     _resumed,
+    _resumed_on_cluster,
     _minimized,
     _tape,
     _rule,

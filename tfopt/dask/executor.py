@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import itertools
 import pickle
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
 import dask
@@ -284,20 +284,37 @@ class DaskExecutor:
         Dask would wait for ever for what only a lost worker had.
         """
 
-        async def called() -> Any:  # on the client's loop, where its methods are asynchronous
-            return await call()
+        # A future would not do: Ctrl-C can leave its lock, which Python itself takes, taken, and
+        # then Dask's loop waits for ever
+        answers: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        tasks: list[asyncio.Task[None]] = []
+        loop = self.client.loop.asyncio_loop
 
-        running = asyncio.run_coroutine_threadsafe(called(), self.client.loop.asyncio_loop)
-        try:
-            while not concurrent.futures.wait([running], POLL_INTERVAL).done:
-                if of_blocks:
-                    self._check_workers()
+        async def run() -> None:  # on the client's loop, where its methods are asynchronous
             try:
-                return running.result()
-            except WORKER_LOST_ERRORS as error:
-                raise _as_worker_lost(error) from None
+                answers.put((await call(), None))
+            except BaseException as error:
+                answers.put((None, error))
+
+        loop.call_soon_threadsafe(lambda: tasks.append(loop.create_task(run())))
+        try:
+            while True:
+                try:
+                    value, error = answers.get(timeout=POLL_INTERVAL)
+                    break
+                except Empty:
+                    if of_blocks:
+                        self._check_workers()
         finally:
-            running.cancel()
+            loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+        try:
+            if error is not None:
+                raise error
+            return value
+        except WORKER_LOST_ERRORS as lost:
+            raise _as_worker_lost(lost) from None
+        finally:
+            del error  # it refers to this frame
 
     def _check_workers(self) -> None:
         """Raise an error if a worker with blocks is lost."""
