@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -16,6 +16,7 @@ from tfopt.kernels.update.commit import Count, Write
 from tfopt.optimizers.base import saved_config
 from tfopt.optimizers.base.contract import OptimizerBase
 from tfopt.optimizers.base.hyperparameters import Hyper, LearningRate, Limit, rate_config
+from tfopt.optimizers.base.restoration import LoadedState
 from tfopt.optimizers.base.unique_names import made_unique, unknown_argument
 from tfopt.optimizers.base.variables import as_variable
 from tfopt.optimizers.execution.clipping import clipped_gradients
@@ -401,11 +402,5 @@ class Optimizer(OptimizerBase, abstract=True):
     def _like(self, config: dict[str, Any]) -> Any:
         return saved_config.like(self, config)
 
-    def _adopting(
-        self,
-        other: Any,
-        parts: dict[str, Any],
-        names: dict[str, Variable],
-        slots: Mapping[tuple[str, str], Variable],
-    ) -> list[Write | Callable[[], Any]]:
-        return [saved_config.adopting(self, other)]
+    def _adopting(self, loaded: LoadedState) -> list[Write | Callable[[], Any]]:
+        return [saved_config.adopting(self, loaded.like)]

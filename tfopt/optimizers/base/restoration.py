@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,28 @@ from tfopt.optimizers.base.state_parts import in_memory
 from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
 from tfopt.variable import Variable
 
-__all__ = ["Restoration"]
+__all__ = ["LoadedState", "Restoration"]
+
+
+class LoadedState(NamedTuple):
+    """A state whose weights and slots have been checked.
+
+    Attributes
+    ----------
+    like : object
+        An optimizer with the settings in the state.
+    parts : dict
+        What else is in the state: nested dicts of arrays and numbers.
+    names : dict of str to Variable
+        The variables by their names in the state.
+    slots : mapping of (str, str) to Variable
+        The slots that the optimizer will have, by the names of the variable and the slot.
+    """
+
+    like: Any
+    parts: dict[str, Any]
+    names: dict[str, Variable]
+    slots: Mapping[tuple[str, str], Variable]
 
 
 class Restoration:

@@ -13,7 +13,7 @@ import numpy as np
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Attributes
 from tfopt.optimizers.base.key_paths import named
-from tfopt.optimizers.base.restoration import Restoration
+from tfopt.optimizers.base.restoration import LoadedState, Restoration
 from tfopt.optimizers.base.slot_storage import check_blocks
 from tfopt.optimizers.base.slots import SlotStore
 from tfopt.optimizers.base.state_parts import (
@@ -117,7 +117,7 @@ def _prepare(
     slots = _restored_slots(restoration, optimizer, arrays, names)
     restoration.add([_arranged(optimizer._store, state["order"], {**others, **slots}, names)])
     parts = in_memory(parts)
-    restoration.add(optimizer._adopting(other, parts, names, slots))
+    restoration.add(optimizer._adopting(LoadedState(other, parts, names, slots)))
     restoration.add(optimizer._restoring(parts, names, slots))
 
 

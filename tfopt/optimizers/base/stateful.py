@@ -14,7 +14,7 @@ from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.update.commit import Write
 from tfopt.optimizers.base.hyperparameters import CheckedAttribute
-from tfopt.optimizers.base.restoration import Restoration
+from tfopt.optimizers.base.restoration import LoadedState, Restoration
 from tfopt.optimizers.base.slots import SlotStore, first_array
 from tfopt.optimizers.base.state_dict import load_state, state_of
 from tfopt.optimizers.base.variables import as_variable, dtype_of
@@ -347,17 +347,11 @@ class Stateful(ABC):
         """Return an optimizer constructed from the result of `_saved_config`."""
 
     @abstractmethod
-    def _adopting(
-        self,
-        other: Any,
-        parts: dict[str, Any],
-        names: dict[str, Variable],
-        slots: Mapping[tuple[str, str], Variable],
-    ) -> list[Write | Callable[[], Any]]:
-        """Return what copies the settings of an optimizer returned by `_like`, and restores parts.
+    def _adopting(self, loaded: LoadedState) -> list[Write | Callable[[], Any]]:
+        """Return what copies the settings of an optimizer made by `_like`, and restores parts.
 
-        As in `_restoring`, but `slots` are those that the optimizer then has, and writes are made
-        together with those of the slots.
+        A subclass removes its own entries from the parts, and changes nothing else. The writes are
+        made together with those of the slots.
         """
 
     def _holders(self) -> list[Any]:

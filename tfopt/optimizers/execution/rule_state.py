@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +13,7 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Attributes, Write, carry_out
 from tfopt.optimizers.base.hyperparameters import Hyper, Setting
 from tfopt.optimizers.base.optimizer import Optimizer
-from tfopt.optimizers.base.restoration import Restoration
+from tfopt.optimizers.base.restoration import LoadedState, Restoration
 from tfopt.optimizers.base.slot_storage import Storage, check_storage, converted
 from tfopt.optimizers.base.state_parts import as_damage, check_known
 from tfopt.optimizers.base.step_settings import check_seed
@@ -173,20 +173,15 @@ class RuleState(Optimizer, abstract=True):
         }
         return super()._state_parts(names) | {key: part for key, part in own_parts.items() if part}
 
-    def _adopting(
-        self,
-        other: Any,
-        parts: dict[str, Any],
-        names: dict[str, Variable],
-        slots: Mapping[tuple[str, str], Variable],
-    ) -> list[Write | Callable[[], Any]]:
+    def _adopting(self, loaded: LoadedState) -> list[Write | Callable[[], Any]]:
+        names, parts, slots = loaded.names, loaded.parts, loaded.slots
         excluded, owed = parts.pop("excluded", []), parts.pop("owed", {})
         with as_damage():
             check_deferred(owed, names, slots)
             check_known(excluded, names)
-        exclusion = VariableSet([names[name] for name in excluded], other._exclusion.patterns)
+        exclusion = VariableSet([names[name] for name in excluded], loaded.like._exclusion.patterns)
         return [
-            *super()._adopting(other, parts, names, slots),
+            *super()._adopting(loaded),
             # the plan refers to the previous slots
             Attributes(self, {"_exclusion": exclusion, "_plan": None}),
             self._deferred.restoring(owed, names, slots),

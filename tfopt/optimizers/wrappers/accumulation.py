@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from tfopt.kernels.update.commit import Attributes, Write, carry_out
 from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.optimizers.base.contract import OptimizerBase
 from tfopt.optimizers.base.hyperparameters import Setting
+from tfopt.optimizers.base.restoration import LoadedState
 from tfopt.optimizers.base.state_parts import as_damage, check_array, check_keys, check_known
 from tfopt.optimizers.base.variables import memory_of, now_at, wide
 from tfopt.optimizers.execution.gradients import are_finite, checked_gradient
@@ -265,17 +266,12 @@ class GradientAccumulation(Wrapper):
         extra = {"batch": [keys[key] for key in self._batch], "rows": rows} if self._batch else {}
         return {**super()._state_parts(names), **extra}
 
-    def _adopting(
-        self,
-        other: Any,
-        parts: dict[str, Any],
-        names: dict[str, Variable],
-        slots: Mapping[tuple[str, str], Variable],
-    ) -> list[Write | Callable[[], Any]]:
+    def _adopting(self, loaded: LoadedState) -> list[Write | Callable[[], Any]]:
+        names, parts = loaded.names, loaded.parts
         batch, rows = parts.pop("batch", []), parts.pop("rows", {})
         with as_damage():
             check_known(batch, names)
-            if not all(name in rows or (name, "gradient") in slots for name in batch):
+            if not all(name in rows or (name, "gradient") in loaded.slots for name in batch):
                 raise InvalidArgumentError("gradients of a batch are missing from the state")
             if not all(name in batch for name in rows):
                 raise InvalidArgumentError(
@@ -293,7 +289,7 @@ class GradientAccumulation(Wrapper):
             "_batch": {memory_of(names[name]): names[name] for name in batch},
             "_rows": {memory_of(names[name]): restored for name, restored in waiting.items()},
         }
-        return [*super()._adopting(other, parts, names, slots), Attributes(self, gathered)]
+        return [*super()._adopting(loaded), Attributes(self, gathered)]
 
 
 def _adding_rows(total: np.ndarray, rows: IndexedSlices, scale: float) -> Call:

@@ -14,7 +14,7 @@ from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import Write
 from tfopt.optimizers.base.contract import OptimizerBase
 from tfopt.optimizers.base.hyperparameters import Setting
-from tfopt.optimizers.base.restoration import Restoration
+from tfopt.optimizers.base.restoration import LoadedState, Restoration
 from tfopt.optimizers.base.saved_config import is_function, made, without_function
 from tfopt.optimizers.base.serialization import get, serialize
 from tfopt.optimizers.base.state_parts import as_damage
@@ -264,17 +264,11 @@ class ParameterGroups(Wrapper):
             for members in self._members
         ]
 
-    def _adopting(
-        self,
-        other: Any,
-        parts: dict[str, Any],
-        names: dict[str, Variable],
-        slots: Mapping[tuple[str, str], Variable],
-    ) -> list[Write | Callable[[], Any]]:
+    def _adopting(self, loaded: LoadedState) -> list[Write | Callable[[], Any]]:
         with as_damage():
-            if parts.pop("members", None) != self._members_in(names):
+            if loaded.parts.pop("members", None) != self._members_in(loaded.names):
                 raise InvalidArgumentError("the groups in the state hold other variables")
-        return super()._adopting(other, parts, names, slots)
+        return super()._adopting(loaded)
 
     def _like(self, config: dict[str, Any]) -> Any:
         return made(lambda: type(self)(self.optimizer, **{**config, "groups": []}))

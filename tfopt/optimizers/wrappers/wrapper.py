@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +13,7 @@ from tfopt.kernels.update.commit import Write
 from tfopt.optimizers.base.contract import OptimizerBase
 from tfopt.optimizers.base.hyperparameters import Setting
 from tfopt.optimizers.base.optimizer import Optimizer
-from tfopt.optimizers.base.restoration import Restoration
+from tfopt.optimizers.base.restoration import LoadedState, Restoration
 from tfopt.optimizers.base.saved_config import adopting, made
 from tfopt.optimizers.base.serialization import get, serialize
 from tfopt.optimizers.base.variables import as_variable
@@ -261,14 +261,8 @@ class Wrapper(OptimizerBase, abstract=True):
     def _like(self, config: dict[str, Any]) -> Any:
         return made(lambda: type(self)(self.optimizer, **config))
 
-    def _adopting(
-        self,
-        other: Any,
-        parts: dict[str, Any],
-        names: dict[str, Variable],
-        slots: Mapping[tuple[str, str], Variable],
-    ) -> list[Write | Callable[[], Any]]:
-        return [adopting(self, other)]
+    def _adopting(self, loaded: LoadedState) -> list[Write | Callable[[], Any]]:
+        return [adopting(self, loaded.like)]
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor arguments of this optimizer, without its state."""
