@@ -24,7 +24,7 @@ from campaign.mutants import page
 from campaign.mutants.build import built
 from campaign.mutants.draw import ROOT
 from campaign.mutants.equivalent import EQUIVALENT
-from campaign.mutants.groups import Group, test_files
+from campaign.mutants.groups import SETS, Group, test_files
 from campaign.mutants.sites import Mutant
 
 #: The seconds that the tests of a mutant may take without it: first, and as long as it survives.
@@ -37,7 +37,12 @@ def _digest(data: bytes) -> str:
 
 
 def _serve(
-    folder: Path, name: str, numbers: list[int], chosen: Chosen, most: float = 0.0
+    folder: Path,
+    instruction_set: str,
+    name: str,
+    numbers: list[int],
+    chosen: Chosen,
+    most: float = 0.0,
 ) -> Server:
     """Start a server that runs some mutants, or records what tests reach if there are none."""
     own = folder / name
@@ -59,7 +64,7 @@ def _serve(
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(copy), str(copy / "tests")]),
-        "TFOPT_CPU": "baseline",
+        "TFOPT_CPU": instruction_set,
         "HYPOTHESIS_PROFILE": "gate",
         "TMPDIR": str(own),
     }
@@ -123,14 +128,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--only", default="*", help="a pattern of files")
+    parser.add_argument("--set", choices=SETS, default="baseline", help="of instructions")
     parser.add_argument("--again", action="store_true", help="also try what was killed before")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--out", action="store_true", help="write the results that the page shows")
     parser.add_argument("--folder", type=Path, help="for the copy; by default beside the checkout")
     options = parser.parse_args(arguments)
-    folder = options.folder or ROOT.with_name(f"{ROOT.name}.mutants")
+    ending = "" if options.set == "baseline" else f".{options.set}"
+    folder = options.folder or ROOT.with_name(f"{ROOT.name}.mutants{ending}")
     end = time.monotonic() + options.seconds
-    chosen = built(folder, options.seed, options.count)
+    chosen = built(folder, options.seed, options.count, options.set)
     print(f"{len(chosen)} mutants", flush=True)
     kept = folder / "verdicts.json"
     verdicts: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
@@ -143,11 +150,11 @@ def main(arguments: list[str] | None = None) -> int:
         and fnmatch.fnmatch(mutant.file, options.only)
     ]
     if numbers:
-        _serve(folder, "recorder", [], chosen).verdicts(end)
+        _serve(folder, options.set, "recorder", [], chosen).verdicts(end)
     for most in PATIENCE:
         shares = [numbers[k :: options.jobs] for k in range(options.jobs)]
         servers = [
-            _serve(folder, f"server{k}", share, chosen, most)
+            _serve(folder, options.set, f"server{k}", share, chosen, most)
             for k, share in enumerate(shares)
             if share
         ]
@@ -163,7 +170,7 @@ def main(arguments: list[str] | None = None) -> int:
     for number in numbers:
         print(f"survived: {mutants[number].key} (line {mutants[number].line})")
     report = _report(chosen, verdicts, options.seed, options.count)
-    if options.out:
+    if options.out and options.set == "baseline":
         page.write(report)
     tried, killed = (sum(counts[k] for counts in report["files"].values()) for k in (0, 1))
     print(f"{len(chosen)} made, {tried} tried, {killed} killed")

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 
-from campaign.mutants.groups import GROUPS, Group
+from campaign.mutants.groups import SETS, Group
 from campaign.mutants.sites import Mutant, mutants_of
 
 __all__ = ["ROOT", "all_mutants", "drawn"]
@@ -19,11 +19,11 @@ MOST_OF_A_LINE = 2
 RENDERED, REPEATED = "tfopt/kernels/update/steps_baseline.pyx", 16
 
 
-def all_mutants() -> dict[str, list[Mutant]]:
+def all_mutants(instruction_set: str = "baseline") -> dict[str, list[Mutant]]:
     """Return the mutants of each group; a file belongs to the first that names it."""
     taken: set[Path] = set()
     found = {}
-    for group in GROUPS:
+    for group in SETS[instruction_set]:
         paths = {path for pattern in group.sources for path in ROOT.glob(pattern)}
         ours = sorted(path for path in paths - taken if _is_source(path))
         taken |= paths
@@ -33,13 +33,16 @@ def all_mutants() -> dict[str, list[Mutant]]:
 
 def _is_source(path: Path) -> bool:
     other_sets = path.name.startswith("steps_") and path.stem != "steps_baseline"
-    return path.suffix in (".py", ".pyx", ".pxd") and not other_sets
+    return path.suffix in (".py", ".pyx", ".pxd", ".pxi") and not other_sets
 
 
-def drawn(seed: int, count: int, stillborn: Collection[str] = ()) -> list[tuple[Group, Mutant]]:
+def drawn(
+    seed: int, count: int, stillborn: Collection[str] = (), instruction_set: str = "baseline"
+) -> list[tuple[Group, Mutant]]:
     """Return about `count` mutants, except those that do not compile."""
     found = []
-    for group, mutants in zip(GROUPS, all_mutants().values(), strict=True):
+    groups = zip(SETS[instruction_set], all_mutants(instruction_set).values(), strict=True)
+    for group, mutants in groups:
         wanted = round(count * group.share / 100)
         of_a_line: Counter[tuple[str, int]] = Counter()
         for mutant in _in_order(seed, mutants):

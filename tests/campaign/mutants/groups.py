@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["GROUPS", "Group", "test_files"]
+__all__ = ["SETS", "Group", "test_files"]
 
 
 class Group(NamedTuple):
@@ -20,7 +20,7 @@ class Group(NamedTuple):
 
 
 _KERNELS = "tfopt/kernels"
-GROUPS = (
+_GROUPS = (
     Group(
         "rules",
         20,
@@ -71,6 +71,19 @@ GROUPS = (
     Group("optimizers", 8, ("tfopt/optimizers/*/*.py", "tfopt/core/*.py")),
     Group("tapes and functions", 6, ("tfopt/autodiff/**/*.py", "tfopt/autodiff/*.pyx")),
 )
+_BLOCKS = Group("steps of 8-bit slots", 50, (f"{_KERNELS}/update/block_steps.pxi",))
+#: What is mutated, by the instruction set that the tests run on: all that the baseline runs, and
+#: what only another set does.
+SETS = {
+    "baseline": _GROUPS,
+    **{
+        name: (
+            Group("steps of 16 bits", 50, (f"{_KERNELS}/update/half_steps_{name}.pxi",)),
+            _BLOCKS,
+        )
+        for name in ("v3", "v4")
+    },
+}
 
 #: Tests of clusters, of the command line's processes, of what is built or written, of other
 #: libraries; and this one.
