@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import struct
 import sys
 from typing import Any
 
@@ -10,6 +12,9 @@ import pytest
 
 from tfopt.errors import InvalidTypeError
 from tfopt.kernels.arrays.dlpack import arrays_of
+
+ADDRESS = ctypes.pythonapi.PyCapsule_GetPointer
+ADDRESS.argtypes, ADDRESS.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
 
 LAYOUTS = {
     "run": lambda a: a,
@@ -53,6 +58,27 @@ def test_memory_lives_as_long_as_its_array() -> None:
 def test_other_numbers_are_refused(dtype: str) -> None:
     with pytest.raises(InvalidTypeError, match="no array of type"):
         arrays_of([np.ones(3, dtype).__dlpack__()])
+
+
+#: What of a type's code, bits and lanes there are arrays of.
+TYPES = {(2, 16, 1): "f2", (2, 32, 1): "f4", (2, 64, 1): "f8", (5, 64, 1): "c8", (5, 128, 1): "c16"}
+FIELDS = struct.Struct("=BBH")
+
+
+@pytest.mark.parametrize("code", range(8))
+@pytest.mark.parametrize("bits", [1, 8, 16, 32, 64, 128, 255])
+def test_only_these_types_are_taken(code: int, bits: int) -> None:
+    """Whatever else is written in the place of a capsule's type, where NumPy's is."""
+    for lanes in (0, 1, 2):
+        capsule = np.zeros(3, "c16").__dlpack__()
+        fields = (ctypes.c_char * FIELDS.size).from_address(ADDRESS(capsule, b"dltensor") + 20)
+        assert FIELDS.unpack(fields.raw) == (5, 128, 1)
+        fields.raw = FIELDS.pack(code, bits, lanes)
+        if (code, bits, lanes) in TYPES:
+            assert arrays_of([capsule])[0].dtype == TYPES[code, bits, lanes]
+        else:
+            with pytest.raises(InvalidTypeError, match=f"type {code} of {bits} bits, {lanes} at"):
+                arrays_of([capsule])
 
 
 def test_what_is_no_capsule_is_refused() -> None:

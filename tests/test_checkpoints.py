@@ -115,6 +115,17 @@ def test_arrays_begin_where_words_do(tmp_path_factory: Any, names: list[str]) ->
     assert length % 8 == 0
 
 
+@given(array=hnp.arrays(st.sampled_from(DTYPES), hnp.array_shapes(min_dims=0, min_side=0)))
+def test_arrays_in_archives_begin_as_numpys_do(tmp_path_factory: Any, array: np.ndarray) -> None:
+    """At multiples of 64 bytes of their members."""
+    path = tmp_path_factory.mktemp("saved") / "x.npz"
+    checkpoints.save(path, {"a": array})
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            (length,) = struct.unpack("<8xH", archive.read(name)[:10])
+            assert (10 + length) % 64 == 0
+
+
 def test_the_end_of_an_archive(tmp_path: Path) -> None:
     """Which readers look at in part: there is one disk, and one directory on it."""
     checkpoints.save(path := tmp_path / "x.npz", TREE)

@@ -57,7 +57,7 @@ def _learn(case: dict[str, Any], index: Any = np.int32, **options: Any) -> tuple
 @given(
     seed=st.integers(0, 2**32),
     n=st.integers(0, 12),
-    m=st.integers(1, 9),
+    m=st.integers(0, 9),
     n_scores=st.integers(1, 3),
     batch_size=st.integers(1, 30),
     loss=st.sampled_from(LOSSES),

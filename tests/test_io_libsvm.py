@@ -268,3 +268,29 @@ def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> Non
         list(iter_libsvm(io.BytesIO(TEXT), n_features=3, block_size=0))
     with pytest.raises(InvalidArgumentError, match="zero_based must be True or False"):
         list(iter_libsvm(io.BytesIO(TEXT), n_features=3, zero_based="auto"))  # type: ignore[arg-type]
+
+
+LINE = st.builds(
+    lambda label, entries, comment: (
+        " ".join([str(label), *(f"{k}:{v}" for k, v in sorted(entries.items()))]) + comment
+    ),
+    st.integers(-1, 2),
+    st.dictionaries(st.integers(0, 9), st.sampled_from(["0", "1.5", "-2e3"]), max_size=4),
+    st.sampled_from(["", "  ", " # 3:1"]),
+)
+
+
+@given(st.lists(LINE | st.sampled_from(["", "# nothing"]), max_size=6), st.integers(0, 1))
+def test_a_survey_is_what_is_read(lines: list[str], first: int) -> None:
+    """Of all lines that can be read; it is silent where an index is 0 that may not be."""
+    text = "\n".join(lines).encode()
+    for zero_based in ("auto", not first):
+        found = module.survey_libsvm(io.BytesIO(text), zero_based=zero_based)
+        try:
+            read = read_libsvm(io.BytesIO(text), zero_based=zero_based)
+        except FileFormatError:
+            assert found is None
+            continue
+        assert found is not None
+        np.testing.assert_array_equal(found.labels, read.y)
+        assert found[1:] == (read.X.nnz, read.X.shape[1], read.zero_based)

@@ -23,6 +23,7 @@ makers = [
     lambda: optimizers.RMSprop(0.1, momentum=0.5, centered=True), lambda: optimizers.Lion(0.1),
     lambda: optimizers.Ftrl(0.1, l1_regularization_strength=0.01), lambda: optimizers.Adadelta(0.1),
     lambda: optimizers.GradientAccumulation(optimizers.Adam(0.1, sparse="lazy"), 2),
+    lambda: optimizers.LAMB(0.1), lambda: optimizers.LARS(0.1), lambda: optimizers.AdamMini(0.1),
 ]
 for dtype in (np.float16, np.float32, np.float64):
     for make in makers:

@@ -9,6 +9,7 @@ import pytest
 from cases import LAYOUTS, lay_out
 from hypothesis import given
 from hypothesis import strategies as st
+from step_cases import ARGUMENTS
 
 import tfopt
 
@@ -232,6 +233,17 @@ def test_weights_come_back_after_the_averages() -> None:
     assert w.tolist() == [5]
     opt.assign_averages()
     assert w.tolist() == [5.75]
+
+
+@pytest.mark.parametrize("inner", ARGUMENTS)
+def test_averages_come_in_the_order_of_the_variables(inner: str) -> None:
+    """Whatever their dtypes are, by which they are computed together."""
+    cls = getattr(tfopt.optimizers, inner)
+    opt = tfopt.optimizers.WeightAverage(cls(**ARGUMENTS[inner]), 0.5)
+    variables = [np.ones(n, dtype) for n, dtype in ((2, "f8"), (3, "f4"), (4, "f8"), (5, "f2"))]
+    opt.apply_gradients([(np.ones_like(w), w) for w in variables])
+    averages = [w.numpy().size for w in opt.weights if w.name.endswith("average")]
+    assert averages == [2, 3, 4, 5]
 
 
 def test_averages_of_optimizers_written_in_numpy() -> None:

@@ -31,6 +31,29 @@ def test_clipping_has_gradients(function: Any, args: Any) -> None:
     check_grads(function, args)
 
 
+@pytest.mark.parametrize("limit", [0.0, 1.0])
+@pytest.mark.parametrize("zeros", [0, 2])
+def test_second_gradients_where_norms_are_zero(limit: float, zeros: int) -> None:
+    """Slices of zeros are not scaled, or to zeros: nothing of theirs depends on anything."""
+    x = X.copy()
+    x[:zeros] = 0
+    t = tfopt.constant(x)
+    for clip in (
+        lambda t: tfopt.clip_by_norm(t, limit, axes=[1]),
+        lambda t: np.stack([tfopt.clip_by_norm(row, limit) for row in t]),
+        lambda t: np.stack([tfopt.clip_by_global_norm([row], limit)[0][0] for row in t]),
+    ):
+        with tfopt.GradientTape() as outer:
+            outer.watch(t)
+            with tfopt.GradientTape() as inner:
+                inner.watch(t)
+                y = np.sum(clip(t) * np.arange(3.0))
+            slope = inner.gradient(y, t)
+            total = np.sum(slope * slope)
+        bends = outer.gradient(total, t).numpy()
+        assert np.isfinite(bends).all() and not bends[:zeros].any()
+
+
 def test_clipping_by_the_average_norm_has_gradients() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

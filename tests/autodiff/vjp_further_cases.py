@@ -210,6 +210,8 @@ def _matrices() -> list[tuple[str, Callable[..., Any], Any]]:
             (f"svd of {name}", lambda x: linalg.svd(x, compute_uv=False), (a,)),
             (f"svd of {name}, u", lambda x: np.abs(linalg.svd(x, False)[0]) ** 2, (a,)),
             (f"svd of {name}, vh", lambda x: np.abs(linalg.svd(x, False)[2]) ** 2, (a,)),
+            (f"svd of {name}, u or vh of full matrices",
+             lambda x: np.abs(linalg.svd(x)[0 if x.shape[-2] <= x.shape[-1] else 2]) ** 2, (a,)),
             (f"svd of {name}, both",
              lambda x: linalg.svd(x, False).U[..., :2] @ linalg.svd(x, False).Vh[..., :2, :],
              (a,)),

@@ -38,9 +38,20 @@ EQUIVALENT: dict[str, str] = {
     "lse n for k, n in enumerate(x.shape)) for x in (a, indices)) )": (
         "how long the axis is says the shape of indices alone"
     ),
+    "tfopt/autodiff/vjps/linalg.py::_dot_left: return matmul_left(g, y, a, b) i"
+    "f b.ndim <= 2 else tensordot_left(g, y, a, b, (-1, -2)) -> return matmul_l"
+    "eft(g, y, a, b) if b.ndim <= 1 else tensordot_left(g, y, a, b, (-1, -2))": (
+        "a product by another way of NumPy's, to rounding"
+    ),
     "tfopt/autodiff/vjps/reductions.py::partition: a, axis = (np.ravel(a), -1) "
     "if axis is None else (a, axis) -> a, axis = (np.ravel(a), -0) if axis is N"
     "one else (a, axis)": ("there is one axis"),
+    "tfopt/checkpoints/files.py::_length: last = len(framing.closing([0] * len("
+    "entries))) -> last = len(framing.closing([1] * len(entries)))": ("how long the directory is"),
+    'tfopt/checkpoints/npz.py::read_text: start = len(_Member(b"header.npy", b"'
+    '", 0).local()) -> start = len(_Member(b"header.npy", b"", 1).local())': (
+        "how long the member's local header is"
+    ),
     "tfopt/checkpoints/safetensors.py::read_text: if length > min(size - 8, MOS"
     "T_TEXT): -> if length > min(size - 9, MOST_TEXT):": (
         "no file that is sound ends with its header"
@@ -53,6 +64,19 @@ EQUIVALENT: dict[str, str] = {
     "tfopt/io/streams.py::open_binary: head = buffered.peek(6) -> head = buffered.peek(7)": (
         "more is buffered than is looked at"
     ),
+    "tfopt/kernels/arrays/aliasing.pyx::check_itself: if cnp.PyArray_SIZE(a) =="
+    " 0 or cnp.PyArray_IS_C_CONTIGUOUS(a) \\ or cnp.PyArray_IS_F_CONTIGUOUS(a): "
+    "-> if cnp.PyArray_SIZE(a) == 0 and cnp.PyArray_IS_C_CONTIGUOUS(a) \\ or cnp"
+    ".PyArray_IS_F_CONTIGUOUS(a):": (
+        "arrays in one piece go the way of others, which finds nothing"
+    ),
+    "tfopt/kernels/arrays/csr.pyx::_any_falls: falls |= indptr[i + 1] < indptr["
+    "i] -> falls |= indptr[i + 1] >= indptr[i]": (
+        "rows that all end before they begin end below 0, which is refused"
+    ),
+    "tfopt/kernels/arrays/layout.pyx::_reach: total += strides[k][axis] if stri"
+    "des[k][axis] >= 0 else -strides[k][axis] -> total += strides[k][axis] if s"
+    "trides[k][axis] > 0 else -strides[k][axis]": ("a stride of 0 has no sign"),
     "tfopt/kernels/platform/runtime.pyx::gather_team: if t.size > 1: -> if t.size <= 1:": (
         _THREADS
     ),
@@ -61,12 +85,18 @@ EQUIVALENT: dict[str, str] = {
     " == 1 else product * second[i] -> product = product if second[i] == 2 else"
     " product * second[i]": ("the product with 1 is the product, which has been flushed"),
     "tfopt/kernels/reduce/norms.pyx::_fill: b.sources = <source *>calloc(b.n_so"
+    "urces + 1, sizeof(source)) -> b.sources = <source *>calloc(b.n_sources + 2"
+    ", sizeof(source))": ("more memory than is used"),
+    "tfopt/kernels/reduce/norms.pyx::_fill: b.sources = <source *>calloc(b.n_so"
     "urces + 1, sizeof(source)) -> b.sources = <source *>calloc(b.n_sources , s"
     "izeof(source))": ("calloc of nothing returns memory, too, in glibc"),
     "tfopt/kernels/reduce/norms.pyx::_scaling: return False -> return True": (
         "a norm that is 0 or infinite is found twice"
     ),
     "tfopt/kernels/reduce/norms.pyx::slice_norms: if t.size == 1: -> if t.size == 2:": (_THREADS),
+    "tfopt/kernels/reduce/row_sums.pxd::add_rows: if i + ROWS_AHEAD < n: -> if "
+    "i + ROWS_AHEAD <= n:": ("what is prefetched"),
+    "tfopt/kernels/sdca/interior_point.pyx::_run: end_share(&t) -> pass": (_THREADS),
     "tfopt/kernels/sdca/loss_formulas.pxd::logistic_root: d = -h * h1 / fmax(h1"
     " * h1 - h * v * (r - p) / 2, h1 * h1 / 2) -> d = h * h1 / fmax(h1 * h1 - h"
     " * v * (r - p) / 2, h1 * h1 / 2)": (
@@ -75,6 +105,17 @@ EQUIVALENT: dict[str, str] = {
     "tfopt/kernels/sdca/visits.pxd::visit: cdef const index *j = &indices[0] if"
     " indices.shape[0] else NULL -> cdef const index *j = &indptr[0] if indices"
     ".shape[0] else NULL": ("what is prefetched"),
+    "tfopt/kernels/text/decimals.pxd::scan_number: if cut and x != scaled(manti"
+    "ssa + 1, power, fives): -> if cut and x != scaled(mantissa + 2, power, fiv"
+    "es):": ("where it is not certain, the digits are read exactly"),
+    "tfopt/kernels/text/libsvm.pyx::_make_fives: if power < 0: -> if power < 1:": (
+        "the upper 64 bits of a product with 1 are 0"
+    ),
+    "tfopt/kernels/text/libsvm.pyx::parse: cdef Py_ssize_t size = text.shape[0]"
+    ", rows = 0, entries = 0, n_lines = 0, n_faults = 0 -> cdef Py_ssize_t size"
+    " = text.shape[0], rows = 0, entries = 1, n_lines = 0, n_faults = 0": (
+        "gaps between what pieces of text hold are closed up"
+    ),
     "tfopt/kernels/update/checks.pyx::Call.__cinit__: self.one.axes = NULL -> pass": (
         "memory of a new object is zeros"
     ),
@@ -84,15 +125,25 @@ EQUIVALENT: dict[str, str] = {
     "tfopt/kernels/update/deferred_rows.pyx::_catch_up_row: break -> continue": (
         "steps that move nothing are taken one by one"
     ),
+    "tfopt/kernels/update/deferred_rows.pyx::catch_up: if t.size == 1: -> if t.size != 1:": (
+        _THREADS
+    ),
     "tfopt/kernels/update/gradients.pyx::_run: axes.n_written = n_operands - 1 "
     "-> axes.n_written = n_operands": (
         "contiguous operands are not buffered, so none is written back"
+    ),
+    "tfopt/kernels/update/multi_tensor.pyx::_separate: if overlap(columns[j][s]"
+    ", columns[k][t]) \\ and (s != t or not is_safe(kernel, columns[k][t], k, co"
+    "lumns[j][s], read)): -> if overlap(columns[j][s], columns[k][t]) \\ or (s !"
+    "= t or not is_safe(kernel, columns[k][t], k, columns[j][s], read)):": (
+        "gradients are copied that need not be"
     ),
     "tfopt/kernels/update/multi_tensor.pyx::_separate: open_spans[kind] = _stil"
     "l_open(open_spans[kind], begin) -> pass": ("spans that cannot overlap are compared, too"),
     "tfopt/kernels/update/repetition.pyx::Repetition.call_with: bit *= 2 -> pass": (
         "no rule has two flags"
     ),
+    "tfopt/kernels/update/row_buckets.pyx::_share: if t.size == 1: -> if t.size == 2:": (_THREADS),
     "tfopt/kernels/update/row_buckets.pyx::worth_dividing: return (w.scatter !="
     " NULL and FEWEST <= w.n_indices < NOWHERE and w.n_rows < NOWHERE and w.n_r"
     "ows * w.itemsize * (w.n_operands - 1) > LARGE and (w.n_operands > 2 or w.s"
@@ -100,12 +151,21 @@ EQUIVALENT: dict[str, str] = {
     "EST <= w.n_indices < NOWHERE and w.n_rows < NOWHERE and w.n_rows * w.items"
     "ize * (w.n_operands - 1) >= LARGE and (w.n_operands > 2 or w.summing != NU"
     "LL) and _is_scattered(w))": (_THREADS),
+    "tfopt/kernels/update/sparse_checks.pyx::_sum_on_the_way: if call.one.axes "
+    "!= NULL or not 0 < call.w.inner <= BLOCK or not 0 < n < 0xFFFFFFFF: -> if "
+    "call.one.axes != NULL or not 0 < call.w.inner <= BLOCK or not 1 < n < 0xFF"
+    "FFFFFF:": ("a single row is summed before its step instead of in it"),
+    "tfopt/kernels/update/sparse_checks.pyx::sparse_call: call.w.half = NULL -> pass": (
+        "the baseline has no steps of 16 bits"
+    ),
     "tfopt/kernels/update/step_table.pyx::Kernel.__cinit__: if len(rule.operand"
     "s) > MAX_OPERANDS or len(rule.hypers) > MAX_HYPERS \\ or len(rule.scalars) "
     "+ len(rule.further) > MAX_SCALARS \\ or len(rule.sums) > MAX_SUMS: -> if le"
     "n(rule.operands) > MAX_OPERANDS or len(rule.hypers) >= MAX_HYPERS \\ or len"
     "(rule.scalars) + len(rule.further) > MAX_SCALARS \\ or len(rule.sums) > MAX"
     "_SUMS:": ("no rule has as many"),
+    "tfopt/kernels/update/steps_baseline.pyx::dense_ftrl_v2_2: cdef real expone"
+    "nt = h[3] -> cdef real exponent = h[2]": (_UNUSED),
     "tfopt/kernels/update/steps_baseline.pyx::dense_rms_prop_0: cdef number rho"
     " = h[3] -> cdef number rho = h[4]": (_UNUSED),
     "tfopt/kernels/update/steps_baseline.pyx::reduce_lamb_0: into[0] = <real>(l"
@@ -132,6 +192,9 @@ EQUIVALENT: dict[str, str] = {
     ),
     "tfopt/linear_model/_solver/work.py::descent_work: matrix += 3 * SCATTERED "
     "* data.size -> matrix += 3 / SCATTERED * data.size": (_WAY),
+    "tfopt/linear_model/_solver/work.py::hessian_work: factorization = FACTOR *"
+    " float(objective.n_weights) ** 3 / 6 -> factorization = FACTOR * float(obj"
+    "ective.n_weights) * 3 / 6": (_WAY),
     "tfopt/linear_model/_solver/work.py::product_work: return ROW * _n_rows(obj"
     "ective) + SCATTERED * data.size + DENSE * dense.size -> return ROW * _n_ro"
     "ws(objective) + SCATTERED * data.size + DENSE": (_WAY),
@@ -141,6 +204,9 @@ EQUIVALENT: dict[str, str] = {
     "tfopt/linear_model/sdca_classifier.py::SDCAClassifier._set_attributes: sel"
     "f.intercept_ -= self.intercept_.mean() -> self.intercept_ += self.intercep"
     "t_.mean()": ("the mean is 0 already, but for rounding"),
+    "tfopt/linear_model/sdca_options.py::SDCAOptions._check_options: self._l2() -> pass": (
+        "the fit makes it again, and checks it"
+    ),
     "tfopt/linear_model/sdca_options.py::_first_draw: return int(check_random_s"
     "tate(seed).randint(2**31 - 1)) -> return int(check_random_state(seed).rand"
     "int(2**31 - 0))": ("the least of 2**31 numbers is left out"),
@@ -148,4 +214,12 @@ EQUIVALENT: dict[str, str] = {
     "s and not applies_in_blocks(self._objective(self.n_features_in_, 1)): -> i"
     "f self._in_blocks and not applies_in_blocks(self._objective(self.n_feature"
     "s_in_, 2)):": ("what is asked does not depend on the number of threads"),
+    "tfopt/optimizers/algorithms/adafactor.py::Adafactor._resource_apply_dense:"
+    " w, g = var.astype(real, copy=False), grad.astype(real, copy=False) -> w, "
+    "g = var.astype(real, copy=True), grad.astype(real, copy=False)": ("a copy that is only read"),
+    "tfopt/optimizers/execution/deferred_rows.py::DeferredRows.prepare: decays "
+    "= tuple(1.0 if name is None else hypers[name] for name in names) -> decays"
+    " = tuple((2 * 1.0) if name is None else hypers[name] for name in names)": (
+        "what does not decay is compared with itself"
+    ),
 }

@@ -173,6 +173,8 @@ class Server:
         try:
             said, _ = run.communicate(timeout=300)
         except subprocess.TimeoutExpired:
+            _end(run.pid)
+            run.communicate()  # or its end would be a warning in the next mutants' tests
             said = "takes too long"
         _end(run.pid)
         os.environ["TFOPT_MUTANTS"] = str(self._page.path)

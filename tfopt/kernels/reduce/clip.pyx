@@ -97,10 +97,9 @@ def factor(double root, int exponent, double limit, bint single):
 def factors(const double[::1] roots not None, const int64_t[::1] exponents not None,
             const double[::1] limits not None, real[::1] first not None,
             real[::1] second not None):
-    """Compute the factors of many norms; return whether any second factor is not 1."""
+    """Compute the factors of many norms."""
     cdef Py_ssize_t i
     cdef double a = 1, b = 1
-    cdef bint twice = False
     for name, length in (("exponents", exponents.shape[0]), ("limits", limits.shape[0]),
                          ("first", first.shape[0]), ("second", second.shape[0])):
         check_length(name, length, roots.shape[0])
@@ -111,9 +110,7 @@ def factors(const double[::1] roots not None, const int64_t[::1] exponents not N
             _factor(roots[i], exponents[i], limits[i], real is float, &a, &b)
             first[i] = <real>a
             second[i] = <real>b
-            twice |= b != 1
         fp_leave(caller)
-    return bool(twice)
 
 
 # ---- steps
