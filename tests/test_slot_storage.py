@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 VARIABLES = [np.dtype(np.float32), np.dtype(np.float16), BFLOAT16]
 SLOTS = [*VARIABLES, *BLOCKS]
 CODES = {"signed": SIGNED8, "positive": POSITIVE8}
+#: Numbers for which rules choose other steps than for the ordinary ones.
+OTHERWISE = {"l1": 0.0, "lr_power": -1.0, "rectifier": 0.0}
 
 REAL = [rule for rule in RULES if rule.slots]
 each_rule = pytest.mark.parametrize("rule", REAL, ids=lambda rule: rule.name)
@@ -89,6 +92,41 @@ def test_steps_are_those_of_the_specification(rule: Rule, data: st.DataObject) -
         results.append(operands)
     for name, fast, ref in zip(rule.operands, *results, strict=True):
         assert same(np.ascontiguousarray(fast), np.ascontiguousarray(ref)), name
+
+
+@pytest.mark.parametrize("own", VARIABLES, ids=str)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_variants_are_those_of_the_specification(rule: Rule, own: np.dtype[Any]) -> None:
+    """For all flags and choices: in the variable's dtype and in blocks, whole and in rows."""
+    ids = np.array([7, 0, 33, 7, 12])
+    codes = [CODES.get(rule.codes.get(slot, ""), own) for slot in rule.slots]
+    names = [*rule.flags, *(name for name in OTHERWISE if name in rule.hypers)]
+    for chosen in product((False, True), repeat=len(names)):
+        options: dict[str, Any] = {**ordinary_hypers(rule), "grad_scale": 0.5, "var_scale": 0.75}
+        for name, other in zip(names, chosen, strict=True):
+            if name in rule.flags or other:
+                options[name] = OTHERWISE.get(name, other)
+        for dtypes, shape, indices in (
+            ([own] * len(codes), (1100,), None),
+            (codes, (1100,), None),
+            (codes, (40, 67), None),
+            ([own] * len(codes), (40, 67), ids),
+            ([own] * len(codes), (40, 1), ids),
+        ):
+            if indices is not None and rule not in WITH_ROWS:
+                continue
+            values = arrays_for(rule, shape, np.float32, 5)
+            values[0], values[-1] = values[0].astype(own), values[-1].astype(own)
+            if indices is not None:
+                values[-1], options["indices"] = values[-1][: indices.size], indices
+            results = []
+            for package in (tfopt, tfopt_ref):
+                operands = slots_of(rule, [value.copy() for value in values], dtypes)
+                with np.errstate(all="ignore"):
+                    update(package, rule.name, *operands, **options)
+                results.append(operands)
+            for name, fast, ref in zip(rule.operands, *results, strict=True):
+                assert same(fast, ref), f"{name}, {chosen}, {dtypes}, {shape}, {indices}"
 
 
 @each_rule_of_blocks
