@@ -6,26 +6,17 @@ do is recorded, too, and has gradients itself; else they get the tensors' arrays
 
 import numpy as np
 
-cimport numpy as cnp
-from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 
 from tfopt.core.engine cimport (
     Key, Node, Op, Tensor, apply, array_of, has_key, is_recording, key_of, known_key, wrap,
 )
+cimport tfopt.kernels.platform.numpy_api as cnp
 
 from tfopt.core.engine import CUT, REGISTERED, RULED
 from tfopt.indexed_slices import IndexedSlices, densify
 
 cnp.import_array()
-
-cdef extern from "numpy/arrayobject.h":
-    ctypedef struct PyTypeObject:
-        pass
-    PyTypeObject PyArray_Type
-    object PyArray_NewFromDescr(PyTypeObject *subtype, cnp.dtype descr, int nd,
-                                const cnp.npy_intp *dims, const cnp.npy_intp *strides, void *data,
-                                int flags, PyObject *obj)
 
 cdef object _CUT = CUT
 cdef object _add = np.add
@@ -341,7 +332,8 @@ cpdef object spread(object g, object a, object axis, bint keepdims):
             j += 1
     descr = (<object>source).dtype
     Py_INCREF(descr)
-    view = PyArray_NewFromDescr(&PyArray_Type, descr, ndim, shape, strides, source.data, 0, NULL)
+    view = cnp.PyArray_NewFromDescr(&cnp.PyArray_Type, descr, ndim, shape, strides, source.data, 0,
+                                    NULL)
     Py_INCREF(source)
     cnp.PyArray_SetBaseObject(view, source)
     cnp.PyArray_UpdateFlags(view, cnp.NPY_ARRAY_C_CONTIGUOUS | cnp.NPY_ARRAY_F_CONTIGUOUS

@@ -24,10 +24,11 @@ from tfopt.core.callers import users_line
 from tfopt.errors import InternalError
 
 cimport cython
-cimport numpy as cnp
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF, Py_XINCREF
 from libc.string cimport memset
+
+cimport tfopt.kernels.platform.numpy_api as cnp
 
 cnp.import_array()
 
@@ -69,14 +70,6 @@ cdef extern from *:
     PyObject *tfopt_recorders
     PyObject *tfopt_watchers
     PyObject *tfopt_overrides
-
-cdef extern from "numpy/arrayobject.h":
-    object PyArray_NewFromDescr(PyTypeObject *subtype, cnp.dtype descr, int nd,
-                                const cnp.npy_intp *dims, const cnp.npy_intp *strides, void *data,
-                                int flags, PyObject *obj)
-    ctypedef struct PyTypeObject:
-        pass
-    PyTypeObject PyArray_Type
 
 cdef object _inexact = np.inexact
 cdef object _may_share_memory = np.may_share_memory

@@ -60,8 +60,8 @@ cdef object _dummy(cnp.ndarray array):
     for k in range(array.ndim):
         strides[k] = 0
     Py_INCREF(descr)
-    return PyArray_NewFromDescr(&PyArray_Type, descr, array.ndim, array.shape, strides, _nothing,
-                                cnp.NPY_ARRAY_ALIGNED, NULL)
+    return cnp.PyArray_NewFromDescr(&cnp.PyArray_Type, descr, array.ndim, array.shape, strides,
+                                    _nothing, cnp.NPY_ARRAY_ALIGNED, NULL)
 
 
 cdef inline long long _bit(Py_ssize_t place) noexcept:

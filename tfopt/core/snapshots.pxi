@@ -105,8 +105,8 @@ cdef Tensor _snapshot(object array):
     lease.views = []
     lease.limit = 16
     Py_INCREF(descr)    # the reference is the new array's
-    view = PyArray_NewFromDescr(&PyArray_Type, descr, owner.ndim, owner.shape, owner.strides,
-                                owner.data, 0, NULL)
+    view = cnp.PyArray_NewFromDescr(&cnp.PyArray_Type, descr, owner.ndim, owner.shape,
+                                    owner.strides, owner.data, 0, NULL)
     Py_INCREF(lease)
     cnp.PyArray_SetBaseObject(view, lease)
     cnp.PyArray_UpdateFlags(view, cnp.NPY_ARRAY_C_CONTIGUOUS | cnp.NPY_ARRAY_F_CONTIGUOUS

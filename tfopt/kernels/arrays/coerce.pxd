@@ -1,5 +1,5 @@
 # cython: language_level=3
-cimport numpy as cnp
+cimport tfopt.kernels.platform.numpy_api as cnp
 
 cdef int read_scalar(object value, str name, double *into) except -1
 cdef str shape_of(object array)

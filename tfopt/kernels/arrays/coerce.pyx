@@ -12,7 +12,7 @@ from tfopt.kernels.arrays.layout cimport BFLOAT16, FLOAT16, NATIVE, SIGNED8
 from tfopt.kernels.platform.halves cimport CODES
 from tfopt.kernels.platform.shared_numbers cimport share_int, shared_int
 
-cimport numpy as cnp
+cimport tfopt.kernels.platform.numpy_api as cnp
 
 cnp.import_array()
 

@@ -21,9 +21,9 @@ from tfopt.kernels.platform.machine cimport (
     omp_get_num_threads, omp_get_thread_num, raise_flag,
 )
 from tfopt.kernels.platform.runtime cimport begin_share, dismiss_team, end_share, gather_team, team
-from tfopt.kernels.update.rules cimport real
+from tfopt.kernels.platform.floats cimport real
 
-cimport numpy as cnp
+cimport tfopt.kernels.platform.numpy_api as cnp
 
 cnp.import_array()
 

@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
 
 from tfopt.kernels.update.step_table cimport MAX_DIMS
 
-cimport numpy as cnp
+cimport tfopt.kernels.platform.numpy_api as cnp
 
 from tfopt.errors import InvalidTypeError
 
@@ -29,11 +29,6 @@ cdef struct described:
     int64_t *shape
     int64_t *strides        # in elements; NULL: in C order
     uint64_t byte_offset
-
-cdef extern from "numpy/arrayobject.h":
-    # steals the reference to the dtype
-    cnp.ndarray PyArray_NewFromDescr(type subtype, cnp.dtype descr, int nd, cnp.npy_intp *dims,
-                                     cnp.npy_intp *strides, void *data, int flags, object obj)
 
 
 cdef cnp.dtype _dtype(const described *d):
@@ -66,11 +61,12 @@ cdef cnp.ndarray _array(object capsule):
         if d.strides != NULL:
             strides[axis] = d.strides[axis] * (d.bits // 8)
     Py_INCREF(dtype)
-    cdef cnp.ndarray array = PyArray_NewFromDescr(
-        cnp.ndarray, dtype, d.ndim, shape, NULL if d.strides == NULL else strides,
-        <char *>d.data + d.byte_offset, 0, None,
+    cdef cnp.ndarray array = cnp.PyArray_NewFromDescr(
+        &cnp.PyArray_Type, dtype, d.ndim, shape, NULL if d.strides == NULL else strides,
+        <char *>d.data + d.byte_offset, 0, NULL,
     )
-    cnp.set_array_base(array, capsule)
+    Py_INCREF(capsule)
+    cnp.PyArray_SetBaseObject(array, capsule)
     return array
 
 

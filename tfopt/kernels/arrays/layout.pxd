@@ -1,5 +1,5 @@
 # cython: language_level=3
-cimport numpy as cnp
+cimport tfopt.kernels.platform.numpy_api as cnp
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from tfopt.kernels.update.step_table cimport (
     MAX_DIMS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, block_steps, half_step_t, step_t,

@@ -29,7 +29,7 @@ from tfopt.kernels.update.step_table cimport (
     block_steps, half_step_t, step_t,
 )
 
-cimport numpy as cnp
+cimport tfopt.kernels.platform.numpy_api as cnp
 
 cnp.import_array()
 

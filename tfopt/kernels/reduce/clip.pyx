@@ -17,12 +17,12 @@ from tfopt.kernels.arrays.csr cimport check_length
 from tfopt.kernels.arrays.layout cimport NATIVE
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.arrays.aliasing cimport same_shape
-from tfopt.kernels.update.rules cimport real
+from tfopt.kernels.platform.floats cimport real
 from tfopt.kernels.platform.runtime cimport flush_denormals
 from tfopt.kernels.update.step_table cimport step_t
 from tfopt.kernels.update.work cimport tensor
 
-cimport numpy as cnp
+cimport tfopt.kernels.platform.numpy_api as cnp
 
 cnp.import_array()
 

@@ -11,7 +11,7 @@ from libc.stdint cimport uint16_t
 
 from tfopt.kernels.platform.machine cimport prefetch_stream
 from tfopt.kernels.reduce.row_sums cimport add_rows_t
-from tfopt.kernels.update.rules cimport real
+from tfopt.kernels.platform.floats cimport real
 
 cdef enum:
     LANES = 256

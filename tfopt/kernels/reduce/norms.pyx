@@ -29,7 +29,7 @@ from tfopt.kernels.reduce.spans cimport (
     BLEMISHES, PEAKS, SQUARES, combine, fold, source, sum_span, walk,
 )
 
-cimport numpy as cnp
+cimport tfopt.kernels.platform.numpy_api as cnp
 
 cnp.import_array()
 

@@ -2,7 +2,7 @@
 """Sums of rows, each in the order in which its rows are given."""
 
 from tfopt.kernels.platform.machine cimport prefetch_row
-from tfopt.kernels.update.rules cimport real
+from tfopt.kernels.platform.floats cimport real
 
 cdef enum:
     ROWS_AHEAD = 16         # rows prefetched ahead

@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t
 from tfopt.kernels.arrays.csr cimport check_length, extent, extent_of, index, refuse_outside
 from tfopt.kernels.sdca.losses cimport loss_of, loss_t
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
-from tfopt.kernels.update.rules cimport real
+from tfopt.kernels.platform.floats cimport real
 from tfopt.kernels.sdca.visits cimport example
 from tfopt.kernels.sdca.solver cimport bregman, excess, kept_share, partition, visit_examples
 from tfopt.kernels.sdca.visits import LOSSES

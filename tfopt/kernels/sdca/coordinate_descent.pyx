@@ -14,7 +14,7 @@ from tfopt.kernels.arrays.csr cimport (
 )
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state, raise_flag
 from tfopt.kernels.sdca.visits cimport predict
-from tfopt.kernels.update.rules cimport real
+from tfopt.kernels.platform.floats cimport real
 
 cdef enum:
     FULL_EVERY = 5      # sweeps from one over all features to the next; others skip zero weights

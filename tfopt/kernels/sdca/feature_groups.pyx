@@ -15,7 +15,7 @@ from tfopt.errors import IndexOutOfRangeError
 
 from tfopt.kernels.arrays.csr cimport check_length, index, once
 from tfopt.kernels.platform.machine cimport read_once_64, within
-from tfopt.kernels.update.rules cimport real
+from tfopt.kernels.platform.floats cimport real
 
 ctypedef fused place:
     int

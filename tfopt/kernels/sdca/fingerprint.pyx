@@ -18,7 +18,7 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.platform.machine cimport omp_get_num_threads, omp_get_thread_num, prefetch_line
 from tfopt.kernels.platform.runtime cimport begin_share, dismiss_team, end_share, gather_team, team
 
-cimport numpy as cnp
+cimport tfopt.kernels.platform.numpy_api as cnp
 
 cnp.import_array()
 

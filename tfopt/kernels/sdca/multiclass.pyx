@@ -20,7 +20,7 @@ from tfopt.kernels.sdca.loss_formulas cimport (
 )
 from tfopt.kernels.sdca.losses cimport LOGISTIC, SQUARED_HINGE, loss_of, loss_t
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state, prefetch_line, raise_flag
-from tfopt.kernels.update.rules cimport real
+from tfopt.kernels.platform.floats cimport real
 from tfopt.kernels.sdca.visits cimport AHEAD, prefetch_row_of, shrunk
 from tfopt.kernels.sdca.visits import LOSSES
 

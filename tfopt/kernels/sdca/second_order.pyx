@@ -18,7 +18,7 @@ from tfopt.kernels.sdca.losses cimport apart, height, loss_of, loss_t, tangent_a
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, raise_flag,
 )
-from tfopt.kernels.update.rules cimport real
+from tfopt.kernels.platform.floats cimport real
 from tfopt.kernels.platform.outer_products cimport TILE, outer_products_for, outer_products_t
 from tfopt.kernels.platform.runtime cimport (
     at_most, begin_share, dismiss_team, end_share, gather_team, team,

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from tfopt.kernels.arrays.csr cimport extent, index
 from tfopt.kernels.sdca.losses cimport loss_t
-from tfopt.kernels.update.rules cimport real
+from tfopt.kernels.platform.floats cimport real
 from tfopt.kernels.sdca.visits cimport example, shrunk
 
 #: A partition's bias, and the sum of the gaps it met; padded to a cache line.

@@ -39,7 +39,7 @@ from tfopt.kernels.platform.machine cimport (
     raise_flag,
 )
 from tfopt.kernels.sdca.plans cimport find_awake, n_buckets, shuffle_in_buckets
-from tfopt.kernels.update.rules cimport real
+from tfopt.kernels.platform.floats cimport real
 from tfopt.kernels.platform.runtime cimport (
     at_most, begin_share, dismiss_team, end_share, gather_team, team,
 )

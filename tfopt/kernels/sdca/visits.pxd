@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t
 from tfopt.kernels.arrays.csr cimport extent, index, once, row_length, within
 from tfopt.kernels.sdca.losses cimport loss_t
 from tfopt.kernels.platform.machine cimport prefetch_line, raise_flag
-from tfopt.kernels.update.rules cimport real
+from tfopt.kernels.platform.floats cimport real
 
 #: An example without its features. 32 bytes, so that it never spans two cache lines.
 cdef struct example:

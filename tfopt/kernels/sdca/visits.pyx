@@ -19,7 +19,7 @@ from tfopt.kernels.sdca.losses cimport loss_of, loss_t
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
 )
-from tfopt.kernels.update.rules cimport real
+from tfopt.kernels.platform.floats cimport real
 from tfopt.kernels.platform.runtime cimport (
     at_most, begin_share, dismiss_team, end_share, gather_team, team,
 )

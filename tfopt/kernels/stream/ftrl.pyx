@@ -26,7 +26,7 @@ from tfopt.kernels.stream.batches cimport (
     AHEAD, PARTS, advance, ask_for, batch, journal, journal_size, lay_out, number_of, put_back,
     remember, stage, write_parts,
 )
-from tfopt.kernels.update.rules cimport real
+from tfopt.kernels.platform.floats cimport real
 from tfopt.kernels.update.step_table cimport (
     Kernel, MAX_SCALARS, N_SCALES, step_t, steps, steps_of,
 )

@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from tfopt.errors import InvalidArgumentError
 
 from tfopt.kernels.arrays.csr cimport check_length, index, once
-from tfopt.kernels.update.rules cimport real
+from tfopt.kernels.platform.floats cimport real
 
 cdef enum:
     MOST_DIGITS = 20    # of 64 bits, with a sign

@@ -25,7 +25,7 @@ from tfopt.kernels.text.decimals cimport (
     LEAST_POWER, MOST_POWER, NO_NUMBER, UNDECIDED, is_digit, scan_number, scanned,
 )
 
-cimport numpy as cnp
+cimport tfopt.kernels.platform.numpy_api as cnp
 
 cnp.import_array()
 

@@ -1,5 +1,5 @@
 # cython: language_level=3
-cimport numpy as cnp
+cimport tfopt.kernels.platform.numpy_api as cnp
 from tfopt.kernels.platform.halves cimport CODES
 from tfopt.kernels.update.step_table cimport Kernel, MAX_HYPERS, N_SCALES, steps
 from tfopt.kernels.update.work cimport buckets, summing, tensor, work

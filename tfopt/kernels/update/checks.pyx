@@ -31,7 +31,7 @@ from tfopt.kernels.update.whole_rows cimport need_scratch, set_rows
 from tfopt.kernels.update.whole_tensors cimport need_sums
 from tfopt.kernels.update.work cimport tensor
 
-cimport numpy as cnp
+cimport tfopt.kernels.platform.numpy_api as cnp
 
 cnp.import_array()
 

@@ -1,7 +1,7 @@
 # cython: language_level=3
 from libc.stdint cimport int64_t
 
-cimport numpy as cnp
+cimport tfopt.kernels.platform.numpy_api as cnp
 from tfopt.kernels.update.checks cimport Call
 
 cdef class Write:

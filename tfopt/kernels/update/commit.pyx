@@ -21,7 +21,7 @@ from tfopt.kernels.update.work cimport work
 
 import numpy as np
 
-cimport numpy as cnp
+cimport tfopt.kernels.platform.numpy_api as cnp
 
 cnp.import_array()
 

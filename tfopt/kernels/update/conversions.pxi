@@ -11,7 +11,7 @@ from tfopt.kernels.platform.halves cimport (
     encode_t, halves, largest_magnitude, make_noise, narrow_bfloat16, narrow_float16, positive8,
     round_bfloat16, signed8, widen_bfloat16, widen_float16,
 )
-from tfopt.kernels.update.rules cimport real
+from tfopt.kernels.platform.floats cimport real
 
 
 cdef void _widen_float16(const uint16_t *x, Py_ssize_t n, float *y) noexcept nogil:

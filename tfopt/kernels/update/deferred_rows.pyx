@@ -12,7 +12,7 @@ from libc.string cimport memcmp, memcpy
 
 import numpy as np
 
-cimport numpy as cnp
+cimport tfopt.kernels.platform.numpy_api as cnp
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
@@ -23,7 +23,7 @@ from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
     raise_flag, read_once_64, within,
 )
-from tfopt.kernels.update.rules cimport real
+from tfopt.kernels.platform.floats cimport real
 from tfopt.kernels.platform.runtime cimport (
     begin_share, dismiss_team, end_share, flush_denormals, gather_team, team,
 )

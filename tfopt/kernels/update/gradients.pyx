@@ -14,7 +14,7 @@ from tfopt.kernels.update.step_table cimport MAX_DIMS, MAX_OPERANDS, step_t
 from tfopt.kernels.update.whole_rows cimport need_scratch
 from tfopt.kernels.update.work cimport set_scale, tensor
 
-cimport numpy as cnp
+cimport tfopt.kernels.platform.numpy_api as cnp
 
 cnp.import_array()
 

@@ -23,7 +23,7 @@ from tfopt.kernels.arrays.aliasing cimport (
     address_range, check_itself, disjoint, overlap, same_rows, same_shape, span,
 )
 
-cimport numpy as cnp
+cimport tfopt.kernels.platform.numpy_api as cnp
 
 cnp.import_array()
 

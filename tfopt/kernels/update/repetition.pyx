@@ -7,7 +7,7 @@ new gradients. Whatever is out of the ordinary is left to the checks of a first 
 
 from libc.stdlib cimport calloc, free, malloc, qsort
 
-cimport numpy as cnp
+cimport tfopt.kernels.platform.numpy_api as cnp
 
 from tfopt.errors import InvalidArgumentError
 

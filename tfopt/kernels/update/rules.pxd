@@ -15,16 +15,14 @@ with a reduction, and rejects constructs that it does not support.
 
 from libc.math cimport copysign, copysignf, exp, expf, fabs, fabsf, pow, powf, sqrt, sqrtf
 
+from tfopt.kernels.platform.floats cimport real
+
 cdef extern from "<complex.h>" nogil:
     float complex csqrtf(float complex x)
     double complex csqrt(double complex x)
 
 ctypedef float complex floatcomplex
 ctypedef double complex doublecomplex
-
-ctypedef fused real:
-    float
-    double
 
 ctypedef fused number:      # for the rules that TensorFlow also has for complex numbers
     float

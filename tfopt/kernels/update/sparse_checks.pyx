@@ -20,7 +20,7 @@ from tfopt.kernels.update.step_table cimport Kernel, steps
 from tfopt.kernels.update.row_buckets cimport bucket_bytes, set_buckets, worth_dividing
 from tfopt.kernels.update.segment_sum cimport own_bytes
 
-cimport numpy as cnp
+cimport tfopt.kernels.platform.numpy_api as cnp
 
 cnp.import_array()
 

@@ -1,5 +1,5 @@
 # cython: language_level=3
-cimport numpy as cnp
+cimport tfopt.kernels.platform.numpy_api as cnp
 from tfopt.kernels.arrays.layout cimport layout
 from tfopt.kernels.update.work cimport tensor, work
 

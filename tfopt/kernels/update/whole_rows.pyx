@@ -18,7 +18,7 @@ from tfopt.kernels.platform.runtime cimport MOVED, team_size
 from tfopt.kernels.update.work cimport tensor, work
 from tfopt.kernels.update.step_table cimport MAX_DIMS, MAX_OPERANDS
 
-cimport numpy as cnp
+cimport tfopt.kernels.platform.numpy_api as cnp
 
 cnp.import_array()
 
