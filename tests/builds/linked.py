@@ -1,7 +1,7 @@
 """Whether another system's Python could load the modules of a wheel: linked.py WHEEL [LIBRARY].
 
-Each module exports its function of initialization alone, and is linked with no library but those
-that every such system has. What it takes from Python, that has: the one that runs this script, or
+Each module exports its function of initialization, and is linked with no library but those that
+every such system has. What it takes from Python, that has: the one that runs this script, or
 the library of a Python for Windows.
 """
 
@@ -34,8 +34,8 @@ def linked(binary: lief.Binary) -> tuple[set[str], set[str], set[str]]:
     symbols = {str(symbol.name) for symbol in binary.imported_symbols}
     if isinstance(binary, lief.MachO.Binary):  # which puts a line before each name
         bare = [{name.removeprefix("_") for name in names} for names in (exported, symbols)]
-        itself = {PurePath(binary.name).name}
-        libraries = {one.name for one in binary.libraries if PurePath(one.name).name not in itself}
+        itself = lief.MachO.LoadCommand.TYPE.ID_DYLIB
+        libraries = {one.name for one in binary.libraries if one.command != itself}
         return bare[0], libraries, bare[1]
     return exported, {str(name) for name in binary.libraries}, symbols
 
@@ -50,7 +50,7 @@ def main(wheel: str, library: str | None = None) -> None:
             binary = lief.parse(archive.read(path))
             exported, libraries, symbols = linked(binary)
             name = PurePath(path).name.split(".")[0]
-            assert exported == {f"PyInit_{name}"}, (path, exported)
+            assert f"PyInit_{name}" in exported, (path, exported)
             stock = STOCK[binary.format.name]
             assert all(map(stock.fullmatch, libraries)), (path, libraries)
             of_python = {one for one in symbols if one.startswith(("Py", "_Py"))}
