@@ -57,3 +57,21 @@ def test_what_is_made_of_a_value_while_another_thread_writes_it_stays(many: bool
     v.assign(np.full(4, 2.0))
     for x in made if many else [made]:
         assert x.numpy().tolist() == [1, 1]
+
+
+def test_reading_without_the_lock_finds_some_numbers() -> None:
+    """Not in the campaign: the sanitizer of threads rightly calls that a race."""
+    v, optimizer = Variable(np.zeros(5)), tfopt.optimizers.SGD(1.0, use_locking=True)
+
+    def step() -> None:
+        for _ in range(30):
+            optimizer.apply_gradients([(np.ones(5), v)])
+
+    def read() -> None:
+        for _ in range(30):
+            with tfopt.GradientTape() as tape:
+                squares = np.reshape(v, (1, 5))[0] * np.transpose(v)
+            assert tape.gradient(squares, v).shape == (5,)
+
+    results([step, read, read, read])
+    assert v.numpy().tolist() == [-30] * 5

@@ -129,9 +129,6 @@ def _readers(random: np.random.Generator) -> int:
                     squares = v * v
                 (slope,) = {*tape.gradient(squares, v).numpy().tolist()}
                 assert squares.numpy().tolist() == [slope * slope / 4] * size
-            with GradientTape() as tape:  # without the lock, of any values
-                squares = np.reshape(v, (1, size))[0] * np.transpose(v)
-            assert tape.gradient(squares, v).shape == (size,)
 
     at_once([step, read] * (CROWD // 2))
     assert (v.numpy() == -1 - 20 * (CROWD // 2)).all()
