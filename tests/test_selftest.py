@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from campaign.shared_state import results
 
 import tfopt
 from tfopt import cli, selftest
@@ -84,6 +85,17 @@ def test_settings_are_restored_and_errors_are_not_printed() -> None:
 
 
 # ---- numbers: those of no generator that may change
+
+
+def test_calls_of_several_threads_take_turns() -> None:
+    """One that flushes denormals would do so for the others, and set what it found for good."""
+    names = ["flushed denormals", "adam", "gradual underflow", "adamax"]
+    expected = [selftest.recorded()[name] for name in names]
+    for flush in (False, True):
+        tfopt.set_flush_denormals(flush)
+        found = results([lambda name=name: selftest.digests([name])[name] for name in names])
+        assert found == expected
+        assert tfopt.get_flush_denormals() == flush
 
 
 def test_numbers_are_those_of_splitmix64() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.core.locks import ProcessLock
 from tfopt.denormals import get_flush_denormals, set_flush_denormals
 from tfopt.errors import InvalidArgumentError
 from tfopt.selftest.cases import CASES, lacking
@@ -25,13 +26,16 @@ __all__ = ["FILE", "digests", "recorded", "skipped"]
 
 #: The file of the recorded digests, in this package.
 FILE = "recorded.json"
+#: Held while whether denormals are flushed is not what the user has set.
+_FLUSHING = ProcessLock()
 
 
 def digests(names: Iterable[str] | None = None, *, offset: int = 0) -> dict[str, str]:
     """Run cases and return the SHA-256 of the results of each.
 
     Takes about three seconds in all. The number of threads is that of
-    :func:`tfopt.threads.set_num_threads`.
+    :func:`tfopt.threads.set_num_threads`. Whether denormals are flushed is set meanwhile, for all
+    threads; of several calls at once, one waits for the other.
 
     Parameters
     ----------
@@ -65,16 +69,17 @@ def digests(names: Iterable[str] | None = None, *, offset: int = 0) -> dict[str,
             raise InvalidArgumentError(f"there is no case {name!r} among {', '.join(CASES)}")
         if (why := lacking(name)) is not None:
             raise InvalidArgumentError(f"{name!r} cannot be run: {why}")
-    before = get_flush_denormals()
-    try:
-        found = {}
-        for name in chosen:
-            set_flush_denormals(False)  # also if the last case has failed
-            with np.errstate(all="ignore"):
-                found[name] = _digest(CASES[name](offset))
-        return found
-    finally:
-        set_flush_denormals(before)
+    with _FLUSHING.here:
+        before = get_flush_denormals()
+        try:
+            found = {}
+            for name in chosen:
+                set_flush_denormals(False)  # also if the last case has failed
+                with np.errstate(all="ignore"):
+                    found[name] = _digest(CASES[name](offset))
+            return found
+        finally:
+            set_flush_denormals(before)
 
 
 def recorded() -> dict[str, str]:
