@@ -266,6 +266,15 @@ def test_no_division_tests_for_zero() -> None:
         assert "ZeroDivisionError" not in source.read_text()
 
 
+def test_modules_that_use_numpys_c_api_import_it() -> None:
+    """Cython does so for `cimport numpy` alone; others would read the address 0."""
+    sources = [source for source in HERE.rglob("*.pyx") if "numpy_api" in source.read_text()]
+    if not sources:
+        pytest.skip("the installed package has no sources of modules")
+    for source in sources:
+        assert "\ncnp.import_array()\n" in source.read_text(), source
+
+
 def test_typed() -> None:
     for package in (tfopt, tfopt_ref):
         assert (Path(package.__file__).parent / "py.typed").exists()
