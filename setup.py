@@ -5,14 +5,11 @@ import importlib.util
 import os
 import re
 import shlex
-import shutil
-import subprocess
 import sys
 import sysconfig
 import tempfile
 import textwrap
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,10 +20,11 @@ from Cython.Tempita import Template
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.sdist import sdist
-from setuptools.errors import BaseError, CCompilerError, CompileError
+from setuptools.errors import BaseError, CCompilerError
 
 KERNELS = Path("tfopt/kernels")
 RULES = Path("tfopt/rules")
+CUDA = Path("tfopt/cuda/src")
 MODULES = sorted(
     path.relative_to(KERNELS).with_suffix("").as_posix()
     for path in KERNELS.glob("*/*.pyx")
@@ -86,11 +84,13 @@ VECTORIZED_ALONE = frozenset(
                 "feature_groups",
                 "fingerprint",
                 "fingerprint_table",
+                "hessian_products",
                 "multiclass",
                 "solver",
                 "visits",
             )
         ),
+        "kernels/stream/ftrl",
         "kernels/text/hashing",
         "kernels/text/libsvm",
         "kernels/update/dedup",
@@ -160,17 +160,6 @@ mode = "debug" if DEBUG else "release"
 switched = mode != (MODE.read_text() if MODE.exists() else "release")
 
 
-CUDA = Path("tfopt/cuda/src")
-#: The GPUs that get machine code, if the compiler supports them; later ones use PTX.
-CUDA_ARCHITECTURES = ("80", "90", "100")
-#: IEEE division and square root, gradual underflow, no contraction of products and sums.
-CUDA_FLAGS = ["-std=c++17", "-fmad=false", "-prec-div=true", "-prec-sqrt=true", "-ftz=false"]
-# nvcc's -O is for host code, and comes after -Xcompiler; device code is optimized without it. The
-# host code only fills in the arguments of launches, and was a third of the library at -O3.
-CUDA_FLAGS += ["-Xcompiler=-Os,-fno-exceptions,-fno-asynchronous-unwind-tables"]
-CUDA_FLAGS += ["-Xcompiler=-fPIC,-fvisibility=hidden,-ffp-contract=off", "--compress-mode=size"]
-
-
 def import_file(name: str, path: Path) -> ModuleType:
     """Import a file or folder by itself; its package cannot be imported before the build."""
     spec = importlib.util.spec_from_file_location(name, path)
@@ -183,6 +172,7 @@ def import_file(name: str, path: Path) -> ModuleType:
 
 TABLE = import_file("tfopt_rules", RULES / "__init__.py")
 TRANSLATOR = import_file("translate_rules", CUDA / "translate_rules.py")
+CudaLibrary = import_file("build_library", CUDA / "build_library.py").CudaLibrary
 
 
 def write(target: Path, source: str) -> str:
@@ -269,81 +259,6 @@ def uses_openmp(module: Extension) -> bool:
     return any(re.search(r"\bomp_|#pragma omp", source.read_text("utf-8")) for source in sources)
 
 
-def find_nvcc() -> str:
-    """Return the path of nvcc."""
-    folders = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    candidates = [Path(folder, "bin/nvcc") for folder in folders if folder]
-    nvcc = next((str(path) for path in candidates if path.exists()), shutil.which("nvcc"))
-    if not nvcc:
-        raise SystemExit(
-            "TFOPT_CUDA=1 requires nvcc, but it is not in CUDA_HOME, CUDA_PATH, /usr/local/cuda or "
-            "PATH: install the CUDA toolkit or set CUDA_HOME"
-        )
-    return nvcc
-
-
-class CudaLibrary(Extension):
-    """The CUDA library: it contains no Python and is loaded by tfopt/cuda/library.py."""
-
-    def __init__(self, nvcc: str) -> None:
-        self.nvcc = nvcc
-        sources = sorted(str(path) for path in CUDA.iterdir() if path.suffix in (".cu", ".h"))
-        super().__init__(
-            "tfopt.cuda.libtfopt_cuda",
-            sources,
-            depends=[str(path) for path in RULES.glob("*.py")],
-        )
-        self.rules = [rule.name for rule in TABLE.ELEMENTWISE]
-
-    def architectures(self) -> list[str]:
-        known = subprocess.run(
-            [self.nvcc, "--list-gpu-code"], capture_output=True, text=True
-        ).stdout
-        only = os.environ.get("TFOPT_CUDA_ARCH")
-        chosen = [only] if only else [a for a in CUDA_ARCHITECTURES if f"sm_{a}" in known.split()]
-        codes = [f"sm_{a}" for a in chosen]
-        flags = [f"-gencode=arch=compute_{chosen[0]},code=[{codes[0]},compute_{chosen[0]}]"]
-        return flags + [
-            f"-gencode=arch=compute_{a},code={code}"
-            for a, code in zip(chosen[1:], codes[1:], strict=True)
-        ]
-
-    def build(self, folder: Path, library: str) -> None:
-        """Compile each rule separately, one per processor at a time, and link."""
-        folder.mkdir(parents=True, exist_ok=True)
-        ptx = os.environ.get("TFOPT_CUDA_PTX")  # where to leave it, for the tests
-        flags = CUDA_FLAGS + self.architectures()
-        # the slowest first
-        jobs = [[f"{name}.cu", "-o", str(folder / f"{name}.o")] for name in ("api", "clip")]
-        jobs += [
-            ["rule.cu", f"-DTFOPT_RULE={name}", "-o", str(folder / f"{name}.o")]
-            for name in self.rules
-        ]
-
-        def compile_one(job: list[str]) -> None:
-            source, *rest = job
-            command = [self.nvcc, *flags, "-c", str(CUDA / source), *rest]
-            if ptx:  # a folder for each job, because every rule's file is rule.ptx
-                kept = Path(ptx, Path(rest[-1]).stem)
-                kept.mkdir(parents=True, exist_ok=True)
-                command += ["--keep", "--keep-dir", str(kept)]
-            self.run(command)
-
-        with ThreadPoolExecutor(PROCESSORS) as pool:
-            list(pool.map(compile_one, jobs))
-        objects = [job[-1] for job in jobs]
-        self.run(
-            [self.nvcc, *flags, "-shared", "-cudart=static", "-Xlinker=-s", *objects, "-o", library]
-        )
-
-    @staticmethod
-    def run(command: list[str]) -> None:
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            print(done.stdout, done.stderr, sep="", file=sys.stderr)
-            raise CompileError(f"{command[0]} failed with {done.returncode}")
-
-
 class Sources(sdist):
     """The source archive: all files of a clone, with which it is built, tested and documented."""
 
@@ -391,7 +306,7 @@ class BuildKernels(build_ext):
         newest = max(Path(path).stat().st_mtime for path in extension.sources + extension.depends)
         if self.force or not library.exists() or library.stat().st_mtime < newest:
             library.parent.mkdir(parents=True, exist_ok=True)
-            extension.build(Path(self.build_temp, "cuda"), str(library))
+            extension.build(Path(self.build_temp, "cuda"), str(library), PROCESSORS)
 
     def build_extensions(self) -> None:
         if not self.compiles(""):
@@ -504,7 +419,10 @@ render_functions()
 render(CUDA / "table.h.tp", CUDA / "table.h", TABLE=TABLE.ELEMENTWISE)  # the tests need no nvcc
 write(CUDA / "rules.h", TRANSLATOR.cuda_rules((KERNELS / "update/rules.pxd").read_text("utf-8")))
 # Asked for only: whoever happens to have a toolkit, perhaps an old one, builds as fast as others.
-libraries = [CudaLibrary(find_nvcc())] if os.environ.get("TFOPT_CUDA") == "1" else []
+libraries = []
+if os.environ.get("TFOPT_CUDA") == "1":
+    elementwise = [rule.name for rule in TABLE.ELEMENTWISE]
+    libraries.append(CudaLibrary(elementwise, [str(path) for path in RULES.glob("*.py")]))
 modules = [
     *(
         extension(f"kernels/update/steps_{name}", render_steps(name), flags)

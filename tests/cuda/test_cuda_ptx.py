@@ -14,45 +14,30 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from build_files import imported
 from host_library import SOURCES
 
 from tfopt.rules import ELEMENTWISE, Rule
 
-SETUP = Path(__file__).resolve().parents[2] / "setup.py"
+BUILD = imported("build_library")
 FORBIDDEN = re.compile(
     r"\b(?:fma|mad)\.(?:\w+\.)*f(?:32|64)|\.ftz\b|\.approx\b|\brsqrt\b|\bex2\b|\blg2\b"
 )
 ARITHMETIC = re.compile(r"\b(?:add|sub|mul|div|sqrt)\.((?:\w+\.)*)f(?:32|64)\b")
 
 
-def nvcc() -> str | None:
-    """Return the compiler that a build would use."""
-    places = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    found = [Path(place, "bin/nvcc") for place in places if place]
-    return next((str(file) for file in found if file.exists()), shutil.which("nvcc"))
-
-
-needs_nvcc = pytest.mark.skipif(nvcc() is None, reason="there is no nvcc")
-
-
-def flags() -> list[str]:
-    """Return the build's own flags, which are what is tested."""
-    text = re.search(r"^CUDA_FLAGS = (\[.*?\])$", SETUP.read_text(), re.M | re.S)
-    assert text
-    made: list[str] = eval(text[1])
-    return made
+needs_nvcc = pytest.mark.skipif(BUILD.find_nvcc() is None, reason="there is no nvcc")
 
 
 def ptx_of(folder: Path, source: str, chosen: list[str], *options: str) -> str:
     target = folder / "made.ptx"
     # a function that only the host has is compiled with a warning, and fails on a GPU
     options = (*options, "-Werror=all-warnings", "-arch=compute_80", "-ptx", f"-I{SOURCES}")
-    command = [str(nvcc()), *chosen, *options, str(SOURCES / source)]
+    command = [str(BUILD.find_nvcc()), *chosen, *options, str(SOURCES / source)]
     subprocess.run([*command, "-o", str(target)], check=True)
     return target.read_text()
 
@@ -93,7 +78,7 @@ def test_every_step_is_exact(tmp_path: Path) -> None:
     ]
     source = tmp_path / "steps.cu"
     source.write_text(STEPS + "".join(kernels))
-    ptx = ptx_of(tmp_path, str(source), flags(), "-DTFOPT_NO_POWER")
+    ptx = ptx_of(tmp_path, str(source), BUILD.DEVICE_FLAGS, "-DTFOPT_NO_POWER")
     of_each = ptx.split(".entry")[1:]
     assert len(of_each) == len(kernels)
     assert all(ARITHMETIC.search(kernel) for kernel in of_each)
@@ -110,7 +95,7 @@ def whole() -> list[Rule]:
 def test_every_operation_is_exact(rule, tmp_path: Path) -> None:
     ptx = Path(BUILT, rule.name, "rule.ptx").read_text() if BUILT else ""
     if not ptx or faults(ptx):  # which may be those of pow
-        ptx = ptx_of_rule(tmp_path, rule.name, flags())
+        ptx = ptx_of_rule(tmp_path, rule.name, BUILD.DEVICE_FLAGS)
     assert len(ARITHMETIC.findall(ptx)) > 10
     assert not faults(ptx)
 
@@ -118,16 +103,16 @@ def test_every_operation_is_exact(rule, tmp_path: Path) -> None:
 @needs_nvcc
 def test_clipping_is_exact(tmp_path: Path) -> None:
     built = Path(BUILT, "clip", "clip.ptx") if BUILT else None
-    ptx = built.read_text() if built else ptx_of(tmp_path, "clip.cu", flags())
+    ptx = built.read_text() if built else ptx_of(tmp_path, "clip.cu", BUILD.DEVICE_FLAGS)
     assert {match[0] for match in ARITHMETIC.finditer(ptx)} > {"add.rn.f64", "sqrt.rn.f64"}
     assert not faults(ptx)
 
 
 @needs_nvcc
 def test_other_flags_are_found_out(tmp_path: Path) -> None:
-    for one in flags():
+    for one in BUILD.DEVICE_FLAGS:
         if one in ("-fmad=false", "-ftz=false", "-prec-sqrt=true", "-prec-div=true"):
             name, value = one.split("=")
             spoiled = f"{name}={'true' if value == 'false' else 'false'}"
-            others = [flag for flag in flags() if flag != one]
+            others = [flag for flag in BUILD.DEVICE_FLAGS if flag != one]
             assert faults(ptx_of_rule(tmp_path, "adam", [*others, spoiled])), spoiled

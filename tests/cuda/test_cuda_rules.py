@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-from pathlib import Path
-from types import ModuleType
 
 import pytest
+from build_files import imported
 from host_library import SOURCES
 
 from tfopt.rules import ELEMENTWISE
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def _translator() -> ModuleType:
-    """Import the build's own."""
-    path = ROOT / "tfopt/cuda/src/translate_rules.py"
-    spec = importlib.util.spec_from_file_location("cuda_rules", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-TRANSLATOR = _translator()
+TRANSLATOR = imported("translate_rules")
 
 
 def translated(body: str) -> list[str]:
