@@ -47,6 +47,7 @@ def interrupted(call: Callable[[], object], number: int) -> bool:
         return trace
 
     before = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 asks before it traces, and of any frame
     sys.settrace(trace)
     try:
         call()

@@ -295,8 +295,13 @@ def test_ctrl_c_leaves_the_old_state_or_the_new_one(around: Any, steps: int) -> 
             if left == 0:
                 raise KeyboardInterrupt
 
-        with pytest.raises(KeyboardInterrupt):
+        try:
             at_each_line(partial(optimizer.load_state_dict, state, variables), interrupt)
+        except KeyboardInterrupt:
+            continue
+        assert left <= 0, "the call ended before it was interrupted"
+        # Python 3.12 traces how a generator is closed, and what is raised there is lost
+        optimizer, variables = stepped(make, steps)
     assert everything(optimizer, variables) == after
     assert counted.looks - 20 < n <= counted.looks  # it was interrupted after its writes
 
