@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import socket
@@ -31,6 +32,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tfopt import checkpoints, linear_model
 from tfopt.dask import FTRLRegressor, SDCAClassifier
 from tfopt.dask.checkpoints import StreamFitCheckpoints
+from tfopt.dask.cluster import gathered
 from tfopt.dask.executor import DaskExecutor
 
 FITTED = ("coef_", "intercept_", "objective_", "dual_gap_", "n_iter_", "dual_coef_")
@@ -38,12 +40,16 @@ FITTED = ("coef_", "intercept_", "objective_", "dual_gap_", "n_iter_", "dual_coe
 OPTIONS: dict[str, Any] = {"tol": 1e-9, "max_iter": 5}
 
 
-def fitted(model: Any, **options: Any) -> dict[str, bytes]:
-    """Fit a model, and return its bits."""
+def fit(model: Any, **options: Any) -> None:
     rows = data("logistic")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(*(blocks(*rows) if isinstance(model, SDCAClassifier) else rows), **options)
+
+
+def fitted(model: Any, **options: Any) -> dict[str, bytes]:
+    """Fit a model, and return its bits."""
+    fit(model, **options)
     return {name: np.asarray(getattr(model, name)).tobytes() for name in FITTED}
 
 
@@ -85,6 +91,27 @@ def test_a_stream_ends_with_the_scheduler(tmp_path: Path, monkeypatch: pytest.Mo
         with pytest.raises(ConnectionError, match="the connection to the scheduler is lost"):
             FTRLRegressor(checkpoint=str(tmp_path)).fit(*blocks(X, y))
     assert checkpoints.load(tmp_path / "manifest.npz")["epoch"] == 2
+
+
+def test_results_that_are_no_longer_wanted_spoil_no_others() -> None:
+    """As after Ctrl-C, at any step of Dask's loop; see distributed's `Client._gather`."""
+
+    async def abandoned(client: Client, futures: list[Any], steps: int) -> bool:
+        task = asyncio.ensure_future(gathered(client, futures))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    with processes(1) as client:
+        future = client.submit(abs, -7)
+        assert client.gather(future) == 7
+        cancelled = []
+        for steps in range(12):
+            cancelled.append(client.sync(abandoned, client, [future], steps))
+            assert client.gather(future) == 7, steps
+        assert sum(cancelled) > 4
 
 
 def pids(client: Client) -> dict[str, int]:

@@ -19,7 +19,7 @@ import numpy as np
 from cases import RULES, arrays_for, ordinary_hypers
 from distributed import Client
 from step_cases import everything, frozen, gradients, params
-from test_dask_faults import FITTED, OPTIONS, fitted
+from test_dask_faults import FITTED, OPTIONS, fit
 from test_whole_steps import MAKERS
 from test_worker_threads import wait_for_threads
 from updates import update
@@ -340,11 +340,11 @@ def _resumed_on_cluster(random: np.random.Generator, folder: Path) -> Callable[[
     saved = str(folder / "saved")
     _cluster()  # which fits then find
     begun = {**OPTIONS, "max_iter": int(random.integers(2, 5))}
-    fitted(tfopt.dask.SDCAClassifier(**begun, checkpoint=saved, checkpoint_every=1))
+    fit(tfopt.dask.SDCAClassifier(**begun, checkpoint=saved, checkpoint_every=1))
 
     def make() -> Target:
         model = tfopt.dask.SDCAClassifier(**OPTIONS)
-        return Target(partial(fitted, model, resume=saved), partial(_attributes, model))
+        return Target(partial(fit, model, resume=saved), partial(_attributes, model))
 
     return make
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import time
+from collections.abc import Sequence
+from typing import Any
 
-from distributed import Client, KilledWorker
+from distributed import Client, Future, KilledWorker
 from distributed.comm import CommClosedError
 
 __all__ = [
     "WORKER_LOST_ERRORS",
     "POLL_INTERVAL",
     "check_scheduler",
+    "gathered",
     "assign_workers",
     "wait_for_workers",
     "worker_threads",
@@ -47,6 +50,18 @@ def check_scheduler(client: Client) -> None:
     """
     if client.status != "running":
         raise ConnectionError("the connection to the scheduler is lost")
+
+
+async def gathered(
+    client: Client, futures: Sequence[Future], direct: bool | None = None
+) -> list[Any]:
+    """Return the results of futures, for `Client.sync`.
+
+    Dask sends simultaneous requests for results as one. Were that cancelled before it is sent, as
+    Ctrl-C does, Dask would refuse these and all later requests of the client; so it goes on.
+    """
+    results: list[Any] = await asyncio.shield(client.gather(list(futures), direct=direct))
+    return results
 
 
 def worker_threads(client: Client) -> dict[str, int]:

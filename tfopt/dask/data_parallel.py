@@ -11,6 +11,7 @@ from distributed import Client, Future, get_client
 from distributed.client import FutureCancelledError
 
 from tfopt.core.nest import flatten, pack
+from tfopt.dask.cluster import gathered
 from tfopt.dask.gradient_sums import block_gradients, finish, sum_parts
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.optimizers.base.contract import OptimizerBase
@@ -188,7 +189,7 @@ class DataParallel:
                 groups = [parts[k : k + _FAN_IN] for k in range(0, len(parts), _FAN_IN)]
                 parts = self._client.map(sum_parts, groups, pure=False)
                 futures += parts
-            return parts[0].result()
+            return self._client.sync(gathered, self._client, parts)[0]
         finally:  # an error's traceback would keep them alive
             for future in futures:
                 future.release()

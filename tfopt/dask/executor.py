@@ -20,6 +20,7 @@ from tfopt.dask.cluster import (
     WORKER_LOST_ERRORS,
     assign_workers,
     check_scheduler,
+    gathered,
     wait_for_workers,
     worker_threads,
 )
@@ -275,7 +276,7 @@ class DaskExecutor:
         return found
 
     def _results(self, futures: list[Future]) -> list[Any]:
-        results: list[Any] = self._wait(lambda: self.client.gather(futures, direct=True))
+        results: list[Any] = self._wait(lambda: gathered(self.client, futures, True))
         return results
 
     def _wait(self, call: Callable[[], Awaitable[Any]], of_blocks: bool = True) -> Any:

@@ -20,7 +20,7 @@ from tfopt import linear_model
 from tfopt.dask.block_input import check_sparse
 from tfopt.dask.blocks import as_blocks
 from tfopt.dask.checkpoints import StreamFitCheckpoints
-from tfopt.dask.cluster import check_scheduler
+from tfopt.dask.cluster import check_scheduler, gathered
 from tfopt.dask.predictions import ClusterClassifier, ClusterRegressor
 from tfopt.linear_model.sdca_results import ProgressBar
 from tfopt.linear_model.validation import check_count
@@ -71,7 +71,7 @@ class _ClusterFTRL(BaseEstimator):  # type: ignore[misc]
     def _learn_blocks(self: Any, client: Any, held: list[Any], resume: str | None) -> None:
         surveyed = client.map(_summarize_labels, held, of_classes=self._has_classes, pure=False)
         try:
-            labels = client.gather(surveyed)
+            labels = client.sync(gathered, client, surveyed)
         finally:  # an error's traceback would keep them alive
             for future in surveyed:
                 future.release()
@@ -114,7 +114,7 @@ def _epoch(client: Any, state: Any, held: list[Any], classes: np.ndarray | None)
         for number, block in enumerate(held):
             before = links[-1] if links else state
             links.append(client.submit(_learn_block, before, block, number, classes, pure=False))
-        return links[-1].result()
+        return client.sync(gathered, client, links[-1:])[0]
     finally:  # an error's traceback would keep them alive
         for future in links:
             future.release()

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from distributed import Client, get_client
 
+from tfopt.dask.cluster import gathered
 from tfopt.dask.folder import MANIFEST, Folder
 from tfopt.dask.shard import (
     Initializer,
@@ -134,7 +135,7 @@ class ShardedVariable:
             )
             for k, (start, stop) in enumerate(self._bounds())
         ]
-        self._shards = [future.result() for future in self._futures]
+        self._shards = client.sync(gathered, client, self._futures)
 
     # ---- reading and training
 
