@@ -106,6 +106,17 @@ def test_importing_loads_no_more_than_the_kernels() -> None:
     assert not loaded & {"inspect", "pathlib", "dataclasses", "typing_extensions"}
 
 
+@pytest.mark.parametrize(
+    "first",
+    ["v[1:]", "v.T", "v.real", "v.sum()", "np.exp(v)", "np.sum(v)", "np.add.reduce(v)", "dir(v)"],
+)
+def test_what_numpy_makes_of_a_variable_may_come_first(first: str) -> None:
+    """Nothing else has loaded the operations before."""
+    code = f"import numpy as np; import tfopt; v = tfopt.Variable(np.ones(3)); print({first})"
+    done = python("-W", "error", "-c", code)
+    assert done.returncode == 0 and done.stdout, done.stderr
+
+
 def test_an_unbuilt_tree_says_in_one_line_what_to_do(tmp_path: Path) -> None:
     rendered = {HERE / "training_ops.py", HERE / "raw_ops.py"}
     for path in {*HERE.rglob("*.py")} - rendered:

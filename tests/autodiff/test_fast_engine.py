@@ -79,6 +79,36 @@ def test_a_write_copies_what_lives_and_nothing_else() -> None:
     assert (part.numpy() == 1).all() and (whole.numpy() == 2).all()
 
 
+def test_tensors_for_whose_copies_memory_lacks_get_them_before_the_next_write(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    variable = tfopt.Variable(np.arange(4.0), "v")
+    room = 0
+
+    def copied(array: np.ndarray) -> np.ndarray:
+        nonlocal room
+        room -= 1
+        if room < 0:
+            raise MemoryError
+        return array.copy()
+
+    with tfopt.GradientTape():
+        tensors = [variable[k:] for k in range(3)]
+        monkeypatch.setattr(np, "array", copied)
+        for copies in range(3):
+            room = copies
+            tensors.append(variable[1:])  # after one was refused, from another snapshot
+            before = [engine.peek(tensor).tolist() for tensor in tensors]
+            with pytest.raises(MemoryError):
+                variable.assign_add(np.ones(4))
+            assert variable._array.tolist() == [0, 1, 2, 3]
+            assert [engine.peek(tensor).tolist() for tensor in tensors] == before
+        room = 99
+        variable.assign_add(np.ones(4))
+    assert variable._array.tolist() == [1, 2, 3, 4]
+    assert [engine.peek(tensor).tolist() for tensor in tensors] == before
+
+
 def test_strided_variables_have_snapshots_too() -> None:
     array = np.arange(16.0).reshape(4, 4)
     variable = tfopt.Variable(array[1::2, ::3])

@@ -30,6 +30,7 @@ cdef class Readable(Operand):
     cdef public object _array
     cdef public bint trainable
     cdef Tensor snapshot
+    cdef list uncopied      # tensors for whose copies there was no memory
     cdef object __weakref__
 
     cdef Tensor current(self)

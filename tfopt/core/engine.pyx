@@ -17,6 +17,7 @@
 
 import operator
 import weakref
+from importlib import import_module
 
 import numpy as np
 

@@ -42,9 +42,12 @@ cdef object _elements(object array, Py_ssize_t n):
     return iter(found)
 
 
-cdef dict _ufuncs = {}
-cdef dict _functions = {}
-cdef dict _methods = {}
+#: Imported by the first of NumPy's functions that gets a tensor or a variable.
+OPERATIONS = "tfopt.autodiff"
+
+cdef dict _ufuncs = None
+cdef dict _functions = None
+cdef dict _methods = None
 cdef object _other_ufunc = None
 cdef object _other_function = None
 cdef object _writes = None
@@ -64,6 +67,13 @@ def install(dict ufuncs not None, dict functions not None, dict methods not None
     _other_ufunc, _other_function, _writes, _lost = other_ufunc, other_function, writes, lost
 
 
+cdef int _need_operations() except -1:
+    """Load what installs them: a variable alone may have needed none so far."""
+    if _methods is None:
+        import_module(OPERATIONS)
+    return 0
+
+
 cdef int _converted(Tensor tensor, str how) except -1:
     """Tell of a tensor that leaves the tapes that record it."""
     if tfopt_recorders == NULL or not has_key(tensor):
@@ -73,6 +83,11 @@ cdef int _converted(Tensor tensor, str how) except -1:
             _lost(how)
             break
     return 0
+
+
+cdef object _method(str name):
+    _need_operations()
+    return _methods[name]
 
 
 cdef object _peek(Operand operand):
@@ -90,6 +105,7 @@ cdef class Operand:
     """What tensors and variables have in common: NumPy's operators, methods and functions."""
 
     def __array_ufunc__(self, ufunc, str method, *inputs, **kwargs):
+        _need_operations()
         if method == "__call__" and not kwargs:
             op = _ufuncs.get(ufunc)
             if op is not None:
@@ -99,6 +115,7 @@ cdef class Operand:
         return _other_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, function, types, args, kwargs):
+        _need_operations()
         if ((kwargs and kwargs.get("out") is not None)
                 or (len(args) > 1 and _writes(function, args))):
             raise TypeError(NO_OUT)
@@ -108,7 +125,10 @@ cdef class Operand:
         return _other_function(function, args, kwargs)
 
     def __getattr__(self, str name):
-        method = _methods.get(name)
+        method = None
+        if not name.startswith("__"):   # NumPy's protocols, which are asked for often
+            _need_operations()
+            method = _methods.get(name)
         if method is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return method.__get__(self)
@@ -141,28 +161,29 @@ cdef class Operand:
     @property
     def T(self):
         """The value with its axes in reverse order."""
-        return _methods["transpose"](self)
+        return _method("transpose")(self)
 
     @property
     def mT(self):
         """The value with its last two axes swapped."""
-        return _methods["swapaxes"](self, -1, -2)
+        return _method("swapaxes")(self, -1, -2)
 
     @property
     def real(self):
         """The real part."""
-        return _methods["real"](self)
+        return _method("real")(self)
 
     @property
     def imag(self):
         """The imaginary part."""
-        return _methods["imag"](self)
+        return _method("imag")(self)
 
     def __dir__(self):
+        _need_operations()
         return [*object.__dir__(self), *_methods]
 
     def __getitem__(self, index):
-        return _methods["__getitem__"](self, index)
+        return _method("__getitem__")(self, index)
 
     def __iter__(self):
         return _elements(self, len(self))

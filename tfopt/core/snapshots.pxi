@@ -48,6 +48,20 @@ cdef Lease _lease_of(object value):
     return <Lease>owner if type(owner) is Lease else None
 
 
+cdef int _give_copies(list views) except -1:
+    """Give tensors that lie in a variable's memory arrays of their own."""
+    cdef Tensor tensor
+    if views is None:
+        return 0
+    for ref in views:
+        tensor = ref()
+        if tensor is not None and _lease_of(tensor.a) is not None:
+            if FREE_THREADED:
+                tensor.was = tensor.a
+            tfopt_share_array(tensor, np.array(tensor.a))
+    return 0
+
+
 cdef class Readable(Operand):
     """What of a variable the engine knows: its array, and the snapshot of it that readers share."""
 
@@ -61,19 +75,25 @@ cdef class Readable(Operand):
 
     cdef int before_write(self) except -1:
         """Give copies to the tensors that lie in the array; the next read is another tensor."""
-        cdef Tensor tensor
-        cdef Lease lease = None
+        cdef Lease lease
+        cdef list early, late = None
         with cython.critical_section(self):
-            if self.snapshot is None:
+            early = self.uncopied
+            if self.snapshot is None and early is None:
                 return 0
-            lease = _lease_of(self.snapshot.a)
-            self.snapshot = None    # dies here unless somebody holds it
-        for ref in lease.close():
-            tensor = ref()
-            if tensor is not None and _lease_of(tensor.a) is not None:
-                if FREE_THREADED:
-                    tensor.was = tensor.a
-                tfopt_share_array(tensor, np.array(tensor.a))
+            if self.snapshot is not None:
+                lease = _lease_of(self.snapshot.a)
+                self.snapshot = None    # dies here unless somebody holds it
+                late = lease.close()
+            self.uncopied = None
+        try:
+            _give_copies(early)
+            _give_copies(late)
+        except BaseException:   # there is no memory for them, and so no write
+            if early is not None and late is not None:
+                late.extend(early)
+            self.uncopied = early if late is None else late
+            raise
         return 0
 
     def _converted(self, str how):
