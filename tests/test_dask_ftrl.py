@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from dask_cluster import ROWS, addresses, blocks, data, kill_one, processes, tasks
 from distributed import Client
+from scipy import sparse
 from sklearn.base import clone
 
 from tfopt import linear_model
@@ -127,6 +128,7 @@ def test_arrays_and_frames_are_blocks(client: Client) -> None:
     np.testing.assert_array_equal(
         ours.predict(parted[list("abcdefg")]).compute(), theirs.predict(dense)
     )
+    ours.predict(arrays[0])  # which lack names: workers warn of it, but not the client
 
 
 def test_dicts_are_hashed(client: Client) -> None:
@@ -149,6 +151,15 @@ def test_a_worker_that_is_killed_changes_no_bits() -> None:
         killer.start()
         ours.fit(*columns)
         assert not killer.is_alive()
+    assert bits(ours) == bits(alone(theirs, *columns))
+
+
+def test_a_large_model_is_sent_without_a_warning(client: Client) -> None:
+    X = sparse.random_array((40, 20_000), density=1e-3, rng=np.random.default_rng(1)).tocsr()
+    columns = [X[:25], X[25:]], [np.arange(25) % 2, np.arange(15) % 2], [np.ones(25), np.ones(15)]
+    ours, theirs = pair("logistic", **OPTIONS)
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "100 kB"}):
+        ours.fit(*columns)  # a model takes 480 kB
     assert bits(ours) == bits(alone(theirs, *columns))
 
 

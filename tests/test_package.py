@@ -286,6 +286,16 @@ def test_modules_that_use_numpys_c_api_import_it() -> None:
         assert "\ncnp.import_array()\n" in source.read_text(), source
 
 
+def test_filters_of_warnings_are_left_alone() -> None:
+    """They are the process's, so changing them for a while would confuse what threads see."""
+    for source in HERE.rglob("*.py"):
+        if source.relative_to(HERE).parts[0] in ("cli", "selftest"):
+            continue  # commands, which have no other threads; and one call at a time
+        for node in ast.walk(ast.parse(source.read_text())):
+            name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+            assert name not in ("catch_warnings", "simplefilter", "filterwarnings"), source
+
+
 def test_typed() -> None:
     for package in (tfopt, tfopt_ref):
         assert (Path(package.__file__).parent / "py.typed").exists()

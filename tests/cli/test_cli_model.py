@@ -182,20 +182,40 @@ HEADERS = {
     "an expression": b"__import__('os').abort()",
     "a NUL": b"{'descr': '<f8\0', 'fortran_order': False, 'shape': (3,), }",
     "of Python 2": b"{'descr': '<f8', 'fortran_order': False, 'shape': (3L,), }",
+    "an escape that is none": rb"{'descr': '\<f8', 'fortran_order': False, 'shape': (3,), }",
+    "a dtype's old name": b"{'descr': '|a8', 'fortran_order': False, 'shape': (3,), }",
+    "a key of two": b"{'descr': '<f8', 'shape': (3,), 'shape': (3,), }",
     "a dtype too large": b"{'descr': '|V%d', 'fortran_order': False, 'shape': (3,), }" % 2**40,
     "deep": b"(" * 300 + b")" * 300,
     "deeper": b"-" * 9000 + b"1",
 }
 
 
-@pytest.mark.parametrize("which", HEADERS)
-def test_refuses_headers_that_are_no_array_s(cli, folder, model, tiny, which):
-    write_model("a.npz", model)
-    line = HEADERS[which] + b"\n"
-    head = b"\x93NUMPY\1\0" + struct.pack("<H", len(line)) + line + bytes(24)
+def with_weights(start: bytes) -> None:
+    """Write "b.npz", the model of "a.npz" but for how its weights begin."""
+    head = b"\x93NUMPY\1\0" + struct.pack("<H", len(start)) + start + bytes(24)
     with zipfile.ZipFile("a.npz") as old, zipfile.ZipFile("b.npz", "w") as new:
         for name in old.namelist():
             new.writestr(name, head if "weights" in name else old.read(name))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{'descr': '<f8', 'fortran_order': False, 'shape': (3,)}",
+        b"{'shape': (3,), 'descr': '<f8', 'fortran_order': True, }  \n",
+    ],
+)
+def test_the_order_and_space_of_an_array_s_header_do_not_count(folder, model, line):
+    write_model("a.npz", model)
+    with_weights(line)
+    np.testing.assert_array_equal(read_model("b.npz").weights, np.zeros(3))
+
+
+@pytest.mark.parametrize("which", HEADERS)
+def test_refuses_headers_that_are_no_array_s(cli, folder, model, tiny, which):
+    write_model("a.npz", model)
+    with_weights(HEADERS[which] + b"\n")
     outcome = cli("predict", "b.npz", tiny)
     assert outcome.err == "b.npz: is not a model that this tfopt reads: its arrays are damaged\n"
     assert (outcome.code, outcome.out) == (1, "")

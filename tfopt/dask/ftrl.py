@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-import warnings
+import pickle
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from typing import Any
 
 import dask
 import numpy as np
+from dask.utils import parse_bytes
 from distributed import get_client
 from scipy import sparse
 from sklearn.base import BaseEstimator
@@ -56,10 +57,7 @@ class _ClusterFTRL(BaseEstimator):  # type: ignore[misc]
             for number, block in enumerate(as_blocks(X, y, sample_weight))
         ]
         try:
-            with warnings.catch_warnings():
-                # the client can send again what it holds
-                warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-                self._learn_blocks(client, held, resume)
+            self._learn_blocks(client, held, resume)
         except CancelledError:
             check_scheduler(client)
             raise
@@ -109,15 +107,32 @@ class _ClusterFTRL(BaseEstimator):  # type: ignore[misc]
 
 def _epoch(client: Any, state: Any, held: list[Any], classes: np.ndarray | None) -> Any:
     """Return the state after all blocks, on the client: a lost worker costs an epoch at most."""
-    links: list[Any] = []
+    links = []
     try:
+        for part in _parts(state):
+            links.append(client.submit(bytes, part, pure=False))
+        links.append(client.submit(_joined, [*links], pure=False))
         for number, block in enumerate(held):
-            before = links[-1] if links else state
+            before = links[-1]
             links.append(client.submit(_learn_block, before, block, number, classes, pure=False))
         return client.sync(gathered, client, links[-1:])[0]
     finally:  # an error's traceback would keep them alive
         for future in links:
             future.release()
+
+
+def _parts(state: Any) -> list[bytes]:
+    """Return a state in parts so small that Dask does not warn of them.
+
+    They are part of tasks, unlike scattered data, so that the client can send them again.
+    """
+    limit = parse_bytes(dask.config.get("distributed.admin.large-graph-warning-threshold"))
+    pickled, size = pickle.dumps(state), max(1, limit // 2)
+    return [pickled[start : start + size] for start in range(0, len(pickled), size)]
+
+
+def _joined(parts: list[bytes]) -> Any:
+    return pickle.loads(b"".join(parts))
 
 
 def _load_block(number: int, X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:

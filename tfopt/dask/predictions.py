@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -44,9 +43,9 @@ class _ClusterPredictor:
             return predict(X)
         if hasattr(X, "chunks"):
             X = X.rechunk({1: -1})
-            with warnings.catch_warnings():  # of missing feature names: the blocks lack them, too
-                warnings.simplefilter("ignore", UserWarning)
-                sample = predict(np.zeros((1, X.shape[1])))
+            nameless = self._local_model()  # does not warn that the sample lacks names
+            vars(nameless).pop("feature_names_in_", None)
+            sample = _predict_block(nameless, method, np.zeros((1, X.shape[1])))
             if sample.ndim == 1:
                 return X.map_blocks(predict, dtype=sample.dtype, drop_axis=1)
             chunks = (X.chunks[0], (sample.shape[1],))

@@ -11,10 +11,10 @@ import io
 import itertools
 import json
 import math
-import warnings
+import re
 import zipfile
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -30,6 +30,13 @@ FORMAT = "tfopt linear model"
 #: Version 2 added models of more than two classes; other models are written as version 1.
 FORMAT_VERSION = 2
 CLASSIFICATION = tuple(name for name in SDCAClassifier._LOSSES if name != "multinomial")
+_DAMAGED = "its arrays are damaged"
+#: How an array begins: version 1.0 of NumPy's format, then two bytes of the description's length.
+_PREAMBLE = b"\x93NUMPY\x01\x00"
+_DESCRIPTION = re.compile(
+    rb"\{(?:(?:'descr': '[<>|=]?[bcfiSuUV]\d+'|'fortran_order': (?:True|False)"
+    rb"|'shape': \((?:\d+, ?)*\d*\)),? ?)*\}\s*"
+)
 LOSSES = (*CLASSIFICATION, *SDCARegressor._LOSSES)
 
 
@@ -90,23 +97,30 @@ def _read_arrays(file: Any) -> dict[str, np.ndarray]:
         raise InvalidArgumentError("not an .npz file, or cut short")
     file.seek(0)
     try:
-        with warnings.catch_warnings(), np.load(file, allow_pickle=False) as archive:
-            # NumPy warns of guesses, which files of `encode_npz` do not need
-            warnings.simplefilter("error")
+        with np.load(file, allow_pickle=False) as archive:
+            entries = archive.zip.infolist()
             # uncompressed, as written: reading then needs no more memory than the file's size
-            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.zip.infolist()):
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
                 raise InvalidArgumentError("its arrays are compressed")
             if sorted(archive.files) != ["bias", "header", "weights"]:
                 raise InvalidArgumentError("it must hold the arrays header, weights and bias")
+            for entry in entries:
+                with archive.zip.open(entry) as content:
+                    _check_start(content)
             arrays = {key: archive[key] for key in archive.files}
     except (OSError, InvalidArgumentError):
         raise
     except Exception as error:  # any error of NumPy's parsers, or of zipfile
-        raise InvalidArgumentError("its arrays are damaged") from error
-    # NumPy returns bytes for entries that are not arrays
-    if not all(isinstance(array, np.ndarray) for array in arrays.values()):
-        raise InvalidArgumentError("its arrays are damaged")
+        raise InvalidArgumentError(_DAMAGED) from error
     return arrays
+
+
+def _check_start(content: IO[bytes]) -> None:
+    """Refuse an array whose start NumPy would guess at, with a warning or without."""
+    preamble = content.read(len(_PREAMBLE) + 2)
+    length = int.from_bytes(preamble[len(_PREAMBLE) :], "little")
+    if not preamble.startswith(_PREAMBLE) or not _DESCRIPTION.fullmatch(content.read(length)):
+        raise InvalidArgumentError(_DAMAGED)
 
 
 def _loaded(text: str) -> dict[str, Any]:
