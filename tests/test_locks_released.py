@@ -174,3 +174,10 @@ def test_what_was_taken_is_released(answers: list[list[object]], log: str) -> No
     else:
         assert not fails
     assert Counted.log == log.split()
+
+
+def test_a_context_that_is_dropped_releases_its_locks() -> None:
+    """So Python 3.14 does with one that an interrupt follows before its body begins."""
+    Counted.log = []
+    Held([Counted("a", []), Counted("b", [])]).__enter__()
+    assert Counted.log == ["+a", "+b", "-a", "-b"]
