@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 import time
 import zlib
@@ -25,6 +26,29 @@ def test_threads_at_once(case: Callable[[np.random.Generator], int]) -> None:
         case(np.random.default_rng(zlib.crc32(case.__name__.encode())))
     finally:
         tfopt.threads.set_num_threads(before)
+
+
+@pytest.mark.parametrize("inherits", [False, True])
+def test_a_thread_records_for_no_tape_of_another(inherits: bool) -> None:
+    """Even if it inherits the context, as all threads do in a Python without a GIL."""
+    v, w = Variable(2.0), Variable(3.0)
+    found: list[Any] = []
+
+    def multiply() -> None:
+        with tfopt.GradientTape() as own:
+            own_product = v * w
+        found.extend((v * w, own.gradient(own_product, [v, w])))
+
+    with tfopt.GradientTape() as tape:
+        square = v * v
+        context = contextvars.copy_context() if inherits else contextvars.Context()
+        thread = threading.Thread(target=context.run, args=(multiply,))
+        thread.start()
+        thread.join()
+        both = square + found[0]
+    assert [float(each) for each in found[1]] == [3, 2]
+    assert float(tape.gradient(both, v)) == 4
+    assert tape.watched_variables() == (v,)
 
 
 def test_threads_that_record_writes_to_an_array_share_its_variable(
