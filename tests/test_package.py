@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +21,7 @@ import tfopt_ref
 from tfopt.kernels.platform import runtime
 
 HERE = Path(tfopt.__file__).parent
+ROOT = Path(__file__).parent.parent
 
 
 def python(*arguments: str, cwd: Path | None = None, **environment: str):
@@ -294,6 +296,23 @@ def test_filters_of_warnings_are_left_alone() -> None:
         for node in ast.walk(ast.parse(source.read_text())):
             name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
             assert name not in ("catch_warnings", "simplefilter", "filterwarnings"), source
+
+
+def test_wheels_and_ci_are_for_the_pythons_that_are_promised() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project, wheels = config["project"], config["tool"]["cibuildwheel"]["build"]
+    named = " ".join(project["classifiers"])
+    promised = [int(minor) for minor in re.findall(r"Python :: 3\.(\d+)", named)]
+    assert promised == [*range(promised[0], promised[-1] + 1)]
+    assert project["requires-python"] == f">=3.{promised[0]}"
+    assert [int(minor) for each in wheels for minor in re.findall(r"cp3(\d+)-", each)] == promised
+    has_no_gil = [each for each in wheels if each.endswith("t-*")]
+    assert bool(has_no_gil) == ("Free Threading" in named)
+    workflow = (ROOT / ".github/workflows/ci.yml").read_text()
+    (line,) = re.findall(r"python: \[.*\]", workflow)
+    versions = re.findall(r'"3\.(\d+t?)"', line)
+    assert {str(promised[0]), str(promised[-1])} <= {*versions}
+    assert {f"cp3{each}-*" for each in versions} <= {*wheels}
 
 
 def test_typed() -> None:
