@@ -5,6 +5,7 @@ import importlib.util
 import os
 import re
 import shlex
+import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -145,7 +146,10 @@ if DEBUG:
 INDISPENSABLE = frozenset(("-ffp-contract=off", "-ftrapv", "-includedebug.h"))
 #: All flags of a compiler that knows none of those above.
 MSVC_FLAGS = ["/O2", "/fp:precise"]
-#: What a compiler has OpenMP for: its header and its library, which some come without.
+#: Whether a program can be run once it is built.
+NATIVE = "_PYTHON_HOST_PLATFORM" not in os.environ
+#: What a compiler has OpenMP for: its header and its library, which some come without. The library
+#: may be another C library's, as that of musl-gcc is: programs link with it, and do not start.
 OPENMP = """
 #include <omp.h>
 int parallel(void) {
@@ -317,7 +321,7 @@ class BuildKernels(build_ext):
             )
         self.leave_out_unknown_flags()
         self.translate()
-        if self.compiles(OPENMP, "-fopenmp"):
+        if self.compiles(OPENMP, "-fopenmp", run=NATIVE):
             for module in filter(uses_openmp, self.extensions):
                 module.extra_compile_args.append("-fopenmp")
                 module.extra_link_args.append("-fopenmp")
@@ -395,8 +399,8 @@ class BuildKernels(build_ext):
                     file=sys.stderr,
                 )
 
-    def compiles(self, code: str, *flags: str) -> bool:
-        """Return whether a program with this code compiles and links."""
+    def compiles(self, code: str, *flags: str, run: bool = False) -> bool:
+        """Return whether a program with this code compiles and links, and if wanted, starts."""
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder, "probe.c")
             source.write_text(f"{code}\nint main(void) {{ return 0; }}\n", "utf-8")
@@ -410,7 +414,10 @@ class BuildKernels(build_ext):
                 self.compiler.link_executable(
                     objects, "probe", output_dir=folder, extra_postargs=linked
                 )
-            except (CCompilerError, OSError):
+                if run:
+                    program = Path(folder, self.compiler.executable_filename("probe"))
+                    subprocess.run([program], stderr=subprocess.DEVNULL, check=True)
+            except (CCompilerError, OSError, subprocess.CalledProcessError):
                 return False
         return True
 

@@ -463,7 +463,7 @@ def _controls(flush: bool | None = None) -> int:
     """Return how this thread rounds and flushes, of an x86; set whether it flushes denormals."""
     if platform.machine() != "x86_64" or not sys.platform.startswith("linux"):
         return 0
-    library = ctypes.CDLL("libm.so.6")
+    library = ctypes.CDLL(None)  # whose libm is loaded, whatever its name
     environment = (ctypes.c_uint32 * 8)()
     library.fegetenv(environment)
     if flush is not None:
