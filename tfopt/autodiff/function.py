@@ -68,7 +68,7 @@ class _OfInstances:
     def new(self, instance: Any) -> _Traces:
         """Return the traces of an instance that has no entry."""
         key = id(instance)
-        with self._lock.here:
+        with self._lock.held():
             try:
                 owner: Any = weakref.ref(instance, lambda _: self.entries.pop(key, None))
             except TypeError:
@@ -187,7 +187,7 @@ class Function:
         programs = self._traces.programs
         program = programs.get(call.kind)
         if program is None:
-            with self._traces.lock.here:
+            with self._traces.lock.held():
                 if call.kind not in programs:
                     programs[call.kind] = self._trace(call, first=not programs)
                 program = programs[call.kind]
@@ -196,7 +196,7 @@ class Function:
     def _resized(self, program: Program, change: Resized, call: BoundCall) -> Any:
         """Return the result by a program for the sizes that values decide in this call."""
         while True:
-            with self._traces.lock.here:
+            with self._traces.lock.held():
                 other = program.others.get(change.kind)
                 new = other is None
                 if other is None:

@@ -234,7 +234,7 @@ def readable(value: Any) -> Any:
         return value
     variable = _READABLE.get(id(value))
     if variable is None:
-        with _READABLE_LOCK.here, _untraced():  # to create it is not part of the function
+        with _READABLE_LOCK.held(), _untraced():  # to create it is not part of the function
             variable = _READABLE.get(id(value))  # or another thread has
             if variable is None:
                 variable = _READABLE[id(value)] = _variables[0](value, trainable=False)

@@ -49,6 +49,10 @@ class ProcessLock:
         lock = self._locks.get(_forks)
         return self._locks.setdefault(_forks, threading.RLock()) if lock is None else lock
 
+    def held(self) -> Held:
+        """Return a context that holds it, and that an interrupt does not leave half entered."""
+        return Held([self.here])
+
 
 _forks = 0
 _STRIPES = [ProcessLock() for _ in range(61)]  # a prime: addresses are multiples of 16

@@ -146,7 +146,7 @@ class SDCAModel:
             If ids are not strings.
         """
         batch = batch_of(examples, self._sparse, self._dense, trains=True)
-        with self._lock.here:
+        with self._lock.held():
             self._fit_batch(batch, seed)
 
     def _fit_batch(self, batch: Batch, seed: int | None) -> None:
@@ -214,7 +214,7 @@ class SDCAModel:
     @writes()
     def update_weights(self) -> None:
         """Write the weights of the model into the arrays that were passed to the constructor."""
-        with self._lock.here:
+        with self._lock.held():
             prepare_writes(self._variables)
             unshrunk = [*self._unshrunk_sparse, *self._unshrunk_dense]
             for weights, slot in zip([*self._sparse, *self._dense], unshrunk, strict=True):
@@ -283,7 +283,7 @@ class SDCAModel:
         It is approximate, because each loss was computed when the example was visited. NaN before
         the first visit.
         """
-        with self._lock.here:
+        with self._lock.held():
             state = self._state[: len(self._table)].astype(np.float64)
             l1, squares = self._norms()
         total = (
@@ -329,7 +329,7 @@ class SDCAModel:
         OSError
             If the file cannot be written; an existing file is unchanged.
         """
-        with self._lock.here:
+        with self._lock.held():
             parts = {
                 "config": self.get_config(),
                 "fingerprints": self._table.fingerprints,

@@ -69,7 +69,7 @@ def digests(names: Iterable[str] | None = None, *, offset: int = 0) -> dict[str,
             raise InvalidArgumentError(f"there is no case {name!r} among {', '.join(CASES)}")
         if (why := lacking(name)) is not None:
             raise InvalidArgumentError(f"{name!r} cannot be run: {why}")
-    with _FLUSHING.here:
+    with _FLUSHING.held():
         before = get_flush_denormals()
         try:
             found = {}

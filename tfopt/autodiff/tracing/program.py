@@ -133,7 +133,7 @@ class Program:
     def gradients(self, variables: Sequence[Any], arrays: Sequence[Any]) -> Gradients:
         """Return the way back, which is traced when it is first asked for, at the values given."""
         if self._gradients is None:
-            with self.lock.here:
+            with self.lock.held():
                 if self._gradients is None:
                     self._refill(variables, arrays)
                     try:
@@ -145,7 +145,7 @@ class Program:
     def way_back(self, gradients: Gradients) -> Program:
         """Return the program from inputs and upstreams to gradients, which computes all anew."""
         if self._way_back is None:
-            with self.lock.here:
+            with self.lock.held():
                 if self._way_back is None:
                     nodes = [node for node in gradients.nodes if node.op is not READ]
                     self._way_back = Program(
