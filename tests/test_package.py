@@ -110,7 +110,17 @@ def test_importing_loads_no_more_than_the_kernels() -> None:
 
 @pytest.mark.parametrize(
     "first",
-    ["v[1:]", "v.T", "v.real", "v.sum()", "np.exp(v)", "np.sum(v)", "np.add.reduce(v)", "dir(v)"],
+    [
+        "v[1:]",
+        "v.T",
+        "v.real",
+        "v.sum()",
+        "np.exp(v)",
+        "np.sum(v)",
+        "np.add.reduce(v)",
+        "dir(v)",
+        "v + [1, 2, 3]",
+    ],
 )
 def test_what_numpy_makes_of_a_variable_may_come_first(first: str) -> None:
     """Nothing else has loaded the operations before."""

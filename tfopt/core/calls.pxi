@@ -21,6 +21,7 @@ cdef object _operand(object value):
         return read(<Readable>value)
     if cnp.PyArray_Check(value) or isinstance(value, _number):
         return value
+    _need_operations()
     return convert(value)
 
 

@@ -22,7 +22,10 @@ def as_variable(var: Any) -> Variable:
         return var
     if isinstance(var, np.ndarray) or is_device_array(var):
         return Variable(var)
-    raise InvalidTypeError(f"Trying to update a {type(var).__name__}, not a variable")
+    raise InvalidTypeError(
+        f"Trying to update a {type(var).__name__}, not a variable: pass an array of NumPy or on a "
+        "GPU that shares its memory, as a torch tensor's numpy() does"
+    )
 
 
 def memory_of(variable: Variable) -> tuple[Any, ...]:
