@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -204,7 +205,7 @@ def loop(path: Path) -> None:
 
 
 PLACES: dict[str, tuple[Callable[[Path], Any], type[Exception], str]] = {
-    "loop": (loop, OSError, "symbolic links"),
+    "loop": (loop, OSError, os.strerror(errno.ELOOP)),
     "pipe": (os.mkfifo, FileExistsError, "Not a regular file"),
     "folder": (os.mkdir, IsADirectoryError, "Is a directory"),
 }

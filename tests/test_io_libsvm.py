@@ -9,6 +9,7 @@ import lzma
 import pickle
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,27 @@ def test_files_are_decompressed_by_their_content(
         assert str(info.value).startswith(f"{path}:{info.value.line}: ")
         assert info.value.line is not None
         assert 1 <= info.value.line <= 3001
+
+
+def test_a_python_without_bzip2_and_xz_reads_other_files(tmp_path: Path) -> None:
+    for compress in (gzip.compress, bz2.compress, lzma.compress):
+        (tmp_path / compress.__module__.lstrip("_")).write_bytes(compress(TEXT))
+    code = """
+    import sys
+    for name in ("_bz2", "_lzma"):
+        sys.modules[name] = None
+    from tfopt.io import read_libsvm
+    print(read_libsvm("gzip").y.tolist())
+    for name in ("bz2", "lzma"):
+        try:
+            read_libsvm(name)
+        except ImportError as error:
+            print(error.name)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout.split("\n") == ["[1.0, -1.0]", "_bz2", "_lzma", ""], done.stderr
 
 
 def test_standard_input(tmp_path: Path) -> None:

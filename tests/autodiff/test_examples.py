@@ -32,6 +32,8 @@ EACH = [
 def test_section(package: str, section: str) -> None:
     """Each stands for itself; the twin, which is slow, takes fewer steps."""
     text = START + "\n".join(FENCE.findall(section))
+    if "sklearn" in text:
+        pytest.importorskip("sklearn")
     if package == "tfopt_ref":
         for usual, fewer in SMALLER.items():
             text = text.replace(usual, fewer)

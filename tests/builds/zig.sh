@@ -42,7 +42,7 @@ else
     # what macOS lacks, and Linux has
     sed -i '/define HAVE_CRYPT_H/d' "$include/pyconfig.h"
 fi
-case $target in *-macos) linked=(-Wl,-undefined,dynamic_lookup) ;; esac
+case $target in *-macos) linked=("-Wl,-undefined,dynamic_lookup") ;; esac
 
 echo "== tfopt for $target"
 # zig compiles its C library anew for each -O, each -m and for stripping, which linking can do

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
-import lzma
 import os
 import sys
 import zlib
@@ -24,8 +22,9 @@ def is_damage(error: Exception) -> bool:
     """Whether an error says that compressed data are damaged, or end too early."""
     if isinstance(error, OSError):  # gzip's and bzip2's errors have no number
         return error.errno is None
-    return isinstance(error, (EOFError, zlib.error, lzma.LZMAError)) or (
-        type(error).__name__ == "ZstdError"  # of one of two modules
+    return isinstance(error, (EOFError, zlib.error)) or (
+        # of modules that may be missing
+        type(error).__name__ in ("LZMAError", "ZstdError")
     )
 
 
@@ -57,7 +56,7 @@ def open_binary(source: Source) -> Iterator[BinaryIO]:
         If the file cannot be opened.
     ImportError
         If a package is missing: fsspec for a URL, backports.zstd for Zstandard before
-        Python 3.14.
+        Python 3.14; or if Python was built without bzip2 or xz, and a file needs it.
     InvalidTypeError
         If `source` is something else, or a file object of text.
     """
@@ -68,9 +67,13 @@ def open_binary(source: Source) -> Iterator[BinaryIO]:
             with gzip.open(buffered, "rb") as stream:
                 yield stream
         elif head.startswith(b"BZh"):
+            import bz2  # here, because not every Python was built with it
+
             with bz2.open(buffered, "rb") as stream:
                 yield stream
         elif head.startswith(b"\xfd7zXZ\x00"):
+            import lzma
+
             with lzma.open(buffered, "rb") as stream:
                 yield stream  # type: ignore[misc]
         elif head.startswith(b"\x28\xb5\x2f\xfd"):
