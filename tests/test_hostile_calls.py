@@ -212,6 +212,10 @@ print("done")
 """
 
 
+@pytest.mark.skipif(
+    sys.version_info[:2] in ((3, 12), (3, 13)),
+    reason="these Pythons crash if memory lacks for the frame of a generator",
+)
 def test_memory_that_runs_out_changes_nothing() -> None:
     done = _python(FAILING)
     if done.returncode == 77:
