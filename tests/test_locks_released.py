@@ -181,3 +181,7 @@ def test_a_context_that_is_dropped_releases_its_locks() -> None:
     Counted.log = []
     Held([Counted("a", []), Counted("b", [])]).__enter__()
     assert Counted.log == ["+a", "+b", "-a", "-b"]
+
+
+def test_a_context_that_is_only_left_ends() -> None:
+    Held([]).__exit__(None, None, None)

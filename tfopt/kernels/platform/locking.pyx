@@ -51,7 +51,7 @@ cdef class Held:
         self._release(0, len(self.locks))
 
     def __dealloc__(self):
-        while self.entered:
+        while self.entered > 0:     # below 0 where it was only left
             self.entered -= 1
             self._release(0, len(self.locks))
 
