@@ -26,7 +26,7 @@ FLAGS = [
 
 
 def find_nvcc() -> str | None:
-    """Return the path of nvcc."""
+    """Return the path of nvcc, or None if there is none."""
     folders = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     candidates = [Path(folder, "bin/nvcc") for folder in folders if folder]
     return next((str(path) for path in candidates if path.exists()), shutil.which("nvcc"))
