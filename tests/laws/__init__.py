@@ -1,0 +1,1 @@
+"""Laws over all public names, tried by programs that are drawn from tables of factors."""

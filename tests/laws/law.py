@@ -1,0 +1,162 @@
+"""A law, the programs that try it, and how a program that breaks it is made small.
+
+A program is text: statements that call public functions and compare what they give with the
+specification, or with a plainer way to the same. It raises if the law is broken. So a failure can
+be printed, and run again by anybody.
+"""
+
+from __future__ import annotations
+
+import linecache
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from itertools import combinations, count
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from covering import all_pairs
+
+__all__ = ["LAWS", "Draw", "Law", "covering", "drawn", "found", "pairs", "run", "shrunk"]
+
+#: The laws by name: each is `LAW` of the module of that name.
+LAWS: tuple[str, ...] = ()
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+class Draw(NamedTuple):
+    """What a program is made of: a level of each factor, events in order, and a seed of numbers."""
+
+    levels: Mapping[str, str]
+    events: tuple[str, ...]
+    seed: int
+
+
+class Law(NamedTuple):
+    """A statement that holds for all combinations of levels of factors.
+
+    Attributes
+    ----------
+    name : str
+    factors : mapping of sequence of str
+        The levels of each factor by its name, the plainest first.
+    program : callable
+        Returns the text of the program of a draw.
+    possible : callable
+        Whether levels, of all factors or of some, go together. What a library refuses is possible,
+        and the program asserts that it is refused.
+    events : sequence of str
+        What may happen between the calls of a program.
+    length : int
+        The most events of a program.
+    """
+
+    name: str
+    factors: Mapping[str, Sequence[str]]
+    program: Callable[[Draw], str]
+    possible: Callable[[Mapping[str, str]], bool] = lambda levels: True
+    events: Sequence[str] = ()
+    length: int = 0
+
+
+def found(name: str) -> Law:
+    """Return a law by its name."""
+    law: Law = import_module(f"laws.{name}").LAW
+    return law
+
+
+# ---- draws
+
+
+def _events(law: Law, random: np.random.Generator) -> tuple[str, ...]:
+    if not law.events:
+        return ()
+    n = int(random.integers(law.length + 1))
+    return tuple(law.events[k] for k in random.integers(len(law.events), size=n))
+
+
+def drawn(law: Law, random: np.random.Generator) -> Draw:
+    """Return a draw whose levels are independent, as far as they go together."""
+    for _ in count():
+        levels: dict[str, str] = {}
+        for name in random.permutation([*law.factors]):
+            fitting = [v for v in law.factors[name] if law.possible({**levels, name: v})]
+            if not fitting:
+                break
+            levels[str(name)] = fitting[int(random.integers(len(fitting)))]
+        else:
+            break
+    in_order = {name: levels[name] for name in law.factors}
+    return Draw(in_order, _events(law, random), int(random.integers(2**31)))
+
+
+@cache
+def _covering_levels(name: str) -> list[dict[str, str]]:
+    law = found(name)
+    return all_pairs(law.factors, law.possible)
+
+
+def covering(law: Law, seed: int) -> Iterator[Draw]:
+    """Return draws that cover all possible pairs of levels; events and numbers are random."""
+    random = np.random.default_rng([seed, len(law.name)])
+    for levels in _covering_levels(law.name):
+        yield Draw(levels, _events(law, random), int(random.integers(2**31)))
+
+
+def pairs(draw: Draw) -> set[tuple[tuple[str, str], tuple[str, str]]]:
+    """Return the pairs of levels that a draw covers."""
+    return set(combinations(draw.levels.items(), 2))
+
+
+# ---- running
+
+
+def run(program: str) -> None:
+    """Run a program; it raises if its law is broken."""
+    name = "<program>"
+    linecache.cache[name] = (len(program), None, program.splitlines(keepends=True), name)
+    exec(compile(program, name, "exec"), {"__name__": "__main__"})
+
+
+def _fails_alone(program: str, patience: float) -> bool:
+    """Whether a program fails, dies or hangs in a process of its own."""
+    command = [sys.executable, "-c", program]
+    try:
+        done = subprocess.run(command, cwd=TESTS, capture_output=True, timeout=patience)
+    except subprocess.TimeoutExpired:
+        return True
+    return done.returncode != 0
+
+
+def shrunk(law: Law, draw: Draw, tries: int = 60, patience: float = 30.0) -> Draw:
+    """Return a draw with fewer events and plainer levels whose program fails, too.
+
+    Each try is a process of its own, since a program may be the end of it.
+    """
+    left = tries
+
+    def fails(changed: Draw) -> bool:
+        nonlocal left
+        left -= 1
+        return left >= 0 and _fails_alone(law.program(changed), patience)
+
+    size = len(draw.events)
+    while size:
+        for start in range(0, len(draw.events), size):
+            fewer = draw._replace(events=draw.events[:start] + draw.events[start + size :])
+            if len(fewer.events) < len(draw.events) and fails(fewer):
+                draw = fewer
+                break
+        else:
+            size //= 2
+    for name, levels in law.factors.items():
+        for plainer in levels[: list(levels).index(draw.levels[name])]:
+            changed = draw._replace(levels={**draw.levels, name: plainer})
+            if law.possible(changed.levels) and fails(changed):
+                draw = changed
+                break
+    return draw
