@@ -116,5 +116,5 @@ def test_memory_lasts_from_step_to_step() -> None:
     for n in (30, 20, 30):
         ids = np.arange(n)
         sparse_call(kernel, (var, grad[:n]), ids, (0.5,), 0, 1.0, workspace=workspace)
-        held.append(workspace._kept["own"].ctypes.data)
+        held.append(workspace._kept["own"][0].ctypes.data)
     assert len(set(held)) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -13,18 +14,22 @@ __all__ = ["Workspace"]
 class Workspace:
     """Named arrays whose memory is reused, so that repeated steps do not allocate.
 
-    An array is valid until an array of the same name is requested again.
+    Memory is reused once no array in it is left, so threads can share a workspace: one that asks
+    for memory that another is using gets new memory.
     """
 
     __slots__ = ("_kept",)
 
     def __init__(self) -> None:
-        self._kept: dict[str, np.ndarray] = {}
+        self._kept: dict[str, tuple[np.ndarray, ref[np.ndarray]]] = {}
 
     def array(self, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """Return an uninitialized array."""
-        size = math.prod(shape)
-        kept = self._kept.get(name)
-        if kept is None or kept.size < size or kept.dtype != dtype:
-            kept = self._kept[name] = np.empty(size + size // 8, dtype)  # the next may be larger
-        return kept[:size].reshape(shape)
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        memory, user = self._kept.pop(name, (None, None))  # by one thread alone
+        if memory is None or user is None or memory.size < size or user() is not None:
+            memory = np.empty(size + size // 8, np.uint8)  # the next may be larger
+        # all views refer to this array, not to the memory, since its base is no array
+        array = np.frombuffer(memory.data, dtype, math.prod(shape))
+        self._kept[name] = memory, ref(array)
+        return array.reshape(shape)
