@@ -116,8 +116,9 @@ class Adafactor(Optimizer):
         length = max(self.epsilon_2, _rms(w)) * rate
         taken = real(t**self.beta_2_decay)
         with np.errstate(all="ignore"):
-            # in a single array: allocating memory takes longer than the arithmetic
-            step = np.multiply(g, g, out=np.empty_like(g))
+            # in a single array: allocating memory takes longer than the arithmetic; in C order,
+            # since the order of sums is that of memory
+            step = np.multiply(g, g, out=np.empty(g.shape, real))
             step += real(self.epsilon_1)
             self._take_mean(step, handle, taken)
             np.sqrt(step, out=step)
