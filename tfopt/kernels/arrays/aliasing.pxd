@@ -5,6 +5,7 @@ cdef struct span:
     size_t low
     size_t high
 
+cdef list hold(object arrays)
 cdef bint same_shape(cnp.ndarray a, cnp.ndarray b) noexcept
 cdef bint same_rows(cnp.ndarray a, cnp.ndarray var) noexcept
 cdef void address_range(cnp.ndarray a, char **low, char **high) noexcept

@@ -1,7 +1,8 @@
-"""The memory ranges of arrays, and whether they overlap."""
+"""The memory ranges of arrays, whether they overlap, and how they are kept where they are."""
 
 import numpy as np
 
+from cpython.weakref cimport PyWeakref_NewRef
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memset
 
@@ -12,6 +13,26 @@ from tfopt.kernels.arrays.coerce cimport refuse_layout
 cimport tfopt.kernels.platform.numpy_api as cnp
 
 cnp.import_array()
+
+
+cdef int _add_holds(object arrays, list into) except -1:
+    cdef object each
+    if isinstance(arrays, cnp.ndarray):
+        into.append(PyWeakref_NewRef(arrays, None))
+    elif isinstance(arrays, (list, tuple)):
+        for each in arrays:
+            _add_holds(each, into)
+    return 0
+
+
+cdef list hold(object arrays):
+    """Keep the memory of arrays in lists and tuples where it is, as long as the result lives.
+
+    NumPy lets any thread resize an array that others refer to, but for one with weak references.
+    """
+    cdef list held = []
+    _add_holds(arrays, held)
+    return held
 
 
 cdef bint same_shape(cnp.ndarray a, cnp.ndarray b) noexcept:

@@ -73,8 +73,8 @@ cdef inline void _read_numbers(const layout *axes, int k, bint clamps,
         clamp(run.numbers[k], run.n, False, axes.bounds)
 
 
-cdef void _step_decoded(const layout *axes, step_t step, int n_operands, block_run *run,
-                        int first, const void *h) noexcept nogil:
+cdef void _step_decoded(const layout *axes, step_t step, int n_operands, int n_written,
+                        block_run *run, int first, const void *h) noexcept nogil:
     """Step the numbers from a block on, of which blocks are decoded before."""
     cdef void *p[MAX_OPERANDS]
     cdef Py_ssize_t start = first * CODES, full = (run.n + CODES - 1) // CODES * CODES
@@ -86,14 +86,14 @@ cdef void _step_decoded(const layout *axes, step_t step, int n_operands, block_r
                 _decode(axes.storage[k], run.at[k] + b * _block_bytes(axes.storage[k]),
                         run.buffer[k][b])
     step(p, run.n - start, h)
-    for k in range(axes.n_written):
+    for k in range(n_written):
         if axes.storage[k] >= SIGNED8:
             memset(run.buffer[k][0] + run.n, 0, (full - run.n) * sizeof(float))
             for b in range(first, full // CODES):
                 if _has_one_unit(axes.storage[k]):
                     run.largest[b][k] = _halves.largest(run.buffer[k][b])
     for b in range(first, full // CODES):
-        _set_units(axes.storage, axes.n_written, b, run)
+        _set_units(axes.storage, n_written, b, run)
 
 
 cdef inline void _set_units(const int *storage, int n_written, int b,
@@ -118,10 +118,12 @@ cdef void _write_blocks(const int *storage, int n_written, block_run *run) noexc
 
 
 cdef void run_blocks(const layout *axes, step_t step, const block_steps *blocks, int n_operands,
-                     char **data, Py_ssize_t start, Py_ssize_t stop, const void *h) noexcept nogil:
+                     bint writes, char **data, Py_ssize_t start, Py_ssize_t stop,
+                     const void *h) noexcept nogil:
     """Step elements start .. stop - 1 of contiguous operands, of which some are blocks of codes.
 
-    The start is that of a block.
+    The start is that of a block. A step that does not write only looks: nothing is encoded, since
+    not all codes survive that.
     """
     cdef block_run run
     cdef float *p[MAX_OPERANDS]
@@ -130,6 +132,7 @@ cdef void run_blocks(const layout *axes, step_t step, const block_steps *blocks,
     cdef const uint16_t *noise = NULL
     cdef Py_ssize_t ahead, byte, first = start
     cdef int b, k, storage, whole, last = n_operands - 1
+    cdef int n_written = axes.n_written if writes else 0
     cdef bint in_blocks = _in_blocks(axes, blocks, n_operands)
     while start < stop:
         run.n = min(<Py_ssize_t>(TOGETHER * CODES), stop - start)
@@ -147,9 +150,9 @@ cdef void run_blocks(const layout *axes, step_t step, const block_steps *blocks,
                 p[k] = run.numbers[k] + b * CODES
                 at[k] = run.at[k] + b * <Py_ssize_t>sizeof(signed8)
             blocks.step(p, at, <const float *>h, run.largest[b])
-            _set_units(axes.storage, axes.n_written, b, &run)
+            _set_units(axes.storage, n_written, b, &run)
         if whole * CODES < run.n:
-            _step_decoded(axes, step, n_operands, &run, whole, h)
+            _step_decoded(axes, step, n_operands, n_written, &run, whole, h)
         for k in range(n_operands if stop - first > FAR else 0):    # while numbers are encoded
             if axes.storage[k] >= SIGNED8:
                 ahead = TOGETHER * _block_bytes(axes.storage[k])
@@ -157,10 +160,10 @@ cdef void run_blocks(const layout *axes, step_t step, const block_steps *blocks,
                 ahead = TOGETHER * CODES * (4 if axes.storage[k] == NATIVE else 2)
             for byte in range(ahead, 2 * ahead, 64):
                 prefetch_stream(run.at[k] + byte)
-        _write_blocks(axes.storage, axes.n_written, &run)
-        if axes.rounds:
+        _write_blocks(axes.storage, n_written, &run)
+        if axes.rounds and writes:
             noise = _noise(axes, start, 1, run.n, memory)
-        for k in range(axes.n_written):
+        for k in range(n_written):
             storage = axes.storage[k]
             if axes.rounds and storage == BFLOAT16:
                 _halves.round(run.buffer[k][0], run.n, noise + k * NOISE_ROW,

@@ -25,6 +25,7 @@ cdef struct layout:
     int storage[MAX_OPERANDS]
     int n_written       # the number of leading operands that are written
     bint overwrites     # the first operand is not read
+    uint64_t walk       # names the order in which elements are visited: see merge_axes
     bint blocked        # some operands are blocks of codes, and all are contiguous
     # Written bfloat16 operands are rounded stochastically: each by its own key and the indices of
     # the elements, in the order of C. So that these are known where the axes are in another order,
@@ -52,12 +53,19 @@ cdef struct half_run:
     float[MAX_SCALARS + N_SCALES] h
 
 cdef enum:
+    ANY_WALK = 15       # of more axes than are named: no other walk is known to be the same
+
+cdef enum:
     CAUTION = MAX_SCALARS + N_SCALES    # where it is, in doubles; that of absent rows is the second
 
 cdef void step_cautiously(char **p, Py_ssize_t n, const double *h) noexcept nogil
 cdef void step_absent_cautiously(char **p, Py_ssize_t n, const double *h) noexcept nogil
 cdef void merge_axes(layout *into, int n_operands, int ndim, const cnp.npy_intp *shape,
                      const cnp.npy_intp **strides) noexcept nogil
+cdef void extent(const layout *axes, int k, const char *data, Py_ssize_t n, Py_ssize_t itemsize,
+                 size_t *low, size_t *high) noexcept nogil
+cdef bint same_elements(const layout *a, int j, const layout *b, int k, Py_ssize_t n,
+                        Py_ssize_t itemsize) noexcept nogil
 cdef void gather(char *to, const char *source, Py_ssize_t stride, Py_ssize_t n,
                  Py_ssize_t itemsize, int storage) noexcept nogil
 cdef void scatter(char *to, Py_ssize_t stride, const char *source, Py_ssize_t n,
@@ -69,12 +77,13 @@ cdef void decode_block(int storage, const char *blocks, Py_ssize_t start, Py_ssi
 cdef void encode_block(int storage, const float *numbers, Py_ssize_t n, char *blocks,
                        Py_ssize_t start) noexcept nogil
 cdef void run_blocks(const layout *axes, step_t step, const block_steps *blocks, int n_operands,
-                     char **data, Py_ssize_t start, Py_ssize_t stop, const void *h) noexcept nogil
+                     bint writes, char **data, Py_ssize_t start, Py_ssize_t stop,
+                     const void *h) noexcept nogil
 cdef bint begin_halves(half_run *run, const layout *axes, const half_step_t *half, int n_operands,
                        const float *h) noexcept nogil
 cdef void run_half_rows(const half_run *run, char **data, const Py_ssize_t *stride,
                         const Py_ssize_t *rows, const Py_ssize_t *places, Py_ssize_t n,
                         Py_ssize_t inner, Py_ssize_t fetched) noexcept nogil
 cdef void run_layout(const layout *axes, step_t step, const half_step_t *half, int n_operands,
-                     char **data, Py_ssize_t itemsize, Py_ssize_t start, Py_ssize_t count,
-                     const void *h) noexcept nogil
+                     bint writes, char **data, Py_ssize_t itemsize, Py_ssize_t start,
+                     Py_ssize_t count, const void *h) noexcept nogil

@@ -54,8 +54,32 @@ cdef Py_ssize_t _reach(int axis, int n_operands, const cnp.npy_intp **strides) n
     return total
 
 
+cdef uint64_t _walk_along(const int *order, int n) noexcept nogil:
+    """Name the order in which elements are visited: 0 is that of C.
+
+    `order` has the axes longer than 1, innermost first. The name has 4 bits for each, its place
+    among them. Longer orders than 15 axes have no name of their own.
+    """
+    cdef uint64_t walk = 0
+    cdef bint as_in_c = True
+    cdef int i, j, place
+    for i in range(n - 1):
+        as_in_c = as_in_c and order[i] > order[i + 1]
+    if as_in_c:
+        return 0
+    if n > 15:
+        return ANY_WALK
+    for i in range(n):
+        place = 0
+        for j in range(n):
+            place += order[j] < order[i]
+        walk = walk << 4 | <uint64_t>place
+    return walk << 4 | 1    # neither 0 nor ANY_WALK
+
+
 cdef void merge_axes(layout *into, int n_operands, int ndim, const cnp.npy_intp *shape,
                      const cnp.npy_intp **strides) noexcept nogil:
+    """Set the axes of operands, merged where possible, and the walk along them."""
     cdef int[MAX_DIMS] order
     cdef int n = 0, axis, at, k, last
     cdef bint merges
@@ -69,6 +93,7 @@ cdef void merge_axes(layout *into, int n_operands, int ndim, const cnp.npy_intp 
             at -= 1
         order[at] = axis
         n += 1
+    into.walk = _walk_along(order, n)
     into.n_written = n_operands - 1     # a gradient is only read
     into.blocked = into.clamps = into.rounds = False
     into.ndim = 0
@@ -230,7 +255,8 @@ include "half_runs.pxi"
 
 
 cdef void _run_axis(const layout *axes, step_t step, const half_step_t *half, int n_operands,
-                    char **at, Py_ssize_t itemsize, Py_ssize_t n, const void *h) noexcept nogil:
+                    bint writes, char **at, Py_ssize_t itemsize, Py_ssize_t n,
+                    const void *h) noexcept nogil:
     """Step n elements along the innermost axis, from the addresses `at`."""
     cdef double[MAX_OPERANDS][PIECE] buffer
     cdef void *p[MAX_OPERANDS]
@@ -239,7 +265,7 @@ cdef void _run_axis(const layout *axes, step_t step, const half_step_t *half, in
     cdef uint16_t[(MAX_OPERANDS - 1) * NOISE_ROW] memory
     cdef const uint16_t *noise = NULL
     cdef Py_ssize_t done = 0, piece, stride
-    cdef int k
+    cdef int k, n_written = axes.n_written if writes else 0
     cdef half_run narrow
     for k in range(n_operands):
         p[k] = at[k]
@@ -255,7 +281,7 @@ cdef void _run_axis(const layout *axes, step_t step, const half_step_t *half, in
         piece = PIECE * <Py_ssize_t>sizeof(double) // itemsize
         if piece > n - done:
             piece = n - done
-        if axes.rounds:
+        if axes.rounds and writes:
             piece = min(piece, <Py_ssize_t>NOISES)
             stride = axes.stride[n_operands][0]
             noise = _noise(axes, <Py_ssize_t>at[n_operands] + done * stride, stride, piece, memory)
@@ -275,7 +301,7 @@ cdef void _run_axis(const layout *axes, step_t step, const half_step_t *half, in
             p[0] = p[1]
         else:
             step(p, piece, h)
-        for k in range(axes.n_written):
+        for k in range(n_written):
             stride = axes.stride[k][0]
             if axes.rounds and axes.storage[k] == BFLOAT16:
                 _round(at[k] + done * stride, stride, <float *>p[k], piece, noise + k * NOISE_ROW)
@@ -286,9 +312,12 @@ cdef void _run_axis(const layout *axes, step_t step, const half_step_t *half, in
 
 
 cdef void run_layout(const layout *axes, step_t step, const half_step_t *half, int n_operands,
-                     char **data, Py_ssize_t itemsize, Py_ssize_t start, Py_ssize_t count,
-                     const void *h) noexcept nogil:
-    """Step elements start .. start + count - 1, in the order of the layout."""
+                     bint writes, char **data, Py_ssize_t itemsize, Py_ssize_t start,
+                     Py_ssize_t count, const void *h) noexcept nogil:
+    """Step elements start .. start + count - 1, in the order of the layout.
+
+    A step that does not write only looks: nothing is stored, whatever it does in the buffer.
+    """
     cdef Py_ssize_t index[MAX_DIMS]
     cdef char *at[MAX_OPERANDS + 1]
     cdef Py_ssize_t rest = start, n
@@ -306,7 +335,7 @@ cdef void run_layout(const layout *axes, step_t step, const half_step_t *half, i
         n = axes.shape[0] - index[0]
         if n > count:
             n = count
-        _run_axis(axes, step, half, n_operands, at, itemsize, n, h)
+        _run_axis(axes, step, half, n_operands, writes, at, itemsize, n, h)
         count -= n
         if count == 0:
             return
@@ -325,3 +354,4 @@ cdef void run_layout(const layout *axes, step_t step, const half_step_t *half, i
             index[axis] = 0
 
 include "blocks.pxi"
+include "extents.pxi"

@@ -16,7 +16,7 @@ from tfopt.kernels.update.checks cimport Call, set_tensor
 from tfopt.kernels.arrays.csr cimport check_length
 from tfopt.kernels.arrays.layout cimport NATIVE
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
-from tfopt.kernels.arrays.aliasing cimport same_shape
+from tfopt.kernels.arrays.aliasing cimport hold, same_shape
 from tfopt.kernels.platform.floats cimport real
 from tfopt.kernels.platform.runtime cimport flush_denormals
 from tfopt.kernels.update.step_table cimport step_t
@@ -232,6 +232,7 @@ cdef Call _call(list outs, list between, list arrays, int flush):
     cdef Py_ssize_t t, n = len(arrays)
     cdef cnp.ndarray out
     outs, arrays = list(outs), list(arrays)     # which no other thread can change
+    call.held = hold((outs, between, arrays))
     if len(outs) != n or (between and n != 1):
         raise InvalidArgumentError(f"out must list one array for each input: {len(outs)} for {n}")
     call.w.tensors = <tensor *>calloc(n + 1, sizeof(tensor))

@@ -15,6 +15,7 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
+from tfopt.kernels.arrays.aliasing cimport hold
 from tfopt.kernels.arrays.coerce cimport refuse_layout, storage_of
 from tfopt.kernels.arrays.csr cimport check_length
 from tfopt.kernels.arrays.layout cimport NATIVE
@@ -179,7 +180,6 @@ cdef int _fill(batch *b, list arrays, list bounds, int kind, Py_ssize_t *n_spans
                bint *any_double) except -1:
     """Set up a batch; the caller frees it with `_free`, also after an error."""
     cdef Py_ssize_t t
-    arrays = list(arrays)       # which no other thread can change
     b.n_sources = len(arrays)
     b.size = 0
     if bounds is not None:
@@ -213,6 +213,9 @@ cdef double _of(list arrays, list bounds, int kind, bint root, int *exponent) ex
     cdef bint any_double = False
     cdef double *spans = NULL
     cdef double answer = 0
+    cdef list held
+    arrays = list(arrays)       # which no other thread can change
+    held = hold(arrays)
     b.sources = NULL
     exponent[0] = 0
     try:
@@ -324,6 +327,7 @@ def slice_norms(cnp.ndarray array not None, int outer_axes, double[::1] roots no
     roots, exponents : memoryviews
         One element for each slice; the exponents must be zeros.
     """
+    cdef list held = hold([array])
     cdef source s
     cdef walk outer
     cdef Py_ssize_t n = roots.shape[0]

@@ -1,5 +1,6 @@
 # cython: language_level=3
 cimport tfopt.kernels.platform.numpy_api as cnp
+from libc.stdint cimport uint64_t
 from tfopt.kernels.platform.halves cimport CODES
 from tfopt.kernels.update.step_table cimport Kernel, MAX_HYPERS, N_SCALES, steps
 from tfopt.kernels.update.work cimport buckets, summing, tensor, work
@@ -11,6 +12,7 @@ cdef struct numbers:
 
 cdef class Call:
     cdef object arrays          # keeps the memory alive
+    cdef list held              # and where it is
     cdef work w
     cdef tensor one
     cdef Py_ssize_t[2] one_start
@@ -19,6 +21,7 @@ cdef class Call:
     cdef buckets divided
     cdef int outside
     cdef bint complex_numbers
+    cdef uint64_t together      # names what was found to take turns with this call: see pipeline
 
 cdef int check_shape(cnp.ndarray a, str name, cnp.ndarray var) except -1
 cdef int check_its_shape(Kernel kernel, int k, cnp.ndarray a, cnp.ndarray var) except -1

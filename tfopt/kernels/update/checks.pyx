@@ -20,7 +20,7 @@ from tfopt.kernels.arrays.coerce cimport (
 from tfopt.kernels.arrays.layout cimport NATIVE, is_run, layout, merge_axes
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.arrays.aliasing cimport (
-    check_itself, overlap, same_memory, same_rows, same_shape,
+    check_itself, hold, overlap, same_memory, same_rows, same_shape,
 )
 from tfopt.kernels.platform.runtime cimport flush_denormals
 from tfopt.kernels.update.step_table cimport (
@@ -414,7 +414,7 @@ cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axe
         if storage[k] == NATIVE:
             storage[k] = max(storage_of(a), <int>NATIVE)    # integers, which clipping supports
         contiguous = contiguous and storage[k] == NATIVE and cnp.PyArray_IS_C_CONTIGUOUS(a)
-    into.axes = NULL
+    into.axes, into.walk = NULL, 0
     if contiguous:
         return 0
     axes = <layout *>calloc(1, sizeof(layout))
@@ -425,6 +425,7 @@ cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axe
     else:
         merge_axes(axes, n + 1, cnp.PyArray_NDIM(a) - skip_axes,
                    cnp.PyArray_DIMS(a) + skip_axes, strides)
+    into.walk = axes.walk
     for k in range(n + 1):
         axes.storage[k] = storage[k]
     if not blocked and is_run(axes, n + 1, cnp.PyArray_ITEMSIZE(variables[0])):
@@ -445,6 +446,7 @@ cdef int lay_out(Kernel kernel, Call call, tensor *into, list variables, cnp.nda
     if not (kernel.by_rows or kernel.by_tensors):
         return set_tensor(into, variables, grad, skip_axes)
     set_sizes(kernel, into, variables[0])
+    into.walk = 0
     set_rows(into, variables, grad, kernel.n_whole, skip_axes)
     if into.axes != NULL and (kernel.by_rows or called_steps(kernel, 0, 0).first == NULL):
         need_scratch(&call.w, into)
@@ -485,6 +487,7 @@ def dense_call(Kernel kernel not None, tuple arguments not None, tuple hypers no
     cdef list variables = as_arrays(kernel, arguments)
     cdef cnp.ndarray grad = check_operands(kernel, variables)
     cdef cnp.ndarray var = variables[0]
+    call.held = hold((variables, grad))
     check_in_order(kernel, variables, grad, None, flags, &read, faults)
     grad = contiguous_with_blocks(kernel, variables, grad)
     call.w.step = set_scalars(kernel, call, &read, flags, cnp.PyArray_TYPE(var), True).dense

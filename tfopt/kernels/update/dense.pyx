@@ -57,7 +57,7 @@ cdef void run_elements(const work *w, Py_ssize_t start, Py_ssize_t stop) noexcep
     while start < stop:
         end = w.starts[t + 1] if w.starts[t + 1] < stop else stop
         first, last = start - w.starts[t], end - w.starts[t]
-        if w.grain > 1 or (w.by_rows and first < last):
+        if first < last and (w.grain > 1 or w.by_rows):
             first, last = _whole(w, t, first), _whole(w, t, last)
         if first < last:
             if w.own_scales:
@@ -70,11 +70,11 @@ cdef void run_elements(const work *w, Py_ssize_t start, Py_ssize_t stop) noexcep
                     p[k] = w.tensors[t].data[k] + first * w.itemsize
                 w.step(p, last - first, h)
             elif w.tensors[t].axes.blocked:
-                run_blocks(w.tensors[t].axes, w.step, w.blocks, w.n_operands, w.tensors[t].data,
-                           first, last, h)
+                run_blocks(w.tensors[t].axes, w.step, w.blocks, w.n_operands, not w.looks,
+                           w.tensors[t].data, first, last, h)
             else:
-                run_layout(w.tensors[t].axes, w.step, w.half, w.n_operands, w.tensors[t].data,
-                           w.itemsize, first, last - first, h)
+                run_layout(w.tensors[t].axes, w.step, w.half, w.n_operands, not w.looks,
+                           w.tensors[t].data, w.itemsize, first, last - first, h)
         start = end
         t += 1
 

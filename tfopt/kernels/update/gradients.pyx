@@ -62,6 +62,7 @@ def set_bounds(Call call not None, list bounds not None):
         if it.axes == NULL:
             n = call.w.inner if call.w.index_size else call.w.starts[t + 1] - call.w.starts[t]
             it.axes = _run(n, call.w.n_operands, call.w.itemsize)
+            it.axes.walk = it.walk
             if call.w.by_rows:
                 need_scratch(&call.w, it)
         it.axes.clamps = True

@@ -20,7 +20,7 @@ from tfopt.kernels.update.whole_tensors cimport need_sums
 from tfopt.kernels.update.work cimport tensor
 from tfopt.kernels.arrays.layout cimport NATIVE
 from tfopt.kernels.arrays.aliasing cimport (
-    address_range, check_itself, disjoint, overlap, same_rows, same_shape, span,
+    address_range, check_itself, disjoint, hold, overlap, same_rows, same_shape, span,
 )
 
 cimport tfopt.kernels.platform.numpy_api as cnp
@@ -87,7 +87,7 @@ cdef bint _set_plain(Kernel kernel, tensor *into, list columns, Py_ssize_t t,
                   else same_shape(<cnp.ndarray>a, var)):
             return False
         into.data[k] = <char *>cnp.PyArray_DATA(<cnp.ndarray>a)
-    into.axes = NULL
+    into.axes, into.walk = NULL, 0
     if kernel.by_rows or kernel.by_tensors:
         set_sizes(kernel, into, var)
     return True
@@ -204,6 +204,7 @@ def many_call(Kernel kernel not None, tuple operands not None, tuple hypers not 
     cdef list arrays
     check_hypers(kernel, flags, &read, faults)
     _set_arrays(kernel, columns, n)
+    call.held = hold(columns)
     call.w.tensors = <tensor *>malloc((n + 1) * sizeof(tensor))
     call.w.starts = <Py_ssize_t *>malloc((n + 1) * sizeof(Py_ssize_t))
     call.w.n_tensors = call.n_laid_out = 0

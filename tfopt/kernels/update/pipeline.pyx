@@ -3,8 +3,10 @@
 The calls take turns on pieces of the concatenated elements, so the results of one call are still in
 cache for the next. So a gradient can be made just before an update, or a mean of weights updated
 just after it, without reading memory again; and statistics of an update cost no memory traffic.
-If a call steps whole rows or variables, which do not end where pieces do, the calls follow each
-other instead.
+
+Calls can only take turns if piece k of each is the same elements. So a call waits until those
+before it have ended if it steps whole rows or variables, if it visits elements in another order,
+or if it touches memory of theirs other than the same elements of the same variable.
 """
 
 from typing import NamedTuple
@@ -13,12 +15,14 @@ import numpy as np
 
 from cython.parallel cimport parallel
 from libc.math cimport INFINITY, fabs, frexp, ldexp
-from libc.stdint cimport int64_t
-from libc.stdlib cimport free, malloc
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
+from tfopt.kernels.arrays.aliasing cimport disjoint, span
+from tfopt.kernels.arrays.layout cimport ANY_WALK, extent, same_elements
 from tfopt.kernels.update.checks cimport Call
 from tfopt.kernels.update.commit cimport Write
 from tfopt.kernels.platform.machine cimport (
@@ -33,11 +37,13 @@ from tfopt.kernels.update.step_table cimport step_t
 from tfopt.kernels.reduce.lane_sums cimport LANES, span_lanes
 from tfopt.kernels.reduce.norms cimport sums_in_use
 from tfopt.kernels.update.dense cimport run_dense, run_elements
-from tfopt.kernels.update.work cimport work
+from tfopt.kernels.update.work cimport tensor, work
 
 cdef enum:
     PIECE = 2048        # elements at a time, a part of BLOCK: their operands fit in the L1 cache
     FARTHEST = 1021     # largest exponent for which a power of two and its inverse are normal
+
+cdef uint64_t MIXING = 0x9E3779B97F4A7C15       # odd: no two names become one by it
 
 cdef double LEAST = 2.0 ** -900     # squares lost to underflow are at most 2^-122 of such a sum
 
@@ -50,172 +56,119 @@ class Watched(NamedTuple):
     nonfinite: int
     at_bound: int
 
-
-cdef struct sight:
-    # statistics of a piece; squares that overflow or underflow are scaled by 4 ** -exponent
-    double gradient
-    double update
-    int64_t gradient_exponent
-    int64_t update_exponent
-    int64_t nonfinite       # of the gradient
-    int64_t at_bound        # elements of the gradient at the bound
-
-cdef struct watch:
-    sight *seen
-    double bound
-    Py_ssize_t at           # number of elements processed
-    double[PIECE + CODES] before    # the variable before the update, in computation type
-
-
-# ---- steps that only observe: before and after an update
-
-cdef inline double _folded(double *lanes) noexcept nogil:
-    """Sum the lanes pairwise: sequential additions would wait for each other."""
-    cdef Py_ssize_t i, half = LANES // 2
-    while half:
-        for i in range(half):
-            lanes[i] = lanes[i] + lanes[i + half]
-        half //= 2
-    return lanes[0]
-
-
-cdef inline void _add(double *total, int64_t *exponent, double squares, int64_t its) noexcept nogil:
-    """Add squares to a sum; the larger of the exponents becomes that of the sum."""
-    if squares == 0 and its == 0:
-        return
-    if total[0] == 0:
-        total[0], exponent[0] = squares, its
-    elif its > exponent[0]:
-        total[0], exponent[0] = squares + ldexp(total[0], <int>(2 * (exponent[0] - its))), its
-    else:
-        total[0] = total[0] + ldexp(squares, <int>(2 * (its - exponent[0])))
-
-
-cdef inline bint _misses(double squares, bint double_precision) noexcept nogil:
-    """Whether squares of finite numbers overflowed, or may have underflowed."""
-    return double_precision and (squares == INFINITY or squares < LEAST)
-
-
-cdef double _scaled_squares(const real *x, const real *y, Py_ssize_t n,
-                            int64_t *exponent) noexcept nogil:
-    """The sum of the squares of x, or of x - y, times 4 ** -exponent."""
-    cdef double peak = 0, total = 0, difference, scale
-    cdef int power = 0
-    cdef Py_ssize_t i
-    for i in range(n):
-        peak = max(peak, fabs(x[i]))
-        if y != NULL:
-            peak = max(peak, fabs(y[i]))
-    if y != NULL and peak < 1:      # no difference overflows
-        peak = 0
-        for i in range(n):
-            peak = max(peak, fabs(x[i] - y[i]))
-    exponent[0] = 0
-    if peak == 0 or peak == INFINITY:
-        return peak
-    frexp(peak, &power)
-    power = max(-FARTHEST, min(FARTHEST, power))
-    scale = ldexp(1, -power)
-    for i in range(n):
-        difference = x[i] * scale
-        if y != NULL:
-            difference -= y[i] * scale
-        total += difference * difference
-    exponent[0] = power
-    return total
-
-
-cdef void _look(real **p, Py_ssize_t n, watch *w, int last) noexcept nogil:
-    cdef real *before = <real *>w.before + w.at
-    cdef const real *grad = p[last]
-    cdef span_lanes lanes
-    cdef double squares
-    cdef real bound = <real>w.bound
-    cdef int64_t nonfinite = 0, at_bound = 0, exponent = 0
-    cdef Py_ssize_t i
-    memcpy(before, p[0], n * sizeof(real))
-    memset(lanes, 0, sizeof(lanes))
-    sums_in_use().squares[sizeof(real) == 8](grad, n, 1, lanes)
-    squares = _folded(lanes)
-    if squares - squares != 0:      # or finite numbers whose squares overflow
-        for i in range(n):
-            nonfinite += grad[i] - grad[i] != 0
-    if w.bound < INFINITY:
-        for i in range(n):
-            at_bound += (grad[i] >= bound) | (grad[i] <= -bound)
-    if nonfinite == 0 and _misses(squares, sizeof(real) == 8):
-        squares = _scaled_squares(grad, <const real *>NULL, n, &exponent)
-    _add(&w.seen.gradient, &w.seen.gradient_exponent, squares, exponent)
-    w.seen.nonfinite += nonfinite
-    w.seen.at_bound += at_bound
-    w.at += n
-
-
-cdef void _compare(real **p, Py_ssize_t n, watch *w) noexcept nogil:
-    cdef const real *before = <real *>w.before + w.at
-    cdef span_lanes lanes
-    cdef double squares
-    cdef int64_t exponent = 0
-    memset(lanes, 0, sizeof(lanes))
-    sums_in_use().differences[sizeof(real) == 8](p[0], before, n, lanes)
-    squares = _folded(lanes)
-    if _misses(squares, sizeof(real) == 8):
-        squares = _scaled_squares(<const real *>p[0], before, n, &exponent)
-    _add(&w.seen.update, &w.seen.update_exponent, squares, exponent)
-    w.at += n
-
-
-# Such a step finds its watch, and the position of the gradient, in place of scalars.
-
-cdef struct looking:
-    watch *w
-    int last
-
-
-cdef void _look_single(void **p, Py_ssize_t n, const void *h) noexcept nogil:
-    _look(<float **>p, n, (<const looking *>h).w, (<const looking *>h).last)
-
-
-cdef void _look_double(void **p, Py_ssize_t n, const void *h) noexcept nogil:
-    _look(<double **>p, n, (<const looking *>h).w, (<const looking *>h).last)
-
-
-cdef void _compare_single(void **p, Py_ssize_t n, const void *h) noexcept nogil:
-    _compare(<float **>p, n, (<const looking *>h).w)
-
-
-cdef void _compare_double(void **p, Py_ssize_t n, const void *h) noexcept nogil:
-    _compare(<double **>p, n, (<const looking *>h).w)
-
-
-cdef void _set_looking(work *into, const work *w, watch *own, bint before) noexcept nogil:
-    """Derive from an update's work one that observes the same elements."""
-    cdef looking h
-    h.w, h.last = own, w.n_operands - 1
-    into[0] = w[0]
-    into.own_scales = False
-    into.half = NULL
-    into.blocks = NULL
-    memcpy(into.h, &h, sizeof(h))
-    if w.itemsize == 4:
-        into.step = <step_t>_look_single if before else <step_t>_compare_single
-    else:
-        into.step = <step_t>_look_double if before else <step_t>_compare_double
+include "watching.pxi"
 
 
 # ---- the driver
 
 cdef struct chain:
     const work **works
+    bint *waits             # for the end of all calls before it
     Py_ssize_t n
     Py_ssize_t watched      # the position of the watched call, or -1
-    bint one_by_one         # instead of in turns
     double bound
     sight *seen             # of each piece
 
+cdef enum:
+    FEW = 12    # spans that are compared with each other, instead of sorted
 
-cdef void _run_share(const chain *c, int thread, int threads) noexcept nogil:
-    cdef const work *first = c.works[0]
+
+cdef inline uint64_t _walk_of(const tensor *t) noexcept nogil:
+    return t.walk if t.axes == NULL else t.axes.walk
+
+
+cdef inline bint _is_whole(const work *w) noexcept nogil:
+    """Whether a call steps whole rows or variables."""
+    return w.by_rows or w.first != NULL
+
+
+cdef bint _is_known(const chain *c, Py_ssize_t first, Py_ssize_t k, Py_ssize_t t,
+                    int j) noexcept nogil:
+    """Whether operand j of call k is the same elements as one of the calls from the first on."""
+    cdef const tensor *own = &c.works[k].tensors[t]
+    cdef const tensor *other
+    cdef Py_ssize_t n = c.works[k].starts[t + 1] - c.works[k].starts[t]
+    cdef int i
+    while first < k:
+        other = &c.works[first].tensors[t]
+        for i in range(c.works[first].n_operands):
+            if (own.data[j] == other.data[i] and c.works[first].itemsize == c.works[k].itemsize
+                    and same_elements(own.axes, j, other.axes, i, n, c.works[k].itemsize)):
+                return True
+        first += 1
+    return False
+
+
+cdef bint _are_apart(span *spans, Py_ssize_t n) noexcept nogil:
+    """Whether no two of n spans overlap; they are followed by as many spare ones."""
+    cdef Py_ssize_t i, j
+    if n > FEW:
+        return disjoint(spans, spans + n, n)
+    for i in range(n):
+        for j in range(i):
+            if spans[i].low < spans[j].high and spans[j].low < spans[i].high:
+                return False
+    return True
+
+
+cdef uint64_t _named(const chain *c) noexcept nogil:
+    """A name of the addresses of all calls; 0 if not all operands are runs."""
+    cdef uint64_t name = <uint64_t>c.n
+    cdef Py_ssize_t k, t
+    cdef int j
+    for k in range(c.n):
+        name ^= <uint64_t>(c.works[k].itemsize * 64 + c.works[k].n_operands)
+        for t in range(c.works[k].n_tensors):
+            if c.works[k].tensors[t].axes != NULL:
+                return 0
+            for j in range(c.works[k].n_operands):
+                name = (name ^ <uint64_t>c.works[k].tensors[t].data[j]) * MIXING
+                name ^= name >> 32
+    return name
+
+
+cdef bint _go_together(const chain *c, Py_ssize_t first, Py_ssize_t stop) except -1:
+    """Whether calls first .. stop - 1 can take turns."""
+    cdef span[2 * FEW] few
+    cdef span *spans = few
+    cdef const work *w
+    cdef Py_ssize_t k, t, n_tensors = c.works[first].n_tensors, most = 0, n = 0
+    cdef int j
+    cdef bint answer
+    for k in range(first, stop):
+        w = c.works[k]
+        most += n_tensors * w.n_operands
+        if _is_whole(w):
+            return stop == first + 1
+        for t in range(n_tensors):
+            if _walk_of(&w.tensors[t]) != _walk_of(&c.works[first].tensors[t]) \
+                    or (_walk_of(&w.tensors[t]) == ANY_WALK and k > first):
+                return False
+    if stop == first + 1:
+        return True
+    if most > FEW:
+        spans = <span *>malloc(2 * most * sizeof(span))
+        if spans == NULL:
+            raise MemoryError
+    for k in range(first, stop):
+        w = c.works[k]
+        for t in range(n_tensors):
+            for j in range(w.n_operands):
+                if not _is_known(c, first, k, t, j):
+                    extent(w.tensors[t].axes, j, w.tensors[t].data[j],
+                           w.starts[t + 1] - w.starts[t], w.itemsize, &spans[n].low,
+                           &spans[n].high)
+                    n += spans[n].low < spans[n].high
+    answer = _are_apart(spans, n)
+    if spans != few:
+        free(spans)
+    return answer
+
+
+cdef void _run_share(const chain *c, Py_ssize_t begin, Py_ssize_t after_last, int thread,
+                     int threads) noexcept nogil:
+    """A thread's share of the elements in calls begin .. after_last - 1."""
+    cdef const work *first = c.works[begin]
     cdef Py_ssize_t n = first.starts[first.n_tensors]
     cdef Py_ssize_t start = share_of(n, thread, threads), end = share_of(n, thread + 1, threads)
     cdef Py_ssize_t stop, k
@@ -223,12 +176,12 @@ cdef void _run_share(const chain *c, int thread, int threads) noexcept nogil:
     cdef work before, after
     cdef fp_state caller = fp_enter(first.flush)
     own.bound = c.bound
-    if c.watched >= 0:
+    if begin <= c.watched < after_last:
         _set_looking(&before, c.works[c.watched], &own, True)
         _set_looking(&after, c.works[c.watched], &own, False)
     while start < end:
         stop = min(start + PIECE, end)
-        for k in range(c.n):
+        for k in range(begin, after_last):
             if k != c.watched:
                 run_elements(c.works[k], start, stop)
                 continue
@@ -242,26 +195,35 @@ cdef void _run_share(const chain *c, int thread, int threads) noexcept nogil:
     fp_leave(caller)
 
 
-cdef void _run(const chain *c) noexcept nogil:
-    cdef const work *first = c.works[0]
+cdef void _run_together(const chain *c, Py_ssize_t begin, Py_ssize_t after_last) noexcept nogil:
+    cdef const work *first = c.works[begin]
     cdef int operands = 0
     cdef team t
     cdef Py_ssize_t k
-    if c.one_by_one:
-        for k in range(c.n):
-            run_dense(c.works[k])
-        return
-    for k in range(c.n):
+    for k in range(begin, after_last):
         operands += c.works[k].n_operands
     t = gather_team(first.starts[first.n_tensors], operands)
     if t.size == 1:
-        _run_share(c, 0, 1)
+        _run_share(c, begin, after_last, 0, 1)
         return
     with parallel(num_threads=t.size):
         begin_share(&t)
-        _run_share(c, omp_get_thread_num(), omp_get_num_threads())
+        _run_share(c, begin, after_last, omp_get_thread_num(), omp_get_num_threads())
         end_share(&t)
     dismiss_team(&t)
+
+
+cdef void _run(const chain *c) noexcept nogil:
+    cdef Py_ssize_t first = 0, stop
+    while first < c.n:
+        stop = first + 1
+        while stop < c.n and not c.waits[stop]:
+            stop += 1
+        if stop == first + 1 and first != c.watched:
+            run_dense(c.works[first])
+        else:
+            _run_together(c, first, stop)
+        first = stop
 
 
 cdef class Turns(Write):
@@ -270,8 +232,8 @@ cdef class Turns(Write):
     Parameters
     ----------
     calls : list of Call
-        With equal numbers and sizes of variables. If one is watched, they are real, and none steps
-        whole rows or variables.
+        With equal numbers and sizes of variables. The watched one is of real numbers, and does not
+        step whole rows or variables.
     watched : int, optional
         The position of the call to watch.
     bound : float, optional
@@ -293,7 +255,8 @@ cdef class Turns(Write):
         self.c.watched = watched
         self.c.bound = bound
         self.c.works = <const work **>malloc((self.c.n + 1) * sizeof(void *))
-        if self.c.works == NULL:
+        self.c.waits = <bint *>calloc(self.c.n + 1, sizeof(bint))
+        if self.c.works == NULL or self.c.waits == NULL:
             raise MemoryError
         if not self.calls or not -1 <= watched < self.c.n:
             raise InvalidArgumentError(
@@ -304,9 +267,8 @@ cdef class Turns(Write):
                 raise InvalidTypeError(f"call {k} is a {type(self.calls[k]).__name__}")
             call = self.calls[k]
             self.c.works[k] = &call.w
-            self.c.one_by_one |= call.w.by_rows or call.w.first != NULL
-            if call.w.index_size or (k == watched and call.complex_numbers) \
-                    or (self.c.one_by_one and watched >= 0):
+            if call.w.index_size or (k == watched and (
+                    call.complex_numbers or _is_whole(&call.w))):
                 raise InvalidTypeError(
                     "the calls of a pipeline must be dense, and watched ones of real numbers, "
                     "element by element"
@@ -323,14 +285,38 @@ cdef class Turns(Write):
                     self.c.works[k].starts, first.starts,
                     (first.n_tensors + 1) * sizeof(Py_ssize_t))):
                 raise InvalidArgumentError("the calls of a pipeline must have the same sizes")
+        self._set_waits()
         if watched >= 0:
             self.pieces = max((first.starts[first.n_tensors] + PIECE - 1) // PIECE, 1)
             self.array = np.zeros(self.pieces, _SIGHT)
             seen = self.array
             self.c.seen = &seen[0]
 
+    cdef int _set_waits(self) except -1:
+        """Find which calls wait.
+
+        Those of many variables keep the name of what took turns, for when they are repeated.
+        """
+        cdef Call call
+        cdef Py_ssize_t k = 0, stop
+        cdef uint64_t name = _named(&self.c) if self.c.works[0].n_tensors > FEW else 0
+        for call in self.calls:
+            if name and call.together == name:
+                return 0
+        while k < self.c.n:
+            stop = self.c.n
+            while not _go_together(&self.c, k, stop):
+                stop -= 1
+            self.c.waits[k] = k > 0
+            if stop - k == self.c.n:
+                for call in self.calls:
+                    call.together = name
+            k = stop
+        return 0
+
     def __dealloc__(self):
         free(self.c.works)
+        free(self.c.waits)
 
     cdef void carry_out(self) noexcept:
         with nogil:

@@ -5,6 +5,7 @@ checked before. A repetition looks at what can have changed since: the memory of
 new gradients. Whatever is out of the ordinary is left to the checks of a first call.
 """
 
+from cpython.weakref cimport PyWeakref_NewRef
 from libc.stdlib cimport calloc, free, malloc, qsort
 
 cimport tfopt.kernels.platform.numpy_api as cnp
@@ -151,7 +152,7 @@ cdef class Repetition:
 
     cdef Kernel kernel
     cdef Call call
-    cdef list columns
+    cdef list columns, held
     cdef cnp.dtype dtype, grad_dtype
     cdef span *spans        # of the arrays that are written, sorted
     cdef char **apart       # the last gradients that were found to lie outside of these
@@ -168,6 +169,7 @@ cdef class Repetition:
                 or call.w.n_operands != kernel.n_operands):
             return
         self.columns = call.arrays
+        self.held = [None] * n
         self.dtype = (<cnp.ndarray>(<list>self.columns[0])[0]).descr
         self.grad_dtype = (<cnp.ndarray>(<list>self.columns[last])[0]).descr
         self.spans = <span *>malloc(n * last * sizeof(span))
@@ -258,6 +260,7 @@ cdef class Repetition:
                     return False
                 self.apart[t] = data
             call.w.tensors[t].data[last] = data
+            self.held[t] = PyWeakref_NewRef(grads[t], None)     # see hold
         self.columns[last] = grads
         return True
 

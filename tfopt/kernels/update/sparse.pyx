@@ -47,8 +47,8 @@ cdef inline void _run_row(const work *w, Py_ssize_t i, Py_ssize_t row, Py_ssize_
             p[k] = <char *>p[k] + start * w.itemsize
         w.step(p, count, w.h)
     else:
-        run_layout(w.tensors[0].axes, w.step, w.half, w.n_operands, <char **>p, w.itemsize, start,
-                   count, w.h)
+        run_layout(w.tensors[0].axes, w.step, w.half, w.n_operands, True, <char **>p, w.itemsize,
+                   start, count, w.h)
 
 
 cdef void _run_owned_rows(const work *w, int owner, int owners) noexcept nogil:
@@ -127,8 +127,8 @@ cdef inline void _run_absent(const work *w, Py_ssize_t row, Py_ssize_t stop) noe
         if w.tensors[0].axes == NULL:
             w.absent(p, rows * w.inner, w.h)
         else:
-            run_layout(w.tensors[0].axes, w.absent, NULL, w.n_operands, <char **>p, w.itemsize, 0,
-                       w.inner, w.h)
+            run_layout(w.tensors[0].axes, w.absent, NULL, w.n_operands, True, <char **>p,
+                       w.itemsize, 0, w.inner, w.h)
         row += rows
 
 

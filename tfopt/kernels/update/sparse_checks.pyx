@@ -14,7 +14,7 @@ from tfopt.kernels.update.checks cimport (
     separate, set_scalars,
 )
 from tfopt.kernels.arrays.csr cimport index
-from tfopt.kernels.arrays.aliasing cimport overlap
+from tfopt.kernels.arrays.aliasing cimport hold, overlap
 from tfopt.kernels.platform.runtime cimport BLOCK, team_size
 from tfopt.kernels.update.step_table cimport Kernel, steps
 from tfopt.kernels.update.row_buckets cimport bucket_bytes, set_buckets, worth_dividing
@@ -87,6 +87,7 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
     cdef cnp.ndarray grad = check_operands(kernel, variables)
     cdef cnp.ndarray var = variables[0]
     cdef const steps *rule
+    call.held = hold((variables, grad, ids))
     if kernel.by_tensors:
         raise InvalidArgumentError(
             f"{kernel.name} needs the gradient of all elements of a variable, of which it computes "

@@ -1,7 +1,7 @@
 # cython: language_level=3
 """What drivers get of a checked call: addresses, sizes and steps."""
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from tfopt.kernels.arrays.layout cimport layout
 from tfopt.kernels.update.step_table cimport (
@@ -12,6 +12,7 @@ from tfopt.kernels.update.step_table cimport (
 cdef struct tensor:
     char *data[MAX_OPERANDS + 1]    # one more than operands: see layout.rounds
     layout *axes        # NULL where every operand is one run
+    uint64_t walk       # the layout's, whether there is one or not
     double scale        # of the gradient, if tensors have separate ones
     Py_ssize_t inner, size      # elements of a row and of all, where steps are of whole rows
 
@@ -43,6 +44,7 @@ cdef struct work:
     Py_ssize_t itemsize
     int flush
     bint own_scales
+    bint looks          # the step writes nothing, and nothing is stored after it
     Py_ssize_t grain    # a tensor's elements are shared at multiples of it
     # steps of whole rows, which operands from n_whole on, but the gradient, have one number for;
     # and memory for each thread, if there are rows that are not runs
