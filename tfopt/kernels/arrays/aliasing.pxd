@@ -5,6 +5,13 @@ cdef struct span:
     size_t low
     size_t high
 
+cdef class Occupied:
+    cdef span *spans
+    cdef Py_ssize_t n
+    cdef readonly bint apart
+
+    cdef bint meets(self, size_t low, size_t high) noexcept
+
 cdef list hold(object arrays)
 cdef bint same_shape(cnp.ndarray a, cnp.ndarray b) noexcept
 cdef bint same_rows(cnp.ndarray a, cnp.ndarray var) noexcept

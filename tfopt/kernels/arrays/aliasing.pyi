@@ -1,6 +1,13 @@
 from typing import Any
 
 from numpy.typing import NDArray
+from typing_extensions import disjoint_base
+
+@disjoint_base
+class Occupied:
+    apart: bool
+    def __new__(cls, arrays: list[NDArray[Any]]) -> Occupied: ...
+    def touches(self, array: NDArray[Any]) -> bool: ...
 
 def check_layouts(arrays: list[NDArray[Any]], name: str, written: bool) -> None: ...
 def in_place(out: NDArray[Any], array: NDArray[Any]) -> bool: ...

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cpython.weakref cimport PyWeakref_NewRef
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcmp, memset
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
@@ -134,6 +134,65 @@ cdef bint disjoint(span *spans, span *spare, Py_ssize_t n) noexcept nogil:
         if spans[i - 1].high > spans[i].low:
             return False
     return True
+
+
+cdef int _by_address(const void *a, const void *b) noexcept nogil:
+    cdef size_t x = (<const span *>a).low, y = (<const span *>b).low
+    return (x > y) - (x < y)
+
+
+cdef class Occupied:
+    """The memory of arrays: what else overlaps it is found by bisection.
+
+    Parameters
+    ----------
+    arrays : list of ndarray
+
+    Attributes
+    ----------
+    apart : bool
+        Whether no two of the arrays share addresses.
+    """
+
+    def __cinit__(self, list arrays not None):
+        cdef Py_ssize_t i, n = 0
+        cdef object a
+        self.spans = <span *>malloc((len(arrays) + 1) * sizeof(span))
+        if self.spans == NULL:
+            raise MemoryError
+        for a in arrays:
+            address_range(<cnp.ndarray?>a, <char **>&self.spans[n].low, <char **>&self.spans[n].high)
+            n += self.spans[n].low < self.spans[n].high
+        qsort(self.spans, n, sizeof(span), &_by_address)
+        self.apart = True
+        for i in range(n):      # overlapping spans become one
+            if self.n and self.spans[self.n - 1].high > self.spans[i].low:
+                self.apart = False
+                self.spans[self.n - 1].high = max(self.spans[self.n - 1].high, self.spans[i].high)
+            else:
+                self.spans[self.n] = self.spans[i]
+                self.n += 1
+
+    def __dealloc__(self):
+        free(self.spans)
+
+    cdef bint meets(self, size_t low, size_t high) noexcept:
+        """Whether any of these bytes are among the arrays' addresses."""
+        cdef Py_ssize_t first = 0, stop = self.n, middle
+        while first < stop:         # the first span that ends behind low
+            middle = (first + stop) // 2
+            if self.spans[middle].high > low:
+                stop = middle
+            else:
+                first = middle + 1
+        return first < self.n and self.spans[first].low < high
+
+    def touches(self, cnp.ndarray array not None):
+        """Whether an array's range of addresses overlaps that of any of the arrays."""
+        cdef char *low = NULL
+        cdef char *high = NULL
+        address_range(array, &low, &high)
+        return low < high and bool(self.meets(<size_t>low, <size_t>high))
 
 
 # ---- checks of lists of arrays

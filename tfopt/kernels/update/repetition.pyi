@@ -1,6 +1,7 @@
 from collections.abc import Mapping
 from typing import Any, SupportsFloat
 
+from numpy.typing import NDArray
 from typing_extensions import disjoint_base
 
 from tfopt.kernels.update.checks import Call
@@ -17,6 +18,11 @@ class Unchanged:
         cls, attributes: list[tuple[Any, tuple[str, ...]]], empty: list[Any]
     ) -> Unchanged: ...
     def holds(self) -> bool: ...
+
+@disjoint_base
+class Apart:
+    def __new__(cls, variables: list[NDArray[Any]]) -> Apart: ...
+    def holds(self, grads: list[Any]) -> bool: ...
 
 @disjoint_base
 class Repetition:

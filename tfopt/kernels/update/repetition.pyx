@@ -6,13 +6,13 @@ new gradients. Whatever is out of the ordinary is left to the checks of a first 
 """
 
 from cpython.weakref cimport PyWeakref_NewRef
-from libc.stdlib cimport calloc, free, malloc, qsort
+from libc.stdlib cimport calloc, free
 
 cimport tfopt.kernels.platform.numpy_api as cnp
 
 from tfopt.errors import InvalidArgumentError
 
-from tfopt.kernels.arrays.aliasing cimport same_rows, same_shape, span
+from tfopt.kernels.arrays.aliasing cimport Occupied, address_range, same_rows, same_shape
 from tfopt.kernels.update.checks cimport (
     Call, check_hypers, check_scales, numbers, read_scalars, set_scalars,
 )
@@ -26,11 +26,6 @@ cdef tuple _values(tuple names, dict values):
     for name in names:
         found.append(values[name])
     return tuple(found)
-
-
-cdef int _by_address(const void *a, const void *b) noexcept nogil:
-    cdef size_t x = (<const span *>a).low, y = (<const span *>b).low
-    return (x > y) - (x < y)
 
 
 def gradients_of(list pairs not None, tuple variables not None):
@@ -133,6 +128,54 @@ cdef class Unchanged:
         return True
 
 
+cdef class Apart:
+    """Looks whether the gradients of a step lie outside of its variables.
+
+    Parameters
+    ----------
+    variables : list of ndarray
+    """
+
+    cdef Occupied written
+    cdef char **apart       # the last contiguous gradients that do
+    cdef Py_ssize_t n
+
+    def __cinit__(self, list variables not None):
+        self.written, self.n = Occupied(variables), len(variables)
+        self.apart = <char **>calloc(self.n + 1, sizeof(char *))
+        if self.apart == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.apart)
+
+    def holds(self, list grads not None):
+        """Whether it is certain for gradients of their shapes, arrays or `IndexedSlices`."""
+        cdef Py_ssize_t t
+        cdef cnp.ndarray array
+        cdef char *low = NULL
+        cdef char *high = NULL
+        cdef object grad
+        cdef bint is_array
+        for t in range(min(len(grads), self.n)):
+            grad = grads[t]
+            is_array = isinstance(grad, cnp.ndarray)
+            if not is_array:
+                grad = getattr(grad, "values", None)
+                if not isinstance(grad, cnp.ndarray):
+                    return False
+            array = grad
+            if is_array and self.apart[t] == <char *>cnp.PyArray_DATA(array) \
+                    and cnp.PyArray_IS_C_CONTIGUOUS(array):
+                continue
+            address_range(array, &low, &high)
+            if self.written.meets(<size_t>low, <size_t>high):
+                return False
+            if cnp.PyArray_IS_C_CONTIGUOUS(array):
+                self.apart[t] = low
+        return True
+
+
 cdef class Repetition:
     """A checked dense call whose arrays other than gradients stay the same.
 
@@ -154,15 +197,15 @@ cdef class Repetition:
     cdef Call call
     cdef list columns, held
     cdef cnp.dtype dtype, grad_dtype
-    cdef span *spans        # of the arrays that are written, sorted
+    cdef Occupied written
     cdef char **apart       # the last gradients that were found to lie outside of these
-    cdef Py_ssize_t n_spans, n
+    cdef Py_ssize_t n
     cdef readonly bint possible
 
     def __cinit__(self, Kernel kernel not None, Call call not None):
-        cdef Py_ssize_t t, i, n = call.w.n_tensors
+        cdef Py_ssize_t t, n = call.w.n_tensors
         cdef int k, last = kernel.n_operands - 1
-        cdef cnp.ndarray a
+        cdef list written = []
         self.kernel, self.call = kernel, call
         if (n == 0 or type(call.arrays) is not list
                 or len(<list>call.arrays) != kernel.n_operands
@@ -172,43 +215,23 @@ cdef class Repetition:
         self.held = [None] * n
         self.dtype = (<cnp.ndarray>(<list>self.columns[0])[0]).descr
         self.grad_dtype = (<cnp.ndarray>(<list>self.columns[last])[0]).descr
-        self.spans = <span *>malloc(n * last * sizeof(span))
         self.apart = <char **>calloc(n, sizeof(char *))
-        if self.spans == NULL or self.apart == NULL:
+        if self.apart == NULL:
             raise MemoryError
         for t in range(n):
             # with other strides or dtypes, a call has another layout
             if not (self._is_as_before(t) and self._fits((<list>self.columns[last])[t], t)):
                 return
-            for k in range(last):
-                a = (<list>self.columns[k])[t]
-                if cnp.PyArray_SIZE(a):
-                    self.spans[self.n_spans].low = <size_t>cnp.PyArray_DATA(a)
-                    self.spans[self.n_spans].high = (
-                        <size_t>cnp.PyArray_DATA(a) + <size_t>cnp.PyArray_NBYTES(a)
-                    )
-                    self.n_spans += 1
-        qsort(self.spans, self.n_spans, sizeof(span), &_by_address)
-        for i in range(1, self.n_spans):
-            if self.spans[i - 1].high > self.spans[i].low:
-                return
+        for k in range(last):
+            written += <list>self.columns[k]
+        self.written = Occupied(written)
+        if not self.written.apart:
+            return
         self.n = n
         self.possible = True
 
     def __dealloc__(self):
-        free(self.spans)
         free(self.apart)
-
-    cdef bint _is_written(self, size_t low, size_t high) noexcept:
-        """Whether a step writes to any of these bytes."""
-        cdef Py_ssize_t first = 0, stop = self.n_spans, middle
-        while first < stop:         # the first array that ends behind low
-            middle = (first + stop) // 2
-            if self.spans[middle].high > low:
-                stop = middle
-            else:
-                first = middle + 1
-        return first < self.n_spans and self.spans[first].low < high
 
     cdef bint _is_as_before(self, Py_ssize_t t) noexcept:
         """Whether the memory and shapes of a variable and its slots are those of the first call."""
@@ -254,7 +277,7 @@ cdef class Repetition:
                 return False
             data = <char *>cnp.PyArray_DATA(<cnp.ndarray>grads[t])
             if data != self.apart[t]:
-                if self._is_written(
+                if self.written.meets(
                         <size_t>data,
                         <size_t>data + <size_t>cnp.PyArray_NBYTES(<cnp.ndarray>grads[t])):
                     return False

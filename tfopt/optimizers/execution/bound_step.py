@@ -22,9 +22,9 @@ from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import Count, carry_out
-from tfopt.kernels.update.repetition import Repetition, gradients_of
+from tfopt.kernels.update.repetition import Apart, Repetition, gradients_of
 from tfopt.optimizers.execution.clipping import NO_LIMITS, clip_again
-from tfopt.optimizers.execution.gradients import as_gradient
+from tfopt.optimizers.execution.gradients import as_gradient, host_arrays
 from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
 from tfopt.optimizers.execution.request import StepRequest
 from tfopt.optimizers.execution.step_plan import Part, StepPlan, in_turns
@@ -256,6 +256,7 @@ class _Kept(NamedTuple):
 
     step: BoundStep
     passed: tuple[Any, ...]
+    apart: Apart | None  # where there are several variables
     readable: list[Readable]  # all that the step writes to and tensors may share the memory of
 
 
@@ -272,7 +273,8 @@ class Repeats:
             readable = [each for each in step.variables if isinstance(each, Readable)]
             bound = make()
             bound.finish()
-            self._kept[phase] = _Kept(bound, passed, readable)
+            apart = Apart(host_arrays(passed)) if len(passed) > 1 else None
+            self._kept[phase] = _Kept(bound, passed, apart, readable)
 
     def take(self, optimizer: OptimizerBase, pairs: list[Any]) -> bool:
         """Take a step of pairs if a bound one can; otherwise nothing has changed."""
@@ -301,11 +303,14 @@ class Repeats:
         return self._take(phase, kept, grads)
 
     def _take(self, phase: Any, kept: _Kept, grads: list[Any]) -> bool:
-        step, _, readable = kept
+        step, _, apart, readable = kept
         if self._kept.pop(phase, None) is not kept:  # another thread is using it
             return False
         if type(grads[0]) is not np.ndarray:
             grads = list(map(as_gradient, grads))
+        if apart is not None and not apart.holds(grads):
+            self._kept[phase] = kept
+            return False
         try:
             writes = step.writes(grads, 1.0)
         except Exception:

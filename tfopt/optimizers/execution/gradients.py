@@ -15,15 +15,18 @@ from tfopt.core.sparse_conversion import each_as_slices
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
+from tfopt.kernels.arrays.aliasing import Occupied
 from tfopt.kernels.reduce.norms import all_finite
 from tfopt.kernels.update.checks import dense_call
 from tfopt.kernels.update.sparse_checks import sparse_call
+from tfopt.optimizers.base.variables import as_variable
 from tfopt.variable import Variable
 
 __all__ = [
     "are_finite",
     "as_gradient",
     "checked_gradient",
+    "host_arrays",
     "split_pairs",
     "of_variable",
     "refuse_rows",
@@ -36,6 +39,8 @@ _UNNAMED = "Variable"  # the default name of a variable
 def split_pairs(pairs: Iterable[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Split pairs into gradients and variables, without those whose gradient is None.
 
+    Gradients of several variables that share memory with one of them are copied.
+
     Raises
     ------
     InvalidArgumentError
@@ -47,12 +52,39 @@ def split_pairs(pairs: Iterable[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]
         raise InvalidArgumentError(
             "grads_and_vars must be pairs of a gradient and a variable"
         ) from None
-    if set(map(type, grads)) == _PLAIN:
-        return grads, variables
-    grads = tuple(each_as_slices(grads))
-    if type(None) in map(type, grads):
-        grads, variables = _without_none(grads, variables)
-    return tuple(map(as_gradient, grads)), variables
+    if set(map(type, grads)) != _PLAIN:
+        grads = tuple(each_as_slices(grads))
+        if type(None) in map(type, grads):
+            grads, variables = _without_none(grads, variables)
+        grads = tuple(map(as_gradient, grads))
+    if len(variables) > 1:
+        grads = _apart_from(grads, variables)
+    return grads, variables
+
+
+def _apart_from(grads: tuple[Any, ...], variables: Iterable[Any]) -> tuple[Any, ...]:
+    """Return gradients of which none shares memory with a variable.
+
+    A step may update one variable before it reads the gradient of another one.
+    """
+    occupied = Occupied(host_arrays(variables))
+
+    def apart(array: Any) -> Any:
+        shares = isinstance(array, np.ndarray) and occupied.touches(array)
+        return array.copy() if shares else array
+
+    return tuple(
+        IndexedSlices(apart(grad.values), grad.indices, grad.dense_shape)
+        if isinstance(grad, IndexedSlices)
+        else apart(grad)
+        for grad in grads
+    )
+
+
+def host_arrays(variables: Iterable[Any]) -> list[np.ndarray]:
+    """Return the arrays of variables that are in host memory, some of which may be arrays."""
+    wrapped = map(as_variable, variables)
+    return [variable.numpy() for variable in wrapped if variable.device == "cpu"]
 
 
 def _without_none(
