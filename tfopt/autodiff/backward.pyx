@@ -1,3 +1,4 @@
+# cython: boundscheck=True
 """The way back: from what was recorded to gradients.
 
 Rules are written in NumPy. While somebody records this thread they get tensors, so that what they
@@ -307,7 +308,7 @@ cpdef object spread(object g, object a, object axis, bint keepdims):
     cdef cnp.ndarray source, like
     cdef cnp.npy_intp[64] strides
     cdef cnp.npy_intp[64] shape
-    cdef int k, j = 0, ndim
+    cdef int k, j = 0, ndim, left
     cdef bint[64] gone
     cdef cnp.dtype descr
     if type(g) is Tensor or type(a) is Tensor:
@@ -321,13 +322,23 @@ cpdef object spread(object g, object a, object axis, bint keepdims):
         gone[k] = axis is None
     if axis is not None:
         for each in (axis if isinstance(axis, tuple) else (axis,)):
-            gone[each + ndim if each < 0 else each] = True
+            k = each + ndim if each < 0 else each
+            if k < 0 or k >= ndim:
+                raise np.exceptions.AxisError(each, ndim)
+            gone[k] = True
+    left = ndim
+    for k in range(ndim):
+        left -= gone[k] and not keepdims
+    if source.ndim != left:
+        raise _unfit(g, a, axis)
     for k in range(ndim):
         shape[k] = like.shape[k]
         if gone[k]:
             strides[k] = 0
             j += keepdims
         else:
+            if source.shape[j] != shape[k] and source.shape[j] != 1:
+                raise _unfit(g, a, axis)
             strides[k] = source.strides[j] if source.shape[j] == shape[k] else 0
             j += 1
     descr = (<object>source).dtype
@@ -339,6 +350,13 @@ cpdef object spread(object g, object a, object axis, bint keepdims):
     cnp.PyArray_UpdateFlags(view, cnp.NPY_ARRAY_C_CONTIGUOUS | cnp.NPY_ARRAY_F_CONTIGUOUS
                             | cnp.NPY_ARRAY_ALIGNED)
     return view
+
+
+cdef object _unfit(object g, object a, object axis):
+    return ValueError(
+        f"a gradient of shape {np.shape(g)} cannot be that of a reduction of shape {a.shape} over "
+        f"axis {axis}"
+    )
 
 
 cdef object _spread(object g, object a, object axis, bint keepdims):

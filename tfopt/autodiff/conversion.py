@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
+from tfopt.core import engine
 from tfopt.core.callers import is_meant, users_frame
 from tfopt.errors import GradientLostWarning, InvalidArgumentError, InvalidTypeError
 
-__all__ = ["lost", "set_conversion"]
+__all__ = ["is_recorded", "lost", "set_conversion"]
 
 _MODES = ("warn", "error", "ignore")
 _mode = ["warn"]
@@ -61,7 +63,22 @@ def set_conversion(mode: str) -> str:
     return before
 
 
-def lost(what: str, method: bool = False) -> None:
+def is_recorded(value: Any) -> bool:
+    """Return whether a tape of this thread records what is computed from a value."""
+    tapes = [r for r in engine.recorders() if isinstance(r, engine.Tape)]
+    if isinstance(value, engine.Tensor):
+        return any(tape.knows(value) for tape in tapes)
+    return isinstance(value, engine.Readable) and any(value in tape.variables for tape in tapes)
+
+
+#: What to do instead of converting a tensor.
+_INSTEAD = (
+    "Use NumPy's functions on tensors (np.stack for a list of them); if it is meant, say so: "
+    "x.numpy()"
+)
+
+
+def lost(what: str, method: bool = False, instead: str = _INSTEAD) -> None:
     """Report that a tensor was converted to `what`, by a method in Python or in C.
 
     Raises
@@ -73,8 +90,7 @@ def lost(what: str, method: bool = False) -> None:
         return
     message = (
         f"a tensor that a tape records becomes {what}, and what is computed from that has no "
-        "gradient. Use NumPy's functions on tensors (np.stack for a list of them); if it is meant, "
-        "say so: x.numpy()"
+        f"gradient. {instead}"
     )
     if _mode[0] == "error":
         raise InvalidTypeError(message)

@@ -9,12 +9,14 @@ import numpy as np
 
 from tfopt.autodiff.backward import as_gradient
 from tfopt.autodiff.bind import Bind
+from tfopt.autodiff.conversion import is_recorded
+from tfopt.autodiff.fitting import fitted
 from tfopt.autodiff.operands import as_tensor
 from tfopt.autodiff.parameters import Parameters
 from tfopt.core import engine
 from tfopt.core.engine import Node, Operand, Readable, Tensor
 from tfopt.core.nest import flatten, pack
-from tfopt.indexed_slices import IndexedSlices, densify
+from tfopt.indexed_slices import densify
 
 __all__ = ["Custom", "call_with_gradient", "custom_gradient", "grad_pass_through"]
 
@@ -160,7 +162,7 @@ def _inputs(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     for name in sorted(with_tensors, key=lambda name: order.get(name, 0)):
         held = held_by[name]
         if name not in parameters.by_name:
-            if any(_is_watched(leaf) for leaf in held):
+            if any(map(is_recorded, held)):
                 raise ValueError(
                     f"the keyword {name!r} holds a tensor that a tape watches, but only as part of "
                     "**kwargs: it would get no gradient; name it in the signature"
@@ -168,13 +170,6 @@ def _inputs(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         elif name not in parameters.keyword_only:
             leaves += held
     return leaves
-
-
-def _is_watched(leaf: Any) -> bool:
-    return isinstance(leaf, Tensor) and any(
-        isinstance(recorder, engine.Tape) and recorder.knows(leaf)
-        for recorder in engine.recorders()
-    )
 
 
 def _input(leaf: Any) -> Any:
@@ -254,9 +249,8 @@ class Custom:
                 f"returned {len(grads)} instead."
             )
         grads += variable_grads
-        return [
-            self._fitting(g, x, k) for k, (g, x) in enumerate(zip(grads, node.ins, strict=True))
-        ]
+        pairs = enumerate(zip(grads, node.ins, strict=True))
+        return [fitted(self.name, k, g, x) for k, (g, x) in pairs]
 
     def _pair(self, returned: Any) -> tuple[Any, list[Any]]:
         """Return the gradients of the arguments and of the variables."""
@@ -275,21 +269,6 @@ class Custom:
                 "Must return gradient for each variable from @custom_gradient grad_fn."
             )
         return input_grads, list(variable_grads)
-
-    def _fitting(self, g: Any, x: Any, place: int) -> Any:
-        """Return a gradient of the shape and dtype of what it is for."""
-        if g is None or not isinstance(x, Tensor):
-            return None
-        if isinstance(g, IndexedSlices):
-            return g
-        made = as_tensor(g)
-        if made.shape != x.shape:
-            raise ValueError(
-                f"{self.name}: gradient {place} has shape {made.shape}, its input {x.shape}"
-            )
-        if made.dtype != x.dtype and engine.is_differentiable(x):
-            made = made.astype(x.dtype)
-        return made
 
 
 def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:

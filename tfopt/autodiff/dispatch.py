@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.conversion import lost
+from tfopt.autodiff.conversion import is_recorded, lost
 from tfopt.autodiff.operands import array_operand, operand
 from tfopt.autodiff.ops import ACCUMULATIONS, FUNCTIONS, LATER, METHODS, REDUCTIONS, UFUNCS, Rule
 from tfopt.core import engine
@@ -91,14 +91,20 @@ def carried_out(
     for x in flatten(structure):
         if isinstance(x, (np.ndarray, np.generic)):
             made.append(next(outs))
-        elif x is not None and trace is not None and any(map(trace.is_symbolic, operands)):
+            continue
+        if x is not None and trace is not None and any(map(trace.is_symbolic, operands)):
             raise TypeError(
                 f"{op.label} returns a {type(x).__name__}, which depends on values: a function "
                 "that is traced cannot compute it anew. Call it outside of the function"
             )
-        else:
-            made.append(x)
+        if not isinstance(x, _WITHOUT_GRADIENTS) and any(map(is_recorded, operands)):
+            lost(f"a {type(x).__name__} in {op.label}", instead=engine.OF_OBJECTS)
+        made.append(x)
     return pack(structure, made)
+
+
+#: What no gradient is lost with, where a function returns it.
+_WITHOUT_GRADIENTS = (type(None), bool, int, str)
 
 
 def _unwritable(array: Any) -> Any:
@@ -119,6 +125,8 @@ def _label(function: Callable[..., Any], name: str) -> str:
 
 
 def _other_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Any) -> Any:
+    if method == "__call__" and len(inputs) != ufunc.nin:
+        raise TypeError(f"{ufunc.__name__} takes {ufunc.nin} inputs, not {len(inputs)}")
     out = kwargs.pop("out", None)
     if method == "at" or (out is not None and any(part is not None for part in out)):
         raise TypeError(engine.NO_OUT)

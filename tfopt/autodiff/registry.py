@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from tfopt.autodiff.backward import as_gradient
+from tfopt.autodiff.fitting import fitted
 from tfopt.autodiff.operands import as_tensor
 from tfopt.core import engine
 from tfopt.core.engine import NAMED, REGISTERED, RULED, Node, Op
@@ -47,6 +48,9 @@ class RegisterGradient:
         If it is not a string.
     KeyError
         By the decorator: if the name has a gradient already.
+    ValueError
+        By ``GradientTape.gradient``: if the number of gradients is not that of the inputs, or a
+        gradient has the wrong shape.
 
     See Also
     --------
@@ -151,7 +155,8 @@ class Registered:
                 f"Num gradients {len(grads)} generated for op {self.name} do not match num inputs "
                 f"{len(node.ins)}"
             )
-        return grads
+        pairs = enumerate(zip(grads, node.ins, strict=True))
+        return [fitted(self.name, k, g, x) for k, (g, x) in pairs]
 
 
 class Overridden:

@@ -50,11 +50,10 @@ cdef object _binary(Op op, object x, object y):
 
 cdef object _unary(Op op, object x):
     cdef Tensor result
-    if type(x) is not Tensor:
-        x = read(<Readable>x)
-    else:
-        _refuse_leaked(<Tensor>x)
-    result = wrap(op.quick(array_of(<Tensor>x)))
+    x = _operand(x)
+    if x is NotImplemented:
+        return x
+    result = wrap(op.quick(array_of(<Tensor>x) if type(x) is Tensor else x))
     if tfopt_recorders != NULL:
         record(op, (x,), (result,))
     return result

@@ -34,6 +34,7 @@ GREATER: Op
 GREATER_EQUAL: Op
 convert: Callable[[Any], Any] | None
 NO_OUT: str
+OF_OBJECTS: str
 
 def set_small(nbytes: int) -> int: ...
 def recorders() -> tuple[Any, ...]: ...

@@ -1,3 +1,4 @@
+# cython: boundscheck=True
 """The engine: tensors, snapshots of variables, and the record of operations on them.
 
 (A) References. A tape refers to nodes, nodes to tensors, tensors only to an array and a key, their
@@ -13,6 +14,8 @@
 (E) Threads that read a variable share its snapshot. So what of tensors can change is read and set
     atomically, and an array that a tensor had lives as long as the tensor: without the GIL, another
     thread may be about to use it.
+(F) What functions of NumPy, rules and users return is looked at here, before C relies on it: any
+    number of results, of any class. So nothing that Python code returns can end the process.
 """
 
 import operator

@@ -30,7 +30,7 @@ cdef object _ghost(object value):
     if not cnp.PyArray_Check(found):
         return value
     array = found
-    if cnp.PyArray_NBYTES(array) <= _small:
+    if cnp.PyArray_NBYTES(array) <= _small or not _has_numbers(array):
         return value
     ghost = _dummy(array)
     if type(value) is not Tensor:
@@ -40,6 +40,11 @@ cdef object _ghost(object value):
     other.key = key_of(tensor)
     other.a = ghost
     return other
+
+
+cdef bint _has_numbers(cnp.ndarray array) except -1:
+    """Whether elements are numbers, which any bits are, and no larger than a ghost's only one."""
+    return array.descr.kind in b"biufc" or differentiable(array)
 
 
 cdef tuple _ghosts(tuple values):
@@ -82,7 +87,7 @@ cpdef int record(object op, tuple ins, tuple outs, dict kw=None) except -1:
     cdef list takers
     cdef Py_ssize_t k
     cdef bint traced
-    if tfopt_recorders == NULL:
+    if tfopt_recorders == NULL or not outs:
         return 0
     active = <tuple>tfopt_recorders
     takers = None
@@ -125,7 +130,17 @@ cpdef int record(object op, tuple ins, tuple outs, dict kw=None) except -1:
                 y = value
                 if differentiable(array_of(y)):
                     tape.known.add(key_of(y))
+                elif _has_objects(array_of(y)):
+                    _lost("an array of objects", False, OF_OBJECTS)
     return 1
+
+
+#: What to do about it.
+OF_OBJECTS = "Convert what has the dtype object first: astype(float)"
+
+
+cdef bint _has_objects(object value) except -1:
+    return cnp.PyArray_Check(value) and (<cnp.ndarray>value).descr.kind == b"O"
 
 
 cdef Node _spare_node(Op op, tuple ins, tuple outs, dict kw, long long need):
@@ -157,7 +172,7 @@ cdef Node _spare_node(Op op, tuple ins, tuple outs, dict kw, long long need):
     if reads & (1LL << OUTPUT):
         node.outs = outs
     else:
-        node.outs = _ghosts(outs) if len(outs) > 1 else (_ghost(outs[0]),)
+        node.outs = _ghosts(outs)
     return node
 
 

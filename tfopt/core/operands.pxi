@@ -92,7 +92,7 @@ cdef object _method(str name):
 
 cdef object _peek(Operand operand):
     """The array, for what is not its value."""
-    return array_of(<Tensor>operand) if type(operand) is Tensor else (<Readable>operand)._array
+    return array_of(<Tensor>operand) if type(operand) is Tensor else (<Readable?>operand)._array
 
 
 NO_OUT = (
@@ -108,10 +108,11 @@ cdef class Operand:
         _need_operations()
         if method == "__call__" and not kwargs:
             op = _ufuncs.get(ufunc)
-            if op is not None:
+            if op is not None and len(inputs) == len((<Op>op).vjps):
                 if len(inputs) == 2:
                     return _binary(<Op>op, inputs[0], inputs[1])
-                return _unary(<Op>op, inputs[0])
+                if len(inputs) == 1:
+                    return _unary(<Op>op, inputs[0])
         return _other_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, function, types, args, kwargs):

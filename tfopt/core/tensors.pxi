@@ -32,6 +32,8 @@ cdef Tensor wrap(object value):
     """A tensor of an array that nobody will change."""
     cdef Tensor tensor = Tensor.__new__(Tensor)
     cdef Lease lease = _lease_of(value)
+    if not cnp.PyArray_Check(value) and not isinstance(value, np.generic):
+        value = np.asarray(value)   # of an array of objects, NumPy returns what is in it
     tensor.a = value
     if lease is not None and not lease.add(tensor):
         tensor.a = np.array(value)
@@ -76,7 +78,8 @@ def fill(Tensor tensor not None, value):
 def forget(Tensor tensor not None):
     """Let the value of a tensor of a trace go, all but its shape and dtype."""
     array = array_of(tensor)
-    if cnp.PyArray_Check(array) and cnp.PyArray_NBYTES(<cnp.ndarray>array) > 1024:
+    if (cnp.PyArray_Check(array) and cnp.PyArray_NBYTES(<cnp.ndarray>array) > 1024
+            and _has_numbers(array)):
         tensor.a = _dummy(array)
 
 
