@@ -18,7 +18,7 @@ from tfopt.linear_model._solver.monitor import SolverOptions
 __all__ = ["BlockFitCheckpoints", "StreamFitCheckpoints", "saved_seed"]
 
 #: The number of the files' layout.
-LAYOUT = 3
+LAYOUT = 4
 
 
 class BlockFitCheckpoints:
@@ -43,7 +43,9 @@ class BlockFitCheckpoints:
         self.identity: dict[str, Any] = {}
         self.reached = 0
 
-    def start(self, minimization: Minimization, visits: BlockVisits) -> None:
+    def start(
+        self, minimization: Minimization, visits: BlockVisits, totals: list[list[float]]
+    ) -> None:
         """Resume from a checkpoint, if asked to."""
         self._minimization, self._visits = minimization, visits
         executor, first = visits.design.executor, visits.ascents[0]
@@ -52,6 +54,7 @@ class BlockFitCheckpoints:
             "seed": self.options.seed,
             "blocks": executor.n_blocks,
             "problems": len(visits.ascents),
+            "label_totals": totals,
             "features": first.v.size,
             "curvature": first.bias_curvature,
         }

@@ -26,6 +26,12 @@ __all__ = ["SDCAClassifier", "SDCARegressor"]
 
 #: How many times workers may be lost without progress in between.
 MAX_WORKER_LOSSES = 5
+#: The parameters that a resumed fit may change: they say how its minimum is found, and not which
+#: it is. (The seed is compared apart.)
+_FREE = {
+    *("max_iter", "max_time", "tol", "random_state", "warm_start", "verbose", "callback"),
+    *("checkpoint", "checkpoint_every"),
+}
 
 
 class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
@@ -93,8 +99,8 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
 
     def _identity(self: Any) -> dict[str, Any]:
         """Return the options that a resumed fit must have in common with the saved one."""
-        names = ("loss", "l1", "l2", "C", "gamma", "epsilon", "quantile", "fit_intercept")
-        return {name: getattr(self, name) for name in names if hasattr(self, name)}
+        options = self.get_params(deep=False)
+        return {name: _storable(value) for name, value in options.items() if name not in _FREE}
 
     def _duals_by_block(self: Any, n_blocks: int) -> list[Any]:
         if not self._is_warm:
@@ -106,6 +112,13 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
                 f"{n_blocks}"
             )
         return list(duals.to_delayed().ravel())
+
+
+def _storable(value: Any) -> Any:
+    """Return an option as checkpoints store it: the factors of classes by the labels' text."""
+    if isinstance(value, dict):
+        return sorted([str(label), float(factor)] for label, factor in value.items())
+    return value
 
 
 def _concatenated_duals(fit: BlockFit) -> da.Array:

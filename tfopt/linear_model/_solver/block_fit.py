@@ -204,8 +204,10 @@ class BlockFit:
 class CheckpointManager(Protocol):
     """Saves the state of a fit, and restores it."""
 
-    def start(self, minimization: Minimization, visits: BlockVisits) -> None:
-        """Restore a saved fit, if there is one."""
+    def start(
+        self, minimization: Minimization, visits: BlockVisits, totals: list[list[float]]
+    ) -> None:
+        """Restore a saved fit, if there is one whose labels have these totals."""
 
     def after_iteration(self, number: int) -> None:
         """Save the state after an iteration, if it is time."""
@@ -265,7 +267,9 @@ def fit_blocks(
             certifies = last is not None and design.costs.is_interior
             minimization.begin_newton(k, w, biases[k], tentatively=certifies)
     if checkpoints is not None:
-        checkpoints.start(minimization, visits)
+        counts = summary.get("counts")  # of classes
+        totals = summary["targets"][None] if counts is None else counts.sums
+        checkpoints.start(minimization, visits, totals.tolist())
     minimization.run(None if checkpoints is None else checkpoints.after_iteration)
     results = [monitor.result() for monitor in minimization.monitors]
     return BlockFit(results, design.best_duals(), shift, lengths)
