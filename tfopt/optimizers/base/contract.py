@@ -10,7 +10,7 @@ from tfopt.autodiff.tape import GradientTape
 from tfopt.core.effects import writes
 from tfopt.core.locks import locked
 from tfopt.errors import InvalidTypeError
-from tfopt.kernels.update.commit import Attributes, Undo
+from tfopt.kernels.update.commit import Attributes, Undo, Write
 from tfopt.optimizers.base.minimize import pairs_of_loss
 from tfopt.optimizers.base.stateful import Stateful
 from tfopt.optimizers.base.tree import Places, leaves
@@ -231,9 +231,9 @@ class OptimizerBase(Stateful):
 
         Notes
         -----
-        The state of an array belongs to its entry in the structure. So between two steps an array
-        may be replaced by another one of the same shape and dtype, including the array of another
-        entry; the slots remain. The name of an entry consists of its keys and indices, such as
+        The state of an array belongs to its entry in the structure. So between two steps, or after
+        a state has been loaded for the same structure, an array may be replaced by another one of
+        the same shape and dtype, including the array of another entry; the slots remain. The name of an entry consists of its keys and indices, such as
         ``layers/0/w``.
 
         Examples
@@ -253,6 +253,12 @@ class OptimizerBase(Stateful):
         with locked(*self._counts(), *(leaf for _, leaf in leaves(params))):
             return self._step_tree(params, grads)
 
+    def _holders(self) -> list[Any]:
+        return [*super()._holders(), self._places]
+
+    def _placing(self, variables: Any) -> list[Write]:
+        return [self._places.placing(variables)]
+
     def _step_tree(self, params: Any, grads: Any) -> Variable | None:
         places = self._places
         repeated = places.repeated(params, grads)
@@ -262,7 +268,7 @@ class OptimizerBase(Stateful):
         if at is None:
             return self.apply_gradients(pairs)
         self._check_move(moved)
-        with Undo([], [places, *(self._holders() if moved else ())]) as undo:
+        with Undo([], self._holders() if moved else [places]) as undo:
             if moved:
                 self._move_state(moved)
             places.at, places.undo = at, undo

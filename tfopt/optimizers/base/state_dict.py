@@ -91,6 +91,7 @@ def load_state(optimizer: Stateful, state: dict[str, Any], variables: Any) -> No
         check_variables(state["variables"], names)
     restoration = Restoration(optimizer._holders())
     _prepare(restoration, optimizer, state, names)
+    restoration.add([] if variables is None else optimizer._placing(variables))
     restoration.carry_out()
 
 

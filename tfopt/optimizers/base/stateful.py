@@ -250,7 +250,8 @@ class Stateful(ABC):
             `checkpoints.opened`.
         variables : (nested) dict, list or tuple of variables, optional
             As in `state_dict`, with the same names, shapes and dtypes; the arrays may be others. A
-            new optimizer needs them to assign the slots.
+            new optimizer needs them to assign the slots. In the first `step` of this structure,
+            too, arrays may be others again, for example if the weights are read afterwards.
 
         Raises
         ------
@@ -353,6 +354,10 @@ class Stateful(ABC):
         A subclass removes its own entries from the parts, and changes nothing else. The writes are
         made together with those of the slots.
         """
+
+    def _placing(self, variables: Any) -> list[Write]:
+        """Return what remembers a structure of variables whose state has been loaded."""
+        return []
 
     def _holders(self) -> list[Any]:
         """Return the objects whose attributes are set when state is loaded or moved."""

@@ -10,7 +10,7 @@ import numpy as np
 from tfopt.core.engine import Tensor
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.kernels.update.commit import Undo
+from tfopt.kernels.update.commit import Attributes, Undo
 from tfopt.kernels.update.repetition import gradients_in
 from tfopt.optimizers.base.variables import as_variable, memory_of
 from tfopt.variable import Variable
@@ -34,7 +34,7 @@ def leaves(structure: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 class Places:
-    """The variables at the positions of a structure, as of the last step."""
+    """The variables at the positions of a structure, as of the last step or loaded state."""
 
     def __init__(self) -> None:
         self.at: dict[str, Variable] = {}
@@ -86,6 +86,11 @@ class Places:
             return pairs, None, {}
         return pairs, {**self.at, **variables}, self._moved(variables)
 
+    def placing(self, params: Any) -> Attributes:
+        """Return the write after which the variables of a structure are those at its positions."""
+        at = {name: _named_variable(name, value) for name, value in leaves(params)}
+        return Attributes(self, {"at": at})
+
     def _moved(self, variables: dict[str, Variable]) -> dict[Any, Variable]:
         """Return variables that replace others, keyed by the memory of the replaced ones."""
         moved: dict[Any, Variable] = {}
@@ -106,18 +111,22 @@ class Places:
 
     def _variable(self, name: str, value: Any) -> Variable:
         last = self.at.get(name)
-        if isinstance(value, Variable):
-            variable = value
-        elif last is not None and last.value() is value:
+        if last is not None and last.value() is value:
             return last
-        else:
-            variable = Variable(as_variable(value).value(), name or None)
+        variable = _named_variable(name, value)
         if last is not None and (last.shape, last.dtype) != (variable.shape, variable.dtype):
             raise InvalidArgumentError(
                 f"{name or 'the variable'} was {last.dtype} of shape {list(last.shape)} at the "
                 f"last step, and is {variable.dtype} of shape {list(variable.shape)}"
             )
         return variable
+
+
+def _named_variable(name: str, value: Any) -> Variable:
+    """Return a variable unchanged, and an array wrapped in one with the name of its position."""
+    if isinstance(value, Variable):
+        return value
+    return Variable(as_variable(value).value(), name or None)
 
 
 def _gradients(params: Any, grads: Any, name: str) -> Iterator[tuple[str, Any]]:
