@@ -285,3 +285,15 @@ def test_use_locking_waits_for_who_holds_the_lock() -> None:
     step.join()
     assert var.numpy().all()
     assert opt.get_config()["use_locking"] is True
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (4,), (2, 3)])
+@pytest.mark.parametrize("initializer", ["zeros", 2.5])
+def test_a_slot_has_the_shape_it_is_given(shape: tuple[int, ...], initializer: Any) -> None:
+    for opt in (
+        tfopt.optimizers.SGD(),
+        tfopt.optimizers.LossScaleOptimizer(tfopt.optimizers.SGD()),
+    ):
+        w = np.ones((2, 3))
+        slot = opt.add_slot(w, "own", initializer, shape=shape)
+        assert slot.shape == shape and opt.add_slot(w, "own", shape=shape) is slot

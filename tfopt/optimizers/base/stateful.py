@@ -96,7 +96,9 @@ class Stateful(ABC):
         if slot_name in slots:
             return slots[slot_name]
         dtype = self._slot_dtype(variable, slot_name)
-        array = first_array(shape or expected or variable.shape, dtype, initializer, slot_name)
+        shapes = (shape, expected, variable.shape)
+        first_shape = next(tuple(each) for each in shapes if each is not None)
+        array = first_array(first_shape, dtype, initializer, slot_name)
         return self._store.keep(variable, slot_name, self._made_slot(variable, slot_name, array))
 
     def _made_slot(self, variable: Variable, slot_name: str, array: np.ndarray) -> Variable:

@@ -174,7 +174,7 @@ class BoundRules(BoundStep):
             if repetition is not None:
                 repetition.release()
         if self._observer is not None:
-            self._optimizer.last_step = self._observer.report()
+            self._optimizer._last_step = self._observer.report()
             self._observer = None
 
 
@@ -222,7 +222,7 @@ class WatchedCall(BoundCall):
         """Let go of the gradients, and report the step."""
         super().finish()
         if self._observer is not None:
-            self._optimizer.last_step = self._observer.report()
+            self._optimizer._last_step = self._observer.report()
 
 
 def bound_rules(

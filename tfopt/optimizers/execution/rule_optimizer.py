@@ -105,7 +105,9 @@ class RuleOptimizer(RuleState, abstract=True):
         Whether steps set `last_step`; initially False. This costs arithmetic but, for dense
         gradients, no memory traffic.
     last_step : StepReport or None
-        A report of the last step, if it was observed; only for real variables in host memory.
+        A report of the last observed step; only for real variables in host memory. None after a
+        step that took one variable after another: with overridden methods, and of rows whose rule
+        needs whole variables.
 
     Raises
     ------
@@ -150,7 +152,7 @@ class RuleOptimizer(RuleState, abstract=True):
             raise InvalidArgumentError("cautious_weight_decay needs a weight_decay above 0")
         self._exclusion = VariableSet()
         self.observe = False
-        self.last_step: StepReport | None = None
+        self._last_step: StepReport | None = None
         catches_up = type(self)._decay_bound is not RuleOptimizer._decay_bound
         has_rows = not self._densifies or (
             type(self)._needs_whole is not RuleOptimizer._needs_whole  # of some variables
@@ -284,11 +286,12 @@ class RuleOptimizer(RuleState, abstract=True):
         calls, clips = plan.calls(update, request, *settings)
         observer = self._observer(request, calls, clips, plan) if self.observe else None
         deferral = self._deferral(update)
-        step = plan.arrange(calls, request, observer, deferral)
+        everywhere = update.row_step(self.sparse, 1.0, True, []).everywhere
+        step = plan.arrange(calls, request, observer, deferral, everywhere)
         if plan.on_device:
             plan.add_launches(step, update, request, *settings)
         if observer is not None:
-            step.after.append(lambda: setattr(self, "last_step", observer.report()))
+            step.after.append(lambda: setattr(self, "_last_step", observer.report()))
         if self._can_bind(plan, request):
             step._bind(self, partial(bound_rules, self, plan, calls, request))
         step.writes += self._left_by(update)
@@ -328,6 +331,11 @@ class RuleOptimizer(RuleState, abstract=True):
 
     # ---- the calls of a step
 
+    @property
+    def last_step(self) -> StepReport | None:
+        """A report of the last step that was observed; None if there is none."""
+        return self._last_step
+
     def _observer(
         self, request: StepRequest, calls: list[Call], clips: bool, plan: StepPlan
     ) -> Observer:
@@ -348,6 +356,8 @@ class RuleOptimizer(RuleState, abstract=True):
         deferral = self._deferral(update)
         if deferral is not None:
             deferral.keep(step, request.handles)
+        if self.observe:
+            step.after.append(lambda: setattr(self, "_last_step", None))
         step.writes += self._left_by(update)
         return step
 
@@ -358,7 +368,7 @@ class RuleOptimizer(RuleState, abstract=True):
         if "weight_decay" in update.hypers or not decay:
             return update if rounding is None else update._replace(rounding=rounding)
         keep, subtracted = (1.0, decay) if self.cautious_weight_decay else (1 - decay, 0.0)
-        return RuleUpdate(*update[:5], keep, subtracted, rounding)
+        return update._replace(keep=keep, decay=subtracted, rounding=rounding)
 
     def _rounding(self, t: int) -> Rounding:
         seed = self.stochastic_rounding

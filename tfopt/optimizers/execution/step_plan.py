@@ -172,6 +172,7 @@ class StepPlan:
         request: StepRequest,
         observer: Observer | None,
         deferral: Deferral | None,
+        everywhere: bool,
     ) -> PreparedStep:
         """Return a step that combines calls with the additional work of the request.
 
@@ -184,6 +185,8 @@ class StepPlan:
             Watches the updates.
         deferral : Deferral, optional
             Handles deferred updates.
+        everywhere : bool
+            Whether steps of rows also change the rows without a gradient.
         """
         step = PreparedStep([])
         late = self.has_rows and deferral is not None and deferral.late
@@ -197,7 +200,7 @@ class StepPlan:
                 if deferral is not None and deferral.late:
                     first.append(deferral.before_rows(part, slices.indices, request.scale))
                 if observer is not None:
-                    first.append(observer.watch_rows(part, slices))
+                    first.append(observer.watch_rows(part, slices, everywhere))
             else:
                 if deferral is not None:
                     first.append(deferral.before_all(part.variables))

@@ -83,9 +83,13 @@ class Observer:
         self._watches.append(turns)
         return turns
 
-    def watch_rows(self, part: SparseUpdate, slices: IndexedSlices) -> Work:
-        """Watch an update of rows; return the work that must precede it."""
-        watch = _Watch(part.arrays[0], np.unique(slices.indices), slices.values, self._bound)
+    def watch_rows(self, part: SparseUpdate, slices: IndexedSlices, everywhere: bool) -> Work:
+        """Watch an update of rows; return the work that must precede it.
+
+        `everywhere` says that the rows without a gradient change, too.
+        """
+        rows = ... if everywhere else np.unique(slices.indices)
+        watch = _Watch(part.arrays[0], rows, slices.values, self._bound)
         self._watches.append(watch)
         return watch.look
 
@@ -141,7 +145,7 @@ class _Watch:
 
 def _squares(array: np.ndarray) -> tuple[float, int]:
     """Return the sum of squares as (s, e), which stands for s * 4**e."""
-    root, exponent = norm([array])
+    root, exponent = norm([np.asarray(array)])  # of no axes, NumPy makes scalars
     return root * root, exponent
 
 
