@@ -232,3 +232,24 @@ def test_what_only_the_host_does_is_refused(make_one: Any, message: str) -> None
         optimizer.apply_gradients([(there(np.ones(3, np.float32)), variable)])
     assert int(optimizer.iterations) == 0
     assert (DEVICE.back(variable.value()) == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("stochastic_rounding", 0), ("cautious_weight_decay", True), ("sparse", "catch_up")],
+)
+def test_what_only_the_host_does_is_refused_when_it_is_set_late(setting: str, value: Any) -> None:
+    """And the setting taken back, steps go on."""
+    table = Variable(there(np.ones((ROWS, 3), np.float32)), name="v")
+    rows = there(IndexedSlices(np.ones((2, 3), np.float32), np.array([0, 1])))
+    optimizer = tfopt.optimizers.AdamW(0.5)
+    before = getattr(optimizer, setting)
+    optimizer.apply_gradients([(rows, table)])
+    first = DEVICE.back(table.value())
+    setattr(optimizer, setting, value)
+    with pytest.raises(tfopt.InvalidTypeError, match="GPU"):
+        optimizer.apply_gradients([(rows, table)])
+    assert_same_bits(DEVICE.back(table.value()), first, setting)
+    setattr(optimizer, setting, before)
+    optimizer.apply_gradients([(rows, table)])
+    assert int(optimizer.iterations) == 2

@@ -59,6 +59,7 @@ _STAGES = (
 _SETTINGS = (
     "_exclusion", "_deferred", "sparse", "merge", "observe", "clipvalue", "clipnorm",
     "global_clipnorm", "gradient_aggregator", "gradient_transformers", "stochastic_rounding",
+    "cautious_weight_decay",
 )  # fmt: skip
 
 
@@ -279,8 +280,8 @@ class RuleOptimizer(RuleState, abstract=True):
         if self._one_by_one or (self._densifies and self._makes_dense(types, request)):
             return self._checked_each(request)
         update = self._next_update(self._steps_taken + 1)
-        plan = self._plan
-        if plan is None or not plan.fits(update.rule, types, request.variables, self._exclusion):
+        plan, exclusion, checks = self._plan, self._exclusion, self._variable_checks
+        if plan is None or not plan.fits(update.rule, types, request.variables, exclusion, checks):
             plan = self._plan = self._planned(update.rule, types, request)
         settings = self.sparse, self._limits, self.merge
         calls, clips = plan.calls(update, request, *settings)
@@ -374,6 +375,12 @@ class RuleOptimizer(RuleState, abstract=True):
         seed = self.stochastic_rounding
         return None if seed is None else (seed, t)
 
+    @property
+    def _variable_checks(self) -> tuple[Any, ...]:
+        """The settings for which a plan checks its variables; it is another one with others."""
+        rounds = self.stochastic_rounding is not None
+        return self.sparse == "catch_up", rounds, self.cautious_weight_decay
+
     def _planned(self, rule: str, types: tuple[type, ...], request: StepRequest) -> StepPlan:
         variables = request.handles
         refuse_rows(request.grads, variables)
@@ -386,8 +393,15 @@ class RuleOptimizer(RuleState, abstract=True):
             check_rounding(variables, operands)
         if self.cautious_weight_decay:
             check_signed(variables)
-        passed = request.variables
-        return StepPlan(rule, types, passed, variables, operands, self._exclusion)
+        return StepPlan(
+            rule,
+            types,
+            request.variables,
+            variables,
+            operands,
+            self._exclusion,
+            self._variable_checks,
+        )
 
     def _operands(self, variable: Variable) -> tuple[Any, ...]:
         slots = (self.get_slot(variable, slot).value() for slot in self._rule_slots())

@@ -59,6 +59,8 @@ class StepPlan:
         For each variable, its array and those of its slots.
     exclusion : VariableSet
         The variables whose weights do not decay.
+    settings : tuple
+        The settings for which the variables have been checked.
     """
 
     def __init__(
@@ -69,8 +71,10 @@ class StepPlan:
         variables: Sequence[Variable],
         operands: Sequence[tuple[Any, ...]],
         exclusion: VariableSet,
+        settings: tuple[Any, ...],
     ) -> None:
         self.rule = rule
+        self.settings = settings
         self.types = types
         self.passed = passed
         self.exclusion = exclusion
@@ -92,10 +96,12 @@ class StepPlan:
         types: tuple[type, ...],
         passed: tuple[Any, ...],
         exclusion: VariableSet,
+        settings: tuple[Any, ...],
     ) -> bool:
         """Whether the plan applies to a step with these arguments."""
         return (
             self.rule == rule
+            and self.settings == settings
             and self.types == types
             and self.exclusion is exclusion
             and all(map(operator.is_, self.passed, passed))
