@@ -1,10 +1,10 @@
 """TensorFlow's training machinery without TensorFlow, for NumPy arrays."""
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 import tfopt.kernels  # noqa: F401  # says what a tree lacks that is not built
 from tfopt import errors, threads
+from tfopt.core.imports import imported
 from tfopt.core.versions import __version__, show_versions
 from tfopt.denormals import get_flush_denormals, set_flush_denormals
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
@@ -164,10 +164,10 @@ _ORIGINS = {
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f"tfopt.{name}")
+        return imported(f"tfopt.{name}")
     if name not in _ORIGINS:
         raise AttributeError(f"module 'tfopt' has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"tfopt.{_ORIGINS[name]}"), name)
+    found = getattr(imported(f"tfopt.{_ORIGINS[name]}"), name)
     globals()[name] = found  # so that it is looked up once
     return found
 

@@ -10,6 +10,7 @@ import numpy as np
 from tfopt.autodiff.operands import as_tensor
 from tfopt.autodiff.tape import GradientTape, UnconnectedGradients
 from tfopt.autodiff.tensor import constant
+from tfopt.core.imports import imported
 from tfopt.core.nest import flatten
 from tfopt.indexed_slices import densify
 
@@ -175,7 +176,7 @@ def check_grads(
     arrays = [np.array(as_tensor(each).numpy()) for each in args]
     if any(array.dtype != np.float64 for array in arrays):
         raise TypeError("check_grads needs float64: differences of less are too coarse")
-    _check(f, arrays, order, (atol, rtol, eps), np.random.default_rng(seed))
+    _check(f, arrays, order, (atol, rtol, eps), imported("numpy.random").default_rng(seed))
 
 
 def _check(

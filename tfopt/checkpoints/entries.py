@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfopt.core.imports import bfloat16
 from tfopt.errors import InvalidTypeError
 from tfopt.storage import (
     BLOCKS,
@@ -174,8 +175,5 @@ def empty(entry: Entry) -> tuple[np.ndarray, Iterator[memoryview]]:
 
 def _dtype_named(name: str) -> np.dtype[Any]:
     if name == "bfloat16":
-        import ml_dtypes
-
-        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return bfloat16
+        return bfloat16()
     return _BLOCKS.get(name) or np.dtype(name)

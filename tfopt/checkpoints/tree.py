@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfopt.checkpoints.entries import is_name
+from tfopt.core.imports import imported
 from tfopt.errors import CheckpointError, InvalidArgumentError, InvalidTypeError
 from tfopt.variable import Variable
 
@@ -65,7 +66,7 @@ def _packed(tree: Any, path: tuple[str, ...], arrays: dict[str, np.ndarray]) -> 
         )
     if isinstance(tree, Variable):
         tree = tree.numpy()
-    if isinstance(tree, np.ma.MaskedArray):
+    if isinstance(tree, imported("numpy.ma").MaskedArray):
         raise InvalidTypeError(
             f"{'/'.join(path)} is a masked array and would lose its mask: store data and mask as "
             "two arrays"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from tfopt.core.engine import Readable
+from tfopt.core.imports import imported
 
 if TYPE_CHECKING:
     from tfopt.core.rule_steps import DenseBucket, RuleStep, SparseUpdate
@@ -151,7 +151,7 @@ def backend_of(value: Any) -> Backend:
         raise TypeError(f"no backend supports arrays of type {type(value).__name__}")
     if path not in _loaded:
         module, _, name = path.partition(":")
-        _loaded[path] = getattr(importlib.import_module(module), name)()
+        _loaded[path] = getattr(imported(module), name)()
     return _loaded[path]
 
 

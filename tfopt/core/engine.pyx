@@ -20,11 +20,11 @@
 
 import operator
 import weakref
-from importlib import import_module
 
 import numpy as np
 
 from tfopt.core.callers import users_line
+from tfopt.core.imports import imported
 from tfopt.errors import InternalError
 
 cimport cython

@@ -70,7 +70,7 @@ def install(dict ufuncs not None, dict functions not None, dict methods not None
 cdef int _need_operations() except -1:
     """Load what installs them: a variable alone may have needed none so far."""
     if _methods is None:
-        import_module(OPERATIONS)
+        imported(OPERATIONS)
     return 0
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tfopt import kernels, threads
+from tfopt.core.imports import imported
 
 __all__ = ["__version__", "show_versions", "versions"]
 
@@ -35,7 +36,7 @@ def versions() -> dict[str, Any]:
         that this process has loaded, those of other packages too, each with its folder's name; it
         is None where only threadpoolctl could tell, and that is not installed.
     """
-    from tfopt import cuda  # here, because it would delay `import tfopt`
+    cuda = imported("tfopt.cuda")  # here, because it would delay `import tfopt`
 
     return {
         "tfopt": __version__,
@@ -85,7 +86,7 @@ def _openmp_runtimes() -> list[str] | None:
         with open("/proc/self/maps") as file:
             paths = file.read()
     elif find_spec("threadpoolctl") is not None:
-        from threadpoolctl import threadpool_info
+        threadpool_info = imported("threadpoolctl").threadpool_info
 
         paths = "\n".join(each["filepath"].replace("\\", "/") for each in threadpool_info())
     else:
@@ -104,9 +105,9 @@ def _blas() -> str | None:
 
 def _installed(name: str) -> str | None:
     # here, because it would double the time of `import tfopt`
-    import importlib.metadata
-
+    metadata = imported("importlib.metadata")
     try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
+        version: str = metadata.version(name)
+        return version
+    except metadata.PackageNotFoundError:
         return None

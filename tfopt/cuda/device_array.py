@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfopt.core.imports import bfloat16
 from tfopt.errors import InvalidTypeError
 from tfopt.variable import Variable
 
@@ -100,10 +101,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     if name != "bfloat16":
         return np.dtype(name)
     try:
-        import ml_dtypes
+        return bfloat16()
     except ImportError:
         raise InvalidTypeError(
             "bounds of bfloat16 arrays require the package ml_dtypes: install it"
         ) from None
-    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return dtype

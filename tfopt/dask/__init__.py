@@ -6,8 +6,9 @@ machine, and with the same blocks the results have the same bits.
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
+
+from tfopt.core.imports import imported
 
 #: Public names and the modules that have them: none is imported before it is asked for.
 _HOMES = {
@@ -29,7 +30,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        return getattr(imported(_HOMES[name]), name)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("dask", "distributed"):
             raise

@@ -13,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from tfopt import linear_model
+from tfopt.core.imports import imported
 from tfopt.dask.blocks import as_blocks, is_collection
 from tfopt.linear_model._solver.reductions import tree_reduce
 from tfopt.linear_model.predictions import _is_logistic
@@ -51,8 +52,8 @@ class _ClusterPredictor:
             chunks = (X.chunks[0], (sample.shape[1],))
             return X.map_blocks(predict, dtype=sample.dtype, chunks=chunks)
         if hasattr(X, "map_partitions"):
-            import dask.array as da
-            import pandas as pd
+            da = imported("dask.array")
+            pd = imported("pandas")
 
             sample = predict(pd.DataFrame(np.zeros((1, len(X.columns))), columns=X.columns))
             shapes = (np.nan, *sample.shape[1:])

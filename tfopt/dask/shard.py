@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from tfopt.core.imports import bfloat16
 from tfopt.core.sparse_conversion import as_slices
 from tfopt.dask.folder import Folder
 from tfopt.errors import (
@@ -166,9 +167,7 @@ def dtype_from_name(name: str) -> Any:
     """Return the dtype of a name."""
     if name != "bfloat16":
         return name
-    import ml_dtypes
-
-    return ml_dtypes.bfloat16
+    return bfloat16()
 
 
 def shard_config(

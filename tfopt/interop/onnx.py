@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from tfopt.core.imports import imported
 from tfopt.errors import InvalidArgumentError
 
 __all__ = ["register"]
@@ -48,12 +49,11 @@ def register() -> None:
     ['Gemm']
     """
     try:
-        from skl2onnx import update_registered_converter
-        from skl2onnx.common import shape_calculator
+        update_registered_converter = imported("skl2onnx").update_registered_converter
+        shape_calculator = imported("skl2onnx.common.shape_calculator")
     except ImportError as error:
         raise ImportError("tfopt.interop.onnx needs skl2onnx: pip install 'tfopt[onnx]'") from error
-    from tfopt import linear_model
-
+    linear_model = imported("tfopt.linear_model")
     for name in ("SDCAClassifier", "SDCAClassifierCV", "FTRLClassifier"):
         update_registered_converter(
             getattr(linear_model, name),
@@ -75,15 +75,13 @@ class _Graph:
     """The nodes that a converter adds."""
 
     def __init__(self, scope: Any, operator: Any, container: Any) -> None:
-        import onnx
-        from skl2onnx.common.data_types import guess_numpy_type, guess_proto_type
-
+        types = imported("skl2onnx.common.data_types")
         self.scope, self.container = scope, container
         kind = operator.inputs[0].type
-        self.dtype, self.proto = guess_numpy_type(kind), guess_proto_type(kind)
+        self.dtype, self.proto = types.guess_numpy_type(kind), types.guess_proto_type(kind)
         self.input = operator.inputs[0].full_name
         if self.dtype not in (np.float32, np.float64):
-            self.dtype, self.proto = np.float32, onnx.TensorProto.FLOAT
+            self.dtype, self.proto = np.float32, imported("onnx").TensorProto.FLOAT
             self.input = self.node("Cast", [self.input], to=self.proto)
 
     def node(self, kind: str, inputs: list[str], output: str | None = None, **more: Any) -> str:
@@ -125,8 +123,7 @@ def _convert_regressor(scope: Any, operator: Any, container: Any) -> None:
 
 def _convert_classifier(scope: Any, operator: Any, container: Any) -> None:
     """Add the nodes of a classifier."""
-    import onnx
-
+    onnx = imported("onnx")
     graph, model = _Graph(scope, operator, container), operator.raw_operator
     options = scope.get_options(model, dict.fromkeys(_CLASSIFIER_OPTIONS, False))
     label, second = (output.full_name for output in operator.outputs)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.core.imports import imported
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.arrays import csr
 from tfopt.kernels.text.hashing import hash_columns
@@ -51,7 +52,7 @@ def hash_features(X: Any, n_features: int) -> Any:
     >>> hash_features(X, 8).toarray()
     array([[1., 2., 0., 0., 0., 0., 0., 0.]])
     """
-    from scipy import sparse
+    sparse = imported("scipy.sparse")
 
     if not sparse.issparse(X) or X.format != "csr":
         raise InvalidTypeError(f"X must be a CSR matrix, not {type(X).__name__}")

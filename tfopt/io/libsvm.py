@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from tfopt.core.imports import imported
 from tfopt.errors import FileFormatError, InvalidArgumentError
 from tfopt.io.libsvm_faults import find_fault
 from tfopt.io.streams import Source, is_damage, name_of, open_binary
@@ -373,7 +374,7 @@ def _query_ids(block: _Block) -> np.ndarray:
 def _matrix(
     values: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_features: int | None
 ) -> Any:
-    from scipy import sparse
+    sparse = imported("scipy.sparse")
 
     if n_features is None:
         n_features = int(indices.max()) + 1 if indices.size else 1

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
+from tfopt.core.imports import imported
 from tfopt.errors import InvalidTypeError
 
 __all__ = ["Source", "is_damage", "name_of", "open_binary"]
@@ -67,15 +68,15 @@ def open_binary(source: Source) -> Iterator[BinaryIO]:
             with gzip.open(buffered, "rb") as stream:
                 yield stream
         elif head.startswith(b"BZh"):
-            import bz2  # here, because not every Python was built with it
+            bz2 = imported("bz2")  # here, because not every Python was built with it
 
             with bz2.open(buffered, "rb") as stream:
                 yield stream
         elif head.startswith(b"\xfd7zXZ\x00"):
-            import lzma
+            lzma = imported("lzma")
 
             with lzma.open(buffered, "rb") as stream:
-                yield stream  # type: ignore[misc]
+                yield stream
         elif head.startswith(b"\x28\xb5\x2f\xfd"):
             with _zstandard(buffered) as stream:
                 yield stream
@@ -94,7 +95,7 @@ def _opened(source: Source) -> Iterator[Any]:
             with open(0, "rb", closefd=False) as stream:
                 yield stream
         elif "://" in path:
-            import fsspec
+            fsspec = imported("fsspec")
 
             with fsspec.open(path, "rb") as stream:
                 yield stream
@@ -127,10 +128,10 @@ class _Readable(io.RawIOBase):
 
 def _zstandard(raw: Any) -> Any:
     try:
-        from compression import zstd  # of Python 3.14
+        zstd = imported("compression.zstd")  # of Python 3.14
     except ImportError:
         try:
-            from backports import zstd
+            zstd = imported("backports.zstd")
         except ImportError:
             raise ImportError(
                 "Zstandard files need Python 3.14 or the package backports.zstd: "

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
+from tfopt.core.imports import imported
 from tfopt.errors import InvalidArgumentError
 
 __all__ = ["CoefficientsMixin"]
@@ -56,7 +57,7 @@ class CoefficientsMixin:
         intercept   1.0
         """
         check_is_fitted(self)
-        import pandas as pd
+        pd = imported("pandas")
 
         coef = self._dense_coef()
         names = getattr(self, "feature_names_in_", None) if feature_names is None else feature_names

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from tfopt.core.imports import imported
 from tfopt.linear_model._solver.block_fit import BlockFit
 from tfopt.linear_model._solver.costs import applies_in_blocks
 from tfopt.linear_model._solver.monitor import SolverResult
@@ -100,7 +101,7 @@ class SDCAResults:
         matplotlib Axes
         """
         check_is_fitted(self)
-        import matplotlib.pyplot as plt
+        plt = imported("matplotlib.pyplot")
 
         ax = ax or plt.subplots()[1]
         for k, history in enumerate(self.history_):
@@ -123,9 +124,7 @@ class ProgressBar:
     def __init__(self, verbose: bool, max_iter: int) -> None:
         self._bar: Any = None
         if verbose:
-            from tqdm.auto import tqdm
-
-            self._bar = tqdm(total=max_iter, unit="epoch")
+            self._bar = imported("tqdm.auto").tqdm(total=max_iter, unit="epoch")
 
     def __enter__(self) -> Callable[[dict[str, Any]], None]:
         return self._update

@@ -11,6 +11,7 @@ import torch
 from torch.autograd.graph import increment_version
 from torch.utils.dlpack import to_dlpack
 
+from tfopt.core.imports import bfloat16
 from tfopt.core.rule_steps import RuleStep, RuleUpdate
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
@@ -295,10 +296,8 @@ def _array(tensor: Any) -> np.ndarray:
     if tensor.dtype is not torch.bfloat16:
         array: np.ndarray = tensor.detach().numpy()
         return array
-    import ml_dtypes
-
     bits: np.ndarray = tensor.detach().view(torch.int16).numpy()
-    return bits.view(ml_dtypes.bfloat16)
+    return bits.view(bfloat16())
 
 
 def _arrays(grads: list[Any]) -> list[np.ndarray]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.core.imports import bfloat16
 from tfopt.core.line_alignment import empty_at_a_line
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.optimizers.base.variables import dtype_of
@@ -85,10 +86,7 @@ def stored_dtype(
             f"host memory, not {own} on the {variable.device.upper()}"
         )
     if kind == "bfloat16":
-        import ml_dtypes
-
-        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return bfloat16
+        return bfloat16()
     if kind not in _CODES:
         return np.dtype(kind)
     if slot not in codes:

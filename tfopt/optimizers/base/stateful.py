@@ -11,6 +11,7 @@ import numpy as np
 
 from tfopt.core.backends import backend_of
 from tfopt.core.effects import writes
+from tfopt.core.imports import imported
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.update.commit import Write
 from tfopt.optimizers.base.hyperparameters import CheckedAttribute
@@ -237,9 +238,7 @@ class Stateful(ABC):
         OSError
             If the file cannot be written; an existing file is left unchanged.
         """
-        from tfopt import checkpoints
-
-        checkpoints.save(path, self.state_dict(variables))
+        imported("tfopt.checkpoints").save(path, self.state_dict(variables))
 
     @writes()
     def load_state_dict(self, state: dict[str, Any], variables: Any = None) -> None:
@@ -305,9 +304,7 @@ class Stateful(ABC):
         InvalidArgumentError
             As in `load_state_dict`, including the errors described there for files.
         """
-        from tfopt import checkpoints
-
-        with checkpoints.opened(path) as state:
+        with imported("tfopt.checkpoints").opened(path) as state:
             self.load_state_dict(state, variables)
 
     # ---- methods that a subclass with more state overrides

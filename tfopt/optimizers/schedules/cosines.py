@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
+from tfopt.core.imports import imported
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.schedules.schedule import Formula, Number, Whole, power
 
@@ -339,7 +338,7 @@ class NoisyLinearCosineDecay(Formula):
     def _rate(self, s: float) -> float:
         d = self.decay_steps
         # the seed must be a non-negative integer; steps in between share a whole step's noise
-        draw = np.random.default_rng((self.seed, int(abs(s)))).standard_normal()
+        draw = imported("numpy.random").default_rng((self.seed, int(abs(s)))).standard_normal()
         s = min(s, d)
         e = math.sqrt(self.initial_variance / power(1 + s, self.variance_decay)) * draw
         line = (d - s) / d + e

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfopt.core.effects import writes
+from tfopt.core.imports import bfloat16
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.reduce.clip import round_call
 from tfopt.kernels.update.checks import Call
@@ -168,10 +169,7 @@ class Mirror(Wrapper):
     def _slot_dtype(self, variable: Variable, slot_name: str) -> np.dtype[Any]:
         if self.dtype == "float16":
             return np.dtype(np.float16)
-        import ml_dtypes
-
-        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return bfloat16
+        return bfloat16()
 
     def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
         return {"mirror": variable.shape}
