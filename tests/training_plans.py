@@ -63,8 +63,6 @@ VALUES: dict[str, tuple[Any, ...]] = {
 }
 #: Storages of variables whose elements lie in the order of C, with dense gradients.
 IN_BLOCKS = {"8bit", "4bit"}
-#: In which elements lie in memory in the order of their indices.
-IN_ORDER = ["contiguous", "strided", "columns", "shifted"]
 #: What variables may have to be after a step.
 CONSTRAINTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "not negative": lambda w: np.where(w < 0, w.dtype.type(0), w),
@@ -98,8 +96,7 @@ def drawn_plan(which: str, stack: str, seed: int) -> Plan:
     rounds, cautious = "stochastic_rounding" in tried, "cautious_weight_decay True" in tried
     if rounds:  # of each optimizer, at least one variable
         usable = DTYPES[1:2] if "ParameterGroups" in tried else usable[1:]
-    # Adafactor's means are NumPy's, whose order of additions is that of the elements in memory
-    orders = IN_ORDER if "Adafactor" in tried else list(LAYOUTS)
+    orders = list(LAYOUTS)
     first, layouts = {}, {}
     special = not late and random.random() < 0.4
     config = tfopt.optimizers.serialize(optimizer)
@@ -171,9 +168,8 @@ class Run:
         ]
         self.optimizer.apply_gradients(given)
         present = [(name, grad) for name, grad in pairs if grad is not None]
-        laid_out = {k: lay_out(w, self.plan.layouts[k]) for k, w in self.expected.items()}
         new, self.state = train_step(
-            self.plan.config, laid_out, self.state, present, self.constraints
+            self.plan.config, self.expected, self.state, present, self.constraints
         )
         self.expected = {k: np.asarray(w) for k, w in new.items()}
 

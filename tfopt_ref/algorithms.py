@@ -483,11 +483,14 @@ def adafactor(
     clip_threshold: float = 1.0,
     relative_step: bool = True,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Return the variable and the slots after a step (Shazeer, Stern 2018, algorithms 4 and 5)."""
+    """Return the variable and the slots after a step (Shazeer, Stern 2018, algorithms 4 and 5).
+
+    The means are NumPy's of arrays in the order of C.
+    """
     if not w.size:
         return w, dict(slots)
     real = np.dtype(np.float32 if w.dtype.itemsize == 2 else w.dtype).type
-    x, g = w.astype(real), g.astype(real)
+    x, g = w.astype(real, order="C"), g.astype(real, order="C")
     taken = real(t**beta_2_decay)  # 1 - beta_2 of this step
     with np.errstate(all="ignore"):
         square = g * g + real(epsilon_1)

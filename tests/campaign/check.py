@@ -45,6 +45,7 @@ CHECKS = (
     "sizes",
     "refusals",
     "steps",
+    "programs",
     "interruptions",
     "storms",
     "damaged_files",

@@ -23,6 +23,9 @@ class Workspace:
     def __init__(self) -> None:
         self._kept: dict[str, tuple[np.ndarray, ref[np.ndarray]]] = {}
 
+    def __reduce__(self) -> tuple[type[Workspace], tuple[()]]:
+        return Workspace, ()  # a copy has memory of its own
+
     def array(self, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """Return an uninitialized array."""
         size = math.prod(shape) * np.dtype(dtype).itemsize

@@ -40,7 +40,7 @@ cdef bint same_elements(const layout *a, int j, const layout *b, int k, Py_ssize
     cdef int storage = NATIVE if a == NULL else a.storage[j]
     if storage != (NATIVE if b == NULL else b.storage[k]):
         return False
-    if storage >= SIGNED8:
+    if storage >= SIGNED8 or n == 0:
         return True
     left, stride_left = n, _width(a, j, itemsize)
     if a != NULL and not a.blocked:

@@ -375,6 +375,9 @@ class OptimizerBase(Stateful):
         """Remove the slots that a failed step has created."""
         self._store.withdraw(mark)
 
+    def _last_at(self, name: str) -> Variable | None:
+        return self._places.at.get(name)
+
     def _check_move(self, moved: dict[Any, Variable]) -> None:
         """Refuse to move state (`_move_state`) to variables that already have some."""
         self._store.check_move(moved)

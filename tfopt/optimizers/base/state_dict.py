@@ -5,7 +5,7 @@ The state of a wrapper contains the states of its inner optimizers as parts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,7 +48,7 @@ _OF_EACH = ("class_name", "config", "weights", "slots", "order", "parts")
 
 def state_of(optimizer: Stateful, variables: Any) -> dict[str, Any]:
     """Return the complete state; see `Stateful.state_dict`."""
-    names = _names(optimizer, variables)
+    names = _names(optimizer, variables, optimizer._last_at)
     kinds = {name: kind_of(variable) for name, variable in names.items()}
     return {"version": _VERSION, "variables": kinds, **_state(optimizer, names)}
 
@@ -157,16 +157,31 @@ def _arranged(
 # ---- checks
 
 
-def _names(optimizer: Stateful, variables: Any) -> dict[str, Variable]:
+def _names(
+    optimizer: Stateful,
+    variables: Any,
+    last_at: Callable[[str], Variable | None] = lambda name: None,
+) -> dict[str, Variable]:
     """Return variables by name; by default those that have state.
 
-    Raise if any other variable has slots.
+    An array that has replaced another one since the last step stands for it. Raise if any other
+    variable has slots.
     """
     if variables is None:
         variables = list({memory_of(var): var for var in optimizer._known()}.values())
     names = named(variables)
+    owners = [*_all_owners(optimizer)]
+    owning = {memory_of(owner) for owner in owners}
+    for name, variable in names.items():
+        last = last_at(name)
+        if (
+            last is not None
+            and memory_of(variable) not in owning
+            and kind_of(last) == kind_of(variable)
+        ):
+            names[name] = last
     listed = {memory_of(variable) for variable in names.values()}
-    for owner in _all_owners(optimizer):
+    for owner in owners:
         if memory_of(owner) not in listed:
             raise InvalidArgumentError(
                 f"the optimizer has slots of {owner!r}, which is not among the variables"

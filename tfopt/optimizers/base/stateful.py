@@ -358,6 +358,10 @@ class Stateful(ABC):
         """Return what remembers a structure of variables whose state has been loaded."""
         return []
 
+    def _last_at(self, name: str) -> Variable | None:
+        """Return the variable at a position of the structure of the last step, if there was one."""
+        return None
+
     def _holders(self) -> list[Any]:
         """Return the objects whose attributes are set when state is loaded or moved."""
         return [self, self._store]

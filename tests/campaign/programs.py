@@ -1,0 +1,29 @@
+"""Programs of public calls, drawn from the tables of factors of all laws."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from laws.law import LAWS, found, run, shrunk
+from laws.law import drawn as drawn_of
+
+from campaign.check import drawn
+
+
+def _case(random: np.random.Generator) -> None:
+    """A program of public calls, of any law: it keeps the law, and is made small if it does not."""
+    law = found(LAWS[int(random.integers(len(LAWS)))])
+    draw = drawn_of(law, random)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            run(law.program(draw))
+        except Exception as error:
+            text = law.program(shrunk(law, draw))
+            raise AssertionError(
+                f"{error!r}. In tests/, run this program again:\n\n{text}"
+            ) from error
+
+
+CHECK = drawn("programs", _case)._replace(patience=600.0)
