@@ -44,13 +44,15 @@ def without_rule(
 class Arguments:
     """The arguments of a call, and the places of the tensors among them.
 
+    What is recorded has copies of arrays and containers, which their owners may change.
+
     Parameters
     ----------
     args, kwargs
     """
 
     def __init__(self, args: Any, kwargs: Any) -> None:
-        self.structure = args, kwargs
+        self.structure = engine.owned((args, kwargs)) if engine.recorders() else (args, kwargs)
         self.leaves = flatten(self.structure)
         self.places = [
             k for k, leaf in enumerate(self.leaves) if isinstance(leaf, (Operand, IndexedSlices))

@@ -62,6 +62,9 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def decorated(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if engine.recorders():
+            args, kwargs = engine.owned((args, kwargs))  # the later call has to be the same
+
         def body(*args: Any, **kwargs: Any) -> Any:
             with _tapes_off():
                 result = f(*args, **kwargs)

@@ -82,6 +82,8 @@ cpdef object apply(Op op, tuple ins, dict kw=None):
     cdef list arrays = []
     cdef tuple outs
     cdef object value, made
+    if op.views and cnp.PyArray_Check(ins[0]):  # its owner may write into what the result shows
+        ins = (np.array(ins[0]), *ins[1:])
     for value in ins:
         if type(value) is Tensor:
             _refuse_leaked(<Tensor>value)

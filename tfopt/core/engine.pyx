@@ -25,6 +25,7 @@ import numpy as np
 
 from tfopt.core.callers import users_line
 from tfopt.core.imports import imported
+from tfopt.core.nest import flatten, pack
 from tfopt.errors import InternalError
 
 cimport cython
@@ -78,6 +79,8 @@ cdef extern from *:
 cdef object _inexact = np.inexact
 cdef object _may_share_memory = np.may_share_memory
 cdef object _number = (bool, int, float, complex, np.generic)
+
+cdef set _unchanging = {bool, int, float, complex, str, slice}
 
 CUT = object()      # instead of a rule: no gradient passes, which is no error
 

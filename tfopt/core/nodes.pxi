@@ -69,6 +69,35 @@ cdef object _dummy(cnp.ndarray array):
                                     _nothing, cnp.NPY_ARRAY_ALIGNED, NULL)
 
 
+cpdef object owned(object value):
+    """The same, with copies of containers and arrays, which their owners may change."""
+    cdef list parts
+    cdef bint same = True
+    kind = type(value)
+    if value is None or kind is Tensor or kind in _unchanging:
+        return value
+    if kind is tuple or kind is list:
+        parts = []
+        for part in value:
+            kept = owned(part)
+            same = same and kept is part
+            parts.append(kept)
+        if kind is list:
+            return parts
+        return value if same else tuple(parts)
+    if kind is dict:
+        return {name: owned(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple, dict)):
+        return pack(value, list(map(owned, flatten(value))))
+    if cnp.PyArray_Check(value):
+        return np.array(value, subok=True)
+    # what has the function's protocol answers for itself, as tensors, variables and slices do
+    if hasattr(value, "__array__") and not hasattr(value, "__array_function__") \
+            and not isinstance(value, (type, np.generic)):
+        return np.array(value)
+    return value
+
+
 cdef inline long long _bit(Py_ssize_t place) noexcept:
     """The bit of an input; those beyond the last bit share it."""
     return 1LL << (place if place < OUTPUT - 1 else OUTPUT - 1)
@@ -115,9 +144,11 @@ cpdef int record(object op, tuple ins, tuple outs, dict kw=None) except -1:
         if not traced:
             return 0
         takers = None
+    if traced and type(op) is Op:
+        _assert_facts(<Op>op, ins, outs)    # before arrays are copied
     if traced or type(op) is not Op or ((<Op>op).vjps is None and (<Op>op).joint is None):
         node = Node.__new__(Node)
-        node.op, node.ins, node.outs, node.kw = op, ins, outs, kw
+        node.op, node.ins, node.outs, node.kw = op, owned(ins), outs, owned(kw)
     else:
         node = _spare_node(op, ins, outs, kw, need)
     if traced:
@@ -158,16 +189,11 @@ cdef Node _spare_node(Op op, tuple ins, tuple outs, dict kw, long long need):
     kept = None
     for k in range(n):
         value = ins[k]
-        if reads & _bit(k):
-            if type(value) is Tensor or not cnp.PyArray_Check(value):
-                continue
-            value = np.array(value)     # its owner may write into it
-        else:
-            value = _ghost(value)
+        value = owned(value) if reads & _bit(k) else _ghost(value)
         if value is not ins[k]:
             kept = list(ins) if kept is None else kept
             kept[k] = value
-    node.op, node.kw = op, kw
+    node.op, node.kw = op, owned(kw)
     node.ins = ins if kept is None else tuple(kept)
     if reads & (1LL << OUTPUT):
         node.outs = outs

@@ -88,8 +88,6 @@ cdef class Trace:
                 "assignment, or in another function"
             )
         node.where = users_line()
-        if type(node.op) is Op:
-            _assert_facts(<Op>node.op, node.ins, node.outs)
         self.nodes.append(node)
         for x in node.outs:
             self.place(x)

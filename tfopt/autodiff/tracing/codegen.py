@@ -245,8 +245,6 @@ class _Writer:
             if node is not None and is_op_with(node.op, "elementwise"):
                 others = [other for other in node.ins if other is not x]
                 value = _shortened(value, node.outs[0].shape, others)
-            if value is x:
-                value = np.array(x)  # its owner may write into it
         return self._constant(value)
 
     def _result(self, x: Any) -> str:

@@ -81,7 +81,7 @@ def with_gradients_of(
     name = name or function.__name__
 
     def back(upstreams: Any, outs: Any, ins: Any, kw: Any, need: list[bool]) -> list[Any]:
-        _check_taken(name, composition, args, kwargs)
+        _check_taken(name, composition, *arguments.structure)
         inputs = [np.copy(x if isinstance(x, Tensor) else engine.wrapped(x)) for x in ins]
         need = [engine.is_differentiable(x) and n for x, n in zip(inputs, need, strict=True)]
         wanted = [x for x, needed in zip(inputs, need, strict=True) if needed]
