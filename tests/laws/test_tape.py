@@ -7,10 +7,10 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from laws import tape_outside
+from laws import tape_outside, tape_wrapped
 from laws.law import Draw, Law, covering, drawn, pairs, run, shrunk
 
-LAWS = {law.name: law for law in (tape_outside.LAW,)}
+LAWS = {law.name: law for law in (tape_outside.LAW, tape_wrapped.LAW)}
 
 
 def tried(law: Law, draw: Draw) -> None:

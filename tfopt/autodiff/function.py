@@ -219,7 +219,7 @@ class Function:
     def _trace(self, call: BoundCall, first: bool = False) -> Program:
         placed = [engine.placeholder(x) if isinstance(x, Tensor) else x for x in call.leaves]
         inputs = [x for x in placed if isinstance(x, Tensor)]
-        args, kwargs = pack(call.structure, placed)
+        args, kwargs = self._signature.as_given(call, placed)
         trace = Trace()
         trace.may_create = first
         self._traces.count += 1

@@ -241,10 +241,11 @@ class _Writer:
             written = repr(x)
             return f"({written})" if written[0] == "-" else written  # -2 ** t is -(2 ** t)
         value = engine.stable(x) if isinstance(x, Tensor) else x
-        if isinstance(value, np.ndarray):
-            if node is not None and is_op_with(node.op, "elementwise"):
-                others = [other for other in node.ins if other is not x]
-                value = _shortened(value, node.outs[0].shape, others)
+        if node is None or not isinstance(value, np.ndarray):
+            return self._constant(value)
+        if is_op_with(node.op, "elementwise"):
+            others = [other for other in node.ins if other is not x]
+            value = _shortened(value, node.outs[0].shape, others)
         return self._constant(value)
 
     def _result(self, x: Any) -> str:

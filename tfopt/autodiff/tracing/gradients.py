@@ -12,7 +12,7 @@ from tfopt.autodiff.tracing.codegen import compiled
 from tfopt.autodiff.tracing.trace import dependents, depends, forget_values, inputs_of, traced
 from tfopt.core import engine
 from tfopt.core.effects import Effect
-from tfopt.core.engine import Node, Tensor, Trace
+from tfopt.core.engine import READ, Node, Tensor, Trace
 from tfopt.core.tensor_tree import TensorTree
 
 if TYPE_CHECKING:
@@ -67,9 +67,13 @@ class Gradients:
         except LookupError as error:  # which matters only if a gradient is asked for
             self.missing, grads = str(error), [None] * len(self.sources)
             del trace.nodes[len(nodes) :]
-        self.grads = TensorTree(grads)
         self.nodes = trace.nodes
         rules = self.nodes[len(nodes) :]
+        # rules may read variables, too, such as those of what is computed again: nothing that has
+        # been computed depends on these reads, but what is made of the gradients does
+        late_reads = [node.outs[0] for node in rules if node.op is READ]
+        self.sources += late_reads
+        self.grads = TensorTree([*grads, *(None for _ in late_reads)])
         late = dependents(self.nodes, self.upstreams)
         ahead = [n for n in rules if not late & set(map(engine.key, n.outs))]
         behind = [n for n in self.nodes if late & set(map(engine.key, n.outs))]

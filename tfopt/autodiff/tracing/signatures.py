@@ -56,7 +56,9 @@ class BoundCall(NamedTuple):
     Parameters
     ----------
     structure : tuple
-        The positional arguments, a tuple, and a dict of the others.
+        The arguments that may be positional, a tuple, and a dict of the others.
+    given : dict of str to bool, or None
+        The names of the parameters that were given, and whether by name; None: all by place.
     leaves : list
         In the order of `flatten`.
     kind : hashable
@@ -64,6 +66,7 @@ class BoundCall(NamedTuple):
     """
 
     structure: Any
+    given: dict[str, bool] | None
     leaves: list[Any]
     kind: Hashable
 
@@ -102,6 +105,17 @@ class Signature:
             p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty for p in parameters
         )
         self.n_simple = len(parameters) if simple else -1
+        self._nameless = {p.name for p in parameters if p.kind is p.POSITIONAL_ONLY}
+        self._by_place = [
+            p.name for p in parameters
+            if p.kind is p.POSITIONAL_OR_KEYWORD or p.name in self._nameless
+        ]  # fmt: skip
+        #: Tensors, arrays and variables are none of them: a trace has their values, or reads them.
+        self._defaults = {
+            p.name: p.default for p in parameters
+            if p.default is not p.empty and specs is None
+            and not any(isinstance(x, (Operand, np.ndarray)) for x in flatten(p.default))
+        }  # fmt: skip
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundCall:
         """Return what a program needs to know of a call; arrays among the arguments are tensors.
@@ -111,10 +125,11 @@ class Signature:
         TypeError
             If they are none of the function's arguments, do not fit the specs, or have no hash.
         """
+        given: dict[str, bool] | None = None
         if kwargs or len(args) != self.n_simple:
             bound = self._signature.bind(*args, **kwargs)
-            if self.specs is None:
-                bound.apply_defaults()
+            given = {k: k in kwargs and k not in self._nameless for k in bound.arguments}
+            bound.arguments.update({k: v for k, v in self._defaults.items() if k not in given})
             args, kwargs = bound.args, bound.kwargs
         structure = args, kwargs
         if kwargs or any(isinstance(x, (list, tuple, dict)) for x in args):
@@ -126,7 +141,26 @@ class Signature:
         if self.specs is not None:
             leaves = self._fitting(leaves)
         tensors_alone = engine.tensor_kinds(tuple(leaves)) if nesting == len(leaves) else None
-        return BoundCall(structure, leaves, tensors_alone or (nesting, _kinds(leaves)))
+        return BoundCall(structure, given, leaves, tensors_alone or (nesting, _kinds(leaves)))
+
+    def as_given(self, call: BoundCall, leaves: list[Any]) -> Any:
+        """Return a call's arguments and keywords, with other leaves, as they were given.
+
+        What was left out is left out, and what was named is named: a custom gradient tells apart.
+        """
+        args, kwargs = pack(call.structure, leaves)
+        if call.given is None:
+            return args, kwargs
+        by_place, named = [], {}
+        for name, value in zip(self._by_place, args, strict=False):
+            if call.given.get(name) is False:
+                by_place.append(value)
+            elif name in call.given:
+                named[name] = value
+        for name, value in kwargs.items():
+            if name in call.given or name not in self._defaults or name in self._nameless:
+                named[name] = value
+        return (*by_place, *args[len(self._by_place) :]), named
 
     def _fitting(self, leaves: list[Any]) -> list[Any]:
         """Return leaves as the specs ask for them."""
