@@ -181,3 +181,52 @@ def test_ends_that_change_after_the_check() -> None:
         rows.take([0])
     with pytest.raises(InvalidArgumentError, match="indptr must not decrease"):
         rows.dot(np.ones(4))
+
+
+# ---- tapes and traces
+
+SPARSE = sparse.random(5, 4, 0.6, "csr", random_state=3)
+
+
+@pytest.mark.parametrize("k", [None, 3])
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("traced", [False, True])
+def test_gradients_are_those_of_a_dense_matrix(k: int | None, dtype: str, traced: bool) -> None:
+    """Of both products, with respect to what is multiplied, of the first and the second order."""
+    rows, dense = SparseRows(SPARSE), SPARSE.toarray().astype(dtype)
+    random = np.random.default_rng(0)
+    shapes = [(n, *(() if k is None else (k,))) for n in (4, 5)]
+    w, s = (random.uniform(0.5, 1.5, shape).astype(dtype) for shape in shapes)
+    products = {
+        "dot": (w, rows.dot, lambda x: dense @ x),
+        "gradient": (s, lambda x: np.add(rows.gradient(x), 0.0), lambda x: dense.T @ x),
+    }
+
+    def gradients(f: Any, at: np.ndarray) -> list[np.ndarray]:
+        x, v = tfopt.constant(at), tfopt.Variable(at.copy())
+        with tfopt.GradientTape() as outer:
+            outer.watch(x)
+            with tfopt.GradientTape() as tape:
+                tape.watch(x)
+                y = np.sum(f(x * v) ** 3)
+            first = [np.add(g, 0.0) for g in tape.gradient(y, [x, v])]
+        second = outer.gradient(first, [x, v])
+        return [np.asarray(g.numpy()) for g in (*first, *second)]
+
+    for at, ours, theirs in products.values():
+        f = tfopt.function(ours) if traced else ours
+        for found, wanted in zip(gradients(f, at), gradients(theirs, at), strict=True):
+            assert found.dtype == wanted.dtype
+            np.testing.assert_allclose(found, wanted, 1e-4 if dtype == "f4" else 1e-12)
+
+
+def test_the_gradient_of_weights_has_the_rows_of_the_batch() -> None:
+    rows, v = SparseRows(SPARSE), tfopt.Variable(np.ones((4, 2)))
+    with tfopt.GradientTape() as tape:
+        y = np.sum(rows.take([3, 1]).dot(v))
+    found = tape.gradient(y, v)
+    assert isinstance(found, tfopt.IndexedSlices)
+    assert np.asarray(found.indices).tolist() == rows.take([3, 1]).columns.tolist()
+    np.testing.assert_allclose(
+        np.asarray(found), SPARSE.toarray()[[3, 1]].sum(0)[:, None] @ [[1, 1]]
+    )

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from tfopt.core.engine import Op, Operand, apply
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.arrays import csr
@@ -119,18 +120,19 @@ class SparseRows:
         taken.shape = numbers.size, n_columns
         return taken
 
-    def dot(self, weights: Any) -> np.ndarray:
+    def dot(self, weights: Any) -> Any:
         """Return the products of the rows with weights.
 
         Parameters
         ----------
-        weights : ndarray or Variable of float32 or float64
+        weights : ndarray, Variable or Tensor of float32 or float64
             Of shape (n_columns,) or (n_columns, k). The products are computed in this dtype.
 
         Returns
         -------
-        ndarray, shape (n_rows,) or (n_rows, k)
-            Each product is added to a sum that begins with zero, in the order of the entries.
+        ndarray, or Tensor of a variable or a tensor, shape (n_rows,) or (n_rows, k)
+            Each product is added to a sum that begins with zero, in the order of the entries. A
+            tape records it: its gradient is that of `gradient`.
 
         Raises
         ------
@@ -139,25 +141,22 @@ class SparseRows:
         InvalidArgumentError
             If they have another shape.
         """
-        w = _as_array(weights, "weights")
+        w = _operand(weights, "weights")
         if w.ndim not in (1, 2) or len(w) != self.shape[1]:
             raise InvalidArgumentError(
                 f"weights must have the shape ({self.shape[1]},) or ({self.shape[1]}, k), not "
                 f"{w.shape}"
             )
-        with np.errstate(over="ignore"):  # as in kernels
-            values = self.values.astype(w.dtype, copy=False)
-        columns = w.reshape(len(w), 1) if w.ndim == 1 else w
-        products = csr.dot(values, self.columns, self.ends, columns)
-        return products[:, 0] if w.ndim == 1 else products
+        return _carried_out(_PRODUCTS, w, self)
 
     def gradient(self, slopes: Any) -> IndexedSlices:
         """Return the gradient of the weights, given that of the products of `dot`.
 
         Parameters
         ----------
-        slopes : ndarray of float32 or float64, shape (n_rows,) or (n_rows, k)
-            The derivative of the loss with respect to each product.
+        slopes : ndarray, Variable or Tensor of float32 or float64
+            The derivative of the loss with respect to each product, of shape (n_rows,) or
+            (n_rows, k).
 
         Returns
         -------
@@ -165,7 +164,8 @@ class SparseRows:
             The transposed matrix times `slopes`, as one row of the weights for each entry: value
             times slope, in the dtype of the slopes, with the entry's column as its index. As
             TensorFlow's gradients of lookups, a column occurs as often as it has entries, until an
-            optimizer, or `IndexedSlices.sum_duplicates`, sums them.
+            optimizer, or `IndexedSlices.sum_duplicates`, sums them. Of a variable or a tensor, the
+            values are a tensor, which tapes record.
 
         Raises
         ------
@@ -174,20 +174,57 @@ class SparseRows:
         InvalidArgumentError
             If they have another shape.
         """
-        s = _as_array(slopes, "slopes")
+        s = _operand(slopes, "slopes")
         if s.ndim not in (1, 2) or len(s) != len(self):
             raise InvalidArgumentError(
                 f"slopes must have the shape ({len(self)},) or ({len(self)}, k), not {s.shape}"
             )
-        of_entries = np.repeat(s, self.ends[1:] - self.ends[:-1], axis=0)
-        with np.errstate(all="ignore"):
-            values = self.values.astype(s.dtype, copy=False)
-            of_entries *= values if s.ndim == 1 else values[:, None]
+        of_entries = _carried_out(_OF_ENTRIES, s, self)
         return IndexedSlices(of_entries, self.columns, (self.shape[1], *s.shape[1:]))
 
+    def _of_entries(self) -> Self:
+        """Return the same rows with each entry in a column of its own."""
+        made = object.__new__(type(self))
+        made.values, made.ends = self.values, self.ends
+        made.columns = np.arange(self.values.size)
+        made.shape = self.shape[0], self.values.size
+        return made
 
-def _as_array(value: Any, name: str) -> np.ndarray:
-    array = np.asarray(value)
-    if array.dtype not in (np.float32, np.float64):
-        raise InvalidTypeError(f"{name} must be float32 or float64, not {array.dtype}")
-    return array
+
+def _operand(value: Any, name: str) -> Any:
+    """Return what is multiplied: tensors and variables as they are, anything else as an array."""
+    given = value if isinstance(value, Operand) else np.asarray(value)
+    if given.dtype not in (np.float32, np.float64):
+        raise InvalidTypeError(f"{name} must be float32 or float64, not {given.dtype}")
+    return given
+
+
+# ---- both products are linear: the gradient of each is the other one
+
+
+def _products(w: np.ndarray, rows: SparseRows) -> np.ndarray:
+    with np.errstate(over="ignore"):  # as in kernels
+        values = rows.values.astype(w.dtype, copy=False)
+    columns = w.reshape(len(w), 1) if w.ndim == 1 else w
+    products: np.ndarray = csr.dot(values, rows.columns, rows.ends, columns)
+    return products[:, 0] if w.ndim == 1 else products
+
+
+def _terms(s: np.ndarray, rows: SparseRows) -> np.ndarray:
+    of_entries = np.repeat(s, rows.ends[1:] - rows.ends[:-1], axis=0)
+    with np.errstate(all="ignore"):
+        values = rows.values.astype(s.dtype, copy=False)
+        of_entries *= values if s.ndim == 1 else values[:, None]
+    return of_entries
+
+
+_PRODUCTS = Op("SparseRowsDot", _products, label="SparseRows.dot")
+_PRODUCTS.define(lambda g, y, w, rows: rows.gradient(g))
+_OF_ENTRIES = Op("SparseRowsGradient", _terms, label="SparseRows.gradient")
+_OF_ENTRIES.define(lambda g, y, s, rows: rows._of_entries().dot(g))
+
+
+def _carried_out(op: Op, value: Any, rows: SparseRows) -> Any:
+    if isinstance(value, Operand):
+        return apply(op, (value,), {"rows": rows})
+    return op.fn(value, rows)

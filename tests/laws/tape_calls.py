@@ -130,10 +130,13 @@ def _count(args: str) -> int:
     return len(call.args)
 
 
+@cache
 def _carried_out(shape: str) -> Callable[[str], bool]:
+    x, others = start(shape, 0), outside(shape, 0)
+
     def carried_out(text: str) -> bool:
         try:
-            made = flatten(value_of(text, start(shape, 0), outside(shape, 0)))
+            made = flatten(value_of(text, x.copy(), others))
         except Exception:
             return False
         arrays = [y for y in made if isinstance(y, np.ndarray | np.generic)]

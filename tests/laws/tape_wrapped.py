@@ -86,7 +86,9 @@ READ = {"a constant": "captured", "a variable": "v"}
 K = {"left out": "", "by name": ", k=2.0", "by place": ", 2.0"}
 INSIDE = {
     "nothing": "",
-    "assigned before": "g = f; f = tfopt.function(lambda x, k=1.5: (v.assign_add(x), g(x, k=k))[1])",
+    "assigned before": (
+        "g = f\n    f = tfopt.function(lambda x, k=1.5: (v.assign_add(x), g(x, k=k))[1])"
+    ),
 }  # fmt: skip
 
 
