@@ -106,7 +106,8 @@ class IndexedSlices:
         if copy is False:
             raise ValueError("IndexedSlices cannot become a dense array without a copy")
         dense = np.zeros(self.dense_shape, self.dtype if dtype is None else dtype)
-        np.add.at(dense, np.asarray(self.indices), np.asarray(self.values))
+        # NumPy checks indices and then reads them again: another thread must not write to them
+        np.add.at(dense, np.array(self.indices), np.asarray(self.values))
         return dense
 
     def sum_duplicates(self) -> IndexedSlices:
@@ -194,7 +195,7 @@ def densify_rows(values: Any, indices: Any, shape: tuple[int, ...]) -> np.ndarra
         merged = IndexedSlices(values, indices).sum_duplicates()
         dense[merged.indices] = merged.values
     else:
-        np.add.at(dense, indices, values)
+        np.add.at(dense, np.array(indices), values)
     return dense
 
 

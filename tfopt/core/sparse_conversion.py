@@ -34,9 +34,8 @@ def as_slices(grad: Any) -> Any:
     if type(grad) in _OWN:
         return grad
     if hasattr(grad, "nnz") and hasattr(grad, "tocoo"):
-        if grad.format in ("csr", "csc") and len(grad.shape) == 2:  # SciPy does not check
-            shape = grad.shape if grad.format == "csr" else grad.shape[::-1]
-            check_csr(grad.data, grad.indices, grad.indptr, shape, "grad")
+        if grad.format in ("csr", "csc") and len(grad.shape) == 2:
+            return _compressed(grad)
         coo = grad.tocoo()
         coords = getattr(coo, "coords", None) or (coo.row, coo.col)
         return _rows(coords, coo.data, coo.shape)
@@ -53,6 +52,18 @@ def each_as_slices(grads: Sequence[Any]) -> Sequence[Any]:
     return [as_slices(grad) for grad in grads]
 
 
+def _compressed(grad: Any) -> IndexedSlices:
+    """Return the rows of a matrix in CSR or CSC format, whose arrays SciPy would not check."""
+    data = grad.data
+    # copies, which are checked: another thread may write to the matrix
+    indices, indptr = (np.array(part) for part in (grad.indices, grad.indptr))
+    shape = grad.shape if grad.format == "csr" else grad.shape[::-1]
+    check_csr(data, indices, indptr, shape, "grad")
+    major = np.repeat(np.arange(shape[0]), np.diff(indptr))
+    coords = major, indices[: major.size]
+    return _rows(coords if grad.format == "csr" else coords[::-1], data[: major.size], grad.shape)
+
+
 def _rows(coords: Sequence[np.ndarray], data: np.ndarray, shape: tuple[int, ...]) -> IndexedSlices:
     if len(coords) == 1:  # each entry is a row
         return IndexedSlices(data, np.ascontiguousarray(coords[0]), shape)
@@ -60,7 +71,7 @@ def _rows(coords: Sequence[np.ndarray], data: np.ndarray, shape: tuple[int, ...]
         raise InvalidTypeError(
             f"a sparse gradient must have 1 or 2 sparse dimensions, not {len(coords)}"
         )
-    row, column = coords
+    row, column = map(np.array, coords)  # copies that no other thread writes to
     check_indices(row, shape[0], "the rows of grad")
     check_indices(column, shape[1], "the columns of grad")
     rows, position = np.unique(row, return_inverse=True)

@@ -8,12 +8,11 @@ import numpy as np
 from scipy import sparse
 
 from tfopt.dask.workers import VersionedBlock
-from tfopt.kernels.arrays.csr import check_csr, check_indices
 from tfopt.linear_model._solver.block_fit import BlockInput
+from tfopt.linear_model.validation import checked_sparse
 
 __all__ = [
     "common_feature_names",
-    "check_sparse",
     "load_block",
     "feature_names",
     "set_feature_names",
@@ -75,35 +74,13 @@ def _check_order(name: str, labels: np.ndarray) -> None:
 
 def _as_features(X: Any) -> Any:
     if sparse.issparse(X):
-        check_sparse(X)  # before the indices are used
-        X = sparse.csr_matrix(X)
+        X = sparse.csr_matrix(checked_sparse(X))
         return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
     array = np.asarray(X)
     if array.ndim != 2:
         raise ValueError(f"X must have rows and columns, not the shape {array.shape}")
     kept = array.dtype in (np.float32, np.float64)
     return np.ascontiguousarray(array, None if kept else np.float64)
-
-
-def check_sparse(X: Any) -> None:
-    """Refuse a sparse matrix with indices out of bounds.
-
-    Raises
-    ------
-    ValueError
-        The message names the array and the position.
-    """
-    if X.format in ("csr", "csc"):
-        shape = X.shape if X.format == "csr" else X.shape[::-1]
-        # arrays from a message may be misaligned
-        data, indices, indptr = (
-            np.require(a, requirements="A") for a in (X.data, X.indices, X.indptr)
-        )
-        check_csr(data, indices, indptr, shape, "X")
-    elif X.format == "coo":
-        for k, what in enumerate(("row", "col")):
-            indices = np.require(getattr(X, what), requirements="A")
-            check_indices(indices, X.shape[k], f"X.{what}")
 
 
 def _not_finite(X: Any) -> np.ndarray:

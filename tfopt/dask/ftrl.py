@@ -12,19 +12,17 @@ import dask
 import numpy as np
 from dask.utils import parse_bytes
 from distributed import get_client
-from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from tfopt import linear_model
-from tfopt.dask.block_input import check_sparse
 from tfopt.dask.blocks import as_blocks
 from tfopt.dask.checkpoints import StreamFitCheckpoints
 from tfopt.dask.cluster import check_scheduler, gathered
 from tfopt.dask.predictions import ClusterClassifier, ClusterRegressor
 from tfopt.linear_model.sdca_results import ProgressBar
-from tfopt.linear_model.validation import check_count
+from tfopt.linear_model.validation import check_count, checked_sparse
 
 __all__ = ["FTRLClassifier", "FTRLRegressor"]
 
@@ -136,11 +134,10 @@ def _joined(parts: list[bytes]) -> Any:
 
 
 def _load_block(number: int, X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
-    if sparse.issparse(X):
-        try:
-            check_sparse(X)
-        except ValueError as error:
-            raise ValueError(f"block {number}: {error}") from error
+    try:
+        X = checked_sparse(X)
+    except ValueError as error:
+        raise ValueError(f"block {number}: {error}") from error
     return X, np.asarray(y), None if weight is None else np.asarray(weight)
 
 

@@ -59,14 +59,13 @@ def hash_features(X: Any, n_features: int) -> Any:
     n_features = operator.index(n_features)
     if not 1 <= n_features <= MAX_FEATURES:
         raise InvalidArgumentError(f"n_features must be from 1 to {MAX_FEATURES}: {n_features}")
-    csr.check_csr(X.data, X.indices, X.indptr, X.shape, "X")
-    if np.count_nonzero(X.data) < X.data.size:
-        X = X.copy()
-        X.eliminate_zeros()
+    ends = np.array(X.indptr)  # its own, so that it stays as it was checked
+    csr.check_csr(X.data, X.indices, ends, X.shape, "X")
     # what lies behind the last row's end belongs to none
-    values = X.data[: X.indptr[-1]].astype(np.float32 if X.dtype == np.float32 else np.float64)
+    values = X.data[: ends[-1]].astype(np.float32 if X.dtype == np.float32 else np.float64)
     columns = np.empty(values.size, np.int32)
     hash_columns(np.ascontiguousarray(X.indices[: values.size]), values, n_features, columns)
-    hashed = sparse.csr_matrix((values, columns, X.indptr), (X.shape[0], n_features), copy=True)
+    hashed = sparse.csr_matrix((values, columns, ends), (X.shape[0], n_features))
+    hashed.eliminate_zeros()
     hashed.sum_duplicates()
     return hashed

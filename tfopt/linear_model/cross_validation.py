@@ -19,7 +19,7 @@ from tfopt.linear_model.predictions import LinearClassifier, LinearModel, Linear
 from tfopt.linear_model.sdca_base import SDCAEstimator
 from tfopt.linear_model.sdca_classifier import SDCAClassifier
 from tfopt.linear_model.sdca_regressor import SDCARegressor
-from tfopt.linear_model.validation import check_count
+from tfopt.linear_model.validation import check_count, checked_sparse
 
 __all__ = ["SDCAClassifierCV", "SDCARegressorCV"]
 
@@ -69,6 +69,7 @@ class _CrossValidation(LinearModel):
         """Find the scores of all penalties, and fit with the best one."""
         whole = self._estimator()
         X, y, weights = whole._checked(X, y, sample_weight)
+        X = checked_sparse(X, own=True)  # SciPy takes rows of it
         l1s, l2s = self._penalties()
         folds = list(check_cv(self.cv, y, classifier=is_classifier(self)).split(X, y))
         scorer = check_scoring(whole, scoring=self.scoring)

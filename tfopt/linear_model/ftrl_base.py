@@ -20,8 +20,8 @@ from tfopt.linear_model.predictions import LinearModel
 from tfopt.linear_model.sdca_results import ProgressBar
 from tfopt.linear_model.validation import (
     check_count,
-    check_csr_arrays,
     check_number,
+    checked_sparse,
 )
 
 __all__ = ["FTRLEstimator"]
@@ -65,8 +65,7 @@ class FTRLEstimator(LinearModel):
 
     def _validate_features(self, X: Any, reset: bool, **options: Any) -> Any:
         if self.n_hashes is not None and sparse.issparse(X):
-            check_csr_arrays(X)
-            X = hash_features(X.tocsr(), int(self.n_hashes))
+            X = hash_features(checked_sparse(X).tocsr(), int(self.n_hashes))
         elif self.n_hashes is not None:
             X = FeatureHasher(int(self.n_hashes)).transform(X)
         return super()._validate_features(X, reset, **options)

@@ -15,8 +15,9 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tfopt.kernels.arrays import csr
 from tfopt.linear_model.coefficients import CoefficientsMixin
-from tfopt.linear_model.validation import check_csr_arrays, is_plain_matrix, is_plain_vector
+from tfopt.linear_model.validation import checked_sparse, is_plain_matrix, is_plain_vector
 
 __all__ = ["LinearClassifier", "LinearModel", "LinearRegressor", "probabilities"]
 
@@ -51,6 +52,24 @@ def _pieces(X: Any) -> Iterator[slice]:
     yield from gen_batches(n_rows, max(1, PIECE // in_a_row))
 
 
+def _sparse_products(X: Any, coef: np.ndarray) -> np.ndarray:
+    """Return the products of a CSR matrix, which another thread may write to meanwhile."""
+    ends = X.indptr.astype(np.int64)
+    data, indices = X.data[: ends[-1]], X.indices[: ends[-1]]
+    if not coef.flags.c_contiguous and data.size < len(coef):  # all of them need not be copied
+        indices = indices.copy()
+        csr.check_indices(indices, len(coef), "X.indices")
+        coef, indices = coef[indices], np.arange(indices.size)
+    coef = np.ascontiguousarray(coef)
+    products = []
+    for rows in _pieces(X):
+        of_rows = ends[rows.start : rows.stop + 1]
+        entries = slice(of_rows[0], of_rows[-1])
+        values = data[entries].astype(coef.dtype, copy=False)
+        products.append(csr.dot(values, indices[entries], of_rows - of_rows[0], coef))
+    return np.concatenate(products)
+
+
 class LinearModel(CoefficientsMixin, BaseEstimator):  # type: ignore[misc]
     """A linear model with the scores x . w + b."""
 
@@ -67,13 +86,15 @@ class LinearModel(CoefficientsMixin, BaseEstimator):  # type: ignore[misc]
 
     def _validate_features(self, X: Any, reset: bool, **options: Any) -> Any:
         """Return X as an array or a CSR matrix, and y if it is among the options."""
-        check_csr_arrays(X)
+        X = checked_sparse(X)
         has_labels = "y" in options
         if is_plain_matrix(X) and (not has_labels or is_plain_vector(options["y"], X.shape[0])):
             if reset:
                 self.n_features_in_ = X.shape[1]
                 self.__dict__.pop("feature_names_in_", None)
-            if not hasattr(self, "feature_names_in_") and X.shape[1] == self.n_features_in_:
+            # coefficients that were set by hand come without the number of features
+            n_features = getattr(self, "n_features_in_", X.shape[1])
+            if not hasattr(self, "feature_names_in_") and X.shape[1] == n_features:
                 return (X, options["y"]) if has_labels else X
         return validate_data(
             self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], **options
@@ -84,13 +105,14 @@ class LinearModel(CoefficientsMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = self._validate_features(X, reset=False)
         coef = (self.coef_ if sparse.issparse(self.coef_) else np.atleast_2d(self.coef_)).T
-        if sparse.issparse(X) and not sparse.issparse(coef) and X.nnz < X.shape[1]:
-            # take the coefficients that X needs: SciPy might copy them all for its product
-            used = X.indices[: X.nnz]
-            coef, entries = coef[used], np.arange(used.size)
-            X = sparse.csr_matrix((X.data[: used.size], entries, X.indptr), (X.shape[0], used.size))
+        if X.shape[1] != coef.shape[0]:
+            raise ValueError(f"X has {X.shape[1]} features, but coef_ has {coef.shape[0]}")
         if sparse.issparse(coef):
-            scores: np.ndarray = safe_sparse_dot(X, coef, dense_output=True)
+            scores: np.ndarray = safe_sparse_dot(
+                checked_sparse(X, own=True), coef, dense_output=True
+            )
+        elif sparse.issparse(X):
+            scores = _sparse_products(X, coef)
         elif X.dtype == coef.dtype:
             scores = X @ coef
         else:

@@ -16,8 +16,8 @@ from tfopt.kernels.arrays import csr
 
 __all__ = [
     "check_count",
-    "check_csr_arrays",
     "check_number",
+    "checked_sparse",
     "check_total",
     "check_weights",
     "class_labels",
@@ -74,18 +74,32 @@ def check_total(total: float) -> None:
         raise NotFiniteError("the sum of all samples' weights overflows: scale sample_weight")
 
 
-def check_csr_arrays(X: Any, name: str = "X") -> None:
-    """Refuse a sparse matrix with indices out of bounds, before they are used."""
-    if not sparse.issparse(X):
-        return
-    if X.format in ("csr", "csc"):
-        shape = X.shape if X.format == "csr" else X.shape[::-1]
-        # arrays from a message may be misaligned
-        indices, indptr = (np.require(part, requirements="A") for part in (X.indices, X.indptr))
-        csr.check_csr(X.data, indices, indptr, shape, name)
-    elif X.format == "coo":
-        for part, stop, which in zip((X.row, X.col), X.shape, ("row", "col"), strict=True):
+def checked_sparse(X: Any, name: str = "X", own: bool = False) -> Any:
+    """Refuse a sparse matrix with indices out of bounds, before they are used.
+
+    SciPy reads outside of arrays whose indices another thread changes after they were checked. So
+    a matrix that it is to convert, or any one that is to be `own`, is returned with indices that
+    no other thread has; kernels check those that they read.
+    """
+    if not sparse.issparse(X) or X.format not in ("csr", "csc", "coo"):
+        return X
+    own = own or X.format != "csr"
+    names = ("row", "col") if X.format == "coo" else ("indices", "indptr")
+    # arrays from a message may be misaligned
+    parts = [np.require(getattr(X, part), requirements="A") for part in names]
+    if own:
+        parts = [part.copy() for part in parts]
+    if X.format == "coo":
+        for part, stop, which in zip(parts, X.shape, names, strict=True):
             csr.check_indices(part, stop, f"{name}.{which}")
+        return sparse.coo_array((X.data, tuple(parts)), X.shape)
+    shape = X.shape if X.format == "csr" else X.shape[::-1]
+    indices, indptr = parts
+    csr.check_csr(X.data, indices, indptr, shape, name)
+    if not own:
+        return X
+    kind = sparse.csr_array if X.format == "csr" else sparse.csc_array
+    return kind((X.data, indices, indptr), X.shape)
 
 
 def is_plain_matrix(X: Any) -> bool:

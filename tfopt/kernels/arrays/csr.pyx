@@ -219,6 +219,44 @@ def check_csr(data, indices, indptr, shape, str name not None="X"):
     check_indices(columns[:stop], n_columns, f"{name}.indices")
 
 
+cdef bint _ascends(const index *indices, const int64_t *ends, extent *e) noexcept nogil:
+    cdef Py_ssize_t i, k, n, start = 0, last, at
+    for i in range(e.n_rows):
+        n = row_length(ends, i, &start, e)
+        last = -1
+        for k in range(start, start + n):
+            at = once(&indices[k])
+            if at <= last:
+                return False
+            last = at
+    return not e.outside
+
+
+def ascends(indices, indptr):
+    """Tell whether the columns ascend in each row of a CSR matrix, each occurring once.
+
+    Other threads may change the arrays meanwhile.
+
+    Parameters
+    ----------
+    indices : array of int32 or int64
+    indptr : array of int64
+
+    Returns
+    -------
+    bool
+    """
+    cdef cnp.ndarray j = _index_array(indices, "indices"), ends = _wide_array(indptr, "indptr")
+    cdef extent e = extent_of(cnp.PyArray_SIZE(j), cnp.PyArray_SIZE(j), cnp.PyArray_SIZE(ends),
+                              cnp.PyArray_SIZE(ends) - 1, 0, 0)
+    cdef const int64_t *end = <const int64_t *>cnp.PyArray_DATA(ends)
+    cdef void *p = cnp.PyArray_DATA(j)
+    cdef bint is_wide = cnp.PyArray_ITEMSIZE(j) == 8, good
+    with nogil:
+        good = _ascends(<int64_t *>p, end, &e) if is_wide else _ascends(<int32_t *>p, end, &e)
+    return good
+
+
 # ---- rows
 
 cdef void _copy_rows(const char *elements, Py_ssize_t itemsize, const int64_t *rows,

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from tfopt.linear_model._solver.objective import Objective, Rows, as_rows
+from tfopt.linear_model.validation import checked_sparse
 
 __all__ = ["Features", "working_set"]
 
@@ -29,8 +30,8 @@ class Features:
         with self._lock:  # classes are solved in parallel
             if self._columns is None:
                 *entries, dense = self._rows
-                shape = (len(dense), self._n)
-                self._columns = sparse.csr_array(tuple(entries), shape=shape).tocsc()
+                rows = sparse.csr_array(tuple(entries), shape=(len(dense), self._n))
+                self._columns = checked_sparse(rows, own=True).tocsc()
         return self._columns if features.size == self._n else self._columns[:, features]
 
     def rows(self, features: np.ndarray) -> Rows:

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy import sparse
 
+from tfopt.kernels.arrays import csr
 from tfopt.kernels.sdca import second_order, visits
 from tfopt.linear_model.losses import PointwiseLoss, loss_named
+from tfopt.linear_model.validation import checked_sparse
 
 __all__ = ["NO_ROWS", "InitialPoint", "Objective", "Rows", "as_rows", "dual_point"]
 
@@ -26,10 +28,11 @@ def as_rows(X: Any) -> Rows:
     """
     if not sparse.issparse(X):
         return np.zeros(0, X.dtype), np.zeros(0, np.int32), np.zeros(len(X) + 1, np.int32), X
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
     indices, indptr = X.indices, X.indptr
+    if not csr.ascends(indices, indptr.astype(np.int64)):
+        X = checked_sparse(X, own=True).copy()
+        X.sum_duplicates()
+        indices, indptr = X.indices, X.indptr
     if indices.dtype != indptr.dtype or indices.dtype not in (np.int32, np.int64):
         indices, indptr = indices.astype(np.int64), indptr.astype(np.int64)
     return X.data, indices, indptr, np.zeros((X.shape[0], 0), X.dtype)

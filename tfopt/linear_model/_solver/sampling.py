@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
+from tfopt.kernels.arrays import csr
 from tfopt.linear_model._solver.objective import InitialPoint, Objective, Rows, as_rows
 
 __all__ = ["rows_at", "sample_rows", "sampled"]
@@ -51,5 +52,5 @@ def rows_at(objective: Objective, at: np.ndarray) -> Rows:
     data, indices, indptr, dense = objective.rows
     if not data.size:
         return as_rows(dense[at])
-    shape = len(indptr) - 1, objective.n_weights
-    return as_rows(sparse.csr_matrix((data, indices, indptr), shape=shape)[at])
+    taken = csr.take(data, indices, indptr.astype(np.int64), at, objective.n_weights)
+    return as_rows(sparse.csr_array(taken, (at.size, objective.n_weights)))
