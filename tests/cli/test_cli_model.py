@@ -100,7 +100,7 @@ def test_no_clock_time_is_stored(folder, model):
 
 CHANGES = {
     "format": ("numpy", f"its header does not say '{FORMAT}'"),
-    "version": (3, "its format version is 3, newer than 2"),
+    "version": (4, "its format version is 4, newer than 3"),
     "loss": ("cosine", "its header has an invalid 'loss'"),
     "classes": ([1.0, -1.0], "its header has an invalid 'classes'"),
     "n_features": (4, "weights has shape (3,) instead of (4,)"),

@@ -28,7 +28,9 @@ def load_model(path: str | os.PathLike[str]) -> SDCAClassifier | SDCARegressor:
     -------
     SDCAClassifier or SDCARegressor
         With `coef_`, `intercept_`, `classes_`, `n_features_in_` and, if the file has names,
-        `feature_names_in_`. Its `loss` is the model's; other parameters have their defaults.
+        `feature_names_in_`. Its `loss` and that loss's parameter are the model's, and so are the
+        other parameters that the file has, if an SDCA estimator was saved; the penalties of
+        ``tfopt train`` are for the mean loss, and do not become those of the estimator.
 
     Raises
     ------
@@ -55,8 +57,7 @@ def save_model(path: str | os.PathLike[str], estimator: LinearModel) -> None:
     Parameters
     ----------
     path : path-like
-        With the suffix ``.json`` it is written as the document of `to_json`, else as an ``.npz``,
-        in which labels are floats or text.
+        With the suffix ``.json`` it is written as the document of `to_json`, else as an ``.npz``.
     estimator : SDCAClassifier, SDCARegressor, FTRLClassifier or FTRLRegressor
         Its coefficients, classes, names and parameters are stored, but not its dual variables,
         history or state: a loaded model predicts, and cannot go on learning.

@@ -18,6 +18,7 @@ from tfopt.linear_model.stored_model import (
     LINKS,
     Columns,
     StoredModel,
+    are_labels,
     estimator_of,
     stored_model_of,
 )
@@ -91,7 +92,7 @@ def from_json(text: str) -> SDCAClassifier | SDCARegressor:
     -------
     SDCAClassifier or SDCARegressor
         Without the attributes of a fit, such as `dual_gap_`. With ``warm_start=True`` a fit may go
-        on from its weights. Its `loss` is the model's; other parameters have their defaults.
+        on from its weights. Its parameters are as of `load_model`.
 
     Raises
     ------
@@ -207,14 +208,6 @@ def _is_array_of(*kinds: type) -> Callable[[Any], bool]:
     )
 
 
-def _are_labels(value: Any) -> bool:
-    return (
-        _is_array_of(*_LABEL_TYPES)(value)
-        and len(value) == len({*value}) >= 2
-        and all(type(each) is not int or -(2**63) <= each < 2**63 for each in value)
-    )
-
-
 def _is_one_of(names: Sequence[str]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and value in names
 
@@ -227,13 +220,12 @@ def _is(kind: type) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, kind)
 
 
-_LABEL_TYPES = (bool, int, float, str)
 _are_numbers = _is_array_of(int, float)
 _ENTRIES: dict[str, Callable[[Any], bool]] = {
     "tfopt": _is(str),
     "loss": _is_one_of([*LINKS]),
     "link": _or_null(_is(str)),
-    "classes": _or_null(_are_labels),
+    "classes": _or_null(are_labels),
     "label_type": _or_null(_is_one_of([*LABELS])),
     "feature_names": _or_null(_is_array_of(str)),
     "label_name": _or_null(_is(str)),

@@ -8,9 +8,7 @@ size, whatever is in it.
 from __future__ import annotations
 
 import io
-import itertools
 import json
-import math
 import re
 import zipfile
 from collections.abc import Callable, Sequence
@@ -22,13 +20,14 @@ from tfopt.checkpoints.framing import has_too_many
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model.sdca_classifier import SDCAClassifier
 from tfopt.linear_model.sdca_regressor import SDCARegressor
-from tfopt.linear_model.stored_model import Columns, StoredModel
+from tfopt.linear_model.stored_model import Columns, StoredModel, are_labels
 
 __all__ = ["encode_npz", "parse_npz"]
 
 FORMAT = "tfopt linear model"
-#: Version 2 added models of more than two classes; other models are written as version 1.
-FORMAT_VERSION = 2
+#: Version 2 added models of more than two classes, and version 3 labels that are integers or
+#: booleans; a model is written as the first version that has it.
+FORMAT_VERSION = 3
 CLASSIFICATION = tuple(name for name in SDCAClassifier._LOSSES if name != "multinomial")
 _DAMAGED = "its arrays are damaged"
 #: How an array begins: version 1.0 of NumPy's format, then two bytes of the description's length.
@@ -46,12 +45,11 @@ def encode_npz(model: StoredModel) -> bytes:
         raise InvalidArgumentError(
             f"an .npz model file cannot have the loss '{model.loss}': write a .json file"
         )
-    classes = None if model.classes is None else tuple(map(float, model.classes))
     header: dict[str, Any] = {
         "format": FORMAT,
-        "version": _version(classes),
+        "version": _version(model.classes),
         "loss": model.loss,
-        "classes": classes,
+        "classes": model.classes,
         "n_features": model.n_features,
         "zero_based": model.zero_based,
         "optimizer": model.optimizer,
@@ -160,7 +158,7 @@ def _model(header: dict[str, Any], weights: np.ndarray, bias: np.ndarray) -> Sto
         weights=weights,
         bias=bias,
         loss=header["loss"],
-        classes=classes and tuple(map(float, classes)),
+        classes=classes and tuple(classes),
         zero_based=header["zero_based"],
         optimizer=header["optimizer"],
         settings=header["settings"],
@@ -184,15 +182,16 @@ def _check_array(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
 
 def _version(classes: Sequence[float] | None) -> int:
     """Return the first format version that supports these classes."""
-    return 2 if classes is not None and len(classes) > 2 else 1
+    if classes is None:
+        return 1
+    return 3 if type(classes[0]) is not float else 2 if len(classes) > 2 else 1
 
 
 def _are_classes(value: Any) -> bool:
     return (
-        isinstance(value, list)
-        and len(value) >= 2
-        and all(type(label) is float and math.isfinite(label) for label in value)
-        and all(a < b for a, b in itertools.pairwise(value))
+        are_labels(value)
+        and {*map(type, value)} in ({bool}, {int}, {float})
+        and value == sorted(value)
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,19 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.linear_model.ftrl import FTRLClassifier
 from tfopt.linear_model.losses import LOSSES
 from tfopt.linear_model.predictions import LinearModel
+from tfopt.linear_model.sdca_base import SDCAEstimator
 from tfopt.linear_model.sdca_classifier import SDCAClassifier
 from tfopt.linear_model.sdca_regressor import SDCARegressor
 
-__all__ = ["LABELS", "LINKS", "Columns", "StoredModel", "estimator_of", "stored_model_of"]
+__all__ = [
+    "LABELS",
+    "LINKS",
+    "Columns",
+    "StoredModel",
+    "are_labels",
+    "estimator_of",
+    "stored_model_of",
+]
 
 #: By loss: what turns a mean response or probabilities into margins; None: nothing does.
 LINKS = {
@@ -27,6 +37,28 @@ LINKS = {
 } | {"multinomial": "softmax"}
 #: The NumPy types of labels, by the names of their Python types.
 LABELS: dict[str, type] = {"bool": bool, "int": np.int64, "float": np.float64, "str": str}
+#: The estimators whose parameters are those of the estimators that are loaded.
+_SAME_PARAMETERS = {
+    f"{kind.__name__}{ending}" for kind in (SDCAClassifier, SDCARegressor) for ending in ("", "CV")
+}
+
+
+def are_labels(values: Any) -> bool:
+    """Return whether values are distinct labels, two or more, that files of models can have.
+
+    A model has labels of one type.
+    """
+    return (
+        isinstance(values, (list, tuple))
+        and all(_is_label(each) for each in values)
+        and len(values) == len({*values}) >= 2
+    )
+
+
+def _is_label(value: Any) -> bool:
+    if type(value) is int:
+        return -(2**63) <= value < 2**63
+    return type(value).__name__ in LABELS and (type(value) is not float or math.isfinite(value))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,24 +141,30 @@ def stored_model_of(estimator: Any) -> StoredModel:
         )
     check_is_fitted(estimator)
     if getattr(estimator, "n_hashes", None) is not None:
-        raise InvalidArgumentError("a model of hashed features takes dicts: it has no coefficients")
-    weights = np.atleast_2d(np.array(estimator._dense_coef(), dtype=np.float64))
+        raise InvalidArgumentError(
+            f"a model of hashed features (n_hashes={estimator.n_hashes}) cannot be stored: a file "
+            "has a coefficient for each column of X, and not how names are hashed; pickle the "
+            "estimator instead"
+        )
+    # in C order, so that equal models give equal files
+    weights = np.atleast_2d(np.array(estimator._dense_coef(), dtype=np.float64, order="C"))
     bias = np.array(estimator.intercept_, dtype=np.float64).reshape(-1)
     if not (np.isfinite(weights).all() and np.isfinite(bias).all()):
         raise InvalidArgumentError("the coefficients must be finite")
     classes, class_names = None, None
     if hasattr(estimator, "classes_"):
         classes = tuple(estimator.classes_.tolist())
-        kinds = {type(label).__name__ for label in classes}
-        if len(kinds) > 1 or not kinds <= LABELS.keys():
+        if not are_labels(classes) or len({*map(type, classes)}) > 1:
             raise InvalidArgumentError(
-                "the labels must be strings, integers, floats or booleans, and all of one type, "
-                f"not {list(classes[:5])}"
+                "the labels must be strings, floats, booleans or integers of 64 bits with a sign, "
+                f"and all of one type, not {list(classes[:5])}"
             )
-        if kinds == {"str"}:
+        if type(classes[0]) is str:
             classes, class_names = tuple(map(float, range(len(classes)))), classes
     names = getattr(estimator, "feature_names_in_", None)
-    parameters = estimator.get_params().items()
+    parameters = estimator.get_params()
+    # of a choice between penalties, those of the model
+    parameters |= {name: getattr(estimator, f"{name}_", parameters[name]) for name in ("l1", "l2")}
     return StoredModel(
         weights=weights[0] if len(weights) == 1 else weights,
         bias=bias,
@@ -134,9 +172,18 @@ def stored_model_of(estimator: Any) -> StoredModel:
         classes=classes,
         zero_based=True,
         optimizer={"name": type(estimator).__name__},
-        settings={name: value for name, value in parameters if _is_plain(value)},
+        settings=_plain(parameters),
         columns=Columns(None if names is None else tuple(map(str, names)), None, class_names),
     )
+
+
+def _plain(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that are numbers, text or None, without types of NumPy."""
+    plain = {
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in settings.items()
+    }
+    return {name: value for name, value in plain.items() if _is_plain(value)}
 
 
 def _is_plain(value: Any) -> bool:
@@ -145,14 +192,26 @@ def _is_plain(value: Any) -> bool:
     return value is None or type(value) in (bool, int, str)
 
 
+def _parameters_of(model: StoredModel, kind: type[SDCAEstimator]) -> dict[str, Any]:
+    """Return the parameters of an estimator that are known of a model."""
+    names: Iterable[str] = kind._PARAMETERS
+    if model.optimizer.get("name") in _SAME_PARAMETERS:
+        names = kind._get_param_names()
+    known = {name: value for name, value in _plain(model.settings).items() if name in names}
+    # the command line stores None for parameters that are not given
+    return {"loss": model.loss} | {
+        name: value for name, value in known.items() if value is not None
+    }
+
+
 def estimator_of(model: StoredModel) -> SDCAClassifier | SDCARegressor:
     """Return an estimator that predicts as a stored model does."""
     estimator: Any
     if model.labels is None:
-        estimator = SDCARegressor(loss=model.loss)
+        estimator = SDCARegressor(**_parameters_of(model, SDCARegressor))
         estimator.coef_, estimator.intercept_ = model.weights, float(model.bias[0])
     else:
-        estimator = SDCAClassifier(loss=model.loss)
+        estimator = SDCAClassifier(**_parameters_of(model, SDCAClassifier))
         estimator.coef_, estimator.intercept_ = np.atleast_2d(model.weights), model.bias
         estimator.classes_ = np.array(model.labels, LABELS[type(model.labels[0]).__name__])
     estimator.n_features_in_ = model.n_features

@@ -1,0 +1,170 @@
+"""A saved model is the loaded one: labels of every kind, parameters, both formats, both ways.
+
+All estimators, their losses and parameters are tried, as far as the package names them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import is_classifier
+from sklearn.exceptions import ConvergenceWarning
+
+from tfopt import cli, linear_model
+from tfopt.errors import InvalidArgumentError
+from tfopt.linear_model import load_model, save_model
+from tfopt.linear_model.losses import LOSSES
+
+ESTIMATORS = [
+    kind
+    for name in linear_model.__all__
+    if isinstance(kind := getattr(linear_model, name), type) and hasattr(kind, "fit")
+]
+#: Labels of three classes, ascending.
+LABELS: dict[str, Any] = {
+    "small": np.array([0, 1, 2]),
+    "int8": np.array([-1, 1, 7], np.int8),
+    "unsigned": np.array([0, 1, 2], np.uint64),
+    "large": np.array([2**53 - 1, 2**53, 2**53 + 1]),
+    "adjacent": np.array([2**60, 2**60 + 1, 2**60 + 2]),
+    "extreme": np.array([-(2**63), 0, 2**63 - 1]),
+    "bool": np.array([False, True]),
+    "float": np.array([-1.0, 1.0, 2.0**52]),
+    "float32": np.array([0, 1, 2], np.float32),
+    "text": np.array(["no", "perhaps", "yes"]),
+    "digits": np.array(["0", "1", "10"]),
+    "objects": np.array(["a", "b", "c"], object),
+}
+REFUSED = {"unsigned of 64 bits": np.array([0, 1, 2**63 + 5], np.uint64)}
+
+
+def losses(kind: type) -> tuple[str, ...]:
+    if "loss" not in inspect.signature(kind).parameters:
+        return ("logistic",)
+    return tuple(getattr(getattr(kind, "_kind", kind), "_LOSSES", ("squared", "poisson")))
+
+
+def fitted(kind: Any, loss: str, y: np.ndarray, **options: Any) -> Any:
+    X = np.random.default_rng(0).standard_normal((len(y), 4))
+    if "loss" in inspect.signature(kind).parameters:
+        options["loss"] = loss
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return X, kind(max_iter=2 if "FTRL" in kind.__name__ else 50, **options).fit(X, y)
+
+
+def labels_of(kind: type, values: np.ndarray, n_classes: int = 3) -> np.ndarray:
+    if not is_classifier(kind()):
+        return np.random.default_rng(1).poisson(2.0, 60).astype(float)
+    return values[:n_classes][np.arange(60) % len(values[:n_classes])]
+
+
+def formats(loss: str) -> tuple[str, ...]:
+    return ("json",) if loss == "multinomial" else ("npz", "json")
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("labels", [*LABELS, *REFUSED])
+@pytest.mark.parametrize("kind", [kind for kind in ESTIMATORS if is_classifier(kind())])
+def test_labels(tmp_path: Path, kind: type, labels: str, n_classes: int) -> None:
+    if labels == "bool" and n_classes == 3:
+        n_classes = 2
+    values = {**LABELS, **REFUSED}[labels][-n_classes:]
+    X, model = fitted(kind, "logistic", labels_of(kind, values))
+    paths = [str(tmp_path / f"m.{ending}") for ending in ("npz", "json")]
+    if labels in REFUSED:
+        for path in paths:
+            with pytest.raises(InvalidArgumentError, match="the labels must be"):
+                save_model(path, model)
+            assert not Path(path).exists()
+        return
+    for path in paths:
+        save_model(path, model)
+        loaded = load_model(path)
+        expected = model.predict(X).tolist()
+        assert loaded.predict(X).tolist() == expected
+        assert [*map(type, loaded.predict(X).tolist())] == [*map(type, expected)]
+        assert (loaded.decision_function(X) == model.decision_function(X)).all()
+    there, back = str(tmp_path / "there.npz"), str(tmp_path / "back.json")
+    again = str(tmp_path / "again.npz")
+    for source, target in ((paths[1], there), (there, back), (paths[0], back + "2.json")):
+        assert cli.main(["convert", source, target]) == 0
+    assert cli.main(["convert", back + "2.json", again]) == 0
+    assert Path(back).read_bytes() == Path(paths[1]).read_bytes()
+    assert Path(again).read_bytes() == Path(paths[0]).read_bytes()
+
+
+def other_values(kind: type, loss: str) -> dict[str, list[Any]]:
+    """Return values of the parameters that a model file can have, and that the loss takes."""
+    key = getattr(getattr(kind, "_kind", kind), "_LOSSES", {}).get(loss, f"{loss}_loss")
+    option = LOSSES[key].option
+    values = {"l2": [0.25, np.float64(0.25), np.float32(0.5), np.int64(3), 2]}
+    if option is not None:
+        values[option.name] = [0.75, np.float64(0.75)]
+    return values
+
+
+@pytest.mark.parametrize(
+    ("kind", "loss"),
+    [
+        pytest.param(kind, loss, id=f"{kind.__name__}-{loss}")
+        for kind in ESTIMATORS
+        for loss in losses(kind)
+    ],
+)
+def test_parameters(tmp_path: Path, kind: type, loss: str) -> None:
+    chooses, learns = kind.__name__.endswith("CV"), "FTRL" in kind.__name__
+    for name, values in other_values(kind, loss).items():
+        for value in values:
+            options = {name: value}
+            if chooses:
+                options |= {"l2s": [0.125, 8.0]}
+            X, model = fitted(kind, loss, labels_of(kind, LABELS["small"]), **options)
+            for ending in formats(loss):
+                path = str(tmp_path / f"m.{ending}")
+                save_model(path, model)
+                loaded = load_model(path)
+                assert (loaded.predict(X) == model.predict(X)).all()
+                own = loaded.get_params()
+                kept = model.get_params() | ({"l2": model.l2_} if chooses else {})
+                assert own["loss"] == loss
+                if learns and name == "l2":
+                    assert own["l2"] is None  # that of another method, on another scale
+                    continue
+                assert own[name] == kept[name] and type(own[name]) in (int, float)
+                if not learns:
+                    shared = own.keys() & kept.keys() - {"callback"}
+                    assert {k: own[k] for k in shared} == {k: kept[k] for k in shared}
+
+
+def test_a_model_of_hashed_features_is_refused_for_its_reason(tmp_path: Path) -> None:
+    for kind in (linear_model.FTRLClassifier, linear_model.FTRLRegressor):
+        model = kind(n_hashes=64, max_iter=1).fit([{"a": "b"}, {"a": "c"}], [0, 1])
+        with pytest.raises(InvalidArgumentError, match=r"n_hashes=64.*cannot be stored.*pickle"):
+            save_model(str(tmp_path / "m.npz"), model)
+        assert not (tmp_path / "m.npz").exists()
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_coefficients_that_are_set_by_hand_predict(kind: type, is_sparse: bool) -> None:
+    from scipy import sparse
+
+    model: Any = kind()
+    X = np.arange(6.0).reshape(2, 3)
+    given = sparse.csr_matrix(X) if is_sparse else X
+    if is_classifier(model):
+        model.coef_, model.intercept_ = np.array([[1.0, -1.0, 0.5]]), np.array([-1.0])
+        model.classes_ = np.array(["a", "b"])
+        assert model.predict(given).tolist() == ["a", "b"]
+    else:
+        model.coef_, model.intercept_ = np.array([1.0, -1.0, 0.5]), -1.0
+        assert model.predict(given).tolist() == [-1.0, 0.5]
+    for wrong in (given[:, :2], sparse.hstack([sparse.csr_matrix(X)] * 2).tocsr()):
+        with pytest.raises(ValueError, match=r"X has \d features, but coef_ has 3"):
+            model.predict(wrong)
