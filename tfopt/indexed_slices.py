@@ -63,6 +63,9 @@ class IndexedSlices:
         self.indices: Any = _as_array(indices)
         self.dense_shape = None if dense_shape is None else tuple(dense_shape)
 
+    def __reduce__(self) -> Any:
+        return IndexedSlices, (self.values, self.indices, self.dense_shape)
+
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if ufunc is np.multiply and inputs[1] is self and np.ndim(inputs[0]) == 0:
             return self * inputs[0]  # a NumPy scalar times slices

@@ -120,6 +120,13 @@ class SparseRows:
         taken.shape = numbers.size, n_columns
         return taken
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+
     def dot(self, weights: Any) -> Any:
         """Return the products of the rows with weights.
 

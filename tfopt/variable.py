@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tfopt.core.backends import backend_of, is_device_array
+from tfopt.core.copies import writable
 from tfopt.core.effects import prepare_writes, use_variables, writes
 from tfopt.core.engine import NAMED, Readable, tracing, used
 from tfopt.core.locks import ProcessLock
@@ -292,6 +293,6 @@ def _host_array(value: Any, dtype: Any) -> np.ndarray:
 
 def _again(cls: type[Variable], array: Any, name: str, *rest: Any) -> Variable:
     """Return a copied or unpickled Variable, which `get_variable_by_name` does not find."""
-    variable = cls(array, None, None, *rest)
+    variable = cls(writable(array), None, None, *rest)
     variable.name = name
     return variable

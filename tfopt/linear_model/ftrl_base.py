@@ -13,6 +13,7 @@ from sklearn.feature_extraction import FeatureHasher
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from tfopt.core.copies import writable
 from tfopt.errors import NotFiniteError
 from tfopt.io import hash_features
 from tfopt.kernels.stream.ftrl import learn
@@ -76,6 +77,11 @@ class FTRLEstimator(LinearModel):
         self._state[:, :, 1] = self.initial_accumulator
         self._losses = np.zeros((2, 2))  # the last epoch's and all: sums of losses and of weights
         self.n_iter_, self.t_ = 0, 0
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "_state" in vars(self):  # which `partial_fit` writes
+            self._state = writable(self._state)
 
     @contextlib.contextmanager
     def _all_or_nothing(self) -> Iterator[None]:

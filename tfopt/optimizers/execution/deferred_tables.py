@@ -47,11 +47,11 @@ class DeferredUpdates:
             key: deferred for key, deferred in self.by_memory.items() if key not in keys
         }
 
-    def __getstate__(self) -> list[DeferredRows]:
-        return list(self.by_memory.values())
+    def __getstate__(self) -> dict[str, list[DeferredRows]]:
+        return {"deferred": list(self.by_memory.values())}
 
-    def __setstate__(self, deferred_rows: list[DeferredRows]) -> None:
-        self.by_memory = {memory_of(deferred.variable): deferred for deferred in deferred_rows}
+    def __setstate__(self, state: dict[str, list[DeferredRows]]) -> None:
+        self.by_memory = {memory_of(each.variable): each for each in state["deferred"]}
 
     @property
     def variables(self) -> list[Variable]:

@@ -338,7 +338,9 @@ class NoisyLinearCosineDecay(Formula):
     def _rate(self, s: float) -> float:
         d = self.decay_steps
         # the seed must be a non-negative integer; steps in between share a whole step's noise
-        draw = imported("numpy.random").default_rng((self.seed, int(abs(s)))).standard_normal()
+        draw: float = (
+            imported("numpy.random").default_rng((self.seed, int(abs(s)))).standard_normal()
+        )
         s = min(s, d)
         e = math.sqrt(self.initial_variance / power(1 + s, self.variance_decay)) * draw
         line = (d - s) / d + e
