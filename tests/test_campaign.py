@@ -24,6 +24,7 @@ from campaign import (
     failing_disks,
     page,
     power_losses,
+    programs,
     recording,
     refusals,
     runner,
@@ -72,6 +73,13 @@ def test_a_call_that_is_accepted_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(refusals, "FAULTS", (lambda *_: True,))
     with pytest.raises(AssertionError, match="accepted"):
         _first(refusals.CHECK, 5)
+
+
+def test_a_broken_law_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program is printed with fewer events and plainer levels."""
+    monkeypatch.setattr(programs, "LAWS", ("toy",))
+    with pytest.raises(AssertionError, match="planted fault"):
+        _first(programs.CHECK, 50)
 
 
 def test_a_damaged_file_that_is_loaded_is_seen(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ be printed, and run again by anybody.
 
 from __future__ import annotations
 
+import json
 import linecache
 import subprocess
 import sys
@@ -21,11 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "LAWS", "Draw", "Law", "all_pairs", "covering", "drawn", "found", "pairs", "run", "shrunk",
+    "LAWS", "Draw", "Law", "all_pairs", "covering", "drawn", "first_that_fails", "found", "pairs", "run",
+    "shrunk",
 ]  # fmt: skip
 
 #: The laws by name: each is `LAW` of the module of that name.
-LAWS: tuple[str, ...] = ("training",)
+LAWS: tuple[str, ...] = ("training", "threads")
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -55,6 +57,8 @@ class Law(NamedTuple):
         What may happen between the calls of a program.
     length : int
         The most events of a program.
+    alone : bool
+        Whether programs may end the process, so that tests run them in one of their own.
     """
 
     name: str
@@ -63,6 +67,7 @@ class Law(NamedTuple):
     possible: Callable[[Mapping[str, str]], bool] = lambda levels: True
     events: Sequence[str] = ()
     length: int = 0
+    alone: bool = False
 
 
 def found(name: str) -> Law:
@@ -170,6 +175,29 @@ def run(program: str) -> None:
     name = "<program>"
     linecache.cache[name] = (len(program), None, program.splitlines(keepends=True), name)
     exec(compile(program, name, "exec"), {"__name__": "__main__"})
+
+
+def first_that_fails(programs: Sequence[str], patience: float = 600.0) -> tuple[int, str] | None:
+    """Run programs in one process; return the first that fails or ends it, and what was said."""
+    command = [sys.executable, "-c", _EACH]
+    text = json.dumps([*programs])
+    done = subprocess.run(
+        command, cwd=TESTS, input=text, capture_output=True, text=True, timeout=patience
+    )
+    if done.returncode == 0:
+        return None
+    return int(done.stdout.split()[-1]), f"ended with {done.returncode}: {done.stderr[-4000:]}"
+
+
+#: Runs the programs that it reads, and says which one it begins.
+_EACH = """
+import faulthandler, json, sys
+from laws.law import run
+faulthandler.enable()
+for number, program in enumerate(json.load(sys.stdin)):
+    print(number, flush=True)
+    run(program)
+"""
 
 
 def _fails_alone(program: str, patience: float) -> bool:

@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import os
 import warnings
-from itertools import chain, islice
+from itertools import islice
 
 import numpy as np
 import pytest
 
 from laws import law as laws
 from laws.law import LAWS, Draw, Law
+from laws.toy import LAW as TOY
 
 #: Draws of a law in an ordinary run of the tests: enough for its pairs, if there are so many.
 MOST = 1500
 
 
-def _tried(law: Law, draw: Draw) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            laws.run(law.program(draw))
-        except Exception as error:
-            text = law.program(laws.shrunk(law, draw))
-            pytest.fail(f"{error!r}. In tests/, run this program again:\n\n{text}")
+def _tried(law: Law, draws: list[Draw]) -> None:
+    """Run the programs of draws; print the first that fails, made small."""
+    failed, why = None, ""
+    if law.alone:
+        number, why = laws.first_that_fails([law.program(draw) for draw in draws]) or (None, "")
+        failed = None if number is None else draws[number]
+    for draw in [] if law.alone else draws:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                laws.run(law.program(draw))
+            except Exception as error:
+                failed, why = draw, repr(error)
+                break
+    if failed is not None:
+        text = law.program(laws.shrunk(law, failed))
+        pytest.fail(f"{why}. In tests/, run this program again:\n\n{text}")
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -31,12 +41,39 @@ def test_law(name: str) -> None:
     law = laws.found(name)
     seed = int(os.environ.get("TFOPT_SEED", "0"))
     random = np.random.default_rng(seed)
-    covering = laws.covering(law, seed)
-    further = (laws.drawn(law, random) for _ in range(MOST // 10))
-    covered = set()
-    for draw in chain(islice(covering, MOST), further):
-        covered |= laws.pairs(draw)
-        _tried(law, draw)
+    draws = [*islice(laws.covering(law, seed), MOST)]
+    draws += [laws.drawn(law, random) for _ in range(len(draws) // 4)]
+    _tried(law, draws)
+    covered = set().union(*map(laws.pairs, draws))
     every = [*laws.all_pairs(law)]
     print(f"{name}: {len(covered)} of {len(every)} pairs; the others are refused together")
     assert len(covered) > 0.9 * len(every)
+
+
+# ---- the laws' own machinery
+
+
+def test_a_failing_program_is_made_small() -> None:
+    draw = Draw({"color": "red", "size": "large"}, ("rise", "fall", "rise", "rise"), 7)
+    with pytest.raises(AssertionError, match="planted"):
+        laws.run(TOY.program(draw))
+    assert laws.shrunk(TOY, draw) == Draw({"color": "red", "size": "small"}, ("fall",), 7)
+
+
+def test_a_program_that_ends_its_process_is_found() -> None:
+    number, said = laws.first_that_fails(["pass", "import os; os.abort()", "pass"]) or (None, "")
+    assert number == 1 and "ended with -6" in said
+    assert laws.first_that_fails(["pass"]) is None
+
+
+def test_coverings_cover_what_goes_together() -> None:
+    covered = [pair for draw in laws.covering(TOY, 0) for pair in laws.pairs(draw)]
+    assert set(covered) == set(laws.all_pairs(TOY))
+    assert (("color", "blue"), ("size", "huge")) not in covered
+
+
+def test_draws_go_together() -> None:
+    random = np.random.default_rng(0)
+    found = [laws.drawn(TOY, random) for _ in range(100)]
+    assert {len(draw.events) for draw in found} == {0, 1, 2, 3, 4}
+    assert len({tuple(draw.levels.values()) for draw in found}) == 5

@@ -21,7 +21,7 @@ from laws.training_run import EVENTS, GRADIENTS, WAYS
 from tfopt import optimizers
 from tfopt.errors import InvalidArgumentError
 
-__all__ = ["LAW"]
+__all__ = ["LAW", "MORE", "OPTIONS", "WRAPPED", "accepted", "made"]
 
 #: The shapes of variables: above 4096 elements, slots are stored in blocks; beyond 2048, calls
 #: take turns.
@@ -87,7 +87,7 @@ FACTORS: dict[str, tuple[str, ...]] = {
 }
 
 
-def _made(levels: Mapping[str, str]) -> str:
+def made(levels: Mapping[str, str]) -> str:
     """Return the text of an optimizer."""
     options = [OPTIONS[name][levels[name]] for name in OPTIONS]
     arguments = ["0.125", MORE.get(levels["optimizer"], ""), *options]
@@ -98,7 +98,7 @@ def _made(levels: Mapping[str, str]) -> str:
 
 
 @cache
-def _is_accepted(text: str, dtype: str) -> bool:
+def accepted(text: str, dtype: str) -> bool:
     """Whether an optimizer can be made, and can step a variable of a dtype."""
     try:
         optimizer: Any = eval(text, vars(optimizers))
@@ -122,7 +122,7 @@ def _possible(levels: Mapping[str, str]) -> bool:
         return False  # refused, as documented: tests/test_slot_storage.py
     parts = ("optimizer", "wrapper", "outer", *OPTIONS, "dtype")
     if all(part in levels for part in parts):
-        return _is_accepted(_made(levels), levels["dtype"])
+        return accepted(made(levels), levels["dtype"])
     return True
 
 
@@ -137,7 +137,7 @@ from tfopt.optimizers import *
 
 warnings.simplefilter("ignore")
 run = TrainingRun(
-    lambda: {_made(levels)},
+    lambda: {made(levels)},
     shapes={SHAPES[levels["shapes"]]},
     dtype={levels["dtype"]!r},
     layout={levels["layout"]!r},
