@@ -7,10 +7,10 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from laws import tape_outside, tape_wrapped
+from laws import tape_outside, tape_protocol, tape_wrapped
 from laws.law import Draw, Law, covering, drawn, pairs, run, shrunk
 
-LAWS = {law.name: law for law in (tape_outside.LAW, tape_wrapped.LAW)}
+LAWS = {law.name: law for law in (tape_outside.LAW, tape_protocol.LAW, tape_wrapped.LAW)}
 
 
 def tried(law: Law, draw: Draw) -> None:
@@ -42,5 +42,5 @@ def test_all_pairs(name: str) -> None:
 @pytest.mark.parametrize("name", LAWS)
 def test_other_programs(name: str) -> None:
     random = np.random.default_rng(7)
-    for _ in range(3):
+    for _ in range(3 if name != "tape_protocol" else 100):
         tried(LAWS[name], drawn(LAWS[name], random))

@@ -114,23 +114,23 @@ def _theoretical(f: Callable[..., Any], arrays: list[np.ndarray], place: int) ->
         seeds = constant(seed.reshape(y.shape))
         grad = tape.gradient(y, tensors[place], seeds, UnconnectedGradients.ZERO)
         rows.append(_parts(np.array(as_tensor(densify(grad)).numpy())))
-    width = _parts(arrays[place]).size
-    return np.stack(rows) if rows else np.zeros((0, width))
+    parts = _parts(arrays[place])
+    return np.stack(rows) if rows else np.zeros((0, parts.size), parts.dtype)
 
 
 def _numeric(
     f: Callable[..., Any], arrays: list[np.ndarray], place: int, delta: float
 ) -> np.ndarray:
-    columns = []
-    for k in range(_parts(arrays[place]).size):
-        values = []
-        for step in (delta, -delta):
-            moved = arrays[place].copy(order="C")
-            _parts(moved)[k] += step
-            given = [*arrays[:place], moved, *arrays[place + 1 :]]
-            values.append(_parts(np.array(as_tensor(f(*map(constant, given))).numpy())))
-        columns.append((values[0] - values[1]) / (2 * delta))
-    return np.stack(columns, axis=1).astype(arrays[place].real.dtype)
+    def values(k: int, step: float) -> np.ndarray:
+        moved = arrays[place].copy(order="C")
+        _parts(moved)[k : k + 1] += step
+        given = [*arrays[:place], moved, *arrays[place + 1 :]]
+        return _parts(np.array(as_tensor(f(*map(constant, given))).numpy()))
+
+    width = _parts(arrays[place]).size
+    differences = [(values(k, delta) - values(k, -delta)) / (2 * delta) for k in range(width)]
+    columns = np.stack(differences, axis=1) if width else np.zeros((values(0, 0.0).size, 0))
+    return columns.astype(arrays[place].real.dtype)
 
 
 def check_grads(
@@ -150,6 +150,8 @@ def check_grads(
         Of tensors; returns a nested structure of them.
     args : sequence of array_like of float64
     order : int, default 2
+        Derivatives of all orders up to this one are compared. Those of the second order need a
+        gradient that has a gradient: if yours has none, give 1.
     atol, rtol : float
     eps : float
         Half the distance of the two points of a difference.
@@ -159,7 +161,7 @@ def check_grads(
     Raises
     ------
     AssertionError
-        If they differ.
+        If they differ: it names the order and the argument.
     TypeError
         If an argument is not of float64: differences of less are too coarse.
 
@@ -176,13 +178,15 @@ def check_grads(
     arrays = [np.array(as_tensor(each).numpy()) for each in args]
     if any(array.dtype != np.float64 for array in arrays):
         raise TypeError("check_grads needs float64: differences of less are too coarse")
-    _check(f, arrays, order, (atol, rtol, eps), imported("numpy.random").default_rng(seed))
+    random = imported("numpy.random").default_rng(seed)
+    _check(f, arrays, 1, order, (atol, rtol, eps), random)
 
 
 def _check(
     f: Callable[..., Any],
     arrays: list[np.ndarray],
     order: int,
+    orders: int,
     limits: tuple[float, float, float],
     random: np.random.Generator,
 ) -> None:
@@ -202,13 +206,18 @@ def _check(
         found = tape.gradient(y, list(inputs), None, UnconnectedGradients.ZERO)
         return [densify(g) for g in found]
 
-    directions = [random.standard_normal(array.shape) for array in arrays]
-    pairs = list(zip(arrays, directions, strict=True))
-    ends = [float(weighted(*(constant(a + s * eps * d) for a, d in pairs))) for s in (1, -1)]
     found = gradients(*map(constant, arrays))
-    along = sum(
-        float(np.sum(as_tensor(g).numpy() * d)) for g, d in zip(found, directions, strict=True)
-    )
-    np.testing.assert_allclose(along, (ends[0] - ends[1]) / (2 * eps), rtol, atol)
-    if order > 1:
-        _check(gradients, arrays, order - 1, limits, random)
+    for place, (g, array) in enumerate(zip(found, arrays, strict=True)):
+        direction = random.standard_normal(array.shape)
+        ends = []
+        for step in (eps, -eps):
+            moved = [*arrays[:place], array + step * direction, *arrays[place + 1 :]]
+            ends.append(float(weighted(*map(constant, moved))))
+        what = (
+            f"the derivative of order {order} with respect to argument {place}, along a random "
+            "direction, is not what differences say (desired)"
+        )
+        along = float(np.sum(as_tensor(g).numpy() * direction))
+        np.testing.assert_allclose(along, (ends[0] - ends[1]) / (2 * eps), rtol, atol, err_msg=what)
+    if order < orders:
+        _check(gradients, arrays, order + 1, orders, limits, random)

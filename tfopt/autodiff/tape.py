@@ -72,7 +72,7 @@ class GradientTape:
         self._persistent = persistent
         self._watch_accessed = watch_accessed_variables
         self._record: Tape | None = None
-        self._recording = False
+        self._entered = self._recording = self._used = False
         self._watched: tuple[Any, ...] = ()
 
     # ---- recording
@@ -83,9 +83,8 @@ class GradientTape:
                 "Tape is still recording, This can happen if you try to re-enter an already-active "
                 "tape."
             )
-        if self._record is None:
-            self._record = Tape(self._watch_accessed)
         self._start()
+        self._entered = True
         return self
 
     def __exit__(
@@ -94,10 +93,13 @@ class GradientTape:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._entered = False
         if self._recording:
             self._stop()
 
     def _start(self) -> None:
+        if self._record is None:  # used up, or not used before
+            self._record = Tape(self._watch_accessed)
         engine.set_recorders((*engine.recorders(), self._record))
         self._recording = True
 
@@ -147,6 +149,8 @@ class GradientTape:
     def stop_recording(self) -> Iterator[None]:
         """Pause recording inside this ``with``; other tapes go on.
 
+        If the tape is not persistent and gradients are computed inside, it begins a new record.
+
         Raises
         ------
         RuntimeError
@@ -161,7 +165,8 @@ class GradientTape:
         try:
             yield
         finally:
-            self._start()
+            if self._entered and not self._recording:
+                self._start()
 
     def reset(self) -> None:
         """Forget the record, and what is watched.
@@ -261,9 +266,7 @@ class GradientTape:
             As `gradient` does.
         """
         record = self._usable_record()
-        _check_target(target)
-        if not isinstance(target, (Tensor, Readable)):
-            raise TypeError(f"target must be a Tensor, not {type(target).__name__}")
+        _check_single_target(target)
         zero, leaves = _is_zero(unconnected_gradients), _checked_sources(sources)
         with _Use(self):
             rows = gradients_of_elements(record, target, leaves)
@@ -308,6 +311,7 @@ class GradientTape:
             As `gradient` does.
         """
         record = self._usable_record()
+        _check_single_target(target)
         (source,) = _checked_sources([source])
         _is_zero(unconnected_gradients)
         if not target.shape or target.shape[:1] != source.shape[:1]:
@@ -326,6 +330,11 @@ class GradientTape:
         return np.reshape(np.stack(_dense(columns, source), axis=1), shape)
 
     def _usable_record(self) -> Tape:
+        if self._record is None and not self._used:
+            raise RuntimeError(
+                "the tape has not been entered, and has recorded nothing: compute the target "
+                "inside `with tape:`"
+            )
         if self._record is None:
             raise RuntimeError(
                 "A non-persistent GradientTape can only be used to compute one set of gradients "
@@ -350,6 +359,7 @@ class _Use:
         tape = self._tape
         if tape._record is not None and not tape._persistent:
             tape._watched, tape._record = tuple(tape._record.variables), None
+            tape._used = True
 
 
 def _dense(grads: list[Any], source: Any) -> list[Any]:
@@ -363,6 +373,12 @@ def _check_target(target: Any) -> None:
             "Argument `target` should be a list or nested structure of Tensors, Variables or "
             "CompositeTensors to be differentiated, but received None."
         )
+
+
+def _check_single_target(target: Any) -> None:
+    _check_target(target)
+    if not isinstance(target, (Tensor, Readable)):
+        raise TypeError(f"target must be a Tensor, not {type(target).__name__}")
 
 
 def _is_zero(unconnected: Any) -> bool:
