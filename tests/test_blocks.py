@@ -218,4 +218,4 @@ def test_tfopt_does_not_import_dask() -> None:
         "sys.modules['dask'] = sys.modules['distributed'] = None; tfopt.dask.SDCAClassifier"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert "tfopt.dask needs" in done.stderr and "pip install 'tfopt[dask]'" in done.stderr
+    assert "tfopt.dask needs" in done.stderr and "pip install dask" in done.stderr

@@ -12,8 +12,8 @@ from scipy.special import expit
 
 from tfopt import checkpoints
 from tfopt.cli import rows
+from tfopt.cli.read_options import ReadOptions
 from tfopt.cli.readers import cut
-from tfopt.cli.settings import ReadOptions
 from tfopt.io import libsvm
 from tfopt.linear_model.model_file import read_model
 

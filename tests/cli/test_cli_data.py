@@ -13,8 +13,8 @@ import pytest
 from cli_samples import TINY
 
 from tfopt.cli.files import CommandError
+from tfopt.cli.read_options import ReadOptions
 from tfopt.cli.readers import MAX_INDEX, read_data
-from tfopt.cli.settings import ReadOptions
 from tfopt.core.printable import printable
 from tfopt.io import libsvm
 

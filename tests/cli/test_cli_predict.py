@@ -7,8 +7,8 @@ import pytest
 from scipy.special import expit
 
 from tfopt.cli.metrics import margins
+from tfopt.cli.read_options import ReadOptions
 from tfopt.cli.readers import read_data
-from tfopt.cli.settings import ReadOptions
 from tfopt.linear_model.model_file import read_model
 
 

@@ -12,8 +12,9 @@ from linear_losses import phi
 from sklearn.linear_model import LogisticRegression
 
 from tfopt.cli import report
+from tfopt.cli.read_options import ReadOptions
 from tfopt.cli.readers import read_data
-from tfopt.cli.settings import CLASSIFICATION, SDCA_LOSSES, ReadOptions
+from tfopt.cli.settings import CLASSIFICATION, SDCA_LOSSES
 from tfopt.linear_model.model_file import read_model
 
 ROWS = "3 1:1\n0 2:1\n2 1:.5 2:.5\n5 1:2\n1 3:.1\n0 2:2\n"

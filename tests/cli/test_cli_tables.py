@@ -10,7 +10,7 @@ import pytest
 
 from tfopt.cli import readers, tables
 from tfopt.cli.files import file_of
-from tfopt.cli.settings import ReadOptions
+from tfopt.cli.read_options import ReadOptions
 from tfopt.linear_model import load_model
 from tfopt.linear_model.model_file import read_model
 
@@ -72,7 +72,7 @@ def test_columns_are_found_by_name(cli, frame):
     frame[["z", "w", "body weight", "age"]].to_csv("other.csv", index=False)
     outcome = cli("predict", "model.npz", "other.csv")
     assert outcome.out == plain
-    assert outcome.err == "no scores: the labels are not those of the training data\n"
+    assert outcome.err == "no scores: the data have no labels\n"
     frame.rename(columns={"sick": "ill"}).to_csv("other.csv", index=False)
     assert "AUC" in cli("predict", "model.npz", "other.csv", "--label", "ill").err
     frame.drop(columns="z").to_csv("other.csv", index=False)

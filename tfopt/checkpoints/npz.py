@@ -104,7 +104,10 @@ def read_text(file: BinaryIO, size: int) -> bytes:
     if exactly(file, start)[30:40] != b"header.npy":
         raise CheckpointError("not a tfopt checkpoint")
     (length,) = struct.unpack("<8xH", exactly(file, 10))
-    match = re.match(rb"\{'descr': '\|S(\d{1,10})'", exactly(file, length))
+    description = exactly(file, length)
+    match = re.match(rb"\{'descr': '\|S(\d{1,10})'", description)
+    if match is None and b"'<U" in description:
+        raise CheckpointError("a linear model, and no checkpoint: load it with load_model")
     if match is None:
         raise CheckpointError("the header is damaged")
     count = int(match[1])

@@ -17,18 +17,19 @@ from tfopt.errors import FileFormatError
 
 __all__ = ["main"]
 
-#: Optional modules, with the names of their packages and the extras that install them.
-_EXTRAS = {
-    "sklearn": ("scikit-learn", "cli"),
-    "scipy": ("scipy", "cli"),
-    "tqdm": ("tqdm", "cli"),
-    "matplotlib": ("matplotlib", "cli"),
-    "dask": ("dask", "dask"),
-    "distributed": ("distributed", "dask"),
-    "fsspec": ("fsspec", "dask"),
-    "pandas": ("pandas", "tables"),
-    "pyarrow": ("pyarrow", "tables"),
-    "argcomplete": ("argcomplete", "completion"),
+#: Optional modules, with the packages to install, which are needed together.
+_PACKAGES = {
+    "sklearn": ("scikit-learn", "tqdm"),
+    "scipy": ("scikit-learn", "tqdm"),
+    "tqdm": ("tqdm",),
+    "matplotlib": ("matplotlib",),
+    "dask": ("dask", "distributed"),
+    "distributed": ("dask", "distributed"),
+    "fsspec": ("fsspec",),
+    "pandas": ("pandas", "pyarrow"),
+    "pyarrow": ("pandas", "pyarrow"),
+    "skl2onnx": ("skl2onnx",),
+    "argcomplete": ("argcomplete",),
 }
 _INTERRUPTED = 128 + 2  # what a shell reports for SIGINT
 _BROKEN_PIPE = 128 + 13  # and for SIGPIPE
@@ -67,13 +68,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ImportError as error:
         missing = error.__cause__ or error  # a package of ours may have said it in words
         module = (getattr(missing, "name", None) or "").partition(".")[0]
-        if module not in _EXTRAS:
+        if module not in _PACKAGES:
             raise
-        package, extra = _EXTRAS[module]
-        return _print_error(
-            f"this needs {package}, which is not installed: install with "
-            f'pip install "tfopt[{extra}]", or in a clone pip install ".[{extra}]"'
-        )
+        packages = " ".join(_PACKAGES[module])
+        return _print_error(f"this needs {module}, which is not installed: pip install {packages}")
     except KeyboardInterrupt as interrupt:
         _print_error(str(interrupt) or "interrupted")
         return _INTERRUPTED

@@ -15,6 +15,10 @@ from tfopt.linear_model.stored_model import Columns
 __all__ = ["Data", "Layout", "find_classes", "targets"]
 
 
+#: Up to which integers, and to which numbers, one float64 is one label.
+MAX_LABEL = 2.0**53 - 1
+
+
 class Layout(NamedTuple):
     """How the features of training data are numbered or named, which holds for other data, too."""
 
@@ -138,6 +142,12 @@ def find_classes(
     The first of two is the negative class. `name` and `loss` are for the message.
     """
     labels = np.unique(labels)
+    if labels.size and np.abs(labels).max() > MAX_LABEL:
+        label = labels[np.abs(labels).argmax()]
+        raise CommandError(
+            f"{name}: the label {label:.17g} is beyond 2^53, where numbers fall together: number "
+            "the classes from 0, or name them in a table"
+        )
     if labels.size < 2 or (at_most and labels.size > at_most):
         shown = ", ".join([f"{label:g}" for label in labels[:5]] + ["..."] * (labels.size > 5))
         raise CommandError(

@@ -45,7 +45,9 @@ def note(text: str) -> None:
 
 def show_label(label: Any) -> str:
     """Return the label of a class: text, or a number without a needless point."""
-    return label if isinstance(label, str) else f"{label:.17g}"
+    if isinstance(label, str):
+        return label
+    return f"{label:d}" if isinstance(label, int) else f"{label:.17g}"
 
 
 def print_json(facts: dict[str, Any]) -> None:

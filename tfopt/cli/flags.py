@@ -1,13 +1,12 @@
-"""The flags of `tfopt train`, those that several commands have, and what converts their values."""
+"""The flags of `tfopt train`, and those that several commands have."""
 
 from __future__ import annotations
 
 import argparse
-import math
-import re
 from collections.abc import Callable
 from typing import TypeAlias
 
+from tfopt.cli.converters import count, non_negative, number, positive, share, size
 from tfopt.cli.optimizers import (
     AUTO,
     CONSTANT,
@@ -22,6 +21,7 @@ from tfopt.cli.settings import (
     BLOCKS,
     CHECKPOINTS,
     LOSSES,
+    MODELS,
     PICTURES,
     SDCA_LOSSES,
     SOLVERS,
@@ -39,55 +39,6 @@ Indices ascend within a row; comments (#), blank lines and qid are ignored. Name
 are features and must be numbers. Files may be compressed with gzip, bzip2, xz or Zstandard; - is
 standard input. URLs are read with fsspec."""
 DEFAULT = "default: %(default)s"
-
-
-# ---- converters of values
-
-
-def count(smallest: int, largest: float = math.inf) -> Callable[[str], int]:
-    """Return a converter to integers within bounds."""
-
-    def parse_count(text: str) -> int:
-        value = int(text)
-        if not smallest <= value <= largest:
-            limits = f"at least {smallest}" if largest == math.inf else f"{smallest} to {largest}"
-            raise argparse.ArgumentTypeError(f"must be {limits}, not {text}")
-        return value
-
-    parse_count.__name__ = "integer"  # argparse's word for it: "invalid integer value: 'x'"
-    return parse_count
-
-
-def _number(requirement: str, is_met: Callable[[float], bool]) -> Callable[[str], float]:
-    """Return a converter to finite numbers that meet a requirement."""
-
-    def parse_number(text: str) -> float:
-        value = float(text)
-        if not math.isfinite(value):
-            raise argparse.ArgumentTypeError(f"must be finite, not {text}")
-        if not is_met(value):
-            raise argparse.ArgumentTypeError(f"must {requirement}, not {text}")
-        return value
-
-    parse_number.__name__ = "number"
-    return parse_number
-
-
-number = _number("be finite", math.isfinite)
-positive = _number("be above 0", lambda value: value > 0)
-non_negative = _number("not be negative", lambda value: value >= 0)
-share = _number("be above 0 and below 1", lambda value: 0 < value < 1)
-
-
-def size(text: str) -> int:
-    """Return a number of bytes, of which KB, MB and GB are powers of 1000."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)B?", text, re.IGNORECASE)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"must be a size such as 256MB, not {text}")
-    n_bytes = float(match[1]) * 1000 ** " KMG".index(match[2].upper() or " ")
-    if n_bytes < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1 byte, not {text}")
-    return int(n_bytes)
 
 
 # ---- flags of several commands
@@ -122,8 +73,8 @@ def add_reading(parser: argparse.ArgumentParser, *, trains: bool = True) -> None
         help=f"of the data files; auto: by their suffix, else libsvm ({DEFAULT})",
     )
     add("--label", metavar="COLUMN", help="the labels' column of a table (default: the model's)")
+    add("--weight", metavar="COLUMN", help="the column of a table with weights (default: none)")
     if trains:
-        add("--weight", metavar="COLUMN", help="the column of a table with weights (default: none)")
         add(
             "--zero-based",
             choices=("auto", "yes", "no"),
@@ -255,7 +206,13 @@ Scores: accuracy, log-loss and AUC (classification; no AUC of a folder); RMSE, M
     add_seed(train)
     _add_steps(train.add_argument_group("--solver optimizer"))
     _add_sdca(train.add_argument_group("--solver sdca"))
-    add("--model", metavar="OUT", default="model.npz", help=f"the model file to write ({DEFAULT})")
+    add(
+        "--model",
+        metavar="OUT",
+        default="model.npz",
+        help=f"the model file to write, of {', '.join(MODELS)}; one that is there is replaced "
+        f"({DEFAULT})",
+    )
     add(
         "--checkpoint-every",
         metavar="N",

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.cli.data import Data, Layout, targets
+from tfopt.cli.data import MAX_LABEL, Data, Layout, targets
 from tfopt.cli.files import (
     SCHEMA,
     CommandError,
@@ -77,7 +77,7 @@ def predict(arguments: argparse.Namespace) -> int:
     note_bad_lines(arguments.data, blocks.n_skipped, False)
     scores = blocks.scores()
     if scores is None:
-        note("no scores: the labels are not those of the training data")
+        note(f"no scores: {blocks.reason}")
     elif not arguments.json:
         note(score_line(scores))
     return 0
@@ -88,7 +88,9 @@ class _Blocks:
 
     def __init__(self, arguments: argparse.Namespace, model: StoredModel, keeps: bool) -> None:
         self._arguments, self._model, self._keeps = arguments, model, keeps
-        self._kept: list[tuple[np.ndarray, np.ndarray]] = []
+        self._kept: list[tuple[np.ndarray, ...]] = []
+        #: Why there are no scores.
+        self.reason = "the data have no labels"
         self.n_skipped = self.n_rows = 0
 
     def __iter__(self) -> Iterator[np.ndarray]:
@@ -104,8 +106,11 @@ class _Blocks:
             refuse_infinite(predictions, data)  # the exponential of a margin, of a Poisson model
             self.n_skipped += data.n_skipped
             self.n_rows += data.labels.size
+            if not np.isnan(data.labels).all():
+                self.reason = "the labels are not those of the training data"
             if self._keeps and self._has_labels(data):
-                self._kept.append((predictions, targets(data, model.classes)))
+                scored = predictions, targets(data, model.classes), data.weights
+                self._kept.append(tuple(each for each in scored if each is not None))
             else:
                 self._keeps, self._kept = False, []
             for start in range(0, len(predictions), _CHUNK):
@@ -114,14 +119,18 @@ class _Blocks:
     def _has_labels(self, data: Data) -> bool:
         if self._model.classes is None:
             return not np.isnan(data.labels).any()
-        return bool(np.isin(data.labels, self._model.classes).all())
+        classes = np.array(self._model.classes, np.float64)
+        return bool(np.abs(classes).max() <= MAX_LABEL and np.isin(data.labels, classes).all())
 
     def scores(self) -> dict[str, float | None] | None:
         """Return the scores of all blocks, or None if some labels are not the model's."""
         if not self._kept:
             return None
-        predictions, y = (np.concatenate(parts) for parts in zip(*self._kept, strict=True))
-        return score(self._model.loss, predictions, y)
+        columns = [np.concatenate(parts) for parts in zip(*self._kept, strict=True)]
+        if len(columns) > 2 and not 0 < columns[2].sum() < np.inf:
+            self.reason = "the sum of the weights is not a positive number"
+            return None
+        return score(self._model.loss, *columns)
 
 
 def _text_of(arguments: argparse.Namespace, model: StoredModel, blocks: _Blocks) -> Iterator[str]:

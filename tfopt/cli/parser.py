@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import tfopt
+from tfopt.cli.converters import count, non_negative, positive
 from tfopt.cli.flags import (
     DATA_FORMAT,
     DEFAULT,
@@ -17,9 +20,6 @@ from tfopt.cli.flags import (
     add_reading,
     add_seed,
     add_train,
-    count,
-    non_negative,
-    positive,
 )
 from tfopt.cli.optimizers import OPTIMIZERS, SCHEDULES, name_of
 from tfopt.cli.settings import FINISH, SdcaSettings
@@ -43,14 +43,16 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     argparse.Namespace
         With `run`, module and function of the command; for "train" with `settings`.
     """
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = _Parser(
         prog="tfopt",
         description="Train linear models with TensorFlow's optimizers, without TensorFlow.",
         epilog=_EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"tfopt {tfopt.__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands: Commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", parser_class=_Parser
+    )
     add_train(commands, _add_command)
     _add_predict(commands)
     _add_cv(commands)
@@ -62,10 +64,29 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         import argcomplete
 
         argcomplete.autocomplete(parser)
-    arguments = parser.parse_args(sys.argv[1:] if argv is None else argv)
+    arguments, unknown = parser.parse_known_args(sys.argv[1:] if argv is None else argv)
+    if unknown:
+        _refuse_unknown(commands.choices[arguments.command], unknown)
     if arguments.command in FINISH:
         FINISH[arguments.command](commands.choices[arguments.command], arguments)
     return arguments
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, instead of the last line after the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
+def _refuse_unknown(command: argparse.ArgumentParser, unknown: list[str]) -> NoReturn:
+    """Refuse arguments that a command does not have; name the flag that may be meant."""
+    flags = [name for action in command._actions for name in action.option_strings]
+    first = unknown[0].partition("=")[0]
+    initials = {f"--{''.join(part[:1] for part in f[2:].split('-'))}": f for f in flags}
+    meant = [initials[first]] if first in initials else difflib.get_close_matches(first, flags, 1)
+    hint = f"; did you mean {meant[0]}?" if first.startswith("-") and meant else ""
+    command.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
 
 
 def _add_predict(commands: Commands) -> None:
@@ -182,9 +203,11 @@ def _add_convert(commands: Commands) -> None:
         commands,
         "convert",
         "tfopt.cli.models:convert",
-        "convert a model file to JSON, or back",
-        "Write a model file in another form: as JSON if OUT ends in .json, else as an .npz. No\n"
-        "bit is lost: converted back, a file is the same, byte for byte. All commands read both.",
+        "convert a model file to JSON, to ONNX, or back",
+        "Write a model file in another form, by the ending of OUT: as JSON (.json), or as an\n"
+        ".npz. No bit is lost: converted back, a file is the same, byte for byte. All commands\n"
+        "read both. With .onnx a graph for ONNX is written, which takes float32, predicts labels\n"
+        "and probabilities, or values, and cannot be converted back; it needs skl2onnx.",
     )
     convert.add_argument("model", metavar="MODEL", help="a model file")
     convert.add_argument("output", metavar="OUT", help="the file to write")

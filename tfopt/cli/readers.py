@@ -13,8 +13,8 @@ import numpy as np
 from tfopt import io
 from tfopt.cli.data import Data, Layout
 from tfopt.cli.files import CommandError, File, file_of, files_in, is_folder
+from tfopt.cli.read_options import ReadOptions
 from tfopt.cli.rows import Executor, RereadingExecutor, Rows, Summary
-from tfopt.cli.settings import ReadOptions
 from tfopt.errors import FileFormatError
 from tfopt.io.libsvm import MAX_LINE, Survey, survey_libsvm
 from tfopt.io.streams import open_binary
@@ -58,7 +58,7 @@ def read_data(file: str | File, options: ReadOptions, like: Layout | None = None
     else:
         if like is not None and like.columns is not None:
             raise CommandError(f"{file.name}: is not a table, as the training data are")
-        with _errors_of(file), file.opened() as source:
+        with _errors_of(file, options), file.opened() as source:
             read = io.read_libsvm(
                 source,
                 zero_based=options.zero_based if like is None else like.zero_based,
@@ -90,7 +90,7 @@ def _blocks(file: File, options: ReadOptions, like: Layout) -> Iterator[Data]:
             raise CommandError(f"{file.name}: is a table, and the model has no column names")
         yield from iter_table(file, options, like.columns)
         return
-    with _errors_of(file), file.opened() as source:
+    with _errors_of(file, options), file.opened() as source:
         for read in io.iter_libsvm(
             source,
             n_features=MAX_INDEX + zero_based,
@@ -140,13 +140,17 @@ def cut(path: str, options: ReadOptions, size: int) -> list[File]:
 
 
 @contextlib.contextmanager
-def _errors_of(file: File) -> Iterator[None]:
+def _errors_of(file: File, options: ReadOptions | None = None) -> Iterator[None]:
     """Convert errors of a file to one line."""
     try:
         yield
     except FileFormatError as error:
         if error.line is not None:
-            raise file.error(error.line, error.message, error.token, error.column) from error
+            message = error.message
+            is_label = "label" in message and error.line == 1
+            if is_label and options is not None and options.format == "auto":
+                message += " (a table needs --format csv, or a name that ends in .csv)"
+            raise file.error(error.line, message, error.token, error.column) from error
         raise CommandError(f"{file.name}: {error.message}") from error
     except (BrokenPipeError, ModuleNotFoundError):
         raise

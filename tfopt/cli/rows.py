@@ -71,7 +71,18 @@ class Executor:
         lengths = train.block_lengths(settings.blocks)
         estimator = getattr(linear_model, name)(num_loss_partitions=lengths, n_jobs=-1, **options)
         sample_weight = None if weights is None else np.concatenate(weights)
-        return estimator.fit(features, np.concatenate(y), sample_weight)
+        used, n_features = None, features.shape[1]
+        if sparse.issparse(features) and features.nnz < n_features and lengths is None:
+            # a fit needs memory for each feature, and weights of those that do not occur are 0
+            used, columns = np.unique(features.indices, return_inverse=True)
+            parts = features.data, columns, features.indptr
+            features = sparse.csr_matrix(parts, (features.shape[0], max(used.size, 1)))
+        estimator.fit(features, np.concatenate(y), sample_weight)
+        if used is not None:
+            coef = np.atleast_2d(estimator.coef_)
+            estimator.coef_ = np.zeros((len(coef), n_features))
+            estimator.coef_[:, used] = coef[:, : used.size]
+        return estimator
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ import dataclasses
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from tfopt.cli.optimizers import (
     AUTO,
@@ -21,6 +21,7 @@ from tfopt.cli.optimizers import (
     make_optimizer,
     takes_learning_rate,
 )
+from tfopt.cli.read_options import Base, ReadOptions
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 #: The losses of --solver optimizer, and of sdca; a test compares them with the library's.
@@ -34,12 +35,12 @@ LOSS_FLAGS = {"epsilon": ("huber", *INSENSITIVE), "quantile": ("quantile",)}
 SOLVERS = ("optimizer", "sdca")
 #: The default number of blocks on a cluster, which must not depend on its workers.
 BLOCKS = 8
-#: Whether features count from 0; "auto": if index 0 occurs.
-Base: TypeAlias = bool | Literal["auto"]
 _DATASETS = Path(__file__).parent / "datasets"
 A9A = str(_DATASETS / "a9a.bz2")
 CHECKPOINTS = (".npz", ".safetensors")
 PICTURES = (".png", ".svg", ".pdf")
+#: The endings of model files; a name may also have none.
+MODELS = (".npz", ".json", ".onnx")
 #: What one solver alone takes.
 _ONLY = {
     "optimizer": (
@@ -49,40 +50,6 @@ _ONLY = {
     ),
     "sdca": ("bias", "tol", "dask", "workers", "blocks", "epsilon", "quantile"),
 }
-_COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-_FORMATS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet"}
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """How files are read.
-
-    Attributes
-    ----------
-    format : str
-        "libsvm", "csv", "parquet", or "auto": by the suffix of each file.
-    zero_based : bool or "auto"
-        Whether LIBSVM files count features from 0. "auto": unless index 0 occurs, from 1.
-    label, weight : str or None
-        The columns of a table with the labels and the weights of rows.
-    on_bad_line : {"error", "skip"}
-    has_classes : bool
-        Whether labels are classes; those of a table may then be text.
-    """
-
-    format: str = "auto"
-    zero_based: Base = "auto"
-    label: str | None = None
-    weight: str | None = None
-    on_bad_line: Literal["error", "skip"] = "error"
-    has_classes: bool = True
-
-    def format_of(self, path: str) -> str:
-        """Return the format of a file."""
-        stem, suffix = os.path.splitext(path.lower())
-        if suffix in _COMPRESSED:
-            suffix = os.path.splitext(stem)[1]
-        return _FORMATS.get(suffix, "libsvm") if self.format == "auto" else self.format
 
 
 @dataclass(frozen=True)
@@ -207,6 +174,7 @@ def _option(name: str) -> str:
 
 def _finish_train(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
     """Set defaults that depend on other flags, and refuse combinations that do not go together."""
+    _check_model(parser, "--model", arguments.model)
     for solver, names in _ONLY.items():
         given = [name for name in names if getattr(arguments, name) is not None]
         if given and arguments.solver != solver:
@@ -227,6 +195,22 @@ def _finish_train(parser: argparse.ArgumentParser, arguments: argparse.Namespace
             arguments.settings = _steps_settings(parser, arguments)
         except (InvalidArgumentError, InvalidTypeError) as error:
             parser.error(str(error))
+
+
+def _check_model(parser: argparse.ArgumentParser, flag: str, path: str) -> None:
+    """Refuse the name of a model file whose ending says nothing, before any work."""
+    if os.path.splitext(path.lower())[1] not in ("", *MODELS):
+        parser.error(f"{flag} needs a file name that ends in one of {', '.join(MODELS)}")
+
+
+def _finish_cv(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    if arguments.model:
+        _check_model(parser, "--model", arguments.model)
+    _finish_reading(parser, arguments)
+
+
+def _finish_convert(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    _check_model(parser, "OUT", arguments.output)
 
 
 def _finish_reading(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
@@ -375,4 +359,9 @@ def _sdca_settings(parser: argparse.ArgumentParser, arguments: argparse.Namespac
     )
 
 
-FINISH = {"train": _finish_train, "cv": _finish_reading, "predict": _finish_reading}
+FINISH = {
+    "train": _finish_train,
+    "cv": _finish_cv,
+    "predict": _finish_reading,
+    "convert": _finish_convert,
+}

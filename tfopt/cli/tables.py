@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import csv
 import dataclasses
@@ -9,7 +10,9 @@ import io
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -18,7 +21,7 @@ from scipy import sparse
 
 from tfopt.cli.data import Data
 from tfopt.cli.files import CommandError, File
-from tfopt.cli.settings import ReadOptions
+from tfopt.cli.read_options import ReadOptions
 from tfopt.io.streams import is_damage, open_binary
 from tfopt.linear_model.stored_model import Columns
 
@@ -26,6 +29,8 @@ __all__ = ["cut_table", "iter_table", "read_table"]
 
 #: Rows of a block.
 BLOCK = 2**16
+#: What may be a number in a column of several types.
+_NUMERIC = (str, bool, Number, Decimal, np.bool_)
 
 
 def read_table(file: File, options: ReadOptions, like: Columns | None) -> Data:
@@ -88,7 +93,7 @@ def _blocks(
 ) -> Iterator[Data]:
     """Yield the rows of a table in blocks of so many, or, without a number, in one."""
     frames = _csv if options.format_of(file.path) == "csv" else _parquet
-    with _errors_of(file):
+    with _errors_of(file, options.separator_of(file.path)):
         for frame, lines, n_skipped in frames(file, options, block):
             data = _data_of(frame, lines, file, options, like, needs_label)
             yield dataclasses.replace(data, n_skipped=data.n_skipped + n_skipped)
@@ -98,6 +103,7 @@ def _csv(
     file: File, options: ReadOptions, block: int | None
 ) -> Iterator[tuple[Any, np.ndarray, int]]:
     """Yield data frames, the line of each row, and how many lines had too many fields."""
+    separator = options.separator_of(file.path)
     record = 1  # the number of the next line, if fields had no line breaks
     n_breaks = 0  # in the fields of the lines so far
     with (
@@ -106,9 +112,11 @@ def _csv(
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")
+        header = _record(stream)
+        _refuse_twice(file, _fields(header, separator))  # pandas would rename them
         frames = pd.read_csv(
-            stream,
-            sep="\t" if ".tsv" in file.path.lower() else ",",
+            io.BufferedReader(_After(header, stream)),
+            sep=separator,
             float_precision="round_trip",
             low_memory=False,
             skip_blank_lines=False,  # so that rows are lines
@@ -145,11 +153,44 @@ def _header_of(file: File) -> bytes:
     """Return the names of columns, which a part after the first lacks."""
     if not file.start:
         return b""
-    header = b""
     with open(file.path, "rb") as stream:
-        while not header or header.count(b'"') % 2:
-            header += stream.readline()
-    return header
+        return _record(stream)
+
+
+def _record(stream: Any) -> bytes:
+    """Read the next lines up to one that ends outside of quotes."""
+    record = line = stream.readline()
+    while line and record.count(b'"') % 2:
+        line = stream.readline()
+        record += line
+    return bytes(record)
+
+
+def _fields(record: bytes, separator: str) -> list[str]:
+    text = record.decode("utf-8-sig", "replace")
+    return next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
+
+
+class _After(io.RawIOBase):
+    """Bytes that were read from a stream, and then its rest."""
+
+    def __init__(self, first: bytes, stream: Any) -> None:
+        self._first, self._stream = io.BytesIO(first), stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._first.read(len(buffer)) or self._stream.read(len(buffer))
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+def _refuse_twice(file: File, names: Sequence[str]) -> None:
+    """Refuse columns of one name, of which it does not say which is meant; empty ones have none."""
+    for name, n in collections.Counter(names).items():
+        if n > 1 and name:
+            raise CommandError(f"{file.name}: has {n} columns {name!r}: rename or remove them")
 
 
 def _parquet(
@@ -163,15 +204,24 @@ def _parquet(
         seekable = stream if stream.seekable() else io.BytesIO(stream.read())
         table = parquet.ParquetFile(seekable)
         groups = range(file.start, file.stop or table.num_row_groups)
-        if block is None:
-            frame = table.read_row_groups([*groups]).to_pandas()
-            yield frame, 1 + np.arange(len(frame)), 0
-            return
+        _refuse_twice(file, table.schema_arrow.names)
         first = 1
-        for batch in table.iter_batches(block):
-            frame = batch.to_pandas()
+        rows = table.iter_batches(block) if block else [table.read_row_groups([*groups])]
+        for part_of_rows in rows:
+            frame = _pandas(part_of_rows, file)
             yield frame, first + np.arange(len(frame)), 0
             first += len(frame)
+
+
+def _pandas(rows: Any, file: File) -> Any:
+    """Return rows of Arrow as a data frame."""
+    try:
+        return rows.to_pandas()
+    except MemoryError:
+        raise
+    except Exception as error:  # any, if what pandas has noted in the file is damaged
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise CommandError(f"{file.name}: cannot be read as a table: {reason}") from error
 
 
 def _data_of(
@@ -187,9 +237,11 @@ def _data_of(
     if label is None and like is not None:
         label = like.label
     frame.columns = frame.columns.map(str)
+    _refuse_twice(file, [*frame.columns])
     if label is None and needs_label:
         raise CommandError(f"{file.name}: is a table: name the column of the labels with --label")
-    for needed, flag in ((label if needs_label else None, "--label"), (weight, "--weight")):
+    named = label if needs_label or options.label is not None else None
+    for needed, flag in ((named, "--label"), (weight, "--weight")):
         if needed is not None and needed not in frame.columns:
             raise CommandError(
                 f"{file.name}: has no column {needed!r}, which {flag} names; it has "
@@ -284,7 +336,8 @@ class _Checker:
     def _converted(self, column: str) -> np.ndarray:
         values = self._frame[column]
         if not pd.api.types.is_numeric_dtype(values):
-            values = pd.to_numeric(values.astype(object), errors="coerce")
+            kept = [each if isinstance(each, _NUMERIC) else None for each in values]
+            values = pd.to_numeric(pd.Series(kept, dtype=object), errors="coerce")
         array: np.ndarray = values.to_numpy(np.float64, na_value=np.nan)
         return array
 
@@ -292,7 +345,8 @@ class _Checker:
         if row in self._faults:
             return
         value = self._frame[column].iloc[row]
-        token = None if pd.isna(value) else str(value)[:40]
+        is_absent = pd.api.types.is_scalar(value) and pd.isna(value)
+        token = None if is_absent else str(value)[:40]
         if token is None:
             what = "is missing"
         place = self._frame.columns.get_loc(column) + 1
@@ -300,7 +354,7 @@ class _Checker:
 
 
 @contextlib.contextmanager
-def _errors_of(file: File) -> Iterator[None]:
+def _errors_of(file: File, separator: str = ",") -> Iterator[None]:
     """Convert errors of pandas, pyarrow and files to one line."""
     try:
         yield
@@ -312,7 +366,7 @@ def _errors_of(file: File) -> Iterator[None]:
             raise CommandError(f"{file.name}: {error}") from error
         expected, record, found = place.groups()
         message = f"the line has {found} fields instead of {expected}"
-        raise file.error(_line_of(file, int(record)), message) from error
+        raise file.error(_line_of(file, int(record), separator), message) from error
     except UnicodeDecodeError as error:
         raise CommandError(f"{file.name}: is not UTF-8 text") from error
     except (BrokenPipeError, CommandError):
@@ -327,14 +381,14 @@ def _errors_of(file: File) -> Iterator[None]:
         raise
 
 
-def _line_of(file: File, record: int) -> int:
+def _line_of(file: File, record: int, separator: str) -> int:
     """Return the line at which a record of a CSV file begins, which pandas does not tell."""
     if file.path == "-":  # it cannot be read again
         return record
     header = _header_of(file)
     with file.opened(header) as source, open_binary(source) as stream:
         text = io.TextIOWrapper(stream, "utf-8", newline="")
-        reader = csv.reader(text, delimiter="\t" if ".tsv" in file.path.lower() else ",")
+        reader = csv.reader(text, delimiter=separator)
         for _ in range(record - 1):
             next(reader)
         line = reader.line_num + 1

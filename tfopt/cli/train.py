@@ -296,8 +296,10 @@ def run(arguments: argparse.Namespace) -> int:
         check_writable(path, *inputs)
     if files.wanted:
         check_outside(files.path, *inputs)
-    if arguments.plot:
-        importlib.import_module("matplotlib")  # if it is missing, before training
+    # if they are missing, before training
+    for needed, module in ((arguments.plot, "matplotlib"), (_is_onnx(arguments.model), "skl2onnx")):
+        if needed:
+            importlib.import_module(module)
     if is_sdca:
         result = _run_sdca(arguments, paths)
     else:
@@ -320,6 +322,10 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print_text(result, arguments.model)
     return code
+
+
+def _is_onnx(path: str) -> bool:
+    return path.lower().endswith(".onnx")
 
 
 def _check_folders(arguments: argparse.Namespace, inputs: list[str]) -> None:

@@ -35,7 +35,7 @@ def __getattr__(name: str) -> Any:
         if (error.name or "").partition(".")[0] not in ("dask", "distributed"):
             raise
         raise ImportError(
-            f"tfopt.dask needs {error.name}: pip install 'tfopt[dask]', or '.[dask]' in a clone"
+            f"tfopt.dask needs {error.name}: pip install dask distributed scikit-learn"
         ) from error
 
 

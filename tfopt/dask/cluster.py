@@ -8,13 +8,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from distributed import Client, Future, KilledWorker
+from distributed import Client, Future, KilledWorker, get_client
 from distributed.comm import CommClosedError
 
 __all__ = [
     "WORKER_LOST_ERRORS",
     "POLL_INTERVAL",
     "check_scheduler",
+    "current_client",
     "gathered",
     "assign_workers",
     "wait_for_workers",
@@ -36,6 +37,23 @@ WORKER_LOST_ERRORS = (
 SCHEDULER_TIMEOUT = 5
 #: Seconds before asking it again.
 RETRY_INTERVAL = 0.1
+
+
+def current_client() -> Client:
+    """Return the client that is in use.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    try:
+        return get_client()
+    except ValueError as error:
+        raise ValueError(
+            "there is no Dask client: create one first, with distributed.Client() for a cluster on "
+            "this machine or distributed.Client('tcp://host:port') for the one of a scheduler"
+        ) from error
 
 
 def check_scheduler(client: Client) -> None:

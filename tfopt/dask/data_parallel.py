@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 from dask.base import is_dask_collection
-from distributed import Client, Future, get_client
+from distributed import Client, Future
 from distributed.client import FutureCancelledError
 
 from tfopt.core.nest import flatten, pack
-from tfopt.dask.cluster import gathered
+from tfopt.dask.cluster import current_client, gathered
 from tfopt.dask.gradient_sums import block_gradients, finish, sum_parts
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.optimizers.base.contract import OptimizerBase
@@ -111,7 +111,7 @@ class DataParallel:
         self.optimizer = optimizer
         self.reduction = reduction
         self._loss_and_grad = loss_and_grad
-        self._client = get_client() if client is None else client
+        self._client = current_client() if client is None else client
         self._blocks = block_list
         self._futures = self._place_blocks([None] * len(block_list))
 

@@ -11,7 +11,6 @@ from typing import Any
 import dask
 import numpy as np
 from dask.utils import parse_bytes
-from distributed import get_client
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -19,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from tfopt import linear_model
 from tfopt.dask.blocks import as_blocks
 from tfopt.dask.checkpoints import StreamFitCheckpoints
-from tfopt.dask.cluster import check_scheduler, gathered
+from tfopt.dask.cluster import check_scheduler, current_client, gathered
 from tfopt.dask.predictions import ClusterClassifier, ClusterRegressor
 from tfopt.linear_model.sdca_results import ProgressBar
 from tfopt.linear_model.validation import check_count, checked_sparse
@@ -48,7 +47,7 @@ class _ClusterFTRL(BaseEstimator):  # type: ignore[misc]
         self._check_options()
         if self.checkpoint is not None:
             check_count("checkpoint_every", self.checkpoint_every, 1)
-        client = get_client()
+        client = current_client()
         # a lost block can be computed again from its source
         held = [
             client.compute(dask.delayed(_load_block)(number, *block))

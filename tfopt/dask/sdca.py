@@ -9,13 +9,13 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from distributed import get_client
 from sklearn.base import BaseEstimator
 
 from tfopt import linear_model
 from tfopt.dask.block_input import common_feature_names, set_feature_names
 from tfopt.dask.blocks import as_blocks
 from tfopt.dask.checkpoints import BlockFitCheckpoints, saved_seed
+from tfopt.dask.cluster import current_client
 from tfopt.dask.executor import DaskExecutor
 from tfopt.dask.predictions import ClusterClassifier, ClusterRegressor
 from tfopt.dask.workers import WorkerLostError
@@ -60,7 +60,7 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
         ]
         with (
             self._solver_options(len(sources)) as options,
-            DaskExecutor(get_client(), sources, self._has_classes) as executor,
+            DaskExecutor(current_client(), sources, self._has_classes) as executor,
         ):
             if resume is not None and not isinstance(self.random_state, numbers.Integral):
                 options = options._replace(seed=saved_seed(resume))

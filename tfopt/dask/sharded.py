@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from distributed import Client, get_client
+from distributed import Client
 
-from tfopt.dask.cluster import gathered
+from tfopt.dask.cluster import current_client, gathered
 from tfopt.dask.folder import MANIFEST, Folder
 from tfopt.dask.shard import (
     Initializer,
@@ -112,7 +112,7 @@ class ShardedVariable:
         name: str = "ShardedVariable",
         client: Client | None = None,
     ) -> None:
-        client = get_client() if client is None else client
+        client = current_client() if client is None else client
         workers = sorted(client.nthreads())
         rows, width = check_size("rows", rows), check_size("width", width)
         parts = check_size("shards", min(len(workers), rows) if shards is None else shards, rows)

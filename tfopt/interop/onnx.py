@@ -10,7 +10,7 @@ from scipy import sparse
 from tfopt.core.imports import imported
 from tfopt.errors import InvalidArgumentError
 
-__all__ = ["register"]
+__all__ = ["encoded", "register"]
 
 #: The options of skl2onnx that converted classifiers have.
 _CLASSIFIER_OPTIONS = {
@@ -30,7 +30,7 @@ def register() -> None:
     Raises
     ------
     ImportError
-        Without skl2onnx and scikit-learn: ``pip install 'tfopt[onnx]'``.
+        Without skl2onnx and scikit-learn: ``pip install skl2onnx``.
 
     Notes
     -----
@@ -52,7 +52,7 @@ def register() -> None:
         update_registered_converter = imported("skl2onnx").update_registered_converter
         shape_calculator = imported("skl2onnx.common.shape_calculator")
     except ImportError as error:
-        raise ImportError("tfopt.interop.onnx needs skl2onnx: pip install 'tfopt[onnx]'") from error
+        raise ImportError("tfopt.interop.onnx needs skl2onnx: pip install skl2onnx") from error
     linear_model = imported("tfopt.linear_model")
     for name in ("SDCAClassifier", "SDCAClassifierCV", "FTRLClassifier"):
         update_registered_converter(
@@ -69,6 +69,20 @@ def register() -> None:
             shape_calculator.calculate_linear_regressor_output_shapes,
             _convert_regressor,
         )
+
+
+def encoded(model: Any) -> bytes:
+    """Return a fitted estimator of `tfopt.linear_model` as the content of an ONNX file.
+
+    Its input is float32. Probabilities, or scores, of a classifier are a matrix.
+    """
+    register()
+    import skl2onnx
+
+    X = np.zeros((1, model.n_features_in_), np.float32)
+    options = {id(model): {"zipmap": False}} if hasattr(model, "classes_") else None
+    content: bytes = skl2onnx.to_onnx(model, X, options=options).SerializeToString()
+    return content
 
 
 class _Graph:

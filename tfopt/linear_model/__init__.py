@@ -11,10 +11,7 @@ hyperparameters of other programs to theirs. `to_json` and `from_json` export an
 try:
     import sklearn  # noqa: F401
 except ImportError as error:
-    raise ImportError(
-        "tfopt.linear_model needs scikit-learn: pip install 'tfopt[sklearn]', or '.[sklearn]' "
-        "in a clone"
-    ) from error
+    raise ImportError("tfopt.linear_model needs scikit-learn: pip install scikit-learn") from error
 
 from tfopt.linear_model.cross_validation import SDCAClassifierCV, SDCARegressorCV
 from tfopt.linear_model.ftrl import FTRLClassifier, FTRLRegressor

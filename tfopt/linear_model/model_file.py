@@ -57,7 +57,9 @@ def save_model(path: str | os.PathLike[str], estimator: LinearModel) -> None:
     Parameters
     ----------
     path : path-like
-        With the suffix ``.json`` it is written as the document of `to_json`, else as an ``.npz``.
+        With the suffix ``.json`` it is written as the document of `to_json`; with ``.onnx`` as a
+        graph for ONNX, which takes float32, needs skl2onnx and cannot be loaded here; with
+        ``.npz``, or without a suffix, as an ``.npz``.
     estimator : SDCAClassifier, SDCARegressor, FTRLClassifier or FTRLRegressor
         Its coefficients, classes, names and parameters are stored, but not its dual variables,
         history or state: a loaded model predicts, and cannot go on learning.
@@ -69,8 +71,10 @@ def save_model(path: str | os.PathLike[str], estimator: LinearModel) -> None:
     NotFittedError
         If it has not been fitted.
     InvalidArgumentError
-        If it hashes features, or has labels or coefficients that cannot be stored, or for an
-        ``.npz`` the loss "multinomial".
+        For another suffix; if the model hashes features, or has labels or coefficients that cannot
+        be stored, or for an ``.npz`` the loss "multinomial".
+    ImportError
+        For an ``.onnx`` without skl2onnx.
     OSError
         If the file cannot be written.
     """
@@ -80,10 +84,27 @@ def save_model(path: str | os.PathLike[str], estimator: LinearModel) -> None:
 
 
 def encode_model(model: StoredModel, path: str) -> bytes:
-    """Return the content of a model file: JSON if the name ends in ``.json``, else ``.npz``."""
-    if path.lower().endswith(".json"):
-        return write_json(model).encode() + b"\n"
-    return encode_npz(model)
+    """Return the content of a model file in the form that the ending of its name says."""
+    suffix = os.path.splitext(path.lower())[1]
+    if suffix not in _FORMS:
+        *known, last = (form for form in _FORMS if form)
+        raise InvalidArgumentError(
+            f"the name of a model file must end in {', '.join(known)} or {last}, not {suffix!r}"
+        )
+    return _FORMS[suffix](model)
+
+
+def _encode_json(model: StoredModel) -> bytes:
+    return write_json(model).encode() + b"\n"
+
+
+def _encode_onnx(model: StoredModel) -> bytes:
+    from tfopt.interop import onnx  # loaded if needed only
+
+    return onnx.encoded(estimator_of(model))
+
+
+_FORMS = {"": encode_npz, ".npz": encode_npz, ".json": _encode_json, ".onnx": _encode_onnx}
 
 
 def read_model(path: str | os.PathLike[str]) -> StoredModel:

@@ -1,0 +1,54 @@
+"""What converts the texts of flags to numbers, and refuses others."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Callable
+
+
+def count(smallest: int, largest: float = math.inf) -> Callable[[str], int]:
+    """Return a converter to integers within bounds."""
+
+    def parse_count(text: str) -> int:
+        value = int(text)
+        if not smallest <= value <= largest:
+            limits = f"at least {smallest}" if largest == math.inf else f"{smallest} to {largest}"
+            raise argparse.ArgumentTypeError(f"must be {limits}, not {text}")
+        return value
+
+    parse_count.__name__ = "integer"  # argparse's word for it: "invalid integer value: 'x'"
+    return parse_count
+
+
+def _number(requirement: str, is_met: Callable[[float], bool]) -> Callable[[str], float]:
+    """Return a converter to finite numbers that meet a requirement."""
+
+    def parse_number(text: str) -> float:
+        value = float(text)
+        if not math.isfinite(value):
+            raise argparse.ArgumentTypeError(f"must be finite, not {text}")
+        if not is_met(value):
+            raise argparse.ArgumentTypeError(f"must {requirement}, not {text}")
+        return value
+
+    parse_number.__name__ = "number"
+    return parse_number
+
+
+number = _number("be finite", math.isfinite)
+positive = _number("be above 0", lambda value: value > 0)
+non_negative = _number("not be negative", lambda value: value >= 0)
+share = _number("be above 0 and below 1", lambda value: 0 < value < 1)
+
+
+def size(text: str) -> int:
+    """Return a number of bytes, of which KB, MB and GB are powers of 1000."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)B?", text, re.IGNORECASE)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"must be a size such as 256MB, not {text}")
+    n_bytes = float(match[1]) * 1000 ** " KMG".index(match[2].upper() or " ")
+    if n_bytes < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1 byte, not {text}")
+    return int(n_bytes)
