@@ -12,6 +12,7 @@ random = np.random.default_rng(0)
 LONG, WIDE = random.standard_normal((5000, 60)), random.standard_normal((300, 700))
 CASES = {
     "multinomial": (SDCAClassifier("multinomial"), LONG, LONG[:, :12].argmax(axis=1)),
+    "many classes": (SDCAClassifier("multinomial", max_iter=3), LONG, np.arange(5000) % 300),
     "one of several": (SDCAClassifier(), LONG, LONG[:, :3].argmax(axis=1)),
     "newton-cg": (SDCARegressor(solver="newton-cg"), WIDE, WIDE[:, 0]),
     "interior-point": (SDCAClassifier("hinge"), LONG, LONG[:, 0] > LONG[:, 1] ** 2),

@@ -13,7 +13,8 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.linear_model.held_out_scores import accuracies, r2_scores
+from tfopt.linear_model.held_out_scores import accuracies, mean_losses
+from tfopt.linear_model.losses import PointwiseLoss
 from tfopt.linear_model.paths import WarmFits, path_penalties
 from tfopt.linear_model.predictions import LinearClassifier, LinearModel, LinearRegressor
 from tfopt.linear_model.sdca_base import SDCAEstimator
@@ -49,10 +50,6 @@ class _CrossValidation(LinearModel):
         l1, l2 = (self.l1, None) if self.l1s is None else (None, self.l2)
         return path_penalties(self.l1s, l2s, l1, l2)
 
-    def _has_default_scores(self, y: np.ndarray, weights: np.ndarray) -> bool:
-        """Whether `_default_scores` are defined for these held-out samples."""
-        raise NotImplementedError
-
     def _default_scores(
         self,
         X: Any,
@@ -61,45 +58,55 @@ class _CrossValidation(LinearModel):
         coefs: np.ndarray,
         intercepts: np.ndarray,
         classes: Any,
+        phi: PointwiseLoss,
     ) -> np.ndarray:
-        """Return what `score` does, of several solutions; see `held_out_scores`."""
+        """Return the scores of several solutions, if there is weight; see `held_out_scores`."""
         raise NotImplementedError
 
-    def _fit_cv(self, X: Any, y: Any, sample_weight: Any) -> None:
+    def _fit_cv(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
         """Find the scores of all penalties, and fit with the best one."""
         whole = self._estimator()
         X, y, weights = whole._checked(X, y, sample_weight)
         X = checked_sparse(X, own=True)  # SciPy takes rows of it
         l1s, l2s = self._penalties()
-        folds = list(check_cv(self.cv, y, classifier=is_classifier(self)).split(X, y))
-        scorer = check_scoring(whole, scoring=self.scoring)
+        splitter = check_cv(self.cv, y, classifier=is_classifier(self))
+        folds = list(splitter.split(X, y, groups))
+        scorer = None if self.scoring is None else check_scoring(whole, scoring=self.scoring)
+        phi = whole._objective(0, 1).phi
         weighted = sample_weight is not None and not callable(self.scoring)
 
         def scores_of(train: np.ndarray, test: np.ndarray) -> Any:
             model = self._estimator(n_jobs=1)
             fits = WarmFits(model, X[train], y[train], weights[train], l1s, l2s)
             held_out = X[test], y[test], weights[test] if weighted else np.ones(len(test))
-            by_product = self.scoring is None and self._has_default_scores(*held_out[1:])
             more = {"sample_weight": held_out[2]} if weighted else {}
             scores, coefs, intercepts = np.empty(l1s.size), [], []
             for k in fits.order:
                 fits.fit(k)
-                if not by_product:
+                if scorer is not None:
                     scores[k] = scorer(model, *held_out[:2], **more)
                 coefs.append(model.coef_)
                 intercepts.append(model.intercept_)
             classes = getattr(model, "classes_", None)
-            if by_product:
+            if scorer is None and not held_out[2].any():
+                scores[:] = 0.0  # nothing speaks for a penalty, or against it
+            elif scorer is None:
                 shape = len(coefs), -1
                 points = np.array(coefs).reshape(*shape, X.shape[1]), np.reshape(intercepts, shape)
-                scores[fits.order] = self._default_scores(*held_out, *points, classes)
+                scores[fits.order] = self._default_scores(*held_out, *points, classes, phi)
             return scores, fits.order, coefs, intercepts, classes
 
         parallel = Parallel(n_jobs=self.n_jobs, require="sharedmem")
         results = parallel(delayed(scores_of)(train, test) for train, test in folds)
         self.scores_ = np.array([scores for scores, *_ in results])
         order = results[0][1]
-        place = int(np.argmax(self.scores_.mean(axis=0)[order]))  # of equal ones, the strongest
+        means = self.scores_.mean(axis=0)[order]
+        if np.isnan(means).all():
+            raise InvalidArgumentError(
+                f"scoring={self.scoring!r} is not a number for any penalty: it is not defined for "
+                "some fold, of a single sample for instance; have fewer folds, or leave scoring out"
+            )
+        place = int(np.nanargmax(means))  # of equal ones, the strongest
         best = order[place]
         self.l1s_, self.l2s_ = l1s, l2s
         self.l1_, self.l2_ = float(l1s[best]), float(l2s[best])
@@ -133,7 +140,7 @@ class SDCAClassifierCV(LinearClassifier, _CrossValidation):
 
     Parameters
     ----------
-    loss : {"logistic", "hinge", "smooth_hinge", "squared_hinge"}, default="logistic"
+    loss : {"logistic", "hinge", "smooth_hinge", "squared_hinge", "multinomial"}, default="logistic"
     l2s : int or sequence of float, default=10
         The values of l2 to choose from, or how many of them between 1e4 and 1e-4: those of
         ``LogisticRegressionCV(Cs=10)`` are their inverses.
@@ -235,7 +242,9 @@ class SDCAClassifierCV(LinearClassifier, _CrossValidation):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SDCAClassifierCV:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> SDCAClassifierCV:
         """Choose the penalty, and fit the model.
 
         Parameters
@@ -244,17 +253,16 @@ class SDCAClassifierCV(LinearClassifier, _CrossValidation):
         y : array, shape (n_samples,)
         sample_weight : array, shape (n_samples,), optional
             Non-negative.
+        groups : array, shape (n_samples,), optional
+            Those of the samples, for a `cv` that asks for them, as ``GroupKFold()`` does.
 
         Returns
         -------
         SDCAClassifierCV
         """
         with self._all_or_nothing():
-            self._fit_cv(X, y, sample_weight)
+            self._fit_cv(X, y, sample_weight, groups)
         return self
-
-    def _has_default_scores(self, y: np.ndarray, weights: np.ndarray) -> bool:
-        return bool(weights.any())
 
     def _default_scores(
         self,
@@ -264,6 +272,7 @@ class SDCAClassifierCV(LinearClassifier, _CrossValidation):
         coefs: np.ndarray,
         intercepts: np.ndarray,
         classes: Any,
+        phi: PointwiseLoss,
     ) -> np.ndarray:
         return accuracies(X, y, weights, coefs, intercepts, classes)
 
@@ -280,7 +289,8 @@ class SDCARegressorCV(LinearRegressor, _CrossValidation):
     cv : int, splitter or iterable, optional
         As in scikit-learn: 5 folds by default.
     scoring : str or callable, optional
-        As in scikit-learn: R² by default.
+        As in scikit-learn. By default minus the mean of the loss, which is of each fold's samples
+        with their weights. (So it is not `score`, which is R².)
 
     Attributes
     ----------
@@ -311,14 +321,8 @@ class SDCARegressorCV(LinearRegressor, _CrossValidation):
 
     _kind = SDCARegressor
     _options = (
-        "epsilon",
-        "quantile",
-        "fit_intercept",
-        "solver",
-        "max_iter",
-        "max_time",
-        "tol",
-        "random_state",
+        *("epsilon", "quantile", "fit_intercept", "solver"),
+        *("max_iter", "max_time", "tol", "random_state"),
     )
 
     def __init__(
@@ -360,7 +364,7 @@ class SDCARegressorCV(LinearRegressor, _CrossValidation):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SDCARegressorCV:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> SDCARegressorCV:
         """Choose the penalty, and fit the model.
 
         Parameters
@@ -369,17 +373,16 @@ class SDCARegressorCV(LinearRegressor, _CrossValidation):
         y : array, shape (n_samples,)
         sample_weight : array, shape (n_samples,), optional
             Non-negative.
+        groups : array, shape (n_samples,), optional
+            Those of the samples, for a `cv` that asks for them, as ``GroupKFold()`` does.
 
         Returns
         -------
         SDCARegressorCV
         """
         with self._all_or_nothing():
-            self._fit_cv(X, y, sample_weight)
+            self._fit_cv(X, y, sample_weight, groups)
         return self
-
-    def _has_default_scores(self, y: np.ndarray, weights: np.ndarray) -> bool:
-        return np.unique(y[weights > 0]).size > 1
 
     def _default_scores(
         self,
@@ -389,5 +392,6 @@ class SDCARegressorCV(LinearRegressor, _CrossValidation):
         coefs: np.ndarray,
         intercepts: np.ndarray,
         classes: Any,
+        phi: PointwiseLoss,
     ) -> np.ndarray:
-        return r2_scores(X, y, weights, coefs, intercepts, self.loss)
+        return -mean_losses(X, y, weights, coefs, intercepts, phi)

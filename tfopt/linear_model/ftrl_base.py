@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -102,7 +102,7 @@ class FTRLEstimator(LinearModel):
         X: Any,
         targets: np.ndarray,
         weights: np.ndarray,
-        orders: list[np.ndarray],
+        orders: Iterable[np.ndarray],
         ends: Callable[[], bool] = lambda: False,
     ) -> None:
         """Learn from the samples in one order after another.
@@ -114,7 +114,7 @@ class FTRLEstimator(LinearModel):
         X : array or CSR matrix, shape (n_samples, n_features)
         targets : ndarray, shape (n_samples, n_scores)
         weights : ndarray, shape (n_samples,)
-        orders : list of ndarray of int
+        orders : iterable of ndarray of int
         ends : callable
             Called after each order: whether it was the last one.
         """
@@ -181,9 +181,9 @@ class FTRLEstimator(LinearModel):
         """Return the coefficients and the intercepts, which are views of the state."""
         return self._state[:-1, :, 0].T, self._state[-1, :, 0]
 
-    def _orders(self, n_samples: int) -> list[np.ndarray]:
-        """Return the order of the samples in each epoch of `fit`."""
+    def _orders(self, n_samples: int) -> Iterator[np.ndarray]:
+        """Yield the order of the samples in each epoch of `fit`."""
         random = check_random_state(self.random_state)
-        if not self.shuffle:
-            return [np.arange(n_samples)] * self.max_iter
-        return [random.permutation(n_samples) for _ in range(self.max_iter)]
+        in_order = np.arange(n_samples)
+        for _ in range(self.max_iter):
+            yield random.permutation(n_samples) if self.shuffle else in_order

@@ -10,7 +10,9 @@ from scipy import sparse
 from sklearn.utils import gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
 
-__all__ = ["accuracies", "r2_scores"]
+from tfopt.linear_model.losses import PointwiseLoss
+
+__all__ = ["accuracies", "mean_losses"]
 
 #: How many scores are computed at a time, to stay in the cache.
 PIECE = 2**18
@@ -59,22 +61,21 @@ def accuracies(
     return accuracies
 
 
-def r2_scores(
+def mean_losses(
     X: Any,
     y: np.ndarray,
     weights: np.ndarray,
     coefs: np.ndarray,
     intercepts: np.ndarray,
-    loss: str,
+    phi: PointwiseLoss,
 ) -> np.ndarray:
-    """Return R² of regressors, which predict exponentials of scores for ``loss="poisson"``.
+    """Return the mean losses of regressors.
 
     The parameters are those of `accuracies`, with one problem.
     """
-    errors = np.zeros(len(coefs))
-    for rows, scores in _scores(X, coefs, intercepts):
-        predicted = np.exp(scores[:, 0]) if loss == "poisson" else scores[:, 0]
-        errors += np.square(predicted - y[rows]) @ weights[rows]
-    mean = np.average(y, weights=weights)
-    scores_: np.ndarray = 1 - errors / (np.square(y - mean) @ weights)
-    return scores_
+    sums = np.zeros(len(coefs))
+    with np.errstate(over="ignore"):  # a loss that overflows is not the best
+        for rows, scores in _scores(X, coefs, intercepts):
+            sums += phi.value(scores[:, 0], y[rows]) @ weights[rows]
+    means: np.ndarray = sums / weights.sum()
+    return means

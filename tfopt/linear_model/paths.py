@@ -31,7 +31,8 @@ class SDCAPath:
     l1s, l2s : ndarray of float64, shape (n_values,)
         The penalties.
     coefs : ndarray of float64, shape (n_values, n_problems, n_features)
-        There is a problem for each class; one for two classes, and for regression.
+        There is a problem for each class; one for two classes, and for regression. (The
+        multinomial loss is one problem of all classes, and its objective stands at each of them.)
     intercepts : ndarray of float64, shape (n_values, n_problems)
     objectives, dual_gaps : ndarray of float64, shape (n_values, n_problems)
         The minimum is between ``objectives - dual_gaps`` and ``objectives``.

@@ -303,7 +303,7 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
             theta = fit.results[0].certificate.w
             self.coef_, self.intercept_ = theta[:, :-1].copy(), theta[:, -1].copy()
             if fit.shift is not None:
-                self.intercept_ -= self.coef_ @ fit.shift
+                self.intercept_ -= (self.coef_ * fit.shift).sum(axis=1)
                 self.intercept_ -= self.intercept_.mean()
 
     def _class_weights(self, sums: np.ndarray) -> np.ndarray | None:

@@ -135,6 +135,7 @@ class ProgressBar:
 
     def _update(self, record: dict[str, Any]) -> None:
         if self._bar is not None:
-            self._bar.update(record["iteration"] - self._bar.n)
+            # of several problems, which take turns, it shows the one that has come furthest
+            self._bar.update(max(record["iteration"] - self._bar.n, 0))
             name = "gap" if "gap" in record else "loss"
             self._bar.set_postfix({name: f"{record[name]:.1e}"})

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import kl_div, logsumexp
 
-from tfopt.kernels.sdca import hessian_products, multiclass
+from tfopt.kernels.sdca import hessian_products, multiclass, second_order
 from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.costs import CHEAP, NEWTON_SOLVERS, Costs
 from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions, SolverResult
@@ -168,9 +168,8 @@ def with_best_intercepts(problem: Multinomial, theta: np.ndarray) -> tuple[np.nd
             break
         H = np.diag(mean) - np.einsum("i,ij,ik->jk", weight, p, p)
         H += sums.sum() / problem.n_classes**2  # what all intercepts have in common is free
-        try:
-            step = -np.linalg.solve(H, residual)
-        except np.linalg.LinAlgError:
+        step = -residual
+        if not second_order.solve(H, step):
             break
         step *= min(1.0, 4.0 / max(np.abs(step).max(), 1e-300))
         share, promised = 1.0, -weighted_sum(residual, step)
