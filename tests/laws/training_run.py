@@ -109,9 +109,10 @@ def _reversed_self(run: TrainingRun, w: np.ndarray, random: np.random.Generator)
 
 
 def _other(run: TrainingRun, w: np.ndarray, random: np.random.Generator) -> Gradient:
-    """The array of the first variable of the same shape and dtype: of the second one's, too."""
+    """The array of the other variable of the same shape."""
     arrays = map(run.array, run.variables.values())
-    return next(a for a in arrays if (a.shape, a.dtype) == (w.shape, w.dtype))
+    same = [a for a in arrays if a.shape == w.shape]
+    return next((a for a in same if not np.shares_memory(a, w)), w)
 
 
 #: By name: how a gradient is made.
