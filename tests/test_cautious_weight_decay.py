@@ -105,7 +105,12 @@ def test_changes_while_steps_are_repeated_count(observe: bool) -> None:
     w, opt = np.ones(3), optimizers.SGD(0.5, weight_decay=0.5, cautious_weight_decay=True)
     opt.observe = observe
     for decay, expected in ((0.5, 0.75), (0.5, 0.5625), (0.0, 0.5625), (1.0, 0.28125)):
+        if not decay:
+            with pytest.raises(InvalidArgumentError, match="needs a weight_decay above 0"):
+                opt.weight_decay = 0.0
+        opt.cautious_weight_decay = False
         opt.weight_decay = decay
+        opt.cautious_weight_decay = bool(decay)
         opt.apply_gradients([(np.zeros(3), w)])
         assert (w == expected).all()
     w[...] = -1

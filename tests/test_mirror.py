@@ -111,7 +111,7 @@ def test_variables_of_other_dtypes_have_none() -> None:
 
 
 def test_what_cannot_be_mirrored_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="dtype must be 'bfloat16' or 'float16', not"):
+    with pytest.raises(InvalidArgumentError, match='dtype must be "bfloat16" or "float16", not'):
         Mirror(optimizers.SGD(0.5), "float32")
     with pytest.raises(InvalidArgumentError, match="cannot be mirrored"):
         Mirror(optimizers.Adam(0.5, sparse="catch_up"))
@@ -130,9 +130,17 @@ def test_weights_are_not_overwritten_after_they_were_mirrored() -> None:
         with pytest.raises(InvalidArgumentError, match="put Mirror around WeightAverage"):
             WeightAverage(inner, overwrite_frequency=2)
         late = WeightAverage(inner)
-        late.overwrite_frequency = 1
-        w = np.ones(3, np.float32)
         with pytest.raises(InvalidArgumentError, match="put Mirror around WeightAverage"):
+            late.overwrite_frequency = 1
+        assert late.overwrite_frequency is None
+    for around in (Mirror, WeightAverage):
+        inner = optimizers.Adam(0.5)
+        late = around(inner)
+        with pytest.raises(InvalidArgumentError, match="deferred updates"):
+            late.sparse = "catch_up"
+        assert inner.sparse == "tensorflow"
+        inner.sparse, w = "catch_up", np.ones(3, np.float32)
+        with pytest.raises(InvalidArgumentError, match="deferred updates"):
             late.apply_gradients([(np.ones(3, np.float32), w)])
         assert (w == 1).all() and int(late.iterations) == 0
     w = np.full(3, 1, np.float32)

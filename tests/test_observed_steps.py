@@ -26,9 +26,9 @@ def gradient(shape: tuple[int, ...], kind: str, k: int) -> Any:
 
 @pytest.mark.parametrize("name", OBSERVED)
 @pytest.mark.parametrize("sparse", ["tensorflow", "lazy"])
-@pytest.mark.parametrize(("shape", "kind"), [
-    (shape, kind) for shape in SHAPES for kind in ("dense", "rows") if (shape, kind) != ("scalar", "rows")
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "kind"), [*((shape, "dense") for shape in SHAPES), ("vector", "rows"), ("table", "rows")]
+)
 def test_the_norm_of_the_update_is_that_of_the_change(
     name: str, shape: str, kind: str, sparse: str
 ) -> None:

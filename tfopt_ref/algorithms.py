@@ -500,7 +500,8 @@ def adafactor(
         means = {k: (1 - taken) * slots[k].astype(real) + taken * new for k, new in fresh.items()}
         if w.ndim > 1:
             share = means["r"] / means["r"].mean(axis=-1, keepdims=True)
-            root = np.sqrt(share[..., np.newaxis] * means["c"][..., np.newaxis, :])
+            product = share[..., np.newaxis] * means["c"][..., np.newaxis, :]
+            root = np.sqrt(np.maximum(product, np.finfo(real).tiny))  # the product may underflow
         else:
             root = np.sqrt(means["v"])
         u = g / root

@@ -77,7 +77,7 @@ CASES: dict[str, dict[str, tuple[str, dict[str, Any], dict[str, Any]]]] = {
         "lamb, decay": ("LAMB", {"learning_rate": 0.1, "weight_decay": 0.25, "epsilon": 0.5}, {}),
         # which divides by the norm of g + decay * w, as papers do only without decay
         "lars": ("LARS", {"learning_rate": 0.5, "momentum": 0.75, "trust": 0.125}, {}),
-        "yogi": ("Yogi", {**_ADAM, "initial_accumulator_value": 0.0, "epsilon": 0.0}, {}),
+        "yogi": ("Yogi", {**_ADAM, "initial_accumulator_value": 0.0, "epsilon": 2.0**-100}, {}),
     },
     "torch_optimizer": {
         "lars, decay": (

@@ -60,7 +60,7 @@ class Adadelta(RuleOptimizer):
     """
 
     rho = Hyper(0, 1)
-    epsilon = Hyper(0, exact=True)
+    epsilon = Hyper(above=True, exact=True, instead=1e-7)
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Adadelta(RuleOptimizer):
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
         self.rho = rho
-        self.epsilon = epsilon or 1e-7
+        self.epsilon = epsilon
 
     def _slot_values(self) -> dict[str, float]:
         return {"accum_grad": 0.0, "accum_var": 0.0}

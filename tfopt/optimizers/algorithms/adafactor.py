@@ -11,6 +11,7 @@ from tfopt.errors import InvalidTypeError
 from tfopt.kernels.reduce.norms import sum_of_squares
 from tfopt.optimizers.base.hyperparameters import Hyper
 from tfopt.optimizers.base.optimizer import ApplyState, Optimizer
+from tfopt.optimizers.settings import Setting, flag
 from tfopt.variable import Variable
 
 __all__ = ["Adafactor"]
@@ -44,7 +45,9 @@ class Adafactor(Optimizer):
     and ``c`` (without the last and the second to last axis) for variables with at least two axes,
     ``v`` for others. It has no row in the table of rules: a step needs means over rows and columns
     of the gradient, and over the whole step, before it can write an element. So it is written in
-    NumPy, takes several passes, and computes 16-bit variables in float32. Variables must be real.
+    NumPy, takes several passes, and computes 16-bit variables in float32. Variables must be real. The
+    product of the means of a row and a column is at least the smallest normal number: with gradients
+    of zero it would vanish.
 
     A sparse gradient is treated as dense, with zeros in the other rows, as in Keras: the column
     means and the step size depend on the whole variable, so lazy steps would be meaningless.
@@ -66,9 +69,10 @@ class Adafactor(Optimizer):
     """
 
     beta_2_decay = Hyper(high=0)
-    epsilon_1 = Hyper(0, exact=True)
+    epsilon_1 = Hyper(above=True, exact=True)
     epsilon_2 = Hyper(0)
     clip_threshold = Hyper(0, above=True)
+    relative_step = Setting(flag)
 
     def __init__(
         self,
@@ -86,7 +90,7 @@ class Adafactor(Optimizer):
         self.epsilon_1 = epsilon_1
         self.epsilon_2 = epsilon_2
         self.clip_threshold = clip_threshold
-        self.relative_step = bool(relative_step)
+        self.relative_step = relative_step
 
     def _create_slots(self, var_list: list[Variable]) -> None:
         for variable in var_list:
@@ -136,6 +140,7 @@ class Adafactor(Optimizer):
         c = self._decayed(handle, "c", square.mean(axis=-2), taken)
         r = r / r.mean(axis=-1, keepdims=True)
         np.multiply(r[..., None], c[..., None, :], out=square)
+        np.maximum(square, np.finfo(square.dtype).tiny, out=square)  # steps divide by its root
 
     def _decayed(self, handle: Variable, name: str, new: np.ndarray, taken: Any) -> np.ndarray:
         slot = self.get_slot(handle, name).numpy()

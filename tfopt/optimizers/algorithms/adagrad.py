@@ -58,7 +58,7 @@ class Adagrad(RuleOptimizer):
     """
 
     initial_accumulator_value = Hyper(0, exact=True)
-    epsilon = Hyper(0, exact=True)
+    epsilon = Hyper(above=True, exact=True, instead=1e-7)
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Adagrad(RuleOptimizer):
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
         self.initial_accumulator_value = initial_accumulator_value
-        self.epsilon = epsilon or 1e-7
+        self.epsilon = epsilon
 
     def _slot_values(self) -> dict[str, float]:
         return {"accumulator": self.initial_accumulator_value}

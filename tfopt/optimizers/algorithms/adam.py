@@ -10,6 +10,7 @@ from tfopt.optimizers.base.hyperparameters import Hyper
 from tfopt.optimizers.base.restoration import Restoration
 from tfopt.optimizers.execution.deferred_rows import DecayBound, quotient
 from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.settings import Setting, flag
 
 __all__ = ["Adam"]
 
@@ -21,7 +22,7 @@ class Adam(RuleOptimizer):
     ----------
     learning_rate : float, LearningRateSchedule or callable, default 0.001
     beta_1 : float, default 0.9
-        Decay of the mean gradient, in [0, 1].
+        Decay of the mean gradient, in [0, 1).
     beta_2 : float, default 0.999
         Decay of the mean squared gradient, in [0, 1].
     epsilon : float, default 1e-7
@@ -64,9 +65,10 @@ class Adam(RuleOptimizer):
     array([0.9, 2.1, 2.9])
     """
 
-    beta_1 = Hyper(0, 1)
+    beta_1 = Hyper(0, below=True)
     beta_2 = Hyper(0, 1)
-    epsilon = Hyper(0, exact=True)
+    epsilon = Hyper(above=True, exact=True, instead=1e-7)
+    amsgrad = Setting(flag)
 
     def __init__(
         self,
@@ -81,8 +83,8 @@ class Adam(RuleOptimizer):
         super().__init__(name, learning_rate, **kwargs)
         self.beta_1 = beta_1
         self.beta_2 = beta_2
-        self.epsilon = epsilon or 1e-7
-        self.amsgrad = bool(amsgrad)
+        self.epsilon = epsilon
+        self.amsgrad = amsgrad
 
     def _slot_values(self) -> dict[str, float]:
         slots = ("m", "v", "vhat") if self.amsgrad else ("m", "v")

@@ -19,7 +19,7 @@ class Adamax(RuleOptimizer):
     ----------
     learning_rate : float, default 0.001
     beta_1 : float, default 0.9
-        Decay of the mean gradient, in [0, 1].
+        Decay of the mean gradient, in [0, 1).
     beta_2 : float, default 0.999
         Decay of the largest magnitude, in [0, 1].
     epsilon : float, default 1e-7
@@ -57,9 +57,9 @@ class Adamax(RuleOptimizer):
     array([0.9, 2.1, 2.9])
     """
 
-    beta_1 = Hyper(0, 1)
+    beta_1 = Hyper(0, below=True)
     beta_2 = Hyper(0, 1)
-    epsilon = Hyper(0, exact=True)
+    epsilon = Hyper(above=True, exact=True, instead=1e-7)
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Adamax(RuleOptimizer):
         super().__init__(name, learning_rate, **kwargs)
         self.beta_1 = beta_1
         self.beta_2 = beta_2
-        self.epsilon = epsilon or 1e-7
+        self.epsilon = epsilon
 
     def _slot_values(self) -> dict[str, float]:
         return {"m": 0.0, "v": 0.0}

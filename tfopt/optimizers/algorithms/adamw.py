@@ -18,7 +18,7 @@ class AdamW(Adam):
     weight_decay : float, default 0.004
         Before each step the weights are multiplied by ``1 - learning_rate * weight_decay``.
     beta_1 : float, default 0.9
-        Decay of the mean gradient, in [0, 1].
+        Decay of the mean gradient, in [0, 1).
     beta_2 : float, default 0.999
         Decay of the mean squared gradient, in [0, 1].
     epsilon : float, default 1e-7

@@ -19,9 +19,9 @@ class AdEMAMix(RuleOptimizer):
     ----------
     learning_rate : float, LearningRateSchedule or callable, default 0.001
     beta_1 : float, default 0.9
-        Decay of the mean gradient, in [0, 1].
+        Decay of the mean gradient, in [0, 1).
     beta_2 : float, default 0.999
-        Decay of the mean squared gradient, in [0, 1].
+        Decay of the mean squared gradient, in [0, 1).
     beta_3 : float, default 0.9999
         Decay of the slow mean gradient, in [0, 1].
     alpha : float, default 5.0
@@ -64,11 +64,11 @@ class AdEMAMix(RuleOptimizer):
     array([0.9, 2.1, 2.9])
     """
 
-    beta_1 = Hyper(0, 1)
-    beta_2 = Hyper(0, 1)
+    beta_1 = Hyper(0, below=True)
+    beta_2 = Hyper(0, below=True)
     beta_3 = Hyper(0, 1)
     alpha = Hyper(0)
-    epsilon = Hyper(0)
+    epsilon = Hyper(above=True)
     warmup_steps = Hyper(0)
 
     def __init__(

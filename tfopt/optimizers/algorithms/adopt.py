@@ -63,7 +63,7 @@ class ADOPT(RuleOptimizer):
 
     beta_1 = Hyper(0, 1)
     beta_2 = Hyper(0, 1)
-    epsilon = Hyper(0)
+    epsilon = Hyper(above=True)
 
     def __init__(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfopt.core.rule_steps import RuleUpdate
+from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.base.hyperparameters import Hyper, LearningRate
 from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
 from tfopt.variable import Variable
@@ -87,6 +88,14 @@ class Ftrl(RuleOptimizer):
         self.l2_regularization_strength = l2_regularization_strength
         self.l2_shrinkage_regularization_strength = l2_shrinkage_regularization_strength
         self.beta = beta
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        divisor = ("initial_accumulator_value", "l2_regularization_strength", "beta")
+        if all(vars(self).get(name) == 0 for name in divisor):
+            raise InvalidArgumentError(
+                f"{', '.join(divisor)} must not all be 0: steps divide by them"
+            )
 
     def _slot_values(self) -> dict[str, float]:
         return {"accumulator": self.initial_accumulator_value, "linear": 0.0}

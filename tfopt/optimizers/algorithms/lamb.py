@@ -18,9 +18,9 @@ class LAMB(RuleOptimizer):
     ----------
     learning_rate : float, LearningRateSchedule or callable, default 0.001
     beta_1 : float, default 0.9
-        Decay of the mean gradient, in [0, 1].
+        Decay of the mean gradient, in [0, 1).
     beta_2 : float, default 0.999
-        Decay of the mean squared gradient, in [0, 1].
+        Decay of the mean squared gradient, in [0, 1).
     epsilon : float, default 1e-6
         Added to the square root.
     weight_decay : float, default 0.0
@@ -62,9 +62,9 @@ class LAMB(RuleOptimizer):
     _by_elements = False
     _densifies = True
 
-    beta_1 = Hyper(0, 1)
-    beta_2 = Hyper(0, 1)
-    epsilon = Hyper(0)
+    beta_1 = Hyper(0, below=True)
+    beta_2 = Hyper(0, below=True)
+    epsilon = Hyper(above=True)
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ from tfopt.optimizers.execution.deferred_rows import DecayBound, quotient
 from tfopt.optimizers.execution.prepared_step import Writes
 from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.schedules import LearningRateSchedule
+from tfopt.optimizers.settings import Setting
 from tfopt.variable import Variable
 
 __all__ = ["Nadam"]
@@ -32,14 +33,14 @@ class Nadam(RuleOptimizer):
     beta_1 : float, default 0.9
         Decay of the mean gradient, in [0, 1].
     beta_2 : float, default 0.999
-        Decay of the mean squared gradient, in [0, 1].
+        Decay of the mean squared gradient, in [0, 1).
     epsilon : float, default 1e-7
         Added to the square root. 0 and None select the default, as in TensorFlow.
     name : str, default "Nadam"
     schedule_decay : float, default 0.004
         How fast the momentum grows to `beta_1`: at step t it is
         ``beta_1 * (1 - 0.5 * 0.96 ** (schedule_decay * t))``, with 0.96 rounded to float32. `decay`
-        is an alias, as in TensorFlow's configurations.
+        is an alias, as in TensorFlow's configurations, and as an attribute.
     **kwargs
         `weight_decay`, at least 0: before a step the weights are multiplied by ``1 - learning_rate
         * weight_decay``, except those given to `exclude_from_weight_decay`.
@@ -79,9 +80,10 @@ class Nadam(RuleOptimizer):
     """
 
     beta_1 = Hyper(0, 1)
-    beta_2 = Hyper(0, 1)
-    epsilon = Hyper(0, exact=True)
+    beta_2 = Hyper(0, below=True)
+    epsilon = Hyper(above=True, exact=True, instead=1e-7)
     schedule_decay = Hyper(0, exact=True)
+    momentum_cache = Setting(once=True)
 
     def __init__(
         self,
@@ -95,15 +97,32 @@ class Nadam(RuleOptimizer):
         decay: float | None = None,
         **kwargs: Any,
     ) -> None:
-        if isinstance(learning_rate, LearningRateSchedule):
-            raise InvalidArgumentError("Nadam does not take a schedule as its learning rate")
         super().__init__(name, learning_rate, **kwargs)
         self.beta_1 = beta_1
         self.beta_2 = beta_2
-        self.epsilon = epsilon or 1e-7
+        self.epsilon = epsilon
         self.schedule_decay = schedule_decay if decay is None else decay
         self.momentum_cache = Variable(np.ones(()), name=f"{name}/momentum_cache", trainable=False)
         self._weights.append(self.momentum_cache)
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if isinstance(vars(self).get("learning_rate"), LearningRateSchedule):
+            raise InvalidArgumentError("Nadam does not take a schedule as its learning rate")
+
+    @property
+    def decay(self) -> float:
+        """Alias of `schedule_decay`, as in TensorFlow: the learning rate does not decay."""
+        decay: float = self.schedule_decay
+        return decay
+
+    @decay.setter
+    def decay(self, value: float) -> None:
+        self.schedule_decay = value
+
+    def _next_rate(self, step: int) -> float:
+        rate: float = type(self).learning_rate.at(self, step)
+        return rate
 
     def _slot_values(self) -> dict[str, float]:
         return {"m": 0.0, "v": 0.0}

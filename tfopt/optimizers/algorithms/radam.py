@@ -20,7 +20,7 @@ class RAdam(RuleOptimizer):
     ----------
     learning_rate : float, LearningRateSchedule or callable, default 0.001
     beta_1 : float, default 0.9
-        Decay of the mean gradient, in [0, 1].
+        Decay of the mean gradient, in [0, 1).
     beta_2 : float, default 0.999
         Decay of the mean squared gradient, in [0, 1].
     epsilon : float, default 1e-7
@@ -61,9 +61,9 @@ class RAdam(RuleOptimizer):
     array([0.99, 2.02, 2.97])
     """
 
-    beta_1 = Hyper(0, 1)
+    beta_1 = Hyper(0, below=True)
     beta_2 = Hyper(0, 1)
-    epsilon = Hyper(0)
+    epsilon = Hyper(above=True)
 
     def __init__(
         self,

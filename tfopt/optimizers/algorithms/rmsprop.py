@@ -10,6 +10,7 @@ from tfopt.optimizers.base.restoration import Restoration
 from tfopt.optimizers.base.weights import with_iterations
 from tfopt.optimizers.execution.deferred_rows import DecayBound
 from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.settings import Setting, flag
 
 __all__ = ["RMSprop"]
 
@@ -67,7 +68,8 @@ class RMSprop(RuleOptimizer):
 
     rho = Hyper(0, 1)
     momentum = Hyper(0, 1)
-    epsilon = Hyper(0, exact=True)
+    epsilon = Hyper(above=True, exact=True, instead=1e-7)
+    centered = Setting(flag)
 
     def __init__(
         self,
@@ -82,8 +84,8 @@ class RMSprop(RuleOptimizer):
         super().__init__(name, learning_rate, **kwargs)
         self.rho = rho
         self.momentum = momentum
-        self.epsilon = epsilon or 1e-7
-        self.centered = bool(centered)
+        self.epsilon = epsilon
+        self.centered = centered
 
     def _slot_values(self) -> dict[str, float]:
         momentum = ["momentum"] if self.momentum > 0 else []

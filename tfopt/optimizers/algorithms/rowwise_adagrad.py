@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfopt.core.rule_steps import RuleUpdate
+from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.base.hyperparameters import Hyper
 from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
 
@@ -80,6 +81,13 @@ class RowwiseAdagrad(RuleOptimizer):
         self.initial_accumulator_value = initial_accumulator_value
         self.epsilon = epsilon
         self.l2 = l2
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if vars(self).get("epsilon") == vars(self).get("initial_accumulator_value") == 0:
+            raise InvalidArgumentError(
+                "epsilon and initial_accumulator_value must not both be 0: steps divide by them"
+            )
 
     def _slot_values(self) -> dict[str, float]:
         return {"accumulator": self.initial_accumulator_value}

@@ -24,9 +24,9 @@ class RowwiseAdam(RuleOptimizer):
     ----------
     learning_rate : float, LearningRateSchedule or callable, default 0.001
     beta_1 : float, default 0.9
-        Decay of the mean gradient, in [0, 1].
+        Decay of the mean gradient, in [0, 1).
     beta_2 : float, default 0.999
-        Decay of the mean squares, in [0, 1].
+        Decay of the mean squares, in [0, 1).
     epsilon : float, default 1e-8
         Added to the square root.
     name : str, default "RowwiseAdam"
@@ -69,9 +69,9 @@ class RowwiseAdam(RuleOptimizer):
     _by_elements = False
     _row_slots = ("v",)
 
-    beta_1 = Hyper(0, 1)
-    beta_2 = Hyper(0, 1)
-    epsilon = Hyper(0)
+    beta_1 = Hyper(0, below=True)
+    beta_2 = Hyper(0, below=True)
+    epsilon = Hyper(above=True)
 
     def __init__(
         self,
@@ -116,9 +116,9 @@ class AdamMini(RowwiseAdam):
     ----------
     learning_rate : float, LearningRateSchedule or callable, default 0.001
     beta_1 : float, default 0.9
-        Decay of the mean gradient, in [0, 1].
+        Decay of the mean gradient, in [0, 1).
     beta_2 : float, default 0.999
-        Decay of the mean squares, in [0, 1].
+        Decay of the mean squares, in [0, 1).
     epsilon : float, default 1e-8
         Added to the square root.
     name : str, default "AdamMini"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from tfopt.optimizers.base.hyperparameters import Hyper
 from tfopt.optimizers.base.variables import wide
 from tfopt.optimizers.execution.prepared_step import Writes
 from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.settings import Setting
 from tfopt.variable import Variable
 
 __all__ = ["ScheduleFreeAdamW", "ScheduleFreeSGD"]
@@ -23,17 +23,20 @@ __all__ = ["ScheduleFreeAdamW", "ScheduleFreeSGD"]
 class _ScheduleFree(RuleOptimizer, Averaged, abstract=True):
     """What both have in common: the weights of the average, and the two views of a variable."""
 
-    weight_sum: Variable
+    weight_sum = Setting(once=True)
 
     def __init__(self, name: str, learning_rate: Any, **kwargs: Any) -> None:
         super().__init__(name, learning_rate, **kwargs)
+        self.weight_sum = Variable(np.zeros(()), name=f"{name}/weight_sum", trainable=False)
+        self._weights.append(self.weight_sum)
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
         if self.cautious_weight_decay:
             raise InvalidArgumentError(
                 f"{type(self).__name__} adds its weight_decay to the gradient, which excludes "
                 "cautious_weight_decay"
             )
-        self.weight_sum = Variable(np.zeros(()), name=f"{name}/weight_sum", trainable=False)
-        self._weights.append(self.weight_sum)
 
     @property
     def _interpolation(self) -> Any:
@@ -195,8 +198,8 @@ class ScheduleFreeAdamW(_ScheduleFree):
     """
 
     beta_1 = Hyper(0, 1, above=True)
-    beta_2 = Hyper(0, math.nextafter(1, 0))
-    epsilon = Hyper(0)
+    beta_2 = Hyper(0, below=True)
+    epsilon = Hyper(above=True)
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ from tfopt.core.rule_steps import RuleUpdate
 from tfopt.optimizers.base.hyperparameters import Hyper
 from tfopt.optimizers.execution.deferred_rows import DecayBound
 from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.settings import Setting, flag
 
 __all__ = ["SGD"]
 
@@ -58,6 +59,7 @@ class SGD(RuleOptimizer):
     """
 
     momentum = Hyper(0, 1)
+    nesterov = Setting(flag)
 
     def __init__(
         self,
@@ -80,7 +82,7 @@ class SGD(RuleOptimizer):
         return RuleUpdate(
             "keras_momentum",
             {"lr": lr, "momentum": self.momentum},
-            {"use_nesterov": bool(self.nesterov)},
+            {"use_nesterov": self.nesterov},
         )
 
     def _decay_bound(self, update: RuleUpdate) -> DecayBound:

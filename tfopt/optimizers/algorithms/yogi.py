@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tfopt.core.rule_steps import RuleUpdate
+from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.base.hyperparameters import Hyper
 from tfopt.optimizers.execution.deferred_rows import DecayBound, quotient
 from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
@@ -20,7 +21,7 @@ class Yogi(RuleOptimizer):
     ----------
     learning_rate : float, LearningRateSchedule or callable, default 0.01
     beta_1 : float, default 0.9
-        Decay of the mean gradient, in [0, 1].
+        Decay of the mean gradient, in [0, 1).
     beta_2 : float, default 0.999
         Decay of the mean squared gradient, in [0, 1].
     epsilon : float, default 0.001
@@ -63,7 +64,7 @@ class Yogi(RuleOptimizer):
     array([0.9267, 2.0854, 2.91  ])
     """
 
-    beta_1 = Hyper(0, 1)
+    beta_1 = Hyper(0, below=True)
     beta_2 = Hyper(0, 1)
     epsilon = Hyper(0)
     initial_accumulator_value = Hyper(0)
@@ -83,6 +84,13 @@ class Yogi(RuleOptimizer):
         self.beta_2 = beta_2
         self.epsilon = epsilon
         self.initial_accumulator_value = initial_accumulator_value
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if vars(self).get("epsilon") == vars(self).get("initial_accumulator_value") == 0:
+            raise InvalidArgumentError(
+                "epsilon and initial_accumulator_value must not both be 0: steps divide by them"
+            )
 
     def _slot_values(self) -> dict[str, float]:
         return {"m": 0.0, "v": self.initial_accumulator_value}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 from tfopt.autodiff.tape import GradientTape
 from tfopt.core.effects import writes
@@ -67,6 +67,13 @@ class OptimizerBase(Stateful):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_repeated": Repeats()}  # a copy has steps of its own
+
+    def __copy__(self) -> NoReturn:
+        raise InvalidTypeError(
+            f"a shallow copy of {type(self).__name__} would share its slots and step count: use "
+            "copy.deepcopy((optimizer, variables)), or from_config(optimizer.get_config()) for a "
+            "new one"
+        )
 
     # ---- the parts of a step
 
@@ -233,8 +240,8 @@ class OptimizerBase(Stateful):
         -----
         The state of an array belongs to its entry in the structure. So between two steps, or after
         a state has been loaded for the same structure, an array may be replaced by another one of
-        the same shape and dtype, including the array of another entry; the slots remain. The name of an entry consists of its keys and indices, such as
-        ``layers/0/w``.
+        the same shape and dtype, including the array of another entry; the slots remain. The name
+        of an entry consists of its keys and indices, such as ``layers/0/w``.
 
         Examples
         --------

@@ -1,47 +1,21 @@
-"""Hyperparameters: attributes whose values are checked on assignment."""
+"""Hyperparameters: attributes that hold numbers, checked on assignment."""
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.optimizers.schedules import LearningRateSchedule, serialize
-from tfopt.optimizers.schedules.schedule import is_variable, refuse_variable
+from tfopt.optimizers.settings import CheckedAttribute, is_variable, refuse_class, refuse_variable
 
-__all__ = [
-    "CheckedAttribute",
-    "Hyper",
-    "LearningRate",
-    "Limit",
-    "Setting",
-    "is_live",
-    "rate_config",
-]
+__all__ = ["Hyper", "LearningRate", "Limit", "is_live", "rate_config"]
 
-
-class CheckedAttribute:
-    """An attribute of an optimizer whose values are checked on assignment.
-
-    It has no ``__set__``, which would make it a data descriptor and slow down every read: the
-    optimizer's ``__setattr__`` calls `assign`.
-    """
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, optimizer: Any, owner: type | None = None) -> Any:
-        if optimizer is None:
-            return self
-        raise AttributeError(f"{type(optimizer).__name__} has no {self.name} yet")
-
-    def assign(self, optimizer: Any, value: Any) -> None:
-        """Check a value and set the attribute of an optimizer to it."""
-        raise NotImplementedError
+#: The least number that stays above 0 in float32, also times 1 - beta**t, and the greatest below 1.
+_ABOVE_0, _BELOW_1 = 2.0**-100, 1 - 2.0**-24
 
 
 class Hyper(CheckedAttribute):
@@ -50,6 +24,20 @@ class Hyper(CheckedAttribute):
     It is kept in float64 and rounded to a variable's dtype when an update is computed. An
     optimizer with ``compat="tensorflow"`` rounds Python numbers to float32, unless TensorFlow keeps
     the attribute exact, too.
+
+    Parameters
+    ----------
+    low, high : float
+        The bounds.
+    above : bool
+        Whether it is greater than 0, in float32, too: for what a rule divides by.
+    below : bool
+        Whether it is less than 1, in float32, too: for a decay of which a rule divides by one
+        minus a power.
+    exact : bool
+        Whether TensorFlow keeps it exact.
+    instead : float, optional
+        What None and 0 stand for, and the value before the first assignment.
     """
 
     def __init__(
@@ -57,42 +45,50 @@ class Hyper(CheckedAttribute):
         low: float = -math.inf,
         high: float = math.inf,
         above: bool = False,
+        below: bool = False,
         exact: bool = False,
-    ):
-        self.low, self.high, self.above, self.exact = low, high, above, exact
+        instead: float | None = None,
+    ) -> None:
+        self.low, self.high = (_ABOVE_0 if above else low), (_BELOW_1 if below else high)
+        self.above, self.below, self.exact, self.instead = above, below, exact, instead
 
-    def assign(self, optimizer: Any, value: Any) -> None:
+    def __get__(self, owner: Any, cls: type | None = None) -> Any:
+        if owner is None or self.instead is None:
+            return super().__get__(owner, cls)
+        return self.instead
+
+    def assign(self, owner: Any, value: Any) -> None:
         """Check a value and set the attribute of an optimizer to it."""
         refuse_variable(self.name, value)
         number = self.checked(value)
         single = not self.exact and type(value) in (float, int)
-        if single and optimizer.compat == "tensorflow":
+        if single and owner.compat == "tensorflow":
             number = float(np.float32(number))
-        optimizer.__dict__[self.name] = number
+        owner.__dict__[self.name] = number
 
     def checked(self, value: Any) -> float:
         """Return a value as a float, or raise if it is not a number within the bounds."""
-        if isinstance(value, (str, bytes, bool)) or getattr(value, "shape", ()) != ():
-            raise InvalidTypeError(f"{self.name} must be a number, not {value!r}")
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            raise InvalidTypeError(f"{self.name} must be a number, not {value!r}") from None
-        except OverflowError:
-            number = math.inf
-        low = number > self.low if self.above else number >= self.low
-        if not (low and number <= self.high and math.isfinite(number)):
-            raise InvalidArgumentError(f"{self.name} must be {self._bounds()}, not {number}")
+        if value is None and self.instead is not None:
+            return self.instead
+        number = _number(self.name, value)
+        if number == 0 and self.instead is not None:
+            return self.instead
+        if not (self.low <= number <= self.high and math.isfinite(number)):
+            raise InvalidArgumentError(f"{self.name} must be {self._bounds(number)}, not {number}")
         return number
 
-    def _bounds(self) -> str:
+    def _bounds(self, number: float) -> str:
+        if self.above and 0 < number < self.low:
+            return "greater than 0 in float32, too: at least 2**-100"
+        if self.below and self.high < number < 1:
+            return "less than 1 in float32, too: at most 1 - 2**-24"
+        low = "greater than 0" if self.above else f"at least {self.low:g}"
+        high = "less than 1" if self.below else f"at most {self.high:g}"
         if math.isfinite(self.low) and math.isfinite(self.high):
-            return f"between {self.low:g} and {self.high:g}"
-        if math.isfinite(self.low):
-            return f"finite and {'greater than' if self.above else 'at least'} {self.low:g}"
-        if math.isfinite(self.high):
-            return f"finite and at most {self.high:g}"
-        return "finite"
+            between = f"between {self.low:g} and {self.high:g}"
+            return f"{low} and {high}" if self.above or self.below else between
+        bounds = [text for text in (low, high) if "inf" not in text]
+        return " and ".join(["finite", *bounds])
 
 
 class LearningRate(Hyper):
@@ -101,81 +97,57 @@ class LearningRate(Hyper):
     The value that a function returns or a variable holds at a step is checked like a number.
     """
 
-    def assign(self, optimizer: Any, value: Any) -> None:
+    def assign(self, owner: Any, value: Any) -> None:
         """Check a value and set the attribute of an optimizer to it."""
+        refuse_class(self.name, value)
         if is_live(value):
             if is_variable(value):
                 self.checked(value.numpy())
-            optimizer.__dict__[self.name] = value
+            owner.__dict__[self.name] = value
         else:
-            super().assign(optimizer, value)
+            super().assign(owner, value)
 
-    def at(self, optimizer: Any, step: int) -> float:
+    def at(self, owner: Any, step: int) -> float:
         """Return the value for a step, counted from 0."""
-        value = optimizer.__dict__[self.name]
+        value = owner.__dict__[self.name]
         if type(value) is float:
             return value
         if is_variable(value):
             return self.checked(value.numpy())
         value_at_step = value(step) if _takes_a_step(value) else value()
-        single = optimizer.compat == "tensorflow" and type(value_at_step) is float
+        single = owner.compat == "tensorflow" and type(value_at_step) is float
         return self.checked(np.float32(value_at_step) if single else value_at_step)
 
 
 class Limit(CheckedAttribute):
     """An attribute that is None or a number of at least 0; infinity clips nothing."""
 
-    def __get__(self, optimizer: Any, owner: type | None = None) -> Any:
-        return self if optimizer is None else None
+    def __get__(self, owner: Any, cls: type | None = None) -> Any:
+        return self if owner is None else None
 
-    def assign(self, optimizer: Any, value: Any) -> None:
+    def assign(self, owner: Any, value: Any) -> None:
         """Check a value and set the attribute of an optimizer to it."""
         if value is not None:
             refuse_variable(self.name, value)
-            if isinstance(value, (str, bytes, bool)) or getattr(value, "shape", ()) != ():
-                raise InvalidTypeError(f"{self.name} must be a number, not {value!r}")
-            try:
-                value = float(value)
-            except (TypeError, ValueError):
-                raise InvalidTypeError(f"{self.name} must be a number, not {value!r}") from None
-            except OverflowError:
-                raise InvalidArgumentError(f"{self.name} is too large for a float") from None
-            if not value >= 0:
-                raise InvalidArgumentError(f"Expected {self.name} >= 0, received: {value}")
-            norms = {"clipnorm": optimizer.clipnorm, "global_clipnorm": optimizer.global_clipnorm}
-            if self.name in norms:
-                norms[self.name] = value
-                if None not in norms.values():
-                    passed = ", ".join(f"`{name}` {limit}" for name, limit in norms.items())
-                    raise InvalidArgumentError(
-                        f"Cannot accept both `clipnorm` and `global_clipnorm`, passed {passed}"
-                    )
-        optimizer.__dict__[self.name] = value
+            number = _number(self.name, value)
+            if math.isinf(number) and not isinstance(value, (float, np.floating)):
+                raise InvalidArgumentError(f"{self.name} is too large for a float")
+            if not number >= 0:
+                raise InvalidArgumentError(f"Expected {self.name} >= 0, received: {number}")
+            value = number
+        owner.__dict__[self.name] = value
 
 
-class Setting(CheckedAttribute):
-    """An attribute that holds the result of applying a function to the assigned value.
-
-    Parameters
-    ----------
-    checked : callable
-        Returns the value to store, or raises.
-    once : bool
-        Whether only the constructor may set it.
-    """
-
-    def __init__(self, checked: Callable[[Any], Any] = lambda value: value, once: bool = False):
-        self._checked, self._once = checked, once
-
-    def assign(self, optimizer: Any, value: Any) -> None:
-        """Check a value and set the attribute of an optimizer to it."""
-        current = optimizer.__dict__.get(self.name)
-        if self._once and current is not None:
-            how = "; assign a value to it" if is_variable(current) else ""
-            raise InvalidArgumentError(
-                f"{self.name} of {type(optimizer).__name__} cannot be replaced{how}"
-            )
-        optimizer.__dict__[self.name] = self._checked(value)
+def _number(name: str, value: Any) -> float:
+    """Return a value as a float, infinity if it is too large for one."""
+    if isinstance(value, (str, bytes, bool)) or getattr(value, "shape", ()) != ():
+        raise InvalidTypeError(f"{name} must be a number, not {value!r}")
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InvalidTypeError(f"{name} must be a number, not {value!r}") from None
+    except OverflowError:
+        return math.inf
 
 
 def is_live(rate: Any) -> bool:

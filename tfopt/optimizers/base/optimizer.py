@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from tfopt.core.call_site import stacklevel
-from tfopt.errors import InvalidArgumentError
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.commit import Count, Write
 from tfopt.optimizers.base import saved_config
@@ -24,11 +24,22 @@ from tfopt.optimizers.execution.gradients import are_finite, refuse_rows, split_
 from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
 from tfopt.optimizers.execution.request import Capabilities, NotFinite, StepRequest
 from tfopt.optimizers.schedules import LearningRateSchedule, deserialize
+from tfopt.optimizers.settings import Setting, choice, flag, function
 from tfopt.variable import Variable
 
 __all__ = ["ApplyState", "Optimizer"]
 
 ApplyState = dict[tuple[str, np.dtype[Any]], dict[str, Any]]
+
+
+def _functions(name: str, value: Any) -> list[Any]:
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable | None):
+        raise InvalidTypeError(f"{name} must be a list of functions, not {value!r}")
+    functions = list(value or ())
+    for each in functions:
+        if not callable(each):
+            raise InvalidTypeError(f"{name} must be a list of functions, not one of {each!r}")
+    return functions
 
 
 class Optimizer(OptimizerBase, abstract=True):
@@ -115,6 +126,11 @@ class Optimizer(OptimizerBase, abstract=True):
     array([ 2.5, -3.5])
     """
 
+    compat = Setting(choice(None, "tensorflow"), default=None, once=True)
+    merge = Setting(choice("after", "before"))
+    use_locking = Setting(flag)
+    gradient_aggregator = Setting(function)
+    gradient_transformers = Setting(_functions, default=())
     learning_rate = LearningRate(0)
     decay = Hyper(0)
     clipnorm = Limit()
@@ -140,29 +156,18 @@ class Optimizer(OptimizerBase, abstract=True):
     ) -> None:
         if unknown:
             raise unknown_argument(type(self), next(iter(unknown)))
-        if merge not in ("after", "before"):
-            raise InvalidArgumentError(f'merge must be "after" or "before", not {merge!r}')
-        if compat not in (None, "tensorflow"):
-            raise InvalidArgumentError(f'compat must be None or "tensorflow", not {compat!r}')
         name = name or made_unique(type(self).__name__)
         count = Variable(np.zeros((), np.int64), name=f"{name}/iterations", trainable=False)
         super().__init__(name)
         self._store.weights.append(count)
         self.compat = compat
         self.merge = merge
-        self.use_locking = bool(use_locking)
+        self.use_locking = use_locking
         self.clipnorm = clipnorm
         self.clipvalue = clipvalue
         self.global_clipnorm = global_clipnorm
-        limits = {"clipnorm": clipnorm, "clipvalue": clipvalue, "global_clipnorm": global_clipnorm}
-        used = [key for key, limit in limits.items() if limit is not None]
-        if gradient_transformers and used:
-            raise InvalidArgumentError(
-                f"`{used[0]}` cannot be set when `gradient_transformers` is set. Instead, use the "
-                "`gradient_transformers` to specify clipping and other transformations."
-            )
         self.gradient_aggregator = gradient_aggregator
-        self.gradient_transformers = list(gradient_transformers or ())
+        self.gradient_transformers = gradient_transformers
         if lr is not None:
             warnings.warn(
                 "The `lr` argument is deprecated, use `learning_rate` instead.",
@@ -171,6 +176,20 @@ class Optimizer(OptimizerBase, abstract=True):
             learning_rate = lr
         self.learning_rate = learning_rate
         self.decay = decay
+
+    def _check_settings(self) -> None:
+        limits = ("clipnorm", "clipvalue", "global_clipnorm")
+        used = [name for name in limits if getattr(self, name) is not None]
+        if used and self.gradient_transformers:
+            raise InvalidArgumentError(
+                f"`{used[0]}` cannot be set when `gradient_transformers` is set. Instead, use the "
+                "`gradient_transformers` to specify clipping and other transformations."
+            )
+        if self.clipnorm is not None and self.global_clipnorm is not None:
+            raise InvalidArgumentError(
+                f"Cannot accept both `clipnorm` and `global_clipnorm`, passed `clipnorm` "
+                f"{self.clipnorm}, `global_clipnorm` {self.global_clipnorm}"
+            )
 
     @property
     def lr(self) -> Any:
@@ -258,7 +277,8 @@ class Optimizer(OptimizerBase, abstract=True):
 
     @property
     def _locks(self) -> bool:
-        return self.use_locking
+        locks: bool = self.use_locking
+        return locks
 
     def prepare(self, request: StepRequest) -> PreparedStep:
         """Call the gradient hooks, then check a step and return it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable
 from functools import partial
@@ -24,6 +23,7 @@ __all__ = [
     "plain",
     "saved_config",
     "settings_of",
+    "shallow",
     "without_function",
 ]
 
@@ -56,7 +56,15 @@ def like(optimizer: Any, config: dict[str, Any]) -> Any:
         keeps = config.get("learning_rate") in (None, _rate(optimizer))
     rate = optimizer.learning_rate if keeps else config["learning_rate"]
     arguments = {**config, "learning_rate": rate}
-    return made(lambda: type(optimizer).from_config(arguments))
+    if config.get("compat") is not None:  # numbers have been rounded already, or are exact
+        arguments = {k: np.float64(v) if type(v) is float else v for k, v in arguments.items()}
+
+    def make() -> Any:
+        other = type(optimizer).from_config(arguments)
+        other.gradient_transformers = optimizer.gradient_transformers  # which exclude clipping
+        return other
+
+    return made(make)
 
 
 def made(make: Callable[[], Any]) -> Any:
@@ -87,8 +95,15 @@ def without_function(optimizer: Any) -> Any:
     """Return an optimizer, or a copy of it whose learning rate is not a function or variable."""
     if not is_function(optimizer):
         return optimizer
-    other = copy.copy(optimizer)
+    other = shallow(optimizer)
     other.learning_rate = 1.0
+    return other
+
+
+def shallow(optimizer: Any) -> Any:
+    """Return an object with the same attributes, to look at with other settings."""
+    other = object.__new__(type(optimizer))
+    vars(other).update(vars(optimizer))
     return other
 
 

@@ -47,13 +47,13 @@ IN_BLOCKS = tuple(_CODES)
 _KINDS = ("float32", "float16", "bfloat16", *_CODES)
 
 
-def check_storage(storage: Any) -> Storage:
+def check_storage(name: str, storage: Any) -> Storage:
     """Return a storage after checking that it is one, or maps slots to some."""
     kinds = storage.values() if isinstance(storage, Mapping) else [storage]
     for kind in kinds:
-        if kind is not None and kind not in _KINDS:
+        if not (kind is None or (isinstance(kind, str) and kind in _KINDS)):
             raise InvalidArgumentError(
-                f"storage must be one of {', '.join(_KINDS)}, or map slots to these, not {kind!r}"
+                f"{name} must be one of {', '.join(_KINDS)}, or map slots to these, not {kind!r}"
             )
     return dict(storage) if isinstance(storage, Mapping) else storage
 

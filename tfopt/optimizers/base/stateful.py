@@ -14,18 +14,18 @@ from tfopt.core.effects import writes
 from tfopt.core.imports import imported
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.update.commit import Write
-from tfopt.optimizers.base.hyperparameters import CheckedAttribute
 from tfopt.optimizers.base.restoration import LoadedState, Restoration
 from tfopt.optimizers.base.slots import SlotStore, first_array
 from tfopt.optimizers.base.state_dict import load_state, state_of
 from tfopt.optimizers.base.variables import as_variable, dtype_of
 from tfopt.optimizers.base.weights import fitting
+from tfopt.optimizers.settings import HasSettings, Setting, text
 from tfopt.variable import Variable
 
 __all__ = ["Stateful"]
 
 
-class Stateful(ABC):
+class Stateful(HasSettings, ABC):
     """Base class of objects with slots and other weights (`SlotStore`) and a configuration.
 
     Parameters
@@ -40,19 +40,11 @@ class Stateful(ABC):
 
     _counts_steps = True  # whether the first weight is the number of steps
 
-    name: str
+    name = Setting(text)
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._store = SlotStore()
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        # checked attributes have no __set__, so that reading them is as fast as reading others
-        declared = getattr(type(self), name, None)
-        if isinstance(declared, CheckedAttribute):
-            declared.assign(self, value)
-        else:
-            super().__setattr__(name, value)
 
     # ---- slots
 

@@ -13,16 +13,14 @@ from tfopt.variable import Variable
 __all__ = ["check_rounding", "check_seed", "check_signed", "refuse_together"]
 
 
-def check_seed(seed: Any) -> int | None:
-    """Return the seed of stochastic rounding, or None for none, after checking it."""
+def check_seed(name: str, seed: Any) -> int | None:
+    """Return a seed of stochastic rounding, or None for none, after checking it."""
     if seed is None:
         return None
     if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
-        raise InvalidTypeError(
-            f"stochastic_rounding must be a seed, a whole number, or None, not {seed!r}"
-        )
+        raise InvalidTypeError(f"{name} must be a seed, a whole number, or None, not {seed!r}")
     if not 0 <= seed < 2**64:
-        raise InvalidArgumentError(f"stochastic_rounding must be in [0, 2**64), not {seed}")
+        raise InvalidArgumentError(f"{name} must be in [0, 2**64), not {seed}")
     return int(seed)
 
 

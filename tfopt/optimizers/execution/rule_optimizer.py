@@ -18,7 +18,7 @@ from tfopt.kernels.update.commit import carry_out
 from tfopt.kernels.update.dense import run
 from tfopt.kernels.update.repetition import Unchanged
 from tfopt.optimizers.base.optimizer import ApplyState
-from tfopt.optimizers.base.slot_storage import IN_BLOCKS, Storage, check_storage, stored_dtype
+from tfopt.optimizers.base.slot_storage import IN_BLOCKS, Storage, stored_dtype
 from tfopt.optimizers.base.step_settings import check_rounding, check_signed, refuse_together
 from tfopt.optimizers.base.variable_set import VariableSet
 from tfopt.optimizers.execution.bound_step import bound_rules
@@ -140,56 +140,64 @@ class RuleOptimizer(RuleState, abstract=True):
         **kwargs: Any,
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
-        self.storage = check_storage(storage)
+        self.weight_decay = weight_decay
+        self.cautious_weight_decay = cautious_weight_decay
         self.stochastic_rounding = stochastic_rounding
-        if weight_decay and not self._can_decay:
-            raise InvalidArgumentError(
-                f"weight_decay cannot be used with {type(self).__name__}, which computes "
-                "the weights from its accumulators"
-            )
-        self.weight_decay = weight_decay or 0.0
-        self.cautious_weight_decay = bool(cautious_weight_decay)
-        if self.cautious_weight_decay and not self.weight_decay:
-            raise InvalidArgumentError("cautious_weight_decay needs a weight_decay above 0")
-        self._exclusion = VariableSet()
+        self.storage = storage
+        self.sparse = sparse
         self.observe = False
         self._last_step: StepReport | None = None
+        self._exclusion = VariableSet()
+        self._deferred = DeferredUpdates()
+        self._plan: StepPlan | None = None
+        self._is_unchanged = not self._one_by_one and all(
+            getattr(type(self), name) is getattr(RuleOptimizer, name) for name in _STAGES
+        )
+
+    @property
+    def _one_by_one(self) -> bool:
+        """Whether a method that is called for each variable is overridden."""
+        return any(getattr(type(self), hook) is not getattr(RuleOptimizer, hook) for hook in _HOOKS)
+
+    def _modes(self) -> tuple[str, ...]:
+        """Return what `sparse` can be."""
         catches_up = type(self)._decay_bound is not RuleOptimizer._decay_bound
         has_rows = not self._densifies or (
             type(self)._needs_whole is not RuleOptimizer._needs_whole  # of some variables
         )
         lazy = ("lazy",) if has_rows else ()
-        modes = ("tensorflow", *lazy, *(("catch_up",) if catches_up else ()))
-        if sparse not in modes:
+        return ("tensorflow", *lazy, *(("catch_up",) if catches_up else ()))
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if self.weight_decay and not self._can_decay:
+            raise InvalidArgumentError(
+                f"weight_decay cannot be used with {type(self).__name__}, which computes "
+                "the weights from its accumulators"
+            )
+        if self.cautious_weight_decay and not self.weight_decay:
+            raise InvalidArgumentError("cautious_weight_decay needs a weight_decay above 0")
+        if self.sparse not in (modes := self._modes()):
             raise InvalidArgumentError(
                 f"sparse must be one of {', '.join(modes)} for {type(self).__name__}, "
-                f"not {sparse!r}"
+                f"not {self.sparse!r}"
             )
-        if sparse == "catch_up" and storage is not None:
+        if self.sparse == "catch_up" and self.storage is not None:
             raise InvalidArgumentError(
                 'sparse="catch_up" needs slots of the dtype of their variables, so it excludes '
                 "storage"
             )
-        self.sparse = sparse
-        self._deferred = DeferredUpdates()
-        self._plan: StepPlan | None = None
-        self._one_by_one = any(
-            getattr(type(self), hook) is not getattr(RuleOptimizer, hook) for hook in _HOOKS
-        )
         refuse_together(
             {
-                "stochastic_rounding": stochastic_rounding is not None,
+                "stochastic_rounding": self.stochastic_rounding is not None,
                 "cautious_weight_decay": self.cautious_weight_decay,
             },
             {
-                'sparse="catch_up"': sparse == "catch_up",
+                'sparse="catch_up"': self.sparse == "catch_up",
                 "a rule with a reduction": not self._by_elements,
                 "an overridden method for each variable": self._one_by_one,
             },
             type(self).__name__,
-        )
-        self._is_unchanged = not self._one_by_one and all(
-            getattr(type(self), name) is getattr(RuleOptimizer, name) for name in _STAGES
         )
 
     # ---- methods that a subclass defines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
@@ -11,9 +10,10 @@ import numpy as np
 from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Attributes, Write, carry_out
-from tfopt.optimizers.base.hyperparameters import Hyper, Setting
+from tfopt.optimizers.base.hyperparameters import Hyper
 from tfopt.optimizers.base.optimizer import Optimizer
 from tfopt.optimizers.base.restoration import LoadedState, Restoration
+from tfopt.optimizers.base.saved_config import shallow
 from tfopt.optimizers.base.slot_storage import Storage, check_storage, converted
 from tfopt.optimizers.base.state_parts import as_damage, check_known
 from tfopt.optimizers.base.step_settings import check_seed
@@ -21,11 +21,24 @@ from tfopt.optimizers.base.variable_set import VariableSet
 from tfopt.optimizers.base.variables import as_variable
 from tfopt.optimizers.execution.deferred_tables import DeferredUpdates, check_deferred
 from tfopt.optimizers.execution.step_plan import StepPlan
+from tfopt.optimizers.settings import Setting, flag, text
 from tfopt.variable import Variable
 
 __all__ = ["RuleState"]
 
 _EXCLUDED = "exclude_from_weight_decay"  # the key of the patterns in a configuration
+
+
+class SlotStorage(Setting):
+    """The storage of slots, which cannot be assigned once there are any."""
+
+    def assign(self, owner: Any, value: Any) -> None:
+        """Check a value and set the attribute of an optimizer to it."""
+        if owner._store.owners and value != owner.storage:
+            raise InvalidArgumentError(
+                f"{owner.name} has slots already: convert_storage({value!r}) stores them otherwise"
+            )
+        super().assign(owner, value)
 
 
 class RuleState(Optimizer, abstract=True):
@@ -34,12 +47,13 @@ class RuleState(Optimizer, abstract=True):
     The constructor of `RuleOptimizer` sets its attributes.
     """
 
-    weight_decay = Hyper(0)
-    sparse: str
-    storage: Storage
+    weight_decay = Hyper(0, instead=0.0)
+    cautious_weight_decay = Setting(flag, default=False)
+    stochastic_rounding = Setting(check_seed, default=None)
+    storage = SlotStorage(check_storage, default=None)
+    sparse = Setting(text, default="tensorflow")
+    observe = Setting(flag)
     _row_slots: tuple[str, ...]
-    stochastic_rounding = Setting(check_seed)
-    cautious_weight_decay: bool
     _exclusion: VariableSet
     _deferred: DeferredUpdates
     _plan: StepPlan | None
@@ -104,10 +118,9 @@ class RuleState(Optimizer, abstract=True):
         >>> sum(weight.nbytes for weight in opt.get_weights()[1:]) / w.nbytes
         0.52
         """
-        if storage is not None and self.sparse == "catch_up":
-            raise InvalidArgumentError(f"{self.name} catches up, which excludes storage")
-        like = copy.copy(self)
-        like.storage = check_storage(storage)
+        like = shallow(self)
+        vars(like)["storage"] = check_storage("storage", storage)
+        like._check_settings()
         dtypes = [
             (owner, name, like._slot_dtype(owner, name))
             for owner in self._store.owners

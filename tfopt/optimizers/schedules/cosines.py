@@ -7,7 +7,8 @@ from typing import Any
 
 from tfopt.core.imports import imported
 from tfopt.errors import InvalidArgumentError
-from tfopt.optimizers.schedules.schedule import Formula, Number, Whole, power
+from tfopt.optimizers.schedules.schedule import Formula, Number, power
+from tfopt.optimizers.settings import Setting, whole
 
 __all__ = ["CosineDecay", "CosineDecayRestarts", "LinearCosineDecay", "NoisyLinearCosineDecay"]
 
@@ -15,6 +16,10 @@ __all__ = ["CosineDecay", "CosineDecayRestarts", "LinearCosineDecay", "NoisyLine
 def _wave(x: float) -> float:
     """Return half a period of a cosine, falling from 1 at x = 0 to 0 at x = 1."""
     return 0.5 * (1 + math.cos(math.pi * x))
+
+
+def _checked_target(name: str, target: Any) -> float | None:
+    return None if target is None else Number().checked(name, target)
 
 
 class CosineDecay(Formula):
@@ -60,6 +65,7 @@ class CosineDecay(Formula):
     decay_steps = Number(above=True)
     alpha = Number()
     warmup_steps = Number()
+    warmup_target = Setting(_checked_target, default=None)
 
     def __init__(
         self,
@@ -75,14 +81,15 @@ class CosineDecay(Formula):
         self.alpha = alpha
         self.name = name
         self.warmup_target = warmup_target
-        if warmup_target is not None:
-            self.warmup_target = Number().checked("warmup_target", warmup_target)
         self.warmup_steps = warmup_steps
-        if warmup_target is None and warmup_steps:
+
+    def _check_settings(self) -> None:
+        if self.warmup_target is None and vars(self).get("warmup_steps"):
             raise InvalidArgumentError("warmup_steps have no effect without a warmup_target")
 
     def _rate(self, s: float) -> float:
-        first, target = self.initial_learning_rate, self.warmup_target
+        first: float = self.initial_learning_rate
+        target: float | None = self.warmup_target
         if target is None:
             target = first
         elif s < self.warmup_steps:
@@ -310,7 +317,7 @@ class NoisyLinearCosineDecay(Formula):
     num_periods = Number()
     alpha = Number()
     beta = Number()
-    seed = Whole()
+    seed = Setting(whole(0))
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ from typing import Any
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.schedules.schedule import Formula, Number, increasing, power
+from tfopt.optimizers.settings import Setting, flag
 
 __all__ = ["ExponentialDecay", "InverseTimeDecay", "PiecewiseConstantDecay", "PolynomialDecay"]
 
@@ -45,6 +46,7 @@ class ExponentialDecay(Formula):
     initial_learning_rate = Number()
     decay_steps = Number(above=True)
     decay_rate = Number()
+    staircase = Setting(flag)
 
     def __init__(
         self,
@@ -57,7 +59,7 @@ class ExponentialDecay(Formula):
         self.initial_learning_rate = initial_learning_rate
         self.decay_steps = decay_steps
         self.decay_rate = decay_rate
-        self.staircase = bool(staircase)
+        self.staircase = staircase
         self.name = name
 
     def _rate(self, s: float) -> float:
@@ -99,6 +101,7 @@ class InverseTimeDecay(Formula):
     initial_learning_rate = Number()
     decay_steps = Number(above=True)
     decay_rate = Number()
+    staircase = Setting(flag)
 
     def __init__(
         self,
@@ -111,7 +114,7 @@ class InverseTimeDecay(Formula):
         self.initial_learning_rate = initial_learning_rate
         self.decay_steps = decay_steps
         self.decay_rate = decay_rate
-        self.staircase = bool(staircase)
+        self.staircase = staircase
         self.name = name
 
     def _rate(self, s: float) -> float:
@@ -155,6 +158,8 @@ class PiecewiseConstantDecay(Formula):
     """
 
     arguments = ("boundaries", "values", "name")
+    boundaries = Setting(once=True)
+    values = Setting(once=True)
 
     def __init__(
         self, boundaries: Iterable[float], values: Iterable[float], name: str | None = None
@@ -168,7 +173,8 @@ class PiecewiseConstantDecay(Formula):
         self.name = name
 
     def _rate(self, s: float) -> float:
-        return self.values[bisect_left(self.boundaries, s)]
+        value: float = self.values[bisect_left(self.boundaries, s)]
+        return value
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make a schedule like this one."""
@@ -218,6 +224,7 @@ class PolynomialDecay(Formula):
     decay_steps = Number(above=True)
     end_learning_rate = Number()
     power = Number()
+    cycle = Setting(flag)
 
     def __init__(
         self,
@@ -232,7 +239,7 @@ class PolynomialDecay(Formula):
         self.decay_steps = decay_steps
         self.end_learning_rate = end_learning_rate
         self.power = power
-        self.cycle = bool(cycle)
+        self.cycle = cycle
         self.name = name
 
     def _rate(self, s: float) -> float:

@@ -7,12 +7,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.optimizers.schedules.schedule import LearningRateSchedule, Number, finite, increasing
+from tfopt.optimizers.schedules.schedule import LearningRateSchedule, Number, increasing
 from tfopt.optimizers.schedules.serialization import deserialize, serialize
+from tfopt.optimizers.settings import Setting, finite, refuse_class
 
 __all__ = ["Join", "LinearWarmup"]
 
 Part = Callable[[Any], Any] | float
+
+
+def _checked(name: str, part: Any) -> Part:
+    refuse_class(name, part)
+    return part if callable(part) else Number().checked(name, part)
 
 
 class LinearWarmup(LearningRateSchedule):
@@ -54,6 +60,7 @@ class LinearWarmup(LearningRateSchedule):
     0.25
     """
 
+    schedule = Setting(_checked)
     warmup_steps = Number(above=True)
     initial_learning_rate = Number()
 
@@ -64,7 +71,7 @@ class LinearWarmup(LearningRateSchedule):
         initial_learning_rate: float = 0.0,
         name: str | None = None,
     ) -> None:
-        self.schedule = _checked("schedule", schedule)
+        self.schedule = schedule
         self.warmup_steps = warmup_steps
         self.initial_learning_rate = initial_learning_rate
         self.name = name
@@ -135,6 +142,9 @@ class Join(LearningRateSchedule):
     [0.5, 0.5, 0.5, 0.4375, 0.375, 0.3125, 0.25, 0.125, 0.08333333333333333]
     """
 
+    schedules = Setting(once=True)
+    boundaries = Setting(once=True)
+
     def __init__(
         self, schedules: Iterable[Part], boundaries: Iterable[float], name: str | None = None
     ) -> None:
@@ -173,10 +183,6 @@ class Join(LearningRateSchedule):
             f"Join(schedules={self.schedules!r}, boundaries={self.boundaries!r}, "
             f"name={self.name!r})"
         )
-
-
-def _checked(name: str, part: Any) -> Part:
-    return part if callable(part) else Number().checked(name, part)
 
 
 def _rate(part: Part, step: float) -> float:

@@ -3,61 +3,21 @@
 from __future__ import annotations
 
 import math
-import operator
-import sys
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
-from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.errors import InvalidArgumentError
+from tfopt.optimizers.settings import CheckedAttribute, HasSettings, constant, finite
 
 __all__ = [
     "SCHEDULES",
     "Formula",
     "LearningRateSchedule",
     "Number",
-    "Whole",
-    "finite",
     "increasing",
-    "is_variable",
     "power",
-    "refuse_variable",
 ]
-
-
-def is_variable(value: Any) -> bool:
-    """Return whether a value is a variable of this or another library: it has `assign`."""
-    return hasattr(value, "assign")
-
-
-def refuse_variable(name: str, value: Any) -> None:
-    """Raise if a value that is read only once is a variable."""
-    if is_variable(value):
-        raise InvalidTypeError(
-            f"{name} must be a number, not a variable, because it is read only once: pass "
-            f"float(variable), and set {name} again to change it"
-        )
-
-
-def finite(name: str, value: Any) -> float:
-    """Return a finite real number as a Python int or float."""
-    number: float = value
-    if type(value) is not int and type(value) is not float:
-        array = np.asarray(value)
-        if array.shape != () or array.dtype.kind not in "iuf":
-            raise InvalidTypeError(f"{name} must be a number, not {value!r}")
-        number = float(array) if array.dtype.kind == "f" else int(array)
-    if not -sys.float_info.max <= number <= sys.float_info.max:  # an int may also be too large
-        raise InvalidArgumentError(f"{name} must be finite, not {number}")
-    return number
-
-
-def constant(name: str, value: Any) -> float:
-    """Return a finite number; raise for variables, because it is read only once."""
-    refuse_variable(name, value)
-    return finite(name, value)
 
 
 def increasing(values: Iterable[Any]) -> list[float]:
@@ -76,24 +36,19 @@ def power(base: float, exponent: float) -> float:
         return math.inf
 
 
-class Number:
-    """A descriptor for a finite number, at least 0 or, if `above`, greater than 0.
-
-    Reading finds the value in the instance, without the cost of a descriptor.
-    """
+class Number(CheckedAttribute):
+    """A finite number, at least 0 or, if `above`, greater than 0."""
 
     def __init__(self, above: bool = False) -> None:
         self.above = above
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
     if TYPE_CHECKING:
 
-        def __get__(self, schedule: Any, owner: type | None = None) -> float: ...
+        def __get__(self, owner: Any, cls: type | None = None) -> float: ...
 
-    def __set__(self, schedule: Any, value: Any) -> None:
-        schedule.__dict__[self.name] = self.checked(self.name, value)
+    def assign(self, owner: Any, value: Any) -> None:
+        """Check a value and set the attribute of an owner to it."""
+        owner.__dict__[self.name] = self.checked(self.name, value)
 
     def checked(self, name: str, value: Any) -> float:
         """Return the number if it is within the bounds."""
@@ -104,30 +59,11 @@ class Number:
         return number
 
 
-class Whole(Number):
-    """A descriptor for an integer of at least 0."""
-
-    if TYPE_CHECKING:
-
-        def __get__(self, schedule: Any, owner: type | None = None) -> int: ...
-
-    def checked(self, name: str, value: Any) -> int:
-        """Return the integer if it is at least 0."""
-        refuse_variable(name, value)
-        try:
-            number = operator.index(value)
-        except TypeError:
-            raise InvalidTypeError(f"{name} must be an integer, not {value!r}") from None
-        if number < 0:
-            raise InvalidArgumentError(f"{name} must be at least 0, not {number}")
-        return number
-
-
 #: This package's schedules by name, as `deserialize` finds them.
 SCHEDULES: dict[str, type[LearningRateSchedule]] = {}
 
 
-class LearningRateSchedule:
+class LearningRateSchedule(HasSettings):
     """Base class of schedules.
 
     Subclasses define `__call__`, and `get_config` if they are to be serialized.

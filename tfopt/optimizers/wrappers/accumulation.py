@@ -15,13 +15,13 @@ from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import Attributes, Write, carry_out
 from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.optimizers.base.contract import OptimizerBase
-from tfopt.optimizers.base.hyperparameters import Setting
 from tfopt.optimizers.base.restoration import LoadedState
 from tfopt.optimizers.base.state_parts import as_damage, check_array, check_keys, check_known
 from tfopt.optimizers.base.variables import memory_of, now_at, wide
 from tfopt.optimizers.execution.gradients import are_finite, checked_gradient
 from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
 from tfopt.optimizers.execution.request import Capabilities, NotFinite, StepRequest, scaled
+from tfopt.optimizers.settings import Setting, choice, whole
 from tfopt.optimizers.wrappers.bound_batch import Adding, BoundBatch, adding_call
 from tfopt.optimizers.wrappers.gradient_sums import as_gradients, refuse_complex
 from tfopt.optimizers.wrappers.wrapper import Wrapper
@@ -30,18 +30,6 @@ from tfopt.variable import Variable
 __all__ = ["GradientAccumulation"]
 
 _FUSED = (np.float32, np.float64)
-
-
-def _checked_steps(steps: Any) -> int:
-    if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
-        raise InvalidArgumentError(f"steps must be an integer of at least 1, not {steps!r}")
-    return int(steps)
-
-
-def _checked_reduction(reduction: Any) -> str:
-    if reduction not in ("mean", "sum"):
-        raise InvalidArgumentError(f'reduction must be "mean" or "sum", not {reduction!r}')
-    return str(reduction)
 
 
 class GradientAccumulation(Wrapper):
@@ -90,8 +78,8 @@ class GradientAccumulation(Wrapper):
     (array([-2., -2.]), 1)
     """
 
-    steps = Setting(_checked_steps)
-    reduction = Setting(_checked_reduction)
+    steps = Setting(whole(1))
+    reduction = Setting(choice("mean", "sum"))
     pending = Setting(once=True)
 
     def __init__(

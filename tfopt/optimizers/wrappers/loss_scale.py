@@ -12,30 +12,22 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.reduce.norms import all_finite
 from tfopt.kernels.update.commit import Count
 from tfopt.optimizers.base.contract import OptimizerBase
-from tfopt.optimizers.base.hyperparameters import Setting
 from tfopt.optimizers.base.minimize import product, times
 from tfopt.optimizers.execution.bound_step import BoundAround
 from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
 from tfopt.optimizers.execution.request import Capabilities, NotFinite, StepRequest
-from tfopt.optimizers.schedules.schedule import refuse_variable
+from tfopt.optimizers.settings import Setting, constant, whole
 from tfopt.optimizers.wrappers.wrapper import Wrapper
 from tfopt.variable import Variable
 
 __all__ = ["LossScaleOptimizer"]
 
 
-def _checked_scale(scale: Any) -> float:
-    refuse_variable("initial_scale", scale)
-    if not 0 < scale < np.inf:
-        raise InvalidArgumentError(f"initial_scale must be finite and greater than 0, not {scale}")
-    return float(scale)
-
-
-def _checked_growth(steps: Any) -> int:
-    refuse_variable("dynamic_growth_steps", steps)
-    if not steps >= 1:
-        raise InvalidArgumentError(f"dynamic_growth_steps must be at least 1, not {steps}")
-    return int(steps)
+def _positive(name: str, value: Any) -> float:
+    number = float(constant(name, value))
+    if number <= 0:
+        raise InvalidArgumentError(f"{name} must be finite and greater than 0, not {number}")
+    return number
 
 
 class LossScaleOptimizer(Wrapper):
@@ -93,8 +85,8 @@ class LossScaleOptimizer(Wrapper):
     (array([0.5, 0. ], dtype=float32), 2.0, 1)
     """
 
-    initial_scale = Setting(_checked_scale, once=True)
-    dynamic_growth_steps = Setting(_checked_growth)
+    initial_scale = Setting(_positive, once=True)
+    dynamic_growth_steps = Setting(whole(1))
     step_counter = Setting(once=True)
     dynamic_scale = Setting(once=True)
 

@@ -15,11 +15,11 @@ from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import RowsOf, Write, carry_out
 from tfopt.kernels.update.dense import run
 from tfopt.optimizers.base.contract import OptimizerBase
-from tfopt.optimizers.base.hyperparameters import Setting
 from tfopt.optimizers.base.variables import as_variable
 from tfopt.optimizers.execution.bound_step import BoundAround
 from tfopt.optimizers.execution.prepared_step import PreparedStep
 from tfopt.optimizers.execution.request import Capabilities, StepRequest
+from tfopt.optimizers.settings import Setting, choice
 from tfopt.optimizers.wrappers.wrapper import Wrapper
 from tfopt.variable import Variable
 
@@ -29,12 +29,6 @@ __all__ = ["Mirror"]
 def _address(variable: Variable) -> int:
     address: int = variable.numpy().__array_interface__["data"][0]
     return address
-
-
-def _checked_dtype(dtype: Any) -> str:
-    if dtype not in ("bfloat16", "float16"):
-        raise InvalidArgumentError(f"dtype must be 'bfloat16' or 'float16', not {dtype!r}")
-    return str(dtype)
 
 
 class Mirror(Wrapper):
@@ -74,20 +68,23 @@ class Mirror(Wrapper):
     ('bfloat16', 0.99609375, 0.99609375)
     """
 
-    dtype = Setting(_checked_dtype, once=True)
+    dtype = Setting(choice("bfloat16", "float16"), once=True)
 
     def __init__(
         self, optimizer: OptimizerBase, dtype: str = "bfloat16", name: str = "Mirror"
     ) -> None:
         super().__init__(optimizer, name)
-        if optimizer.capabilities.defers:
+        self.dtype = dtype
+
+    def _check_settings(self) -> None:
+        if self.optimizer.capabilities.defers:
             raise InvalidArgumentError(
                 'weights with deferred updates (sparse="catch_up") cannot be mirrored'
             )
-        self.dtype = dtype
 
     def prepare(self, request: StepRequest) -> PreparedStep:
         """Check a step, and append the writes of the mirrors."""
+        self._check_settings()  # those of the optimizer inside can be set there
         handles = request.handles
         for handle in handles:
             if handle.device != "cpu":

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.core.known_attributes import did_you_mean
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import Write
 from tfopt.optimizers.base.contract import OptimizerBase
-from tfopt.optimizers.base.hyperparameters import Setting
 from tfopt.optimizers.base.restoration import LoadedState, Restoration
 from tfopt.optimizers.base.saved_config import is_function, made, without_function
 from tfopt.optimizers.base.serialization import get, serialize
@@ -24,6 +24,7 @@ from tfopt.optimizers.execution.bound_step import BoundStep
 from tfopt.optimizers.execution.prepared_step import PreparedStep
 from tfopt.optimizers.execution.request import Capabilities, NotFinite, StepRequest
 from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.settings import Setting, refuse_class
 from tfopt.optimizers.wrappers.bound_groups import BoundCount, BoundGroups
 from tfopt.optimizers.wrappers.wrapper import Wrapper
 from tfopt.variable import Variable
@@ -182,15 +183,10 @@ class ParameterGroups(Wrapper):
                 raise AttributeError(
                     f"{type(optimizer).__name__}, the optimizer of a group, has no attribute "
                     f"{name!r}: set it on some of `optimizers`"
+                    f"{did_you_mean(name, self._settable())}"
                 )
-        before = [getattr(optimizer, name) for optimizer in self.optimizers]
-        try:
-            for optimizer in self.optimizers:
-                setattr(optimizer, name, value)
-        except Exception:
-            for optimizer, previous in zip(self.optimizers, before, strict=True):
-                setattr(optimizer, name, previous)
-            raise
+        for optimizer in self.optimizers:
+            setattr(optimizer, name, value)
 
     @property
     def iterations(self) -> Variable:
@@ -299,6 +295,7 @@ def _selection(which: Any) -> VariableSet:
 
 
 def _made(optimizer: OptimizerBase, how: Any) -> Any:
+    refuse_class("the optimizer of a group", how)
     if isinstance(how, OptimizerBase):
         return how
     if not isinstance(how, Mapping):

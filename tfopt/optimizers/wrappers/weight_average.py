@@ -15,11 +15,12 @@ from tfopt.kernels.update.multi_tensor import many_call
 from tfopt.kernels.update.repetition import Repetition
 from tfopt.optimizers.base.averaged import Averaged
 from tfopt.optimizers.base.contract import OptimizerBase
-from tfopt.optimizers.base.hyperparameters import Hyper, Setting
+from tfopt.optimizers.base.hyperparameters import Hyper
 from tfopt.optimizers.base.variables import wide
 from tfopt.optimizers.execution.bound_step import BoundAround, BoundStep
 from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
 from tfopt.optimizers.execution.request import Capabilities, StepRequest
+from tfopt.optimizers.settings import Setting, whole
 from tfopt.optimizers.wrappers.mirror import Mirror
 from tfopt.optimizers.wrappers.wrapper import Wrapper
 from tfopt.variable import Variable
@@ -27,10 +28,8 @@ from tfopt.variable import Variable
 __all__ = ["WeightAverage"]
 
 
-def _checked_frequency(frequency: Any) -> Any:
-    if frequency is not None and not frequency >= 1:
-        raise InvalidArgumentError(f"overwrite_frequency must be at least 1, not {frequency}")
-    return frequency
+def _checked_frequency(name: str, frequency: Any) -> int | None:
+    return None if frequency is None else whole(1)(name, frequency)
 
 
 def _mirrors(optimizer: Any) -> bool:
@@ -86,7 +85,7 @@ class WeightAverage(Averaged, Wrapper):
     """
 
     momentum = Hyper(0, 1, exact=True)
-    overwrite_frequency = Setting(_checked_frequency)
+    overwrite_frequency = Setting(_checked_frequency, default=None)
 
     def __init__(
         self,
@@ -96,15 +95,14 @@ class WeightAverage(Averaged, Wrapper):
         name: str = "WeightAverage",
     ) -> None:
         super().__init__(optimizer, name)
-        if optimizer.capabilities.defers:
+        self.momentum = momentum
+        self.overwrite_frequency = overwrite_frequency
+
+    def _check_settings(self) -> None:
+        if self.optimizer.capabilities.defers:
             raise InvalidArgumentError(
                 'weights with deferred updates (sparse="catch_up") cannot be averaged'
             )
-        self.momentum = momentum
-        self.overwrite_frequency = overwrite_frequency
-        self._check_overwriting()
-
-    def _check_overwriting(self) -> None:
         if self.overwrite_frequency is not None and _mirrors(self.optimizer):
             raise InvalidArgumentError(
                 "overwrite_frequency would change weights after they have been mirrored: "
@@ -113,7 +111,7 @@ class WeightAverage(Averaged, Wrapper):
 
     def prepare(self, request: StepRequest) -> PreparedStep:
         """Check a step, and append the update of the averages."""
-        self._check_overwriting()  # the frequency can be set at any time
+        self._check_settings()  # those of the optimizer inside can be set there
         handles = request.handles
         for handle in handles:
             if handle.device != "cpu":

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import numpy as np
 
+from tfopt.core.known_attributes import declares, did_you_mean
 from tfopt.errors import InvalidTypeError
-from tfopt.kernels.update.commit import Write
+from tfopt.kernels.update.commit import Undo, Write
 from tfopt.optimizers.base.contract import OptimizerBase
-from tfopt.optimizers.base.hyperparameters import Setting
 from tfopt.optimizers.base.optimizer import Optimizer
 from tfopt.optimizers.base.restoration import LoadedState, Restoration
 from tfopt.optimizers.base.saved_config import adopting, made
@@ -19,14 +19,16 @@ from tfopt.optimizers.base.serialization import get, serialize
 from tfopt.optimizers.base.variables import as_variable
 from tfopt.optimizers.execution.prepared_step import PreparedStep
 from tfopt.optimizers.execution.request import Capabilities, StepRequest
+from tfopt.optimizers.settings import Setting, refuse_class
 from tfopt.variable import Variable
 
 __all__ = ["Wrapper"]
 
 
-def _an_optimizer(value: Any) -> OptimizerBase:
+def _an_optimizer(name: str, value: Any) -> OptimizerBase:
+    refuse_class(name, value)
     if not isinstance(value, OptimizerBase):
-        raise InvalidTypeError(f"optimizer must be an optimizer, not {type(value).__name__}")
+        raise InvalidTypeError(f"{name} must be an optimizer, not {type(value).__name__}")
     return value
 
 
@@ -144,11 +146,18 @@ class Wrapper(OptimizerBase, abstract=True):
         return self._inside(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        own = name.startswith("_") or name == "name" or name in self._arguments
-        if own or hasattr(type(self), name):
+        own = name.startswith("_") or name in self._arguments or declares(type(self), name)
+        if own:
             super().__setattr__(name, value)
-        else:
+            return
+        with Undo([], self._holders()):
             self._set_inside(name, value)
+            self._check_settings()
+
+    def _settable(self) -> Iterator[str]:
+        yield from super()._settable()
+        for inner in self._inner().values():
+            yield from inner._settable()
 
     def _inside(self, name: str) -> Any:
         """Return an attribute of the inner optimizer."""
@@ -160,6 +169,7 @@ class Wrapper(OptimizerBase, abstract=True):
             raise AttributeError(
                 f"neither {type(self).__name__} nor the inner optimizer, "
                 f"{type(self.optimizer).__name__}, has an attribute {name!r}"
+                f"{did_you_mean(name, self._settable())}"
             )
         setattr(self.optimizer, name, value)
 

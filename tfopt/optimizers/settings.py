@@ -1,0 +1,205 @@
+"""Attributes whose values are checked whenever they are assigned, and the checks of them."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tfopt.core.known_attributes import KnownAttributes
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+
+__all__ = [
+    "CheckedAttribute",
+    "HasSettings",
+    "Setting",
+    "choice",
+    "constant",
+    "finite",
+    "flag",
+    "function",
+    "is_variable",
+    "refuse_class",
+    "refuse_variable",
+    "text",
+    "whole",
+]
+
+_NOTHING: Any = object()
+
+
+class CheckedAttribute:
+    """An attribute whose values are checked on assignment.
+
+    It has no ``__set__``, which would make it a data descriptor and slow down every read: the
+    owner's ``__setattr__`` calls `assign`.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, owner: Any, cls: type | None = None) -> Any:
+        if owner is None:
+            return self
+        raise AttributeError(f"{type(owner).__name__} has no {self.name} yet")
+
+    def assign(self, owner: Any, value: Any) -> None:
+        """Check a value and set the attribute of an owner to it."""
+        raise NotImplementedError
+
+
+class Setting(CheckedAttribute):
+    """An attribute that holds what a function makes of the assigned value.
+
+    Parameters
+    ----------
+    checked : callable
+        Gets the attribute's name and the value; returns what to store, or raises.
+    default : object, optional
+        The value before the first assignment.
+    once : bool
+        Whether only the constructor may set it.
+    """
+
+    def __init__(
+        self,
+        checked: Callable[[str, Any], Any] = lambda name, value: value,
+        default: Any = _NOTHING,
+        once: bool = False,
+    ) -> None:
+        self._checked, self._default, self._once = checked, default, once
+
+    def __get__(self, owner: Any, cls: type | None = None) -> Any:
+        if owner is None or self._default is _NOTHING:
+            return super().__get__(owner, cls)
+        return self._default
+
+    def assign(self, owner: Any, value: Any) -> None:
+        """Check a value and set the attribute of an owner to it."""
+        current = owner.__dict__.get(self.name, _NOTHING)
+        if self._once and current is not _NOTHING:
+            how = "; assign a value to it" if is_variable(current) else ": make another one"
+            raise InvalidArgumentError(
+                f"{self.name} of {type(owner).__name__} cannot be replaced{how}"
+            )
+        owner.__dict__[self.name] = self._checked(self.name, value)
+
+
+# ---- checks
+
+
+def is_variable(value: Any) -> bool:
+    """Return whether a value is a variable of this or another library: it has `assign`."""
+    return hasattr(value, "assign")
+
+
+def refuse_variable(name: str, value: Any) -> None:
+    """Raise if a value that is read only once is a variable."""
+    if is_variable(value):
+        raise InvalidTypeError(
+            f"{name} must be a number, not a variable, because it is read only once: pass "
+            f"float(variable), and set {name} again to change it"
+        )
+
+
+def refuse_class(name: str, value: Any) -> None:
+    """Raise if a value is a class where one of its objects is expected."""
+    if isinstance(value, type):
+        raise InvalidTypeError(
+            f"{name} must not be the class {value.__name__}: call it, {value.__name__}(...)"
+        )
+
+
+def finite(name: str, value: Any) -> float:
+    """Return a finite real number as a Python int or float."""
+    number: float = value
+    if type(value) is not int and type(value) is not float:
+        array = np.asarray(value)
+        if array.shape != () or array.dtype.kind not in "iuf":
+            raise InvalidTypeError(f"{name} must be a number, not {value!r}")
+        number = float(array) if array.dtype.kind == "f" else int(array)
+    if not -sys.float_info.max <= number <= sys.float_info.max:  # an int may also be too large
+        raise InvalidArgumentError(f"{name} must be finite, not {number}")
+    return number
+
+
+def constant(name: str, value: Any) -> float:
+    """Return a finite number; raise for variables, because it is read only once."""
+    refuse_variable(name, value)
+    return finite(name, value)
+
+
+def whole(least: int) -> Callable[[str, Any], int]:
+    """Return the check of an integer of at least a number."""
+
+    def checked(name: str, value: Any) -> int:
+        refuse_variable(name, value)
+        try:
+            number = operator.index(_NOTHING if isinstance(value, bool) else value)
+        except TypeError:
+            raise InvalidTypeError(f"{name} must be an integer, not {value!r}") from None
+        if number < least:
+            raise InvalidArgumentError(f"{name} must be at least {least}, not {number}")
+        return number
+
+    return checked
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return a truth value as a bool; 0 and 1 are some."""
+    if isinstance(value, (bool, np.bool_)) or (isinstance(value, int) and value in (0, 1)):
+        return bool(value)
+    raise InvalidTypeError(f"{name} must be True or False, not {value!r}")
+
+
+def choice(*values: str | None) -> Callable[[str, Any], str | None]:
+    """Return the check of one of a few strings, or None if that is among them."""
+    shown = " or ".join("None" if value is None else f'"{value}"' for value in values)
+
+    def checked(name: str, value: Any) -> str | None:
+        if (value is None or isinstance(value, str)) and value in values:
+            return value
+        raise InvalidArgumentError(f"{name} must be {shown}, not {value!r}")
+
+    return checked
+
+
+def text(name: str, value: Any) -> str:
+    """Return a string unchanged."""
+    if not isinstance(value, str):
+        raise InvalidTypeError(f"{name} must be a string, not {value!r}")
+    return value
+
+
+def function(name: str, value: Any) -> Any:
+    """Return a function, or None, unchanged."""
+    if value is not None and not callable(value):
+        raise InvalidTypeError(f"{name} must be a function or None, not {value!r}")
+    return value
+
+
+class HasSettings(KnownAttributes):
+    """Base class of objects with checked attributes, which refuse unknown ones."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # checked attributes have no __set__, so that reading them is as fast as reading others
+        declared = getattr(type(self), name, None)
+        if not isinstance(declared, CheckedAttribute):
+            super().__setattr__(name, value)
+            return
+        before = vars(self).get(name, _NOTHING)
+        declared.assign(self, value)
+        try:
+            self._check_settings()
+        except BaseException:
+            if before is _NOTHING:
+                del vars(self)[name]
+            else:
+                vars(self)[name] = before
+            raise
+
+    def _check_settings(self) -> None:
+        """Raise unless settings that are valid each go together; those not yet set are left out."""
