@@ -298,7 +298,7 @@ def test_a_refused_step_changes_nothing(which: str, bad: str) -> None:
 
 def test_other_refusals_of_steps() -> None:
     optimizer = tfopt.optimizers.SGD()
-    with pytest.raises(tfopt.InvalidTypeError, match="Trying to update a list"):
+    with pytest.raises(tfopt.InvalidTypeError, match="share memory with one, not list, which"):
         optimizer.apply_gradients([(np.ones(1), [1.0])])
     with pytest.raises(tfopt.InvalidArgumentError, match="pairs of a gradient and a variable"):
         optimizer.apply_gradients([np.ones(1)])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import tfopt
 from tfopt import IndexedSlices, InvalidArgumentError, Variable
 from tfopt.errors import InvalidTypeError
 from tfopt.optimizers import SGD, Adam, Optimizer
+from tfopt.optimizers.base.tree import leaves
 
 MAKERS = every_optimizer()
 NO_GRADIENTS: list[Any] = [
@@ -57,13 +60,69 @@ def test_an_error_of_a_step_names_the_place(base: Any, options: dict[str, Any]) 
         ({**fitting, "layers": [{"w": w, "b": np.ones(2)}]}, "^layers/0/w: "),
         ({**fitting, "layers": [{"w": w.astype("f4"), "b": np.ones(2)}]}, "^layers/0/w: "),
         ({**fitting, "table": rows}, "^table: Index 3"),
-        ({**fitting, "layers": [{"w": w, "c": np.ones(2)}]}, "structure at layers/0$"),
-        ({**fitting, "layers": [{"w": w, "b": {"c": np.ones(2)}}]}, "structure at layers/0/b$"),
-        ({**fitting, "layers": []}, "structure at layers$"),
-        ({}, "structure$"),
+        ({**fitting, "layers": [{"w": w, "c": np.ones(2)}]}, "grads lacks 'b', at layers/0$"),
+        (
+            {**fitting, "layers": [{"w": w, "b": {"c": np.ones(2)}}]},
+            "has a dict, params the value of type ndarray, at layers/0/b$",
+        ),
+        ({**fitting, "layers": []}, "grads has 0 entries, params 1, at layers$"),
+        ({}, "structure: grads lacks 'layers'$"),
     ]:
         with pytest.raises(InvalidArgumentError, match=where):
             opt.step(params, wrong)
+
+
+def nodes(structure: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the keys that lead to each dict and list."""
+    if isinstance(structure, (dict, list)):
+        yield at
+        for key in structure if isinstance(structure, dict) else range(len(structure)):
+            yield from nodes(structure[key], (*at, key))
+
+
+def ways_to_differ(node: Any) -> Iterator[tuple[Any, str]]:
+    """Yield nodes that differ from a dict or list, and what is said of them."""
+    if isinstance(node, dict):
+        for key in node:
+            yield {k: v for k, v in node.items() if k != key}, f"grads lacks {key!r}"
+        yield {**node, "new": None}, "params lacks 'new'"
+        yield [*node.values()], "grads has a list, params a dict"
+    else:
+        n = len(node) - 1
+        yield node[1:], f"grads has {n} entr{'y' if n == 1 else 'ies'}, params {n + 1}"
+        yield [*node, None], f"grads has {n + 2} entries, params {n + 1}"
+        yield {"new": node}, "grads has a dict, params a list"
+    yield None, f"grads has None, params a {type(node).__name__}"
+    yield np.ones(2), f"grads has the value of type ndarray, params a {type(node).__name__}"
+
+
+def test_another_structure_is_refused_by_its_place() -> None:
+    def one(value: float) -> Any:
+        leaf = lambda: np.full(2, value)  # noqa: E731
+        return {
+            "a": [leaf(), {"b": leaf(), "c": [leaf(), leaf()]}],
+            "d": {"e": leaf()},
+            3: [leaf()],
+        }
+
+    params = one(1.0)
+    opt, cases = Adam(0.1), 0
+    opt.step(params, one(1.0))
+    variables = [leaf for _, leaf in leaves(params)]
+    before = everything(opt, variables)
+    for at in nodes(params):
+        node = functools.reduce(lambda tree, key: tree[key], at, one(1.0))
+        for other, how in ways_to_differ(node):
+            grads = one(1.0)
+            if at:
+                functools.reduce(lambda tree, key: tree[key], at[:-1], grads)[at[-1]] = other
+            with pytest.raises(InvalidArgumentError) as refused:
+                opt.step(params, grads if at else other)
+            where = f", at {'/'.join(map(str, at))}" if at else ""
+            assert str(refused.value) == f"params and grads differ in structure: {how}{where}"
+            cases += 1
+    assert cases > 25
+    assert everything(opt, variables) == before
 
 
 @pytest.mark.parametrize("which", sorted(ARGUMENTS))

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import tfopt.kernels  # noqa: F401  # says what a tree lacks that is not built
 from tfopt import errors, threads
-from tfopt.core.imports import imported
 from tfopt.core.versions import __version__, show_versions
 from tfopt.denormals import get_flush_denormals, set_flush_denormals
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
+from tfopt.imports import imported
 
 if TYPE_CHECKING:
     from tfopt import (

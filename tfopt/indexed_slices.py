@@ -12,6 +12,7 @@ from tfopt.core.engine import CUT, Op, Tensor, apply
 from tfopt.core.nest import flatten, pack
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.kernels.arrays.coerce import of_torch
 from tfopt.kernels.update import dedup as merge
 
 __all__ = ["IndexedSlices"]
@@ -232,4 +233,5 @@ def _as_array(value: Any) -> Any:
     """Convert to an array, except device arrays and tensors, which would lose their gradient."""
     if isinstance(value, Tensor) or is_device_array(value):
         return value
-    return np.asanyarray(value)
+    array = of_torch(value, "a part of IndexedSlices")
+    return np.asanyarray(value) if array is None else array

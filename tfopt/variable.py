@@ -15,6 +15,7 @@ from tfopt.core.effects import prepare_writes, use_variables, writes
 from tfopt.core.engine import NAMED, Readable, tracing, used
 from tfopt.core.locks import ProcessLock
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.kernels.arrays.coerce import of_torch
 from tfopt.storage import BLOCKS
 
 __all__ = ["Variable", "prepare_writes"]
@@ -86,7 +87,7 @@ class Variable(Readable):
                 )
             self._array = initial_value
         else:
-            self._array = _host_array(initial_value, dtype)
+            self._array = _host_array(initial_value, dtype, name)
         self.name = "Variable" if name is None else name
         self._constraint = constraint
         self.trainable = trainable
@@ -275,7 +276,7 @@ class Variable(Readable):
         return f"<Variable {self.name!r} shape={self.shape} dtype={self.dtype}>"
 
 
-def _host_array(value: Any, dtype: Any) -> np.ndarray:
+def _host_array(value: Any, dtype: Any, name: str | None) -> np.ndarray:
     """Return an array unchanged; convert other values to a new array."""
     if isinstance(value, np.ndarray):
         if dtype is not None and value.dtype != dtype:
@@ -283,8 +284,15 @@ def _host_array(value: Any, dtype: Any) -> np.ndarray:
                 f"the array is {value.dtype}, not {np.dtype(dtype)}; convert it first"
             )
         if not value.flags.writeable:
-            raise InvalidArgumentError("a Variable cannot wrap a read-only array")
-    array = value if isinstance(value, np.ndarray) else np.array(value, dtype)
+            named = "" if name is None else f"{name}: "
+            raise InvalidArgumentError(
+                f"{named}a Variable cannot wrap a read-only array: pass a copy, np.array(x)"
+            )
+    if isinstance(value, np.ndarray):
+        array = value
+    else:
+        shared = of_torch(value, name or "initial_value")
+        array = np.array(value if shared is None else shared, dtype)
     is_number = array.dtype.kind in "fciub" or array.dtype.name == "bfloat16"
     if not is_number and array.dtype not in BLOCKS:
         raise InvalidTypeError(f"a Variable must hold numbers, not {array.dtype}")

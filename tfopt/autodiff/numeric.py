@@ -10,8 +10,8 @@ import numpy as np
 from tfopt.autodiff.operands import as_tensor
 from tfopt.autodiff.tape import GradientTape, UnconnectedGradients
 from tfopt.autodiff.tensor import constant
-from tfopt.core.imports import imported
 from tfopt.core.nest import flatten
+from tfopt.imports import imported
 from tfopt.indexed_slices import densify
 
 __all__ = ["check_grads", "compute_gradient", "max_error"]

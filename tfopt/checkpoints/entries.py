@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfopt.core.imports import bfloat16
 from tfopt.errors import InvalidTypeError
+from tfopt.imports import bfloat16
 from tfopt.storage import (
     BLOCKS,
     DYNAMIC8,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tfopt.checkpoints.entries import is_name
-from tfopt.core.imports import imported
 from tfopt.errors import CheckpointError, InvalidArgumentError, InvalidTypeError
+from tfopt.imports import imported
 from tfopt.variable import Variable
 
 __all__ = ["MOST_DEPTH", "dumps", "pack", "unpack"]

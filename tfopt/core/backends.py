@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from tfopt.core.engine import Readable
-from tfopt.core.imports import imported
+from tfopt.imports import imported
 
 if TYPE_CHECKING:
     from tfopt.core.rule_steps import DenseBucket, RuleStep, SparseUpdate
@@ -167,6 +167,6 @@ def _path_of(value: Any) -> str | None:
         try:
             if hasattr(value, attribute):
                 return path
-        except RuntimeError:  # a torch tensor on a GPU that requires a gradient
-            return path
+        except RuntimeError:  # a torch tensor that requires a gradient, or has another layout
+            return path if value.is_cuda else None
     return None

@@ -24,7 +24,7 @@ import weakref
 import numpy as np
 
 from tfopt.core.callers import users_line
-from tfopt.core.imports import imported
+from tfopt.imports import imported
 from tfopt.core.nest import flatten, pack
 from tfopt.errors import InternalError
 

@@ -17,13 +17,15 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from tfopt.core.backends import backend_of, is_device_array
 from tfopt.core.engine import Readable
-from tfopt.kernels.arrays.coerce import memory_address
+from tfopt.errors import InvalidArgumentError
+from tfopt.kernels.arrays.coerce import as_array, memory_address
 from tfopt.kernels.platform.locking import Held
 
 __all__ = ["ProcessLock", "locked"]
@@ -76,8 +78,9 @@ def _add_locks(value: Any, locks: dict[Any, None]) -> None:
         locks[_stripe(memory_address(value))] = None
     elif not isinstance(value, np.ndarray) and is_device_array(value):
         locks[_stripe(backend_of(value).describe(value, "var").address)] = None
-    elif isinstance(value, np.ndarray) or hasattr(value, "__array_interface__"):
-        locks[_stripe(memory_address(np.asarray(value)))] = None
+    else:
+        with suppress(InvalidArgumentError):
+            locks[_stripe(memory_address(as_array(value, "var")))] = None
 
 
 def _stripe(address: int) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 
 from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
+from tfopt.kernels.arrays.coerce import as_array
 from tfopt.kernels.arrays.csr import check_csr, check_indices
 
 __all__ = ["as_slices", "each_as_slices"]
@@ -40,7 +41,7 @@ def as_slices(grad: Any) -> Any:
         coords = getattr(coo, "coords", None) or (coo.row, coo.col)
         return _rows(coords, coo.data, coo.shape)
     if getattr(grad, "is_sparse", False) is True and hasattr(grad, "_indices"):
-        indices, values = grad._indices().numpy(), grad._values().detach().numpy()
+        indices, values = grad._indices().numpy(), as_array(grad._values().detach(), "grad")
         return _rows(tuple(indices), values, tuple(grad.shape))
     return grad
 

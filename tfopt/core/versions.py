@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tfopt import kernels, threads
-from tfopt.core.imports import imported
+from tfopt.imports import imported
 
 __all__ = ["__version__", "show_versions", "versions"]
 

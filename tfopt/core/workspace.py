@@ -26,9 +26,6 @@ class Workspace:
     def __reduce__(self) -> tuple[type[Workspace], tuple[()]]:
         return Workspace, ()  # a copy has memory of its own
 
-    def __reduce__(self) -> Any:
-        return Workspace, ()  # a copy has its own memory
-
     def array(self, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """Return an uninitialized array."""
         size = math.prod(shape) * np.dtype(dtype).itemsize

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfopt.core.imports import bfloat16
 from tfopt.errors import InvalidTypeError
+from tfopt.imports import bfloat16
 from tfopt.variable import Variable
 
 __all__ = ["DeviceArray", "as_device_array", "numpy_dtype"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfopt.core.imports import imported
+from tfopt.imports import imported
 
 #: Public names and the modules that have them: none is imported before it is asked for.
 _HOMES = {

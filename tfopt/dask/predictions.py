@@ -13,8 +13,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from tfopt import linear_model
-from tfopt.core.imports import imported
 from tfopt.dask.blocks import as_blocks, is_collection
+from tfopt.imports import imported
 from tfopt.linear_model._solver.reductions import tree_reduce
 from tfopt.linear_model.predictions import _is_logistic
 

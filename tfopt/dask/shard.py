@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tfopt.core.imports import bfloat16
 from tfopt.core.sparse_conversion import as_slices
 from tfopt.dask.folder import Folder
 from tfopt.errors import (
@@ -17,6 +16,7 @@ from tfopt.errors import (
     InvalidArgumentError,
     InvalidTypeError,
 )
+from tfopt.imports import bfloat16
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.optimizers.base.state_parts import kind_of
 from tfopt.optimizers.execution.prepared_step import PreparedStep

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from tfopt.core.imports import imported
 from tfopt.errors import InvalidArgumentError
+from tfopt.imports import imported
 
 __all__ = ["encoded", "register"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.core.imports import imported
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.imports import imported
 from tfopt.kernels.arrays import csr
 from tfopt.kernels.text.hashing import hash_columns
 

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tfopt.core.imports import imported
 from tfopt.errors import FileFormatError, InvalidArgumentError
+from tfopt.imports import imported
 from tfopt.io.libsvm_faults import find_fault
 from tfopt.io.streams import Source, is_damage, name_of, open_binary
 from tfopt.kernels.text.libsvm import parse, survey

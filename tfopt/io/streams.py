@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from tfopt.core.imports import imported
 from tfopt.errors import InvalidTypeError
+from tfopt.imports import imported
 
 __all__ = ["Source", "is_damage", "name_of", "open_binary"]
 

@@ -8,8 +8,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from tfopt.core.imports import imported
 from tfopt.errors import InvalidArgumentError
+from tfopt.imports import imported
 
 __all__ = ["CoefficientsMixin"]
 

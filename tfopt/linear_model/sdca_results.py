@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from tfopt.core.imports import imported
+from tfopt.imports import imported
 from tfopt.linear_model._solver.block_fit import BlockFit
 from tfopt.linear_model._solver.costs import applies_in_blocks
 from tfopt.linear_model._solver.monitor import SolverResult

@@ -11,10 +11,10 @@ import torch
 from torch.autograd.graph import increment_version
 from torch.utils.dlpack import to_dlpack
 
-from tfopt.core.imports import bfloat16
 from tfopt.core.rule_steps import RuleStep, RuleUpdate
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.imports import bfloat16
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
 from tfopt.kernels.arrays.dlpack import arrays_of

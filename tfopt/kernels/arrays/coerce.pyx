@@ -6,6 +6,7 @@ import numpy as np
 
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
 
+from tfopt.imports import bfloat16
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 from tfopt.kernels.arrays.layout cimport BFLOAT16, FLOAT16, NATIVE, SIGNED8
@@ -74,14 +75,59 @@ cpdef cnp.ndarray as_array(object value, str name):
         if masked is not None and isinstance(value, masked.MaskedArray):
             raise _wrong_type(name, value, "an array without a mask")
         return value
+    cdef object array = of_torch(value, name)
+    if array is not None:
+        return array
     try:
         if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
             return np.from_dlpack(value)
         return np.asarray(value, copy=False)
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
-        if hasattr(type(value), "__cuda_array_interface__"):
+        if hasattr(value, "__cuda_array_interface__"):
             raise InvalidTypeError(f"{name} is on a GPU, var is not") from None
         raise _wrong_type(name, value, "a numpy.ndarray, or share memory with one") from None
+
+
+cpdef object of_torch(object value, str name):
+    """An array that shares the memory of a tensor of torch; None for anything else.
+
+    What an array cannot say of a tensor is refused, with what to do about it.
+    """
+    cdef object torch = sys.modules.get("torch")
+    if torch is None or not isinstance(value, getattr(torch, "Tensor", ())):
+        return None
+    cdef str device = value.device.type
+    cdef object fault = None
+    if device == "cuda":
+        fault = "is on a GPU, var is not"
+    elif device == "meta":
+        fault = "has no values: it is on the device meta of torch"
+    elif device != "cpu":
+        fault = f"is on the device {device} of torch: cpu() copies it to the host"
+    elif value.layout is not torch.strided:
+        fault = f"is a tensor of the layout {value.layout}: pass its to_dense()"
+    elif value.requires_grad:
+        fault = "requires a gradient in torch: pass its detach(), which shares the memory"
+    elif value.is_conj():
+        fault = "is conjugated only where torch reads it: pass its resolve_conj()"
+    elif value.is_neg():
+        fault = "is negated only where torch reads it: pass its resolve_neg()"
+    if fault is not None:
+        raise InvalidTypeError(f"{name} {fault}")
+    try:
+        if value.dtype is torch.bfloat16:
+            return value.view(torch.int16).numpy().view(bfloat16())
+        return value.numpy()
+    except ImportError:
+        raise InvalidTypeError(
+            f"{name} is bfloat16, for which NumPy needs the package ml_dtypes: install it"
+        ) from None
+    except TypeError:
+        raise InvalidTypeError(
+            f"{name} is {value.dtype}, which NumPy does not have: convert it, as float() does"
+        ) from None
+    except RuntimeError as error:
+        raise InvalidTypeError(f"{name} cannot be shared with NumPy: {error}") from None
 
 
 cdef int refuse_layout(cnp.ndarray a, str name, bint written) except -1:

@@ -29,7 +29,8 @@ def named(variables: Any) -> dict[str, Variable]:
     by_name: dict[str, Variable] = {}
     seen = set()
     for place, leaf in leaves(variables):
-        name, variable = place or "0", as_variable(leaf)
+        name = place or "0"
+        variable = as_variable(leaf, name)
         if name in by_name:
             raise InvalidArgumentError(f"two variables have the name {name!r}")
         if memory_of(variable) not in seen:

@@ -15,6 +15,7 @@ from tfopt.core.nest import flatten
 from tfopt.core.sparse_conversion import each_as_slices
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
+from tfopt.kernels.arrays.coerce import of_torch
 from tfopt.variable import Variable
 
 __all__ = ["pairs_of_loss", "product", "times"]
@@ -121,5 +122,8 @@ def _upstream(loss: Any, grad_loss: Any, scale: Any) -> Any:
 
 def _as_array(grad: Any, variable: Any) -> Any:
     """Return a gradient unchanged if it has a dtype; convert a list to the variable's."""
+    array = of_torch(grad, "grad")
+    if array is not None:
+        return array
     has_dtype = grad is None or isinstance(grad, IndexedSlices) or hasattr(grad, "dtype")
     return grad if has_dtype else np.asarray(grad, variable.dtype)

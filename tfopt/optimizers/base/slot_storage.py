@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.core.imports import bfloat16
 from tfopt.core.line_alignment import empty_at_a_line
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.imports import bfloat16
 from tfopt.optimizers.base.variables import dtype_of
 from tfopt.storage import (
     BLOCKS,

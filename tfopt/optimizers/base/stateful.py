@@ -11,8 +11,8 @@ import numpy as np
 
 from tfopt.core.backends import backend_of
 from tfopt.core.effects import writes
-from tfopt.core.imports import imported
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.imports import imported
 from tfopt.kernels.update.commit import Write
 from tfopt.optimizers.base.restoration import LoadedState, Restoration
 from tfopt.optimizers.base.slots import SlotStore, first_array

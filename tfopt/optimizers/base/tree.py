@@ -126,22 +126,22 @@ def _named_variable(name: str, value: Any) -> Variable:
     """Return a variable unchanged, and an array wrapped in one with the name of its position."""
     if isinstance(value, Variable):
         return value
-    return Variable(as_variable(value).value(), name or None)
+    return Variable(as_variable(value, name or "var").value(), name or None)
 
 
 def _gradients(params: Any, grads: Any, name: str) -> Iterator[tuple[str, Any]]:
     """Yield the names of a structure's positions and their gradients; raise if it differs."""
     if isinstance(params, Mapping):
         if not isinstance(grads, Mapping) or set(grads) != set(params):
-            raise _differs(name)
+            raise _differs(params, grads, name)
         items: Any = [(key, value, grads[key]) for key, value in params.items()]
     elif isinstance(params, (list, tuple)):
         if not isinstance(grads, (list, tuple)) or len(grads) != len(params):
-            raise _differs(name)
+            raise _differs(params, grads, name)
         items = [(k, *both) for k, both in enumerate(zip(params, grads, strict=True))]
     else:
         if isinstance(grads, Mapping):
-            raise _differs(name)
+            raise _differs(params, grads, name)
         yield name, grads
         return
     for key, value, grad in items:
@@ -160,6 +160,24 @@ def _pattern(structure: Any) -> Any:
     return (structure,)
 
 
-def _differs(name: str) -> InvalidArgumentError:
-    where = f" at {name}" if name else ""
-    return InvalidArgumentError(f"params and grads differ in structure{where}")
+def _differs(params: Any, grads: Any, name: str) -> InvalidArgumentError:
+    """Return the error for two nodes at the same position that differ in their own structure."""
+    if isinstance(params, Mapping) and isinstance(grads, Mapping):
+        lacking = [("grads", key) for key in params if key not in grads]
+        lacking += [("params", key) for key in grads if key not in params]
+        how = f"{lacking[0][0]} lacks {lacking[0][1]!r}"
+    elif isinstance(params, (list, tuple)) and isinstance(grads, (list, tuple)):
+        entries = "1 entry" if len(grads) == 1 else f"{len(grads)} entries"
+        how = f"grads has {entries}, params {len(params)}"
+    else:
+        how = f"grads has {_kind(grads)}, params {_kind(params)}"
+    where = f", at {name}" if name else ""
+    return InvalidArgumentError(f"params and grads differ in structure: {how}{where}")
+
+
+def _kind(node: Any) -> str:
+    if isinstance(node, Mapping):
+        return "a dict"
+    if isinstance(node, (list, tuple)):
+        return f"a {'list' if isinstance(node, list) else 'tuple'}"
+    return "None" if node is None else f"the value of type {type(node).__name__}"

@@ -10,22 +10,31 @@ import numpy as np
 
 from tfopt.core.backends import backend_of, is_device_array
 from tfopt.errors import InvalidTypeError
-from tfopt.kernels.arrays.coerce import placement
+from tfopt.kernels.arrays.coerce import as_array, of_torch, placement
 from tfopt.variable import Variable
 
 __all__ = ["any_overlap", "as_variable", "dtype_of", "memory_of", "now_at", "wide"]
 
 
-def as_variable(var: Any) -> Variable:
-    """Return a variable unchanged, and an array wrapped in one."""
+def as_variable(var: Any, name: str = "var") -> Variable:
+    """Return a variable unchanged; wrap an array, or what shares memory with one, in a variable.
+
+    `name` is its name in messages.
+    """
     if isinstance(var, Variable):
         return var
     if isinstance(var, np.ndarray) or is_device_array(var):
         return Variable(var)
-    raise InvalidTypeError(
-        f"Trying to update a {type(var).__name__}, not a variable: pass an array of NumPy or on a "
-        "GPU that shares its memory, as a torch tensor's numpy() does"
-    )
+    array = of_torch(var, name)
+    if array is not None:
+        return Variable(array)
+    try:
+        return Variable(as_array(var, name))
+    except InvalidTypeError as error:
+        raise InvalidTypeError(
+            f"{error}, which cannot be updated: make an array of it once, as np.array does, and "
+            "pass that"
+        ) from None
 
 
 def memory_of(variable: Variable) -> tuple[Any, ...]:

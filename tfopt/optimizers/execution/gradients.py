@@ -12,10 +12,11 @@ from tfopt.core.call_site import stacklevel
 from tfopt.core.engine import Tensor, raw
 from tfopt.core.rule_steps import as_array
 from tfopt.core.sparse_conversion import each_as_slices
-from tfopt.errors import InvalidArgumentError
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
 from tfopt.kernels.arrays.aliasing import Occupied
+from tfopt.kernels.arrays.coerce import of_torch
 from tfopt.kernels.reduce.norms import all_finite
 from tfopt.kernels.update.checks import dense_call
 from tfopt.kernels.update.sparse_checks import sparse_call
@@ -56,7 +57,7 @@ def split_pairs(pairs: Iterable[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]
         grads = tuple(each_as_slices(grads))
         if type(None) in map(type, grads):
             grads, variables = _without_none(grads, variables)
-        grads = tuple(map(as_gradient, grads))
+        grads = tuple(map(_of_caller, grads, variables))
     if len(variables) > 1:
         grads = _apart_from(grads, variables)
     return grads, variables
@@ -100,6 +101,15 @@ def _without_none(
     return grads, variables
 
 
+def _of_caller(grad: Any, variable: Any) -> Any:
+    """Return a gradient of a caller as the package takes it."""
+    try:
+        array = of_torch(grad, "grad")
+    except InvalidTypeError as error:
+        raise of_variable(error, variable) from None
+    return as_gradient(grad) if array is None else array
+
+
 def as_gradient(grad: Any) -> Any:
     """Return a gradient with tensors replaced by their arrays."""
     if isinstance(grad, Tensor):
@@ -111,9 +121,10 @@ def as_gradient(grad: Any) -> Any:
 
 def of_variable(error: InvalidArgumentError, variable: Variable) -> InvalidArgumentError:
     """Return an error prefixed with the name of its variable, if that has one."""
-    if variable.name == _UNNAMED or str(error).startswith(f"{variable.name}: "):
+    name = _name(variable)
+    if name == _UNNAMED or str(error).startswith(f"{name}: "):
         return error
-    return type(error)(f"{variable.name}: {error}")
+    return type(error)(f"{name}: {error}")
 
 
 def checked_gradient(grad: Any, variable: Variable) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tfopt.core.imports import imported
 from tfopt.errors import InvalidArgumentError
+from tfopt.imports import imported
 from tfopt.optimizers.schedules.schedule import Formula, Number, power
 from tfopt.optimizers.settings import Setting, whole
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tfopt.core.effects import writes
-from tfopt.core.imports import bfloat16
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.imports import bfloat16
 from tfopt.kernels.reduce.clip import round_call
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import RowsOf, Write, carry_out
