@@ -77,11 +77,10 @@ def encoded(model: Any) -> bytes:
     Its input is float32. Probabilities, or scores, of a classifier are a matrix.
     """
     register()
-    import skl2onnx
 
     X = np.zeros((1, model.n_features_in_), np.float32)
     options = {id(model): {"zipmap": False}} if hasattr(model, "classes_") else None
-    content: bytes = skl2onnx.to_onnx(model, X, options=options).SerializeToString()
+    content: bytes = imported("skl2onnx").to_onnx(model, X, options=options).SerializeToString()
     return content
 
 
