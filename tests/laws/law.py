@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from itertools import combinations, count, product
+from itertools import combinations, product
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -87,14 +87,18 @@ def _events(law: Law, random: np.random.Generator) -> tuple[str, ...]:
 
 
 def drawn(law: Law, random: np.random.Generator) -> Draw:
-    """Return a draw whose levels are independent, as far as they go together."""
-    for _ in count():
+    """Return a draw whose levels are independent, as far as they go together.
+
+    The first factor is what the law is about, and is drawn first: each of its levels is as likely.
+    """
+    first, *others = law.factors
+    while True:
         levels: dict[str, str] = {}
-        for name in random.permutation([*law.factors]):
+        for name in [first, *map(str, random.permutation(others))]:
             fitting = [v for v in law.factors[name] if law.possible({**levels, name: v})]
             if not fitting:
                 break
-            levels[str(name)] = fitting[int(random.integers(len(fitting)))]
+            levels[name] = fitting[int(random.integers(len(fitting)))]
         else:
             break
     in_order = {name: levels[name] for name in law.factors}

@@ -33,10 +33,8 @@ FACTORS: dict[str, tuple[str, ...]] = {
 def _possible(levels: Mapping[str, str]) -> bool:
     if levels.get("wrapper") == "GradientAccumulation" and levels.get("gradients") == "either":
         return False  # all batches bring the same variables, alike
-    parts = ("optimizer", "wrapper", "sparse", "clip", "storage", "dtype")
-    if all(part in levels for part in parts):
-        return accepted(made({"outer": "alone", "decay": "none", **levels}), levels["dtype"])
-    return True
+    with_plain = {**{name: levels[0] for name, levels in FACTORS.items()}, **levels}
+    return "optimizer" not in levels or accepted(made(with_plain), with_plain["dtype"])
 
 
 def _program(draw: Draw) -> str:

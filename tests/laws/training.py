@@ -102,6 +102,8 @@ def accepted(text: str, dtype: str) -> bool:
     """Whether an optimizer can be made, and can step a variable of a dtype."""
     try:
         optimizer: Any = eval(text, vars(optimizers))
+        if "storage=" not in text:
+            return True
         # slots that cannot be stored so are refused when the first ones are made
         from laws.training_run import TrainingRun
 
@@ -120,10 +122,8 @@ def _possible(levels: Mapping[str, str]) -> bool:
         return False  # arrays have no names
     if levels.get("storage") in IN_BLOCKS and levels.get("layout", "contiguous") != "contiguous":
         return False  # refused, as documented: tests/test_slot_storage.py
-    parts = ("optimizer", "wrapper", "outer", *OPTIONS, "dtype")
-    if all(part in levels for part in parts):
-        return accepted(made(levels), levels["dtype"])
-    return True
+    with_plain = {**{name: levels[0] for name, levels in FACTORS.items()}, **levels}
+    return "optimizer" not in levels or accepted(made(with_plain), with_plain["dtype"])
 
 
 def _program(draw: Draw) -> str:
