@@ -13,7 +13,7 @@ import numpy as np
 from laws.law import Draw, Law
 from laws.tape_calls import SHAPES, calls, groups, names_in
 
-GROUPS = groups(10)
+GROUPS = groups(8)
 #: So many calls of a function are in a program.
 MOST = 2
 

@@ -7,6 +7,7 @@ again, and dropped after their last use, since local variables would keep them a
 
 from __future__ import annotations
 
+import functools
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -277,7 +278,17 @@ def _takes_arrays(node: Node, value: float) -> bool:
     return (
         bool(out.shape) and out.dtype.char in "fd" and abs(value) < 1e30
         and all(x.dtype == out.dtype for x in node.ins if isinstance(x, Tensor))
+        and _computes_in(node.op.fn, out.dtype)
     )  # fmt: skip
+
+
+@functools.cache
+def _computes_in(ufunc: np.ufunc, dtype: Any) -> bool:
+    """Whether a ufunc of arrays of a dtype computes in it; ldexp takes integers, too."""
+    try:
+        return set(ufunc.resolve_dtypes((dtype,) * ufunc.nin + (None,) * ufunc.nout)) == {dtype}
+    except TypeError:
+        return False
 
 
 def _shortened(array: np.ndarray, shape: tuple[int, ...], others: Iterable[Any]) -> np.ndarray:
