@@ -15,6 +15,7 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidTypeError",
     "NotFiniteError",
+    "RetracingWarning",
 ]
 
 
@@ -75,6 +76,10 @@ class FileFormatError(InvalidArgumentError):
 
 class GradientLostWarning(UserWarning):
     """A recorded tensor was converted to an array or a number, which cuts its gradient off."""
+
+
+class RetracingWarning(UserWarning):
+    """A traced function is traced anew for each Python number that it is called with."""
 
 
 class NotFiniteError(InvalidArgumentError, ArithmeticError):

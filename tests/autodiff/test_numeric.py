@@ -49,7 +49,7 @@ def test_a_failure_names_the_order_and_the_argument() -> None:
 
 def test_a_tape_that_was_not_used() -> None:
     x = tfopt.constant(1.0)
-    with pytest.raises(RuntimeError, match="has not been entered, and has recorded nothing"):
+    with pytest.raises(RuntimeError, match="has been entered, which it has not"):
         tfopt.GradientTape().gradient(x, x)
     with tfopt.GradientTape() as tape:
         tape.watch(x)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from laws.law import Draw, Law
-from laws.tape_calls import SHAPES, calls, groups, names_in
+from laws.tape_calls import calls, groups, names_in
 
 GROUPS = groups(8)
 #: So many calls of a function are in a program.
@@ -157,6 +157,6 @@ def program(draw: Draw) -> str:
 
 LAW = Law(
     "tape_outside",
-    {"functions": [*GROUPS], "shape": [*SHAPES], "recorded": [*RECORDED]},
+    {"functions": [*GROUPS], "shape": ("matrix", "vector", "scalar"), "recorded": [*RECORDED]},
     program,
 )

@@ -16,6 +16,7 @@ from tfopt.autodiff.parameters import Parameters
 from tfopt.core import engine
 from tfopt.core.engine import Node, Operand, Readable, Tensor
 from tfopt.core.nest import flatten, pack
+from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import densify
 
 __all__ = ["Custom", "call_with_gradient", "custom_gradient", "grad_pass_through"]
@@ -107,11 +108,10 @@ def call_with_gradient(
     before = engine.watchers()
     engine.set_watchers((*before, used))
     try:
-        result, grad_fn = f(*args, **kwargs)
+        returned = f(*args, **kwargs)
     finally:
         engine.set_watchers(before)
-    if not callable(grad_fn):
-        raise TypeError("unsupported callable")
+    result, grad_fn = _result_and_gradient(f, returned)
     variables = _variables_among(used, args, kwargs, grad_fn) if used else []
     f = f if signature_of is None else signature_of
     if not engine.recorders():  # nobody will ask for a gradient
@@ -126,6 +126,28 @@ def call_with_gradient(
     name = getattr(f, "__name__", type(f).__name__)
     engine.record(Custom(name, grad_fn, len(inputs), variables, inner), tuple(ins), tuple(outs))
     return pack(result, outs)
+
+
+def _result_and_gradient(f: Callable[..., Any], returned: Any) -> tuple[Any, Callable[..., Any]]:
+    """Return the pair that a function has returned.
+
+    Raises
+    ------
+    InvalidTypeError
+        If it is none.
+    """
+    is_pair = isinstance(returned, (list, tuple)) and len(returned) == 2
+    if is_pair and callable(returned[1]):
+        return returned[0], returned[1]
+    name, what = getattr(f, "__name__", type(f).__name__), type(returned).__name__
+    if is_pair:
+        what = f"a pair whose second part is a {type(returned[1]).__name__}: unsupported callable"
+    elif isinstance(returned, (list, tuple)):
+        what = f"a {what} of {len(returned)}"
+    raise InvalidTypeError(
+        f"{name} must return a pair, its result and a function grad_fn, which maps the gradient of "
+        f"the result to those of the arguments; it returned {what}"
+    )
 
 
 def _variables_among(

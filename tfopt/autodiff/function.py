@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import warnings
 import weakref
+from collections import Counter
 from collections.abc import Callable, Hashable
 from types import FunctionType, MethodType
 from typing import Any
@@ -12,15 +14,16 @@ import numpy as np
 
 from tfopt.autodiff.operands import as_tensor
 from tfopt.autodiff.tracing.program import Program
-from tfopt.autodiff.tracing.signatures import BoundCall, Signature, TensorSpec
+from tfopt.autodiff.tracing.signatures import BoundCall, Signature, TensorSpec, without_numbers
 from tfopt.autodiff.tracing.sizes import Resized
 from tfopt.autodiff.tracing.sources import source_of
 from tfopt.autodiff.tracing.trace import traced
 from tfopt.core import engine
+from tfopt.core.call_site import stacklevel
 from tfopt.core.engine import Operand, Tensor, Trace
 from tfopt.core.locks import ProcessLock
 from tfopt.core.nest import flatten, pack
-from tfopt.errors import InvalidArgumentError
+from tfopt.errors import InvalidArgumentError, RetracingWarning
 from tfopt.indexed_slices import IndexedSlices
 
 __all__ = ["Function", "TensorSpec", "function"]
@@ -29,6 +32,8 @@ __all__ = ["Function", "TensorSpec", "function"]
 _MOST_SIZES = 100
 #: So many instances that no weak reference can be made to are kept, with their traces.
 _MOST_KEPT = 100
+#: So many traces for other Python numbers alone are made before a warning says so.
+_MANY_NUMBERS = 5
 
 
 _new = object.__new__
@@ -39,6 +44,7 @@ class _Traces:
 
     def __init__(self) -> None:
         self.programs: dict[Hashable, Program] = {}
+        self.for_numbers: Counter[Hashable] = Counter()
         self.count = 0
         self.sizes = 0
         self.lock = ProcessLock()
@@ -100,6 +106,7 @@ class Function:
         self._signature = Signature(f, input_signature)
         self._traces = _Traces()
         self._of_instances = _OfInstances()
+        self._warned: list[bool] = []  # which bound methods share
 
     @property
     def trace_count(self) -> int:
@@ -190,8 +197,27 @@ class Function:
             with self._traces.lock.held():
                 if call.kind not in programs:
                     programs[call.kind] = self._trace(call, first=not programs)
+                    self._look_at_numbers(call)
                 program = programs[call.kind]
         return program
+
+    def _look_at_numbers(self, call: BoundCall) -> None:
+        """Warn, once for each function, of traces that differ in Python numbers alone."""
+        numbers = [leaf for leaf in call.leaves if type(leaf) in (int, float, complex)]
+        if not numbers or self._warned:
+            return
+        kind = without_numbers(call.leaves)
+        self._traces.for_numbers[kind] += 1
+        if self._traces.for_numbers[kind] == _MANY_NUMBERS:
+            self._warned.append(True)
+            warnings.warn(
+                f"{getattr(self, '__name__', self._f)} has been traced {_MANY_NUMBERS} times for "
+                f"arguments that differ in Python numbers alone, now {numbers}: tracing is slow, "
+                "and each trace is kept. Pass a number that changes from call to call as an "
+                "array, np.asarray(x), or as a tensor",
+                RetracingWarning,
+                stacklevel(),
+            )
 
     def _resized(self, program: Program, change: Resized, call: BoundCall) -> Any:
         """Return the result by a program for the sizes that values decide in this call."""
@@ -286,6 +312,11 @@ def function(
         assignment, computes a result whose size depends on values.
     ValueError
         By a call other than the first: if it creates a variable.
+
+    Warns
+    -----
+    RetracingWarning
+        By the fifth trace for arguments that differ in Python numbers alone, once for a function.
 
     Notes
     -----

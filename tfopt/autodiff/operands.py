@@ -24,6 +24,7 @@ def operand(value: Any) -> Any:
         If there is no array in it.
     """
     if isinstance(value, (Operand, np.ndarray, np.generic, bool, int, float, complex)):
+        engine.refuse_masked(value)
         return value
     if isinstance(value, IndexedSlices):
         return densify(value)

@@ -330,16 +330,14 @@ class GradientTape:
         return np.reshape(np.stack(_dense(columns, source), axis=1), shape)
 
     def _usable_record(self) -> Tape:
-        if self._record is None and not self._used:
-            raise RuntimeError(
-                "the tape has not been entered, and has recorded nothing: compute the target "
-                "inside `with tape:`"
-            )
         if self._record is None:
             raise RuntimeError(
                 "A non-persistent GradientTape can only be used to compute one set of gradients "
-                "(or jacobians)"
-            )
+                "(or jacobians)" + ("" if self._used else (
+                    ", and only after it has been entered, which it has not: compute the target "
+                    "inside `with tape:`"
+                ))
+            )  # fmt: skip
         return self._record
 
 

@@ -10,6 +10,16 @@ cdef int _refuse_leaked(Tensor tensor) except -1:
     return 0
 
 
+def refuse_masked(value):
+    """Refuse a masked array, whose mask would be dropped."""
+    if cnp.PyArray_Check(value) and not cnp.PyArray_CheckExact(value) \
+            and isinstance(value, np.ma.MaskedArray):
+        raise InvalidTypeError(
+            "a masked array cannot become a tensor, which has no mask: pass the numbers, "
+            "array.filled(0), and the mask, np.ma.getmaskarray(array), and use np.where"
+        )
+
+
 cdef object _operand(object value):
     """What an operator can be applied to, or NotImplemented."""
     if type(value) is Tensor:
@@ -19,7 +29,10 @@ cdef object _operand(object value):
         return value
     if isinstance(value, Readable):
         return read(<Readable>value)
-    if cnp.PyArray_Check(value) or isinstance(value, _number):
+    if cnp.PyArray_Check(value):
+        refuse_masked(value)
+        return value
+    if isinstance(value, _number):
         return value
     _need_operations()
     return convert(value)

@@ -26,7 +26,7 @@ import numpy as np
 from tfopt.core.callers import users_line
 from tfopt.imports import imported
 from tfopt.core.nest import flatten, pack
-from tfopt.errors import InternalError
+from tfopt.errors import InternalError, InvalidTypeError
 
 cimport cython
 from cpython.object cimport PyObject

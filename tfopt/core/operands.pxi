@@ -179,6 +179,28 @@ cdef class Operand:
         """The imaginary part."""
         return _method("imag")(self)
 
+    @property
+    def itemsize(self):
+        """The bytes that one element takes."""
+        return _peek(self).itemsize
+
+    def searchsorted(self, v, side="left", sorter=None):
+        """Find where elements of v would be inserted to keep the order: see np.searchsorted."""
+        return np.searchsorted(self, v, side, sorter)
+
+    def __contains__(self, value):
+        return bool(np.any(np.equal(self, value)))
+
+    def __setitem__(self, index, value):
+        raise TypeError(
+            f"{type(self).__name__!r} object does not support item assignment: " + (
+                "tensors do not change. Use np.where, or concatenate parts"
+                if type(self) is Tensor else
+                "tapes would not see it. Assign a whole value, variable.assign(value), or write "
+                "into its array while no tape records, variable.numpy()[index] = value"
+            )
+        )
+
     def __dir__(self):
         _need_operations()
         return [*object.__dir__(self), *_methods]

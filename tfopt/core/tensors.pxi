@@ -144,6 +144,7 @@ cdef class Tensor(Operand):
     """
 
     def __init__(self, value, dtype=None):
+        refuse_masked(value)
         self.a = np.array(value, dtype)
 
     def numpy(self):
@@ -174,6 +175,10 @@ cdef class Tensor(Operand):
     def tolist(self):
         """Return the elements as nested lists of Python numbers."""
         return self._value().tolist()
+
+    def tobytes(self, order="C"):
+        """Return the bytes of the elements."""
+        return self._value().tobytes(order)
 
     def _value(self):
         _refuse_symbolic(

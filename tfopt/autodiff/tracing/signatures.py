@@ -13,7 +13,7 @@ from tfopt.core import engine
 from tfopt.core.engine import Operand, Readable, Tensor
 from tfopt.core.nest import flatten, pack
 
-__all__ = ["BoundCall", "Signature", "TensorSpec"]
+__all__ = ["BoundCall", "Signature", "TensorSpec", "without_numbers"]
 
 
 class TensorSpec:
@@ -194,6 +194,11 @@ _LEAF = _Leaf()
 def _distinct_variables(leaves: list[Any]) -> list[Any]:
     """Return the variables among leaves, each once."""
     return list({id(leaf): leaf for leaf in leaves if isinstance(leaf, Readable)}.values())
+
+
+def without_numbers(leaves: list[Any]) -> Hashable:
+    """Return the kinds of leaves, whatever Python numbers are among them."""
+    return _kinds([type(x) if type(x) in (int, float, complex) else x for x in leaves])
 
 
 def _kinds(leaves: list[Any]) -> Hashable:
