@@ -159,4 +159,5 @@ LAW = Law(
     "tape_outside",
     {"functions": [*GROUPS], "shape": ("matrix", "vector", "scalar"), "recorded": [*RECORDED]},
     program,
+    alone=True,
 )

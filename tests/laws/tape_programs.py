@@ -227,4 +227,5 @@ LAW = Law(
     program,
     events=("call", "call", "call", "unrecorded", *STATEMENTS),
     length=8,
+    alone=True,
 )

@@ -178,4 +178,5 @@ LAW = Law(
     program,
     events=tuple(EVENTS),
     length=14,
+    alone=True,
 )

@@ -126,4 +126,5 @@ LAW = Law(
         "order": ("1", "2"),
     },
     program,
+    alone=True,
 )

@@ -137,4 +137,5 @@ LAW = Law(
     },
     program,
     possible,
+    alone=True,
 )
