@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import product
 from mmap import PAGESIZE
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,20 @@ import numpy as np
 from cases import arrays_for, ordinary_hypers
 from step_cases import every_optimizer, gradients, params
 from updates import update
+from wrapper_cases import USERS, WRAPPERS
 
 import tfopt
 from campaign.check import Case, Check
 from tfopt.rules import RULES
 
 TIMES = 300
+#: Of steps in wrappers, of which there are many kinds: one object of each time is too many.
+SHORT = 60
 #: Objects that caches of Python and NumPy may keep meanwhile; memory, in KiB: less than one of a
 #: call's structures each time.
 OBJECTS, MEMORY = 40, 512
+#: How an optimizer in a wrapper steps: all variables or some, in a structure or as pairs.
+WAYS = [f"{way} {use}" for way in ("tree", "pairs", "rows", "one") for use in ("idle", "busy")]
 
 
 def _grown(call: Callable[[], Any], times: int) -> tuple[int, int, int]:
@@ -44,11 +50,11 @@ def _grown(call: Callable[[], Any], times: int) -> tuple[int, int, int]:
     return blocks, memory, files
 
 
-def _steady(call: Callable[[], Any]) -> int:
+def _steady(call: Callable[[], Any], times: int = TIMES) -> int:
     for _ in range(5):  # what is cached once, or what the allocator keeps, does not grow again
-        blocks, memory, files = _grown(call, TIMES)
+        blocks, memory, files = _grown(call, times)
         if blocks <= OBJECTS and memory <= MEMORY and files <= 0:
-            return TIMES
+            return times
     raise AssertionError((blocks, memory, files))
 
 
@@ -84,6 +90,22 @@ def _optimizer(name: str) -> int:
     return _steady(call)
 
 
+def around(name: str, wrapper: str, way: str) -> int:
+    """Step an optimizer in a wrapper, which is idle or busy, in one of the ways to take a step."""
+    case = {**WRAPPERS, **USERS}[wrapper]
+    optimizer, variables = every_optimizer()[name](), params()
+    outer = (case.busy if way.endswith("busy") else case.idle)(optimizer)
+    grads = gradients(variables, 1)
+    if way.startswith(("rows", "one")):
+        variables, grads = {"table": variables["table"]}, {"table": grads["table"]}
+    if way.startswith("one"):
+        grads["table"] = np.ones_like(variables["table"])
+    if way.startswith("tree"):
+        return _steady(partial(outer.step, variables, grads), SHORT)
+    pairs = [(grads[key], variables[key]) for key in variables]
+    return _steady(partial(outer.apply_gradients, pairs), SHORT)
+
+
 def _tape() -> int:
     w = tfopt.Variable(np.ones((5, 3)))
 
@@ -100,7 +122,13 @@ def _cases(seed: int) -> Iterator[Case]:
         yield partial(_rule, rule.name)
     for name in every_optimizer():
         yield partial(_optimizer, name)
+    alone = [name for name in every_optimizer() if name not in {**WRAPPERS, **USERS}]
+    for name, wrapper, way in product(alone, {**WRAPPERS, **USERS}, WAYS):
+        yield partial(around, name, wrapper, way)
     yield _tape
 
 
-CHECK = Check(_cases, "Calls of every rule and steps of every optimizer, accepted and refused")
+CHECK = Check(
+    _cases,
+    "Calls of every rule; steps of every optimizer, accepted and refused, and in every wrapper",
+)

@@ -164,12 +164,15 @@ class _Averaging:
     def __init__(self, wrapper: WeightAverage) -> None:
         self._wrapper = wrapper
         # with the step count, which cannot be replaced as long as steps are repeated
-        self._known: dict[int, tuple[list[Variable], list[np.ndarray], Repetition, np.ndarray]] = {}
+        self._known: dict[
+            tuple[int, ...], tuple[list[Variable], list[np.ndarray], Repetition, np.ndarray]
+        ] = {}
 
     def __call__(self, variables: list[Variable]) -> Call:
         """Return the call that updates the averages of variables of one dtype."""
         wrapper = self._wrapper
-        known = self._known.get(id(variables))
+        key = tuple(map(id, variables))  # the list may be a new one in each step
+        known = self._known.get(key)
         if known is not None:
             _, weights, repetition, count = known
             if repetition.takes(weights):
@@ -181,7 +184,7 @@ class _Averaging:
         weights = [variable.numpy() for variable in variables]
         kernel = kernels["moving_average"]
         call = many_call(kernel, (averages, weights), (momentum,), 0, 1.0)
-        self._known[id(variables)] = variables, weights, Repetition(kernel, call), count
+        self._known[key] = variables, weights, Repetition(kernel, call), count
         return call
 
 
