@@ -232,9 +232,10 @@ class OptimizerBase(Stateful):
         Raises
         ------
         InvalidArgumentError
-            If the structures differ, if two entries have the same name, if the shape or dtype of
-            an entry has changed since the last step, or if arrays have been moved in such a way
-            that two of them would share the state of one.
+            If the structures differ, if two entries have the same name or share memory (of tied
+            weights, add up the gradients, and pass None for all entries but one), if the shape or
+            dtype of an entry has changed since the last step, or if arrays have been moved in such
+            a way that two of them would share the state of one.
 
         Notes
         -----

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.commit import Attributes, Undo
 from tfopt.kernels.update.repetition import gradients_in
-from tfopt.optimizers.base.variables import as_variable, memory_of
+from tfopt.optimizers.base.variables import as_variable, memory_of, sharing
 from tfopt.variable import Variable
 
 __all__ = ["Places", "leaves"]
@@ -42,10 +43,11 @@ class Places:
         # of the last structure whose variables were those in `at` already, which is kept, too
         self.variables: tuple[Variable, ...] = ()
         self._pattern: Any = None
+        self._apart: list[Variable] = []  # variables that have been found to share no memory
         self._known: dict[str, Variable] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "variables": (), "_pattern": None, "_known": None}
+        return {**vars(self), "variables": (), "_pattern": None, "_apart": [], "_known": None}
 
     def repeated(self, params: Any, grads: Any) -> list[Any] | None:
         """Return the gradients of `variables`; None if the structure is another one."""
@@ -77,14 +79,32 @@ class Places:
             values[name] = value
         gradients = dict(_gradients(params, grads, ""))
         variables = {name: self._variable(name, value) for name, value in values.items()}
-        pairs = [(gradients[name], variable) for name, variable in variables.items()]
-        pairs = [pair for pair in pairs if pair[0] is not None] or pairs
+        taking = {name: v for name, v in variables.items() if gradients[name] is not None}
+        self._refuse_shared(taking)
+        pairs = [(gradients[name], variable) for name, variable in (taking or variables).items()]
         if all(self.at.get(name) is variable for name, variable in variables.items()):
-            if self._known is not self.at:
+            if self._known is not self.at and len(taking) == len(variables):
                 self.variables = tuple(variables.values())
                 self._pattern, self._known = _pattern(params), self.at
             return pairs, None, {}
         return pairs, {**self.at, **variables}, self._moved(variables)
+
+    def _refuse_shared(self, variables: dict[str, Variable]) -> None:
+        """Refuse a step of variables of which two share memory."""
+        stepped = list(variables.values())
+        if len(stepped) == len(self._apart) and all(map(operator.is_, stepped, self._apart)):
+            return
+        shared = sharing(stepped)
+        if shared is not None:
+            first, second = (list(variables)[k] or "the variable" for k in shared)
+            same = memory_of(stepped[shared[0]]) == memory_of(stepped[shared[1]])
+            raise InvalidArgumentError(
+                f"{first} and {second} are the same array: add up their gradients, and pass it once"
+                if same
+                else f"{first} and {second} overlap in memory: pass the whole array, with one "
+                "gradient, or take a step of each"
+            )
+        self._apart = stepped
 
     def placing(self, params: Any) -> Attributes:
         """Return the write after which the variables of a structure are those at its positions."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +13,10 @@ from tfopt.errors import InvalidTypeError
 from tfopt.kernels.arrays.coerce import as_array, of_torch, placement
 from tfopt.variable import Variable
 
-__all__ = ["any_overlap", "as_variable", "dtype_of", "memory_of", "now_at", "wide"]
+__all__ = ["any_overlap", "as_variable", "dtype_of", "memory_of", "now_at", "sharing", "wide"]
+
+#: How hard it may be to find out whether two arrays share an element; else they count as apart.
+_MOST_WORK = 10_000
 
 
 def as_variable(var: Any, name: str = "var") -> Variable:
@@ -57,6 +60,29 @@ def any_overlap(variables: Iterable[Variable]) -> bool:
     """Whether the address ranges of any two nonempty variables overlap."""
     spans = sorted(span for span in map(_span, variables) if span is not None)
     return any(low < end for (_, end), (low, _) in pairwise(spans))
+
+
+def sharing(variables: Sequence[Variable]) -> tuple[int, int] | None:
+    """Return the positions of two variables that share an element, if there are any."""
+    spans = [(*span, k) for k, variable in enumerate(variables) if (span := _span(variable))]
+    open_spans: list[tuple[int, int, int]] = []
+    for low, end, k in sorted(spans):
+        open_spans = [each for each in open_spans if each[1] > low]
+        for _, _, other in open_spans:
+            if _share(variables[other], variables[k]):
+                return min(other, k), max(other, k)
+        open_spans.append((low, end, k))
+    return None
+
+
+def _share(a: Variable, b: Variable) -> bool:
+    """Whether two variables whose addresses overlap have an element in common."""
+    if "gpu" in (a.device, b.device):
+        return a.device == b.device
+    try:
+        return np.shares_memory(a.numpy(), b.numpy(), max_work=_MOST_WORK)
+    except np.exceptions.TooHardError:
+        return False
 
 
 def _span(variable: Variable) -> tuple[int, int] | None:
