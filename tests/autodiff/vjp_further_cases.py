@@ -96,6 +96,7 @@ def _elements() -> list[tuple[str, Callable[..., Any], Any]]:
         ("sinc at 0", lambda x: np.sinc(x - x[0]), (V,)),
         ("heaviside", lambda x, h: np.heaviside(0 * x, h) * x, (A, W)),
         ("ldexp", lambda x: np.ldexp(x, [1, 2, -1, 0]) ** 2, (A,)),
+        ("nextafter", lambda x: np.nextafter(x, B) ** 2, (A,)),
         ("modf", lambda x: np.modf(x)[0] ** 2, (A,)),
         ("frexp", lambda x: np.frexp(x)[0] ** 2, (A,)),
         ("divmod", lambda x, y: divmod(x, y)[1], (A, POSITIVE)),
@@ -312,7 +313,7 @@ def steps() -> list[tuple[str, Callable[..., Any], Any]]:
     )  # fmt: skip
     of_two = (
         np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal,
-        np.logical_and, np.logical_or, np.logical_xor, np.floor_divide, np.nextafter, np.isclose,
+        np.logical_and, np.logical_or, np.logical_xor, np.floor_divide, np.isclose,
         np.isin,
     )  # fmt: skip
     of_whole_numbers = (

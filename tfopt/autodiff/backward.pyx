@@ -229,8 +229,18 @@ cdef int _through(Op op, Node node, object g, set active, dict grads, set owned,
             args = _arrays(ins) if raw else ins
             made = rule(g, y, *args, **node.kw) if node.kw else rule(g, y, *args)
         if made is not None:
-            accumulate(grads, owned, known_key(t), made)
+            accumulate(grads, owned, known_key(t), _fitted(made, t))
     return 0
+
+
+cdef object _fitted(object g, Tensor t):
+    """A rule's gradient in the dtype of the tensor that it is for, whatever it computed in."""
+    cdef object dtype = array_of(t).dtype
+    if type(g) is not IndexedSlices:
+        return g if g.dtype is dtype else cast(g, dtype)
+    if g.values.dtype == dtype:
+        return g
+    return IndexedSlices(cast(g.values, dtype), g.indices, g.dense_shape)
 
 
 cdef tuple _arrays(tuple values):
@@ -268,6 +278,8 @@ cdef int _through_any(Node node, list upstreams, set active, dict grads, set own
         t = value
         if raw:
             g = _as_raw(g)
+        if type(node.op) is Op:
+            g = _fitted(g, t)
         accumulate(grads, owned, known_key(t), g)
     return 0
 

@@ -15,7 +15,16 @@ import numpy as np
 
 from tfopt.autodiff.conversion import is_recorded, lost
 from tfopt.autodiff.operands import array_operand, operand
-from tfopt.autodiff.ops import ACCUMULATIONS, FUNCTIONS, LATER, METHODS, REDUCTIONS, UFUNCS, Rule
+from tfopt.autodiff.ops import (
+    ACCUMULATIONS,
+    CALLS,
+    FUNCTIONS,
+    LATER,
+    METHODS,
+    REDUCTIONS,
+    UFUNCS,
+    Rule,
+)  # fmt: skip
 from tfopt.core import engine
 from tfopt.core.engine import Op, Operand, apply
 from tfopt.core.nest import flatten, pack
@@ -133,8 +142,7 @@ def _other_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: 
     if method == "at" or (out is not None and any(part is not None for part in out)):
         raise TypeError(engine.NO_OUT)
     if method == "reduce" and ufunc in REDUCTIONS:
-        reduced: dict[str, Any] = {"axis": 0, **kwargs}
-        return REDUCTIONS[ufunc](*inputs, **reduced)
+        return REDUCTIONS[ufunc](*inputs, **kwargs)
     if method == "__call__" and ufunc not in UFUNCS and not kwargs:
         for find in LATER:
             find(ufunc)
@@ -143,12 +151,10 @@ def _other_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: 
     if method == "outer" and ufunc in UFUNCS and not kwargs:
         a, b = map(array_operand, inputs)
         return apply(UFUNCS[ufunc], (a.reshape(a.shape + (1,) * b.ndim), b))
-    if method == "__call__" and ufunc in UFUNCS and not kwargs.keys() - {"dtype"}:
-        dtype = kwargs.get("dtype")
-        given = inputs if dtype is None else [
-            array_operand(x).astype(dtype, casting="same_kind") for x in inputs
-        ]  # fmt: skip
-        return apply(UFUNCS[ufunc], tuple(map(operand, given)))
+    if method == "__call__" and ufunc in UFUNCS and not kwargs:
+        return apply(UFUNCS[ufunc], tuple(map(operand, inputs)))
+    if method == "__call__" and ufunc in CALLS:
+        return CALLS[ufunc](*inputs, **kwargs)
     if method == "__call__" and ufunc in FUNCTIONS:
         return FUNCTIONS[ufunc](*inputs, **kwargs)
     name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"

@@ -16,6 +16,7 @@ from tfopt.core.engine import Op
 
 __all__ = [
     "ACCUMULATIONS",
+    "CALLS",
     "FUNCTIONS",
     "LATER",
     "METHODS",
@@ -35,15 +36,9 @@ UFUNCS: dict[Any, Op] = {}
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 METHODS: dict[str, Callable[..., Any]] = {}
 #: What ``ufunc.reduce`` is.
-REDUCTIONS: dict[Any, Callable[..., Any]] = {
-    np.add: np.sum,
-    np.multiply: np.prod,
-    np.maximum: np.max,
-    np.minimum: np.min,
-    np.logical_and: np.all,
-    np.logical_or: np.any,
-}
-
+REDUCTIONS: dict[Any, Callable[..., Any]] = {}
+#: What a ufunc is that is called with keywords.
+CALLS: dict[Any, Callable[..., Any]] = {}
 
 #: What may know rules of a ufunc that is not in the table, and put it there.
 LATER: list[Callable[[np.ufunc], Op | None]] = []

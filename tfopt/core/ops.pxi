@@ -94,6 +94,8 @@ cdef long long _mask(str letters):
     for letter in letters:
         if letter == "*":
             mask |= (1LL << OUTPUT) - 1
+        elif letter == "+":     # all but the first input
+            mask |= (1LL << OUTPUT) - 2
         elif letter == "y":
             mask |= 1LL << OUTPUT
         else:

@@ -279,7 +279,7 @@ def _numbers(part: Any) -> Any:
 
 def call(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Carry out one of NumPy's functions, with a rule or without."""
-    args, kwargs = map(_numbers, args), {name: _numbers(part) for name, part in kwargs.items()}
+    args = map(_numbers, args)
     known = TABLE.get(function)
     for find in LATER if known is None else ():
         known = find(function)

@@ -105,5 +105,6 @@ RECOMMENDED: dict[str, Any] = {
     "base 0, exponent 0": [0.0],
     "hypot at 0": [[0.0], [0.0]],
     "norm at 0": [0.0, 0.0],
+    "std of a constant": [0.0, 0.0],
     "cumprod, a zero": [1.0, 10.0, 0.0],
 }

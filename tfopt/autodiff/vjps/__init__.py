@@ -5,6 +5,7 @@ gradients are conjugate ones, as TensorFlow's: that of ``x * x`` is ``g * conj(2
 """
 
 from tfopt.autodiff.vjps import (
+    arguments,
     assembly,
     clipping,
     composed,
@@ -23,11 +24,12 @@ from tfopt.autodiff.vjps import (
     shapes,
     special,
     statistics,
+    ufuncs,
     without_gradients,
 )  # fmt: skip
 
 __all__ = [
-    "assembly", "clipping", "composed", "decompositions", "differences", "einsum", "elementwise",
-    "fourier", "indexing", "joining", "linalg", "nan_reductions", "norms", "reductions", "scans",
-    "shapes", "special", "statistics", "without_gradients",
+    "arguments", "assembly", "clipping", "composed", "decompositions", "differences", "einsum",
+    "elementwise", "fourier", "indexing", "joining", "linalg", "nan_reductions", "norms",
+    "reductions", "scans", "shapes", "special", "statistics", "ufuncs", "without_gradients",
 ]  # fmt: skip

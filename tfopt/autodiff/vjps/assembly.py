@@ -9,7 +9,8 @@ import numpy as np
 
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.operands import as_tensor
-from tfopt.autodiff.vjps.composed import composed, moved
+from tfopt.autodiff.vjps.arguments import into_zeros
+from tfopt.autodiff.vjps.composed import composed
 from tfopt.core.engine import Operand
 
 # ---- filled
@@ -94,7 +95,7 @@ def _known(value: Any) -> Any:
 @composed(np.resize)
 def resize(a: Any, new_shape: Any) -> Any:
     """Repeat the elements until a shape is full."""
-    return moved(np.resize, operand(a), new_shape)
+    return into_zeros(np.resize, operand(a), new_shape)
 
 
 # ---- chosen
@@ -103,9 +104,11 @@ def resize(a: Any, new_shape: Any) -> Any:
 @composed(np.select)
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     """Choose the first value whose condition holds."""
-    made = default
+    default = operand(default)
+    dtype = np.result_type(*map(operand, choicelist), default)
+    made = default.astype(dtype)
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
-        made = np.where(condition, choice, made)
+        made = np.where(condition, operand(choice).astype(dtype), made)
     return made
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from tfopt.autodiff.backward import cast, conj
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.ops import implements
-from tfopt.autodiff.vjps.composed import composed
+from tfopt.autodiff.vjps.composed import composed, constant_of, with_gradients_of
 from tfopt.autodiff.vjps.linalg import adjoint
 from tfopt.core.engine import Op, apply
 
@@ -105,13 +105,22 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True,
         hermitian: bool = False) -> Any:  # fmt: skip
     """Return the singular values, and vectors."""
     a = operand(a)
-    u, s, vh = apply(SVD, (a,))
+    u, s, vh = _of_hermitian(a) if hermitian else apply(SVD, (a,))
     if not compute_uv:
         return s
     rows, columns = a.shape[-2:]
     if full_matrices and rows != columns:  # one of the two has further vectors
         u, vh = (u, None) if rows < columns else (None, vh)
     return _SVD_RESULT(u, s, vh)
+
+
+def _of_hermitian(a: Any) -> tuple[Any, Any, Any]:
+    """Return what NumPy makes of eigenvalues: their sizes in order, and their signs in vh."""
+    values, vectors = eigh(a)
+    order = np.argsort(np.abs(values))[..., ::-1]
+    values = np.take_along_axis(values, order, -1)
+    u = np.take_along_axis(vectors, order[..., None, :], -1)
+    return u, np.abs(values), adjoint(u * np.sign(values)[..., None, :])
 
 
 @composed(np.linalg.svdvals)
@@ -138,15 +147,37 @@ PINV.define((_pinv_rule, "ay"))
 @implements(np.linalg.pinv)
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._NoValue) -> Any:
     """Return the pseudo-inverse."""
-    return apply(PINV, (operand(a),), {"rcond": rcond, "hermitian": hermitian, "rtol": rtol})
+    if hermitian is False and rcond is None and (rtol is None or rtol is np._NoValue):
+        return apply(PINV, (operand(a),))
+    kwargs = {"rcond": rcond, "hermitian": hermitian, "rtol": rtol}
+    return with_gradients_of(_pinv, np.linalg.pinv, (operand(a),), kwargs)
+
+
+def _pinv(a: Any, rcond: Any, hermitian: Any, rtol: Any) -> Any:
+    """Invert the singular values that are not cut off; a Hermitian matrix has a lower triangle."""
+    if not a.size:
+        return apply(PINV, (a,))
+    if hermitian:
+        lower = np.tril(a, -1)
+        a = np.where(np.eye(a.shape[-1], dtype=bool), np.real(a), lower + adjoint(lower))
+    rcond = rtol if rcond is None else rcond
+    if rcond is None or rcond is np._NoValue:
+        return apply(PINV, (a,))
+    u, s, vh = apply(SVD, (a,))
+    kept = s > np.asarray(rcond)[..., None] * np.max(s, axis=-1, keepdims=True)
+    inverse = np.where(kept, 1 / np.where(kept, s, 1), 0)
+    return (adjoint(vh) * inverse[..., None, :]) @ adjoint(u)
 
 
 @composed(np.linalg.lstsq)
 def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     """Return the least-squares solution, its squared residuals, the rank, singular values."""
-    x = np.linalg.pinv(a) @ b
+    a, b = operand(a), operand(b)
+    x = np.linalg.pinv(a, None if rcond == -1 else rcond) @ b
     away = b - a @ x
-    residuals = np.atleast_1d(np.sum(np.real(away * conj(away)), axis=0))
+    residuals = constant_of(np.linalg.lstsq, a, b, rcond)[1]
+    if residuals.size:  # else there are none
+        residuals = np.atleast_1d(np.sum(np.real(away * conj(away)), axis=0))
     return x, residuals, None, svdvals(a)
 
 

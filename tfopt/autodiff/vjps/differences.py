@@ -9,6 +9,7 @@ import numpy as np
 from tfopt.autodiff.backward import call, cast, conj
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.operands import as_tensor
+from tfopt.autodiff.vjps.arguments import axes_of, axis_of
 from tfopt.autodiff.vjps.composed import composed, constant_of
 from tfopt.core.engine import Op, apply
 
@@ -19,6 +20,9 @@ _UNSET: Any = np._NoValue
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _UNSET, append: Any = _UNSET) -> Any:
     """Return the differences of neighbours."""
     a = operand(a)
+    if n == 0:
+        return a
+    axis = axis_of(a, axis)
     parts = [_edge(prepend, a, axis), a, _edge(append, a, axis)]
     made = np.moveaxis(np.concatenate([x for x in parts if x is not None], axis), axis, -1)
     for _ in range(n):
@@ -31,7 +35,7 @@ def _edge(value: Any, a: Any, axis: int) -> Any:
         return None
     if np.ndim(value):
         return operand(value)
-    return np.broadcast_to(value, [1 if k == axis % a.ndim else n for k, n in enumerate(a.shape)])
+    return np.broadcast_to(value, [1 if k == axis else n for k, n in enumerate(a.shape)])
 
 
 @composed(np.ediff1d)
@@ -39,7 +43,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     """Return the differences of neighbours, between others."""
     flat = np.ravel(ary)
     parts = [to_begin, flat[1:] - flat[:-1], to_end]
-    return np.concatenate([np.ravel(x) for x in parts if x is not None])
+    return np.concatenate([np.ravel(x).astype(flat.dtype) for x in parts if x is not None])
 
 
 @composed(np.unwrap)
@@ -56,7 +60,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: float = 2 * n
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """Return the slopes along axes, by differences of the neighbours."""
     f = operand(f)
-    axes = range(f.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axes = axes_of(f, axis)
     spaces = varargs * len(axes) if len(varargs) == 1 else varargs or (1.0,) * len(axes)
     made = tuple(_slopes(f, h, k, edge_order) for h, k in zip(spaces, axes, strict=True))
     return made if len(made) > 1 else made[0]
@@ -101,7 +105,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
         fp = np.concatenate([fp[-1:], fp, fp[:1]])
     place = np.clip(np.searchsorted(xp, x, side="right"), 1, xp.shape[0] - 1)
     x0, x1, f0, f1 = xp[place - 1], xp[place], fp[place - 1], fp[place]
-    made = f0 + (f1 - f0) * ((x - x0) / (x1 - x0))
+    far = np.where(x1 == x0, 1, x1 - x0)  # of a single point, which is both neighbours
+    made = f0 + (f1 - f0) * ((x - x0) / far)
     made = np.where(x < xp[0], fp[0] if left is None else left, made)
     return np.where(x > xp[-1], fp[-1] if right is None else right, made)
 
@@ -138,9 +143,13 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     return _part(apply(CONVOLVE, (a, conj(v)[::-1])), a, v, mode, middle)
 
 
+#: What NumPy takes for 0, 1 and 2.
+_MODES = ("valid", "same", "full")
+
+
 def _part(full: Any, a: Any, v: Any, mode: str, middle: int) -> Any:
     """Return what a mode keeps of a full convolution."""
     short, long = sorted((a.shape[0], v.shape[0]))
-    start, length = {"full": (0, short + long - 1), "same": (middle, long),
-                     "valid": (short - 1, long - short + 1)}[mode]  # fmt: skip
+    kept = [(short - 1, long - short + 1), (middle, long), (0, short + long - 1)]
+    start, length = kept[_MODES.index(mode) if mode in _MODES else int(mode)]
     return full[start : start + length]

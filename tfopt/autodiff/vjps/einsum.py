@@ -39,9 +39,12 @@ def _einsum_one(g: Any, ins: Any, inputs: tuple[str, ...], output: str, place: i
     subscripts = ",".join([output, *(inputs[k] for k in others)])
     factors = [g, *(conj(ins[k]) for k in others)]
     made = np.einsum(f"{subscripts}->{reached}", *factors, optimize=len(factors) > 2)
-    if reached != distinct or len(own) != len(distinct):
-        shape = [sizes[c] if c in reached else 1 for c in distinct]
-        made = np.broadcast_to(np.reshape(made, shape), [sizes[c] for c in distinct])
+    lengths = dict(zip(reached, made.shape, strict=True))
+    if lengths != sizes:  # an operand's 1 is repeated where others have more; or it is alone
+        made = np.reshape(made, [lengths.get(c, 1) for c in distinct])
+        alone = tuple(k for k, c in enumerate(distinct) if sizes[c] == 1 != made.shape[k])
+        made = np.sum(made, axis=alone, keepdims=True) if alone else made
+        made = np.broadcast_to(made, [sizes[c] for c in distinct])
     if len(own) != len(distinct):  # a diagonal: its elements go back where they were
         on = np.einsum(
             f"{','.join(distinct)}->{distinct}", *(np.ones(sizes[c], bool) for c in distinct)
@@ -66,9 +69,12 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **others: Any
     if others:
         others["optimize"] = optimize
         return without_rule("einsum", np.einsum, operands, others)
-    subscripts, given = _as_string(operands)
-    arrays = [operand(a) for a in given]
-    inputs, output = _explicit(subscripts.replace(" ", ""), [np.ndim(a) for a in arrays])
+    try:
+        subscripts, given = _as_string(operands)
+        arrays = [operand(a) for a in given]
+        inputs, output = _explicit(subscripts.replace(" ", ""), [np.ndim(a) for a in arrays])
+    except (IndexError, TypeError, ValueError):  # NumPy says better what is wrong
+        return without_rule("einsum", np.einsum, operands, {"optimize": optimize})
     kw = {"inputs": inputs, "output": output}
     return apply(EINSUM, tuple(arrays), {**kw, "optimize": optimize} if optimize else kw)
 

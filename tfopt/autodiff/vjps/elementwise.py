@@ -11,7 +11,8 @@ from tfopt.autodiff.backward import cast, conj, kept, unbroadcast
 from tfopt.autodiff.expressions import Call
 from tfopt.autodiff.operands import operand
 from tfopt.autodiff.ops import elementwise, implements, method
-from tfopt.autodiff.vjps.composed import composed, constant_of
+from tfopt.autodiff.vjps.arguments import only_read
+from tfopt.autodiff.vjps.composed import composed, constant_of, with_gradients_of
 from tfopt.core.engine import CUT, Op, Tensor, apply
 
 LN2, LN10 = float(np.log(2.0)), float(np.log(10.0))
@@ -58,9 +59,12 @@ def power_base(g: Any, y: Any, a: Any, b: Any) -> Any:
 
 
 def power_exponent(g: Any, y: Any, a: Any, b: Any) -> Any:
-    """Gradient of y in x ** y: 0 where x is not positive, unless x ** y is infinite or NaN."""
-    usable = a != 0 if np.iscomplexobj(a) else a > 0
-    logarithm = np.where(usable, np.log(np.where(usable, a, 1)), 0)
+    """Gradient of y in x ** y: 0 where it has none, unless x ** y is infinite or NaN.
+
+    That is where x is not positive; of complex powers, where it is 0.
+    """
+    usable = a != 0 if np.iscomplexobj(y) else a > 0
+    logarithm = np.where(usable, np.log(np.where(usable, a, 1).astype(y.dtype)), 0)
     return unbroadcast(g * conj(y * logarithm), b)
 
 
@@ -182,7 +186,9 @@ elementwise(
     (lambda g, y, a, b: unbroadcast(kept(g, ~((a <= b) | np.isnan(b))), b), "ab"),
 )
 elementwise(
-    np.copysign, (lambda g, y, a, b: unbroadcast(g * np.sign(a) * np.sign(y), a), "ay"), CUT
+    np.copysign,
+    (lambda g, y, a, b: unbroadcast(np.where(np.signbit(a) == np.signbit(b), g, -g), a), "ab"),
+    CUT,
 )
 elementwise(np.heaviside, CUT, (lambda g, y, a, b: unbroadcast(np.where(a == 0, g, 0), b), "a"))
 for _ufunc in (
@@ -193,9 +199,11 @@ for _ufunc in (
 for _of_two in (
     np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal, np.logical_and,
     np.logical_or, np.logical_xor, np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.left_shift,
-    np.right_shift, np.gcd, np.lcm, np.nextafter,
+    np.right_shift, np.gcd, np.lcm,
 ):  # fmt: skip
     elementwise(_of_two, CUT, CUT)
+
+elementwise(np.nextafter, lambda g, y, a, b: unbroadcast(g, a), CUT)
 
 # ---- parts and multiples of numbers
 
@@ -285,14 +293,19 @@ CAST.define(lambda g, y, a, dtype: cast(g, a.dtype) if a.dtype.kind in "fcV" els
 
 
 @method("astype")
-@implements(np.astype)
-def astype(x: Any, dtype: Any, /, order: str = "K", casting: str = "unsafe", subok: bool = True,
+def astype(x: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
            copy: bool = True) -> Any:  # fmt: skip
     """Convert to a dtype; the gradient is converted back."""
     x, dtype = operand(x), np.dtype(dtype)
     if not np.can_cast(x.dtype, dtype, casting):  # type: ignore[arg-type]
         raise TypeError(f"Cannot cast array from {x.dtype!r} to {dtype!r} according to {casting!r}")
     return apply(CAST, (x,), {"dtype": dtype})
+
+
+@implements(np.astype)
+def _np_astype(x: Any, dtype: Any, /, **others: Any) -> Any:
+    np.astype(np.empty(0), dtype, **others)  # which raises what NumPy raises
+    return astype(x, dtype)
 
 
 def _where_expression(call: Call) -> str | None:
@@ -338,14 +351,35 @@ def _below(x: Any, low: Any, high: Any) -> Any:
     return x < low
 
 
+_LIMITS_OF: Any = np.clip.__wrapped__  # type: ignore[attr-defined]
+
+
+class _Limits:
+    """What `np.clip` is told to clip, to have it say what the limits are."""
+
+    def clip(self, low: Any, high: Any, out: Any = None, **others: Any) -> Any:
+        return low, high, others
+
+
 @implements(np.clip)
-@method("clip")
-def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+def clip(a: Any, *limits: Any, **named: Any) -> Any:
     """Limit to an interval; at its ends, which belong to it, the gradient passes."""
-    low = a_min if min is None else min
-    high = a_max if max is None else max
-    limits = (None if limit is None else operand(limit) for limit in (low, high))
-    return apply(CLIP, (operand(a), *limits))
+    low, high, others = _LIMITS_OF(_Limits(), *limits, **named)
+    if others:
+        return with_gradients_of(_clip_of, np.clip, (operand(a), low, high), others)
+    given = [x if x is None else operand(x) for x in (low, high)]
+    if any(x is not None and np.result_type(x).hasobject for x in given):
+        return constant_of(np.clip, a, low, high)  # which raises what NumPy raises
+    return apply(CLIP, (operand(a), *given))
+
+
+def _clip_of(a: Any, low: Any, high: Any, dtype: Any = None) -> Any:
+    return np.clip(a if dtype is None else a.astype(dtype), low, high)
+
+
+@method("clip")
+def _clip(a: Any, min: Any = None, max: Any = None, **others: Any) -> Any:
+    return clip(a, min, max, **others)
 
 
 @composed(np.nan_to_num)
@@ -357,6 +391,8 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None,
         return nan_to_num(x.real) + 1j * nan_to_num(x.imag)
     return np.where(np.isfinite(x), x, 0)
 
+
+only_read(np.nan_to_num, "copy", True)
 
 #: Whether the result is real, values say.
 REAL_IF_CLOSE = Op("real_if_close", np.real_if_close, views=True, sized=False)

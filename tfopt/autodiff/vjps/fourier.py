@@ -91,12 +91,16 @@ def ihfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: None = N
 
 
 def _pairs(a: Any, s: Any, axes: Any) -> list[tuple[int | None, int]]:
-    """Return lengths and axes."""
+    """Return lengths and axes: a length of -1 is that of the array."""
+    a = operand(a)
     if axes is None:
-        axes = range(operand(a).ndim) if s is None else range(-len(s), 0)
-    s = [None] * len(axes) if s is None else s
-    return [(None if n is None or n == -1 else int(n), int(k))
-            for n, k in zip(s, axes, strict=True)]  # fmt: skip
+        axes = range(a.ndim) if s is None else range(-len(s), 0)
+    if s is None:
+        return [(None, int(k)) for k in axes]
+    return [
+        (n if n is None else a.shape[k] if n == -1 else int(n), int(k))
+        for n, k in zip(s, axes, strict=True)
+    ]
 
 
 @composed(np.fft.fftn)
@@ -155,6 +159,6 @@ def ifftshift(x: Any, axes: Any = None) -> Any:
 
 def _shifted(x: Any, axes: Any, odd: int) -> Any:
     x = operand(x)
-    axes = tuple(range(x.ndim)) if axes is None else (axes,) if isinstance(axes, int) else axes
+    axes = range(x.ndim) if axes is None else [int(k) for k in np.atleast_1d(axes)]
     halves = [x.shape[k] // 2 + (x.shape[k] % 2 if odd else 0) for k in axes]
     return np.roll(x, tuple(halves), tuple(axes))

@@ -15,7 +15,8 @@ from tfopt.autodiff.dispatch import without_rule
 from tfopt.autodiff.expressions import Call
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.ops import implements, method
-from tfopt.autodiff.vjps.composed import composed, constant_of
+from tfopt.autodiff.vjps.arguments import axis_of, into_zeros, shell
+from tfopt.autodiff.vjps.composed import composed, constant_of, moved
 from tfopt.core.engine import CUT, Op, Operand, Tensor, apply
 from tfopt.indexed_slices import IndexedSlices, densify_rows
 
@@ -47,7 +48,7 @@ def _rows(a: Any, indices: Any) -> Any:
 
 def rows_rule(g: Any, y: Any, a: Any, indices: Any) -> IndexedSlices:
     """Return the gradient of taken rows: rows, as many as were taken."""
-    values = g.reshape((-1, *a.shape[1:]))
+    values = g.reshape((indices.size, *a.shape[1:]))
     flat = indices.reshape((-1,))
     if flat.dtype not in (np.int32, np.int64):
         flat = flat.astype(np.int64)
@@ -109,10 +110,9 @@ def _add_at_rule(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
     return [call(CHOOSE, (g, *ins[1:]), {"key": kw["key"]})] + [None] * (len(ins) - 1)
 
 
-_ARRAYS = "bcdefghijkl"  # of the inputs, all but the first are indices
-CHOOSE.define_jointly(_choose_rule, _ARRAYS)
-SIFT.define_jointly(_choose_rule, _ARRAYS)
-ADD_AT.define_jointly(_add_at_rule, _ARRAYS)
+CHOOSE.define_jointly(_choose_rule, "+")
+SIFT.define_jointly(_choose_rule, "+")
+ADD_AT.define_jointly(_add_at_rule, "+")
 
 
 def _is_basic(part: Any) -> bool:
@@ -169,26 +169,27 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
     a = operand(a)
     if out is not None:
         return without_rule("take", np.take, (a, indices, axis, out, mode), {})
-    if axis is None:
-        a, axis = np.ravel(a), 0
-    axis = axis % a.ndim
-    indices = _index_array(indices)
-    if mode == "clip":
-        indices = np.clip(indices, 0, a.shape[axis] - 1)
-    elif mode == "wrap":
-        indices = np.remainder(indices, a.shape[axis])
+    plain = type(mode) is str and mode == "raise" and (axis is None or type(axis) is int)
+    if not plain:
+        constant_of(np.take, shell(a), indices, axis, mode=mode)  # which raises what NumPy raises
+    if axis is None or not a.ndim:
+        a, axis = np.ravel(a), 0 if axis is None else axis
+    axis = axis_of(a, axis)
+    places = operand(indices)
+    if not plain or places.dtype.kind not in "iu":
+        places = constant_of(np.take, np.arange(a.shape[axis]), indices, mode=mode)
     if axis == 0:
-        return apply(GATHER, (a, indices))
-    return a[(slice(None),) * axis + (indices,)]
+        return apply(GATHER, (a, places))
+    return a[(slice(None),) * axis + (places,)]
 
 
-@implements(np.take_along_axis)
+@composed(np.take_along_axis)
 def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
     """Take an element for each place along an axis."""
     a, indices = operand(arr), operand(indices)
     if axis is None:
         a, axis = np.ravel(a), 0
-    axis = axis % a.ndim
+    axis = axis_of(a, axis)
     shape = np.broadcast_shapes(
         *(tuple(1 if k == axis else n for k, n in enumerate(x.shape)) for x in (a, indices))
     )
@@ -202,7 +203,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
 @composed(np.compress, sized_by=(0, "condition"))
 def compress(condition: Any, a: Any, axis: Any = None, out: None = None) -> Any:
     """Take what a condition holds for along an axis."""
-    return take(a, np.flatnonzero(operand(condition)), axis)
+    return take(a, _places(condition), axis)
 
 
 @method("compress")
@@ -213,14 +214,19 @@ def _compress(a: Any, condition: Any, axis: Any = None) -> Any:
 @composed(np.extract, sized_by=(0, "condition"))
 def extract(condition: Any, arr: Any) -> Any:
     """Take the elements that a condition holds for."""
-    return take(np.ravel(arr), np.flatnonzero(operand(condition)))
+    return take(np.ravel(arr), _places(condition))
+
+
+def _places(condition: Any) -> Any:
+    """Return where a condition holds."""
+    return np.flatnonzero(condition if isinstance(condition, Operand) else np.asarray(condition))
 
 
 @composed(np.delete, sized_by=(1, "obj"))
 def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     """Take all but some along an axis."""
     a = operand(arr)
-    a, axis = (np.ravel(a), 0) if axis is None else (a, axis)
+    a, axis = (np.ravel(a), 0) if axis is None else (a, axis_of(a, axis))
     return take(a, constant_of(np.delete, np.arange(a.shape[axis]), obj), axis)
 
 
@@ -236,36 +242,22 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
 # ---- diagonals and triangles
 
 
-@implements(np.diagonal)
-@method("diagonal")
-def diagonal(a: Any, offset: int = 0, axis1: int | None = None, axis2: int | None = None) -> Any:
+@composed(np.diagonal, methods=["diagonal"])
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """Return a diagonal, as the last axis."""
-    moved = np.moveaxis(operand(a), (0 if axis1 is None else axis1, 1 if axis2 is None else axis2),
-                        (-2, -1))  # fmt: skip
-    rows, columns = moved.shape[-2:]
-    start, n = (max(-offset, 0), max(offset, 0)), 0
-    n = max(min(rows - start[0], columns - start[1]), 0)
-    return moved[..., np.arange(n) + start[0], np.arange(n) + start[1]]
+    return moved(np.diagonal, operand(a), offset, axis1, axis2)
 
 
-@implements(np.diag)
+@composed(np.diag)
 def diag(v: Any, k: int = 0) -> Any:
     """Return a diagonal of a matrix, or a matrix with a diagonal."""
-    v = operand(v)
-    if v.ndim == 2:
-        return diagonal(v, k)
-    if v.ndim != 1:
-        raise ValueError("Input must be 1- or 2-d.")
-    n = v.shape[0] + abs(k)
-    places = np.arange(v.shape[0])
-    kw = {"key": (SLOT, SLOT), "shape": (n, n)}
-    return apply(ADD_AT, (v, places + max(-k, 0), places + max(k, 0)), kw)
+    return into_zeros(np.diag, operand(v), k)
 
 
-@implements(np.diagflat)
+@composed(np.diagflat)
 def diagflat(v: Any, k: int = 0) -> Any:
     """Return a matrix with a diagonal."""
-    return diag(np.ravel(operand(v)), k)
+    return into_zeros(np.diagflat, operand(v), k)
 
 
 @composed(np.trace, methods=["trace"])
@@ -275,7 +267,7 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
     return np.sum(diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype)
 
 
-@implements(np.linalg.diagonal)
+@composed(np.linalg.diagonal)
 def _linalg_diagonal(x: Any, /, *, offset: int = 0) -> Any:
     return diagonal(x, offset, -2, -1)
 
@@ -285,20 +277,17 @@ def _linalg_trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     return np.sum(diagonal(x, offset, -2, -1), axis=-1, dtype=dtype)
 
 
-@implements(np.tril)
+@composed(np.tril)
 def tril(m: Any, k: int = 0) -> Any:
     """Return the lower triangle, zeros above."""
-    m = operand(m)
-    return np.where(_lower(m, k), m, np.zeros(1, m.dtype))
+    return _triangle(np.tril, operand(m), k)
 
 
-@implements(np.triu)
+@composed(np.triu)
 def triu(m: Any, k: int = 0) -> Any:
     """Return the upper triangle, zeros below."""
-    m = operand(m)
-    return np.where(_lower(m, k - 1), np.zeros(1, m.dtype), m)
+    return _triangle(np.triu, operand(m), k)
 
 
-def _lower(m: Any, k: int) -> np.ndarray:
-    rows, columns = m.shape[-2:]
-    return np.tri(rows, columns, k, bool)
+def _triangle(function: Any, m: Any, k: int) -> Any:
+    return np.where(function(np.ones(m.shape, bool), k), m, np.zeros(1, m.dtype))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from tfopt.autodiff.backward import unbroadcast
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.ops import implements
+from tfopt.autodiff.vjps.arguments import axis_of, shell
 from tfopt.autodiff.vjps.composed import with_gradients_of
 from tfopt.autodiff.vjps.shapes import atleast_1d, atleast_2d, atleast_3d, expand_dims, moveaxis
-from tfopt.core.engine import Op, apply
+from tfopt.core.engine import Op, Operand, apply
 
 
 def _concatenate(*arrays: Any, axis: int) -> Any:
@@ -34,12 +35,10 @@ CONCATENATE.define_jointly(_split_rule)
 
 
 @implements(np.concatenate, np.concat)
-def concatenate(arrays: Any, axis: Any = 0, out: Any = None, dtype: Any = None,
-                casting: str = "same_kind") -> Any:  # fmt: skip
+def concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, **others: Any) -> Any:
     """Join along an axis."""
-    if dtype is not None or casting != "same_kind":
-        kwargs = {"dtype": dtype, "casting": casting}
-        return with_gradients_of(_converted, np.concatenate, (arrays, axis), kwargs)
+    if others:
+        return with_gradients_of(_converted, np.concatenate, (arrays, axis), others)
     parts = list(arrays) if isinstance(arrays, (list, tuple)) else list(operand(arrays))
     parts = [operand(a) for a in parts]
     if axis is None:
@@ -47,7 +46,7 @@ def concatenate(arrays: Any, axis: Any = 0, out: Any = None, dtype: Any = None,
     return apply(CONCATENATE, tuple(parts), {"axis": axis})
 
 
-def _converted(arrays: Any, axis: Any, dtype: Any, casting: str) -> Any:
+def _converted(arrays: Any, axis: Any, dtype: Any = None, casting: str = "same_kind") -> Any:
     made = concatenate(arrays, axis)
     return made if dtype is None else made.astype(dtype)
 
@@ -55,16 +54,10 @@ def _converted(arrays: Any, axis: Any, dtype: Any, casting: str) -> Any:
 @implements(np.stack)
 def stack(arrays: Any, axis: int = 0, out: Any = None, **others: Any) -> Any:
     """Join along a new axis."""
-    given = list(arrays)
-    typed = [a for a in given if not isinstance(a, (bool, int, float, complex))]
-    dtypes = [operand(a).dtype for a in typed]
-    parts = [
-        np.asarray(a, np.result_type(a, *dtypes)) if isinstance(a, (int, float, complex))
-        else operand(a)
-        for a in given
-    ]  # fmt: skip
-    if len({np.shape(a) for a in parts}) > 1:
-        raise ValueError("all input arrays must have the same shape")
+    parts = [operand(a) for a in arrays]
+    if len({a.shape for a in parts}) != 1:
+        raise ValueError("all input arrays must have the same shape, and there must be one")
+    axis = normalize_axis_index(axis, parts[0].ndim + 1)
     return concatenate([expand_dims(a, axis) for a in parts], axis, out, **others)
 
 
@@ -100,51 +93,67 @@ def append(arr: Any, values: Any, axis: Any = None) -> Any:
     return concatenate([arr, values], axis)
 
 
+# ---- cut
+
+
+def _known(places: Any) -> Any:
+    return np.asarray(places) if isinstance(places, Operand) else places
+
+
+def _cut(function: Any, ary: Any, places: Any, axis: Any) -> list[Any]:
+    """Cut along an axis, where a function of NumPy's does: asked for how it cuts numbers."""
+    pieces = function(np.arange(ary.shape[axis]), places)
+    starts = [int(piece[0]) if piece.size else 0 for piece in pieces]
+    lead = (slice(None),) * axis_of(ary, axis)
+    return [
+        ary[(*lead, slice(start, start + piece.size))]
+        for start, piece in zip(starts, pieces, strict=True)
+    ]
+
+
 @implements(np.array_split)
-def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Any]:
     """Cut into parts along an axis."""
-    ary = operand(ary)
-    bounds = np.array_split(np.arange(ary.shape[axis]), indices_or_sections)
-    lengths = [len(part) for part in bounds]
-    if not isinstance(indices_or_sections, int):
-        starts = [0, *indices_or_sections]
-        stops = [*indices_or_sections, ary.shape[axis]]
-        pieces = [slice(a, b) for a, b in zip(starts, stops, strict=True)]
-    else:
-        ends = np.cumsum([0, *lengths]).tolist()
-        pieces = [slice(a, b) for a, b in pairwise(ends)]
-    lead = (slice(None),) * (axis % ary.ndim)
-    return [ary[(*lead, piece)] for piece in pieces]
+    ary, places = operand(ary), _known(indices_or_sections)
+    np.array_split(shell(ary), places, axis)  # which raises what NumPy raises
+    return _cut(np.array_split, ary, places, axis)
 
 
 @implements(np.split)
-def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+def split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Any]:
     """Cut into equal parts, or at places, along an axis."""
-    n = operand(ary).shape[axis]
-    if isinstance(indices_or_sections, int) and n % indices_or_sections:
-        raise ValueError("array split does not result in an equal division")
-    return array_split(ary, indices_or_sections, axis)
+    ary, places = operand(ary), _known(indices_or_sections)
+    np.split(shell(ary), places, axis)
+    return _cut(np.split, ary, places, axis)
 
 
 @implements(np.hsplit)
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Cut along the second axis, or the first of one."""
-    return split(ary, indices_or_sections, 1 if operand(ary).ndim > 1 else 0)
+    ary, places = operand(ary), _known(indices_or_sections)
+    np.hsplit(shell(ary), places)
+    return _cut(np.split, ary, places, 1 if ary.ndim > 1 else 0)
 
 
 @implements(np.vsplit)
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Cut along the first axis."""
-    return split(ary, indices_or_sections, 0)
+    ary, places = operand(ary), _known(indices_or_sections)
+    np.vsplit(shell(ary), places)
+    return _cut(np.split, ary, places, 0)
 
 
 @implements(np.dsplit)
 def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Cut along the third axis."""
-    return split(ary, indices_or_sections, 2)
+    ary, places = operand(ary), _known(indices_or_sections)
+    np.dsplit(shell(ary), places)
+    return _cut(np.split, ary, places, 2)
 
 
 @implements(np.unstack)
-def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x: Any, /, *, axis: Any = 0) -> tuple[Any, ...]:
     """Return the parts along an axis, without it."""
+    x = operand(x)
+    np.unstack(shell(x), axis=axis)
     return tuple(moveaxis(x, axis, 0))

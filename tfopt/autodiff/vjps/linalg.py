@@ -10,6 +10,7 @@ import numpy as np
 from tfopt.autodiff.backward import cast, conj, unbroadcast
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.ops import elementwise, implements, method
+from tfopt.autodiff.vjps.arguments import frozen
 from tfopt.autodiff.vjps.composed import composed
 from tfopt.core.engine import Op, apply
 
@@ -56,7 +57,7 @@ TENSORDOT = Op("tensordot", lambda a, b, axes: np.tensordot(a, b, axes))
 
 def _split(a: Any, b: Any, axes: Any) -> tuple[list[int], list[int], list[int], list[int]]:
     """Return the axes that are summed over, and the others, of both."""
-    if isinstance(axes, int):
+    if np.ndim(axes) == 0:
         axes = range(a.ndim - axes, a.ndim), range(axes)
     left, right = ([int(k) % x.ndim for k in np.atleast_1d(given)]
                    for given, x in zip(axes, (a, b), strict=True))  # fmt: skip
@@ -83,18 +84,33 @@ def tensordot_right(g: Any, y: Any, a: Any, b: Any, axes: Any) -> Any:
 TENSORDOT.define((tensordot_left, "b"), (tensordot_right, "a"))
 
 
+def _with_scalar(rule: Any, axes: Any) -> Any:
+    """Return the rule of a product over axes that scalars, which have none, only multiply."""
+
+    def scaled(g: Any, y: Any, a: Any, b: Any) -> Any:
+        if a.ndim and b.ndim:
+            return rule(g, y, a, b, axes)
+        own, other = (a, b) if rule is tensordot_left else (b, a)
+        return unbroadcast(g * conj(other), own)
+
+    return scaled
+
+
 def _dot_left(g: Any, y: Any, a: Any, b: Any) -> Any:
-    return matmul_left(g, y, a, b) if b.ndim <= 2 else tensordot_left(g, y, a, b, (-1, -2))
+    if b.ndim <= 2 and a.ndim * b.ndim:
+        return matmul_left(g, y, a, b)
+    return _with_scalar(tensordot_left, (-1, -2))(g, y, a, b)
 
 
 def _dot_right(g: Any, y: Any, a: Any, b: Any) -> Any:
-    return matmul_right(g, y, a, b) if b.ndim <= 2 else tensordot_right(g, y, a, b, (-1, -2))
+    if b.ndim <= 2 and a.ndim * b.ndim:
+        return matmul_right(g, y, a, b)
+    return _with_scalar(tensordot_right, (-1, -2))(g, y, a, b)
 
 
 DOT.define((_dot_left, "b"), (_dot_right, "a"))
 INNER.define(
-    (lambda g, y, a, b: tensordot_left(g, y, a, b, (-1, -1)), "b"),
-    (lambda g, y, a, b: tensordot_right(g, y, a, b, (-1, -1)), "a"),
+    (_with_scalar(tensordot_left, (-1, -1)), "b"), (_with_scalar(tensordot_right, (-1, -1)), "a")
 )
 
 
@@ -102,25 +118,24 @@ INNER.define(
 @method("dot")
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     """Sum over the last axis of one and the last but one of the other."""
-    a, b = operand(a), operand(b)
-    if np.ndim(a) == 0 or np.ndim(b) == 0:
-        return np.multiply(a, b)
-    return apply(DOT, (a, b))
+    return apply(DOT, (operand(a), operand(b)))
 
 
 @implements(np.inner)
 def inner(a: Any, b: Any, /) -> Any:
     """Sum over the last axes of both."""
-    a, b = operand(a), operand(b)
-    if np.ndim(a) == 0 or np.ndim(b) == 0:
-        return np.multiply(a, b)
-    return apply(INNER, (a, b))
+    return apply(INNER, (operand(a), operand(b)))
 
 
-@implements(np.tensordot, np.linalg.tensordot)
+@implements(np.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     """Sum products over several axes."""
-    return apply(TENSORDOT, (operand(a), operand(b)), {"axes": axes})
+    return apply(TENSORDOT, (operand(a), operand(b)), {"axes": frozen(axes)})
+
+
+@implements(np.linalg.tensordot)
+def _linalg_tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
+    return tensordot(x1, x2, axes)
 
 
 @composed(np.vdot)
@@ -282,12 +297,13 @@ def solve(a: Any, b: Any) -> Any:
     return apply(SOLVE, (operand(a), operand(b)))
 
 
-def _cholesky_rule(g: Any, y: Any, a: Any) -> Any:
+def _cholesky_rule(g: Any, y: Any, a: Any, upper: bool = False) -> Any:
     """Murray (2016), Differentiation of the Cholesky decomposition, equation 9, symmetric."""
-    inner = np.tril(adjoint(y) @ np.tril(g))
+    lower, g = (adjoint(y), adjoint(g)) if upper else (y, g)
+    inner = np.tril(adjoint(lower) @ np.tril(g))
     n = a.shape[-1]
     inner = inner - 0.5 * np.where(np.eye(n, dtype=bool), inner, 0)
-    inverse = np.linalg.inv(y)
+    inverse = np.linalg.inv(lower)
     full = adjoint(inverse) @ inner @ inverse
     return 0.5 * (full + adjoint(full))
 
@@ -299,5 +315,4 @@ CHOLESKY.define((_cholesky_rule, "y"))
 @implements(np.linalg.cholesky)
 def cholesky(a: Any, /, *, upper: bool = False) -> Any:
     """Return triangular roots of symmetric matrices."""
-    lower = apply(CHOLESKY, (operand(a),))
-    return adjoint(lower) if upper else lower
+    return apply(CHOLESKY, (operand(a),), {"upper": upper} if upper is not False else None)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfopt.autodiff.vjps.composed import composed
+from tfopt.autodiff.vjps.reductions import mask_of
 from tfopt.autodiff.vjps.statistics import std, var
 
 _UNSET: Any = np._NoValue
@@ -17,7 +18,7 @@ def _without(a: Any, fill: float) -> Any:
 
 
 def _known(a: Any, where: Any) -> Any:
-    return ~np.isnan(a) & where
+    return np.logical_and(~np.isnan(a), mask_of(where))
 
 
 @composed(np.nansum)

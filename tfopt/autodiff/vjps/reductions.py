@@ -11,8 +11,9 @@ from tfopt.autodiff.backward import conj, spread
 from tfopt.autodiff.expressions import Call, reduction
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.ops import REDUCTIONS, implements, method
-from tfopt.autodiff.vjps.composed import composed, with_gradients_of
-from tfopt.core.engine import Op, apply
+from tfopt.autodiff.vjps.arguments import axes_of, axis_of
+from tfopt.autodiff.vjps.composed import composed, constant_of, with_gradients_of
+from tfopt.core.engine import Op, Operand, apply
 
 _UNSET: Any = np._NoValue
 Axis = int | tuple[int, ...] | None
@@ -23,51 +24,67 @@ _MAXIMUM: Any = np.maximum.reduce
 _MINIMUM: Any = np.minimum.reduce
 
 
-def _reduced(op: Op, function: Any, a: Any, axis: Any, keepdims: Any, *others: Any) -> Any:
+def _reduced(op: Op, function: Any, a: Any, axis: Any, keepdims: Any, **others: Any) -> Any:
     """Carry a reduction out: by its own rule, if nothing unusual is asked for.
 
     `others` are NumPy's arguments dtype, out, initial and where, as far as it takes them.
     """
-    for value in others:
-        if value is not None and value is not _UNSET:
-            return _unusual(op, function, a, axis, keepdims, others)
-    if isinstance(axis, list):
-        axis = tuple(axis)
     a = operand(a)
-    if keepdims is _UNSET or not keepdims:
-        return apply(op, (a,), None if axis is None else {"axis": axis})
-    return apply(op, (a,), {"axis": axis, "keepdims": True})
+    usual = keepdims is _UNSET or keepdims is False or keepdims is True
+    if usual and all(v is _UNSET or (v is None and k in _NOTHING) for k, v in others.items()):
+        kw = {} if axis is None else {"axis": axis}
+        return apply(op, (a,), {**kw, "keepdims": True} if keepdims is True else kw or None)
+    kwargs = {k: v for k, v in {"keepdims": keepdims, **others}.items() if v is not _UNSET}
+    return with_gradients_of(_UNUSUAL[op], function, (a,), {"axis": axis, **kwargs}, op.name)
 
 
-def _unusual(
-    op: Op, function: Any, a: Any, axis: Any, keepdims: Any, others: tuple[Any, ...]
-) -> Any:
-    given = {"axis": axis, "keepdims": keepdims}
-    given.update(zip(("dtype", "out", "initial", "where"), others, strict=True))
-    kwargs = {k: v for k, v in given.items() if v is not _UNSET and v is not None}
-    if "axis" not in kwargs and isinstance(getattr(function, "__self__", None), np.ufunc):
-        kwargs["axis"] = None  # which a ufunc would take to be 0
-    return with_gradients_of(_UNUSUAL[op], function, (operand(a),), kwargs, op.name)
+#: Of these None is what is asked for if nothing is.
+_NOTHING = ("dtype", "out")
+
+
+def _as_ufunc(op: Op, ufunc: np.ufunc) -> Any:
+    """Return ``ufunc.reduce``, which takes all of these."""
+
+    def reduce(array: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
+               keepdims: Any = False, initial: Any = _UNSET, where: Any = True) -> Any:  # fmt: skip
+        where = _UNSET if where is True else where
+        return _reduced(op, ufunc.reduce, array, axis, keepdims, dtype=dtype, out=out,
+                        initial=initial, where=where)  # fmt: skip
+
+    return reduce
+
+
+def _question(ufunc: np.ufunc) -> Any:
+    """Return ``ufunc.reduce`` of what has no gradient."""
+    return lambda array, **kwargs: constant_of(ufunc.reduce, array, **kwargs)
 
 
 def masked(a: Any, where: Any, fill: Any, dtype: Any = None) -> Any:
     """Return an array with numbers that change nothing where a mask does not hold."""
     a = a if dtype is None else a.astype(dtype)
-    return a if where is True else np.where(where, a, fill)
+    return a if where is True else np.where(mask_of(where), a, fill)
+
+
+def mask_of(where: Any) -> Any:
+    """Return what NumPy takes `where` for."""
+    return where if isinstance(where, Operand) else np.asarray(where, bool)
 
 
 def how_many(a: Any, axis: Any, keepdims: bool, where: Any) -> Any:
     """Return how many elements a reduction under a mask puts together."""
     if where is True:
         return count(a, axis)
-    return np.sum(np.broadcast_to(where, a.shape), axis=axis, keepdims=keepdims)
+    return np.sum(np.broadcast_to(mask_of(where), a.shape), axis=axis, keepdims=keepdims)
 
 
-def count(a: Any, axis: Axis) -> int:
+def count(a: Any, axis: Any) -> int:
     """Return how many elements a reduction over axes puts together."""
-    if axis is None:
-        return math.prod(a.shape)
-    return math.prod([a.shape[k] for k in (axis if isinstance(axis, tuple) else (axis,))])
+    return math.prod([a.shape[k] for k in axes_of(a, axis)])
+
+
+def _spread(g: Any, a: Any, axis: Any, keepdims: bool) -> Any:
+    """Return a gradient over the axes that were reduced; a scalar has none, whatever is said."""
+    return spread(g, a, axis if a.ndim else None, keepdims)
 
 
 # ---- sums
@@ -78,24 +95,24 @@ def _sum(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 
 def _mean(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    if a.dtype.char not in "fdFD":
+    if a.dtype.char not in "fdFD" or not a.ndim:
         return np.mean(a, axis=axis, keepdims=keepdims)
     return _ADD(a, axis=axis, keepdims=keepdims) / a.dtype.type(count(a, axis))
 
 
 def _mean_expression(call: Call) -> str | None:
     x = call.node.ins[0]
-    if x.dtype.char not in "fdFD":
+    if x.dtype.char not in "fdFD" or not x.ndim:
         return None
     return f"{_total(call)} / {int(count(x, call.kw.get('axis')))}"
 
 
 _total = reduction(_ADD, "add_reduce")
 SUM = Op("sum", _sum, expression=_total)
-SUM.define(lambda g, y, a, axis=None, keepdims=False: spread(g, a, axis, keepdims))
+SUM.define(lambda g, y, a, axis=None, keepdims=False: _spread(g, a, axis, keepdims))
 MEAN = Op("mean", _mean, expression=_mean_expression)
 MEAN.define(
-    lambda g, y, a, axis=None, keepdims=False: spread(g / count(a, axis), a, axis, keepdims)
+    lambda g, y, a, axis=None, keepdims=False: _spread(g / count(a, axis), a, axis, keepdims)
 )
 
 
@@ -104,7 +121,9 @@ MEAN.define(
 def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _UNSET,
         initial: Any = _UNSET, where: Any = _UNSET) -> Any:  # fmt: skip
     """Sum over axes."""
-    return _reduced(SUM, np.sum, a, axis, keepdims, dtype, out, initial, where)
+    return _reduced(
+        SUM, np.sum, a, axis, keepdims, dtype=dtype, out=out, initial=initial, where=where
+    )
 
 
 @implements(np.mean)
@@ -112,7 +131,7 @@ def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: 
 def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _UNSET, *,
          where: Any = _UNSET) -> Any:  # fmt: skip
     """Average over axes."""
-    return _reduced(MEAN, np.mean, a, axis, keepdims, dtype, out, _UNSET, where)
+    return _reduced(MEAN, np.mean, a, axis, keepdims, dtype=dtype, out=out, where=where)
 
 
 def _logsumexp(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
@@ -128,24 +147,6 @@ LOGSUMEXP.define(
         "ay",
     )
 )
-
-
-def logsumexp(a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
-              keepdims: Any = _UNSET, initial: Any = _UNSET,
-              where: Any = _UNSET) -> Any:  # fmt: skip
-    """Return the logarithm of a sum of exponentials: ``np.logaddexp.reduce``."""
-    function = np.logaddexp.reduce
-    return _reduced(LOGSUMEXP, function, a, axis, keepdims, dtype, out, initial, where)
-
-
-REDUCTIONS[np.logaddexp] = logsumexp
-
-
-def axes_of(a: Any, axis: Axis) -> list[int]:
-    """Return the axes of a reduction, counted from the first."""
-    if axis is None:
-        return list(range(a.ndim))
-    return [k % a.ndim for k in (axis if isinstance(axis, tuple) else (axis,))]
 
 
 # ---- products
@@ -166,7 +167,7 @@ def _product_rule(g: Any, y: Any, a: Any, axis: Axis = None, keepdims: bool = Fa
     flat = np.reshape(moved, (*rest, count(a, axis)))
     others = _before(flat) * _before(flat[..., ::-1])[..., ::-1]
     others = np.transpose(np.reshape(others, moved.shape), np.argsort(order))
-    return spread(g, a, axis, keepdims) * conj(others)
+    return _spread(g, a, axis, keepdims) * conj(others)
 
 
 PROD = Op("prod", lambda a, axis=None, keepdims=False: np.prod(a, axis=axis, keepdims=keepdims))
@@ -178,7 +179,9 @@ PROD.define((_product_rule, "a"))
 def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _UNSET,
          initial: Any = _UNSET, where: Any = _UNSET) -> Any:  # fmt: skip
     """Multiply over axes."""
-    return _reduced(PROD, np.prod, a, axis, keepdims, dtype, out, initial, where)
+    return _reduced(
+        PROD, np.prod, a, axis, keepdims, dtype=dtype, out=out, initial=initial, where=where
+    )
 
 
 # ---- extremes
@@ -193,7 +196,7 @@ def _extreme_rule(g: Any, y: Any, a: Any, axis: Axis = None, keepdims: bool = Fa
 
 def _aligned(y: Any, a: Any, axis: Axis, keepdims: bool) -> Any:
     """Return a reduction's result with the axes that were reduced, so that it broadcasts."""
-    if keepdims or axis is None:
+    if keepdims or axis is None or not a.ndim:
         return y
     axes = axes_of(a, axis)
     return y.reshape([1 if k in axes else n for k, n in enumerate(a.shape)])
@@ -218,7 +221,7 @@ MIN.define((_extreme_rule, "ay"))
 def max_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _UNSET, initial: Any = _UNSET,
          where: Any = _UNSET) -> Any:  # fmt: skip
     """Return the largest elements."""
-    return _reduced(MAX, np.max, a, axis, keepdims, None, out, initial, where)
+    return _reduced(MAX, np.max, a, axis, keepdims, out=out, initial=initial, where=where)
 
 
 @implements(np.min, np.amin)
@@ -226,48 +229,64 @@ def max_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _UNSET, init
 def min_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _UNSET, initial: Any = _UNSET,
          where: Any = _UNSET) -> Any:  # fmt: skip
     """Return the smallest elements."""
-    return _reduced(MIN, np.min, a, axis, keepdims, None, out, initial, where)
+    return _reduced(MIN, np.min, a, axis, keepdims, out=out, initial=initial, where=where)
 
 
-def _sum_of(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False,
-            initial: Any = 0, where: Any = True) -> Any:  # fmt: skip
-    return np.sum(masked(a, where, 0, dtype), axis=axis, keepdims=keepdims) + initial
+def _sum_of(a: Any, axis: Any = None, dtype: Any = None, out: None = None,
+            keepdims: bool = False, initial: Any = 0, where: Any = True) -> Any:  # fmt: skip
+    made = np.sum(masked(a, where, 0, dtype), axis=axis, keepdims=bool(keepdims))
+    return made if initial is None else made + initial
 
 
-def _mean_of(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False,
-             where: Any = True) -> Any:  # fmt: skip
-    total = np.sum(masked(a, where, 0, dtype), axis=axis, keepdims=keepdims)
-    return total / how_many(a, axis, keepdims, where)
+def _mean_of(a: Any, axis: Any = None, dtype: Any = None, out: None = None,
+             keepdims: bool = False, where: Any = True) -> Any:  # fmt: skip
+    total = np.sum(masked(a, where, 0, dtype), axis=axis, keepdims=bool(keepdims))
+    return total / how_many(a, axis, bool(keepdims), where)
 
 
-def _product_of(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False,
-                initial: Any = 1, where: Any = True) -> Any:  # fmt: skip
-    return np.prod(masked(a, where, 1, dtype), axis=axis, keepdims=keepdims) * initial
+def _product_of(a: Any, axis: Any = None, dtype: Any = None, out: None = None,
+                keepdims: bool = False, initial: Any = 1, where: Any = True) -> Any:  # fmt: skip
+    made = np.prod(masked(a, where, 1, dtype), axis=axis, keepdims=bool(keepdims))
+    return made if initial is None else made * initial
 
 
-def _logsumexp_of(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False,
-                  initial: Any = -np.inf, where: Any = True) -> Any:  # fmt: skip
+def _logsumexp_of(a: Any, axis: Any = None, dtype: Any = None, out: None = None,
+                  keepdims: bool = False, initial: Any = -np.inf,
+                  where: Any = True) -> Any:  # fmt: skip
     kept = masked(a, where, -np.inf, dtype)
-    return np.logaddexp(_LOGADDEXP(kept, axis=axis, keepdims=keepdims), initial)
+    made = apply(LOGSUMEXP, (kept,), {"axis": axis, "keepdims": bool(keepdims)})
+    return np.logaddexp(made, -np.inf if initial is None else initial)
 
 
-def _max_of(a: Any, axis: Any = None, keepdims: bool = False, initial: Any = -np.inf,
-            where: Any = True) -> Any:  # fmt: skip
-    largest = np.max(masked(a, where, initial), axis=axis, keepdims=keepdims)
-    return np.maximum(largest, initial)
+def _extreme_of(function: Any) -> Any:
+    """Return the mean of those elements that are the extreme, which is it.
 
+    There are none where `initial` is more extreme.
+    """
 
-def _min_of(a: Any, axis: Any = None, keepdims: bool = False, initial: Any = np.inf,
-            where: Any = True) -> Any:  # fmt: skip
-    smallest = np.min(masked(a, where, initial), axis=axis, keepdims=keepdims)
-    return np.minimum(smallest, initial)
+    def composition(a: Any, axis: Any = None, dtype: Any = None, out: None = None,
+                    keepdims: bool = False, initial: Any = _UNSET,
+                    where: Any = True) -> Any:  # fmt: skip
+        a = a if dtype is None else a.astype(dtype)
+        y = constant_of(function, a, axis=axis, keepdims=True, initial=initial, where=where)
+        chosen = np.logical_and(a == y, mask_of(where))
+        ties = np.sum(chosen, axis=axis, keepdims=True)
+        ties = np.where(np.isnan(y), ties, np.maximum(ties, 1))
+        return np.sum(a * chosen / ties, axis=axis, keepdims=bool(keepdims))
+
+    return composition
 
 
 #: What reductions are with `dtype`, `initial` and `where`.
 _UNUSUAL: dict[Op, Any] = {
-    SUM: _sum_of, MEAN: _mean_of, PROD: _product_of, LOGSUMEXP: _logsumexp_of, MAX: _max_of,
-    MIN: _min_of,
+    SUM: _sum_of, MEAN: _mean_of, PROD: _product_of, LOGSUMEXP: _logsumexp_of,
+    MAX: _extreme_of(np.max), MIN: _extreme_of(np.min),
 }  # fmt: skip
+
+for _op, _ufunc in ((SUM, np.add), (PROD, np.multiply), (MAX, np.maximum), (MIN, np.minimum),
+                    (LOGSUMEXP, np.logaddexp)):  # fmt: skip
+    REDUCTIONS[_ufunc] = _as_ufunc(_op, _ufunc)
+REDUCTIONS.update({_ask: _question(_ask) for _ask in (np.logical_and, np.logical_or)})
 
 # ---- scans
 
@@ -287,7 +306,12 @@ def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     a = operand(a)
     if dtype is not None or out is not None or a.dtype.kind in "biu":
         return with_gradients_of(_cumsum_of, np.cumsum, (a, axis, dtype, out), {})
-    return apply(CUMSUM, (np.ravel(a) if axis is None else a,), {"axis": axis or 0})
+    return apply(CUMSUM, _scanned(a, axis), {"axis": 0 if axis is None else axis})
+
+
+def _scanned(a: Any, axis: Any) -> tuple[Any]:
+    """Return what is scanned: a scalar as a vector, as NumPy has it."""
+    return (np.ravel(a) if axis is None or not a.ndim else a,)
 
 
 def _cumsum_of(a: Any, axis: Any, dtype: Any, out: None) -> Any:
@@ -301,6 +325,8 @@ def _cumprod_rule(g: Any, y: Any, a: Any, axis: int) -> Any:
     results after it.
     """
     x, g = np.moveaxis(conj(a), axis, -1), np.moveaxis(g, axis, -1)
+    if not x.shape[-1]:
+        return np.moveaxis(g, -1, axis)
     reach = [g[..., -1]]
     for k in range(x.shape[-1] - 2, -1, -1):
         reach.append(g[..., k] + x[..., k + 1] * reach[-1])
@@ -316,19 +342,20 @@ CUMPROD.define((_cumprod_rule, "a"))
 def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the products of all elements up to each."""
     a = operand(a)
-    if dtype is not None or out is not None or a.dtype.kind in "biu" or a.size == 0:
+    if dtype is not None or out is not None or a.dtype.kind in "biu":
         return with_gradients_of(_cumprod_of, np.cumprod, (a, axis, dtype, out), {})
-    return apply(CUMPROD, (np.ravel(a) if axis is None else a,), {"axis": axis or 0})
+    return apply(CUMPROD, _scanned(a, axis), {"axis": 0 if axis is None else axis})
 
 
 def _cumprod_of(a: Any, axis: Any, dtype: Any, out: None) -> Any:
-    return np.cumprod(a.astype(dtype), axis) if a.size else a.astype(dtype) * 1
+    return np.cumprod(a.astype(dtype), axis)
 
 
 # ---- orders
 
 
-def _sort_rule(g: Any, y: Any, a: Any, axis: int) -> Any:
+def _sort_rule(g: Any, y: Any, a: Any, axis: Any) -> Any:
+    axis = axis_of(a, axis)
     place = np.argsort(a, axis=axis, kind="stable")
     return np.take_along_axis(g, np.argsort(place, axis=axis), axis=axis)
 
@@ -347,7 +374,7 @@ def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable:
     """Sort along an axis."""
     a = operand(a)
     if order is not None:
-        raise ValueError("Cannot specify order when the array has no fields.")
+        return constant_of(np.sort, a, axis, kind, order, stable=stable)  # of fields: an error
     a, axis = (np.ravel(a), -1) if axis is None else (a, axis)
     return apply(SORT, (a,), {"axis": axis, "kind": kind, "stable": stable})
 

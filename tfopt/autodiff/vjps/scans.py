@@ -9,16 +9,18 @@ import numpy as np
 
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.ops import ACCUMULATIONS
+from tfopt.autodiff.vjps.arguments import axes_of
 from tfopt.autodiff.vjps.composed import composed, constant_of, with_gradients_of
 
 
 def _cumulative(function: Any, first: float, x: Any, axis: Any, dtype: Any, initial: bool) -> Any:
-    x = operand(x)
-    axis = 0 if axis is None else axis
+    x = np.atleast_1d(operand(x))
+    axis = 0 if axis is None else axes_of(x, axis)[0]
     made = function(x, axis, dtype)
     if not initial:
         return made
-    start = np.full_like(np.take(made, [0], axis), first)
+    shape = [1 if k == axis else n for k, n in enumerate(made.shape)]
+    start = np.full(shape, first, made.dtype)
     return np.concatenate([start, made], axis)
 
 
@@ -42,6 +44,8 @@ def cumulative_prod(x: Any, /, *, axis: Any = None, dtype: Any = None, out: None
 def _extremes(ufunc: np.ufunc, a: Any, axis: int, dtype: Any) -> Any:
     """Choose the first of equal elements, as a chain of ``np.maximum`` does."""
     a = a if dtype is None else a.astype(dtype)
+    if not a.size:
+        return a
     lanes = np.moveaxis(a, axis, -1)
     before = constant_of(ufunc.accumulate, lanes[..., :-1], -1)
     stays = before >= lanes[..., 1:] if ufunc is np.maximum else before <= lanes[..., 1:]
@@ -52,10 +56,13 @@ def _extremes(ufunc: np.ufunc, a: Any, axis: int, dtype: Any) -> Any:
 
 
 def _accumulation(ufunc: np.ufunc, composition: Any) -> Any:
+    def along(a: Any, axis: Any, dtype: Any) -> Any:
+        return composition(a, axes_of(a, axis)[0], dtype)
+
     def accumulate(array: Any, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
         args = (operand(array), axis, dtype)
         name = f"{ufunc.__name__}.accumulate"
-        return with_gradients_of(composition, ufunc.accumulate, args, {}, name)
+        return with_gradients_of(along, ufunc.accumulate, args, {}, name)
 
     return accumulate
 

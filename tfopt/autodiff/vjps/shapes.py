@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from tfopt.autodiff.backward import unbroadcast
-from tfopt.autodiff.dispatch import without_rule
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.ops import implements, method
+from tfopt.autodiff.vjps.arguments import axis_of, frozen, into_zeros, order_of, shell
 from tfopt.autodiff.vjps.composed import composed, constant_of, moved, with_gradients_of
-from tfopt.core.engine import Op, apply
+from tfopt.core.engine import Op, Operand, apply
+from tfopt.core.nest import flatten
 
 # ---- one array in another shape
 
@@ -24,31 +26,28 @@ RESHAPE.define(lambda g, y, a, shape: g.reshape(a.shape))
 
 
 @implements(np.reshape)
-def reshape(a: Any, /, shape: Any = None, order: str = "C", **others: Any) -> Any:
+def reshape(a: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Give another shape."""
-    shape = others.pop("newshape", shape)
-    if order != "C" or others:
-        kwargs = {"order": order, **others}
-        return with_gradients_of(_reordered, np.reshape, (operand(a), shape), kwargs)
-    shape = tuple(map(int, shape)) if isinstance(shape, (tuple, list)) else (int(shape),)
-    return apply(RESHAPE, (operand(a),), {"shape": shape})
+    shape = args[0] if len(args) == 1 and not kwargs else None
+    if isinstance(shape, (int, tuple, list)):
+        return apply(RESHAPE, (operand(a),), {"shape": frozen(shape)})
+    return with_gradients_of(_reordered, np.reshape, (operand(a), *args), kwargs)
 
 
-def _reordered(a: Any, shape: Any, order: str = "C", copy: Any = None) -> Any:
-    return moved(np.reshape, a, shape, order=order)
+def _reordered(a: Any, *args: Any, copy: Any = None, **kwargs: Any) -> Any:
+    return moved(np.reshape, a, *args, **kwargs)
 
 
 @method("reshape")
-def _reshape(a: Any, *shape: Any, order: str = "C", copy: Any = None) -> Any:
-    kwargs = {} if copy is None else {"copy": copy}
-    return reshape(a, shape[0] if len(shape) == 1 else shape, order, **kwargs)
+def _reshape(a: Any, *shape: Any, **kwargs: Any) -> Any:
+    return reshape(a, shape[0] if len(shape) == 1 else shape, **kwargs)
 
 
 @implements(np.ravel)
 @method("ravel", "flatten")
 def ravel(a: Any, order: str = "C") -> Any:
     """Give one axis."""
-    if order == "C":
+    if type(order) is str and order == "C":
         return reshape(a, (-1,))
     return with_gradients_of(_raveled, np.ravel, (operand(a), order), {})
 
@@ -62,19 +61,14 @@ def _raveled(a: Any, order: str) -> Any:
 def squeeze(a: Any, axis: Any = None) -> Any:
     """Drop axes of length 1."""
     a = operand(a)
-    return apply(RESHAPE, (a,), {"shape": np.squeeze(_shell(a), axis).shape})
+    return apply(RESHAPE, (a,), {"shape": np.squeeze(shell(a), axis).shape})
 
 
 @implements(np.expand_dims)
 def expand_dims(a: Any, axis: Any) -> Any:
     """Add axes of length 1."""
     a = operand(a)
-    return apply(RESHAPE, (a,), {"shape": np.expand_dims(_shell(a), axis).shape})
-
-
-def _shell(a: Any) -> Any:
-    """Return an array of a's shape that takes no memory."""
-    return np.broadcast_to(np.False_, a.shape)
+    return apply(RESHAPE, (a,), {"shape": np.expand_dims(shell(a), axis).shape})
 
 
 @implements(np.atleast_1d)
@@ -96,17 +90,16 @@ def atleast_3d(*arys: Any) -> Any:
 
 
 def _each(function: Any, arrays: Sequence[Any]) -> Any:
-    made = [
-        apply(RESHAPE, (a,), {"shape": function(_shell(a)).shape}) for a in map(operand, arrays)
-    ]
+    made = [apply(RESHAPE, (a,), {"shape": function(shell(a)).shape}) for a in map(operand, arrays)]
     return made[0] if len(made) == 1 else tuple(made)
 
 
 # ---- axes
 
 
-def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
-    return tuple(int(k) for k in np.argsort([k % len(axes) for k in axes]))
+def _inverse(axes: Any, ndim: int) -> tuple[int, ...]:
+    order = order_of(np.transpose, ndim, axes)
+    return tuple(int(k) for k in np.argsort(order))
 
 
 TRANSPOSE = Op(
@@ -115,13 +108,17 @@ TRANSPOSE = Op(
         f"{call.args[0]}.transpose({call.keyword('axes')})" if call.kw else f"{call.args[0]}.T"
     ),
 )  # fmt: skip
-TRANSPOSE.define(lambda g, y, a, axes=None: g.transpose(None if axes is None else _inverse(axes)))
+TRANSPOSE.define(
+    lambda g, y, a, axes=None: g.transpose(None if axes is None else _inverse(axes, g.ndim))
+)
 
 
 @implements(np.transpose, np.permute_dims)
 def transpose(a: Any, axes: Any = None) -> Any:
     """Reorder the axes."""
-    kw = None if axes is None else {"axes": tuple(map(int, axes))}
+    if isinstance(axes, np.ndarray):
+        axes = axes.tolist()
+    kw = None if axes is None else {"axes": frozen(axes)}
     return apply(TRANSPOSE, (operand(a),), kw)
 
 
@@ -134,85 +131,72 @@ def _transpose(a: Any, *axes: Any) -> Any:
 
 @implements(np.swapaxes)
 @method("swapaxes")
-def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+def swapaxes(a: Any, axis1: Any, axis2: Any) -> Any:
     """Swap two axes."""
     a = operand(a)
-    order = list(range(a.ndim))
-    order[axis1], order[axis2] = order[axis2], order[axis1]
-    return transpose(a, order)
+    return transpose(a, order_of(np.swapaxes, a.ndim, axis1, axis2))
 
 
 @implements(np.matrix_transpose, np.linalg.matrix_transpose)
 def matrix_transpose(x: Any, /) -> Any:
     """Swap the last two axes."""
-    return swapaxes(x, -1, -2)
+    x = operand(x)
+    return transpose(x, order_of(np.matrix_transpose, x.ndim))
 
 
 @implements(np.moveaxis)
 def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     """Move axes to other places."""
     a = operand(a)
-    sources = [k % a.ndim for k in np.atleast_1d(source).tolist()]
-    places = [k % a.ndim for k in np.atleast_1d(destination).tolist()]
-    order = [k for k in range(a.ndim) if k not in sources]
-    for place, k in sorted(zip(places, sources, strict=True)):
-        order.insert(place, k)
-    return transpose(a, order)
+    return transpose(a, order_of(np.moveaxis, a.ndim, source, destination))
 
 
 @implements(np.rollaxis)
-def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+def rollaxis(a: Any, axis: Any, start: Any = 0) -> Any:
     """Move one axis in front of another."""
     a = operand(a)
-    axis, start = axis % a.ndim, start + a.ndim if start < 0 else start
-    return moveaxis(a, axis, start - 1 if axis < start else start)
+    return transpose(a, order_of(np.rollaxis, a.ndim, axis, start))
 
 
 @implements(np.flip)
 def flip(m: Any, axis: Any = None) -> Any:
     """Reverse the order along axes."""
     m = operand(m)
-    axes = range(m.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    key: list[Any] = [slice(None)] * m.ndim
-    for k in axes:
+    key = [slice(None)] * m.ndim
+    for k in range(m.ndim) if axis is None else normalize_axis_tuple(axis, m.ndim):
         key[k] = slice(None, None, -1)
     return m[tuple(key)]
 
 
-@implements(np.flipud)
+@composed(np.flipud)
 def flipud(m: Any) -> Any:
     """Reverse the first axis."""
     return flip(m, 0)
 
 
-@implements(np.fliplr)
+@composed(np.fliplr)
 def fliplr(m: Any) -> Any:
     """Reverse the second axis."""
     return flip(m, 1)
 
 
-@implements(np.rot90)
+@composed(np.rot90)
 def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     """Turn by 90 degrees in a plane."""
-    first, second = axes
-    for _ in range(k % 4):
-        m = flip(swapaxes(m, first, second), first)
-    return operand(m)
+    return moved(np.rot90, operand(m), k, axes)
 
 
 ROLL = Op("roll", lambda a, shift, axis: np.roll(a, shift, axis))
-ROLL.define(lambda g, y, a, shift, axis: np.roll(g, _negated(shift), axis))
+ROLL.define(lambda g, y, a, shift, axis: np.roll(g, [-k for k in shift], axis))
 
 
-def _negated(shift: Any) -> Any:
-    return tuple(-s for s in shift) if isinstance(shift, tuple) else -shift
-
-
-@implements(np.roll)
+@composed(np.roll)
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """Shift along axes; what leaves at one end comes in at the other."""
-    shift = tuple(int(k) for k in shift) if np.ndim(shift) else int(shift)
-    return apply(ROLL, (operand(a),), {"shift": shift, "axis": axis})
+    a, shifts = operand(a), tuple(int(k) for k in np.atleast_1d(shift))
+    if axis is None:
+        return np.reshape(apply(ROLL, (np.ravel(a),), {"shift": shifts, "axis": 0}), a.shape)
+    return apply(ROLL, (a,), {"shift": shifts, "axis": frozen(axis)})
 
 
 # ---- copies of elements
@@ -226,22 +210,28 @@ BROADCAST.define(lambda g, y, a, shape: unbroadcast(g, a))
 @implements(np.broadcast_to)
 def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
     """Broadcast to a shape."""
-    shape = tuple(shape) if isinstance(shape, (tuple, list)) else (int(shape),)
-    return apply(BROADCAST, (operand(array),), {"shape": shape})
+    if isinstance(shape, (int, tuple, list)) and subok is False:
+        return apply(BROADCAST, (operand(array),), {"shape": frozen(shape)})
+    return with_gradients_of(_broadcast, np.broadcast_to, (operand(array), shape, subok), {})
+
+
+def _broadcast(array: Any, shape: Any, subok: bool) -> Any:
+    return apply(BROADCAST, (array,), {"shape": tuple(int(n) for n in np.atleast_1d(shape))})
 
 
 @implements(np.broadcast_arrays)
 def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
     """Broadcast against each other."""
     arrays = list(map(operand, args))
-    shape = np.broadcast_shapes(*(a.shape for a in arrays))
+    shells = np.broadcast_arrays(*map(shell, arrays), subok=subok)
+    shape = shells[0].shape if shells else ()
     return tuple(broadcast_to(a, shape) for a in arrays)
 
 
-@implements(np.tile)
+@composed(np.tile)
 def tile(A: Any, reps: Any) -> Any:
     """Repeat the whole."""
-    a, reps = operand(A), tuple(np.atleast_1d(reps).tolist())
+    a, reps = operand(A), tuple(max(int(n), 0) for n in np.atleast_1d(reps))
     ndim = max(a.ndim, len(reps))
     shape, reps = (1,) * (ndim - a.ndim) + a.shape, (1,) * (ndim - len(reps)) + reps
     between = np.reshape(a, [n for pair in zip((1,) * ndim, shape, strict=True) for n in pair])
@@ -253,11 +243,13 @@ def tile(A: Any, reps: Any) -> Any:
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     """Repeat each element."""
     a = operand(a)
-    a, axis = (np.ravel(a), 0) if axis is None else (a, axis % a.ndim)
+    a, axis = (np.ravel(a), 0) if axis is None or not a.ndim else (a, axis_of(a, axis))
     places = constant_of(np.repeat, np.arange(a.shape[axis]), repeats)
     return a[(*(slice(None),) * axis, places)]
 
 
+_NOTHING = np.empty(0)
+_COPY: Any = np.copy  # typed for the orders that there are
 COPY = Op("copy", lambda a: a, identity=True)
 COPY.define(lambda g, y, a: g)
 
@@ -266,6 +258,8 @@ COPY.define(lambda g, y, a: g)
 @method("copy")
 def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
     """Return the same values as another tensor."""
+    if subok is not False or type(order) is not str or order != "K":
+        _COPY(_NOTHING, order, subok)  # which says what orders there are
     return apply(COPY, (operand(a),))
 
 
@@ -276,29 +270,33 @@ def _widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in np.broadcast_to(pad_width, (ndim, 2))]
 
 
+def _middle(g: Any, y: Any, a: Any, widths: Any, value: Any) -> Any:
+    starts = [low for low, _ in _widths(widths, a.ndim)]
+    return g[tuple(slice(low, low + n) for low, n in zip(starts, a.shape, strict=True))]
+
+
 PAD = Op("pad", lambda a, widths, value: np.pad(a, widths, constant_values=value))
-PAD.define(
-    lambda g, y, a, widths, value: g[
-        tuple(slice(low, low + n) for (low, _), n in zip(widths, a.shape, strict=True))
-    ]
-)
+PAD.define(_middle)
 
 
 @implements(np.pad)
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     """Add a border: of a number, or of elements as in NumPy's modes that copy them."""
-    a = operand(array)
-    values = kwargs.get("constant_values", 0)
-    if mode == "constant" and isinstance(values, (int, float, complex)):
-        kw = {"widths": tuple(_widths(pad_width, a.ndim)), "value": values}
-        return apply(PAD, (a,), kw)
-    if mode not in ("edge", "reflect", "symmetric", "wrap") or kwargs:
-        return without_rule("pad", np.pad, (a, pad_width, mode), kwargs)
-    for axis, widths in enumerate(_widths(pad_width, a.ndim)):
-        places = np.pad(np.arange(a.shape[axis]), widths, mode)
-        a = np.take_along_axis(a, _along(places, axis, a.ndim), axis)
-    return a
+    value = kwargs.get("constant_values", 0)
+    plain = type(mode) is str and mode == "constant" and isinstance(value, (int, float, complex))
+    plain = plain and isinstance(pad_width, (int, tuple, list))
+    if plain and not kwargs.keys() - {"constant_values"}:
+        return apply(PAD, (operand(array),), {"widths": frozen(pad_width), "value": value})
+    return with_gradients_of(_padded, np.pad, (operand(array), pad_width, mode), kwargs)
 
 
-def _along(places: Any, axis: int, ndim: int) -> Any:
-    return places.reshape([-1 if k == axis else 1 for k in range(ndim)])
+def _padded(a: Any, pad_width: Any, mode: Any, constant_values: Any = 0,
+            reflect_type: str = "even") -> Any:  # fmt: skip
+    copies = mode in ("constant", "edge", "reflect", "symmetric", "wrap")
+    if not copies or reflect_type != "even" or _holds_tensors(constant_values):
+        raise LookupError(f"no gradient of pad with mode={mode!r} when it is called so")
+    return into_zeros(np.pad, a, pad_width, mode)
+
+
+def _holds_tensors(value: Any) -> bool:
+    return any(isinstance(leaf, Operand) for leaf in flatten(value))

@@ -29,6 +29,45 @@ def _where_0(x: Any, value: Any, function: Slope) -> Any:
     return np.where(x == 0, value, function(np.where(x == 0, 1, x)))
 
 
+#: What the powers of x have as factors in the derivative of exprel, (exp(x) - 1) / x.
+_EXPREL = [(n + 1) / math.factorial(n + 2) for n in range(18)]
+
+
+def _exprel(y: Any, x: Any) -> Any:
+    """Return the derivative of exprel: near 0, where the other formulas cancel, by its series."""
+    near, right = abs(x) < 1, np.real(x) > 0
+    close, far = np.where(near, x, 0), np.where(near, 1, x)
+    series: Any = 0.0
+    for factor in reversed(_EXPREL):
+        series = series * close + factor
+    above, below = y * (1 - 1 / far) + 1 / far, (np.exp(np.where(right, 0, far)) - y) / far
+    return np.where(near, series, np.where(right, above, below))
+
+
+def _rgamma(y: Any, x: Any) -> Any:
+    """Return the derivative of 1 / gamma: left of 1/2 that of gamma(1 - x) * sin(pi * x) / pi."""
+    left = np.real(x) < 0.5
+    whole = np.rint(np.real(x))
+    angle = math.pi * (x - whole)
+    other = np.where(left, 1 - x, 1)
+    turned = np.cos(angle) - _of("psi")(other) * np.sin(angle) / math.pi
+    of_left = (1 - 2 * np.remainder(whole, 2)) * _of("gamma")(other) * turned
+    return np.where(left, of_left, -y * _of("psi")(np.where(left, 1, x)))
+
+
+def _psi(y: Any, x: Any) -> Any:
+    """Return the trigamma function: left of 1/2, where zeta is not defined, by its reflection."""
+    left = x < 0.5
+    sine = np.sin(math.pi * np.where(left, x - np.rint(x), 0.5)) / math.pi
+    zeta = _of("zeta")(2.0, np.where(left, 1 - x, x))
+    return np.where(left, 1 / (sine * sine) - zeta, zeta)
+
+
+def _density(a: Any, x: Any) -> Any:
+    """Return the density of the gamma distribution, also at 0."""
+    return np.exp(_of("xlogy")(a - 1, x) - x - _of("gammaln")(a))
+
+
 def _between(order: Any, y: Any, x: Any, function: Any) -> Any:
     return (function(order - 1, x) - function(order + 1, x)) / 2
 
@@ -47,12 +86,12 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     "erfcinv": (lambda y, x: -_ROOT_PI / 2 * np.exp(y * y),),
     "ndtr": (lambda y, x: np.exp(-x * x / 2) / math.sqrt(2 * math.pi),),
     "ndtri": (lambda y, x: math.sqrt(2 * math.pi) * np.exp(y * y / 2),),
-    "log_ndtr": (lambda y, x: np.exp(-x * x / 2 - y) / math.sqrt(2 * math.pi),),
+    "log_ndtr": (lambda y, x: math.sqrt(2 / math.pi) / _of("erfcx")(x * -math.sqrt(0.5)),),
     "gamma": (lambda y, x: y * _of("psi")(x),),
-    "rgamma": (lambda y, x: -y * _of("psi")(x),),
+    "rgamma": (_rgamma,),
     "gammaln": (lambda y, x: _of("psi")(x),),
     "loggamma": (lambda y, x: _of("psi")(x),),
-    "psi": (lambda y, x: _of("zeta")(2.0, x),),
+    "psi": (_psi,),
     "_zeta": (CUT, lambda y, s, q: -s * _of("zeta")(s + 1, q)),
     "beta": (
         lambda y, a, b: y * (_of("psi")(a) - _of("psi")(a + b)),
@@ -79,7 +118,7 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     "exp10": (lambda y, x: y * math.log(10),),
     "cbrt": (lambda y, x: 1 / (3 * y * y),),
     "cosm1": (lambda y, x: -np.sin(x),),
-    "exprel": (lambda y, x: _where_0(x, 0.5, lambda t: (np.exp(t) - _of("exprel")(t)) / t),),
+    "exprel": (_exprel,),
     "i0": (lambda y, x: _of("i1")(x),),
     "i0e": (lambda y, x: _of("i1e")(x) - np.sign(x) * y,),
     "i1": (lambda y, x: _of("i0")(x) - _where_0(x, 0.5, lambda t: _of("i1")(t) / t),),
@@ -89,15 +128,15 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     "j0": (lambda y, x: -_of("j1")(x),),
     "j1": (lambda y, x: _of("j0")(x) - _where_0(x, 0.5, lambda t: _of("j1")(t) / t),),
     "y0": (lambda y, x: -_of("y1")(x),),
-    "y1": (lambda y, x: _of("y0")(x) - y / x,),
+    "y1": (lambda y, x: (_of("y0")(x) - _of("yv")(2, x)) / 2,),
     "k0": (lambda y, x: -_of("k1")(x),),
-    "k1": (lambda y, x: -_of("k0")(x) - y / x,),
+    "k1": (lambda y, x: -(_of("k0")(x) + _of("kv")(2, x)) / 2,),
     "jv": (CUT, lambda y, v, x: _between(v, y, x, _of("jv"))),
     "yv": (CUT, lambda y, v, x: _between(v, y, x, _of("yv"))),
     "iv": (CUT, lambda y, v, x: (_of("iv")(v - 1, x) + _of("iv")(v + 1, x)) / 2),
     "kv": (CUT, lambda y, v, x: -(_of("kv")(v - 1, x) + _of("kv")(v + 1, x)) / 2),
-    "gammainc": (CUT, lambda y, a, x: np.exp((a - 1) * np.log(x) - x - _of("gammaln")(a))),
-    "gammaincc": (CUT, lambda y, a, x: -np.exp((a - 1) * np.log(x) - x - _of("gammaln")(a))),
+    "gammainc": (CUT, lambda y, a, x: _density(a, x)),
+    "gammaincc": (CUT, lambda y, a, x: -_density(a, x)),
     "huber": (CUT, lambda y, delta, r: np.clip(r, -delta, delta)),
 }
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from tfopt.autodiff.backward import conj
 from tfopt.autodiff.operands import array_operand as operand
+from tfopt.autodiff.vjps.arguments import axes_of, only_read
 from tfopt.autodiff.vjps.composed import composed
-from tfopt.autodiff.vjps.reductions import axes_of, how_many, masked
+from tfopt.autodiff.vjps.reductions import count, how_many, masked
 
 _UNSET: Any = np._NoValue
 
@@ -21,6 +22,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
             keepdims: Any = False) -> Any:  # fmt: skip
     """Average over axes, weighted."""
     a = operand(a)
+    axis = axis if axis is None else tuple(axes_of(a, axis))
     weights = np.ones(a.shape) if weights is None else operand(weights)
     if weights.shape != a.shape:
         axes = axes_of(a, axis)
@@ -37,13 +39,14 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: flo
         keepdims: Any = False, *, where: Any = True, mean: Any = _UNSET,
         correction: Any = _UNSET) -> Any:  # fmt: skip
     """Return the mean square of what elements are away from their mean."""
-    a = masked(operand(a), where, 0, dtype)
-    if mean is _UNSET:
+    a = operand(a)
+    a = masked(a, where, 0, None if np.iscomplexobj(a) else dtype)
+    if mean is _UNSET or mean is None:
         mean = np.sum(a, axis=axis, keepdims=True) / how_many(a, axis, True, where)
     away = a - mean
     squares = np.real(away * conj(away)) if np.iscomplexobj(away) else away * away
     total = np.sum(masked(squares, where, 0), axis=axis, keepdims=keepdims)
-    ddof = ddof if correction is _UNSET else correction
+    ddof = operand(ddof if correction is _UNSET else correction)
     return total / np.maximum(how_many(a, axis, keepdims, where) - ddof, 0)
 
 
@@ -51,9 +54,9 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: flo
 def std(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
         keepdims: Any = False, *, where: Any = True, mean: Any = _UNSET,
         correction: Any = _UNSET) -> Any:  # fmt: skip
-    """Return the root of the variance."""
-    return np.sqrt(var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean,
-                       correction=correction))  # fmt: skip
+    """Return the root of the variance, with no slope where that is 0, as a norm."""
+    made = var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
+    return np.where(made == 0, 0, np.sqrt(np.where(made == 0, 1, made)))
 
 
 @composed(np.ptp, methods=["ptp"])
@@ -71,7 +74,8 @@ def _lanes(a: Any, axis: Any) -> tuple[Any, list[int]]:
     axes = sorted(axes_of(a, axis))
     rest = [k for k in range(a.ndim) if k not in axes]
     moved = np.transpose(a, rest + axes)
-    return np.sort(np.reshape(moved, (*(a.shape[k] for k in rest), -1)), axis=-1), axes
+    shape = (*(a.shape[k] for k in rest), count(a, axis))
+    return np.sort(np.reshape(moved, shape), axis=-1), axes
 
 
 def _nan_if_any(made: Any, lanes: Any) -> Any:
@@ -84,7 +88,10 @@ def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = F
     """Return the middle of the sorted elements."""
     lanes, axes = _lanes(a, axis)
     n = lanes.shape[-1]
-    made = _nan_if_any((lanes[..., (n - 1) // 2] + lanes[..., n // 2]) / 2, lanes)
+    if n:
+        made = _nan_if_any((lanes[..., (n - 1) // 2] + lanes[..., n // 2]) / 2, lanes)
+    else:
+        made = np.sum(lanes, axis=-1)
     return np.expand_dims(made, tuple(axes)) if keepdims else made
 
 
@@ -95,16 +102,18 @@ def nanmedian(a: Any, axis: Any = None, out: None = None, overwrite_input: bool 
     lanes, axes = _lanes(a, axis)
     known = np.sum(~np.isnan(lanes), axis=-1, keepdims=True)
     places = np.concatenate([np.maximum(known - 1, 0) // 2, known // 2], axis=-1)
-    made = np.mean(np.take_along_axis(lanes, places, -1), axis=-1)
+    of_some = np.take_along_axis(lanes, places, -1) if lanes.shape[-1] else lanes
+    made = np.sum(of_some, axis=-1) / 2
     return np.expand_dims(made, tuple(axes)) if keepdims else made
 
 
 @composed(np.quantile)
 def quantile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
-             method: str = "linear", keepdims: bool = False) -> Any:  # fmt: skip
+             method: str = "linear", keepdims: bool = False, *,
+             weights: Any = None) -> Any:  # fmt: skip
     """Return what lies between the neighbours of a place among the sorted elements."""
-    if method not in ("linear", "lower", "higher", "midpoint"):
-        raise LookupError(f"no gradient of quantile with method={method!r}")
+    if method not in ("linear", "lower", "higher", "midpoint") or weights is not None:
+        raise LookupError(f"no gradient of quantile with method={method!r}, or with weights")
     lanes, axes = _lanes(a, axis)
     place = operand(q) * (lanes.shape[-1] - 1)
     below = np.floor(place)
@@ -119,10 +128,15 @@ def quantile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input
 
 @composed(np.percentile)
 def percentile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
-               method: str = "linear", keepdims: bool = False) -> Any:  # fmt: skip
+               method: str = "linear", keepdims: bool = False, *,
+               weights: Any = None) -> Any:  # fmt: skip
     """Return quantiles, of percents."""
-    return quantile(a, operand(q) / 100, axis, out, overwrite_input, method, keepdims)
+    q = operand(q) / 100
+    return quantile(a, q, axis, out, overwrite_input, method, keepdims, weights=weights)
 
+
+for _function in (np.median, np.nanmedian, np.quantile, np.percentile):
+    only_read(_function, "overwrite_input", False)
 
 # ---- correlations
 
@@ -131,7 +145,11 @@ def percentile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_inp
 def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None,
         fweights: Any = None, aweights: Any = None, *, dtype: Any = None) -> Any:  # fmt: skip
     """Return the covariances of rows."""
-    rows = _rows(m, rowvar)
+    rows = np.atleast_2d(operand(m))
+    if not rowvar and np.ndim(m) != 1:
+        rows = rows.T
+    if not rows.shape[0]:
+        return rows[:, :0]
     if y is not None:
         rows = np.concatenate([rows, _rows(y, rowvar)], axis=0)
     rows = rows if dtype is None else rows.astype(dtype)

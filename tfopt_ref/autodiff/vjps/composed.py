@@ -139,7 +139,8 @@ def _interp(
         xp = np.concatenate([xp[-1:] - period, xp, xp[:1] + period])
         fp = np.concatenate([fp[-1:], fp, fp[:1]])
     after = np.clip(np.searchsorted(xp, x, side="right"), 1, len(xp) - 1)
-    part = (x - xp[after - 1]) / (xp[after] - xp[after - 1])
+    gap = xp[after] - xp[after - 1]
+    part = np.where(gap == 0, 0, (x - xp[after - 1]) / np.where(gap == 0, 1, gap))
     value = fp[after - 1] * (1 - part) + fp[after] * part
     value = np.where(x < xp[0], fp[0] if left is None else left, value)
     return np.where(x > xp[-1], fp[-1] if right is None else right, value)

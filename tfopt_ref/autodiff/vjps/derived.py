@@ -97,12 +97,13 @@ class Affine:
         others = {name: x for name, x in given.items() if name not in self.names}
         if any(isinstance(x, Operand) and differentiable(x) for x in flatten(others)):
             return Op(self.function)(*args, **kwargs)  # in which it is not affine
-        return self.op([given.get(name) for name in self.names], others)
+        return self.op([given.get(name, np._NoValue) for name in self.names], others)
 
     def value(self, args: list[Any], others: dict[str, Any]) -> Any:
         """Return what the function gives for its affine arguments, and the others."""
         bound = self.signature.bind_partial()
-        bound.arguments = {k: x for k, x in zip(self.names, args, strict=True) if x is not None}
+        named = zip(self.names, args, strict=True)
+        bound.arguments = {name: x for name, x in named if x is not np._NoValue}
         bound.arguments.update(others)
         return self.function(*bound.args, **bound.kwargs)
 

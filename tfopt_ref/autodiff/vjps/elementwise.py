@@ -43,8 +43,9 @@ def _to_base(g: Any, y: Any, a: Any, b: Any) -> Any:
 
 
 def _to_exponent(g: Any, y: Any, a: Any, b: Any) -> Any:
-    positive = a != 0 if np.iscomplexobj(a) else a > 0
-    return g * conj(y) * conj(np.log(np.where(positive, a, 1)))
+    if np.iscomplexobj(y):  # the principal branch, also of a negative real base
+        return g * conj(y * np.log(np.where(a == 0, 1, a) + 0j))
+    return g * y * np.log(np.where(a > 0, a, 1))
 
 
 define(np.power, _to_base, _to_exponent)
@@ -177,16 +178,26 @@ _clipped = Op(
 )
 
 
+_UNSET: Any = np._NoValue
+
+
 def _clip_with_names(
-    a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None
+    a: Any, a_min: Any = _UNSET, a_max: Any = _UNSET, *, min: Any = _UNSET, max: Any = _UNSET
 ) -> Any:
-    low = a_min if a_min is not None else min
-    high = a_max if a_max is not None else max
+    limits = {"a_min": a_min, "a_max": a_max, "min": min, "max": max}
+    named = [name for name, limit in limits.items() if limit is not _UNSET]
+    allowed: Any = dict.fromkeys(named, 0)
+    np.clip(np.zeros(0), **allowed)  # which of them may be given
+    low, high = (
+        next((limits[name] for name in names if name in named), None)
+        for names in (("a_min", "min"), ("a_max", "max"))
+    )
     return _clipped(a, -np.inf if low is None else low, np.inf if high is None else high)
 
 
 TABLE[np.clip] = _clip_with_names
 
+define(np.nextafter, lambda g, y, a, b: g, None)
 define(np.heaviside, None, lambda g, y, a, b: np.where(a == 0, g, 0))
 define(np.ldexp, lambda g, y, a, b: np.ldexp(g, b), None)
 define(np.modf, lambda g, y, x: g[0])
@@ -226,7 +237,7 @@ define(np.angle, _angle)
 no_gradients(
     np.floor, np.ceil, np.rint, np.round, np.around, np.trunc, np.fix, np.floor_divide,
     np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal,
-    np.logical_and, np.logical_or, np.logical_not, np.logical_xor, np.nextafter, np.spacing,
+    np.logical_and, np.logical_or, np.logical_not, np.logical_xor, np.spacing,
     np.isneginf, np.isposinf, np.iscomplex, np.isreal, np.isin, np.gcd, np.lcm,
     np.isnan, np.isinf, np.isfinite, np.signbit, np.isclose,
     np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert, np.left_shift, np.right_shift,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,8 @@ def _vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: An
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
     rest = [i for i in range(x.ndim) if i not in axes]
     last = np.transpose(x, [*rest, *axes])
-    norm = np.linalg.norm(np.reshape(last, (*last.shape[: len(rest)], -1)), ord, -1)
+    count = math.prod(last.shape[len(rest) :])
+    norm = np.linalg.norm(np.reshape(last, (*last.shape[: len(rest)], count)), ord, -1)
     return np.expand_dims(norm, axes) if keepdims else norm
 
 

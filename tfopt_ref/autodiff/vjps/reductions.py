@@ -126,7 +126,8 @@ def _std(
     g: Any, y: Any, a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
     keepdims: bool = False, *, where: Any = True, correction: Any = None,
 ) -> Any:  # fmt: skip
-    return _var(g / (2 * y), y, a, axis, dtype, out, ddof, keepdims, where=where,
+    half = np.where(y == 0, 0, g / (2 * np.where(y == 0, 1, y)))
+    return _var(half, y, a, axis, dtype, out, ddof, keepdims, where=where,
                 correction=correction)  # fmt: skip
 
 
@@ -258,7 +259,8 @@ def _lanes(a: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
     axes = tuple(range(a.ndim)) if axis is None else normalize_axis_tuple(axis, a.ndim)
     rest = [i for i in range(a.ndim) if i not in axes]
     last = np.transpose(a, [*rest, *axes])
-    return np.sort(np.reshape(last, (*last.shape[: len(rest)], -1)), -1), axes
+    count = math.prod(last.shape[len(rest) :])
+    return np.sort(np.reshape(last, (*last.shape[: len(rest)], count)), -1), axes
 
 
 def _or_nan(value: Any, lanes: Any) -> Any:
@@ -272,6 +274,8 @@ def _median(
 ) -> Any:  # fmt: skip
     lanes, axes = _lanes(a, axis)
     n = lanes.shape[-1]
+    if n == 0:
+        return np.sum(a, axes, keepdims=keepdims)
     value = _or_nan((lanes[..., (n - 1) // 2] + lanes[..., n // 2]) / 2, lanes)
     return np.expand_dims(value, axes) if keepdims else value
 
@@ -283,6 +287,8 @@ def _nanmedian(
 ) -> Any:  # fmt: skip
     """NaN is sorted after all numbers: take the middle of those."""
     lanes, axes = _lanes(a, axis)
+    if lanes.shape[-1] == 0:
+        return np.sum(a, axes, keepdims=keepdims)
     known = np.sum(~np.isnan(lanes), -1, keepdims=True)
     places = np.concatenate([np.maximum(known - 1, 0) // 2, known // 2], -1)
     value = np.mean(np.take_along_axis(lanes, places, -1), -1)

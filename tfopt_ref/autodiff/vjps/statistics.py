@@ -32,7 +32,10 @@ def _cov(
     m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None,
     fweights: Any = None, aweights: Any = None, *, dtype: Any = None,
 ) -> Any:  # fmt: skip
-    rows = np.concatenate([_rows(x, rowvar) for x in (m, y) if x is not None])
+    rows = np.atleast_2d(m)
+    rows = rows.T if not rowvar and np.ndim(m) == 2 else rows
+    if y is not None:
+        rows = np.concatenate([rows, _rows(y, rowvar)])
     rows = rows if dtype is None else rows.astype(dtype)
     weights = np.ones(rows.shape[1]) if fweights is None else fweights
     weights = weights if aweights is None else weights * aweights
