@@ -24,11 +24,13 @@ def all_pairs(
     """
     chosen = random.Random(0)
     missing = {pair for pair in _pairs(factors) if possible(dict(pair))}
+    ordered = sorted(missing, key=repr)
     cases = []
     while missing:
-        tried = [_grown(factors, missing, possible, chosen) for _ in range(20)]
+        tried = [_grown(factors, missing, ordered, possible, chosen) for _ in range(20)]
         best = max(tried, key=lambda case: len(missing & set(_pairs_of(case))))
         missing -= set(_pairs_of(best))
+        ordered = [pair for pair in ordered if pair in missing]
         cases.append(best)
     return cases
 
@@ -46,12 +48,14 @@ def _pairs_of(case: Case) -> Iterator[Any]:
 def _grown(
     factors: Mapping[str, Sequence[Any]],
     missing: set[Any],
+    ordered: list[Any],
     possible: Callable[[Case], bool],
     chosen: random.Random,
 ) -> Case:
     """Return a case with a missing pair, and greedily as many of the others as possible."""
     while True:
-        case: Case = dict(chosen.choice(sorted(missing, key=repr)))
+        case: Case = dict(chosen.choice(ordered))
+        place = {name: k for k, name in enumerate(factors)}
         others = [name for name in factors if name not in case]
         chosen.shuffle(others)
         for name in others:
@@ -59,17 +63,13 @@ def _grown(
             if not fitting:
                 break
             chosen.shuffle(fitting)
-            case[name] = max(fitting, key=lambda v: _gain(case, name, v, missing, factors))
+            case[name] = max(fitting, key=lambda v: _gain(case, name, v, missing, place))
         else:
             return {name: case[name] for name in factors}
 
 
-def _gain(
-    case: Case, name: str, value: Any, missing: set[Any], factors: Mapping[str, Sequence[Any]]
-) -> int:
-    order = list(factors)
-    gain = 0
-    for other, its in case.items():
-        pair = sorted([(name, value), (other, its)], key=lambda item: order.index(item[0]))
-        gain += tuple(pair) in missing
+def _gain(case: Case, name: str, value: Any, missing: set[Any], place: Mapping[str, int]) -> int:
+    own, gain = (name, value), 0
+    for other in case.items():
+        gain += ((own, other) if place[name] < place[other[0]] else (other, own)) in missing
     return gain

@@ -23,13 +23,14 @@ def _einsum(*arrays: Any, inputs: tuple[str, ...], output: str, optimize: Any = 
 
 def _einsum_rule(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
     return [
-        _einsum_one(g, ins, kw["inputs"], kw["output"], k) if wanted else None
+        _einsum_one(g, ins, kw, k) if wanted else None
         for k, wanted in enumerate(need)
     ]
 
 
-def _einsum_one(g: Any, ins: Any, inputs: tuple[str, ...], output: str, place: int) -> Any:
+def _einsum_one(g: Any, ins: Any, kw: Any, place: int) -> Any:
     """Contract the gradient with the other operands; put axes that were summed alone back."""
+    inputs, output = kw["inputs"], kw["output"]
     own, target = inputs[place], ins[place]
     sizes = dict(zip(own, target.shape, strict=True))
     others = [k for k in range(len(ins)) if k != place]
@@ -38,7 +39,8 @@ def _einsum_one(g: Any, ins: Any, inputs: tuple[str, ...], output: str, place: i
     reached = "".join(letter for letter in distinct if letter in known)
     subscripts = ",".join([output, *(inputs[k] for k in others)])
     factors = [g, *(conj(ins[k]) for k in others)]
-    made = np.einsum(f"{subscripts}->{reached}", *factors, optimize=len(factors) > 2)
+    optimize = kw.get("optimize") or len(factors) > 2
+    made = np.einsum(f"{subscripts}->{reached}", *factors, optimize=optimize)
     lengths = dict(zip(reached, made.shape, strict=True))
     if lengths != sizes:  # an operand's 1 is repeated where others have more; or it is alone
         made = np.reshape(made, [lengths.get(c, 1) for c in distinct])
