@@ -30,10 +30,10 @@ def test_a_variable(way: Callable[[Any], Any]) -> None:
     variable = tfopt.Variable(array, "a variable to copy", constraint=clipped, trainable=False)
     other, its = way((variable, array))
     assert (other.name, other.constraint, other.trainable) == (variable.name, clipped, False)
+    assert repr(other) == repr(variable)
     other.assign([3, 4])
     assert its.tolist() == [3, 4] and array.tolist() == [1, 1]
     assert other.lock is not variable.lock
-    assert repr(other) == repr(variable)
 
 
 def test_a_shallow_copy_of_a_variable_shares_its_array() -> None:

@@ -234,6 +234,7 @@ def test_configuration(name: str) -> None:
         assert again.get_config() == config
         assert rates(again, 0, 7, 12) == rates(schedule, 0, 7, 12)
         assert repr(again) == repr(schedule)
+        assert eval(repr(schedule), vars(schedules)).get_config() == config
     assert repr(schedule).startswith(f"{name}(") and repr(schedule).endswith(")")
 
 

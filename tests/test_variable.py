@@ -26,7 +26,7 @@ def test_an_array_is_wrapped_not_copied() -> None:
     assert np.shares_memory(np.asarray(variable), array)
     assert not np.shares_memory(np.array(variable), array)
     assert (variable.name, variable.shape, variable.dtype, len(variable)) == ("w", (3,), float, 3)
-    assert repr(variable) == "<Variable 'w' shape=(3,) dtype=float64>"
+    assert repr(variable) == "<Variable 'w' shape=(3,) dtype=float64 [9. 3. 3.]>"
 
 
 def test_other_values_become_arrays() -> None:

@@ -160,13 +160,18 @@ _ORIGINS = {
         "autodiff",
     ),
 }
+#: Where a name may be meant to be that is not here.
+_HOMES = tuple(
+    f"tfopt.{module}"
+    for module in ("optimizers", "optimizers.schedules", "linear_model", "autodiff", "io")
+)
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return imported(f"tfopt.{name}")
     if name not in _ORIGINS:
-        raise AttributeError(f"module 'tfopt' has no attribute {name!r}")
+        raise imported("tfopt.names").no_attribute("tfopt", name, __all__, _HOMES)
     found = getattr(imported(f"tfopt.{_ORIGINS[name]}"), name)
     globals()[name] = found  # so that it is looked up once
     return found

@@ -65,7 +65,7 @@ class Variable(Readable):
     >>> weights = np.zeros(3)
     >>> v = Variable(weights, name="weights")
     >>> v.assign_add([1, 2, 3])
-    <Variable 'weights' shape=(3,) dtype=float64>
+    <Variable 'weights' shape=(3,) dtype=float64 [1. 2. 3.]>
     >>> weights
     array([1., 2., 3.])
     """
@@ -273,7 +273,9 @@ class Variable(Readable):
     __imod__ = __ipow__ = __imatmul__ = _in_place
 
     def __repr__(self) -> str:
-        return f"<Variable {self.name!r} shape={self.shape} dtype={self.dtype}>"
+        on_host = isinstance(self._array, np.ndarray)
+        shown = "symbolic" if tracing() is not None else str(self._array) if on_host else "on a GPU"
+        return f"<Variable {self.name!r} shape={self.shape} dtype={self.dtype} {shown}>"
 
 
 def _host_array(value: Any, dtype: Any, name: str | None) -> np.ndarray:

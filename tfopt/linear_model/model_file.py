@@ -6,6 +6,7 @@ import os
 
 from tfopt.core.atomic_write import replacing
 from tfopt.errors import FileFormatError, InvalidArgumentError
+from tfopt.imports import imported
 from tfopt.linear_model.model_json import parse_json, write_json
 from tfopt.linear_model.model_npz import encode_npz, parse_npz
 from tfopt.linear_model.predictions import LinearModel
@@ -99,9 +100,8 @@ def _encode_json(model: StoredModel) -> bytes:
 
 
 def _encode_onnx(model: StoredModel) -> bytes:
-    from tfopt.interop import onnx  # loaded if needed only
-
-    return onnx.encoded(estimator_of(model))
+    content: bytes = imported("tfopt.interop.onnx").encoded(estimator_of(model))
+    return content
 
 
 _FORMS = {"": encode_npz, ".npz": encode_npz, ".json": _encode_json, ".onnx": _encode_onnx}

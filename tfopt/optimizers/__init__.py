@@ -1,5 +1,8 @@
 """The optimizers: TensorFlow's OptimizerV2 classes for NumPy arrays, and many more."""
 
+from typing import NoReturn
+
+from tfopt.names import no_attribute
 from tfopt.optimizers import schedules
 from tfopt.optimizers.algorithms.adadelta import Adadelta
 from tfopt.optimizers.algorithms.adafactor import Adafactor
@@ -77,3 +80,7 @@ __all__ = [
     "schedules",
     "serialize",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise no_attribute(__name__, name, __all__)

@@ -157,6 +157,9 @@ class Nadam(RuleOptimizer):
         product = np.array(update.hypers["mu_product"])
         return [Assign(self.momentum_cache.numpy(), product)]
 
+    def _given(self) -> dict[str, Any]:
+        return {**super()._given(), "decay": None}  # another name of schedule_decay
+
     def get_config(self) -> dict[str, Any]:
         own = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
         return {**super().get_config(), "decay": self.schedule_decay, **own}

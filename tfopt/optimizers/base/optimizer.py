@@ -13,17 +13,19 @@ from tfopt.core.call_site import stacklevel
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.commit import Count, Write
+from tfopt.names import unknown_argument
 from tfopt.optimizers.base import saved_config
 from tfopt.optimizers.base.contract import OptimizerBase
 from tfopt.optimizers.base.hyperparameters import Hyper, LearningRate, Limit, rate_config
 from tfopt.optimizers.base.restoration import LoadedState
-from tfopt.optimizers.base.unique_names import made_unique, unknown_argument
+from tfopt.optimizers.base.unique_names import made_unique
 from tfopt.optimizers.base.variables import as_variable
 from tfopt.optimizers.execution.clipping import clipped_gradients
 from tfopt.optimizers.execution.gradients import are_finite, refuse_rows, split_pairs
 from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
 from tfopt.optimizers.execution.request import Capabilities, NotFinite, StepRequest
 from tfopt.optimizers.schedules import LearningRateSchedule, deserialize
+from tfopt.optimizers.schedules.representation import parameters_of
 from tfopt.optimizers.settings import Setting, choice, flag, function
 from tfopt.variable import Variable
 
@@ -155,7 +157,7 @@ class Optimizer(OptimizerBase, abstract=True):
         **unknown: Any,
     ) -> None:
         if unknown:
-            raise unknown_argument(type(self), next(iter(unknown)))
+            raise unknown_argument(type(self), next(iter(unknown)), parameters_of(type(self)))
         name = name or made_unique(type(self).__name__)
         count = Variable(np.zeros((), np.int64), name=f"{name}/iterations", trainable=False)
         super().__init__(name)
@@ -385,6 +387,14 @@ class Optimizer(OptimizerBase, abstract=True):
         return decayed
 
     # ---- configuration
+
+    def _given(self) -> dict[str, Any]:
+        # `lr` is another name of learning_rate; None stands for no decay, unless that is a number
+        given = {"lr": None, "gradient_transformers": self.gradient_transformers or None}
+        decay = parameters_of(type(self)).get("weight_decay")
+        if decay is not None and decay.default is None:
+            given["weight_decay"] = getattr(self, "weight_decay", None) or None
+        return given
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor arguments of this optimizer, without its state."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfopt.errors import InvalidArgumentError
+from tfopt.names import hint
 from tfopt.optimizers.base.contract import OPTIMIZERS, OptimizerBase
 
 __all__ = ["deserialize", "get", "serialize"]
@@ -55,8 +56,10 @@ def deserialize(
     name = config["class_name"]
     cls = (custom_objects or {}).get(name) or OPTIMIZERS.get(name.lower())
     if cls is None:
+        meant = hint(name, [cls.__name__ for cls in OPTIMIZERS.values()])
+        says = meant and f"D{meant[1:]} "
         raise InvalidArgumentError(
-            f"Unknown optimizer: {name}. Please ensure this object is passed to the "
+            f"Unknown optimizer: {name}. {says}Please ensure this object is passed to the "
             "`custom_objects` argument."
         )
     return cls.from_config(config["config"])

@@ -11,7 +11,7 @@ import numpy as np
 
 from tfopt.core.backends import backend_of
 from tfopt.core.effects import writes
-from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.errors import InvalidArgumentError
 from tfopt.imports import imported
 from tfopt.kernels.update.commit import Write
 from tfopt.optimizers.base.restoration import LoadedState, Restoration
@@ -19,6 +19,7 @@ from tfopt.optimizers.base.slots import SlotStore, first_array
 from tfopt.optimizers.base.state_dict import load_state, state_of
 from tfopt.optimizers.base.variables import as_variable, dtype_of
 from tfopt.optimizers.base.weights import fitting
+from tfopt.optimizers.schedules.representation import call_of
 from tfopt.optimizers.settings import HasSettings, Setting, text
 from tfopt.variable import Variable
 
@@ -370,9 +371,8 @@ class Stateful(HasSettings, ABC):
         """Return an optimizer constructed from the result of `get_config`."""
 
     def __repr__(self) -> str:
-        try:
-            config = self.get_config()
-        except InvalidTypeError:  # a configuration cannot contain functions or lists of variables
-            return f"<{type(self).__name__} {self.name!r}>"
-        arguments = ", ".join(f"{key}={value!r}" for key, value in config.items())
-        return f"{type(self).__name__}({arguments})"
+        return call_of(self, self._given())
+
+    def _given(self) -> dict[str, Any]:
+        """Return the values of constructor arguments that are no attributes, to be shown."""
+        return {}

@@ -16,6 +16,9 @@ raise `InvalidArgumentError`, also when an attribute is set later, and so does a
 formula has no finite value.
 """
 
+from typing import NoReturn
+
+from tfopt.names import no_attribute
 from tfopt.optimizers.schedules.cosines import (
     CosineDecay,
     CosineDecayRestarts,
@@ -47,3 +50,7 @@ __all__ = [
     "deserialize",
     "serialize",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise no_attribute(__name__, name, __all__)

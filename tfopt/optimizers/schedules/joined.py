@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tfopt.errors import InvalidArgumentError
+from tfopt.optimizers.schedules.representation import call_of
 from tfopt.optimizers.schedules.schedule import LearningRateSchedule, Number, increasing
 from tfopt.optimizers.schedules.serialization import deserialize, serialize
 from tfopt.optimizers.settings import Setting, finite, refuse_class
@@ -101,10 +102,7 @@ class LinearWarmup(LearningRateSchedule):
         return cls(**{**config, "schedule": _deserialized(config["schedule"], custom_objects)})
 
     def __repr__(self) -> str:
-        return (
-            f"LinearWarmup(schedule={self.schedule!r}, warmup_steps={self.warmup_steps!r}, "
-            f"initial_learning_rate={self.initial_learning_rate!r}, name={self.name!r})"
-        )
+        return call_of(self, {})
 
 
 class Join(LearningRateSchedule):
@@ -179,10 +177,7 @@ class Join(LearningRateSchedule):
         return cls(**{**config, "schedules": parts})
 
     def __repr__(self) -> str:
-        return (
-            f"Join(schedules={self.schedules!r}, boundaries={self.boundaries!r}, "
-            f"name={self.name!r})"
-        )
+        return call_of(self, {})
 
 
 def _rate(part: Part, step: float) -> float:

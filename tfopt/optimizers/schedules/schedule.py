@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tfopt.errors import InvalidArgumentError
+from tfopt.names import unknown_argument
+from tfopt.optimizers.schedules.representation import call_of
 from tfopt.optimizers.settings import CheckedAttribute, HasSettings, constant, finite
 
 __all__ = [
@@ -83,6 +86,16 @@ class LearningRateSchedule(HasSettings):
         if cls.__module__.startswith(f"{__package__}.") and not abstract:
             SCHEDULES[cls.__name__] = cls
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Refuse arguments that there are not, before a schedule is made."""
+        if kwargs and cls.__init__ is not object.__init__:
+            taken = inspect.signature(cls.__init__).parameters.values()
+            if all(each.kind is not each.VAR_KEYWORD for each in taken):
+                names = [each.name for each in taken][1:]
+                for name in kwargs.keys() - names:
+                    raise unknown_argument(cls, name, names)
+        return super().__new__(cls)
+
     def __call__(self, step: Any) -> float:
         """Return the learning rate of a step; the first step is number 0."""
         raise NotImplementedError("Learning rate schedule must override __call__")
@@ -130,5 +143,4 @@ class Formula(LearningRateSchedule, abstract=True):
         return {name: getattr(self, name) for name in self.arguments}
 
     def __repr__(self) -> str:
-        arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
-        return f"{type(self).__name__}({arguments})"
+        return call_of(self, {})

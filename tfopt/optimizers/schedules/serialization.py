@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfopt.errors import InvalidArgumentError
+from tfopt.names import hint
 from tfopt.optimizers.schedules.schedule import SCHEDULES
 
 __all__ = ["deserialize", "serialize"]
@@ -36,7 +37,7 @@ def serialize(learning_rate_schedule: Any) -> Any:
     >>> saved["class_name"], saved["config"]["decay_steps"]
     ('CosineDecay', 10)
     >>> deserialize(saved)
-    CosineDecay(initial_learning_rate=0.1, decay_steps=10, alpha=0.0, name=None)
+    CosineDecay(0.1, 10)
     """
     if learning_rate_schedule is None:
         return None
@@ -87,7 +88,9 @@ def _known(name: str, custom_objects: Mapping[str, Any] | None) -> Any:
         return custom_objects[name]
     if name in SCHEDULES:
         return SCHEDULES[name]
+    meant = hint(name, SCHEDULES)
+    says = meant and f"D{meant[1:]} "
     raise InvalidArgumentError(
-        f"Unknown decay: {name}. Please ensure this object is passed to the `custom_objects` "
+        f"Unknown decay: {name}. {says}Please ensure this object is passed to the `custom_objects` "
         "argument."
     )

@@ -269,6 +269,13 @@ class ParameterGroups(Wrapper):
     def _like(self, config: dict[str, Any]) -> Any:
         return made(lambda: type(self)(self.optimizer, **{**config, "groups": []}))
 
+    def _given(self) -> dict[str, Any]:
+        groups = [
+            (*(members.patterns or [members.variables]), optimizer)
+            for members, optimizer in zip(self._members, self.optimizers, strict=False)
+        ]
+        return {"optimizer": self.optimizer, "groups": groups}
+
     def get_config(self) -> dict[str, Any]:
         """Return the constructor arguments of this optimizer, without its state.
 

@@ -1,0 +1,54 @@
+"""Schedules and optimizers as the calls that make them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["call_of", "parameters_of"]
+
+
+def parameters_of(cls: type) -> dict[str, inspect.Parameter]:
+    """Return the arguments of a class and, if it passes keywords on, of its bases."""
+    found: dict[str, inspect.Parameter] = {}
+    for base in cls.__mro__:
+        made = vars(base).get("__init__")
+        if not inspect.isfunction(made):
+            continue
+        own = [*inspect.signature(made).parameters.values()][1:]
+        for each in own:
+            if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL):
+                found.setdefault(each.name, each)
+        if all(each.kind is not each.VAR_KEYWORD for each in own):
+            break
+    return found
+
+
+def call_of(value: Any, given: Mapping[str, Any]) -> str:
+    """Return the text of a call that makes an object.
+
+    It has the arguments that are required, the learning rate, and what differs from the defaults.
+
+    Parameters
+    ----------
+    value : object
+        Its attributes have the names of its arguments.
+    given : mapping
+        Values of arguments that are no attributes.
+    """
+    cls, texts, in_order = type(value), [], True
+    for name, parameter in parameters_of(cls).items():
+        is_known = name in given or hasattr(value, name)
+        needed = parameter.default is parameter.empty
+        if needed and not is_known:
+            return f"<{cls.__name__} {value.name!r}>"
+        argument = given.get(name, getattr(value, name, parameter.default))
+        usual = (None, cls.__name__) if name == "name" else (parameter.default,)
+        if needed or (in_order and name == "learning_rate"):
+            texts.append(repr(argument) if in_order else f"{name}={argument!r}")
+            continue
+        in_order = False
+        if not any(argument is each or argument == each for each in usual):
+            texts.append(f"{name}={argument!r}")
+    return f"{cls.__name__}({', '.join(texts)})"
