@@ -39,7 +39,7 @@ _POSITIONAL = (
     "x, x", "[x, w, x]", "x, [m], [w]", "x, [m], [np.negative], s", "'i,i', x, w", "'ij,ij', x, w",
     "'ij->j', x", "w, x, v", "x, v, w", "2, x, w", "x, w, 1",
 )  # fmt: skip
-_KEYWORDS = ("w", "m", "i", "s", "v", "l", "[w]", "0", "(0,)", "1", "True", "'wrap'")
+_KEYWORDS = ("w", "m", "i", "s", "v", "l", "0", "(0,)", "True", "'wrap'")
 #: What NumPy rounds to an integer.
 _WHOLE = {"axis", "axes", "n", "k", "offset", "axis1", "axis2", "shift", "edge_order", "decimals"}
 _OPERATIONS = (

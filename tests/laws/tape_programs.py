@@ -18,7 +18,7 @@ PROGRAM = """
 import warnings
 import numpy as np
 import tfopt
-from scipy import special
+from scipy import sparse, special
 from tfopt.core.nest import flatten
 from laws.tape_calls import number, outside, start
 
@@ -27,6 +27,7 @@ np.seterr(all="ignore")
 SHAPE, SEED = {shape!r}, {seed}
 X, V = start(SHAPE, SEED), start(SHAPE, SEED + 1)
 random = np.random.default_rng(SEED)
+R = sparse.random(3, X.size, 0.7, "csr", random_state=SEED)
 D, E, C = (random.uniform(0.5, 1.0, X.shape) for _ in range(3))
 
 
@@ -50,6 +51,10 @@ class Plain:
 
     def slope(self, a, w):
         return 3 * a * a * w
+
+    def rows(self, a):
+        first = R.toarray() @ np.ravel(a)
+        return first, R.toarray().T @ first
 
     def wrapped(self, f, a):
         return f(a)
@@ -78,6 +83,11 @@ class Recorded:
             inner.watch(a)
             y = np.sum(a ** 3 * w)
         return inner.gradient(y, a)
+
+    def rows(self, a):
+        rows = tfopt.SparseRows(R)
+        first = rows.dot(np.ravel(a))
+        return first, np.add(rows.gradient(first), 0.0)
 
     def wrapped(self, f, a):
         return {wrapper}(f)(a)
@@ -168,6 +178,7 @@ STATEMENTS = {
     "assign": "env.assign(w + 0.0)",
     "view": "a = a[..., ::-1] if a.ndim else a[...]",
     "product": "a = mixed(a * w, a)",
+    "rows": "a = mixed(a, env.rows(a))",
     "slope": "a = mixed(a, env.slope(a, w))",
     "wrapped": "a = mixed(a, env.wrapped(lambda b: np.sin(b * env.read()) * np.exp(b), a))",
 }
