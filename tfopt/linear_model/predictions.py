@@ -11,7 +11,6 @@ from scipy import sparse
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import gen_batches
-from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -108,9 +107,8 @@ class LinearModel(CoefficientsMixin, BaseEstimator):  # type: ignore[misc]
         if X.shape[1] != coef.shape[0]:
             raise ValueError(f"X has {X.shape[1]} features, but coef_ has {coef.shape[0]}")
         if sparse.issparse(coef):
-            scores: np.ndarray = safe_sparse_dot(
-                checked_sparse(X, own=True), coef, dense_output=True
-            )
+            product = checked_sparse(X, own=True) @ coef
+            scores: np.ndarray = product.toarray() if sparse.issparse(product) else product
         elif sparse.issparse(X):
             scores = _sparse_products(X, coef)
         elif X.dtype == coef.dtype:
