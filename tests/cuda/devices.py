@@ -39,6 +39,10 @@ class HostArray:
     def shape(self) -> tuple[int, ...]:
         return self.array.shape
 
+    @property
+    def read_only(self) -> bool:
+        return not self.array.flags.writeable
+
     def get(self) -> np.ndarray:
         return self.array.copy()
 
@@ -57,7 +61,8 @@ class HostArray:
         return {
             "shape": self.array.shape,
             "typestr": self.array.dtype.str,
-            "data": (self.array.ctypes.data, not self.array.flags.writeable),
+            # libraries for GPUs give empty arrays no memory
+            "data": (self.array.ctypes.data if self.array.size else 0, self.read_only),
             "strides": None if self.array.flags.c_contiguous else self.array.strides,
             "version": 3,
             "stream": self.stream,

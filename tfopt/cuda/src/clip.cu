@@ -328,9 +328,9 @@ API int tfopt_cuda_clamp(int device, void *stream, int type, void *out, const vo
         using T = decltype(t);
         Clamping<T> w = {static_cast<T *>(out), static_cast<const T *>(data), size,
                          static_cast<const T *>(low), static_cast<const T *>(high), {}, {}};
-        if (!low)
+        if (lowest) /* then low is NULL, which it also is for an array without elements */
             w.lowest = *static_cast<const T *>(lowest);
-        if (!high)
+        if (highest)
             w.highest = *static_cast<const T *>(highest);
         if (size)
             LAUNCH(static_cast<cudaStream_t>(stream), blocks_for(size), THREADS, (clamp<T>), w);

@@ -30,8 +30,9 @@ def fitting(name: str, params: Sequence[Variable], weights: Any) -> list[np.ndar
                 f"Optimizer weight shape {param.shape} not compatible with provided weight shape "
                 f"{array.shape}"
             )
-        if array.dtype != param.dtype and "V" in (array.dtype.kind, param.dtype.kind):
-            raise InvalidTypeError(f"{param.name} is stored as {param.dtype}, not {array.dtype}")
+        dtype = dtype_of(param)
+        if array.dtype != dtype and "V" in (array.dtype.kind, dtype.kind):
+            raise InvalidTypeError(f"{param.name} is stored as {dtype}, not {array.dtype}")
         check_blocks(param.name, array)
     with np.errstate(all="ignore"):
         return [array.astype(dtype_of(p)) for p, array in zip(params, arrays, strict=True)]

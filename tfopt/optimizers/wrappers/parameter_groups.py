@@ -271,7 +271,7 @@ class ParameterGroups(Wrapper):
 
     def _given(self) -> dict[str, Any]:
         groups = [
-            (*(members.patterns or [members.variables]), optimizer)
+            (members.patterns[0] if members.patterns else members.variables, optimizer)
             for members, optimizer in zip(self._members, self.optimizers, strict=False)
         ]
         return {"optimizer": self.optimizer, "groups": groups}
