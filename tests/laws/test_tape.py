@@ -5,14 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from laws import tape_outside, tape_programs, tape_protocol, tape_returned, tape_wrapped
+from laws import (
+    tape_operands,
+    tape_outside,
+    tape_programs,
+    tape_protocol,
+    tape_returned,
+    tape_wrapped,
+)
 from laws.law import Law, all_pairs, covering, drawn, first_that_fails, pairs, shrunk
 from laws.tape_calls import right_calls
 
 #: So many further programs of each law are drawn.
 MORE = [
-    (tape_outside.LAW, 3), (tape_programs.LAW, 40), (tape_protocol.LAW, 200),
-    (tape_returned.LAW, 40), (tape_wrapped.LAW, 10),
+    (tape_operands.LAW, 3), (tape_outside.LAW, 3), (tape_programs.LAW, 40),
+    (tape_protocol.LAW, 200), (tape_returned.LAW, 40), (tape_wrapped.LAW, 10),
 ]  # fmt: skip
 
 
