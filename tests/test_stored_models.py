@@ -6,6 +6,7 @@ All estimators, their losses and parameters are tried, as far as the package nam
 from __future__ import annotations
 
 import inspect
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,12 @@ def test_labels(tmp_path: Path, kind: type, labels: str, n_classes: int) -> None
         assert loaded.predict(X).tolist() == expected
         assert [*map(type, loaded.predict(X).tolist())] == [*map(type, expected)]
         assert (loaded.decision_function(X) == model.decision_function(X)).all()
+    # programs of before read files whose labels are floats or text, and know that others are newer
+    kinds = {type(each) for each in model.classes_.tolist()}
+    newer = kinds <= {int, bool}
+    with np.load(paths[0]) as arrays:
+        version = json.loads(str(arrays["header"]))["version"]
+    assert version == (3 if newer else 2 if n_classes > 2 else 1)
     there, back = str(tmp_path / "there.npz"), str(tmp_path / "back.json")
     again = str(tmp_path / "again.npz")
     for source, target in ((paths[1], there), (there, back), (paths[0], back + "2.json")):

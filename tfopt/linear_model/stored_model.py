@@ -197,10 +197,12 @@ def _parameters_of(model: StoredModel, kind: type[SDCAEstimator]) -> dict[str, A
     names: Iterable[str] = kind._PARAMETERS
     if model.optimizer.get("name") in _SAME_PARAMETERS:
         names = kind._get_param_names()
-    known = {name: value for name, value in _plain(model.settings).items() if name in names}
+    settings = _plain(model.settings) | {"loss": model.loss}
     # the command line stores None for parameters that are not given
-    return {"loss": model.loss} | {
-        name: value for name, value in known.items() if value is not None
+    return {
+        name: value
+        for name, value in settings.items()
+        if name in (*names, "loss") and value is not None
     }
 
 
