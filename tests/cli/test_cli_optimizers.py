@@ -241,7 +241,7 @@ def test_rows_that_catch_up_have_done_so_when_they_are_read(cli, tiny):
             "--set l1_regularization_strength is given twice",
         ),
         ("--optimizer ftrl --set beta=-1", ": beta must be finite and at least 0, not -1.0"),
-        ("--set beta_1=2", "beta_1 must be between 0 and 1, not 2.0"),
+        ("--set beta_1=2", "beta_1 must be at least 0 and less than 1, not 2.0"),
         ("--set beta_1=x", "beta_1 must be a number, not 'x'"),
         ("--set beta_1", "argument --set: must be NAME=VALUE, not 'beta_1'"),
         ("--set beta-1=0", "argument --set: must be NAME=VALUE, not 'beta-1=0'"),

@@ -176,6 +176,7 @@ def text(name: str, value: Any) -> str:
 
 def function(name: str, value: Any) -> Any:
     """Return a function, or None, unchanged."""
+    refuse_class(name, value)
     if value is not None and not callable(value):
         raise InvalidTypeError(f"{name} must be a function or None, not {value!r}")
     return value

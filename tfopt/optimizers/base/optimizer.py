@@ -26,7 +26,7 @@ from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
 from tfopt.optimizers.execution.request import Capabilities, NotFinite, StepRequest
 from tfopt.optimizers.schedules import LearningRateSchedule, deserialize
 from tfopt.optimizers.schedules.representation import parameters_of
-from tfopt.optimizers.settings import Setting, choice, flag, function
+from tfopt.optimizers.settings import Setting, choice, flag, function, refuse_class
 from tfopt.variable import Variable
 
 __all__ = ["ApplyState", "Optimizer"]
@@ -39,6 +39,7 @@ def _functions(name: str, value: Any) -> list[Any]:
         raise InvalidTypeError(f"{name} must be a list of functions, not {value!r}")
     functions = list(value or ())
     for each in functions:
+        refuse_class(name, each)
         if not callable(each):
             raise InvalidTypeError(f"{name} must be a list of functions, not one of {each!r}")
     return functions
@@ -158,7 +159,7 @@ class Optimizer(OptimizerBase, abstract=True):
     ) -> None:
         if unknown:
             raise unknown_argument(type(self), next(iter(unknown)), parameters_of(type(self)))
-        name = name or made_unique(type(self).__name__)
+        name = made_unique(type(self).__name__) if name in (None, "") else name
         count = Variable(np.zeros((), np.int64), name=f"{name}/iterations", trainable=False)
         super().__init__(name)
         self._store.weights.append(count)

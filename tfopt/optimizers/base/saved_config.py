@@ -77,7 +77,7 @@ def made(make: Callable[[], Any]) -> Any:
     """
     try:
         return make()
-    except (LookupError, OverflowError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
         if isinstance(error, InvalidArgumentError):
             raise
         raise InvalidArgumentError(f"the state's configuration is invalid: {error}") from error

@@ -19,6 +19,7 @@ from tfopt.optimizers.base.slots import SlotStore
 from tfopt.optimizers.base.state_parts import (
     as_damage,
     check_array,
+    check_bounds,
     check_keys,
     check_known,
     check_same,
@@ -34,7 +35,7 @@ from tfopt.variable import Variable
 if TYPE_CHECKING:
     from tfopt.optimizers.base.stateful import Stateful
 
-__all__ = ["load_state", "state_of"]
+__all__ = ["check_weights", "load_state", "other_weights", "state_of"]
 
 Place = tuple[str, str]  # the names of a variable and of its slot
 
@@ -62,7 +63,7 @@ def _state(optimizer: Stateful, names: dict[str, Variable]) -> dict[str, Any]:
         for memory, slots in store.by_memory.items()
         for name, slot in slots.items()
     }
-    others = _other_weights(optimizer)
+    others = other_weights(optimizer)
     labels = {id(weight): key for key, weight in others.items()}
     inside = {key: _state(inner, names) for key, inner in optimizer._inner().items()}
     return {
@@ -195,7 +196,7 @@ def _all_owners(optimizer: Stateful) -> Iterator[Variable]:
         yield from _all_owners(inner)
 
 
-def _other_weights(optimizer: Stateful) -> dict[str, Variable]:
+def other_weights(optimizer: Stateful) -> dict[str, Variable]:
     """Return the weights that are not slots, by their names in a state."""
     others = optimizer._store.others
     counted = {"iterations": others.pop(0)} if optimizer._counts_steps else {}
@@ -203,11 +204,18 @@ def _other_weights(optimizer: Stateful) -> dict[str, Variable]:
 
 
 def _checked_weights(optimizer: Stateful, saved: dict[str, Any]) -> dict[str, Variable]:
-    others = _other_weights(optimizer)
+    others = other_weights(optimizer)
     check_same("weights", others, saved)
     for key, weight in others.items():
         check_array(key, saved[key], weight.shape, weight.dtype)
+    check_weights(optimizer, saved)
     return others
+
+
+def check_weights(optimizer: Stateful, weights: dict[str, np.ndarray]) -> None:
+    """Raise if a weight that is not a slot, by its name in a state, is out of its bounds."""
+    for key, bounds in optimizer._weight_bounds.items():
+        check_bounds(key, weights[key], bounds)
 
 
 def _checked_slots(

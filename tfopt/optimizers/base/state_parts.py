@@ -16,6 +16,7 @@ from tfopt.variable import Variable
 __all__ = [
     "as_damage",
     "check_array",
+    "check_bounds",
     "check_keys",
     "check_known",
     "check_same",
@@ -121,6 +122,13 @@ def check_same(what: str, ours: Any, saved: Any) -> None:
             f"other {what}: the state lacks {missing or 'none'}, and has {foreign or 'none'} "
             "that the optimizer lacks"
         )
+
+
+def check_bounds(name: str, array: np.ndarray, bounds: tuple[float, float]) -> None:
+    """Raise unless all numbers of an array are within bounds."""
+    low, high = bounds
+    if not np.all((array >= low) & (array <= high)):
+        raise InvalidArgumentError(f"{name} must be between {low:g} and {high:g}, not {array}")
 
 
 def check_array(name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,14 +16,16 @@ from tfopt.imports import imported
 from tfopt.kernels.update.commit import Write
 from tfopt.optimizers.base.restoration import LoadedState, Restoration
 from tfopt.optimizers.base.slots import SlotStore, first_array
-from tfopt.optimizers.base.state_dict import load_state, state_of
+from tfopt.optimizers.base.state_dict import check_weights, load_state, other_weights, state_of
 from tfopt.optimizers.base.variables import as_variable, dtype_of
 from tfopt.optimizers.base.weights import fitting
 from tfopt.optimizers.schedules.representation import call_of
 from tfopt.optimizers.settings import HasSettings, Setting, text
 from tfopt.variable import Variable
 
-__all__ = ["Stateful"]
+__all__ = ["COUNTED", "Stateful"]
+
+COUNTED = (0, 2**63 - 2)  # the bounds of an int64 that can be incremented
 
 
 class Stateful(HasSettings, ABC):
@@ -40,6 +42,8 @@ class Stateful(HasSettings, ABC):
     """
 
     _counts_steps = True  # whether the first weight is the number of steps
+    #: The bounds of weights that are not slots, by their names in a state.
+    _weight_bounds: ClassVar[dict[str, tuple[float, float]]] = {"iterations": COUNTED}
 
     name = Setting(text)
 
@@ -169,7 +173,10 @@ class Stateful(HasSettings, ABC):
     def _set_weights(self, restoration: Restoration, weights: Any) -> None:
         """Check arrays in the format of `get_weights`, and add what sets the state to them."""
         own = self._store.weights
-        for weight, array in zip(own, fitting(self.name, own, weights), strict=True):
+        arrays = fitting(self.name, own, weights)
+        by_id = {id(weight): array for weight, array in zip(own, arrays, strict=True)}
+        check_weights(self, {key: by_id[id(w)] for key, w in other_weights(self).items()})
+        for weight, array in zip(own, arrays, strict=True):
             restoration.assign(weight, array)
 
     # ---- the complete state

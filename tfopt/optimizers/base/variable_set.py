@@ -26,7 +26,7 @@ class VariableSet:
     def __init__(self, variables: Iterable[Variable] = (), patterns: Iterable[str] = ()) -> None:
         # holding the variables keeps them alive, and so their addresses valid
         self._listed = {memory_of(variable): variable for variable in variables}
-        self._patterns = [re.compile(pattern) for pattern in patterns]
+        self._patterns = list(map(_compiled, patterns))
 
     def __getstate__(self) -> tuple[list[Variable], list[str]]:
         return self.variables, self.patterns
@@ -73,3 +73,14 @@ class VariableSet:
         if self._listed and memory_of(variable) in self._listed:
             return True
         return any(pattern.search(variable.name) for pattern in self._patterns)
+
+
+def _compiled(pattern: Any) -> re.Pattern[str]:
+    try:
+        compiled: re.Pattern[str] = re.compile(pattern)
+        compiled.search("")  # bytes find nothing in names
+    except (TypeError, re.error) as error:
+        raise InvalidArgumentError(
+            f"{pattern!r} is not a regular expression of names: {error}"
+        ) from None
+    return compiled

@@ -80,7 +80,7 @@ def _share(a: Variable, b: Variable) -> bool:
     if "gpu" in (a.device, b.device):
         return a.device == b.device
     try:
-        return np.shares_memory(a.numpy(), b.numpy(), max_work=_MOST_WORK)
+        return np.shares_memory(a.numpy(), b.numpy(), max_work=_MOST_WORK)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return False
 

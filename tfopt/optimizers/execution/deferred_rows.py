@@ -226,7 +226,10 @@ def check_deferred_rows(state: Any, variable: Variable) -> None:
         "heights": ((len(state["heights"]),), np.float64, None),
     }
     slots = len(kernel.rule.slots)
-    fits = len(state["slots"]) == slots == len(state["decays"]) and all(
+    are_numbers = all(
+        isinstance(decay, (int, float)) and math.isfinite(decay) for decay in state["decays"]
+    )
+    are_arrays = all(
         isinstance(state[key], np.ndarray)
         and (state[key].shape, state[key].dtype) == (shape, dtype)
         and (
@@ -234,6 +237,7 @@ def check_deferred_rows(state: Any, variable: Variable) -> None:
         )
         for key, (shape, dtype, most) in expected.items()
     )
+    fits = are_numbers and are_arrays and len(state["slots"]) == slots == len(state["decays"])
     if not fits or n == 0:
         raise InvalidArgumentError(f"the deferred updates of {variable.name} do not fit its rows")
 

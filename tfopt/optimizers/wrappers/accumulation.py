@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.optimizers.base.contract import OptimizerBase
 from tfopt.optimizers.base.restoration import LoadedState
 from tfopt.optimizers.base.state_parts import as_damage, check_array, check_keys, check_known
+from tfopt.optimizers.base.stateful import COUNTED
 from tfopt.optimizers.base.variables import memory_of, now_at, wide
 from tfopt.optimizers.execution.gradients import are_finite, checked_gradient
 from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
@@ -81,6 +82,7 @@ class GradientAccumulation(Wrapper):
     steps = Setting(whole(1))
     reduction = Setting(choice("mean", "sum"))
     pending = Setting(once=True)
+    _weight_bounds: ClassVar[dict[str, tuple[float, float]]] = {"pending": COUNTED}
 
     def __init__(
         self,

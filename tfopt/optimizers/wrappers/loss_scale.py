@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tfopt.kernels.reduce.norms import all_finite
 from tfopt.kernels.update.commit import Count
 from tfopt.optimizers.base.contract import OptimizerBase
 from tfopt.optimizers.base.minimize import product, times
+from tfopt.optimizers.base.stateful import COUNTED
 from tfopt.optimizers.execution.bound_step import BoundAround
 from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
 from tfopt.optimizers.execution.request import Capabilities, NotFinite, StepRequest
@@ -21,6 +22,9 @@ from tfopt.optimizers.wrappers.wrapper import Wrapper
 from tfopt.variable import Variable
 
 __all__ = ["LossScaleOptimizer"]
+
+
+_SCALES = (sys.float_info.min, 1 / sys.float_info.min)  # gradients are divided by them
 
 
 def _positive(name: str, value: Any) -> float:
@@ -89,6 +93,10 @@ class LossScaleOptimizer(Wrapper):
     dynamic_growth_steps = Setting(whole(1))
     step_counter = Setting(once=True)
     dynamic_scale = Setting(once=True)
+    _weight_bounds: ClassVar[dict[str, tuple[float, float]]] = {
+        "step_counter": COUNTED,
+        "dynamic_scale": _SCALES,
+    }
 
     def __init__(
         self,
@@ -142,7 +150,7 @@ class LossScaleOptimizer(Wrapper):
     def _change_scale(self, step: PreparedStep, factor: float) -> None:
         step.assign(self.step_counter, 0)
         scale = float(self.dynamic_scale) * factor
-        if sys.float_info.min <= scale <= 1 / sys.float_info.min:  # gradients are divided by it
+        if _SCALES[0] <= scale <= _SCALES[1]:
             step.assign(self.dynamic_scale, scale)
 
 

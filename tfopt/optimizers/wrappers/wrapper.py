@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -88,6 +88,7 @@ class Wrapper(OptimizerBase, abstract=True):
     """
 
     _counts_steps = False  # the inner optimizer does
+    _weight_bounds: ClassVar[dict[str, tuple[float, float]]] = {}
     _arguments: tuple[str, ...] = ()  # the other arguments of the constructor
 
     optimizer: OptimizerBase = Setting(_an_optimizer, once=True)  # type: ignore[assignment]
