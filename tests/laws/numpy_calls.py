@@ -14,6 +14,7 @@ import numpy as np
 import tfopt.autodiff  # noqa: F401
 from laws.law import Draw, Law
 from tfopt.autodiff import ops
+from tfopt.autodiff.vjps.special import SLOPES
 from tfopt.autodiff.vjps.without_gradients import PLAIN_FUNCTIONS, TYPE_FUNCTIONS, WRITERS
 
 __all__ = ["FUNCTIONS", "LAW", "REFUSED"]
@@ -43,20 +44,28 @@ _OTHERS = {*PLAIN_FUNCTIONS, *TYPE_FUNCTIONS, *WRITERS, np.empty_like, np.apply_
 _TABLE = {spelled(f): f for f in (*ops.UFUNCS, *ops.FUNCTIONS) if f not in _OTHERS and of_numpy(f)}
 _REDUCED = {f"np.{f.__name__}.reduce": f.reduce for f in ops.REDUCTIONS}
 _SCANS = {f"np.{f.__name__}.accumulate": f.accumulate for f in ops.ACCUMULATIONS}
+try:
+    import scipy.special
+
+    _SPECIAL = {f"scipy.special.{name}": getattr(scipy.special, name) for name in SLOPES
+                if hasattr(scipy.special, name)}  # fmt: skip
+except ImportError:
+    _SPECIAL = {}
 #: Every function with a rule, by what is written.
-FUNCTIONS: dict[str, Any] = dict(sorted({**_TABLE, **_REDUCED, **_SCANS}.items()))
-_PER_PROGRAM = 6
+FUNCTIONS: dict[str, Any] = dict(sorted({**_TABLE, **_REDUCED, **_SCANS, **_SPECIAL}.items()))
+_PER_PROGRAM = 8
 _GROUPS = -(-len(FUNCTIONS) // _PER_PROGRAM)
 
 #: Of complex matrices their vectors have a phase that is nobody's.
 _WITH_VECTORS = ("np.linalg.svd", "np.linalg.eigh", "np.linalg.qr")
 #: Gradients that there are not, and words of what is said then.
 REFUSED: dict[str, tuple[str, ...]] = {
-    **{name: ("called so", "has no gradient") for name, f in FUNCTIONS.items()
+    **{name: ("called so", "has no gradient", "no gradient by") for name, f in FUNCTIONS.items()
        if isinstance(f, np.ufunc)},
     **dict.fromkeys(("np.linalg.det", "np.linalg.slogdet", "np.linalg.solve", "np.linalg.cond"),
                     ("Singular",)),
     "np.linalg.svd": ("no gradient of result",),
+    **dict.fromkeys(("np.cross", "np.linalg.cross"), ("of two dimensions",)),
     "np.linalg.qr": ("with mode", "Singular"),
     "np.quantile": ("with method",), "np.percentile": ("with method",),
     "np.pad": ("with mode",),
@@ -143,13 +152,18 @@ _FACTORS = {
               "int32", "uint8", "bool"],
     "shape": _SHAPES,
     "layout": ["C", "F", "strided", "reversed", "broadcast"],
-    "values": ["apart", "positive", "ties", "zeros", "special"],
-    "second": ["the same", "a scalar", "one less axis", "transposed", "of other dtype", "a number"],
+    "values": ["apart", "positive", "tiny", "ties", "zeros", "special"],
+    "second": ["the same", "a length of 1", "a scalar", "one less axis", "transposed",
+               "of other dtype", "a number"],
 }  # fmt: skip
 
 
 def _parameters(function: Any) -> list[inspect.Parameter]:
     return list(inspect.signature(function).parameters.values())
+
+
+#: A positive definite matrix, if x is one, and other numbers above its diagonal.
+_DEFINITE = "np.matmul(x, np.conj(np.swapaxes(x, -1, -2))) + 3 * np.eye(x.shape[-1])"
 
 
 class Writer:
@@ -177,9 +191,12 @@ class Writer:
             return str(self.one_of(["0.5", "2", "-1.5", "True", "1j"]))
         if second == "of other dtype":
             dtype = self.one_of(_FACTORS["dtype"])
-        shape = {"a scalar": (), "one less axis": shape[1:], "transposed": shape[::-1]}.get(
-            second, shape
-        )
+        shape = {
+            "a scalar": (),
+            "a length of 1": (1, *shape[1:])[: len(shape)],
+            "one less axis": shape[1:],
+            "transposed": shape[::-1],
+        }.get(second, shape)
         seed = int(self.random.integers(1000))
         self.operands.append(
             f"made({dtype!r}, {shape}, {levels['layout']!r}, {levels['values']!r}, {seed})"
@@ -242,12 +259,15 @@ class Writer:
                 chosen = [optional[k - len(others)]]
         for p in required:
             value = self.needed(p)
+            if name == "np.linalg.cholesky":
+                value = _DEFINITE.replace("x", value)
             if p is changed:
                 value = str(self.one_of(_ANY[level]))
             given.append(value)
         if (
             self.levels["second"] == "a number"
-            and {p.name for p in required} < _OPERANDS
+            and isinstance(function, np.ufunc)
+            and len(given) == 2
             and self.random.random() < 0.5
         ):
             given.reverse()
@@ -298,6 +318,7 @@ def _statements(draw: Draw) -> Iterator[str]:
         distinct &= draw.levels["layout"] != "broadcast"
         vectors = name in _WITH_VECTORS and "complex" in draw.levels["dtype"]
         smooth = (distinct and not vectors) or isinstance(FUNCTIONS[name], np.ufunc)
+        smooth = smooth and "complex" not in call  # whose functions have cuts
         yield (
             f"call = lambda {names}: {call}\n"
             f"call.text = {call!r}\n"
@@ -308,7 +329,11 @@ def _statements(draw: Draw) -> Iterator[str]:
 
 def program(draw: Draw) -> str:
     """Return calls of a few functions, each compared with what NumPy does."""
-    lines = ["import numpy as np", "from laws.called import agrees, made", "", *_statements(draw)]
+    imports = ["import numpy as np", "from laws.called import agrees, made"]
+    statements = [*_statements(draw)]
+    if any("scipy" in statement for statement in statements):
+        imports.append("import scipy.special")
+    lines = [*imports, "", *statements]
     return "\n".join(lines)
 
 

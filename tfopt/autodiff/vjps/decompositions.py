@@ -147,7 +147,7 @@ PINV.define((_pinv_rule, "ay"))
 @implements(np.linalg.pinv)
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._NoValue) -> Any:
     """Return the pseudo-inverse."""
-    if hermitian is False and rcond is None and (rtol is None or rtol is np._NoValue):
+    if hermitian is False and rcond is None and rtol is np._NoValue:
         return apply(PINV, (operand(a),))
     kwargs = {"rcond": rcond, "hermitian": hermitian, "rtol": rtol}
     return with_gradients_of(_pinv, np.linalg.pinv, (operand(a),), kwargs)

@@ -97,6 +97,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
            period: Any = None) -> Any:  # fmt: skip
     """Interpolate by straight lines; beyond the ends the values are constant."""
     x, xp, fp = map(as_tensor, (x, xp, fp))  # arrays have no places that are tensors
+    x, xp = np.real(x), np.real(xp)  # as NumPy has them
     if period is not None:
         x, xp = x % period, xp % period
         order = np.argsort(xp)

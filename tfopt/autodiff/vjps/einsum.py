@@ -22,10 +22,7 @@ def _einsum(*arrays: Any, inputs: tuple[str, ...], output: str, optimize: Any = 
 
 
 def _einsum_rule(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
-    return [
-        _einsum_one(g, ins, kw, k) if wanted else None
-        for k, wanted in enumerate(need)
-    ]
+    return [_einsum_one(g, ins, kw, k) if wanted else None for k, wanted in enumerate(need)]
 
 
 def _einsum_one(g: Any, ins: Any, kw: Any, place: int) -> Any:

@@ -74,7 +74,7 @@ def how_many(a: Any, axis: Any, keepdims: bool, where: Any) -> Any:
     """Return how many elements a reduction under a mask puts together."""
     if where is True:
         return count(a, axis)
-    return np.sum(np.broadcast_to(mask_of(where), a.shape), axis=axis, keepdims=keepdims)
+    return np.sum(np.broadcast_to(where, a.shape), axis=axis, keepdims=keepdims)
 
 
 def count(a: Any, axis: Any) -> int:

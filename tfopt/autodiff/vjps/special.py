@@ -24,11 +24,6 @@ def _of(name: str) -> Any:
     return getattr(sys.modules["scipy.special"], name)
 
 
-def _where_0(x: Any, value: Any, function: Slope) -> Any:
-    """Return a value at 0, and what a function gives elsewhere."""
-    return np.where(x == 0, value, function(np.where(x == 0, 1, x)))
-
-
 #: What the powers of x have as factors in the derivative of exprel, (exp(x) - 1) / x.
 _EXPREL = [(n + 1) / math.factorial(n + 2) for n in range(18)]
 
@@ -57,10 +52,23 @@ def _rgamma(y: Any, x: Any) -> Any:
 
 def _psi(y: Any, x: Any) -> Any:
     """Return the trigamma function: left of 1/2, where zeta is not defined, by its reflection."""
+    if np.iscomplexobj(x):
+        raise LookupError(
+            "scipy.special.psi has no gradient by a complex argument: SciPy has no trigamma "
+            "function of complex numbers"
+        )
     left = x < 0.5
     sine = np.sin(math.pi * np.where(left, x - np.rint(x), 0.5)) / math.pi
     zeta = _of("zeta")(2.0, np.where(left, 1 - x, x))
     return np.where(left, 1 / (sine * sine) - zeta, zeta)
+
+
+def _i1e(y: Any, x: Any) -> Any:
+    """Return the derivative of exp(-abs(x)) * i1(x): near 0 without a quotient of the two."""
+    near = abs(x) < 1
+    close, far = np.where(near, x, 0), np.where(near, 1, x)
+    mean = np.exp(-abs(close)) * (_of("i0")(close) + _of("iv")(2, close)) / 2
+    return np.where(near, mean, _of("i0e")(far) - _of("i1e")(far) / far) - np.sign(x) * y
 
 
 def _density(a: Any, x: Any) -> Any:
@@ -121,12 +129,10 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     "exprel": (_exprel,),
     "i0": (lambda y, x: _of("i1")(x),),
     "i0e": (lambda y, x: _of("i1e")(x) - np.sign(x) * y,),
-    "i1": (lambda y, x: _of("i0")(x) - _where_0(x, 0.5, lambda t: _of("i1")(t) / t),),
-    "i1e": (
-        lambda y, x: _of("i0e")(x) - np.sign(x) * y - _where_0(x, 0.5, lambda t: _of("i1e")(t) / t),
-    ),
+    "i1": (lambda y, x: (_of("i0")(x) + _of("iv")(2, x)) / 2,),
+    "i1e": (_i1e,),
     "j0": (lambda y, x: -_of("j1")(x),),
-    "j1": (lambda y, x: _of("j0")(x) - _where_0(x, 0.5, lambda t: _of("j1")(t) / t),),
+    "j1": (lambda y, x: (_of("j0")(x) - _of("jv")(2, x)) / 2,),
     "y0": (lambda y, x: -_of("y1")(x),),
     "y1": (lambda y, x: (_of("y0")(x) - _of("yv")(2, x)) / 2,),
     "k0": (lambda y, x: -_of("k1")(x),),
