@@ -1,4 +1,4 @@
-"""Complex variables, for the rules TensorFlow has for them; equal to the twin but for rounding."""
+"""Complex variables, for rules that TensorFlow has for them; equal to the twin but for rounding."""
 
 from __future__ import annotations
 
@@ -92,3 +92,30 @@ def test_optimizers_take_them(dtype: str) -> None:
     rows = tfopt.IndexedSlices(np.array([[1j], [2], [1j]], dtype), [2, 0, 2])
     tfopt.optimizers.SGD(1.0, momentum=0.5).apply_gradients([(rows, var)])
     assert var.ravel().tolist() == [-1, 1, 1 - 2j]
+
+
+@each_dtype
+@pytest.mark.parametrize("centered", [False, True])
+def test_rmsprop_and_nadam_are_optimizer_v2s(dtype: str, centered: bool) -> None:
+    """Which squares complex numbers, and takes the principal root."""
+    random = np.random.default_rng(2)
+    w = (random.standard_normal(9) + 1j * random.standard_normal(9)).astype(dtype)
+    x, ms, mg = w.copy(), np.zeros_like(w), np.zeros_like(w)
+    y, m, v, product = w.copy(), np.zeros_like(w), np.zeros_like(w), 1.0
+    z = w.copy()
+    one = tfopt.optimizers.RMSprop(0.1, centered=centered)
+    other = tfopt.optimizers.Nadam(0.1)
+    for t in range(1, 4):
+        g = (random.standard_normal(9) + 1j * random.standard_normal(9)).astype(dtype)
+        one.step(w, g)
+        ms, mg = 0.9 * ms + 0.1 * g * g, 0.9 * mg + 0.1 * g
+        x = x - 0.1 * g / (np.sqrt(ms - mg * mg if centered else ms) + 1e-7)
+        other.step(z, g)
+        mu, after = (0.9 * (1 - 0.5 * 0.96 ** (0.004 * s)) for s in (t, t + 1))
+        product *= mu
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        mean = (1 - mu) * g / (1 - product) + after * m / (1 - product * after)
+        y = y - 0.1 * mean / (np.sqrt(v / (1 - 0.999**t)) + 1e-7)
+    np.testing.assert_allclose(w, x, rtol=100 * TOLERANCE[dtype])
+    # 0.96 is rounded to float32, as in TensorFlow
+    np.testing.assert_allclose(z, y, rtol=max(100 * TOLERANCE[dtype], 1e-7))

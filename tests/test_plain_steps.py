@@ -395,6 +395,24 @@ def test_adafactor(shape: tuple[int, ...]) -> None:
     np.testing.assert_allclose(w, x, rtol=1e-13)
 
 
+@pytest.mark.parametrize("shape", [(4, 5), (2, 3, 4), (6,), ()])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_adafactor_with_decay(shape: tuple[int, ...], dtype: str) -> None:
+    """A step is that without decay, from weights that have been multiplied first."""
+    random = np.random.default_rng(8)
+    w = random.normal(size=shape).astype(dtype)
+    same, cls = w.copy(), tfopt.optimizers.Adafactor
+    decaying, plain = cls(0.3, weight_decay=0.25), cls(0.3)
+    for _ in range(3):
+        g = random.normal(size=shape).astype(dtype)
+        decaying.apply_gradients([(g, w)])
+        same *= same.dtype.type(1 - 0.3 * 0.25)
+        plain.apply_gradients([(g, same)])
+        assert w.tobytes() == same.tobytes()
+    again = cls.from_config(decaying.get_config())
+    assert again.weight_decay == 0.25 and "weight_decay" not in plain.get_config()
+
+
 def test_adafactors_rows_are_those_of_a_dense_gradient() -> None:
     w, same = np.ones((4, 3)), np.ones((4, 3))
     rows = np.array([[1.0, 2, 3], [4, 5, 6]])

@@ -246,7 +246,8 @@ def _made(random: Any, which: str, tried: set[str]) -> Any:
         w = np.ones(300, ml_dtypes.bfloat16 if rounds else np.float32)
         optimizer.apply_gradients([(w.copy(), w)])
         optimizer = cls(**arguments)  # is refused if a slot cannot be stored so
-    if getattr(optimizer, "weight_decay", None) and random.random() < 0.5:
+    may_exclude = hasattr(optimizer, "exclude_from_weight_decay")  # Adafactor has no such method
+    if may_exclude and optimizer.weight_decay and random.random() < 0.5:
         optimizer.exclude_from_weight_decay(var_names=["w[12]$"])
         tried.add("exclusion")
     told = ("sparse", "merge", "compat", "storage", "cautious_weight_decay")

@@ -482,6 +482,7 @@ def adafactor(
     epsilon_2: float = 1e-3,
     clip_threshold: float = 1.0,
     relative_step: bool = True,
+    weight_decay: float = 0.0,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Return the variable and the slots after a step (Shazeer, Stern 2018, algorithms 4 and 5).
 
@@ -504,6 +505,8 @@ def adafactor(
             root = np.sqrt(np.maximum(product, np.finfo(real).tiny))  # the product may underflow
         else:
             root = np.sqrt(means["v"])
+        if weight_decay > 0:  # decoupled: what shrinks does not depend on the gradient
+            x = real(1 - learning_rate * weight_decay) * x
         u = g / root
         u = u / real(max(1.0, _rms(u) / clip_threshold))
         rho = min(learning_rate, t**-0.5) if relative_step else learning_rate

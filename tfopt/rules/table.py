@@ -546,6 +546,7 @@ RULES = (
             "epsilon": "epsilon",
         },
         absent="nadam_absent",
+        complex=True,
     ),
     Rule(
         name="keras_rms_prop",
@@ -557,6 +558,7 @@ RULES = (
         decays={"ms": "rho"},
         scalars=_KERAS_RMS_SCALARS,
         absent="keras_rms_prop_absent",
+        complex=True,
     ),
     Rule(
         name="keras_centered_rms_prop",
@@ -567,5 +569,6 @@ RULES = (
         decays={"mg": "rho", "ms": "rho"},
         scalars=_KERAS_RMS_SCALARS,
         absent="keras_centered_rms_prop_absent",
+        complex=True,
     ),
 )

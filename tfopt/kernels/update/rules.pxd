@@ -470,12 +470,12 @@ cdef inline void keras_adam_with_amsgrad_absent(real *var, real *m, real *v, rea
     var[0] = var[0] - (alpha * m[0]) / (root(vhat[0]) + epsilon)
 
 
-cdef inline void nadam(real *var, real *m, real *v, real g, real lr, real beta1,
-                       real one_minus_beta1, real beta2, real one_minus_beta2,
-                       real one_minus_beta2_power, real one_minus_mu, real mu_next,
-                       real one_minus_mu_product, real one_minus_mu_product_next,
-                       real epsilon) noexcept nogil:
-    cdef real direction
+cdef inline void nadam(number *var, number *m, number *v, number g, number lr, number beta1,
+                       number one_minus_beta1, number beta2, number one_minus_beta2,
+                       number one_minus_beta2_power, number one_minus_mu, number mu_next,
+                       number one_minus_mu_product, number one_minus_mu_product_next,
+                       number epsilon) noexcept nogil:
+    cdef number direction
     m[0] = m[0] * beta1 + g * one_minus_beta1
     v[0] = v[0] * beta2 + (g * g) * one_minus_beta2
     direction = one_minus_mu * (g / one_minus_mu_product)
@@ -483,35 +483,37 @@ cdef inline void nadam(real *var, real *m, real *v, real g, real lr, real beta1,
     var[0] = var[0] - (lr * direction) / (root(v[0] / one_minus_beta2_power) + epsilon)
 
 
-cdef inline void nadam_absent(real *var, real *m, real *v, real lr, real beta1,
-                              real one_minus_beta1, real beta2, real one_minus_beta2,
-                              real one_minus_beta2_power, real one_minus_mu, real mu_next,
-                              real one_minus_mu_product, real one_minus_mu_product_next,
-                              real epsilon) noexcept nogil:
+cdef inline void nadam_absent(number *var, number *m, number *v, number lr, number beta1,
+                              number one_minus_beta1, number beta2, number one_minus_beta2,
+                              number one_minus_beta2_power, number one_minus_mu, number mu_next,
+                              number one_minus_mu_product, number one_minus_mu_product_next,
+                              number epsilon) noexcept nogil:
     m[0] = m[0] * beta1
     v[0] = v[0] * beta2
 
 
-cdef inline void keras_rms_prop(real *var, real *ms, real g, real lr, real rho,
-                                real one_minus_rho, real epsilon) noexcept nogil:
+cdef inline void keras_rms_prop(number *var, number *ms, number g, number lr, number rho,
+                                number one_minus_rho, number epsilon) noexcept nogil:
     ms[0] = ms[0] * rho + (g * g) * one_minus_rho
     var[0] = var[0] - (lr * g) / (root(ms[0]) + epsilon)
 
 
-cdef inline void keras_rms_prop_absent(real *var, real *ms, real lr, real rho,
-                                       real one_minus_rho, real epsilon) noexcept nogil:
+cdef inline void keras_rms_prop_absent(number *var, number *ms, number lr, number rho,
+                                       number one_minus_rho, number epsilon) noexcept nogil:
     ms[0] = ms[0] * rho
 
 
-cdef inline void keras_centered_rms_prop(real *var, real *mg, real *ms, real g, real lr, real rho,
-                                         real one_minus_rho, real epsilon) noexcept nogil:
+cdef inline void keras_centered_rms_prop(number *var, number *mg, number *ms, number g, number lr,
+                                         number rho, number one_minus_rho,
+                                         number epsilon) noexcept nogil:
     ms[0] = ms[0] * rho + (g * g) * one_minus_rho
     mg[0] = mg[0] * rho + g * one_minus_rho
     var[0] = var[0] - (lr * g) / (root(ms[0] - mg[0] * mg[0]) + epsilon)
 
 
-cdef inline void keras_centered_rms_prop_absent(real *var, real *mg, real *ms, real lr, real rho,
-                                                real one_minus_rho, real epsilon) noexcept nogil:
+cdef inline void keras_centered_rms_prop_absent(number *var, number *mg, number *ms, number lr,
+                                                number rho, number one_minus_rho,
+                                                number epsilon) noexcept nogil:
     ms[0] = ms[0] * rho
     mg[0] = mg[0] * rho
 

@@ -35,6 +35,10 @@ class Adafactor(Optimizer):
     relative_step : bool, default True
         Limit the learning rate of step t to ``1 / sqrt(t)``. If False, use it as given.
     name : str, default "Adafactor"
+    weight_decay : float, optional
+        At least 0: before a step the weights are multiplied by ``1 - learning_rate *
+        weight_decay``, with the learning rate as given. For weights that are not to decay, use
+        another optimizer of `ParameterGroups`.
     **kwargs
         `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
         `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
@@ -73,6 +77,7 @@ class Adafactor(Optimizer):
     epsilon_2 = Hyper(0)
     clip_threshold = Hyper(0, above=True)
     relative_step = Setting(flag)
+    weight_decay = Hyper(0)
 
     def __init__(
         self,
@@ -83,6 +88,8 @@ class Adafactor(Optimizer):
         clip_threshold: float = 1.0,
         relative_step: bool = True,
         name: str = "Adafactor",
+        *,
+        weight_decay: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
@@ -91,6 +98,7 @@ class Adafactor(Optimizer):
         self.epsilon_2 = epsilon_2
         self.clip_threshold = clip_threshold
         self.relative_step = relative_step
+        self.weight_decay = weight_decay or 0.0
 
     def _create_slots(self, var_list: list[Variable]) -> None:
         for variable in var_list:
@@ -115,6 +123,9 @@ class Adafactor(Optimizer):
         w, g = var.astype(real, copy=False), grad.astype(real, copy=False)
         t = int(self.iterations) + 1
         rate = self._next_rate(t - 1)
+        if self.weight_decay:
+            with np.errstate(all="ignore"):
+                w = np.asarray(w * real(1 - rate * self.weight_decay))
         if self.relative_step:
             rate = min(rate, t**-0.5)
         length = max(self.epsilon_2, _rms(w)) * rate
@@ -157,6 +168,7 @@ class Adafactor(Optimizer):
 
     def get_config(self) -> dict[str, Any]:
         names = ("beta_2_decay", "epsilon_1", "epsilon_2", "clip_threshold", "relative_step")
+        names += ("weight_decay",) * bool(self.weight_decay)
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
