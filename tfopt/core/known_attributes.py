@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from types import FrameType
 from typing import Any
+
+from tfopt.imports import imported
+from tfopt.names import hint
 
 __all__ = ["KnownAttributes", "declares", "did_you_mean"]
 
@@ -51,18 +53,17 @@ def declares(cls: type, name: str) -> bool:
 
 def _annotated(cls: type) -> Any:
     if sys.version_info >= (3, 14):
-        from annotationlib import Format, get_annotations
-
-        return get_annotations(cls, format=Format.FORWARDREF)
+        library = imported("annotationlib")
+        return library.get_annotations(cls, format=library.Format.FORWARDREF)
     return vars(cls).get("__annotations__", {})
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return the end of an error about an unknown name."""
     known = sorted(set(names))
-    close = get_close_matches(name, known, n=1)
-    if close:
-        return f"; did you mean {close[0]!r}?"
+    says = hint(name, known)
+    if says:
+        return f"; {says}"
     return f"; it has {', '.join(known)}" if known else ""
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.kernels.arrays.coerce import as_array
+from tfopt.kernels.arrays.coerce import of_torch
 from tfopt.kernels.arrays.csr import check_csr, check_indices
 
 __all__ = ["as_slices", "each_as_slices"]
@@ -41,7 +41,9 @@ def as_slices(grad: Any) -> Any:
         coords = getattr(coo, "coords", None) or (coo.row, coo.col)
         return _rows(coords, coo.data, coo.shape)
     if getattr(grad, "is_sparse", False) is True and hasattr(grad, "_indices"):
-        indices, values = grad._indices().numpy(), as_array(grad._values().detach(), "grad")
+        indices, values = grad._indices().numpy(), grad._values().detach()
+        shared = of_torch(values, "grad")
+        values = values.numpy() if shared is None else shared
         return _rows(tuple(indices), values, tuple(grad.shape))
     return grad
 
