@@ -77,7 +77,7 @@ FACTORS: dict[str, tuple[str, ...]] = {
     "wrapper": tuple(WRAPPED),
     "outer": tuple(WRAPPED),
     **{name: tuple(levels) for name, levels in OPTIONS.items()},
-    "dtype": ("float64", "float32", "float16", "bfloat16"),
+    "dtype": ("float64", "float32", "float16", "bfloat16", "complex64", "complex128"),
     "shapes": tuple(SHAPES),
     "layout": tuple(LAYOUTS),
     "way": tuple(WAYS),

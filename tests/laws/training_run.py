@@ -127,7 +127,10 @@ GRADIENTS: dict[str, Callable[[TrainingRun, np.ndarray, np.random.Generator], Gr
 
 
 def _numbers(random: np.random.Generator, shape: Any, dtype: Any) -> np.ndarray:
-    return np.asarray(random.standard_normal(shape)).astype(dtype)
+    numbers = np.asarray(random.standard_normal(shape))
+    if np.dtype(dtype).kind == "c":
+        numbers = np.asarray(numbers + 1j * random.standard_normal(shape))
+    return numbers.astype(dtype)
 
 
 def _value(gradient: Gradient, w: np.ndarray) -> Any:
