@@ -132,9 +132,11 @@ WHILE_TRACING = """
         changed({names}[text], o)
         return y
 
-    wanted = outcome(lambda: arrays(f(x, **o)))
-    if isinstance(wanted, type) or not wanted:
+    y = outcome(lambda: f(x, **o))
+    given_back = any(isinstance(part, np.ndarray) for part in tfopt.core.nest.flatten(y))
+    if isinstance(y, type) or given_back or not all_parts(y):
         continue
+    wanted = arrays(y)
     found = outcome(lambda: arrays(tfopt.function(body)(x)))
     if not isinstance(found, type) and not same(wanted, found):
         wrong.append(text)
