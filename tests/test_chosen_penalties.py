@@ -146,7 +146,8 @@ def test_epochs_take_no_memory(kind: str, shuffle: bool) -> None:
     assert peaks[1] < peaks[0] + 200_000
 
 
-def test_a_bar_never_runs_backwards(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("solver", ["sdca", "newton-cholesky", "newton-cg", "cd"])
+def test_a_bar_never_runs_backwards(monkeypatch: pytest.MonkeyPatch, solver: str) -> None:
     import tqdm.auto
 
     steps: list[float] = []
@@ -158,7 +159,6 @@ def test_a_bar_never_runs_backwards(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(tqdm.auto, "tqdm", Bar)
     X = np.random.default_rng(0).standard_normal((300, 5))
-    fitted(
-        SDCAClassifier(verbose=True, tol=1e-10, solver="sdca", max_iter=40), X, X[:, :3].argmax(1)
-    )
+    model = SDCAClassifier(verbose=True, tol=1e-10, solver=solver, max_iter=40)
+    fitted(model, X * [1, 10, 1, 1, 1], X[:, :3].argmax(axis=1))
     assert steps and min(steps) >= 0 and sum(steps) <= 40
