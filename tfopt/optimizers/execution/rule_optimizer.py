@@ -19,7 +19,7 @@ from tfopt.kernels.update.dense import run
 from tfopt.kernels.update.repetition import Unchanged
 from tfopt.optimizers.base.optimizer import ApplyState
 from tfopt.optimizers.base.slot_storage import IN_BLOCKS, Storage, stored_dtype
-from tfopt.optimizers.base.step_settings import check_rounding, check_signed, refuse_together
+from tfopt.optimizers.base.step_settings import check_rounding, check_signed
 from tfopt.optimizers.base.variable_set import VariableSet
 from tfopt.optimizers.execution.bound_step import bound_rules
 from tfopt.optimizers.execution.clipping import Limits
@@ -122,8 +122,6 @@ class RuleOptimizer(RuleState, abstract=True):
     Chen et al.: Cautious Weight Decay, 2025.
     """
 
-    _can_decay = True
-    _by_elements = True  # whether the rule has no reduction
     _densifies = False  # whether sparse gradients of some variables are made dense ones
     _row_slots: tuple[str, ...] = ()  # the slots that have one number for each row of a variable
 
@@ -167,38 +165,6 @@ class RuleOptimizer(RuleState, abstract=True):
         )
         lazy = ("lazy",) if has_rows else ()
         return ("tensorflow", *lazy, *(("catch_up",) if catches_up else ()))
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        if self.weight_decay and not self._can_decay:
-            raise InvalidArgumentError(
-                f"weight_decay cannot be used with {type(self).__name__}, which computes "
-                "the weights from its accumulators"
-            )
-        if self.cautious_weight_decay and not self.weight_decay:
-            raise InvalidArgumentError("cautious_weight_decay needs a weight_decay above 0")
-        if self.sparse not in (modes := self._modes()):
-            raise InvalidArgumentError(
-                f"sparse must be one of {', '.join(modes)} for {type(self).__name__}, "
-                f"not {self.sparse!r}"
-            )
-        if self.sparse == "catch_up" and self.storage is not None:
-            raise InvalidArgumentError(
-                'sparse="catch_up" needs slots of the dtype of their variables, so it excludes '
-                "storage"
-            )
-        refuse_together(
-            {
-                "stochastic_rounding": self.stochastic_rounding is not None,
-                "cautious_weight_decay": self.cautious_weight_decay,
-            },
-            {
-                'sparse="catch_up"': self.sparse == "catch_up",
-                "a rule with a reduction": not self._by_elements,
-                "an overridden method for each variable": self._one_by_one,
-            },
-            type(self).__name__,
-        )
 
     # ---- methods that a subclass defines
 

@@ -16,7 +16,7 @@ from tfopt.optimizers.base.restoration import LoadedState, Restoration
 from tfopt.optimizers.base.saved_config import shallow
 from tfopt.optimizers.base.slot_storage import Storage, check_storage, converted
 from tfopt.optimizers.base.state_parts import as_damage, check_known
-from tfopt.optimizers.base.step_settings import check_seed
+from tfopt.optimizers.base.step_settings import check_seed, refuse_together
 from tfopt.optimizers.base.variable_set import VariableSet
 from tfopt.optimizers.base.variables import as_variable
 from tfopt.optimizers.execution.deferred_tables import DeferredUpdates, check_deferred
@@ -53,6 +53,8 @@ class RuleState(Optimizer, abstract=True):
     storage = SlotStorage(check_storage, default=None)
     sparse = Setting(text, default="tensorflow")
     observe = Setting(flag)
+    _can_decay = True
+    _by_elements = True  # whether the rule has no reduction
     _row_slots: tuple[str, ...]
     _exclusion: VariableSet
     _deferred: DeferredUpdates
@@ -60,6 +62,47 @@ class RuleState(Optimizer, abstract=True):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_plan": None}
+
+    @property
+    def _one_by_one(self) -> bool:
+        """Whether a method that is called for each variable is overridden."""
+        raise NotImplementedError
+
+    def _modes(self) -> tuple[str, ...]:
+        """Return what `sparse` can be."""
+        raise NotImplementedError
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if self.weight_decay and not self._can_decay:
+            raise InvalidArgumentError(
+                f"weight_decay cannot be used with {type(self).__name__}, which computes "
+                "the weights from its accumulators"
+            )
+        if self.cautious_weight_decay and not self.weight_decay:
+            raise InvalidArgumentError("cautious_weight_decay needs a weight_decay above 0")
+        if self.sparse not in (modes := self._modes()):
+            raise InvalidArgumentError(
+                f"sparse must be one of {', '.join(modes)} for {type(self).__name__}, "
+                f"not {self.sparse!r}"
+            )
+        if self.sparse == "catch_up" and self.storage is not None:
+            raise InvalidArgumentError(
+                'sparse="catch_up" needs slots of the dtype of their variables, so it excludes '
+                "storage"
+            )
+        refuse_together(
+            {
+                "stochastic_rounding": self.stochastic_rounding is not None,
+                "cautious_weight_decay": self.cautious_weight_decay,
+            },
+            {
+                'sparse="catch_up"': self.sparse == "catch_up",
+                "a rule with a reduction": not self._by_elements,
+                "an overridden method for each variable": self._one_by_one,
+            },
+            type(self).__name__,
+        )
 
     # ---- weight decay
 
