@@ -81,3 +81,36 @@ def test_gradients_are_alike(variant: str) -> None:
     known = NOT_ALIKE[variant]
     assert [name for name in different if not name.startswith(known or "-")] == []
     assert [start for start in known if not any(n.startswith(start) for n in different)] == []
+
+
+# ---- SciPy's functions, where formulas cancel or divide 0 by 0
+
+
+#: The derivatives of the first and of the second order, by 60 digits of mpmath.
+SLOPES = {
+    ("exprel", ()): {0.0: (1 / 2, 1 / 3), 1e-300: (1 / 2, 1 / 3), 1e-16: (1 / 2, 1 / 3),
+                     -1e-12: (0.49999999999966666, 0.33333333333308333),
+                     1.0: (1.0, 0.7182818284590452), -50.0: (4e-4, 1.6e-5)},
+    ("rgamma", ()): {0.0: (1.0, 1.1544313298030657), -1.0: (-1.0, 0.8455686701969343),
+                     -2.0: (2.0, -3.6911373403938685), -10.0: (3628800.0, -17068079.590410635)},
+    ("psi", ()): {-0.5: (8.934802200544679, -0.8287966442343199),
+                  0.25: (17.197329154507111, -129.32773993753692)},
+    ("gammainc", (1.0,)): {0.0: (1.0, -1.0)},
+    ("gammaincc", (1.0,)): {0.0: (-1.0, 1.0)},
+    ("i1", ()): {1e-8: (1 / 2, 3.75e-9)}, ("j1", ()): {1e-8: (1 / 2, -3.75e-9)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "first"), SLOPES)
+def test_slopes_of_special_functions(impl: ModuleType, name: str, first: tuple[float, ...]) -> None:
+    function = getattr(pytest.importorskip("scipy.special"), name)
+    for at, wanted in SLOPES[name, first].items():
+        x = impl.constant(at)
+        with impl.GradientTape() as outer:
+            outer.watch(x)
+            with impl.GradientTape() as inner:
+                inner.watch(x)
+                y = function(*first, x)
+            slope = inner.gradient(y, x)
+        assert np.isclose(float(slope), wanted[0], 1e-12), (at, float(slope))
+        assert np.isclose(float(outer.gradient(slope, x)), wanted[1], 1e-9), at

@@ -56,6 +56,8 @@ FUNCTIONS: dict[str, Any] = dict(sorted({**_TABLE, **_REDUCED, **_SCANS, **_SPEC
 _PER_PROGRAM = 8
 _GROUPS = -(-len(FUNCTIONS) // _PER_PROGRAM)
 
+#: What TensorFlow says is 0 there, and is none.
+_NO_SLOPE_AT_0 = ("scipy.special.xlogy", "scipy.special.xlog1py")
 #: Of complex matrices their vectors have a phase that is nobody's.
 _WITH_VECTORS = ("np.linalg.svd", "np.linalg.eigh", "np.linalg.qr")
 #: Gradients that there are not, and words of what is said then.
@@ -91,7 +93,7 @@ _REQUIRED = {
     "condlist": ["[[True, False, True], [True, True, False]]"],
     "obj": ["0", "[0, 1]", "slice(0, 2)"], "shape": ["(2, 3)", "(6,)", "-1", "(3, 3)"],
     "new_shape": ["(2, 3)", "5"], "kth": ["0", "1", "[0, 1]"], "n": ["2", "-1", "0"],
-    "xp": ["[0.0, 0.5, 2.0]", "[0.0]"], "dtype": ["np.float32", "np.complex128", "int"],
+    "xp": ["[0.0, 0.5, 2.0]", "[0.1]", "[-9.0]"], "dtype": ["np.float32", "np.complex128", "int"],
     "source": ["0", "(0, 1)"], "destination": ["-1", "(1, 0)"],
     "shift": ["1", "(1, 2)"], "reps": ["2", "(2, 1)"], "repeats": ["2", "[1, 2]", "[0, 1, 2]"],
     "pad_width": ["1", "(1, 2)", "{0: (1, 0)}", "[[1, 0]]"], "bins": ["[0.0, 0.5, 1.0]"],
@@ -154,7 +156,7 @@ _FACTORS = {
     "layout": ["C", "F", "strided", "reversed", "broadcast"],
     "values": ["apart", "positive", "tiny", "ties", "zeros", "special"],
     "second": ["the same", "a length of 1", "a scalar", "one less axis", "transposed",
-               "of other dtype", "a number"],
+               "of other dtype", "complex", "a number"],
 }  # fmt: skip
 
 
@@ -163,7 +165,10 @@ def _parameters(function: Any) -> list[inspect.Parameter]:
 
 
 #: A positive definite matrix, if x is one, and other numbers above its diagonal.
-_DEFINITE = "np.matmul(x, np.conj(np.swapaxes(x, -1, -2))) + 3 * np.eye(x.shape[-1])"
+_DEFINITE = (
+    "np.matmul(x, np.conj(np.swapaxes(x, -1, -2))) + np.triu(np.full((x.shape[-2],) * 2, 0.3), 1) "
+    "+ 3 * np.eye(x.shape[-2])"
+)
 
 
 class Writer:
@@ -189,6 +194,8 @@ class Writer:
         second = levels["second"] if self.operands else ""
         if second == "a number":
             return str(self.one_of(["0.5", "2", "-1.5", "True", "1j"]))
+        if second == "complex":
+            dtype = "complex128"
         if second == "of other dtype":
             dtype = self.one_of(_FACTORS["dtype"])
         shape = {
@@ -224,7 +231,7 @@ class Writer:
             return repr(self.one_of(_WORDS[p.name]))
         if p.name in _OPERANDS - {"start"} and (level == "a dtype" or self.random.random() < 0.5):
             return self.operand()
-        return str(self.one_of(_ANY[level]))
+        return "True" if (p.name, level) == ("where", "a dtype") else self.one_of(_ANY[level])
 
     def call(self, name: str) -> str:
         """Return a call of a function."""
@@ -251,6 +258,9 @@ class Writer:
             count = min(len(optional), 1 if level == "one that fits" else 2)
             picked = sorted(self.random.permutation(len(optional))[:count].tolist())
             chosen = [optional[k] for k in picked]
+            along = [p for p in optional if p.name in ("axis", "s", "n") and p not in chosen]
+            if along and self.random.random() < 0.5:
+                chosen[0] = along[0]  # as most calls have one
         elif level in _ANY:
             k = int(self.random.integers(len(others) + len(optional) or 1))
             if k < len(others):
@@ -304,7 +314,7 @@ def _names(group: str) -> list[str]:
 
 
 def _statements(draw: Draw) -> Iterator[str]:
-    for place, name in enumerate(_names(draw.levels["functions"])):
+    for place, name in enumerate(np.repeat(_names(draw.levels["functions"]), 2).tolist()):
         if draw.levels["values"] == "special" and "linalg" in name:
             continue  # LAPACK may not come back from infinities
         if "fft" in name and 0 in eval(draw.levels["shape"]):
@@ -318,7 +328,9 @@ def _statements(draw: Draw) -> Iterator[str]:
         distinct &= draw.levels["layout"] != "broadcast"
         vectors = name in _WITH_VECTORS and "complex" in draw.levels["dtype"]
         smooth = (distinct and not vectors) or isinstance(FUNCTIONS[name], np.ufunc)
-        smooth = smooth and "complex" not in call  # whose functions have cuts
+        smooth = (
+            smooth and (distinct or name not in _NO_SLOPE_AT_0) and "complex" not in call
+        )  # whose functions have cuts
         yield (
             f"call = lambda {names}: {call}\n"
             f"call.text = {call!r}\n"

@@ -173,9 +173,12 @@ def _pinv(a: Any, rcond: Any, hermitian: Any, rtol: Any) -> Any:
 def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     """Return the least-squares solution, its squared residuals, the rank, singular values."""
     a, b = operand(a), operand(b)
-    x = np.linalg.pinv(a, None if rcond == -1 else rcond) @ b
+    residuals, rank = constant_of(np.linalg.lstsq, a, b, rcond)[1:3]
+    u, s, vh = apply(SVD, (a,))
+    kept = np.arange(s.shape[-1]) < rank
+    inverse = np.where(kept, 1 / np.where(kept, s, 1), 0)
+    x = np.linalg.pinv(a) @ b if rcond is None else (adjoint(vh) * inverse) @ (adjoint(u) @ b)
     away = b - a @ x
-    residuals = constant_of(np.linalg.lstsq, a, b, rcond)[1]
     if residuals.size:  # else there are none
         residuals = np.atleast_1d(np.sum(np.real(away * conj(away)), axis=0))
     return x, residuals, None, svdvals(a)

@@ -83,6 +83,7 @@ def _of_matrices(x: Any, ord: Any) -> Any:
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """Return norms of vectors along axes."""
     x = operand(x)
+    axis = _as_read(axis)
     axes = axes_of(x, axis)
     rest = [k for k in range(x.ndim) if k not in axes]
     flat = np.reshape(np.transpose(x, rest + axes), (*(x.shape[k] for k in rest), count(x, axis)))
