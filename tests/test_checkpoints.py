@@ -334,7 +334,7 @@ def test_names_and_things_that_do_not_fit(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="end in"):
         checkpoints.load(tmp_path / "x")
     for tree, message in [
-        ({"a": object()}, "cannot hold a, a object"),
+        ({"a": object()}, "cannot hold a, of type object: it holds arrays, "),
         ({1: 2}, "keys of a checkpoint must be strings"),
         ({"a": {"__array__": "b"}}, "keys of a must be strings"),
         ({"a": np.array(["x"])}, "cannot hold a of dtype <U1"),

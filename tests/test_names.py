@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import inspect
 from importlib import import_module
+from typing import Any
 
+import numpy as np
 import pytest
+from step_cases import ARGUMENTS, every_optimizer
 
 import tfopt
 from tfopt import optimizers
 from tfopt.optimizers import schedules
+
+MAKERS = every_optimizer()
 
 #: Where users look for a name, and the modules whose names they look for there.
 HOMES = [
@@ -78,3 +83,38 @@ def test_misspelt_identifiers() -> None:
         optimizers.get("adamm")
     with pytest.raises(tfopt.InvalidArgumentError, match="Did you mean 'CosineDecay'"):
         schedules.deserialize("CosinDecay")
+
+
+@pytest.mark.parametrize("which", MAKERS)
+def test_slots_that_do_not_exist(which: str) -> None:
+    opt, w = MAKERS[which](), tfopt.Variable(np.ones(2), "w")
+    with pytest.raises(KeyError, match="no slots of w: its first step makes them"):
+        opt.get_slot(w, "nothing")
+    opt.apply_gradients([(np.ones(2), w)])
+    with pytest.raises(KeyError, match="no slot 'nothing' of w: its slots are (.*)\"") as refused:
+        opt.get_slot(w, "nothing")
+    for name in str(refused.value).partition("slots are ")[2].rstrip("\"'").split(", "):
+        assert opt.get_slot(w, name).name.endswith(name)
+
+
+@pytest.mark.parametrize("which", ARGUMENTS)
+@pytest.mark.parametrize("parameters", [[np.ones(2)], (np.ones(2),), iter([np.ones(2)])])
+def test_variables_are_no_learning_rate(which: str, parameters: Any) -> None:
+    """As those who come from torch pass them."""
+    with pytest.raises(tfopt.InvalidTypeError, match=r"passed to step .*interop\.torch has"):
+        getattr(optimizers, which)(parameters)
+
+
+def test_what_cannot_be_updated_is_named() -> None:
+    read_only = np.ones(2)
+    read_only.flags.writeable = False
+    for says, value in {
+        "layers/0/w: a Variable cannot wrap a read-only array: pass a copy, np": read_only,
+        "layers/0/w must be a numpy.ndarray, .* not float64, which cannot be": np.float64(1),
+        "layers/0/w must be a numpy.ndarray, .* not float, which cannot be": 1.0,
+        "layers/0/w must be a numpy.ndarray, .* not str, which cannot be": "x",
+    }.items():
+        for opt in (optimizers.Adam(), optimizers.WeightAverage(optimizers.SGD(use_locking=True))):
+            with pytest.raises(tfopt.InvalidArgumentError, match=says):
+                opt.step({"layers": [{"w": value}]}, {"layers": [{"w": np.ones(2)}]})
+            assert int(opt.iterations) == 0 and len(opt.weights) == 1

@@ -91,7 +91,10 @@ def _packed(tree: Any, path: tuple[str, ...], arrays: dict[str, np.ndarray]) -> 
         )
     if tree is None or isinstance(tree, (bool, int, float, str)):
         return tree
-    raise InvalidTypeError(f"a checkpoint cannot hold {'/'.join(path)}, a {type(tree).__name__}")
+    raise InvalidTypeError(
+        f"a checkpoint cannot hold {'/'.join(path)}, of type {type(tree).__name__}: it holds "
+        "arrays, Variables, numbers, strings and None, in dicts, lists and tuples"
+    )
 
 
 def _unused(name: str, arrays: dict[str, np.ndarray]) -> str:

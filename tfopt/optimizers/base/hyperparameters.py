@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,12 @@ class LearningRate(Hyper):
             if is_variable(value):
                 self.checked(value.numpy())
             owner.__dict__[self.name] = value
+        elif isinstance(value, (list, tuple, Iterator)):
+            raise InvalidTypeError(
+                f"{self.name} must be a number, a schedule, a function or a variable, not "
+                f"{type(value).__name__}: variables are passed to step or apply_gradients; "
+                "tfopt.interop.torch has optimizers that take the parameters of torch"
+            )
         else:
             super().assign(owner, value)
 

@@ -121,7 +121,19 @@ class Stateful(HasSettings, ABC):
         KeyError
             If the variable has no such slot; the first step creates the slots.
         """
-        return self._store.of(as_variable(var))[slot_name]
+        variable = as_variable(var)
+        slots = self._slots_of(variable)
+        if slot_name not in slots:
+            raise KeyError(
+                f"{self.name} has no slot {slot_name!r} of {variable.name}: its slots are "
+                f"{', '.join(slots)}"
+                if slots
+                else f"{self.name} has no slots of {variable.name}: its first step makes them"
+            )
+        return slots[slot_name]
+
+    def _slots_of(self, variable: Variable) -> dict[str, Variable]:
+        return self._store.of(variable)
 
     def get_slot_names(self) -> list[str]:
         """Return the names of the existing slots, in the order of their first occurrence."""

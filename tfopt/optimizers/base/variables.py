@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfopt.core.backends import backend_of, is_device_array
-from tfopt.errors import InvalidTypeError
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.arrays.coerce import as_array, of_torch, placement
 from tfopt.variable import Variable
 
@@ -27,17 +27,24 @@ def as_variable(var: Any, name: str = "var") -> Variable:
     if isinstance(var, Variable):
         return var
     if isinstance(var, np.ndarray) or is_device_array(var):
-        return Variable(var)
+        return _wrapping(var, name)
     array = of_torch(var, name)
-    if array is not None:
-        return Variable(array)
+    if array is None:
+        try:
+            array = as_array(var, name)
+        except InvalidTypeError as error:
+            raise InvalidTypeError(
+                f"{error}, which cannot be updated: make an array of it once, as np.array does, "
+                "and pass that"
+            ) from None
+    return _wrapping(array, name)
+
+
+def _wrapping(array: Any, name: str) -> Variable:
     try:
-        return Variable(as_array(var, name))
-    except InvalidTypeError as error:
-        raise InvalidTypeError(
-            f"{error}, which cannot be updated: make an array of it once, as np.array does, and "
-            "pass that"
-        ) from None
+        return Variable(array)
+    except InvalidArgumentError as error:
+        raise type(error)(f"{name}: {error}") from None
 
 
 def memory_of(variable: Variable) -> tuple[Any, ...]:

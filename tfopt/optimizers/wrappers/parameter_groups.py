@@ -227,9 +227,8 @@ class ParameterGroups(Wrapper):
         """Return a slot of a variable; its group's optimizer creates it if it does not exist."""
         return self.group_of(var).add_slot(var, *args, **kwargs)
 
-    def get_slot(self, var: Any, slot_name: str) -> Variable:
-        """Return a slot of a variable from its group's optimizer."""
-        return self.group_of(var).get_slot(var, slot_name)
+    def _slots_of(self, variable: Variable) -> dict[str, Variable]:
+        return self.group_of(variable)._slots_of(variable)
 
     def catch_up(self, var: Any, rows: Any) -> None:
         """Apply the deferred updates of some rows of a variable."""

@@ -16,7 +16,6 @@ from tfopt.optimizers.base.optimizer import Optimizer
 from tfopt.optimizers.base.restoration import LoadedState, Restoration
 from tfopt.optimizers.base.saved_config import adopting, made
 from tfopt.optimizers.base.serialization import get, serialize
-from tfopt.optimizers.base.variables import as_variable
 from tfopt.optimizers.execution.prepared_step import PreparedStep
 from tfopt.optimizers.execution.request import Capabilities, StepRequest
 from tfopt.optimizers.settings import Setting, refuse_class
@@ -208,10 +207,9 @@ class Wrapper(OptimizerBase, abstract=True):
         self.optimizer._set_weights(restoration, arrays[:n])
         super()._set_weights(restoration, arrays[n:])
 
-    def get_slot(self, var: Any, slot_name: str) -> Variable:
-        """Return a slot of a variable from the wrapper or else from the inner optimizer."""
-        slots = self._store.of(as_variable(var))
-        return slots[slot_name] if slot_name in slots else self.optimizer.get_slot(var, slot_name)
+    def _slots_of(self, variable: Variable) -> dict[str, Variable]:
+        # those of the wrapper, and else those of the inner optimizer
+        return {**self.optimizer._slots_of(variable), **self._store.of(variable)}
 
     def get_slot_names(self) -> list[str]:
         """Return the names of the slots, those of the inner optimizer first."""
