@@ -91,7 +91,7 @@ def test_slots_that_do_not_exist(which: str) -> None:
     with pytest.raises(KeyError, match="no slots of w: its first step makes them"):
         opt.get_slot(w, "nothing")
     opt.apply_gradients([(np.ones(2), w)])
-    with pytest.raises(KeyError, match="no slot 'nothing' of w: its slots are (.*)\"") as refused:
+    with pytest.raises(KeyError, match="no slot 'nothing' of w: its slots are") as refused:
         opt.get_slot(w, "nothing")
     for name in str(refused.value).partition("slots are ")[2].rstrip("\"'").split(", "):
         assert opt.get_slot(w, name).name.endswith(name)

@@ -167,8 +167,8 @@ class Adafactor(Optimizer):
         self._resource_apply_dense(whole, handle, apply_state)
 
     def get_config(self) -> dict[str, Any]:
-        names = ("beta_2_decay", "epsilon_1", "epsilon_2", "clip_threshold", "relative_step")
-        names += ("weight_decay",) * bool(self.weight_decay)
+        names = ["beta_2_decay", "epsilon_1", "epsilon_2", "clip_threshold", "relative_step"]
+        names += ["weight_decay"] * bool(self.weight_decay)
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
