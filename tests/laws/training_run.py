@@ -336,7 +336,8 @@ class TrainingRun:
     def observe(self) -> None:
         """Turn the report of steps on or off, which changes no result."""
         inside = innermost(self.optimizer)
-        if isinstance(inside, RuleOptimizer):  # others have no report
+        real = all(self.array(w).dtype.kind != "c" for w in self.variables.values())
+        if isinstance(inside, RuleOptimizer) and real:  # others have no report
             inside.observe = not inside.observe
 
     def change_threads(self) -> None:
