@@ -125,6 +125,20 @@ def test_what_a_users_class_declares_or_its_constructor_sets_is_known() -> None:
             setattr(each, wrong, 1)
 
 
+@pytest.mark.parametrize("name", RULES)
+def test_flags_are_true_or_false(name: str) -> None:
+    cls = getattr(optimizers, name)
+    opt = cls()
+    flags = [n for n in (*arguments_of(cls), "observe") if type(getattr(opt, n, None)) is bool]
+    assert "use_locking" in flags
+    for attribute in flags:
+        before = getattr(opt, attribute)
+        for wrong in ("no", "", 2, 0.0, None, [1]):
+            with pytest.raises(TypeError, match=f"{attribute} must be True or False"):
+                setattr(opt, attribute, wrong)
+            assert getattr(opt, attribute) is before
+
+
 def test_another_objects_constructor_does_not_open_this_one() -> None:
     class Trainer:
         def __init__(self, opt: Any) -> None:

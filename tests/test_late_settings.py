@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tfopt import IndexedSlices, InvalidTypeError
+from tfopt import IndexedSlices, InvalidArgumentError, InvalidTypeError
 from tfopt.optimizers import AdamW
 
 
@@ -44,3 +44,28 @@ def test_it_is_refused_and_the_old_value_still_works(
         setattr(opt, setting, before)
         plain.apply_gradients([(grad, expected)])
     assert w.tobytes() == expected.tobytes() and int(opt.iterations) == 2
+
+
+def test_exact_numbers_are_restored_exactly_where_python_numbers_are_rounded() -> None:
+    opt = AdamW(np.float64(0.1), beta_1=np.float64(0.9), beta_2=0.999, compat="tensorflow")
+    other = AdamW()
+    other.load_state_dict(opt.state_dict([]), [])
+    for name in ("learning_rate", "beta_1", "beta_2", "compat", "weight_decay"):
+        assert getattr(other, name) == getattr(opt, name)
+    assert other.beta_1 == 0.9 and other.beta_2 == float(np.float32(0.999))
+
+
+def test_a_state_that_clips_is_refused_where_transformers_are_set() -> None:
+    clips, transforms = AdamW(clipnorm=1.0), AdamW(gradient_transformers=[lambda pairs: pairs])
+    with pytest.raises(InvalidArgumentError, match="gradient_transformers"):
+        transforms.load_state_dict(clips.state_dict([]), [])
+    assert transforms.clipnorm is None
+
+
+def test_zero_selects_the_default_whenever_it_is_set() -> None:
+    opt, other = AdamW(epsilon=0.5), AdamW()
+    opt.epsilon = 0
+    assert opt.epsilon == AdamW(epsilon=0).epsilon == 1e-7
+    opt.weight_decay = None
+    other.load_state_dict(opt.state_dict([]), [])
+    assert (other.epsilon, other.weight_decay) == (1e-7, 0.0)

@@ -18,7 +18,7 @@ __all__ = ["LAW"]
 #: What is put in the place of a leaf, as text; `old` is the leaf.
 VALUES = (
     "-1", "None", "'x'", "2**70", "float('nan')", "float('inf')", "1.5", "True", "[]", "{}",
-    "['(']", "b'x'", "np.zeros(3)", "np.array('x')", "np.array(-2**31)", "filled(old, -1)",
+    "'('", "b'x'", "np.zeros(3)", "np.array('x')", "np.array(-2**31)", "filled(old, -1)",
     "filled(old, np.nan)", "filled(old, 2**63 - 1)", "old[:0]", "old.astype('f2')", "[old, old]",
 )  # fmt: skip
 FACTORS = {

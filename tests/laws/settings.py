@@ -3,7 +3,8 @@
 Refused is what the constructor refuses, with the same error, and nothing changes; so is a public
 attribute that no object knows. What is accepted, the constructor accepts; a run that goes on from a
 state, a file, a copy or a pickle takes the same steps, bit for bit, and an optimizer made from the
-configuration has the same settings. No constant gives NaN with finite gradients.
+configuration has the same settings: each program tries all of these. No constant gives NaN with
+finite gradients.
 """
 
 from __future__ import annotations
@@ -46,7 +47,6 @@ FACTORS = {
     "option": (*OPTIONS, *OWN),
     "value": VALUES,
     "set on": ("the optimizer", "what is around it"),
-    "saved": ("state", "file", "deepcopy", "pickle", "configuration"),
     "when": ("before a step", "after two", "after a state was loaded"),
 }
 

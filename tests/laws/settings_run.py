@@ -21,6 +21,7 @@ from tfopt.optimizers.base.hyperparameters import Hyper
 
 __all__ = ["heard"]
 
+SAVED = ("state", "file", "deepcopy", "pickle", "configuration")
 #: What a state leaves as it is.
 OWN = ("name", "use_locking", "observe")
 #: Functions, which neither a state nor a configuration holds.
@@ -82,7 +83,7 @@ def _value(cls: type, option: str, value: str, now: Any) -> Any:
 
 
 def heard(
-    name: str, wrapper: str, option: str, value: str, where: str, saved: str, when: str, seed: int
+    name: str, wrapper: str, option: str, value: str, where: str, when: str, seed: int
 ) -> None:
     """Set an option of an optimizer, and see that it is refused, or saved."""
     cls = getattr(optimizers, name)
@@ -101,7 +102,7 @@ def heard(
     own = option.startswith("own ")
     attribute = option.removeprefix("own ")
     holder = opt if own or where == "what is around it" else _inner(opt)
-    target = opt if own else _inner(opt)
+    target = holder if own or attribute == "name" else _inner(opt)  # each has a name of its own
     before = everything(opt, variables), _settings(opt)
     if value == "misspelt":
         with pytest.raises(AttributeError, match="did you mean"):
@@ -118,8 +119,9 @@ def heard(
         return None if attribute == "observe" else cls(**{**ARGUMENTS[name], **given})
 
     refused: Exception | None = None
+    expected = None
     try:
-        constructed()
+        expected = constructed()
     except Exception as error:
         refused = error
     try:
@@ -136,6 +138,8 @@ def heard(
         _step(opt, variables, seed)
         return
     assert refused is None or attribute == "lr", (new, refused)
+    if expected is not None and new is not None:
+        assert getattr(target, attribute) == getattr(expected, attribute)
     try:
         for k in range(3):
             _step(opt, variables, seed + 5 + k, scale=float(k > 0))
@@ -143,17 +147,25 @@ def heard(
         return
     if wrapper == "alone" or own:
         assert not any(np.isnan(v.astype(np.float64)).any() for v in variables.values())
-    goes_on, weights = _again(opt, variables, saved, made, attribute)
-    mine, theirs = _settings(opt), _settings(goes_on)
+    for saved in SAVED:
+        _goes_on(*copy.deepcopy((opt, variables)), saved, made, attribute, seed)
+
+
+def _goes_on(
+    opt: Any, variables: dict[str, Any], saved: str, made: Any, attribute: str, seed: int
+) -> None:
+    """Compare a run with one that goes on from what the first is saved in."""
+    other, weights = _again(opt, variables, saved, made, attribute)
+    mine, theirs = _settings(opt), _settings(other)
     left = () if saved in ("deepcopy", "pickle") else (*OWN, *FUNCTIONS, "lr")
-    assert {k: v for k, v in mine.items() if k.removeprefix("own ") not in left} == {
-        k: v for k, v in theirs.items() if k.removeprefix("own ") not in left
-    }
+    for key, setting in mine.items():
+        if key.removeprefix("own ") not in left:
+            assert setting == theirs[key], (saved, key)
     for k in range(2):
         _step(opt, variables, seed + 9 + k)
-        _step(goes_on, weights, seed + 9 + k)
-    assert frozen(variables) == frozen(weights)
-    assert frozen(opt.get_weights()) == frozen(goes_on.get_weights())
+        _step(other, weights, seed + 9 + k)
+    assert frozen(variables) == frozen(weights), saved
+    assert frozen(opt.get_weights()) == frozen(other.get_weights()), saved
 
 
 def _required(opt: Any) -> dict[str, Any]:
