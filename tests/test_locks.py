@@ -56,6 +56,29 @@ def test_no_locked_update_is_lost() -> None:
     assert (array == -8 * 200).all()
 
 
+@pytest.mark.parametrize("kind", ["buffer", "DLPack", "torch"])
+def test_what_shares_memory_has_the_lock_of_its_array(kind: str) -> None:
+    array = np.zeros(5, np.float32)
+
+    class Exporting:
+        shape = (5,)
+
+        def __dlpack__(self, **options: Any) -> Any:
+            return array.__dlpack__(**options)
+
+        def __dlpack_device__(self) -> Any:
+            return array.__dlpack_device__()
+
+    if kind == "torch":
+        var = pytest.importorskip("torch").from_numpy(array)
+    else:
+        var = memoryview(array) if kind == "buffer" else Exporting()
+    with locked(array):
+        is_waiting, thread = waits(descend, var)
+    finish(thread)
+    assert is_waiting and (array == -1).all()
+
+
 def test_no_locked_update_of_rows_is_lost() -> None:
     table, accum = np.zeros((500, 32)), np.zeros((500, 32))
     rows, indices = np.ones((1000, 32)), np.arange(1000) % 500
