@@ -23,14 +23,15 @@ from tfopt.errors import InvalidArgumentError
 
 __all__ = ["LAW", "MORE", "OPTIONS", "WRAPPED", "accepted", "made"]
 
-#: The shapes of variables: above 4096 elements, slots are stored in blocks; beyond 2048, calls
-#: take turns.
+#: The shapes of variables, mostly two of each, so that one may be the gradient of the other. Above
+#: 4096 elements, slots are stored in blocks; beyond 2048, calls take turns.
 SHAPES = {
-    "small": [(3, 4)],
-    "with none and without axes": [(0, 2), (), (5,)],
-    "in blocks": [(70, 60)],
-    "tall": [(3000, 2)],
-    "deep, with small ones": [(2, 40, 53), (3,)],
+    "small": "2 * [(3, 4)]",
+    "one": "[(65, 70)]",
+    "with none and without axes": "2 * [(0, 2), (), (5,)]",
+    "in blocks": "2 * [(70, 60)]",
+    "tall": "2 * [(3000, 2)]",
+    "deep, with small ones": "2 * [(2, 40, 53), (3,)]",
 }
 #: Arguments of optimizers, by the factor that they are the levels of.
 OPTIONS: dict[str, dict[str, str]] = {

@@ -109,7 +109,7 @@ def _reversed_self(run: TrainingRun, w: np.ndarray, random: np.random.Generator)
 
 
 def _other(run: TrainingRun, w: np.ndarray, random: np.random.Generator) -> Gradient:
-    """The array of the other variable of the same shape."""
+    """The array of the other variable of the same shape; that of a single one."""
     arrays = map(run.array, run.variables.values())
     same = [a for a in arrays if a.shape == w.shape]
     return next((a for a in same if not np.shares_memory(a, w)), w)
@@ -151,7 +151,7 @@ class TrainingRun:
     make : callable
         Returns the optimizer.
     shapes : list of tuple
-        Of the variables. Two of each shape, so that one may be the gradient of the other.
+        Of the variables.
     dtype, layout, way, gradient, gradient_layout : str
     threads : int
     specified : bool
@@ -183,10 +183,7 @@ class TrainingRun:
         self.random = np.random.default_rng(seed)
         self.function: Any = None
         kind = np.dtype(getattr(ml_dtypes, dtype) if dtype == "bfloat16" else dtype)
-        first = {
-            f"w{k}": _numbers(self.random, shape, kind)
-            for k, shape in enumerate(shape for shape in shapes for _ in range(2))
-        }
+        first = {f"w{k}": _numbers(self.random, shape, kind) for k, shape in enumerate(shapes)}
         tfopt.threads.set_num_threads(threads)
         tfopt.set_flush_denormals(False)
         self.optimizer = make()
