@@ -52,6 +52,20 @@ def _mapped(X: np.ndarray) -> Any:
     return mapped
 
 
+def _misaligned(X: np.ndarray) -> np.ndarray:
+    """Return an array at an odd address, as messages have them."""
+    moved = np.empty(X.nbytes + 1, np.uint8)[1:].view(X.dtype).reshape(X.shape)
+    moved[...] = X
+    return moved
+
+
+def _misaligned_rows(X: np.ndarray) -> Any:
+    rows = sparse.csr_matrix(X)
+    for name in ("data", "indices", "indptr"):
+        setattr(rows, name, _misaligned(getattr(rows, name)))
+    return rows
+
+
 def _read_only(X: np.ndarray) -> np.ndarray:
     X = X.copy()
     X.flags.writeable = False
@@ -77,6 +91,8 @@ FORMS: dict[str, Callable[[np.ndarray], Any]] = {
     "split": _split,
     "wide indices": _wide_indices,
     "explicit zeros": _with_zeros,
+    "misaligned": _misaligned,
+    "misaligned rows": _misaligned_rows,
 }
 
 

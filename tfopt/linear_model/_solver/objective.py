@@ -28,7 +28,8 @@ def as_rows(X: Any) -> Rows:
     """
     if not sparse.issparse(X):
         return np.zeros(0, X.dtype), np.zeros(0, np.int32), np.zeros(len(X) + 1, np.int32), X
-    indices, indptr = X.indices, X.indptr
+    # arrays from a message may be misaligned
+    indices, indptr = (np.require(part, requirements="A") for part in (X.indices, X.indptr))
     if not csr.ascends(indices, indptr.astype(np.int64)):
         X = checked_sparse(X, own=True).copy()
         X.sum_duplicates()
