@@ -43,5 +43,5 @@ def test_all_pairs_of_levels() -> None:
 
 def test_random_draws() -> None:
     random = np.random.default_rng(7)
-    for _ in range(60):
+    for _ in range(30):
         tried(drawn(LAW, random))

@@ -55,12 +55,14 @@ def _sparse_products(X: Any, coef: np.ndarray) -> np.ndarray:
     """Return the products of a CSR matrix, which another thread may write to meanwhile."""
     ends = X.indptr.astype(np.int64)
     # arrays from a message may be misaligned
-    data, indices = (np.require(a[: ends[-1]], requirements="CA") for a in (X.data, X.indices))
+    data, indices = (
+        np.require(a[: ends[-1]], requirements=("C", "A")) for a in (X.data, X.indices)
+    )
     if not coef.flags.c_contiguous and data.size < len(coef):  # all of them need not be copied
         indices = indices.copy()
         csr.check_indices(indices, len(coef), "X.indices")
         coef, indices = coef[indices], np.arange(indices.size)
-    coef = np.require(coef, requirements="CA")
+    coef = np.require(coef, requirements=("C", "A"))
     products = []
     for rows in _pieces(X):
         of_rows = ends[rows.start : rows.stop + 1]
