@@ -69,3 +69,17 @@ def test_zero_selects_the_default_whenever_it_is_set() -> None:
     opt.weight_decay = None
     other.load_state_dict(opt.state_dict([]), [])
     assert (other.epsilon, other.weight_decay) == (1e-7, 0.0)
+
+
+def test_compat_and_storage_of_slots_cannot_be_set_late() -> None:
+    """Of numbers that are not rounded, a configuration would make rounded ones."""
+    opt, w = AdamW(), np.ones((70, 70), np.float32)
+    with pytest.raises(InvalidArgumentError, match="compat of AdamW cannot be replaced"):
+        opt.compat = "tensorflow"
+    opt.storage = "float16"
+    opt.apply_gradients([(np.ones_like(w), w)])
+    with pytest.raises(InvalidArgumentError, match="convert_storage"):
+        opt.storage = "8bit"
+    opt.convert_storage("8bit")
+    opt.storage = "8bit"
+    assert (opt.compat, opt.storage) == (None, "8bit")
