@@ -114,3 +114,15 @@ def test_slopes_of_special_functions(impl: ModuleType, name: str, first: tuple[f
             slope = inner.gradient(y, x)
         assert np.isclose(float(slope), wanted[0], 1e-12), (at, float(slope))
         assert np.isclose(float(outer.gradient(slope, x)), wanted[1], 1e-9), at
+
+
+@pytest.mark.parametrize("function", [np.power, np.float_power, lambda a, b: a**b])
+def test_complex_exponents_of_any_base(impl: ModuleType, function: Any) -> None:
+    """On the principal branch; a base of 0 has no logarithm, and 0 is what it has."""
+    base, exponent = np.array([-2.0, 3.0, 0.0]), np.array([0.3 + 0.2j, 1 - 1j, 2 + 0j])
+    b = impl.constant(exponent)
+    with impl.GradientTape() as tape:
+        tape.watch(b)
+        y = function(base, b)
+    wanted = np.conj((base + 0j) ** exponent * np.log(np.array([-2, 3, 1]) + 0j))
+    np.testing.assert_allclose(np.asarray(tape.gradient(y, b)), wanted, 1e-13, 1e-13)

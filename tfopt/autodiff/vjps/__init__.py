@@ -8,6 +8,7 @@ from tfopt.autodiff.vjps import (
     arguments,
     assembly,
     clipping,
+    complex_parts,
     composed,
     decompositions,
     differences,
@@ -29,7 +30,8 @@ from tfopt.autodiff.vjps import (
 )  # fmt: skip
 
 __all__ = [
-    "arguments", "assembly", "clipping", "composed", "decompositions", "differences", "einsum",
-    "elementwise", "fourier", "indexing", "joining", "linalg", "nan_reductions", "norms",
-    "reductions", "scans", "shapes", "special", "statistics", "ufuncs", "without_gradients",
+    "arguments", "assembly", "clipping", "complex_parts", "composed", "decompositions",
+    "differences", "einsum", "elementwise", "fourier", "indexing", "joining", "linalg",
+    "nan_reductions", "norms", "reductions", "scans", "shapes", "special", "statistics", "ufuncs",
+    "without_gradients",
 ]  # fmt: skip

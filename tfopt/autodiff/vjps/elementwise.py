@@ -240,44 +240,6 @@ SINC = Op("sinc", np.sinc)
 SINC.define((_sinc, "a"))
 implements(np.sinc)(lambda x: apply(SINC, (operand(x),)))
 
-# ---- complex numbers
-
-elementwise(np.conjugate, lambda g, y, x: conj(g))
-REAL = Op("real", np.real, views=True)
-REAL.define(lambda g, y, x: g + 0j if np.iscomplexobj(x) else g)
-IMAG = Op("imag", np.imag, views=True)
-IMAG.define(lambda g, y, x: g * 1j if np.iscomplexobj(x) else np.zeros_like(x))
-ANGLE = Op("angle", lambda x, deg=False: np.angle(x, deg))
-ANGLE.define((lambda g, y, x, deg=False: _angle(g * (180 / np.pi) if deg else g, x), "a"))
-
-
-def _angle(g: Any, x: Any) -> Any:
-    if not np.iscomplexobj(x):
-        return np.zeros_like(x)
-    size = np.absolute(x)
-    return g * np.where(size == 0, 0, x * 1j / np.where(size == 0, 1, size * size))
-
-
-@implements(np.real)
-@method("real")
-def real(val: Any) -> Any:
-    """Return the real part."""
-    return apply(REAL, (operand(val),))
-
-
-@implements(np.imag)
-@method("imag")
-def imag(val: Any) -> Any:
-    """Return the imaginary part."""
-    return apply(IMAG, (operand(val),))
-
-
-@implements(np.angle)
-def angle(z: Any, deg: bool = False) -> Any:
-    """Return the argument of complex numbers."""
-    return apply(ANGLE, (operand(z),), {"deg": True} if deg else None)
-
-
 # ---- dtype, choice, limits
 
 
@@ -394,16 +356,4 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None,
 
 only_read(np.nan_to_num, "copy", True)
 
-#: Whether the result is real, values say.
-REAL_IF_CLOSE = Op("real_if_close", np.real_if_close, views=True, sized=False)
-REAL_IF_CLOSE.define(lambda g, y, a, tol: cast(g, a.dtype))
-
-
-@implements(np.real_if_close)
-def real_if_close(a: Any, tol: float = 100) -> Any:
-    """Return the real parts, if the imaginary ones are close to 0."""
-    return apply(REAL_IF_CLOSE, (operand(a),), {"tol": tol})
-
-
-method("conj", "conjugate")(lambda x: np.conjugate(x))
 method("round")(lambda x, decimals=0: np.round(x, decimals))
