@@ -159,8 +159,8 @@ class OptimizerBase(Stateful):
         ----------
         grads_and_vars : iterable of (gradient, variable)
             The gradient is an array of the variable's shape and dtype, or `IndexedSlices`; pairs
-            whose gradient is None are skipped. The variable is a `Variable` or an array. One that
-            occurs twice is updated twice.
+            whose gradient is None are skipped. The variable is a `Variable`, an array, or what
+            shares memory with one, as a torch tensor does. One that occurs twice is updated twice.
         name : str, optional
             Accepted for compatibility; has no effect.
         experimental_aggregate_gradients : bool, default True
