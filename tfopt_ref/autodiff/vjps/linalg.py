@@ -109,18 +109,15 @@ def _einsum_grads(
     if kwargs.keys() - {"optimize"}:
         raise LookupError(f"no gradient of einsum with {', '.join(kwargs)}")
     inputs, output = _spelled(subscripts, operands)
-    sizes = {
-        c: n
-        for word, x in zip(inputs, operands, strict=True)
-        for c, n in zip(word, np.shape(x), strict=True)
-    }
     grads = []
     for i, word in enumerate(inputs):
         others = [k for k in range(len(inputs)) if k != i]
         words = [output, *(inputs[k] for k in others)]
         found = "".join(c for c in dict.fromkeys(word) if any(c in other for other in words))
         part = np.einsum(f"{','.join(words)}->{found}", g, *(conj(operands[k]) for k in others))
-        grads.append(_spread(part, found, word, sizes))
+        sizes = dict(zip(word, np.shape(operands[i]), strict=True))
+        lengths = [max(sizes[c], n) for c, n in zip(found, part.shape, strict=True)]
+        grads.append(_spread(np.broadcast_to(part, lengths), found, word, sizes))
     return grads
 
 
