@@ -197,4 +197,6 @@ LAW = Law(
     },
     program=program,
     possible=possible,
+    further=300,
+    needs=("torch", "ml_dtypes"),
 )

@@ -173,4 +173,4 @@ run.change({levels["change"]!r})
 """
 
 
-LAW = Law("estimators", FACTORS, _program, _possible)
+LAW = Law("estimators", FACTORS, _program, _possible, further=30)

@@ -22,12 +22,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "LAWS", "Draw", "Law", "all_pairs", "covering", "drawn", "first_that_fails", "found", "pairs", "run",
-    "shrunk",
+    "LAWS", "Draw", "Law", "all_pairs", "covering", "drawn", "first_that_fails", "found", "pairs",
+    "run", "shrunk",
 ]  # fmt: skip
 
 #: The laws by name: each is `LAW` of the module of that name.
-LAWS: tuple[str, ...] = ("training", "threads")
+LAWS: tuple[str, ...] = (
+    "training", "threads", "settings", "hostile_states", "pickles", "crossings", "estimators",
+    "numpy_calls", "tape_programs", "tape_outside", "tape_operands", "tape_returned",
+    "tape_wrapped", "tape_protocol",
+)  # fmt: skip
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -59,6 +63,12 @@ class Law(NamedTuple):
         The most events of a program.
     alone : bool
         Whether programs may end the process, so that tests run them in one of their own.
+    further : int
+        How many draws an ordinary run tries besides those that cover all pairs.
+    needs : sequence of str
+        Modules without which the law is not tried.
+    not_idle : callable
+        Asserts, after an ordinary run, that its programs have tried something.
     """
 
     name: str
@@ -68,6 +78,9 @@ class Law(NamedTuple):
     events: Sequence[str] = ()
     length: int = 0
     alone: bool = False
+    further: int = 50
+    needs: Sequence[str] = ()
+    not_idle: Callable[[], None] = lambda: None
 
 
 def found(name: str) -> Law:

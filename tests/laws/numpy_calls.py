@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import tfopt.autodiff  # noqa: F401
+from laws.called import TRIED
 from laws.law import Draw, Law
 from tfopt.autodiff import ops
 from tfopt.autodiff.vjps.special import SLOPES
@@ -349,4 +350,12 @@ def program(draw: Draw) -> str:
     return "\n".join(lines)
 
 
-LAW = Law("numpy_calls", _FACTORS, program)
+def _not_idle() -> None:
+    """Assert that calls gave values, gradients and errors, and that few had no gradient."""
+    tried = TRIED
+    assert tried["values"] > 1000 < tried["raised"] and tried["gradients"] > 1000, tried
+    assert tried["slopes"] > 250, tried
+    assert tried["refused"] + tried["not traced"] < tried["gradients"] / 20, tried
+
+
+LAW = Law("numpy_calls", _FACTORS, program, further=400, not_idle=_not_idle)

@@ -162,4 +162,5 @@ LAW = Law(
     {"functions": [*GROUPS], "shape": ("matrix", "vector", "scalar"), "recorded": [*RECORDED]},
     program,
     alone=True,
+    further=3,
 )

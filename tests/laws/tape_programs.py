@@ -239,4 +239,5 @@ LAW = Law(
     events=("call", "call", "call", "unrecorded", *STATEMENTS),
     length=8,
     alone=True,
+    further=40,
 )

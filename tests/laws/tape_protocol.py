@@ -179,4 +179,5 @@ LAW = Law(
     events=tuple(EVENTS),
     length=14,
     alone=True,
+    further=200,
 )

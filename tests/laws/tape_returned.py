@@ -127,4 +127,5 @@ LAW = Law(
     },
     program,
     alone=True,
+    further=40,
 )

@@ -138,4 +138,5 @@ LAW = Law(
     program,
     possible,
     alone=True,
+    further=10,
 )

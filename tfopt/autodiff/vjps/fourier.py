@@ -91,12 +91,15 @@ def ihfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: None = N
 
 
 def _pairs(a: Any, s: Any, axes: Any) -> list[tuple[int | None, int]]:
-    """Return lengths and axes: a length of -1 is that of the array."""
+    """Return lengths and axes: no length, or one of -1, is that of the array.
+
+    So an axis that occurs twice has its first length, also after a transform that has halved it.
+    """
     a = operand(a)
     if axes is None:
         axes = range(a.ndim) if s is None else range(-len(s), 0)
     if s is None:
-        return [(None, int(k)) for k in axes]
+        return [(a.shape[k], int(k)) for k in axes]
     return [
         (n if n is None else a.shape[k] if n == -1 else int(n), int(k))
         for n, k in zip(s, axes, strict=True)
@@ -135,7 +138,7 @@ def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: None 
     *others, (n, axis) = _pairs(a, s, axes)
     for length, other in others:
         a = ifft(a, length, other, norm)
-    return irfft(a, n, axis, norm)
+    return irfft(a, None if s is None else n, axis, norm)
 
 
 for _two, _many in ((np.fft.fft2, fftn), (np.fft.ifft2, ifftn), (np.fft.rfft2, rfftn),

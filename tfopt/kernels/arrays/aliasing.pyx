@@ -161,7 +161,8 @@ cdef class Occupied:
         if self.spans == NULL:
             raise MemoryError
         for a in arrays:
-            address_range(<cnp.ndarray?>a, <char **>&self.spans[n].low, <char **>&self.spans[n].high)
+            address_range(<cnp.ndarray?>a, <char **>&self.spans[n].low,
+                          <char **>&self.spans[n].high)
             n += self.spans[n].low < self.spans[n].high
         qsort(self.spans, n, sizeof(span), &_by_address)
         self.apart = True

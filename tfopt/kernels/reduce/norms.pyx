@@ -213,9 +213,9 @@ cdef double _of(list arrays, list bounds, int kind, bint root, int *exponent) ex
     cdef bint any_double = False
     cdef double *spans = NULL
     cdef double answer = 0
-    cdef list held
+    cdef list _held
     arrays = list(arrays)       # which no other thread can change
-    held = hold(arrays)
+    _held = hold(arrays)
     b.sources = NULL
     exponent[0] = 0
     try:
@@ -327,7 +327,7 @@ def slice_norms(cnp.ndarray array not None, int outer_axes, double[::1] roots no
     roots, exponents : memoryviews
         One element for each slice; the exponents must be zeros.
     """
-    cdef list held = hold([array])
+    cdef list _held = hold([array])
     cdef source s
     cdef walk outer
     cdef Py_ssize_t n = roots.shape[0]

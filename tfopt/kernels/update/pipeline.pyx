@@ -56,6 +56,7 @@ class Watched(NamedTuple):
     nonfinite: int
     at_bound: int
 
+
 include "watching.pxi"
 
 
