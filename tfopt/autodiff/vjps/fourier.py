@@ -59,7 +59,7 @@ def ifft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: None = No
 @composed(np.fft.rfft)
 def rfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: None = None) -> Any:
     """Return the first half of a transform of real numbers."""
-    n = operand(a).shape[axis] if n is None else n
+    n = operand(a).shape[axis] if n is None else int(n)
     return _to_length(fft(a, n, axis, norm), n // 2 + 1, axis)
 
 
@@ -67,7 +67,7 @@ def rfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: None = No
 def irfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: None = None) -> Any:
     """Transform the first half back: to the real part of what it would be alone, twice."""
     a = operand(a)
-    n = 2 * (a.shape[axis] - 1) if n is None else n
+    n = 2 * (a.shape[axis] - 1) if n is None else int(n)
     half = np.moveaxis(_to_length(a, n // 2 + 1, axis), axis, -1)
     once = np.zeros(n // 2 + 1, bool)  # what has no counterpart in the other half
     once[[0, -1] if n % 2 == 0 else [0]] = True

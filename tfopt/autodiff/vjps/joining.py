@@ -47,8 +47,8 @@ def concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, **others: Any) -
 
 
 def _converted(arrays: Any, axis: Any, dtype: Any = None, casting: str = "same_kind") -> Any:
-    made = concatenate(arrays, axis)
-    return made if dtype is None else made.astype(dtype)
+    parts = [operand(a) for a in arrays]
+    return concatenate(parts if dtype is None else [a.astype(dtype) for a in parts], axis)
 
 
 @implements(np.stack)

@@ -145,14 +145,16 @@ for _function in (np.median, np.nanmedian, np.quantile, np.percentile):
 def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None,
         fweights: Any = None, aweights: Any = None, *, dtype: Any = None) -> Any:  # fmt: skip
     """Return the covariances of rows."""
-    rows = np.atleast_2d(operand(m))
+    if dtype is None:
+        given = [operand(x).dtype for x in (m, y) if x is not None]
+        dtype = np.result_type(*given, np.float64)
+    rows = np.atleast_2d(operand(m)).astype(dtype)
     if not rowvar and np.ndim(m) != 1:
         rows = rows.T
     if not rows.shape[0]:
         return rows[:, :0]
     if y is not None:
-        rows = np.concatenate([rows, _rows(y, rowvar)], axis=0)
-    rows = rows if dtype is None else rows.astype(dtype)
+        rows = np.concatenate([rows, _rows(y, rowvar).astype(dtype)], axis=0)
     ddof = (0 if bias else 1) if ddof is None else ddof
     weights: Any = np.ones(rows.shape[1])
     for given in (fweights, aweights):

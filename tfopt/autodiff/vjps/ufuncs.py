@@ -14,8 +14,10 @@ from tfopt.autodiff.vjps.composed import with_gradients_of
 from tfopt.core.engine import Op, apply
 
 
-def _converted(ufunc: np.ufunc, op: Op, *inputs: Any, dtype: Any = None,
-               casting: Any = "same_kind", order: str = "K", subok: bool = True) -> Any:  # fmt: skip
+def _converted(
+    ufunc: np.ufunc, op: Op, *inputs: Any, dtype: Any = None, casting: Any = "same_kind",
+    order: str = "K", subok: bool = True,
+) -> Any:  # fmt: skip
     """Return what a ufunc gives for inputs that are converted before, as its loop does."""
     arrays = [operand(x) for x in inputs]
     if dtype is None:
