@@ -60,11 +60,15 @@ WITHOUT_LOOPS = frozenset(
 #: Of these, modules that are little of a small step: a quarter smaller.
 SMALLEST = frozenset(
     (
+        "kernels/arrays/coerce",
         "kernels/arrays/dlpack",
         "kernels/platform/locking",
         "kernels/update/commit",
         "kernels/update/gradients",
+        "kernels/update/multi_tensor",
+        "kernels/update/sparse_checks",
         "kernels/update/step_table",
+        "kernels/update/whole_rows",
         "kernels/update/whole_tensors",
     )
 )

@@ -110,11 +110,11 @@ SLOPES: dict[str, tuple[Any, ...]] = {
         lambda y, a, b: _of("psi")(b) - _of("psi")(a + b),
     ),
     "xlogy": (
-        lambda y, x, z: _of("xlogy")(x != 0, z),
+        lambda y, x, z: _of("xlogy")(x != 0, z.astype(y.dtype)),
         lambda y, x, z: np.where(x == 0, 0, x / np.where(x == 0, 1, z)),
     ),
     "xlog1py": (
-        lambda y, x, z: _of("xlog1py")(x != 0, z),
+        lambda y, x, z: _of("xlog1py")(x != 0, z.astype(y.dtype)),
         lambda y, x, z: np.where(x == 0, 0, x / np.where(x == 0, 1, 1 + z)),
     ),
     "entr": (lambda y, x: -np.log(x) - 1,),
