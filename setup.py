@@ -48,8 +48,10 @@ WITHOUT_LOOPS = frozenset(
         "kernels/platform/runtime",
         "kernels/update/checks",
         "kernels/update/commit",
+        "kernels/update/deferred_rows",
         "kernels/update/gradients",
         "kernels/update/multi_tensor",
+        "kernels/update/pipeline",
         "kernels/update/repetition",
         "kernels/update/sparse_checks",
         "kernels/update/step_table",
@@ -60,12 +62,16 @@ WITHOUT_LOOPS = frozenset(
 #: Of these, modules that are little of a small step: a quarter smaller.
 SMALLEST = frozenset(
     (
+        "kernels/arrays/aliasing",
         "kernels/arrays/coerce",
         "kernels/arrays/dlpack",
         "kernels/platform/locking",
+        "kernels/update/checks",
         "kernels/update/commit",
+        "kernels/update/deferred_rows",
         "kernels/update/gradients",
         "kernels/update/multi_tensor",
+        "kernels/update/pipeline",
         "kernels/update/sparse_checks",
         "kernels/update/step_table",
         "kernels/update/whole_rows",
@@ -99,8 +105,6 @@ VECTORIZED_ALONE = frozenset(
         "kernels/text/hashing",
         "kernels/text/libsvm",
         "kernels/update/dedup",
-        "kernels/update/deferred_rows",
-        "kernels/update/pipeline",
         # where there is a faster set, this one is for old processors
         *(("kernels/update/steps_baseline",) if X86 else ()),
     )
