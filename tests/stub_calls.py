@@ -25,6 +25,7 @@ import tfopt
 from tfopt.core.workspace import Workspace
 from tfopt.kernels import cpu as instruction_set
 from tfopt.kernels import kernels
+from tfopt.kernels.arrays import aliasing
 from tfopt.kernels.platform import locking, runtime
 from tfopt.kernels.reduce import clip
 from tfopt.kernels.sdca import feature_groups, fingerprint_table, multiclass, visits
@@ -143,9 +144,11 @@ def _loop(*last: Any) -> list[Any]:
 PRINTS = np.array([[1, 2], [3, 4]])
 #: A call as it should be of each function that the stubs declare, made anew for each use.
 GOOD: dict[str, Any] = {
+    "arrays.coerce.of_torch": lambda: [np.ones(3), "x"],
     "arrays.coerce.as_array": lambda: [np.ones(3), "x"],
     "arrays.coerce.memory_address": lambda: [np.ones(3)],
     "arrays.coerce.placement": lambda: [np.ones(3)],
+    "arrays.csr.ascends": lambda: [np.array([0, 2, 1]), np.array([0, 2, 3])],
     "arrays.csr.take": lambda: [*_rows()[:3], np.array([4, 0, 4]), D],
     "arrays.csr.dot": lambda: [*_rows()[:3], np.ones((D, 2))],
     "stream.ftrl.learn": lambda: [
@@ -188,6 +191,8 @@ GOOD: dict[str, Any] = {
     "arrays.coerce.all_plain": lambda: [[np.ones(3)]],
     "arrays.aliasing.in_place": lambda: [np.ones(3), np.ones(3)],
     "arrays.aliasing.certainly_apart": lambda: [[np.ones(3)], [np.ones(3)]],
+    "arrays.aliasing.Occupied.__new__": lambda: [[np.ones(3)]],
+    "arrays.aliasing.Occupied.touches": lambda: [aliasing.Occupied([np.ones(3)]), np.ones(3)],
     "update.commit.Count.__new__": lambda: [np.array(3)],
     "update.commit.Count.next": lambda: [commit.Count(np.array(3))],
     "update.commit.Assign.__new__": lambda: [np.ones(3), np.zeros(3)],
@@ -269,6 +274,8 @@ GOOD: dict[str, Any] = {
     ],
     "update.repetition.Unchanged.__new__": lambda: [[(Owner(), ("attribute",))], [[]]],
     "update.repetition.Unchanged.holds": lambda: [repetition.Unchanged([], [[]])],
+    "update.repetition.Apart.__new__": lambda: [[np.ones(3)]],
+    "update.repetition.Apart.holds": lambda: [repetition.Apart([np.ones(3)]), [np.ones(3)]],
     "update.repetition.Repetition.__new__": lambda: [KERNEL, _list()],
     "update.repetition.Repetition.takes": lambda: [
         repetition.Repetition(KERNEL, _list()), [np.ones(3), np.ones((2, 2))],
@@ -369,7 +376,8 @@ BLANK: list[Any] = []  # objects whose __init__ has not run
 for _type in (
     step_table.Kernel, checks.Call, commit.Write, commit.Count, commit.Assign, commit.AssignRows,
     commit.Attributes, commit.Mark, commit.Meanwhile, commit.Undo, locking.Held, pipeline.Turns,
-    feature_groups.Places, repetition.Repetition, repetition.Unchanged,
+    aliasing.Occupied, feature_groups.Places, repetition.Apart, repetition.Repetition,
+    repetition.Unchanged,
 ):  # fmt: skip
     try:
         BLANK.append(_type.__new__(_type))

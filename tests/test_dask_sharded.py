@@ -184,8 +184,8 @@ def test_optimizers_that_parts_cannot_have_are_refused(client: Client) -> None:
     for optimizer in (
         opts.Adam(clipnorm=1.0),
         opts.Adam(global_clipnorm=1.0),
-        opts.SGD(gradient_aggregator=list),
-        opts.SGD(gradient_transformers=[list]),
+        opts.SGD(gradient_aggregator=lambda pairs: pairs),
+        opts.SGD(gradient_transformers=[lambda pairs: pairs]),
         opts.SGD(lambda: 0.1),
         used,
     ):

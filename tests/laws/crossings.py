@@ -198,5 +198,4 @@ LAW = Law(
     program=program,
     possible=possible,
     further=300,
-    needs=("torch", "ml_dtypes"),
 )

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import combinations, product
 from pathlib import Path
 from random import Random
@@ -22,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "LAWS", "Draw", "Law", "all_pairs", "covering", "drawn", "first_that_fails", "found", "pairs",
-    "run", "shrunk",
+    "LAWS", "NEEDS", "Draw", "Law", "all_pairs", "can_be_tried", "covering", "drawn",
+    "first_that_fails", "found", "pairs", "run", "shrunk",
 ]  # fmt: skip
 
 #: The laws by name: each is `LAW` of the module of that name.
@@ -32,6 +33,9 @@ LAWS: tuple[str, ...] = (
     "numpy_calls", "tape_programs", "tape_outside", "tape_operands", "tape_returned",
     "tape_wrapped", "tape_protocol",
 )  # fmt: skip
+
+#: Modules without which a law is not tried.
+NEEDS = {"crossings": ("torch", "ml_dtypes")}
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -65,8 +69,6 @@ class Law(NamedTuple):
         Whether programs may end the process, so that tests run them in one of their own.
     further : int
         How many draws an ordinary run tries besides those that cover all pairs.
-    needs : sequence of str
-        Modules without which the law is not tried.
     not_idle : callable
         Asserts, after an ordinary run, that its programs have tried something.
     """
@@ -79,8 +81,12 @@ class Law(NamedTuple):
     length: int = 0
     alone: bool = False
     further: int = 50
-    needs: Sequence[str] = ()
     not_idle: Callable[[], None] = lambda: None
+
+
+def can_be_tried(name: str) -> bool:
+    """Whether all modules are here that a law needs."""
+    return all(map(find_spec, NEEDS.get(name, ())))
 
 
 def found(name: str) -> Law:

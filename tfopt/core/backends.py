@@ -168,5 +168,5 @@ def _path_of(value: Any) -> str | None:
             if hasattr(value, attribute):
                 return path
         except RuntimeError:  # a torch tensor that requires a gradient, or has another layout
-            return path if value.is_cuda else None
+            return path if getattr(value, "is_cuda", True) else None
     return None

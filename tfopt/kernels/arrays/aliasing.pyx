@@ -15,23 +15,17 @@ cimport tfopt.kernels.platform.numpy_api as cnp
 cnp.import_array()
 
 
-cdef int _add_holds(object arrays, list into) except -1:
-    cdef object each
-    if isinstance(arrays, cnp.ndarray):
-        into.append(PyWeakref_NewRef(arrays, None))
-    elif isinstance(arrays, (list, tuple)):
-        for each in arrays:
-            _add_holds(each, into)
-    return 0
-
-
 cdef list hold(object arrays):
-    """Keep the memory of arrays in lists and tuples where it is, as long as the result lives.
+    """Keep the memory of arrays, or of those in lists, where it is as long as the result lives.
 
     NumPy lets any thread resize an array that others refer to, but for one with weak references.
     """
     cdef list held = []
-    _add_holds(arrays, held)
+    cdef object each, array
+    for each in arrays:
+        for array in each if isinstance(each, (list, tuple)) else (each,):
+            if isinstance(array, cnp.ndarray):
+                held.append(PyWeakref_NewRef(array, None))
     return held
 
 
