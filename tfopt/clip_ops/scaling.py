@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -72,7 +73,9 @@ def scale(outs: list[Array], arrays: list[Array], first: float, second: float) -
     if first == 1:
         for out, array in zip(outs, arrays, strict=True):
             if not in_place(out, array):
+                held = ref(out), ref(array)  # so that no thread resizes them meanwhile
                 np.copyto(out, array)
+                del held
     elif arrays:
         single = computed(arrays[0].dtype) is np.float32
         run(scale_call(outs, arrays, first, second, single))

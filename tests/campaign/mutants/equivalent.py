@@ -38,11 +38,6 @@ EQUIVALENT: dict[str, str] = {
     "lse n for k, n in enumerate(x.shape)) for x in (a, indices)) )": (
         "how long the axis is says the shape of indices alone"
     ),
-    "tfopt/autodiff/vjps/linalg.py::_dot_left: return matmul_left(g, y, a, b) i"
-    "f b.ndim <= 2 else tensordot_left(g, y, a, b, (-1, -2)) -> return matmul_l"
-    "eft(g, y, a, b) if b.ndim <= 1 else tensordot_left(g, y, a, b, (-1, -2))": (
-        "a product by another way of NumPy's, to rounding"
-    ),
     "tfopt/autodiff/vjps/reductions.py::partition: a, axis = (np.ravel(a), -1) "
     "if axis is None else (a, axis) -> a, axis = (np.ravel(a), -0) if axis is N"
     "one else (a, axis)": ("there is one axis"),
