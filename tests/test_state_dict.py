@@ -305,7 +305,7 @@ def test_what_does_not_fit_changes_nothing(which: str, fresh: bool) -> None:
 
 @pytest.mark.parametrize("given", ["ab", 3, [None], {"a": "b"}])
 def test_what_is_no_variable(given: Any) -> None:
-    with pytest.raises(tfopt.errors.InvalidTypeError, match="not a variable"):
+    with pytest.raises(tfopt.errors.InvalidTypeError, match="share memory with one, not"):
         tfopt.optimizers.SGD().state_dict(given)
 
 

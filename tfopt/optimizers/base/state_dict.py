@@ -185,7 +185,8 @@ def _names(
     for owner in owners:
         if memory_of(owner) not in listed:
             raise InvalidArgumentError(
-                f"the optimizer has slots of {owner!r}, which is not among the variables"
+                f"the optimizer has slots of {owner.name!r}, {owner.dtype} of shape "
+                f"{list(owner.shape)}, which is not among the variables"
             )
     return names
 
