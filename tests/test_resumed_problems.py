@@ -78,9 +78,9 @@ def minimum(kind: str, options: dict[str, Any], *columns: np.ndarray) -> tuple[f
 @pytest.mark.parametrize(
     ("kind", "name", "value", "needs"),
     [
-        pytest.param(kind, *change, id=f"{kind}-{change[0]}-{change[1]}")
+        pytest.param(kind, *change, id=f"{kind}-{change[0]}-{number}")
         for kind in KINDS
-        for change in changes(kind)
+        for number, change in enumerate(changes(kind))
     ],
 )
 def test_another_problem_is_refused(
