@@ -44,7 +44,7 @@ def _by_list(run: TrainingRun, grads: dict[str, Gradient]) -> None:
 
 def _by_tape(run: TrainingRun, grads: dict[str, Gradient]) -> None:
     with tfopt.GradientTape() as tape:
-        losses = [np.sum(run.variables[name] * grad) for name, grad in grads.items()]
+        losses = [np.sum(run.variables[name] * np.conj(grad)) for name, grad in grads.items()]
     found = tape.gradient(losses, [*run.variables.values()])
     run.optimizer.apply_gradients(zip(found, run.variables.values(), strict=True))
 
