@@ -30,6 +30,7 @@ SHAPES = {
     "one": "[(65, 70)]",
     "with none and without axes": "2 * [(0, 2), (), (5,)]",
     "in blocks": "2 * [(70, 60)]",
+    "in blocks, with none": "2 * [(70, 0), (70, 60)]",
     "tall": "2 * [(3000, 2)]",
     "deep, with small ones": "2 * [(2, 40, 53), (3,)]",
 }
