@@ -17,7 +17,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.ext.autosummary import autosummary_table
 from sphinx.util.inspect import stringify_signature
 
-from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 
 #: Of each class, how the rows of docs/formulas.md begin that show its formulas.
 ROWS = {

@@ -14,7 +14,7 @@ from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidType
 from tfopt.kernels import kernels
 from tfopt.kernels.update.commit import Assign, AssignRows, Count, Undo, carry_out
 from tfopt.kernels.update.sparse_checks import sparse_call
-from tfopt.optimizers.execution.prepared_step import PreparedStep
+from tfopt.optimizers.step.prepared_step import PreparedStep
 
 
 def test_what_a_failed_block_has_changed_is_put_back() -> None:

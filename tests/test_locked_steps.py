@@ -14,7 +14,7 @@ from wrapper_cases import USERS, WRAPPERS
 
 from tfopt import IndexedSlices
 from tfopt.optimizers import SGD, Adagrad, Adam
-from tfopt.optimizers.execution.prepared_step import PreparedStep
+from tfopt.optimizers.step.prepared_step import PreparedStep
 
 LIMIT = 60  # seconds, after which threads that wait for each other are taken to do so for good
 

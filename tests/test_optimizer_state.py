@@ -11,7 +11,7 @@ import pytest
 from cases import assert_same_bits
 
 import tfopt
-from tfopt.optimizers.base.contract import OPTIMIZERS
+from tfopt.optimizers.base.optimizer_base import OPTIMIZERS
 from tfopt.optimizers.schedules.schedule import SCHEDULES
 
 MAKERS: dict[str, dict[str, Any]] = {

@@ -15,7 +15,7 @@ from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import dense_call
 from tfopt.kernels.update.pipeline import Turns
 from tfopt.kernels.update.sparse_checks import sparse_call
-from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 
 OPTIMIZERS = ("RowwiseAdagrad", "RowwiseAdam", "AdamMini", "LAMB", "LARS")
 REDUCING = [rule for rule in RULES if rule.reduction]

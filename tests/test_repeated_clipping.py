@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tfopt.optimizers import Adam, LossScaleOptimizer, WeightAverage
-from tfopt.optimizers.execution.bound_step import Repeats
+from tfopt.optimizers.step.bound_step import Repeats
 
 AROUND: dict[str, Callable[[Any], Any]] = {
     "nothing": lambda inner: inner,

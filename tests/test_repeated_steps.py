@@ -30,11 +30,12 @@ from tfopt.optimizers import (
     Wrapper,
     schedules,
 )
-from tfopt.optimizers.base import contract, tree
-from tfopt.optimizers.base.contract import OPTIMIZERS
-from tfopt.optimizers.execution import bound_step
-from tfopt.optimizers.execution.bound_step import Repeats
-from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.base import optimizer_base as contract
+from tfopt.optimizers.base.optimizer_base import OPTIMIZERS
+from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.state import tree
+from tfopt.optimizers.step import bound_step
+from tfopt.optimizers.step.bound_step import Repeats
 
 RULES = sorted(name for name, kind in OPTIMIZERS.items() if issubclass(kind, RuleOptimizer))
 

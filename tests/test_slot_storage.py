@@ -21,7 +21,7 @@ import tfopt
 import tfopt_ref
 from tfopt import IndexedSlices, checkpoints, optimizers
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.optimizers.base.slot_storage import FEWEST
+from tfopt.optimizers.state.slot_storage import FEWEST
 from tfopt.rules import Rule
 from tfopt.storage import POSITIVE4, POSITIVE8, POSITIVE_DYNAMIC8, SIGNED8, quantize
 
@@ -227,7 +227,7 @@ def test_every_optimizer_has_8_bits_or_a_reason() -> None:
         name
         for name in optimizers.__all__
         if isinstance(cls := getattr(optimizers, name), type)
-        and issubclass(cls, optimizers.execution.rule_optimizer.RuleOptimizer)
+        and issubclass(cls, optimizers.base.rule_optimizer.RuleOptimizer)
     }
     assert {*EIGHT_BITS} | COARSE == rules
 

@@ -130,7 +130,7 @@ def test_rows_of_more_than_one_axis_catch_up_in_any_order_of_memory() -> None:
 @pytest.mark.parametrize("remembered", [500, 1 << 16])
 def test_a_long_absence(which: str, remembered: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends where dense steps end, also if all rows take theirs now and then."""
-    monkeypatch.setattr("tfopt.optimizers.execution.deferred_rows._MOST_STEPS", remembered)
+    monkeypatch.setattr("tfopt.optimizers.step.deferred_rows._MOST_STEPS", remembered)
     late, dense = (make(which, learning_rate=0.1, sparse=s) for s in ("catch_up", "lazy"))
     w = np.random.default_rng(1).standard_normal((ROWS, 2))
     u = w.copy()

@@ -15,7 +15,7 @@ import tfopt
 from tfopt import IndexedSlices, InvalidArgumentError, Variable
 from tfopt.errors import InvalidTypeError
 from tfopt.optimizers import SGD, Adam, Optimizer
-from tfopt.optimizers.base.tree import leaves
+from tfopt.optimizers.state.tree import leaves
 
 MAKERS = every_optimizer()
 NO_GRADIENTS: list[Any] = [

@@ -28,7 +28,7 @@ from wrapper_cases import WRAPPERS
 
 import tfopt
 import tfopt_ref.storage
-from tfopt.optimizers.base.contract import OPTIMIZERS
+from tfopt.optimizers.base.optimizer_base import OPTIMIZERS
 from tfopt_ref.algorithms import ALGORITHMS
 from tfopt_ref.schedules import SCHEDULES
 from tfopt_ref.training import WRAPPERS as SPECIFIED_WRAPPERS
@@ -60,7 +60,7 @@ def compare(name: str, ours: Any, theirs: Any, late: bool) -> None:
 @pytest.fixture(autouse=True)
 def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """The variables of a run are small."""
-    for storage in (tfopt.optimizers.base.slot_storage, tfopt_ref.storage):
+    for storage in (tfopt.optimizers.state.slot_storage, tfopt_ref.storage):
         monkeypatch.setattr(storage, "FEWEST", 2)
 
 

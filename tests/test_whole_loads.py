@@ -19,11 +19,11 @@ import tfopt
 from tfopt import IndexedSlices, InvalidArgumentError, Variable, checkpoints
 from tfopt.errors import CheckpointError, InvalidTypeError
 from tfopt.optimizers import Adam, GradientAccumulation, Optimizer
-from tfopt.optimizers.base import slot_storage
-from tfopt.optimizers.base.restoration import Restoration
-from tfopt.optimizers.base.slots import SlotStore
-from tfopt.optimizers.execution.deferred_rows import DeferredRows
-from tfopt.optimizers.execution.deferred_tables import DeferredUpdates
+from tfopt.optimizers.state import slot_storage
+from tfopt.optimizers.state.restoration import Restoration
+from tfopt.optimizers.state.slots import SlotStore
+from tfopt.optimizers.step.deferred_rows import DeferredRows
+from tfopt.optimizers.step.deferred_tables import DeferredUpdates
 
 STORAGES = (None, *slot_storage._KINDS)
 PACKAGE = str(Path(tfopt.__file__).parent)

@@ -23,8 +23,8 @@ from tfopt.optimizers import (
     ParameterGroups,
     WeightAverage,
 )
-from tfopt.optimizers.execution.bound_step import BoundRules
-from tfopt.optimizers.execution.prepared_step import PreparedStep
+from tfopt.optimizers.step.bound_step import BoundRules
+from tfopt.optimizers.step.prepared_step import PreparedStep
 
 MAKERS = {
     **every_optimizer(),

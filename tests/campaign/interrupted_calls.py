@@ -37,7 +37,7 @@ from tfopt.linear_model import (
     load_model,
     save_model,
 )
-from tfopt.optimizers.base import slot_storage
+from tfopt.optimizers.state import slot_storage
 
 __all__ = ["TARGETS", "Target"]
 

@@ -16,7 +16,7 @@ from campaign.check import Case, drawn
 
 
 def _cases(seed: int) -> Iterator[Case]:
-    for storage in (tfopt.optimizers.base.slot_storage, tfopt_ref.storage):
+    for storage in (tfopt.optimizers.state.slot_storage, tfopt_ref.storage):
         storage.FEWEST = 2  # type: ignore[attr-defined]  # the variables of a run are small
     yield from _DRAWN.cases(seed)
 

@@ -23,7 +23,7 @@ from tfopt.cli.readers import read_data
 from tfopt.cli.settings import Settings
 from tfopt.cli.train import Examples, train_epochs
 from tfopt.optimizers import schedules
-from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 
 #: What scripts rely on: these settings stay, also when the library's arguments change their names.
 SHARED = "sparse decay clipnorm clipvalue global_clipnorm merge compat"

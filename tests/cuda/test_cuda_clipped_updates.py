@@ -1,6 +1,6 @@
 """Updates that clip their gradients as they read them equal the host's, bit for bit.
 
-The host's are the optimizers' own: :func:`tfopt.optimizers.execution.clipping.clipped_calls`.
+The host's are the optimizers' own: :func:`tfopt.optimizers.step.clipping.clipped_calls`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tfopt.cuda.clipped_updates import run_clipped
 from tfopt.cuda.library import load
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.dense import run
-from tfopt.optimizers.execution.clipping import ClippedDense, ClippedRows, clipped_calls
+from tfopt.optimizers.step.clipping import ClippedDense, ClippedRows, clipped_calls
 from tfopt.rules import Rule
 
 INF, NAN = float("inf"), float("nan")

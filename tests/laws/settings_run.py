@@ -17,7 +17,7 @@ from step_cases import ARGUMENTS, everything, frozen
 from wrapper_cases import WRAPPERS
 
 from tfopt import IndexedSlices, InvalidArgumentError, optimizers
-from tfopt.optimizers.base.hyperparameters import Hyper
+from tfopt.optimizers.state.hyperparameters import Hyper
 
 __all__ = ["heard"]
 

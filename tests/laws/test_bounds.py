@@ -11,7 +11,7 @@ import pytest
 from optimizer_arguments import RULES, arguments_of
 
 from tfopt import IndexedSlices, InvalidArgumentError, optimizers
-from tfopt.optimizers.base.hyperparameters import Hyper
+from tfopt.optimizers.state.hyperparameters import Hyper
 
 DTYPES = (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
 KINDS = {

@@ -18,7 +18,7 @@ from training_plans import Plan, Run
 
 import tfopt
 from tfopt.errors import InvalidArgumentError
-from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt_ref.training import train_step
 from tfopt_ref.update import Rows
 

@@ -17,7 +17,7 @@ from tfopt.core.versions import show_versions, versions
 from tfopt.errors import InvalidTypeError
 from tfopt.optimizers import Optimizer, schedules
 from tfopt.optimizers.base.averaged import Averaged
-from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.schedules import LearningRateSchedule, LinearWarmup
 
 if TYPE_CHECKING:

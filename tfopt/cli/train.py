@@ -42,7 +42,7 @@ from tfopt.cli.rows import Executor, Rows
 from tfopt.cli.settings import CheckpointFlags, SdcaSettings, Settings
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model.stored_model import Columns, StoredModel
-from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Updates on a GPU that clip gradients as they read them.
 
-The counterpart of :mod:`tfopt.optimizers.execution.clipping` on the host: the gradients are read
+The counterpart of :mod:`tfopt.optimizers.step.clipping` on the host: the gradients are read
 once for their norms, if norms are limited, and then by the updates, which clamp and scale as they
 read. The norms stay on the GPU, and nothing waits for them.
 """

@@ -14,8 +14,8 @@ from tfopt.core.nest import flatten, pack
 from tfopt.dask.cluster import current_client, gathered
 from tfopt.dask.gradient_sums import block_gradients, finish, sum_parts
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.optimizers.base.contract import OptimizerBase
-from tfopt.optimizers.base.variables import as_variable
+from tfopt.optimizers.base.optimizer_base import OptimizerBase
+from tfopt.optimizers.state.variables import as_variable
 
 __all__ = ["DataParallel"]
 

@@ -12,8 +12,8 @@ from tfopt.core.nest import flatten, pack
 from tfopt.core.sparse_conversion import as_slices
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.optimizers.base.tree import leaves
-from tfopt.optimizers.execution.gradients import as_gradient
+from tfopt.optimizers.state.tree import leaves
+from tfopt.optimizers.step.gradients import as_gradient
 
 __all__ = ["PartialSum", "block_gradients", "sum_parts", "finish"]
 

@@ -18,10 +18,10 @@ from tfopt.errors import (
 )
 from tfopt.imports import bfloat16
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.optimizers.base.state_parts import kind_of
-from tfopt.optimizers.execution.prepared_step import PreparedStep
-from tfopt.optimizers.execution.request import StepRequest
-from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.state.state_parts import kind_of
+from tfopt.optimizers.step.prepared_step import PreparedStep
+from tfopt.optimizers.step.request import StepRequest
 from tfopt.variable import Variable
 
 __all__ = [

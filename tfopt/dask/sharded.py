@@ -27,7 +27,7 @@ from tfopt.dask.shard import (
     shard_config,
 )
 from tfopt.errors import CheckpointError
-from tfopt.optimizers.base.optimizer import Optimizer
+from tfopt.optimizers.base.optimizer_v2 import Optimizer
 from tfopt.optimizers.base.serialization import deserialize
 
 __all__ = ["LostShardError", "ShardedVariable"]

@@ -11,10 +11,10 @@ import numpy as np
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.interop.building import fresh
 from tfopt.interop.torch_states import Group, one_group, step_count
-from tfopt.optimizers.base.hyperparameters import is_live
-from tfopt.optimizers.base.key_paths import named
-from tfopt.optimizers.base.slot_storage import check_blocks, converted
-from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.state.hyperparameters import is_live
+from tfopt.optimizers.state.key_paths import named
+from tfopt.optimizers.state.slot_storage import check_blocks, converted
 from tfopt.storage import BLOCK, DYNAMIC8, POSITIVE_DYNAMIC8, dynamic_map, shape_in
 from tfopt.variable import Variable
 

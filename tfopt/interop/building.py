@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfopt.optimizers.base.key_paths import named
-from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.state.key_paths import named
 from tfopt.variable import Variable
 
 __all__ = ["fresh"]

@@ -9,8 +9,8 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.interop.building import fresh
-from tfopt.optimizers.base.hyperparameters import is_live
-from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.state.hyperparameters import is_live
 
 __all__ = ["load_state_dict"]
 

@@ -25,12 +25,12 @@ from tfopt.optimizers.algorithms.schedule_free import ScheduleFreeAdamW, Schedul
 from tfopt.optimizers.algorithms.sgd import SGD
 from tfopt.optimizers.algorithms.signum import Signum
 from tfopt.optimizers.algorithms.yogi import Yogi
-from tfopt.optimizers.base.contract import OptimizerBase
-from tfopt.optimizers.base.optimizer import Optimizer
+from tfopt.optimizers.base.optimizer_base import OptimizerBase
+from tfopt.optimizers.base.optimizer_v2 import Optimizer
 from tfopt.optimizers.base.serialization import deserialize, get, serialize
-from tfopt.optimizers.execution.prepared_step import PreparedStep
-from tfopt.optimizers.execution.request import Capabilities, NotFinite, StepRequest
-from tfopt.optimizers.execution.step_report import StepReport
+from tfopt.optimizers.step.prepared_step import PreparedStep
+from tfopt.optimizers.step.report import StepReport
+from tfopt.optimizers.step.request import Capabilities, NotFinite, StepRequest
 from tfopt.optimizers.wrappers.accumulation import GradientAccumulation
 from tfopt.optimizers.wrappers.loss_scale import LossScaleOptimizer
 from tfopt.optimizers.wrappers.mirror import Mirror

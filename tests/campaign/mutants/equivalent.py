@@ -212,7 +212,7 @@ EQUIVALENT: dict[str, str] = {
     "tfopt/optimizers/algorithms/adafactor.py::Adafactor._resource_apply_dense:"
     " w, g = var.astype(real, copy=False), grad.astype(real, copy=False) -> w, "
     "g = var.astype(real, copy=True), grad.astype(real, copy=False)": ("a copy that is only read"),
-    "tfopt/optimizers/execution/deferred_rows.py::DeferredRows.prepare: decays "
+    "tfopt/optimizers/step/deferred_rows.py::DeferredRows.prepare: decays "
     "= tuple(1.0 if name is None else hypers[name] for name in names) -> decays"
     " = tuple((2 * 1.0) if name is None else hypers[name] for name in names)": (
         "what does not decay is compared with itself"

@@ -64,8 +64,8 @@ _GROUPS = (
         (
             "tfopt/checkpoints/*.py",
             "tfopt/core/atomic_write.py",
-            "tfopt/optimizers/base/state_dict.py",
-            "tfopt/optimizers/base/state_parts.py",
+            "tfopt/optimizers/state/state_dict.py",
+            "tfopt/optimizers/state/state_parts.py",
         ),
     ),
     Group("optimizers", 8, ("tfopt/optimizers/*/*.py", "tfopt/core/*.py")),

@@ -28,7 +28,7 @@ from absl.testing import parameterized
 import tfopt
 from tfopt import optimizers
 from tfopt.optimizers import Optimizer, OptimizerBase, schedules
-from tfopt.optimizers.execution.clipping import clipped_gradients
+from tfopt.optimizers.step.clipping import clipped_gradients
 
 #: Where Keras keeps the tests, or None where it is not installed.
 _SPEC = importlib.util.find_spec("keras")

@@ -9,9 +9,9 @@ import numpy as np
 
 from tfopt.errors import InvalidTypeError
 from tfopt.kernels.reduce.norms import sum_of_squares
-from tfopt.optimizers.base.hyperparameters import Hyper
-from tfopt.optimizers.base.optimizer import ApplyState, Optimizer
+from tfopt.optimizers.base.optimizer_v2 import ApplyState, Optimizer
 from tfopt.optimizers.settings import Setting, flag
+from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.variable import Variable
 
 __all__ = ["Adafactor"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tfopt.core.rule_steps import RuleUpdate
-from tfopt.optimizers.base.hyperparameters import Hyper
-from tfopt.optimizers.execution.deferred_rows import DecayBound, quotient
-from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.state.hyperparameters import Hyper
+from tfopt.optimizers.step.deferred_rows import DecayBound, quotient
 
 __all__ = ["Adamax"]
 

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from tfopt.core.rule_steps import RuleUpdate
-from tfopt.optimizers.base.hyperparameters import Hyper
-from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.state.hyperparameters import Hyper
 
 __all__ = ["AdEMAMix"]
 

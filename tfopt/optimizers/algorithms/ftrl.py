@@ -6,8 +6,8 @@ from typing import Any
 
 from tfopt.core.rule_steps import RuleUpdate
 from tfopt.errors import InvalidArgumentError
-from tfopt.optimizers.base.hyperparameters import Hyper, LearningRate
-from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.state.hyperparameters import Hyper, LearningRate
 from tfopt.variable import Variable
 
 __all__ = ["Ftrl"]

@@ -10,12 +10,12 @@ import numpy as np
 from tfopt.core.rule_steps import RuleUpdate
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Assign
-from tfopt.optimizers.base.hyperparameters import Hyper
-from tfopt.optimizers.execution.deferred_rows import DecayBound, quotient
-from tfopt.optimizers.execution.prepared_step import Writes
-from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.schedules import LearningRateSchedule
 from tfopt.optimizers.settings import Setting
+from tfopt.optimizers.state.hyperparameters import Hyper
+from tfopt.optimizers.state.transaction import Writes
+from tfopt.optimizers.step.deferred_rows import DecayBound, quotient
 from tfopt.variable import Variable
 
 __all__ = ["Nadam"]

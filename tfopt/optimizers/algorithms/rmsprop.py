@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tfopt.core.rule_steps import RuleUpdate
-from tfopt.optimizers.base.hyperparameters import Hyper
-from tfopt.optimizers.base.restoration import Restoration
-from tfopt.optimizers.base.weights import with_iterations
-from tfopt.optimizers.execution.deferred_rows import DecayBound
-from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.settings import Setting, flag
+from tfopt.optimizers.state.hyperparameters import Hyper
+from tfopt.optimizers.state.restoration import Restoration
+from tfopt.optimizers.state.weights import with_iterations
+from tfopt.optimizers.step.deferred_rows import DecayBound
 
 __all__ = ["RMSprop"]
 

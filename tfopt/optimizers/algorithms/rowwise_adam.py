@@ -8,10 +8,10 @@ import numpy as np
 
 from tfopt.core.rule_steps import RuleUpdate
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.optimizers.base.hyperparameters import Hyper
-from tfopt.optimizers.execution.prepared_step import PreparedStep
-from tfopt.optimizers.execution.request import StepRequest
-from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.state.hyperparameters import Hyper
+from tfopt.optimizers.step.prepared_step import PreparedStep
+from tfopt.optimizers.step.request import StepRequest
 from tfopt.variable import Variable
 
 __all__ = ["AdamMini", "RowwiseAdam"]

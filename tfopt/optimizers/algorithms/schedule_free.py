@@ -10,11 +10,11 @@ from tfopt.core.rule_steps import RuleUpdate
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Assign
 from tfopt.optimizers.base.averaged import Averaged
-from tfopt.optimizers.base.hyperparameters import Hyper
-from tfopt.optimizers.base.variables import wide
-from tfopt.optimizers.execution.prepared_step import Writes
-from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.settings import Setting
+from tfopt.optimizers.state.hyperparameters import Hyper
+from tfopt.optimizers.state.transaction import Writes
+from tfopt.optimizers.state.variables import wide
 from tfopt.variable import Variable
 
 __all__ = ["ScheduleFreeAdamW", "ScheduleFreeSGD"]

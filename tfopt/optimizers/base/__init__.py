@@ -1,1 +1,1 @@
-"""The parts common to all optimizers: slots, hyperparameters, saved state, gradient pairs."""
+"""Base classes of optimizers, and how they take steps."""

@@ -10,8 +10,8 @@ import numpy as np
 from tfopt.core.effects import writes
 from tfopt.core.engine import prepare_writes
 from tfopt.kernels.update.commit import Assign, Meanwhile, carry_out
-from tfopt.optimizers.base.slots import SlotStore
-from tfopt.optimizers.execution.prepared_step import Writes
+from tfopt.optimizers.state.slots import SlotStore
+from tfopt.optimizers.state.transaction import Writes
 from tfopt.variable import Variable
 
 __all__ = ["Averaged"]

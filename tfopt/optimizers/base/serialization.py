@@ -7,7 +7,7 @@ from typing import Any
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.names import hint
-from tfopt.optimizers.base.contract import OPTIMIZERS, OptimizerBase
+from tfopt.optimizers.base.optimizer_base import OPTIMIZERS, OptimizerBase
 
 __all__ = ["deserialize", "get", "serialize"]
 

@@ -14,15 +14,16 @@ from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import Attributes, Write, carry_out
 from tfopt.kernels.update.sparse_checks import sparse_call
-from tfopt.optimizers.base.contract import OptimizerBase
-from tfopt.optimizers.base.restoration import LoadedState
-from tfopt.optimizers.base.state_parts import as_damage, check_array, check_keys, check_known
-from tfopt.optimizers.base.stateful import COUNTED
-from tfopt.optimizers.base.variables import memory_of, now_at, wide
-from tfopt.optimizers.execution.gradients import are_finite, checked_gradient
-from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
-from tfopt.optimizers.execution.request import Capabilities, NotFinite, StepRequest, scaled
+from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.settings import Setting, choice, whole
+from tfopt.optimizers.state.restoration import LoadedState
+from tfopt.optimizers.state.state_parts import as_damage, check_array, check_keys, check_known
+from tfopt.optimizers.state.stateful import COUNTED
+from tfopt.optimizers.state.transaction import Writes
+from tfopt.optimizers.state.variables import memory_of, now_at, wide
+from tfopt.optimizers.step.gradients import are_finite, checked_gradient
+from tfopt.optimizers.step.prepared_step import PreparedStep
+from tfopt.optimizers.step.request import Capabilities, NotFinite, StepRequest, scaled
 from tfopt.optimizers.wrappers.bound_batch import Adding, BoundBatch, adding_call
 from tfopt.optimizers.wrappers.gradient_sums import as_gradients, refuse_complex
 from tfopt.optimizers.wrappers.wrapper import Wrapper

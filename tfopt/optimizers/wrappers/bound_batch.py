@@ -13,10 +13,10 @@ from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import Assign, Attributes, Count
 from tfopt.kernels.update.multi_tensor import many_call
 from tfopt.kernels.update.repetition import Repetition
-from tfopt.optimizers.base.variables import memory_of
-from tfopt.optimizers.execution.bound_step import BoundStep
-from tfopt.optimizers.execution.prepared_step import Writes
-from tfopt.optimizers.execution.request import StepRequest
+from tfopt.optimizers.state.transaction import Writes
+from tfopt.optimizers.state.variables import memory_of
+from tfopt.optimizers.step.bound_step import BoundStep
+from tfopt.optimizers.step.request import StepRequest
 
 if TYPE_CHECKING:
     from tfopt.optimizers.wrappers.accumulation import GradientAccumulation

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tfopt.kernels.update.commit import Count
-from tfopt.optimizers.base.contract import OptimizerBase
-from tfopt.optimizers.execution.bound_step import BoundStep
-from tfopt.optimizers.execution.prepared_step import Writes
+from tfopt.optimizers.base.optimizer_base import OptimizerBase
+from tfopt.optimizers.state.transaction import Writes
+from tfopt.optimizers.step.bound_step import BoundStep
 from tfopt.variable import Variable
 
 __all__ = ["BoundCount", "BoundGroups"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.optimizers.execution.request import scaled
+from tfopt.optimizers.step.request import scaled
 from tfopt.variable import Variable
 
 __all__ = ["as_gradients", "refuse_complex"]

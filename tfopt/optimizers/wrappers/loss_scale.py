@@ -11,13 +11,14 @@ import numpy as np
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.reduce.norms import all_finite
 from tfopt.kernels.update.commit import Count
-from tfopt.optimizers.base.contract import OptimizerBase
 from tfopt.optimizers.base.minimize import product, times
-from tfopt.optimizers.base.stateful import COUNTED
-from tfopt.optimizers.execution.bound_step import BoundAround
-from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
-from tfopt.optimizers.execution.request import Capabilities, NotFinite, StepRequest
+from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.settings import Setting, constant, whole
+from tfopt.optimizers.state.stateful import COUNTED
+from tfopt.optimizers.state.transaction import Writes
+from tfopt.optimizers.step.bound_step import BoundAround
+from tfopt.optimizers.step.prepared_step import PreparedStep
+from tfopt.optimizers.step.request import Capabilities, NotFinite, StepRequest
 from tfopt.optimizers.wrappers.wrapper import Wrapper
 from tfopt.variable import Variable
 

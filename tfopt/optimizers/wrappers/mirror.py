@@ -14,12 +14,12 @@ from tfopt.kernels.reduce.clip import round_call
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import RowsOf, Write, carry_out
 from tfopt.kernels.update.dense import run
-from tfopt.optimizers.base.contract import OptimizerBase
-from tfopt.optimizers.base.variables import as_variable
-from tfopt.optimizers.execution.bound_step import BoundAround
-from tfopt.optimizers.execution.prepared_step import PreparedStep
-from tfopt.optimizers.execution.request import Capabilities, StepRequest
+from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.settings import Setting, choice
+from tfopt.optimizers.state.variables import as_variable
+from tfopt.optimizers.step.bound_step import BoundAround
+from tfopt.optimizers.step.prepared_step import PreparedStep
+from tfopt.optimizers.step.request import Capabilities, StepRequest
 from tfopt.optimizers.wrappers.wrapper import Wrapper
 from tfopt.variable import Variable
 

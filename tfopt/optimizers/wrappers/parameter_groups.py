@@ -13,18 +13,18 @@ from tfopt.core.known_attributes import did_you_mean
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import Write
-from tfopt.optimizers.base.contract import OptimizerBase
-from tfopt.optimizers.base.restoration import LoadedState, Restoration
-from tfopt.optimizers.base.saved_config import is_function, made, without_function
+from tfopt.optimizers.base.optimizer_base import OptimizerBase
+from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.base.serialization import get, serialize
-from tfopt.optimizers.base.state_parts import as_damage
-from tfopt.optimizers.base.variable_set import VariableSet
-from tfopt.optimizers.base.variables import as_variable
-from tfopt.optimizers.execution.bound_step import BoundStep
-from tfopt.optimizers.execution.prepared_step import PreparedStep
-from tfopt.optimizers.execution.request import Capabilities, NotFinite, StepRequest
-from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.settings import Setting, refuse_class
+from tfopt.optimizers.state.restoration import LoadedState, Restoration
+from tfopt.optimizers.state.saved_config import is_function, made, without_function
+from tfopt.optimizers.state.state_parts import as_damage
+from tfopt.optimizers.state.variable_set import VariableSet
+from tfopt.optimizers.state.variables import as_variable
+from tfopt.optimizers.step.bound_step import BoundStep
+from tfopt.optimizers.step.prepared_step import PreparedStep
+from tfopt.optimizers.step.request import Capabilities, NotFinite, StepRequest
 from tfopt.optimizers.wrappers.bound_groups import BoundCount, BoundGroups
 from tfopt.optimizers.wrappers.wrapper import Wrapper
 from tfopt.variable import Variable

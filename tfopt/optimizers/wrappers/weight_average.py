@@ -14,13 +14,14 @@ from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.multi_tensor import many_call
 from tfopt.kernels.update.repetition import Repetition
 from tfopt.optimizers.base.averaged import Averaged
-from tfopt.optimizers.base.contract import OptimizerBase
-from tfopt.optimizers.base.hyperparameters import Hyper
-from tfopt.optimizers.base.variables import wide
-from tfopt.optimizers.execution.bound_step import BoundAround, BoundStep
-from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
-from tfopt.optimizers.execution.request import Capabilities, StepRequest
+from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.settings import Setting, whole
+from tfopt.optimizers.state.hyperparameters import Hyper
+from tfopt.optimizers.state.transaction import Writes
+from tfopt.optimizers.state.variables import wide
+from tfopt.optimizers.step.bound_step import BoundAround, BoundStep
+from tfopt.optimizers.step.prepared_step import PreparedStep
+from tfopt.optimizers.step.request import Capabilities, StepRequest
 from tfopt.optimizers.wrappers.mirror import Mirror
 from tfopt.optimizers.wrappers.wrapper import Wrapper
 from tfopt.variable import Variable

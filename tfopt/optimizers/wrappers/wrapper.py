@@ -11,14 +11,14 @@ import numpy as np
 from tfopt.core.known_attributes import declares, did_you_mean
 from tfopt.errors import InvalidTypeError
 from tfopt.kernels.update.commit import Undo, Write
-from tfopt.optimizers.base.contract import OptimizerBase
-from tfopt.optimizers.base.optimizer import Optimizer
-from tfopt.optimizers.base.restoration import LoadedState, Restoration
-from tfopt.optimizers.base.saved_config import adopting, made
+from tfopt.optimizers.base.optimizer_base import OptimizerBase
+from tfopt.optimizers.base.optimizer_v2 import Optimizer
 from tfopt.optimizers.base.serialization import get, serialize
-from tfopt.optimizers.execution.prepared_step import PreparedStep
-from tfopt.optimizers.execution.request import Capabilities, StepRequest
 from tfopt.optimizers.settings import Setting, refuse_class
+from tfopt.optimizers.state.restoration import LoadedState, Restoration
+from tfopt.optimizers.state.saved_config import adopting, made
+from tfopt.optimizers.step.prepared_step import PreparedStep
+from tfopt.optimizers.step.request import Capabilities, StepRequest
 from tfopt.variable import Variable
 
 __all__ = ["Wrapper"]

@@ -11,9 +11,9 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Attributes, Write
-from tfopt.optimizers.base.hyperparameters import is_live, rate_config
-from tfopt.optimizers.base.state_parts import as_damage
 from tfopt.optimizers.schedules import LearningRateSchedule
+from tfopt.optimizers.state.hyperparameters import is_live, rate_config
+from tfopt.optimizers.state.state_parts import as_damage
 
 __all__ = [
     "adopting",

@@ -23,20 +23,21 @@ from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import carry_out
 from tfopt.kernels.update.pipeline import Turns
-from tfopt.optimizers.base.variable_set import VariableSet
-from tfopt.optimizers.base.variables import any_overlap
-from tfopt.optimizers.execution.clipping import (
+from tfopt.optimizers.state.transaction import Work, Writes
+from tfopt.optimizers.state.variable_set import VariableSet
+from tfopt.optimizers.state.variables import any_overlap
+from tfopt.optimizers.step.clipping import (
     NO_LIMITS,
     ClippedDense,
     ClippedRows,
     Limits,
     clipped_calls,
 )
-from tfopt.optimizers.execution.deferred_tables import Deferral
-from tfopt.optimizers.execution.gradients import of_variable
-from tfopt.optimizers.execution.prepared_step import PreparedStep, Work, Writes
-from tfopt.optimizers.execution.request import StepRequest
-from tfopt.optimizers.execution.step_report import Observer
+from tfopt.optimizers.step.deferred_tables import Deferral
+from tfopt.optimizers.step.gradients import of_variable
+from tfopt.optimizers.step.prepared_step import PreparedStep
+from tfopt.optimizers.step.report import Observer
+from tfopt.optimizers.step.request import StepRequest
 from tfopt.variable import Variable
 
 __all__ = ["Part", "StepPlan", "in_turns"]

@@ -20,7 +20,7 @@ from tfopt.kernels.arrays.coerce import of_torch
 from tfopt.kernels.reduce.norms import all_finite
 from tfopt.kernels.update.checks import dense_call
 from tfopt.kernels.update.sparse_checks import sparse_call
-from tfopt.optimizers.base.variables import as_variable
+from tfopt.optimizers.state.variables import as_variable
 from tfopt.variable import Variable
 
 __all__ = [

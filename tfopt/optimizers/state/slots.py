@@ -11,7 +11,7 @@ from tfopt.core.backends import backend_of
 from tfopt.core.line_alignment import empty_at_a_line
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Attributes
-from tfopt.optimizers.base.variables import memory_of, now_at
+from tfopt.optimizers.state.variables import memory_of, now_at
 from tfopt.storage import BLOCK, BLOCKS, quantize
 from tfopt.variable import Variable
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.optimizers.base.tree import leaves
-from tfopt.optimizers.base.variables import as_variable, memory_of
+from tfopt.optimizers.state.tree import leaves
+from tfopt.optimizers.state.variables import as_variable, memory_of
 from tfopt.variable import Variable
 
 __all__ = ["named"]

@@ -10,18 +10,18 @@ import numpy as np
 from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Attributes, Write, carry_out
-from tfopt.optimizers.base.hyperparameters import Hyper
-from tfopt.optimizers.base.optimizer import Optimizer
-from tfopt.optimizers.base.restoration import LoadedState, Restoration
-from tfopt.optimizers.base.saved_config import shallow
-from tfopt.optimizers.base.slot_storage import Storage, check_storage, converted
-from tfopt.optimizers.base.state_parts import as_damage, check_known
-from tfopt.optimizers.base.step_settings import check_seed, refuse_together
-from tfopt.optimizers.base.variable_set import VariableSet
-from tfopt.optimizers.base.variables import as_variable
-from tfopt.optimizers.execution.deferred_tables import DeferredUpdates, check_deferred
-from tfopt.optimizers.execution.step_plan import StepPlan
+from tfopt.optimizers.base.optimizer_v2 import Optimizer
 from tfopt.optimizers.settings import Setting, flag, text
+from tfopt.optimizers.state.hyperparameters import Hyper
+from tfopt.optimizers.state.restoration import LoadedState, Restoration
+from tfopt.optimizers.state.saved_config import shallow
+from tfopt.optimizers.state.slot_storage import Storage, check_storage, converted
+from tfopt.optimizers.state.state_parts import as_damage, check_known
+from tfopt.optimizers.state.variable_set import VariableSet
+from tfopt.optimizers.state.variables import as_variable
+from tfopt.optimizers.step.checks import check_seed, refuse_together
+from tfopt.optimizers.step.deferred_tables import DeferredUpdates, check_deferred
+from tfopt.optimizers.step.plan import StepPlan
 from tfopt.variable import Variable
 
 __all__ = ["RuleState"]

@@ -14,19 +14,20 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.commit import Count, Write
 from tfopt.names import unknown_argument
-from tfopt.optimizers.base import saved_config
-from tfopt.optimizers.base.contract import OptimizerBase
-from tfopt.optimizers.base.hyperparameters import Hyper, LearningRate, Limit, rate_config
-from tfopt.optimizers.base.restoration import LoadedState
+from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.base.unique_names import made_unique
-from tfopt.optimizers.base.variables import as_variable
-from tfopt.optimizers.execution.clipping import clipped_gradients
-from tfopt.optimizers.execution.gradients import are_finite, refuse_rows, split_pairs
-from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
-from tfopt.optimizers.execution.request import Capabilities, NotFinite, StepRequest
 from tfopt.optimizers.schedules import LearningRateSchedule, deserialize
 from tfopt.optimizers.schedules.representation import parameters_of
 from tfopt.optimizers.settings import Setting, choice, flag, function, refuse_class
+from tfopt.optimizers.state import saved_config
+from tfopt.optimizers.state.hyperparameters import Hyper, LearningRate, Limit, rate_config
+from tfopt.optimizers.state.restoration import LoadedState
+from tfopt.optimizers.state.transaction import Writes
+from tfopt.optimizers.state.variables import as_variable
+from tfopt.optimizers.step.clipping import clipped_gradients
+from tfopt.optimizers.step.gradients import are_finite, refuse_rows, split_pairs
+from tfopt.optimizers.step.prepared_step import PreparedStep
+from tfopt.optimizers.step.request import Capabilities, NotFinite, StepRequest
 from tfopt.variable import Variable
 
 __all__ = ["ApplyState", "Optimizer"]

@@ -17,21 +17,22 @@ from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import carry_out
 from tfopt.kernels.update.dense import run
 from tfopt.kernels.update.repetition import Unchanged
-from tfopt.optimizers.base.optimizer import ApplyState
-from tfopt.optimizers.base.slot_storage import IN_BLOCKS, Storage, stored_dtype
-from tfopt.optimizers.base.step_settings import check_rounding, check_signed
-from tfopt.optimizers.base.variable_set import VariableSet
-from tfopt.optimizers.execution.bound_step import bound_rules
-from tfopt.optimizers.execution.clipping import Limits
-from tfopt.optimizers.execution.deferred_rows import DecayBound, refuse_catching_up
-from tfopt.optimizers.execution.deferred_tables import Deferral, DeferredUpdates
-from tfopt.optimizers.execution.gradients import refuse_rows
-from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
-from tfopt.optimizers.execution.request import Capabilities, StepRequest
-from tfopt.optimizers.execution.rule_state import RuleState
-from tfopt.optimizers.execution.step_plan import StepPlan
-from tfopt.optimizers.execution.step_report import Observer, StepReport
+from tfopt.optimizers.base.optimizer_v2 import ApplyState
+from tfopt.optimizers.base.rule_state import RuleState
 from tfopt.optimizers.schedules import LearningRateSchedule
+from tfopt.optimizers.state.slot_storage import IN_BLOCKS, Storage, stored_dtype
+from tfopt.optimizers.state.transaction import Writes
+from tfopt.optimizers.state.variable_set import VariableSet
+from tfopt.optimizers.step.bound_step import bound_rules
+from tfopt.optimizers.step.checks import check_rounding, check_signed
+from tfopt.optimizers.step.clipping import Limits
+from tfopt.optimizers.step.deferred_rows import DecayBound, refuse_catching_up
+from tfopt.optimizers.step.deferred_tables import Deferral, DeferredUpdates
+from tfopt.optimizers.step.gradients import refuse_rows
+from tfopt.optimizers.step.plan import StepPlan
+from tfopt.optimizers.step.prepared_step import PreparedStep
+from tfopt.optimizers.step.report import Observer, StepReport
+from tfopt.optimizers.step.request import Capabilities, StepRequest
 from tfopt.storage import shape_in
 from tfopt.variable import Variable
 

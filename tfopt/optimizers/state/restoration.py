@@ -1,4 +1,4 @@
-"""What is changed when a state is loaded: prepared first, and then made as a whole."""
+"""The changes that loading a state makes: checked first, then applied all or nothing."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfopt.core.engine import prepare_writes
 from tfopt.kernels.arrays.aliasing import certainly_apart, in_place
 from tfopt.kernels.update.commit import Assign, Write, carry_out
-from tfopt.optimizers.base.state_parts import in_memory
-from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
+from tfopt.optimizers.state.state_parts import in_memory
+from tfopt.optimizers.state.transaction import Writes, transact
 from tfopt.variable import Variable
 
 __all__ = ["LoadedState", "Restoration"]
@@ -88,11 +89,12 @@ class Restoration:
             values = [value.copy() for value in values]
         pairs = zip(targets, values, strict=True)
         assignments = [Assign(to, value) for to, value in pairs if not in_place(to, value)]
-        step = PreparedStep([*assignments, *self.writes], variables)
+        writes: Writes = [*assignments, *self.writes]
+        prepare_writes(variables)
         if self.functions:
-            step.kept, step.owners, step.launches = targets, self._owners, self._launches
-            step.work.append(self._work)
-        step.carry_out()
+            transact([self._work], writes, targets, self._owners, self._launches)
+        else:
+            carry_out(writes)
 
     def _work(self, writes: Writes) -> None:
         carry_out(writes)

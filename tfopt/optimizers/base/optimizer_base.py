@@ -12,12 +12,12 @@ from tfopt.core.locks import locked
 from tfopt.errors import InvalidTypeError
 from tfopt.kernels.update.commit import Attributes, Undo, Write
 from tfopt.optimizers.base.minimize import pairs_of_loss
-from tfopt.optimizers.base.stateful import Stateful
-from tfopt.optimizers.base.tree import Places, leaves
-from tfopt.optimizers.execution.bound_step import Repeats
-from tfopt.optimizers.execution.gradients import split_pairs
-from tfopt.optimizers.execution.prepared_step import PreparedStep
-from tfopt.optimizers.execution.request import Capabilities, StepRequest
+from tfopt.optimizers.state.stateful import Stateful
+from tfopt.optimizers.state.tree import Places, leaves
+from tfopt.optimizers.step.bound_step import Repeats
+from tfopt.optimizers.step.gradients import split_pairs
+from tfopt.optimizers.step.prepared_step import PreparedStep
+from tfopt.optimizers.step.request import Capabilities, StepRequest
 from tfopt.variable import Variable
 
 __all__ = ["OPTIMIZERS", "OptimizerBase"]

@@ -9,9 +9,10 @@ from typing import Any
 from tfopt.core.rule_steps import RuleStep, RuleUpdate, SparseUpdate
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Attributes, Write
-from tfopt.optimizers.base.variables import memory_of
-from tfopt.optimizers.execution.deferred_rows import DecayBound, DeferredRows, check_deferred_rows
-from tfopt.optimizers.execution.prepared_step import PreparedStep, Work, Writes
+from tfopt.optimizers.state.transaction import Work, Writes
+from tfopt.optimizers.state.variables import memory_of
+from tfopt.optimizers.step.deferred_rows import DecayBound, DeferredRows, check_deferred_rows
+from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.variable import Variable
 
 __all__ = ["Deferral", "DeferredUpdates", "check_deferred"]

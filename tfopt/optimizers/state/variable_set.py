@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.optimizers.base.variables import memory_of
+from tfopt.optimizers.state.variables import memory_of
 from tfopt.variable import Variable
 
 __all__ = ["VariableSet"]

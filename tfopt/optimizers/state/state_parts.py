@@ -10,7 +10,7 @@ import numpy as np
 
 from tfopt.core.backends import backend_of
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.optimizers.base.variables import dtype_of
+from tfopt.optimizers.state.variables import dtype_of
 from tfopt.variable import Variable
 
 __all__ = [

@@ -8,11 +8,8 @@ or is interrupted.
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,18 +18,14 @@ from tfopt.core.rule_steps import RuleUpdate
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels import kernels
 from tfopt.kernels.reduce.clip import scale_call
-from tfopt.kernels.update.checks import Call
-from tfopt.kernels.update.commit import Assign, Count, Undo, Write, carry_out
-from tfopt.optimizers.base.variables import as_variable
+from tfopt.kernels.update.commit import Assign, Count, Undo, carry_out
+from tfopt.optimizers.state.transaction import Work, Writes, transact
+from tfopt.optimizers.state.variables import as_variable
 
 if TYPE_CHECKING:
-    from tfopt.optimizers.execution.bound_step import BoundStep
+    from tfopt.optimizers.step.bound_step import BoundStep
 
-__all__ = ["PreparedStep", "Work", "Writes"]
-
-Writes: TypeAlias = list[Call | Write]
-#: The part of a step that runs in Python; it may append to the step's writes.
-Work: TypeAlias = Callable[[Writes], None]
+__all__ = ["PreparedStep"]
 
 
 class PreparedStep:
@@ -176,18 +169,11 @@ class PreparedStep:
         """
         prepare_writes(self.variables)
         if self.work:
-            with _interrupts_held() if self.launches else nullcontext():
-                self._work(moved)
+            transact(self.work, self.writes, self.kept, self.owners, self.launches, moved)
         else:
             carry_out(self.writes, moved)
         for look in self.after:
             look()
-
-    def _work(self, moved: Undo | None) -> None:
-        with Undo(self.kept, self.owners) as undo:
-            for work in self.work:
-                work(self.writes)
-            carry_out(self.writes, undo, moved)
 
 
 def _listed(variables: Any) -> list[Any]:
@@ -197,20 +183,3 @@ def _listed(variables: Any) -> list[Any]:
 def _hosted(operands: Any) -> list[np.ndarray]:
     """Return the arrays of variables in host memory."""
     return [as_variable(each).numpy() for each in _listed(operands)]
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Delay Ctrl-C until the end of a block, if it would interrupt it (in the main thread)."""
-    handler = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(handler):
-        yield
-        return
-    interrupts: list[Any] = []
-    signal.signal(signal.SIGINT, lambda *interrupt: interrupts.append(interrupt))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        if interrupts:
-            handler(*interrupts[0])

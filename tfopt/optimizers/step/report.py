@@ -14,7 +14,7 @@ from tfopt.kernels.reduce.norms import norm
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.gradients import gradients_of
 from tfopt.kernels.update.pipeline import Turns, Watched
-from tfopt.optimizers.execution.prepared_step import Work, Writes
+from tfopt.optimizers.state.transaction import Work, Writes
 
 __all__ = ["Observer", "StepReport"]
 

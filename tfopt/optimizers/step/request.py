@@ -10,8 +10,8 @@ import numpy as np
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import Write
-from tfopt.optimizers.base.variables import as_variable
-from tfopt.optimizers.execution.gradients import checked_gradient
+from tfopt.optimizers.state.variables import as_variable
+from tfopt.optimizers.step.gradients import checked_gradient
 from tfopt.variable import Variable
 
 __all__ = ["Capabilities", "NotFinite", "StepRequest", "scaled"]

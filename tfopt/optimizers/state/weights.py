@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.optimizers.base.slot_storage import check_blocks
-from tfopt.optimizers.base.variables import dtype_of
+from tfopt.optimizers.state.slot_storage import check_blocks
+from tfopt.optimizers.state.variables import dtype_of
 from tfopt.variable import Variable
 
 __all__ = ["fitting", "with_iterations"]

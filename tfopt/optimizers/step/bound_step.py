@@ -23,16 +23,17 @@ from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import Count, carry_out
 from tfopt.kernels.update.repetition import Apart, Repetition, gradients_of
-from tfopt.optimizers.execution.clipping import NO_LIMITS, clip_again
-from tfopt.optimizers.execution.gradients import as_gradient, host_arrays
-from tfopt.optimizers.execution.prepared_step import PreparedStep, Writes
-from tfopt.optimizers.execution.request import StepRequest
-from tfopt.optimizers.execution.step_plan import Part, StepPlan, in_turns
-from tfopt.optimizers.execution.step_report import Observer
+from tfopt.optimizers.state.transaction import Writes
+from tfopt.optimizers.step.clipping import NO_LIMITS, clip_again
+from tfopt.optimizers.step.gradients import as_gradient, host_arrays
+from tfopt.optimizers.step.plan import Part, StepPlan, in_turns
+from tfopt.optimizers.step.prepared_step import PreparedStep
+from tfopt.optimizers.step.report import Observer
+from tfopt.optimizers.step.request import StepRequest
 
 if TYPE_CHECKING:
-    from tfopt.optimizers.base.contract import OptimizerBase
-    from tfopt.optimizers.execution.rule_optimizer import RuleOptimizer
+    from tfopt.optimizers.base.optimizer_base import OptimizerBase
+    from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 
 __all__ = ["BoundAround", "BoundRules", "BoundStep", "Repeats", "bound_rules"]
 

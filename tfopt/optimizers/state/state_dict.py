@@ -12,11 +12,11 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Attributes
-from tfopt.optimizers.base.key_paths import named
-from tfopt.optimizers.base.restoration import LoadedState, Restoration
-from tfopt.optimizers.base.slot_storage import check_blocks
-from tfopt.optimizers.base.slots import SlotStore
-from tfopt.optimizers.base.state_parts import (
+from tfopt.optimizers.state.key_paths import named
+from tfopt.optimizers.state.restoration import LoadedState, Restoration
+from tfopt.optimizers.state.slot_storage import check_blocks
+from tfopt.optimizers.state.slots import SlotStore
+from tfopt.optimizers.state.state_parts import (
     as_damage,
     check_array,
     check_bounds,
@@ -29,11 +29,11 @@ from tfopt.optimizers.base.state_parts import (
     kind_of,
     new_array,
 )
-from tfopt.optimizers.base.variables import memory_of
+from tfopt.optimizers.state.variables import memory_of
 from tfopt.variable import Variable
 
 if TYPE_CHECKING:
-    from tfopt.optimizers.base.stateful import Stateful
+    from tfopt.optimizers.state.stateful import Stateful
 
 __all__ = ["check_weights", "load_state", "other_weights", "state_of"]
 

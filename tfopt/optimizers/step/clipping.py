@@ -26,7 +26,7 @@ from tfopt.kernels.reduce.norms import norm
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.gradients import gradients_of, set_bounds, set_scales
 from tfopt.kernels.update.sparse_checks import set_summing, sparse_call
-from tfopt.optimizers.execution.request import NotFinite
+from tfopt.optimizers.step.request import NotFinite
 
 __all__ = [
     "NO_LIMITS",

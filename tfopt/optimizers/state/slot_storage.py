@@ -11,7 +11,7 @@ import numpy as np
 from tfopt.core.line_alignment import empty_at_a_line
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.imports import bfloat16
-from tfopt.optimizers.base.variables import dtype_of
+from tfopt.optimizers.state.variables import dtype_of
 from tfopt.storage import (
     BLOCKS,
     DYNAMIC8,

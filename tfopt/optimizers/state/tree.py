@@ -13,7 +13,7 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.commit import Attributes, Undo
 from tfopt.kernels.update.repetition import gradients_in
-from tfopt.optimizers.base.variables import as_variable, memory_of, sharing
+from tfopt.optimizers.state.variables import as_variable, memory_of, sharing
 from tfopt.variable import Variable
 
 __all__ = ["Places", "leaves"]

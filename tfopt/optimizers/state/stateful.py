@@ -14,13 +14,13 @@ from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError
 from tfopt.imports import imported
 from tfopt.kernels.update.commit import Write
-from tfopt.optimizers.base.restoration import LoadedState, Restoration
-from tfopt.optimizers.base.slots import SlotStore, first_array
-from tfopt.optimizers.base.state_dict import check_weights, load_state, other_weights, state_of
-from tfopt.optimizers.base.variables import as_variable, dtype_of
-from tfopt.optimizers.base.weights import fitting
 from tfopt.optimizers.schedules.representation import call_of
 from tfopt.optimizers.settings import HasSettings, Setting, text
+from tfopt.optimizers.state.restoration import LoadedState, Restoration
+from tfopt.optimizers.state.slots import SlotStore, first_array
+from tfopt.optimizers.state.state_dict import check_weights, load_state, other_weights, state_of
+from tfopt.optimizers.state.variables import as_variable, dtype_of
+from tfopt.optimizers.state.weights import fitting
 from tfopt.variable import Variable
 
 __all__ = ["COUNTED", "Stateful"]

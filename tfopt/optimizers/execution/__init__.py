@@ -1,1 +1,0 @@
-"""Planning, checking and carrying out the steps of update rules."""

@@ -1,0 +1,1 @@
+"""The state of optimizers: slots, other weights, settings; saving and loading them."""

@@ -1,0 +1,1 @@
+"""Steps: requests, gradients, plans of calls, clipping, deferred rows, reports."""
