@@ -127,10 +127,11 @@ def _undo() -> commit.Undo:
 
 
 class Owner:
-    """An object with an attribute."""
+    """An object with an attribute and a version."""
 
     def __init__(self) -> None:
         self.attribute = 1
+        self._version = object()
 
 
 def _places() -> feature_groups.Places:
@@ -272,7 +273,8 @@ GOOD: dict[str, Any] = {
     "update.repetition.gradients_in": lambda: [
         {"a": [N]}, {"a": [np.ones(3)]}, {"a": [(N,)]}, (np.ndarray,),
     ],
-    "update.repetition.Unchanged.__new__": lambda: [[(Owner(), ("attribute",))], [[]]],
+    "update.repetition.Unchanged.__new__": lambda: [[Owner()], [[]]],
+    "update.repetition.are_arrays": lambda: [[np.ones(2)]],
     "update.repetition.Unchanged.holds": lambda: [repetition.Unchanged([], [[]])],
     "update.repetition.Apart.__new__": lambda: [[np.ones(3)]],
     "update.repetition.Apart.holds": lambda: [repetition.Apart([np.ones(3)]), [np.ones(3)]],

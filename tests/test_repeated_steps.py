@@ -34,8 +34,7 @@ from tfopt.optimizers.base import optimizer_base as contract
 from tfopt.optimizers.base.optimizer_base import OPTIMIZERS
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.state import tree
-from tfopt.optimizers.step import bound_step
-from tfopt.optimizers.step.bound_step import Repeats
+from tfopt.optimizers.step.step import Repeats
 
 RULES = sorted(name for name, kind in OPTIMIZERS.items() if issubclass(kind, RuleOptimizer))
 
@@ -62,6 +61,11 @@ AROUND: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def list_of(pairs: Any) -> list[Any]:
+    """Return pairs unchanged, as an aggregator or a transformer."""
+    return list(pairs)
+
+
 class Fresh(Repeats):
     """Repeats nothing."""
 
@@ -72,7 +76,8 @@ class Fresh(Repeats):
 def sides(make: Callable[[], Any]) -> list[Any]:
     """Return an optimizer, and one that prepares every step."""
     optimizers = [make(), make()]
-    vars(optimizers[1])["_repeated"] = Fresh()
+    for each in optimizers[1]._tree():
+        vars(each).update(_repeated=Fresh(), _prepared=Fresh())
     return optimizers
 
 
@@ -223,7 +228,9 @@ def state(opt: Any, of: list[Any]) -> list[Any]:
     found.append(repr(getattr(opt, "last_step", None)))
     while isinstance(opt, Wrapper):
         if isinstance(opt, GradientAccumulation):
-            found.append((len(opt._batch), [rows.indices.tolist() for rows in opt._rows.values()]))
+            waiting = opt._waiting
+            rows = [slices.indices.tolist() for slices in waiting.rows.values()]
+            found.append((len(waiting.batch), rows))
         opt = opt.optimizer
     return found
 
@@ -324,7 +331,6 @@ def test_repeated_steps_hold_the_same_locks(
 
     locked = contract.locked
     monkeypatch.setattr(contract, "locked", noted)
-    monkeypatch.setattr(bound_step, "locked", noted)
     opt, of = AROUND[around](SGD(0.5, use_locking=True)), variables("variables", "float32")
     for _ in range(8):
         held.clear()
@@ -332,27 +338,38 @@ def test_repeated_steps_hold_the_same_locks(
         assert set().union(*held) >= {id(each.lock) for each in (*of, *opt._counts())}
 
 
-REPEATED = [name for name in AROUND if "looking" not in name and name != "scaled, accumulated"]
-
-
-@pytest.mark.parametrize("around", REPEATED)
+@pytest.mark.parametrize("around", AROUND)
 @pytest.mark.parametrize("by", ["pairs", "iterator", "list", "nested"])
 @pytest.mark.parametrize(
-    "options", [{}, {"use_locking": True}, {"clipvalue": 0.5}, {"weight_decay": 0.5}]
+    "options",
+    [
+        {},
+        {"use_locking": True},
+        {"clipvalue": 0.5},
+        {"clipnorm": 0.5, "weight_decay": 0.5},
+        {"gradient_aggregator": list_of},
+        {"gradient_transformers": [list_of]},
+    ],
 )
-def test_later_steps_are_not_prepared(around: str, by: str, options: dict[str, Any]) -> None:
+def test_later_steps_are_not_planned(
+    around: str, by: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither of the library's own wrappers nor of a user's."""
+    plans: list[Any] = []
+
+    def noted(optimizer: Any, *arguments: Any) -> Any:
+        plans.append(optimizer)
+        return planned(optimizer, *arguments)
+
+    planned = RuleOptimizer._planned
+    monkeypatch.setattr(RuleOptimizer, "_planned", noted)
     opt, of = AROUND[around](Adam(**options)), variables("arrays", "float32")
     random = np.random.default_rng(0)
-
-    def prepared(request: Any) -> Any:
-        steps.append(request)
-        return prepare(request)
-
-    prepare, steps = opt._prepare_hooked, []
-    vars(opt)["_prepare_hooked"] = prepared
-    for _ in range(40):
+    for k in range(40):
+        if k == 8:
+            plans.clear()
         take(opt, of, gradients(random, of), by)
-    assert len(steps) <= 25
+    assert not plans
 
 
 @pytest.mark.parametrize("options", [{}, {"clipnorm": 1.0}, {"global_clipnorm": 1.0}])
@@ -365,7 +382,7 @@ def test_steps_are_repeated_whatever_their_gradients(what: str, options: dict[st
     kept = []
     for _ in range(4):
         take(opt, of, odd(what, of, gradients(random, of), opt), "pairs")
-        kept.append(list(map(id, opt._repeated._kept.values())))
+        kept.append([bound.step for bound in opt._repeated._last])
     assert kept[1] == kept[2] == kept[3] != []
 
 

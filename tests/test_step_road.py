@@ -12,7 +12,7 @@ import tfopt
 from tfopt.optimizers import Adam
 
 FOLDER = str(Path(tfopt.__file__).parent)
-MOST = 8
+MOST = 10
 
 
 def test_an_ordinary_step_passes_through_few_files() -> None:

@@ -23,7 +23,6 @@ from tfopt.optimizers import (
     ParameterGroups,
     WeightAverage,
 )
-from tfopt.optimizers.step.bound_step import BoundRules
 from tfopt.optimizers.step.prepared_step import PreparedStep
 
 MAKERS = {
@@ -80,10 +79,7 @@ def chosen_events(step: Callable[[], Any]) -> list[int]:
     def profile(frame: Any, kind: str, argument: Any) -> None:
         nonlocal n, start
         n += frame.f_code is not chosen_events.__code__
-        if not start and frame.f_code in (
-            PreparedStep.carry_out.__code__,
-            BoundRules.writes.__code__,  # of a step that is not prepared
-        ):
+        if not start and frame.f_code is PreparedStep.carry_out.__code__:
             start = n
 
     sys.setprofile(profile)

@@ -7,6 +7,7 @@ call.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -160,13 +161,13 @@ class DenseBucket(NamedTuple):
         """Return the step of these variables."""
         return update.step(scale, self.decays, places=self.places)
 
-    def gradients(self, grads: tuple[Any, ...]) -> list[Any]:
+    def gradients(self, grads: Sequence[Any]) -> list[Any]:
         """Return the gradients of these variables among those of a step."""
         if self.dtype is None:
             return [grads[place] for place in self.places]
         return [as_array(grads[place], self.dtype) for place in self.places]
 
-    def call(self, step: RuleStep, grads: tuple[Any, ...]) -> Call:
+    def call(self, step: RuleStep, grads: Sequence[Any]) -> Call:
         """Check the call of a step."""
         return step.dense(self.operands, self.gradients(grads))
 
@@ -200,7 +201,7 @@ class SparseUpdate(NamedTuple):
         """Return the step of the rows."""
         return update.row_step(sparse, scale, self.decays, self.places)
 
-    def call(self, step: RuleStep, grads: tuple[Any, ...]) -> Call:
+    def call(self, step: RuleStep, grads: Sequence[Any]) -> Call:
         """Check the call of a step."""
         return step.rows(self.arrays, grads[self.place], self.workspace)
 

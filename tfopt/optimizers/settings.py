@@ -36,7 +36,15 @@ class CheckedAttribute:
 
     It has no ``__set__``, which would make it a data descriptor and slow down every read: the
     owner's ``__setattr__`` calls `assign`.
+
+    Attributes
+    ----------
+    binds : bool
+        Whether a bound step depends on it, so that assigning it changes the owner's `_version`;
+        false if each step reads it anew.
     """
+
+    binds = True
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -201,6 +209,8 @@ class HasSettings(KnownAttributes):
             else:
                 vars(self)[name] = before
             raise
+        if declared.binds and "_version" in vars(self):
+            vars(self)["_version"] = object()
 
     def _check_settings(self) -> None:
         """Raise unless settings that are valid each go together; those not yet set are left out."""

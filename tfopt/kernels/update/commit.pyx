@@ -180,10 +180,12 @@ cdef class RowsOf(Write):
 
 
 cdef class Attributes(Write):
-    """Set existing attributes of an object."""
+    """Set existing attributes of an object, and its `_version` to another one, if it has one."""
 
     def __cinit__(self, owner, dict values not None):
         self.attributes = owner.__dict__
+        if "_version" in self.attributes:
+            values = {**values, "_version": object()}
         for name in values:
             if name not in self.attributes:
                 raise AttributeError(name)

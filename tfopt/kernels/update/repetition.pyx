@@ -96,34 +96,42 @@ def gradients_in(params, grads, pattern, tuple kinds not None):
     return found if _collect(params, grads, pattern, kinds, found) else None
 
 
+def are_arrays(list grads not None):
+    """Whether all elements of a list are NumPy arrays, and of no subclass."""
+    for grad in grads:
+        if not cnp.PyArray_CheckExact(grad):
+            return False
+    return True
+
+
 cdef class Unchanged:
-    """Attributes that have not been assigned since, and containers that have stayed empty.
+    """Objects whose version is still the same, and containers that are empty or not as before.
 
     Parameters
     ----------
-    attributes : list of (object, tuple of str)
-        The owners and the names of the attributes.
-    empty : list of dict or list
+    owners : list of object
+        Their attribute `_version` is another object after each change that counts.
+    containers : list of list or dict
     """
 
-    cdef list owners, names, values, empty
+    cdef list owners, versions, containers, empty
 
-    def __cinit__(self, list attributes not None, list empty not None):
-        self.owners, self.names, self.values, self.empty = [], [], [], list(empty)
-        for owner, names in attributes:
-            for name in names:
-                self.owners.append(owner.__dict__)
-                self.names.append(name)
-                self.values.append(owner.__dict__[name])
+    def __cinit__(self, list owners not None, list containers not None):
+        self.owners, self.versions, self.containers, self.empty = [], [], list(containers), []
+        for owner in owners:
+            self.owners.append(owner.__dict__)
+            self.versions.append(owner.__dict__["_version"])
+        for container in containers:
+            self.empty.append(not container)
 
     def holds(self):
         """Whether all of this is true."""
         cdef Py_ssize_t k
-        for k in range(len(self.names)):
-            if (<dict>self.owners[k]).get(self.names[k]) is not self.values[k]:
+        for k in range(len(self.owners)):
+            if (<dict>self.owners[k]).get("_version") is not self.versions[k]:
                 return False
-        for container in self.empty:
-            if container:
+        for k in range(len(self.containers)):
+            if (not self.containers[k]) is not self.empty[k]:
                 return False
         return True
 

@@ -10,8 +10,7 @@ from tfopt.core.rule_steps import RuleUpdate
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.state.hyperparameters import Hyper
-from tfopt.optimizers.step.prepared_step import PreparedStep
-from tfopt.optimizers.step.request import StepRequest
+from tfopt.optimizers.step.gradients import checked_gradient
 from tfopt.variable import Variable
 
 __all__ = ["AdamMini", "RowwiseAdam"]
@@ -176,8 +175,8 @@ class AdamMini(RowwiseAdam):
     def _needs_whole(self, variable: Variable) -> bool:
         return len(variable.shape) < 2
 
-    def _shaped(self, grad: Any, variable: Variable) -> Any:
-        return grad if len(variable.shape) > 1 else np.asarray(grad)[np.newaxis]
+    def _as_stepped(self, grads: list[Any], variables: list[Variable]) -> list[Any]:
+        return list(map(_as_rows, grads, variables))
 
     def _operands(self, variable: Variable) -> tuple[Any, ...]:
         var, m, v = super()._operands(variable)
@@ -185,29 +184,13 @@ class AdamMini(RowwiseAdam):
             return var, m, v
         return var[np.newaxis], m if m.dtype.names else m[np.newaxis], v
 
-    def _checked(self, request: StepRequest) -> PreparedStep:
-        rows = None if self._one_by_one else _rows_of_plain_arrays(request)
-        if rows is not None:
-            return super()._checked(request.replace(grads=rows))
-        handles, types = request.handles, tuple(map(type, request.grads))
-        on_device = any(handle.device == "gpu" for handle in handles)  # where it is refused
-        if on_device or self._one_by_one or self._makes_dense(types, request):
-            return super()._checked(request)
-        each = zip(request.checked().grads, handles, strict=True)
-        grads = [g if isinstance(g, IndexedSlices) else self._shaped(g, var) for g, var in each]
-        return super()._checked(request.replace(grads=tuple(grads)))
 
-
-def _rows_of_plain_arrays(request: StepRequest) -> tuple[np.ndarray, ...] | None:
-    """Return gradients, those of vectors as rows, if all are arrays that fit arrays.
-
-    Others need a check that takes more time than the step of a small variable.
-    """
-    rows = []
-    for grad, variable in zip(request.grads, request.variables, strict=True):
-        if not (type(grad) is type(variable) is np.ndarray and grad.shape == variable.shape):
-            return None
-        if grad.dtype != variable.dtype:
-            return None
-        rows.append(grad if grad.ndim > 1 else grad[np.newaxis])
-    return tuple(rows)
+def _as_rows(grad: Any, variable: Variable) -> Any:
+    """Return the gradient of a vector or scalar as a row, after checking it."""
+    if len(variable.shape) > 1 or variable.device == "gpu" or isinstance(grad, IndexedSlices):
+        return grad
+    array = variable.numpy()
+    fits = type(grad) is np.ndarray and grad.shape == array.shape and grad.dtype == array.dtype
+    if not (fits and array.flags.writeable):
+        grad = checked_gradient(grad, variable)
+    return grad[np.newaxis]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, NoReturn
 
 from tfopt.autodiff.tape import GradientTape
@@ -11,13 +12,14 @@ from tfopt.core.effects import writes
 from tfopt.core.locks import locked
 from tfopt.errors import InvalidTypeError
 from tfopt.kernels.update.commit import Attributes, Undo, Write
+from tfopt.kernels.update.repetition import Apart, Unchanged
 from tfopt.optimizers.base.minimize import pairs_of_loss
 from tfopt.optimizers.state.stateful import Stateful
 from tfopt.optimizers.state.tree import Places, leaves
-from tfopt.optimizers.step.bound_step import Repeats
-from tfopt.optimizers.step.gradients import split_pairs
+from tfopt.optimizers.step.gradients import host_arrays, split_pairs
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import Capabilities, StepRequest
+from tfopt.optimizers.step.step import Bound, Preparing, Repeats, Step
 from tfopt.variable import Variable
 
 __all__ = ["OPTIMIZERS", "OptimizerBase"]
@@ -49,11 +51,13 @@ class OptimizerBase(Stateful):
     """
 
     _HAS_AGGREGATE_GRAD = True  # what TensorFlow's training loops look for
+    _overrides_prepare = False  # as a user's wrapper does
 
     def __init_subclass__(cls, abstract: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if cls.__module__.startswith("tfopt.optimizers.") and not abstract:
             OPTIMIZERS[cls.__name__.lower()] = cls
+        cls._overrides_prepare = cls.prepare is not OptimizerBase.prepare
         for name, instead in _NOT_CALLED.items():
             if name in vars(cls):
                 raise InvalidTypeError(
@@ -63,10 +67,12 @@ class OptimizerBase(Stateful):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self._places = Places()
-        self._repeated = Repeats()
+        self._repeated = Repeats()  # of whole steps
+        self._prepared = Repeats()  # of steps inside other optimizers
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_repeated": Repeats()}  # a copy has steps of its own
+        # a copy has steps of its own
+        return {**vars(self), "_repeated": Repeats(), "_prepared": Repeats()}
 
     def __copy__(self) -> NoReturn:
         raise InvalidTypeError(
@@ -77,7 +83,6 @@ class OptimizerBase(Stateful):
 
     # ---- the parts of a step
 
-    @abstractmethod
     def prepare(self, request: StepRequest) -> PreparedStep:
         """Check a step and return it; nothing changes except that missing slots are created.
 
@@ -97,6 +102,28 @@ class OptimizerBase(Stateful):
         NotFinite
             If the request requires finite gradients and they are not finite.
         """
+        request = self._hooked(request)
+        bound = self._prepared.of(request)
+        if bound is None or not bound.holds():
+            bound = self._newly_bound(request, self._bind)
+        step = bound.step.prepare(list(request.grads), request.scale)
+        step.after.append(partial(self._keep, self._prepared, bound))
+        return step
+
+    @abstractmethod
+    def _bind(self, request: StepRequest) -> Step:
+        """Return the step of a request, bound to its variables and whatever else stays the same.
+
+        The gradients of the request do not matter: the step gets those of each time.
+        """
+
+    def bind(self, request: StepRequest) -> Step:
+        """Return the step of a request for an optimizer around this one."""
+        return Preparing(self, request) if self._has_hooks else self._bind_hooked(request)
+
+    def _bind_hooked(self, request: StepRequest) -> Step:
+        """Return the step of a request whose gradients have passed the hooks."""
+        return Preparing(self, request) if self._overrides_prepare else self._bind(request)
 
     @property
     @abstractmethod
@@ -124,14 +151,10 @@ class OptimizerBase(Stateful):
         """Return a request after its gradients have been aggregated and transformed."""
         return request
 
-    def _prepare_hooked(self, request: StepRequest) -> PreparedStep:
-        """Check a step whose gradients the hooks have already processed."""
-        return self.prepare(request)
-
     @property
-    def _phase(self) -> Any:
-        """What distinguishes steps of the same variables that make different calls."""
-        return None
+    def _has_hooks(self) -> bool:
+        """Whether there are functions that get the gradients of a step first."""
+        return False
 
     @property
     @abstractmethod
@@ -183,35 +206,75 @@ class OptimizerBase(Stateful):
             kind = type(grads_and_vars).__name__
             raise InvalidTypeError(f"grads_and_vars must be a list of pairs, not {kind}")
         pairs = grads_and_vars if type(grads_and_vars) is list else list(grads_and_vars)
-        if self._places.undo is None and self._repeated.take(self, pairs):
-            return self.iterations
+        aggregates = bool(experimental_aggregate_gradients)
+        if self._places.undo is None and not self._has_hooks:
+            repeated = self._repeated.of_pairs(pairs, aggregates)
+            if repeated is not None:
+                bound, taken = repeated
+                self._take_locked(bound.request, taken, bound)
+                return self.iterations
         if not pairs:
             return None
-        grads, variables = split_pairs(pairs)
-        request = self._hooked(
-            StepRequest(grads, variables, aggregates=experimental_aggregate_gradients)
-        )
-        if self._locks:
-            with locked(*self._counts(), *request.variables):
-                self._take(request)
-        else:
-            self._take(request)
+        request = StepRequest(*split_pairs(pairs), aggregates=aggregates)
+        if not self._overrides_prepare:  # which calls the hooks itself
+            request = self._hooked(request)
+        self._take_locked(request, list(request.grads), self._repeated.of(request))
         return self.iterations
 
-    def _take(self, request: StepRequest) -> None:
+    def _take_locked(self, request: StepRequest, grads: list[Any], bound: Bound | None) -> None:
+        """Take a complete step while the locks are held, if there are any."""
+        if self._locks:
+            with locked(*self._counts(), *request.variables):
+                self._take(request, grads, bound)
+        else:
+            self._take(request, grads, bound)
+
+    def _newly_bound(self, request: StepRequest, bind: Callable[[StepRequest], Step]) -> Bound:
+        mark = self._mark()
+        try:
+            return Bound(bind(request), request.without_gradients(), mark)
+        except BaseException:
+            self._withdraw(mark)
+            raise
+
+    def _take(self, request: StepRequest, grads: list[Any], bound: Bound | None) -> None:
         """Take a complete step, or raise and leave everything unchanged."""
-        mark, moved, phase = self._mark(), self._places.undo, self._phase
+        if bound is None or not bound.holds():
+            bound = self._newly_bound(request, self._bind_hooked)
+        moved = self._places.undo
         taken = Undo([]) if moved is None else moved
         try:
-            step = self._prepare_hooked(request)
+            step = bound.step.prepare(grads, 1.0)
             if moved is not None:
                 step.writes.append(Attributes(self._places, {"undo": None}))
             step.carry_out(taken)
         except BaseException:
             if not taken.done:  # an error raised after the writes does not undo the step
-                self._withdraw(mark)
+                self._withdraw(bound.mark)
             raise
-        self._repeated.keep(phase, step, self, request.variables)
+        self._keep(self._repeated, bound)
+
+    def _keep(self, repeats: Repeats, bound: Bound) -> None:
+        """Keep a bound step that has been taken, to repeat it."""
+        if bound.unchanged is None:
+            tree = list(self._tree())
+            variables = bound.request.variables
+            bound = bound._replace(
+                mark=self._mark(),
+                apart=Apart(host_arrays(variables)) if len(variables) > 1 else None,
+                unchanged=Unchanged(
+                    [owner for each in tree for owner in (each, each._store)],
+                    [each.gradient_transformers for each in tree if each._counts_steps],
+                ),
+            )
+        repeats.keep(bound)
+
+    def _tree(self) -> Iterator[Any]:
+        """Yield this optimizer and those inside, the outermost first."""
+        yield self
+        for inner in self._inner().values():
+            assert isinstance(inner, OptimizerBase)
+            yield from inner._tree()
 
     @writes(returns=lambda args: args["self"].iterations)
     def step(self, params: Any, grads: Any) -> Variable | None:
@@ -270,8 +333,11 @@ class OptimizerBase(Stateful):
     def _step_tree(self, params: Any, grads: Any) -> Variable | None:
         places = self._places
         repeated = places.repeated(params, grads)
-        if repeated and self._repeated.take_flat(self, repeated, places.variables):
-            return self.iterations
+        if repeated and not self._has_hooks:
+            bound = self._repeated.of(StepRequest((), places.variables))
+            if bound is not None:
+                self._take(bound.request, bound.gradients(repeated), bound)
+                return self.iterations
         pairs, at, moved = places.pairs(params, grads)
         if at is None:
             return self.apply_gradients(pairs)

@@ -12,8 +12,9 @@ import numpy as np
 from tfopt.core.call_site import stacklevel
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.kernels.update.commit import Count, Write
+from tfopt.kernels.update.commit import Write
 from tfopt.names import unknown_argument
+from tfopt.optimizers.base.each_step import EachStep
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.base.unique_names import made_unique
 from tfopt.optimizers.schedules import LearningRateSchedule, deserialize
@@ -28,6 +29,7 @@ from tfopt.optimizers.step.clipping import clipped_gradients
 from tfopt.optimizers.step.gradients import are_finite, refuse_rows, split_pairs
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import Capabilities, NotFinite, StepRequest
+from tfopt.optimizers.step.step import Step
 from tfopt.variable import Variable
 
 __all__ = ["ApplyState", "Optimizer"]
@@ -141,6 +143,13 @@ class Optimizer(OptimizerBase, abstract=True):
     clipvalue = Limit()
     global_clipnorm = Limit()
 
+    _overrides_aggregation = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        overridden = cls._aggregate_gradients is not Optimizer._aggregate_gradients
+        cls._overrides_aggregation = overridden
+
     def __init__(
         self,
         name: str,
@@ -224,7 +233,7 @@ class Optimizer(OptimizerBase, abstract=True):
             raise InvalidArgumentError(
                 f"iterations must be an int64 scalar, not {count.dtype} of shape {count.shape}"
             )
-        self._store.weights = [count, *self._store.weights[1:]]
+        self._store.count_with(count)
 
     # ---- methods that a subclass may override
 
@@ -271,8 +280,7 @@ class Optimizer(OptimizerBase, abstract=True):
     @property
     def _aggregates(self) -> bool:
         """Whether gradients are aggregated over replicas."""
-        overridden = type(self)._aggregate_gradients is not Optimizer._aggregate_gradients
-        return overridden or self.gradient_aggregator is not None
+        return self.gradient_aggregator is not None or self._overrides_aggregation
 
     @property
     def _measures(self) -> bool:
@@ -284,16 +292,19 @@ class Optimizer(OptimizerBase, abstract=True):
         locks: bool = self.use_locking
         return locks
 
-    def prepare(self, request: StepRequest) -> PreparedStep:
-        """Call the gradient hooks, then check a step and return it."""
-        return self._prepare_hooked(self._hooked(request))
+    def _bind(self, request: StepRequest) -> Step:
+        return EachStep(self, request)
+
+    @property
+    def _has_hooks(self) -> bool:
+        return self._aggregates or bool(self.gradient_transformers)
 
     def _hooked(self, request: StepRequest) -> StepRequest:
         aggregates = request.aggregates and self._aggregates
-        if not (aggregates or self.gradient_transformers or request.finite):
+        if not (aggregates or self.gradient_transformers):
             return request
-        if self.gradient_transformers or aggregates:
-            request = request.scaled()
+        if request.scale != 1:
+            request = request.checked().scaled()
         if aggregates:
             pairs = list(zip(request.grads, request.variables, strict=True))
             grads, variables = split_pairs(self._aggregate_gradients(pairs))
@@ -303,27 +314,25 @@ class Optimizer(OptimizerBase, abstract=True):
         # after the aggregator, so that all replicas call it and reach the same result
         if request.finite and not self._measures and not are_finite(request.grads):
             raise NotFinite
+        request = request.replace(finite=request.finite and self._measures)
         for transform in self.gradient_transformers:
             pairs = list(zip(request.grads, request.variables, strict=True))
             grads, variables = split_pairs(transform(pairs))
             request = request.replace(grads=grads, variables=variables)
         return request
 
-    def _prepare_hooked(self, request: StepRequest) -> PreparedStep:
-        step = self._checked(request)
-        count = self._store.weights[0]
-        step.variables += [*request.variables, count]
-        step.writes.append(Count(count._array))
-        return step
-
-    def _checked(self, request: StepRequest) -> PreparedStep:
+    def _prepare_each(self, request: StepRequest) -> PreparedStep:
         """Check every pair; return a step that updates one variable after another.
 
         Since a user-defined method may raise at any point and write to any element, variables and
         slots are copied first.
         """
         handles = request.handles
-        refuse_rows(request.grads, handles)
+        if request.finite and not are_finite(request.checked().grads):
+            raise NotFinite
+        for grad, handle in zip(request.grads, handles, strict=True):
+            if isinstance(grad, IndexedSlices):
+                refuse_rows(handle)
         grads = request.checked().scaled().grads
         limits = self.clipvalue, self.clipnorm, self.global_clipnorm
         grads = clipped_gradients(grads, self.merge, *limits)

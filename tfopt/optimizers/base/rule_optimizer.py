@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tfopt.core.rule_steps import Rounding, RuleUpdate, SparseUpdate
+from tfopt.core.rule_steps import RuleUpdate, SparseUpdate
 from tfopt.core.workspace import Workspace
-from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
-from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import carry_out
 from tfopt.kernels.update.dense import run
-from tfopt.kernels.update.repetition import Unchanged
 from tfopt.optimizers.base.optimizer_v2 import ApplyState
 from tfopt.optimizers.base.rule_state import RuleState
-from tfopt.optimizers.schedules import LearningRateSchedule
+from tfopt.optimizers.base.rules_step import RulesStep
 from tfopt.optimizers.state.slot_storage import IN_BLOCKS, Storage, stored_dtype
 from tfopt.optimizers.state.transaction import Writes
 from tfopt.optimizers.state.variable_set import VariableSet
-from tfopt.optimizers.step.bound_step import bound_rules
 from tfopt.optimizers.step.checks import check_rounding, check_signed
-from tfopt.optimizers.step.clipping import Limits
+from tfopt.optimizers.step.clipping import Limits, clipped_gradients
 from tfopt.optimizers.step.deferred_rows import DecayBound, refuse_catching_up
 from tfopt.optimizers.step.deferred_tables import Deferral, DeferredUpdates
 from tfopt.optimizers.step.gradients import refuse_rows
 from tfopt.optimizers.step.plan import StepPlan
 from tfopt.optimizers.step.prepared_step import PreparedStep
-from tfopt.optimizers.step.report import Observer, StepReport
+from tfopt.optimizers.step.report import StepReport
 from tfopt.optimizers.step.request import Capabilities, StepRequest
+from tfopt.optimizers.step.step import Step
 from tfopt.storage import shape_in
 from tfopt.variable import Variable
 
@@ -44,24 +41,6 @@ _HOOKS = (
     "_resource_apply_sparse",
     "_resource_apply_sparse_duplicate_indices",
 )
-#: The stages of a step that is not taken again, which a subclass may override.
-_STAGES = (
-    "_aggregate_gradients",
-    "_checked",
-    "_create_slots",
-    "_hooked",
-    "_locks",
-    "_prepare_hooked",
-    "_take",
-    "prepare",
-)
-
-#: What the calls of a step depend on, besides the rule's numbers.
-_SETTINGS = (
-    "_exclusion", "_deferred", "sparse", "merge", "observe", "clipvalue", "clipnorm",
-    "global_clipnorm", "gradient_aggregator", "gradient_transformers", "stochastic_rounding",
-    "cautious_weight_decay",
-)  # fmt: skip
 
 
 class RuleOptimizer(RuleState, abstract=True):
@@ -148,10 +127,6 @@ class RuleOptimizer(RuleState, abstract=True):
         self._last_step: StepReport | None = None
         self._exclusion = VariableSet()
         self._deferred = DeferredUpdates()
-        self._plan: StepPlan | None = None
-        self._is_unchanged = not self._one_by_one and all(
-            getattr(type(self), name) is getattr(RuleOptimizer, name) for name in _STAGES
-        )
 
     @property
     def _one_by_one(self) -> bool:
@@ -250,60 +225,12 @@ class RuleOptimizer(RuleState, abstract=True):
         apart = self._one_by_one or self._densifies
         return not (apart or self._aggregates or self.gradient_transformers)
 
-    def _checked(self, request: StepRequest) -> PreparedStep:
-        types = tuple(map(type, request.grads))
-        if self._one_by_one or (self._densifies and self._makes_dense(types, request)):
-            return self._checked_each(request)
-        update = self._next_update(self._steps_taken + 1)
-        plan, exclusion, checks = self._plan, self._exclusion, self._variable_checks
-        if plan is None or not plan.fits(update.rule, types, request.variables, exclusion, checks):
-            plan = self._plan = self._planned(update.rule, types, request)
-        settings = self.sparse, self._limits, self.merge
-        calls, clips = plan.calls(update, request, *settings)
-        observer = self._observer(request, calls, clips, plan) if self.observe else None
-        deferral = self._deferral(update)
-        everywhere = update.row_step(self.sparse, 1.0, True, []).everywhere
-        step = plan.arrange(calls, request, observer, deferral, everywhere)
-        if plan.on_device:
-            plan.add_launches(step, update, request, *settings)
-        if observer is not None:
-            step.after.append(lambda: setattr(self, "_last_step", observer.report()))
-        if self._can_bind(plan, request):
-            step._bind(self, partial(bound_rules, self, plan, calls, request))
-        step.writes += self._left_by(update)
-        return step
-
-    # ---- repeated steps
-
-    def _repeatable(self) -> Unchanged:
-        """Return what a step and its repetition must have in common.
-
-        It does not hold if a step is more than the rule's calls.
-        """
-        deferred = self._deferred
-        return Unchanged(
-            [(self, _SETTINGS), (deferred, ("by_memory",)), (self._store, ("_slots", "weights"))],
-            [self.gradient_transformers, deferred.by_memory],
-        )
-
-    @property
-    def _asks_once(self) -> bool:
-        """Whether the learning rate is a function that must be called only once for a step."""
-        rate = self.learning_rate
-        return type(rate) is not float and not isinstance(rate, (LearningRateSchedule, Variable))
+    def _bind(self, request: StepRequest) -> Step:
+        return super()._bind(request) if self._one_by_one else RulesStep(self, request)
 
     @property
     def _limits(self) -> Limits:
         return self.clipvalue, self.clipnorm, self.global_clipnorm
-
-    def _can_bind(self, plan: StepPlan, request: StepRequest) -> bool:
-        """Whether a step can be repeated without being prepared."""
-        looks = self.observe and not plan.in_pieces  # in Python, before the calls
-        measures = request.finite and self._takes_norms  # and may find that there is no step
-        hooked = not self._is_unchanged or self.gradient_aggregator is not None
-        if looks or measures or hooked or self.sparse == "catch_up":
-            return False
-        return plan.repeats and not self._asks_once and self._repeatable().holds()
 
     # ---- the calls of a step
 
@@ -312,13 +239,6 @@ class RuleOptimizer(RuleState, abstract=True):
         """A report of the last step that was observed; None if there is none."""
         return self._last_step
 
-    def _observer(
-        self, request: StepRequest, calls: list[Call], clips: bool, plan: StepPlan
-    ) -> Observer:
-        if plan.on_device:
-            raise InvalidTypeError("a step on a GPU cannot be observed")
-        return Observer(calls, self.clipvalue, request.scale, clips)
-
     def _deferral(self, update: RuleUpdate) -> Deferral | None:
         """Return the handling of deferred updates, if there are or may be any."""
         late = self.sparse == "catch_up"
@@ -326,8 +246,8 @@ class RuleOptimizer(RuleState, abstract=True):
             return None
         return Deferral(self._deferred, update, late, self._decay_bound)
 
-    def _checked_each(self, request: StepRequest) -> PreparedStep:
-        step = super()._checked(request)
+    def _prepare_each(self, request: StepRequest) -> PreparedStep:
+        step = super()._prepare_each(request)
         update = self._next_update(self._steps_taken + 1)
         deferral = self._deferral(update)
         if deferral is not None:
@@ -340,63 +260,66 @@ class RuleOptimizer(RuleState, abstract=True):
     def _next_update(self, t: int) -> RuleUpdate:
         lr = self._next_rate(t - 1)
         update = self._update(t, lr)
-        rounding, decay = self._rounding(t), lr * self.weight_decay
+        seed, decay = self.stochastic_rounding, lr * self.weight_decay
+        rounding = None if seed is None else (seed, t)
         if "weight_decay" in update.hypers or not decay:
             return update if rounding is None else update._replace(rounding=rounding)
         keep, subtracted = (1.0, decay) if self.cautious_weight_decay else (1 - decay, 0.0)
         return update._replace(keep=keep, decay=subtracted, rounding=rounding)
 
-    def _rounding(self, t: int) -> Rounding:
-        seed = self.stochastic_rounding
-        return None if seed is None else (seed, t)
-
-    @property
-    def _variable_checks(self) -> tuple[Any, ...]:
-        """The settings for which a plan checks its variables; it is another one with others."""
-        rounds = self.stochastic_rounding is not None
-        return self.sparse == "catch_up", rounds, self.cautious_weight_decay
-
-    def _planned(self, rule: str, types: tuple[type, ...], request: StepRequest) -> StepPlan:
-        variables = request.handles
-        refuse_rows(request.grads, variables)
-        for kind, variable in zip(types, variables, strict=True):
-            if self.sparse == "catch_up" and issubclass(kind, IndexedSlices):
-                refuse_catching_up(variable)
+    def _planned(self, rule: str, sparse: Sequence[bool], variables: list[Variable]) -> StepPlan:
+        """Return the plan of a step; `sparse` are the variables whose gradients are of rows."""
+        for is_sparse, variable in zip(sparse, variables, strict=True):
+            if is_sparse:
+                refuse_rows(variable)
+                if self.sparse == "catch_up":
+                    refuse_catching_up(variable)
         self._create_slots(variables)
         operands = [self._operands(variable) for variable in variables]
         if self.stochastic_rounding is not None:
             check_rounding(variables, operands)
         if self.cautious_weight_decay:
             check_signed(variables)
-        return StepPlan(
-            rule,
-            types,
-            request.variables,
-            variables,
-            operands,
-            self._exclusion,
-            self._variable_checks,
-        )
+        settings = self.sparse, self._limits, self.merge
+        return StepPlan(rule, sparse, variables, operands, self._exclusion, *settings)
 
     def _operands(self, variable: Variable) -> tuple[Any, ...]:
         slots = (self.get_slot(variable, slot).value() for slot in self._rule_slots())
         return (variable.value(), *slots)
 
-    # ---- one variable after another
+    # ---- gradients of other shapes than the rule's
+
+    def _as_stepped(self, grads: list[Any], variables: list[Variable]) -> list[Any]:
+        """Return gradients in the shapes that the rule gets them in."""
+        return grads
 
     def _needs_whole(self, variable: Variable) -> bool:
         """Return whether a sparse gradient of a variable is made a dense one."""
         return self._densifies
 
-    def _shaped(self, grad: Any, variable: Variable) -> Any:
-        """Return a dense gradient in the shape of the variable as the rule gets it."""
-        return grad
-
-    def _makes_dense(self, types: tuple[type, ...], request: StepRequest) -> bool:
+    def _makes_dense(self, grads: list[Any], variables: list[Variable]) -> bool:
+        """Return whether any gradients are made dense ones."""
         return any(
-            issubclass(kind, IndexedSlices) and self._needs_whole(variable)
-            for kind, variable in zip(types, request.handles, strict=True)
+            isinstance(grad, IndexedSlices) and self._needs_whole(variable)
+            for grad, variable in zip(grads, variables, strict=True)
         )
+
+    def _made_dense(self, request: StepRequest) -> list[Any]:
+        """Return clipped gradients, those of variables that are taken as a whole made dense."""
+        variables = request.handles
+        for grad, variable in zip(request.grads, variables, strict=True):
+            if isinstance(grad, IndexedSlices):
+                refuse_rows(variable)
+        grads = request.checked().scaled().grads
+        grads = clipped_gradients(grads, self.merge, *self._limits)
+        return [
+            _whole(grad, variable)
+            if isinstance(grad, IndexedSlices) and self._needs_whole(variable)
+            else grad
+            for grad, variable in zip(grads, variables, strict=True)
+        ]
+
+    # ---- one variable after another
 
     def _prepare_local(
         self, var_device: str, var_dtype: np.dtype[Any], apply_state: ApplyState
@@ -410,8 +333,9 @@ class RuleOptimizer(RuleState, abstract=True):
     ) -> None:
         update = _local_update(handle, apply_state)
         operands = tuple([array] for array in self._operands(handle))
-        own = self._shaped(grad, handle)
-        call = update.step(decays=handle not in self._exclusion).dense(operands, [own])
+        call = update.step(decays=handle not in self._exclusion).dense(
+            operands, self._as_stepped([grad], [handle])
+        )
         self._deferred.catch_up([handle])
         run(call)
 
@@ -419,9 +343,7 @@ class RuleOptimizer(RuleState, abstract=True):
         self, grad: np.ndarray, handle: Variable, indices: np.ndarray, apply_state: ApplyState
     ) -> None:
         if self._needs_whole(handle):
-            rows = IndexedSlices(grad, indices).sum_duplicates()
-            whole = np.zeros(handle.shape, rows.values.dtype)
-            whole[rows.indices] = rows.values
+            whole = _whole(IndexedSlices(grad, indices), handle)
             self._resource_apply_dense(whole, handle, apply_state)
             return
         update = _local_update(handle, apply_state)
@@ -439,6 +361,14 @@ class RuleOptimizer(RuleState, abstract=True):
     ) -> None:
         # duplicates are summed there if required
         self._resource_apply_sparse(grad, handle, indices, apply_state)
+
+
+def _whole(grad: IndexedSlices, variable: Variable) -> np.ndarray:
+    """Return the dense gradient of a variable that rows stand for."""
+    rows = grad.sum_duplicates()
+    whole = np.zeros(variable.shape, rows.values.dtype)
+    whole[rows.indices] = rows.values
+    return whole
 
 
 def _local_update(handle: Variable, apply_state: ApplyState) -> RuleUpdate:

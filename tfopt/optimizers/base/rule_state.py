@@ -21,7 +21,6 @@ from tfopt.optimizers.state.variable_set import VariableSet
 from tfopt.optimizers.state.variables import as_variable
 from tfopt.optimizers.step.checks import check_seed, refuse_together
 from tfopt.optimizers.step.deferred_tables import DeferredUpdates, check_deferred
-from tfopt.optimizers.step.plan import StepPlan
 from tfopt.variable import Variable
 
 __all__ = ["RuleState"]
@@ -56,12 +55,8 @@ class RuleState(Optimizer, abstract=True):
     _can_decay = True
     _by_elements = True  # whether the rule has no reduction
     _row_slots: tuple[str, ...]
-    _exclusion: VariableSet
+    _exclusion: VariableSet = Setting()  # type: ignore[assignment]
     _deferred: DeferredUpdates
-    _plan: StepPlan | None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_plan": None}
 
     @property
     def _one_by_one(self) -> bool:
@@ -175,8 +170,7 @@ class RuleState(Optimizer, abstract=True):
             for owner, name, dtype in dtypes
             if (slot := self._store.of(owner)[name]).dtype != dtype
         }
-        # the plan refers to the previous slots
-        settings = Attributes(self, {"storage": like.storage, "_plan": None})
+        settings = Attributes(self, {"storage": like.storage})
         carry_out([self._store.replacing(arrays), settings])
 
     # ---- deferred updates
@@ -201,11 +195,6 @@ class RuleState(Optimizer, abstract=True):
         restoration.add(self._deferred.forgetting())
 
     # ---- state
-
-    def _withdraw(self, mark: Any) -> None:
-        if len(self._store.weights) > mark:
-            self._plan = None  # it may refer to slots that are removed
-        super()._withdraw(mark)
 
     def _holders(self) -> list[Any]:
         return [*super()._holders(), self._deferred]
@@ -238,8 +227,7 @@ class RuleState(Optimizer, abstract=True):
         exclusion = VariableSet([names[name] for name in excluded], loaded.like._exclusion.patterns)
         return [
             *super()._adopting(loaded),
-            # the plan refers to the previous slots
-            Attributes(self, {"_exclusion": exclusion, "_plan": None}),
+            Attributes(self, {"_exclusion": exclusion}),
             self._deferred.restoring(owed, names, slots),
         ]
 

@@ -41,6 +41,8 @@ class Hyper(CheckedAttribute):
         What None and 0 stand for, and the value before the first assignment.
     """
 
+    binds = False
+
     def __init__(
         self,
         low: float = -math.inf,

@@ -32,6 +32,7 @@ class SlotStore:
     """
 
     def __init__(self) -> None:
+        self._version = object()  # another one after each change
         self.weights: list[Variable] = []
         self.owners: list[Variable] = []  # keeps each slot's variable, hence its address, alive
         self._slots: dict[tuple[Any, ...], dict[str, Variable]] = {}
@@ -77,6 +78,11 @@ class SlotStore:
 
     # ---- writing
 
+    def count_with(self, count: Variable) -> None:
+        """Replace the first weight, which counts steps."""
+        self.weights = [count, *self.weights[1:]]
+        self._version = object()
+
     def keep(self, variable: Variable, slot_name: str, slot: Variable) -> Variable:
         """Add a slot, as the last of the weights."""
         self.weights.append(slot)  # first: `withdraw` removes what belongs to these
@@ -84,6 +90,7 @@ class SlotStore:
         if not slots:
             self.owners.append(variable)
         slots[slot_name] = slot
+        self._version = object()
         return slot
 
     def replacing(self, arrays: Mapping[int, np.ndarray]) -> Attributes:
@@ -111,6 +118,7 @@ class SlotStore:
         self._slots = {key: slots for key, slots in self._slots.items() if slots}
         self.owners = [owner for owner in self.owners if memory_of(owner) in self._slots]
         del self.weights[mark:]
+        self._version = object()
 
     def check_move(self, moved: dict[Any, Variable]) -> None:
         """Refuse to move slots (`move`) to variables that already have some."""
@@ -124,6 +132,7 @@ class SlotStore:
         """Move the slots of variables, keyed by their memory, to others of the same shapes."""
         self._slots = {now_at(key, moved): slots for key, slots in self._slots.items()}
         self.owners = [moved.get(memory_of(owner), owner) for owner in self.owners]
+        self._version = object()
 
 
 def first_array(

@@ -48,6 +48,7 @@ class Stateful(HasSettings, ABC):
     name = Setting(text)
 
     def __init__(self, name: str) -> None:
+        self._version = object()  # another one after each change that a bound step depends on
         self.name = name
         self._store = SlotStore()
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tfopt.core.backends import backend_of, is_device_array
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.kernels.arrays.aliasing import Occupied
 from tfopt.kernels.arrays.coerce import as_array, of_torch, placement
 from tfopt.variable import Variable
 
@@ -65,8 +66,13 @@ def now_at(memory: Any, moved: dict[Any, Variable]) -> Any:
 
 def any_overlap(variables: Iterable[Variable]) -> bool:
     """Whether the address ranges of any two nonempty variables overlap."""
-    spans = sorted(span for span in map(_span, variables) if span is not None)
-    return any(low < end for (_, end), (low, _) in pairwise(spans))
+    hosts: list[Variable] = []
+    devices: list[Variable] = []
+    for variable in variables:
+        (hosts if variable.device == "cpu" else devices).append(variable)
+    spans = sorted(span for span in map(_span, devices) if span is not None)
+    overlap = any(low < end for (_, end), (low, _) in pairwise(spans))
+    return overlap or not Occupied([variable.numpy() for variable in hosts]).apart
 
 
 def sharing(variables: Sequence[Variable]) -> tuple[int, int] | None:

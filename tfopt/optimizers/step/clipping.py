@@ -33,7 +33,6 @@ __all__ = [
     "ClippedDense",
     "ClippedRows",
     "Limits",
-    "clip_again",
     "clipped_calls",
     "clipped_gradients",
 ]
@@ -182,36 +181,6 @@ def clipped_calls(
     clips = any(first != 1 for pairs in factors for first, _ in pairs)
     each = zip(checked, bounds, factors, strict=True)
     return [_clipped(part, bound, factor, scale) for part, bound, factor in each], clips
-
-
-def clip_again(call: Call, gradients: list[Array], limits: Limits, scale: float) -> bool:
-    """Make the only call of a repeated step clip, and return whether that was enough.
-
-    Parameters
-    ----------
-    call : Call
-        Of dense updates.
-    gradients : list of ndarray
-        Those of the call, of one real dtype, which have not been multiplied by `scale` yet.
-    """
-    dtype = gradients[0].dtype
-    clipvalue, clipnorm, global_clipnorm = limits if scale == 1 else _unscaled(limits, scale)
-    bound, single = _bound(clipvalue, dtype), computed(dtype) is np.float32
-    bounds = [bound] * len(gradients)
-    if clipnorm is not None:
-        factors = [factor(*_norm([g], [bound], False), clipnorm, single) for g in gradients]
-    elif global_clipnorm is not None:
-        measured = _norm(gradients, bounds, False)
-        factors = _global_factors([gradients], measured, global_clipnorm)[0]
-    else:
-        factors = []
-    if any(second != 1 for _, second in factors):
-        return False
-    if bound is not None:
-        set_bounds(call, [bound] * len(gradients))
-    if any(first != 1 for first, _ in factors):
-        set_scales(call, [first * scale for first, _ in factors])
-    return True
 
 
 def _in_order(

@@ -19,13 +19,16 @@ from tfopt.kernels.arrays.aliasing import Occupied
 from tfopt.kernels.arrays.coerce import of_torch
 from tfopt.kernels.reduce.norms import all_finite
 from tfopt.kernels.update.checks import dense_call
+from tfopt.kernels.update.repetition import are_arrays
 from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.optimizers.state.variables import as_variable
 from tfopt.variable import Variable
 
 __all__ = [
+    "apart_from",
     "are_finite",
     "as_gradient",
+    "as_taken",
     "checked_gradient",
     "host_arrays",
     "split_pairs",
@@ -33,7 +36,6 @@ __all__ = [
     "refuse_rows",
 ]
 
-_PLAIN = {np.ndarray}
 _UNNAMED = "Variable"  # the default name of a variable
 
 
@@ -53,17 +55,22 @@ def split_pairs(pairs: Iterable[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]
         raise InvalidArgumentError(
             "grads_and_vars must be pairs of a gradient and a variable"
         ) from None
-    if set(map(type, grads)) != _PLAIN:
-        grads = tuple(each_as_slices(grads))
-        if type(None) in map(type, grads):
-            grads, variables = _without_none(grads, variables)
-        grads = tuple(map(_of_caller, grads, variables))
+    if type(None) in map(type, grads):
+        grads, variables = _without_none(grads, variables)
+    taken = as_taken(list(grads), variables)
     if len(variables) > 1:
-        grads = _apart_from(grads, variables)
-    return grads, variables
+        return apart_from(taken, variables), variables
+    return tuple(taken), variables
 
 
-def _apart_from(grads: tuple[Any, ...], variables: Iterable[Any]) -> tuple[Any, ...]:
+def as_taken(grads: list[Any], variables: Iterable[Any]) -> list[Any]:
+    """Return gradients of a caller as steps take them: arrays and `IndexedSlices`, or lists."""
+    if are_arrays(grads):
+        return grads
+    return list(map(_of_caller, each_as_slices(grads), variables))
+
+
+def apart_from(grads: Iterable[Any], variables: Iterable[Any]) -> tuple[Any, ...]:
     """Return gradients of which none shares memory with a variable.
 
     A step may update one variable before it reads the gradient of another one.
@@ -154,13 +161,12 @@ def are_finite(grads: Iterable[Any]) -> bool:
     return all_finite(real) and all(np.isfinite(array).all() for array in complex_ones)
 
 
-def refuse_rows(grads: Iterable[Any], variables: Iterable[Variable]) -> None:
-    """Raise if a variable with a constraint has a sparse gradient."""
-    for grad, variable in zip(grads, variables, strict=True):
-        if variable.constraint is not None and isinstance(grad, IndexedSlices):
-            raise RuntimeError(
-                f"Cannot use a constraint function on a sparse variable: {variable.name}"
-            )
+def refuse_rows(variable: Variable) -> None:
+    """Raise if a variable, which has a sparse gradient, has a constraint."""
+    if variable.constraint is not None:
+        raise RuntimeError(
+            f"Cannot use a constraint function on a sparse variable: {variable.name}"
+        )
 
 
 def _name(var: Any) -> str:

@@ -1,4 +1,4 @@
-"""Planning of a step of all variables, grouped into as few calls as possible.
+"""The plan of a step of rules: its variables, grouped into as few calls as possible.
 
 A plan is bound to variables and slots. A training loop passes the same variables at each step, so
 the plan only gets new gradients; it checks all calls of a step before it carries out the first.
@@ -6,16 +6,13 @@ the plan only gets new gradients; it checks all calls of a step before it carrie
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from tfopt.core.backends import backend_of
-from tfopt.core.rule_steps import DenseBucket, RuleStep, RuleUpdate, SparseUpdate
+from tfopt.core.rule_steps import DenseBucket, RuleUpdate, SparseUpdate
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
@@ -23,11 +20,11 @@ from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import carry_out
 from tfopt.kernels.update.pipeline import Turns
+from tfopt.kernels.update.repetition import Repetition
 from tfopt.optimizers.state.transaction import Work, Writes
 from tfopt.optimizers.state.variable_set import VariableSet
 from tfopt.optimizers.state.variables import any_overlap
 from tfopt.optimizers.step.clipping import (
-    NO_LIMITS,
     ClippedDense,
     ClippedRows,
     Limits,
@@ -40,47 +37,46 @@ from tfopt.optimizers.step.report import Observer
 from tfopt.optimizers.step.request import StepRequest
 from tfopt.variable import Variable
 
-__all__ = ["Part", "StepPlan", "in_turns"]
+__all__ = ["Part", "StepPlan"]
 
 Part = DenseBucket | SparseUpdate
 
 
 class StepPlan:
-    """The calls of a step, without its gradients and hyperparameters.
+    """The calls of a step of a rule, which updates variables with as few of them as possible.
 
     Parameters
     ----------
     rule : str
-    types : tuple of type
-        The types of the gradients.
-    passed : tuple
-        The variables as passed by the caller.
+    sparse : sequence of bool
+        Whether each gradient is `IndexedSlices`.
     variables : sequence of Variable
     operands : sequence of tuple
         For each variable, its array and those of its slots.
     exclusion : VariableSet
         The variables whose weights do not decay.
-    settings : tuple
-        The settings for which the variables have been checked.
+    mode : str
+        How rows are stepped, as `sparse` of the optimizer.
+    limits : tuple
+        Of values, of norms and of the global norm.
+    merge : {"after", "before"}
+        Whether gradients of the same row are summed after clipping or before it.
     """
 
     def __init__(
         self,
         rule: str,
-        types: tuple[type, ...],
-        passed: tuple[Any, ...],
+        sparse: Sequence[bool],
         variables: Sequence[Variable],
         operands: Sequence[tuple[Any, ...]],
         exclusion: VariableSet,
-        settings: tuple[Any, ...],
+        mode: str,
+        limits: Limits,
+        merge: str,
     ) -> None:
-        self.rule = rule
-        self.settings = settings
-        self.types = types
-        self.passed = passed
-        self.exclusion = exclusion
+        self.rule, self._mode, self._limits, self._merge = rule, mode, limits, merge
         decays = [variable not in exclusion for variable in variables]
-        parts, self.overlapping = _parts_of(types, variables, operands, decays)
+        parts, self.overlapping = _parts_of(sparse, variables, operands, decays)
         self.parts = [part for part in parts if part.variables[0].device == "cpu"]
         self.on_device = [part for part in parts if part.variables[0].device == "gpu"]
         self.constrained = any(part.constrained for part in self.parts)
@@ -88,131 +84,152 @@ class StepPlan:
         self.by_elements = kernels[rule].rule.reduction is None
         #: Whether updates go through elements in order, so that they can be watched on the way.
         self.in_pieces = self.by_elements and not self.has_rows
-        #: Whether nothing runs in Python between the calls, so that they can be repeated.
-        self.repeats = not (self.on_device or self.constrained or self.overlapping)
+        self._is_alone = len(parts) == 1
+        self._repetitions: list[Repetition | None] = [None] * len(self.parts)
+        self._accepted: list[Any] = [None] * len(self.parts)
 
-    def fits(
-        self,
-        rule: str,
-        types: tuple[type, ...],
-        passed: tuple[Any, ...],
-        exclusion: VariableSet,
-        settings: tuple[Any, ...],
-    ) -> bool:
-        """Whether the plan applies to a step with these arguments."""
-        return (
-            self.rule == rule
-            and self.settings == settings
-            and self.types == types
-            and self.exclusion is exclusion
-            and all(map(operator.is_, self.passed, passed))
+    # ---- gradients
+
+    def accepts(self, grads: list[Any]) -> bool:
+        """Take gradients, and return whether they need no other checks than those of calls.
+
+        A part whose gradients are ordinary arrays like those of the last step is repeated; the call
+        of any other part is checked anew.
+        """
+        ordinary = not self.on_device
+        for k, repetition in enumerate(self._repetitions):
+            own = grads if self._is_alone else [grads[place] for place in self.parts[k].places]
+            takes = repetition is not None and repetition.takes(own)
+            self._accepted[k] = repetition if takes else None
+            ordinary = ordinary and takes
+        return ordinary
+
+    def suits(self, grads: list[Any]) -> bool:
+        """Whether gradients are sparse where the plan is of rows, and only there."""
+        return all(
+            isinstance(grads[place], IndexedSlices) is isinstance(part, SparseUpdate)
+            for part in (*self.parts, *self.on_device)
+            for place in part.places
         )
+
+    def release(self) -> None:
+        """Release the gradients."""
+        for repetition in self._repetitions:
+            if repetition is not None:
+                repetition.release()
 
     # ---- checks
 
     def calls(
-        self,
-        update: RuleUpdate,
-        request: StepRequest,
-        sparse: str,
-        limits: Limits,
-        merge: str,
-        known: Sequence[Call | None] | None = None,
+        self, update: RuleUpdate, grads: list[Any], scale: float, clips: bool, finite: bool
     ) -> tuple[list[Call], bool]:
-        """Check the host part of a step.
+        """Check the host part of a step, whose gradients have been accepted.
 
-        Return its calls, one for each part, and whether they clip any gradient by its norm. Calls
-        that are `known` are checked already.
+        Return its calls, one for each part, and whether they clip any gradient by its norm.
 
         Raises
         ------
         NotFinite
-            If the request requires finite gradients and a norm computed for clipping is not finite.
+            If the gradients must be finite and a norm computed for clipping is not.
         """
-        grads, scale, clips = request.grads, request.scale, limits != NO_LIMITS
         checked: list[Any] = []
-        for part, call in zip(self.parts, known or [None] * len(self.parts), strict=True):
-            if call is not None and not clips:
-                checked.append(call)
-                continue
+        for k, part in enumerate(self.parts):
+            repetition = self._accepted[k]
             try:
-                step = partial(part.step, update, sparse, scale)
-                checked.append(
-                    _clippable(part, step, call, grads, merge)
-                    if clips
-                    else part.call(step(), grads)
-                )
+                if repetition is not None:
+                    call = _again(repetition, part, update, scale)
+                elif clips and isinstance(part, SparseUpdate):
+                    call = None
+                else:
+                    call = self._call(k, part, update, grads, scale)
+                checked.append(self._clippable(part, call, update, grads, scale) if clips else call)
             except InvalidArgumentError as error:
                 raise _naming(part, error) from None
-        if clips:
-            return clipped_calls(checked, *limits, scale, request.finite)
-        return checked, False
+        return clipped_calls(checked, *self._limits, scale, finite) if clips else (checked, False)
+
+    def _call(self, k: int, part: Part, update: RuleUpdate, grads: list[Any], scale: float) -> Call:
+        """Check the call of a part, and return it; from now on it is repeated, if possible."""
+        call = part.call(part.step(update, self._mode, scale), grads)
+        if self._repetitions[k] is None and not isinstance(part, SparseUpdate):
+            repetition = Repetition(kernels[self.rule], call)
+            self._repetitions[k] = repetition if repetition.possible else None
+        return call
+
+    def _clippable(
+        self, part: Part, call: Call | None, update: RuleUpdate, grads: list[Any], scale: float
+    ) -> ClippedDense | ClippedRows:
+        """Return the call of a part in a form that supports clipping; check that of rows."""
+        if isinstance(part, SparseUpdate):
+            step, slices = part.step(update, self._mode, scale), grads[part.place]
+            return ClippedRows(step, part.arrays, slices, part.workspace, part.place, self._merge)
+        assert call is not None
+        remade = partial(part.step, update, self._mode, scale)
+        return ClippedDense(remade, part.operands, call, part.places)
 
     def add_launches(
-        self,
-        step: PreparedStep,
-        update: RuleUpdate,
-        request: StepRequest,
-        sparse: str,
-        limits: Limits,
-        merge: str,
+        self, step: PreparedStep, update: RuleUpdate, grads: list[Any], scale: float, clips: bool
     ) -> None:
         """Check the updates on a GPU, and add them to the host step."""
-        clips, (*_, global_norm) = limits != NO_LIMITS, limits
-        if self.parts and global_norm is not None:
+        if self.parts and self._limits[2] is not None:
             raise InvalidArgumentError("global_clipnorm needs all variables on one device")
-        if clips and merge == "before":
+        if clips and self._merge == "before":
             raise InvalidArgumentError('on a GPU, merge must be "after"')
-        if clips and request.scale != 1:
+        if clips and scale != 1:
             raise InvalidArgumentError("on a GPU, scaled gradients cannot be clipped")
-        steps = [part.step(update, sparse, request.scale) for part in self.on_device]
+        steps = [part.step(update, self._mode, scale) for part in self.on_device]
         backend = backend_of(self.on_device[0].variables)
-        updates = backend.checked_updates(self.on_device, steps, request.grads)
+        updates = backend.checked_updates(self.on_device, steps, tuple(grads))
         step.launches = True
-        step.work.append(partial(_launch, self.on_device, updates, limits))
+        step.work.append(partial(_launch, self.on_device, updates, self._limits))
 
     # ---- order
 
-    def arrange(
+    def arranged(
         self,
         calls: list[Call],
+        update: RuleUpdate,
         request: StepRequest,
+        grads: list[Any],
+        scale: float,
         observer: Observer | None,
         deferral: Deferral | None,
-        everywhere: bool,
     ) -> PreparedStep:
-        """Return a step that combines calls with the additional work of the request.
+        """Return a step that combines calls with what precedes, follows and watches them.
 
         Parameters
         ----------
         calls : list of Call
             As returned by `calls`.
+        update : RuleUpdate
         request : StepRequest
+        grads : list
+        scale : float
         observer : Observer, optional
             Watches the updates.
         deferral : Deferral, optional
             Handles deferred updates.
-        everywhere : bool
-            Whether steps of rows also change the rows without a gradient.
         """
+        if observer is None and deferral is None and not self.constrained and request.adds_nothing:
+            return PreparedStep([*calls])
         step = PreparedStep([])
         late = self.has_rows and deferral is not None and deferral.late
         looked_at = late if observer is None else not self.in_pieces
         pauses = self.overlapping and (self.constrained or looked_at)
         for part, call in zip(self.parts, calls, strict=True):
             first: list[Work] = []
-            writes = in_turns(part, call, request, observer if self.by_elements else None)
+            writes = _in_turns(part, call, request, observer if self.by_elements else None)
             if isinstance(part, SparseUpdate):
-                slices = request.grads[part.place]
+                slices = grads[part.place]
                 if deferral is not None and deferral.late:
-                    first.append(deferral.before_rows(part, slices.indices, request.scale))
+                    first.append(deferral.before_rows(part, slices.indices, scale))
                 if observer is not None:
-                    first.append(observer.watch_rows(part, slices, everywhere))
+                    rows = part.step(update, self._mode, scale)
+                    first.append(observer.watch_rows(part, slices, rows.everywhere))
             else:
                 if deferral is not None:
                     first.append(deferral.before_all(part.variables))
                 if observer is not None and not self.by_elements:
-                    first.append(observer.watch_whole(part, request.grads))
+                    first.append(observer.watch_whole(part, tuple(grads)))
             if part.constrained or pauses:
                 step.work.append(partial(_carry_out_part, part, first, writes))
                 step.kept += part.written
@@ -224,7 +241,14 @@ class StepPlan:
         return step
 
 
-def in_turns(
+def _again(repetition: Repetition, part: Part, update: RuleUpdate, scale: float) -> Call:
+    """Return the call of a part, which has been checked, with other gradients and numbers."""
+    own = update if part.decays else update.without_decay()
+    call = repetition.call_with(own.hypers, own.flags, scale, own.keep)
+    return own.completed(call, part.places) if own.decay or own.rounding is not None else call
+
+
+def _in_turns(
     part: Part, call: Call, request: StepRequest, observer: Observer | None = None
 ) -> Writes:
     """Return a part's update with the calls before and after it.
@@ -269,21 +293,6 @@ def _launch(parts: list[Part], updates: list[Any], limits: Limits, writes: Write
             variable.constrain()
 
 
-def _clippable(
-    part: Part,
-    step: Callable[[], RuleStep],
-    known: Call | None,
-    grads: tuple[Any, ...],
-    merge: str,
-) -> ClippedDense | ClippedRows:
-    """Check and return the call of a part, unless it is known, in a form that supports clipping."""
-    if isinstance(part, SparseUpdate):
-        slices = grads[part.place]
-        return ClippedRows(step(), part.arrays, slices, part.workspace, part.place, merge)
-    call = part.call(step(), grads) if known is None else known
-    return ClippedDense(step, part.operands, call, part.places)
-
-
 def _naming(part: Part, error: InvalidArgumentError) -> InvalidArgumentError:
     """Return an error prefixed with the name of its variable, or its position in the step."""
     if isinstance(part, SparseUpdate):
@@ -297,7 +306,7 @@ def _naming(part: Part, error: InvalidArgumentError) -> InvalidArgumentError:
 
 
 def _parts_of(
-    types: Sequence[type],
+    sparse: Sequence[bool],
     variables: Sequence[Variable],
     operands: Sequence[tuple[Any, ...]],
     decays: Sequence[bool],
@@ -309,8 +318,8 @@ def _parts_of(
     """
     dense: dict[Any, list[int]] = {}
     parts: list[Part] = []
-    for place, (kind, variable) in enumerate(zip(types, variables, strict=True)):
-        if issubclass(kind, IndexedSlices):
+    for place, (is_sparse, variable) in enumerate(zip(sparse, variables, strict=True)):
+        if is_sparse:
             parts.append(SparseUpdate(operands[place], place, variable, Workspace(), decays[place]))
         else:
             bound = variable.constraint is not None
@@ -320,8 +329,7 @@ def _parts_of(
     def bucket(places: list[int]) -> DenseBucket:
         columns = zip(*(operands[place] for place in places), strict=True)
         owners = [variables[place] for place in places]
-        converted = owners[0].device == "cpu" and any(types[k] is not np.ndarray for k in places)
-        dtype = owners[0].dtype if converted else None
+        dtype = owners[0].dtype if owners[0].device == "cpu" else None
         bound = owners[0].constraint is not None
         return DenseBucket(
             tuple(map(list, columns)), places, owners, dtype, decays[places[0]], bound

@@ -9,7 +9,7 @@ or is interrupted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from tfopt.kernels.reduce.clip import scale_call
 from tfopt.kernels.update.commit import Assign, Count, Undo, carry_out
 from tfopt.optimizers.state.transaction import Work, Writes, transact
 from tfopt.optimizers.state.variables import as_variable
-
-if TYPE_CHECKING:
-    from tfopt.optimizers.step.bound_step import BoundStep
 
 __all__ = ["PreparedStep"]
 
@@ -59,7 +56,7 @@ class PreparedStep:
     """
 
     __slots__ = (
-        "_maker", "after", "counts", "kept", "launches", "owners", "variables", "work", "writes",
+        "after", "counts", "kept", "launches", "owners", "variables", "work", "writes",
     )  # fmt: skip
 
     def __init__(self, writes: Writes, variables: Iterable[Any] = (), counts: bool = True) -> None:
@@ -71,7 +68,6 @@ class PreparedStep:
         self.owners: list[Any] = []
         self.after: list[Callable[[], None]] = []
         self.launches = False
-        self._maker: tuple[object, Callable[[], Any]] | None = None
 
     # ---- operations that wrappers append
 
@@ -139,26 +135,6 @@ class PreparedStep:
         self.owners += other.owners
         self.after += other.after
         self.launches |= other.launches
-
-    # ---- repeated steps
-
-    def _bind(self, owner: object, make: Callable[[], BoundStep]) -> None:
-        """Let a function make a bound step, to be called after the step has been taken.
-
-        Parameters
-        ----------
-        owner : optimizer
-            The one whose complete step this is. A wrapper around it that changes the step must
-            bind it anew; otherwise the wrapper's steps are not repeated.
-        make : callable
-        """
-        self._maker = owner, make
-
-    def _bound_by(self, owner: object) -> Callable[[], BoundStep] | None:
-        """Return the function that makes the bound step of an optimizer, if there is one."""
-        if self._maker is None or self._maker[0] is not owner:
-            return None
-        return self._maker[1]
 
     # ---- carrying out
 

@@ -1,4 +1,4 @@
-"""A request for one step, mapped to an optimizer by a training loop or by a wrapper."""
+"""A request for one step, passed to an optimizer by a training loop or by a wrapper."""
 
 from __future__ import annotations
 
@@ -96,6 +96,15 @@ class StepRequest(NamedTuple):
     def replace(self, **changes: Any) -> StepRequest:
         """Return the request with some attributes changed."""
         return self._replace(**changes)
+
+    @property
+    def adds_nothing(self) -> bool:
+        """Whether no other calls are asked for before or after the updates."""
+        return self.before is None and self.after is None and self.after_rows is None
+
+    def without_gradients(self) -> StepRequest:
+        """Return what a request asks for, whatever the gradients and their scale."""
+        return self._replace(grads=(), scale=1.0)
 
     def checked(self) -> StepRequest:
         """Return the request with gradients that are arrays and have been checked.

@@ -10,10 +10,13 @@ import numpy as np
 
 from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
+from tfopt.kernels import kernels
+from tfopt.kernels.update.checks import Call
+from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.optimizers.step.request import scaled
 from tfopt.variable import Variable
 
-__all__ = ["as_gradients", "refuse_complex"]
+__all__ = ["adding_rows", "as_gradients", "joined", "refuse_complex"]
 
 _HALF, _SINGLE = 15, 127  # 2**k and less is finite in 16 and 32 bits
 
@@ -54,3 +57,22 @@ def _narrow(total: Any, dtype: np.dtype[Any]) -> Any:
     if isinstance(total, IndexedSlices):
         return IndexedSlices(_narrow(total.values, dtype), total.indices)
     return total.astype(dtype, copy=False)
+
+
+def adding_rows(total: np.ndarray, rows: IndexedSlices, scale: float) -> Call:
+    """Return the call that adds rows to a sum."""
+    values, rule = rows.values.astype(total.dtype, copy=False), kernels["gradient_descent"]
+    return sparse_call(rule, (total, values), rows.indices, (-1.0,), 0, scale)
+
+
+def joined(
+    rows: IndexedSlices | None, grad: IndexedSlices, dtype: np.dtype[Any], scale: float
+) -> IndexedSlices:
+    """Return rows followed by those of a scaled gradient in a dtype, as copies."""
+    values = grad.values.astype(dtype, copy=False)
+    (new,) = scaled((IndexedSlices(values, grad.indices),), scale)
+    each = [new] if rows is None else [rows, new]
+    return IndexedSlices(
+        np.concatenate([part.values for part in each]),
+        np.concatenate([part.indices for part in each]),
+    )

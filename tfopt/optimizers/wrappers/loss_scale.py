@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.kernels.reduce.norms import all_finite
 from tfopt.kernels.update.commit import Count
 from tfopt.optimizers.base.minimize import product, times
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.settings import Setting, constant, whole
 from tfopt.optimizers.state.stateful import COUNTED
-from tfopt.optimizers.state.transaction import Writes
-from tfopt.optimizers.step.bound_step import BoundAround
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import Capabilities, NotFinite, StepRequest
+from tfopt.optimizers.step.step import Step, StepAround
 from tfopt.optimizers.wrappers.wrapper import Wrapper
 from tfopt.variable import Variable
 
@@ -125,28 +122,8 @@ class LossScaleOptimizer(Wrapper):
         """Those of the inner optimizer, except fusing: gradients must exist to be checked."""
         return self.optimizer.capabilities._replace(fuses=False)
 
-    def prepare(self, request: StepRequest) -> PreparedStep:
-        """Check a step with gradients divided by the scale, and append the scale's update."""
-        scale = request.scale / float(self.dynamic_scale)
-        inside = request.checked().replace(scale=scale, finite=True)
-        try:
-            step = self.optimizer.prepare(inside)
-        except NotFinite as error:
-            skipped = PreparedStep([], counts=False)
-            for other in error.instead:
-                skipped.join(other)
-            self._change_scale(skipped, 0.5)
-            if request.finite:
-                raise NotFinite(skipped) from None
-            return skipped
-        if int(self.step_counter) + 1 >= self.dynamic_growth_steps:
-            self._change_scale(step, 2.0)
-        else:
-            step.count(self.step_counter)
-        make = step._bound_by(self.optimizer)
-        if make and type(self) is LossScaleOptimizer and _are_arrays(request.grads):
-            step._bind(self, partial(_BoundScaled, self, make))
-        return step
+    def _bind(self, request: StepRequest) -> Step:
+        return _ScaledStep(self, request)
 
     def _change_scale(self, step: PreparedStep, factor: float) -> None:
         step.assign(self.step_counter, 0)
@@ -155,22 +132,31 @@ class LossScaleOptimizer(Wrapper):
             step.assign(self.dynamic_scale, scale)
 
 
-class _BoundScaled(BoundAround):
-    """A step with finite gradients, after which the scale stays the same."""
+class _ScaledStep(StepAround):
+    """A step with gradients divided by the scale, and the update of the scale."""
 
-    _wrapper: LossScaleOptimizer
+    def __init__(self, wrapper: LossScaleOptimizer, request: StepRequest) -> None:
+        self._wrapper, self._finite = wrapper, request.finite
+        self._scale = wrapper.dynamic_scale.numpy()
+        self._count = Count(wrapper.step_counter.numpy())
+        super().__init__(wrapper.optimizer.bind(request.replace(finite=True)))
 
-    def writes(self, grads: list[Any], scale: float) -> Writes | None:
-        """Check the step with other gradients, without changing anything."""
+    def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
+        """Check a step and return it; if a gradient is not finite, one that halves the scale."""
         wrapper = self._wrapper
-        counter = wrapper.step_counter._array
-        if int(counter) + 1 >= wrapper.dynamic_growth_steps or not all_finite(grads):
-            return None
-        writes = self._inner.writes(grads, scale / float(wrapper.dynamic_scale._array))
-        if writes is not None:
-            writes.append(Count(counter))
-        return writes
-
-
-def _are_arrays(grads: tuple[Any, ...]) -> bool:
-    return all(type(grad) is np.ndarray for grad in grads)
+        try:
+            step = self._inner.prepare(grads, scale / float(self._scale))
+        except NotFinite as error:
+            skipped = PreparedStep([], counts=False)
+            for other in error.instead:
+                skipped.join(other)
+            wrapper._change_scale(skipped, 0.5)
+            if self._finite:
+                raise NotFinite(skipped) from None
+            return skipped
+        if self._count.next() >= wrapper.dynamic_growth_steps:
+            wrapper._change_scale(step, 2.0)
+        else:
+            step.writes.append(self._count)
+            step.variables.append(wrapper.step_counter)
+        return step

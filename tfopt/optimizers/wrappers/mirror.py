@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,19 +15,14 @@ from tfopt.kernels.update.commit import RowsOf, Write, carry_out
 from tfopt.kernels.update.dense import run
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.settings import Setting, choice
-from tfopt.optimizers.state.variables import as_variable
-from tfopt.optimizers.step.bound_step import BoundAround
+from tfopt.optimizers.state.variables import as_variable, memory_of
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import Capabilities, StepRequest
+from tfopt.optimizers.step.step import Step, StepAround
 from tfopt.optimizers.wrappers.wrapper import Wrapper
 from tfopt.variable import Variable
 
 __all__ = ["Mirror"]
-
-
-def _address(variable: Variable) -> int:
-    address: int = variable.numpy().__array_interface__["data"][0]
-    return address
 
 
 class Mirror(Wrapper):
@@ -82,29 +76,14 @@ class Mirror(Wrapper):
                 'weights with deferred updates (sparse="catch_up") cannot be mirrored'
             )
 
-    def prepare(self, request: StepRequest) -> PreparedStep:
-        """Check a step, and append the writes of the mirrors."""
+    def _bind(self, request: StepRequest) -> Step:
         self._check_settings()  # those of the optimizer inside can be set there
-        handles = request.handles
-        for handle in handles:
+        for handle in request.handles:
             if handle.device != "cpu":
                 raise InvalidTypeError(f"{handle.name} is on a GPU: it cannot be mirrored")
             if _has_mirror(handle):
                 self._mirror(handle)
-        # constraints are applied after the calls that follow updates
-        follows = self.optimizer.capabilities.follows
-        fused = follows and all(handle.constraint is None for handle in handles)
-        asked = request.replace(after=self._copying, after_rows=self._copying_rows)
-        step = self.optimizer.prepare(asked if fused else request)
-        make = step._bound_by(self.optimizer)
-        # a wrapper inside, or around this one, may have changed variables without a gradient
-        stepped = {_address(handle) for handle in handles} if fused else set()
-        others = [variable for variable in self._store.owners if _address(variable) not in stepped]
-        if make and fused and not others and type(self) is Mirror:
-            step._bind(self, partial(BoundAround, self, make))
-        if step.counts:
-            step.writes += [self._copying([variable]) for variable in others]
-        return step
+        return _MirroredStep(self, request)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -170,6 +149,29 @@ class Mirror(Wrapper):
 
     def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
         return {"mirror": variable.shape}
+
+
+class _MirroredStep(StepAround):
+    """A step and the writes of the mirrors."""
+
+    def __init__(self, wrapper: Mirror, request: StepRequest) -> None:
+        self._wrapper, handles = wrapper, request.handles
+        # constraints are applied after the calls that follow updates
+        follows = wrapper.optimizer.capabilities.follows
+        fused = follows and all(handle.constraint is None for handle in handles)
+        asked = request.replace(after=wrapper._copying, after_rows=wrapper._copying_rows)
+        super().__init__(wrapper.optimizer.bind(asked if fused else request))
+        stepped = {memory_of(handle) for handle in handles} if fused else set()
+        owners = wrapper._store.owners
+        # which a wrapper inside, or around this one, may have changed
+        self._others = [each for each in owners if memory_of(each) not in stepped]
+
+    def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
+        """Check a step and return it."""
+        wrapper, step = self._wrapper, self._inner.prepare(grads, scale)
+        if step.counts:
+            step.writes += [wrapper._copying([variable]) for variable in self._others]
+        return step
 
 
 def _has_mirror(variable: Variable) -> bool:

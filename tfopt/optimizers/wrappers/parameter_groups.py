@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tfopt.core.known_attributes import did_you_mean
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import Write
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
@@ -22,10 +20,9 @@ from tfopt.optimizers.state.saved_config import is_function, made, without_funct
 from tfopt.optimizers.state.state_parts import as_damage
 from tfopt.optimizers.state.variable_set import VariableSet
 from tfopt.optimizers.state.variables import as_variable
-from tfopt.optimizers.step.bound_step import BoundStep
-from tfopt.optimizers.step.prepared_step import PreparedStep
-from tfopt.optimizers.step.request import Capabilities, NotFinite, StepRequest
-from tfopt.optimizers.wrappers.bound_groups import BoundCount, BoundGroups
+from tfopt.optimizers.step.request import Capabilities, StepRequest
+from tfopt.optimizers.step.step import Step
+from tfopt.optimizers.wrappers.groups_step import GroupsStep
 from tfopt.optimizers.wrappers.wrapper import Wrapper
 from tfopt.variable import Variable
 
@@ -121,39 +118,11 @@ class ParameterGroups(Wrapper):
             defers=any(group.defers for group in each),
         )
 
-    def prepare(self, request: StepRequest) -> PreparedStep:
-        """Check a step of each group; a group without gradients only counts it."""
+    def _bind(self, request: StepRequest) -> Step:
         places: list[list[int]] = [[] for _ in self.optimizers]
         for place, var in enumerate(request.variables):
             places[self._number(as_variable(var))].append(place)
-        step = PreparedStep([])
-        makes: list[Callable[[], BoundStep]] = []
-        failures: list[NotFinite] = []
-        for optimizer, group_places in zip(self.optimizers, places, strict=True):
-            if not group_places:
-                each = PreparedStep([])
-                each.count(optimizer.iterations)
-                each._bind(optimizer, partial(BoundCount, optimizer))
-            else:
-                try:
-                    each = optimizer.prepare(_narrowed(request, group_places))
-                except NotFinite as error:  # the other groups' aggregators must still be called
-                    failures.append(error)
-                    continue
-            step.join(each)
-            make = each._bound_by(optimizer)
-            if make is not None:
-                makes.append(make)
-            step.counts = each.counts  # `iterations` is that of the last optimizer
-        if failures:
-            raise NotFinite(*(other for error in failures for other in error.instead))
-        if type(self) is ParameterGroups and len(makes) == len(places):
-            step._bind(self, partial(BoundGroups, request.variables, places, makes))
-        return step
-
-    @property
-    def _phase(self) -> Any:
-        return tuple([optimizer._phase for optimizer in self.optimizers])
+        return GroupsStep(self.optimizers, places, request)
 
     @property
     def _locks(self) -> bool:
@@ -336,18 +305,3 @@ def _differing_around(wrapper: Wrapper, how: Mapping[str, Any]) -> OptimizerBase
     inside = {key: value for key, value in how.items() if key not in accepted}
     inner = _differing(wrapper.optimizer, inside)
     return type(wrapper)(inner, **{**wrapper._saved_config(), **outer})
-
-
-def _narrowed(request: StepRequest, places: list[int]) -> StepRequest:
-    """Return the part of a request for the gradients at some positions, renumbered from 0."""
-    grads, variables = (
-        tuple(each[k] for k in places) for each in (request.grads, request.variables)
-    )
-    before = request.before
-    if before is None:
-        return request.replace(grads=grads, variables=variables)
-
-    def before_part(chosen: list[int]) -> Call:
-        return before([places[k] for k in chosen])
-
-    return request.replace(grads=grads, variables=variables, before=before_part)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,11 +15,10 @@ from tfopt.optimizers.base.averaged import Averaged
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.settings import Setting, whole
 from tfopt.optimizers.state.hyperparameters import Hyper
-from tfopt.optimizers.state.transaction import Writes
 from tfopt.optimizers.state.variables import wide
-from tfopt.optimizers.step.bound_step import BoundAround, BoundStep
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import Capabilities, StepRequest
+from tfopt.optimizers.step.step import Step, StepAround
 from tfopt.optimizers.wrappers.mirror import Mirror
 from tfopt.optimizers.wrappers.wrapper import Wrapper
 from tfopt.variable import Variable
@@ -110,30 +107,13 @@ class WeightAverage(Averaged, Wrapper):
                 "put Mirror around WeightAverage"
             )
 
-    def prepare(self, request: StepRequest) -> PreparedStep:
-        """Check a step, and append the update of the averages."""
+    def _bind(self, request: StepRequest) -> Step:
         self._check_settings()  # those of the optimizer inside can be set there
-        handles = request.handles
-        for handle in handles:
+        for handle in request.handles:
             if handle.device != "cpu":
                 raise InvalidTypeError(f"{handle.name} is on a GPU: its average cannot be kept")
             self._average(handle)
-        # constraints are applied after the calls that follow updates
-        follows = self.optimizer.capabilities.follows
-        fused = follows and all(handle.constraint is None for handle in handles)
-        after = _Averaging(self)
-        step = self.optimizer.prepare(request.replace(after=after) if fused else request)
-        make = step._bound_by(self.optimizer)
-        if make and fused and type(self) is WeightAverage:
-            step._bind(self, partial(_BoundAverage, self, step.counts, make))
-        if not step.counts:
-            return step
-        if not fused:
-            step.writes += [after([handle]) for handle in handles]
-        if self._overwrites:
-            for variable in self._store.owners:
-                step.assign(variable, self._average(variable))
-        return step
+        return _AveragedStep(self, request)
 
     @property
     def _overwrites(self) -> bool:
@@ -189,19 +169,25 @@ class _Averaging:
         return call
 
 
-class _BoundAverage(BoundAround):
-    """A step that is averaged, and after which the weights stay, or one that does not count."""
+class _AveragedStep(StepAround):
+    """A step and the update of the averages, by which the weights may be overwritten."""
 
-    _wrapper: WeightAverage
+    def __init__(self, wrapper: WeightAverage, request: StepRequest) -> None:
+        self._wrapper, self._handles, self._after = wrapper, request.handles, _Averaging(wrapper)
+        # constraints are applied after the calls that follow updates
+        follows = wrapper.optimizer.capabilities.follows
+        self._fused = follows and all(handle.constraint is None for handle in self._handles)
+        asked = request.replace(after=self._after) if self._fused else request
+        super().__init__(wrapper.optimizer.bind(asked))
 
-    def __init__(self, wrapper: WeightAverage, counts: bool, make: Callable[[], BoundStep]) -> None:
-        super().__init__(wrapper, make)
-        self._counts = counts
-
-    def writes(self, grads: list[Any], scale: float) -> Writes | None:
-        """Check the step with other gradients, without changing anything."""
-        wrapper = self._wrapper
-        overwrites = self._counts and wrapper.overwrite_frequency and wrapper._overwrites
-        if wrapper._store.by_memory is not self._slots or overwrites:
-            return None
-        return self._inner.writes(grads, scale)
+    def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
+        """Check a step and return it."""
+        wrapper, step = self._wrapper, self._inner.prepare(grads, scale)
+        if not step.counts:
+            return step
+        if not self._fused:
+            step.writes += [self._after([handle]) for handle in self._handles]
+        if wrapper._overwrites:
+            for variable in wrapper._store.owners:
+                step.assign(variable, wrapper._average(variable))
+        return step

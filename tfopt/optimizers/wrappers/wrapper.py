@@ -17,8 +17,8 @@ from tfopt.optimizers.base.serialization import get, serialize
 from tfopt.optimizers.settings import Setting, refuse_class
 from tfopt.optimizers.state.restoration import LoadedState, Restoration
 from tfopt.optimizers.state.saved_config import adopting, made
-from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import Capabilities, StepRequest
+from tfopt.optimizers.step.step import Step
 from tfopt.variable import Variable
 
 __all__ = ["Wrapper"]
@@ -104,9 +104,8 @@ class Wrapper(OptimizerBase, abstract=True):
 
     # ---- steps
 
-    def prepare(self, request: StepRequest) -> PreparedStep:
-        """Check a step and return it; by default, that of the inner optimizer."""
-        return self.optimizer.prepare(request)
+    def _bind(self, request: StepRequest) -> Step:
+        return self.optimizer.bind(request)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -223,10 +222,6 @@ class Wrapper(OptimizerBase, abstract=True):
         return [*inner_variables, *super()._known()]
 
     # ---- failed steps and replaced variables
-
-    @property
-    def _phase(self) -> Any:
-        return self.optimizer._phase
 
     @property
     def _locks(self) -> bool:
