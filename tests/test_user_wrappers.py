@@ -6,6 +6,8 @@ wrapper is the optimizer inside, whose settings are set there, and runs are resu
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from cases import assert_same_bits
@@ -52,6 +54,21 @@ def test_arguments_are_attributes_and_configuration(which: str) -> None:
             other = type(opt)(Adam(0.5))
             other.load_state_dict(opt.state_dict([]), [])
             assert getattr(other, argument) == value
+
+
+def test_arguments_that_are_passed_on_are_no_arguments_of_their_own() -> None:
+    class Passing(Lookahead):
+        def __init__(self, optimizer: Any, factor: float = 2.0, **kwargs: Any) -> None:
+            super().__init__(optimizer, **kwargs)
+            self.factor = factor
+
+    opt = Passing(SGD(0.5), period=3, name="mine")
+    config = opt.get_config()
+    assert [config[key] for key in ("factor", "period", "alpha", "name")] == [2.0, 3, 0.5, "mine"]
+    assert Passing.from_config(config).get_config() == config
+    other = Passing(SGD())
+    other.load_state_dict(opt.state_dict([]), [])
+    assert other.period == 3 and other.learning_rate == 0.5
 
 
 @pytest.mark.parametrize("which", USERS)

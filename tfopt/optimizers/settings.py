@@ -11,12 +11,14 @@ import numpy as np
 
 from tfopt.core.known_attributes import KnownAttributes
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.optimizers.arguments import constructors_of
 
 __all__ = [
     "CheckedAttribute",
     "HasSettings",
     "Setting",
     "choice",
+    "configuration",
     "constant",
     "finite",
     "flag",
@@ -42,9 +44,12 @@ class CheckedAttribute:
     binds : bool
         Whether a bound step depends on it, so that assigning it changes the owner's `_version`;
         false if each step reads it anew.
+    usual : object
+        The value that a configuration leaves out.
     """
 
     binds = True
+    usual: Any = _NOTHING
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -58,6 +63,11 @@ class CheckedAttribute:
         """Check a value and set the attribute of an owner to it."""
         raise NotImplementedError
 
+    def in_config(self, owner: Any) -> dict[str, Any]:
+        """Return the entry of a configuration, if there is one, for the value of an owner."""
+        value = getattr(owner, self.name)
+        return {} if value == self.usual else {self.name: value}
+
 
 class Setting(CheckedAttribute):
     """An attribute that holds what a function makes of the assigned value.
@@ -67,7 +77,7 @@ class Setting(CheckedAttribute):
     checked : callable
         Gets the attribute's name and the value; returns what to store, or raises.
     default : object, optional
-        The value before the first assignment.
+        The value before the first assignment, which configurations leave out.
     once : bool
         Whether only the constructor may set it.
     """
@@ -78,12 +88,12 @@ class Setting(CheckedAttribute):
         default: Any = _NOTHING,
         once: bool = False,
     ) -> None:
-        self._checked, self._default, self._once = checked, default, once
+        self._checked, self.usual, self._once = checked, default, once
 
     def __get__(self, owner: Any, cls: type | None = None) -> Any:
-        if owner is None or self._default is _NOTHING:
+        if owner is None or self.usual is _NOTHING:
             return super().__get__(owner, cls)
-        return self._default
+        return self.usual
 
     def assign(self, owner: Any, value: Any) -> None:
         """Check a value and set the attribute of an owner to it."""
@@ -94,6 +104,17 @@ class Setting(CheckedAttribute):
                 f"{self.name} of {type(owner).__name__} cannot be replaced{how}"
             )
         owner.__dict__[self.name] = self._checked(self.name, value)
+
+
+def configuration(owner: Any) -> dict[str, Any]:
+    """Return the settings that are constructor arguments, those of base classes first."""
+    arguments = {name for own in constructors_of(type(owner)) for name in own}
+    config: dict[str, Any] = {}
+    for cls in reversed(type(owner).__mro__):
+        for name, setting in vars(cls).items():
+            if isinstance(setting, CheckedAttribute) and name in arguments:
+                config |= setting.in_config(owner)
+    return config
 
 
 # ---- checks

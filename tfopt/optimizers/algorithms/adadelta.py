@@ -90,7 +90,3 @@ class Adadelta(RuleOptimizer):
 
     def _set_weights(self, restoration: Restoration, weights: Any) -> None:
         super()._set_weights(restoration, with_iterations(self._weights, weights))
-
-    def get_config(self) -> dict[str, Any]:
-        own = {"rho": self.rho, "epsilon": self.epsilon}
-        return {**super().get_config(), **own}

@@ -77,7 +77,7 @@ class Adafactor(Optimizer):
     epsilon_2 = Hyper(0)
     clip_threshold = Hyper(0, above=True)
     relative_step = Setting(flag)
-    weight_decay = Hyper(0)
+    weight_decay = Hyper(0, instead=0.0, usual=0.0)
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Adafactor(Optimizer):
         self.epsilon_2 = epsilon_2
         self.clip_threshold = clip_threshold
         self.relative_step = relative_step
-        self.weight_decay = weight_decay or 0.0
+        self.weight_decay = weight_decay
 
     def _create_slots(self, var_list: list[Variable]) -> None:
         for variable in var_list:
@@ -165,11 +165,6 @@ class Adafactor(Optimizer):
         whole = np.zeros(handle.shape, grad.dtype)
         whole[indices] = grad
         self._resource_apply_dense(whole, handle, apply_state)
-
-    def get_config(self) -> dict[str, Any]:
-        names = ["beta_2_decay", "epsilon_1", "epsilon_2", "clip_threshold", "relative_step"]
-        names += ["weight_decay"] * bool(self.weight_decay)
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 def _rms(x: np.ndarray) -> float:

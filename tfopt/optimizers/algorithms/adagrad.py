@@ -87,10 +87,3 @@ class Adagrad(RuleOptimizer):
 
     def _set_weights(self, restoration: Restoration, weights: Any) -> None:
         super()._set_weights(restoration, with_iterations(self._weights, weights))
-
-    def get_config(self) -> dict[str, Any]:
-        own = {
-            "initial_accumulator_value": self.initial_accumulator_value,
-            "epsilon": self.epsilon,
-        }
-        return {**super().get_config(), **own}

@@ -112,12 +112,3 @@ class Adam(RuleOptimizer):
         if len(weights) == 3 * ((ours - 1) // 2) + 1:  # of an older Adam, always with vhat
             weights = weights[:ours]
         super()._set_weights(restoration, weights)
-
-    def get_config(self) -> dict[str, Any]:
-        own = {
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-            "amsgrad": self.amsgrad,
-        }
-        return {**super().get_config(), **own}

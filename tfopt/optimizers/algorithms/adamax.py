@@ -91,7 +91,3 @@ class Adamax(RuleOptimizer):
     def _decay_bound(self, update: RuleUpdate) -> DecayBound:
         h = update.hypers
         return DecayBound(quotient(h["lr"], 1 - h["beta1_power"]), quotient(h["beta1"], h["beta2"]))
-
-    def get_config(self) -> dict[str, Any]:
-        own = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
-        return {**super().get_config(), **own}

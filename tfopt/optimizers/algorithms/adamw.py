@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfopt.optimizers.algorithms.adam import Adam
+from tfopt.optimizers.base.rule_state import WeightDecay
 
 __all__ = ["AdamW"]
 
@@ -58,6 +59,8 @@ class AdamW(Adam):
     array([0.99, 1.88])
     """
 
+    weight_decay = WeightDecay(usual=None)  # configurations always have it
+
     def __init__(
         self,
         learning_rate: Any = 0.001,
@@ -71,6 +74,3 @@ class AdamW(Adam):
     ) -> None:
         settings = beta_1, beta_2, epsilon, amsgrad, name
         super().__init__(learning_rate, *settings, weight_decay=weight_decay, **kwargs)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "weight_decay": self.weight_decay}

@@ -115,14 +115,3 @@ class AdEMAMix(RuleOptimizer):
             return decay
         begin, end = math.log(self.beta_1), math.log(self.beta_3)
         return math.exp(begin * end / ((1 - share) * end + share * begin))
-
-    def get_config(self) -> dict[str, Any]:
-        own = {
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "beta_3": self.beta_3,
-            "alpha": self.alpha,
-            "epsilon": self.epsilon,
-            "warmup_steps": self.warmup_steps,
-        }
-        return {**super().get_config(), **own}

@@ -94,7 +94,3 @@ class ADOPT(RuleOptimizer):
 
     def _decay_bound(self, update: RuleUpdate) -> DecayBound:
         return DecayBound(update.hypers["lr"], update.hypers["beta1"])
-
-    def get_config(self) -> dict[str, Any]:
-        own = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
-        return {**super().get_config(), **own}

@@ -62,12 +62,13 @@ class Ftrl(RuleOptimizer):
 
     learning_rate = LearningRate(0, above=True)
     _can_decay = False
-    learning_rate_power = Hyper(high=0)
+    # in the order of configurations
     initial_accumulator_value = Hyper(0, exact=True)
+    learning_rate_power = Hyper(high=0)
     l1_regularization_strength = Hyper(0)
     l2_regularization_strength = Hyper(0)
-    l2_shrinkage_regularization_strength = Hyper(0)
     beta = Hyper(0)
+    l2_shrinkage_regularization_strength = Hyper(0)
 
     def __init__(
         self,
@@ -114,14 +115,3 @@ class Ftrl(RuleOptimizer):
         }
         rule = "ftrl_v2" if self.l2_shrinkage_regularization_strength > 0 else "ftrl"
         return RuleUpdate(rule, hypers, {"multiply_linear_by_lr": False})
-
-    def get_config(self) -> dict[str, Any]:
-        own = {
-            "initial_accumulator_value": self.initial_accumulator_value,
-            "learning_rate_power": self.learning_rate_power,
-            "l1_regularization_strength": self.l1_regularization_strength,
-            "l2_regularization_strength": self.l2_regularization_strength,
-            "beta": self.beta,
-            "l2_shrinkage_regularization_strength": self.l2_shrinkage_regularization_strength,
-        }
-        return {**super().get_config(), **own}

@@ -95,7 +95,3 @@ class LAMB(RuleOptimizer):
             "weight_decay": self.weight_decay,
         }
         return RuleUpdate("lamb", hypers, {"adapts": True})
-
-    def get_config(self) -> dict[str, Any]:
-        own = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
-        return {**super().get_config(), **own}

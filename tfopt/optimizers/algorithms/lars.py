@@ -93,7 +93,3 @@ class LARS(RuleOptimizer):
             "epsilon": self.epsilon,
         }
         return RuleUpdate("lars", hypers, {"adapts": True})
-
-    def get_config(self) -> dict[str, Any]:
-        own = {"momentum": self.momentum, "trust": self.trust, "epsilon": self.epsilon}
-        return {**super().get_config(), **own}

@@ -79,6 +79,3 @@ class Lion(RuleOptimizer):
     def _decay_bound(self, update: RuleUpdate) -> DecayBound:
         # the sign does not change until m has decayed to 0
         return DecayBound(update.hypers["lr"], 1.0)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "beta_1": self.beta_1, "beta_2": self.beta_2}

@@ -161,5 +161,6 @@ class Nadam(RuleOptimizer):
         return {**super()._given(), "decay": None}  # another name of schedule_decay
 
     def get_config(self) -> dict[str, Any]:
-        own = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
-        return {**super().get_config(), "decay": self.schedule_decay, **own}
+        config = super().get_config()
+        del config["schedule_decay"]  # which is `decay` there
+        return config

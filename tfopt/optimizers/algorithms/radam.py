@@ -110,7 +110,3 @@ class RAdam(RuleOptimizer):
         # a step without the root may be so small that it moves nothing, and later ones large
         first = quotient(h["lr"] * h["rectifier"], 1 - h["beta1_power"])
         return DecayBound(first, quotient(h["beta1"], math.sqrt(h["beta2"])))
-
-    def get_config(self) -> dict[str, Any]:
-        own = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
-        return {**super().get_config(), **own}

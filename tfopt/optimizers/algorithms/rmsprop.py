@@ -110,12 +110,3 @@ class RMSprop(RuleOptimizer):
 
     def _set_weights(self, restoration: Restoration, weights: Any) -> None:
         super()._set_weights(restoration, with_iterations(self._weights, weights))
-
-    def get_config(self) -> dict[str, Any]:
-        own = {
-            "rho": self.rho,
-            "momentum": self.momentum,
-            "epsilon": self.epsilon,
-            "centered": self.centered,
-        }
-        return {**super().get_config(), **own}

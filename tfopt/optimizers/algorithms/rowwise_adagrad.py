@@ -95,11 +95,3 @@ class RowwiseAdagrad(RuleOptimizer):
     def _update(self, t: int, lr: float) -> RuleUpdate:
         hypers = {"lr": lr, "epsilon": self.epsilon, "l2": self.l2}
         return RuleUpdate("rowwise_adagrad", hypers)
-
-    def get_config(self) -> dict[str, Any]:
-        own = {
-            "initial_accumulator_value": self.initial_accumulator_value,
-            "epsilon": self.epsilon,
-            "l2": self.l2,
-        }
-        return {**super().get_config(), **own}

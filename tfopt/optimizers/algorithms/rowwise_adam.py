@@ -100,10 +100,6 @@ class RowwiseAdam(RuleOptimizer):
         }
         return RuleUpdate("rowwise_adam", hypers)
 
-    def get_config(self) -> dict[str, Any]:
-        own = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
-        return {**super().get_config(), **own}
-
 
 class AdamMini(RowwiseAdam):
     """Adam-mini: Adam with one mean square for each row of a matrix, and one for a vector.

@@ -138,9 +138,6 @@ class ScheduleFreeSGD(_ScheduleFree):
     def _update(self, t: int, lr: float) -> RuleUpdate:
         return RuleUpdate("schedule_free_sgd", {**self._shared(lr), "beta": self.momentum})
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "momentum": self.momentum}
-
 
 class ScheduleFreeAdamW(_ScheduleFree):
     """Schedule-Free AdamW: no schedule, for the average of the iterates is what is evaluated.
@@ -231,7 +228,3 @@ class ScheduleFreeAdamW(_ScheduleFree):
             "epsilon": self.epsilon,
         }
         return RuleUpdate("schedule_free_adam", {**self._shared(lr), **own})
-
-    def get_config(self) -> dict[str, Any]:
-        own = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
-        return {**super().get_config(), **own}

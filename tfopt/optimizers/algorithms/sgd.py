@@ -87,7 +87,3 @@ class SGD(RuleOptimizer):
 
     def _decay_bound(self, update: RuleUpdate) -> DecayBound:
         return DecayBound(1.0, self.momentum)
-
-    def get_config(self) -> dict[str, Any]:
-        own = {"momentum": self.momentum, "nesterov": self.nesterov}
-        return {**super().get_config(), **own}

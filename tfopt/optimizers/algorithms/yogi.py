@@ -110,12 +110,3 @@ class Yogi(RuleOptimizer):
         h = update.hypers
         first = quotient(h["lr"] * math.sqrt(1 - h["beta2_power"]), 1 - h["beta1_power"])
         return DecayBound(first, h["beta1"])
-
-    def get_config(self) -> dict[str, Any]:
-        own = {
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-            "initial_accumulator_value": self.initial_accumulator_value,
-        }
-        return {**super().get_config(), **own}

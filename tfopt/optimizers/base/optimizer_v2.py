@@ -15,11 +15,11 @@ from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.commit import Write
 from tfopt.names import unknown_argument
 from tfopt.optimizers.base.each_step import EachStep
+from tfopt.optimizers.arguments import parameters_of
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.base.unique_names import made_unique
 from tfopt.optimizers.schedules import LearningRateSchedule, deserialize
-from tfopt.optimizers.schedules.representation import parameters_of
-from tfopt.optimizers.settings import Setting, choice, flag, function, refuse_class
+from tfopt.optimizers.settings import Setting, choice, configuration, flag, function, refuse_class
 from tfopt.optimizers.state import saved_config
 from tfopt.optimizers.state.hyperparameters import Hyper, LearningRate, Limit, rate_config
 from tfopt.optimizers.state.restoration import LoadedState
@@ -46,6 +46,14 @@ def _functions(name: str, value: Any) -> list[Any]:
         if not callable(each):
             raise InvalidTypeError(f"{name} must be a list of functions, not one of {each!r}")
     return functions
+
+
+class _Hook(Setting):
+    """Functions that steps call, which a configuration cannot hold."""
+
+    def in_config(self, owner: Any) -> dict[str, Any]:
+        """Return no entry of a configuration."""
+        return {}
 
 
 class Optimizer(OptimizerBase, abstract=True):
@@ -132,16 +140,17 @@ class Optimizer(OptimizerBase, abstract=True):
     array([ 2.5, -3.5])
     """
 
-    compat = Setting(choice(None, "tensorflow"), default=None, once=True)
-    merge = Setting(choice("after", "before"))
-    use_locking = Setting(flag)
-    gradient_aggregator = Setting(function)
-    gradient_transformers = Setting(_functions, default=())
-    learning_rate = LearningRate(0)
-    decay = Hyper(0)
+    # in the order of configurations
     clipnorm = Limit()
     clipvalue = Limit()
     global_clipnorm = Limit()
+    merge = Setting(choice("after", "before"), default="after")
+    use_locking = Setting(flag, default=False)
+    compat = Setting(choice(None, "tensorflow"), default=None, once=True)
+    learning_rate = LearningRate(0)
+    decay = Hyper(0)
+    gradient_aggregator = _Hook(function)
+    gradient_transformers = _Hook(_functions, default=())
 
     _overrides_aggregation = False
 
@@ -409,20 +418,7 @@ class Optimizer(OptimizerBase, abstract=True):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor arguments of this optimizer, without its state."""
-        clipping = {
-            "clipnorm": self.clipnorm,
-            "clipvalue": self.clipvalue,
-            "global_clipnorm": self.global_clipnorm,
-        }
-        usual = {"merge": "after", "use_locking": False, "compat": None}
-        others = {key: getattr(self, key) for key in usual}
-        return {
-            "name": self.name,
-            **{key: value for key, value in clipping.items() if value is not None},
-            **{key: value for key, value in others.items() if value != usual[key]},
-            "learning_rate": rate_config(self.learning_rate),
-            "decay": self.decay,
-        }
+        return configuration(self)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

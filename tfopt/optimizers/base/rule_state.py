@@ -23,7 +23,7 @@ from tfopt.optimizers.step.checks import check_seed, refuse_together
 from tfopt.optimizers.step.deferred_tables import DeferredUpdates, check_deferred
 from tfopt.variable import Variable
 
-__all__ = ["RuleState"]
+__all__ = ["RuleState", "WeightDecay"]
 
 _EXCLUDED = "exclude_from_weight_decay"  # the key of the patterns in a configuration
 
@@ -40,16 +40,28 @@ class SlotStorage(Setting):
         super().assign(owner, value)
 
 
+class WeightDecay(Hyper):
+    """The weight decay; configurations also have the patterns of variables that are excluded."""
+
+    def __init__(self, usual: float | None = 0.0) -> None:
+        super().__init__(0, instead=0.0, usual=usual)
+
+    def in_config(self, owner: Any) -> dict[str, Any]:
+        """Return the entries of a configuration."""
+        patterns = owner._exclusion.patterns
+        return super().in_config(owner) | ({_EXCLUDED: patterns} if patterns else {})
+
+
 class RuleState(Optimizer, abstract=True):
     """What `RuleOptimizer` keeps between steps besides the weights.
 
     The constructor of `RuleOptimizer` sets its attributes.
     """
 
-    weight_decay = Hyper(0, instead=0.0)
+    weight_decay = WeightDecay()
     cautious_weight_decay = Setting(flag, default=False)
-    stochastic_rounding = Setting(check_seed, default=None)
     storage = SlotStorage(check_storage, default=None)
+    stochastic_rounding = Setting(check_seed, default=None)
     sparse = Setting(text, default="tensorflow")
     observe = Setting(flag)
     _can_decay = True
@@ -230,20 +242,6 @@ class RuleState(Optimizer, abstract=True):
             Attributes(self, {"_exclusion": exclusion}),
             self._deferred.restoring(owed, names, slots),
         ]
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor arguments of this optimizer, without its state."""
-        decay = {"weight_decay": self.weight_decay, _EXCLUDED: self._exclusion.patterns}
-        config = {key: value for key, value in decay.items() if value}
-        if self.cautious_weight_decay:
-            config["cautious_weight_decay"] = True
-        if self.storage is not None:
-            config["storage"] = self.storage
-        if self.stochastic_rounding is not None:
-            config["stochastic_rounding"] = self.stochastic_rounding
-        if self.sparse != "tensorflow":
-            config["sparse"] = self.sparse
-        return {**super().get_config(), **config}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

@@ -60,7 +60,6 @@ class CosineDecay(Formula):
     [0.1, 0.055, 0.01, 0.01]
     """
 
-    arguments = ("initial_learning_rate", "decay_steps", "alpha", "name")
     initial_learning_rate = Number()
     decay_steps = Number(above=True)
     alpha = Number()
@@ -101,8 +100,10 @@ class CosineDecay(Formula):
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make a schedule like this one."""
-        warmup = {"warmup_target": self.warmup_target, "warmup_steps": self.warmup_steps}
-        return {**super().get_config(), **({} if self.warmup_target is None else warmup)}
+        config = super().get_config()
+        if self.warmup_target is None:
+            del config["warmup_target"], config["warmup_steps"]
+        return config
 
 
 class CosineDecayRestarts(Formula):
@@ -146,7 +147,6 @@ class CosineDecayRestarts(Formula):
     [0.1, 0.05, 0.0024, 0.05, 0.025, 0.0003, 0.025]
     """
 
-    arguments = ("initial_learning_rate", "first_decay_steps", "t_mul", "m_mul", "alpha", "name")
     initial_learning_rate = Number()
     first_decay_steps = Number(above=True)
     t_mul = Number(above=True)
@@ -228,7 +228,6 @@ class LinearCosineDecay(Formula):
     [0.1001, 0.0251, 0.0001, 0.0001]
     """
 
-    arguments = ("initial_learning_rate", "decay_steps", "num_periods", "alpha", "beta", "name")
     initial_learning_rate = Number()
     decay_steps = Number(above=True)
     num_periods = Number()
@@ -306,10 +305,6 @@ class NoisyLinearCosineDecay(Formula):
     0.0251
     """
 
-    arguments = (
-        "initial_learning_rate", "decay_steps", "initial_variance", "variance_decay",
-        "num_periods", "alpha", "beta", "name", "seed",
-    )  # fmt: skip
     initial_learning_rate = Number()
     decay_steps = Number(above=True)
     initial_variance = Number()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import Any
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.schedules.schedule import Formula, Number, increasing, power
@@ -42,7 +41,6 @@ class ExponentialDecay(Formula):
     (0.1, 0.05)
     """
 
-    arguments = ("initial_learning_rate", "decay_steps", "decay_rate", "staircase", "name")
     initial_learning_rate = Number()
     decay_steps = Number(above=True)
     decay_rate = Number()
@@ -97,7 +95,6 @@ class InverseTimeDecay(Formula):
     (0.1, 0.05, 0.02)
     """
 
-    arguments = ("initial_learning_rate", "decay_steps", "decay_rate", "staircase", "name")
     initial_learning_rate = Number()
     decay_steps = Number(above=True)
     decay_rate = Number()
@@ -157,7 +154,6 @@ class PiecewiseConstantDecay(Formula):
     (1.0, 0.5, 0.1)
     """
 
-    arguments = ("boundaries", "values", "name")
     boundaries = Setting(once=True)
     values = Setting(once=True)
 
@@ -175,11 +171,6 @@ class PiecewiseConstantDecay(Formula):
     def _rate(self, s: float) -> float:
         value: float = self.values[bisect_left(self.boundaries, s)]
         return value
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make a schedule like this one."""
-        own = {"boundaries": list(self.boundaries), "values": list(self.values)}
-        return {**super().get_config(), **own}
 
 
 class PolynomialDecay(Formula):
@@ -217,9 +208,6 @@ class PolynomialDecay(Formula):
     [0.5, 0.4375, 0.375, 0.3125, 0.25, 0.34375]
     """
 
-    arguments = (
-        "initial_learning_rate", "decay_steps", "end_learning_rate", "power", "cycle", "name",
-    )  # fmt: skip
     initial_learning_rate = Number()
     decay_steps = Number(above=True)
     end_learning_rate = Number()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.optimizers.schedules.representation import call_of
-from tfopt.optimizers.schedules.schedule import LearningRateSchedule, Number, increasing
+from tfopt.optimizers.schedules.schedule import Described, Number, increasing
 from tfopt.optimizers.schedules.serialization import deserialize, serialize
 from tfopt.optimizers.settings import Setting, finite, refuse_class
 
@@ -22,7 +21,24 @@ def _checked(name: str, part: Any) -> Part:
     return part if callable(part) else Number().checked(name, part)
 
 
-class LinearWarmup(LearningRateSchedule):
+class _Composed(Described, abstract=True):
+    """A schedule that consists of others, which are serialized in its configuration."""
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make a schedule like this one, the schedules serialized."""
+        return {name: _serialized(value) for name, value in super().get_config().items()}
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        """Return a schedule with the arguments that `get_config` returned."""
+        names = config.keys() & {"schedule", "schedules"}
+        parts = {name: _deserialized(config[name], custom_objects) for name in names}
+        return cls(**config | parts)
+
+
+class LinearWarmup(_Composed):
     """Linear warm-up to the initial rate of a schedule, then the schedule.
 
     At step ``s < warmup_steps`` the rate is ``initial_learning_rate + (schedule(0) -
@@ -85,27 +101,8 @@ class LinearWarmup(LearningRateSchedule):
         first = self.initial_learning_rate
         return (_rate(self.schedule, 0) - first) * (s / self.warmup_steps) + first
 
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make a schedule like this one, the schedule serialized."""
-        return {
-            "schedule": _serialized(self.schedule),
-            "warmup_steps": self.warmup_steps,
-            "initial_learning_rate": self.initial_learning_rate,
-            "name": self.name,
-        }
 
-    @classmethod
-    def from_config(
-        cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
-    ) -> LinearWarmup:
-        """Return a schedule with the arguments that `get_config` returned."""
-        return cls(**{**config, "schedule": _deserialized(config["schedule"], custom_objects)})
-
-    def __repr__(self) -> str:
-        return call_of(self, {})
-
-
-class Join(LearningRateSchedule):
+class Join(_Composed):
     """A sequence of schedules.
 
     The first is used for steps before ``boundaries[0]``, the second from there until before
@@ -160,33 +157,18 @@ class Join(LearningRateSchedule):
         k = bisect_right(self.boundaries, s)
         return _rate(self.schedules[k], s - self.boundaries[k - 1] if k else s)
 
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make a schedule like this one, the schedules serialized."""
-        return {
-            "schedules": [_serialized(part) for part in self.schedules],
-            "boundaries": list(self.boundaries),
-            "name": self.name,
-        }
-
-    @classmethod
-    def from_config(
-        cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
-    ) -> Join:
-        """Return a schedule with the arguments that `get_config` returned."""
-        parts = [_deserialized(part, custom_objects) for part in config["schedules"]]
-        return cls(**{**config, "schedules": parts})
-
-    def __repr__(self) -> str:
-        return call_of(self, {})
-
 
 def _rate(part: Part, step: float) -> float:
     return float(part(step) if callable(part) else part)
 
 
-def _serialized(part: Part) -> Any:
-    return serialize(part) if callable(part) else part
+def _serialized(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_serialized(each) for each in value]
+    return serialize(value) if callable(value) else value
 
 
-def _deserialized(part: Any, custom_objects: Mapping[str, Any] | None) -> Any:
-    return deserialize(part, custom_objects) if isinstance(part, (dict, str)) else part
+def _deserialized(value: Any, custom_objects: Mapping[str, Any] | None) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_deserialized(each, custom_objects) for each in value]
+    return deserialize(value, custom_objects) if isinstance(value, (dict, str)) else value

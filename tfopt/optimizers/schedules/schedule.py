@@ -6,15 +6,16 @@ import inspect
 import math
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.names import unknown_argument
-from tfopt.optimizers.schedules.representation import call_of
+from tfopt.optimizers.arguments import call_of, parameters_of
 from tfopt.optimizers.settings import CheckedAttribute, HasSettings, constant, finite
 
 __all__ = [
     "SCHEDULES",
+    "Described",
     "Formula",
     "LearningRateSchedule",
     "Number",
@@ -110,13 +111,23 @@ class LearningRateSchedule(HasSettings):
         return cls(**config)
 
 
-class Formula(LearningRateSchedule, abstract=True):
+class Described(LearningRateSchedule, abstract=True):
+    """A schedule each of whose constructor arguments is also an attribute."""
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make a schedule like this one."""
+        values = {name: getattr(self, name) for name in parameters_of(type(self))}
+        return {name: [*v] if isinstance(v, list) else v for name, v in values.items()}
+
+    def __repr__(self) -> str:
+        return call_of(self, {})
+
+
+class Formula(Described, abstract=True):
     """A schedule that is an expression of the step.
 
     It is computed in Python floats, which raise where IEEE 754 has infinity or NaN.
     """
-
-    arguments: ClassVar[tuple[str, ...]] = ()  # of the constructor, each also an attribute
 
     def __call__(self, step: Any) -> float:
         """Return the learning rate of a step; the first step is number 0.
@@ -137,10 +148,3 @@ class Formula(LearningRateSchedule, abstract=True):
 
     def _rate(self, s: float) -> float:
         raise NotImplementedError(f"{type(self).__name__} does not define its formula")
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make a schedule like this one."""
-        return {name: getattr(self, name) for name in self.arguments}
-
-    def __repr__(self) -> str:
-        return call_of(self, {})

@@ -39,6 +39,8 @@ class Hyper(CheckedAttribute):
         Whether TensorFlow keeps it exact.
     instead : float, optional
         What None and 0 stand for, and the value before the first assignment.
+    usual : float, optional
+        The value that configurations leave out.
     """
 
     binds = False
@@ -51,9 +53,11 @@ class Hyper(CheckedAttribute):
         below: bool = False,
         exact: bool = False,
         instead: float | None = None,
+        usual: float | None = None,
     ) -> None:
         self.low, self.high = (_ABOVE_0 if above else low), (_BELOW_1 if below else high)
-        self.above, self.below, self.exact, self.instead = above, below, exact, instead
+        self.above, self.below, self.exact = above, below, exact
+        self.instead, self.usual = instead, usual
 
     def __get__(self, owner: Any, cls: type | None = None) -> Any:
         if owner is None or self.instead is None:
@@ -116,6 +120,10 @@ class LearningRate(Hyper):
         else:
             super().assign(owner, value)
 
+    def in_config(self, owner: Any) -> dict[str, Any]:
+        """Return the entry of a configuration: a number, or a serialized schedule."""
+        return {self.name: rate_config(owner.__dict__[self.name])}
+
     def at(self, owner: Any, step: int) -> float:
         """Return the value for a step, counted from 0."""
         value = owner.__dict__[self.name]
@@ -130,6 +138,8 @@ class LearningRate(Hyper):
 
 class Limit(CheckedAttribute):
     """An attribute that is None or a number of at least 0; infinity clips nothing."""
+
+    usual = None
 
     def __get__(self, owner: Any, cls: type | None = None) -> Any:
         return self if owner is None else None

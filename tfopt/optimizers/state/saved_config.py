@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Attributes, Write
+from tfopt.optimizers.arguments import constructors_of
 from tfopt.optimizers.schedules import LearningRateSchedule
 from tfopt.optimizers.state.hyperparameters import is_live, rate_config
 from tfopt.optimizers.state.state_parts import as_damage
@@ -113,10 +113,7 @@ def _rate(optimizer: Any) -> Any:
 
 def settings_of(optimizer: Any) -> dict[str, Any]:
     """Return the attributes that are constructor arguments of an optimizer's classes."""
-    makers = (vars(cls).get("__init__") for cls in type(optimizer).__mro__)
-    # only Python functions: reading the signature of `object.__init__` copies sys.modules
-    written = filter(inspect.isfunction, makers)
-    names = {name for maker in written for name in inspect.signature(maker).parameters}
+    names = {name for own in constructors_of(type(optimizer)) for name in own}
     return {
         key: value for key, value in vars(optimizer).items() if key in names and key not in _OWN
     }

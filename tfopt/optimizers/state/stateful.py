@@ -14,7 +14,7 @@ from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError
 from tfopt.imports import imported
 from tfopt.kernels.update.commit import Write
-from tfopt.optimizers.schedules.representation import call_of
+from tfopt.optimizers.arguments import call_of
 from tfopt.optimizers.settings import HasSettings, Setting, text
 from tfopt.optimizers.state.restoration import LoadedState, Restoration
 from tfopt.optimizers.state.slots import SlotStore, first_array

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from tfopt.core.known_attributes import did_you_mean
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.update.commit import Write
+from tfopt.optimizers.arguments import parameters_of
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.base.serialization import get, serialize
@@ -300,7 +300,7 @@ def _differing(optimizer: Any, how: Mapping[str, Any]) -> Any:
 
 def _differing_around(wrapper: Wrapper, how: Mapping[str, Any]) -> OptimizerBase:
     """Return a wrapper that differs in some arguments; unknown ones go to the inner optimizer."""
-    accepted = inspect.signature(type(wrapper)).parameters
+    accepted = parameters_of(type(wrapper))
     outer = {key: value for key, value in how.items() if key in accepted}
     inside = {key: value for key, value in how.items() if key not in accepted}
     inner = _differing(wrapper.optimizer, inside)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self
 
@@ -11,6 +10,7 @@ import numpy as np
 from tfopt.core.known_attributes import declares, did_you_mean
 from tfopt.errors import InvalidTypeError
 from tfopt.kernels.update.commit import Undo, Write
+from tfopt.optimizers.arguments import parameters_of
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.base.optimizer_v2 import Optimizer
 from tfopt.optimizers.base.serialization import get, serialize
@@ -95,8 +95,8 @@ class Wrapper(OptimizerBase, abstract=True):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "_arguments" not in vars(cls):
-            _, *arguments = inspect.signature(cls).parameters
-            cls._arguments = tuple(name for name in arguments if name != "name")
+            _, *arguments = parameters_of(cls)
+            cls._arguments = tuple(each for each in arguments if each not in ("optimizer", "name"))
 
     def __init__(self, optimizer: OptimizerBase, name: str) -> None:
         self.optimizer = optimizer

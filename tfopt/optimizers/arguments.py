@@ -1,26 +1,30 @@
-"""Schedules and optimizers as the calls that make them."""
+"""The arguments of constructors: their names, and the calls that make objects."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["call_of", "parameters_of"]
+__all__ = ["call_of", "constructors_of", "parameters_of"]
+
+
+def constructors_of(cls: type) -> Iterator[dict[str, inspect.Parameter]]:
+    """Yield the parameters of the constructors of a class and of its bases, by name."""
+    for base in cls.__mro__:
+        made = vars(base).get("__init__")
+        if inspect.isfunction(made):  # the signature of `object.__init__` copies sys.modules
+            yield dict([*inspect.signature(made).parameters.items()][1:])
 
 
 def parameters_of(cls: type) -> dict[str, inspect.Parameter]:
     """Return the arguments of a class and, if it passes keywords on, of its bases."""
     found: dict[str, inspect.Parameter] = {}
-    for base in cls.__mro__:
-        made = vars(base).get("__init__")
-        if not inspect.isfunction(made):
-            continue
-        own = [*inspect.signature(made).parameters.values()][1:]
-        for each in own:
+    for own in constructors_of(cls):
+        for name, each in own.items():
             if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL):
-                found.setdefault(each.name, each)
-        if all(each.kind is not each.VAR_KEYWORD for each in own):
+                found.setdefault(name, each)
+        if all(each.kind is not each.VAR_KEYWORD for each in own.values()):
             break
     return found
 
