@@ -16,6 +16,9 @@ import pytest
 import tfopt
 import tfopt_ref
 from tfopt.core.engine import REGISTERED
+from tfopt.optimizers import Wrapper
+from tfopt.optimizers.arguments import parameters_of
+from tfopt.optimizers.base.optimizer_base import OPTIMIZERS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -82,3 +85,13 @@ def test_public_names_have_docstrings(module: ModuleType) -> None:
             for method, value in vars(thing).items():
                 if inspect.isfunction(value) and not method.startswith("_"):
                     assert inspect.getdoc(getattr(thing, method)), f"{name}.{method}"
+
+
+@pytest.mark.parametrize("cls", sorted(set(OPTIMIZERS.values()), key=lambda cls: cls.__name__))
+def test_keywords_of_optimizers_are_documented(cls: type) -> None:
+    doc = inspect.getdoc(cls)
+    assert doc is not None and not re.search(r"^ *\{\w+\}$", doc, re.MULTILINE)
+    if issubclass(cls, Wrapper):
+        return
+    for name in parameters_of(cls):
+        assert re.search(rf"^(\w+, )*{name}\b.* : |`{name}`", doc, re.MULTILINE), name

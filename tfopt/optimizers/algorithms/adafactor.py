@@ -40,8 +40,7 @@ class Adafactor(Optimizer):
         weight_decay``, with the learning rate as given. For weights that are not to decay, use
         another optimizer of `ParameterGroups`.
     **kwargs
-        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
-        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
+        {options}
 
     Notes
     -----

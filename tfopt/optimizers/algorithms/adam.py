@@ -32,16 +32,9 @@ class Adam(RuleOptimizer):
         Use the largest mean square so far (AMSGrad).
     name : str, default "Adam"
     **kwargs
-        `weight_decay`, at least 0: before a step the weights are multiplied by ``1 - learning_rate
-        * weight_decay``, except those given to `exclude_from_weight_decay`.
-        `sparse`: what a sparse step does to rows without a gradient. "tensorflow": the same as in
-        TensorFlow; "lazy": nothing; "catch_up": the same as dense steps with zero gradients, but
-        deferred until the row has a gradient again, or until `catch_up` or `flush`.
-        `storage`: how slots are stored, such as "bfloat16" or "8bit", or a dict of it.
-        `stochastic_rounding`: a seed, for which bfloat16 variables and slots round at random.
-        `cautious_weight_decay`: whether weights decay only where the step agrees.
-        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
-        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
+        {decays}
+        {sparse}
+        {elementwise}
 
     Notes
     -----

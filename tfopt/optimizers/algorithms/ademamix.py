@@ -32,15 +32,10 @@ class AdEMAMix(RuleOptimizer):
         The steps in which `alpha` grows from 0, and `beta_3` from `beta_1`.
     name : str, default "AdEMAMix"
     **kwargs
-        `weight_decay`, at least 0: before a step the weights are multiplied by ``1 - learning_rate
-        * weight_decay``, except those given to `exclude_from_weight_decay`.
+        {decays}
         `sparse`: what a sparse step does to rows without a gradient. "tensorflow", "lazy":
         nothing.
-        `storage`: how slots are stored, such as "bfloat16" or "8bit", or a dict of it.
-        `stochastic_rounding`: a seed, for which bfloat16 variables and slots round at random.
-        `cautious_weight_decay`: whether weights decay only where the step agrees.
-        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
-        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
+        {elementwise}
 
     Notes
     -----

@@ -36,8 +36,7 @@ class Ftrl(RuleOptimizer):
         `storage`: how slots are stored, such as "bfloat16" or "8bit", or a dict of it.
         `stochastic_rounding`: a seed, for which bfloat16 variables and slots round at random.
         `cautious_weight_decay` must be False, as there is no decay.
-        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
-        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
+        {options}
 
     Notes
     -----

@@ -29,10 +29,7 @@ class LAMB(RuleOptimizer):
     **kwargs
         `sparse`: "tensorflow"; a sparse gradient is made a dense one.
         `storage`: how slots are stored, such as "bfloat16" or "8bit", or a dict of it.
-        `stochastic_rounding` must be None and `cautious_weight_decay` False: rules that sum over
-        elements have neither.
-        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
-        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
+        {reduction}
 
     Notes
     -----

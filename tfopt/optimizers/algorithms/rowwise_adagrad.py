@@ -31,10 +31,7 @@ class RowwiseAdagrad(RuleOptimizer):
         only its rows.
         `sparse`: "tensorflow" or "lazy"; both leave the other rows alone.
         `storage`: how the slot is stored, "float32", "float16" or "bfloat16".
-        `stochastic_rounding` must be None and `cautious_weight_decay` False: rules that sum over
-        elements have neither.
-        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
-        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
+        {reduction}
 
     Notes
     -----

@@ -36,10 +36,7 @@ class RowwiseAdam(RuleOptimizer):
         `sparse`: "tensorflow" or "lazy"; both leave the other rows alone.
         `storage`: how slots are stored, such as "bfloat16" or "8bit", or a dict of it;
         in 8 bits only ``m``.
-        `stochastic_rounding` must be None and `cautious_weight_decay` False: rules that sum over
-        elements have neither.
-        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
-        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
+        {reduction}
 
     Notes
     -----
@@ -125,10 +122,7 @@ class AdamMini(RowwiseAdam):
         vector is made a dense one.
         `storage`: how slots are stored, such as "bfloat16" or "8bit", or a dict of it;
         in 8 bits only ``m``.
-        `stochastic_rounding` must be None and `cautious_weight_decay` False: rules that sum over
-        elements have neither.
-        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
-        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
+        {reduction}
 
     Notes
     -----

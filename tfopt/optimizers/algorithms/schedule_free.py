@@ -80,10 +80,7 @@ class ScheduleFreeSGD(_ScheduleFree):
     **kwargs
         `sparse`: "tensorflow" or "lazy", which are the same here.
         `storage`: how slots are stored, "float32", "float16", "bfloat16" or a dict of it.
-        `stochastic_rounding`: a seed, for which bfloat16 variables and slots round at random.
-        `cautious_weight_decay` must be False, because decay is a part of the gradient.
-        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
-        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
+        {schedule_free}
 
     Attributes
     ----------
@@ -159,10 +156,7 @@ class ScheduleFreeAdamW(_ScheduleFree):
         `sparse`: "tensorflow" or "lazy", which are the same here.
         `storage`: how slots are stored, "float32", "float16", "bfloat16" or a dict of it;
         ``{"v": "8bit"}``, too.
-        `stochastic_rounding`: a seed, for which bfloat16 variables and slots round at random.
-        `cautious_weight_decay` must be False, because decay is a part of the gradient.
-        `decay`, `clipvalue`, `clipnorm`, `global_clipnorm`, `merge`, `gradient_aggregator`,
-        `gradient_transformers`, `use_locking`, `compat`, `lr`: as in `Optimizer`.
+        {schedule_free}
 
     Attributes
     ----------

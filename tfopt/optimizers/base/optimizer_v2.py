@@ -17,6 +17,7 @@ from tfopt.names import unknown_argument
 from tfopt.optimizers.base.each_step import EachStep
 from tfopt.optimizers.arguments import parameters_of
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
+from tfopt.optimizers.base.shared_docs import filled
 from tfopt.optimizers.base.unique_names import made_unique
 from tfopt.optimizers.schedules import LearningRateSchedule, deserialize
 from tfopt.optimizers.settings import Setting, choice, configuration, flag, function, refuse_class
@@ -158,6 +159,8 @@ class Optimizer(OptimizerBase, abstract=True):
         super().__init_subclass__(**kwargs)
         overridden = cls._aggregate_gradients is not Optimizer._aggregate_gradients
         cls._overrides_aggregation = overridden
+        if cls.__doc__:  # there is none with -OO
+            cls.__doc__ = filled(cls.__doc__)
 
     def __init__(
         self,
