@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from collections.abc import Callable
@@ -20,10 +21,15 @@ __all__ = [
     "choice",
     "configuration",
     "constant",
+    "elements",
     "finite",
     "flag",
+    "floating",
     "function",
     "is_variable",
+    "not_negative",
+    "optional",
+    "positive",
     "refuse_class",
     "refuse_variable",
     "text",
@@ -142,17 +148,36 @@ def refuse_class(name: str, value: Any) -> None:
         )
 
 
+def number(name: str, value: Any) -> float:
+    """Return a real number as a Python int or float."""
+    if type(value) is int or type(value) is float:
+        return value
+    kind = getattr(getattr(value, "dtype", None), "kind", "f")  # torch's dtypes have none
+    is_one = getattr(value, "shape", ()) == () and not isinstance(value, (str, bytes, bool))
+    try:
+        if is_one and kind not in "bcmMSU":
+            return int(value) if kind in "iu" else float(value)
+    except OverflowError:
+        return math.inf
+    except (TypeError, ValueError):
+        pass
+    raise InvalidTypeError(f"{name} must be a number, not {value!r}")
+
+
+def floating(name: str, value: Any) -> float:
+    """Return a real number as a float: infinity if it is too large for one."""
+    try:
+        return float(number(name, value))
+    except OverflowError:
+        return math.inf
+
+
 def finite(name: str, value: Any) -> float:
     """Return a finite real number as a Python int or float."""
-    number: float = value
-    if type(value) is not int and type(value) is not float:
-        array = np.asarray(value)
-        if array.shape != () or array.dtype.kind not in "iuf":
-            raise InvalidTypeError(f"{name} must be a number, not {value!r}")
-        number = float(array) if array.dtype.kind == "f" else int(array)
-    if not -sys.float_info.max <= number <= sys.float_info.max:  # an int may also be too large
-        raise InvalidArgumentError(f"{name} must be finite, not {number}")
-    return number
+    real = number(name, value)
+    if not -sys.float_info.max <= real <= sys.float_info.max:  # an int may also be too large
+        raise InvalidArgumentError(f"{name} must be finite, not {real}")
+    return real
 
 
 def constant(name: str, value: Any) -> float:
@@ -161,20 +186,52 @@ def constant(name: str, value: Any) -> float:
     return finite(name, value)
 
 
-def whole(least: int) -> Callable[[str, Any], int]:
-    """Return the check of an integer of at least a number."""
+def not_negative(name: str, value: Any) -> float:
+    """Return a finite number of at least 0."""
+    real = constant(name, value)
+    if real < 0:
+        raise InvalidArgumentError(f"{name} must be finite and at least 0, not {real}")
+    return real
+
+
+def positive(name: str, value: Any) -> float:
+    """Return a finite number greater than 0."""
+    real = constant(name, value)
+    if real <= 0:
+        raise InvalidArgumentError(f"{name} must be finite and greater than 0, not {real}")
+    return real
+
+
+def whole(least: int, most: int | None = None) -> Callable[[str, Any], int]:
+    """Return the check of an integer between two numbers."""
 
     def checked(name: str, value: Any) -> int:
         refuse_variable(name, value)
         try:
-            number = operator.index(_NOTHING if isinstance(value, bool) else value)
+            integer = operator.index(_NOTHING if isinstance(value, bool) else value)
         except TypeError:
             raise InvalidTypeError(f"{name} must be an integer, not {value!r}") from None
-        if number < least:
-            raise InvalidArgumentError(f"{name} must be at least {least}, not {number}")
-        return number
+        if integer < least or (most is not None and integer > most):
+            bounds = f"at least {least}" if most is None else f"between {least} and {most}"
+            raise InvalidArgumentError(f"{name} must be {bounds}, not {integer}")
+        return integer
 
     return checked
+
+
+def optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    """Return the check of what is None or passes another check."""
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def elements(name: str, value: Any, kind: str) -> list[Any]:
+    """Return the elements of a list, or of what else holds some, but text."""
+    try:
+        if not isinstance(value, (str, bytes)):
+            return [*iter(value)]
+    except TypeError:
+        pass
+    raise InvalidTypeError(f"{name} must be a list of {kind}, not {value!r}")
 
 
 def flag(name: str, value: Any) -> bool:

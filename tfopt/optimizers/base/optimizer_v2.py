@@ -20,9 +20,17 @@ from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.base.shared_docs import filled
 from tfopt.optimizers.base.unique_names import made_unique
 from tfopt.optimizers.schedules import LearningRateSchedule, deserialize
-from tfopt.optimizers.settings import Setting, choice, configuration, flag, function, refuse_class
+from tfopt.optimizers.settings import (
+    Setting,
+    choice,
+    configuration,
+    elements,
+    flag,
+    function,
+    refuse_class,
+)
 from tfopt.optimizers.state import saved_config
-from tfopt.optimizers.state.hyperparameters import Hyper, LearningRate, Limit, rate_config
+from tfopt.optimizers.state.hyperparameters import Hyper, LearningRate, limit, rate_config
 from tfopt.optimizers.state.restoration import LoadedState
 from tfopt.optimizers.state.transaction import Writes
 from tfopt.optimizers.state.variables import as_variable
@@ -39,9 +47,7 @@ ApplyState = dict[tuple[str, np.dtype[Any]], dict[str, Any]]
 
 
 def _functions(name: str, value: Any) -> list[Any]:
-    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable | None):
-        raise InvalidTypeError(f"{name} must be a list of functions, not {value!r}")
-    functions = list(value or ())
+    functions = [] if value is None else elements(name, value, "functions")
     for each in functions:
         refuse_class(name, each)
         if not callable(each):
@@ -142,9 +148,9 @@ class Optimizer(OptimizerBase, abstract=True):
     """
 
     # in the order of configurations
-    clipnorm = Limit()
-    clipvalue = Limit()
-    global_clipnorm = Limit()
+    clipnorm = Setting(limit, default=None)
+    clipvalue = Setting(limit, default=None)
+    global_clipnorm = Setting(limit, default=None)
     merge = Setting(choice("after", "before"), default="after")
     use_locking = Setting(flag, default=False)
     compat = Setting(choice(None, "tensorflow"), default=None, once=True)

@@ -11,7 +11,7 @@ from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Attributes, Write, carry_out
 from tfopt.optimizers.base.optimizer_v2 import Optimizer
-from tfopt.optimizers.settings import Setting, flag, text
+from tfopt.optimizers.settings import Setting, flag, optional, text, whole
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.optimizers.state.restoration import LoadedState, Restoration
 from tfopt.optimizers.state.saved_config import shallow
@@ -19,7 +19,7 @@ from tfopt.optimizers.state.slot_storage import Storage, check_storage, converte
 from tfopt.optimizers.state.state_parts import as_damage, check_known
 from tfopt.optimizers.state.variable_set import VariableSet
 from tfopt.optimizers.state.variables import as_variable
-from tfopt.optimizers.step.checks import check_seed, refuse_together
+from tfopt.optimizers.step.checks import refuse_together
 from tfopt.optimizers.step.deferred_tables import DeferredUpdates, check_deferred
 from tfopt.variable import Variable
 
@@ -61,7 +61,7 @@ class RuleState(Optimizer, abstract=True):
     weight_decay = WeightDecay()
     cautious_weight_decay = Setting(flag, default=False)
     storage = SlotStorage(check_storage, default=None)
-    stochastic_rounding = Setting(check_seed, default=None)
+    stochastic_rounding = Setting(optional(whole(0, 2**64 - 1)), default=None)  # a seed
     sparse = Setting(text, default="tensorflow")
     observe = Setting(flag)
     _can_decay = True

@@ -8,7 +8,7 @@ from typing import Any
 from tfopt.errors import InvalidArgumentError
 from tfopt.imports import imported
 from tfopt.optimizers.schedules.schedule import Formula, Number, power
-from tfopt.optimizers.settings import Setting, whole
+from tfopt.optimizers.settings import Setting, not_negative, optional, whole
 
 __all__ = ["CosineDecay", "CosineDecayRestarts", "LinearCosineDecay", "NoisyLinearCosineDecay"]
 
@@ -16,10 +16,6 @@ __all__ = ["CosineDecay", "CosineDecayRestarts", "LinearCosineDecay", "NoisyLine
 def _wave(x: float) -> float:
     """Return half a period of a cosine, falling from 1 at x = 0 to 0 at x = 1."""
     return 0.5 * (1 + math.cos(math.pi * x))
-
-
-def _checked_target(name: str, target: Any) -> float | None:
-    return None if target is None else Number().checked(name, target)
 
 
 class CosineDecay(Formula):
@@ -64,7 +60,7 @@ class CosineDecay(Formula):
     decay_steps = Number(above=True)
     alpha = Number()
     warmup_steps = Number()
-    warmup_target = Setting(_checked_target, default=None)
+    warmup_target = Setting(optional(not_negative), default=None)
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.schedules.schedule import Formula, Number, increasing, power
-from tfopt.optimizers.settings import Setting, flag
+from tfopt.optimizers.settings import Setting, elements, flag, not_negative
 
 __all__ = ["ExponentialDecay", "InverseTimeDecay", "PiecewiseConstantDecay", "PolynomialDecay"]
 
@@ -161,7 +161,9 @@ class PiecewiseConstantDecay(Formula):
         self, boundaries: Iterable[float], values: Iterable[float], name: str | None = None
     ) -> None:
         self.boundaries = increasing(boundaries)
-        self.values = [Number().checked("each value", value) for value in values]
+        self.values = [
+            not_negative("each value", each) for each in elements("values", values, "numbers")
+        ]
         if len(self.boundaries) != len(self.values) - 1:
             raise InvalidArgumentError(
                 "The length of boundaries should be 1 less than the length of values"

@@ -9,7 +9,7 @@ from typing import Any, Self
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.schedules.schedule import Described, Number, increasing
 from tfopt.optimizers.schedules.serialization import deserialize, serialize
-from tfopt.optimizers.settings import Setting, finite, refuse_class
+from tfopt.optimizers.settings import Setting, elements, finite, not_negative, refuse_class
 
 __all__ = ["Join", "LinearWarmup"]
 
@@ -18,7 +18,7 @@ Part = Callable[[Any], Any] | float
 
 def _checked(name: str, part: Any) -> Part:
     refuse_class(name, part)
-    return part if callable(part) else Number().checked(name, part)
+    return part if callable(part) else not_negative(name, part)
 
 
 class _Composed(Described, abstract=True):
@@ -143,7 +143,10 @@ class Join(_Composed):
     def __init__(
         self, schedules: Iterable[Part], boundaries: Iterable[float], name: str | None = None
     ) -> None:
-        self.schedules = [_checked("each schedule", part) for part in schedules]
+        self.schedules = [
+            _checked("each schedule", part)
+            for part in elements("schedules", schedules, "schedules")
+        ]
         self.boundaries = increasing(boundaries)
         if len(self.boundaries) != len(self.schedules) - 1:
             raise InvalidArgumentError(

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Self
 from tfopt.errors import InvalidArgumentError
 from tfopt.names import unknown_argument
 from tfopt.optimizers.arguments import call_of, parameters_of
-from tfopt.optimizers.settings import CheckedAttribute, HasSettings, constant, finite
+from tfopt.optimizers.settings import (
+    HasSettings,
+    Setting,
+    constant,
+    elements,
+    finite,
+    not_negative,
+    positive,
+)
 
 __all__ = [
     "SCHEDULES",
@@ -26,7 +34,9 @@ __all__ = [
 
 def increasing(values: Iterable[Any]) -> list[float]:
     """Check that boundaries increase, and return them."""
-    boundaries = [constant("each boundary", value) for value in values]
+    boundaries = [
+        constant("each boundary", each) for each in elements("boundaries", values, "numbers")
+    ]
     if any(low >= high for low, high in pairwise(boundaries)):
         raise InvalidArgumentError(f"boundaries must increase, not {boundaries}")
     return boundaries
@@ -40,27 +50,15 @@ def power(base: float, exponent: float) -> float:
         return math.inf
 
 
-class Number(CheckedAttribute):
+class Number(Setting):
     """A finite number, at least 0 or, if `above`, greater than 0."""
 
     def __init__(self, above: bool = False) -> None:
-        self.above = above
+        super().__init__(positive if above else not_negative)
 
     if TYPE_CHECKING:
 
         def __get__(self, owner: Any, cls: type | None = None) -> float: ...
-
-    def assign(self, owner: Any, value: Any) -> None:
-        """Check a value and set the attribute of an owner to it."""
-        owner.__dict__[self.name] = self.checked(self.name, value)
-
-    def checked(self, name: str, value: Any) -> float:
-        """Return the number if it is within the bounds."""
-        number = constant(name, value)
-        if number < 0 or (self.above and number == 0):
-            bounds = "greater than 0" if self.above else "at least 0"
-            raise InvalidArgumentError(f"{name} must be finite and {bounds}, not {number}")
-        return number
 
 
 #: This package's schedules by name, as `deserialize` finds them.

@@ -11,9 +11,15 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.optimizers.schedules import LearningRateSchedule, serialize
-from tfopt.optimizers.settings import CheckedAttribute, is_variable, refuse_class, refuse_variable
+from tfopt.optimizers.settings import (
+    CheckedAttribute,
+    floating,
+    is_variable,
+    refuse_class,
+    refuse_variable,
+)
 
-__all__ = ["Hyper", "LearningRate", "Limit", "is_live", "rate_config"]
+__all__ = ["Hyper", "LearningRate", "is_live", "limit", "rate_config"]
 
 #: The least number that stays above 0 in float32, also times 1 - beta**t, and the greatest below 1.
 _ABOVE_0, _BELOW_1 = 2.0**-100, 1 - 2.0**-24
@@ -77,7 +83,7 @@ class Hyper(CheckedAttribute):
         """Return a value as a float, or raise if it is not a number within the bounds."""
         if value is None and self.instead is not None:
             return self.instead
-        number = _number(self.name, value)
+        number = floating(self.name, value)
         if number == 0 and self.instead is not None:
             return self.instead
         if not (self.low <= number <= self.high and math.isfinite(number)):
@@ -136,37 +142,17 @@ class LearningRate(Hyper):
         return self.checked(np.float32(value_at_step) if single else value_at_step)
 
 
-class Limit(CheckedAttribute):
-    """An attribute that is None or a number of at least 0; infinity clips nothing."""
-
-    usual = None
-
-    def __get__(self, owner: Any, cls: type | None = None) -> Any:
-        return self if owner is None else None
-
-    def assign(self, owner: Any, value: Any) -> None:
-        """Check a value and set the attribute of an optimizer to it."""
-        if value is not None:
-            refuse_variable(self.name, value)
-            number = _number(self.name, value)
-            if math.isinf(number) and not isinstance(value, (float, np.floating)):
-                raise InvalidArgumentError(f"{self.name} is too large for a float")
-            if not number >= 0:
-                raise InvalidArgumentError(f"Expected {self.name} >= 0, received: {number}")
-            value = number
-        owner.__dict__[self.name] = value
-
-
-def _number(name: str, value: Any) -> float:
-    """Return a value as a float, infinity if it is too large for one."""
-    if isinstance(value, (str, bytes, bool)) or getattr(value, "shape", ()) != ():
-        raise InvalidTypeError(f"{name} must be a number, not {value!r}")
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise InvalidTypeError(f"{name} must be a number, not {value!r}") from None
-    except OverflowError:
-        return math.inf
+def limit(name: str, value: Any) -> float | None:
+    """Return None or a number of at least 0; infinity clips nothing."""
+    if value is None:
+        return None
+    refuse_variable(name, value)
+    number = floating(name, value)
+    if math.isinf(number) and not isinstance(value, (float, np.floating)):
+        raise InvalidArgumentError(f"{name} is too large for a float")
+    if not number >= 0:
+        raise InvalidArgumentError(f"Expected {name} >= 0, received: {number}")
+    return number
 
 
 def is_live(rate: Any) -> bool:

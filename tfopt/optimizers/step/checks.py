@@ -5,23 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.variable import Variable
 
-__all__ = ["check_rounding", "check_seed", "check_signed", "refuse_together"]
-
-
-def check_seed(name: str, seed: Any) -> int | None:
-    """Return a seed of stochastic rounding, or None for none, after checking it."""
-    if seed is None:
-        return None
-    if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
-        raise InvalidTypeError(f"{name} must be a seed, a whole number, or None, not {seed!r}")
-    if not 0 <= seed < 2**64:
-        raise InvalidArgumentError(f"{name} must be in [0, 2**64), not {seed}")
-    return int(seed)
+__all__ = ["check_rounding", "check_signed", "refuse_together"]
 
 
 def check_rounding(variables: Sequence[Variable], operands: Sequence[Sequence[Any]]) -> None:

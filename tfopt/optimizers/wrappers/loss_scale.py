@@ -7,11 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Count
 from tfopt.optimizers.base.minimize import product, times
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
-from tfopt.optimizers.settings import Setting, constant, whole
+from tfopt.optimizers.settings import Setting, positive, whole
 from tfopt.optimizers.state.stateful import COUNTED
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import Capabilities, NotFinite, StepRequest
@@ -23,13 +22,6 @@ __all__ = ["LossScaleOptimizer"]
 
 
 _SCALES = (sys.float_info.min, 1 / sys.float_info.min)  # gradients are divided by them
-
-
-def _positive(name: str, value: Any) -> float:
-    number = float(constant(name, value))
-    if number <= 0:
-        raise InvalidArgumentError(f"{name} must be finite and greater than 0, not {number}")
-    return number
 
 
 class LossScaleOptimizer(Wrapper):
@@ -87,7 +79,7 @@ class LossScaleOptimizer(Wrapper):
     (array([0.5, 0. ], dtype=float32), 2.0, 1)
     """
 
-    initial_scale = Setting(_positive, once=True)
+    initial_scale = Setting(lambda name, value: float(positive(name, value)), once=True)
     dynamic_growth_steps = Setting(whole(1))
     step_counter = Setting(once=True)
     dynamic_scale = Setting(once=True)

@@ -13,7 +13,7 @@ from tfopt.kernels.update.multi_tensor import many_call
 from tfopt.kernels.update.repetition import Repetition
 from tfopt.optimizers.base.averaged import Averaged
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
-from tfopt.optimizers.settings import Setting, whole
+from tfopt.optimizers.settings import Setting, optional, whole
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.optimizers.state.variables import wide
 from tfopt.optimizers.step.prepared_step import PreparedStep
@@ -24,10 +24,6 @@ from tfopt.optimizers.wrappers.wrapper import Wrapper
 from tfopt.variable import Variable
 
 __all__ = ["WeightAverage"]
-
-
-def _checked_frequency(name: str, frequency: Any) -> int | None:
-    return None if frequency is None else whole(1)(name, frequency)
 
 
 def _mirrors(optimizer: Any) -> bool:
@@ -83,7 +79,7 @@ class WeightAverage(Averaged, Wrapper):
     """
 
     momentum = Hyper(0, 1, exact=True)
-    overwrite_frequency = Setting(_checked_frequency, default=None)
+    overwrite_frequency = Setting(optional(whole(1)), default=None)
 
     def __init__(
         self,
