@@ -163,7 +163,7 @@ class OptimizerBase(Stateful):
 
     def _counts(self) -> list[Variable]:
         """Return the step counts, whose locks protect all state shared between steps."""
-        return [self.iterations]
+        return [each.iterations for each in self._tree() if each._counts_steps]
 
     # ---- steps
 
@@ -341,10 +341,11 @@ class OptimizerBase(Stateful):
         pairs, at, moved = places.pairs(params, grads)
         if at is None:
             return self.apply_gradients(pairs)
-        self._check_move(moved)
-        with Undo([], self._holders() if moved else [places]) as undo:
-            if moved:
-                self._move_state(moved)
+        for each in self._tree() if moved else ():
+            each._check_move(moved)
+        with Undo([], self._all_holders() if moved else [places]) as undo:
+            for each in self._tree() if moved else ():
+                each._move_state(moved)
             places.at, places.undo = at, undo
             return self.apply_gradients(pairs)
 
@@ -388,6 +389,8 @@ class OptimizerBase(Stateful):
 
         Call it before variables are read or saved as a whole; `get_weights` calls it, too.
         """
+        for inner in self._inner().values():
+            inner.flush()
 
     def minimize(
         self,
@@ -441,21 +444,26 @@ class OptimizerBase(Stateful):
 
     # ---- failed steps and replaced variables
 
-    def _mark(self) -> Any:
+    def _mark(self) -> list[int]:
         """Return the argument of `_withdraw` in case a step that begins now fails."""
-        return len(self._store.weights)
+        return [len(each._store.weights) for each in self._tree()]
 
-    def _withdraw(self, mark: Any) -> None:
+    def _withdraw(self, mark: list[int]) -> None:
         """Remove the slots that a failed step has created."""
-        self._store.withdraw(mark)
+        for each, n_weights in zip(self._tree(), mark, strict=True):
+            each._withdraw_own(n_weights)
+
+    def _withdraw_own(self, n_weights: int) -> None:
+        """Remove this optimizer's own weights after the first ones."""
+        self._store.withdraw(n_weights)
 
     def _last_at(self, name: str) -> Variable | None:
         return self._places.at.get(name)
 
     def _check_move(self, moved: dict[Any, Variable]) -> None:
-        """Refuse to move state (`_move_state`) to variables that already have some."""
+        """Refuse to move its own state (`_move_state`) to variables that already have some."""
         self._store.check_move(moved)
 
     def _move_state(self, moved: dict[Any, Variable]) -> None:
-        """Move the state of variables, keyed by their memory, to others of the same shapes."""
+        """Move its own state of variables, keyed by their memory, to others of their shapes."""
         self._store.move(moved)

@@ -5,7 +5,7 @@ The state of a wrapper contains the states of its inner optimizers as parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,7 +90,7 @@ def load_state(optimizer: Stateful, state: dict[str, Any], variables: Any) -> No
         if state["version"] != _VERSION:
             raise InvalidArgumentError(f"the state has version {state['version']}, not {_VERSION}")
         check_variables(state["variables"], names)
-    restoration = Restoration(optimizer._holders())
+    restoration = Restoration(optimizer._all_holders())
     _prepare(restoration, optimizer, state, names)
     restoration.add([] if variables is None else optimizer._placing(variables))
     restoration.carry_out()
@@ -169,9 +169,10 @@ def _names(
     variable has slots.
     """
     if variables is None:
-        variables = list({memory_of(var): var for var in optimizer._known()}.values())
+        known = [variable for each in optimizer._tree() for variable in each._known()]
+        variables = list({memory_of(variable): variable for variable in known}.values())
     names = named(variables)
-    owners = [*_all_owners(optimizer)]
+    owners = [owner for each in optimizer._tree() for owner in each._store.owners]
     owning = {memory_of(owner) for owner in owners}
     for name, variable in names.items():
         last = last_at(name)
@@ -189,12 +190,6 @@ def _names(
                 f"{list(owner.shape)}, which is not among the variables"
             )
     return names
-
-
-def _all_owners(optimizer: Stateful) -> Iterator[Variable]:
-    yield from optimizer._store.owners
-    for inner in optimizer._inner().values():
-        yield from _all_owners(inner)
 
 
 def other_weights(optimizer: Stateful) -> dict[str, Variable]:

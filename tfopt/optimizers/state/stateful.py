@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -144,8 +144,12 @@ class Stateful(HasSettings, ABC):
 
     @property
     def weights(self) -> list[Variable]:
-        """The state: the step count, then the slots in the order of their creation."""
-        return list(self._store.weights)
+        """The state: the step count, then the slots in the order of their creation.
+
+        Those of inner optimizers come first.
+        """
+        inside = [weight for inner in self._inner().values() for weight in inner.weights]
+        return inside + self._store.weights
 
     @property
     def _weights(self) -> list[Variable]:
@@ -158,7 +162,8 @@ class Stateful(HasSettings, ABC):
 
     def get_weights(self) -> list[np.ndarray]:
         """Return copies of the state's arrays, in the order of `weights`."""
-        return self._store.arrays()
+        inside = [array for inner in self._inner().values() for array in inner.get_weights()]
+        return inside + self._store.arrays()
 
     @writes()
     def set_weights(self, weights: Any) -> None:
@@ -343,12 +348,18 @@ class Stateful(HasSettings, ABC):
             raise InvalidArgumentError(f"{self.name} has no part named {', '.join(parts)}")
         return []
 
-    def _inner(self) -> Mapping[str, Stateful]:
+    def _inner(self) -> Mapping[str, Any]:
         """Return the inner optimizers, by the names of their parts in a state."""
         return {}
 
+    def _tree(self) -> Iterator[Any]:
+        """Yield all inner optimizers, the innermost first, and this one."""
+        for inner in self._inner().values():
+            yield from inner._tree()
+        yield self
+
     def _known(self) -> list[Variable]:
-        """Return the variables that have state."""
+        """Return the variables of which this optimizer itself has state."""
         return list(self._store.owners)
 
     @abstractmethod
@@ -376,8 +387,12 @@ class Stateful(HasSettings, ABC):
         return None
 
     def _holders(self) -> list[Any]:
-        """Return the objects whose attributes are set when state is loaded or moved."""
+        """Return the objects whose attributes are set when its state is loaded or moved."""
         return [self, self._store]
+
+    def _all_holders(self) -> list[Any]:
+        """Return these objects of inner optimizers, too."""
+        return [holder for each in self._tree() for holder in each._holders()]
 
     # ---- configuration
 

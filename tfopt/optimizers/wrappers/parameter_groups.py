@@ -15,7 +15,7 @@ from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.base.serialization import get, serialize
 from tfopt.optimizers.settings import Setting, refuse_class
-from tfopt.optimizers.state.restoration import LoadedState, Restoration
+from tfopt.optimizers.state.restoration import LoadedState
 from tfopt.optimizers.state.saved_config import is_function, made, without_function
 from tfopt.optimizers.state.state_parts import as_damage
 from tfopt.optimizers.state.variable_set import VariableSet
@@ -124,10 +124,6 @@ class ParameterGroups(Wrapper):
             places[self._number(as_variable(var))].append(place)
         return GroupsStep(self.optimizers, places, request)
 
-    @property
-    def _locks(self) -> bool:
-        return any(optimizer._locks for optimizer in self.optimizers)
-
     def loss_scales(self, var: Any) -> tuple[Variable, ...]:
         """Return the scales of a variable's group, or of all groups if `var` is None."""
         if var is not None:
@@ -175,23 +171,6 @@ class ParameterGroups(Wrapper):
         """A list of the groups' reports."""
         return [getattr(optimizer, "last_step", None) for optimizer in self.optimizers]
 
-    @property
-    def weights(self) -> list[Variable]:
-        """The weights of all groups, one group after another."""
-        return [weight for optimizer in self.optimizers for weight in optimizer.weights]
-
-    def get_weights(self) -> list[np.ndarray]:
-        """Return copies of the state's arrays, in the order of `weights`."""
-        return [array for optimizer in self.optimizers for array in optimizer.get_weights()]
-
-    def _set_weights(self, restoration: Restoration, weights: Any) -> None:
-        arrays, start = list(weights), 0
-        for k, optimizer in enumerate(self.optimizers):
-            last = k == len(self.optimizers) - 1
-            stop = len(arrays) if last else start + len(optimizer.weights)
-            optimizer._set_weights(restoration, arrays[start:stop])
-            start = stop
-
     def add_slot(self, var: Any, *args: Any, **kwargs: Any) -> Variable:
         """Return a slot of a variable; its group's optimizer creates it if it does not exist."""
         return self.group_of(var).add_slot(var, *args, **kwargs)
@@ -202,11 +181,6 @@ class ParameterGroups(Wrapper):
     def catch_up(self, var: Any, rows: Any) -> None:
         """Apply the deferred updates of some rows of a variable."""
         self.group_of(var).catch_up(var, rows)
-
-    def flush(self) -> None:
-        """Apply all deferred updates of all groups."""
-        for optimizer in self.optimizers:
-            optimizer.flush()
 
     def _move_state(self, moved: dict[Any, Variable]) -> None:
         super()._move_state(moved)

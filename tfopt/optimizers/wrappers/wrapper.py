@@ -133,10 +133,6 @@ class Wrapper(OptimizerBase, abstract=True):
         """Apply the deferred updates of some rows in the inner optimizer."""
         self.optimizer.catch_up(var, rows)
 
-    def flush(self) -> None:
-        """Apply all deferred updates of the inner optimizer."""
-        self.optimizer.flush()
-
     # ---- attributes
 
     def __getattr__(self, name: str) -> Any:
@@ -149,7 +145,7 @@ class Wrapper(OptimizerBase, abstract=True):
         if own:
             super().__setattr__(name, value)
             return
-        with Undo([], self._holders()):
+        with Undo([], self._all_holders()):
             self._set_inside(name, value)
             self._check_settings()
 
@@ -191,19 +187,15 @@ class Wrapper(OptimizerBase, abstract=True):
         self._store.weights.append(weight)
         return weight
 
-    @property
-    def weights(self) -> list[Variable]:
-        """The weights of the inner optimizer, then those of the wrapper."""
-        return [*self.optimizer.weights, *self._store.weights]
-
-    def get_weights(self) -> list[np.ndarray]:
-        """Return copies of the state's arrays, in the order of `weights`."""
-        return [*self.optimizer.get_weights(), *self._store.arrays()]
-
     def _set_weights(self, restoration: Restoration, weights: Any) -> None:
         arrays = list(weights)
+        *others, last = self._inner().values()
+        for inner in others:
+            n = len(inner.weights)
+            inner._set_weights(restoration, arrays[:n])
+            del arrays[:n]
         n = max(len(arrays) - len(self._store.weights), 0)
-        self.optimizer._set_weights(restoration, arrays[:n])
+        last._set_weights(restoration, arrays[:n])
         super()._set_weights(restoration, arrays[n:])
 
     def _slots_of(self, variable: Variable) -> dict[str, Variable]:
@@ -217,41 +209,9 @@ class Wrapper(OptimizerBase, abstract=True):
     def _inner(self) -> dict[str, Any]:
         return {"optimizer": self.optimizer}
 
-    def _known(self) -> list[Variable]:
-        inner_variables = [var for inner in self._inner().values() for var in inner._known()]
-        return [*inner_variables, *super()._known()]
-
-    # ---- failed steps and replaced variables
-
     @property
     def _locks(self) -> bool:
-        return self.optimizer._locks
-
-    def _counts(self) -> list[Variable]:
-        return [count for inner in self._inner().values() for count in inner._counts()]
-
-    def _mark(self) -> Any:
-        return super()._mark(), [inner._mark() for inner in self._inner().values()]
-
-    def _withdraw(self, mark: Any) -> None:
-        own_mark, inner_marks = mark
-        super()._withdraw(own_mark)
-        for inner, inner_mark in zip(self._inner().values(), inner_marks, strict=True):
-            inner._withdraw(inner_mark)
-
-    def _holders(self) -> list[Any]:
-        holders = [holder for inner in self._inner().values() for holder in inner._holders()]
-        return [*super()._holders(), *holders]
-
-    def _check_move(self, moved: dict[Any, Variable]) -> None:
-        super()._check_move(moved)
-        for inner in self._inner().values():
-            inner._check_move(moved)
-
-    def _move_state(self, moved: dict[Any, Variable]) -> None:
-        super()._move_state(moved)
-        for inner in self._inner().values():
-            inner._move_state(moved)
+        return any(inner._locks for inner in self._inner().values())
 
     # ---- configuration
 
