@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NoReturn
 
@@ -268,13 +268,6 @@ class OptimizerBase(Stateful):
                 ),
             )
         repeats.keep(bound)
-
-    def _tree(self) -> Iterator[Any]:
-        """Yield this optimizer and those inside, the outermost first."""
-        yield self
-        for inner in self._inner().values():
-            assert isinstance(inner, OptimizerBase)
-            yield from inner._tree()
 
     @writes(returns=lambda args: args["self"].iterations)
     def step(self, params: Any, grads: Any) -> Variable | None:

@@ -14,8 +14,8 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.commit import Write
 from tfopt.names import unknown_argument
-from tfopt.optimizers.base.each_step import EachStep
 from tfopt.optimizers.arguments import parameters_of
+from tfopt.optimizers.base.each_step import EachStep
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.base.shared_docs import filled
 from tfopt.optimizers.base.unique_names import made_unique
