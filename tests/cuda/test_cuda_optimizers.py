@@ -13,6 +13,8 @@ from test_optimizers import MAKERS, make
 
 import tfopt
 from tfopt import IndexedSlices, Variable
+from tfopt.core.backends import backend_of
+from tfopt.core.rule_steps import DenseBucket, RuleUpdate
 from tfopt.optimizers.schedules import CosineDecay
 
 ROWS = 6
@@ -253,3 +255,14 @@ def test_what_only_the_host_does_is_refused_when_it_is_set_late(setting: str, va
     setattr(optimizer, setting, before)
     optimizer.apply_gradients([(rows, table)])
     assert int(optimizer.iterations) == 2
+
+
+@pytest.mark.parametrize("unsupported", [{"decay": 0.1}, {"rounding": (0, 1)}])
+def test_a_step_with_what_only_the_host_does_is_refused(unsupported: dict[str, Any]) -> None:
+    """The backend refuses what it does not do, whatever its caller has checked."""
+    variable = Variable(there(np.ones(3, np.float32)))
+    update = RuleUpdate("gradient_descent", {"alpha": 0.5}, **unsupported)
+    part = DenseBucket(([variable.value()],), [0], [variable], None, True, False)
+    grads = (there(np.ones(3, np.float32)),)
+    with pytest.raises(tfopt.InvalidArgumentError, match="a step on a GPU has no"):
+        backend_of(variable).checked_updates([part], [update.step()], grads)

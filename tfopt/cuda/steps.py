@@ -35,6 +35,11 @@ def checked_updates(
     """
     updates: list[Update] = []
     for part, step in zip(parts, steps, strict=True):
+        if step.decay or step.rounding is not None:
+            raise InvalidArgumentError(
+                "a step on a GPU has no cautious weight decay and no stochastic rounding: keep the "
+                "variables in host memory"
+            )
         if isinstance(part, DenseBucket):
             operands = (*part.operands, [grads[place] for place in part.places])
             scales = step.grad_scale, step.var_scale
