@@ -169,7 +169,9 @@ def clip_by_global_norm(
         return clipped, shared if use_norm is None else use_norm
     backend = device_backend(t_list)
     if backend is not None:
-        return backend.clip_by_global_norm(t_list, clip_norm, use_norm, out, nonfinite)
+        there: tuple[list[Any], Any]
+        there = backend.clip_by_global_norm(t_list, clip_norm, use_norm, out, nonfinite)
+        return there
     check_policy(nonfinite)
     tensors = as_tensors(t_list, one_dtype=use_norm is None)
     limit = as_limit(clip_norm, "clip_norm")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from tfopt.core.backends import Backend, backend_of, is_device_array
+from tfopt.core.backends import backend_of, is_device_array
 from tfopt.core.engine import Operand, Tensor, recorders
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
@@ -83,7 +84,7 @@ def with_values(t: Any, values: Any) -> Any:
     return values
 
 
-def device_backend(t: Any) -> Backend | None:
+def device_backend(t: Any) -> ModuleType | None:
     """Return the backend of a tensor, or of the first of a list; None if it is on the host."""
     if isinstance(t, (list, tuple)):
         t = next((member for member in t if member is not None), None)

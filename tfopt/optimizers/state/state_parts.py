@@ -61,7 +61,8 @@ def host_array(variable: Variable) -> np.ndarray:
     """Return a variable's array; for a variable on a GPU, a copy in host memory."""
     if variable.device == "cpu":
         return variable.numpy()
-    return backend_of(variable).to_host(variable.value())
+    array: np.ndarray = backend_of(variable).to_host(variable.value())
+    return array
 
 
 def kind_of(variable: Variable) -> dict[str, Any]:

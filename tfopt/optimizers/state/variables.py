@@ -108,9 +108,9 @@ def _span(variable: Variable) -> tuple[int, int] | None:
 
 def dtype_of(variable: Variable) -> np.dtype[Any]:
     """Return a variable's NumPy dtype, whatever its device."""
-    if variable.device == "gpu":
-        return backend_of(variable).dtype_of(variable.value())
-    dtype: np.dtype[Any] = variable.dtype
+    on_device = variable.device == "gpu"
+    dtype: np.dtype[Any]
+    dtype = backend_of(variable).dtype_of(variable.value()) if on_device else variable.dtype
     return dtype
 
 
