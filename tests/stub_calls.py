@@ -306,9 +306,8 @@ GOOD: dict[str, Any] = {
     "reduce.norms.slice_norms": lambda: [np.ones((2, 3)), 1, np.zeros(2), np.zeros(2, np.int64)],
     "update.sparse_checks.sparse_call": lambda: [
         KERNEL, (np.ones((5, 2)), np.ones((5, 2)), np.ones((3, 2))), np.array([0, 4, 0]),
-        (0.1, 0.9), 0, 1.0, True, Workspace(), 1.0,
+        (0.1, 0.9), 0, 1.0, True, Workspace(), 1.0, 1.0, 1.0,
     ],
-    "update.sparse_checks.set_summing": lambda: [_sparse(Workspace()), 1.0, 1.0],
     "platform.runtime.pauses": lambda: [[(0.0, 1.0, 2.0)]],
     "platform.runtime.set_threads": lambda: [1],
     "platform.runtime.get_threads": list,

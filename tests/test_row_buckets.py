@@ -14,7 +14,7 @@ from tfopt.errors import IndexOutOfRangeError
 from tfopt.kernels import kernels
 from tfopt.kernels.update.dense import run
 from tfopt.kernels.update.gradients import set_bounds, set_scales
-from tfopt.kernels.update.sparse_checks import set_summing, sparse_call
+from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.rules import RULES
 
 MANY = (1 << 17) + 4321
@@ -37,9 +37,11 @@ class Watched(Workspace):
         return super().array(name, shape, dtype)
 
 
-def call_of(name: str, arrays: list[np.ndarray], ids: np.ndarray, memory: Any = None) -> Any:
+def call_of(
+    name: str, arrays: list[np.ndarray], ids: np.ndarray, memory: Any = None, **summing: float
+) -> Any:
     hypers = tuple(ordinary_hypers(RULE[name])[hyper] for hyper in RULE[name].hypers)
-    return sparse_call(kernels[name], tuple(arrays), ids, hypers, 0, 0.5, True, memory)
+    return sparse_call(kernels[name], tuple(arrays), ids, hypers, 0, 0.5, True, memory, **summing)
 
 
 def tables_of(name: str, dtype: str, rows: int = ROWS) -> list[np.ndarray]:
@@ -85,9 +87,8 @@ def test_gradients_are_summed_in_order(name: str, dtype: str, threads: int) -> N
     ours, theirs = tables_of(name, dtype), tables_of(name, dtype)
     memory = Watched()
     tfopt.threads.set_num_threads(threads)
-    call = call_of(name, [*ours, grad], ids, memory)
+    call = call_of(name, [*ours, grad], ids, memory, bound=1.5, scale=0.25)
     assert memory.names == {"own", "buckets"}
-    set_summing(call, 1.5, 0.25)
     run(call)
     distinct, place = np.unique(ids, return_inverse=True)
     sums = np.zeros((distinct.size, 1), dtype)

@@ -13,7 +13,6 @@ from tfopt.core.nest import flatten, pack
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.arrays.coerce import of_torch
-from tfopt.kernels.update import dedup as merge
 
 __all__ = ["IndexedSlices"]
 
@@ -136,18 +135,9 @@ class IndexedSlices:
         (array([7, 2]), array([[6., 8.],
                [3., 4.]]))
         """
-        return self._summed(None, 1.0, Workspace())
-
-    def _summed(
-        self, bound: float | None, scale: float, workspace: Workspace, ascending: bool = False
-    ) -> IndexedSlices:
-        """Sum duplicate rows, clamping them to a bound and scaling them first.
-
-        The sums are stored in the workspace; the indices ascend if `ascending` is true.
-        """
         if isinstance(self.values, Tensor):
             concrete = IndexedSlices(np.asarray(self.values), self.indices, self.dense_shape)
-            return concrete._summed(bound, scale, workspace, ascending)
+            return concrete.sum_duplicates()
         if is_device_array(self.values) or is_device_array(self.indices):
             raise InvalidTypeError(
                 "cannot sum rows on a GPU; pass them to an update, which sums them, or copy "
@@ -170,19 +160,7 @@ class IndexedSlices:
                 f"values must be the same size as indices in the first dimension: "
                 f"{list(self.values.shape)} {n}"
             )
-        distinct, position = merge.distinct_indices(np.ascontiguousarray(self.indices), workspace)
-        if ascending:
-            merge.put_in_order(distinct, position, workspace)
-        computed = np.dtype(np.float32) if dtype.itemsize == 2 else dtype.newbyteorder("=")
-        sums = workspace.array("sums", (distinct.size, *self.values.shape[1:]), computed)
-        if sums.size:
-            rows = np.ascontiguousarray(self.values, computed).reshape(n, -1)
-            bound = np.inf if bound is None else bound
-            merge.add_rows(rows, position, sums.reshape(distinct.size, -1), bound, scale)
-        if computed != dtype:
-            with np.errstate(over="ignore"):  # rounding to infinity gives no warning
-                sums = sums.astype(dtype)
-        return IndexedSlices(sums, distinct, self.dense_shape)
+        return IndexedSlices(*Workspace().summed(self.values, self.indices), self.dense_shape)
 
     def __repr__(self) -> str:
         shape = "" if self.dense_shape is None else f", dense_shape {self.dense_shape}"

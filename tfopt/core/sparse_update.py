@@ -8,7 +8,6 @@ import numpy as np
 
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError
-from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.arrays.coerce import as_array
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.dedup import distinct_indices
@@ -50,24 +49,16 @@ def rows_call(
         raise InvalidArgumentError(
             f'duplicates must be "sum" or "error" for {kernel.name}, not "sequential"'
         )
-    sums = workspace if duplicates == "sum" else None
-    call = sparse_call(kernel, operands, indices, hypers, flags, grad_scale, lazy, sums, var_scale)
-    if duplicates == "sequential" or call.sums:
-        return call
-    *variables, grad = operands
-    ids = as_array(indices, "indices")
+    step = hypers, flags, grad_scale, lazy, workspace if duplicates == "sum" else None, var_scale
+    call = sparse_call(kernel, operands, indices, *step)
     if duplicates == "error":
+        ids = as_array(indices, "indices")
         distinct, _ = distinct_indices(np.ascontiguousarray(ids), workspace)
         if distinct.size < ids.size:
             raise InvalidArgumentError("indices contains duplicates")
-        if not everywhere:
-            return call
-        order = np.argsort(ids)  # not summed: zero plus -0 would be 0
-        slices = IndexedSlices(as_array(grad, "grad")[order], ids[order])
-    else:
-        slices = IndexedSlices(as_array(grad, "grad"), ids)
-        slices = slices._summed(None, 1.0, workspace, ascending=everywhere)
-    return sparse_call(
-        kernel, (*variables, slices.values), slices.indices, hypers, flags, grad_scale, lazy,
-        var_scale=var_scale,
-    )  # fmt: skip
+        if everywhere:  # indices must ascend; they are not summed: zero plus -0 would be 0
+            order = np.argsort(ids)
+            *variables, grad = operands
+            ascending = (*variables, as_array(grad, "grad")[order])
+            call = sparse_call(kernel, ascending, ids[order], *step)
+    return call

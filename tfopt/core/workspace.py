@@ -8,6 +8,8 @@ from weakref import ref
 
 import numpy as np
 
+from tfopt.kernels.update import dedup
+
 __all__ = ["Workspace"]
 
 
@@ -36,3 +38,31 @@ class Workspace:
         array = np.frombuffer(memory.data, dtype, math.prod(shape))
         self._kept[name] = memory, ref(array)
         return array.reshape(shape)
+
+    def summed(
+        self,
+        values: np.ndarray,
+        indices: np.ndarray,
+        bound: float = math.inf,
+        scale: float = 1.0,
+        ascending: bool = False,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the sums of rows with the same index, and their distinct indices, in this memory.
+
+        Rows are clamped to a bound and multiplied by `scale` before. 16-bit numbers are summed in
+        float32 and rounded once. The indices ascend if `ascending` is true; else they are in the
+        order of their first occurrence.
+        """
+        distinct, place = dedup.distinct_indices(np.ascontiguousarray(indices), self)
+        if ascending:
+            dedup.put_in_order(distinct, place, self)
+        dtype = values.dtype
+        computed = np.dtype(np.float32) if dtype.itemsize == 2 else dtype.newbyteorder("=")
+        sums = self.array("sums", (distinct.size, *values.shape[1:]), computed)
+        if sums.size:
+            rows = np.ascontiguousarray(values, computed).reshape(indices.size, -1)
+            dedup.add_rows(rows, place, sums.reshape(distinct.size, -1), bound, scale)
+        if computed != dtype:
+            with np.errstate(over="ignore"):  # rounding to infinity gives no warning
+                sums = sums.astype(dtype)
+        return sums, distinct

@@ -14,5 +14,6 @@ def sparse_call(
     lazy: bool = False,
     workspace: Workspace | None = None,
     var_scale: SupportsFloat = 1.0,
+    bound: float = ...,
+    scale: float = 1.0,
 ) -> Call: ...
-def set_summing(call: Call, bound: float, scale: float) -> None: ...

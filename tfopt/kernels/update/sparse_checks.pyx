@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport free
 
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
 
@@ -29,7 +30,7 @@ cdef enum:
 
 
 cdef Py_ssize_t _first_outside(const index[:] indices, Py_ssize_t rows) noexcept nogil:
-    """The position of the first index out of range, or -1."""
+    """Return the position of the first index out of range, or -1."""
     cdef Py_ssize_t i
     cdef bint outside = False
     for i in range(indices.shape[0]):       # branch-free: one unsigned comparison checks both ends
@@ -41,16 +42,11 @@ cdef Py_ssize_t _first_outside(const index[:] indices, Py_ssize_t rows) noexcept
     return -1
 
 
-cdef int _set_indices(cnp.ndarray indices, Py_ssize_t rows, Call call) except -1:
+cdef int _check_range(cnp.ndarray indices, Py_ssize_t rows) except -1:
     cdef Py_ssize_t bad
     cdef const int32_t[:] narrow
     cdef const int64_t[:] wide
-    call.w.index_size = cnp.PyArray_ITEMSIZE(indices)
-    call.w.index_stride = cnp.PyArray_STRIDE(indices, 0)
-    call.w.indices = <const char *>cnp.PyArray_DATA(indices)
-    call.w.n_indices = cnp.PyArray_DIM(indices, 0)
-    call.w.n_rows = rows
-    if call.w.index_size == 4:
+    if cnp.PyArray_ITEMSIZE(indices) == 4:
         narrow = indices
         bad = _first_outside(narrow, rows)
     else:
@@ -72,11 +68,32 @@ cdef int _check_indices(cnp.ndarray ids) except -1:
     return 0
 
 
+cdef int _set_rows(Kernel kernel, Call call, const steps *rule, list variables, cnp.ndarray grad,
+                   cnp.ndarray ids) except -1:
+    """Set the addresses of the operands' rows and of the indices."""
+    cdef int k, last = kernel.n_operands - 1
+    call.w.index_size = cnp.PyArray_ITEMSIZE(ids)
+    call.w.index_stride = cnp.PyArray_STRIDE(ids, 0)
+    call.w.indices = <const char *>cnp.PyArray_DATA(ids)
+    call.w.n_indices = cnp.PyArray_DIM(ids, 0)
+    for k in range(last):
+        call.w.row_stride[k] = cnp.PyArray_STRIDE(variables[k], 0)
+    call.w.row_stride[last] = cnp.PyArray_STRIDE(grad, 0)
+    free(call.one.axes)
+    call.one.axes = NULL
+    lay_out(kernel, call, &call.one, variables, grad, 1)
+    call.w.scatter = rule.scatter if call.w.inner == 1 and call.one.axes == NULL else NULL
+    call.arrays = (variables, grad, ids)
+    return 0
+
+
 def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple hypers not None,
-                int flags, grad_scale, bint lazy=False, workspace=None, var_scale=1.0):
+                int flags, grad_scale, bint lazy=False, workspace=None, var_scale=1.0,
+                double bound=float("inf"), double scale=1.0):
     """Check a sparse update; a lazy one does not change the other rows.
 
-    With a workspace, the call sums the gradients of equal indices if it can (`Call.sums`).
+    With a workspace, the gradients of equal indices are summed, clamped to a bound and scaled
+    before: by the call if it can (`Call.sums`), or else here, in the workspace.
     """
     cdef Call call = Call.__new__(Call)
     cdef int k, last = kernel.n_operands - 1
@@ -87,6 +104,7 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
     cdef cnp.ndarray grad = check_operands(kernel, variables)
     cdef cnp.ndarray var = variables[0]
     cdef const steps *rule
+    cdef bint everywhere
     call.held = hold((variables, grad, ids))
     if kernel.by_tensors:
         raise InvalidArgumentError(
@@ -102,29 +120,28 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
     _check_indices(ids)
     check_in_order(kernel, variables, grad, ids, flags, &read, faults)
     rule = set_scalars(kernel, call, &read, flags, cnp.PyArray_TYPE(var), False)
-    _set_indices(ids, cnp.PyArray_DIM(var, 0), call)
+    call.w.n_rows = cnp.PyArray_DIM(var, 0)
+    _check_range(ids, call.w.n_rows)
     grad = separate(kernel, variables, grad, True, &read)
     for k in range(last):
         if overlap(variables[k], ids):
             raise InvalidArgumentError(f"{kernel.operands[k]} and indices overlap in memory")
-        call.w.row_stride[k] = cnp.PyArray_STRIDE(variables[k], 0)
-    call.w.row_stride[last] = cnp.PyArray_STRIDE(grad, 0)
     call.w.inner = row_size(var)
     call.w.step = rule.width1 if call.w.inner == 1 else rule.rows
     if call.w.inner == 1 and rule.width1 != rule.rows:
         call.w.half = NULL
-    lay_out(kernel, call, &call.one, variables, grad, 1)
-    if call.w.inner == 1 and call.one.axes == NULL:
-        call.w.scatter = rule.scatter
-    call.arrays = (variables, grad, ids)
-    if rule.absent != NULL and not lazy:
+    everywhere = rule.absent != NULL and not lazy
+    _set_rows(kernel, call, rule, variables, grad, ids)
+    if workspace is not None and (
+            everywhere or not _sum_on_the_way(call, var, workspace, bound, scale)):
+        grad, ids = _summed(grad, ids, workspace, bound, scale, everywhere)
+        _set_rows(kernel, call, rule, variables, grad, ids)
+    if everywhere:
         zeros = np.zeros((<object>grad).shape[1:], grad.dtype)
         call.w.absent = rule.absent
         call.w.zeros = <char *>cnp.PyArray_DATA(<cnp.ndarray>zeros)
         call.arrays += (zeros,)
-    elif workspace is not None and cnp.PyArray_TYPE(var) in (cnp.NPY_FLOAT32, cnp.NPY_FLOAT64):
-        _sum_on_the_way(call, cnp.PyArray_DIM(var, 0), workspace)
-    if call.w.absent == NULL and worth_dividing(&call.w):
+    elif worth_dividing(&call.w):
         _divide_rows(call, workspace)
     return call
 
@@ -149,29 +166,34 @@ cdef int _divide_rows(Call call, workspace) except -1:
     return 0
 
 
-cdef int _sum_on_the_way(Call call, Py_ssize_t n_rows, workspace) except -1:
+cdef tuple _summed(cnp.ndarray grad, cnp.ndarray ids, workspace, double bound, double scale,
+                   bint ascending):
+    """The sums of the gradients of equal indices, and these indices."""
+    sums, distinct = workspace.summed(grad, ids, bound, scale, ascending)
+    if (<object>sums).shape != (len(distinct), *(<object>grad).shape[1:]):
+        raise InvalidArgumentError("a workspace gave other memory than it was asked for")
+    return sums, distinct
+
+
+cdef bint _sum_on_the_way(Call call, cnp.ndarray var, workspace, double bound, double scale) \
+        except -1:
     """Make a call sum the gradients of equal indices, if its rows are runs that fit in cache."""
     cdef Py_ssize_t n = call.w.n_indices
     cdef cnp.ndarray own
+    if cnp.PyArray_TYPE(var) not in (cnp.NPY_FLOAT32, cnp.NPY_FLOAT64):
+        return 0
     if call.one.axes != NULL or not 0 < call.w.inner <= BLOCK or not 0 < n < 0xFFFFFFFF:
         return 0
     if call.w.inner == 1 and call.w.scatter == NULL:    # of rules from elsewhere
         return 0
     call.summed.team = team_size(n * call.w.inner, call.w.n_operands)
-    call.summed.most = min(n, n_rows)
+    call.summed.most = min(n, call.w.n_rows)
     call.summed.own_bytes = own_bytes(n, call.summed.most, call.w.inner, call.w.itemsize)
     if call.summed.own_bytes > MOST_OWN_BYTES:
         return 0
     own = _memory(workspace, "own", (call.summed.team, call.summed.own_bytes))
     call.summed.own = <char *>cnp.PyArray_DATA(own)
-    call.summed.bound = np.inf
-    call.summed.scale = 1
+    call.summed.bound, call.summed.scale = bound, scale
     call.w.summing = &call.summed
     call.arrays += (own,)
-    return 0
-
-
-def set_summing(Call call not None, double bound, double scale):
-    """Make a call that sums gradient rows clamp them and multiply them by a number."""
-    call.summed.bound = bound
-    call.summed.scale = scale
+    return 1

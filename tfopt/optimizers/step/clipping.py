@@ -25,7 +25,7 @@ from tfopt.kernels.reduce.clip import factor
 from tfopt.kernels.reduce.norms import norm
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.gradients import gradients_of, set_bounds, set_scales
-from tfopt.kernels.update.sparse_checks import set_summing, sparse_call
+from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.optimizers.step.request import NotFinite
 
 __all__ = [
@@ -121,20 +121,11 @@ class ClippedRows:
 
     def summed(self, bound: float | None, scale: float) -> Call:
         """Check and return a call whose gradients are clamped to a bound, scaled and summed."""
-        call = self._distinct(self._slices, self._workspace)
-        if call.sums:
-            set_summing(call, math.inf if bound is None else bound, scale)
-            return call
-        merged = self._slices._summed(
-            bound, scale, self._workspace, ascending=self._step.everywhere
-        )
-        return self._distinct(merged, None)
-
-    def _distinct(self, slices: IndexedSlices, workspace: Workspace | None) -> Call:
-        step = self._step
-        rows = (*self._arrays, slices.values), slices.indices
-        arguments = *rows, step.hypers, step.flags, 1.0, step.lazy, workspace
-        return step.completed(sparse_call(step.kernel, *arguments, step.var_scale))
+        step, bound = self._step, math.inf if bound is None else bound
+        rows = (*self._arrays, self._slices.values), self._slices.indices
+        arguments = *rows, step.hypers, step.flags, 1.0, step.lazy, self._workspace
+        call = sparse_call(step.kernel, *arguments, step.var_scale, bound, scale)
+        return step.completed(call)
 
 
 def clipped_calls(
