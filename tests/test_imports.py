@@ -1,4 +1,4 @@
-"""No module needs one that needs it, however late it is imported.
+"""No module needs one that needs it, however late it is imported, and no folder one above it.
 
 Modules are the nodes of a graph, imports its edges: those inside functions too, but not those for
 type checkers alone. To import ``a.b.c`` also runs the packages ``a`` and ``a.b``, so they count as
@@ -25,6 +25,44 @@ import tfopt_ref
 
 Graph = dict[str, set[str]]
 
+#: The rooms of each floor, the lowest floor first. A module may import, for annotations too, what
+#: is in its own room or on a lower floor. Its room is the longest of these names that its own
+#: begins with.
+FLOORS = (
+    "imports printable rules",
+    "errors",
+    "names",
+    "kernels",
+    "denormals storage threads",
+    "core",
+    "indexed_slices",
+    "sparse_conversion sparse_rows variable",
+    "clip_ops",
+    "checkpoints clip_grads io linalg sdca_ops",
+    "autodiff sdca_model",
+    "updates",
+    "raw_ops training_ops",
+    "optimizers.settings",
+    "optimizers.schedules",
+    "optimizers.state",
+    "optimizers.step",
+    "optimizers.base",
+    "optimizers.algorithms optimizers.wrappers",
+    "optimizers",
+    "linear_model",
+    "cuda interop",  # cuda is found by name: tfopt.core.backends
+    "dask",
+    "",  # tfopt itself
+    "selftest",
+    "cli",
+    "__main__",
+)
+#: Annotations that still point upward.
+UPWARD = {
+    "tfopt.optimizers.step.bound_step imports tfopt.optimizers.base.optimizer_base",
+    "tfopt.optimizers.step.bound_step imports tfopt.optimizers.base.rule_optimizer",
+}
+
 
 def modules_of(folder: Path) -> dict[str, Path]:
     """Return the files of all modules of a package by their dotted names."""
@@ -37,13 +75,16 @@ def modules_of(folder: Path) -> dict[str, Path]:
     return found
 
 
-def imports_in(source: str) -> Iterator[tuple[str, str]]:
-    """Yield module and name of each import of Python's, the name empty in ``import module``."""
+def imports_in(source: str, annotations: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield module and name of each import of Python's, the name empty in ``import module``.
+
+    Those for type checkers alone count only with `annotations`.
+    """
     todo: list[ast.AST] = [ast.parse(source)]
     while todo:
         node = todo.pop()
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            todo += node.orelse
+            todo += node.orelse + (node.body if annotations else [])
         elif isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -68,16 +109,16 @@ def imports_in_cython(source: str) -> Iterator[tuple[str, str]]:
     yield from ((module, "") for module in _IMPORT.findall(source))
 
 
-def graph_of(modules: dict[str, Path]) -> Graph:
-    """Return which modules each one imports, and which packages that runs."""
+def graph_of(modules: dict[str, Path], annotations: bool = False) -> Graph:
+    """Return which modules each one imports, and which packages that runs.
+
+    With annotations, what only these need counts too, but not the packages.
+    """
     graph: Graph = {}
     for importer, path in modules.items():
-        sources = [path, path.with_suffix(".pxd")] if path.suffix == ".pyx" else [path]
-        source = "\n".join(each.read_text() for each in sources if each.exists())
-        read = imports_in if path.suffix == ".py" else imports_in_cython
         edges = graph[importer] = set()
         package = importer if path.name == "__init__.py" else importer.rpartition(".")[0]
-        for given, name in read(source):
+        for given, name in all_imports_in(path, annotations):
             module = importlib.util.resolve_name(given, package)
             imported = f"{module}.{name}"
             if imported not in modules:
@@ -87,8 +128,22 @@ def graph_of(modules: dict[str, Path]) -> Graph:
                 if declared and path.suffix == ".pyx":
                     continue
             if imported in modules:
-                edges |= {imported, *packages_run(importer, imported)} - {importer}
+                run = () if annotations else packages_run(importer, imported)
+                edges |= {imported, *run} - {importer}
     return graph
+
+
+def all_imports_in(path: Path, annotations: bool) -> Iterator[tuple[str, str]]:
+    """Yield module and name of each import of a module."""
+    if path.suffix == ".py":
+        yield from imports_in(path.read_text(), annotations)
+        return
+    yield from imports_in_cython(path.read_text())
+    declared, stub = path.with_suffix(".pxd"), path.with_suffix(".pyi")
+    if declared.exists():
+        yield from imports_in_cython(declared.read_text())
+    if annotations and stub.exists():
+        yield from imports_in(stub.read_text(), annotations)
 
 
 def packages_run(importer: str, imported: str) -> Iterator[str]:
@@ -169,3 +224,51 @@ def test_nothing_imports_itself_by_way_of_others(package: ModuleType, n: int) ->
     graph = graph_of(modules_of(Path(str(package.__file__)).parent))
     assert len(graph) > n and sum(map(len, graph.values())) > 2 * n
     assert circles_in(graph) == []
+
+
+def floor_of(module: str) -> tuple[int, str]:
+    """Return a module's floor and room."""
+    rooms = {room: k for k, floor in enumerate(FLOORS) for room in floor.split(" ")}
+    name = module.partition(".")[2]
+    while name not in rooms:
+        name = name.rpartition(".")[0]
+        assert name, f"{module} is on no floor"
+    return rooms[name], name
+
+
+def upward(graph: Graph) -> list[str]:
+    """Return the imports of other rooms on the same floor or above."""
+    found = []
+    for module, imported in graph.items():
+        floor, room = floor_of(module)
+        for other in sorted(imported):
+            its_floor, its_room = floor_of(other)
+            if its_floor >= floor and its_room != room:
+                found.append(f"{module} imports {other}")
+    return found
+
+
+def test_what_is_imported_upward_is_found() -> None:
+    graph = {
+        "tfopt.core.nest": {"tfopt.kernels.x", "tfopt.core.engine", "tfopt.variable"},
+        "tfopt.optimizers.state.slots": {"tfopt.optimizers.step.plan", "tfopt.optimizers"},
+        "tfopt.optimizers.base": {"tfopt.optimizers.step.plan"},
+        "tfopt.optimizers": {"tfopt.optimizers.base", "tfopt"},
+        "tfopt.threads": {"tfopt.denormals"},
+        "tfopt": {"tfopt.dask.folder"},
+    }
+    assert upward(graph) == [
+        "tfopt.core.nest imports tfopt.variable",
+        "tfopt.optimizers.state.slots imports tfopt.optimizers",
+        "tfopt.optimizers.state.slots imports tfopt.optimizers.step.plan",
+        "tfopt.optimizers imports tfopt",
+        "tfopt.threads imports tfopt.denormals",
+    ]
+    with pytest.raises(AssertionError, match=r"tfopt\.new is on no floor"):
+        floor_of("tfopt.new")
+
+
+def test_no_folder_imports_what_is_above_it() -> None:
+    graph = graph_of(modules_of(Path(str(tfopt.__file__)).parent), annotations=True)
+    assert len(graph) > 200 and sum(map(len, graph.values())) > 800
+    assert {*upward(graph)} <= UPWARD

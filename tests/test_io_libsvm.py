@@ -19,12 +19,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfopt.core.printable import printable
 from tfopt.errors import FileFormatError, InvalidArgumentError, InvalidTypeError
 from tfopt.io import LibsvmData, iter_libsvm, read_libsvm
 from tfopt.io import libsvm as module
 from tfopt.io.libsvm_faults import find_fault
 from tfopt.kernels.text.libsvm import parse
+from tfopt.printable import printable
 
 TEXT = b"1 2:0.5  # one\n\n-1 qid:7 1:1 3:2\n"
 

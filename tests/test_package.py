@@ -103,7 +103,7 @@ def test_importing_loads_no_more_than_the_kernels() -> None:
     )
     loaded = set(python("-c", code).stdout.split())
     packages = {".".join(name.split(".")[:2]) for name in loaded if name.startswith("tfopt.")}
-    light = {"core", "denormals", "errors", "imports", "kernels", "rules", "threads"}
+    light = {"core", "denormals", "errors", "imports", "kernels", "printable", "rules", "threads"}
     assert packages == {f"tfopt.{name}" for name in light}
     assert not loaded & {"inspect", "pathlib", "dataclasses", "typing_extensions"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfopt.core.printable import printable
+from tfopt.printable import printable
 
 __all__ = [
     "CheckpointError",

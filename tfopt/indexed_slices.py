@@ -10,6 +10,7 @@ import numpy as np
 from tfopt.core.backends import is_device_array
 from tfopt.core.engine import CUT, Op, Tensor, apply
 from tfopt.core.nest import flatten, pack
+from tfopt.core.tensor_tree import Composite
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.arrays.coerce import of_torch
@@ -20,7 +21,7 @@ _COMMON = np.dtype(np.float32), np.dtype(np.float64)  # a dtype's name takes lon
 _SUMMED = {"float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
 
 
-class IndexedSlices:
+class IndexedSlices(Composite):
     """A sparse gradient: some rows, and their indices in the variable.
 
     ``values[i]`` is the gradient of row ``indices[i]``; rows with the same index are summed. Rows
@@ -74,6 +75,13 @@ class IndexedSlices:
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         dense = pack((args, kwargs), list(map(densify, flatten((args, kwargs)))))
         return function(*dense[0], **dense[1])
+
+    @property
+    def _parts(self) -> tuple[Any, Any]:
+        return self.values, self.indices
+
+    def _with_parts(self, values: Any, indices: Any) -> IndexedSlices:
+        return IndexedSlices(values, indices, self.dense_shape)
 
     @property
     def shape(self) -> tuple[int, ...] | None:

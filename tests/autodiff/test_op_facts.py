@@ -16,9 +16,10 @@ from tfopt import clip_ops, indexed_slices
 from tfopt.autodiff import ops, recompute, tensor, vjps
 from tfopt.autodiff.expressions import Call
 from tfopt.autodiff.tracing.trace import traced
-from tfopt.core import engine, other_ops
+from tfopt.core import engine
 from tfopt.core.engine import Node, Op, Tensor, apply
 from tfopt.errors import InternalError
+from tfopt.updates import other_ops
 
 SPECIAL = np.array([0.0, -0.0, 1.0, -2.5, 5e-324, 1e308, np.inf, -np.inf, np.nan])
 

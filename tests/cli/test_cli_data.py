@@ -15,8 +15,8 @@ from cli_samples import TINY
 from tfopt.cli.files import CommandError
 from tfopt.cli.read_options import ReadOptions
 from tfopt.cli.readers import MAX_INDEX, read_data
-from tfopt.core.printable import printable
 from tfopt.io import libsvm
+from tfopt.printable import printable
 
 GOOD = "1 1:2\n-1 2:3\n"
 BAD_LINES = {

@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tfopt
-from tfopt.core.rule_steps import RuleUpdate
 from tfopt.core.workspace import Workspace
 from tfopt.cuda.calls import dense_update, rows_update
 from tfopt.cuda.clipped_updates import run_clipped
@@ -25,6 +24,7 @@ from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.dense import run
 from tfopt.optimizers.step.clipping import ClippedDense, ClippedRows, clipped_calls
 from tfopt.rules import Rule
+from tfopt.updates.rule_steps import RuleUpdate
 
 INF, NAN = float("inf"), float("nan")
 

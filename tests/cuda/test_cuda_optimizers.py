@@ -14,8 +14,8 @@ from test_optimizers import MAKERS, make
 import tfopt
 from tfopt import IndexedSlices, Variable
 from tfopt.core.backends import backend_of
-from tfopt.core.rule_steps import DenseBucket, RuleUpdate
 from tfopt.optimizers.schedules import CosineDecay
+from tfopt.updates.rule_steps import DenseBucket, RuleUpdate
 
 ROWS = 6
 #: Optimizers of rules that the CUDA library has, and of others.

@@ -20,8 +20,8 @@ from typing import Any, BinaryIO, NoReturn
 
 from tfopt.core.atomic_write import replacing
 from tfopt.core.hidden_files import is_hidden
-from tfopt.core.printable import printable
 from tfopt.errors import FileFormatError
+from tfopt.printable import printable
 
 #: The version of the JSON that commands print: it grows when a key changes its meaning or goes.
 SCHEMA = 1

@@ -26,9 +26,9 @@ from tfopt.cli.metrics import ModelLoss, margins, refuse_infinite, score, score_
 from tfopt.cli.readers import read_blocks
 from tfopt.cli.report import note_bad_lines
 from tfopt.cli.settings import SDCA_LOSSES
-from tfopt.core.printable import printable
 from tfopt.linear_model.model_file import encode_model, read_model
 from tfopt.linear_model.stored_model import LINKS, StoredModel
+from tfopt.printable import printable
 
 # Rows per write: large enough to be quick, small enough that `| head` ends the command early.
 _CHUNK = 8192

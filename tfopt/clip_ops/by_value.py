@@ -23,9 +23,9 @@ from tfopt.clip_ops.validation import (
 )
 from tfopt.core.effects import writes
 from tfopt.core.engine import Op, apply
-from tfopt.core.sparse_conversion import as_slices
 from tfopt.kernels.reduce.clip import clamp_call
 from tfopt.kernels.update.dense import run
+from tfopt.sparse_conversion import as_slices
 
 __all__ = ["BY_VALUE", "clip_by_value"]
 

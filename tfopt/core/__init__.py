@@ -1,1 +1,1 @@
-"""What everything else stands on, and what imports nothing from above."""
+"""What everything above the kernels stands on; it imports nothing from above itself."""

@@ -24,9 +24,8 @@ from tfopt.core.callers import users_line
 from tfopt.core.engine import Node, Readable, Tensor, prepare_writes, raw, tracing
 from tfopt.core.locks import ProcessLock, locked
 from tfopt.core.nest import flatten, pack
-from tfopt.core.tensor_tree import TensorTree
+from tfopt.core.tensor_tree import Composite, TensorTree
 from tfopt.errors import InvalidArgumentError
-from tfopt.indexed_slices import IndexedSlices
 
 __all__ = ["Effect", "computes", "prepare_writes", "readable", "use_variables", "writes"]
 
@@ -253,9 +252,10 @@ def _untraced() -> Iterator[None]:
 
 
 def _shown(value: Any) -> Any:
-    """Return the usable form of a written value: `IndexedSlices` with their current values."""
+    """Return the usable form of a written value: slices with their current values."""
     if isinstance(value, (list, tuple)):
         return type(value)(map(_shown, value))
-    if isinstance(value, IndexedSlices):
-        return IndexedSlices(readable(value.values)._read(), value.indices, value.dense_shape)
+    if isinstance(value, Composite):
+        written, *others = value._parts
+        return value._with_parts(readable(written)._read(), *others)
     return value

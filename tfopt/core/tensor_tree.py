@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from tfopt.core import engine
 from tfopt.core.engine import Tensor
 from tfopt.core.nest import flatten, pack
-from tfopt.indexed_slices import IndexedSlices
 
-__all__ = ["TensorTree"]
+__all__ = ["Composite", "TensorTree"]
+
+
+class Composite:
+    """A leaf of a nested structure that consists of several tensors, or arrays."""
+
+    __slots__ = ()
+
+    @property
+    def _parts(self) -> tuple[Any, ...]:
+        """The tensors; what is written of them is the first."""
+        raise NotImplementedError
+
+    def _with_parts(self, *parts: Any) -> Self:
+        """Return the same with other tensors."""
+        raise NotImplementedError
 
 
 class TensorTree:
@@ -26,7 +40,7 @@ class TensorTree:
     ----------
     leaves : list
     tensors : list of Tensor
-        The leaves that are tensors, and the values and indices of those that are `IndexedSlices`.
+        The leaves that are tensors, and the parts of those that consist of several.
     """
 
     def __init__(self, structure: Any) -> None:
@@ -36,8 +50,8 @@ class TensorTree:
         for leaf in self.leaves:
             if isinstance(leaf, Tensor):
                 self.tensors.append(leaf)
-            elif isinstance(leaf, IndexedSlices):
-                self.tensors += map(_wrapped, (leaf.values, leaf.indices))
+            elif isinstance(leaf, Composite):
+                self.tensors += map(_wrapped, leaf._parts)
 
     def filled(self, values: Sequence[Any], renamed: Mapping[Any, Any] | None = None) -> Any:
         """Return such a structure with other tensors, and with variables replaced by others."""
@@ -47,8 +61,8 @@ class TensorTree:
         for leaf in self.leaves:
             if renamed and isinstance(leaf, engine.Readable):
                 leaves.append(renamed.get(leaf, leaf))
-            elif isinstance(leaf, IndexedSlices):
-                leaves.append(IndexedSlices(next(tensors), next(tensors), leaf.dense_shape))
+            elif isinstance(leaf, Composite):
+                leaves.append(leaf._with_parts(*(next(tensors) for _ in leaf._parts)))
             else:
                 leaves.append(next(tensors) if isinstance(leaf, Tensor) else leaf)
         return pack(self.structure, leaves)

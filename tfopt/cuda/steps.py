@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tfopt.core.rule_steps import DenseBucket, RuleStep, SparseUpdate
 from tfopt.cuda.calls import dense_update, rows_update
 from tfopt.cuda.clipped_updates import run_clipped
 from tfopt.cuda.streams import in_order
 from tfopt.cuda.updates import RowsUpdate, Update
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
+from tfopt.updates.rule_steps import DenseBucket, RuleStep, SparseUpdate
 
 __all__ = ["checked_updates", "run_clipped"]
 

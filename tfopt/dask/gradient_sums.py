@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfopt.core.nest import flatten, pack
-from tfopt.core.sparse_conversion import as_slices
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.optimizers.state.tree import leaves
 from tfopt.optimizers.step.gradients import as_gradient
+from tfopt.sparse_conversion import as_slices
 
 __all__ = ["PartialSum", "block_gradients", "sum_parts", "finish"]
 

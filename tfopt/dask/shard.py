@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tfopt.core.sparse_conversion import as_slices
 from tfopt.dask.folder import Folder
 from tfopt.errors import (
     CheckpointError,
@@ -22,6 +21,7 @@ from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.state.state_parts import kind_of
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import StepRequest
+from tfopt.sparse_conversion import as_slices
 from tfopt.variable import Variable
 
 __all__ = [

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from tfopt.core.rule_steps import RuleUpdate
 from tfopt.interop.torch.optimizer import KernelOptimizer
+from tfopt.updates.rule_steps import RuleUpdate
 
 __all__ = ["Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "RMSprop"]
 

@@ -11,7 +11,6 @@ import torch
 from torch.autograd.graph import increment_version
 from torch.utils.dlpack import to_dlpack
 
-from tfopt.core.rule_steps import RuleStep, RuleUpdate
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.imports import bfloat16
@@ -22,6 +21,7 @@ from tfopt.kernels.update.checks import Call, dense_call
 from tfopt.kernels.update.dense import run
 from tfopt.kernels.update.multi_tensor import many_call
 from tfopt.kernels.update.pipeline import run_together
+from tfopt.updates.rule_steps import RuleStep, RuleUpdate
 
 __all__ = ["KernelOptimizer"]
 

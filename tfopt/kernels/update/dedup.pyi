@@ -3,12 +3,10 @@ from typing import Any
 from numpy import intp
 from numpy.typing import NDArray
 
-from tfopt.core.workspace import Workspace
-
 def distinct_indices(
-    indices: NDArray[Any], workspace: Workspace
+    indices: NDArray[Any], workspace: Any
 ) -> tuple[NDArray[Any], NDArray[intp]]: ...
-def put_in_order(distinct: NDArray[Any], place: NDArray[intp], workspace: Workspace) -> None: ...
+def put_in_order(distinct: NDArray[Any], place: NDArray[intp], workspace: Any) -> None: ...
 def add_rows(
     values: NDArray[Any], place: NDArray[intp], sums: NDArray[Any], bound: float, scale: float
 ) -> None: ...

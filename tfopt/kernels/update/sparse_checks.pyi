@@ -1,6 +1,5 @@
 from typing import Any, SupportsFloat
 
-from tfopt.core.workspace import Workspace
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.step_table import Kernel
 
@@ -12,7 +11,7 @@ def sparse_call(
     flags: int,
     grad_scale: SupportsFloat,
     lazy: bool = False,
-    workspace: Workspace | None = None,
+    workspace: Any = None,
     var_scale: SupportsFloat = 1.0,
     bound: float = ...,
     scale: float = 1.0,

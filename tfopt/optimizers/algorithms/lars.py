@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfopt.core.rule_steps import RuleUpdate
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.state.hyperparameters import Hyper
+from tfopt.updates.rule_steps import RuleUpdate
 
 __all__ = ["LARS"]
 

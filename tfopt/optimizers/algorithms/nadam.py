@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.core.rule_steps import RuleUpdate
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Assign
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
@@ -16,6 +15,7 @@ from tfopt.optimizers.settings import Setting
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.optimizers.state.transaction import Writes
 from tfopt.optimizers.step.deferred_rows import DecayBound, quotient
+from tfopt.updates.rule_steps import RuleUpdate
 from tfopt.variable import Variable
 
 __all__ = ["Nadam"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tfopt.core.rule_steps import RuleUpdate
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.optimizers.step.deferred_rows import DecayBound, quotient
+from tfopt.updates.rule_steps import RuleUpdate
 
 __all__ = ["RAdam"]
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.core.rule_steps import RuleUpdate
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.optimizers.step.gradients import checked_gradient
+from tfopt.updates.rule_steps import RuleUpdate
 from tfopt.variable import Variable
 
 __all__ = ["AdamMini", "RowwiseAdam"]

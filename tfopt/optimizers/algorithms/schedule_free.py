@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.core.rule_steps import RuleUpdate
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Assign
 from tfopt.optimizers.base.averaged import Averaged
@@ -15,6 +14,7 @@ from tfopt.optimizers.settings import Setting
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.optimizers.state.transaction import Writes
 from tfopt.optimizers.state.variables import wide
+from tfopt.updates.rule_steps import RuleUpdate
 from tfopt.variable import Variable
 
 __all__ = ["ScheduleFreeAdamW", "ScheduleFreeSGD"]

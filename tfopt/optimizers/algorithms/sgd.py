@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfopt.core.rule_steps import RuleUpdate
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.settings import Setting, flag
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.optimizers.step.deferred_rows import DecayBound
+from tfopt.updates.rule_steps import RuleUpdate
 
 __all__ = ["SGD"]
 

@@ -12,10 +12,10 @@ import numpy as np
 from tfopt.autodiff.tape import GradientTape
 from tfopt.core.engine import Operand, tracing
 from tfopt.core.nest import flatten
-from tfopt.core.sparse_conversion import each_as_slices
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.arrays.coerce import of_torch
+from tfopt.sparse_conversion import each_as_slices
 from tfopt.variable import Variable
 
 __all__ = ["pairs_of_loss", "product", "times"]

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.core.rule_steps import RuleUpdate, SparseUpdate
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
@@ -31,6 +30,7 @@ from tfopt.optimizers.step.report import StepReport
 from tfopt.optimizers.step.request import Capabilities, StepRequest
 from tfopt.optimizers.step.step import Step
 from tfopt.storage import shape_in
+from tfopt.updates.rule_steps import RuleUpdate, SparseUpdate
 from tfopt.variable import Variable
 
 __all__ = ["RuleOptimizer"]

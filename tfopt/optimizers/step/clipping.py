@@ -17,7 +17,6 @@ import numpy as np
 from tfopt.clip_ops import clip_by_global_norm, clip_by_norm, clip_by_value
 from tfopt.clip_ops.scaling import scale
 from tfopt.clip_ops.validation import Array, computed
-from tfopt.core.rule_steps import RuleStep
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
@@ -27,6 +26,7 @@ from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.gradients import gradients_of, set_bounds, set_scales
 from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.optimizers.step.request import NotFinite
+from tfopt.updates.rule_steps import RuleStep
 
 __all__ = [
     "NO_LIMITS",

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfopt.core.rule_steps import RuleStep
 from tfopt.core.workspace import Workspace
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
 from tfopt.kernels import kernels
@@ -19,6 +18,7 @@ from tfopt.kernels.update.checks import step_arguments
 from tfopt.kernels.update.commit import AssignRows, Attributes, Mark, Write, carry_out
 from tfopt.kernels.update.dedup import distinct_indices
 from tfopt.kernels.update.deferred_rows import catch_up
+from tfopt.updates.rule_steps import RuleStep
 from tfopt.variable import Variable, prepare_writes
 
 __all__ = ["DecayBound", "DeferredRows", "check_deferred_rows", "quotient", "refuse_catching_up"]

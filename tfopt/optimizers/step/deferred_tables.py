@@ -6,13 +6,13 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from tfopt.core.rule_steps import RuleStep, RuleUpdate, SparseUpdate
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Attributes, Write
 from tfopt.optimizers.state.transaction import Work, Writes
 from tfopt.optimizers.state.variables import memory_of
 from tfopt.optimizers.step.deferred_rows import DecayBound, DeferredRows, check_deferred_rows
 from tfopt.optimizers.step.prepared_step import PreparedStep
+from tfopt.updates.rule_steps import RuleStep, RuleUpdate, SparseUpdate
 from tfopt.variable import Variable
 
 __all__ = ["Deferral", "DeferredUpdates", "check_deferred"]

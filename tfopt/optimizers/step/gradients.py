@@ -10,8 +10,6 @@ import numpy as np
 
 from tfopt.core.call_site import stacklevel
 from tfopt.core.engine import Tensor, raw
-from tfopt.core.rule_steps import as_array
-from tfopt.core.sparse_conversion import each_as_slices
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
@@ -22,6 +20,8 @@ from tfopt.kernels.update.checks import dense_call
 from tfopt.kernels.update.repetition import are_arrays
 from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.optimizers.state.variables import as_variable
+from tfopt.sparse_conversion import each_as_slices
+from tfopt.updates.rule_steps import as_array
 from tfopt.variable import Variable
 
 __all__ = [

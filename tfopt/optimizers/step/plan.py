@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from tfopt.core.backends import backend_of
-from tfopt.core.rule_steps import DenseBucket, RuleUpdate, SparseUpdate
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
@@ -35,6 +34,7 @@ from tfopt.optimizers.step.gradients import of_variable
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.report import Observer
 from tfopt.optimizers.step.request import StepRequest
+from tfopt.updates.rule_steps import DenseBucket, RuleUpdate, SparseUpdate
 from tfopt.variable import Variable
 
 __all__ = ["Part", "StepPlan"]

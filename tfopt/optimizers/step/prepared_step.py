@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from tfopt.core.engine import prepare_writes
-from tfopt.core.rule_steps import RuleUpdate
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels import kernels
 from tfopt.kernels.reduce.clip import scale_call
 from tfopt.kernels.update.commit import Assign, Count, Undo, carry_out
 from tfopt.optimizers.state.transaction import Work, Writes, transact
 from tfopt.optimizers.state.variables import as_variable
+from tfopt.updates.rule_steps import RuleUpdate
 
 __all__ = ["PreparedStep"]
 

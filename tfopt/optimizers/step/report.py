@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfopt.core.rule_steps import DenseBucket, SparseUpdate
 from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.reduce.norms import norm
@@ -15,6 +14,7 @@ from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.gradients import gradients_of
 from tfopt.kernels.update.pipeline import Turns, Watched
 from tfopt.optimizers.state.transaction import Work, Writes
+from tfopt.updates.rule_steps import DenseBucket, SparseUpdate
 
 __all__ = ["Observer", "StepReport"]
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tfopt.core.sparse_update import rows_call
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
@@ -21,6 +20,7 @@ from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.gradients import set_cautious_decay, set_rounding
 from tfopt.kernels.update.multi_tensor import many_call
 from tfopt.kernels.update.step_table import Kernel
+from tfopt.updates.sparse_update import rows_call
 
 if TYPE_CHECKING:
     from tfopt.variable import Variable

@@ -10,10 +10,10 @@ from typing import Any, SupportsFloat, TypeVar
 
 from tfopt.core.backends import backend_of, first_is_device_array
 from tfopt.core.effects import writes
-from tfopt.core.sparse_update import check_duplicates, rows_call
 from tfopt.core.workspace import Workspace
 from tfopt.kernels.update.dense import apply, run
 from tfopt.kernels.update.step_table import Kernel
+from tfopt.updates.sparse_update import check_duplicates, rows_call
 
 __all__ = ["update", "updated"]
 

@@ -18,10 +18,10 @@ from tfopt.clip_ops.validation import (
     is_recorded,
 )
 from tfopt.core.engine import Op, apply
-from tfopt.core.op_shapes import text_of
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.reduce.norms import sum_of_squares
 from tfopt.sdca_ops import sdca_fprint, sdca_shrink_l1
+from tfopt.updates.op_shapes import text_of
 
 __all__ = ["ClipByValue", "L2Loss", "SdcaFprint", "SdcaShrinkL1"]
 
