@@ -168,7 +168,9 @@ GOOD: dict[str, Any] = {
     "update.checks.dense_call": lambda: [
         KERNEL, (np.ones(4), np.ones(4), np.ones(4)), (0.1, 0.9), 0, 1.0, 1.0,
     ],
-    "update.checks.read_hyper": lambda: [KERNEL, 0, 0.1, 0, True],
+    "update.checks.checked_hypers": lambda: [
+        KERNEL, tuple(np.ones((3, 2)) for _ in range(3)), np.array([0, 4, 0]), (0.1, 0.9), 0,
+    ],
     "update.checks.step_arguments": lambda: [KERNEL, (0.1, 0.9), 0, 1.0, 1.0, True, True],
     "arrays.dlpack.arrays_of": lambda: [[np.ones(3).__dlpack__()]],
     "update.deferred_rows.catch_up": lambda: [

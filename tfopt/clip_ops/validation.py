@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -24,17 +24,22 @@ __all__ = [
     "as_bound",
     "as_limit",
     "as_limits",
+    "as_list",
     "as_tensor",
     "as_tensors",
     "check_broadcast",
+    "check_dtype",
+    "check_fits",
+    "check_one_dtype",
+    "check_results",
     "check_separate",
     "computed",
     "device_backend",
     "densified",
     "is_recorded",
     "of_rows",
+    "refuse_dtype",
     "results_for",
-    "tensor_name",
     "with_values",
     "wrapped",
 ]
@@ -47,9 +52,9 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 
 
-def tensor_name(dtype: np.dtype[Any]) -> str:
+def tensor_name(dtype: str) -> str:
     """Return TensorFlow's name of a dtype."""
-    return _NAMES.get(dtype.name, dtype.name)
+    return _NAMES.get(dtype, dtype)
 
 
 def computed(dtype: np.dtype[Any]) -> type[np.float32] | type[np.float64]:
@@ -119,13 +124,18 @@ def _as_array(value: Any, name: str, dtypes: tuple[str, ...]) -> Array:
     else:
         array = as_array(value, name)
     dtype = array.dtype
-    if dtype.char not in "efd" and dtype.name not in dtypes:  # the short test saves time
-        allowed = ", ".join(_NAMES.get(dtype, dtype) for dtype in dtypes)
+    if dtype.char not in "efd":  # the short test saves time
+        check_dtype(dtype.name, dtypes)
+    return array
+
+
+def check_dtype(dtype: str, dtypes: tuple[str, ...]) -> None:
+    """Raise if a tensor's dtype is not one of several."""
+    if dtype not in dtypes:
         raise InvalidTypeError(
             f"Value for attr 'T' of {tensor_name(dtype)} is not in the list of allowed values: "
-            f"{allowed}"
+            f"{', '.join(map(tensor_name, dtypes))}"
         )
-    return array
 
 
 def _none() -> InvalidTypeError:
@@ -157,25 +167,40 @@ def _holds_arrays(value: Any) -> bool:
     return hasattr(value, "dtype")
 
 
-def as_tensors(t_list: Any, one_dtype: bool) -> list[Array | None]:
-    """Return the tensors of a list as arrays; None stays None."""
+def as_list(t_list: Any) -> list[Any]:
+    """Return the members of a sequence of tensors."""
     if not isinstance(t_list, Sequence) or isinstance(t_list, (str, bytes)):
         raise InvalidTypeError(
             f"`t_list` should be a sequence of tensors. Received {type(t_list)}."
         )
-    if all_plain(tensors := list(t_list)):
+    return list(t_list)
+
+
+def check_one_dtype(dtypes: Sequence[Any]) -> None:
+    """Raise if tensors have several dtypes, each a NumPy dtype or the name of one."""
+    for k, dtype in enumerate(dtypes):
+        if dtype is not dtypes[0] and dtype != dtypes[0]:
+            refuse_dtype(dtype, dtypes[0], "Pack", k)
+
+
+def refuse_dtype(dtype: Any, expected: Any, op: str, k: int = 1) -> NoReturn:
+    """Raise TensorFlow's error for input k of an op, whose dtype is not the expected one."""
+    was, its = (tensor_name(getattr(each, "name", each)) for each in (expected, dtype))
+    raise InvalidTypeError(
+        f"cannot compute {op} as input #{k}(zero-based) was expected to be a {was} tensor but is a "
+        f"{its} tensor"
+    )
+
+
+def as_tensors(t_list: Any, one_dtype: bool) -> list[Array | None]:
+    """Return the tensors of a list as arrays; None stays None."""
+    if all_plain(tensors := as_list(t_list)):
         return tensors
     tensors = [None if t is None else _as_array(t, "t_list", FLOATS) for t in tensors]
     arrays = [t for t in tensors if t is not None]
     check_layouts(arrays, "t_list", False)
     if one_dtype:
-        dtypes = [t.dtype for t in arrays]
-        for k, dtype in enumerate(dtypes):
-            if dtype is not dtypes[0] and dtype != dtypes[0]:
-                raise InvalidTypeError(
-                    f"cannot compute Pack as input #{k}(zero-based) was expected to be a "
-                    f"{tensor_name(dtypes[0])} tensor but is a {tensor_name(dtype)} tensor"
-                )
+        check_one_dtype([t.dtype for t in arrays])
     return tensors
 
 
@@ -210,10 +235,7 @@ def as_bound(value: Any, name: str, op: str, dtype: np.dtype[Any]) -> Array:
     if isinstance(value, (Variable, np.ndarray, np.generic)) or hasattr(value, "__dlpack__"):
         bound = value.numpy() if isinstance(value, Variable) else np.asarray(value)
         if bound.dtype != dtype and bound.dtype.kind not in "iu":
-            raise InvalidTypeError(
-                f"cannot compute {op} as input #1(zero-based) was expected to be a "
-                f"{tensor_name(dtype)} tensor but is a {tensor_name(bound.dtype)} tensor"
-            )
+            refuse_dtype(bound.dtype, dtype, op)
     else:
         try:
             bound = np.asarray(value)
@@ -300,29 +322,38 @@ def results_for(tensors: Sequence[Array | None], out: Any) -> list[Array | None]
     """Return the arrays that results are written to; new arrays if there is no `out`."""
     if out is None:
         return [None if t is None else np.empty(t.shape, t.dtype) for t in tensors]
-    if not isinstance(out, (list, tuple)) or len(out) != len(tensors):
-        raise InvalidArgumentError(f"out must be a list of {len(tensors)} results")
+    check_results(out, tensors)
     if all(map(operator.is_, out, tensors)):
         results = list(tensors)
     else:
-        results = [_result(member, t) for member, t in zip(out, tensors, strict=True)]
+        each = zip(out, tensors, strict=True)
+        results = [None if t is None else _result(member, t) for member, t in each]
     check_layouts([result for result in results if result is not None], "out", True)
     return results
 
 
-def _result(out: Any, t: Array | None) -> Any:
-    if t is None:
-        if out is not None:
+def check_results(out: Any, tensors: Sequence[Any]) -> None:
+    """Raise if `out` is not a list with None where the list of tensors has None."""
+    if not isinstance(out, (list, tuple)) or len(out) != len(tensors):
+        raise InvalidArgumentError(f"out must be a list of {len(tensors)} results")
+    for member, t in zip(out, tensors, strict=True):
+        if t is None and member is not None:
             raise InvalidArgumentError("out must be None where the tensor is None")
-        return None
-    if isinstance(out, IndexedSlices):
-        out = out.values
+
+
+def _result(out: Any, t: Array) -> Any:
+    out = of_rows(out)
     array = out.numpy() if isinstance(out, Variable) else as_array(out, "out")
-    if array.dtype != t.dtype:
-        raise InvalidTypeError(f"out must have the tensor's dtype {t.dtype}, not {array.dtype}")
-    if array.shape != t.shape:
-        raise InvalidArgumentError(f"out must have the tensor's shape {t.shape}, not {array.shape}")
+    check_fits(array, t.dtype, t.shape)
     return array
+
+
+def check_fits(out: Any, dtype: Any, shape: tuple[int, ...]) -> None:
+    """Raise if a result does not have a tensor's dtype and shape."""
+    if out.dtype != dtype:
+        raise InvalidTypeError(f"out must have the tensor's dtype {dtype}, not {out.dtype}")
+    if out.shape != shape:
+        raise InvalidArgumentError(f"out must have the tensor's shape {shape}, not {out.shape}")
 
 
 def check_separate(outs: list[Array], tensors: list[Array]) -> None:

@@ -7,13 +7,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfopt.clip_ops.validation import FLOATS, Array, as_bound, as_limits, tensor_name
+from tfopt.clip_ops.validation import (
+    FLOATS,
+    Array,
+    as_bound,
+    as_limits,
+    as_list,
+    check_dtype,
+    check_fits,
+    check_one_dtype,
+    check_results,
+    of_rows,
+    refuse_dtype,
+)
 from tfopt.core.backends import is_device_array
 from tfopt.cuda.device_array import DeviceArray, as_device_array, numpy_dtype
 from tfopt.cuda.memory import new_like
 from tfopt.cuda.validation import check_layout
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.indexed_slices import IndexedSlices
 from tfopt.variable import Variable
 
 __all__ = [
@@ -40,38 +51,20 @@ class Tensor(NamedTuple):
 
 def as_tensor(value: Any, name: str, dtypes: tuple[str, ...]) -> Tensor:
     """Return an argument as an array on a GPU, unwrapping IndexedSlices and Variables."""
-    if isinstance(value, IndexedSlices):
-        value = value.values
+    value = of_rows(value)
     if isinstance(value, Variable):
         value = value.value()
     array = as_device_array(value, name, "the first tensor")
-    if array.dtype not in dtypes:
-        raise InvalidTypeError(
-            f"Value for attr 'T' of {_named(array.dtype)} is not in the list of allowed values: "
-            f"{', '.join(map(_named, dtypes))}"
-        )
+    check_dtype(array.dtype, dtypes)
     check_layout(array, name, False)
     return Tensor(value, array)
 
 
-def _named(dtype: str) -> str:
-    return dtype if dtype not in FLOATS or dtype == "bfloat16" else tensor_name(np.dtype(dtype))
-
-
 def as_tensors(t_list: Any, one_dtype: bool) -> list[Tensor | None]:
     """Return the tensors of a list; None stays None."""
-    if not isinstance(t_list, Sequence):
-        raise InvalidTypeError(
-            f"`t_list` should be a sequence of tensors. Received {type(t_list)}."
-        )
-    tensors = [None if t is None else as_tensor(t, "t_list", FLOATS) for t in t_list]
-    dtypes = [t.array.dtype for t in tensors if t is not None]
-    for k, dtype in enumerate(dtypes):
-        if one_dtype and dtype != dtypes[0]:
-            raise InvalidTypeError(
-                f"cannot compute Pack as input #{k}(zero-based) was expected to be a "
-                f"{_named(dtypes[0])} tensor but is a {_named(dtype)} tensor"
-            )
+    tensors = [None if t is None else as_tensor(t, "t_list", FLOATS) for t in as_list(t_list)]
+    if one_dtype:
+        check_one_dtype([t.array.dtype for t in tensors if t is not None])
     return tensors
 
 
@@ -90,10 +83,7 @@ def as_device_bound(value: Any, name: str, op: str, tensor: DeviceArray) -> Arra
         return bound
     array = as_device_array(value, name, "t")
     if array.dtype != tensor.dtype:
-        raise InvalidTypeError(
-            f"cannot compute {op} as input #1(zero-based) was expected to be a "
-            f"{_named(tensor.dtype)} tensor but is a {_named(array.dtype)} tensor"
-        )
+        refuse_dtype(array.dtype, tensor.dtype, op)
     if array.shape != tensor.shape:
         raise InvalidArgumentError(
             f"on a GPU {name} must be a number or have t's shape {tensor.shape}, not {array.shape}"
@@ -134,9 +124,9 @@ def results_for(tensors: Sequence[Tensor | None], out: Any) -> list[Tensor | Non
     """Return the arrays that results are written to; new arrays if there is no `out`."""
     if out is None:
         return [None if t is None else _new(t, t.array.shape) for t in tensors]
-    if not isinstance(out, (list, tuple)) or len(out) != len(tensors):
-        raise InvalidArgumentError(f"out must be a list of {len(tensors)} results")
-    return [_result(member, t) for member, t in zip(out, tensors, strict=True)]
+    check_results(out, tensors)
+    each = zip(out, tensors, strict=True)
+    return [None if t is None else _fitting(r, t.array.dtype, t.array.shape) for r, t in each]
 
 
 def scalar_for(tensor: Tensor, out: Any) -> Tensor:
@@ -151,21 +141,10 @@ def _new(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     return Tensor(given, as_device_array(given, "out"))
 
 
-def _result(out: Any, t: Tensor | None) -> Tensor | None:
-    if t is not None:
-        return _fitting(out, t.array.dtype, t.array.shape)
-    if out is not None:
-        raise InvalidArgumentError("out must be None where the tensor is None")
-    return None
-
-
 def _fitting(out: Any, dtype: str, shape: tuple[int, ...]) -> Tensor:
-    value = out.values if isinstance(out, IndexedSlices) else out
+    value = of_rows(out)
     array = as_device_array(value, "out", "the tensor")
-    if array.dtype != dtype:
-        raise InvalidTypeError(f"out must have the tensor's dtype {dtype}, not {array.dtype}")
-    if array.shape != shape:
-        raise InvalidArgumentError(f"out must have the tensor's shape {shape}, not {array.shape}")
+    check_fits(array, dtype, shape)
     check_layout(array, "out", True)
     return Tensor(value, array)
 

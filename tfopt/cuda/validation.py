@@ -1,15 +1,16 @@
-"""Validation of calls with arrays on a GPU: the same checks as on the host, in the same order."""
+"""Validation of calls with arrays on a GPU: the host's checks, and those of their memory."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tfopt.cuda.device_array import DeviceArray, as_device_array
 from tfopt.cuda.library import Library
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.kernels.update.checks import read_hyper
+from tfopt.kernels.update.checks import checked_hypers
 from tfopt.kernels.update.step_table import Kernel
-from tfopt.rules import checks_of
 
 __all__ = [
     "check_arrays",
@@ -102,53 +103,14 @@ def check_in_order(
     -------
     hypers : tuple of float
     """
-    rule, dense = kernel.rule, indices is None
-    named = dict(zip(rule.operands, arrays, strict=True))
-    values: dict[str, float] = {}
-    for name in checks_of(rule).order(rule, dense):
-        if name in rule.hypers:
-            k = rule.hypers.index(name)
-            values[name] = read_hyper(kernel, k, hypers[k], flags, dense)
-        elif name in named:
-            _check_shape(named, name)
-        elif indices is not None:
-            _check_rows(name, arrays, indices, rule.grad)
-    return tuple(values[name] for name in rule.hypers)
+    ids = None if indices is None else _of_shape(indices.shape)
+    operands = tuple(_of_shape(array.shape) for array in arrays)
+    return checked_hypers(kernel, operands, ids, hypers, flags)
 
 
-def _check_shape(named: dict[str, DeviceArray], name: str) -> None:
-    var, array = named["var"], named[name]
-    if var.shape != array.shape:
-        raise InvalidArgumentError(
-            f"var and {name} do not have the same shape: "
-            f"{_listed(var.shape)} {_listed(array.shape)}"
-        )
-
-
-def _check_rows(check: str, arrays: list[DeviceArray], indices: DeviceArray, name: str) -> None:
-    var, grad = arrays[0].shape, arrays[-1].shape
-    if check == "rank" and not var:
-        raise InvalidArgumentError("var must be at least 1 dimensional")
-    if check == "indices" and len(indices.shape) != 1:
-        raise InvalidArgumentError(f"indices must be one-dimensional: {_listed(indices.shape)}")
-    if check == "columns":
-        if len(grad) != len(var):
-            raise InvalidArgumentError(
-                f"{name} must have the same number of dimensions as var: "
-                f"{_listed(var)} {_listed(grad)}"
-            )
-        for axis in range(1, len(var)):
-            if var[axis] != grad[axis]:
-                raise InvalidArgumentError(
-                    f"var and {name} must match in dimension {axis}: {_listed(var)} {_listed(grad)}"
-                )
-    if check == "rows" and grad[0] != indices.shape[0]:
-        raise InvalidArgumentError(
-            f"{name} must be the same size as indices in the first dimension: "
-            f"{grad[0]} {indices.shape[0]}"
-        )
-    if check == "inner" and 0 in var[1:]:
-        raise InvalidArgumentError(f"the rows of var must not be empty: {_listed(var)}")
+def _of_shape(shape: tuple[int, ...]) -> np.ndarray:
+    """Return an array of a shape, whose elements are all one, for checks of the host."""
+    return np.ndarray(shape, np.uint8, b"\0", strides=(0,) * len(shape))
 
 
 def _overlap(a: DeviceArray, b: DeviceArray) -> bool:

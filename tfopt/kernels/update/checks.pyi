@@ -1,5 +1,7 @@
 from typing import Any, SupportsFloat, final
 
+from numpy.typing import NDArray
+
 from tfopt.kernels.update.step_table import Kernel
 
 @final
@@ -15,7 +17,13 @@ def dense_call(
     grad_scale: SupportsFloat,
     var_scale: SupportsFloat = 1.0,
 ) -> Call: ...
-def read_hyper(kernel: Kernel, k: int, value: Any, flags: int, dense: bool) -> float: ...
+def checked_hypers(
+    kernel: Kernel,
+    arguments: tuple[Any, ...],
+    ids: NDArray[Any] | None,
+    hypers: tuple[SupportsFloat, ...],
+    flags: int,
+) -> tuple[float, ...]: ...
 def step_arguments(
     kernel: Kernel,
     hypers: tuple[float, ...],

@@ -354,14 +354,18 @@ cdef const steps *set_scalars(Kernel kernel, Call call, const numbers *read, int
     return rule
 
 
-def read_hyper(Kernel kernel not None, int k, value, int flags, bint dense):
-    """Return a hyperparameter as a float, after checking that it is a scalar within its limit."""
+def checked_hypers(Kernel kernel not None, tuple arguments not None, cnp.ndarray ids,
+                   tuple hypers not None, int flags):
+    """The hyperparameters as floats, after the checks of a call, for other backends.
+
+    Of the arrays and the indices, None in a dense call, only the shapes are looked at.
+    """
     cdef numbers read
-    if not 0 <= k < kernel.n_hypers:
-        raise InvalidArgumentError(f"{kernel.name} has no hyperparameter {k}")
-    faults = _read(None, value, <str>kernel.hypers[k], &read.hypers[k])
-    _check_hyper(kernel, k, flags, dense, &read, faults)
-    return read.hypers[k]
+    cdef object faults = read_scalars(kernel, hypers, 1.0, 1.0, &read)
+    cdef list variables = as_arrays(kernel, arguments)
+    cdef cnp.ndarray grad = variables.pop()
+    check_in_order(kernel, variables, grad, ids, flags, &read, faults)
+    return tuple([read.hypers[k] for k in range(kernel.n_hypers)])
 
 
 def step_arguments(Kernel kernel not None, tuple hypers not None, int flags, grad_scale,
