@@ -288,6 +288,19 @@ def test_a_failing_replay_names_the_users_line() -> None:
     assert "the line that fails" in "".join(caught.value.__notes__)
 
 
+def test_a_failing_write_names_the_users_line() -> None:
+    variable = tfopt.Variable(np.zeros(2))
+
+    def body(x: Any) -> None:
+        tfopt.clip_by_norm(x, 1.0, out=variable, nonfinite="raise")  # the line that fails
+
+    f = tfopt.function(body)
+    f(np.ones(2))
+    with pytest.raises(tfopt.InvalidArgumentError, match="the norm is inf") as caught:
+        f(np.full(2, np.inf))
+    assert "the line that fails" in "".join(caught.value.__notes__)
+
+
 def test_sources_live_as_long_as_their_functions() -> None:
     before = {*linecache.cache}
     f = tfopt.function(lambda x: x * 2.0)

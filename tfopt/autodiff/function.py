@@ -19,7 +19,7 @@ from tfopt.autodiff.tracing.sizes import Resized
 from tfopt.autodiff.tracing.sources import source_of
 from tfopt.autodiff.tracing.trace import traced
 from tfopt.core import engine
-from tfopt.core.call_site import stacklevel
+from tfopt.core.callers import stacklevel
 from tfopt.core.engine import Operand, Tensor, Trace
 from tfopt.core.locks import ProcessLock
 from tfopt.core.nest import flatten, pack

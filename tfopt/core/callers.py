@@ -1,33 +1,48 @@
-"""Which line of the user's program is being executed."""
+"""The frames of the user's program, by the names of modules."""
 
 from __future__ import annotations
 
-import os
 import sys
-from pathlib import Path
 from types import FrameType
 
-import numpy as np
+__all__ = ["is_meant", "stacklevel", "users_frame", "users_line"]
 
-__all__ = ["is_meant", "users_frame", "users_line"]
+#: This package, and the libraries through which users may call it.
+_NOT_THE_USERS = ("tfopt.", "numpy.", "scipy.")
+#: The parts of this package that record and compute gradients, and the library that calls them.
+_GRADIENTS = ("tfopt.autodiff.", "tfopt.core.", "tfopt.indexed_slices.", "numpy.")
 
-_LIBRARIES = Path(np.__file__).parents[1]
-_NUMPY = str(_LIBRARIES / "numpy") + os.sep
-_TFOPT = str(Path(__file__).parents[1]) + os.sep
-#: The parts of this package that record and compute gradients.
-_GRADIENTS = tuple(
-    _TFOPT + part for part in ("autodiff" + os.sep, "core" + os.sep, "indexed_slices.py")
-)
-#: The folders of this package and of libraries through which users may call it.
-_FOLDERS = (_TFOPT, _NUMPY, str(_LIBRARIES / "scipy") + os.sep)
+
+def _innermost(skipped: tuple[str, ...], depth: int) -> tuple[FrameType, int]:
+    """Return the innermost frame that is not of some packages, and how far out it is.
+
+    `depth` is how far out the first frame is, from the function that calls this one.
+    """
+    frame, level = sys._getframe(1 + depth), depth
+    while frame.f_back is not None and _module_of(frame).startswith(skipped):
+        frame, level = frame.f_back, level + 1
+    return frame, level
+
+
+def _module_of(frame: FrameType) -> str:
+    name: str = frame.f_globals.get("__name__", "")
+    return f"{name}."
 
 
 def users_frame() -> FrameType:
     """Return the innermost frame outside this package, NumPy and SciPy."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_FOLDERS):
-        frame = frame.f_back
-    return frame
+    return _innermost(_NOT_THE_USERS, 1)[0]
+
+
+def users_line() -> tuple[str, int]:
+    """Return the file name and line number of the call into this package."""
+    frame = users_frame()
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def stacklevel() -> int:
+    """Return the `stacklevel` with which the caller's warning points to the user's code."""
+    return _innermost(_NOT_THE_USERS, 1)[1]
 
 
 def is_meant(depth: int) -> bool:
@@ -36,13 +51,4 @@ def is_meant(depth: int) -> bool:
     The parts that record and compute gradients do not count. `depth` is the depth of the innermost
     frame that may have asked.
     """
-    frame = sys._getframe(1 + depth)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((_NUMPY, *_GRADIENTS)):
-        frame = frame.f_back
-    return frame.f_code.co_filename.startswith(_TFOPT)
-
-
-def users_line() -> tuple[str, int]:
-    """Return the file name and line number of the call into this package."""
-    frame = users_frame()
-    return frame.f_code.co_filename, frame.f_lineno
+    return _module_of(_innermost(_GRADIENTS, depth + 1)[0]).startswith("tfopt.")

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tfopt.core.call_site import stacklevel
+from tfopt.core.callers import stacklevel
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.commit import Write

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.core.call_site import stacklevel
+from tfopt.core.callers import stacklevel
 from tfopt.core.engine import Tensor, raw
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
