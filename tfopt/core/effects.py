@@ -50,6 +50,10 @@ def writes(*names: str, returns: Returns = None) -> Callable[[F], F]:
     Notes
     -----
     If a parameter `use_locking` is true, the locks of everything written are acquired first.
+
+    The wrapper is compiled from a text with the parameters of the function. One with ``*args`` and
+    ``**kwargs``, which has to look for what is written, takes 0.2 to 0.4 us more: a tenth of an
+    `assign` or of a small `clip_by_norm`.
     """
 
     def decorate(function: F) -> F:

@@ -15,35 +15,13 @@ from tfopt.kernels.update.dense import apply, run
 from tfopt.kernels.update.step_table import Kernel
 from tfopt.updates.sparse_update import check_duplicates, rows_call
 
-__all__ = ["update", "updated"]
+__all__ = ["update"]
 
 V = TypeVar("V")
 
 
-@writes("var", "slots")
-def update(
-    kernel: Kernel,
-    var: Any,
-    slots: tuple[Any, ...],
-    grad: Any,
-    hypers: tuple[SupportsFloat, ...],
-    flags: int,
-    indices: Any = None,
-    duplicates: str = "sequential",
-    grad_scale: SupportsFloat = 1.0,
-    var_scale: SupportsFloat = 1.0,
-    check_indices: bool = True,
-    use_locking: bool = False,
-) -> None:
-    """Update a variable and its slots, or lists of them, in place."""
-    operands = (var, *slots, grad)
-    _update(
-        kernel, operands, hypers, flags, indices, duplicates, grad_scale, var_scale, check_indices
-    )
-
-
 @writes("var", "slots", returns="var")
-def updated(
+def update(
     kernel: Kernel,
     var: V,
     slots: tuple[Any, ...],
@@ -51,28 +29,17 @@ def updated(
     hypers: tuple[SupportsFloat, ...],
     flags: int,
     indices: Any = None,
-    *,
-    use_locking: bool = False,
-) -> V:
-    """Update a variable and its slots in place, and return the variable."""
-    _update(kernel, (var, *slots, grad), hypers, flags, indices)
-    return var
-
-
-def _update(
-    kernel: Kernel,
-    operands: tuple[Any, ...],
-    hypers: tuple[SupportsFloat, ...],
-    flags: int,
-    indices: Any,
     duplicates: str = "sequential",
     grad_scale: SupportsFloat = 1.0,
     var_scale: SupportsFloat = 1.0,
     check_indices: bool = True,
-) -> None:
+    use_locking: bool = False,
+) -> V:
+    """Update a variable and its slots, or lists of them, in place; return the variable."""
+    operands = (var, *slots, grad)
     check_duplicates(duplicates)
-    if first_is_device_array(operands[0]):
-        backend_of(operands[0]).apply(
+    if first_is_device_array(var):
+        backend_of(var).apply(
             kernel, operands, hypers, flags, indices, duplicates, grad_scale, var_scale,
             check_indices,
         )  # fmt: skip
@@ -84,3 +51,4 @@ def _update(
             var_scale=var_scale,
         )  # fmt: skip
         run(call)
+    return var
