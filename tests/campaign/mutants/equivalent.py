@@ -76,6 +76,7 @@ EQUIVALENT: dict[str, str] = {
         _THREADS
     ),
     "tfopt/kernels/platform/runtime.pyx::gather_team: t.size = 1 -> pass": (_THREADS),
+    "tfopt/kernels/platform/runtime.pyx::run_team: if t.size == 1: -> if t.size == 2:": (_THREADS),
     "tfopt/kernels/reduce/clip.pyx::_scale_each: product = product if second[i]"
     " == 1 else product * second[i] -> product = product if second[i] == 2 else"
     " product * second[i]": ("the product with 1 is the product, which has been flushed"),
@@ -120,9 +121,6 @@ EQUIVALENT: dict[str, str] = {
     "tfopt/kernels/update/deferred_rows.pyx::_catch_up_row: break -> continue": (
         "steps that move nothing are taken one by one"
     ),
-    "tfopt/kernels/update/deferred_rows.pyx::catch_up: if t.size == 1: -> if t.size != 1:": (
-        _THREADS
-    ),
     "tfopt/kernels/update/gradients.pyx::_run: axes.n_written = n_operands - 1 "
     "-> axes.n_written = n_operands": (
         "contiguous operands are not buffered, so none is written back"
@@ -138,7 +136,6 @@ EQUIVALENT: dict[str, str] = {
     "tfopt/kernels/update/repetition.pyx::Repetition.call_with: bit *= 2 -> pass": (
         "no rule has two flags"
     ),
-    "tfopt/kernels/update/row_buckets.pyx::_share: if t.size == 1: -> if t.size == 2:": (_THREADS),
     "tfopt/kernels/update/row_buckets.pyx::worth_dividing: return (w.scatter !="
     " NULL and FEWEST <= w.n_indices < NOWHERE and w.n_rows < NOWHERE and w.n_r"
     "ows * w.itemsize * (w.n_operands - 1) > LARGE and (w.n_operands > 2 or w.s"

@@ -41,6 +41,8 @@ cdef inline Py_ssize_t row_length(const index *indptr, Py_ssize_t i, Py_ssize_t 
     return -1
 
 
+cdef Py_ssize_t first_outside(const char *indices, Py_ssize_t stride, bint wide, Py_ssize_t n,
+                              Py_ssize_t stop) noexcept nogil
 cdef extent extent_of(Py_ssize_t n_data, Py_ssize_t n_indices, Py_ssize_t n_indptr,
                       Py_ssize_t n_dense, Py_ssize_t width, Py_ssize_t n_weights) except *
 cdef int check_length(str name, Py_ssize_t length, Py_ssize_t expected) except -1

@@ -7,7 +7,6 @@ nor one that another thread changes after the check makes them crash. Testing in
 than a separate pass per epoch, and needs no copy of the matrix.
 """
 
-from cython.parallel cimport parallel
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -17,10 +16,7 @@ from tfopt.kernels.arrays.coerce cimport as_array, refuse_layout, shape_of
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, prefetch_line, raise_flag, within,
 )
-from tfopt.kernels.platform.machine cimport (
-    omp_get_num_threads, omp_get_thread_num, raise_flag,
-)
-from tfopt.kernels.platform.runtime cimport begin_share, dismiss_team, end_share, gather_team, team
+from tfopt.kernels.platform.runtime cimport gather_team, run_team
 from tfopt.kernels.platform.floats cimport real
 
 cimport tfopt.kernels.platform.numpy_api as cnp
@@ -57,54 +53,55 @@ cdef bint _any_falls(const index *indptr, Py_ssize_t n) noexcept nogil:
     return falls
 
 
-cdef void _look_outside(const index *indices, Py_ssize_t n, Py_ssize_t stop, int *outside,
-                        int thread, int threads) noexcept nogil:
-    cdef Py_ssize_t b, blocks = (n + BLOCK - 1) // BLOCK
+cdef struct search:
+    const char *indices
+    bint wide               # of 64 bits
+    bint falls              # for an index above the next one, not for one that is not in [0, stop)
+    Py_ssize_t n, stop
+    int *found
+
+
+cdef bint _any(const search *s, Py_ssize_t first, Py_ssize_t n) noexcept nogil:
+    """Whether any of n indices is what is searched for."""
+    cdef const int32_t *narrow = <const int32_t *>s.indices + first
+    cdef const int64_t *wide = <const int64_t *>s.indices + first
+    if s.falls:
+        return _any_falls(wide, n) if s.wide else _any_falls(narrow, n)
+    return _any_outside(wide, n, s.stop) if s.wide else _any_outside(narrow, n, s.stop)
+
+
+cdef void _look(const void *given, int thread, int threads) noexcept nogil:
+    cdef const search *s = <const search *>given
+    cdef Py_ssize_t b, blocks = (s.n + BLOCK - 1) // BLOCK
     for b in range(blocks * thread // threads, blocks * (thread + 1) // threads):
-        if _any_outside(indices + b * BLOCK, min(n - b * BLOCK, <Py_ssize_t>BLOCK), stop):
-            raise_flag(outside)
+        if _any(s, b * BLOCK, min(s.n - b * BLOCK, <Py_ssize_t>BLOCK)):
+            raise_flag(s.found)
 
 
-cdef Py_ssize_t _first_outside(const index *indices, Py_ssize_t n, Py_ssize_t stop) noexcept nogil:
-    """The position of the first index that is not in [0, stop), or -1."""
-    stop = max(stop, 0)
+cdef Py_ssize_t _find(search s) noexcept nogil:
+    """The position of the first index that is searched for, or -1."""
     cdef Py_ssize_t k
-    cdef int outside = 0
-    cdef team t = gather_team(n, 1)
-    with parallel(num_threads=t.size):
-        begin_share(&t)
-        _look_outside(indices, n, stop, &outside, omp_get_thread_num(), omp_get_num_threads())
-        end_share(&t)
-    dismiss_team(&t)
-    if outside:
-        for k in range(n):
-            if <uint64_t>indices[k] >= <uint64_t>stop:
-                return k
+    cdef int found = 0
+    s.found = &found
+    run_team(gather_team(s.n, 1), _look, &s)
+    for k in range(s.n if found else 0):
+        if _any(&s, k, 1):
+            return k
     return -1
 
 
-cdef void _look_for_falls(const index *indptr, Py_ssize_t n, int *falls, int thread,
-                          int threads) noexcept nogil:
-    cdef Py_ssize_t b, blocks = (n + BLOCK - 1) // BLOCK
-    for b in range(blocks * thread // threads, blocks * (thread + 1) // threads):
-        if _any_falls(indptr + b * BLOCK, min(n - b * BLOCK, <Py_ssize_t>BLOCK)):
-            raise_flag(falls)
-
-
-cdef Py_ssize_t _first_fall(const index *indptr, Py_ssize_t n) noexcept nogil:
-    """The first row that ends before it begins, or -1."""
-    cdef Py_ssize_t i
-    cdef int falls = 0
-    cdef team t = gather_team(n, 1)
-    with parallel(num_threads=t.size):
-        begin_share(&t)
-        _look_for_falls(indptr, n, &falls, omp_get_thread_num(), omp_get_num_threads())
-        end_share(&t)
-    dismiss_team(&t)
-    if falls:
-        for i in range(n):
-            if indptr[i + 1] < indptr[i]:
-                return i
+cdef Py_ssize_t first_outside(const char *indices, Py_ssize_t stride, bint wide, Py_ssize_t n,
+                              Py_ssize_t stop) noexcept nogil:
+    """The position of the first index that is not in [0, stop), or -1."""
+    cdef Py_ssize_t k
+    stop = max(stop, 0)
+    if n < 2 or stride == (8 if wide else 4):
+        return _find(search(indices, wide, False, n, stop, NULL))
+    for k in range(n):
+        if not within((<const int64_t *>indices)[0] if wide else (<const int32_t *>indices)[0],
+                      stop):
+            return k
+        indices += stride
     return -1
 
 
@@ -155,11 +152,10 @@ def check_indices(indices, Py_ssize_t stop, str name not None):
     """
     cdef cnp.ndarray a = _index_array(indices, name)
     cdef Py_ssize_t n = cnp.PyArray_SIZE(a), bad
-    cdef const int32_t *narrow = <const int32_t *>cnp.PyArray_DATA(a)
-    cdef const int64_t *wide = <const int64_t *>cnp.PyArray_DATA(a)
-    cdef bint is_narrow = cnp.PyArray_ITEMSIZE(a) == 4
+    cdef const char *first = <const char *>cnp.PyArray_DATA(a)
+    cdef int size = cnp.PyArray_ITEMSIZE(a)
     with nogil:
-        bad = _first_outside(narrow, n, stop) if is_narrow else _first_outside(wide, n, stop)
+        bad = first_outside(first, size, size == 8, n, stop)
     if bad >= 0:
         raise IndexOutOfRangeError(f"{name}[{bad}] is {a[bad]}, which is not in [0, {stop})")
 
@@ -191,9 +187,8 @@ def check_csr(data, indices, indptr, shape, str name not None="X"):
     cdef cnp.ndarray values = as_array(data, f"{name}.data")
     cdef cnp.ndarray columns = _index_array(indices, f"{name}.indices")
     cdef cnp.ndarray ends = _index_array(indptr, f"{name}.indptr")
-    cdef const int32_t *narrow = <const int32_t *>cnp.PyArray_DATA(ends)
-    cdef const int64_t *wide = <const int64_t *>cnp.PyArray_DATA(ends)
-    cdef bint is_narrow = cnp.PyArray_ITEMSIZE(ends) == 4
+    cdef const char *first = <const char *>cnp.PyArray_DATA(ends)
+    cdef bint wide = cnp.PyArray_ITEMSIZE(ends) == 8
     if n_rows < 0 or cnp.PyArray_SIZE(ends) != n_rows + 1:
         raise InvalidArgumentError(
             f"{name}.indptr must have one element more than {name} has rows, {n_rows + 1}, "
@@ -204,7 +199,7 @@ def check_csr(data, indices, indptr, shape, str name not None="X"):
     if ends[0] != 0:
         raise InvalidArgumentError(f"{name}.indptr must begin with 0, not {ends[0]}")
     with nogil:
-        fall = _first_fall(narrow, n_rows) if is_narrow else _first_fall(wide, n_rows)
+        fall = _find(search(first, wide, True, n_rows, 0, NULL))
     if fall >= 0:
         raise InvalidArgumentError(
             f"{name}.indptr must not decrease, but row {fall} begins at {ends[fall]} and ends "

@@ -15,10 +15,16 @@ cdef struct team:
     int size, work
     double others, asked, began, ended
 
+# What a thread of a team does.
+ctypedef void (*share_t)(const void *work, int thread, int threads) noexcept nogil
+
+# `run_team` runs all teams but those of functions of typed views, which no pointer can be to: these
+# have a region of their own, which reports what its threads save as the one of `run_team` does.
 cdef int flush_denormals() noexcept nogil
 cdef int team_size(Py_ssize_t elements, int operands) noexcept nogil
 cdef team gather_team(Py_ssize_t elements, int operands) noexcept nogil
 cdef void dismiss_team(const team *t) noexcept nogil
+cdef void run_team(team t, share_t share, const void *work) noexcept nogil
 
 
 cdef inline team at_most(team t, Py_ssize_t threads) noexcept nogil:

@@ -1,5 +1,6 @@
 """Settings of all kernels: the number of threads, denormals, and the effect of a fork."""
 
+from cython.parallel cimport parallel
 from libc.math cimport ldexp
 from libc.string cimport memset
 
@@ -7,7 +8,7 @@ from tfopt.errors import InvalidArgumentError
 
 from tfopt.kernels.platform.machine cimport (
     TFOPT_CAN_FLUSH, TFOPT_OPENMP, cpu_has_v3, cpu_has_v4, in_forked_child, omp_get_max_threads,
-    omp_get_wtime,
+    omp_get_num_threads, omp_get_thread_num, omp_get_wtime,
 )
 from tfopt.kernels.platform.shared_numbers cimport (
     share_double, share_int, shared_double, shared_int,
@@ -119,6 +120,18 @@ cdef void dismiss_team(const team *t) noexcept nogil:
             others = <double>(t.size - 1) / (1 + <double>(t.size - 1) / 8)
         now = omp_get_wtime()
         _enter(&_saved[t.work], now, now - t.asked, (t.ended - t.began) * (1 + others))
+
+
+cdef void run_team(team t, share_t share, const void *work) noexcept nogil:
+    """Have each thread of a team do its share of some work, and return when all are done."""
+    if t.size == 1:
+        share(work, 0, 1)
+        return
+    with parallel(num_threads=t.size):      # no prange: its end would be a second barrier
+        begin_share(&t)
+        share(work, omp_get_thread_num(), omp_get_num_threads())
+        end_share(&t)
+    dismiss_team(&t)
 
 
 def pauses(calls):

@@ -5,11 +5,10 @@ except for float64 whose squares overflow or underflow: those are scaled by a po
 summed again.
 """
 
-from cython.parallel cimport parallel
 from libc.math cimport INFINITY, frexp, sqrt
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
 
@@ -19,12 +18,8 @@ from tfopt.kernels.arrays.aliasing cimport hold
 from tfopt.kernels.arrays.coerce cimport refuse_layout, storage_of
 from tfopt.kernels.arrays.csr cimport check_length
 from tfopt.kernels.arrays.layout cimport NATIVE
-from tfopt.kernels.platform.machine cimport (
-    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
-)
-from tfopt.kernels.platform.runtime cimport (
-    begin_share, dismiss_team, end_share, flush_denormals, gather_team, team,
-)
+from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
+from tfopt.kernels.platform.runtime cimport flush_denormals, gather_team, run_team
 from tfopt.kernels.reduce.lane_sums cimport LANES, SPAN, span_lanes, sums
 from tfopt.kernels.reduce.spans cimport (
     BLEMISHES, PEAKS, SQUARES, combine, fold, source, sum_span, walk,
@@ -56,6 +51,10 @@ cdef struct batch:
     Py_ssize_t n_sources
     Py_ssize_t size         # elements of all
     int flush
+    double *spans           # the sums
+    Py_ssize_t n_spans
+    int kind                # of the sums
+    double scale            # of the elements
 
 
 cdef walk *_axes_of(cnp.ndarray a, int skip) except? NULL:
@@ -112,9 +111,9 @@ cdef int _set_source(source *into, object array, int skip, object bound, int kin
 
 # ---- one norm of many arrays
 
-cdef void _share(const batch *b, int thread, int threads, int kind, double scale,
-                 double *spans) noexcept nogil:
+cdef void _share(const void *arrays, int thread, int threads) noexcept nogil:
     """The spans that begin in a thread's share of all elements."""
+    cdef const batch *b = <const batch *>arrays
     cdef Py_ssize_t t, start, before = 0, span = 0
     cdef Py_ssize_t low = b.size * thread // threads, high = b.size * (thread + 1) // threads
     cdef fp_state caller = fp_enter(b.flush)
@@ -122,28 +121,20 @@ cdef void _share(const batch *b, int thread, int threads, int kind, double scale
         start = 0
         while start < b.sources[t].size:
             if low <= before + start < high:
-                spans[span] = sum_span(_sums, &b.sources[t], start, kind, scale)
+                b.spans[span] = sum_span(_sums, &b.sources[t], start, b.kind, b.scale)
             span += 1
             start += SPAN
         before += b.sources[t].size
     fp_leave(caller)
 
 
-cdef double _total(const batch *b, int kind, double scale, double *spans,
-                   Py_ssize_t n_spans) noexcept nogil:
-    cdef team t = gather_team(b.size, 1)
+cdef double _total(batch *b, int kind, double scale) noexcept nogil:
     cdef fp_state caller
     cdef double total
-    if t.size == 1:
-        _share(b, 0, 1, kind, scale, spans)
-    else:
-        with parallel(num_threads=t.size):
-            begin_share(&t)
-            _share(b, omp_get_thread_num(), omp_get_num_threads(), kind, scale, spans)
-            end_share(&t)
-        dismiss_team(&t)
+    b.kind, b.scale = kind, scale
+    run_team(gather_team(b.size, 1), _share, b)
     caller = fp_enter(b.flush)
-    total = combine(spans, n_spans, kind == PEAKS)
+    total = combine(b.spans, b.n_spans, kind == PEAKS)
     fp_leave(caller)
     return total
 
@@ -164,24 +155,21 @@ cdef bint _scaling(double peak, double *scale, int *exponent) noexcept nogil:
     return True
 
 
-cdef double _norm(const batch *b, double *spans, Py_ssize_t n_spans, bint any_double,
-                  int *exponent) noexcept nogil:
-    cdef double total = _total(b, SQUARES, 1, spans, n_spans), scale = 1
+cdef double _norm(batch *b, bint any_double, int *exponent) noexcept nogil:
+    cdef double total = _total(b, SQUARES, 1), scale = 1
     exponent[0] = 0
     if any_double and _misses(total):
-        total = _total(b, PEAKS, 1, spans, n_spans)
+        total = _total(b, PEAKS, 1)
         if not _scaling(total, &scale, exponent):
             return total
-        total = _total(b, SQUARES, scale, spans, n_spans)
+        total = _total(b, SQUARES, scale)
     return sqrt(total)
 
 
-cdef int _fill(batch *b, list arrays, list bounds, int kind, Py_ssize_t *n_spans,
-               bint *any_double) except -1:
+cdef int _fill(batch *b, list arrays, list bounds, int kind, bint *any_double) except -1:
     """Set up a batch; the caller frees it with `_free`, also after an error."""
     cdef Py_ssize_t t
     b.n_sources = len(arrays)
-    b.size = 0
     if bounds is not None:
         bounds = list(bounds)
         check_length("bounds", len(bounds), len(arrays))
@@ -193,13 +181,17 @@ cdef int _fill(batch *b, list arrays, list bounds, int kind, Py_ssize_t *n_spans
         _set_source(&b.sources[t], arrays[t], 0,
                     None if bounds is None else bounds[t], kind)
         b.size += b.sources[t].size
-        n_spans[0] += (b.sources[t].size + SPAN - 1) // SPAN
+        b.n_spans += (b.sources[t].size + SPAN - 1) // SPAN
         any_double[0] |= b.sources[t].is_double
+    b.spans = <double *>malloc(b.n_spans * sizeof(double))
+    if b.spans == NULL and b.n_spans:
+        raise MemoryError
     return 0
 
 
 cdef void _free(batch *b) noexcept:
     cdef Py_ssize_t t
+    free(b.spans)
     if b.sources != NULL:
         for t in range(b.n_sources):
             free(b.sources[t].axes)
@@ -209,30 +201,24 @@ cdef void _free(batch *b) noexcept:
 cdef double _of(list arrays, list bounds, int kind, bint root, int *exponent) except? -1:
     """The sum over all elements of arrays; for squares the norm, if the root is requested."""
     cdef batch b
-    cdef Py_ssize_t n_spans = 0
     cdef bint any_double = False
-    cdef double *spans = NULL
     cdef double answer = 0
     cdef list _held
     arrays = list(arrays)       # which no other thread can change
     _held = hold(arrays)
-    b.sources = NULL
+    memset(&b, 0, sizeof(b))
     exponent[0] = 0
     try:
-        _fill(&b, arrays, bounds, kind, &n_spans, &any_double)
-        if n_spans == 0:
+        _fill(&b, arrays, bounds, kind, &any_double)
+        if b.n_spans == 0:
             return 0
-        spans = <double *>malloc(n_spans * sizeof(double))
-        if spans == NULL:
-            raise MemoryError
         with nogil:
             if not root:
-                answer = _total(&b, kind, 1, spans, n_spans)
+                answer = _total(&b, kind, 1)
             else:
-                answer = _norm(&b, spans, n_spans, any_double, exponent)
+                answer = _norm(&b, any_double, exponent)
         return answer
     finally:
-        free(spans)
         _free(&b)
 
 
@@ -266,6 +252,15 @@ def sum_of_squares(cnp.ndarray array not None):
 
 # ---- many norms of one array
 
+cdef struct slices:
+    source first
+    walk outer              # from slice to slice, innermost axis first
+    Py_ssize_t n
+    int flush
+    double *roots
+    int64_t *exponents
+
+
 cdef double _slice_total(const source *s, bint max_abs, double scale) noexcept nogil:
     """The same as `_total` for one array, without memory for its spans."""
     cdef span_lanes lanes
@@ -297,21 +292,19 @@ cdef double _slice_norm(const source *s, int64_t *exponent) noexcept nogil:
     return sqrt(total)
 
 
-cdef void _share_of_slices(const source *first, const walk *outer, Py_ssize_t n, int flush,
-                           int thread, int threads, double *roots,
-                           int64_t *exponents) noexcept nogil:
+cdef void _share_of_slices(const void *given, int thread, int threads) noexcept nogil:
+    cdef const slices *all_ = <const slices *>given
     cdef Py_ssize_t i, rest
     cdef int axis
-    cdef source s
-    cdef fp_state caller = fp_enter(flush)
-    memcpy(&s, first, sizeof(source))
-    for i in range(n * thread // threads, n * (thread + 1) // threads):
+    cdef source s = all_.first
+    cdef fp_state caller = fp_enter(all_.flush)
+    for i in range(all_.n * thread // threads, all_.n * (thread + 1) // threads):
         rest = i
-        s.data = first.data
-        for axis in range(outer.ndim):
-            s.data += rest % outer.shape[axis] * outer.stride[axis]
-            rest //= outer.shape[axis]
-        roots[i] = _slice_norm(&s, &exponents[i])
+        s.data = all_.first.data
+        for axis in range(all_.outer.ndim):
+            s.data += rest % all_.outer.shape[axis] * all_.outer.stride[axis]
+            rest //= all_.outer.shape[axis]
+        all_.roots[i] = _slice_norm(&s, &all_.exponents[i])
     fp_leave(caller)
 
 
@@ -328,39 +321,29 @@ def slice_norms(cnp.ndarray array not None, int outer_axes, double[::1] roots no
         One element for each slice; the exponents must be zeros.
     """
     cdef list _held = hold([array])
-    cdef source s
-    cdef walk outer
-    cdef Py_ssize_t n = roots.shape[0]
-    cdef Py_ssize_t slices = 1
-    cdef int axis, flush = flush_denormals()
-    cdef team t
+    cdef slices s
+    cdef Py_ssize_t n = 1
+    cdef int axis
     if not 0 <= outer_axes <= cnp.PyArray_NDIM(array):
         raise InvalidArgumentError(
             f"outer_axes must be between 0 and the number of axes, not {outer_axes}"
         )
     for axis in range(outer_axes):
-        slices *= cnp.PyArray_DIM(array, axis)
-    check_length("roots", n, slices)
-    check_length("exponents", exponents.shape[0], slices)
+        n *= cnp.PyArray_DIM(array, axis)
+    check_length("roots", roots.shape[0], n)
+    check_length("exponents", exponents.shape[0], n)
     if n == 0:
         return
-    outer.ndim = outer_axes
-    for axis in range(outer_axes):      # innermost first
-        outer.shape[axis] = cnp.PyArray_DIM(array, outer_axes - 1 - axis)
-        outer.stride[axis] = cnp.PyArray_STRIDE(array, outer_axes - 1 - axis)
-    _set_source(&s, array, outer_axes, None, SQUARES)
-    if s.size > 0:
-        t = gather_team(n * s.size, 1)
+    s.n, s.flush = n, flush_denormals()
+    s.roots, s.exponents = &roots[0], &exponents[0]
+    s.outer.ndim = outer_axes
+    for axis in range(outer_axes):
+        s.outer.shape[axis] = cnp.PyArray_DIM(array, outer_axes - 1 - axis)
+        s.outer.stride[axis] = cnp.PyArray_STRIDE(array, outer_axes - 1 - axis)
+    _set_source(&s.first, array, outer_axes, None, SQUARES)
+    if s.first.size > 0:
         with nogil:
-            if t.size == 1:
-                _share_of_slices(&s, &outer, n, flush, 0, 1, &roots[0], &exponents[0])
-            else:
-                with parallel(num_threads=t.size):
-                    begin_share(&t)
-                    _share_of_slices(&s, &outer, n, flush, omp_get_thread_num(),
-                                     omp_get_num_threads(), &roots[0], &exponents[0])
-                    end_share(&t)
-            dismiss_team(&t)
+            run_team(gather_team(n * s.first.size, 1), _share_of_slices, &s)
     else:
         roots[:] = 0
-    free(s.axes)
+    free(s.first.axes)

@@ -15,10 +15,17 @@ ctypedef void (*add_rows_t)(void *sums, const Py_ssize_t *numbers, char *rows,
                             Py_ssize_t width, double bound, double scale) noexcept nogil
 
 
+cdef inline real limited(real value, real high, real factor) noexcept nogil:
+    """A number clamped to [-high, high] and multiplied by a factor."""
+    value = high if high < value else value
+    value = -high if -high > value else value
+    return value * factor
+
+
 cdef inline void add_rows(real *sums, const Py_ssize_t *numbers, char *rows, Py_ssize_t stride,
                           const Py_ssize_t *places, Py_ssize_t n, Py_ssize_t width, double bound,
                           double scale) noexcept nogil:
-    cdef real high = <real>bound, low = -<real>bound, factor = <real>scale, value
+    cdef real high = <real>bound, factor = <real>scale
     cdef Py_ssize_t i, j, row_bytes = width * sizeof(real), fetched = min(row_bytes, FETCHED)
     cdef char *base = <char *>sums
     cdef real *total
@@ -26,9 +33,7 @@ cdef inline void add_rows(real *sums, const Py_ssize_t *numbers, char *rows, Py_
     if width == 1:
         for i in range(n):
             row = <const real *>(rows + places[i] * stride)
-            value = high if high < row[0] else row[0]
-            value = low if low > value else value
-            sums[numbers[i]] = sums[numbers[i]] + value * factor
+            sums[numbers[i]] = sums[numbers[i]] + limited(row[0], high, factor)
         return
     for i in range(n):
         if i + ROWS_AHEAD < n:
@@ -37,6 +42,4 @@ cdef inline void add_rows(real *sums, const Py_ssize_t *numbers, char *rows, Py_
         total = sums + numbers[i] * width
         row = <const real *>(rows + places[i] * stride)
         for j in range(width):
-            value = high if high < row[j] else row[j]
-            value = low if low > value else value
-            total[j] = total[j] + value * factor
+            total[j] = total[j] + limited(row[j], high, factor)

@@ -41,7 +41,7 @@ from tfopt.kernels.platform.machine cimport (
 from tfopt.kernels.sdca.plans cimport find_awake, n_buckets, shuffle_in_buckets
 from tfopt.kernels.platform.floats cimport real
 from tfopt.kernels.platform.runtime cimport (
-    at_most, begin_share, dismiss_team, end_share, gather_team, team,
+    at_most, begin_share, dismiss_team, end_share, gather_team, run_team, team,
 )
 from tfopt.kernels.sdca.visits cimport AHEAD, LONGEST, add, dense_dot, dot, example, prefetch_row_of
 from tfopt.kernels.sdca.visits import LOSSES
@@ -155,42 +155,10 @@ cdef void visit_examples(const real *data, const index *indices, const index *in
     own.bias, own.estimate = bias, estimate
 
 
-# ---- merges
-
-cdef void _gather(const double *v, double **u, int n_partitions, Py_ssize_t low, Py_ssize_t high,
-                  double shrink, double sigma, excess *sums) noexcept nogil:
-    """Replace some weights of the first replica by their merged change."""
-    cdef Py_ssize_t k
-    cdef int p
-    cdef double d, dv, joint = 0, own = 0, bound = 0
-    for k in range(low, high):
-        dv = 0
-        for p in range(n_partitions):
-            d = u[p][k] - v[k]
-            dv += d
-            own += bregman(v[k], d, shrink)
-        dv /= sigma
-        joint += bregman(v[k], dv, shrink)
-        bound += dv * dv / 2
-        u[0][k] = dv
-    sums.joint, sums.own, sums.bound = joint, own / (sigma * sigma), bound
+include "merges.pxi"
 
 
-cdef double kept_share(const excess *sums, int n_partitions, double *sigma) noexcept nogil:
-    """The fraction of a merged change to keep; sigma becomes that of the next merge.
-
-    Averaging, a fraction of 1 / P, is always safe.
-    """
-    cdef double theta = 1, wanted
-    if sums.own > 0:
-        if sums.joint > sigma[0] * sums.own:
-            theta = fmax(1.0 / n_partitions, fmin(1, sigma[0] * sums.own / sums.bound))
-        wanted = fmax(1, fmin(n_partitions, 1.1 * sums.joint / sums.own))
-        sigma[0] = wanted if wanted > sigma[0] else (sigma[0] + wanted) / 2
-    return theta
-
-
-# ---- the threads' shares of each part
+# ---- epochs
 
 cdef void _visit_share(const real *data, const index *indices, const index *indptr,
                        const real *dense, Py_ssize_t width, const int64_t *plan, Py_ssize_t n,
@@ -210,34 +178,6 @@ cdef void _visit_share(const real *data, const index *indices, const index *indp
                        bias_curvature, sigma, bounds)
     fp_leave(caller)
 
-
-cdef void _gather_share(const double *v, double **u, int n_partitions, Py_ssize_t n_v,
-                        double shrink, double sigma, excess *sums, int thread,
-                        int threads) noexcept nogil:
-    cdef Py_ssize_t b
-    cdef fp_state caller = fp_enter(False)
-    for b in range(BLOCKS * thread // threads, BLOCKS * (thread + 1) // threads):
-        _gather(v, u, n_partitions, n_v * b // BLOCKS, n_v * (b + 1) // BLOCKS, shrink, sigma,
-                &sums[b])
-    fp_leave(caller)
-
-
-cdef void _keep_share(double *v, const double *dv, Py_ssize_t n_v, double theta,
-                      example *examples, const double *before, const int64_t *plan,
-                      Py_ssize_t n, extent *bounds, int thread, int threads) noexcept nogil:
-    cdef Py_ssize_t k, i
-    for k in range(n_v * thread // threads, n_v * (thread + 1) // threads):
-        v[k] += theta * dv[k]
-    if theta < 1:
-        for k in range(n * thread // threads, n * (thread + 1) // threads):
-            i = once(&plan[k])
-            if not within(i, bounds.n_rows):
-                raise_flag(&bounds.outside)
-                return
-            examples[i].a = before[i] + theta * (examples[i].a - before[i])
-
-
-# ---- epochs
 
 def epoch(const real[::1] data not None, const index[::1] indices not None,
           const index[::1] indptr not None, const real[:, ::1] dense not None,
@@ -290,7 +230,7 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
     """
     cdef int kind = LOSSES.index(loss), n_partitions = max(1, <int>replicas.shape[0]), p, b
     cdef loss_t f = loss_of(kind, parameter)
-    cdef Py_ssize_t n_v = v.shape[0], n = plan.shape[0], low, high
+    cdef Py_ssize_t n_v = v.shape[0], n = plan.shape[0]
     cdef double[:, ::1] own, block_sums
     cdef int64_t[::1] places
     cdef partition *partitions
@@ -300,7 +240,8 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
     cdef double *first = &v[0] if n_v else NULL
     cdef double *old = &before[0] if before.shape[0] else NULL
     cdef uint8_t *rests = &idle[0] if idle.shape[0] else NULL
-    cdef double estimate = 0, theta, change, moved
+    cdef double estimate = 0, change, moved
+    cdef merge m
     cdef excess total
     cdef int round, pieces
     cdef Py_ssize_t features = data.shape[0] + dense.shape[0] * dense.shape[1]
@@ -344,6 +285,8 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
     u = <double **>&places[0]
     for p in range(n_partitions):
         u[p] = &replicas[p, 0] if n_v else NULL
+    m.v, m.u, m.n_v, m.n_partitions, m.shrink, m.sums = first, u, n_v, n_partitions, shrink, sums
+    m.examples, m.before, m.bounds = rows, old, &bounds
     for round in range(merges):
         with nogil:
             for p in range(n_partitions):
@@ -359,13 +302,8 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
                              omp_get_num_threads())
                 end_share(&t)
             dismiss_team(&t)
-            t = at_most(gather_team(features, 1), threads)
-            with parallel(num_threads=t.size):
-                begin_share(&t)
-                _gather_share(first, u, n_partitions, n_v, shrink, sigma, sums,
-                              omp_get_thread_num(), omp_get_num_threads())
-                end_share(&t)
-            dismiss_team(&t)
+            m.sigma = sigma
+            run_team(at_most(gather_team(features, 1), threads), _gather_share, &m)
             total.joint = total.own = total.bound = change = 0
             for b in range(BLOCKS):
                 total.joint += sums[b].joint
@@ -378,17 +316,11 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
                     total.own += moved * moved / (2 * bias_curvature * l2)
                 total.joint += change * change / (2 * bias_curvature * l2)
                 total.bound += change * change / (2 * bias_curvature * l2)
-            theta = kept_share(&total, n_partitions, &sigma)
-            bias += theta * change
-            low = n * (round * n_partitions) // pieces
-            high = n * ((round + 1) * n_partitions) // pieces
-            t = at_most(gather_team(features, 1), threads)
-            with parallel(num_threads=t.size):
-                begin_share(&t)
-                _keep_share(first, u[0], n_v, theta, rows, old, order + low, high - low, &bounds,
-                            omp_get_thread_num(), omp_get_num_threads())
-                end_share(&t)
-            dismiss_team(&t)
+            m.theta = kept_share(&total, n_partitions, &sigma)
+            bias += m.theta * change
+            m.plan = order + n * (round * n_partitions) // pieces
+            m.n = order + n * ((round + 1) * n_partitions) // pieces - m.plan
+            run_team(at_most(gather_team(features, 1), threads), _keep_share, &m)
         if bounds.outside:
             break
     refuse_outside(&bounds, data, indices, indptr, plan)

@@ -8,7 +8,6 @@ with a line is for the caller to say: a fault is reported by the line's place.
 large a model will be, at the speed of memory.
 """
 
-from cython.parallel cimport parallel
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memmove
@@ -18,9 +17,7 @@ import numpy as np
 from tfopt.errors import InvalidArgumentError
 
 from tfopt.kernels.platform.machine cimport claim
-from tfopt.kernels.platform.runtime cimport (
-    at_most, begin_share, dismiss_team, end_share, gather_team, team,
-)
+from tfopt.kernels.platform.runtime cimport at_most, gather_team, run_team
 from tfopt.kernels.text.decimals cimport (
     LEAST_POWER, MOST_POWER, NO_NUMBER, UNDECIDED, is_digit, scan_number, scanned,
 )
@@ -256,21 +253,25 @@ cdef int _cut(piece *pieces, int n, const uint8_t *start, const uint8_t *end) no
 
 # Threads claim pieces, so that a slow one gets fewer.
 
-cdef void _count_pieces(piece *pieces, Py_ssize_t n, Py_ssize_t *next_piece) noexcept nogil:
-    cdef Py_ssize_t k = claim(next_piece)
-    while k < n:
-        pieces[k].lines = _count(pieces[k].start, pieces[k].end, c"\n")
-        pieces[k].lines += pieces[k].end[-1] != c"\n"
-        pieces[k].n_entries = _count(pieces[k].start, pieces[k].end, c":")
-        k = claim(next_piece)
+cdef struct pile:
+    piece *pieces           # that threads claim one after another
+    Py_ssize_t n
+    Py_ssize_t claimed
+    const table *to         # what they are read to; NULL: they are counted
 
 
-cdef void _read_pieces(piece *pieces, Py_ssize_t n, const table *to,
-                       Py_ssize_t *next_piece) noexcept nogil:
-    cdef Py_ssize_t k = claim(next_piece)
-    while k < n:
-        _read(&pieces[k], to)
-        k = claim(next_piece)
+cdef void _claim_pieces(const void *given, int thread, int threads) noexcept nogil:
+    cdef pile *p = <pile *>given
+    cdef piece *one
+    cdef Py_ssize_t k = claim(&p.claimed)
+    while k < p.n:
+        one = &p.pieces[k]
+        if p.to != NULL:
+            _read(one, p.to)
+        else:
+            one.lines = _count(one.start, one.end, c"\n") + (one.end[-1] != c"\n")
+            one.n_entries = _count(one.start, one.end, c":")
+        k = claim(&p.claimed)
 
 
 def parse(const uint8_t[::1] text not None, bint single, int first_index, int last_index,
@@ -315,20 +316,16 @@ def parse(const uint8_t[::1] text not None, bint single, int first_index, int la
     cdef Py_ssize_t size = text.shape[0], rows = 0, entries = 0, n_lines = 0, n_faults = 0
     cdef const uint8_t *start = &text[0] if size else NULL
     cdef int n = max(1, min(size // PIECE, 1 << 12)), k
-    cdef Py_ssize_t next_piece = 0
-    cdef team t
     cdef piece *pieces = <piece *>calloc(n, sizeof(piece))
+    cdef pile all_pieces
     cdef table to
     if pieces == NULL:
         raise MemoryError
     try:
         n = _cut(pieces, n, start, start + size) if size else 0
-        t = at_most(gather_team(size, 4), n)
-        with nogil, parallel(num_threads=t.size):
-            begin_share(&t)
-            _count_pieces(pieces, n, &next_piece)
-            end_share(&t)
-        dismiss_team(&t)
+        with nogil:
+            all_pieces = pile(pieces, n, 0, NULL)
+            run_team(at_most(gather_team(size, 4), n), _claim_pieces, &all_pieces)
         for k in range(n):
             pieces[k].row, pieces[k].entry = rows, entries
             rows += pieces[k].lines
@@ -348,13 +345,9 @@ def parse(const uint8_t[::1] text not None, bint single, int first_index, int la
         to.values = cnp.PyArray_DATA(values)
         to.single, to.skips = single, skips
         to.first_index, to.last_index = first_index, last_index
-        next_piece = 0
-        t = at_most(gather_team(size, 4), n)
-        with nogil, parallel(num_threads=t.size):
-            begin_share(&t)
-            _read_pieces(pieces, n, &to, &next_piece)
-            end_share(&t)
-        dismiss_team(&t)
+        with nogil:
+            all_pieces = pile(pieces, n, 0, &to)
+            run_team(at_most(gather_team(size, 4), n), _claim_pieces, &all_pieces)
         _close_up(pieces, n, &to, 4 if single else 8)
         rows = entries = 0
         fault, has_queries = None, False

@@ -4,7 +4,6 @@ Such a step multiplies the slots and moves the variable a little less each time.
 steps one by one only until they no longer move it; the rest multiply its slots all at once.
 """
 
-from cython.parallel cimport parallel
 from libc.math cimport pow
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
@@ -20,13 +19,10 @@ from tfopt.kernels.update.checks cimport check_flags, check_shape
 from tfopt.kernels.arrays.csr cimport check_length
 from tfopt.kernels.arrays.csr import check_indices
 from tfopt.kernels.platform.machine cimport (
-    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
-    raise_flag, read_once_64, within,
+    fp_enter, fp_leave, fp_state, raise_flag, read_once_64, within,
 )
 from tfopt.kernels.platform.floats cimport real
-from tfopt.kernels.platform.runtime cimport (
-    begin_share, dismiss_team, end_share, flush_denormals, gather_team, team,
-)
+from tfopt.kernels.platform.runtime cimport flush_denormals, gather_team, run_team, team
 from tfopt.kernels.update.step_table cimport Kernel, MAX_OPERANDS, N_SCALES, step_t, steps_of
 
 cnp.import_array()
@@ -42,6 +38,11 @@ cdef struct debt:
     Py_ssize_t n_steps
     const char *fading              # for each step: whether no later one moves the variable more
     double decay[MAX_OPERANDS]
+    const int64_t *rows             # that take their steps
+    Py_ssize_t n_rows
+    int64_t *since                  # of all rows: how many steps were taken
+    Py_ssize_t all_rows
+    char *before                    # room for a row, for each thread
     int *outside                    # set if a row number is out of range
 
 
@@ -76,16 +77,16 @@ cdef void _catch_up_row(const debt *d, int64_t row, int64_t *since, char *before
     since[0] = d.n_steps
 
 
-cdef void _catch_up_rows(const debt *d, const int64_t[::1] rows, int64_t[::1] since, char *before,
-                         int thread, int threads) noexcept nogil:
+cdef void _catch_up_rows(const void *steps, int thread, int threads) noexcept nogil:
+    cdef const debt *d = <const debt *>steps
     cdef Py_ssize_t i, row
     cdef fp_state caller = fp_enter(flush_denormals())
-    for i in range(rows.shape[0] * thread // threads, rows.shape[0] * (thread + 1) // threads):
-        row = read_once_64(&rows[i])
-        if not within(row, since.shape[0]):
+    for i in range(d.n_rows * thread // threads, d.n_rows * (thread + 1) // threads):
+        row = read_once_64(&d.rows[i])
+        if not within(row, d.all_rows):
             raise_flag(d.outside)
             break
-        _catch_up_row(d, row, &since[row], before + thread * d.inner * d.itemsize)
+        _catch_up_row(d, row, &d.since[row], d.before + thread * d.inner * d.itemsize)
     fp_leave(caller)
 
 
@@ -139,9 +140,7 @@ def catch_up(Kernel kernel not None, int flags, tuple arrays not None,
     cdef cnp.ndarray var = arrays[0] if arrays else None, a
     cdef int j
     cdef team t
-    cdef char *before
     cdef int outside = 0
-    cdef Py_ssize_t n_rows = rows.shape[0]
     _check(kernel, arrays, decays, cnp.NPY_FLOAT32 if real is float else cnp.NPY_FLOAT64)
     check_flags(kernel, flags)
     check_length("since", since.shape[0], cnp.PyArray_DIM(var, 0))
@@ -150,7 +149,7 @@ def catch_up(Kernel kernel not None, int flags, tuple arrays not None,
         raise InvalidArgumentError(
             f"n_steps must be between 0 and the rows of scalars and fading, not {n_steps}"
         )
-    if n_rows == 0 or n_steps == 0 or cnp.PyArray_SIZE(var) == 0:
+    if rows.shape[0] == 0 or n_steps == 0 or cnp.PyArray_SIZE(var) == 0:
         return
     d.step = steps_of(kernel, flags, sizeof(real) == 8).dense
     d.n_operands = len(arrays) + 1
@@ -167,21 +166,15 @@ def catch_up(Kernel kernel not None, int flags, tuple arrays not None,
     d.n_steps = n_steps
     d.outside = &outside
     d.fading = &fading[0]
-    t = gather_team(n_rows * d.inner, d.n_operands)
-    before = <char *>malloc(t.size * d.inner * d.itemsize)
-    if before == NULL:
+    d.rows, d.n_rows = &rows[0], rows.shape[0]
+    d.since, d.all_rows = &since[0], since.shape[0]
+    t = gather_team(d.n_rows * d.inner, d.n_operands)
+    d.before = <char *>malloc(t.size * d.inner * d.itemsize)
+    if d.before == NULL:
         raise MemoryError
     with nogil:
-        if t.size == 1:
-            _catch_up_rows(&d, rows, since, before, 0, 1)
-        else:
-            with parallel(num_threads=t.size):
-                begin_share(&t)
-                _catch_up_rows(&d, rows, since, before, omp_get_thread_num(),
-                               omp_get_num_threads())
-                end_share(&t)
-        dismiss_team(&t)
-    free(before)
+        run_team(t, _catch_up_rows, &d)
+    free(d.before)
     if outside:
         check_indices(rows, since.shape[0], "rows")
         raise InvalidArgumentError("rows was changed while it was read")

@@ -5,7 +5,6 @@ depend on the number of threads, and the arithmetic of an element does not depen
 a run, so the results depend on neither.
 """
 
-from cython.parallel cimport parallel
 from libc.string cimport memcpy
 
 from tfopt.errors import IndexOutOfRangeError
@@ -16,13 +15,9 @@ from tfopt.kernels.update.sparse_checks import sparse_call
 
 from tfopt.kernels.update.checks cimport Call
 from tfopt.kernels.arrays.layout cimport run_blocks, run_layout
-from tfopt.kernels.platform.machine cimport (
-    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
-)
+from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.update.sparse cimport run_sparse
-from tfopt.kernels.platform.runtime cimport (
-    at_most, begin_share, dismiss_team, end_share, gather_team, share_of, team,
-)
+from tfopt.kernels.platform.runtime cimport at_most, gather_team, run_team, share_of
 from tfopt.kernels.update.step_table cimport Kernel, MAX_OPERANDS, MAX_SCALARS, N_SCALES
 from tfopt.kernels.update.whole_tensors cimport run_tensors
 from tfopt.kernels.update.work cimport set_scale, work
@@ -79,7 +74,8 @@ cdef void run_elements(const work *w, Py_ssize_t start, Py_ssize_t stop) noexcep
         t += 1
 
 
-cdef void _run_share(const work *w, int thread, int threads) noexcept nogil:
+cdef void _run_share(const void *call, int thread, int threads) noexcept nogil:
+    cdef const work *w = <const work *>call
     cdef Py_ssize_t n = w.starts[w.n_tensors]
     cdef fp_state caller = fp_enter(w.flush)
     run_elements(w, share_of(n, thread, threads), share_of(n, thread + 1, threads))
@@ -89,16 +85,8 @@ cdef void _run_share(const work *w, int thread, int threads) noexcept nogil:
 cdef void run_dense(const work *w) noexcept nogil:
     if w.first != NULL:
         run_tensors(w)
-        return
-    cdef team t = at_most(gather_team(w.starts[w.n_tensors], w.n_operands), w.team)
-    if t.size == 1:
-        _run_share(w, 0, 1)
-        return
-    with parallel(num_threads=t.size):      # no prange: its end would be a second barrier
-        begin_share(&t)
-        _run_share(w, omp_get_thread_num(), omp_get_num_threads())
-        end_share(&t)
-    dismiss_team(&t)
+    else:
+        run_team(at_most(gather_team(w.starts[w.n_tensors], w.n_operands), w.team), _run_share, w)
 
 
 cdef void run_call(Call call) noexcept:

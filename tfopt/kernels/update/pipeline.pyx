@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cython.parallel cimport parallel
 from libc.math cimport INFINITY, fabs, frexp, ldexp
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -25,14 +24,10 @@ from tfopt.kernels.arrays.aliasing cimport disjoint, span
 from tfopt.kernels.arrays.layout cimport ANY_WALK, extent, same_elements
 from tfopt.kernels.update.checks cimport Call
 from tfopt.kernels.update.commit cimport Write
-from tfopt.kernels.platform.machine cimport (
-    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
-)
+from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.platform.halves cimport CODES
 from tfopt.kernels.platform.floats cimport real
-from tfopt.kernels.platform.runtime cimport (
-    begin_share, dismiss_team, end_share, gather_team, share_of, team,
-)
+from tfopt.kernels.platform.runtime cimport gather_team, run_team, share_of
 from tfopt.kernels.update.step_table cimport step_t
 from tfopt.kernels.reduce.lane_sums cimport LANES, span_lanes
 from tfopt.kernels.reduce.norms cimport sums_in_use
@@ -69,6 +64,10 @@ cdef struct chain:
     Py_ssize_t watched      # the position of the watched call, or -1
     double bound
     sight *seen             # of each piece
+
+cdef struct turns:          # of the calls begin .. after_last - 1 of a chain
+    const chain *c
+    Py_ssize_t begin, after_last
 
 cdef enum:
     FEW = 12    # spans that are compared with each other, instead of sorted
@@ -166,9 +165,11 @@ cdef bint _go_together(const chain *c, Py_ssize_t first, Py_ssize_t stop) except
     return answer
 
 
-cdef void _run_share(const chain *c, Py_ssize_t begin, Py_ssize_t after_last, int thread,
-                     int threads) noexcept nogil:
-    """A thread's share of the elements in calls begin .. after_last - 1."""
+cdef void _run_share(const void *calls, int thread, int threads) noexcept nogil:
+    """A thread's share of the elements of calls that take turns."""
+    cdef const chain *c = (<const turns *>calls).c
+    cdef Py_ssize_t begin = (<const turns *>calls).begin
+    cdef Py_ssize_t after_last = (<const turns *>calls).after_last
     cdef const work *first = c.works[begin]
     cdef Py_ssize_t n = first.starts[first.n_tensors]
     cdef Py_ssize_t start = share_of(n, thread, threads), end = share_of(n, thread + 1, threads)
@@ -198,20 +199,12 @@ cdef void _run_share(const chain *c, Py_ssize_t begin, Py_ssize_t after_last, in
 
 cdef void _run_together(const chain *c, Py_ssize_t begin, Py_ssize_t after_last) noexcept nogil:
     cdef const work *first = c.works[begin]
+    cdef turns calls = turns(c, begin, after_last)
     cdef int operands = 0
-    cdef team t
     cdef Py_ssize_t k
     for k in range(begin, after_last):
         operands += c.works[k].n_operands
-    t = gather_team(first.starts[first.n_tensors], operands)
-    if t.size == 1:
-        _run_share(c, begin, after_last, 0, 1)
-        return
-    with parallel(num_threads=t.size):
-        begin_share(&t)
-        _run_share(c, begin, after_last, omp_get_thread_num(), omp_get_num_threads())
-        end_share(&t)
-    dismiss_team(&t)
+    run_team(gather_team(first.starts[first.n_tensors], operands), _run_share, &calls)
 
 
 cdef void _run(const chain *c) noexcept nogil:

@@ -7,16 +7,11 @@ in the second-level cache. Occurrences of a row stay in order. A bucket is stepp
 the result depends neither on buckets nor on threads.
 """
 
-from cython.parallel cimport parallel
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from tfopt.kernels.platform.machine cimport (
-    claim, fp_enter, fp_leave, fp_state, omp_get_thread_num,
-)
-from tfopt.kernels.platform.runtime cimport (
-    at_most, begin_share, dismiss_team, end_share, gather_team, team,
-)
+from tfopt.kernels.platform.machine cimport claim, fp_enter, fp_leave, fp_state
+from tfopt.kernels.platform.runtime cimport at_most, gather_team, run_team, team
 from tfopt.kernels.update.row_owners cimport named_row
 from tfopt.kernels.update.segment_sum cimport LINE, run_summed_part
 from tfopt.kernels.update.work cimport buckets, tensor, work
@@ -33,6 +28,11 @@ cdef enum:
 cdef uint32_t NOWHERE = 0xFFFFFFFF      # in place of a row out of range
 
 ctypedef void (*part_t)(const work *w, Py_ssize_t k, int thread) noexcept nogil
+
+cdef struct parts:          # which threads claim one after another
+    const work *w
+    part_t run
+    Py_ssize_t n
 
 
 cdef Py_ssize_t _parts(Py_ssize_t n) noexcept nogil:
@@ -163,32 +163,27 @@ cdef void _step(const work *w, Py_ssize_t k, int thread) noexcept nogil:
     fp_leave(caller)
 
 
-cdef void _claim_parts(const work *w, part_t run, Py_ssize_t n, int thread) noexcept nogil:
-    cdef Py_ssize_t k = claim(&w.buckets.claimed)
-    while k < n:
-        run(w, k, thread)
-        k = claim(&w.buckets.claimed)
+cdef void _claim_parts(const void *all_parts, int thread, int threads) noexcept nogil:
+    cdef const parts *p = <const parts *>all_parts
+    cdef Py_ssize_t k = claim(&p.w.buckets.claimed)
+    while k < p.n:
+        p.run(p.w, k, thread)
+        k = claim(&p.w.buckets.claimed)
 
 
 cdef void _share(const work *w, part_t run, Py_ssize_t n, int operands) noexcept nogil:
     """Run all parts, each by the thread that comes first."""
+    cdef parts all_parts = parts(w, run, n)
     cdef team t = gather_team(w.n_indices, operands)
     if w.summing != NULL:
         t = at_most(t, w.summing.team)
     w.buckets.claimed = 0
-    if t.size == 1:
-        _claim_parts(w, run, n, 0)
-        return
-    with parallel(num_threads=t.size):
-        begin_share(&t)
-        _claim_parts(w, run, n, omp_get_thread_num())
-        end_share(&t)
-    dismiss_team(&t)
+    run_team(t, _claim_parts, &all_parts)
 
 
 cdef void run_buckets(const work *w) noexcept nogil:
-    cdef Py_ssize_t parts = _parts(w.n_indices)
-    _share(w, _count, parts, 2)
+    cdef Py_ssize_t n = _parts(w.n_indices)
+    _share(w, _count, n, 2)
     _place(w)
-    _share(w, _divide, parts, 2)
+    _share(w, _divide, n, 2)
     _share(w, _step, BUCKETS, w.n_operands)

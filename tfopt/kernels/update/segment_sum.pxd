@@ -3,20 +3,13 @@
 
 from libc.stdint cimport uint32_t
 
+from tfopt.kernels.update.distinct cimport table_size
 from tfopt.kernels.update.work cimport work
 from tfopt.kernels.update.step_table cimport AHEAD
 
 cdef enum:
     LINE = 64
     SINGLE_BYTES = 8192     # of single rows at a time, so that they stay in the first-level cache
-
-
-cdef inline Py_ssize_t table_size(Py_ssize_t n) noexcept nogil:
-    """The size of a hash table for n entries, a power of two."""
-    cdef Py_ssize_t size = 16
-    while size < 2 * n:
-        size *= 2
-    return size
 
 
 cdef inline Py_ssize_t singles_together(Py_ssize_t row_bytes) noexcept nogil:

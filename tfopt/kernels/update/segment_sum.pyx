@@ -6,19 +6,16 @@ sums, which are short, and stepped at the end. Rows of one element are all summe
 end: their sums are short, too.
 """
 
-from cython.parallel cimport parallel
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from tfopt.kernels.update.work cimport work
-from tfopt.kernels.platform.runtime cimport (
-    at_most, begin_share, dismiss_team, end_share, gather_team, team,
-)
+from tfopt.kernels.platform.runtime cimport at_most, gather_team, run_team
 from tfopt.kernels.platform.machine cimport (
-    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_numbered_row,
-    prefetch_row,
+    fp_enter, fp_leave, fp_state, prefetch_numbered_row, prefetch_row,
 )
 from tfopt.kernels.reduce.norms cimport sums_in_use
+from tfopt.kernels.update.distinct cimport place_of, table_size
 from tfopt.kernels.update.row_owners cimport PIECE, named_row, owned_shift, owner_of, worth_fetching
 from tfopt.kernels.update.step_table cimport AHEAD, MAX_OPERANDS
 
@@ -54,7 +51,7 @@ cdef struct owned:
     uint32_t *at        # in the gradient
     uint32_t *number
     Py_ssize_t n_at
-    # the number of a row plus one, at its hash
+    # the numbers of rows
     uint32_t *table
     Py_ssize_t size
     Py_ssize_t full_size    # enough for all rows
@@ -82,28 +79,18 @@ cdef void _lay_out(const work *w, owned *s, int thread) noexcept nogil:
     memset(s.table, 0, s.size * sizeof(uint32_t))
 
 
-cdef inline Py_ssize_t _hash(Py_ssize_t row, Py_ssize_t size) noexcept nogil:
-    return <Py_ssize_t>((<uint64_t>row * <uint64_t>0x9E3779B97F4A7C15) >> 20) & (size - 1)
-
-
 cdef void _grow(owned *s) noexcept nogil:
-    cdef Py_ssize_t k, at
+    cdef Py_ssize_t k
     s.size = min(GROWTH * s.size, s.full_size)
     memset(s.table, 0, s.size * sizeof(uint32_t))
     for k in range(s.n):
-        at = _hash(s.rows[k], s.size)
-        while s.table[at]:
-            at = (at + 1) & (s.size - 1)
-        s.table[at] = <uint32_t>(k + 1)
+        s.table[place_of(s.rows[k], s.rows, s.table, s.size)] = <uint32_t>(k + 1)
 
 
 cdef inline uint32_t _number(owned *s, Py_ssize_t row) noexcept nogil:
     """The number of a row; that it occurs again is noted."""
-    cdef Py_ssize_t at = _hash(row, s.size)
+    cdef Py_ssize_t at = place_of(row, s.rows, s.table, s.size)
     cdef uint32_t found = s.table[at]
-    while found and s.rows[found - 1] != row:
-        at = (at + 1) & (s.size - 1)
-        found = s.table[at]
     if found:
         s.place[found - 1] = 0
         return found - 1
@@ -242,7 +229,8 @@ cdef void _step_elements(const work *w, owned *s) noexcept nogil:
         start += n
 
 
-cdef void _run_own(const work *w, int thread, int threads) noexcept nogil:
+cdef void _run_own(const void *call, int thread, int threads) noexcept nogil:
+    cdef const work *w = <const work *>call
     cdef owned s
     cdef fp_state caller = fp_enter(w.flush)
     _lay_out(w, &s, thread)
@@ -270,12 +258,4 @@ cdef void run_summed_part(const work *w, const uint32_t *rows, Py_ssize_t start,
 
 
 cdef void run_summed(const work *w) noexcept nogil:
-    cdef team t = at_most(gather_team(w.n_indices * w.inner, w.n_operands), w.summing.team)
-    if t.size == 1:
-        _run_own(w, 0, 1)
-        return
-    with parallel(num_threads=t.size):
-        begin_share(&t)
-        _run_own(w, omp_get_thread_num(), omp_get_num_threads())
-        end_share(&t)
-    dismiss_team(&t)
+    run_team(at_most(gather_team(w.n_indices * w.inner, w.n_operands), w.summing.team), _run_own, w)

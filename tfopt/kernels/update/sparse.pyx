@@ -4,20 +4,15 @@ That thread processes the row's occurrences in order, so neither the arithmetic 
 depends on the number of threads.
 """
 
-from cython.parallel cimport parallel
-
 from tfopt.kernels.update.work cimport work
 from tfopt.kernels.arrays.layout cimport begin_halves, half_run, layout, run_half_rows, run_layout
 from tfopt.kernels.platform.machine cimport (
-    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_line,
-    prefetch_numbered_row, raise_flag,
+    fp_enter, fp_leave, fp_state, prefetch_line, prefetch_numbered_row, raise_flag,
 )
 from tfopt.kernels.update.row_owners cimport (
     PIECE, PREFETCHED, named_row, owned_shift, owner_of, worth_fetching,
 )
-from tfopt.kernels.platform.runtime cimport (
-    BLOCK, at_most, begin_share, dismiss_team, end_share, gather_team, share_of, team,
-)
+from tfopt.kernels.platform.runtime cimport BLOCK, at_most, gather_team, run_team, share_of
 from tfopt.kernels.update.step_table cimport AHEAD, MAX_OPERANDS
 from tfopt.kernels.update.row_buckets cimport run_buckets
 from tfopt.kernels.update.segment_sum cimport run_summed
@@ -156,7 +151,8 @@ cdef void _run_all_rows(const work *w, int thread, int threads) noexcept nogil:
         row = named + 1
 
 
-cdef void _run_rows(const work *w, int thread, int threads) noexcept nogil:
+cdef void _run_rows(const void *call, int thread, int threads) noexcept nogil:
+    cdef const work *w = <const work *>call
     cdef fp_state caller = fp_enter(w.flush)
     if w.absent != NULL:
         _run_all_rows(w, thread, threads)
@@ -169,21 +165,11 @@ cdef void _run_rows(const work *w, int thread, int threads) noexcept nogil:
 
 cdef void run_sparse(const work *w) noexcept nogil:
     cdef Py_ssize_t rows = w.n_indices if w.absent == NULL else w.n_rows
-    cdef team t
     if w.inner == 0:
         return
     if w.buckets != NULL:
         run_buckets(w)
-        return
-    if w.summing != NULL:
+    elif w.summing != NULL:
         run_summed(w)
-        return
-    t = at_most(gather_team(rows * w.inner, w.n_operands), w.team)
-    if t.size == 1:
-        _run_rows(w, 0, 1)
-        return
-    with parallel(num_threads=t.size):
-        begin_share(&t)
-        _run_rows(w, omp_get_thread_num(), omp_get_num_threads())
-        end_share(&t)
-    dismiss_team(&t)
+    else:
+        run_team(at_most(gather_team(rows * w.inner, w.n_operands), w.team), _run_rows, w)

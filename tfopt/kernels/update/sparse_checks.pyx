@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 
-from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free
 
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
@@ -14,7 +13,7 @@ from tfopt.kernels.update.checks cimport (
     Call, as_arrays, check_in_order, check_operands, lay_out, numbers, read_scalars, row_size,
     separate, set_scalars,
 )
-from tfopt.kernels.arrays.csr cimport index
+from tfopt.kernels.arrays.csr cimport first_outside
 from tfopt.kernels.arrays.aliasing cimport hold, overlap
 from tfopt.kernels.platform.runtime cimport BLOCK, team_size
 from tfopt.kernels.update.step_table cimport Kernel, steps
@@ -29,29 +28,10 @@ cdef enum:
     MOST_OWN_BYTES = 1 << 28    # limit for a thread's sums; beyond it they share one array
 
 
-cdef Py_ssize_t _first_outside(const index[:] indices, Py_ssize_t rows) noexcept nogil:
-    """Return the position of the first index out of range, or -1."""
-    cdef Py_ssize_t i
-    cdef bint outside = False
-    for i in range(indices.shape[0]):       # branch-free: one unsigned comparison checks both ends
-        outside |= <uint64_t>indices[i] >= <uint64_t>rows
-    if outside:
-        for i in range(indices.shape[0]):
-            if <uint64_t>indices[i] >= <uint64_t>rows:
-                return i
-    return -1
-
-
 cdef int _check_range(cnp.ndarray indices, Py_ssize_t rows) except -1:
-    cdef Py_ssize_t bad
-    cdef const int32_t[:] narrow
-    cdef const int64_t[:] wide
-    if cnp.PyArray_ITEMSIZE(indices) == 4:
-        narrow = indices
-        bad = _first_outside(narrow, rows)
-    else:
-        wide = indices
-        bad = _first_outside(wide, rows)
+    cdef Py_ssize_t bad = first_outside(
+        <const char *>cnp.PyArray_DATA(indices), cnp.PyArray_STRIDE(indices, 0),
+        cnp.PyArray_ITEMSIZE(indices) == 8, cnp.PyArray_DIM(indices, 0), rows)
     if bad >= 0:
         raise IndexOutOfRangeError(
             f"Index {indices[bad]} at offset {bad} in indices is out of range [0, {rows})"

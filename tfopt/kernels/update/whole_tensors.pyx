@@ -4,7 +4,6 @@ First each span of a variable is summed, in C order and without a write; then sc
 the sums, and the elements are stepped. So operands are read twice, and written once.
 """
 
-from cython.parallel cimport parallel
 from libc.stdlib cimport malloc
 from libc.string cimport memcpy, memset
 
@@ -12,12 +11,8 @@ from tfopt.kernels.arrays.layout cimport (
     NATIVE, SIGNED8, clamp, decode_block, encode_block, gather, scatter,
 )
 from tfopt.kernels.platform.halves cimport CODES
-from tfopt.kernels.platform.machine cimport (
-    fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
-)
-from tfopt.kernels.platform.runtime cimport (
-    at_most, begin_share, dismiss_team, end_share, gather_team, share_of, team,
-)
+from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
+from tfopt.kernels.platform.runtime cimport at_most, gather_team, run_team, share_of, team
 from tfopt.kernels.reduce.lane_sums cimport LANES, SPAN, span_lanes
 from tfopt.kernels.reduce.spans cimport clear, fold
 from tfopt.kernels.update.step_table cimport MAX_OPERANDS, MAX_SCALARS, MAX_SUMS, N_SCALES
@@ -209,6 +204,14 @@ cdef void _share(const work *w, handle_t handle, int thread, int threads) noexce
     fp_leave(caller)
 
 
+cdef void _sum_share(const void *w, int thread, int threads) noexcept nogil:
+    _share(<const work *>w, _sum_tensor, thread, threads)
+
+
+cdef void _step_share(const void *w, int thread, int threads) noexcept nogil:
+    _share(<const work *>w, _step_tensor, thread, threads)
+
+
 cdef void _run_alone(const work *w) noexcept nogil:
     """One tensor after another, so that small ones are still in cache when they are stepped."""
     cdef Py_ssize_t t, first = 0, spans
@@ -225,24 +228,12 @@ cdef void _run_alone(const work *w) noexcept nogil:
 cdef void run_tensors(const work *w) noexcept nogil:
     """Step whole variables, by at most as many threads as there are spans to sum."""
     cdef Py_ssize_t t, spans = 0
-    cdef team sums, steps
+    cdef team sums
     for t in range(w.n_tensors):
         spans += _spans_of(&w.tensors[t])
     sums = at_most(gather_team(w.starts[w.n_tensors], w.n_operands), max(spans, <Py_ssize_t>1))
     if sums.size == 1:
         _run_alone(w)
         return
-    with parallel(num_threads=sums.size):
-        begin_share(&sums)
-        _share(w, _sum_tensor, omp_get_thread_num(), omp_get_num_threads())
-        end_share(&sums)
-    dismiss_team(&sums)
-    steps = at_most(gather_team(w.starts[w.n_tensors], w.n_operands), sums.size)
-    if steps.size == 1:
-        _share(w, _step_tensor, 0, 1)
-        return
-    with parallel(num_threads=steps.size):
-        begin_share(&steps)
-        _share(w, _step_tensor, omp_get_thread_num(), omp_get_num_threads())
-        end_share(&steps)
-    dismiss_team(&steps)
+    run_team(sums, _sum_share, w)
+    run_team(at_most(gather_team(w.starts[w.n_tensors], w.n_operands), sums.size), _step_share, w)
