@@ -15,6 +15,7 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.arrays.aliasing import certainly_apart, check_layouts, in_place
 from tfopt.kernels.arrays.coerce import all_plain, as_array
+from tfopt.kernels.arrays.overlaps import overlapping, span_of
 from tfopt.variable import Variable
 
 __all__ = [
@@ -360,24 +361,12 @@ def check_separate(outs: list[Array], tensors: list[Array]) -> None:
     """Raise if results share memory with each other or with another tensor than their own."""
     if certainly_apart(outs, tensors):
         return
-    spans = [
-        (*np.lib.array_utils.byte_bounds(array), written, k, array)
-        for written, arrays in ((True, outs), (False, tensors))
-        for k, array in enumerate(arrays)
-        if array.size
-    ]
-    spans.sort(key=lambda span: span[0])
-    opened: list[Any] = []
-    for span in spans:
-        low, _, written, k, array = span
-        opened = [other for other in opened if other[1] > low]
-        for _, _, other_written, j, other in opened:
-            if not (written or other_written) or not np.shares_memory(array, other):
-                continue
-            if k == j and written != other_written and in_place(array, other):
-                continue
+    both, n = [*outs, *tensors], len(outs)
+    for j, k in overlapping((*span_of(array), at < n) for at, array in enumerate(both)):
+        if not np.shares_memory(both[j], both[k]):
+            continue
+        if abs(j - k) != n or not in_place(both[j], both[k]):
             raise InvalidArgumentError("out overlaps in memory with another result or tensor")
-        opened.append(span)
 
 
 def wrapped(t: Any, result: Array | None, out: Any) -> Any:

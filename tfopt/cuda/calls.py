@@ -20,6 +20,7 @@ from tfopt.cuda.validation import (
     refuse_reduction,
 )
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.kernels.arrays.overlaps import overlapping
 from tfopt.kernels.update.checks import step_arguments
 from tfopt.kernels.update.step_table import Kernel
 
@@ -143,22 +144,14 @@ def _check_same_types(kernel: Kernel, arrays: list[DeviceArray], first: list[Dev
 
 def _check_disjoint(variables: list[list[DeviceArray]]) -> None:
     """Raise if variables overlap, or a gradient overlaps another variable."""
-    spans = sorted(
-        (array.address, array.end, t, array is arrays[-1])
-        for t, arrays in enumerate(variables)
-        for array in arrays
-        if array.size
-    )
-    end, owner, end_of_grads, grads_of = 0, -1, 0, -1
-    for low, high, t, is_grad in spans:
-        if low < end and owner != t:
-            raise InvalidArgumentError(f"variables {owner} and {t} overlap in memory")
-        if not is_grad and low < end_of_grads and grads_of != t:
-            raise InvalidArgumentError(f"variables {grads_of} and {t} overlap in memory")
-        if is_grad and high > end_of_grads:
-            end_of_grads, grads_of = high, t
-        elif not is_grad and high > end:
-            end, owner = high, t
+    every = [(t, array) for t, arrays in enumerate(variables) for array in arrays]
+    written = [array is not arrays[-1] for arrays in variables for array in arrays]
+    spans = ((array.address, array.end, w) for (_, array), w in zip(every, written, strict=True))
+    for j, k in overlapping(spans):
+        if every[j][0] != every[k][0]:
+            raise InvalidArgumentError(
+                f"variables {every[j][0]} and {every[k][0]} overlap in memory"
+            )
 
 
 # ---- rows

@@ -25,6 +25,7 @@ from tfopt.cuda.device_array import DeviceArray, as_device_array, numpy_dtype
 from tfopt.cuda.memory import new_like
 from tfopt.cuda.validation import check_layout
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.kernels.arrays.overlaps import overlapping
 from tfopt.variable import Variable
 
 __all__ = [
@@ -151,18 +152,7 @@ def _fitting(out: Any, dtype: str, shape: tuple[int, ...]) -> Tensor:
 
 def check_separate(outs: Sequence[DeviceArray], tensors: Sequence[DeviceArray]) -> None:
     """Raise if results share memory with each other or with another tensor than their own."""
-    spans = sorted(
-        (array.address, array.end, k, written)
-        for written, arrays in ((True, outs), (False, tensors))
-        for k, array in enumerate(arrays)
-        if array.size
-    )
-    opened: list[tuple[int, int, int, bool]] = []
-    for span in spans:
-        low, _, k, written = span
-        opened = [other for other in opened if other[1] > low]
-        for begin, _, owner, kind in opened:
-            in_place = k == owner and written != kind and low == begin
-            if (written or kind) and not in_place:
-                raise InvalidArgumentError("out overlaps in memory with another result or tensor")
-        opened.append(span)
+    both, n = [*outs, *tensors], len(outs)
+    for j, k in overlapping((array.address, array.end, at < n) for at, array in enumerate(both)):
+        if abs(j - k) != n or both[j].address != both[k].address:
+            raise InvalidArgumentError("out overlaps in memory with another result or tensor")

@@ -9,6 +9,7 @@ import numpy as np
 from tfopt.cuda.device_array import DeviceArray, as_device_array
 from tfopt.cuda.library import Library
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.kernels.arrays.overlaps import overlapping
 from tfopt.kernels.update.checks import checked_hypers
 from tfopt.kernels.update.step_table import Kernel
 
@@ -113,31 +114,20 @@ def _of_shape(shape: tuple[int, ...]) -> np.ndarray:
     return np.ndarray(shape, np.uint8, b"\0", strides=(0,) * len(shape))
 
 
-def _overlap(a: DeviceArray, b: DeviceArray) -> bool:
-    return a.address < b.end and b.address < a.end and bool(a.size and b.size)
-
-
 def check_memory(
     kernel: Kernel, arrays: list[DeviceArray], indices: DeviceArray | None, library: Library
 ) -> int:
     """Check that arrays do not overlap and are on one device, and return the device."""
-    names = kernel.rule.operands
-    *variables, grad = arrays
-    for k, variable in enumerate(variables):
-        for j in range(k):
-            if _overlap(variables[j], variable):
-                raise InvalidArgumentError(f"{names[j]} and {names[k]} overlap in memory")
-    for name, variable in zip(names, variables, strict=False):
-        same = indices is None and variable.address == grad.address
-        if _overlap(variable, grad) and not same:
-            raise InvalidArgumentError(
-                f"{name} and {names[-1]} overlap in memory: on a GPU the gradient must be a copy"
-            )
-        if indices is not None and _overlap(variable, indices):
-            raise InvalidArgumentError(f"{name} and indices overlap in memory")
-    every = [*zip(names, arrays, strict=True)]
+    every = [*zip(kernel.rule.operands, arrays, strict=True)]
     if indices is not None:
         every.append(("indices", indices))
+    grad = len(arrays) - 1
+    pairs = overlapping((array.address, array.end, k < grad) for k, (_, array) in enumerate(every))
+    for j, k in sorted((min(pair), max(pair)) for pair in pairs):
+        if k == grad and indices is None and arrays[j].address == arrays[k].address:
+            continue
+        advice = ": on a GPU the gradient must be a copy" if k == grad else ""
+        raise InvalidArgumentError(f"{every[j][0]} and {every[k][0]} overlap in memory{advice}")
     return device_of(every, library)
 
 

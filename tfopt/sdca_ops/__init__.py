@@ -17,6 +17,7 @@ from tfopt.core.effects import computes, writes
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.arrays.aliasing import certainly_apart, check_layouts
 from tfopt.kernels.arrays.coerce import as_array
+from tfopt.kernels.arrays.overlaps import overlapping, span_of
 from tfopt.kernels.sdca.fingerprint import of_bytes, of_strings
 from tfopt.kernels.sdca.visits import epoch, importance, predictions, sampled, shuffled, terms
 from tfopt.sdca_ops.validation import (
@@ -284,7 +285,8 @@ def sdca_shrink_l1(weights: Any, l1: float, l2: float, name: str | None = None) 
     as_penalties(l1, l2, np.dtype(np.float64))
     check_layouts(arrays, "weights", True)
     if not certainly_apart(arrays, arrays) and any(
-        np.shares_memory(a, b) for k, a in enumerate(arrays) for b in arrays[:k]
+        np.shares_memory(arrays[j], arrays[k])
+        for j, k in overlapping((*span_of(array), True) for array in arrays)
     ):
         raise InvalidArgumentError("weights overlap in memory")
     for array, shrink in zip(arrays, shrinks, strict=True):

@@ -125,12 +125,6 @@ EQUIVALENT: dict[str, str] = {
     "-> axes.n_written = n_operands": (
         "contiguous operands are not buffered, so none is written back"
     ),
-    "tfopt/kernels/update/multi_tensor.pyx::_separate: if overlap(columns[j][s]"
-    ", columns[k][t]) \\ and (s != t or not is_safe(kernel, columns[k][t], k, co"
-    "lumns[j][s], read)): -> if overlap(columns[j][s], columns[k][t]) \\ or (s !"
-    "= t or not is_safe(kernel, columns[k][t], k, columns[j][s], read)):": (
-        "gradients are copied that need not be"
-    ),
     "tfopt/kernels/update/multi_tensor.pyx::_separate: open_spans[kind] = _stil"
     "l_open(open_spans[kind], begin) -> pass": ("spans that cannot overlap are compared, too"),
     "tfopt/kernels/update/repetition.pyx::Repetition.call_with: bit *= 2 -> pass": (

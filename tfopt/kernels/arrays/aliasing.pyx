@@ -100,12 +100,19 @@ cdef int check_itself(cnp.ndarray a, str name) except -1:
 cdef bint disjoint(span *spans, span *spare, Py_ssize_t n) noexcept nogil:
     """Whether no two of n spans overlap; sorts them. May be False for spans that share 16 bytes.
 
-    A radix sort, because a comparison sort of thousands of spans per step would be too slow.
+    A few are compared with each other. Of more a radix sort takes the least time: to compare and
+    sort thousands of spans per step would take too long.
     """
     cdef size_t least = <size_t>-1, most = 0, digit
     cdef Py_ssize_t[256] at
     cdef Py_ssize_t i, begin, count
     cdef int shift = 4          # spans within the same 16 bytes may stay unordered
+    for i in range(n if n <= FEW else 0):
+        for begin in range(i):
+            if spans[i].low < spans[begin].high and spans[begin].low < spans[i].high:
+                return False
+    if n <= FEW:
+        return True
     for i in range(n):
         least = spans[i].low if spans[i].low < least else least
         most = spans[i].low if spans[i].low > most else most
@@ -128,6 +135,28 @@ cdef bint disjoint(span *spans, span *spare, Py_ssize_t n) noexcept nogil:
         if spans[i - 1].high > spans[i].low:
             return False
     return True
+
+
+cdef bint all_apart(list columns) except -1:
+    """Whether no two arrays of lists overlap; may be False for arrays that are close together."""
+    cdef Py_ssize_t n = 0
+    cdef list column
+    cdef object a
+    cdef bint answer
+    for column in columns:
+        n += len(column)
+    cdef span *spans = <span *>malloc((2 * n + 1) * sizeof(span))
+    if spans == NULL:
+        raise MemoryError
+    cdef span *spare = spans + n
+    n = 0
+    for column in columns:
+        for a in column:
+            address_range(<cnp.ndarray>a, <char **>&spans[n].low, <char **>&spans[n].high)
+            n += spans[n].low < spans[n].high
+    answer = disjoint(spans, spare, n)
+    free(spans)
+    return answer
 
 
 cdef int _by_address(const void *a, const void *b) noexcept nogil:
@@ -223,7 +252,8 @@ def certainly_apart(list outs not None, list arrays not None):
 
     May be False for arrays that are close together, or for two that overlap but are only read.
     """
-    cdef Py_ssize_t t, n = 0, size = 2 * len(outs)
+    cdef list others = []
+    cdef Py_ssize_t t
     if len(outs) != len(arrays):
         raise InvalidArgumentError(
             f"out must list one array for each input: {len(outs)} for {len(arrays)}"
@@ -231,17 +261,7 @@ def certainly_apart(list outs not None, list arrays not None):
     for a in (*outs, *arrays):
         if not isinstance(a, cnp.ndarray):
             raise InvalidTypeError(f"a numpy.ndarray was expected, not {type(a).__name__}")
-    cdef span *spans = <span *>malloc((2 * size + 1) * sizeof(span))
-    cdef bint answer
-    if spans == NULL:
-        raise MemoryError
     for t in range(len(outs)):
-        address_range(<cnp.ndarray?>outs[t], <char **>&spans[n].low, <char **>&spans[n].high)
-        n += spans[n].low < spans[n].high
-        if not same_memory(<cnp.ndarray>outs[t], <cnp.ndarray?>arrays[t]):
-            address_range(<cnp.ndarray>arrays[t], <char **>&spans[n].low,
-                          <char **>&spans[n].high)
-            n += spans[n].low < spans[n].high
-    answer = disjoint(spans, spans + size, n)
-    free(spans)
-    return bool(answer)
+        if not same_memory(<cnp.ndarray?>outs[t], <cnp.ndarray?>arrays[t]):
+            others.append(arrays[t])
+    return bool(all_apart([outs, others]))

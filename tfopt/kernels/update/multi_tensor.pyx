@@ -8,6 +8,7 @@ go through the checks of a single call.
 from libc.stdlib cimport free, malloc
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.kernels.arrays.overlaps import overlapping
 
 from tfopt.kernels.arrays.coerce cimport storage_of
 from tfopt.kernels.update.checks cimport (
@@ -20,7 +21,7 @@ from tfopt.kernels.update.whole_tensors cimport need_sums
 from tfopt.kernels.update.work cimport tensor
 from tfopt.kernels.arrays.layout cimport NATIVE
 from tfopt.kernels.arrays.aliasing cimport (
-    address_range, check_itself, disjoint, hold, overlap, same_rows, same_shape, span,
+    address_range, all_apart, check_itself, hold, overlap, same_rows, same_shape,
 )
 
 cimport tfopt.kernels.platform.numpy_api as cnp
@@ -126,67 +127,33 @@ cdef int _set_any(Kernel kernel, Call call, tensor *into, list columns, Py_ssize
     return 0
 
 
-cdef bint _disjoint(list columns) except -1:
-    """Whether no two arrays overlap; may be False for arrays that are close together."""
-    cdef Py_ssize_t n = 0, size = len(columns) * len(columns[0])
-    cdef span *spans = <span *>malloc(2 * size * sizeof(span))
-    cdef list column
-    cdef object a
-    cdef bint answer
-    if spans == NULL:
-        raise MemoryError
-    for column in columns:
-        for a in column:
-            address_range(<cnp.ndarray>a, <char **>&spans[n].low, <char **>&spans[n].high)
-            n += spans[n].low < spans[n].high
-    answer = disjoint(spans, spans + size, n)
-    free(spans)
-    return answer
-
-
-cdef list _still_open(list spans, object begin):
-    """The spans that end after an address."""
-    cdef list found = []
-    for span in spans:
-        if span[1] > begin:
-            found.append(span)
-    return found
-
-
 cdef list _separate(Kernel kernel, list columns, const numbers *read):
     """Raise if variables overlap; return the positions of gradients that had to be copied.
 
     A gradient is copied if the update of another element would change it.
     """
     cdef int last = kernel.n_operands - 1
-    cdef list spans = [], open_spans = [[], []], copied = []
+    cdef list spans = [], copied = []
     cdef char *low = NULL
     cdef char *high = NULL
     for k, column in enumerate(columns):
-        for t, a in enumerate(column):
+        for a in column:
             address_range(a, &low, &high)
-            if low < high:
-                spans.append((<size_t>low, <size_t>high, k, t))
-    for span in sorted(spans):
-        begin, _, k, t = span
-        for kind in range(2):       # variables, gradients
-            open_spans[kind] = _still_open(open_spans[kind], begin)
-        for _, _, j, s in open_spans[0]:
-            if not overlap(columns[j][s], columns[k][t]):
-                continue
-            if k < last:
-                raise InvalidArgumentError(
-                    f"{kernel.operands[j]} of variable {s} and {kernel.operands[k]} of variable "
-                    f"{t} overlap in memory"
-                )
-            if s != t or not is_safe(kernel, columns[j][s], j, columns[k][t], read):
-                copied.append(t)
-        if k < last:
-            for _, _, j, s in open_spans[1]:
-                if overlap(columns[j][s], columns[k][t]) \
-                        and (s != t or not is_safe(kernel, columns[k][t], k, columns[j][s], read)):
-                    copied.append(s)
-        open_spans[k == last].append(span)
+            spans.append((<size_t>low, <size_t>high, k < last))
+    for one, other in overlapping(spans):
+        j, s = divmod(one, len(columns[0]))
+        k, t = divmod(other, len(columns[0]))
+        if not overlap(columns[j][s], columns[k][t]):
+            continue
+        if j < last and k < last:
+            raise InvalidArgumentError(
+                f"{kernel.operands[j]} of variable {s} and {kernel.operands[k]} of variable "
+                f"{t} overlap in memory"
+            )
+        if j == last:       # of a gradient and a variable the latter comes first here
+            j, s, k, t = k, t, j, s
+        if s != t or not is_safe(kernel, columns[j][s], j, columns[k][t], read):
+            copied.append(t)
     return copied
 
 
@@ -222,7 +189,7 @@ def many_call(Kernel kernel not None, tuple operands not None, tuple hypers not 
         call.w.starts[t + 1] = call.w.starts[t] + cnp.PyArray_SIZE(var)
     if n == 0:
         return call
-    if not _disjoint(columns):
+    if not all_apart(columns):
         for t in _separate(kernel, columns, &read):
             columns[last][t] = columns[last][t].copy()
             free(call.w.tensors[t].axes)

@@ -20,7 +20,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
-from tfopt.kernels.arrays.aliasing cimport disjoint, span
+from tfopt.kernels.arrays.aliasing cimport FEW, disjoint, span
 from tfopt.kernels.arrays.layout cimport ANY_WALK, extent, same_elements
 from tfopt.kernels.update.checks cimport Call
 from tfopt.kernels.update.commit cimport Write
@@ -69,10 +69,6 @@ cdef struct turns:          # of the calls begin .. after_last - 1 of a chain
     const chain *c
     Py_ssize_t begin, after_last
 
-cdef enum:
-    FEW = 12    # spans that are compared with each other, instead of sorted
-
-
 cdef inline uint64_t _walk_of(const tensor *t) noexcept nogil:
     return t.walk if t.axes == NULL else t.axes.walk
 
@@ -97,18 +93,6 @@ cdef bint _is_known(const chain *c, Py_ssize_t first, Py_ssize_t k, Py_ssize_t t
                 return True
         first += 1
     return False
-
-
-cdef bint _are_apart(span *spans, Py_ssize_t n) noexcept nogil:
-    """Whether no two of n spans overlap; they are followed by as many spare ones."""
-    cdef Py_ssize_t i, j
-    if n > FEW:
-        return disjoint(spans, spans + n, n)
-    for i in range(n):
-        for j in range(i):
-            if spans[i].low < spans[j].high and spans[j].low < spans[i].high:
-                return False
-    return True
 
 
 cdef uint64_t _named(const chain *c) noexcept nogil:
@@ -159,7 +143,7 @@ cdef bint _go_together(const chain *c, Py_ssize_t first, Py_ssize_t stop) except
                            w.starts[t + 1] - w.starts[t], w.itemsize, &spans[n].low,
                            &spans[n].high)
                     n += spans[n].low < spans[n].high
-    answer = _are_apart(spans, n)
+    answer = disjoint(spans, spans + n, n)
     if spans != few:
         free(spans)
     return answer
