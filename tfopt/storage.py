@@ -28,6 +28,8 @@ NaN is all NaN.
     The codes of bitsandbytes, of numbers of either sign and of means of squares: places in a table
     of 256 numbers up to 1, of which each decade has twice as many as the next smaller one. The
     unit, ``absmax`` or ``max``, is the largest magnitude. Small means of squares may become 0.
+    Steps run on them so that a state goes from one library to the other and back without being
+    rounded to other codes.
 """
 
 from __future__ import annotations

@@ -45,8 +45,9 @@ cdef void _factor(double root, int64_t exponent, double limit, bint single, doub
                   double *second) noexcept nogil:
     """The factor first * second that scales a norm of root * 2^exponent down to a limit.
 
-    The second is 1, unless the product would be denormal in the computation type. The first is 1
-    only if nothing is scaled.
+    The second is 1, unless the product would be denormal in the computation type: such a factor is
+    flushed, and a tensor that has blown up, to 1e38 times the limit, would become 0 instead of a
+    step in its direction. The first is 1 only if nothing is scaled.
     """
     cdef int power = 0, smallest = -126 if single else -1022
     cdef double quotient, factor
