@@ -61,7 +61,7 @@ cdef enum:
 cdef void step_cautiously(char **p, Py_ssize_t n, const double *h) noexcept nogil
 cdef void step_absent_cautiously(char **p, Py_ssize_t n, const double *h) noexcept nogil
 cdef void merge_axes(layout *into, int n_operands, int ndim, const cnp.npy_intp *shape,
-                     const cnp.npy_intp **strides) noexcept nogil
+                     const cnp.npy_intp **strides, bint as_in_c) noexcept nogil
 cdef void extent(const layout *axes, int k, const char *data, Py_ssize_t n, Py_ssize_t itemsize,
                  size_t *low, size_t *high) noexcept nogil
 cdef bint same_elements(const layout *a, int j, const layout *b, int k, Py_ssize_t n,

@@ -78,8 +78,11 @@ cdef uint64_t _walk_along(const int *order, int n) noexcept nogil:
 
 
 cdef void merge_axes(layout *into, int n_operands, int ndim, const cnp.npy_intp *shape,
-                     const cnp.npy_intp **strides) noexcept nogil:
-    """Set the axes of operands, merged where possible, and the walk along them."""
+                     const cnp.npy_intp **strides, bint as_in_c) noexcept nogil:
+    """Set the axes of operands, merged where possible, and the walk along them.
+
+    They are in the order of C, or sorted by their total strides.
+    """
     cdef int[MAX_DIMS] order
     cdef int n = 0, axis, at, k, last
     cdef bint merges
@@ -87,8 +90,8 @@ cdef void merge_axes(layout *into, int n_operands, int ndim, const cnp.npy_intp 
         if shape[axis] == 1:
             continue
         at = n
-        while at > 0 and (_reach(order[at - 1], n_operands, strides)
-                          > _reach(axis, n_operands, strides)):
+        while at > 0 and not as_in_c and (_reach(order[at - 1], n_operands, strides)
+                                          > _reach(axis, n_operands, strides)):
             order[at] = order[at - 1]
             at -= 1
         order[at] = axis
@@ -131,6 +134,48 @@ cdef bint is_run(const layout *axes, int n_operands, Py_ssize_t itemsize) noexce
     return True
 
 
+cdef struct pair:
+    double real, imag
+
+ctypedef fused item:
+    char
+    uint16_t
+    float
+    double
+    pair
+
+
+cdef void _copy(item *to, Py_ssize_t apart, const item *source, Py_ssize_t stride,
+                Py_ssize_t n) noexcept nogil:
+    """Copy n elements; those of the copy and of the source are so many bytes apart."""
+    cdef char *into = <char *>to
+    cdef const char *at = <const char *>source
+    cdef Py_ssize_t i, size = sizeof(item)
+    for i in range(n >> 2):     # the speed of a loop of one would depend on where its code begins
+        memcpy(into, at, size)
+        memcpy(into + apart, at + stride, size)
+        memcpy(into + 2 * apart, at + 2 * stride, size)
+        memcpy(into + 3 * apart, at + 3 * stride, size)
+        into += 4 * apart
+        at += 4 * stride
+    for i in range(n & 3):
+        memcpy(into + i * apart, at + i * stride, size)
+
+
+cdef void _copy_any(char *to, Py_ssize_t apart, const char *source, Py_ssize_t stride,
+                    Py_ssize_t n, Py_ssize_t itemsize) noexcept nogil:
+    if itemsize == 4:
+        _copy(<float *>to, apart, <const float *>source, stride, n)
+    elif itemsize == 8:
+        _copy(<double *>to, apart, <const double *>source, stride, n)
+    elif itemsize == 16:
+        _copy(<pair *>to, apart, <const pair *>source, stride, n)
+    elif itemsize == 2:
+        _copy(<uint16_t *>to, apart, <const uint16_t *>source, stride, n)
+    else:
+        _copy(to, apart, source, stride, n)
+
+
 cdef void gather(char *to, const char *source, Py_ssize_t stride, Py_ssize_t n,
                  Py_ssize_t itemsize, int storage) noexcept nogil:
     """Gather n elements, `stride` bytes apart, into a contiguous run in computation type."""
@@ -146,21 +191,8 @@ cdef void gather(char *to, const char *source, Py_ssize_t stride, Py_ssize_t n,
     elif storage == BFLOAT16:
         for i in range(n):
             floats[i] = float_of_bfloat16((<const uint16_t *>(source + i * stride))[0])
-    elif itemsize == 4:
-        for i in range(n):
-            memcpy(to + i * 4, source + i * stride, 4)
-    elif itemsize == 8:
-        for i in range(n):
-            memcpy(to + i * 8, source + i * stride, 8)
-    elif itemsize == 16:
-        for i in range(n):
-            memcpy(to + i * 16, source + i * stride, 16)
-    elif itemsize == 2:
-        for i in range(n):
-            memcpy(to + i * 2, source + i * stride, 2)
     else:
-        for i in range(n):
-            memcpy(to + i * 1, source + i * stride, 1)
+        _copy_any(to, itemsize, source, stride, n, itemsize)
 
 
 cdef void clamp(void *run, Py_ssize_t n, bint is_double, const double *bounds) noexcept nogil:
@@ -234,21 +266,8 @@ cdef void scatter(char *to, Py_ssize_t stride, const char *source, Py_ssize_t n,
     elif storage == BFLOAT16:
         for i in range(n):
             (<uint16_t *>(to + i * stride))[0] = bfloat16_of(floats[i])
-    elif itemsize == 4:
-        for i in range(n):
-            memcpy(to + i * stride, source + i * 4, 4)
-    elif itemsize == 8:
-        for i in range(n):
-            memcpy(to + i * stride, source + i * 8, 8)
-    elif itemsize == 16:
-        for i in range(n):
-            memcpy(to + i * stride, source + i * 16, 16)
-    elif itemsize == 2:
-        for i in range(n):
-            memcpy(to + i * stride, source + i * 2, 2)
     else:
-        for i in range(n):
-            memcpy(to + i * stride, source + i * 1, 1)
+        _copy_any(to, stride, source, itemsize, n, itemsize)
 
 
 include "half_runs.pxi"

@@ -251,7 +251,7 @@ cdef Call _call(list outs, list between, list arrays, int flush):
         for a in between:
             _check_shape(a, out)
         _check_shape(arrays[t], out)
-        set_tensor(&call.w.tensors[t], [out, *between], arrays[t], 0)
+        set_tensor(&call.w.tensors[t], [out, *between], arrays[t], 0, 1 + len(between), False)
         if call.w.tensors[t].axes != NULL:
             call.w.tensors[t].axes.n_written = 1
             call.w.tensors[t].axes.overwrites = True

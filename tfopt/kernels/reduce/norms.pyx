@@ -5,7 +5,7 @@ except for float64 whose squares overflow or underflow: those are scaled by a po
 summed again.
 """
 
-from libc.math cimport INFINITY, frexp, sqrt
+from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
@@ -17,23 +17,20 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.arrays.aliasing cimport hold
 from tfopt.kernels.arrays.coerce cimport refuse_layout, storage_of
 from tfopt.kernels.arrays.csr cimport check_length
-from tfopt.kernels.arrays.layout cimport NATIVE
+from tfopt.kernels.arrays.layout cimport NATIVE, layout, merge_axes
+from tfopt.kernels.arrays.walk cimport begin_walk, walk
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.platform.runtime cimport flush_denormals, gather_team, run_team
 from tfopt.kernels.reduce.lane_sums cimport LANES, SPAN, span_lanes, sums
 from tfopt.kernels.reduce.spans cimport (
-    BLEMISHES, PEAKS, SQUARES, combine, fold, source, sum_span, walk,
+    BLEMISHES, PEAKS, SQUARES, combine, fold, misses, scaling, source, sum_span,
 )
 
 cimport tfopt.kernels.platform.numpy_api as cnp
 
 cnp.import_array()
 
-cdef enum:
-    FARTHEST = 1021     # largest exponent for which a power of two and its inverse are normal
-
 cdef const sums *_sums = NULL
-cdef double LEAST = 2.0 ** -900     # squares lost to underflow are at most 2^-122 of such a sum
 
 
 def use_sums(capsule):
@@ -57,27 +54,10 @@ cdef struct batch:
     double scale            # of the elements
 
 
-cdef walk *_axes_of(cnp.ndarray a, int skip) except? NULL:
-    """The axes of an array except the first `skip`."""
-    cdef walk *axes = <walk *>malloc(sizeof(walk))
-    cdef int axis, last
-    if axes == NULL:
-        raise MemoryError
-    axes.ndim = 0
-    for axis in range(cnp.PyArray_NDIM(a) - 1, skip - 1, -1):
-        last = axes.ndim - 1
-        if cnp.PyArray_DIM(a, axis) == 1:
-            continue
-        if last >= 0 and cnp.PyArray_STRIDE(a, axis) == axes.stride[last] * axes.shape[last]:
-            axes.shape[last] *= cnp.PyArray_DIM(a, axis)
-            continue
-        axes.shape[axes.ndim] = cnp.PyArray_DIM(a, axis)
-        axes.stride[axes.ndim] = cnp.PyArray_STRIDE(a, axis)
-        axes.ndim += 1
-    if axes.ndim == 0:
-        axes.ndim = axes.shape[0] = 1
-        axes.stride[0] = 0
-    return axes
+cdef void _set_axes(layout *into, cnp.ndarray a, int first, int stop) noexcept:
+    """Set axes first .. stop - 1 of an array."""
+    cdef const cnp.npy_intp *strides = cnp.PyArray_STRIDES(a) + first
+    merge_axes(into, 1, stop - first, cnp.PyArray_DIMS(a) + first, &strides, True)
 
 
 cdef int _set_source(source *into, object array, int skip, object bound, int kind) except -1:
@@ -105,7 +85,10 @@ cdef int _set_source(source *into, object array, int skip, object bound, int kin
     if into.narrow:
         return 0
     if into.clamps or skip or into.storage != NATIVE or not cnp.PyArray_IS_C_CONTIGUOUS(a):
-        into.axes = _axes_of(a, skip)
+        into.axes = <layout *>malloc(sizeof(layout))
+        if into.axes == NULL:
+            raise MemoryError
+        _set_axes(into.axes, a, skip, cnp.PyArray_NDIM(a))
     return 0
 
 
@@ -134,33 +117,17 @@ cdef double _total(batch *b, int kind, double scale) noexcept nogil:
     b.kind, b.scale = kind, scale
     run_team(gather_team(b.size, 1), _share, b)
     caller = fp_enter(b.flush)
-    total = combine(b.spans, b.n_spans, kind == PEAKS)
+    total = combine(b.spans, b.n_spans, 1, kind == PEAKS)
     fp_leave(caller)
     return total
-
-
-cdef bint _misses(double total) noexcept nogil:
-    """Whether squares of float64 overflowed, or may have underflowed."""
-    return total == INFINITY or total < LEAST
-
-
-cdef bint _scaling(double peak, double *scale, int *exponent) noexcept nogil:
-    """The power of two by which numbers up to a peak are scaled; False if the norm is the peak."""
-    exponent[0] = 0
-    if peak == 0 or peak == INFINITY:
-        return False
-    frexp(peak, exponent)
-    exponent[0] = max(-FARTHEST, min(FARTHEST, exponent[0]))
-    scale[0] = 2.0 ** -exponent[0]
-    return True
 
 
 cdef double _norm(batch *b, bint any_double, int *exponent) noexcept nogil:
     cdef double total = _total(b, SQUARES, 1), scale = 1
     exponent[0] = 0
-    if any_double and _misses(total):
+    if any_double and misses(total):
         total = _total(b, PEAKS, 1)
-        if not _scaling(total, &scale, exponent):
+        if not scaling(total, &scale, exponent):
             return total
         total = _total(b, SQUARES, scale)
     return sqrt(total)
@@ -254,7 +221,7 @@ def sum_of_squares(cnp.ndarray array not None):
 
 cdef struct slices:
     source first
-    walk outer              # from slice to slice, innermost axis first
+    layout outer            # from slice to slice
     Py_ssize_t n
     int flush
     double *roots
@@ -283,9 +250,9 @@ cdef double _slice_total(const source *s, bint max_abs, double scale) noexcept n
 cdef double _slice_norm(const source *s, int64_t *exponent) noexcept nogil:
     cdef double total = _slice_total(s, False, 1), scale = 1
     cdef int power = 0
-    if s.is_double and _misses(total):
+    if s.is_double and misses(total):
         total = _slice_total(s, True, 1)
-        if not _scaling(total, &scale, &power):
+        if not scaling(total, &scale, &power):
             return total
         total = _slice_total(s, False, scale)
     exponent[0] = power
@@ -294,16 +261,13 @@ cdef double _slice_norm(const source *s, int64_t *exponent) noexcept nogil:
 
 cdef void _share_of_slices(const void *given, int thread, int threads) noexcept nogil:
     cdef const slices *all_ = <const slices *>given
-    cdef Py_ssize_t i, rest
-    cdef int axis
+    cdef Py_ssize_t i
     cdef source s = all_.first
+    cdef walk w
     cdef fp_state caller = fp_enter(all_.flush)
     for i in range(all_.n * thread // threads, all_.n * (thread + 1) // threads):
-        rest = i
-        s.data = all_.first.data
-        for axis in range(all_.outer.ndim):
-            s.data += rest % all_.outer.shape[axis] * all_.outer.stride[axis]
-            rest //= all_.outer.shape[axis]
+        begin_walk(&w, all_.outer.ndim, all_.outer.shape, all_.outer.stride[0], all_.first.data, i)
+        s.data = w.at
         all_.roots[i] = _slice_norm(&s, &all_.exponents[i])
     fp_leave(caller)
 
@@ -336,10 +300,7 @@ def slice_norms(cnp.ndarray array not None, int outer_axes, double[::1] roots no
         return
     s.n, s.flush = n, flush_denormals()
     s.roots, s.exponents = &roots[0], &exponents[0]
-    s.outer.ndim = outer_axes
-    for axis in range(outer_axes):
-        s.outer.shape[axis] = cnp.PyArray_DIM(array, outer_axes - 1 - axis)
-        s.outer.stride[axis] = cnp.PyArray_STRIDE(array, outer_axes - 1 - axis)
+    _set_axes(&s.outer, array, 0, outer_axes)
     _set_source(&s.first, array, outer_axes, None, SQUARES)
     if s.first.size > 0:
         with nogil:

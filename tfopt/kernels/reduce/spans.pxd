@@ -6,21 +6,18 @@ in use (`sums`).
 """
 from libc.string cimport memset
 
-from tfopt.kernels.arrays.layout cimport clamp, gather
+from libc.math cimport INFINITY, frexp, ldexp
+
+from tfopt.kernels.arrays.layout cimport clamp, gather, layout
+from tfopt.kernels.arrays.walk cimport ahead, begin_walk, go, walk
 from tfopt.kernels.reduce.lane_sums cimport LANES, SPAN, lanes_t, span_lanes, sums
-from tfopt.kernels.update.step_table cimport MAX_DIMS
 
 cdef enum:
     PIECE = 4 * LANES       # elements gathered at a time
     SQUARES = 0             # what is summed over a span, or maximized
     PEAKS = 1
     BLEMISHES = 2
-
-cdef struct walk:
-    # axes in C order, innermost first, adjacent axes merged where possible
-    int ndim
-    Py_ssize_t[MAX_DIMS] shape
-    Py_ssize_t[MAX_DIMS] stride     # in bytes
+    FARTHEST = 1021         # largest exponent for which a power of two and its inverse are normal
 
 cdef struct source:
     char *data
@@ -28,7 +25,7 @@ cdef struct source:
     bint is_double          # the computation type is double, not float
     int storage
     bint narrow             # read in its 16-bit storage type
-    walk *axes              # NULL: one contiguous run, in computation type or narrow
+    layout *axes            # in C order; NULL: one contiguous run, in computation type or narrow
     bint clamps             # elements are clamped to these bounds as they are read
     double[2] bounds
 
@@ -37,35 +34,22 @@ cdef inline void visit(const source *s, Py_ssize_t start, Py_ssize_t count, lane
                        double scale, double *lanes) noexcept nogil:
     """Pass elements start .. start + count - 1, in C order, to `take`."""
     cdef double[PIECE] buffer
-    cdef Py_ssize_t[MAX_DIMS] index
     cdef Py_ssize_t itemsize = 2 if s.narrow else 8 if s.is_double else 4
-    cdef Py_ssize_t rest = start, filled, run
-    cdef const walk *axes = s.axes
-    cdef const char *at = s.data
-    cdef int axis
-    if axes == NULL:
+    cdef Py_ssize_t filled, run
+    cdef walk w
+    if s.axes == NULL:
         take(s.data + start * itemsize, count, scale, lanes)
         return
-    for axis in range(axes.ndim):
-        index[axis] = rest % axes.shape[axis]
-        rest //= axes.shape[axis]
-        at += index[axis] * axes.stride[axis]
+    begin_walk(&w, s.axes.ndim, s.axes.shape, s.axes.stride[0], s.data, start)
     while count > 0:
         filled = 0
         while filled < PIECE and count > 0:
-            run = min(axes.shape[0] - index[0], PIECE - filled, count)
-            gather(<char *>buffer + filled * itemsize, at, axes.stride[0], run, itemsize,
+            run = min(ahead(&w), PIECE - filled, count)
+            gather(<char *>buffer + filled * itemsize, w.at, w.stride[0], run, itemsize,
                    s.storage)
             filled += run
             count -= run
-            index[0] += run
-            at += run * axes.stride[0]
-            axis = 0
-            while index[axis] == axes.shape[axis] and axis + 1 < axes.ndim:     # carry
-                at += axes.stride[axis + 1] - index[axis] * axes.stride[axis]
-                index[axis] = 0
-                axis += 1
-                index[axis] += 1
+            go(&w, run)
         if s.clamps:
             clamp(buffer, filled, s.is_double, s.bounds)
         take(buffer, filled, scale, lanes)
@@ -119,8 +103,9 @@ cdef inline double sum_span(const sums *table, const source *s, Py_ssize_t start
     return fold(lanes, count, kind == PEAKS)
 
 
-cdef inline double combine(const double *spans, Py_ssize_t n, bint max_abs) noexcept nogil:
-    """The sum of the spans, in the same order."""
+cdef inline double combine(const double *spans, Py_ssize_t n, int apart,
+                           bint max_abs) noexcept nogil:
+    """The sum of those of n spans, which are so many numbers apart, in the same order."""
     cdef span_lanes lanes
     cdef Py_ssize_t i
     if n == 1:
@@ -128,7 +113,24 @@ cdef inline double combine(const double *spans, Py_ssize_t n, bint max_abs) noex
     memset(lanes, 0, sizeof(lanes))
     for i in range(n):
         if max_abs:
-            lanes[i % LANES] = max(lanes[i % LANES], spans[i])
+            lanes[i % LANES] = max(lanes[i % LANES], spans[i * apart])
         else:
-            lanes[i % LANES] = lanes[i % LANES] + spans[i]
+            lanes[i % LANES] = lanes[i % LANES] + spans[i * apart]
     return fold(lanes, n, max_abs)
+
+
+cdef inline bint misses(double squares) noexcept nogil:
+    """Whether squares of float64 overflowed, or may have underflowed."""
+    # squares lost to underflow are at most 2^-122 of such a sum
+    return squares == INFINITY or squares < 2.0 ** -900
+
+
+cdef inline bint scaling(double peak, double *scale, int *exponent) noexcept nogil:
+    """The power of two by which numbers up to a peak are scaled; False if the norm is the peak."""
+    exponent[0] = 0
+    if peak == 0 or peak == INFINITY:
+        return False
+    frexp(peak, exponent)
+    exponent[0] = max(-FARTHEST, min(FARTHEST, exponent[0]))
+    scale[0] = ldexp(1, -exponent[0])
+    return True

@@ -42,7 +42,8 @@ cdef cnp.ndarray separate(Kernel kernel, list variables, cnp.ndarray grad, bint 
 cdef int check_flags(Kernel kernel, int flags) except -1
 cdef const steps *set_scalars(Kernel kernel, Call call, const numbers *read, int flags,
                               int typenum, bint dense) except NULL
-cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axes) except -1
+cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axes, int n_whole,
+                    bint as_in_c) except -1
 cdef void set_sizes(Kernel kernel, tensor *into, cnp.ndarray var) noexcept
 cdef int lay_out(Kernel kernel, Call call, tensor *into, list variables, cnp.ndarray grad,
                  int skip_axes) except -1

@@ -27,7 +27,7 @@ from tfopt.kernels.update.step_table cimport (
     COLUMNS, INDICES, INNER, Kernel, MAX_HYPERS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, RANK, ROWS,
     called_steps, steps, steps_of,
 )
-from tfopt.kernels.update.whole_rows cimport need_scratch, set_rows
+from tfopt.kernels.update.whole_rows cimport need_scratch
 from tfopt.kernels.update.whole_tensors cimport need_sums
 from tfopt.kernels.update.work cimport tensor
 
@@ -401,18 +401,22 @@ def step_arguments(Kernel kernel not None, tuple hypers not None, int flags, gra
     return constants, tuple(scalars)
 
 
-cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axes) except -1:
-    """Addresses and axes of operands with equal shapes after the first `skip_axes` axes."""
+cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axes, int n_whole,
+                    bint as_in_c) except -1:
+    """Set the addresses of operands and, unless they are runs, their axes from `skip_axes` on.
+
+    The operands from `n_whole` on, but the gradient, have one number for each row.
+    """
     cdef const cnp.npy_intp *strides[MAX_OPERANDS]
     cdef int storage[MAX_OPERANDS]
     cdef layout *axes
-    cdef cnp.ndarray a = grad
+    cdef cnp.ndarray a, var = variables[0]
     cdef int k, n = len(variables)
     cdef bint contiguous = True, blocked = False
     for k in range(n + 1):
         a = variables[k] if k < n else grad
         into.data[k] = <char *>cnp.PyArray_DATA(a)
-        strides[k] = cnp.PyArray_STRIDES(a) + skip_axes
+        strides[k] = cnp.PyArray_STRIDES(var if n_whole <= k < n else a) + skip_axes
         storage[k] = block_storage_of(a)
         blocked = blocked or storage[k]
         if storage[k] == NATIVE:
@@ -427,12 +431,17 @@ cdef int set_tensor(tensor *into, list variables, cnp.ndarray grad, int skip_axe
     if blocked:
         axes.blocked, axes.n_written = True, n
     else:
-        merge_axes(axes, n + 1, cnp.PyArray_NDIM(a) - skip_axes,
-                   cnp.PyArray_DIMS(a) + skip_axes, strides)
+        merge_axes(axes, n + 1, cnp.PyArray_NDIM(var) - skip_axes,
+                   cnp.PyArray_DIMS(var) + skip_axes, strides, as_in_c)
     into.walk = axes.walk
     for k in range(n + 1):
         axes.storage[k] = storage[k]
-    if not blocked and is_run(axes, n + 1, cnp.PyArray_ITEMSIZE(variables[0])):
+    contiguous = not blocked and is_run(axes, n + 1, cnp.PyArray_ITEMSIZE(var))
+    for k in range(n_whole, n):
+        if cnp.PyArray_NDIM(variables[k]):
+            axes.stride[k][0] = cnp.PyArray_STRIDE(variables[k], 0)
+            contiguous = contiguous and (skip_axes or cnp.PyArray_IS_C_CONTIGUOUS(variables[k]))
+    if contiguous:
         free(axes)
     else:
         into.axes = axes
@@ -448,10 +457,9 @@ cdef int lay_out(Kernel kernel, Call call, tensor *into, list variables, cnp.nda
                  int skip_axes) except -1:
     """The same for a rule, whose steps may be of whole rows."""
     if not (kernel.by_rows or kernel.by_tensors):
-        return set_tensor(into, variables, grad, skip_axes)
+        return set_tensor(into, variables, grad, skip_axes, len(variables), False)
     set_sizes(kernel, into, variables[0])
-    into.walk = 0
-    set_rows(into, variables, grad, kernel.n_whole, skip_axes)
+    set_tensor(into, variables, grad, skip_axes, kernel.n_whole, True)
     if into.axes != NULL and (kernel.by_rows or called_steps(kernel, 0, 0).first == NULL):
         need_scratch(&call.w, into)
     return 0

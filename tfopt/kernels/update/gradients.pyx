@@ -136,7 +136,7 @@ cdef int _add_indices(layout *axes, list operands, int skip_axes) except -1:
     for k in range(n):
         strides[k] = cnp.PyArray_STRIDES(<cnp.ndarray>operands[k]) + skip_axes
     strides[n] = index_stride
-    merge_axes(axes, n + 1, ndim, cnp.PyArray_DIMS(a) + skip_axes, strides)
+    merge_axes(axes, n + 1, ndim, cnp.PyArray_DIMS(a) + skip_axes, strides, False)
     axes.n_written = before.n_written
     axes.clamps = before.clamps
     return 0

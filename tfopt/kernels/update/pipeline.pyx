@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from libc.math cimport INFINITY, fabs, frexp, ldexp
+from libc.math cimport INFINITY, fabs, ldexp
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
@@ -29,18 +29,16 @@ from tfopt.kernels.platform.halves cimport CODES
 from tfopt.kernels.platform.floats cimport real
 from tfopt.kernels.platform.runtime cimport gather_team, run_team, share_of
 from tfopt.kernels.update.step_table cimport step_t
-from tfopt.kernels.reduce.lane_sums cimport LANES, span_lanes
+from tfopt.kernels.reduce.lane_sums cimport span_lanes
 from tfopt.kernels.reduce.norms cimport sums_in_use
+from tfopt.kernels.reduce.spans cimport FARTHEST, clear, fold, misses, scaling
 from tfopt.kernels.update.dense cimport run_dense, run_elements
 from tfopt.kernels.update.work cimport tensor, work
 
 cdef enum:
     PIECE = 2048        # elements at a time, a part of BLOCK: their operands fit in the L1 cache
-    FARTHEST = 1021     # largest exponent for which a power of two and its inverse are normal
 
 cdef uint64_t MIXING = 0x9E3779B97F4A7C15       # odd: no two names become one by it
-
-cdef double LEAST = 2.0 ** -900     # squares lost to underflow are at most 2^-122 of such a sum
 
 
 class Watched(NamedTuple):

@@ -16,16 +16,6 @@ cdef struct watch:
     double[PIECE + CODES] before    # the variable before the update, in computation type
 
 
-cdef inline double _folded(double *lanes) noexcept nogil:
-    """Sum the lanes pairwise: sequential additions would wait for each other."""
-    cdef Py_ssize_t i, half = LANES // 2
-    while half:
-        for i in range(half):
-            lanes[i] = lanes[i] + lanes[i + half]
-        half //= 2
-    return lanes[0]
-
-
 cdef inline void _add(double *total, int64_t *exponent, double squares, int64_t its) noexcept nogil:
     """Add squares to a sum; the larger of the exponents becomes that of the sum."""
     if squares == 0 and its == 0:
@@ -38,15 +28,10 @@ cdef inline void _add(double *total, int64_t *exponent, double squares, int64_t 
         total[0] = total[0] + ldexp(squares, <int>(2 * (its - exponent[0])))
 
 
-cdef inline bint _misses(double squares, bint double_precision) noexcept nogil:
-    """Whether squares of finite numbers overflowed, or may have underflowed."""
-    return double_precision and (squares == INFINITY or squares < LEAST)
-
-
 cdef double _scaled_squares(const real *x, const real *y, Py_ssize_t n,
                             int64_t *exponent) noexcept nogil:
     """The sum of the squares of x, or of x - y, times 4 ** -exponent."""
-    cdef double peak = 0, total = 0, difference, scale
+    cdef double peak = 0, total = 0, difference, scale = 1
     cdef int power = 0
     cdef Py_ssize_t i
     for i in range(n):
@@ -58,11 +43,8 @@ cdef double _scaled_squares(const real *x, const real *y, Py_ssize_t n,
         for i in range(n):
             peak = max(peak, fabs(x[i] - y[i]))
     exponent[0] = 0
-    if peak == 0 or peak == INFINITY:
+    if not scaling(peak, &scale, &power):
         return peak
-    frexp(peak, &power)
-    power = max(-FARTHEST, min(FARTHEST, power))
-    scale = ldexp(1, -power)
     for i in range(n):
         difference = x[i] * scale
         if y != NULL:
@@ -81,16 +63,16 @@ cdef void _look(real **p, Py_ssize_t n, watch *w, int last) noexcept nogil:
     cdef int64_t nonfinite = 0, at_bound = 0, exponent = 0
     cdef Py_ssize_t i
     memcpy(before, p[0], n * sizeof(real))
-    memset(lanes, 0, sizeof(lanes))
+    clear(lanes, n)
     sums_in_use().squares[sizeof(real) == 8](grad, n, 1, lanes)
-    squares = _folded(lanes)
+    squares = fold(lanes, n, False)
     if squares - squares != 0:      # or finite numbers whose squares overflow
         for i in range(n):
             nonfinite += grad[i] - grad[i] != 0
     if w.bound < INFINITY:
         for i in range(n):
             at_bound += (grad[i] >= bound) | (grad[i] <= -bound)
-    if nonfinite == 0 and _misses(squares, sizeof(real) == 8):
+    if nonfinite == 0 and sizeof(real) == 8 and misses(squares):
         squares = _scaled_squares(grad, <const real *>NULL, n, &exponent)
     _add(&w.seen.gradient, &w.seen.gradient_exponent, squares, exponent)
     w.seen.nonfinite += nonfinite
@@ -103,10 +85,10 @@ cdef void _compare(real **p, Py_ssize_t n, watch *w) noexcept nogil:
     cdef span_lanes lanes
     cdef double squares
     cdef int64_t exponent = 0
-    memset(lanes, 0, sizeof(lanes))
+    clear(lanes, n)
     sums_in_use().differences[sizeof(real) == 8](p[0], before, n, lanes)
-    squares = _folded(lanes)
-    if _misses(squares, sizeof(real) == 8):
+    squares = fold(lanes, n, False)
+    if sizeof(real) == 8 and misses(squares):
         squares = _scaled_squares(<const real *>p[0], before, n, &exponent)
     _add(&w.seen.update, &w.seen.update_exponent, squares, exponent)
     w.at += n

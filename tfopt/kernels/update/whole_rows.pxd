@@ -1,10 +1,7 @@
 # cython: language_level=3
-cimport tfopt.kernels.platform.numpy_api as cnp
 from tfopt.kernels.arrays.layout cimport layout
 from tfopt.kernels.update.work cimport tensor, work
 
-cdef int set_rows(tensor *into, list variables, cnp.ndarray grad, int n_whole,
-                  int skip_axes) except -1
 cdef int need_scratch(work *w, const tensor *t) except -1
 cdef Py_ssize_t grain_of_rows(const tensor *t) noexcept nogil
 cdef char *moved(const layout *axes, int k, char *at, Py_ssize_t start, Py_ssize_t n,

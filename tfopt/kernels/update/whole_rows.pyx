@@ -5,85 +5,22 @@ in C order, which fixes the order of summation. Rows that are not runs in the co
 gathered in memory of the thread, stepped there, and scattered.
 """
 
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memmove
 
-from tfopt.kernels.arrays.coerce cimport block_storage_of, storage_of
 from tfopt.kernels.arrays.layout cimport (
     NATIVE, SIGNED8, clamp, decode_block, encode_block, gather, layout, scatter,
 )
+from tfopt.kernels.arrays.walk cimport ahead, begin_walk, go, walk
 from tfopt.kernels.platform.halves cimport CODES
 from tfopt.kernels.platform.machine cimport omp_get_thread_num
 from tfopt.kernels.platform.runtime cimport MOVED, team_size
 from tfopt.kernels.update.work cimport tensor, work
-from tfopt.kernels.update.step_table cimport MAX_DIMS, MAX_OPERANDS
-
-cimport tfopt.kernels.platform.numpy_api as cnp
-
-cnp.import_array()
+from tfopt.kernels.update.step_table cimport MAX_OPERANDS
 
 cdef enum:
     LINE = 64       # bytes: threads do not share lines of the cache
     MOST = 4096     # threads
-
-
-cdef int set_rows(tensor *into, list variables, cnp.ndarray grad, int n_whole,
-                  int skip_axes) except -1:
-    """Set the addresses of operands, and unless rows are runs, their axes in C order.
-
-    The operands from `n_whole` on, but the gradient, have one number for each row.
-    """
-    cdef layout *axes = <layout *>calloc(1, sizeof(layout))
-    cdef cnp.ndarray a, var = variables[0]
-    cdef int k, axis, last, n = len(variables)
-    cdef bint are_runs = True, merges
-    if axes == NULL:
-        raise MemoryError
-    axes.n_written = n
-    for k in range(n + 1):
-        a = variables[k] if k < n else grad
-        into.data[k] = <char *>cnp.PyArray_DATA(a)
-        axes.storage[k] = block_storage_of(a)
-        if axes.storage[k] > NATIVE:
-            axes.blocked = True
-        else:
-            axes.storage[k] = storage_of(a)
-        are_runs = are_runs and axes.storage[k] == NATIVE
-        if n_whole <= k < n and cnp.PyArray_NDIM(a):
-            axes.stride[k][0] = cnp.PyArray_STRIDE(a, 0)
-            are_runs = are_runs and (skip_axes or cnp.PyArray_IS_C_CONTIGUOUS(a))
-    into.axes = axes
-    if axes.blocked:        # then all are contiguous
-        return 0
-    for axis in range(cnp.PyArray_NDIM(var) - 1, skip_axes - 1, -1):
-        if cnp.PyArray_DIM(var, axis) == 1:
-            continue
-        last = axes.ndim - 1
-        merges = last >= 0
-        for k in range(n + 1):
-            if not n_whole <= k < n:
-                a = variables[k] if k < n else grad
-                merges = merges and (cnp.PyArray_STRIDE(a, axis)
-                                     == axes.stride[k][last] * axes.shape[last])
-        if not merges:
-            last = axes.ndim
-            axes.ndim += 1
-            axes.shape[last] = 1
-        for k in range(n + 1):
-            if not merges and not n_whole <= k < n:
-                a = variables[k] if k < n else grad
-                axes.stride[k][last] = cnp.PyArray_STRIDE(a, axis)
-        axes.shape[last] *= cnp.PyArray_DIM(var, axis)
-    if axes.ndim == 0:      # a single element
-        axes.ndim = axes.shape[0] = 1
-    for k in range(n + 1):
-        if not n_whole <= k < n and axes.shape[0] != 1:
-            a = variables[k] if k < n else grad
-            are_runs = are_runs and axes.stride[k][0] == cnp.PyArray_ITEMSIZE(a)
-    if are_runs and axes.ndim == 1:
-        free(axes)
-        into.axes = NULL
-    return 0
 
 
 cdef int need_scratch(work *w, const tensor *t) except -1:
@@ -116,40 +53,49 @@ cdef char *moved(const layout *axes, int k, char *at, Py_ssize_t start, Py_ssize
                  Py_ssize_t itemsize, bint clamps, char *run, bint back) noexcept nogil:
     """Gather n elements of operand k, from position `start` on, or scatter them `back`.
 
+    Of blocks of codes the first element begins one.
+
     Returns
     -------
     char *
         The run; elements that are one where they are stay there.
     """
-    cdef Py_ssize_t index[MAX_DIMS]
-    cdef Py_ssize_t rest = start, piece, stride = axes.stride[k][0]
-    cdef char *to = run
-    cdef int axis
-    for axis in range(axes.ndim):
-        index[axis] = rest
-        if axis < axes.ndim - 1:
-            index[axis] = rest % axes.shape[axis]
-            rest //= axes.shape[axis]
-        at += index[axis] * axes.stride[k][axis]
-    if (axes.storage[k] == NATIVE and not clamps and n <= axes.shape[0] - index[0]
-            and (stride == itemsize or n == 1)):
-        return at
-    while n > 0:
-        piece = min(n, axes.shape[0] - index[0])
+    cdef Py_ssize_t done = 0, piece, stored
+    cdef int storage = axes.storage[k]
+    cdef walk w
+    if storage >= SIGNED8:
+        while done < n:
+            piece = min(<Py_ssize_t>CODES, n - done)
+            if back:
+                encode_block(storage, <float *>run + done, piece, at, start + done)
+            else:
+                decode_block(storage, at, start + done, piece, <float *>run + done)
+            done += piece
+        return run
+    if axes.blocked:
+        stored = itemsize if storage == NATIVE else 2
+        begin_walk(&w, 1, &n, &stored, at + start * stored, 0)
+    else:
+        begin_walk(&w, axes.ndim, axes.shape, axes.stride[k], at, start)
+    if (storage == NATIVE and not clamps and n <= ahead(&w)
+            and (w.stride[0] == itemsize or n == 1)):
+        return w.at
+    while done < n:
+        piece = min(n - done, ahead(&w))
         if back:
-            scatter(at, stride, to, piece, itemsize, axes.storage[k])
+            scatter(w.at, w.stride[0], run + done * itemsize, piece, itemsize, storage)
         else:
-            gather(to, at, stride, piece, itemsize, axes.storage[k])
-        to += piece * itemsize
-        n -= piece
-        at += piece * stride
-        index[0] += piece
-        axis = 0
-        while index[axis] == axes.shape[axis] and axis + 1 < axes.ndim:     # carry
-            at += axes.stride[k][axis + 1] - index[axis] * axes.stride[k][axis]
-            index[axis] = 0
-            axis += 1
-            index[axis] += 1
+            gather(run + done * itemsize, w.at, w.stride[0], piece, itemsize, storage)
+        done += piece
+        go(&w, piece)
+    return run
+
+
+cdef inline char *_number(int storage, char *at, Py_ssize_t itemsize, char *run) noexcept nogil:
+    """The number of a row, in the computation type."""
+    if storage == NATIVE:
+        return at
+    gather(run, at, itemsize, 1, itemsize, storage)
     return run
 
 
@@ -168,11 +114,8 @@ cdef void run_row(const work *w, const layout *axes, char **at, Py_ssize_t start
         if not w.n_whole <= k < last:
             p[k] = moved(axes, k, at[k], start, n, w.itemsize, axes.clamps and k == last, run,
                          False)
-        elif axes.storage[k] == NATIVE:
-            p[k] = at[k]
         else:
-            p[k] = run
-            gather(run, at[k], w.itemsize, 1, w.itemsize, axes.storage[k])
+            p[k] = _number(axes.storage[k], at[k], w.itemsize, run)
     if axes.clamps:
         clamp(p[last], n, w.itemsize == 8, axes.bounds)
     w.step(p, n, h)
@@ -192,7 +135,6 @@ cdef void _run_blocks(const work *w, const tensor *t, Py_ssize_t row, Py_ssize_t
     """
     cdef void *p[MAX_OPERANDS]
     cdef char *own = w.scratch + omp_get_thread_num() * MAX_OPERANDS * w.room
-    cdef char *at
     cdef float *run
     cdef int k, storage, last = w.n_operands - 1
     # elements: of the first that is decoded, behind the last one, of the row, of the tensor
@@ -208,14 +150,14 @@ cdef void _run_blocks(const work *w, const tensor *t, Py_ssize_t row, Py_ssize_t
             decoded += n
         for k in range(w.n_operands):
             storage, run = t.axes.storage[k], <float *>(own + k * w.room)
-            n = 1 if w.n_whole <= k < last else t.inner
-            at = t.data[k] + row * n * (4 if storage == NATIVE else 2)
-            p[k] = at
-            if storage >= SIGNED8:
+            if w.n_whole <= k < last:
+                p[k] = _number(storage, t.data[k] + row * (4 if storage == NATIVE else 2), 4,
+                               <char *>run)
+            elif storage >= SIGNED8:
                 p[k] = run + (start - first)
-            elif storage != NATIVE or (k == last and t.axes.clamps):
-                p[k] = run
-                gather(<char *>run, at, 4 if storage == NATIVE else 2, n, 4, storage)
+            else:
+                p[k] = moved(t.axes, k, t.data[k], start, t.inner, 4, t.axes.clamps and k == last,
+                             <char *>run, False)
         if t.axes.clamps:
             clamp(p[last], t.inner, False, t.axes.bounds)
         w.step(p, t.inner, h)

@@ -5,16 +5,13 @@ the sums, and the elements are stepped. So operands are read twice, and written 
 """
 
 from libc.stdlib cimport malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
-from tfopt.kernels.arrays.layout cimport (
-    NATIVE, SIGNED8, clamp, decode_block, encode_block, gather, scatter,
-)
-from tfopt.kernels.platform.halves cimport CODES
+from tfopt.kernels.arrays.layout cimport clamp
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.platform.runtime cimport at_most, gather_team, run_team, share_of, team
-from tfopt.kernels.reduce.lane_sums cimport LANES, SPAN, span_lanes
-from tfopt.kernels.reduce.spans cimport clear, fold
+from tfopt.kernels.reduce.lane_sums cimport SPAN, span_lanes
+from tfopt.kernels.reduce.spans cimport clear, combine, fold
 from tfopt.kernels.update.step_table cimport MAX_OPERANDS, MAX_SCALARS, MAX_SUMS, N_SCALES
 from tfopt.kernels.update.whole_rows cimport moved
 from tfopt.kernels.update.work cimport set_scale, tensor, work
@@ -48,27 +45,10 @@ cdef int need_sums(work *w) except -1:
 cdef void _take(const work *w, const tensor *t, Py_ssize_t start, Py_ssize_t n,
                 run_of_numbers *buffer, void **p) noexcept nogil:
     """Set p to runs of n elements of all operands, in the computation type."""
-    cdef int k, storage, last = w.n_operands - 1
-    cdef Py_ssize_t block, stored
+    cdef int k, last = w.n_operands - 1
     for k in range(w.n_operands):
-        p[k] = buffer[k]
-        storage = t.axes.storage[k]
-        if not t.axes.blocked:
-            p[k] = moved(t.axes, k, t.data[k], start, n, w.itemsize, t.axes.clamps and k == last,
-                         <char *>buffer[k], False)
-        elif storage >= SIGNED8:
-            block = 0
-            while block < n:
-                decode_block(storage, t.data[k], start + block, min(<Py_ssize_t>CODES, n - block),
-                             <float *>buffer[k] + block)
-                block += CODES
-        else:
-            stored = w.itemsize if storage == NATIVE else 2
-            if storage == NATIVE and not (t.axes.clamps and k == last):
-                p[k] = t.data[k] + start * stored
-            else:
-                gather(<char *>buffer[k], t.data[k] + start * stored, stored, n, w.itemsize,
-                       storage)
+        p[k] = moved(t.axes, k, t.data[k], start, n, w.itemsize, t.axes.clamps and k == last,
+                     <char *>buffer[k], False)
     if t.axes.clamps:
         clamp(p[last], n, w.itemsize == 8, t.axes.bounds)
 
@@ -76,22 +56,10 @@ cdef void _take(const work *w, const tensor *t, Py_ssize_t start, Py_ssize_t n,
 cdef void _put_back(const work *w, const tensor *t, Py_ssize_t start, Py_ssize_t n,
                     run_of_numbers *buffer, void **p) noexcept nogil:
     """Write the runs of the variable and its slots that are copies."""
-    cdef int k, storage
-    cdef Py_ssize_t block
+    cdef int k
     for k in range(w.n_operands - 1):
-        storage = t.axes.storage[k]
-        if p[k] != <void *>buffer[k]:
-            continue
-        if not t.axes.blocked:
+        if p[k] == <void *>buffer[k]:
             moved(t.axes, k, t.data[k], start, n, w.itemsize, False, <char *>p[k], True)
-        elif storage >= SIGNED8:
-            block = 0
-            while block < n:
-                encode_block(storage, <float *>p[k] + block, min(<Py_ssize_t>CODES, n - block),
-                             t.data[k], start + block)
-                block += CODES
-        else:
-            scatter(t.data[k] + start * 2, 2, <char *>p[k], n, w.itemsize, storage)
 
 
 # ---- sums
@@ -118,20 +86,6 @@ cdef void _sum_span(const work *w, const tensor *t, Py_ssize_t start, const void
         at += n
     for k in range(w.n_sums):
         totals[k] = fold(lanes[k], stop - start, False)
-
-
-cdef void _add_up(const work *w, const double *sums, Py_ssize_t n, double *totals) noexcept nogil:
-    """The sums of n spans, in the order of norms."""
-    cdef span_lanes lanes
-    cdef Py_ssize_t i
-    cdef int k
-    for k in range(w.n_sums):
-        totals[k] = sums[k]
-        if n > 1:
-            memset(lanes, 0, sizeof(lanes))
-            for i in range(n):
-                lanes[i % LANES] = lanes[i % LANES] + sums[i * w.n_sums + k]
-            totals[k] = fold(lanes, n, False)
 
 
 # ---- shares
@@ -166,7 +120,8 @@ cdef void _step_tensor(const work *w, Py_ssize_t t, Py_ssize_t first, Py_ssize_t
     cdef void *p[MAX_OPERANDS]
     cdef Py_ssize_t start = low * SPAN, stop = min(high * SPAN, it.size), n
     cdef int k
-    _add_up(w, w.span_sums + first * w.n_sums, _spans_of(it), totals)
+    for k in range(w.n_sums):
+        totals[k] = combine(w.span_sums + first * w.n_sums + k, _spans_of(it), w.n_sums, False)
     w.reduce(NULL, h, totals, <double>it.size, <char *>own + w.n_given * w.itemsize)
     while start < stop:
         n = stop - start
