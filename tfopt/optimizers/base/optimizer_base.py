@@ -107,8 +107,11 @@ class OptimizerBase(Stateful):
         if bound is None or not bound.holds():
             bound = self._newly_bound(request, self._bind)
         step = bound.step.prepare(list(request.grads), request.scale)
-        step.after.append(partial(self._keep, self._prepared, bound))
+        step.after.append(partial(self._keep, bound))
         return step
+
+    def _keep(self, bound: Bound) -> None:
+        self._prepared.keep(bound if bound.unchanged is not None else self._now_bound(bound))
 
     @abstractmethod
     def _bind(self, request: StepRequest) -> Step:
@@ -207,27 +210,24 @@ class OptimizerBase(Stateful):
             raise InvalidTypeError(f"grads_and_vars must be a list of pairs, not {kind}")
         pairs = grads_and_vars if type(grads_and_vars) is list else list(grads_and_vars)
         aggregates = bool(experimental_aggregate_gradients)
+        bound = None
         if self._places.undo is None and not self._has_hooks:
-            repeated = self._repeated.of_pairs(pairs, aggregates)
-            if repeated is not None:
-                bound, taken = repeated
-                self._take_locked(bound.request, taken, bound)
-                return self.iterations
-        if not pairs:
+            bound, grads = self._repeated.of_pairs(pairs, aggregates)
+        if bound is not None:
+            request = bound.request
+        elif pairs:
+            request = StepRequest(*split_pairs(pairs), aggregates=aggregates)
+            if not self._overrides_prepare:  # which calls the hooks itself
+                request = self._hooked(request)
+            bound, grads = self._repeated.of(request), list(request.grads)
+        else:
             return None
-        request = StepRequest(*split_pairs(pairs), aggregates=aggregates)
-        if not self._overrides_prepare:  # which calls the hooks itself
-            request = self._hooked(request)
-        self._take_locked(request, list(request.grads), self._repeated.of(request))
-        return self.iterations
-
-    def _take_locked(self, request: StepRequest, grads: list[Any], bound: Bound | None) -> None:
-        """Take a complete step while the locks are held, if there are any."""
         if self._locks:
             with locked(*self._counts(), *request.variables):
                 self._take(request, grads, bound)
         else:
             self._take(request, grads, bound)
+        return self.iterations
 
     def _newly_bound(self, request: StepRequest, bind: Callable[[StepRequest], Step]) -> Bound:
         mark = self._mark()
@@ -252,22 +252,19 @@ class OptimizerBase(Stateful):
             if not taken.done:  # an error raised after the writes does not undo the step
                 self._withdraw(bound.mark)
             raise
-        self._keep(self._repeated, bound)
+        self._repeated.keep(bound if bound.unchanged is not None else self._now_bound(bound))
 
-    def _keep(self, repeats: Repeats, bound: Bound) -> None:
-        """Keep a bound step that has been taken, to repeat it."""
-        if bound.unchanged is None:
-            tree = list(self._tree())
-            variables = bound.request.variables
-            bound = bound._replace(
-                mark=self._mark(),
-                apart=Apart(host_arrays(variables)) if len(variables) > 1 else None,
-                unchanged=Unchanged(
-                    [owner for each in tree for owner in (each, each._store)],
-                    [each.gradient_transformers for each in tree if each._counts_steps],
-                ),
-            )
-        repeats.keep(bound)
+    def _now_bound(self, bound: Bound) -> Bound:
+        """Return a bound step that has been taken, with what it has been bound to."""
+        tree, variables = list(self._tree()), bound.request.variables
+        return bound._replace(
+            mark=self._mark(),
+            apart=Apart(host_arrays(variables)) if len(variables) > 1 else None,
+            unchanged=Unchanged(
+                [owner for each in tree for owner in (each, each._store)],
+                [each.gradient_transformers for each in tree if each._counts_steps],
+            ),
+        )
 
     @writes(returns=lambda args: args["self"].iterations)
     def step(self, params: Any, grads: Any) -> Variable | None:

@@ -55,9 +55,8 @@ class RulesStep(Step):
 
     def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
         """Check a step and return it."""
-        optimizer, plan, clips, observes = (
-            self._optimizer, self._plan, self._clips, self._optimizer.observe,
-        )  # fmt: skip
+        optimizer, plan, clips = self._optimizer, self._plan, self._clips
+        observes = optimizer.observe
         stepped = optimizer._as_stepped(grads, self._handles)
         ordinary = plan is not None and plan.accepts(stepped)
         if self._looks:

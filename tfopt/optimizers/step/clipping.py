@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -151,40 +152,39 @@ def clipped_calls(
     if scale != 1:
         limits = clipvalue, clipnorm, global_clipnorm
         clipvalue, clipnorm, global_clipnorm = _unscaled(limits, scale)
+    bounds: list[list[float] | None] = []
     for part in checked:
         for gradient in part.gradients:
             if gradient.dtype.kind == "c":
                 raise InvalidTypeError(f"gradients of {gradient.dtype} cannot be clipped")
-    bounds = [[_bound(clipvalue, g.dtype) for g in part.gradients] for part in checked]
+        bounds.append(
+            None if clipvalue is None else [_bound(clipvalue, g.dtype) for g in part.gradients]
+        )
+    factors: list[list[Factor] | None] = [None] * len(checked)
     if clipnorm is not None:
         factors = [
-            [
-                _factor(g, _norm([g], [bound], finite), clipnorm)
-                for g, bound in zip(part.gradients, limits, strict=True)
-            ]
-            for part, limits in zip(checked, bounds, strict=True)
+            _own_factors(part.gradients, own, clipnorm, finite)
+            for part, own in zip(checked, bounds, strict=True)
         ]
     elif global_clipnorm is not None:
         common = _norm(*_in_order(checked, bounds), finite)
-        factors = _global_factors([part.gradients for part in checked], common, global_clipnorm)
-    else:
-        factors = [[(1.0, 1.0)] * len(limits) for limits in bounds]
-    clips = any(first != 1 for pairs in factors for first, _ in pairs)
+        factors = [_common_factors(part.gradients, common, global_clipnorm) for part in checked]
+    clips = any(first != 1 for own in factors if own is not None for first, _ in own)
     each = zip(checked, bounds, factors, strict=True)
     return [_clipped(part, bound, factor, scale) for part, bound, factor in each], clips
 
 
 def _in_order(
-    checked: Sequence[ClippedDense | ClippedRows], bounds: list[list[float | None]]
-) -> tuple[list[Array], list[float | None]]:
+    checked: Sequence[ClippedDense | ClippedRows], bounds: list[list[float] | None]
+) -> tuple[list[Array], list[float] | None]:
     """Return all gradients and bounds in the order of the step, which fixes the summation order."""
-    gradients = [gradient for part in checked for gradient in part.gradients]
-    limits = [bound for part_bounds in bounds for bound in part_bounds]
     if len(checked) == 1:
-        return gradients, limits
+        return checked[0].gradients, bounds[0]
+    gradients = [gradient for part in checked for gradient in part.gradients]
     places = [place for part in checked for place in part.places]
     order = sorted(range(len(places)), key=places.__getitem__)
-    return [gradients[k] for k in order], [limits[k] for k in order]
+    limits = [bound for own in bounds if own is not None for bound in own]
+    return [gradients[k] for k in order], [limits[k] for k in order] if limits else None
 
 
 def _unscaled(limits: Limits, scale: float) -> Limits:
@@ -193,60 +193,59 @@ def _unscaled(limits: Limits, scale: float) -> Limits:
 
 
 @lru_cache(1000)  # steps that are repeated have the same limits; a loss scale changes them
-def _bound(clipvalue: float | None, dtype: np.dtype[Any]) -> float | None:
+def _bound(clipvalue: float, dtype: np.dtype[Any]) -> float:
     """Return the bound rounded to a gradient's dtype."""
-    if clipvalue is None:
-        return None
     with np.errstate(over="ignore", under="ignore"):
         return float(np.float64(clipvalue).astype(dtype))
 
 
-def _norm(gradients: list[Array], bounds: list[float | None], finite: bool) -> Norm:
-    limits = [bound for bound in bounds if bound is not None]
-    root, exponent = norm(gradients, limits if len(limits) == len(bounds) else None)
+def _norm(gradients: list[Array], bounds: list[float] | None, finite: bool) -> Norm:
+    root, exponent = norm(gradients, bounds)
     if finite and not math.isfinite(root):
         raise NotFinite
     return root, exponent
 
 
-def _factor(gradient: Array, measured: Norm, limit: float) -> Factor:
-    return factor(*measured, limit, computed(gradient.dtype) is np.float32)
+def _own_factors(
+    gradients: list[Array], bounds: list[float] | None, limit: float, finite: bool
+) -> list[Factor]:
+    """Return the factor of each gradient by its own norm."""
+    factors = []
+    for k, gradient in enumerate(gradients):
+        measured = _norm([gradient], None if bounds is None else [bounds[k]], finite)
+        factors.append(factor(*measured, limit, computed(gradient.dtype) is np.float32))
+    return factors
 
 
-def _global_factors(
-    gradients: list[list[Array]], measured: Norm, limit: float
-) -> list[list[Factor]]:
+def _common_factors(gradients: list[Array], measured: Norm, limit: float) -> list[Factor]:
+    """Return the factor of each gradient by the norm of all, rounded to what it is computed in."""
     root, exponent = measured
     if not math.isfinite(root) and limit != math.inf:
         limit = math.nan  # everything becomes NaN, as in clip_by_global_norm
     double, single = (factor(root, exponent, limit, narrow) for narrow in (False, True))
-    return [
-        [single if computed(g.dtype) is np.float32 else double for g in arrays]
-        for arrays in gradients
-    ]
+    return [single if computed(g.dtype) is np.float32 else double for g in gradients]
 
 
 def _clipped(
     part: ClippedDense | ClippedRows,
-    bounds: list[float | None],
-    factors: list[Factor],
+    bounds: list[float] | None,
+    factors: list[Factor] | None,
     scale: float,
 ) -> Call:
-    limits = [bound for bound in bounds if bound is not None]
-    call, firsts = part.call, [first for first, _ in factors]
-    seconds = [second for _, second in factors]
-    if seconds.count(1) < len(seconds):
+    call = part.call
+    firsts = [1.0] * len(part.gradients) if factors is None else [by[0] for by in factors]
+    if factors is not None and any(by[1] != 1 for by in factors):
         # a factor too small for a normal number takes two multiplications
-        each = zip(part.gradients, bounds, factors, strict=True)
+        each = zip(part.gradients, bounds or repeat(None), factors, strict=False)
         call = part.remade([_clip(g, bound, by) if by[1] != 1 else g for g, bound, by in each])
-        if 1 not in seconds:
+        if all(by[1] != 1 for by in factors):
             return call
         firsts = [first if second == 1 else 1.0 for first, second in factors]
     elif isinstance(part, ClippedRows) and part.sums:
-        return part.summed(bounds[0], firsts[0] * scale)
-    if limits:
-        set_bounds(call, limits)
-    if firsts.count(1) < len(firsts):
+        return part.summed(None if bounds is None else bounds[0], firsts[0] * scale)
+    if bounds is not None:
+        set_bounds(call, bounds)
+    if any(first != 1 for first in firsts):
         set_scales(call, [first * scale for first in firsts])
     return call
 
@@ -288,8 +287,7 @@ def _clipped_together(grads: tuple[Any, ...], limit: float) -> tuple[Any, ...]:
             raise InvalidTypeError(
                 f"gradients of {dtype} cannot be clipped together with real ones"
             )
-    measured = _norm(arrays, [None] * len(arrays), False)
-    factors = _global_factors([arrays], measured, limit)[0]
+    factors = _common_factors(arrays, _norm(arrays, None, False), limit)
     clipped = [_clip(array, None, by) for array, by in zip(arrays, factors, strict=True)]
     return tuple(
         IndexedSlices(array, grad.indices) if isinstance(grad, IndexedSlices) else array

@@ -133,15 +133,17 @@ class StepPlan:
             If the gradients must be finite and a norm computed for clipping is not.
         """
         checked: list[Any] = []
-        for k, part in enumerate(self.parts):
-            repetition = self._accepted[k]
+        for part, repetition in zip(self.parts, self._accepted, strict=True):
             try:
                 if repetition is not None:
-                    call = _again(repetition, part, update, scale)
+                    own = update if part.decays else update.without_decay()
+                    call = repetition.call_with(own.hypers, own.flags, scale, own.keep)
+                    if own.decay or own.rounding is not None:
+                        own.completed(call, part.places)
                 elif clips and isinstance(part, SparseUpdate):
                     call = None
                 else:
-                    call = self._call(k, part, update, grads, scale)
+                    call = self._call(len(checked), part, update, grads, scale)
                 checked.append(self._clippable(part, call, update, grads, scale) if clips else call)
             except InvalidArgumentError as error:
                 raise _naming(part, error) from None
@@ -156,13 +158,12 @@ class StepPlan:
         return call
 
     def _clippable(
-        self, part: Part, call: Call | None, update: RuleUpdate, grads: list[Any], scale: float
+        self, part: Part, call: Any, update: RuleUpdate, grads: list[Any], scale: float
     ) -> ClippedDense | ClippedRows:
         """Return the call of a part in a form that supports clipping; check that of rows."""
         if isinstance(part, SparseUpdate):
             step, slices = part.step(update, self._mode, scale), grads[part.place]
             return ClippedRows(step, part.arrays, slices, part.workspace, part.place, self._merge)
-        assert call is not None
         remade = partial(part.step, update, self._mode, scale)
         return ClippedDense(remade, part.operands, call, part.places)
 
@@ -239,13 +240,6 @@ class StepPlan:
                 step.work += first
                 step.writes += writes
         return step
-
-
-def _again(repetition: Repetition, part: Part, update: RuleUpdate, scale: float) -> Call:
-    """Return the call of a part, which has been checked, with other gradients and numbers."""
-    own = update if part.decays else update.without_decay()
-    call = repetition.call_with(own.hypers, own.flags, scale, own.keep)
-    return own.completed(call, part.places) if own.decay or own.rounding is not None else call
 
 
 def _in_turns(

@@ -55,19 +55,24 @@ class PreparedStep:
         Whether the work writes to GPU memory, which is not restored; Ctrl-C then waits for its end.
     """
 
-    __slots__ = (
-        "after", "counts", "kept", "launches", "owners", "variables", "work", "writes",
-    )  # fmt: skip
+    launches = False
+    # few steps need these lists, which are made when they are asked for
+    work: list[Work]
+    kept: list[np.ndarray]
+    owners: list[Any]
+    after: list[Callable[[], None]]
 
     def __init__(self, writes: Writes, variables: Iterable[Any] = (), counts: bool = True) -> None:
         self.writes = writes
         self.variables = [*variables]
         self.counts = counts
-        self.work: list[Work] = []
-        self.kept: list[np.ndarray] = []
-        self.owners: list[Any] = []
-        self.after: list[Callable[[], None]] = []
-        self.launches = False
+
+    def __getattr__(self, name: str) -> list[Any]:
+        if name not in PreparedStep.__annotations__:
+            raise AttributeError(f"a step has no attribute {name!r}")
+        made: list[Any] = []
+        setattr(self, name, made)
+        return made
 
     # ---- operations that wrappers append
 
@@ -128,12 +133,9 @@ class PreparedStep:
 
     def join(self, other: PreparedStep) -> None:
         """Append the work and writes of another step to those of this one."""
-        self.writes += other.writes
-        self.variables += other.variables
-        self.work += other.work
-        self.kept += other.kept
-        self.owners += other.owners
-        self.after += other.after
+        for name, values in vars(other).items():
+            if isinstance(values, list):
+                getattr(self, name).extend(values)
         self.launches |= other.launches
 
     # ---- carrying out
@@ -144,11 +146,12 @@ class PreparedStep:
         Once it is taken, `moved` no longer restores the changes made before it.
         """
         prepare_writes(self.variables)
-        if self.work:
+        asked = vars(self)
+        if asked.get("work"):
             transact(self.work, self.writes, self.kept, self.owners, self.launches, moved)
         else:
             carry_out(self.writes, moved)
-        for look in self.after:
+        for look in asked.get("after", ()):
             look()
 
 

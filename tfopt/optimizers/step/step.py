@@ -103,11 +103,10 @@ class Bound(NamedTuple):
 
     def gradients(self, grads: list[Any]) -> list[Any]:
         """Return gradients from a caller as steps take them."""
-        variables = self.request.variables
-        taken = as_taken(grads, variables)
+        taken = as_taken(grads, self.request.variables)
         if self.apart is None or self.apart.holds(taken):
             return taken
-        return list(apart_from(tuple(taken), variables))
+        return list(apart_from(taken, self.request.variables))
 
 
 class Repeats:
@@ -125,14 +124,14 @@ class Repeats:
         if _REPEATS:
             self._last = [bound]
 
-    def of_pairs(self, pairs: list[Any], aggregates: bool) -> tuple[Bound, list[Any]] | None:
+    def of_pairs(self, pairs: list[Any], aggregates: bool) -> tuple[Bound | None, list[Any]]:
         """Return the bound step and its gradients if the pairs have exactly its variables."""
         bound = self._taken_out()
         if bound is None or bound.request.aggregates is not aggregates:
-            return None
+            return None, []
         grads = gradients_of(pairs, bound.request.variables)
         if grads is None or (not are_arrays(grads) and type(None) in map(type, grads)):
-            return None
+            return None, []
         return bound, bound.gradients(grads)
 
     def of(self, request: StepRequest) -> Bound | None:
