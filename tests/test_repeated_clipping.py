@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tfopt.kernels.update.repetition import Repeats
 from tfopt.optimizers import Adam, LossScaleOptimizer, WeightAverage
-from tfopt.optimizers.step.step import Repeats
+from tfopt.optimizers.step.gradients import apart_from, as_taken
+from tfopt.optimizers.step.request import StepRequest
 
 AROUND: dict[str, Callable[[Any], Any]] = {
     "nothing": lambda inner: inner,
@@ -29,14 +31,15 @@ LIMITS = [
 class Fresh(Repeats):
     """Repeats nothing."""
 
-    def keep(self, *arguments: Any) -> None:
+    def keep(self, bound: Any) -> None:
         pass
 
 
 def make_fresh(optimizer: Any) -> None:
     """Let an optimizer, and those inside, bind each step anew."""
     for each in optimizer._tree():
-        vars(each).update(_repeated=Fresh(), _prepared=Fresh())
+        vars(each).update(_repeated=Fresh(as_taken, apart_from))
+        vars(each).update(_prepared=Fresh(as_taken, apart_from))
 
 
 @pytest.mark.parametrize("arrays", [1, 3])
@@ -55,7 +58,9 @@ def test_steps_clip_again(limits: dict[str, Any], dtype: str, around: str, array
             grads = [(size * random.uniform(-1, 1, 5)).astype(dtype) for _ in of]
         ours.apply_gradients(list(zip(grads, of, strict=True)))
         fresh.apply_gradients(list(zip(grads, others, strict=True)))
-        repeats |= bool(ours._repeated._last)
+        bound = ours._repeated.of_request(StepRequest((), tuple(of)))
+        repeats |= bound is not None
+        ours._repeated.keep(bound)
         for a, b in zip((*of, *ours.get_weights()), (*others, *fresh.get_weights()), strict=True):
             np.testing.assert_array_equal(a, b, str(size))
     assert repeats

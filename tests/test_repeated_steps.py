@@ -18,7 +18,7 @@ import tfopt
 from tfopt import IndexedSlices, Variable
 from tfopt.kernels import kernels
 from tfopt.kernels.update.multi_tensor import many_call
-from tfopt.kernels.update.repetition import Repetition
+from tfopt.kernels.update.repetition import Repeats, Repetition
 from tfopt.optimizers import (
     SGD,
     Adam,
@@ -34,7 +34,8 @@ from tfopt.optimizers.base import optimizer_base as contract
 from tfopt.optimizers.base.optimizer_base import OPTIMIZERS
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.state import tree
-from tfopt.optimizers.step.step import Repeats
+from tfopt.optimizers.step.gradients import apart_from, as_taken
+from tfopt.optimizers.step.request import StepRequest
 
 RULES = sorted(name for name, kind in OPTIMIZERS.items() if issubclass(kind, RuleOptimizer))
 
@@ -69,15 +70,19 @@ def list_of(pairs: Any) -> list[Any]:
 class Fresh(Repeats):
     """Repeats nothing."""
 
-    def keep(self, *arguments: Any) -> None:
+    def keep(self, bound: Any) -> None:
         pass
+
+
+def fresh() -> Fresh:
+    return Fresh(as_taken, apart_from)
 
 
 def sides(make: Callable[[], Any]) -> list[Any]:
     """Return an optimizer, and one that prepares every step."""
     optimizers = [make(), make()]
     for each in optimizers[1]._tree():
-        vars(each).update(_repeated=Fresh(), _prepared=Fresh())
+        vars(each).update(_repeated=fresh(), _prepared=fresh())
     return optimizers
 
 
@@ -302,13 +307,13 @@ def test_traced_steps_are_fresh_ones(
     ends = []
     for opt in sides(lambda: AROUND[around](Adam(0.25))):
         of = variables("variables", "float32")
-        fresh = type(opt._repeated) is Fresh
+        is_fresh = type(opt._repeated) is Fresh
 
         def train(x: Any, *given: Any) -> None:
             each = list(given) if passed else of  # noqa: B023
             take(opt, each, [v * x for v in each], by)  # noqa: B023
 
-        step = train if fresh else tfopt.function(train)
+        step = train if is_fresh else tfopt.function(train)
         for x in course:
             step(np.float32(x), *(of if passed else ()))
         ends.append(state(opt, of))
@@ -382,8 +387,11 @@ def test_steps_are_repeated_whatever_their_gradients(what: str, options: dict[st
     kept = []
     for _ in range(4):
         take(opt, of, odd(what, of, gradients(random, of), opt), "pairs")
-        kept.append([bound.step for bound in opt._repeated._last])
-    assert kept[1] == kept[2] == kept[3] != []
+        request = StepRequest((), tuple(of))
+        bound = opt._repeated.of_request(request)
+        kept.append(bound.step)
+        opt._repeated.keep(bound)
+    assert kept[1] is kept[2] is kept[3]
 
 
 @pytest.mark.parametrize("around", AROUND)

@@ -17,6 +17,7 @@ from step_cases import ARGUMENTS, Overridden
 import tfopt
 from tfopt import IndexedSlices, optimizers
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.optimizers.step.step import repeats
 from tfopt_ref.rounding import noise, rounded
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -164,7 +165,7 @@ def test_steps_that_are_repeated_traced_or_watched_round_alike() -> None:
         w.assign(arrays[0].numpy())
     for t in range(4):
         g = np.random.default_rng(t).standard_normal(shape).astype(BFLOAT16)
-        fresh._repeated = type(fresh._repeated)()
+        fresh._repeated = repeats()
         for optimizer, w in zip((fresh, repeated, watched), arrays, strict=False):
             optimizer.apply_gradients([(g, w)])
         apply(g, arrays[3])

@@ -335,3 +335,187 @@ cdef class Repetition:
         if self.possible:
             self.call.w.n_tensors = 0
             self.columns[self.kernel.n_operands - 1] = None
+
+
+# ---- bound steps
+
+cdef class Bound:
+    """A step bound to variables, and what must stay the same for it to be taken again.
+
+    Parameters
+    ----------
+    step : object
+        Has methods `fits`, which tells whether what has no version is the same, and `release`.
+    request : object
+        What the step does, without gradients.
+    variables : tuple
+        As passed by the caller.
+    mark : object
+        Of the state there is, in case the step fails.
+    """
+
+    cdef readonly object step, request, mark
+    cdef readonly tuple variables
+    cdef Apart apart            # of several variables
+    cdef Unchanged unchanged    # None before the first step
+    cdef bint is_direct
+
+    def __init__(self, step, request, tuple variables not None, mark):
+        self.step, self.request, self.variables, self.mark = step, request, variables, mark
+
+    def settle(self, mark, Unchanged unchanged not None, Apart apart, bint is_direct):
+        """Note the state after the first step.
+
+        It is direct if the gradients of a caller reach it as they are, but for their conversion.
+        """
+        self.mark, self.unchanged, self.apart, self.is_direct = mark, unchanged, apart, is_direct
+
+    @property
+    def settled(self):
+        """Whether it has been taken."""
+        return self.unchanged is not None
+
+    cpdef bint holds(self) except -1:
+        """Whether nothing has changed that it depends on."""
+        return self.unchanged is not None and self.unchanged.holds() and self.step.fits()
+
+
+cdef class Repeats:
+    """The bound step that has been taken last, unless it is being used.
+
+    Then it is not here, so that another thread binds its own.
+
+    Parameters
+    ----------
+    convert, separate : callable
+        They get gradients and variables, and return gradients as steps take them: the first one
+        from other kinds of gradients than arrays, the second one where memory is shared.
+    """
+
+    cdef object convert, separate
+    cdef list last
+
+    def __init__(self, convert, separate):
+        self.convert, self.separate, self.last = convert, separate, []
+
+    def __reduce__(self):
+        return type(self), (self.convert, self.separate)    # a copy has steps of its own
+
+    def keep(self, Bound bound not None):
+        """Keep a bound step that has been taken."""
+        bound.step.release()
+        self.last = [bound]
+
+    cdef Bound _taken_out(self):
+        try:
+            return self.last.pop()
+        except IndexError:
+            return None
+
+    def of_pairs(self, list pairs not None, aggregates):
+        """The bound step and its gradients, if pairs have exactly its variables; otherwise None."""
+        cdef Bound bound = self._taken_out()
+        cdef list grads
+        if bound is None:
+            return None
+        grads = None
+        if bound.is_direct and bound.request.aggregates is aggregates:
+            grads = gradients_of(pairs, bound.variables)
+        return self._held(bound, grads)
+
+    def of_variables(self, tuple variables not None, list grads not None):
+        """The bound step and its gradients, if it is of these variables; otherwise None."""
+        cdef Bound bound = self._taken_out()
+        if bound is None:
+            return None
+        if not bound.is_direct or not bound.request.aggregates \
+                or not _has_variables(bound, variables):
+            grads = None
+        return self._held(bound, grads)
+
+    def of_request(self, request):
+        """The bound step of a request, whatever its gradients and scale; None if it is another."""
+        cdef Bound bound = self._taken_out()
+        if bound is None or not bound.holds():
+            return None
+        if request.is_like(bound.request) and _has_variables(bound, request.variables):
+            return bound
+        self.last = [bound]
+        return None
+
+    cdef tuple _held(self, Bound bound, list grads):
+        """The bound step with gradients as it takes them; None if it must be bound anew."""
+        if grads is None:
+            self.last = [bound]
+            return None
+        if not bound.holds():
+            return None
+        if not are_arrays(grads):
+            for grad in grads:
+                if grad is None:
+                    return None
+            grads = self.convert(grads, bound.variables)
+        if bound.apart is not None and not bound.apart.holds(grads):
+            grads = self.separate(grads, bound.variables)
+        return bound, grads
+
+
+cdef bint _has_variables(Bound bound, tuple variables):
+    cdef Py_ssize_t k
+    if bound.variables is variables:
+        return True
+    if len(variables) != len(bound.variables):
+        return False
+    for k in range(len(variables)):
+        if variables[k] is not bound.variables[k]:
+            return False
+    bound.variables = variables     # which are found sooner the next time
+    return True
+
+
+cdef class Repetitions:
+    """The repetitions of the parts of a step, some of which may have none.
+
+    Parameters
+    ----------
+    places : list of list of int
+        The positions of each part's gradients among those of the step.
+
+    Attributes
+    ----------
+    accepted : list of Repetition or None
+        Of parts whose gradients are ordinary and like those of the step before.
+    """
+
+    cdef list places, known
+    cdef readonly list accepted
+
+    def __init__(self, list places not None):
+        self.places = places
+        self.known, self.accepted = [None] * len(places), [None] * len(places)
+
+    def add(self, Py_ssize_t k, Kernel kernel not None, Call call not None):
+        """Repeat the call of a part from now on, if that is possible."""
+        cdef Repetition repetition
+        if self.known[k] is None:
+            repetition = Repetition(kernel, call)
+            self.known[k] = repetition if repetition.possible else None
+
+    def accepts(self, list grads not None):
+        """Take the gradients of a step, and return whether all parts can be repeated."""
+        cdef Py_ssize_t k, n = len(self.places)
+        cdef bint all_are = True, takes
+        cdef Repetition repetition
+        for k in range(n):
+            repetition = self.known[k]
+            takes = repetition is not None and repetition.takes(
+                grads if n == 1 else [grads[place] for place in self.places[k]])
+            self.accepted[k] = repetition if takes else None
+            all_are = all_are and takes
+        return all_are
+
+    def release(self):
+        """Let go of the gradients."""
+        for repetition in self.known:
+            if repetition is not None:
+                (<Repetition>repetition).release()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, NoReturn
 
@@ -12,14 +12,14 @@ from tfopt.core.effects import writes
 from tfopt.core.locks import locked
 from tfopt.errors import InvalidTypeError
 from tfopt.kernels.update.commit import Attributes, Undo, Write
-from tfopt.kernels.update.repetition import Apart, Unchanged
+from tfopt.kernels.update.repetition import Apart, Bound, Unchanged
 from tfopt.optimizers.base.minimize import pairs_of_loss
 from tfopt.optimizers.state.stateful import Stateful
 from tfopt.optimizers.state.tree import Places, leaves
 from tfopt.optimizers.step.gradients import host_arrays, split_pairs
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import Capabilities, StepRequest
-from tfopt.optimizers.step.step import Bound, Preparing, Repeats, Step
+from tfopt.optimizers.step.step import Preparing, Step, repeats
 from tfopt.variable import Variable
 
 __all__ = ["OPTIMIZERS", "OptimizerBase"]
@@ -67,12 +67,8 @@ class OptimizerBase(Stateful):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self._places = Places()
-        self._repeated = Repeats()  # of whole steps
-        self._prepared = Repeats()  # of steps inside other optimizers
-
-    def __getstate__(self) -> dict[str, Any]:
-        # a copy has steps of its own
-        return {**vars(self), "_repeated": Repeats(), "_prepared": Repeats()}
+        self._repeated = repeats()  # of whole steps
+        self._prepared = repeats()  # of steps inside other optimizers
 
     def __copy__(self) -> NoReturn:
         raise InvalidTypeError(
@@ -103,15 +99,19 @@ class OptimizerBase(Stateful):
             If the request requires finite gradients and they are not finite.
         """
         request = self._hooked(request)
-        bound = self._prepared.of(request)
-        if bound is None or not bound.holds():
-            bound = self._newly_bound(request, self._bind)
-        step = bound.step.prepare(list(request.grads), request.scale)
+        bound = self._prepared.of_request(request)
+        if bound is None:
+            mark = self._mark()
+            stripped = request.without_gradients()
+            bound = Bound(self._bind(stripped), stripped, request.variables, mark)
+        step: PreparedStep = bound.step.prepare(list(request.grads), request.scale)
         step.after.append(partial(self._keep, bound))
         return step
 
     def _keep(self, bound: Bound) -> None:
-        self._prepared.keep(bound if bound.unchanged is not None else self._now_bound(bound))
+        if not bound.settled:
+            self._settle(bound)
+        self._prepared.keep(bound)
 
     @abstractmethod
     def _bind(self, request: StepRequest) -> Step:
@@ -122,11 +122,8 @@ class OptimizerBase(Stateful):
 
     def bind(self, request: StepRequest) -> Step:
         """Return the step of a request for an optimizer around this one."""
-        return Preparing(self, request) if self._has_hooks else self._bind_hooked(request)
-
-    def _bind_hooked(self, request: StepRequest) -> Step:
-        """Return the step of a request whose gradients have passed the hooks."""
-        return Preparing(self, request) if self._overrides_prepare else self._bind(request)
+        prepares = self._overrides_prepare or self._has_hooks
+        return Preparing(self, request) if prepares else self._bind(request)
 
     @property
     @abstractmethod
@@ -210,37 +207,41 @@ class OptimizerBase(Stateful):
             raise InvalidTypeError(f"grads_and_vars must be a list of pairs, not {kind}")
         pairs = grads_and_vars if type(grads_and_vars) is list else list(grads_and_vars)
         aggregates = bool(experimental_aggregate_gradients)
-        bound = None
-        if self._places.undo is None and not self._has_hooks:
-            bound, grads = self._repeated.of_pairs(pairs, aggregates)
-        if bound is not None:
-            request = bound.request
+        repeated = self._repeated.of_pairs(pairs, aggregates)
+        if repeated is not None:
+            self._take(*repeated)
         elif pairs:
-            request = StepRequest(*split_pairs(pairs), aggregates=aggregates)
-            if not self._overrides_prepare:  # which calls the hooks itself
-                request = self._hooked(request)
-            bound, grads = self._repeated.of(request), list(request.grads)
+            self._take_new(StepRequest(*split_pairs(pairs), aggregates=aggregates))
         else:
             return None
-        if self._locks:
-            with locked(*self._counts(), *request.variables):
-                self._take(request, grads, bound)
-        else:
-            self._take(request, grads, bound)
         return self.iterations
 
-    def _newly_bound(self, request: StepRequest, bind: Callable[[StepRequest], Step]) -> Bound:
-        mark = self._mark()
-        try:
-            return Bound(bind(request), request.without_gradients(), mark)
-        except BaseException:
-            self._withdraw(mark)
-            raise
+    def _take_new(self, request: StepRequest) -> None:
+        """Take a step whose gradients have not passed the hooks yet."""
+        if not self._overrides_prepare:  # which calls the hooks itself
+            request = self._hooked(request)
+        bound = self._repeated.of_request(request)
+        if bound is None:
+            if self._locks:
+                with locked(*self._counts(), *request.variables):
+                    self._carry_out(self._newly_bound(request), list(request.grads))
+            else:
+                self._carry_out(self._newly_bound(request), list(request.grads))
+        else:
+            self._take(bound, list(request.grads))
 
-    def _take(self, request: StepRequest, grads: list[Any], bound: Bound | None) -> None:
-        """Take a complete step, or raise and leave everything unchanged."""
-        if bound is None or not bound.holds():
-            bound = self._newly_bound(request, self._bind_hooked)
+    def _take(self, bound: Bound, grads: list[Any]) -> None:
+        """Take a bound step while the locks are held, if there are any."""
+        if not self._locks:
+            self._carry_out(bound, grads)
+            return
+        with locked(*self._counts(), *bound.variables):
+            if not bound.holds():
+                bound = self._newly_bound(bound.request)
+            self._carry_out(bound, grads)
+
+    def _carry_out(self, bound: Bound, grads: list[Any]) -> None:
+        """Take a bound step, or raise and leave everything unchanged."""
         moved = self._places.undo
         taken = Undo([]) if moved is None else moved
         try:
@@ -252,19 +253,30 @@ class OptimizerBase(Stateful):
             if not taken.done:  # an error raised after the writes does not undo the step
                 self._withdraw(bound.mark)
             raise
-        self._repeated.keep(bound if bound.unchanged is not None else self._now_bound(bound))
+        if not bound.settled:
+            self._settle(bound)
+        self._repeated.keep(bound)
 
-    def _now_bound(self, bound: Bound) -> Bound:
-        """Return a bound step that has been taken, with what it has been bound to."""
-        tree, variables = list(self._tree()), bound.request.variables
-        return bound._replace(
-            mark=self._mark(),
-            apart=Apart(host_arrays(variables)) if len(variables) > 1 else None,
-            unchanged=Unchanged(
-                [owner for each in tree for owner in (each, each._store)],
-                [each.gradient_transformers for each in tree if each._counts_steps],
-            ),
+    def _newly_bound(self, request: StepRequest) -> Bound:
+        """Return the step of a request whose gradients have passed the hooks."""
+        mark = self._mark()
+        try:
+            step = Preparing(self, request) if self._overrides_prepare else self._bind(request)
+        except BaseException:
+            self._withdraw(mark)
+            raise
+        return Bound(step, request.without_gradients(), request.variables, mark)
+
+    def _settle(self, bound: Bound) -> None:
+        """Note what a bound step that has been taken depends on."""
+        tree = list(self._tree())
+        unchanged = Unchanged(
+            [owner for each in tree for owner in (each, each._store)],
+            [each.gradient_transformers for each in tree if each._counts_steps],
         )
+        several = len(bound.variables) > 1
+        apart = Apart(host_arrays(bound.variables)) if several else None
+        bound.settle(self._mark(), unchanged, apart, not self._has_hooks)
 
     @writes(returns=lambda args: args["self"].iterations)
     def step(self, params: Any, grads: Any) -> Variable | None:
@@ -322,12 +334,11 @@ class OptimizerBase(Stateful):
 
     def _step_tree(self, params: Any, grads: Any) -> Variable | None:
         places = self._places
-        repeated = places.repeated(params, grads)
-        if repeated and not self._has_hooks:
-            bound = self._repeated.of(StepRequest((), places.variables))
-            if bound is not None:
-                self._take(bound.request, bound.gradients(repeated), bound)
-                return self.iterations
+        found = places.repeated(params, grads)
+        repeated = self._repeated.of_variables(places.variables, found) if found else None
+        if repeated is not None:
+            self._take(*repeated)
+            return self.iterations
         pairs, at, moved = places.pairs(params, grads)
         if at is None:
             return self.apply_gradients(pairs)

@@ -9,7 +9,6 @@ from tfopt.core.engine import Readable
 from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.reduce.norms import all_finite
-from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import Count
 from tfopt.optimizers.step.clipping import NO_LIMITS
 from tfopt.optimizers.step.gradients import are_finite
@@ -18,6 +17,7 @@ from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.report import Observer
 from tfopt.optimizers.step.request import NotFinite, StepRequest
 from tfopt.optimizers.step.step import Step
+from tfopt.updates.rule_steps import RuleUpdate
 
 if TYPE_CHECKING:
     from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
@@ -37,10 +37,12 @@ class RulesStep(Step):
 
     def __init__(self, optimizer: RuleOptimizer, request: StepRequest) -> None:
         self._optimizer, self._request = optimizer, request.without_gradients()
-        self._handles = request.handles
+        self._handles, self._finite = request.handles, request.finite
         self._looks = request.finite and not optimizer._measures
         self._is_real = all(handle.dtype.kind != "c" for handle in self._handles)
         self._clips = optimizer._limits != NO_LIMITS
+        self._observes, self._late = optimizer.observe, optimizer.sparse == "catch_up"
+        self._is_plain = request.adds_nothing and not (self._observes or self._late)
         self._plan: StepPlan | None = None
         count = optimizer._store.weights[0]
         self._count = Count(count._array)
@@ -56,44 +58,79 @@ class RulesStep(Step):
     def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
         """Check a step and return it."""
         optimizer, plan, clips = self._optimizer, self._plan, self._clips
-        observes = optimizer.observe
+        observes = self._observes
+        if optimizer._densifies and optimizer._makes_dense(grads, self._handles):
+            grads, scale = self._made_dense(grads, scale), 1.0
+            clips = observes = False  # the gradients have been clipped
         stepped = optimizer._as_stepped(grads, self._handles)
         ordinary = plan is not None and plan.accepts(stepped)
         if self._looks:
-            checked = stepped if ordinary else self._with(grads, scale).checked().grads
-            if not (all_finite(stepped) if ordinary and self._is_real else are_finite(checked)):
-                raise NotFinite
-        if optimizer._densifies and optimizer._makes_dense(grads, self._handles):
-            made = optimizer._made_dense(self._with(grads, scale))
-            stepped, scale = optimizer._as_stepped(made, self._handles), 1.0
-            ordinary = plan is not None and plan.accepts(stepped)
-            clips = observes = False  # the gradients have been clipped
+            self._refuse_infinite(stepped if ordinary else None, grads)
         if not ordinary:
             self._request.handles  # noqa: B018  # an array that has become read-only is refused
         update = optimizer._next_update(self._count.next())
-        if plan is None or update.rule != plan.rule or not (ordinary or plan.suits(stepped)):
-            sparse = [isinstance(grad, IndexedSlices) for grad in stepped]
-            plan = self._plan = optimizer._planned(update.rule, sparse, self._handles)
-        calls, clipped = plan.calls(update, stepped, scale, clips, self._request.finite)
-        observer = self._observer(plan, calls, clipped, scale) if observes else None
-        deferral = optimizer._deferral(update)
-        step = plan.arranged(calls, update, self._request, stepped, scale, observer, deferral)
-        if plan.on_device:
-            plan.add_launches(step, update, stepped, scale, clips)
-        if optimizer.observe:
-            step.after.append(partial(self._report, observer))
+        if plan is None or not ordinary or update.rule != plan.rule:
+            plan = self._plan = self._planned(update.rule, stepped, ordinary)
+        calls, clipped = plan.calls(update, stepped, scale, clips, self._finite)
+        if self._is_plain and plan.is_plain and not optimizer._deferred.by_memory:
+            step = PreparedStep(calls, self._written)
+        else:
+            step = self._arranged(plan, calls, update, stepped, scale, clips, clipped, observes)
+            step.variables += self._written
         step.writes += optimizer._left_by(update)
         step.writes.append(self._count)
-        step.variables += self._written
         return step
+
+    def _planned(self, rule: str, grads: list[Any], ordinary: bool) -> StepPlan:
+        """Return the plan of a step, which is the last one if that suits it."""
+        plan = self._plan
+        if plan is not None and rule == plan.rule and (ordinary or plan.suits(grads)):
+            return plan
+        sparse = [isinstance(grad, IndexedSlices) for grad in grads]
+        return self._optimizer._planned(rule, sparse, self._handles)
+
+    def _arranged(
+        self,
+        plan: StepPlan,
+        calls: list[Any],
+        update: RuleUpdate,
+        grads: list[Any],
+        scale: float,
+        clips: bool,
+        clipped: bool,
+        observes: bool,
+    ) -> PreparedStep:
+        """Return a step of calls with what precedes, follows and watches them."""
+        optimizer, observer = self._optimizer, None
+        if observes:
+            if plan.on_device:
+                raise InvalidTypeError("a step on a GPU cannot be observed")
+            observer = Observer(calls, optimizer.clipvalue, scale, clipped)
+        deferral = optimizer._deferral(update)
+        step = plan.arranged(calls, update, self._request, grads, scale, observer, deferral)
+        if plan.on_device:
+            plan.add_launches(step, update, grads, scale, clips)
+        if self._observes:
+            step.after.append(partial(self._report, observer))
+        return step
+
+    def _refuse_infinite(self, ordinary: list[Any] | None, grads: list[Any]) -> None:
+        """Raise `NotFinite` unless all gradients are finite; check those that are not ordinary."""
+        if ordinary is not None and self._is_real:
+            finite = all_finite(ordinary)
+        else:
+            finite = are_finite(self._with(grads, 1.0).checked().grads)
+        if not finite:
+            raise NotFinite
+
+    def _made_dense(self, grads: list[Any], scale: float) -> list[Any]:
+        """Return clipped gradients, of which some rows have been made dense."""
+        if self._looks:
+            self._refuse_infinite(None, grads)
+        return self._optimizer._made_dense(self._with(grads, scale))
 
     def _with(self, grads: list[Any], scale: float) -> StepRequest:
         return self._request._replace(grads=tuple(grads), scale=scale)
-
-    def _observer(self, plan: StepPlan, calls: list[Call], clips: bool, scale: float) -> Observer:
-        if plan.on_device:
-            raise InvalidTypeError("a step on a GPU cannot be observed")
-        return Observer(calls, self._optimizer.clipvalue, scale, clips)
 
     def _report(self, observer: Observer | None) -> None:
         self._optimizer._last_step = None if observer is None else observer.report()

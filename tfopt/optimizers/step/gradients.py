@@ -59,7 +59,7 @@ def split_pairs(pairs: Iterable[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]
         grads, variables = _without_none(grads, variables)
     taken = as_taken(list(grads), variables)
     if len(variables) > 1:
-        return apart_from(taken, variables), variables
+        taken = apart_from(taken, variables)
     return tuple(taken), variables
 
 
@@ -70,7 +70,7 @@ def as_taken(grads: list[Any], variables: Iterable[Any]) -> list[Any]:
     return list(map(_of_caller, each_as_slices(grads), variables))
 
 
-def apart_from(grads: Iterable[Any], variables: Iterable[Any]) -> tuple[Any, ...]:
+def apart_from(grads: Iterable[Any], variables: Iterable[Any]) -> list[Any]:
     """Return gradients of which none shares memory with a variable.
 
     A step may update one variable before it reads the gradient of another one.
@@ -81,12 +81,12 @@ def apart_from(grads: Iterable[Any], variables: Iterable[Any]) -> tuple[Any, ...
         shares = isinstance(array, np.ndarray) and occupied.touches(array)
         return array.copy() if shares else array
 
-    return tuple(
+    return [
         IndexedSlices(apart(grad.values), grad.indices, grad.dense_shape)
         if isinstance(grad, IndexedSlices)
         else apart(grad)
         for grad in grads
-    )
+    ]
 
 
 def host_arrays(variables: Iterable[Any]) -> list[np.ndarray]:

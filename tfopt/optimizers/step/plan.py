@@ -19,7 +19,7 @@ from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import carry_out
 from tfopt.kernels.update.pipeline import Turns
-from tfopt.kernels.update.repetition import Repetition
+from tfopt.kernels.update.repetition import Repetitions
 from tfopt.optimizers.state.transaction import Work, Writes
 from tfopt.optimizers.state.variable_set import VariableSet
 from tfopt.optimizers.state.variables import any_overlap
@@ -80,29 +80,23 @@ class StepPlan:
         self.parts = [part for part in parts if part.variables[0].device == "cpu"]
         self.on_device = [part for part in parts if part.variables[0].device == "gpu"]
         self.constrained = any(part.constrained for part in self.parts)
+        #: Whether nothing but the calls of host parts is done.
+        self.is_plain = not (self.constrained or self.on_device)
         self.has_rows = any(isinstance(part, SparseUpdate) for part in self.parts)
         self.by_elements = kernels[rule].rule.reduction is None
         #: Whether updates go through elements in order, so that they can be watched on the way.
         self.in_pieces = self.by_elements and not self.has_rows
-        self._is_alone = len(parts) == 1
-        self._repetitions: list[Repetition | None] = [None] * len(self.parts)
-        self._accepted: list[Any] = [None] * len(self.parts)
+        self._repetitions = Repetitions([list(part.places) for part in self.parts])
+        self.release = self._repetitions.release
 
-    # ---- gradients
+    # ---- checks
 
     def accepts(self, grads: list[Any]) -> bool:
         """Take gradients, and return whether they need no other checks than those of calls.
 
-        A part whose gradients are ordinary arrays like those of the last step is repeated; the call
-        of any other part is checked anew.
+        Then all parts are repeated; otherwise the call of any other part is checked anew.
         """
-        ordinary = not self.on_device
-        for k, repetition in enumerate(self._repetitions):
-            own = grads if self._is_alone else [grads[place] for place in self.parts[k].places]
-            takes = repetition is not None and repetition.takes(own)
-            self._accepted[k] = repetition if takes else None
-            ordinary = ordinary and takes
-        return ordinary
+        return self._repetitions.accepts(grads) and not self.on_device
 
     def suits(self, grads: list[Any]) -> bool:
         """Whether gradients are sparse where the plan is of rows, and only there."""
@@ -112,17 +106,9 @@ class StepPlan:
             for place in part.places
         )
 
-    def release(self) -> None:
-        """Release the gradients."""
-        for repetition in self._repetitions:
-            if repetition is not None:
-                repetition.release()
-
-    # ---- checks
-
     def calls(
         self, update: RuleUpdate, grads: list[Any], scale: float, clips: bool, finite: bool
-    ) -> tuple[list[Call], bool]:
+    ) -> tuple[list[Any], bool]:
         """Check the host part of a step, whose gradients have been accepted.
 
         Return its calls, one for each part, and whether they clip any gradient by its norm.
@@ -132,30 +118,38 @@ class StepPlan:
         NotFinite
             If the gradients must be finite and a norm computed for clipping is not.
         """
-        checked: list[Any] = []
-        for part, repetition in zip(self.parts, self._accepted, strict=True):
-            try:
-                if repetition is not None:
+        checked: Any = []
+        try:
+            for part, repetition in zip(self.parts, self._repetitions.accepted, strict=True):
+                if repetition is None:
+                    call = self._call(len(checked), part, update, grads, scale, clips)
+                else:
                     own = update if part.decays else update.without_decay()
                     call = repetition.call_with(own.hypers, own.flags, scale, own.keep)
                     if own.decay or own.rounding is not None:
                         own.completed(call, part.places)
-                elif clips and isinstance(part, SparseUpdate):
-                    call = None
-                else:
-                    call = self._call(len(checked), part, update, grads, scale)
-                checked.append(self._clippable(part, call, update, grads, scale) if clips else call)
-            except InvalidArgumentError as error:
-                raise _naming(part, error) from None
+                if clips:
+                    call = self._clippable(part, call, update, grads, scale)
+                checked.append(call)
+        except InvalidArgumentError as error:
+            raise _naming(part, error) from None
         return clipped_calls(checked, *self._limits, scale, finite) if clips else (checked, False)
 
-    def _call(self, k: int, part: Part, update: RuleUpdate, grads: list[Any], scale: float) -> Call:
-        """Check the call of a part, and return it; from now on it is repeated, if possible."""
-        call = part.call(part.step(update, self._mode, scale), grads)
-        if self._repetitions[k] is None and not isinstance(part, SparseUpdate):
-            repetition = Repetition(kernels[self.rule], call)
-            self._repetitions[k] = repetition if repetition.possible else None
-        return call
+    def _call(
+        self,
+        k: int,
+        part: Part,
+        update: RuleUpdate,
+        grads: list[Any],
+        scale: float,
+        clips: bool,
+    ) -> Any:
+        """Check the call of a part; from now on it is repeated, if possible."""
+        if isinstance(part, DenseBucket):
+            call = part.call(part.step(update, self._mode, scale), grads)
+            self._repetitions.add(k, kernels[self.rule], call)
+            return call
+        return None if clips else part.call(part.step(update, self._mode, scale), grads)
 
     def _clippable(
         self, part: Part, call: Any, update: RuleUpdate, grads: list[Any], scale: float
@@ -187,7 +181,7 @@ class StepPlan:
 
     def arranged(
         self,
-        calls: list[Call],
+        calls: list[Any],
         update: RuleUpdate,
         request: StepRequest,
         grads: list[Any],
@@ -210,8 +204,6 @@ class StepPlan:
         deferral : Deferral, optional
             Handles deferred updates.
         """
-        if observer is None and deferral is None and not self.constrained and request.adds_nothing:
-            return PreparedStep([*calls])
         step = PreparedStep([])
         late = self.has_rows and deferral is not None and deferral.late
         looked_at = late if observer is None else not self.in_pieces

@@ -146,13 +146,14 @@ class PreparedStep:
         Once it is taken, `moved` no longer restores the changes made before it.
         """
         prepare_writes(self.variables)
-        asked = vars(self)
-        if asked.get("work"):
+        asked = self.__dict__
+        if "work" in asked:
             transact(self.work, self.writes, self.kept, self.owners, self.launches, moved)
         else:
             carry_out(self.writes, moved)
-        for look in asked.get("after", ()):
-            look()
+        if "after" in asked:
+            for look in self.after:
+                look()
 
 
 def _listed(variables: Any) -> list[Any]:

@@ -102,6 +102,10 @@ class StepRequest(NamedTuple):
         """Whether no other calls are asked for before or after the updates."""
         return self.before is None and self.after is None and self.after_rows is None
 
+    def is_like(self, other: StepRequest) -> bool:
+        """Whether two requests of the same variables differ in gradients and scale alone."""
+        return self[3:] == other[3:]
+
     def without_gradients(self) -> StepRequest:
         """Return what a request asks for, whatever the gradients and their scale."""
         return self._replace(grads=(), scale=1.0)

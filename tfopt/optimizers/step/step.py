@@ -9,17 +9,16 @@ environment each step is bound anew, which only takes more time.
 
 from __future__ import annotations
 
-import operator
 import os
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any
 
-from tfopt.kernels.update.repetition import Apart, Unchanged, are_arrays, gradients_of
+from tfopt.kernels.update.repetition import Bound, Repeats
 from tfopt.optimizers.step.gradients import apart_from, as_taken
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import StepRequest
 
-__all__ = ["Bound", "Preparing", "Repeats", "Step", "StepAround"]
+__all__ = ["Preparing", "Step", "StepAround", "repeats"]
 
 _REPEATS = os.environ.get("TFOPT_REPEAT", "1") != "0"
 
@@ -88,66 +87,13 @@ class Preparing(Step):
         return step
 
 
-class Bound(NamedTuple):
-    """A bound step, and what it is bound to."""
-
-    step: Step
-    request: StepRequest  # without gradients
-    mark: Any  # of the slots there are, in case the step fails
-    apart: Apart | None = None  # of several variables: looks whether gradients lie outside of them
-    unchanged: Unchanged | None = None  # None before the first step
-
-    def holds(self) -> bool:
-        """Whether nothing has changed that the step depends on."""
-        return self.unchanged is not None and self.unchanged.holds() and self.step.fits()
-
-    def gradients(self, grads: list[Any]) -> list[Any]:
-        """Return gradients from a caller as steps take them."""
-        taken = as_taken(grads, self.request.variables)
-        if self.apart is None or self.apart.holds(taken):
-            return taken
-        return list(apart_from(taken, self.request.variables))
-
-
-class Repeats:
-    """The bound step that has been taken last, unless it is being used.
-
-    Then it is not here, so that another thread binds its own.
-    """
-
-    def __init__(self) -> None:
-        self._last: list[Bound] = []
+class _Anew(Repeats):
+    """Keeps nothing."""
 
     def keep(self, bound: Bound) -> None:
-        """Keep a bound step that has been taken."""
-        bound.step.release()
-        if _REPEATS:
-            self._last = [bound]
+        """Let each step be bound anew."""
 
-    def of_pairs(self, pairs: list[Any], aggregates: bool) -> tuple[Bound | None, list[Any]]:
-        """Return the bound step and its gradients if the pairs have exactly its variables."""
-        bound = self._taken_out()
-        if bound is None or bound.request.aggregates is not aggregates:
-            return None, []
-        grads = gradients_of(pairs, bound.request.variables)
-        if grads is None or (not are_arrays(grads) and type(None) in map(type, grads)):
-            return None, []
-        return bound, bound.gradients(grads)
 
-    def of(self, request: StepRequest) -> Bound | None:
-        """Return the bound step of such a request with any gradients and scale."""
-        bound = self._taken_out()
-        if bound is None or bound.request[3:] != request[3:]:
-            return None
-        ours, theirs = bound.request.variables, request.variables
-        if ours is theirs:
-            return bound
-        if len(ours) != len(theirs) or not all(map(operator.is_, ours, theirs)):
-            return None
-        return bound._replace(request=bound.request._replace(variables=theirs))
-
-    def _taken_out(self) -> Bound | None:
-        try:
-            return self._last.pop()
-        except IndexError:
-            return None
+def repeats() -> Repeats:
+    """Return what keeps the bound step that an optimizer has taken last."""
+    return (Repeats if _REPEATS else _Anew)(as_taken, apart_from)
