@@ -31,8 +31,8 @@ LIMITS = [
 class Fresh(Repeats):
     """Repeats nothing."""
 
-    def keep(self, bound: Any) -> None:
-        pass
+    def keep(self, bound: Any) -> bool:
+        return False
 
 
 def make_fresh(optimizer: Any) -> None:

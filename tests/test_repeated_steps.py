@@ -70,8 +70,8 @@ def list_of(pairs: Any) -> list[Any]:
 class Fresh(Repeats):
     """Repeats nothing."""
 
-    def keep(self, bound: Any) -> None:
-        pass
+    def keep(self, bound: Any) -> bool:
+        return False
 
 
 def fresh() -> Fresh:

@@ -370,11 +370,6 @@ cdef class Bound:
         """
         self.mark, self.unchanged, self.apart, self.is_direct = mark, unchanged, apart, is_direct
 
-    @property
-    def settled(self):
-        """Whether it has been taken."""
-        return self.unchanged is not None
-
     cpdef bint holds(self) except -1:
         """Whether nothing has changed that it depends on."""
         return self.unchanged is not None and self.unchanged.holds() and self.step.fits()
@@ -402,9 +397,10 @@ cdef class Repeats:
         return type(self), (self.convert, self.separate)    # a copy has steps of its own
 
     def keep(self, Bound bound not None):
-        """Keep a bound step that has been taken."""
+        """Keep a bound step that has been taken, and return whether that was its first time."""
         bound.step.release()
         self.last = [bound]
+        return bound.unchanged is None
 
     cdef Bound _taken_out(self):
         try:
@@ -480,18 +476,15 @@ cdef class Repetitions:
     ----------
     places : list of list of int
         The positions of each part's gradients among those of the step.
-
-    Attributes
-    ----------
-    accepted : list of Repetition or None
-        Of parts whose gradients are ordinary and like those of the step before.
+    decays : list of bool
+        Whether weight decay applies to each part.
     """
 
-    cdef list places, known
-    cdef readonly list accepted
+    cdef list places, decays, known
+    cdef list accepted      # those of parts whose gradients are ordinary, and like those before
 
-    def __init__(self, list places not None):
-        self.places = places
+    def __init__(self, list places not None, list decays not None):
+        self.places, self.decays = places, decays
         self.known, self.accepted = [None] * len(places), [None] * len(places)
 
     def add(self, Py_ssize_t k, Kernel kernel not None, Call call not None):
@@ -509,10 +502,33 @@ cdef class Repetitions:
         for k in range(n):
             repetition = self.known[k]
             takes = repetition is not None and repetition.takes(
-                grads if n == 1 else [grads[place] for place in self.places[k]])
+                grads if n == 1 else [grads[place] for place in <list>self.places[k]])
             self.accepted[k] = repetition if takes else None
             all_are = all_are and takes
         return all_are
+
+    def calls(self, update, scale):
+        """The calls of an update for the gradients that have been accepted, and None for others.
+
+        Parameters
+        ----------
+        update : RuleUpdate
+        scale : float
+        """
+        cdef list made = []
+        cdef Repetition repetition
+        cdef Py_ssize_t k
+        for k in range(len(self.places)):
+            repetition = self.accepted[k]
+            if repetition is None:
+                made.append(None)
+                continue
+            own = update if self.decays[k] else update.without_decay()
+            call = repetition.call_with(own.hypers, own.flags, scale, own.keep)
+            if own.decay or own.rounding is not None:
+                own.completed(call, self.places[k])
+            made.append(call)
+        return made
 
     def release(self):
         """Let go of the gradients."""

@@ -109,9 +109,8 @@ class OptimizerBase(Stateful):
         return step
 
     def _keep(self, bound: Bound) -> None:
-        if not bound.settled:
+        if self._prepared.keep(bound):
             self._settle(bound)
-        self._prepared.keep(bound)
 
     @abstractmethod
     def _bind(self, request: StepRequest) -> Step:
@@ -202,10 +201,12 @@ class OptimizerBase(Stateful):
         RuntimeError
             If a variable with a constraint has a sparse gradient.
         """
-        if type(grads_and_vars) is not list and not isinstance(grads_and_vars, Iterable):
-            kind = type(grads_and_vars).__name__
-            raise InvalidTypeError(f"grads_and_vars must be a list of pairs, not {kind}")
-        pairs = grads_and_vars if type(grads_and_vars) is list else list(grads_and_vars)
+        pairs = grads_and_vars
+        if type(pairs) is not list:
+            if not isinstance(pairs, Iterable):
+                kind = type(pairs).__name__
+                raise InvalidTypeError(f"grads_and_vars must be a list of pairs, not {kind}")
+            pairs = list(pairs)
         aggregates = bool(experimental_aggregate_gradients)
         repeated = self._repeated.of_pairs(pairs, aggregates)
         if repeated is not None:
@@ -253,9 +254,8 @@ class OptimizerBase(Stateful):
             if not taken.done:  # an error raised after the writes does not undo the step
                 self._withdraw(bound.mark)
             raise
-        if not bound.settled:
+        if self._repeated.keep(bound):
             self._settle(bound)
-        self._repeated.keep(bound)
 
     def _newly_bound(self, request: StepRequest) -> Bound:
         """Return the step of a request whose gradients have passed the hooks."""
@@ -271,7 +271,7 @@ class OptimizerBase(Stateful):
         """Note what a bound step that has been taken depends on."""
         tree = list(self._tree())
         unchanged = Unchanged(
-            [owner for each in tree for owner in (each, each._store)],
+            [holder for each in tree for holder in each._holders() if hasattr(holder, "_version")],
             [each.gradient_transformers for each in tree if each._counts_steps],
         )
         several = len(bound.variables) > 1

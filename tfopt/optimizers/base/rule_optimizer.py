@@ -15,7 +15,7 @@ from tfopt.kernels.update.commit import carry_out
 from tfopt.kernels.update.dense import run
 from tfopt.optimizers.base.optimizer_v2 import ApplyState
 from tfopt.optimizers.base.rule_state import RuleState
-from tfopt.optimizers.base.rules_step import RulesStep
+from tfopt.optimizers.base.rules_step import RulesStep, ShapedStep
 from tfopt.optimizers.state.slot_storage import IN_BLOCKS, Storage, stored_dtype
 from tfopt.optimizers.state.transaction import Writes
 from tfopt.optimizers.state.variable_set import VariableSet
@@ -226,7 +226,9 @@ class RuleOptimizer(RuleState, abstract=True):
         return not (apart or self._aggregates or self.gradient_transformers)
 
     def _bind(self, request: StepRequest) -> Step:
-        return super()._bind(request) if self._one_by_one else RulesStep(self, request)
+        if self._one_by_one:
+            return super()._bind(request)
+        return ShapedStep(self, request) if self._densifies else RulesStep(self, request)
 
     @property
     def _limits(self) -> Limits:

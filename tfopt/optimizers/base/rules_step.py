@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfopt.core.engine import Readable
@@ -22,7 +21,7 @@ from tfopt.updates.rule_steps import RuleUpdate
 if TYPE_CHECKING:
     from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 
-__all__ = ["RulesStep"]
+__all__ = ["RulesStep", "ShapedStep"]
 
 
 class RulesStep(Step):
@@ -33,16 +32,25 @@ class RulesStep(Step):
     optimizer : RuleOptimizer
     request : StepRequest
         Its gradients do not matter.
+    clips, observes : bool
+        Whether the optimizer's limits apply, and whether steps are reported if it observes.
     """
 
-    def __init__(self, optimizer: RuleOptimizer, request: StepRequest) -> None:
+    def __init__(
+        self,
+        optimizer: RuleOptimizer,
+        request: StepRequest,
+        clips: bool = True,
+        observes: bool = True,
+    ) -> None:
         self._optimizer, self._request = optimizer, request.without_gradients()
         self._handles, self._finite = request.handles, request.finite
         self._looks = request.finite and not optimizer._measures
         self._is_real = all(handle.dtype.kind != "c" for handle in self._handles)
-        self._clips = optimizer._limits != NO_LIMITS
-        self._observes, self._late = optimizer.observe, optimizer.sparse == "catch_up"
-        self._is_plain = request.adds_nothing and not (self._observes or self._late)
+        self._clips = clips and optimizer._limits != NO_LIMITS
+        self._observes = observes and optimizer.observe
+        defers = optimizer.sparse == "catch_up" or bool(optimizer._deferred.by_memory)
+        self._is_plain = request.adds_nothing and not (self._observes or defers)
         self._plan: StepPlan | None = None
         count = optimizer._store.weights[0]
         self._count = Count(count._array)
@@ -57,26 +65,20 @@ class RulesStep(Step):
 
     def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
         """Check a step and return it."""
-        optimizer, plan, clips = self._optimizer, self._plan, self._clips
-        observes = self._observes
-        if optimizer._densifies and optimizer._makes_dense(grads, self._handles):
-            grads, scale = self._made_dense(grads, scale), 1.0
-            clips = observes = False  # the gradients have been clipped
-        stepped = optimizer._as_stepped(grads, self._handles)
-        ordinary = plan is not None and plan.accepts(stepped)
+        optimizer, plan = self._optimizer, self._plan
+        ordinary = plan is not None and plan.accepts(grads)
         if self._looks:
-            self._refuse_infinite(stepped if ordinary else None, grads)
+            self._refuse_infinite(grads, ordinary)
         if not ordinary:
             self._request.handles  # noqa: B018  # an array that has become read-only is refused
         update = optimizer._next_update(self._count.next())
         if plan is None or not ordinary or update.rule != plan.rule:
-            plan = self._plan = self._planned(update.rule, stepped, ordinary)
-        calls, clipped = plan.calls(update, stepped, scale, clips, self._finite)
-        if self._is_plain and plan.is_plain and not optimizer._deferred.by_memory:
+            plan = self._plan = self._planned(update.rule, grads, ordinary)
+        calls, clipped = plan.calls(update, grads, scale, self._clips, self._finite)
+        if self._is_plain and plan.is_plain:
             step = PreparedStep(calls, self._written)
         else:
-            step = self._arranged(plan, calls, update, stepped, scale, clips, clipped, observes)
-            step.variables += self._written
+            step = self._arranged(plan, calls, update, grads, scale, clipped)
         step.writes += optimizer._left_by(update)
         step.writes.append(self._count)
         return step
@@ -96,46 +98,77 @@ class RulesStep(Step):
         update: RuleUpdate,
         grads: list[Any],
         scale: float,
-        clips: bool,
         clipped: bool,
-        observes: bool,
     ) -> PreparedStep:
         """Return a step of calls with what precedes, follows and watches them."""
         optimizer, observer = self._optimizer, None
-        if observes:
+        if self._observes:
             if plan.on_device:
                 raise InvalidTypeError("a step on a GPU cannot be observed")
             observer = Observer(calls, optimizer.clipvalue, scale, clipped)
         deferral = optimizer._deferral(update)
         step = plan.arranged(calls, update, self._request, grads, scale, observer, deferral)
         if plan.on_device:
-            plan.add_launches(step, update, grads, scale, clips)
-        if self._observes:
-            step.after.append(partial(self._report, observer))
+            plan.add_launches(step, update, grads, scale, self._clips)
+        if observer is not None:
+            step.after.append(lambda: setattr(optimizer, "_last_step", observer.report()))
+        step.variables += self._written
         return step
 
-    def _refuse_infinite(self, ordinary: list[Any] | None, grads: list[Any]) -> None:
+    def _refuse_infinite(self, grads: list[Any], ordinary: bool) -> None:
         """Raise `NotFinite` unless all gradients are finite; check those that are not ordinary."""
-        if ordinary is not None and self._is_real:
-            finite = all_finite(ordinary)
+        if ordinary and self._is_real:
+            finite = all_finite(grads)
         else:
-            finite = are_finite(self._with(grads, 1.0).checked().grads)
+            request = self._request._replace(grads=tuple(grads))
+            finite = are_finite(request.checked().grads)
         if not finite:
             raise NotFinite
-
-    def _made_dense(self, grads: list[Any], scale: float) -> list[Any]:
-        """Return clipped gradients, of which some rows have been made dense."""
-        if self._looks:
-            self._refuse_infinite(None, grads)
-        return self._optimizer._made_dense(self._with(grads, scale))
-
-    def _with(self, grads: list[Any], scale: float) -> StepRequest:
-        return self._request._replace(grads=tuple(grads), scale=scale)
-
-    def _report(self, observer: Observer | None) -> None:
-        self._optimizer._last_step = None if observer is None else observer.report()
 
     def release(self) -> None:
         """Release the gradients."""
         if self._plan is not None:
             self._plan.release()
+
+
+class ShapedStep(Step):
+    """A step whose rule gets gradients in other shapes, and some rows as dense gradients.
+
+    Parameters
+    ----------
+    optimizer : RuleOptimizer
+    request : StepRequest
+        Its gradients do not matter.
+    """
+
+    def __init__(self, optimizer: RuleOptimizer, request: StepRequest) -> None:
+        self._optimizer, self._request = optimizer, request.without_gradients()
+        self._handles = request.handles
+        self._looks = request.finite and not optimizer._measures
+        unchecked = request.replace(finite=request.finite and optimizer._measures)
+        self._usual = RulesStep(optimizer, unchecked)
+        #: Of gradients that have been clipped, so that their norms cannot be observed.
+        self._dense = RulesStep(optimizer, unchecked, clips=False, observes=False)
+
+    def fits(self) -> bool:
+        """Whether patterns exclude the same variables from weight decay."""
+        return self._usual.fits()
+
+    def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
+        """Check a step and return it."""
+        optimizer = self._optimizer
+        request = self._request._replace(grads=tuple(grads), scale=scale)
+        if self._looks and not are_finite(request.checked().grads):
+            raise NotFinite
+        if not optimizer._makes_dense(grads, self._handles):
+            return self._usual.prepare(optimizer._as_stepped(grads, self._handles), scale)
+        made = optimizer._made_dense(request)
+        step = self._dense.prepare(optimizer._as_stepped(made, self._handles), 1.0)
+        if optimizer.observe:
+            step.after.append(lambda: setattr(optimizer, "_last_step", None))
+        return step
+
+    def release(self) -> None:
+        """Release the gradients."""
+        self._usual.release()
+        self._dense.release()

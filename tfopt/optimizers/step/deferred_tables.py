@@ -30,7 +30,11 @@ class DeferredUpdates:
     """
 
     def __init__(self) -> None:
+        self._version = object()  # another one after each change
         self.by_memory: dict[Any, DeferredRows] = {}
+
+    def _replace(self, by_memory: dict[Any, DeferredRows]) -> None:
+        self._version, self.by_memory = object(), by_memory
 
     def check_move(self, moved: Iterable[Any]) -> None:
         """Raise if variables with deferred updates, keyed by their memory, are to be replaced."""
@@ -44,15 +48,14 @@ class DeferredUpdates:
 
     def drop(self, keys: Container[Any]) -> None:
         """Drop the deferred updates of variables, keyed by their memory."""
-        self.by_memory = {
-            key: deferred for key, deferred in self.by_memory.items() if key not in keys
-        }
+        kept = {key: deferred for key, deferred in self.by_memory.items() if key not in keys}
+        self._replace(kept)
 
     def __getstate__(self) -> dict[str, list[DeferredRows]]:
         return {"deferred": list(self.by_memory.values())}
 
     def __setstate__(self, state: dict[str, list[DeferredRows]]) -> None:
-        self.by_memory = {memory_of(each.variable): each for each in state["deferred"]}
+        self._replace({memory_of(each.variable): each for each in state["deferred"]})
 
     @property
     def variables(self) -> list[Variable]:
@@ -92,7 +95,7 @@ class DeferredUpdates:
             if existing is not None:
                 existing.catch_up()
             existing = DeferredRows(rule, arrays, variable)
-            self.by_memory = {**self.by_memory, key: existing}
+            self._replace({**self.by_memory, key: existing})
         return existing
 
     def catch_up(self, variables: Iterable[Variable]) -> None:

@@ -7,7 +7,8 @@ the plan only gets new gradients; it checks all calls of a step before it carrie
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -86,7 +87,9 @@ class StepPlan:
         self.by_elements = kernels[rule].rule.reduction is None
         #: Whether updates go through elements in order, so that they can be watched on the way.
         self.in_pieces = self.by_elements and not self.has_rows
-        self._repetitions = Repetitions([list(part.places) for part in self.parts])
+        places = [list(part.places) for part in self.parts]
+        self._repetitions = Repetitions(places, [part.decays for part in self.parts])
+        self._repeats = False  # whether all parts do in this step
         self.release = self._repetitions.release
 
     # ---- checks
@@ -96,7 +99,8 @@ class StepPlan:
 
         Then all parts are repeated; otherwise the call of any other part is checked anew.
         """
-        return self._repetitions.accepts(grads) and not self.on_device
+        self._repeats = repeats = self._repetitions.accepts(grads) and not self.on_device
+        return repeats
 
     def suits(self, grads: list[Any]) -> bool:
         """Whether gradients are sparse where the plan is of rows, and only there."""
@@ -118,38 +122,26 @@ class StepPlan:
         NotFinite
             If the gradients must be finite and a norm computed for clipping is not.
         """
-        checked: Any = []
-        try:
-            for part, repetition in zip(self.parts, self._repetitions.accepted, strict=True):
-                if repetition is None:
-                    call = self._call(len(checked), part, update, grads, scale, clips)
-                else:
-                    own = update if part.decays else update.without_decay()
-                    call = repetition.call_with(own.hypers, own.flags, scale, own.keep)
-                    if own.decay or own.rounding is not None:
-                        own.completed(call, part.places)
-                if clips:
-                    call = self._clippable(part, call, update, grads, scale)
-                checked.append(call)
-        except InvalidArgumentError as error:
-            raise _naming(part, error) from None
-        return clipped_calls(checked, *self._limits, scale, finite) if clips else (checked, False)
+        calls: list[Any] = self._repetitions.calls(update, scale)
+        if not self._repeats:
+            self._check(calls, update, grads, scale, clips)
+        if not clips:
+            return calls, False
+        each = zip(self.parts, calls, strict=True)
+        checked = [self._clippable(part, call, update, grads, scale) for part, call in each]
+        return clipped_calls(checked, *self._limits, scale, finite)
 
-    def _call(
-        self,
-        k: int,
-        part: Part,
-        update: RuleUpdate,
-        grads: list[Any],
-        scale: float,
-        clips: bool,
-    ) -> Any:
-        """Check the call of a part; from now on it is repeated, if possible."""
-        if isinstance(part, DenseBucket):
-            call = part.call(part.step(update, self._mode, scale), grads)
-            self._repetitions.add(k, kernels[self.rule], call)
-            return call
-        return None if clips else part.call(part.step(update, self._mode, scale), grads)
+    def _check(
+        self, calls: list[Any], update: RuleUpdate, grads: list[Any], scale: float, clips: bool
+    ) -> None:
+        """Check the calls of parts that are not repeated; from now on they are, if possible."""
+        for k, part in enumerate(self.parts):
+            if calls[k] is not None or (clips and isinstance(part, SparseUpdate)):
+                continue
+            with _naming(part):
+                calls[k] = part.call(part.step(update, self._mode, scale), grads)
+            if isinstance(part, DenseBucket):
+                self._repetitions.add(k, kernels[self.rule], calls[k])
 
     def _clippable(
         self, part: Part, call: Any, update: RuleUpdate, grads: list[Any], scale: float
@@ -157,7 +149,10 @@ class StepPlan:
         """Return the call of a part in a form that supports clipping; check that of rows."""
         if isinstance(part, SparseUpdate):
             step, slices = part.step(update, self._mode, scale), grads[part.place]
-            return ClippedRows(step, part.arrays, slices, part.workspace, part.place, self._merge)
+            with _naming(part):
+                return ClippedRows(
+                    step, part.arrays, slices, part.workspace, part.place, self._merge
+                )
         remade = partial(part.step, update, self._mode, scale)
         return ClippedDense(remade, part.operands, call, part.places)
 
@@ -279,8 +274,16 @@ def _launch(parts: list[Part], updates: list[Any], limits: Limits, writes: Write
             variable.constrain()
 
 
-def _naming(part: Part, error: InvalidArgumentError) -> InvalidArgumentError:
-    """Return an error prefixed with the name of its variable, or its position in the step."""
+@contextmanager
+def _naming(part: Part) -> Iterator[None]:
+    """Prefix errors with the name of their variable, or its position in the step."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        raise _named(part, error) from None
+
+
+def _named(part: Part, error: InvalidArgumentError) -> InvalidArgumentError:
     if isinstance(part, SparseUpdate):
         return of_variable(error, part.variable)
     numbered = re.match(r"variable (\d+): ", str(error))

@@ -90,8 +90,9 @@ class Preparing(Step):
 class _Anew(Repeats):
     """Keeps nothing."""
 
-    def keep(self, bound: Bound) -> None:
+    def keep(self, bound: Bound) -> bool:
         """Let each step be bound anew."""
+        return False
 
 
 def repeats() -> Repeats:
