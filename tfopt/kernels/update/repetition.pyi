@@ -43,9 +43,15 @@ class Bound:
     request: Any
     mark: Any
     variables: tuple[Any, ...]
+    locks: bool
     def __init__(self, step: Any, request: Any, variables: tuple[Any, ...], mark: Any) -> None: ...
     def settle(
-        self, mark: Any, unchanged: Unchanged, apart: Apart | None, is_direct: bool
+        self,
+        mark: Any,
+        unchanged: Unchanged,
+        apart: Apart | None,
+        is_direct: bool,
+        locks: bool,
     ) -> None: ...
     def holds(self) -> bool: ...
 

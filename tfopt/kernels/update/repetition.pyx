@@ -359,16 +359,18 @@ cdef class Bound:
     cdef Apart apart            # of several variables
     cdef Unchanged unchanged    # None before the first step
     cdef bint is_direct
+    cdef readonly bint locks
 
     def __init__(self, step, request, tuple variables not None, mark):
         self.step, self.request, self.variables, self.mark = step, request, variables, mark
 
-    def settle(self, mark, Unchanged unchanged not None, Apart apart, bint is_direct):
-        """Note the state after the first step.
+    def settle(self, mark, Unchanged unchanged not None, Apart apart, bint is_direct, bint locks):
+        """Note the state after the first step, and whether steps hold the variables' locks.
 
         It is direct if the gradients of a caller reach it as they are, but for their conversion.
         """
-        self.mark, self.unchanged, self.apart, self.is_direct = mark, unchanged, apart, is_direct
+        self.mark, self.unchanged, self.apart = mark, unchanged, apart
+        self.is_direct, self.locks = is_direct, locks
 
     cpdef bint holds(self) except -1:
         """Whether nothing has changed that it depends on."""

@@ -233,7 +233,7 @@ class OptimizerBase(Stateful):
 
     def _take(self, bound: Bound, grads: list[Any]) -> None:
         """Take a bound step while the locks are held, if there are any."""
-        if not self._locks:
+        if not bound.locks:
             self._carry_out(bound, grads)
             return
         with locked(*self._counts(), *bound.variables):
@@ -276,7 +276,7 @@ class OptimizerBase(Stateful):
         )
         several = len(bound.variables) > 1
         apart = Apart(host_arrays(bound.variables)) if several else None
-        bound.settle(self._mark(), unchanged, apart, not self._has_hooks)
+        bound.settle(self._mark(), unchanged, apart, not self._has_hooks, self._locks)
 
     @writes(returns=lambda args: args["self"].iterations)
     def step(self, params: Any, grads: Any) -> Variable | None:

@@ -9,6 +9,7 @@ from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.reduce.norms import all_finite
 from tfopt.kernels.update.commit import Count
+from tfopt.kernels.update.repetition import are_arrays
 from tfopt.optimizers.step.clipping import NO_LIMITS
 from tfopt.optimizers.step.gradients import are_finite
 from tfopt.optimizers.step.plan import StepPlan
@@ -111,7 +112,7 @@ class RulesStep(Step):
         if plan.on_device:
             plan.add_launches(step, update, grads, scale, self._clips)
         if observer is not None:
-            step.after.append(lambda: setattr(optimizer, "_last_step", observer.report()))
+            step.after.append(lambda: vars(optimizer).update(_last_step=observer.report()))
         step.variables += self._written
         return step
 
@@ -157,16 +158,18 @@ class ShapedStep(Step):
     def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
         """Check a step and return it."""
         optimizer = self._optimizer
-        request = self._request._replace(grads=tuple(grads), scale=scale)
-        if self._looks and not are_finite(request.checked().grads):
+        if self._looks and not are_finite(self._with(grads, scale).checked().grads):
             raise NotFinite
-        if not optimizer._makes_dense(grads, self._handles):
+        if are_arrays(grads) or not optimizer._makes_dense(grads, self._handles):
             return self._usual.prepare(optimizer._as_stepped(grads, self._handles), scale)
-        made = optimizer._made_dense(request)
+        made = optimizer._made_dense(self._with(grads, scale))
         step = self._dense.prepare(optimizer._as_stepped(made, self._handles), 1.0)
         if optimizer.observe:
             step.after.append(lambda: setattr(optimizer, "_last_step", None))
         return step
+
+    def _with(self, grads: list[Any], scale: float) -> StepRequest:
+        return self._request._replace(grads=tuple(grads), scale=scale)
 
     def release(self) -> None:
         """Release the gradients."""

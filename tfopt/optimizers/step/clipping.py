@@ -44,6 +44,7 @@ Limits: TypeAlias = tuple[float | None, float | None, float | None]
 Norm: TypeAlias = tuple[float, int]  # (m, e) stands for m * 2**e
 
 NO_LIMITS: Limits = (None, None, None)
+_WITHIN: Factor = (1.0, 1.0)  # of a gradient within its limit
 
 
 class ClippedDense:
@@ -152,26 +153,31 @@ def clipped_calls(
     if scale != 1:
         limits = clipvalue, clipnorm, global_clipnorm
         clipvalue, clipnorm, global_clipnorm = _unscaled(limits, scale)
-    bounds: list[list[float] | None] = []
-    for part in checked:
-        for gradient in part.gradients:
-            if gradient.dtype.kind == "c":
-                raise InvalidTypeError(f"gradients of {gradient.dtype} cannot be clipped")
-        bounds.append(
-            None if clipvalue is None else [_bound(clipvalue, g.dtype) for g in part.gradients]
-        )
+    bounds = [_bounds(part.gradients, clipvalue) for part in checked]
     factors: list[list[Factor] | None] = [None] * len(checked)
     if clipnorm is not None:
-        factors = [
-            _own_factors(part.gradients, own, clipnorm, finite)
-            for part, own in zip(checked, bounds, strict=True)
-        ]
+        each = zip(checked, bounds, strict=True)
+        factors = [_own_factors(part.gradients, own, clipnorm, finite) for part, own in each]
     elif global_clipnorm is not None:
         common = _norm(*_in_order(checked, bounds), finite)
         factors = [_common_factors(part.gradients, common, global_clipnorm) for part in checked]
-    clips = any(first != 1 for own in factors if own is not None for first, _ in own)
-    each = zip(checked, bounds, factors, strict=True)
-    return [_clipped(part, bound, factor, scale) for part, bound, factor in each], clips
+    calls, clips = [], False
+    for part, own, by in zip(checked, bounds, factors, strict=True):
+        calls.append(_clipped(part, own, by, scale))
+        clips = clips or (by is not None and by.count(_WITHIN) < len(by))
+    return calls, clips
+
+
+def _bounds(gradients: list[Array], clipvalue: float | None) -> list[float] | None:
+    """Return the bounds of real gradients' elements, in their dtypes; None if there are none."""
+    bounds = []
+    for gradient in gradients:
+        dtype = gradient.dtype
+        if dtype.kind == "c":
+            raise InvalidTypeError(f"gradients of {dtype} cannot be clipped")
+        if clipvalue is not None:
+            bounds.append(_bound(clipvalue, dtype))
+    return bounds or None
 
 
 def _in_order(
@@ -212,9 +218,15 @@ def _own_factors(
     """Return the factor of each gradient by its own norm."""
     factors = []
     for k, gradient in enumerate(gradients):
-        measured = _norm([gradient], None if bounds is None else [bounds[k]], finite)
-        factors.append(factor(*measured, limit, computed(gradient.dtype) is np.float32))
+        root, exponent = _norm([gradient], bounds and [bounds[k]], finite)
+        factors.append(factor(root, exponent, limit, _is_single(gradient.dtype)))
     return factors
+
+
+@lru_cache(None)  # of the few dtypes of gradients
+def _is_single(dtype: np.dtype[Any]) -> bool:
+    """Whether gradients of a dtype are clipped in float32."""
+    return computed(dtype) is np.float32
 
 
 def _common_factors(gradients: list[Array], measured: Norm, limit: float) -> list[Factor]:
@@ -223,7 +235,7 @@ def _common_factors(gradients: list[Array], measured: Norm, limit: float) -> lis
     if not math.isfinite(root) and limit != math.inf:
         limit = math.nan  # everything becomes NaN, as in clip_by_global_norm
     double, single = (factor(root, exponent, limit, narrow) for narrow in (False, True))
-    return [single if computed(g.dtype) is np.float32 else double for g in gradients]
+    return [single if _is_single(gradient.dtype) else double for gradient in gradients]
 
 
 def _clipped(
@@ -232,21 +244,21 @@ def _clipped(
     factors: list[Factor] | None,
     scale: float,
 ) -> Call:
-    call = part.call
-    firsts = [1.0] * len(part.gradients) if factors is None else [by[0] for by in factors]
-    if factors is not None and any(by[1] != 1 for by in factors):
+    call, seconds = part.call, [1.0] if factors is None else [by[1] for by in factors]
+    if seconds.count(1) < len(seconds):
         # a factor too small for a normal number takes two multiplications
-        each = zip(part.gradients, bounds or repeat(None), factors, strict=False)
+        each = zip(part.gradients, bounds or repeat(None), factors or (), strict=False)
         call = part.remade([_clip(g, bound, by) if by[1] != 1 else g for g, bound, by in each])
-        if all(by[1] != 1 for by in factors):
+        if 1 not in seconds:
             return call
-        firsts = [first if second == 1 else 1.0 for first, second in factors]
+        factors = [by if by[1] == 1 else _WITHIN for by in factors or ()]
     elif isinstance(part, ClippedRows) and part.sums:
-        return part.summed(None if bounds is None else bounds[0], firsts[0] * scale)
+        first = 1.0 if factors is None else factors[0][0]
+        return part.summed(None if bounds is None else bounds[0], first * scale)
     if bounds is not None:
         set_bounds(call, bounds)
-    if any(first != 1 for first in firsts):
-        set_scales(call, [first * scale for first in firsts])
+    if factors is not None and factors.count(_WITHIN) < len(factors):
+        set_scales(call, [first * scale for first, _ in factors])
     return call
 
 

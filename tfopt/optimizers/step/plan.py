@@ -7,8 +7,7 @@ the plan only gets new gradients; it checks all calls of a step before it carrie
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -138,8 +137,10 @@ class StepPlan:
         for k, part in enumerate(self.parts):
             if calls[k] is not None or (clips and isinstance(part, SparseUpdate)):
                 continue
-            with _naming(part):
+            try:
                 calls[k] = part.call(part.step(update, self._mode, scale), grads)
+            except InvalidArgumentError as error:
+                raise _named(part, error) from None
             if isinstance(part, DenseBucket):
                 self._repetitions.add(k, kernels[self.rule], calls[k])
 
@@ -148,11 +149,11 @@ class StepPlan:
     ) -> ClippedDense | ClippedRows:
         """Return the call of a part in a form that supports clipping; check that of rows."""
         if isinstance(part, SparseUpdate):
-            step, slices = part.step(update, self._mode, scale), grads[part.place]
-            with _naming(part):
-                return ClippedRows(
-                    step, part.arrays, slices, part.workspace, part.place, self._merge
-                )
+            rows = part.step(update, self._mode, scale), part.arrays, grads[part.place]
+            try:
+                return ClippedRows(*rows, part.workspace, part.place, self._merge)
+            except InvalidArgumentError as error:
+                raise _named(part, error) from None
         remade = partial(part.step, update, self._mode, scale)
         return ClippedDense(remade, part.operands, call, part.places)
 
@@ -203,30 +204,45 @@ class StepPlan:
         late = self.has_rows and deferral is not None and deferral.late
         looked_at = late if observer is None else not self.in_pieces
         pauses = self.overlapping and (self.constrained or looked_at)
+        watches = observer if self.by_elements else None
         for part, call in zip(self.parts, calls, strict=True):
-            first: list[Work] = []
-            writes = _in_turns(part, call, request, observer if self.by_elements else None)
-            if isinstance(part, SparseUpdate):
-                slices = grads[part.place]
-                if deferral is not None and deferral.late:
-                    first.append(deferral.before_rows(part, slices.indices, scale))
-                if observer is not None:
-                    rows = part.step(update, self._mode, scale)
-                    first.append(observer.watch_rows(part, slices, rows.everywhere))
-            else:
-                if deferral is not None:
-                    first.append(deferral.before_all(part.variables))
-                if observer is not None and not self.by_elements:
-                    first.append(observer.watch_whole(part, tuple(grads)))
+            writes = _in_turns(part, call, request, watches)
+            first = self._first(part, update, grads, scale, observer, deferral)
             if part.constrained or pauses:
                 step.work.append(partial(_carry_out_part, part, first, writes))
                 step.kept += part.written
                 if deferral is not None:
                     deferral.keep(step, part.variables)
-            else:
+                continue
+            step.writes += writes
+            if first:
                 step.work += first
-                step.writes += writes
         return step
+
+    def _first(
+        self,
+        part: Part,
+        update: RuleUpdate,
+        grads: list[Any],
+        scale: float,
+        observer: Observer | None,
+        deferral: Deferral | None,
+    ) -> list[Work]:
+        """Return the work that precedes a part."""
+        first: list[Work] = []
+        if isinstance(part, SparseUpdate):
+            slices = grads[part.place]
+            if deferral is not None and deferral.late:
+                first.append(deferral.before_rows(part, slices.indices, scale))
+            if observer is not None:
+                everywhere = part.step(update, self._mode, scale).everywhere
+                first.append(observer.watch_rows(part, slices, everywhere))
+        else:
+            if deferral is not None:
+                first.append(deferral.before_all(part.variables))
+            if observer is not None and not self.by_elements:
+                first.append(observer.watch_whole(part, tuple(grads)))
+        return first
 
 
 def _in_turns(
@@ -274,16 +290,8 @@ def _launch(parts: list[Part], updates: list[Any], limits: Limits, writes: Write
             variable.constrain()
 
 
-@contextmanager
-def _naming(part: Part) -> Iterator[None]:
-    """Prefix errors with the name of their variable, or its position in the step."""
-    try:
-        yield
-    except InvalidArgumentError as error:
-        raise _named(part, error) from None
-
-
 def _named(part: Part, error: InvalidArgumentError) -> InvalidArgumentError:
+    """Return an error prefixed with the name of its variable, or its position in the step."""
     if isinstance(part, SparseUpdate):
         return of_variable(error, part.variable)
     numbered = re.match(r"variable (\d+): ", str(error))

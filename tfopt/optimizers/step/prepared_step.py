@@ -133,10 +133,11 @@ class PreparedStep:
 
     def join(self, other: PreparedStep) -> None:
         """Append the work and writes of another step to those of this one."""
-        for name, values in vars(other).items():
-            if isinstance(values, list):
-                getattr(self, name).extend(values)
+        self.writes += other.writes
+        self.variables += other.variables
         self.launches |= other.launches
+        for name in PreparedStep.__annotations__.keys() & other.__dict__:
+            getattr(self, name).extend(getattr(other, name))
 
     # ---- carrying out
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfopt.kernels.update.checks import Call
+from tfopt.kernels.update.commit import Count
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import NotFinite, StepRequest
@@ -58,8 +59,9 @@ class GroupsStep(Step):
 
     def fits(self) -> bool:
         """Whether the variables have the names by which they belong to their groups."""
-        same = [variable.name for variable in self._named] == self._names
-        return same and all(step.fits() for step, _ in self._groups)
+        if self._named and [variable.name for variable in self._named] != self._names:
+            return False
+        return all(step.fits() for step, _ in self._groups)
 
     def release(self) -> None:
         """Release the gradients."""
@@ -71,13 +73,13 @@ class _CountStep(Step):
     """The step of a group without gradients, which only counts it."""
 
     def __init__(self, optimizer: OptimizerBase) -> None:
-        self._optimizer = optimizer
+        self._number = optimizer.iterations
+        self._count = Count(self._number.numpy())
 
     def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
         """Return the step."""
-        step = PreparedStep([])
-        step.count(self._optimizer.iterations)
-        return step
+        self._count.next()  # which must not be too large
+        return PreparedStep([self._count], [self._number])
 
 
 def _narrowed(request: StepRequest, places: list[int]) -> StepRequest:
