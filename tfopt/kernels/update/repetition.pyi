@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 from typing_extensions import disjoint_base
 
 from tfopt.kernels.update.checks import Call
+from tfopt.kernels.update.commit import Undo
 from tfopt.kernels.update.step_table import Kernel
 
 def gradients_of(pairs: list[Any], variables: tuple[Any, ...]) -> list[Any] | None: ...
@@ -53,6 +54,7 @@ class Bound:
         is_direct: bool,
         locks: bool,
     ) -> None: ...
+    def begin(self) -> Undo: ...
     def holds(self) -> bool: ...
 
 @disjoint_base

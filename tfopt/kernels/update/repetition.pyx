@@ -16,6 +16,7 @@ from tfopt.kernels.arrays.aliasing cimport Occupied, address_range, same_rows, s
 from tfopt.kernels.update.checks cimport (
     Call, check_hypers, check_scales, numbers, read_scalars, set_scalars,
 )
+from tfopt.kernels.update.commit cimport Undo
 from tfopt.kernels.update.step_table cimport Kernel
 
 cnp.import_array()
@@ -295,7 +296,7 @@ cdef class Repetition:
         self.columns[last] = grads
         return True
 
-    def call_with(self, dict hypers not None, dict flags not None, grad_scale, var_scale):
+    cpdef Call call_with(self, dict hypers, dict flags, grad_scale, var_scale):
         """The call with other hyperparameters, for the gradients that `takes` has accepted.
 
         Parameters
@@ -360,9 +361,16 @@ cdef class Bound:
     cdef Unchanged unchanged    # None before the first step
     cdef bint is_direct
     cdef readonly bint locks
+    cdef Undo undo
 
     def __init__(self, step, request, tuple variables not None, mark):
         self.step, self.request, self.variables, self.mark = step, request, variables, mark
+        self.undo = Undo(())
+
+    def begin(self):
+        """An `Undo` of nothing, which tells whether a step that begins now has been taken."""
+        self.undo.done = False
+        return self.undo
 
     def settle(self, mark, Unchanged unchanged not None, Apart apart, bint is_direct, bint locks):
         """Note the state after the first step, and whether steps hold the variables' locks.
@@ -410,14 +418,14 @@ cdef class Repeats:
         except IndexError:
             return None
 
-    def of_pairs(self, list pairs not None, aggregates):
+    def of_pairs(self, list pairs not None, bint aggregates):
         """The bound step and its gradients, if pairs have exactly its variables; otherwise None."""
         cdef Bound bound = self._taken_out()
         cdef list grads
         if bound is None:
             return None
         grads = None
-        if bound.is_direct and bound.request.aggregates is aggregates:
+        if bound.is_direct and bool(bound.request.aggregates) == aggregates:
             grads = gradients_of(pairs, bound.variables)
         return self._held(bound, grads)
 
@@ -520,6 +528,7 @@ cdef class Repetitions:
         cdef list made = []
         cdef Repetition repetition
         cdef Py_ssize_t k
+        cdef Call call
         for k in range(len(self.places)):
             repetition = self.accepted[k]
             if repetition is None:

@@ -207,11 +207,15 @@ class OptimizerBase(Stateful):
                 kind = type(pairs).__name__
                 raise InvalidTypeError(f"grads_and_vars must be a list of pairs, not {kind}")
             pairs = list(pairs)
-        aggregates = bool(experimental_aggregate_gradients)
-        repeated = self._repeated.of_pairs(pairs, aggregates)
+        repeated = self._repeated.of_pairs(pairs, experimental_aggregate_gradients)
         if repeated is not None:
-            self._take(*repeated)
+            bound, grads = repeated
+            if bound.locks:
+                self._take_locked(bound, grads)
+            else:
+                self._carry_out(bound, grads)
         elif pairs:
+            aggregates = bool(experimental_aggregate_gradients)
             self._take_new(StepRequest(*split_pairs(pairs), aggregates=aggregates))
         else:
             return None
@@ -221,30 +225,22 @@ class OptimizerBase(Stateful):
         """Take a step whose gradients have not passed the hooks yet."""
         if not self._overrides_prepare:  # which calls the hooks itself
             request = self._hooked(request)
-        bound = self._repeated.of_request(request)
-        if bound is None:
-            if self._locks:
-                with locked(*self._counts(), *request.variables):
-                    self._carry_out(self._newly_bound(request), list(request.grads))
-            else:
-                self._carry_out(self._newly_bound(request), list(request.grads))
+        bound, grads = self._repeated.of_request(request), list(request.grads)
+        if self._locks:
+            stripped = request.without_gradients()
+            self._take_locked(bound or Bound(None, stripped, request.variables, None), grads)
         else:
-            self._take(bound, list(request.grads))
+            self._carry_out(bound or self._newly_bound(request), grads)
 
-    def _take(self, bound: Bound, grads: list[Any]) -> None:
-        """Take a bound step while the locks are held, if there are any."""
-        if not bound.locks:
-            self._carry_out(bound, grads)
-            return
+    def _take_locked(self, bound: Bound, grads: list[Any]) -> None:
+        """Take a step while the locks of its variables are held; bind it anew if it has changed."""
         with locked(*self._counts(), *bound.variables):
-            if not bound.holds():
-                bound = self._newly_bound(bound.request)
-            self._carry_out(bound, grads)
+            self._carry_out(bound if bound.holds() else self._newly_bound(bound.request), grads)
 
     def _carry_out(self, bound: Bound, grads: list[Any]) -> None:
         """Take a bound step, or raise and leave everything unchanged."""
         moved = self._places.undo
-        taken = Undo([]) if moved is None else moved
+        taken = bound.begin() if moved is None else moved
         try:
             step = bound.step.prepare(grads, 1.0)
             if moved is not None:
@@ -337,7 +333,7 @@ class OptimizerBase(Stateful):
         found = places.repeated(params, grads)
         repeated = self._repeated.of_variables(places.variables, found) if found else None
         if repeated is not None:
-            self._take(*repeated)
+            self._carry_out(*repeated)  # `step` holds the locks
             return self.iterations
         pairs, at, moved = places.pairs(params, grads)
         if at is None:

@@ -412,7 +412,8 @@ class Optimizer(OptimizerBase, abstract=True):
         rate = self.learning_rate
         if type(rate) is not float:
             rate = type(self).learning_rate.at(self, step)
-        decayed: float = rate / (1 + self.decay * step)
+        decay = self.decay
+        decayed: float = rate / (1 + decay * step) if decay else rate
         return decayed
 
     # ---- configuration

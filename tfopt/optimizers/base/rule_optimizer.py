@@ -264,7 +264,7 @@ class RuleOptimizer(RuleState, abstract=True):
         update = self._update(t, lr)
         seed, decay = self.stochastic_rounding, lr * self.weight_decay
         rounding = None if seed is None else (seed, t)
-        if "weight_decay" in update.hypers or not decay:
+        if not decay or "weight_decay" in update.hypers:
             return update if rounding is None else update._replace(rounding=rounding)
         keep, subtracted = (1.0, decay) if self.cautious_weight_decay else (1 - decay, 0.0)
         return update._replace(keep=keep, decay=subtracted, rounding=rounding)

@@ -75,6 +75,7 @@ class RulesStep(Step):
         update = optimizer._next_update(self._count.next())
         if plan is None or not ordinary or update.rule != plan.rule:
             plan = self._plan = self._planned(update.rule, grads, ordinary)
+            self.release = plan.release  # type: ignore[method-assign]
         calls, clipped = plan.calls(update, grads, scale, self._clips, self._finite)
         if self._is_plain and plan.is_plain:
             step = PreparedStep(calls, self._written)
@@ -125,11 +126,6 @@ class RulesStep(Step):
             finite = are_finite(request.checked().grads)
         if not finite:
             raise NotFinite
-
-    def release(self) -> None:
-        """Release the gradients."""
-        if self._plan is not None:
-            self._plan.release()
 
 
 class ShapedStep(Step):
