@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from tfopt import optimizers
-from tfopt.optimizers.base.optimizer_base import OPTIMIZERS
+from tfopt.optimizers.state.config import OPTIMIZERS
 
 __all__ = ["RULES", "USUAL", "arguments_of", "other_value"]
 

@@ -11,7 +11,7 @@ from wrapper_cases import USERS, WRAPPERS
 
 from tfopt import IndexedSlices, Variable, optimizers
 from tfopt.optimizers import Optimizer
-from tfopt.optimizers.base.optimizer_base import OPTIMIZERS
+from tfopt.optimizers.state.config import OPTIMIZERS
 
 #: Arguments of every optimizer that takes steps by itself.
 ARGUMENTS: dict[str, dict[str, Any]] = {

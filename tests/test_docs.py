@@ -18,7 +18,7 @@ import tfopt_ref
 from tfopt.core.engine import REGISTERED
 from tfopt.optimizers import Wrapper
 from tfopt.optimizers.arguments import parameters_of
-from tfopt.optimizers.base.optimizer_base import OPTIMIZERS
+from tfopt.optimizers.state.config import OPTIMIZERS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [

@@ -11,8 +11,8 @@ import pytest
 from cases import assert_same_bits
 
 import tfopt
-from tfopt.optimizers.base.optimizer_base import OPTIMIZERS
 from tfopt.optimizers.schedules.schedule import SCHEDULES
+from tfopt.optimizers.state.config import OPTIMIZERS
 
 MAKERS: dict[str, dict[str, Any]] = {
     "SGD": {},

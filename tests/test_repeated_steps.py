@@ -31,9 +31,9 @@ from tfopt.optimizers import (
     schedules,
 )
 from tfopt.optimizers.base import optimizer_base as contract
-from tfopt.optimizers.base.optimizer_base import OPTIMIZERS
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.state import tree
+from tfopt.optimizers.state.config import OPTIMIZERS
 from tfopt.optimizers.step.gradients import apart_from, as_taken
 from tfopt.optimizers.step.request import StepRequest
 

@@ -28,7 +28,7 @@ from wrapper_cases import WRAPPERS
 
 import tfopt
 import tfopt_ref.storage
-from tfopt.optimizers.base.optimizer_base import OPTIMIZERS
+from tfopt.optimizers.state.config import OPTIMIZERS
 from tfopt_ref.algorithms import ALGORITHMS
 from tfopt_ref.schedules import SCHEDULES
 from tfopt_ref.training import WRAPPERS as SPECIFIED_WRAPPERS

@@ -18,7 +18,7 @@ from tfopt.errors import (
 from tfopt.imports import bfloat16
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
-from tfopt.optimizers.state.state_parts import kind_of
+from tfopt.optimizers.state.restoration import kind_of
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import StepRequest
 from tfopt.sparse_conversion import as_slices

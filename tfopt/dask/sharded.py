@@ -28,7 +28,7 @@ from tfopt.dask.shard import (
 )
 from tfopt.errors import CheckpointError
 from tfopt.optimizers.base.optimizer_v2 import Optimizer
-from tfopt.optimizers.base.serialization import deserialize
+from tfopt.optimizers.state.config import deserialize
 
 __all__ = ["LostShardError", "ShardedVariable"]
 

@@ -27,7 +27,7 @@ from tfopt.optimizers.algorithms.signum import Signum
 from tfopt.optimizers.algorithms.yogi import Yogi
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.base.optimizer_v2 import Optimizer
-from tfopt.optimizers.base.serialization import deserialize, get, serialize
+from tfopt.optimizers.state.config import deserialize, get, serialize
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.report import StepReport
 from tfopt.optimizers.step.request import Capabilities, NotFinite, StepRequest

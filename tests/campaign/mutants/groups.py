@@ -65,7 +65,7 @@ _GROUPS = (
             "tfopt/checkpoints/*.py",
             "tfopt/core/atomic_write.py",
             "tfopt/optimizers/state/state_dict.py",
-            "tfopt/optimizers/state/state_parts.py",
+            "tfopt/optimizers/state/restoration.py",
         ),
     ),
     Group("optimizers", 8, ("tfopt/optimizers/*/*.py", "tfopt/core/*.py")),

@@ -6,8 +6,7 @@ from typing import Any
 
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.state.hyperparameters import Hyper
-from tfopt.optimizers.state.restoration import Restoration
-from tfopt.optimizers.state.weights import with_iterations
+from tfopt.optimizers.state.restoration import Restoration, with_iterations
 from tfopt.optimizers.step.deferred_rows import DecayBound
 from tfopt.updates.rule_steps import RuleUpdate
 

@@ -11,18 +11,19 @@ from tfopt.autodiff.tape import GradientTape
 from tfopt.core.effects import writes
 from tfopt.core.locks import locked
 from tfopt.errors import InvalidTypeError
-from tfopt.kernels.update.commit import Attributes, Undo, Write
+from tfopt.kernels.update.commit import Attributes, Undo
 from tfopt.kernels.update.repetition import Apart, Bound, Unchanged
 from tfopt.optimizers.base.minimize import pairs_of_loss
+from tfopt.optimizers.state.config import OPTIMIZERS
 from tfopt.optimizers.state.stateful import Stateful
-from tfopt.optimizers.state.tree import Places, leaves
+from tfopt.optimizers.state.tree import leaves
 from tfopt.optimizers.step.gradients import host_arrays, split_pairs
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import Capabilities, StepRequest
 from tfopt.optimizers.step.step import Preparing, Step, repeats
 from tfopt.variable import Variable
 
-__all__ = ["OPTIMIZERS", "OptimizerBase"]
+__all__ = ["OptimizerBase"]
 
 #: Methods that OptimizerV2 calls but these optimizers do not, and their replacements.
 _NOT_CALLED = {
@@ -32,9 +33,6 @@ _NOT_CALLED = {
     "_transform_unaggregated_gradients": "override _aggregate_gradients",
     "_transform_gradients": "give gradient_transformers",
 }
-
-#: This package's optimizers by their names in lower case, as `deserialize` finds them.
-OPTIMIZERS: dict[str, type[Any]] = {}
 
 
 class OptimizerBase(Stateful):
@@ -66,7 +64,6 @@ class OptimizerBase(Stateful):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._places = Places()
         self._repeated = repeats()  # of whole steps
         self._prepared = repeats()  # of steps inside other optimizers
 
@@ -322,12 +319,6 @@ class OptimizerBase(Stateful):
         with locked(*self._counts(), *(leaf for _, leaf in leaves(params))):
             return self._step_tree(params, grads)
 
-    def _holders(self) -> list[Any]:
-        return [*super()._holders(), self._places]
-
-    def _placing(self, variables: Any) -> list[Write]:
-        return [self._places.placing(variables)]
-
     def _step_tree(self, params: Any, grads: Any) -> Variable | None:
         places = self._places
         found = places.repeated(params, grads)
@@ -453,9 +444,6 @@ class OptimizerBase(Stateful):
     def _withdraw_own(self, n_weights: int) -> None:
         """Remove this optimizer's own weights after the first ones."""
         self._store.withdraw(n_weights)
-
-    def _last_at(self, name: str) -> Variable | None:
-        return self._places.at.get(name)
 
     def _check_move(self, moved: dict[Any, Variable]) -> None:
         """Refuse to move its own state (`_move_state`) to variables that already have some."""

@@ -29,7 +29,7 @@ from tfopt.optimizers.settings import (
     function,
     refuse_class,
 )
-from tfopt.optimizers.state import saved_config
+from tfopt.optimizers.state import config as configs
 from tfopt.optimizers.state.hyperparameters import Hyper, LearningRate, limit, rate_config
 from tfopt.optimizers.state.restoration import LoadedState
 from tfopt.optimizers.state.transaction import Writes
@@ -444,10 +444,10 @@ class Optimizer(OptimizerBase, abstract=True):
         return cls(**arguments)
 
     def _saved_config(self) -> dict[str, Any]:
-        return saved_config.saved_config(self)
+        return configs.saved_config(self)
 
     def _like(self, config: dict[str, Any]) -> Any:
-        return saved_config.like(self, config)
+        return configs.like(self, config)
 
     def _adopting(self, loaded: LoadedState) -> list[Write | Callable[[], Any]]:
-        return [saved_config.adopting(self, loaded.like)]
+        return [configs.adopting(self, loaded.like)]

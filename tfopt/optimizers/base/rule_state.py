@@ -12,11 +12,10 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Attributes, Write, carry_out
 from tfopt.optimizers.base.optimizer_v2 import Optimizer
 from tfopt.optimizers.settings import Setting, flag, optional, text, whole
+from tfopt.optimizers.state.config import shallow
 from tfopt.optimizers.state.hyperparameters import Hyper
-from tfopt.optimizers.state.restoration import LoadedState, Restoration
-from tfopt.optimizers.state.saved_config import shallow
+from tfopt.optimizers.state.restoration import LoadedState, Restoration, as_damage, check_known
 from tfopt.optimizers.state.slot_storage import Storage, check_storage, converted
-from tfopt.optimizers.state.state_parts import as_damage, check_known
 from tfopt.optimizers.state.variable_set import VariableSet
 from tfopt.optimizers.state.variables import as_variable
 from tfopt.optimizers.step.checks import refuse_together

@@ -5,7 +5,7 @@ The state of a wrapper contains the states of its inner optimizers as parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +13,9 @@ import numpy as np
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Attributes
 from tfopt.optimizers.state.key_paths import named
-from tfopt.optimizers.state.restoration import LoadedState, Restoration
-from tfopt.optimizers.state.slot_storage import check_blocks
-from tfopt.optimizers.state.slots import SlotStore
-from tfopt.optimizers.state.state_parts import (
+from tfopt.optimizers.state.restoration import (
+    LoadedState,
+    Restoration,
     as_damage,
     check_array,
     check_bounds,
@@ -29,6 +28,8 @@ from tfopt.optimizers.state.state_parts import (
     kind_of,
     new_array,
 )
+from tfopt.optimizers.state.slot_storage import check_blocks
+from tfopt.optimizers.state.slots import SlotStore
 from tfopt.optimizers.state.variables import memory_of
 from tfopt.variable import Variable
 
@@ -49,7 +50,7 @@ _OF_EACH = ("class_name", "config", "weights", "slots", "order", "parts")
 
 def state_of(optimizer: Stateful, variables: Any) -> dict[str, Any]:
     """Return the complete state; see `Stateful.state_dict`."""
-    names = _names(optimizer, variables, optimizer._last_at)
+    names = _names(optimizer, variables, optimizer._places.at)
     kinds = {name: kind_of(variable) for name, variable in names.items()}
     return {"version": _VERSION, "variables": kinds, **_state(optimizer, names)}
 
@@ -92,7 +93,7 @@ def load_state(optimizer: Stateful, state: dict[str, Any], variables: Any) -> No
         check_variables(state["variables"], names)
     restoration = Restoration(optimizer._all_holders())
     _prepare(restoration, optimizer, state, names)
-    restoration.add([] if variables is None else optimizer._placing(variables))
+    restoration.add([] if variables is None else [optimizer._places.placing(variables)])
     restoration.carry_out()
 
 
@@ -159,14 +160,12 @@ def _arranged(
 
 
 def _names(
-    optimizer: Stateful,
-    variables: Any,
-    last_at: Callable[[str], Variable | None] = lambda name: None,
+    optimizer: Stateful, variables: Any, last_at: Mapping[str, Variable] | None = None
 ) -> dict[str, Variable]:
     """Return variables by name; by default those that have state.
 
-    An array that has replaced another one since the last step stands for it. Raise if any other
-    variable has slots.
+    An array that has replaced another one since the last step, when the variables were those in
+    `last_at`, stands for it. Raise if any other variable has slots.
     """
     if variables is None:
         known = [variable for each in optimizer._tree() for variable in each._known()]
@@ -175,7 +174,7 @@ def _names(
     owners = [owner for each in optimizer._tree() for owner in each._store.owners]
     owning = {memory_of(owner) for owner in owners}
     for name, variable in names.items():
-        last = last_at(name)
+        last = last_at.get(name) if last_at else None
         if (
             last is not None
             and memory_of(variable) not in owning

@@ -1,4 +1,4 @@
-"""The state of optimizers: slots and other weights, and their conversion to a dictionary."""
+"""The state of optimizers: slots and other weights, and how it is saved."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tfopt.imports import imported
 from tfopt.kernels.update.commit import Write
 from tfopt.optimizers.arguments import call_of
 from tfopt.optimizers.settings import HasSettings, Setting, text
-from tfopt.optimizers.state.restoration import LoadedState, Restoration
+from tfopt.optimizers.state.restoration import LoadedState, Restoration, fitting
 from tfopt.optimizers.state.slots import SlotStore, first_array
 from tfopt.optimizers.state.state_dict import check_weights, load_state, other_weights, state_of
+from tfopt.optimizers.state.tree import Places
 from tfopt.optimizers.state.variables import as_variable, dtype_of
-from tfopt.optimizers.state.weights import fitting
 from tfopt.variable import Variable
 
 __all__ = ["COUNTED", "Stateful"]
@@ -51,6 +51,7 @@ class Stateful(HasSettings, ABC):
         self._version = object()  # another one after each change that a bound step depends on
         self.name = name
         self._store = SlotStore()
+        self._places = Places()
 
     # ---- slots
 
@@ -144,10 +145,7 @@ class Stateful(HasSettings, ABC):
 
     @property
     def weights(self) -> list[Variable]:
-        """The state: the step count, then the slots in the order of their creation.
-
-        Those of inner optimizers come first.
-        """
+        """The state: inner optimizers', the step count, then slots in the order of creation."""
         inside = [weight for inner in self._inner().values() for weight in inner.weights]
         return inside + self._store.weights
 
@@ -328,10 +326,7 @@ class Stateful(HasSettings, ABC):
     # ---- methods that a subclass with more state overrides
 
     def _state_parts(self, names: dict[str, Variable]) -> dict[str, Any]:
-        """Return state other than weights and slots: nested dicts of arrays and numbers.
-
-        `names` maps names in the state to variables.
-        """
+        """Return other state of variables, by their names: nested dicts of arrays and numbers."""
         return {}
 
     def _restoring(
@@ -378,17 +373,9 @@ class Stateful(HasSettings, ABC):
         made together with those of the slots.
         """
 
-    def _placing(self, variables: Any) -> list[Write]:
-        """Return what remembers a structure of variables whose state has been loaded."""
-        return []
-
-    def _last_at(self, name: str) -> Variable | None:
-        """Return the variable at a position of the structure of the last step, if there was one."""
-        return None
-
     def _holders(self) -> list[Any]:
         """Return the objects whose attributes are set when its state is loaded or moved."""
-        return [self, self._store]
+        return [self, self._store, self._places]
 
     def _all_holders(self) -> list[Any]:
         """Return these objects of inner optimizers, too."""

@@ -12,8 +12,13 @@ from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.commit import Attributes, Write
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.settings import Setting, choice, whole
-from tfopt.optimizers.state.restoration import LoadedState
-from tfopt.optimizers.state.state_parts import as_damage, check_array, check_keys, check_known
+from tfopt.optimizers.state.restoration import (
+    LoadedState,
+    as_damage,
+    check_array,
+    check_keys,
+    check_known,
+)
 from tfopt.optimizers.state.stateful import COUNTED
 from tfopt.optimizers.state.variables import memory_of, now_at, wide
 from tfopt.optimizers.step.gradients import checked_gradient

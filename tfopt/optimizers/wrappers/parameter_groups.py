@@ -13,11 +13,9 @@ from tfopt.kernels.update.commit import Write
 from tfopt.optimizers.arguments import parameters_of
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
-from tfopt.optimizers.base.serialization import get, serialize
 from tfopt.optimizers.settings import Setting, refuse_class
-from tfopt.optimizers.state.restoration import LoadedState
-from tfopt.optimizers.state.saved_config import is_function, made, without_function
-from tfopt.optimizers.state.state_parts import as_damage
+from tfopt.optimizers.state.config import get, is_function, made, serialize, without_function
+from tfopt.optimizers.state.restoration import LoadedState, as_damage
 from tfopt.optimizers.state.variable_set import VariableSet
 from tfopt.optimizers.state.variables import as_variable
 from tfopt.optimizers.step.request import Capabilities, StepRequest

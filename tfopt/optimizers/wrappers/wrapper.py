@@ -13,10 +13,9 @@ from tfopt.kernels.update.commit import Undo, Write
 from tfopt.optimizers.arguments import parameters_of
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.base.optimizer_v2 import Optimizer
-from tfopt.optimizers.base.serialization import get, serialize
 from tfopt.optimizers.settings import Setting, refuse_class
+from tfopt.optimizers.state.config import adopting, get, made, serialize
 from tfopt.optimizers.state.restoration import LoadedState, Restoration
-from tfopt.optimizers.state.saved_config import adopting, made
 from tfopt.optimizers.step.request import Capabilities, StepRequest
 from tfopt.optimizers.step.step import Step
 from tfopt.variable import Variable

@@ -1,8 +1,8 @@
-"""An optimizer's configuration in a saved state: all settings that later steps depend on."""
+"""Configurations of optimizers, by themselves and in a saved state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -10,25 +10,111 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Attributes, Write
+from tfopt.names import hint
 from tfopt.optimizers.arguments import constructors_of
 from tfopt.optimizers.schedules import LearningRateSchedule
 from tfopt.optimizers.state.hyperparameters import is_live, rate_config
-from tfopt.optimizers.state.state_parts import as_damage
+from tfopt.optimizers.state.restoration import as_damage
+from tfopt.optimizers.state.stateful import Stateful
 
 __all__ = [
+    "OPTIMIZERS",
     "adopting",
+    "deserialize",
+    "get",
     "is_function",
     "like",
     "made",
     "plain",
     "saved_config",
+    "serialize",
     "settings_of",
     "shallow",
     "without_function",
 ]
 
+#: This package's optimizers by their names in lower case, as `deserialize` finds them.
+OPTIMIZERS: dict[str, type[Any]] = {}
 #: Constructor arguments that loading a state leaves unchanged.
 _OWN = ("name", "use_locking", "gradient_aggregator", "gradient_transformers")
+
+
+def serialize(optimizer: Stateful) -> dict[str, Any]:
+    """Return an optimizer's class name and configuration, without its state.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+
+    Returns
+    -------
+    dict
+        ``{"class_name": ..., "config": ...}``
+
+    Examples
+    --------
+    >>> from tfopt import optimizers
+    >>> saved = optimizers.serialize(optimizers.Adamax(0.5))
+    >>> saved["class_name"], saved["config"]["learning_rate"]
+    ('Adamax', 0.5)
+    >>> optimizers.deserialize(saved).learning_rate
+    0.5
+    """
+    return {"class_name": type(optimizer).__name__, "config": optimizer.get_config()}
+
+
+def deserialize(
+    config: Mapping[str, Any], custom_objects: Mapping[str, type[Stateful]] | None = None
+) -> Any:
+    """Return an optimizer constructed from the result of `serialize`.
+
+    Parameters
+    ----------
+    config : dict
+        As returned by `serialize`; the case of built-in class names is ignored.
+    custom_objects : dict, optional
+        User-defined classes, by name.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is no such class.
+    """
+    name = config["class_name"]
+    cls = (custom_objects or {}).get(name) or OPTIMIZERS.get(name.lower())
+    if cls is None:
+        meant = hint(name, [cls.__name__ for cls in OPTIMIZERS.values()])
+        says = meant and f"D{meant[1:]} "
+        raise InvalidArgumentError(
+            f"Unknown optimizer: {name}. {says}Please ensure this object is passed to the "
+            "`custom_objects` argument."
+        )
+    return cls.from_config(config["config"])
+
+
+def get(identifier: Any) -> Any:
+    """Return an optimizer from its name or its dictionary, or the optimizer passed.
+
+    Parameters
+    ----------
+    identifier : str, dict or Optimizer
+        A name, whose case is ignored, gives an optimizer with default arguments.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the class is unknown, or `identifier` is none of these.
+    """
+    if isinstance(identifier, Stateful):
+        return identifier
+    if isinstance(identifier, Mapping):
+        return deserialize(identifier)
+    if isinstance(identifier, str):
+        return deserialize({"class_name": identifier, "config": {}})
+    raise InvalidArgumentError(f"Could not interpret optimizer identifier: {identifier}")
+
+
+# ---- in a saved state
 
 
 def saved_config(optimizer: Any) -> dict[str, Any]:
