@@ -42,6 +42,7 @@ FLOORS = (
     "autodiff sdca_model",
     "updates",
     "raw_ops training_ops",
+    "optimizers.arguments",
     "optimizers.settings",
     "optimizers.schedules",
     "optimizers.state",
