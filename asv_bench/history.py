@@ -34,7 +34,7 @@ from history_results import (
     more_is_better,
     tried,
 )
-from page import number
+from page_text import between, number, table
 from records import ROOT
 
 __all__ = ["PAGE", "PICTURE", "farthest", "spaced", "written"]
@@ -86,7 +86,7 @@ def measured(name: str, of: dict[str, Any], commits: Sequence[Commit]) -> list[t
     return [key for key in combinations(of["params"]) if key in found]
 
 
-def table(name: str, of: dict[str, Any], commits: Sequence[Commit]) -> str:
+def table_of(name: str, of: dict[str, Any], commits: Sequence[Commit]) -> str:
     """Return a benchmark's table: a line for its parameters, a column for each commit."""
     columns = [f"{commit.when:%d&nbsp;%b<br>%Y}<br>`{commit.name[:7]}`" for commit in commits]
     head = [*of["param_names"], *columns]
@@ -95,8 +95,7 @@ def table(name: str, of: dict[str, Any], commits: Sequence[Commit]) -> str:
         values = (commit.figures.get(name, {}).get(key) for commit in commits)
         texts = ("\N{EN DASH}" if value is None else number(value) for value in values)
         lines.append([*key, *texts])
-    rows = [head, ["---"] * len(head), *lines]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return table(head, lines)
 
 
 def title(name: str) -> str:
@@ -128,7 +127,7 @@ def written(page: str, commits: Sequence[Commit], known: dict[str, dict[str, Any
         better = "higher" if more_is_better(name, of["unit"]) else "lower"
         words = f"{described(name)} Unit: {of['unit']}; {better} is better."
         if any(name in commit.figures for commit in commits):
-            parts.append(f"## {title(name)}\n\n{words}\n\n{table(name, of, shown)}\n")
+            parts.append(f"## {title(name)}\n\n{words}\n\n{table_of(name, of, shown)}\n")
     known_ones = "\n".join(f"- {in_words(of)}" for of in accepted())
     if known_ones:
         words = "These figures are worse than they were, for the reasons given:"
@@ -136,11 +135,8 @@ def written(page: str, commits: Sequence[Commit], known: dict[str, dict[str, Any
     machines = "; ".join(sorted({described_machine(commit.machine) for commit in commits}))
     days = sorted({f"{commit.measured:%Y-%m-%d}" for commit in commits})
     span = " to ".join(dict.fromkeys((days[0], days[-1])))
-    last = f"*{len(commits)} commits; measured {span}; {machines}:* `{COMMAND}`\n"
-    opening, closing = "<!-- history -->\n", "<!-- end of history -->"
-    before, _, rest = page.partition(opening)
-    text = "\n".join([*parts, last])
-    return f"{before}{opening}\n{text}\n{closing}{rest.partition(closing)[2]}"
+    last = f"*{len(commits)} commits; measured {span}; {machines}:* `{COMMAND}`"
+    return between(page, "history", "\n".join([*parts, last]))
 
 
 def draw(commits: Sequence[Commit], known: dict[str, dict[str, Any]]) -> None:

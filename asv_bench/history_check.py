@@ -10,7 +10,8 @@ from statistics import median
 from typing import Any
 
 from history_results import KEPT, Commit, benchmarks, load, more_is_better
-from page import MARGIN, number
+from page import MARGIN, worse
+from page_text import number
 
 __all__ = [
     "ACCEPTED",
@@ -103,9 +104,8 @@ def regressions(
             if not values:
                 continue
             level = usual(values, more)
-            worse = level / now if more else now / level
             margin = max(MARGIN, noise(values) ** NOISES)
-            if worse > margin * allowed.get((name, parameters), 1.0):
+            if worse(level, now, more) > margin * allowed.get((name, parameters), 1.0):
                 what = f"{name}({', '.join(parameters)})"
                 told = f"usually {number(level)}, is {number(now)} {units.get(name, '')}"
                 yield f"{what}: {told}: more than {100 * (margin - 1):.0f} % worse"

@@ -14,7 +14,9 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, TypeGuard
 
+import page_text
 from page_tables import TABLES, Cell, Grid, Table
+from page_text import number
 from records import RESULTS, ROOT, Figure, Record
 
 __all__ = ["PAGES", "regressions", "rendered", "written"]
@@ -30,10 +32,6 @@ BUSY = "\\*: while other programs ran"
 
 #: By which factor a ratio may be worse.
 MARGIN = 1.1
-
-
-def number(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def shown(figure: Figure, scale: float, pattern: str = "") -> str:
@@ -102,20 +100,13 @@ def rendered(table: Table, record: Record) -> str:
     found = {f"{name} {run[name]}" for run in all_runs for name in table.rivals if name in run}
     rivals = [", ".join(sorted(found, key=str.lower))] if found else []
     facts = "; ".join([table.what, *rivals, *origins, *machines, *([BUSY] if busy else [])])
-    cells = [head, ["---"] * len(head), *lines]
-    return "\n".join(
-        [*(f"| {' | '.join(line)} |" for line in cells), "", f"*{facts}:* `{table.command}`"]
-    )
+    return f"{page_text.table(head, lines)}\n\n*{facts}:* `{table.command}`"
 
 
 def written(page: str, records: Mapping[str, Record]) -> str:
     """Return a page with its tables, each between two comments, regenerated."""
     for table in TABLES:
-        opening, closing = f"<!-- {table.name} -->\n", f"<!-- end of {table.name} -->"
-        before, found, rest = page.partition(opening)
-        if found:
-            text = rendered(table, records[table.record])
-            page = f"{before}{opening}\n{text}\n\n{closing}{rest.partition(closing)[2]}"
+        page = page_text.between(page, table.name, rendered(table, records[table.record]))
     return page
 
 
@@ -124,14 +115,17 @@ def load() -> dict[str, Record]:
     return {table.record: Record.load(table.record) for table in TABLES}
 
 
-def worse(before: Figure, now: Figure, better: str) -> float:
-    """Return by which factor a figure is worse: of medians, or else of the worst that is known."""
-    old, new = (
-        median if median is not None else low if better == "more" or high is None else high
-        for low, median, high in (before, now)
-    )
-    assert old is not None and new is not None
-    return old / new if better == "more" else new / old
+def certain(figure: Figure, more: bool) -> float:
+    """Return the median or, where it is unknown, the worst that is known."""
+    low, median, high = figure
+    value = median if median is not None else low if more or high is None else high
+    assert value is not None
+    return value
+
+
+def worse(old: float, new: float, more: bool) -> float:
+    """Return by which factor a figure is worse, of which more or less is better."""
+    return old / new if more else new / old
 
 
 def regressions(before: Record, now: Record) -> Iterator[str]:
@@ -142,9 +136,11 @@ def regressions(before: Record, now: Record) -> Iterator[str]:
         for name, figure in row.figures.items():
             better = now.figures[name]["better"]
             old = before.rows[key].figures.get(name)
-            if better is None or old is None or worse(old, figure, better) <= MARGIN:
+            if better is None or old is None:
                 continue
-            yield f"{now.name}: {key}: {name} was {shown(old, 1)}, is {shown(figure, 1)}"
+            more = better == "more"
+            if worse(certain(old, more), certain(figure, more), more) > MARGIN:
+                yield f"{now.name}: {key}: {name} was {shown(old, 1)}, is {shown(figure, 1)}"
 
 
 def check(commit: str) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from page import origin
+from page_text import between, table
 
 RESULTS = Path(__file__).with_name("scaling.json")
 PAGE = Path(__file__).parents[1] / "docs/scaling.md"
@@ -133,11 +134,6 @@ def remedies(constants: Constants) -> dict[str, tuple[Round, Constants]]:
     }
 
 
-def table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
 def short(number: float) -> str:
     return f"{number:.2g}" if number < 10 else f"{number:,.0f}"
 
@@ -207,9 +203,7 @@ def _checked(one: dict[str, Any], results: dict[str, Any], constants: Constants)
 def written(page: str, results: dict[str, Any]) -> str:
     """Return a page with its tables, each between two comments, regenerated."""
     for name, text in tables(results).items():
-        opening, closing = f"<!-- {name} -->", f"<!-- end of {name} -->"
-        before, _, rest = page.partition(opening)
-        page = f"{before}{opening}\n\n{text}\n\n{closing}{rest.partition(closing)[2]}"
+        page = between(page, name, text)
     return page
 
 

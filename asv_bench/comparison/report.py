@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+from page_text import table
 
 from comparison.mapping import TORCH
 from comparison.measure import Spread
@@ -80,22 +82,13 @@ def _difference(result: Result) -> str:
     return words if result.agrees else f"**{words}**"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    return [
-        f"| {' | '.join(head)} |",
-        f"|{' --- |' * len(head)}",
-        *(f"| {' | '.join(cells)} |" for cells in rows),
-        "",
-    ]
-
-
-def torch_table() -> list[str]:
+def torch_table() -> str:
     """Return the torch optimizer with which each rule is compared."""
     rows = [
         [f"`{key.replace(' ', '`, `')}`", f"`{t.optimizer}({t.way}=True)`", t.note]
         for key, t in TORCH.items()
     ]
-    return _table(["rule", "torch", "the update is"], rows)
+    return table(["rule", "torch", "the update is"], rows)
 
 
 def markdown(
@@ -118,17 +111,17 @@ def markdown(
         if of_kind:
             lines += [f"## {title}", ""]
             head = ["work", "against", "ours", "rival", "ratio", "loop", "difference"]
-            lines += _table(head, ([*_cells(r), _difference(r) + _mark(r)] for r in of_kind))
+            lines += [table(head, ([*_cells(r), _difference(r) + _mark(r)] for r in of_kind)), ""]
     notes = sorted({f"{r.rule}, {r.rival}: {r.note}" for r in results if r.note})
     if notes:
         lines += ["## How far the updates are the same", "", *(f"- {n}" for n in notes), ""]
     if any(r.library == "torch" for r in results):
-        lines += torch_table()
+        lines += [torch_table(), ""]
     if missing:
         lines += ["## Not compared", ""]
         lines += [f"- {m.library}: {m.what}: {m.why}" for m in missing] + [""]
     lines += ["## Machine", ""]
-    lines += _table(["", ""], ([key, str(value)] for key, value in machine.items()))
+    lines += [table(["", ""], ([key, str(value)] for key, value in machine.items())), ""]
     lines += ["## Versions and threads", ""]
     for library, known in facts.items():
         own = ", ".join(f"{key} {value}" for key, value in known.items() if key != "optional")
