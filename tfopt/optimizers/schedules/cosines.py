@@ -247,14 +247,17 @@ class LinearCosineDecay(Formula):
         self.name = name
 
     def _rate(self, s: float) -> float:
-        d = self.decay_steps
+        d, noise = self.decay_steps, self._noise(s)
         s = min(s, d)
-        line = (d - s) / d
+        line = (d - s) / d + noise
         c = _wave(2 * self.num_periods * (s / d))
         return self.initial_learning_rate * ((self.alpha + line) * c + self.beta)
 
+    def _noise(self, s: float) -> float:
+        return 0.0
 
-class NoisyLinearCosineDecay(Formula):
+
+class NoisyLinearCosineDecay(LinearCosineDecay):
     """`LinearCosineDecay` with noise that decreases with the step.
 
     The rate at step s is ``initial_learning_rate * ((alpha + 1 - p + e) * c + beta)``, with p and c
@@ -301,13 +304,8 @@ class NoisyLinearCosineDecay(Formula):
     0.0251
     """
 
-    initial_learning_rate = Number()
-    decay_steps = Number(above=True)
     initial_variance = Number()
     variance_decay = Number()
-    num_periods = Number()
-    alpha = Number()
-    beta = Number()
     seed = Setting(whole(0))
 
     def __init__(
@@ -323,24 +321,15 @@ class NoisyLinearCosineDecay(Formula):
         *,
         seed: int = 0,
     ) -> None:
-        self.initial_learning_rate = initial_learning_rate
-        self.decay_steps = decay_steps
+        super().__init__(initial_learning_rate, decay_steps, num_periods, alpha, beta, name)
         self.initial_variance = initial_variance
         self.variance_decay = variance_decay
-        self.num_periods = num_periods
-        self.alpha = alpha
-        self.beta = beta
-        self.name = name
         self.seed = seed
 
-    def _rate(self, s: float) -> float:
-        d = self.decay_steps
+    def _noise(self, s: float) -> float:
         # the seed must be a non-negative integer; steps in between share a whole step's noise
         draw: float = (
             imported("numpy.random").default_rng((self.seed, int(abs(s)))).standard_normal()
         )
-        s = min(s, d)
-        e = math.sqrt(self.initial_variance / power(1 + s, self.variance_decay)) * draw
-        line = (d - s) / d + e
-        c = _wave(2 * self.num_periods * (s / d))
-        return self.initial_learning_rate * ((self.alpha + line) * c + self.beta)
+        steps = min(s, self.decay_steps)
+        return math.sqrt(self.initial_variance / power(1 + steps, self.variance_decay)) * draw
