@@ -10,7 +10,7 @@ import sys
 import sysconfig
 import tempfile
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -184,6 +184,7 @@ def import_file(name: str, path: Path) -> ModuleType:
 
 TABLE = import_file("tfopt_rules", RULES / "__init__.py")
 TRANSLATOR = import_file("translate_rules", CUDA / "translate_rules.py")
+FORMULAS = (KERNELS / "update/rules.pxd").read_text("utf-8")
 CudaLibrary = import_file("build_library", CUDA / "build_library.py").CudaLibrary
 
 
@@ -198,6 +199,18 @@ def render(template: Path, target: Path, **names: object) -> str:
     """Render a template with the given names to a file, and return the file's path."""
     source = Template.from_filename(str(template), encoding="utf-8").substitute(names)
     return write(target, source)
+
+
+def write_signatures() -> None:
+    """Write what the rules' steps take, for the table."""
+    each = (f'    "{step}": {names},\n' for step, names in TRANSLATOR.signatures(FORMULAS).items())
+    text = '"""What the functions of kernels/update/rules.pxd take: generated from there."""'
+    write(RULES / "signatures.py", f"{text}\n\nSIGNATURES = {{\n{''.join(each)}}}\n")
+
+
+def passed(step: str, named: Mapping[str, str]) -> list[str]:
+    """Return what is passed to a step: of the things with a name, those that it takes."""
+    return [named[name] for name in TABLE.taken_by(step) if name in named]
 
 
 def render_functions() -> None:
@@ -234,13 +247,14 @@ def render_steps(instruction_set: str) -> str:
     widths = WIDTHS[instruction_set]
     if widths:
         loops = folder / f"half_steps_{instruction_set}.pxi"
-        render(folder / "half_steps.pxi.tp", loops, TABLE=TABLE.RULES, WIDTHS=widths)
+        names = {"TABLE": TABLE.RULES, "passed": passed}
+        render(folder / "half_steps.pxi.tp", loops, WIDTHS=widths, **names)
         loops = folder / "block_steps.pxi"
-        render(folder / "block_steps.pxi.tp", loops, TABLE=TABLE.RULES)
+        render(folder / "block_steps.pxi.tp", loops, **names)
     target = folder / f"steps_{instruction_set}.pyx"
     if instruction_set != "v4":  # whose other loops are those of v3
         names = {"TABLE": TABLE.RULES, "SET": instruction_set, "HALVES": bool(widths)}
-        render(folder / "steps.pyx.tp", target, typed=typed, **names)
+        render(folder / "steps.pyx.tp", target, typed=typed, passed=passed, **names)
     return str(target)
 
 
@@ -280,7 +294,7 @@ class Sources(sdist):
         *("tfopt/**/*.c", "tfopt/**/*.so*", "tfopt/kernels/update/*_steps*.pxi"),
         *("tfopt/kernels/update/steps_baseline.pyx", "tfopt/kernels/update/steps_v3.pyx"),
         *("tfopt/cuda/src/rules.h", "tfopt/cuda/src/table.h"),
-        *("tfopt/training_ops.py", "tfopt/raw_ops.py"),
+        *("tfopt/training_ops.py", "tfopt/raw_ops.py", "tfopt/rules/signatures.py"),
         *("docs/_build/**", "docs/_table.inc", "docs/api/_*.inc", "docs/api/generated/**"),
         *("docs/gallery/**", "docs/sg_execution_times.rst", "asv_bench/.asv/**"),
     )
@@ -430,9 +444,11 @@ class BuildKernels(build_ext):
         return True
 
 
+write_signatures()
 render_functions()
-render(CUDA / "table.h.tp", CUDA / "table.h", TABLE=TABLE.ELEMENTWISE)  # the tests need no nvcc
-write(CUDA / "rules.h", TRANSLATOR.cuda_rules((KERNELS / "update/rules.pxd").read_text("utf-8")))
+# the tests need no nvcc
+render(CUDA / "table.h.tp", CUDA / "table.h", TABLE=TABLE.ELEMENTWISE, passed=passed)
+write(CUDA / "rules.h", TRANSLATOR.cuda_rules(FORMULAS))
 # Asked for only: whoever happens to have a toolkit, perhaps an old one, builds as fast as others.
 libraries = []
 if os.environ.get("TFOPT_CUDA") == "1":

@@ -72,6 +72,42 @@ def test_an_update_is_that_of_its_row(rule: Rule) -> None:
     assert all(name in function.__doc__ for name in parameters)
 
 
+#: Of rules of which states hold steps that rows have missed (``sparse="catch_up"``).
+SCALARS = {
+    "keras_momentum": "lr momentum",
+    "adadelta": "lr rho one_minus_rho epsilon",
+    "adam": "alpha beta1 one_minus_beta1 one_minus_beta2 epsilon",
+    "adam_with_amsgrad": "alpha beta1 one_minus_beta1 one_minus_beta2 epsilon zero",
+    "adamax": "step beta1 one_minus_beta1 beta2 epsilon",
+    "rms_prop": "lr rho one_minus_rho momentum epsilon",
+    "centered_rms_prop": "lr rho one_minus_rho momentum epsilon",
+    "lion": "lr beta1 one_minus_beta1 beta2 one_minus_beta2",
+    "yogi": "alpha beta1 one_minus_beta1 one_minus_beta2 epsilon",
+    "radam": "alpha beta1 one_minus_beta1 beta2 one_minus_beta2 epsilon rectifier",
+    "adopt": "lr beta1 one_minus_beta1 beta2 one_minus_beta2 epsilon limit",
+    "ademamix": "root_scale fast_step slow_step beta1 one_minus_beta1 beta2 one_minus_beta2 beta3 "
+    "one_minus_beta3 offset",
+    "nadam": "lr beta1 one_minus_beta1 beta2 one_minus_beta2 one_minus_beta2_power one_minus_mu "
+    "mu_next one_minus_mu_product one_minus_mu_product_next epsilon",
+    "keras_rms_prop": "lr rho one_minus_rho epsilon",
+    "keras_centered_rms_prop": "lr rho one_minus_rho epsilon",
+}
+
+
+def test_scalars_have_the_order_in_which_states_hold_them() -> None:
+    """So the parameters of these steps in rules.pxd keep their order, too."""
+    assert {rule.name: " ".join(rule.scalars) for rule in RULES if rule.decays} == SCALARS
+
+
+def test_scalars_are_named_by_the_step() -> None:
+    lion = next(rule for rule in RULES if rule.name == "lion")
+    assert lion.scalars["beta1"] == "beta1" and lion.scalars["one_minus_beta2"] == "1 - beta2"
+    with pytest.raises(ValueError, match="the step lion takes lr, which is not computed"):
+        assert lion._replace(hypers=("beta1", "beta2")).scalars
+    with pytest.raises(ValueError, match="the step lion takes no x, y"):
+        assert lion._replace(computed={"y": "lr", "x": "lr", "lr": "2 * lr"}).scalars
+
+
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 def test_an_op_is_that_of_its_form(form: Form) -> None:
     parameters = inspect.signature(getattr(raw_ops, form.name)).parameters

@@ -11,8 +11,6 @@ import os
 from importlib import import_module
 from importlib.util import find_spec
 
-from tfopt.rules import RULES, Rule
-
 if find_spec("tfopt.kernels.platform.runtime") is None or find_spec("tfopt.training_ops") is None:
     raise ImportError(
         "tfopt's kernels are not built in this source tree: run `pip install -e .` in it, "
@@ -24,6 +22,7 @@ from tfopt.kernels.arrays import layout
 from tfopt.kernels.platform import runtime
 from tfopt.kernels.reduce import norms
 from tfopt.kernels.update import step_table
+from tfopt.rules import RULES, Rule
 
 __all__ = [
     "available",

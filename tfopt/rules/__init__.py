@@ -8,10 +8,11 @@ and the tables of the documentation.
 A :class:`Rule` describes the computation. If TensorFlow has ops for it, a :class:`TensorFlowOp`
 describes their inputs and checks; a rule without ops gets the most common checks.
 
-The build imports this folder by itself, so it must not import anything from the package.
+The build imports this folder by itself, so it must not import anything from the package. It writes
+the module `signatures`.
 """
 
-from .rule import Rule
+from .rule import Rule, taken_by
 from .table import RULES
 from .tensorflow import FORMS, LIMITS, OPS, Checks, Form, TensorFlowOp, checks_of
 
@@ -27,6 +28,7 @@ __all__ = [
     "Rule",
     "TensorFlowOp",
     "checks_of",
+    "taken_by",
 ]
 
 #: The element types every rule is compiled for.

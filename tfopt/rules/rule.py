@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from itertools import product
 from typing import NamedTuple
 
-__all__ = ["Rule"]
+__all__ = ["Rule", "taken_by"]
+
+
+def taken_by(step: str) -> tuple[str, ...]:
+    """Return what a step in kernels/update/rules.pxd takes by value; the build writes it down."""
+    found: tuple[str, ...] = import_module(f"{__package__}.signatures").SIGNATURES[step]
+    return found
 
 
 class Rule(NamedTuple):
     """One update rule.
 
-    ``scalars`` are the arguments of the step after the gradient: expressions of the hyperparameters
-    and of preceding scalars, evaluated once per call in the variable's type; in them, ``dense``
-    tells dense from sparse calls. ``flags`` (attributes of the call) and ``choices`` (conditions on
-    hyperparameters) are compile-time constants of the step, which is compiled once for every
-    combination of them.
+    The arguments of the step after the gradient are its ``scalars``, by the names that the step
+    gives them: hyperparameters, differences ``one_minus_`` them, and what is ``computed``:
+    expressions of the hyperparameters and of preceding scalars, evaluated once per call in the
+    variable's type; in them, ``dense`` tells dense from sparse calls. ``flags`` (attributes of the
+    call) and ``choices`` (conditions on hyperparameters) are compile-time constants of the step,
+    which is compiled once for every combination of them.
 
     If the step of an element depends on others, `reduction` says on which: "row", those of its row
     of the variable, or "tensor", all of the variable. A first step, ``<name>_first``, then adds the
@@ -31,7 +39,7 @@ class Rule(NamedTuple):
     source: str  #: the paper
     slots: tuple[str, ...]  #: names of the arrays of state, in order
     hypers: tuple[str, ...]  #: names of the hyperparameters, in order
-    scalars: dict[str, str]  #: arguments of the step after the gradient -> expressions
+    computed: dict[str, str] = {}  #: scalars of the step that are not as below -> expressions
     flags: dict[str, bool] = {}  #: attributes of the call: name -> default
     choices: dict[str, str] = {}  #: name -> condition on hyperparameters
     rows: str | None = None  #: the step of sparse rows, if its results differ from the dense step's
@@ -45,6 +53,22 @@ class Rule(NamedTuple):
     sums: tuple[str, ...] = ()  #: names of the sums, in order
     row_slots: tuple[str, ...] = ()  #: slots with one number for each row: the last of the slots
     reduced: dict[str, str] = {}  #: row slots and scalars -> expressions of the sums
+
+    @property
+    def scalars(self) -> dict[str, str]:
+        """The arguments of the step after the gradient -> expressions, in the step's order."""
+        others = {"g", *self.operands, *self.further, *self.constants}
+        names = [name for name in taken_by(self.name) if name not in others]
+        if unused := self.computed.keys() - names:
+            raise ValueError(f"the step {self.name} takes no {', '.join(sorted(unused))}")
+        return {name: self.computed.get(name) or self._simple(name) for name in names}
+
+    def _simple(self, scalar: str) -> str:
+        """Return the expression of a scalar that is not computed."""
+        hyper = scalar.removeprefix("one_minus_")
+        if hyper not in self.hypers:
+            raise ValueError(f"the step {self.name} takes {scalar}, which is not computed")
+        return hyper if hyper == scalar else f"1 - {hyper}"
 
     @property
     def dtypes(self) -> str:

@@ -6,41 +6,14 @@ from .rule import Rule
 
 __all__ = ["RULES"]
 
-_FTRL_SCALARS = {
-    "lr": "lr",
+_OF_FTRL = {
     "exponent": "-lr_power",
     "threshold": "l1 * lr if multiply_linear_by_lr else l1",
     "ridge": "2 * l2 * lr if multiply_linear_by_lr else 2 * l2",
 }
-_ADAM_SCALARS = {
-    "alpha": "lr * rules.root(1 - beta2_power) / (1 - beta1_power)",
-    "beta1": "beta1",
-    "one_minus_beta1": "1 - beta1",
-    "one_minus_beta2": "1 - beta2",
-    "epsilon": "epsilon",
-}
+_OF_ADAM = {"alpha": "lr * rules.root(1 - beta2_power) / (1 - beta1_power)"}
 #: TensorFlow's sparse Adam is composed of other ops and associates the step size differently.
-_KERAS_ADAM_SCALARS = {
-    "alpha": "lr * (rules.root(1 - beta2_power) / (1 - beta1_power))",
-    "beta1": "beta1",
-    "one_minus_beta1": "1 - beta1",
-    "beta2": "beta2",
-    "one_minus_beta2": "1 - beta2",
-    "epsilon": "epsilon",
-}
-_KERAS_RMS_SCALARS = {
-    "lr": "lr",
-    "rho": "rho",
-    "one_minus_rho": "1 - rho",
-    "epsilon": "epsilon",
-}
-_RMS_SCALARS = {
-    "lr": "lr",
-    "rho": "rho",
-    "one_minus_rho": "1 - rho",
-    "momentum": "momentum",
-    "epsilon": "epsilon",
-}
+_OF_KERAS_ADAM = {"alpha": "lr * (rules.root(1 - beta2_power) / (1 - beta1_power))"}
 _DUCHI = "Duchi, Hazan, Singer, Adaptive Subgradient Methods, JMLR 12, 2011"
 _FOBOS = "Duchi, Singer, Efficient Online and Batch Learning Using Forward Backward Splitting, 2009"
 _SUTSKEVER = "Sutskever et al., On the importance of initialization and momentum, ICML 2013"
@@ -58,7 +31,6 @@ RULES = (
         source="Cauchy, Methode generale pour la resolution des systemes d'equations, 1847",
         slots=(),
         hypers=("alpha",),
-        scalars={"alpha": "alpha"},
         grad="delta",
         complex=True,
     ),
@@ -68,7 +40,7 @@ RULES = (
         source=_FOBOS,
         slots=(),
         hypers=("alpha", "l1", "l2"),
-        scalars={"alpha": "alpha", "threshold": "alpha * l1", "divisor": "1 + l2 * alpha"},
+        computed={"threshold": "alpha * l1", "divisor": "1 + l2 * alpha"},
         choices={"shrinks": "l1 > 0"},
         grad="delta",
     ),
@@ -79,7 +51,6 @@ RULES = (
         slots=("accum",),
         hypers=("lr", "momentum"),
         codes={"accum": "signed"},
-        scalars={"lr": "lr", "momentum": "momentum"},
         flags={"use_nesterov": False},
         complex=True,
     ),
@@ -91,7 +62,6 @@ RULES = (
         hypers=("lr", "momentum"),
         codes={"accum": "signed"},
         decays={"accum": "momentum"},
-        scalars={"lr": "lr", "momentum": "momentum"},
         flags={"use_nesterov": False},
         complex=True,
     ),
@@ -101,7 +71,6 @@ RULES = (
         source=_DUCHI,
         slots=("accum",),
         hypers=("lr",),
-        scalars={"lr": "lr"},
         flags={"update_slots": True},
         complex=True,
     ),
@@ -111,7 +80,6 @@ RULES = (
         source=_DUCHI,
         slots=("accum",),
         hypers=("lr", "epsilon"),
-        scalars={"lr": "lr", "epsilon": "epsilon"},
         flags={"update_slots": True},
         complex=True,
     ),
@@ -121,11 +89,8 @@ RULES = (
         source=_DUCHI + "; Xiao, Dual Averaging Methods, JMLR 11, 2010",
         slots=("gradient_accumulator", "gradient_squared_accumulator"),
         hypers=("lr", "l1", "l2", "global_step"),
-        scalars={
+        computed={
             "t": "<float>global_step if dense else global_step",
-            "lr": "lr",
-            "l1": "l1",
-            "l2": "l2",
             "threshold": "t * l1",
             "ridge": "l2 * (t * lr)",
             "t_lr": "t * lr",
@@ -140,7 +105,6 @@ RULES = (
         source=f"{_FOBOS}; {_DUCHI}",
         slots=("accum",),
         hypers=("lr", "l1", "l2"),
-        scalars={"lr": "lr", "l1": "l1", "l2": "l2"},
         choices={"shrinks": "l1 > 0"},
     ),
     Rule(
@@ -151,7 +115,6 @@ RULES = (
         hypers=("lr", "rho", "epsilon"),
         codes={"accum": "positive", "accum_update": "positive"},
         decays={"accum": "rho", "accum_update": "rho"},
-        scalars={"lr": "lr", "rho": "rho", "one_minus_rho": "1 - rho", "epsilon": "epsilon"},
         complex=True,
     ),
     Rule(
@@ -162,7 +125,7 @@ RULES = (
         hypers=("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"),
         codes={"m": "signed", "v": "positive"},
         decays={"m": "beta1", "v": "beta2"},
-        scalars=_ADAM_SCALARS,
+        computed=_OF_ADAM,
         flags={"use_nesterov": False},
         complex=True,
     ),
@@ -174,7 +137,7 @@ RULES = (
         hypers=("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"),
         codes={"m": "signed", "v": "positive", "vhat": "positive"},
         decays={"m": "beta1", "v": "beta2"},
-        scalars={**_ADAM_SCALARS, "zero": "0"},
+        computed={**_OF_ADAM, "zero": "0"},
     ),
     Rule(
         name="adamax",
@@ -184,13 +147,7 @@ RULES = (
         hypers=("beta1_power", "lr", "beta1", "beta2", "epsilon"),
         codes={"m": "signed", "v": "positive"},
         decays={"m": "beta1", "v": "beta2"},
-        scalars={
-            "step": "lr / (1 - beta1_power)",
-            "beta1": "beta1",
-            "one_minus_beta1": "1 - beta1",
-            "beta2": "beta2",
-            "epsilon": "epsilon",
-        },
+        computed={"step": "lr / (1 - beta1_power)"},
         rows="adamax_rows",
     ),
     Rule(
@@ -201,7 +158,6 @@ RULES = (
         hypers=("lr", "rho", "momentum", "epsilon"),
         codes={"ms": "positive", "mom": "signed"},
         decays={"ms": "rho", "mom": "momentum"},
-        scalars=_RMS_SCALARS,
         rows="rms_prop_rows",
         complex=True,
     ),
@@ -212,7 +168,6 @@ RULES = (
         slots=("mg", "ms", "mom"),
         hypers=("lr", "rho", "momentum", "epsilon"),
         decays={"mg": "rho", "ms": "rho", "mom": "momentum"},
-        scalars=_RMS_SCALARS,
         rows="centered_rms_prop_rows",
         complex=True,
     ),
@@ -222,7 +177,7 @@ RULES = (
         source=_FTRL,
         slots=("accum", "linear"),
         hypers=("lr", "l1", "l2", "lr_power"),
-        scalars=_FTRL_SCALARS,
+        computed=_OF_FTRL,
         flags={"multiply_linear_by_lr": False},
         choices={"square_root": "lr_power == -0.5"},
         rows="ftrl_rows",
@@ -233,7 +188,7 @@ RULES = (
         source=_FTRL,
         slots=("accum", "linear"),
         hypers=("lr", "l1", "l2", "l2_shrinkage", "lr_power"),
-        scalars={**_FTRL_SCALARS, "shrinkage": "2 * l2_shrinkage"},
+        computed={**_OF_FTRL, "shrinkage": "2 * l2_shrinkage"},
         flags={"multiply_linear_by_lr": False},
         choices={"square_root": "lr_power == -0.5"},
         rows="ftrl_v2_rows",
@@ -245,13 +200,6 @@ RULES = (
         slots=("m",),
         hypers=("lr", "alpha", "sign_decay", "beta"),
         codes={"m": "signed"},
-        scalars={
-            "lr": "lr",
-            "alpha": "alpha",
-            "sign_decay": "sign_decay",
-            "beta": "beta",
-            "one_minus_beta": "1 - beta",
-        },
     ),
     Rule(
         name="power_sign",
@@ -260,13 +208,11 @@ RULES = (
         slots=("m",),
         hypers=("lr", "logbase", "sign_decay", "beta"),
         codes={"m": "signed"},
-        scalars={
+        computed={
             "exponent": "logbase * sign_decay",
             "agreeing": "lr * rules.exponential(exponent)",
             "neither": "lr * rules.exponential(exponent * 0)",
             "opposed": "lr * rules.exponential(-exponent)",
-            "beta": "beta",
-            "one_minus_beta": "1 - beta",
         },
     ),
     Rule(
@@ -277,13 +223,6 @@ RULES = (
         hypers=("lr", "beta1", "beta2"),
         codes={"m": "signed"},
         decays={"m": "beta2"},
-        scalars={
-            "lr": "lr",
-            "beta1": "beta1",
-            "one_minus_beta1": "1 - beta1",
-            "beta2": "beta2",
-            "one_minus_beta2": "1 - beta2",
-        },
     ),
     Rule(
         name="yogi",
@@ -292,7 +231,7 @@ RULES = (
         slots=("m", "v"),
         hypers=("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"),
         decays={"m": "beta1"},
-        scalars=_ADAM_SCALARS,
+        computed=_OF_ADAM,
     ),
     Rule(
         name="radam",
@@ -302,15 +241,7 @@ RULES = (
         hypers=("beta1_power", "lr", "beta1", "beta2", "epsilon", "rectifier"),
         codes={"m": "signed", "v": "positive"},
         decays={"m": "beta1", "v": "beta2"},
-        scalars={
-            "alpha": "(lr * rectifier if rectifier > 0 else lr) / (1 - beta1_power)",
-            "beta1": "beta1",
-            "one_minus_beta1": "1 - beta1",
-            "beta2": "beta2",
-            "one_minus_beta2": "1 - beta2",
-            "epsilon": "epsilon",
-            "rectifier": "rectifier",
-        },
+        computed={"alpha": "(lr * rectifier if rectifier > 0 else lr) / (1 - beta1_power)"},
     ),
     Rule(
         name="adopt",
@@ -320,15 +251,6 @@ RULES = (
         hypers=("lr", "beta1", "beta2", "epsilon", "limit"),
         codes={"m": "signed", "v": "positive"},
         decays={"m": "beta1", "v": "beta2"},
-        scalars={
-            "lr": "lr",
-            "beta1": "beta1",
-            "one_minus_beta1": "1 - beta1",
-            "beta2": "beta2",
-            "one_minus_beta2": "1 - beta2",
-            "epsilon": "epsilon",
-            "limit": "limit",
-        },
     ),
     Rule(
         name="ademamix",
@@ -347,16 +269,10 @@ RULES = (
         ),
         codes={"m": "signed", "v": "positive"},
         decays={"m": "beta1", "slow": "beta3", "v": "beta2"},
-        scalars={
+        computed={
             "root_scale": "rules.root(1 - beta2_power)",
             "fast_step": "lr * root_scale / (1 - beta1_power)",
             "slow_step": "lr * root_scale * alpha",
-            "beta1": "beta1",
-            "one_minus_beta1": "1 - beta1",
-            "beta2": "beta2",
-            "one_minus_beta2": "1 - beta2",
-            "beta3": "beta3",
-            "one_minus_beta3": "1 - beta3",
             "offset": "epsilon * root_scale",
         },
     ),
@@ -366,13 +282,7 @@ RULES = (
         source=_DEFAZIO,
         slots=("offset",),
         hypers=("lr", "beta", "share", "weight_decay"),
-        scalars={
-            "step": "lr * (1 - beta * (1 - share))",
-            "offset_step": "lr * beta",
-            "share": "share",
-            "one_minus_share": "1 - share",
-            "weight_decay": "weight_decay",
-        },
+        computed={"step": "lr * (1 - beta * (1 - share))", "offset_step": "lr * beta"},
     ),
     Rule(
         name="schedule_free_adam",
@@ -381,16 +291,10 @@ RULES = (
         slots=("offset", "v"),
         hypers=("lr", "beta1", "beta2", "beta2_power", "epsilon", "share", "weight_decay"),
         codes={"v": "positive"},
-        scalars={
+        computed={
             "step": "lr * (1 - beta1 * (1 - share))",
             "offset_step": "lr * beta1",
-            "beta2": "beta2",
-            "one_minus_beta2": "1 - beta2",
             "root_scale": "1 / rules.root(1 - beta2_power)",
-            "epsilon": "epsilon",
-            "share": "share",
-            "one_minus_share": "1 - share",
-            "weight_decay": "weight_decay",
         },
     ),
     Rule(
@@ -399,7 +303,6 @@ RULES = (
         source="Mudigere et al., Software-Hardware Co-design for Recommendation Models, ISCA 2022",
         slots=("accum",),
         hypers=("lr", "epsilon", "l2"),
-        scalars={"lr": "lr", "epsilon": "epsilon", "l2": "l2"},
         reduction="row",
         sums=("squares",),
         row_slots=("accum",),
@@ -415,15 +318,7 @@ RULES = (
         slots=("m", "v"),
         hypers=("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"),
         codes={"m": "signed"},
-        scalars={
-            "alpha": "lr / (1 - beta1_power)",
-            "beta1": "beta1",
-            "one_minus_beta1": "1 - beta1",
-            "beta2": "beta2",
-            "one_minus_beta2": "1 - beta2",
-            "correction": "1 - beta2_power",
-            "epsilon": "epsilon",
-        },
+        computed={"alpha": "lr / (1 - beta1_power)", "correction": "1 - beta2_power"},
         reduction="row",
         sums=("squares",),
         row_slots=("v",),
@@ -442,16 +337,9 @@ RULES = (
             "weight_decay",
         ),
         codes={"m": "signed", "v": "positive"},
-        scalars={
-            "lr": "lr",
+        computed={
             "unbias": "1 / (1 - beta1_power)",
-            "beta1": "beta1",
-            "one_minus_beta1": "1 - beta1",
-            "beta2": "beta2",
-            "one_minus_beta2": "1 - beta2",
             "root_scale": "1 / rules.root(1 - beta2_power)",
-            "epsilon": "epsilon",
-            "weight_decay": "weight_decay",
         },
         flags={"adapts": True},
         reduction="tensor",
@@ -468,13 +356,6 @@ RULES = (
         slots=("accum",),
         hypers=("lr", "momentum", "trust", "weight_decay", "epsilon"),
         codes={"accum": "signed"},
-        scalars={
-            "lr": "lr",
-            "momentum": "momentum",
-            "trust": "trust",
-            "weight_decay": "weight_decay",
-            "epsilon": "epsilon",
-        },
         flags={"adapts": True},
         reduction="tensor",
         sums=("weights", "gradients"),
@@ -490,7 +371,6 @@ RULES = (
         source="Polyak, Juditsky, Acceleration of Stochastic Approximation by Averaging, 1992",
         slots=(),
         hypers=("momentum",),
-        scalars={"momentum": "momentum", "one_minus_momentum": "1 - momentum"},
         grad="value",
         complex=True,
     ),
@@ -501,7 +381,7 @@ RULES = (
         slots=("m", "v"),
         hypers=("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"),
         codes={"m": "signed", "v": "positive"},
-        scalars=_KERAS_ADAM_SCALARS,
+        computed=_OF_KERAS_ADAM,
         absent="keras_adam_absent",
     ),
     Rule(
@@ -511,7 +391,7 @@ RULES = (
         slots=("m", "v", "vhat"),
         hypers=("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"),
         codes={"m": "signed", "v": "positive", "vhat": "positive"},
-        scalars={**_KERAS_ADAM_SCALARS, "zero": "0"},
+        computed={**_OF_KERAS_ADAM, "zero": "0"},
         absent="keras_adam_with_amsgrad_absent",
     ),
     Rule(
@@ -532,19 +412,6 @@ RULES = (
         ),
         codes={"m": "signed", "v": "positive"},
         decays={"m": "beta1", "v": "beta2"},
-        scalars={
-            "lr": "lr",
-            "beta1": "beta1",
-            "one_minus_beta1": "1 - beta1",
-            "beta2": "beta2",
-            "one_minus_beta2": "1 - beta2",
-            "one_minus_beta2_power": "1 - beta2_power",
-            "one_minus_mu": "1 - mu",
-            "mu_next": "mu_next",
-            "one_minus_mu_product": "1 - mu_product",
-            "one_minus_mu_product_next": "1 - mu_product_next",
-            "epsilon": "epsilon",
-        },
         absent="nadam_absent",
         complex=True,
     ),
@@ -556,7 +423,6 @@ RULES = (
         hypers=("lr", "rho", "epsilon"),
         codes={"ms": "positive"},
         decays={"ms": "rho"},
-        scalars=_KERAS_RMS_SCALARS,
         absent="keras_rms_prop_absent",
         complex=True,
     ),
@@ -567,7 +433,6 @@ RULES = (
         slots=("mg", "ms"),
         hypers=("lr", "rho", "epsilon"),
         decays={"mg": "rho", "ms": "rho"},
-        scalars=_KERAS_RMS_SCALARS,
         absent="keras_centered_rms_prop_absent",
         complex=True,
     ),

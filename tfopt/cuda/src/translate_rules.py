@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-__all__ = ["FIRST", "LAST", "cuda_rules"]
+__all__ = ["FIRST", "LAST", "cuda_rules", "signatures"]
 
 #: The lines of rules.pxd between which everything is translated. What precedes the first is
 #: specific to the machine, and CUDA's counterpart is in machine.h; behind the last are rules that
@@ -52,6 +52,15 @@ def cuda_rules(source: str) -> str:
     if len(functions) != text.count("cdef inline"):
         raise ValueError("rules.pxd has a function whose first line does not match the pattern")
     return "\n".join([_HEADER, *(_function(*match.groups()) for match in functions), "}"]) + "\n"
+
+
+def signatures(source: str) -> dict[str, tuple[str, ...]]:
+    """Return the names of what each function of rules.pxd takes by value, in order."""
+    functions = _FUNCTION.finditer(source[source.index(FIRST) :])
+    return {
+        name: tuple(re.findall(r"\w (\w+)(?:,|$)", parameters))
+        for _, name, parameters, _ in (match.groups() for match in functions)
+    }
 
 
 def _function(returned: str, name: str, parameters: str, body: str) -> str:

@@ -383,7 +383,7 @@ def step_arguments(Kernel kernel not None, tuple hypers not None, int flags, gra
     cdef numbers read
     cdef double[MAX_SCALARS + N_SCALES] h
     cdef float *single = <float *>h
-    cdef int k, constants = flags, n = len(kernel.rule.scalars) + N_SCALES
+    cdef int k, constants = flags, n = kernel.n_given
     cdef list scalars = []
     faults = read_scalars(kernel, hypers, grad_scale, var_scale, &read)
     if faults is not None:

@@ -23,7 +23,7 @@ from tfopt.kernels.platform.machine cimport (
 )
 from tfopt.kernels.platform.floats cimport real
 from tfopt.kernels.platform.runtime cimport flush_denormals, gather_team, run_team, team
-from tfopt.kernels.update.step_table cimport Kernel, MAX_OPERANDS, N_SCALES, step_t, steps_of
+from tfopt.kernels.update.step_table cimport Kernel, MAX_OPERANDS, step_t, steps_of
 
 cnp.import_array()
 
@@ -144,7 +144,7 @@ def catch_up(Kernel kernel not None, int flags, tuple arrays not None,
     _check(kernel, arrays, decays, cnp.NPY_FLOAT32 if real is float else cnp.NPY_FLOAT64)
     check_flags(kernel, flags)
     check_length("since", since.shape[0], cnp.PyArray_DIM(var, 0))
-    check_length("a row of scalars", scalars.shape[1], len(kernel.rule.scalars) + N_SCALES)
+    check_length("a row of scalars", scalars.shape[1], kernel.n_given)
     if not 0 <= n_steps <= min(scalars.shape[0], fading.shape[0]):
         raise InvalidArgumentError(
             f"n_steps must be between 0 and the rows of scalars and fading, not {n_steps}"

@@ -3,8 +3,9 @@
 
 Names and order of operations are those of the rule's formula; each binary operation rounds to
 `real`. The loops around these functions are generated from the table (steps.pyx.tp). A function
-takes pointers to the variable and its slots, the gradient, the row's scalars, and the row's
-constants, which are compile-time constants of the loop and cost nothing inside it.
+takes pointers to the variable and its slots, the gradient, scalars, and the row's constants, which
+are compile-time constants of the loop and cost nothing inside it. A rule's scalars are those that
+the function of its name takes, in this order; its other functions take what they need of them.
 
 Two conventions keep a step fast and its bits correct. Literals are cast to `real`, because with a
 bare `1` C would compute in double precision (to `number` via double, the only way to complex in
@@ -171,9 +172,8 @@ cdef inline void adagrad_da(real *var, real *ga, real *gg, real g, real t, real 
         var[0] = -(lr * ga[0]) / d
 
 
-cdef inline void adagrad_da_rows(real *var, real *ga, real *gg, real g, real t, real lr, real l1,
-                                 real l2, real threshold, real ridge, real t_lr,
-                                 bint shrinks) noexcept nogil:
+cdef inline void adagrad_da_rows(real *var, real *ga, real *gg, real g, real t, real l1, real l2,
+                                 real t_lr, bint shrinks) noexcept nogil:
     # TensorFlow's other parametrization: a step of 0 gives NaN
     cdef real d
     ga[0] = ga[0] + g
@@ -186,8 +186,7 @@ cdef inline void adagrad_da_rows(real *var, real *ga, real *gg, real g, real t, 
 
 
 cdef inline void adagrad_da_width1(real *var, real *ga, real *gg, real g, real t, real lr, real l1,
-                                   real l2, real threshold, real ridge, real t_lr,
-                                   bint shrinks) noexcept nogil:
+                                   real l2, bint shrinks) noexcept nogil:
     # TensorFlow computes rows of one element in double precision
     cdef double d, a
     ga[0] = <real>(<double>ga[0] + <double>g)
@@ -442,8 +441,7 @@ cdef inline void keras_adam(real *var, real *m, real *v, real g, real alpha, rea
     var[0] = var[0] - (alpha * m[0]) / (root(v[0]) + epsilon)
 
 
-cdef inline void keras_adam_absent(real *var, real *m, real *v, real alpha, real beta1,
-                                   real one_minus_beta1, real beta2, real one_minus_beta2,
+cdef inline void keras_adam_absent(real *var, real *m, real *v, real alpha, real beta1, real beta2,
                                    real epsilon) noexcept nogil:
     m[0] = m[0] * beta1
     v[0] = v[0] * beta2
@@ -461,8 +459,7 @@ cdef inline void keras_adam_with_amsgrad(real *var, real *m, real *v, real *vhat
 
 
 cdef inline void keras_adam_with_amsgrad_absent(real *var, real *m, real *v, real *vhat,
-                                                real alpha, real beta1, real one_minus_beta1,
-                                                real beta2, real one_minus_beta2, real epsilon,
+                                                real alpha, real beta1, real beta2, real epsilon,
                                                 real zero) noexcept nogil:
     m[0] = m[0] * beta1
     v[0] = v[0] * beta2
@@ -483,11 +480,8 @@ cdef inline void nadam(number *var, number *m, number *v, number g, number lr, n
     var[0] = var[0] - (lr * direction) / (root(v[0] / one_minus_beta2_power) + epsilon)
 
 
-cdef inline void nadam_absent(number *var, number *m, number *v, number lr, number beta1,
-                              number one_minus_beta1, number beta2, number one_minus_beta2,
-                              number one_minus_beta2_power, number one_minus_mu, number mu_next,
-                              number one_minus_mu_product, number one_minus_mu_product_next,
-                              number epsilon) noexcept nogil:
+cdef inline void nadam_absent(number *var, number *m, number *v, number beta1,
+                              number beta2) noexcept nogil:
     m[0] = m[0] * beta1
     v[0] = v[0] * beta2
 
@@ -498,8 +492,7 @@ cdef inline void keras_rms_prop(number *var, number *ms, number g, number lr, nu
     var[0] = var[0] - (lr * g) / (root(ms[0]) + epsilon)
 
 
-cdef inline void keras_rms_prop_absent(number *var, number *ms, number lr, number rho,
-                                       number one_minus_rho, number epsilon) noexcept nogil:
+cdef inline void keras_rms_prop_absent(number *var, number *ms, number rho) noexcept nogil:
     ms[0] = ms[0] * rho
 
 
@@ -511,9 +504,8 @@ cdef inline void keras_centered_rms_prop(number *var, number *mg, number *ms, nu
     var[0] = var[0] - (lr * g) / (root(ms[0] - mg[0] * mg[0]) + epsilon)
 
 
-cdef inline void keras_centered_rms_prop_absent(number *var, number *mg, number *ms, number lr,
-                                                number rho, number one_minus_rho,
-                                                number epsilon) noexcept nogil:
+cdef inline void keras_centered_rms_prop_absent(number *var, number *mg, number *ms,
+                                                number rho) noexcept nogil:
     ms[0] = ms[0] * rho
     mg[0] = mg[0] * rho
 
@@ -524,7 +516,7 @@ cdef inline void add_square(real x, double *squares) noexcept nogil:
     squares[0] = squares[0] + <double>x * <double>x
 
 
-cdef inline void rowwise_adagrad_first(real var, real g, real lr, real epsilon, real l2,
+cdef inline void rowwise_adagrad_first(real var, real g, real l2,
                                        double *squares) noexcept nogil:
     add_square(g + var * l2, squares)
 
@@ -534,10 +526,7 @@ cdef inline void rowwise_adagrad(real *var, real g, real lr, real epsilon, real 
     var[0] = var[0] - (g + var[0] * l2) * step
 
 
-cdef inline void rowwise_adam_first(real var, real m, real g, real alpha, real beta1,
-                                    real one_minus_beta1, real beta2, real one_minus_beta2,
-                                    real correction, real epsilon,
-                                    double *squares) noexcept nogil:
+cdef inline void rowwise_adam_first(real var, real m, real g, double *squares) noexcept nogil:
     add_square(g, squares)
 
 
@@ -553,7 +542,7 @@ cdef inline real lamb_update(real var, real m, real v, real unbias, real root_sc
     return (m * unbias) / (root(v) * root_scale + epsilon) + var * weight_decay
 
 
-cdef inline void lamb_first(real var, real m, real v, real g, real lr, real unbias, real beta1,
+cdef inline void lamb_first(real var, real m, real v, real g, real unbias, real beta1,
                             real one_minus_beta1, real beta2, real one_minus_beta2,
                             real root_scale, real epsilon, real weight_decay, double *weights,
                             double *updates) noexcept nogil:
@@ -572,8 +561,7 @@ cdef inline void lamb(real *var, real *m, real *v, real g, real lr, real unbias,
                                          weight_decay)
 
 
-cdef inline void lars_first(real var, real accum, real g, real lr, real momentum, real trust,
-                            real weight_decay, real epsilon, double *weights,
+cdef inline void lars_first(real var, real accum, real g, double *weights,
                             double *gradients) noexcept nogil:
     add_square(var, weights)
     add_square(g, gradients)
