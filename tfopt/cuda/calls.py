@@ -23,6 +23,7 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.arrays.overlaps import overlapping
 from tfopt.kernels.update.checks import step_arguments
 from tfopt.kernels.update.step_table import Kernel
+from tfopt.updates.sparse_update import check_duplicates, steps_all_rows
 
 __all__ = ["apply", "dense_update", "rows_update"]
 
@@ -171,12 +172,8 @@ def rows_update(
     """Check a sparse update, except the values of the indices."""
     refuse_reduction(kernel)
     library = load()
-    if duplicates not in ("sequential", "sum", "error"):
-        raise InvalidArgumentError(
-            f'duplicates must be "sequential", "sum" or "error", not {duplicates!r}'
-        )
-    if kernel.rule.absent is not None and duplicates == "sequential":
-        raise InvalidArgumentError(f'duplicates must be "sum" or "error" for {kernel.name}')
+    check_duplicates(duplicates)
+    steps_all_rows(kernel, duplicates)
     arrays = check_arrays(kernel, operands)
     ids = check_indices(indices)
     values = check_in_order(kernel, arrays, ids, hypers, flags)

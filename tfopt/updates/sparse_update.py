@@ -14,7 +14,7 @@ from tfopt.kernels.update.dedup import distinct_indices
 from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.kernels.update.step_table import Kernel
 
-__all__ = ["check_duplicates", "rows_call"]
+__all__ = ["check_duplicates", "rows_call", "steps_all_rows"]
 
 
 def check_duplicates(duplicates: Any) -> None:
@@ -23,6 +23,22 @@ def check_duplicates(duplicates: Any) -> None:
         raise InvalidArgumentError(
             f'duplicates must be "sequential", "sum" or "error", not {duplicates!r}'
         )
+
+
+def steps_all_rows(kernel: Kernel, duplicates: str, lazy: bool = False) -> bool:
+    """Return whether a sparse update also steps the rows without a gradient.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it does, and equal indices are to be stepped one after another.
+    """
+    everywhere = kernel.rule.absent is not None and not lazy
+    if everywhere and duplicates == "sequential":
+        raise InvalidArgumentError(
+            f'duplicates must be "sum" or "error" for {kernel.name}, not "sequential"'
+        )
+    return everywhere
 
 
 def rows_call(
@@ -43,12 +59,7 @@ def rows_call(
     workspace, so the call must be run before the next one that uses the same workspace is prepared.
     """
     check_duplicates(duplicates)
-    # some rules also step the rows without a gradient
-    everywhere = kernel.rule.absent is not None and not lazy
-    if everywhere and duplicates == "sequential":
-        raise InvalidArgumentError(
-            f'duplicates must be "sum" or "error" for {kernel.name}, not "sequential"'
-        )
+    everywhere = steps_all_rows(kernel, duplicates, lazy)
     step = hypers, flags, grad_scale, lazy, workspace if duplicates == "sum" else None, var_scale
     call = sparse_call(kernel, operands, indices, *step)
     if duplicates == "error":
