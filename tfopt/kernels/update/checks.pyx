@@ -364,8 +364,12 @@ def checked_hypers(Kernel kernel not None, tuple arguments not None, cnp.ndarray
     cdef object faults = read_scalars(kernel, hypers, 1.0, 1.0, &read)
     cdef list variables = as_arrays(kernel, arguments)
     cdef cnp.ndarray grad = variables.pop()
+    cdef list checked = []
+    cdef int k
     check_in_order(kernel, variables, grad, ids, flags, &read, faults)
-    return tuple([read.hypers[k] for k in range(kernel.n_hypers)])
+    for k in range(kernel.n_hypers):
+        checked.append(read.hypers[k])
+    return tuple(checked)
 
 
 def step_arguments(Kernel kernel not None, tuple hypers not None, int flags, grad_scale,
