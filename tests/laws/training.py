@@ -86,6 +86,7 @@ FACTORS: dict[str, tuple[str, ...]] = {
     "gradient": tuple(GRADIENTS),
     "gradient layout": tuple(LAYOUTS),
     "threads": ("1", "2", "3"),
+    "steps": ("kept", "bound anew"),
 }
 
 
@@ -150,6 +151,7 @@ run = TrainingRun(
     specified={levels["storage"] != "dynamic8bit"},
     late={levels["sparse"] == "catch_up"},
     in_blocks={levels["storage"] in IN_BLOCKS},
+    kept={levels["steps"] == "kept"},
     seed={draw.seed},
 )
 {events}

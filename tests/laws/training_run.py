@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import tempfile
 from collections.abc import Callable
@@ -174,6 +175,7 @@ class TrainingRun:
         specified: bool = True,
         late: bool = False,
         in_blocks: bool = False,
+        kept: bool = True,
         seed: int = 0,
     ) -> None:
         self.make, self.layout, self.gradient_layout = make, layout, gradient_layout
@@ -186,11 +188,14 @@ class TrainingRun:
         first = {f"w{k}": _numbers(self.random, shape, kind) for k, shape in enumerate(shapes)}
         tfopt.threads.set_num_threads(threads)
         tfopt.set_flush_denormals(False)
+        os.environ["TFOPT_REPEAT"] = str(int(kept))
         self.optimizer = make()
+        os.environ["TFOPT_REPEAT"] = "0"  # the plain run binds each step anew
         self.variables = {k: self._wrapped(lay_out(w, layout), k) for k, w in first.items()}
         config = tfopt.optimizers.serialize(self.optimizer)
         plain = dict.fromkeys(first, "contiguous")
         self.plain = Run(Plan(config, first, plain, [], threads, False))
+        del os.environ["TFOPT_REPEAT"]
         self.refused = False
 
     def _wrapped(self, array: np.ndarray, name: str) -> Any:

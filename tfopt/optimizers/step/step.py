@@ -3,8 +3,8 @@
 A training loop updates the same variables at each step. What a step does with them is bound to them
 once; each step is then prepared with its gradients (`Step.prepare`), and nothing is written before
 all of it has been checked. An optimizer keeps the step that it has taken last (`Repeats`), and
-binds another one if anything has changed that the step depends on. With ``TFOPT_REPEAT=0`` in the
-environment each step is bound anew, which only takes more time.
+binds another one if anything has changed that the step depends on. An optimizer that is made with
+``TFOPT_REPEAT=0`` in the environment binds each step anew, which only takes more time.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import StepRequest
 
 __all__ = ["Preparing", "Step", "StepAround", "repeats"]
-
-_REPEATS = os.environ.get("TFOPT_REPEAT", "1") != "0"
 
 
 class Step(ABC):
@@ -97,4 +95,5 @@ class _Anew(Repeats):
 
 def repeats() -> Repeats:
     """Return what keeps the bound step that an optimizer has taken last."""
-    return (Repeats if _REPEATS else _Anew)(as_taken, apart_from)
+    anew = os.environ.get("TFOPT_REPEAT") == "0"
+    return (_Anew if anew else Repeats)(as_taken, apart_from)
