@@ -50,8 +50,8 @@ class RulesStep(Step):
         self._is_real = all(handle.dtype.kind != "c" for handle in self._handles)
         self._clips = clips and optimizer._limits != NO_LIMITS
         self._observes = observes and optimizer.observe
-        defers = optimizer.sparse == "catch_up" or bool(optimizer._deferred.by_memory)
-        self._is_plain = request.adds_nothing and not (self._observes or defers)
+        self._defers = optimizer.sparse == "catch_up" or bool(optimizer._deferred.by_memory)
+        self._adds = not request.adds_nothing
         self._plan: StepPlan | None = None
         count = optimizer._store.weights[0]
         self._count = Count(count._array)
@@ -77,10 +77,15 @@ class RulesStep(Step):
             plan = self._plan = self._planned(update.rule, grads, ordinary)
             self.release = plan.release  # type: ignore[method-assign]
         calls, clipped = plan.calls(update, grads, scale, self._clips, self._finite)
-        if self._is_plain and plan.is_plain:
+        observer = self._observer(plan, calls, clipped, scale) if self._observes else None
+        if plan.is_plain and not self._defers and (observer is None or plan.in_pieces):
+            if self._adds or observer is not None:
+                calls = plan.in_turns(calls, self._request, observer)
             step = PreparedStep(calls, self._written)
         else:
-            step = self._arranged(plan, calls, update, grads, scale, clipped)
+            step = self._arranged(plan, calls, update, grads, scale, observer)
+        if observer is not None:
+            step.after.append(lambda: vars(optimizer).update(_last_step=observer.report()))
         step.writes += optimizer._left_by(update)
         step.writes.append(self._count)
         return step
@@ -93,6 +98,11 @@ class RulesStep(Step):
         sparse = [isinstance(grad, IndexedSlices) for grad in grads]
         return self._optimizer._planned(rule, sparse, self._handles)
 
+    def _observer(self, plan: StepPlan, calls: list[Any], clips: bool, scale: float) -> Observer:
+        if plan.on_device:
+            raise InvalidTypeError("a step on a GPU cannot be observed")
+        return Observer(calls, self._optimizer.clipvalue, scale, clips)
+
     def _arranged(
         self,
         plan: StepPlan,
@@ -100,20 +110,13 @@ class RulesStep(Step):
         update: RuleUpdate,
         grads: list[Any],
         scale: float,
-        clipped: bool,
+        observer: Observer | None,
     ) -> PreparedStep:
-        """Return a step of calls with what precedes, follows and watches them."""
-        optimizer, observer = self._optimizer, None
-        if self._observes:
-            if plan.on_device:
-                raise InvalidTypeError("a step on a GPU cannot be observed")
-            observer = Observer(calls, optimizer.clipvalue, scale, clipped)
-        deferral = optimizer._deferral(update)
+        """Return a step in which Python code runs before some calls, or between them."""
+        deferral = self._optimizer._deferral(update)
         step = plan.arranged(calls, update, self._request, grads, scale, observer, deferral)
         if plan.on_device:
             plan.add_launches(step, update, grads, scale, self._clips)
-        if observer is not None:
-            step.after.append(lambda: vars(optimizer).update(_last_step=observer.report()))
         step.variables += self._written
         return step
 

@@ -154,17 +154,18 @@ def clipped_calls(
         limits = clipvalue, clipnorm, global_clipnorm
         clipvalue, clipnorm, global_clipnorm = _unscaled(limits, scale)
     bounds = [_bounds(part.gradients, clipvalue) for part in checked]
-    factors: list[list[Factor] | None] = [None] * len(checked)
-    if clipnorm is not None:
-        each = zip(checked, bounds, strict=True)
-        factors = [_own_factors(part.gradients, own, clipnorm, finite) for part, own in each]
-    elif global_clipnorm is not None:
-        common = _norm(*_in_order(checked, bounds), finite)
-        factors = [_common_factors(part.gradients, common, global_clipnorm) for part in checked]
+    together = None
+    if clipnorm is None and global_clipnorm is not None:
+        together = _norm(*_in_order(checked, bounds), finite)
     calls, clips = [], False
-    for part, own, by in zip(checked, bounds, factors, strict=True):
-        calls.append(_clipped(part, own, by, scale))
-        clips = clips or (by is not None and by.count(_WITHIN) < len(by))
+    for part, own in zip(checked, bounds, strict=True):
+        factors: list[Factor] | None = None
+        if clipnorm is not None:
+            factors = _own_factors(part.gradients, own, clipnorm, finite)
+        elif together is not None and global_clipnorm is not None:
+            factors = _common_factors(part.gradients, together, global_clipnorm)
+        clips = clips or (factors is not None and factors.count(_WITHIN) < len(factors))
+        calls.append(_clipped(part, own, factors, scale))
     return calls, clips
 
 
@@ -244,20 +245,20 @@ def _clipped(
     factors: list[Factor] | None,
     scale: float,
 ) -> Call:
-    call, seconds = part.call, [1.0] if factors is None else [by[1] for by in factors]
-    if seconds.count(1) < len(seconds):
+    call, clips = part.call, factors is not None and factors.count(_WITHIN) < len(factors)
+    if clips and factors is not None and any(by[1] != 1 for by in factors):
         # a factor too small for a normal number takes two multiplications
-        each = zip(part.gradients, bounds or repeat(None), factors or (), strict=False)
+        each = zip(part.gradients, bounds or repeat(None), factors, strict=False)
         call = part.remade([_clip(g, bound, by) if by[1] != 1 else g for g, bound, by in each])
-        if 1 not in seconds:
+        if all(by[1] != 1 for by in factors):
             return call
-        factors = [by if by[1] == 1 else _WITHIN for by in factors or ()]
+        factors = [by if by[1] == 1 else _WITHIN for by in factors]
     elif isinstance(part, ClippedRows) and part.sums:
         first = 1.0 if factors is None else factors[0][0]
         return part.summed(None if bounds is None else bounds[0], first * scale)
     if bounds is not None:
         set_bounds(call, bounds)
-    if factors is not None and factors.count(_WITHIN) < len(factors):
+    if clips and factors is not None:
         set_scales(call, [first * scale for first, _ in factors])
     return call
 

@@ -175,6 +175,13 @@ class StepPlan:
 
     # ---- order
 
+    def in_turns(self, calls: list[Any], request: StepRequest, observer: Observer | None) -> Writes:
+        """Return calls with those before and after them, watched by an observer if there is one."""
+        writes: Writes = []
+        for part, call in zip(self.parts, calls, strict=True):
+            writes += _in_turns(part, call, request, observer)
+        return writes
+
     def arranged(
         self,
         calls: list[Any],
@@ -203,6 +210,8 @@ class StepPlan:
         step = PreparedStep([])
         late = self.has_rows and deferral is not None and deferral.late
         looked_at = late if observer is None else not self.in_pieces
+        # variables that share memory change one another, so that each is looked at, caught up or
+        # constrained after the update of those before it
         pauses = self.overlapping and (self.constrained or looked_at)
         watches = observer if self.by_elements else None
         for part, call in zip(self.parts, calls, strict=True):

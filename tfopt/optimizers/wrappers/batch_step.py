@@ -59,6 +59,7 @@ class BatchStep(Step):
         # if sums are aggregated over replicas, finiteness is checked there, so that all agree
         self._aggregates = request.aggregates and self._capabilities.aggregates
         self._count = Count(wrapper.pending.numpy())
+        self._reset_count = Assign(wrapper.pending.numpy(), _NONE)
         self._sums: list[np.ndarray] = []  # if all are dense
         self._ordinary: _Ordinary | None = None
         self._adding = _Adding()
@@ -93,7 +94,9 @@ class BatchStep(Step):
 
     def fits(self) -> bool:
         """Whether what no version counts is still the same."""
-        return all(step.fits() for step in (self._fused, self._inner) if step is not None)
+        return (self._fused is None or self._fused.fits()) and (
+            self._inner is None or self._inner.fits()
+        )
 
     def release(self) -> None:
         """Release the gradients."""
@@ -104,7 +107,7 @@ class BatchStep(Step):
 
     def _reset(self, step: PreparedStep) -> PreparedStep:
         """Append the reset of the accumulated gradients to a step."""
-        step.writes.append(Assign(self._wrapper.pending.numpy(), _NONE))
+        step.writes.append(self._reset_count)
         step.variables.append(self._wrapper.pending)
         step.writes.append(Attributes(self._wrapper._waiting, {"rows": {}, "batch": {}}))
         return step
@@ -166,14 +169,12 @@ class BatchStep(Step):
 
     def _last(self, grads: list[Any], scale: float, first: bool, mean: float) -> PreparedStep:
         """Return the step with the last batch added."""
-        optimizer = self._wrapper.optimizer
-        inside = self._request.replace(finite=self._request.finite and self._aggregates)
         ordinary, rows = self._ordinary, self._wrapper._waiting.rows
         if ordinary is not None and ordinary.fuses and not rows and self._capabilities.fuses:
             sums = self._dense_sums()
             self._adding.take(sums, grads, scale, first)
             if self._fused is None:
-                self._fused = optimizer.bind(inside.replace(before=self._adding))
+                self._fused = self._inside(before=self._adding)
             return self._fused.prepare(sums, mean)
         totals = []
         for grad, handle in zip(grads, self._handles, strict=True):
@@ -182,8 +183,13 @@ class BatchStep(Step):
             totals.append(total)
         gradients, unit = as_gradients(totals, self._handles)
         if self._inner is None:
-            self._inner = optimizer.bind(inside)
+            self._inner = self._inside()
         return self._inner.prepare(list(gradients), mean * unit)
+
+    def _inside(self, **asked: Any) -> Step:
+        """Return a step of the inner optimizer."""
+        finite = self._request.finite and self._aggregates
+        return self._wrapper.optimizer.bind(self._request.replace(finite=finite, **asked))
 
 
 class _Adding:
