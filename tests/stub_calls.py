@@ -16,6 +16,7 @@ import itertools
 import platform
 import random
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,11 @@ N, D, WIDTH = 6, 5, 2
 M = D + WIDTH
 KERNEL = kernels["keras_momentum"]
 ADAGRAD = kernels["adagrad"]
+#: The attributes of a RuleUpdate that are read.
+MOMENTUM = types.SimpleNamespace(
+    hypers={"lr": 0.1, "momentum": 0.9}, flags={"use_nesterov": False}, keep=1.0, decay=0.0,
+    rounding=None,
+)  # fmt: skip
 STEPS = importlib.import_module(f"tfopt.kernels.update.steps_{instruction_set}")
 
 
@@ -124,6 +130,42 @@ def _entered() -> commit.Meanwhile:
 
 def _undo() -> commit.Undo:
     return commit.Undo([np.ones(3)])
+
+
+class Bindable:
+    """A step, or a request of one."""
+
+    fits, aggregates, variables = None, True, ()
+
+    def release(self) -> None:
+        """Release nothing."""
+
+    def is_like(self, other: object) -> bool:
+        """Whether it is the other one."""
+        return self is other
+
+
+def _as_given(grads: list[Any], variables: Any) -> list[Any]:
+    return grads
+
+
+def _bound() -> repetition.Bound:
+    bound = repetition.Bound(Bindable(), Bindable(), (ADAGRAD,), 0)
+    bound.settle(0, repetition.Unchanged([], []), None, True, False)
+    return bound
+
+
+def _repeats() -> repetition.Repeats:
+    repeats = repetition.Repeats(_as_given, _as_given)
+    repeats.keep(_bound())
+    return repeats
+
+
+def _repetitions() -> repetition.Repetitions:
+    repetitions = repetition.Repetitions([[0, 1]], [True])
+    repetitions.add(0, KERNEL, _list())
+    repetitions.accepts([np.ones(3), np.ones((2, 2))])
+    return repetitions
 
 
 class Owner:
@@ -288,6 +330,25 @@ GOOD: dict[str, Any] = {
         repetition.Repetition(KERNEL, _list()), {"lr": 0.1, "momentum": 0.9},
         {"use_nesterov": False}, 1.0, 1.0,
     ],
+    "update.repetition.Bound.__new__": lambda: [Bindable(), Bindable(), (ADAGRAD,), 0],
+    "update.repetition.Bound.settle": lambda: [
+        _bound(), 1, repetition.Unchanged([], []), repetition.Apart([np.ones(3)]), True, False,
+    ],
+    "update.repetition.Bound.begin": lambda: [_bound()],
+    "update.repetition.Bound.holds": lambda: [_bound()],
+    "update.repetition.Repeats.__new__": lambda: [_as_given, _as_given],
+    "update.repetition.Repeats.keep": lambda: [repetition.Repeats(_as_given, _as_given), _bound()],
+    "update.repetition.Repeats.of_pairs": lambda: [_repeats(), [(np.ones(3), ADAGRAD)], True],
+    "update.repetition.Repeats.of_variables": lambda: [_repeats(), (ADAGRAD,), [np.ones(3)]],
+    "update.repetition.Repeats.of_request": lambda: [_repeats(), Bindable()],
+    "update.repetition.Repetitions.__new__": lambda: [[[0, 1]], [True]],
+    "update.repetition.Repetitions.add": lambda: [_repetitions(), 0, KERNEL, _list()],
+    "update.repetition.Repetitions.accepts": lambda: [
+        _repetitions(), [np.ones(3), np.ones((2, 2))],
+    ],
+    "update.repetition.Repetitions.calls": lambda: [_repetitions(), MOMENTUM, 1.0],
+    "update.repetition.Repetitions.release": lambda: [_repetitions()],
+    "update.commit.Prepared.__new__": lambda: [[commit.Count(np.zeros((), np.int64))], [], True],
     "update.repetition.Repetition.release": lambda: [repetition.Repetition(KERNEL, _list())],
     "arrays.layout.use_halves": lambda: [STEPS.halves_capsule],
     "arrays.layout.dynamic_map": lambda: [7],
@@ -380,7 +441,8 @@ for _type in (
     step_table.Kernel, checks.Call, commit.Write, commit.Count, commit.Assign, commit.AssignRows,
     commit.Attributes, commit.Mark, commit.Meanwhile, commit.Undo, locking.Held, pipeline.Turns,
     aliasing.Occupied, feature_groups.Places, repetition.Apart, repetition.Repetition,
-    repetition.Unchanged,
+    repetition.Unchanged, repetition.Bound, repetition.Repeats, repetition.Repetitions,
+    commit.Prepared,
 ):  # fmt: skip
     try:
         BLANK.append(_type.__new__(_type))

@@ -36,3 +36,7 @@ cdef class Meanwhile:
 cdef class Undo:
     cdef list kept, attributes
     cdef readonly bint done
+
+cdef class Prepared:
+    cdef public list writes, variables
+    cdef public bint counts

@@ -58,6 +58,15 @@ class Undo:
         traceback: TracebackType | None,
     ) -> None: ...
 
+@disjoint_base
+class Prepared:
+    writes: list[Call | Write]
+    variables: list[Any]
+    counts: bool
+    def __new__(
+        cls, writes: list[Call | Write], variables: Iterable[Any] = (), counts: bool = True
+    ) -> Self: ...
+
 def carry_out(
     writes: list[Call | Write], undo: Undo | None = None, outer: Undo | None = None
 ) -> None: ...

@@ -283,6 +283,21 @@ cdef class Undo:
             attributes.update(before)
 
 
+cdef class Prepared:
+    """The writes of a step, and the variables that they change.
+
+    Parameters
+    ----------
+    writes : list of Call or Write
+    variables : iterable of Variable or array
+    counts : bool
+        Whether optimizers count it as a step.
+    """
+
+    def __cinit__(self, list writes not None, variables=(), bint counts=True):
+        self.writes, self.variables, self.counts = writes, list(variables), counts
+
+
 def carry_out(list writes not None, Undo undo=None, Undo outer=None):
     """Carry out updates and other writes, in order.
 

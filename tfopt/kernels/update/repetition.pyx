@@ -346,7 +346,8 @@ cdef class Bound:
     Parameters
     ----------
     step : object
-        Has methods `fits`, which tells whether what has no version is the same, and `release`.
+        Its attribute `fits` is None, or tells whether what has no version is the same; and it has a
+        method `release`.
     request : object
         What the step does, without gradients.
     variables : tuple
@@ -359,11 +360,11 @@ cdef class Bound:
     cdef readonly tuple variables
     cdef Apart apart            # of several variables
     cdef Unchanged unchanged    # None before the first step
-    cdef bint is_direct
+    cdef bint is_direct, aggregates
     cdef readonly bint locks
     cdef Undo undo
 
-    def __init__(self, step, request, tuple variables not None, mark):
+    def __cinit__(self, step, request, tuple variables not None, mark):
         self.step, self.request, self.variables, self.mark = step, request, variables, mark
         self.undo = Undo(())
 
@@ -378,11 +379,14 @@ cdef class Bound:
         It is direct if the gradients of a caller reach it as they are, but for their conversion.
         """
         self.mark, self.unchanged, self.apart = mark, unchanged, apart
-        self.is_direct, self.locks = is_direct, locks
+        self.is_direct, self.locks, self.aggregates = is_direct, locks, self.request.aggregates
 
     cpdef bint holds(self) except -1:
         """Whether nothing has changed that it depends on."""
-        return self.unchanged is not None and self.unchanged.holds() and self.step.fits()
+        if self.unchanged is None or not self.unchanged.holds():
+            return False
+        fits = self.step.fits
+        return fits is None or fits()
 
 
 cdef class Repeats:
@@ -400,7 +404,7 @@ cdef class Repeats:
     cdef object convert, separate
     cdef list last
 
-    def __init__(self, convert, separate):
+    def __cinit__(self, convert, separate):
         self.convert, self.separate, self.last = convert, separate, []
 
     def __reduce__(self):
@@ -425,7 +429,7 @@ cdef class Repeats:
         if bound is None:
             return None
         grads = None
-        if bound.is_direct and bool(bound.request.aggregates) == aggregates:
+        if bound.is_direct and bound.aggregates == aggregates:
             grads = gradients_of(pairs, bound.variables)
         return self._held(bound, grads)
 
@@ -434,7 +438,7 @@ cdef class Repeats:
         cdef Bound bound = self._taken_out()
         if bound is None:
             return None
-        if not bound.is_direct or not bound.request.aggregates \
+        if not bound.is_direct or not bound.aggregates \
                 or not _has_variables(bound, variables):
             grads = None
         return self._held(bound, grads)
@@ -479,6 +483,13 @@ cdef bint _has_variables(Bound bound, tuple variables):
     return True
 
 
+cdef list _at(list values, list places):
+    cdef list found = []
+    for place in places:
+        found.append(values[place])
+    return found
+
+
 cdef class Repetitions:
     """The repetitions of the parts of a step, some of which may have none.
 
@@ -493,13 +504,17 @@ cdef class Repetitions:
     cdef list places, decays, known
     cdef list accepted      # those of parts whose gradients are ordinary, and like those before
 
-    def __init__(self, list places not None, list decays not None):
+    def __cinit__(self, list places not None, list decays not None):
+        if len(places) != len(decays):
+            raise InvalidArgumentError(f"{len(places)} parts, but {len(decays)} decays")
         self.places, self.decays = places, decays
         self.known, self.accepted = [None] * len(places), [None] * len(places)
 
     def add(self, Py_ssize_t k, Kernel kernel not None, Call call not None):
         """Repeat the call of a part from now on, if that is possible."""
         cdef Repetition repetition
+        if not 0 <= k < len(self.known):
+            raise IndexError(k)
         if self.known[k] is None:
             repetition = Repetition(kernel, call)
             self.known[k] = repetition if repetition.possible else None
@@ -512,7 +527,7 @@ cdef class Repetitions:
         for k in range(n):
             repetition = self.known[k]
             takes = repetition is not None and repetition.takes(
-                grads if n == 1 else [grads[place] for place in <list>self.places[k]])
+                grads if n == 1 else _at(grads, self.places[k]))
             self.accepted[k] = repetition if takes else None
             all_are = all_are and takes
         return all_are

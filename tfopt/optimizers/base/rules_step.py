@@ -57,17 +57,18 @@ class RulesStep(Step):
         self._count = Count(count._array)
         self._written = [each for each in request.variables if isinstance(each, Readable)]
         self._written.append(count)
-        patterns = optimizer._exclusion.patterns
-        self._named = [each.name for each in self._handles] if patterns else []
+        if optimizer._exclusion.patterns:
+            self._names = [each.name for each in self._handles]
+            self.fits = self._has_names
 
-    def fits(self) -> bool:
+    def _has_names(self) -> bool:
         """Whether patterns exclude the same variables from weight decay."""
-        return not self._named or self._named == [each.name for each in self._handles]
+        return self._names == [each.name for each in self._handles]
 
     def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
         """Check a step and return it."""
         optimizer, plan = self._optimizer, self._plan
-        ordinary = plan is not None and plan.accepts(grads)
+        ordinary = plan is not None and plan.accepts(grads) and not plan.on_device
         if self._looks:
             self._refuse_infinite(grads, ordinary)
         if not ordinary:
@@ -75,8 +76,12 @@ class RulesStep(Step):
         update = optimizer._next_update(self._count.next())
         if plan is None or not ordinary or update.rule != plan.rule:
             plan = self._plan = self._planned(update.rule, grads, ordinary)
-            self.release = plan.release  # type: ignore[method-assign]
-        calls, clipped = plan.calls(update, grads, scale, self._clips, self._finite)
+            self.release, ordinary = plan.release, False  # type: ignore[method-assign]
+        clipped = False
+        if ordinary and not self._clips:
+            calls = plan.again(update, scale)
+        else:
+            calls, clipped = plan.calls(update, grads, scale, self._clips, self._finite)
         observer = self._observer(plan, calls, clipped, scale) if self._observes else None
         if plan.is_plain and not self._defers and (observer is None or plan.in_pieces):
             if self._adds or observer is not None:
@@ -149,10 +154,7 @@ class ShapedStep(Step):
         self._usual = RulesStep(optimizer, unchecked)
         #: Of gradients that have been clipped, so that their norms cannot be observed.
         self._dense = RulesStep(optimizer, unchecked, clips=False, observes=False)
-
-    def fits(self) -> bool:
-        """Whether patterns exclude the same variables from weight decay."""
-        return self._usual.fits()
+        self.fits = self._usual.fits
 
     def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
         """Check a step and return it."""

@@ -88,18 +88,12 @@ class StepPlan:
         self.in_pieces = self.by_elements and not self.has_rows
         places = [list(part.places) for part in self.parts]
         self._repetitions = Repetitions(places, [part.decays for part in self.parts])
-        self._repeats = False  # whether all parts do in this step
+        #: Takes gradients, and returns whether all parts can be repeated with them; then `again`
+        #: returns their calls. Otherwise some need other checks than those of calls.
+        self.accepts, self.again = self._repetitions.accepts, self._repetitions.calls
         self.release = self._repetitions.release
 
     # ---- checks
-
-    def accepts(self, grads: list[Any]) -> bool:
-        """Take gradients, and return whether they need no other checks than those of calls.
-
-        Then all parts are repeated; otherwise the call of any other part is checked anew.
-        """
-        self._repeats = repeats = self._repetitions.accepts(grads) and not self.on_device
-        return repeats
 
     def suits(self, grads: list[Any]) -> bool:
         """Whether gradients are sparse where the plan is of rows, and only there."""
@@ -121,8 +115,8 @@ class StepPlan:
         NotFinite
             If the gradients must be finite and a norm computed for clipping is not.
         """
-        calls: list[Any] = self._repetitions.calls(update, scale)
-        if not self._repeats:
+        calls: list[Any] = self.again(update, scale)
+        if None in calls:
             self._check(calls, update, grads, scale, clips)
         if not clips:
             return calls, False

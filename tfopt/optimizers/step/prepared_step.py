@@ -8,7 +8,7 @@ or is interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,15 +17,15 @@ from tfopt.core.engine import prepare_writes
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels import kernels
 from tfopt.kernels.reduce.clip import scale_call
-from tfopt.kernels.update.commit import Assign, Count, Undo, carry_out
-from tfopt.optimizers.state.transaction import Work, Writes, transact
+from tfopt.kernels.update.commit import Assign, Count, Prepared, Undo, carry_out
+from tfopt.optimizers.state.transaction import Work, transact
 from tfopt.optimizers.state.variables import as_variable
 from tfopt.updates.rule_steps import RuleUpdate
 
 __all__ = ["PreparedStep"]
 
 
-class PreparedStep:
+class PreparedStep(Prepared):
     """A step that has been checked but has not changed anything yet.
 
     A wrapper appends its own operations to the inner optimizer's step with `update`, `assign` and
@@ -61,11 +61,6 @@ class PreparedStep:
     kept: list[np.ndarray]
     owners: list[Any]
     after: list[Callable[[], None]]
-
-    def __init__(self, writes: Writes, variables: Iterable[Any] = (), counts: bool = True) -> None:
-        self.writes = writes
-        self.variables = [*variables]
-        self.counts = counts
 
     def __getattr__(self, name: str) -> list[Any]:
         if name not in PreparedStep.__annotations__:

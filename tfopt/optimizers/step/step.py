@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from tfopt.kernels.update.repetition import Bound, Repeats
@@ -22,7 +23,15 @@ __all__ = ["Preparing", "Step", "StepAround", "repeats"]
 
 
 class Step(ABC):
-    """A step bound to variables, which one thread at a time can use."""
+    """A step bound to variables, which one thread at a time can use.
+
+    Attributes
+    ----------
+    fits : callable or None
+        Returns whether what has no version is still the same, such as names of variables.
+    """
+
+    fits: Callable[[], bool] | None = None
 
     @abstractmethod
     def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
@@ -43,10 +52,6 @@ class Step(ABC):
             If the request requires finite gradients and they are not finite.
         """
 
-    def fits(self) -> bool:
-        """Whether what no version counts is still the same, such as names of variables."""
-        return True
-
     def release(self) -> None:
         """Release the gradients, after the step has been taken; by default there are none."""
         return
@@ -61,11 +66,7 @@ class StepAround(Step):
     """
 
     def __init__(self, inner: Step) -> None:
-        self._inner = inner
-
-    def fits(self) -> bool:
-        """Whether what no version counts is still the same."""
-        return self._inner.fits()
+        self._inner, self.fits = inner, inner.fits
 
     def release(self) -> None:
         """Release the gradients."""

@@ -93,10 +93,9 @@ class BatchStep(Step):
             raise NotFinite(*error.instead, self._reset(PreparedStep([]))) from None
 
     def fits(self) -> bool:
-        """Whether what no version counts is still the same."""
-        return (self._fused is None or self._fused.fits()) and (
-            self._inner is None or self._inner.fits()
-        )
+        """Whether what has no version is still the same for the inner steps."""
+        inner = (self._fused, self._inner)
+        return all(step is None or step.fits is None or step.fits() for step in inner)
 
     def release(self) -> None:
         """Release the gradients."""

@@ -40,6 +40,8 @@ class GroupsStep(Step):
         ]
         self._named = [each for each in request.variables if isinstance(each, Variable)]
         self._names = [variable.name for variable in self._named]
+        if self._named:
+            self.fits = self._has_names
 
     def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
         """Check a step of all groups before any is updated, and return it."""
@@ -57,11 +59,9 @@ class GroupsStep(Step):
             raise NotFinite(*(other for error in failures for other in error.instead))
         return joined
 
-    def fits(self) -> bool:
+    def _has_names(self) -> bool:
         """Whether the variables have the names by which they belong to their groups."""
-        if self._named and [variable.name for variable in self._named] != self._names:
-            return False
-        return all(step.fits() for step, _ in self._groups)
+        return [variable.name for variable in self._named] == self._names
 
     def release(self) -> None:
         """Release the gradients."""
