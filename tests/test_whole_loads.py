@@ -20,15 +20,17 @@ from tfopt import IndexedSlices, InvalidArgumentError, Variable, checkpoints
 from tfopt.errors import CheckpointError, InvalidTypeError
 from tfopt.optimizers import Adam, GradientAccumulation, Optimizer
 from tfopt.optimizers.state import slot_storage
+from tfopt.optimizers.state.by_variable import ByVariable
 from tfopt.optimizers.state.restoration import Restoration
 from tfopt.optimizers.state.slots import SlotStore
 from tfopt.optimizers.step.deferred_rows import DeferredRows
 from tfopt.optimizers.step.deferred_tables import DeferredUpdates
+from tfopt.optimizers.wrappers.accumulation import Waiting
 
 STORAGES = (None, *slot_storage._KINDS)
 PACKAGE = str(Path(tfopt.__file__).parent)
 #: Objects that hold state besides optimizers.
-HOLDERS = (Optimizer, SlotStore, DeferredUpdates, DeferredRows)
+HOLDERS = (Optimizer, SlotStore, ByVariable, Waiting, DeferredUpdates, DeferredRows)
 
 
 @pytest.fixture(autouse=True)

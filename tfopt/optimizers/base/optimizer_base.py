@@ -14,6 +14,7 @@ from tfopt.errors import InvalidTypeError
 from tfopt.kernels.update.commit import Attributes, Undo
 from tfopt.kernels.update.repetition import Apart, Bound, Unchanged
 from tfopt.optimizers.base.minimize import pairs_of_loss
+from tfopt.optimizers.state.by_variable import ByVariable
 from tfopt.optimizers.state.config import OPTIMIZERS
 from tfopt.optimizers.state.stateful import Stateful
 from tfopt.optimizers.state.tree import leaves
@@ -329,10 +330,11 @@ class OptimizerBase(Stateful):
         pairs, at, moved = places.pairs(params, grads)
         if at is None:
             return self.apply_gradients(pairs)
-        for each in self._tree() if moved else ():
+        moving = [*self._tree()] if moved else []
+        for each in moving:
             each._check_move(moved)
-        with Undo([], self._all_holders() if moved else [places]) as undo:
-            for each in self._tree() if moved else ():
+        with Undo([], [places, *(holder for each in moving for holder in each._holders())]) as undo:
+            for each in moving:
                 each._move_state(moved)
             places.at, places.undo = at, undo
             return self.apply_gradients(pairs)
@@ -445,10 +447,10 @@ class OptimizerBase(Stateful):
         """Remove this optimizer's own weights after the first ones."""
         self._store.withdraw(n_weights)
 
-    def _check_move(self, moved: dict[Any, Variable]) -> None:
+    def _check_move(self, moved: ByVariable[Variable]) -> None:
         """Refuse to move its own state (`_move_state`) to variables that already have some."""
         self._store.check_move(moved)
 
-    def _move_state(self, moved: dict[Any, Variable]) -> None:
-        """Move its own state of variables, keyed by their memory, to others of their shapes."""
+    def _move_state(self, moved: ByVariable[Variable]) -> None:
+        """Move its own state of variables to others of the same shapes."""
         self._store.move(moved)

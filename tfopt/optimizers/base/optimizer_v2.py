@@ -241,7 +241,7 @@ class Optimizer(OptimizerBase, abstract=True):
 
     @iterations.setter
     def iterations(self, variable: Variable) -> None:
-        if self._store.by_memory:
+        if self._store.owners:
             raise RuntimeError(
                 "Cannot set `iterations` to a new Variable after the Optimizer weights have been "
                 "created"

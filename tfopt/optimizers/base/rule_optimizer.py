@@ -244,7 +244,7 @@ class RuleOptimizer(RuleState, abstract=True):
     def _deferral(self, update: RuleUpdate) -> Deferral | None:
         """Return the handling of deferred updates, if there are or may be any."""
         late = self.sparse == "catch_up"
-        if not (late or self._deferred.by_memory):
+        if not (late or self._deferred.tables):
             return None
         return Deferral(self._deferred, update, late, self._decay_bound)
 
@@ -253,7 +253,7 @@ class RuleOptimizer(RuleState, abstract=True):
         update = self._next_update(self._steps_taken + 1)
         deferral = self._deferral(update)
         if deferral is not None:
-            deferral.keep(step, request.handles)
+            deferral.protect(step, request.handles)
         if self.observe:
             step.after.append(lambda: setattr(self, "_last_step", None))
         step.writes += self._left_by(update)

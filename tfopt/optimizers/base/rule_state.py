@@ -12,6 +12,7 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Attributes, Write, carry_out
 from tfopt.optimizers.base.optimizer_v2 import Optimizer
 from tfopt.optimizers.settings import Setting, flag, optional, text, whole
+from tfopt.optimizers.state.by_variable import ByVariable
 from tfopt.optimizers.state.config import shallow
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.optimizers.state.restoration import LoadedState, Restoration, as_damage, check_known
@@ -182,7 +183,7 @@ class RuleState(Optimizer, abstract=True):
             if (slot := self._store.of(owner)[name]).dtype != dtype
         }
         settings = Attributes(self, {"storage": like.storage})
-        carry_out([self._store.replacing(arrays), settings])
+        carry_out([self._store.write_to_replace(arrays), settings])
 
     # ---- deferred updates
 
@@ -203,29 +204,29 @@ class RuleState(Optimizer, abstract=True):
 
     def _set_weights(self, restoration: Restoration, weights: Any) -> None:
         super()._set_weights(restoration, weights)
-        restoration.add(self._deferred.forgetting())
+        restoration.add(self._deferred.writes_to_forget())
 
     # ---- state
 
     def _holders(self) -> list[Any]:
         return [*super()._holders(), self._deferred]
 
-    def _check_move(self, moved: dict[Any, Variable]) -> None:
+    def _check_move(self, moved: ByVariable[Variable]) -> None:
         super()._check_move(moved)
         self._deferred.check_move(moved)
 
-    def _move_state(self, moved: dict[Any, Variable]) -> None:
+    def _move_state(self, moved: ByVariable[Variable]) -> None:
         super()._move_state(moved)
         self._exclusion = self._exclusion.moved(moved)
         self._deferred.drop(moved)
 
     def _known(self) -> list[Variable]:
-        return [*super()._known(), *self._exclusion.variables, *self._deferred.variables]
+        return [*super()._known(), *self._exclusion.variables, *self._deferred.tables]
 
     def _state_parts(self, names: dict[str, Variable]) -> dict[str, Any]:
         own_parts = {
             "excluded": self._exclusion.names_in(names),
-            "owed": self._deferred.state(names, self._store.by_memory),
+            "owed": self._deferred.state(names, self._store),
         }
         return super()._state_parts(names) | {key: part for key, part in own_parts.items() if part}
 
@@ -239,7 +240,7 @@ class RuleState(Optimizer, abstract=True):
         return [
             *super()._adopting(loaded),
             Attributes(self, {"_exclusion": exclusion}),
-            self._deferred.restoring(owed, names, slots),
+            self._deferred.write_to_restore(owed, names, slots),
         ]
 
     @classmethod

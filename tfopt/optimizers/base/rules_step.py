@@ -50,7 +50,7 @@ class RulesStep(Step):
         self._is_real = all(handle.dtype.kind != "c" for handle in self._handles)
         self._clips = clips and optimizer._limits != NO_LIMITS
         self._observes = observes and optimizer.observe
-        self._defers = optimizer.sparse == "catch_up" or bool(optimizer._deferred.by_memory)
+        self._defers = optimizer.sparse == "catch_up" or bool(optimizer._deferred.tables)
         self._adds = not request.adds_nothing
         self._plan: StepPlan | None = None
         count = optimizer._store.weights[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from tfopt.core.backends import backend_of
 from tfopt.core.line_alignment import empty_at_a_line
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Attributes
-from tfopt.optimizers.state.variables import memory_of, now_at
+from tfopt.optimizers.state.by_variable import ByVariable
 from tfopt.storage import BLOCK, BLOCKS, quantize
 from tfopt.variable import Variable
 
@@ -27,35 +27,29 @@ class SlotStore:
     ----------
     weights : list of Variable
         Slots, and weights that do not belong to a variable.
-    owners : list of Variable
-        The variables that have slots, in the order of their first slots.
     """
 
     def __init__(self) -> None:
         self._version = object()  # another one after each change
         self.weights: list[Variable] = []
-        self.owners: list[Variable] = []  # keeps each slot's variable, hence its address, alive
-        self._slots: dict[tuple[Any, ...], dict[str, Variable]] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        # the keys are memory addresses, which differ in a copy
-        slots = [(owner, self._slots[memory_of(owner)]) for owner in self.owners]
-        return {**vars(self), "_slots": slots}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._slots = {memory_of(owner): slots for owner, slots in state["_slots"]}
+        self._slots: ByVariable[dict[str, Variable]] = ByVariable()  # each by name
 
     # ---- reading
 
-    def of(self, variable: Variable) -> dict[str, Variable]:
-        """Return the slots of a variable by name."""
-        return self._slots.get(memory_of(variable), {})
+    @property
+    def owners(self) -> list[Variable]:
+        """The variables that have slots, in the order of their first slots."""
+        return [*self._slots]
 
     @property
-    def by_memory(self) -> dict[tuple[Any, ...], dict[str, Variable]]:
-        """The slots by the memory of their variables (`memory_of`), then by name."""
-        return self._slots
+    def slots(self) -> Iterable[tuple[Variable, dict[str, Variable]]]:
+        """The owners and their slots, by name."""
+        return self._slots.items()
+
+    def of(self, variable: Variable) -> dict[str, Variable]:
+        """Return the slots of a variable by name."""
+        slots: dict[str, Variable] = self._slots.get(variable, {})
+        return slots
 
     @property
     def others(self) -> list[Variable]:
@@ -83,27 +77,26 @@ class SlotStore:
         self.weights = [count, *self.weights[1:]]
         self._version = object()
 
-    def keep(self, variable: Variable, slot_name: str, slot: Variable) -> Variable:
+    def add(self, variable: Variable, slot_name: str, slot: Variable) -> Variable:
         """Add a slot, as the last of the weights."""
         self.weights.append(slot)  # first: `withdraw` removes what belongs to these
-        slots = self._slots.setdefault(memory_of(variable), {})
-        if not slots:
-            self.owners.append(variable)
-        slots[slot_name] = slot
+        if variable not in self._slots:
+            self._slots[variable] = {}
+        self._slots[variable][slot_name] = slot
         self._version = object()
         return slot
 
-    def replacing(self, arrays: Mapping[int, np.ndarray]) -> Attributes:
+    def write_to_replace(self, arrays: Mapping[int, np.ndarray]) -> Attributes:
         """Return the write that stores slots, by their `id`, in other arrays."""
         new = {
             id(slot): Variable(arrays[id(slot)], slot.name, trainable=False)
             for slot in self.weights
             if id(slot) in arrays
         }
-        slots = {
-            key: {name: new.get(id(slot), slot) for name, slot in each.items()}
-            for key, each in self._slots.items()
-        }
+        slots = ByVariable(
+            (owner, {name: new.get(id(slot), slot) for name, slot in each.items()})
+            for owner, each in self._slots.items()
+        )
         weights = [new.get(id(weight), weight) for weight in self.weights]
         return Attributes(self, {"_slots": slots, "weights": weights})
 
@@ -115,23 +108,21 @@ class SlotStore:
         for slots in self._slots.values():
             for name in [name for name, slot in slots.items() if id(slot) in created]:
                 del slots[name]
-        self._slots = {key: slots for key, slots in self._slots.items() if slots}
-        self.owners = [owner for owner in self.owners if memory_of(owner) in self._slots]
+        self._slots = ByVariable((owner, slots) for owner, slots in self._slots.items() if slots)
         del self.weights[mark:]
         self._version = object()
 
-    def check_move(self, moved: dict[Any, Variable]) -> None:
+    def check_move(self, moved: ByVariable[Variable]) -> None:
         """Refuse to move slots (`move`) to variables that already have some."""
         for new in moved.values():
-            if memory_of(new) in self._slots and memory_of(new) not in moved:
+            if new in self._slots and new not in moved:
                 raise InvalidArgumentError(
                     f"{new.name} replaces another array, but already has slots"
                 )
 
-    def move(self, moved: dict[Any, Variable]) -> None:
-        """Move the slots of variables, keyed by their memory, to others of the same shapes."""
-        self._slots = {now_at(key, moved): slots for key, slots in self._slots.items()}
-        self.owners = [moved.get(memory_of(owner), owner) for owner in self.owners]
+    def move(self, moved: ByVariable[Variable]) -> None:
+        """Move the slots of variables to others of the same shapes."""
+        self._slots = self._slots.moved(moved)
         self._version = object()
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Attributes
+from tfopt.optimizers.state.by_variable import ByVariable
 from tfopt.optimizers.state.key_paths import named
 from tfopt.optimizers.state.restoration import (
     LoadedState,
@@ -30,7 +31,6 @@ from tfopt.optimizers.state.restoration import (
 )
 from tfopt.optimizers.state.slot_storage import check_blocks
 from tfopt.optimizers.state.slots import SlotStore
-from tfopt.optimizers.state.variables import memory_of
 from tfopt.variable import Variable
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ def state_of(optimizer: Stateful, variables: Any) -> dict[str, Any]:
 def _state(optimizer: Stateful, names: dict[str, Variable]) -> dict[str, Any]:
     """Return the state of an optimizer, with those of its inner optimizers as parts."""
     store = optimizer._store
-    keys = {memory_of(variable): name for name, variable in names.items()}
+    keys = ByVariable((variable, name) for name, variable in names.items())
     places = {
-        id(slot): [keys[memory], name]
-        for memory, slots in store.by_memory.items()
+        id(slot): [keys[owner], name]
+        for owner, slots in store.slots
         for name, slot in slots.items()
     }
     others = other_weights(optimizer)
@@ -72,8 +72,8 @@ def _state(optimizer: Stateful, names: dict[str, Variable]) -> dict[str, Any]:
         "config": optimizer._saved_config(),
         "weights": {key: host_array(weight) for key, weight in others.items()},
         "slots": {
-            keys[memory]: {name: host_array(slot) for name, slot in slots.items()}
-            for memory, slots in store.by_memory.items()
+            keys[owner]: {name: host_array(slot) for name, slot in slots.items()}
+            for owner, slots in store.slots
         },
         "order": [places.get(id(weight)) or labels[id(weight)] for weight in store.weights],
         "parts": {**inside, **optimizer._state_parts(names)},
@@ -93,7 +93,7 @@ def load_state(optimizer: Stateful, state: dict[str, Any], variables: Any) -> No
         check_variables(state["variables"], names)
     restoration = Restoration(optimizer._all_holders())
     _prepare(restoration, optimizer, state, names)
-    restoration.add([] if variables is None else [optimizer._places.placing(variables)])
+    restoration.add([] if variables is None else [optimizer._places.write_to_place(variables)])
     restoration.carry_out()
 
 
@@ -152,7 +152,7 @@ def _arranged(
             new.weights.append(weights[place])
         else:
             name, slot = place
-            new.keep(names[name], slot, weights[name, slot])
+            new.add(names[name], slot, weights[name, slot])
     return Attributes(store, vars(new))
 
 
@@ -169,21 +169,16 @@ def _names(
     """
     if variables is None:
         known = [variable for each in optimizer._tree() for variable in each._known()]
-        variables = list({memory_of(variable): variable for variable in known}.values())
+        variables = [*ByVariable((variable, None) for variable in known)]
     names = named(variables)
-    owners = [owner for each in optimizer._tree() for owner in each._store.owners]
-    owning = {memory_of(owner) for owner in owners}
+    owners = ByVariable(pair for each in optimizer._tree() for pair in each._store.slots)
     for name, variable in names.items():
         last = last_at.get(name) if last_at else None
-        if (
-            last is not None
-            and memory_of(variable) not in owning
-            and kind_of(last) == kind_of(variable)
-        ):
+        if last is not None and variable not in owners and kind_of(last) == kind_of(variable):
             names[name] = last
-    listed = {memory_of(variable) for variable in names.values()}
+    listed = ByVariable((variable, name) for name, variable in names.items())
     for owner in owners:
-        if memory_of(owner) not in listed:
+        if owner not in listed:
             raise InvalidArgumentError(
                 f"the optimizer has slots of {owner.name!r}, {owner.dtype} of shape "
                 f"{list(owner.shape)}, which is not among the variables"

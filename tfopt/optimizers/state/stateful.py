@@ -99,7 +99,7 @@ class Stateful(HasSettings, ABC):
         shapes = (shape, expected, variable.shape)
         first_shape = next(tuple(each) for each in shapes if each is not None)
         array = first_array(first_shape, dtype, initializer, slot_name)
-        return self._store.keep(variable, slot_name, self._made_slot(variable, slot_name, array))
+        return self._store.add(variable, slot_name, self._made_slot(variable, slot_name, array))
 
     def _made_slot(self, variable: Variable, slot_name: str, array: np.ndarray) -> Variable:
         """Return a slot of a host array; for a variable on a GPU the array is copied there."""

@@ -13,11 +13,13 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.commit import Attributes, Undo
 from tfopt.kernels.update.repetition import gradients_in
+from tfopt.optimizers.state.by_variable import ByVariable
 from tfopt.optimizers.state.variables import as_variable, memory_of, sharing
 from tfopt.variable import Variable
 
 __all__ = ["Places", "leaves"]
 
+_NONE: ByVariable[Variable] = ByVariable()
 _KINDS = (np.ndarray, IndexedSlices, Tensor)  # of gradients that need no conversion
 
 
@@ -57,7 +59,7 @@ class Places:
 
     def pairs(
         self, params: Any, grads: Any
-    ) -> tuple[list[tuple[Any, Variable]], dict[str, Variable] | None, dict[Any, Variable]]:
+    ) -> tuple[list[tuple[Any, Variable]], dict[str, Variable] | None, ByVariable[Variable]]:
         """Pair gradients with the variables at their positions, and detect replaced arrays.
 
         Returns
@@ -66,12 +68,12 @@ class Places:
             Without those whose gradient is None, unless all gradients are None.
         at : dict of Variable or None
             The new value of `at`; None if it does not change.
-        moved : dict of Variable
-            Variables that replace others, keyed by the memory of the replaced ones.
+        moved : ByVariable
+            The variables that replace others.
         """
         repeated = self.repeated(params, grads)
         if repeated is not None:
-            return list(zip(repeated, self.variables, strict=True)), None, {}
+            return list(zip(repeated, self.variables, strict=True)), None, _NONE
         values: dict[str, Any] = {}
         for name, value in leaves(params):
             if name in values:
@@ -86,7 +88,7 @@ class Places:
             if self._known is not self.at and len(taking) == len(variables):
                 self.variables = tuple(variables.values())
                 self._pattern, self._known = _pattern(params), self.at
-            return pairs, None, {}
+            return pairs, None, _NONE
         return pairs, {**self.at, **variables}, self._moved(variables)
 
     def _refuse_shared(self, variables: dict[str, Variable]) -> None:
@@ -106,14 +108,14 @@ class Places:
             )
         self._apart = stepped
 
-    def placing(self, params: Any) -> Attributes:
+    def write_to_place(self, params: Any) -> Attributes:
         """Return the write after which the variables of a structure are those at its positions."""
         at = {name: _named_variable(name, value) for name, value in leaves(params)}
         return Attributes(self, {"at": at})
 
-    def _moved(self, variables: dict[str, Variable]) -> dict[Any, Variable]:
-        """Return variables that replace others, keyed by the memory of the replaced ones."""
-        moved: dict[Any, Variable] = {}
+    def _moved(self, variables: dict[str, Variable]) -> ByVariable[Variable]:
+        """Return the variables that replace others."""
+        moved: ByVariable[Variable] = ByVariable()
         new_of: dict[Any, Any] = {}
         old_of: dict[Any, Any] = {}
         for name, variable in variables.items():
@@ -126,7 +128,7 @@ class Places:
                     "the two also occurs elsewhere: the state cannot be assigned unambiguously"
                 )
             if old != new:
-                moved[old] = variable
+                moved[self.at[name]] = variable
         return moved
 
     def _variable(self, name: str, value: Any) -> Variable:

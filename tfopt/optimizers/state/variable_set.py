@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.optimizers.state.variables import memory_of
+from tfopt.optimizers.state.by_variable import ByVariable
 from tfopt.variable import Variable
 
 __all__ = ["VariableSet"]
@@ -24,20 +24,13 @@ class VariableSet:
     """
 
     def __init__(self, variables: Iterable[Variable] = (), patterns: Iterable[str] = ()) -> None:
-        # holding the variables keeps them alive, and so their addresses valid
-        self._listed = {memory_of(variable): variable for variable in variables}
+        self._listed = ByVariable((variable, None) for variable in variables)
         self._patterns = list(map(_compiled, patterns))
-
-    def __getstate__(self) -> tuple[list[Variable], list[str]]:
-        return self.variables, self.patterns
-
-    def __setstate__(self, state: tuple[list[Variable], list[str]]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
 
     @property
     def variables(self) -> list[Variable]:
         """The variables that are listed explicitly."""
-        return list(self._listed.values())
+        return [*self._listed]
 
     @property
     def patterns(self) -> list[str]:
@@ -47,11 +40,9 @@ class VariableSet:
     def __or__(self, other: VariableSet) -> VariableSet:
         return VariableSet([*self.variables, *other.variables], [*self.patterns, *other.patterns])
 
-    def moved(self, moved: dict[Any, Variable]) -> VariableSet:
-        """Return the set with some variables replaced; `moved` is keyed by the old memory."""
-        if moved.keys().isdisjoint(self._listed):
-            return self
-        return VariableSet([moved.get(*each) for each in self._listed.items()], self.patterns)
+    def moved(self, moved: ByVariable[Variable]) -> VariableSet:
+        """Return the set with some variables replaced by others."""
+        return VariableSet(self._listed.moved(moved), self.patterns)
 
     def names_in(self, names: dict[str, Variable]) -> list[str]:
         """Return the names of the explicitly listed variables.
@@ -61,7 +52,7 @@ class VariableSet:
         InvalidArgumentError
             If one of them has no name.
         """
-        listed = [name for name, variable in names.items() if memory_of(variable) in self._listed]
+        listed = [name for name, variable in names.items() if variable in self._listed]
         if len(listed) < len(self._listed):
             raise InvalidArgumentError(
                 "a variable given to exclude_from_weight_decay or to a group is not among "
@@ -70,7 +61,7 @@ class VariableSet:
         return listed
 
     def __contains__(self, variable: Variable) -> bool:
-        if self._listed and memory_of(variable) in self._listed:
+        if self._listed and variable in self._listed:
             return True
         return any(pattern.search(variable.name) for pattern in self._patterns)
 

@@ -14,7 +14,7 @@ from tfopt.kernels.arrays.aliasing import Occupied
 from tfopt.kernels.arrays.coerce import as_array, of_torch, placement
 from tfopt.variable import Variable
 
-__all__ = ["any_overlap", "as_variable", "dtype_of", "memory_of", "now_at", "sharing", "wide"]
+__all__ = ["any_overlap", "as_variable", "dtype_of", "memory_of", "sharing", "wide"]
 
 #: How hard it may be to find out whether two arrays share an element; else they count as apart.
 _MOST_WORK = 10_000
@@ -57,11 +57,6 @@ def memory_of(variable: Variable) -> tuple[Any, ...]:
         there = backend_of(variable).describe(variable, variable.name)
         return there.address, there.shape, there.dtype
     return placement(variable.numpy())
-
-
-def now_at(memory: Any, moved: dict[Any, Variable]) -> Any:
-    """Return the memory of a variable, or of its replacement in `moved` (keyed by old memory)."""
-    return memory_of(moved[memory]) if memory in moved else memory
 
 
 def any_overlap(variables: Iterable[Variable]) -> bool:

@@ -116,9 +116,9 @@ class DeferredRows:
             updated = zip(self._arrays, arrays, strict=True)
             carry_out([*(AssignRows(array, rows, new) for array, new in updated), taken])
         if all_rows:
-            carry_out([self.forgetting()])
+            carry_out([self.write_to_forget()])
 
-    def forgetting(self) -> Write:
+    def write_to_forget(self) -> Write:
         """Return the write that discards all deferred updates."""
         cleared = {"_since": np.zeros_like(self._since), "_n": 0, "_unsurpassed": []}
         return Attributes(self, cleared)
@@ -144,7 +144,7 @@ class DeferredRows:
         self._decays = decays
         self.catch_up(rows)
 
-    def remembering(self, step: RuleStep, rows: np.ndarray, bound: DecayBound) -> list[Write]:
+    def writes_to_defer(self, step: RuleStep, rows: np.ndarray, bound: DecayBound) -> list[Write]:
         """Return the writes that record a step as deferred for all rows except these."""
         double = self._scalars.dtype == np.float64
         _, scalars = step_arguments(

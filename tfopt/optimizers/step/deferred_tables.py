@@ -8,8 +8,9 @@ from typing import Any
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Attributes, Write
+from tfopt.optimizers.state.by_variable import ByVariable
+from tfopt.optimizers.state.slots import SlotStore
 from tfopt.optimizers.state.transaction import Work, Writes
-from tfopt.optimizers.state.variables import memory_of
 from tfopt.optimizers.step.deferred_rows import DecayBound, DeferredRows, check_deferred_rows
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.updates.rule_steps import RuleStep, RuleUpdate, SparseUpdate
@@ -17,50 +18,35 @@ from tfopt.variable import Variable
 
 __all__ = ["Deferral", "DeferredUpdates", "check_deferred"]
 
-Slots = Mapping[Any, Mapping[str, Variable]]  # by variable and name
-
 
 class DeferredUpdates:
     """The deferred updates of all variables.
 
     Attributes
     ----------
-    by_memory : dict of DeferredRows
-        Keyed by the memory of the variables (`memory_of`).
+    tables : ByVariable
+        The `DeferredRows` of the variables that have had steps of rows.
     """
 
     def __init__(self) -> None:
         self._version = object()  # another one after each change
-        self.by_memory: dict[Any, DeferredRows] = {}
+        self.tables: ByVariable[DeferredRows] = ByVariable()
 
-    def _replace(self, by_memory: dict[Any, DeferredRows]) -> None:
-        self._version, self.by_memory = object(), by_memory
+    def _replace(self, tables: Iterable[tuple[Variable, DeferredRows]]) -> None:
+        self._version, self.tables = object(), ByVariable(tables)
 
-    def check_move(self, moved: Iterable[Any]) -> None:
-        """Raise if variables with deferred updates, keyed by their memory, are to be replaced."""
-        for key in moved:
-            if key in self.by_memory and self.by_memory[key].pending:
-                name = self.by_memory[key].variable.name
+    def check_move(self, moved: Iterable[Variable]) -> None:
+        """Raise if variables with deferred updates are to be replaced."""
+        for deferred in self.of(moved):
+            if deferred.pending:
                 raise InvalidArgumentError(
-                    f"{name} was replaced while some of its rows have deferred updates: call "
-                    "flush() first"
+                    f"{deferred.variable.name} was replaced while some of its rows have deferred "
+                    "updates: call flush() first"
                 )
 
-    def drop(self, keys: Container[Any]) -> None:
-        """Drop the deferred updates of variables, keyed by their memory."""
-        kept = {key: deferred for key, deferred in self.by_memory.items() if key not in keys}
-        self._replace(kept)
-
-    def __getstate__(self) -> dict[str, list[DeferredRows]]:
-        return {"deferred": list(self.by_memory.values())}
-
-    def __setstate__(self, state: dict[str, list[DeferredRows]]) -> None:
-        self._replace({memory_of(each.variable): each for each in state["deferred"]})
-
-    @property
-    def variables(self) -> list[Variable]:
-        """The variables that have had steps of rows."""
-        return [deferred.variable for deferred in self.by_memory.values()]
+    def drop(self, variables: ByVariable[Any]) -> None:
+        """Drop the deferred updates of variables."""
+        self._replace(pair for pair in self.tables.items() if pair[0] not in variables)
 
     def visit(
         self,
@@ -81,44 +67,43 @@ class DeferredUpdates:
         deferred.prepare(step, rows)
         if step.var_scale != 1:  # weight decay keeps moving weights without a gradient
             bound = DecayBound(bound.first, max(bound.ratio, 1.0))
-        writes += deferred.remembering(step, rows, bound)
+        writes += deferred.writes_to_defer(step, rows, bound)
 
     def of(self, variables: Iterable[Variable]) -> list[DeferredRows]:
         """Return the existing deferred updates of variables."""
-        existing = (self.by_memory.get(memory_of(variable)) for variable in variables)
+        existing = map(self.tables.get, variables)
         return [deferred for deferred in existing if deferred is not None]
 
     def _rows_of(self, rule: str, variable: Variable, arrays: tuple[Any, ...]) -> DeferredRows:
-        key = memory_of(variable)
-        existing = self.by_memory.get(key)
+        existing: DeferredRows | None = self.tables.get(variable)
         if existing is None or existing.rule != rule:  # the rule changes if momentum is switched on
             if existing is not None:
                 existing.catch_up()
             existing = DeferredRows(rule, arrays, variable)
-            self._replace({**self.by_memory, key: existing})
+            self._replace([*self.tables.items(), (variable, existing)])
         return existing
 
     def catch_up(self, variables: Iterable[Variable]) -> None:
         """Apply the deferred updates of variables."""
-        for deferred in self.of(variables) if self.by_memory else ():
+        for deferred in self.of(variables) if self.tables else ():
             deferred.catch_up()
 
     def catch_up_rows(self, variable: Variable, rows: Any) -> None:
         """Apply the deferred updates of some rows of a variable."""
-        existing = self.by_memory.get(memory_of(variable))
+        existing = self.tables.get(variable)
         if existing is not None:
             existing.catch_up(existing.rows_of(rows))
 
     def flush(self) -> None:
         """Apply all deferred updates."""
-        for deferred in self.by_memory.values():
+        for deferred in self.tables.values():
             deferred.catch_up()
 
-    def forgetting(self) -> list[Write]:
+    def writes_to_forget(self) -> list[Write]:
         """Return the writes that discard all deferred updates."""
-        return [deferred.forgetting() for deferred in self.by_memory.values()]
+        return [deferred.write_to_forget() for deferred in self.tables.values()]
 
-    def state(self, names: dict[str, Variable], slots: Slots) -> dict[str, Any]:
+    def state(self, names: dict[str, Variable], store: SlotStore) -> dict[str, Any]:
         """Return the deferred updates, by the names of their variables.
 
         Raises
@@ -128,18 +113,17 @@ class DeferredUpdates:
         """
         owed = {}
         for name, variable in names.items():
-            key = memory_of(variable)
-            state = self.by_memory[key].state() if key in self.by_memory else {}
-            if state:
-                labels = {id(slot.value()): label for label, slot in slots.get(key, {}).items()}
-                owed[name] = {**state, "slots": [labels[id(a)] for a in self.by_memory[key].slots]}
-        if len(owed) < sum(bool(deferred.state()) for deferred in self.by_memory.values()):
+            deferred = self.tables.get(variable)
+            if deferred is not None and (state := deferred.state()):
+                labels = {id(slot.value()): label for label, slot in store.of(variable).items()}
+                owed[name] = {**state, "slots": [labels[id(a)] for a in deferred.slots]}
+        if len(owed) < sum(bool(deferred.state()) for deferred in self.tables.values()):
             raise InvalidArgumentError(
                 "rows of a variable that is not in variables have deferred updates"
             )
         return owed
 
-    def restoring(
+    def write_to_restore(
         self,
         owed: dict[str, Any],
         names: dict[str, Variable],
@@ -149,14 +133,14 @@ class DeferredUpdates:
 
         `slots` are by the names of their variables and their own.
         """
-        by_memory = {}
+        tables: ByVariable[DeferredRows] = ByVariable()
         for name, state in owed.items():
             variable = names[name]
             slot_arrays = (slots[name, label].value() for label in state["slots"])
             deferred = DeferredRows(state["rule"], (variable.value(), *slot_arrays), variable)
             deferred.restore(state)
-            by_memory[memory_of(variable)] = deferred
-        return Attributes(self, {"by_memory": by_memory})
+            tables[variable] = deferred
+        return Attributes(self, {"tables": tables})
 
 
 class Deferral:
@@ -191,7 +175,7 @@ class Deferral:
         step, bound = part.step(self._update, "catch_up", scale), self._decay_bound(self._update)
         return partial(self._deferred.visit, step, part.variable, part.arrays, indices, bound)
 
-    def keep(self, step: PreparedStep, variables: list[Variable]) -> None:
+    def protect(self, step: PreparedStep, variables: list[Variable]) -> None:
         """Have the deferred updates of variables restored if a step fails."""
         existing = self._deferred.of(variables)
         step.owners += [self._deferred, *existing]

@@ -215,7 +215,7 @@ class StepPlan:
                 step.work.append(partial(_carry_out_part, part, first, writes))
                 step.kept += part.written
                 if deferral is not None:
-                    deferral.keep(step, part.variables)
+                    deferral.protect(step, part.variables)
                 continue
             step.writes += writes
             if first:

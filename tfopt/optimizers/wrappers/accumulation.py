@@ -12,6 +12,7 @@ from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.commit import Attributes, Write
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.settings import Setting, choice, whole
+from tfopt.optimizers.state.by_variable import ByVariable
 from tfopt.optimizers.state.restoration import (
     LoadedState,
     as_damage,
@@ -20,7 +21,7 @@ from tfopt.optimizers.state.restoration import (
     check_known,
 )
 from tfopt.optimizers.state.stateful import COUNTED
-from tfopt.optimizers.state.variables import memory_of, now_at, wide
+from tfopt.optimizers.state.variables import wide
 from tfopt.optimizers.step.gradients import checked_gradient
 from tfopt.optimizers.step.request import Capabilities, StepRequest
 from tfopt.optimizers.step.step import Step
@@ -103,9 +104,10 @@ class GradientAccumulation(Wrapper):
     def _bind(self, request: StepRequest) -> Step:
         return BatchStep(self, request)
 
-    def _move_state(self, moved: dict[Any, Variable]) -> None:
+    def _move_state(self, moved: ByVariable[Variable]) -> None:
         super()._move_state(moved)
-        self._waiting.move(moved)
+        waiting = self._waiting
+        waiting.rows, waiting.batch = waiting.rows.moved(moved), waiting.batch.moved(moved)
 
     def _holders(self) -> list[Any]:
         return [*super()._holders(), self._waiting]
@@ -117,21 +119,22 @@ class GradientAccumulation(Wrapper):
         return {"gradient": variable.shape}
 
     def _known(self) -> list[Variable]:
-        return [*super()._known(), *self._waiting.batch.values()]
+        return [*super()._known(), *self._waiting.batch]
 
     def _state_parts(self, names: dict[str, Variable]) -> dict[str, Any]:
         waiting = self._waiting
-        keys = {memory_of(variable): name for name, variable in names.items()}
-        if not all(key in keys for key in waiting.batch):
+        keys = ByVariable((variable, name) for name, variable in names.items())
+        if not all(variable in keys for variable in waiting.batch):
             raise InvalidArgumentError(
                 "gradients are accumulated for a variable that is not in variables"
             )
         rows = {
-            keys[key]: {"values": rows.values, "indices": rows.indices}
-            for key, rows in waiting.rows.items()
+            keys[variable]: {"values": rows.values, "indices": rows.indices}
+            for variable, rows in waiting.rows.items()
         }
-        extra = {"batch": [keys[key] for key in waiting.batch], "rows": rows}
-        return {**super()._state_parts(names), **(extra if waiting.batch else {})}
+        batch = [keys[variable] for variable in waiting.batch]
+        extra = {"batch": batch, "rows": rows} if batch else {}
+        return {**super()._state_parts(names), **extra}
 
     def _adopting(self, loaded: LoadedState) -> list[Write | Callable[[], Any]]:
         names, parts = loaded.names, loaded.parts
@@ -152,8 +155,8 @@ class GradientAccumulation(Wrapper):
                 if name in rows
             }
         waiting = {
-            "batch": {memory_of(names[name]): names[name] for name in batch},
-            "rows": {memory_of(names[name]): rows for name, rows in restored.items()},
+            "batch": ByVariable((names[name], None) for name in batch),
+            "rows": ByVariable((names[name], rows) for name, rows in restored.items()),
         }
         return [*super()._adopting(loaded), Attributes(self._waiting, waiting)]
 
@@ -163,27 +166,15 @@ class Waiting:
 
     Attributes
     ----------
-    batch : dict of Variable
-    rows : dict of IndexedSlices
-        Both by the memory of the variables (`memory_of`).
+    batch : ByVariable
+        The variables, without values.
+    rows : ByVariable
+        The `IndexedSlices` of those that have sparse gradients.
     """
 
     def __init__(self) -> None:
-        self.batch: dict[Any, Variable] = {}
-        self.rows: dict[Any, IndexedSlices] = {}
-
-    def move(self, moved: dict[Any, Variable]) -> None:
-        """Move the gradients of variables, keyed by their memory, to others."""
-        self.rows = {now_at(key, moved): rows for key, rows in self.rows.items()}
-        self.batch = {now_at(key, moved): moved.get(key, var) for key, var in self.batch.items()}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"batch": [(var, self.rows.get(key)) for key, var in self.batch.items()]}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        batch = [(memory_of(variable), variable, rows) for variable, rows in state["batch"]]
-        self.batch = {key: variable for key, variable, _ in batch}
-        self.rows = {key: rows for key, _, rows in batch if rows is not None}
+        self.batch: ByVariable[None] = ByVariable()
+        self.rows: ByVariable[IndexedSlices] = ByVariable()
 
 
 def _checked_rows(name: str, state: Any, variable: Variable, dtype: np.dtype[Any]) -> IndexedSlices:

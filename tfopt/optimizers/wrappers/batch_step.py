@@ -15,8 +15,8 @@ from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import Assign, Attributes, Count, carry_out
 from tfopt.kernels.update.multi_tensor import many_call
 from tfopt.kernels.update.repetition import Repetition
+from tfopt.optimizers.state.by_variable import ByVariable
 from tfopt.optimizers.state.transaction import Writes
-from tfopt.optimizers.state.variables import memory_of
 from tfopt.optimizers.step.gradients import are_finite
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import NotFinite, StepRequest
@@ -36,6 +36,7 @@ __all__ = ["BatchStep"]
 
 _ADD = kernels["gradient_descent"]
 _NONE = np.zeros((), np.int64)
+_EMPTY: ByVariable[Any] = ByVariable()
 _FUSED = (np.float32, np.float64)
 
 
@@ -52,7 +53,7 @@ class BatchStep(Step):
     def __init__(self, wrapper: GradientAccumulation, request: StepRequest) -> None:
         self._wrapper, self._request = wrapper, request.without_gradients()
         self._handles = request.handles
-        self._variables = {memory_of(handle): handle for handle in self._handles}
+        self._variables = ByVariable((handle, None) for handle in self._handles)
         if len(self._variables) < len(self._handles):
             raise InvalidArgumentError("a variable occurs twice in a batch")
         self._capabilities = wrapper.optimizer.capabilities
@@ -73,8 +74,8 @@ class BatchStep(Step):
         wrapper, batches = self._wrapper, self._count.next()
         waiting, first = wrapper._waiting, batches == 1
         batch = waiting.batch
-        others = batch and batch is not self._variables and list(batch) != list(self._variables)
-        if others and not first:
+        known, own = batch.by_memory, self._variables.by_memory
+        if not first and known and known is not own and list(known) != list(own):
             raise InvalidArgumentError(
                 "all batches of a step must have the same variables in the same order"
             )
@@ -108,7 +109,7 @@ class BatchStep(Step):
         """Append the reset of the accumulated gradients to a step."""
         step.writes.append(self._reset_count)
         step.variables.append(self._wrapper.pending)
-        step.writes.append(Attributes(self._wrapper._waiting, {"rows": {}, "batch": {}}))
+        step.writes.append(Attributes(self._wrapper._waiting, {"rows": _EMPTY, "batch": _EMPTY}))
         return step
 
     # ---- batches before the last one
@@ -119,18 +120,18 @@ class BatchStep(Step):
         step = PreparedStep([], counts=False)
         step.writes.append(self._count)
         step.variables.append(self._wrapper.pending)
-        rows = dict(waiting.rows)
-        if self._ordinary is not None and not rows:
+        rows = waiting.rows
+        if self._ordinary is not None and not rows.by_memory:
             self._adding.take(self._dense_sums(), grads, scale, first)
             step.writes += map(self._adding, self._ordinary.places)
         else:
+            rows = ByVariable()
             for grad, handle in zip(grads, self._handles, strict=True):
                 total, writes = self._added(grad, handle, first, scale)
                 step.writes += writes
-                rows.pop(memory_of(handle), None)
                 if isinstance(total, IndexedSlices):
-                    rows[memory_of(handle)] = total
-        batch = (not first and waiting.batch) or self._variables
+                    rows[handle] = total
+        batch = waiting.batch if not first and waiting.batch.by_memory else self._variables
         step.writes.append(Attributes(waiting, {"rows": rows, "batch": batch}))
         return step
 
@@ -149,7 +150,7 @@ class BatchStep(Step):
 
         The sum is `IndexedSlices`, the slot's array or a copy of it.
         """
-        rows = self._wrapper._waiting.rows.get(memory_of(handle))
+        rows = self._wrapper._waiting.rows.get(handle)
         begins = first or rows is not None
         if isinstance(grad, IndexedSlices) and begins:
             dtype = self._wrapper._slot_dtype(handle, "gradient")
@@ -169,7 +170,12 @@ class BatchStep(Step):
     def _last(self, grads: list[Any], scale: float, first: bool, mean: float) -> PreparedStep:
         """Return the step with the last batch added."""
         ordinary, rows = self._ordinary, self._wrapper._waiting.rows
-        if ordinary is not None and ordinary.fuses and not rows and self._capabilities.fuses:
+        if (
+            ordinary is not None
+            and ordinary.fuses
+            and not rows.by_memory
+            and self._capabilities.fuses
+        ):
             sums = self._dense_sums()
             self._adding.take(sums, grads, scale, first)
             if self._fused is None:

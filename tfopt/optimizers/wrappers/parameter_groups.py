@@ -14,6 +14,7 @@ from tfopt.optimizers.arguments import parameters_of
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.settings import Setting, refuse_class
+from tfopt.optimizers.state.by_variable import ByVariable
 from tfopt.optimizers.state.config import get, is_function, made, serialize, without_function
 from tfopt.optimizers.state.restoration import LoadedState, as_damage
 from tfopt.optimizers.state.variable_set import VariableSet
@@ -180,7 +181,7 @@ class ParameterGroups(Wrapper):
         """Apply the deferred updates of some rows of a variable."""
         self.group_of(var).catch_up(var, rows)
 
-    def _move_state(self, moved: dict[Any, Variable]) -> None:
+    def _move_state(self, moved: ByVariable[Variable]) -> None:
         super()._move_state(moved)
         self._members = [members.moved(moved) for members in self._members]
 
