@@ -449,5 +449,5 @@ class Optimizer(OptimizerBase, abstract=True):
     def _like(self, config: dict[str, Any]) -> Any:
         return configs.like(self, config)
 
-    def _adopting(self, loaded: LoadedState) -> list[Write | Callable[[], Any]]:
-        return [configs.adopting(self, loaded.like)]
+    def _changes_to_adopt(self, loaded: LoadedState) -> list[Write | Callable[[], Any]]:
+        return [configs.change_to_adopt(self, loaded.like)]

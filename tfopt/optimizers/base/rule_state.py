@@ -230,7 +230,7 @@ class RuleState(Optimizer, abstract=True):
         }
         return super()._state_parts(names) | {key: part for key, part in own_parts.items() if part}
 
-    def _adopting(self, loaded: LoadedState) -> list[Write | Callable[[], Any]]:
+    def _changes_to_adopt(self, loaded: LoadedState) -> list[Write | Callable[[], Any]]:
         names, parts, slots = loaded.names, loaded.parts, loaded.slots
         excluded, owed = parts.pop("excluded", []), parts.pop("owed", {})
         with as_damage():
@@ -238,7 +238,7 @@ class RuleState(Optimizer, abstract=True):
             check_known(excluded, names)
         exclusion = VariableSet([names[name] for name in excluded], loaded.like._exclusion.patterns)
         return [
-            *super()._adopting(loaded),
+            *super()._changes_to_adopt(loaded),
             Attributes(self, {"_exclusion": exclusion}),
             self._deferred.write_to_restore(owed, names, slots),
         ]

@@ -19,7 +19,7 @@ from tfopt.optimizers.state.stateful import Stateful
 
 __all__ = [
     "OPTIMIZERS",
-    "adopting",
+    "change_to_adopt",
     "deserialize",
     "get",
     "is_function",
@@ -205,7 +205,7 @@ def settings_of(optimizer: Any) -> dict[str, Any]:
     }
 
 
-def adopting(optimizer: Any, other: Any) -> Write | Callable[[], Any]:
+def change_to_adopt(optimizer: Any, other: Any) -> Write | Callable[[], Any]:
     """Return what gives an optimizer the settings of another one."""
     settings = settings_of(other)
     if settings.keys() <= vars(optimizer).keys():

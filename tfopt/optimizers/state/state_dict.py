@@ -120,7 +120,7 @@ def _prepare(
     slots = _restored_slots(restoration, optimizer, arrays, names)
     restoration.add([_arranged(optimizer._store, state["order"], {**others, **slots}, names)])
     parts = in_memory(parts)
-    restoration.add(optimizer._adopting(LoadedState(other, parts, names, slots)))
+    restoration.add(optimizer._changes_to_adopt(LoadedState(other, parts, names, slots)))
     restoration.add(optimizer._restoring(parts, names, slots))
 
 

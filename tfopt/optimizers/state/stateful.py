@@ -366,7 +366,7 @@ class Stateful(HasSettings, ABC):
         """Return an optimizer constructed from the result of `_saved_config`."""
 
     @abstractmethod
-    def _adopting(self, loaded: LoadedState) -> list[Write | Callable[[], Any]]:
+    def _changes_to_adopt(self, loaded: LoadedState) -> list[Write | Callable[[], Any]]:
         """Return what copies the settings of an optimizer made by `_like`, and restores parts.
 
         A subclass removes its own entries from the parts, and changes nothing else. The writes are

@@ -136,7 +136,7 @@ class GradientAccumulation(Wrapper):
         extra = {"batch": batch, "rows": rows} if batch else {}
         return {**super()._state_parts(names), **extra}
 
-    def _adopting(self, loaded: LoadedState) -> list[Write | Callable[[], Any]]:
+    def _changes_to_adopt(self, loaded: LoadedState) -> list[Write | Callable[[], Any]]:
         names, parts = loaded.names, loaded.parts
         batch, rows = parts.pop("batch", []), parts.pop("rows", {})
         with as_damage():
@@ -158,7 +158,7 @@ class GradientAccumulation(Wrapper):
             "batch": ByVariable((names[name], None) for name in batch),
             "rows": ByVariable((names[name], rows) for name, rows in restored.items()),
         }
-        return [*super()._adopting(loaded), Attributes(self._waiting, waiting)]
+        return [*super()._changes_to_adopt(loaded), Attributes(self._waiting, waiting)]
 
 
 class Waiting:

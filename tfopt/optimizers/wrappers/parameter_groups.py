@@ -201,11 +201,11 @@ class ParameterGroups(Wrapper):
             for members in self._members
         ]
 
-    def _adopting(self, loaded: LoadedState) -> list[Write | Callable[[], Any]]:
+    def _changes_to_adopt(self, loaded: LoadedState) -> list[Write | Callable[[], Any]]:
         with as_damage():
             if loaded.parts.pop("members", None) != self._members_in(loaded.names):
                 raise InvalidArgumentError("the groups in the state hold other variables")
-        return super()._adopting(loaded)
+        return super()._changes_to_adopt(loaded)
 
     def _like(self, config: dict[str, Any]) -> Any:
         return made(lambda: type(self)(self.optimizer, **{**config, "groups": []}))

@@ -14,7 +14,7 @@ from tfopt.optimizers.arguments import parameters_of
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.base.optimizer_v2 import Optimizer
 from tfopt.optimizers.settings import Setting, refuse_class
-from tfopt.optimizers.state.config import adopting, get, made, serialize
+from tfopt.optimizers.state.config import change_to_adopt, get, made, serialize
 from tfopt.optimizers.state.restoration import LoadedState, Restoration
 from tfopt.optimizers.step.request import Capabilities, StepRequest
 from tfopt.optimizers.step.step import Step
@@ -224,8 +224,8 @@ class Wrapper(OptimizerBase, abstract=True):
     def _like(self, config: dict[str, Any]) -> Any:
         return made(lambda: type(self)(self.optimizer, **config))
 
-    def _adopting(self, loaded: LoadedState) -> list[Write | Callable[[], Any]]:
-        return [adopting(self, loaded.like)]
+    def _changes_to_adopt(self, loaded: LoadedState) -> list[Write | Callable[[], Any]]:
+        return [change_to_adopt(self, loaded.like)]
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor arguments of this optimizer, without its state."""
