@@ -95,15 +95,20 @@ class BatchStep(Step):
 
     def fits(self) -> bool:
         """Whether what has no version is still the same for the inner steps."""
-        inner = (self._fused, self._inner)
-        return all(step is None or step.fits is None or step.fits() for step in inner)
+        fused, inner = self._fused, self._inner
+        if fused is not None and fused.fits is not None and not fused.fits():
+            return False
+        return inner is None or inner.fits is None or inner.fits()
 
     def release(self) -> None:
         """Release the gradients."""
         self._adding.release()
-        for each in (self._ordinary, self._fused, self._inner):
-            if each is not None:
-                each.release()
+        if self._ordinary is not None:
+            self._ordinary.release()
+        if self._fused is not None:
+            self._fused.release()
+        if self._inner is not None:
+            self._inner.release()
 
     def _reset(self, step: PreparedStep) -> PreparedStep:
         """Append the reset of the accumulated gradients to a step."""
