@@ -32,11 +32,8 @@ class ByVariable(Generic[T]):
     def __init__(self, pairs: Iterable[tuple[Variable, T]] = ()) -> None:
         self.by_memory = {memory_of(variable): (variable, value) for variable, value in pairs}
 
-    def __getstate__(self) -> list[tuple[Variable, T]]:
-        return [*self.items()]
-
-    def __setstate__(self, pairs: list[tuple[Variable, T]]) -> None:
-        self.__init__(pairs)  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ByVariable, ([*self.items()],)
 
     def __len__(self) -> int:
         return len(self.by_memory)
