@@ -150,8 +150,8 @@ cdef void _copy(item *to, Py_ssize_t apart, const item *source, Py_ssize_t strid
     """Copy n elements; those of the copy and of the source are so many bytes apart."""
     cdef char *into = <char *>to
     cdef const char *at = <const char *>source
-    cdef Py_ssize_t i, size = sizeof(item)
-    for i in range(n >> 2):     # the speed of a loop of one would depend on where its code begins
+    cdef Py_ssize_t _, i, size = sizeof(item)
+    for _ in range(n >> 2):     # the speed of a loop of one would depend on where its code begins
         memcpy(into, at, size)
         memcpy(into + apart, at + stride, size)
         memcpy(into + 2 * apart, at + 2 * stride, size)
