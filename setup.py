@@ -36,82 +36,46 @@ GRADIENTS = ("core/engine", "autodiff/backward")
 #: The code of Cython's memoryviews, of which each module would otherwise have a copy. Its name in
 #: sys.modules lacks the package's name.
 SHARED = "kernels._tfopt_cython_memoryviews"
-#: Modules that check, call and keep accounts, but leave arithmetic to others: at -O3 they would be
-#: a tenth larger and no faster.
-WITHOUT_LOOPS = frozenset(
-    (
-        *GRADIENTS,
-        "kernels/arrays/aliasing",
-        "kernels/arrays/coerce",
-        "kernels/arrays/dlpack",
-        "kernels/platform/locking",
-        "kernels/platform/runtime",
-        "kernels/update/checks",
-        "kernels/update/commit",
-        "kernels/update/deferred_rows",
-        "kernels/update/gradients",
-        "kernels/update/multi_tensor",
-        "kernels/update/pipeline",
-        "kernels/update/repetition",
-        "kernels/update/sparse_checks",
-        "kernels/update/step_table",
-        "kernels/update/whole_rows",
-        "kernels/update/whole_tensors",
-    )
-)
-#: Of these, modules that are little of a small step: a quarter smaller.
+PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+#: Only loops begin where processors like it best: half a percent of a wheel.
+PACKED = ["-falign-functions=1", "-falign-jumps=1"]
+#: Modules that are little of a small step: a quarter smaller, which is 2 % of a wheel. `checks` and
+#: `dense` are a fifth of one, and slower so.
 SMALLEST = frozenset(
-    (
-        "kernels/arrays/aliasing",
-        "kernels/arrays/coerce",
-        "kernels/arrays/dlpack",
-        "kernels/platform/locking",
-        "kernels/update/checks",
-        "kernels/update/commit",
-        "kernels/update/deferred_rows",
-        "kernels/update/gradients",
-        "kernels/update/multi_tensor",
-        "kernels/update/pipeline",
-        "kernels/update/sparse_checks",
-        "kernels/update/step_table",
-        "kernels/update/whole_rows",
-        "kernels/update/whole_tensors",
+    f"kernels/{name}"
+    for name in (
+        "arrays/aliasing",
+        "arrays/coerce",
+        "arrays/dlpack",
+        "platform/locking",
+        "update/adjustments",
+        "update/commit",
+        "update/deferred_rows",
+        "update/multi_tensor",
+        "update/pipeline",
+        "update/sparse_checks",
+        "update/step_table",
+        "update/whole_rows",
+        "update/whole_tensors",
     )
 )
 #: Of the machine to build for, which may be another one.
 X86 = sysconfig.get_platform().endswith(("x86_64", "amd64"))
-#: Modules whose loops visit scattered rows, take tables apart or read text: -O3 copies those loops
-#: for cases that do not occur, which makes them a sixth larger and no faster.
-VECTORIZED_ALONE = frozenset(
-    (
-        "kernels/arrays/csr",
-        "kernels/arrays/layout",
-        "kernels/reduce/clip",
-        *(
-            f"kernels/sdca/{name}"
-            for name in (
-                "blocks",
-                "coordinate_descent",
-                "feature_groups",
-                "fingerprint",
-                "fingerprint_table",
-                "hessian_products",
-                "multiclass",
-                "solver",
-                "visits",
-            )
-        ),
-        "kernels/stream/ftrl",
-        "kernels/text/hashing",
-        "kernels/text/libsvm",
-        "kernels/update/dedup",
-        # where there is a faster set, this one is for old processors
-        *(("kernels/update/steps_baseline",) if X86 else ()),
+#: Modules in whose loops a step or a fit spends its time. Loops of others read text, visit a few
+#: numbers or take tables apart: -O3, which copies loops for cases that do not occur, would make
+#: them a sixth larger, but no faster. Without it `sparse` takes 1.5 times as long for short rows.
+LOOPS = frozenset(
+    f"kernels/{name}"
+    for name in (
+        "sdca/interior_point",
+        "sdca/second_order",
+        "update/row_buckets",
+        "update/segment_sum",
+        "update/sparse",
+        # where there is a faster set, the baseline is for old processors
+        *(("update/steps_v3", "update/steps_v4") if X86 else ("update/steps_baseline",)),
     )
 )
-#: Only loops begin where processors like it best: half a percent of the wheel.
-PACKED = ["-falign-functions=1", "-falign-jumps=1"]
-PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 #: The compiler flags of each instruction set that `steps` is compiled for.
 SETS = {"baseline": []}
 #: How many numbers of each 16-bit type a set's steps convert at a time. A set without a type uses
@@ -138,7 +102,8 @@ DIRECTIVES = {
 # Contraction to FMA would make bits depend on the instruction set; without -fno-math-errno GCC does
 # not vectorize square roots. Never -ffast-math. What makes code only faster or smaller is left out
 # where the compiler does not know it.
-FLAGS = ["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
+ARITHMETIC = ["-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
+FLAGS = ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", *PACKED, *ARITHMETIC]
 if "-g" not in os.environ.get("CFLAGS", ""):
     # Python's flags request debug symbols, which would be most of the wheel. Tables for unwinding
     # the stack, which only native profilers read, would be a twentieth.
@@ -149,7 +114,7 @@ if DEBUG:
     # Not cdivision, for a quotient by 0 is infinite or NaN in the reference, too. -ftrapv aborts if
     # a signed number overflows, and lets the hashes be, which are of unsigned ones.
     DIRECTIVES.update(boundscheck=True, initializedcheck=True, nonecheck=True)
-    FLAGS = ["-O1", "-g", "-UNDEBUG", "-ftrapv", *FLAGS[1:4], "-includedebug.h"]
+    FLAGS = ["-O1", "-g", "-UNDEBUG", "-ftrapv", *ARITHMETIC, "-includedebug.h"]
 #: Flags without which the kernels would compute other bits, or not what a debug build is for.
 INDISPENSABLE = frozenset(("-ffp-contract=off", "-ftrapv", "-includedebug.h"))
 #: All flags of a compiler that knows none of those above.
@@ -261,10 +226,8 @@ def render_steps(instruction_set: str) -> str:
 def extension(name: str, source: str, flags: list[str]) -> Extension:
     if name in SMALLEST and not DEBUG:
         flags = ["-Os", *flags]
-    elif name in WITHOUT_LOOPS and not DEBUG:
-        flags = ["-O2", *PACKED, *flags]
-    elif name in VECTORIZED_ALONE and not DEBUG:
-        flags = ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", *PACKED, *flags]
+    elif name in LOOPS and not DEBUG:
+        flags = ["-O3", *flags]
     return Extension(
         f"tfopt.{name.replace('/', '.')}",
         [source],

@@ -28,10 +28,10 @@ from tfopt.kernels import cpu as instruction_set
 from tfopt.kernels import kernels
 from tfopt.kernels.arrays import aliasing
 from tfopt.kernels.platform import locking, runtime
-from tfopt.kernels.reduce import clip
 from tfopt.kernels.sdca import feature_groups, fingerprint_table, multiclass, visits
 from tfopt.kernels.update import (
     checks,
+    clip,
     commit,
     multi_tensor,
     pipeline,
@@ -219,19 +219,19 @@ GOOD: dict[str, Any] = {
         KERNEL, 0, (np.ones((5, 2)), np.ones((5, 2))), np.ones((4, 4)), 3,
         np.zeros(4, np.int8), np.array([0, 3]), np.zeros(5, np.int64), (0.9,),
     ],
-    "reduce.clip.factor": lambda: [2.0, 0, 1.0, False],
-    "reduce.clip.factors": lambda: [
+    "update.clip.factor": lambda: [2.0, 0, 1.0, False],
+    "update.clip.factors": lambda: [
         np.ones(2), np.zeros(2, np.int64), np.ones(2), np.ones(2), np.ones(2),
     ],
-    "reduce.clip.scale_call": lambda: [[np.ones(3)], [np.ones(3)], 0.5, 1.0, False],
-    "reduce.clip.round_call": lambda: [[np.ones(3, np.float16)], [np.ones(3, np.float32)]],
-    "reduce.clip.scale_each_call": lambda: [np.ones(3), np.ones(3), np.ones(3), np.ones(3)],
-    "reduce.clip.clamp_call": lambda: [np.ones(3), np.ones(3), np.zeros(3), np.ones(3)],
-    "update.gradients.gradients_of": lambda: [_list()],
-    "update.gradients.set_bounds": lambda: [_list(), [1.0, 2.0]],
-    "update.gradients.set_scales": lambda: [_list(), [1.0, 2.0]],
-    "update.gradients.set_rounding": lambda: [_list(), 3, 1, [0, 1]],
-    "update.gradients.set_cautious_decay": lambda: [_list(), 0.5],
+    "update.clip.scale_call": lambda: [[np.ones(3)], [np.ones(3)], 0.5, 1.0, False],
+    "update.clip.round_call": lambda: [[np.ones(3, np.float16)], [np.ones(3, np.float32)]],
+    "update.clip.scale_each_call": lambda: [np.ones(3), np.ones(3), np.ones(3), np.ones(3)],
+    "update.clip.clamp_call": lambda: [np.ones(3), np.ones(3), np.zeros(3), np.ones(3)],
+    "update.adjustments.gradients_of": lambda: [_list()],
+    "update.adjustments.set_bounds": lambda: [_list(), [1.0, 2.0]],
+    "update.adjustments.set_scales": lambda: [_list(), [1.0, 2.0]],
+    "update.adjustments.set_rounding": lambda: [_list(), 3, 1, [0, 1]],
+    "update.adjustments.set_cautious_decay": lambda: [_list(), 0.5],
     "arrays.aliasing.check_layouts": lambda: [[np.ones(3)], "x", True],
     "arrays.coerce.all_plain": lambda: [[np.ones(3)]],
     "arrays.aliasing.in_place": lambda: [np.ones(3), np.ones(3)],

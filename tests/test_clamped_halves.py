@@ -10,9 +10,9 @@ from cases import assert_same_bits
 from ml_dtypes import bfloat16
 
 from tfopt.kernels import kernels
+from tfopt.kernels.update.adjustments import set_bounds
 from tfopt.kernels.update.checks import dense_call
 from tfopt.kernels.update.dense import run
-from tfopt.kernels.update.gradients import set_bounds
 from tfopt.kernels.update.sparse_checks import sparse_call
 
 SPECIAL = [np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 6e-8, -6e-8, 0.25, -0.25]

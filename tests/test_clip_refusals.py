@@ -12,7 +12,7 @@ import pytest
 from clip_cases import array_of
 
 import tfopt
-from tfopt.kernels.reduce import clip
+from tfopt.kernels.update import clip
 
 INVALID, TYPE = "InvalidArgumentError", "InvalidTypeError"
 NONE = "Attempt to convert a value (None) with an unsupported type (<class 'NoneType'>)"

@@ -15,8 +15,8 @@ from specified import SPECIFIED
 
 import tfopt
 import tfopt_ref
-from tfopt.kernels.reduce.clip import factor
 from tfopt.kernels.reduce.norms import norm
+from tfopt.kernels.update.clip import factor
 
 each_float = pytest.mark.parametrize("dtype", FLOATS)
 each_layout = pytest.mark.parametrize("layout", [*LAYOUTS, "read-only"])

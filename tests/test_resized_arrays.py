@@ -12,8 +12,8 @@ import pytest
 
 import tfopt
 from tfopt.kernels import kernels
-from tfopt.kernels.reduce.clip import scale_call
 from tfopt.kernels.update.checks import dense_call
+from tfopt.kernels.update.clip import scale_call
 from tfopt.kernels.update.dense import run
 from tfopt.kernels.update.multi_tensor import many_call
 from tfopt.kernels.update.sparse_checks import sparse_call

@@ -12,8 +12,8 @@ import tfopt
 from tfopt.core.workspace import Workspace
 from tfopt.errors import IndexOutOfRangeError
 from tfopt.kernels import kernels
+from tfopt.kernels.update.adjustments import set_bounds, set_scales
 from tfopt.kernels.update.dense import run
-from tfopt.kernels.update.gradients import set_bounds, set_scales
 from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.rules import RULES
 

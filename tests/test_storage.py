@@ -15,8 +15,8 @@ from updates import update
 import tfopt
 import tfopt_ref
 from tfopt.kernels import kernels
+from tfopt.kernels.update.adjustments import set_bounds, set_rounding
 from tfopt.kernels.update.dense import run
-from tfopt.kernels.update.gradients import set_bounds, set_rounding
 from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.rules import Rule
 

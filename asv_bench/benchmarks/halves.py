@@ -105,7 +105,7 @@ class Gradients:
         hypers = tuple(hyper(name) for name in RULES[rule].hypers)
         plain, other = (call(kernel, tuple(arrays), hypers, 0, 1.0) for arrays in (single, own))
         if clamped:
-            public("kernels.update.gradients.set_bounds")(other, [0.5])
+            public("kernels.update.adjustments.set_bounds")(other, [0.5])
         self.single = times(number, lambda: run(plain))
         self.other = times(number, lambda: run(other))
 

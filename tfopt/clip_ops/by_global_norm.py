@@ -22,8 +22,8 @@ from tfopt.clip_ops.validation import (
 from tfopt.core.effects import readable, writes
 from tfopt.core.engine import Op, apply
 from tfopt.errors import InvalidArgumentError
-from tfopt.kernels.reduce.clip import factor
 from tfopt.kernels.reduce.norms import norm
+from tfopt.kernels.update.clip import factor
 from tfopt.sparse_conversion import each_as_slices
 
 __all__ = ["BY_GLOBAL_NORM", "GLOBAL_NORM", "clip_by_global_norm", "global_norm"]

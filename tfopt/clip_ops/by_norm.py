@@ -30,8 +30,8 @@ from tfopt.clip_ops.validation import (
 from tfopt.core.effects import writes
 from tfopt.core.engine import Op, apply
 from tfopt.indexed_slices import IndexedSlices, densify
-from tfopt.kernels.reduce.clip import factor
 from tfopt.kernels.reduce.norms import norm
+from tfopt.kernels.update.clip import factor
 from tfopt.sparse_conversion import as_slices
 
 __all__ = ["BY_NORM", "clip_by_average_norm", "clip_by_norm"]

@@ -23,7 +23,7 @@ from tfopt.clip_ops.validation import (
 )
 from tfopt.core.effects import writes
 from tfopt.core.engine import Op, apply
-from tfopt.kernels.reduce.clip import clamp_call
+from tfopt.kernels.update.clip import clamp_call
 from tfopt.kernels.update.dense import run
 from tfopt.sparse_conversion import as_slices
 

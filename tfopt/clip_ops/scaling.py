@@ -12,8 +12,8 @@ import numpy as np
 from tfopt.clip_ops.validation import Array, computed
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.arrays.aliasing import in_place
-from tfopt.kernels.reduce.clip import factors, scale_call, scale_each_call
 from tfopt.kernels.reduce.norms import slice_norms
+from tfopt.kernels.update.clip import factors, scale_call, scale_each_call
 from tfopt.kernels.update.dense import run
 
 __all__ = [

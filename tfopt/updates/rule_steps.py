@@ -16,8 +16,8 @@ from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
+from tfopt.kernels.update.adjustments import set_cautious_decay, set_rounding
 from tfopt.kernels.update.checks import Call
-from tfopt.kernels.update.gradients import set_cautious_decay, set_rounding
 from tfopt.kernels.update.multi_tensor import many_call
 from tfopt.kernels.update.step_table import Kernel
 from tfopt.updates.sparse_update import rows_call

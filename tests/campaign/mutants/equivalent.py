@@ -77,7 +77,7 @@ EQUIVALENT: dict[str, str] = {
     ),
     "tfopt/kernels/platform/runtime.pyx::gather_team: t.size = 1 -> pass": (_THREADS),
     "tfopt/kernels/platform/runtime.pyx::run_team: if t.size == 1: -> if t.size == 2:": (_THREADS),
-    "tfopt/kernels/reduce/clip.pyx::_scale_each: product = product if second[i]"
+    "tfopt/kernels/update/clip.pyx::_scale_each: product = product if second[i]"
     " == 1 else product * second[i] -> product = product if second[i] == 2 else"
     " product * second[i]": ("the product with 1 is the product, which has been flushed"),
     "tfopt/kernels/reduce/norms.pyx::_fill: b.sources = <source *>calloc(b.n_so"
@@ -121,7 +121,7 @@ EQUIVALENT: dict[str, str] = {
     "tfopt/kernels/update/deferred_rows.pyx::_catch_up_row: break -> continue": (
         "steps that move nothing are taken one by one"
     ),
-    "tfopt/kernels/update/gradients.pyx::_run: axes.n_written = n_operands - 1 "
+    "tfopt/kernels/update/adjustments.pyx::_run: axes.n_written = n_operands - 1 "
     "-> axes.n_written = n_operands": (
         "contiguous operands are not buffered, so none is written back"
     ),

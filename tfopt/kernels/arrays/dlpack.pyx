@@ -4,7 +4,7 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
 
-from tfopt.kernels.update.step_table cimport MAX_DIMS
+from tfopt.kernels.platform.step_types cimport MAX_DIMS
 
 cimport tfopt.kernels.platform.numpy_api as cnp
 

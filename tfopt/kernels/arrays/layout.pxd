@@ -1,7 +1,8 @@
 # cython: language_level=3
 cimport tfopt.kernels.platform.numpy_api as cnp
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
-from tfopt.kernels.update.step_table cimport (
+from tfopt.kernels.platform.halves cimport halves
+from tfopt.kernels.platform.step_types cimport (
     MAX_DIMS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, block_steps, half_step_t, step_t,
 )
 
@@ -36,13 +37,6 @@ cdef struct layout:
     bint clamps         # the last operand is clamped to these bounds as it is read
     double bounds[2]
 
-cdef struct caution:
-    # behind the scalars of a step that is followed by cautious weight decay
-    step_t step
-    int n_operands
-    int itemsize
-    double decay
-
 cdef struct half_run:
     # what steps of runs and rows of numbers of one 16-bit type have in common
     const layout *axes
@@ -55,11 +49,7 @@ cdef struct half_run:
 cdef enum:
     ANY_WALK = 15       # of more axes than are named: no other walk is known to be the same
 
-cdef enum:
-    CAUTION = MAX_SCALARS + N_SCALES    # where it is, in doubles; that of absent rows is the second
-
-cdef void step_cautiously(char **p, Py_ssize_t n, const double *h) noexcept nogil
-cdef void step_absent_cautiously(char **p, Py_ssize_t n, const double *h) noexcept nogil
+cdef const halves *halves_in_use() noexcept nogil
 cdef void merge_axes(layout *into, int n_operands, int ndim, const cnp.npy_intp *shape,
                      const cnp.npy_intp **strides, bint as_in_c) noexcept nogil
 cdef void extent(const layout *axes, int k, const char *data, Py_ssize_t n, Py_ssize_t itemsize,

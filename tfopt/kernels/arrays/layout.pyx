@@ -24,7 +24,7 @@ from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, prefetch_row, prefetch_stream,
 )
 from tfopt.kernels.platform.runtime cimport flush_denormals
-from tfopt.kernels.update.step_table cimport (
+from tfopt.kernels.platform.step_types cimport (
     AHEAD, BFLOAT16_CHUNK, FLOAT16_CHUNK, MAX_DIMS, MAX_OPERANDS, MAX_SCALARS, N_SCALES,
     block_steps, half_step_t, step_t,
 )
@@ -44,6 +44,10 @@ def use_halves(capsule):
     """Use the conversions of an instruction set."""
     global _halves
     _halves = <const halves *>PyCapsule_GetPointer(capsule, b"tfopt.halves")
+
+
+cdef const halves *halves_in_use() noexcept nogil:
+    return _halves
 
 
 cdef Py_ssize_t _reach(int axis, int n_operands, const cnp.npy_intp **strides) noexcept nogil:
@@ -226,31 +230,6 @@ cdef void _round(char *to, Py_ssize_t stride, const float *floats, Py_ssize_t n,
         return
     for i in range(n):
         (<uint16_t *>(to + i * stride))[0] = bfloat16_near(floats[i], noise[i])
-
-
-cdef inline void _step_with(const caution *with_, char **p, Py_ssize_t n,
-                            const double *h) noexcept nogil:
-    """Step a run, piece by piece, and let it decay where that moved it towards zero."""
-    cdef double[PIECE] before
-    cdef char *at[MAX_OPERANDS]
-    cdef Py_ssize_t done = 0, piece, size = with_.itemsize
-    cdef int k
-    while done < n:
-        piece = min(n - done, PIECE * <Py_ssize_t>sizeof(double) // size)
-        for k in range(with_.n_operands):
-            at[k] = p[k] + done * size
-        memcpy(before, at[0], piece * size)
-        with_.step(<void **>at, piece, h)
-        _halves.decay[size == 8](at[0], before, piece, with_.decay)
-        done += piece
-
-
-cdef void step_cautiously(char **p, Py_ssize_t n, const double *h) noexcept nogil:
-    _step_with(<const caution *>(h + CAUTION), p, n, h)
-
-
-cdef void step_absent_cautiously(char **p, Py_ssize_t n, const double *h) noexcept nogil:
-    _step_with(<const caution *>(h + CAUTION) + 1, p, n, h)
 
 
 cdef void scatter(char *to, Py_ssize_t stride, const char *source, Py_ssize_t n,

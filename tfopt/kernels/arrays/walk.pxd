@@ -1,7 +1,7 @@
 # cython: language_level=3
 """A walk through the elements of an array along its axes, innermost first, like an odometer."""
 
-from tfopt.kernels.update.step_table cimport MAX_DIMS
+from tfopt.kernels.platform.step_types cimport MAX_DIMS
 
 cdef struct walk:
     int ndim

@@ -27,9 +27,8 @@ from tfopt.kernels.stream.batches cimport (
     remember, stage, write_parts,
 )
 from tfopt.kernels.platform.floats cimport real
-from tfopt.kernels.update.step_table cimport (
-    Kernel, MAX_SCALARS, N_SCALES, step_t, steps, steps_of,
-)
+from tfopt.kernels.platform.step_types cimport MAX_SCALARS, N_SCALES, step_t, steps
+from tfopt.kernels.update.step_table cimport Kernel, steps_of
 
 cdef enum:
     FLOAT64 = 1     # among the types of steps

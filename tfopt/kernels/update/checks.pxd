@@ -2,7 +2,8 @@
 cimport tfopt.kernels.platform.numpy_api as cnp
 from libc.stdint cimport uint64_t
 from tfopt.kernels.platform.halves cimport CODES
-from tfopt.kernels.update.step_table cimport Kernel, MAX_HYPERS, N_SCALES, steps
+from tfopt.kernels.platform.step_types cimport MAX_HYPERS, N_SCALES, steps
+from tfopt.kernels.update.step_table cimport Kernel
 from tfopt.kernels.update.work cimport buckets, summing, tensor, work
 
 cdef struct numbers:

@@ -23,7 +23,8 @@ from tfopt.kernels.platform.machine cimport (
 )
 from tfopt.kernels.platform.floats cimport real
 from tfopt.kernels.platform.runtime cimport flush_denormals, gather_team, run_team, team
-from tfopt.kernels.update.step_table cimport Kernel, MAX_OPERANDS, step_t, steps_of
+from tfopt.kernels.platform.step_types cimport MAX_OPERANDS, step_t
+from tfopt.kernels.update.step_table cimport Kernel, steps_of
 
 cnp.import_array()
 

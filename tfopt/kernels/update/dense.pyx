@@ -18,7 +18,8 @@ from tfopt.kernels.arrays.layout cimport run_blocks, run_layout
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.update.sparse cimport run_sparse
 from tfopt.kernels.platform.runtime cimport at_most, gather_team, run_team, share_of
-from tfopt.kernels.update.step_table cimport Kernel, MAX_OPERANDS, MAX_SCALARS, N_SCALES
+from tfopt.kernels.platform.step_types cimport MAX_OPERANDS, MAX_SCALARS, N_SCALES
+from tfopt.kernels.update.step_table cimport Kernel
 from tfopt.kernels.update.whole_tensors cimport run_tensors
 from tfopt.kernels.update.work cimport set_scale, work
 from tfopt.kernels.update.whole_rows cimport grain_of_rows, run_rows

@@ -28,7 +28,7 @@ from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.platform.halves cimport CODES
 from tfopt.kernels.platform.floats cimport real
 from tfopt.kernels.platform.runtime cimport gather_team, run_team, share_of
-from tfopt.kernels.update.step_table cimport step_t
+from tfopt.kernels.platform.step_types cimport step_t
 from tfopt.kernels.reduce.lane_sums cimport span_lanes
 from tfopt.kernels.reduce.norms cimport sums_in_use
 from tfopt.kernels.reduce.spans cimport FARTHEST, clear, fold, misses, scaling

@@ -5,7 +5,7 @@ from libc.stdint cimport uint32_t
 
 from tfopt.kernels.update.distinct cimport table_size
 from tfopt.kernels.update.work cimport work
-from tfopt.kernels.update.step_table cimport AHEAD
+from tfopt.kernels.platform.step_types cimport AHEAD
 
 cdef enum:
     LINE = 64

@@ -17,7 +17,7 @@ from tfopt.kernels.platform.machine cimport (
 from tfopt.kernels.reduce.norms cimport sums_in_use
 from tfopt.kernels.update.distinct cimport place_of, table_size
 from tfopt.kernels.update.row_owners cimport PIECE, named_row, owned_shift, owner_of, worth_fetching
-from tfopt.kernels.update.step_table cimport AHEAD, MAX_OPERANDS
+from tfopt.kernels.platform.step_types cimport AHEAD, MAX_OPERANDS
 
 cdef enum:
     FIRST_SIZE = 4096       # of a hash table, which grows while rows are numbered

@@ -13,7 +13,7 @@ from tfopt.kernels.update.row_owners cimport (
     PIECE, PREFETCHED, named_row, owned_shift, owner_of, worth_fetching,
 )
 from tfopt.kernels.platform.runtime cimport BLOCK, at_most, gather_team, run_team, share_of
-from tfopt.kernels.update.step_table cimport AHEAD, MAX_OPERANDS
+from tfopt.kernels.platform.step_types cimport AHEAD, MAX_OPERANDS
 from tfopt.kernels.update.row_buckets cimport run_buckets
 from tfopt.kernels.update.segment_sum cimport run_summed
 from tfopt.kernels.update.whole_rows cimport run_row

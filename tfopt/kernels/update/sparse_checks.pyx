@@ -16,7 +16,8 @@ from tfopt.kernels.update.checks cimport (
 from tfopt.kernels.arrays.csr cimport first_outside
 from tfopt.kernels.arrays.aliasing cimport hold, overlap
 from tfopt.kernels.platform.runtime cimport BLOCK, team_size
-from tfopt.kernels.update.step_table cimport Kernel, steps
+from tfopt.kernels.platform.step_types cimport steps
+from tfopt.kernels.update.step_table cimport Kernel
 from tfopt.kernels.update.row_buckets cimport bucket_bytes, set_buckets, worth_dividing
 from tfopt.kernels.update.segment_sum cimport own_bytes
 

@@ -7,6 +7,8 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from tfopt.errors import InvalidArgumentError
 from tfopt.rules import LIMITS, RULES, checks_of
 
+from tfopt.kernels.platform.step_types cimport MAX_SCALARS, MAX_SUMS, N_SCALES
+
 cdef const steps *_table = NULL     # the steps of the instruction set
 cdef const steps *_called = NULL    # the steps of calls: the same, or another backend's
 
@@ -46,7 +48,7 @@ cdef class Kernel:
         if len(rule.operands) > MAX_OPERANDS or len(rule.hypers) > MAX_HYPERS \
                 or len(rule.scalars) + len(rule.further) > MAX_SCALARS \
                 or len(rule.sums) > MAX_SUMS:
-            raise AssertionError(f"{rule.name} outgrew kernels/update/step_table.pxd")
+            raise AssertionError(f"{rule.name} outgrew kernels/platform/step_types.pxd")
         self.rule = rule
         self.name = rule.name
         self.operands = rule.operands

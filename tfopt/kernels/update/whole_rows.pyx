@@ -16,7 +16,7 @@ from tfopt.kernels.platform.halves cimport CODES
 from tfopt.kernels.platform.machine cimport omp_get_thread_num
 from tfopt.kernels.platform.runtime cimport MOVED, team_size
 from tfopt.kernels.update.work cimport tensor, work
-from tfopt.kernels.update.step_table cimport MAX_OPERANDS
+from tfopt.kernels.platform.step_types cimport MAX_OPERANDS
 
 cdef enum:
     LINE = 64       # bytes: threads do not share lines of the cache

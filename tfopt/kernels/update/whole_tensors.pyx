@@ -12,7 +12,7 @@ from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.platform.runtime cimport at_most, gather_team, run_team, share_of, team
 from tfopt.kernels.reduce.lane_sums cimport SPAN, span_lanes
 from tfopt.kernels.reduce.spans cimport clear, combine, fold
-from tfopt.kernels.update.step_table cimport MAX_OPERANDS, MAX_SCALARS, MAX_SUMS, N_SCALES
+from tfopt.kernels.platform.step_types cimport MAX_OPERANDS, MAX_SCALARS, MAX_SUMS, N_SCALES
 from tfopt.kernels.update.whole_rows cimport moved
 from tfopt.kernels.update.work cimport set_scale, tensor, work
 

@@ -4,7 +4,7 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 from tfopt.kernels.arrays.layout cimport layout
-from tfopt.kernels.update.step_table cimport (
+from tfopt.kernels.platform.step_types cimport (
     MAX_OPERANDS, MAX_SCALARS, N_SCALES, block_steps, first_t, half_step_t, reduce_t, scatter_t,
     step_t,
 )

@@ -21,10 +21,10 @@ from tfopt.clip_ops.validation import Array, computed
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.kernels.reduce.clip import factor
 from tfopt.kernels.reduce.norms import norm
+from tfopt.kernels.update.adjustments import gradients_of, set_bounds, set_scales
 from tfopt.kernels.update.checks import Call
-from tfopt.kernels.update.gradients import gradients_of, set_bounds, set_scales
+from tfopt.kernels.update.clip import factor
 from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.optimizers.step.request import NotFinite
 from tfopt.updates.rule_steps import RuleStep

@@ -16,7 +16,7 @@ import numpy as np
 from tfopt.core.engine import prepare_writes
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels import kernels
-from tfopt.kernels.reduce.clip import scale_call
+from tfopt.kernels.update.clip import scale_call
 from tfopt.kernels.update.commit import Assign, Count, Prepared, Undo, carry_out
 from tfopt.optimizers.state.transaction import Work, transact
 from tfopt.optimizers.state.variables import as_variable

@@ -10,8 +10,8 @@ import numpy as np
 from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.reduce.norms import norm
+from tfopt.kernels.update.adjustments import gradients_of
 from tfopt.kernels.update.checks import Call
-from tfopt.kernels.update.gradients import gradients_of
 from tfopt.kernels.update.pipeline import Turns, Watched
 from tfopt.optimizers.state.transaction import Work, Writes
 from tfopt.updates.rule_steps import DenseBucket, SparseUpdate

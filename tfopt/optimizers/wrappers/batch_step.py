@@ -10,8 +10,8 @@ import numpy as np
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
-from tfopt.kernels.reduce.clip import scale_call
 from tfopt.kernels.update.checks import Call
+from tfopt.kernels.update.clip import scale_call
 from tfopt.kernels.update.commit import Assign, Attributes, Count, carry_out
 from tfopt.kernels.update.multi_tensor import many_call
 from tfopt.kernels.update.repetition import Repetition

@@ -9,8 +9,8 @@ import numpy as np
 from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.imports import bfloat16
-from tfopt.kernels.reduce.clip import round_call
 from tfopt.kernels.update.checks import Call
+from tfopt.kernels.update.clip import round_call
 from tfopt.kernels.update.commit import RowsOf, Write, carry_out
 from tfopt.kernels.update.dense import run
 from tfopt.optimizers.base.optimizer_base import OptimizerBase

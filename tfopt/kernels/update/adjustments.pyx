@@ -1,16 +1,17 @@
-"""The gradients of a checked call, how they are clipped, and what follows an element's step."""
+"""Changes of a checked call: its gradients, cautious decay, stochastic rounding."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc
+from libc.string cimport memcpy
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
-from tfopt.kernels.arrays.layout cimport (
-    BFLOAT16, CAUTION, caution, layout, merge_axes, step_absent_cautiously, step_cautiously,
-)
+from tfopt.kernels.arrays.layout cimport BFLOAT16, halves_in_use, layout, merge_axes
 from tfopt.kernels.platform.halves cimport key_with
 from tfopt.kernels.update.checks cimport Call
-from tfopt.kernels.update.step_table cimport MAX_DIMS, MAX_OPERANDS, step_t
+from tfopt.kernels.platform.step_types cimport (
+    MAX_DIMS, MAX_OPERANDS, MAX_SCALARS, N_SCALES, step_t,
+)
 from tfopt.kernels.update.whole_rows cimport need_scratch
 from tfopt.kernels.update.work cimport set_scale, tensor
 
@@ -82,6 +83,43 @@ def set_scales(Call call not None, list scales not None):
 
 
 # ---- weight decay
+
+cdef struct caution:
+    # behind the scalars of a step that is followed by cautious weight decay
+    step_t step
+    int n_operands
+    int itemsize
+    double decay
+
+cdef enum:
+    PIECE = 512     # doubles: they stay in the first-level cache
+    CAUTION = MAX_SCALARS + N_SCALES    # where it is, in doubles; that of absent rows is the second
+
+
+cdef inline void _step_with(const caution *with_, char **p, Py_ssize_t n,
+                            const double *h) noexcept nogil:
+    """Step a run, piece by piece, and let it decay where that moved it towards zero."""
+    cdef double[PIECE] before
+    cdef char *at[MAX_OPERANDS]
+    cdef Py_ssize_t done = 0, piece, size = with_.itemsize
+    cdef int k
+    while done < n:
+        piece = min(n - done, PIECE * <Py_ssize_t>sizeof(double) // size)
+        for k in range(with_.n_operands):
+            at[k] = p[k] + done * size
+        memcpy(before, at[0], piece * size)
+        with_.step(<void **>at, piece, h)
+        halves_in_use().decay[size == 8](at[0], before, piece, with_.decay)
+        done += piece
+
+
+cdef void step_cautiously(char **p, Py_ssize_t n, const double *h) noexcept nogil:
+    _step_with(<const caution *>(h + CAUTION), p, n, h)
+
+
+cdef void step_absent_cautiously(char **p, Py_ssize_t n, const double *h) noexcept nogil:
+    _step_with(<const caution *>(h + CAUTION) + 1, p, n, h)
+
 
 def set_cautious_decay(Call call not None, double decay):
     """Make a call subtract from the weights `decay` times what they were, where the step agrees.

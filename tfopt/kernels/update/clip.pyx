@@ -19,7 +19,7 @@ from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.arrays.aliasing cimport hold, same_shape
 from tfopt.kernels.platform.floats cimport real
 from tfopt.kernels.platform.runtime cimport flush_denormals
-from tfopt.kernels.update.step_table cimport step_t
+from tfopt.kernels.platform.step_types cimport step_t
 from tfopt.kernels.update.work cimport tensor
 
 cimport tfopt.kernels.platform.numpy_api as cnp
