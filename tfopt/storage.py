@@ -35,18 +35,13 @@ NaN is all NaN.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.arrays import layout
-from tfopt.kernels.arrays.coerce import DYNAMIC8_DTYPE as DYNAMIC8
-from tfopt.kernels.arrays.coerce import POSITIVE4_DTYPE as POSITIVE4
-from tfopt.kernels.arrays.coerce import POSITIVE8_DTYPE as POSITIVE8
-from tfopt.kernels.arrays.coerce import POSITIVE_DYNAMIC8_DTYPE as POSITIVE_DYNAMIC8
-from tfopt.kernels.arrays.coerce import SIGNED4_DTYPE as SIGNED4
-from tfopt.kernels.arrays.coerce import SIGNED8_DTYPE as SIGNED8
+from tfopt.kernels.arrays.coerce import BLOCK_FORMATS, FIRST_BLOCK_FORMAT
 
 __all__ = [
     "BLOCK",
@@ -62,19 +57,24 @@ __all__ = [
     "shape_in",
 ]
 
+
+class Format(NamedTuple):
+    """A format of blocks of codes."""
+
+    name: str  # in files
+    storage: str  # of an optimizer
+    codes: str  # of its slots: signed or positive
+    dtype: np.dtype[Any]
+
+
+FORMATS = tuple(Format(*row) for row in BLOCK_FORMATS)
+BLOCKS = tuple(each.dtype for each in FORMATS)
+SIGNED8, POSITIVE8, SIGNED4, POSITIVE4, DYNAMIC8, POSITIVE_DYNAMIC8 = BLOCKS
 #: The number of codes in a block.
 BLOCK: int = SIGNED8["codes"].shape[0]
 # The storage types of kernels/arrays/layout.pxd
-_NUMBERS = {
-    SIGNED8: 3,
-    POSITIVE8: 4,
-    SIGNED4: 5,
-    POSITIVE4: 6,
-    DYNAMIC8: 7,
-    POSITIVE_DYNAMIC8: 8,
-}
-BLOCKS = tuple(_NUMBERS)
-_NAMES = "SIGNED8, POSITIVE8, SIGNED4, POSITIVE4, DYNAMIC8 or POSITIVE_DYNAMIC8"
+_NUMBERS = {dtype: number for number, dtype in enumerate(BLOCKS, FIRST_BLOCK_FORMAT)}
+_NAMES = " or ".join(", ".join(each.name.upper() for each in FORMATS).rsplit(", ", 1))
 
 
 def shape_in(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -11,15 +11,7 @@ import numpy as np
 
 from tfopt.errors import InvalidTypeError
 from tfopt.imports import bfloat16
-from tfopt.storage import (
-    BLOCKS,
-    DYNAMIC8,
-    POSITIVE4,
-    POSITIVE8,
-    POSITIVE_DYNAMIC8,
-    SIGNED4,
-    SIGNED8,
-)
+from tfopt.storage import BLOCKS, FORMATS
 
 __all__ = [
     "AT_ONCE",
@@ -50,14 +42,7 @@ STORED: dict[str, tuple[str, int]] = {
 }
 
 
-_BLOCKS = {
-    "signed8": SIGNED8,
-    "positive8": POSITIVE8,
-    "signed4": SIGNED4,
-    "positive4": POSITIVE4,
-    "dynamic8": DYNAMIC8,
-    "positive_dynamic8": POSITIVE_DYNAMIC8,
-}
+_BLOCKS = {each.name: each.dtype for each in FORMATS}
 STORED |= {name: ("uint8", dtype.itemsize) for name, dtype in _BLOCKS.items()}
 
 

@@ -29,34 +29,8 @@ cdef bint _in_blocks(const layout *axes, const block_steps *blocks,
     return True
 
 
-cdef inline bint _in_4_bits(int storage) noexcept nogil:
-    return SIGNED4 <= storage <= POSITIVE4
-
-
-cdef inline bint _has_one_unit(int storage) noexcept nogil:
-    """Whether it is stored in blocks whose largest number gives all codes of a block a unit."""
-    return storage >= SIGNED8 and not _in_4_bits(storage)
-
-
-cdef inline Py_ssize_t _block_bytes(int storage) noexcept nogil:
-    return sizeof(codes4) if _in_4_bits(storage) else sizeof(signed8)
-
-
-cdef inline void _decode(int storage, const void *block, float *numbers) noexcept nogil:
-    if storage >= DYNAMIC8:
-        decode_dynamic(storage - DYNAMIC8, <const positive8 *>block, numbers)
-    else:
-        _halves.decode[storage - SIGNED8](block, numbers)
-
-
-cdef inline void _encode(int storage, const float *numbers, float unit, float inverse,
-                         void *block) noexcept nogil:
-    if storage >= DYNAMIC8:
-        encode_dynamic(storage - DYNAMIC8, numbers, unit, <positive8 *>block)
-    elif _in_4_bits(storage):
-        _halves.encode_alone[storage - SIGNED4](numbers, block)
-    else:
-        _halves.encode[storage - SIGNED8](numbers, unit, inverse, block)
+cdef inline const block_format *_format(int storage) noexcept nogil:
+    return &_halves.formats[storage - SIGNED8]
 
 
 cdef inline void _read_numbers(const layout *axes, int k, bint clamps,
@@ -83,14 +57,14 @@ cdef void _step_decoded(const layout *axes, step_t step, int n_operands, int n_w
         p[k] = run.numbers[k] + start
         if axes.storage[k] >= SIGNED8:
             for b in range(first, full // CODES):
-                _decode(axes.storage[k], run.at[k] + b * _block_bytes(axes.storage[k]),
-                        run.buffer[k][b])
+                _format(axes.storage[k]).decode(
+                    run.at[k] + b * _format(axes.storage[k]).bytes, run.buffer[k][b])
     step(p, run.n - start, h)
     for k in range(n_written):
         if axes.storage[k] >= SIGNED8:
             memset(run.buffer[k][0] + run.n, 0, (full - run.n) * sizeof(float))
             for b in range(first, full // CODES):
-                if _has_one_unit(axes.storage[k]):
+                if _format(axes.storage[k]).encode_alone == NULL:
                     run.largest[b][k] = _halves.largest(run.buffer[k][b])
     for b in range(first, full // CODES):
         _set_units(axes.storage, n_written, b, run)
@@ -99,22 +73,27 @@ cdef void _step_decoded(const layout *axes, step_t step, int n_operands, int n_w
 cdef inline void _set_units(const int *storage, int n_written, int b,
                             block_run *run) noexcept nogil:
     """Compute the units of a block of all operands: early, since encoding waits for divisions."""
-    cdef float most
     cdef int k
     for k in range(n_written):
-        if _has_one_unit(storage[k]):
-            most = 1 if storage[k] >= DYNAMIC8 else _halves.largest_code[storage[k] - SIGNED8]
-            run.unit[b][k] = unit_of(run.largest[b][k], most, &run.inverse[b][k])
+        if storage[k] >= SIGNED8 and _format(storage[k]).encode_alone == NULL:
+            run.unit[b][k] = unit_of(run.largest[b][k], _format(storage[k]).largest_code,
+                                     &run.inverse[b][k])
 
 
 cdef void _write_blocks(const int *storage, int n_written, block_run *run) noexcept nogil:
     """Encode the numbers of all operands."""
+    cdef const block_format *format
     cdef int b, k, n = (run.n + CODES - 1) // CODES
     for b in range(n):
         for k in range(n_written):
-            if storage[k] >= SIGNED8:
-                _encode(storage[k], run.buffer[k][b], run.unit[b][k], run.inverse[b][k],
-                        run.at[k] + b * _block_bytes(storage[k]))
+            if storage[k] < SIGNED8:
+                continue
+            format = _format(storage[k])
+            if format.encode_alone != NULL:
+                format.encode_alone(run.buffer[k][b], run.at[k] + b * format.bytes)
+            else:
+                format.encode(run.buffer[k][b], run.unit[b][k], run.inverse[b][k],
+                              run.at[k] + b * format.bytes)
 
 
 cdef void run_blocks(const layout *axes, step_t step, const block_steps *blocks, int n_operands,
@@ -139,7 +118,7 @@ cdef void run_blocks(const layout *axes, step_t step, const block_steps *blocks,
         for k in range(n_operands):
             storage = axes.storage[k]
             if storage >= SIGNED8:
-                run.at[k] = data[k] + start // CODES * _block_bytes(storage)
+                run.at[k] = data[k] + start // CODES * _format(storage).bytes
                 run.numbers[k] = run.buffer[k][0]
             else:
                 run.at[k] = data[k] + start * (4 if storage == NATIVE else 2)
@@ -155,7 +134,7 @@ cdef void run_blocks(const layout *axes, step_t step, const block_steps *blocks,
             _step_decoded(axes, step, n_operands, n_written, &run, whole, h)
         for k in range(n_operands if stop - first > FAR else 0):    # while numbers are encoded
             if axes.storage[k] >= SIGNED8:
-                ahead = TOGETHER * _block_bytes(axes.storage[k])
+                ahead = TOGETHER * _format(axes.storage[k]).bytes
             else:
                 ahead = TOGETHER * CODES * (4 if axes.storage[k] == NATIVE else 2)
             for byte in range(ahead, 2 * ahead, 64):
@@ -177,8 +156,8 @@ cdef void decode_block(int storage, const char *blocks, Py_ssize_t start, Py_ssi
                        float *to) noexcept nogil:
     """Read the n numbers of the block that begins with element `start`."""
     cdef block_numbers numbers
-    blocks += start // CODES * _block_bytes(storage)
-    _decode(storage, blocks, numbers)
+    blocks += start // CODES * _format(storage).bytes
+    _format(storage).decode(blocks, numbers)
     memcpy(to, numbers, n * sizeof(float))
 
 
@@ -187,10 +166,10 @@ cdef void encode_block(int storage, const float *numbers, Py_ssize_t n, char *bl
     """Write the n numbers of the block that begins with element `start`."""
     cdef block_run run
     run.n = n
-    run.at[0] = blocks + start // CODES * _block_bytes(storage)
+    run.at[0] = blocks + start // CODES * _format(storage).bytes
     memset(run.buffer[0][0], 0, sizeof(block_numbers))
     memcpy(run.buffer[0][0], numbers, n * sizeof(float))
-    if _has_one_unit(storage):
+    if _format(storage).encode_alone == NULL:
         run.largest[0][0] = _halves.largest(run.buffer[0][0])
     _set_units(&storage, 1, 0, &run)
     _write_blocks(&storage, 1, &run)
@@ -198,8 +177,8 @@ cdef void encode_block(int storage, const float *numbers, Py_ssize_t n, char *bl
 
 cdef char *_blocks_of(cnp.ndarray blocks, Py_ssize_t n, int storage) except NULL:
     """The address of blocks for n numbers, after checking that they are."""
-    if not (SIGNED8 <= storage <= POSITIVE_DYNAMIC8 and cnp.PyArray_ISCARRAY_RO(blocks)
-            and cnp.PyArray_NBYTES(blocks) == (n + CODES - 1) // CODES * _block_bytes(storage)):
+    if not (0 <= storage - SIGNED8 < N_FORMATS and cnp.PyArray_ISCARRAY_RO(blocks)
+            and cnp.PyArray_NBYTES(blocks) == (n + CODES - 1) // CODES * _format(storage).bytes):
         raise InvalidArgumentError(f"blocks of storage {storage} do not fit {n} numbers")
     return <char *>cnp.PyArray_DATA(blocks)
 

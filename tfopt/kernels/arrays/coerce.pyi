@@ -3,12 +3,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-SIGNED8_DTYPE: np.dtype[np.void]
-POSITIVE8_DTYPE: np.dtype[np.void]
-SIGNED4_DTYPE: np.dtype[np.void]
-POSITIVE4_DTYPE: np.dtype[np.void]
-DYNAMIC8_DTYPE: np.dtype[np.void]
-POSITIVE_DYNAMIC8_DTYPE: np.dtype[np.void]
+BLOCK_FORMATS: tuple[tuple[str, str, str, np.dtype[np.void]], ...]
+FIRST_BLOCK_FORMAT: int
 
 def as_array(value: Any, name: str) -> NDArray[Any]: ...
 def of_torch(value: Any, name: str) -> NDArray[Any] | None: ...

@@ -17,18 +17,28 @@ cimport tfopt.kernels.platform.numpy_api as cnp
 
 cnp.import_array()
 
-#: Blocks of codes, of numbers of either sign and means of squares; and those of bitsandbytes.
-SIGNED8_DTYPE = np.dtype([("unit", np.float32), ("codes", np.int8, (CODES,))])
-POSITIVE8_DTYPE = np.dtype([("unit", np.float32), ("codes", np.uint8, (CODES,))])
-SIGNED4_DTYPE = np.dtype([("absmax", np.float32, (2,)), ("codes", np.uint8, (CODES // 2,))])
-POSITIVE4_DTYPE = np.dtype([("max", np.float32, (2,)), ("codes", np.uint8, (CODES // 2,))])
-DYNAMIC8_DTYPE = np.dtype([("absmax", np.float32), ("codes", np.uint8, (CODES,))])
-POSITIVE_DYNAMIC8_DTYPE = np.dtype([("max", np.float32), ("codes", np.uint8, (CODES,))])
-
-cdef tuple _blocks = (      # in the order of storage types
-    SIGNED8_DTYPE, POSITIVE8_DTYPE, SIGNED4_DTYPE, POSITIVE4_DTYPE, DYNAMIC8_DTYPE,
-    POSITIVE_DYNAMIC8_DTYPE,
+#: The formats of blocks of codes, in the order of storage types: what files, the storage of an
+#: optimizer and its slots call them, and the dtype. A new one takes a row here, a storage type in
+#: layout.pxd, and its functions in conversions.pxi, or in dynamic_codes.pxi for all sets at once.
+BLOCK_FORMATS = (
+    ("signed8", "8bit", "signed",
+     np.dtype([("unit", np.float32), ("codes", np.int8, (CODES,))])),
+    ("positive8", "8bit", "positive",
+     np.dtype([("unit", np.float32), ("codes", np.uint8, (CODES,))])),
+    ("signed4", "4bit", "signed",
+     np.dtype([("absmax", np.float32, (2,)), ("codes", np.uint8, (CODES // 2,))])),
+    ("positive4", "4bit", "positive",
+     np.dtype([("max", np.float32, (2,)), ("codes", np.uint8, (CODES // 2,))])),
+    # those of bitsandbytes
+    ("dynamic8", "dynamic8bit", "signed",
+     np.dtype([("absmax", np.float32), ("codes", np.uint8, (CODES,))])),
+    ("positive_dynamic8", "dynamic8bit", "positive",
+     np.dtype([("max", np.float32), ("codes", np.uint8, (CODES,))])),
 )
+#: The storage type of the first.
+FIRST_BLOCK_FORMAT = SIGNED8
+
+cdef tuple _blocks = tuple(zip(*BLOCK_FORMATS))[3]     # the dtypes
 cdef int _bfloat16 = -1     # ml_dtypes' type number, set when one is first seen
 
 

@@ -1,7 +1,7 @@
 # The codes of bitsandbytes, included by blocks.pxi: places in a table of numbers up to 1.
 from libc.stdint cimport uint8_t, uint32_t
 
-from tfopt.kernels.platform.halves cimport bits_of_float
+from tfopt.kernels.platform.halves cimport bits_of_float, decode_t, encode_t, positive8
 
 cdef enum:
     LEAST = (127 - 24) << 7     # the upper half of a float less than all middles
@@ -75,14 +75,14 @@ def dynamic_map(int storage):
     return numbers
 
 
-cdef void decode_dynamic(int positive, const positive8 *block, float *numbers) noexcept nogil:
+cdef inline void _decode_by(int positive, const positive8 *block, float *numbers) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(CODES):
         numbers[i] = _map[positive][block.codes[i]] * block.unit
 
 
-cdef void encode_dynamic(int positive, const float *numbers, float unit,
-                         positive8 *block) noexcept nogil:
+cdef void _encode_by(int positive, const float *numbers, float unit,
+                     positive8 *block) noexcept nogil:
     """Store the nearest codes, of two that are equally near the lower one."""
     cdef const float *middle = _middle[positive]
     cdef float[CODES] x
@@ -101,3 +101,29 @@ cdef void encode_dynamic(int positive, const float *numbers, float unit,
         half = half if half > 0 else 0
         code = _first[positive][bits >> 31][half]
         block.codes[i] = code + (middle[code] < x[i])
+
+
+cdef void _decode_dynamic(const positive8 *block, float *numbers) noexcept nogil:
+    _decode_by(0, block, numbers)
+
+
+cdef void _decode_positive(const positive8 *block, float *numbers) noexcept nogil:
+    _decode_by(1, block, numbers)
+
+
+cdef void _encode_dynamic(const float *numbers, float unit, float inverse,
+                          positive8 *block) noexcept nogil:
+    _encode_by(0, numbers, unit, block)
+
+
+cdef void _encode_positive(const float *numbers, float unit, float inverse,
+                           positive8 *block) noexcept nogil:
+    _encode_by(1, numbers, unit, block)
+
+
+cdef void add_dynamic_formats(block_format *formats) noexcept:
+    """Add to a table the formats that are the same in all instruction sets."""
+    formats[DYNAMIC8 - SIGNED8] = block_format(
+        sizeof(positive8), <decode_t>_decode_dynamic, <encode_t>_encode_dynamic, 1, NULL)
+    formats[POSITIVE_DYNAMIC8 - SIGNED8] = block_format(
+        sizeof(positive8), <decode_t>_decode_positive, <encode_t>_encode_positive, 1, NULL)

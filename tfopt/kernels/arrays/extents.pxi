@@ -14,7 +14,7 @@ cdef void extent(const layout *axes, int k, const char *data, Py_ssize_t n, Py_s
     if n == 0:
         return
     if axes != NULL and axes.storage[k] >= SIGNED8:
-        high[0] += (n + CODES - 1) // CODES * _block_bytes(axes.storage[k])
+        high[0] += (n + CODES - 1) // CODES * _format(axes.storage[k]).bytes
         return
     if axes == NULL or axes.blocked:
         high[0] += n * _width(axes, k, itemsize)

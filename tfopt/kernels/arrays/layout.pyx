@@ -17,8 +17,8 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from tfopt.errors import InvalidArgumentError
 
 from tfopt.kernels.platform.halves cimport (
-    CODES, NOISES, NOISE_ROW, bfloat16_near, bfloat16_of, block_numbers, codes4, float16_of,
-    float_of_bfloat16, float_of_float16, halves, noise_at, positive8, signed8, unit_of,
+    CODES, NOISES, NOISE_ROW, N_FORMATS, bfloat16_near, bfloat16_of, block_format, block_numbers,
+    float16_of, float_of_bfloat16, float_of_float16, halves, noise_at, signed8, unit_of,
 )
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, prefetch_row, prefetch_stream,
@@ -37,13 +37,15 @@ cdef enum:
     PIECE = 512     # doubles in a buffered piece: five operands fit in L1
 
 
-cdef const halves *_halves = NULL
+cdef halves _table
+cdef const halves *_halves = &_table
 
 
 def use_halves(capsule):
     """Use the conversions of an instruction set."""
-    global _halves
-    _halves = <const halves *>PyCapsule_GetPointer(capsule, b"tfopt.halves")
+    global _table
+    _table = (<const halves *>PyCapsule_GetPointer(capsule, b"tfopt.halves"))[0]
+    add_dynamic_formats(_table.formats)
 
 
 cdef const halves *halves_in_use() noexcept nogil:

@@ -89,6 +89,18 @@ ctypedef void (*decay_t)(void *run, const void *before, Py_ssize_t n, double dec
 ctypedef void (*clamp_t)(const void *x, Py_ssize_t n, const double *bounds,
                          void *y) noexcept nogil
 
+# A way to store CODES numbers in a block. The unit of its codes follows from the largest number, or
+# `encode_alone` finds one for each part of the block.
+cdef struct block_format:
+    Py_ssize_t bytes
+    decode_t decode
+    encode_t encode
+    float largest_code
+    encode_alone_t encode_alone     # NULL: there is one unit
+
+cdef enum:
+    N_FORMATS = 6
+
 cdef struct halves:
     # by storage type (layout.pxd); type 0 needs none
     widen_t[3] widen
@@ -98,9 +110,4 @@ cdef struct halves:
     decay_t[2] decay        # of float, double
     clamp_t[2] clamp
     largest_t largest
-    # by storage type less SIGNED8
-    decode_t[4] decode
-    encode_t[2] encode
-    float[2] largest_code
-    # by storage type less SIGNED4
-    encode_alone_t[2] encode_alone
+    block_format[N_FORMATS] formats     # by storage type less SIGNED8

@@ -4,12 +4,14 @@ from cpython.pycapsule cimport PyCapsule_New
 
 from libc.stdint cimport int32_t, uint16_t, uint32_t, uint64_t
 
-from tfopt.kernels.arrays.layout cimport BFLOAT16, FLOAT16
+from tfopt.kernels.arrays.layout cimport (
+    BFLOAT16, FLOAT16, POSITIVE4, POSITIVE8, SIGNED4, SIGNED8,
+)
 from tfopt.kernels.platform.halves cimport (
-    CODES, clamp_double, clamp_float, clamp_t, codes4, decay_t, decode_codes4, decode_positive8,
-    decode_signed8, decode_t, encode_alone_t, encode_codes4, encode_positive8, encode_signed8,
-    encode_t, halves, largest_magnitude, make_noise, narrow_bfloat16, narrow_float16, positive8,
-    round_bfloat16, signed8, widen_bfloat16, widen_float16,
+    CODES, block_format, clamp_double, clamp_float, clamp_t, codes4, decay_t, decode_codes4,
+    decode_positive8, decode_signed8, decode_t, encode_alone_t, encode_codes4, encode_positive8,
+    encode_signed8, encode_t, halves, largest_magnitude, make_noise, narrow_bfloat16,
+    narrow_float16, positive8, round_bfloat16, signed8, widen_bfloat16, widen_float16,
 )
 from tfopt.kernels.platform.floats cimport real
 
@@ -103,12 +105,14 @@ _halves.widen[FLOAT16], _halves.narrow[FLOAT16] = _widen_float16, _narrow_float1
 _halves.widen[BFLOAT16], _halves.narrow[BFLOAT16] = _widen_bfloat16, _narrow_bfloat16
 _halves.noise, _halves.round = _make_noise, _round_bfloat16
 _halves.largest = _largest_magnitude
-_halves.largest_code[0], _halves.largest_code[1] = 127, 1.9375
-_halves.decode[0], _halves.encode[0] = <decode_t>_decode_signed8, <encode_t>_encode_signed8
-_halves.decode[1], _halves.encode[1] = <decode_t>_decode_positive8, <encode_t>_encode_positive8
-_halves.decode[2], _halves.decode[3] = <decode_t>_decode_signed4, <decode_t>_decode_positive4
-_halves.encode_alone[0] = <encode_alone_t>_encode_signed4
-_halves.encode_alone[1] = <encode_alone_t>_encode_positive4
+_halves.formats[SIGNED8 - SIGNED8] = block_format(
+    sizeof(signed8), <decode_t>_decode_signed8, <encode_t>_encode_signed8, 127, NULL)
+_halves.formats[POSITIVE8 - SIGNED8] = block_format(
+    sizeof(positive8), <decode_t>_decode_positive8, <encode_t>_encode_positive8, 1.9375, NULL)
+_halves.formats[SIGNED4 - SIGNED8] = block_format(
+    sizeof(codes4), <decode_t>_decode_signed4, NULL, 0, <encode_alone_t>_encode_signed4)
+_halves.formats[POSITIVE4 - SIGNED8] = block_format(
+    sizeof(codes4), <decode_t>_decode_positive4, NULL, 0, <encode_alone_t>_encode_positive4)
 _halves.clamp[0], _halves.clamp[1] = <clamp_t>_clamp_float, <clamp_t>_clamp_double
 _halves.decay[0], _halves.decay[1] = <decay_t>_decay[float], <decay_t>_decay[double]
 
