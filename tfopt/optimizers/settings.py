@@ -17,6 +17,7 @@ from tfopt.optimizers.arguments import constructors_of
 __all__ = [
     "CheckedAttribute",
     "HasSettings",
+    "Hook",
     "Setting",
     "choice",
     "configuration",
@@ -26,6 +27,7 @@ __all__ = [
     "flag",
     "floating",
     "function",
+    "functions",
     "is_variable",
     "not_negative",
     "optional",
@@ -110,6 +112,14 @@ class Setting(CheckedAttribute):
                 f"{self.name} of {type(owner).__name__} cannot be replaced{how}"
             )
         owner.__dict__[self.name] = self._checked(self.name, value)
+
+
+class Hook(Setting):
+    """Functions that steps call, which a configuration cannot hold."""
+
+    def in_config(self, owner: Any) -> dict[str, Any]:
+        """Return no entry of a configuration."""
+        return {}
 
 
 def configuration(owner: Any) -> dict[str, Any]:
@@ -266,6 +276,16 @@ def function(name: str, value: Any) -> Any:
     if value is not None and not callable(value):
         raise InvalidTypeError(f"{name} must be a function or None, not {value!r}")
     return value
+
+
+def functions(name: str, value: Any) -> list[Any]:
+    """Return a list of functions, an empty one for None."""
+    listed = [] if value is None else elements(name, value, "functions")
+    for each in listed:
+        refuse_class(name, each)
+        if not callable(each):
+            raise InvalidTypeError(f"{name} must be a list of functions, not one of {each!r}")
+    return listed
 
 
 class HasSettings(KnownAttributes):

@@ -12,7 +12,7 @@ __all__ = ["LAMB"]
 
 
 class LAMB(RuleOptimizer):
-    """LAMB: Adam whose update of each variable gets the norm of the variable's weights.
+    """LAMB: Adam with the update of each variable rescaled to the norm of its weights.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ class _ScheduleFree(RuleOptimizer, Averaged, abstract=True):
 
 
 class ScheduleFreeSGD(_ScheduleFree):
-    """Schedule-Free SGD: no schedule, for the average of the iterates is what is evaluated.
+    """Schedule-Free SGD: needs no schedule, as the average of the iterates is evaluated.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class ScheduleFreeSGD(_ScheduleFree):
 
 
 class ScheduleFreeAdamW(_ScheduleFree):
-    """Schedule-Free AdamW: no schedule, for the average of the iterates is what is evaluated.
+    """Schedule-Free AdamW: needs no schedule, as the average of the iterates is evaluated.
 
     Parameters
     ----------

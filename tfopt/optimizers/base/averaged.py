@@ -1,4 +1,4 @@
-"""Optimizers that know an average of the weights beside the weights."""
+"""Optimizers that also keep an average of the weights."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from tfopt.core.callers import stacklevel
-from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.commit import Write
 from tfopt.names import unknown_argument
@@ -21,13 +21,13 @@ from tfopt.optimizers.base.shared_docs import filled
 from tfopt.optimizers.base.unique_names import made_unique
 from tfopt.optimizers.schedules import LearningRateSchedule, deserialize
 from tfopt.optimizers.settings import (
+    Hook,
     Setting,
     choice,
     configuration,
-    elements,
     flag,
     function,
-    refuse_class,
+    functions,
 )
 from tfopt.optimizers.state import config as configs
 from tfopt.optimizers.state.hyperparameters import Hyper, LearningRate, limit, rate_config
@@ -44,23 +44,6 @@ from tfopt.variable import Variable
 __all__ = ["ApplyState", "Optimizer"]
 
 ApplyState = dict[tuple[str, np.dtype[Any]], dict[str, Any]]
-
-
-def _functions(name: str, value: Any) -> list[Any]:
-    functions = [] if value is None else elements(name, value, "functions")
-    for each in functions:
-        refuse_class(name, each)
-        if not callable(each):
-            raise InvalidTypeError(f"{name} must be a list of functions, not one of {each!r}")
-    return functions
-
-
-class _Hook(Setting):
-    """Functions that steps call, which a configuration cannot hold."""
-
-    def in_config(self, owner: Any) -> dict[str, Any]:
-        """Return no entry of a configuration."""
-        return {}
 
 
 class Optimizer(OptimizerBase, abstract=True):
@@ -156,8 +139,8 @@ class Optimizer(OptimizerBase, abstract=True):
     compat = Setting(choice(None, "tensorflow"), default=None, once=True)
     learning_rate = LearningRate(0)
     decay = Hyper(0)
-    gradient_aggregator = _Hook(function)
-    gradient_transformers = _Hook(_functions, default=())
+    gradient_aggregator = Hook(function)
+    gradient_transformers = Hook(functions, default=())
 
     _overrides_aggregation = False
 

@@ -94,8 +94,9 @@ class RuleOptimizer(RuleState, abstract=True):
     ------
     InvalidArgumentError
         If the optimizer does not support catching up, or does not support weight decay because
-        its rule does not start from the current weights; if decay is cautious without being any,
-        or cannot be; if rounding or cautious decay is combined with catching up.
+        its rule does not start from the current weights; if `cautious_weight_decay` lacks a
+        weight decay or is not supported; if rounding or cautious decay is combined with
+        catching up.
 
     References
     ----------

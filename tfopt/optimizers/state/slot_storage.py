@@ -111,7 +111,7 @@ def converted(array: np.ndarray, dtype: np.dtype[Any], shape: tuple[int, ...]) -
 
 
 def check_blocks(name: str, array: np.ndarray) -> None:
-    """Raise if an array of blocks has one that no numbers are stored as."""
+    """Raise if a block of an array is not a valid encoding."""
     if array.dtype not in BLOCKS:
         return
     unit, codes = (array[field] for field in array.dtype.names or ())

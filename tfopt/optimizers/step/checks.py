@@ -1,4 +1,4 @@
-"""Settings of steps, and the variables that they are for."""
+"""Checks that the settings of steps suit the variables."""
 
 from __future__ import annotations
 

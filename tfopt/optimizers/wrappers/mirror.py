@@ -118,7 +118,7 @@ class Mirror(Wrapper):
 
     @writes()
     def refresh(self) -> None:
-        """Write all mirrors anew, after other code than steps has changed the variables."""
+        """Refresh all mirrors, after code other than a step has changed the variables."""
         carry_out([self._copying([variable]) for variable in self._store.owners])
 
     def _mirror(self, variable: Variable) -> np.ndarray:

@@ -27,7 +27,7 @@ __all__ = ["WeightAverage"]
 
 
 def _mirrors(optimizer: Any) -> bool:
-    """Return whether an optimizer keeps mirrors, by itself or inside."""
+    """Return whether an optimizer keeps mirrors, itself or through a wrapped optimizer."""
     inside = getattr(optimizer, "optimizers", None) or [getattr(optimizer, "optimizer", None)]
     return isinstance(optimizer, Mirror) or any(map(_mirrors, filter(None, inside)))
 
