@@ -28,7 +28,6 @@ __all__ = [
     "plain",
     "saved_config",
     "serialize",
-    "settings_of",
     "shallow",
     "without_function",
 ]
@@ -197,17 +196,10 @@ def _rate(optimizer: Any) -> Any:
     return None if is_function(optimizer) else plain(rate_config(optimizer.learning_rate))
 
 
-def settings_of(optimizer: Any) -> dict[str, Any]:
-    """Return the attributes that are constructor arguments of an optimizer's classes."""
-    names = {name for own in constructors_of(type(optimizer)) for name in own}
-    return {
-        key: value for key, value in vars(optimizer).items() if key in names and key not in _OWN
-    }
-
-
 def change_to_adopt(optimizer: Any, other: Any) -> Write | Callable[[], Any]:
-    """Return what gives an optimizer the settings of another one."""
-    settings = settings_of(other)
+    """Return what gives an optimizer the constructor arguments of another one."""
+    names = {name for own in constructors_of(type(other)) for name in own if name not in _OWN}
+    settings = {key: value for key, value in vars(other).items() if key in names}
     if settings.keys() <= vars(optimizer).keys():
         return Attributes(optimizer, settings)
     return partial(vars(optimizer).update, settings)  # of a class that sets some of them sometimes

@@ -214,12 +214,8 @@ class Wrapper(OptimizerBase, abstract=True):
 
     # ---- configuration
 
-    def _own_config(self) -> dict[str, Any]:
-        """Return the arguments other than the inner optimizer and the name."""
-        return {name: getattr(self, name) for name in self._arguments}
-
     def _saved_config(self) -> dict[str, Any]:
-        return {"name": self.name, **self._own_config()}
+        return {name: getattr(self, name) for name in ("name", *self._arguments)}
 
     def _like(self, config: dict[str, Any]) -> Any:
         return made(lambda: type(self)(self.optimizer, **config))
@@ -229,7 +225,7 @@ class Wrapper(OptimizerBase, abstract=True):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor arguments of this optimizer, without its state."""
-        return {"optimizer": serialize(self.optimizer), "name": self.name, **self._own_config()}
+        return {"optimizer": serialize(self.optimizer), **self._saved_config()}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
