@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 
-from tfopt.errors import InvalidTypeError
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.imports import imported
 
-__all__ = ["hint", "no_attribute", "unknown_argument"]
+__all__ = ["hint", "no_attribute", "unknown_argument", "unknown_class"]
 
 
 def hint(name: str, names: Iterable[str]) -> str:
@@ -34,6 +34,16 @@ def unknown_argument(cls: type, name: str, names: Iterable[str]) -> InvalidTypeE
     names = [*names]
     says = hint(name, names) or f"it takes {', '.join(names)}"
     return InvalidTypeError(f"{cls.__name__} got an unexpected keyword argument {name!r}; {says}")
+
+
+def unknown_class(kind: str, name: str, names: Iterable[str]) -> InvalidArgumentError:
+    """Return the error for a class that a configuration names and that is not known."""
+    meant = hint(name, names)
+    says = meant and f"D{meant[1:]} "
+    return InvalidArgumentError(
+        f"Unknown {kind}: {name}. {says}Please ensure this object is passed to the "
+        "`custom_objects` argument."
+    )
 
 
 def no_attribute(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.names import hint
+from tfopt.names import unknown_class
 from tfopt.optimizers.schedules.schedule import SCHEDULES
 
 __all__ = ["deserialize", "serialize"]
@@ -88,9 +88,4 @@ def _known(name: str, custom_objects: Mapping[str, Any] | None) -> Any:
         return custom_objects[name]
     if name in SCHEDULES:
         return SCHEDULES[name]
-    meant = hint(name, SCHEDULES)
-    says = meant and f"D{meant[1:]} "
-    raise InvalidArgumentError(
-        f"Unknown decay: {name}. {says}Please ensure this object is passed to the `custom_objects` "
-        "argument."
-    )
+    raise unknown_class("decay", name, SCHEDULES)

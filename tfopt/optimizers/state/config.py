@@ -10,7 +10,7 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Attributes, Write
-from tfopt.names import hint
+from tfopt.names import unknown_class
 from tfopt.optimizers.arguments import constructors_of
 from tfopt.optimizers.schedules import LearningRateSchedule
 from tfopt.optimizers.state.hyperparameters import is_live, rate_config
@@ -82,12 +82,7 @@ def deserialize(
     name = config["class_name"]
     cls = (custom_objects or {}).get(name) or OPTIMIZERS.get(name.lower())
     if cls is None:
-        meant = hint(name, [cls.__name__ for cls in OPTIMIZERS.values()])
-        says = meant and f"D{meant[1:]} "
-        raise InvalidArgumentError(
-            f"Unknown optimizer: {name}. {says}Please ensure this object is passed to the "
-            "`custom_objects` argument."
-        )
+        raise unknown_class("optimizer", name, [cls.__name__ for cls in OPTIMIZERS.values()])
     return cls.from_config(config["config"])
 
 
