@@ -46,7 +46,6 @@ SMALLEST = frozenset(
     for name in (
         "arrays/aliasing",
         "arrays/coerce",
-        "arrays/dlpack",
         "platform/locking",
         "update/adjustments",
         "update/commit",

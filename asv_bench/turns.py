@@ -55,8 +55,10 @@ def _set_up(cls: type, values: tuple[Any, ...]) -> Callable[[], Any]:
     if hasattr(made, "calls"):
         first: Callable[[], Any] = made.calls[0]
         return first
-    method = next(getattr(made, name) for name in dir(made) if name.startswith("time_"))
-    return lambda: method(*values)
+    methods = [getattr(made, name) for name in dir(made) if name.startswith("time_")]
+    if not methods:
+        raise NotImplementedError("it has no call to time")
+    return lambda: methods[0](*values)
 
 
 def serve(benchmarks: list[str]) -> None:
@@ -71,7 +73,7 @@ def serve(benchmarks: list[str]) -> None:
             try:
                 ready[name] = made[name]()
                 ready[name]()  # type: ignore[misc]
-            except NotImplementedError:  # this build does not have it
+            except NotImplementedError:  # which this build may not have, either
                 ready[name] = None
         call = ready[name]
         print(json.dumps(None if call is None else _time(call, number)), flush=True)

@@ -214,7 +214,7 @@ GOOD: dict[str, Any] = {
         KERNEL, tuple(np.ones((3, 2)) for _ in range(3)), np.array([0, 4, 0]), (0.1, 0.9), 0,
     ],
     "update.checks.step_arguments": lambda: [KERNEL, (0.1, 0.9), 0, 1.0, 1.0, True, True],
-    "arrays.dlpack.arrays_of": lambda: [[np.ones(3).__dlpack__()]],
+    "arrays.coerce.arrays_of": lambda: [[np.ones(3).__dlpack__()]],
     "update.deferred_rows.catch_up": lambda: [
         KERNEL, 0, (np.ones((5, 2)), np.ones((5, 2))), np.ones((4, 4)), 3,
         np.zeros(4, np.int8), np.array([0, 3]), np.zeros(5, np.int64), (0.9,),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tfopt.errors import InvalidTypeError
-from tfopt.kernels.arrays.dlpack import arrays_of
+from tfopt.kernels.arrays.coerce import arrays_of
 
 ADDRESS = ctypes.pythonapi.PyCapsule_GetPointer
 ADDRESS.argtypes, ADDRESS.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p

@@ -16,7 +16,7 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.imports import bfloat16
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
-from tfopt.kernels.arrays.dlpack import arrays_of
+from tfopt.kernels.arrays.coerce import arrays_of
 from tfopt.kernels.update.checks import Call, dense_call
 from tfopt.kernels.update.dense import run
 from tfopt.kernels.update.multi_tensor import many_call

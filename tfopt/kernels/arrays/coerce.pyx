@@ -5,6 +5,9 @@ import sys
 import numpy as np
 
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
 
 from tfopt.imports import bfloat16
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
@@ -12,6 +15,7 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.arrays.layout cimport BFLOAT16, FLOAT16, NATIVE, SIGNED8
 from tfopt.kernels.platform.halves cimport CODES
 from tfopt.kernels.platform.shared_numbers cimport share_int, shared_int
+from tfopt.kernels.platform.step_types cimport MAX_DIMS
 
 cimport tfopt.kernels.platform.numpy_api as cnp
 
@@ -216,3 +220,8 @@ def all_plain(list arrays not None):
                 or not cnp.PyArray_CHKFLAGS(<cnp.ndarray>a, cnp.NPY_ARRAY_ALIGNED):
             return False
     return dtype is None or bool(cnp.PyArray_ISNOTSWAPPED(<cnp.ndarray>arrays[0]))
+
+
+# ---- arrays of other libraries
+
+include "dlpack.pxi"

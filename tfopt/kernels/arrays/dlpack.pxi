@@ -1,16 +1,5 @@
-"""Arrays over the memory of DLPack capsules, for libraries whose own conversion is slower."""
-
-from cpython.pycapsule cimport PyCapsule_GetPointer
-from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
-
-from tfopt.kernels.platform.step_types cimport MAX_DIMS
-
-cimport tfopt.kernels.platform.numpy_api as cnp
-
-from tfopt.errors import InvalidTypeError
-
-cnp.import_array()
+# Arrays over the memory of DLPack capsules, included by coerce.pyx: for libraries whose own
+# conversion is slower.
 
 cdef enum:
     HOST = 1        # device types
@@ -31,7 +20,7 @@ cdef struct described:
     uint64_t byte_offset
 
 
-cdef cnp.dtype _dtype(const described *d):
+cdef cnp.dtype _dtype_of(const described *d):
     cdef int typenum = -1
     if d.code == FLOAT and d.bits == 32:
         typenum = cnp.NPY_FLOAT32
@@ -50,9 +39,9 @@ cdef cnp.dtype _dtype(const described *d):
     return cnp.PyArray_DescrFromType(typenum)
 
 
-cdef cnp.ndarray _array(object capsule):
+cdef cnp.ndarray _of_capsule(object capsule):
     cdef const described *d = <const described *>PyCapsule_GetPointer(capsule, b"dltensor")
-    cdef cnp.dtype dtype = _dtype(d)
+    cdef cnp.dtype dtype = _dtype_of(d)
     cdef cnp.npy_intp shape[MAX_DIMS]
     cdef cnp.npy_intp strides[MAX_DIMS]
     cdef int axis
@@ -89,5 +78,5 @@ def arrays_of(list capsules not None):
     """
     cdef list arrays = []
     for capsule in capsules:
-        arrays.append(_array(capsule))
+        arrays.append(_of_capsule(capsule))
     return arrays
