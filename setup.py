@@ -147,7 +147,6 @@ def import_file(name: str, path: Path) -> ModuleType:
     return module
 
 
-TABLE = import_file("tfopt_rules", RULES / "__init__.py")
 TRANSLATOR = import_file("translate_rules", CUDA / "translate_rules.py")
 FORMULAS = (KERNELS / "update/rules.pxd").read_text("utf-8")
 CudaLibrary = import_file("build_library", CUDA / "build_library.py").CudaLibrary
@@ -171,6 +170,10 @@ def write_signatures() -> None:
     each = (f'    "{step}": {names},\n' for step, names in TRANSLATOR.signatures(FORMULAS).items())
     text = '"""What the functions of kernels/update/rules.pxd take: generated from there."""'
     write(RULES / "signatures.py", f"{text}\n\nSIGNATURES = {{\n{''.join(each)}}}\n")
+
+
+write_signatures()
+TABLE = import_file("tfopt_rules", RULES / "__init__.py")
 
 
 def passed(step: str, named: Mapping[str, str]) -> list[str]:
@@ -407,7 +410,6 @@ class BuildKernels(build_ext):
         return True
 
 
-write_signatures()
 render_functions()
 # the tests need no nvcc
 render(CUDA / "table.h.tp", CUDA / "table.h", TABLE=TABLE.ELEMENTWISE, passed=passed)

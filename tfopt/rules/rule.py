@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from itertools import product
 from typing import NamedTuple
+
+from .signatures import SIGNATURES  # which the build writes
 
 __all__ = ["Rule", "taken_by"]
 
 
 def taken_by(step: str) -> tuple[str, ...]:
-    """Return what a step in kernels/update/rules.pxd takes by value; the build writes it down."""
-    found: tuple[str, ...] = import_module(f"{__package__}.signatures").SIGNATURES[step]
-    return found
+    """Return what a step in kernels/update/rules.pxd takes by value."""
+    return SIGNATURES[step]
 
 
 class Rule(NamedTuple):
