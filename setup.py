@@ -37,9 +37,6 @@ GRADIENTS = ("core/engine", "autodiff/backward")
 #: sys.modules lacks the package's name.
 SHARED = "kernels._tfopt_cython_memoryviews"
 PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-#: Only loops begin where processors like it best, and blocks of code are not copied to spare jumps:
-#: one percent of a wheel.
-PACKED = ["-falign-functions=1", "-falign-jumps=1", "-freorder-blocks-algorithm=simple"]
 #: Modules that are little of a small step: a quarter smaller, which is 2 % of a wheel. `checks` and
 #: `dense` are a fifth of one, and slower so.
 SMALLEST = frozenset(
@@ -61,21 +58,27 @@ SMALLEST = frozenset(
 )
 #: Of the machine to build for, which may be another one.
 X86 = sysconfig.get_platform().endswith(("x86_64", "amd64"))
-#: Modules in whose loops a step or a fit spends its time. Loops of others read text, visit a few
-#: numbers or take tables apart: -O3, which copies loops for cases that do not occur, would make
-#: them a sixth larger, but no faster. Without it `sparse` takes 1.5 times as long for short rows.
-LOOPS = frozenset(
-    f"kernels/{name}"
-    for name in (
-        "sdca/interior_point",
-        "sdca/second_order",
-        "update/row_buckets",
-        "update/segment_sum",
-        "update/sparse",
-        # where there is a faster set, the baseline is for old processors
-        *(("update/steps_v3", "update/steps_v4") if X86 else ("update/steps_baseline",)),
-    )
-)
+#: Modules in whose loops a step or a fit spends its time, and how far they are optimized. -O3
+#: copies loops, for cases that do not occur in those of other modules, which read text, visit a few
+#: numbers or take tables apart. Without it `sparse` takes 1.5 times as long for short rows.
+LOOPS = {
+    "kernels/arrays/csr": "-O2",
+    "kernels/arrays/layout": "-O2",
+    "kernels/reduce/norms": "-O3",
+    "kernels/sdca/fingerprint": "-O2",
+    "kernels/sdca/interior_point": "-O3",
+    "kernels/sdca/second_order": "-O3",
+    "kernels/update/clip": "-O2",
+    "kernels/update/dense": "-O3",
+    "kernels/update/row_buckets": "-O3",
+    "kernels/update/segment_sum": "-O3",
+    "kernels/update/sparse": "-O3",
+    # where there is a faster set, the baseline is for old processors
+    **{f"kernels/update/steps_{name}": "-O3" for name in (("v3", "v4") if X86 else ("baseline",))},
+}
+#: All other modules: only loops begin where processors like it best, and blocks of code are not
+#: copied to spare jumps. That is one percent of a wheel.
+PACKED = ["-falign-functions=1", "-falign-jumps=1", "-freorder-blocks-algorithm=simple"]
 #: The compiler flags of each instruction set that `steps` is compiled for.
 SETS = {"baseline": []}
 #: How many numbers of each 16-bit type a set's steps convert at a time. A set without a type uses
@@ -103,7 +106,7 @@ DIRECTIVES = {
 # not vectorize square roots. Never -ffast-math. What makes code only faster or smaller is left out
 # where the compiler does not know it.
 ARITHMETIC = ["-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
-FLAGS = ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", *PACKED, *ARITHMETIC]
+FLAGS = ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", *ARITHMETIC]
 if "-g" not in os.environ.get("CFLAGS", ""):
     # Python's flags request debug symbols, which would be most of the wheel. Tables for unwinding
     # the stack, which only native profilers read, would be a twentieth.
@@ -229,8 +232,8 @@ def render_steps(instruction_set: str) -> str:
 def extension(name: str, source: str, flags: list[str]) -> Extension:
     if name in SMALLEST and not DEBUG:
         flags = ["-Os", *flags]
-    elif name in LOOPS and not DEBUG:
-        flags = ["-O3", "-freorder-blocks-algorithm=stc", *flags]
+    elif not DEBUG:
+        flags = [*([LOOPS[name]] if name in LOOPS else PACKED), *flags]
     return Extension(
         f"tfopt.{name.replace('/', '.')}",
         [source],
