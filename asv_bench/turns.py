@@ -52,8 +52,9 @@ def _set_up(cls: type, values: tuple[Any, ...]) -> Callable[[], Any]:
     """Return what a benchmark times: its first call, or else its method."""
     made = cls()
     made.setup(*values)
-    if hasattr(made, "calls"):
-        first: Callable[[], Any] = made.calls[0]
+    calls = getattr(made, "calls", None)
+    if isinstance(calls, (list, tuple)):
+        first: Callable[[], Any] = calls[0]
         return first
     methods = [getattr(made, name) for name in dir(made) if name.startswith("time_")]
     if not methods:
