@@ -15,8 +15,7 @@ from tfopt.optimizers.state.variables import dtype_of
 from tfopt.storage import (
     BLOCKS,
     DYNAMIC8,
-    POSITIVE4,
-    POSITIVE8,
+    FORMATS,
     POSITIVE_DYNAMIC8,
     SIGNED4,
     SIGNED8,
@@ -38,11 +37,10 @@ __all__ = [
 #: Variables of fewer elements keep slots of full precision: there is little to save.
 FEWEST = 4096
 Storage = str | Mapping[str, str] | None
-_CODES = {
-    "8bit": {"signed": SIGNED8, "positive": POSITIVE8},
-    "4bit": {"signed": SIGNED4, "positive": POSITIVE4},
-    "dynamic8bit": {"signed": DYNAMIC8, "positive": POSITIVE_DYNAMIC8},
-}
+#: The dtypes of blocks of codes, by storage and by whether the codes are signed.
+_CODES: dict[str, dict[str, np.dtype[Any]]] = {}
+for _format in FORMATS:
+    _CODES.setdefault(_format.storage, {})[_format.codes] = _format.dtype
 IN_BLOCKS = tuple(_CODES)
 _KINDS = ("float32", "float16", "bfloat16", *_CODES)
 
@@ -95,8 +93,7 @@ def stored_dtype(
             "bits, which are too coarse for what a step makes of it. Give storage a dict of the "
             "other slots, or use bfloat16"
         )
-    dtype: np.dtype[Any] = _CODES[kind][codes[slot]]
-    return dtype
+    return _CODES[kind][codes[slot]]
 
 
 def converted(array: np.ndarray, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
