@@ -79,7 +79,7 @@ nitpick_ignore_regex = [
     (r"py:class", r"tfopt\.dask\.(ftrl|predictions|sdca)\..*"),
     (r"py:class", r"tfopt\.linear_model\.[a-z_]+\..*"),
     (r"py:obj", r"(progressive_)?loss_"),  # properties, which numpydoc lists as attributes
-    (r"py:class", r"tfopt\.optimizers\.(algorithms|base|execution|schedules)\..*"),
+    (r"py:class", r"tfopt\.optimizers\.(algorithms|base|schedules|settings|state|step)\..*"),
 ]
 
 

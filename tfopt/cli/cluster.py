@@ -13,6 +13,7 @@ from typing import Any
 import dask
 import numpy as np
 from distributed import Client, LocalCluster, get_client, wait
+from distributed.comm import CommClosedError
 from distributed.utils import silence_logging_cmgr
 
 import tfopt.dask
@@ -171,6 +172,8 @@ class ClusterExecutor(Executor):
                 return estimator.fit(X, y, weights, resume=resume)
         except CheckpointError as error:
             raise CommandError(str(error)) from error
+        except CommClosedError as error:  # of a request to the scheduler that was under way
+            raise CommandError(f"the connection to the scheduler is lost{goes_on}") from error
         except (ConnectionError, RuntimeError, TimeoutError) as error:  # of the cluster
             raise CommandError(f"{error}{goes_on}") from error
         except KeyboardInterrupt as error:

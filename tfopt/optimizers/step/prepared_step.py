@@ -8,7 +8,8 @@ or is interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,15 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.kernels import kernels
 from tfopt.kernels.update.clip import scale_call
 from tfopt.kernels.update.commit import Assign, Count, Prepared, Undo, carry_out
-from tfopt.optimizers.state.transaction import Work, transact
+from tfopt.optimizers.state.transaction import Work, Writes, transact
 from tfopt.optimizers.state.variables import as_variable
 from tfopt.updates.rule_steps import RuleUpdate
 
 __all__ = ["PreparedStep"]
+
+
+def _arguments(writes: Writes, variables: Iterable[Any] = (), counts: bool = True) -> None:
+    """Take what a `PreparedStep` takes."""
 
 
 class PreparedStep(Prepared):
@@ -55,6 +60,7 @@ class PreparedStep(Prepared):
         Whether the work writes to GPU memory, which is not restored; Ctrl-C then waits for its end.
     """
 
+    __signature__ = signature(_arguments)  # which the compiled base does not know
     launches = False
     # few steps need these lists, which are made when they are asked for
     work: list[Work]
