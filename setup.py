@@ -260,8 +260,9 @@ class Sources(sdist):
     FOLDERS = (".ci", ".github", "asv_bench", "docs", "tests", "tfopt", "tfopt_ref")
     #: What builds, tests and tools leave there.
     GENERATED = (
-        *("tfopt/**/*.c", "tfopt/**/*.so*", "tfopt/kernels/update/*_steps*.pxi"),
+        *("tfopt/**/*.c", "tfopt/**/*.so*", "tfopt/kernels/update/half_steps_*.pxi"),
         *("tfopt/kernels/update/steps_baseline.pyx", "tfopt/kernels/update/steps_v3.pyx"),
+        "tfopt/kernels/update/block_steps.pxi",
         *("tfopt/cuda/src/rules.h", "tfopt/cuda/src/table.h"),
         *("tfopt/training_ops.py", "tfopt/raw_ops.py", "tfopt/rules/signatures.py"),
         *("docs/_build/**", "docs/_table.inc", "docs/api/_*.inc", "docs/api/generated/**"),
