@@ -13,10 +13,12 @@ import datetime
 import faulthandler
 import importlib
 import itertools
+import math
 import platform
 import random
 import sys
 import types
+from ctypes import CFUNCTYPE, POINTER, c_int, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ import numpy as np
 
 import tfopt
 from tfopt.core.workspace import Workspace
+from tfopt.cuda.library import capsule_of
 from tfopt.kernels import cpu as instruction_set
 from tfopt.kernels import kernels
 from tfopt.kernels.arrays import aliasing
@@ -151,7 +154,7 @@ def _as_given(grads: list[Any], variables: Any) -> list[Any]:
 
 def _bound() -> repetition.Bound:
     bound = repetition.Bound(Bindable(), Bindable(), (ADAGRAD,), 0)
-    bound.settle(0, repetition.Unchanged([], []), None, True, False)
+    bound.settle(0, repetition.Unchanged([], []), None, None, True, False)
     return bound
 
 
@@ -159,6 +162,50 @@ def _repeats() -> repetition.Repeats:
     repeats = repetition.Repeats(_as_given, _as_given)
     repeats.keep(_bound())
     return repeats
+
+
+class OnDevice:
+    """An array that is said to be on a GPU."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array, self.dtype = array, array.dtype
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {**self.array.__array_interface__, "stream": None}
+
+
+@CFUNCTYPE(c_int, c_void_p)
+def _queue(step: int) -> int:
+    return 0
+
+
+@CFUNCTYPE(c_int, c_void_p, POINTER(c_int))
+def _find_device(address: int, device: Any) -> int:
+    device[0] = 0
+    return 0
+
+
+def _launch_arguments() -> list[Any]:
+    functions = (
+        capsule_of(_queue, b"tfopt.queue_step"),
+        capsule_of(_find_device, b"tfopt.find_device"),
+    )
+    part = (KERNEL, 0, 1, 1, [[OnDevice(np.ones(3))], [OnDevice(np.ones(3))]], [0], True)
+    limits = [math.inf] * 4, "none", math.inf
+    return [functions, bool, 0, [part], limits, [OnDevice(np.ones(3))]]
+
+
+def _launch() -> repetition.Launch:
+    launch = repetition.Launch(*_launch_arguments())
+    assert launch.possible
+    return launch
+
+
+def _accepted() -> repetition.Launch:
+    launch = _launch()
+    assert launch.takes([OnDevice(np.ones(3))])
+    return launch
 
 
 def _repetitions() -> repetition.Repetitions:
@@ -330,9 +377,14 @@ GOOD: dict[str, Any] = {
         repetition.Repetition(KERNEL, _list()), {"lr": 0.1, "momentum": 0.9},
         {"use_nesterov": False}, 1.0, 1.0,
     ],
+    "update.repetition.Launch.__new__": _launch_arguments,
+    "update.repetition.Launch.takes": lambda: [_launch(), [OnDevice(np.ones(3))]],
+    "update.repetition.Launch.prepare": lambda: [_accepted(), MOMENTUM, 1.0],
+    "update.repetition.Launch.release": lambda: [_launch()],
     "update.repetition.Bound.__new__": lambda: [Bindable(), Bindable(), (ADAGRAD,), 0],
     "update.repetition.Bound.settle": lambda: [
-        _bound(), 1, repetition.Unchanged([], []), repetition.Apart([np.ones(3)]), True, False,
+        _bound(), 1, repetition.Unchanged([], []), repetition.Apart([np.ones(3)]), None, True,
+        False,
     ],
     "update.repetition.Bound.begin": lambda: [_bound()],
     "update.repetition.Bound.holds": lambda: [_bound()],

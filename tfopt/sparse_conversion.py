@@ -41,11 +41,22 @@ def as_slices(grad: Any) -> Any:
         coords = getattr(coo, "coords", None) or (coo.row, coo.col)
         return _rows(coords, coo.data, coo.shape)
     if getattr(grad, "is_sparse", False) is True and hasattr(grad, "_indices"):
+        if grad.is_cuda:
+            return _rows_on_device(grad)
         indices, values = grad._indices().numpy(), grad._values().detach()
         shared = of_torch(values, "grad")
         values = values.numpy() if shared is None else shared
         return _rows(tuple(indices), values, tuple(grad.shape))
     return grad
+
+
+def _rows_on_device(grad: Any) -> IndexedSlices:
+    """Return the rows of a sparse tensor of torch on a GPU, where they stay."""
+    if grad.sparse_dim() != 1:
+        raise InvalidTypeError(
+            f"a sparse gradient on a GPU must have 1 sparse dimension, not {grad.sparse_dim()}"
+        )
+    return IndexedSlices(grad._values().detach(), grad._indices()[0], tuple(grad.shape))
 
 
 def each_as_slices(grads: Sequence[Any]) -> Sequence[Any]:

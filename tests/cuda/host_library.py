@@ -29,7 +29,8 @@ def compiler() -> str | None:
 def build(*flags: str) -> Path:
     """Return the library; one that the same sources and flags have made before serves again."""
     texts = [path.read_text() for path in sorted(SOURCES.glob("*.[ch]*"))]
-    texts.append((SOURCES / "../../kernels/platform/halves.h").read_text())
+    headers = ("halves.h", "device_step.h")
+    texts += [(SOURCES / "../../kernels/platform" / name).read_text() for name in headers]
     key = hashlib.sha256("\0".join([*texts, *flags]).encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"tfopt-cuda-on-host-{os.getuid()}-{key}"
     library = folder / "libtfopt_cuda_host.so"
@@ -43,7 +44,7 @@ def build(*flags: str) -> Path:
 
 def _compile(library: Path, flags: tuple[str, ...]) -> None:
     folder = library.parent
-    jobs = [[f"{name}.cu", "-o", str(folder / f"{name}.o")] for name in ("clip", "api")]
+    jobs = [[f"{name}.cu", "-o", str(folder / f"{name}.o")] for name in ("clip", "api", "steps")]
     jobs += [
         ["rule.cu", f"-DTFOPT_RULE={rule.name}", "-o", str(folder / f"{rule.name}.o")]
         for rule in ELEMENTWISE

@@ -15,7 +15,7 @@ from tfopt.cuda.clip_ops import (
 from tfopt.cuda.clipped_updates import run_clipped
 from tfopt.cuda.device_array import as_device_array as describe
 from tfopt.cuda.memory import dtype_of, filled_like, to_host, write
-from tfopt.cuda.steps import checked_updates
+from tfopt.cuda.steps import checked_updates, launch_of
 
 __all__ = [
     "apply",
@@ -28,6 +28,7 @@ __all__ = [
     "filled_like",
     "global_norm",
     "l2_loss",
+    "launch_of",
     "run_clipped",
     "to_host",
     "write",

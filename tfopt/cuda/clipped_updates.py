@@ -18,7 +18,7 @@ from tfopt.cuda.streams import in_order
 from tfopt.cuda.updates import Reading, Update
 from tfopt.errors import InvalidArgumentError
 
-__all__ = ["run_clipped"]
+__all__ = ["bound_of", "run_clipped"]
 
 
 def run_clipped(
@@ -57,7 +57,7 @@ def run_clipped(
     if any(update.device != device for update in updates):
         raise InvalidArgumentError("the variables are on several GPUs")
     gradients = [gradient for update in updates for gradient in update.gradients]
-    bounds = {} if clipvalue is None else {g.dtype: _bound(clipvalue, g.dtype) for g in gradients}
+    bounds = {} if clipvalue is None else {g.dtype: bound_of(clipvalue, g.dtype) for g in gradients}
     arrays = [array for update in updates for array in update.arrays]
     with in_order(library, device, arrays) as stream:
         if global_clipnorm is None:
@@ -86,7 +86,7 @@ def _reading(update: Update, bounds: dict[str, float], norms: Norms | None, own:
     return Reading(bound, None if norms is None else norms.address, own, each_row=True)
 
 
-def _bound(clipvalue: float, dtype: str) -> float:
+def bound_of(clipvalue: float, dtype: str) -> float:
     """Return the bound rounded to a gradient's dtype."""
     with np.errstate(over="ignore", under="ignore"):
         return float(np.float64(clipvalue).astype(numpy_dtype(dtype)))

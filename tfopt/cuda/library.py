@@ -13,7 +13,7 @@ from tfopt.rules import ELEMENTWISE
 
 __all__ = ["Axes", "Library", "LibraryError", "load"]
 
-ABI = 3  # as in api.cu
+ABI = 4  # as in api.cu
 
 _ADDRESSES, _COUNTS, _NUMBERS = POINTER(c_void_p), POINTER(c_int64), POINTER(c_double)
 _LAUNCH = (c_int, c_void_p, c_int, c_int)  # device, stream, rule, types
@@ -73,8 +73,19 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "write_norm": (c_int, [*_NORMS, c_int, c_void_p, c_int]),
     "scale": (c_int, [*_NORMS, c_int, c_int64, _ADDRESSES, _ADDRESSES, _COUNTS]),
     "scale_slices": (c_int, [*_NORMS, c_int, c_void_p, c_void_p, c_int64, _AXES]),
+    "step": (c_int, [c_void_p]),  # of device_step.h
     "clamp": (c_int, [c_int, c_void_p, c_int, c_void_p, c_void_p, c_int64, *_BOUNDS]),
 }
+
+#: Those that compiled code calls, and the names of their capsules.
+_COMPILED = (("step", b"tfopt.queue_step"), ("device_of", b"tfopt.find_device"))
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, [c_void_p, c_char_p, c_void_p]
+
+
+def capsule_of(function: Any, name: bytes) -> Any:
+    """Return a capsule of a C function, which is not kept alive."""
+    return _new_capsule(ctypes.cast(function, c_void_p), name, None)
 
 
 class LibraryError(RuntimeError):
@@ -91,6 +102,8 @@ class Library:
             function = getattr(loaded, f"tfopt_cuda_{name}")
             function.restype, function.argtypes = returned, taken
             self.call[name] = function
+        #: The functions that compiled code calls.
+        self.capsules = tuple(capsule_of(self.call[name], known) for name, known in _COMPILED)
         self.rules: dict[str, int] = {}
 
     def check(self, code: int) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from tfopt.cuda.calls import dense_update, rows_update
-from tfopt.cuda.clipped_updates import run_clipped
+from tfopt.cuda.clipped_updates import bound_of, run_clipped
+from tfopt.cuda.norms import TYPES
 from tfopt.cuda.streams import in_order
-from tfopt.cuda.updates import RowsUpdate, Update
+from tfopt.cuda.updates import PAIRS, DenseUpdate, RowsUpdate, Update
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
+from tfopt.kernels.update.repetition import Launch
 from tfopt.updates.rule_steps import DenseBucket, RuleStep, SparseUpdate
 
-__all__ = ["checked_updates", "run_clipped"]
+__all__ = ["checked_updates", "launch_of", "run_clipped"]
 
 
 def checked_updates(
@@ -51,6 +54,55 @@ def checked_updates(
     return [
         _without_outside(update) if isinstance(update, RowsUpdate) else update for update in updates
     ]
+
+
+def launch_of(
+    parts: Sequence[DenseBucket | SparseUpdate],
+    updates: Sequence[Update],
+    grads: list[Any],
+    limits: tuple[float | None, float | None, float | None],
+) -> Launch | None:
+    """Return the write that queues checked updates, and that other gradients can be given to.
+
+    It is None for updates of rows or on several GPUs, and for arrays that are on several streams,
+    or do not tell quickly where they are.
+
+    Parameters
+    ----------
+    parts : sequence of DenseBucket and SparseUpdate
+    updates : sequence of DenseUpdate and RowsUpdate
+        As returned by `checked_updates`.
+    grads : list
+        The gradients of the step.
+    limits : tuple
+        Of elements, of norms and of the global norm.
+    """
+    described: list[tuple[Any, ...]] = []
+    for part, update in zip(parts, updates, strict=True):
+        if not (isinstance(part, DenseBucket) and isinstance(update, DenseUpdate)):
+            return None
+        first = update.variables[0]
+        rule = update.library.rules[update.kernel.name]
+        types = PAIRS[first[0].dtype, first[-1].dtype], TYPES[first[-1].dtype]
+        described.append(
+            (update.kernel, rule, *types, list(part.operands), list(part.places), part.decays)
+        )
+    if len({update.device for update in updates}) > 1:
+        return None
+    library, device = updates[0].library, updates[0].device
+    clipvalue, clipnorm, global_clipnorm = limits
+    own = {gradient.dtype for update in updates for gradient in update.gradients}
+    bounds = [
+        math.inf if clipvalue is None or dtype not in own else bound_of(clipvalue, dtype)
+        for dtype in list(TYPES)[:4]
+    ]
+    limited: tuple[Any, ...] = bounds, "none", math.inf
+    if global_clipnorm is not None:
+        limited = bounds, "all", global_clipnorm
+    elif clipnorm is not None:
+        limited = bounds, "each", clipnorm
+    launch = Launch(library.capsules, library.check, device, described, limited, grads)
+    return launch if launch.possible else None
 
 
 def _rows(part: SparseUpdate, slices: IndexedSlices, step: RuleStep) -> RowsUpdate:

@@ -12,10 +12,10 @@ from tfopt.cuda.library import Library
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError
 from tfopt.kernels.update.step_table import Kernel
 
-__all__ = ["DenseUpdate", "Reading", "RowsUpdate", "Update"]
+__all__ = ["PAIRS", "DenseUpdate", "Reading", "RowsUpdate", "Update"]
 
 #: The number of a pair of dtypes, of variable and gradient, in storage.h.
-_TYPES = {
+PAIRS = {
     ("float32", "float32"): 0,
     ("float64", "float64"): 1,
     ("float16", "float16"): 2,
@@ -65,7 +65,7 @@ class DenseUpdate(NamedTuple):
             self.device,
             stream,
             self.library.rules[self.kernel.name],
-            _TYPES[first[0].dtype, first[-1].dtype],
+            PAIRS[first[0].dtype, first[-1].dtype],
             n,
             (c_void_p * len(data))(*data),
             (c_void_p * n)(*(gradient.address for gradient in self.gradients)),
@@ -129,7 +129,7 @@ class RowsUpdate(NamedTuple):
             self.device,
             stream,
             self.library.rules[self.kernel.name],
-            _TYPES[var.dtype, self.operands[-1].dtype],
+            PAIRS[var.dtype, self.operands[-1].dtype],
             (c_void_p * len(data))(*data),
             self.operands[-1].address,
             self.indices.address,

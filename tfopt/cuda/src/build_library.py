@@ -67,7 +67,9 @@ class CudaLibrary(Extension):
         ptx = os.environ.get("TFOPT_CUDA_PTX")  # where to leave it, for the tests
         flags = FLAGS + self.architectures()
         # the slowest first
-        jobs = [[f"{name}.cu", "-o", str(folder / f"{name}.o")] for name in ("api", "clip")]
+        jobs = [
+            [f"{name}.cu", "-o", str(folder / f"{name}.o")] for name in ("api", "clip", "steps")
+        ]
         jobs += [
             ["rule.cu", f"-DTFOPT_RULE={name}", "-o", str(folder / f"{name}.o")]
             for name in self.rules

@@ -54,6 +54,13 @@ typedef void *cudaStream_t;
 #define LAUNCH_IN_PHASES(stream, blocks, threads, work) \
     ((void)(stream), run_phases_on_host(blocks, threads, work))
 
+/* Without launches only the host's own part of the work is done, to be timed. */
+#ifdef TFOPT_WITHOUT_LAUNCHES
+constexpr int RUNS = 0;
+#else
+constexpr int RUNS = 1;
+#endif
+
 /* The k-th of n items in execution order. */
 inline std::int64_t in_turn(std::int64_t k, std::int64_t n) {
 #ifdef TFOPT_REVERSED
@@ -75,7 +82,7 @@ template <class Kernel> void run_block_on_host(std::int64_t block, unsigned thre
 template <class Kernel> void run_on_host(dim3 blocks, unsigned threads, Kernel kernel) {
     gridDim = blocks;
     blockDim = dim3(threads);
-    const std::int64_t n = std::int64_t(blocks.x) * blocks.y;
+    const std::int64_t n = std::int64_t(blocks.x) * blocks.y * RUNS;
     for (std::int64_t k = 0; k < n; k++)
         run_block_on_host(in_turn(k, n), threads, kernel);
 }
@@ -83,7 +90,7 @@ template <class Kernel> void run_on_host(dim3 blocks, unsigned threads, Kernel k
 template <class Work> void run_phases_on_host(dim3 blocks, unsigned threads, const Work &work) {
     gridDim = blocks;
     blockDim = dim3(threads);
-    const std::int64_t n = std::int64_t(blocks.x) * blocks.y;
+    const std::int64_t n = std::int64_t(blocks.x) * blocks.y * RUNS;
     for (std::int64_t k = 0; k < n; k++) {
         typename Work::Shared shared;
         for (int phase = 0; phase < Work::phases; phase++)

@@ -169,7 +169,8 @@ cdef class Occupied:
 
     Parameters
     ----------
-    arrays : list of ndarray
+    arrays : list of ndarray or tuple of int
+        Of an array on a device, the addresses of its first byte and past its last one.
 
     Attributes
     ----------
@@ -184,8 +185,11 @@ cdef class Occupied:
         if self.spans == NULL:
             raise MemoryError
         for a in arrays:
-            address_range(<cnp.ndarray?>a, <char **>&self.spans[n].low,
-                          <char **>&self.spans[n].high)
+            if isinstance(a, tuple):
+                self.spans[n].low, self.spans[n].high = a
+            else:
+                address_range(<cnp.ndarray?>a, <char **>&self.spans[n].low,
+                              <char **>&self.spans[n].high)
             n += self.spans[n].low < self.spans[n].high
         qsort(self.spans, n, sizeof(span), &_by_address)
         self.apart = True

@@ -7,12 +7,12 @@ import numpy as np
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
 
 from tfopt.imports import bfloat16
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 from tfopt.kernels.arrays.layout cimport BFLOAT16, FLOAT16, NATIVE, SIGNED8
+from tfopt.kernels.platform.dlpack cimport COMPLEX, FLOAT, HOST, described
 from tfopt.kernels.platform.halves cimport CODES
 from tfopt.kernels.platform.shared_numbers cimport share_int, shared_int
 from tfopt.kernels.platform.step_types cimport MAX_DIMS

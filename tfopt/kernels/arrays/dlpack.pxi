@@ -1,25 +1,7 @@
 # Arrays over the memory of DLPack capsules, included by coerce.pyx: for libraries whose own
 # conversion is slower.
 
-cdef enum:
-    HOST = 1        # device types
-    FLOAT = 2       # type codes
-    COMPLEX = 5
-
-# As in dlpack.h, version 0: the capsule owns the description, which owns the memory.
-cdef struct described:
-    void *data
-    int32_t device
-    int32_t device_number
-    int32_t ndim
-    uint8_t code
-    uint8_t bits
-    uint16_t lanes
-    int64_t *shape
-    int64_t *strides        # in elements; NULL: in C order
-    uint64_t byte_offset
-
-
+# The capsule owns the description, which owns the memory.
 cdef cnp.dtype _dtype_of(const described *d):
     cdef int typenum = -1
     if d.code == FLOAT and d.bits == 32:

@@ -53,6 +53,7 @@ cdef class Bound:
     cdef readonly tuple variables
     cdef Apart apart            # of several variables
     cdef Unchanged unchanged    # None before the first step
+    cdef object kinds           # types of gradients that steps take as they are; besides arrays
     cdef bint is_direct, aggregates
     cdef readonly bint locks
     cdef Undo undo
@@ -66,12 +67,14 @@ cdef class Bound:
         self.undo.done = False
         return self.undo
 
-    def settle(self, mark, Unchanged unchanged not None, Apart apart, bint is_direct, bint locks):
+    def settle(self, mark, Unchanged unchanged not None, Apart apart, kinds, bint is_direct,
+               bint locks):
         """Note the state after the first step, and whether steps hold the variables' locks.
 
-        It is direct if the gradients of a caller reach it as they are, but for their conversion.
+        It is direct if the gradients of a caller reach it as they are, but for their conversion;
+        gradients of some kinds need none, and share no memory with host arrays.
         """
-        self.mark, self.unchanged, self.apart = mark, unchanged, apart
+        self.mark, self.unchanged, self.apart, self.kinds = mark, unchanged, apart, kinds
         self.is_direct, self.locks, self.aggregates = is_direct, locks, self.request.aggregates
 
     cpdef bint holds(self) except -1:
@@ -153,6 +156,8 @@ cdef class Repeats:
             return None
         if not bound.holds():
             return None
+        if bound.kinds and _are_of(grads, bound.kinds):
+            return bound, grads
         if not are_arrays(grads):
             for grad in grads:
                 if grad is None:
@@ -161,6 +166,13 @@ cdef class Repeats:
         if bound.apart is not None and not bound.apart.holds(grads):
             grads = self.separate(grads, bound.variables)
         return bound, grads
+
+
+cdef bint _are_of(list grads, kinds) except -1:
+    for grad in grads:
+        if type(grad) not in kinds:
+            return False
+    return True
 
 
 cdef bint _has_variables(Bound bound, tuple variables):

@@ -305,6 +305,28 @@ def checked_hypers(Kernel kernel not None, tuple arguments not None, cnp.ndarray
     return tuple(checked)
 
 
+cdef int scalars_into(Kernel kernel, const numbers *read, int flags, bint double_precision,
+                      bint dense, double *into) except -1:
+    """Compute the numbers of a step for another backend, and return its flags and choices.
+
+    They are computed with gradual underflow in the type of the step, float32 or float64.
+    """
+    cdef double[MAX_SCALARS + N_SCALES] h
+    cdef float *single = <float *>h
+    cdef int k, constants = flags
+    check_flags(kernel, flags)
+    cdef const steps *rule = steps_of(kernel, flags, double_precision)
+    cdef fp_state caller = fp_enter(0)
+    if rule.choose != NULL:
+        constants += rule.choose(read.hypers)
+    rule += 4 * (constants - flags)
+    rule.scalars(read.hypers, read.scales, dense, h)
+    fp_leave(caller)
+    for k in range(kernel.n_given):
+        into[k] = h[k] if double_precision else single[k]
+    return constants
+
+
 def step_arguments(Kernel kernel not None, tuple hypers not None, int flags, grad_scale,
                    var_scale, bint double_precision, bint dense):
     """The arguments of a step besides arrays, for other backends.
@@ -318,23 +340,15 @@ def step_arguments(Kernel kernel not None, tuple hypers not None, int flags, gra
         underflow in the type of the step, float32 or float64.
     """
     cdef numbers read
-    cdef double[MAX_SCALARS + N_SCALES] h
-    cdef float *single = <float *>h
-    cdef int k, constants = flags, n = kernel.n_given
+    cdef double[MAX_SCALARS + N_SCALES] found
+    cdef int k
     cdef list scalars = []
     faults = read_scalars(kernel, hypers, grad_scale, var_scale, &read)
     if faults is not None:
         raise next(iter(faults.values()))
-    check_flags(kernel, flags)
-    cdef const steps *rule = steps_of(kernel, flags, double_precision)
-    cdef fp_state caller = fp_enter(0)
-    if rule.choose != NULL:
-        constants += rule.choose(read.hypers)
-    rule += 4 * (constants - flags)
-    rule.scalars(read.hypers, read.scales, dense, h)
-    fp_leave(caller)
-    for k in range(n):
-        scalars.append(h[k] if double_precision else single[k])
+    cdef int constants = scalars_into(kernel, &read, flags, double_precision, dense, found)
+    for k in range(kernel.n_given):
+        scalars.append(found[k])
     return constants, tuple(scalars)
 
 

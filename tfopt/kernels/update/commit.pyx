@@ -30,7 +30,11 @@ cdef extern from "Python.h":
 
 
 cdef class Write:
-    """A write that cannot fail once the object has been created."""
+    """A write that cannot fail once the object has been created, or once it has begun."""
+
+    cdef int begin(self) except -1:
+        """Do what can fail, before anything in host memory is written."""
+        return 0
 
     cdef void carry_out(self) noexcept:
         pass
@@ -299,7 +303,7 @@ cdef class Prepared:
 
 
 def carry_out(list writes not None, Undo undo=None, Undo outer=None):
-    """Carry out updates and other writes, in order.
+    """Carry out updates and other writes, in order, after what a device has to queue for them.
 
     Parameters
     ----------
@@ -312,6 +316,9 @@ def carry_out(list writes not None, Undo undo=None, Undo outer=None):
             raise InvalidTypeError(
                 f"{type(write).__name__} is not an assignment, a count or a call"
             )
+    for write in writes:
+        if isinstance(write, Write):
+            (<Write>write).begin()
     for write in writes:
         if isinstance(write, Call):
             run_call(<Call>write)

@@ -1,11 +1,11 @@
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Self, SupportsFloat
 
 from numpy.typing import NDArray
 from typing_extensions import disjoint_base
 
 from tfopt.kernels.update.checks import Call
-from tfopt.kernels.update.commit import Undo
+from tfopt.kernels.update.commit import Undo, Write
 from tfopt.kernels.update.step_table import Kernel
 
 def gradients_of(pairs: list[Any], variables: tuple[Any, ...]) -> list[Any] | None: ...
@@ -39,6 +39,23 @@ class Repetition:
     def release(self) -> None: ...
 
 @disjoint_base
+class Launch(Write):
+    possible: bool
+    accepted: bool
+    def __new__(
+        cls,
+        functions: tuple[Any, ...],
+        check: Callable[[int], object],
+        device: int,
+        parts: list[tuple[Any, ...]],
+        limits: tuple[Any, ...],
+        grads: list[Any],
+    ) -> Self: ...
+    def takes(self, grads: list[Any]) -> bool: ...
+    def prepare(self, update: Any, scale: SupportsFloat) -> bool: ...
+    def release(self) -> None: ...
+
+@disjoint_base
 class Bound:
     step: Any
     request: Any
@@ -51,6 +68,7 @@ class Bound:
         mark: Any,
         unchanged: Unchanged,
         apart: Apart | None,
+        kinds: Container[type] | None,
         is_direct: bool,
         locks: bool,
     ) -> None: ...

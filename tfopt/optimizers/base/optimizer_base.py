@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from tfopt.autodiff.tape import GradientTape
+from tfopt.core.backends import is_device_array
 from tfopt.core.effects import writes
 from tfopt.core.locks import locked
 from tfopt.errors import InvalidTypeError
@@ -108,7 +109,7 @@ class OptimizerBase(Stateful):
 
     def _keep(self, bound: Bound) -> None:
         if self._prepared.keep(bound):
-            self._settle(bound)
+            self._settle(bound, [])
 
     @abstractmethod
     def _bind(self, request: StepRequest) -> Step:
@@ -249,7 +250,7 @@ class OptimizerBase(Stateful):
                 self._withdraw(bound.mark)
             raise
         if self._repeated.keep(bound):
-            self._settle(bound)
+            self._settle(bound, grads)
 
     def _newly_bound(self, request: StepRequest) -> Bound:
         """Return the step of a request whose gradients have passed the hooks."""
@@ -261,16 +262,18 @@ class OptimizerBase(Stateful):
             raise
         return Bound(step, request.without_gradients(), request.variables, mark)
 
-    def _settle(self, bound: Bound) -> None:
-        """Note what a bound step that has been taken depends on."""
+    def _settle(self, bound: Bound, grads: list[Any]) -> None:
+        """Note what a bound step that has been taken depends on, and that it took gradients."""
         tree = list(self._tree())
         unchanged = Unchanged(
             [holder for each in tree for holder in each._holders() if hasattr(holder, "_version")],
             [each.gradient_transformers for each in tree if each._counts_steps],
         )
         several = len(bound.variables) > 1
-        apart = Apart(host_arrays(bound.variables)) if several else None
-        bound.settle(self._mark(), unchanged, apart, not self._has_hooks, self._locks)
+        hosted = host_arrays(bound.variables)
+        apart = Apart(hosted) if several else None
+        kinds = None if hosted else {type(grad) for grad in grads if is_device_array(grad)}
+        bound.settle(self._mark(), unchanged, apart, kinds, not self._has_hooks, self._locks)
 
     @writes(returns=lambda args: args["self"].iterations)
     def step(self, params: Any, grads: Any) -> Variable | None:

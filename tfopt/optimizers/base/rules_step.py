@@ -11,13 +11,12 @@ from tfopt.kernels.reduce.norms import all_finite
 from tfopt.kernels.update.commit import Count
 from tfopt.kernels.update.repetition import are_arrays
 from tfopt.optimizers.step.clipping import NO_LIMITS
-from tfopt.optimizers.step.gradients import are_finite
+from tfopt.optimizers.step.gradients import are_finite, as_taken
 from tfopt.optimizers.step.plan import StepPlan
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.report import Observer
 from tfopt.optimizers.step.request import NotFinite, StepRequest
 from tfopt.optimizers.step.step import Step
-from tfopt.updates.rule_steps import RuleUpdate
 
 if TYPE_CHECKING:
     from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
@@ -47,7 +46,11 @@ class RulesStep(Step):
         self._optimizer, self._request = optimizer, request.without_gradients()
         self._handles, self._finite = request.handles, request.finite
         self._looks = request.finite and not optimizer._measures
-        self._is_real = all(handle.dtype.kind != "c" for handle in self._handles)
+        self._on_device = any(handle.device == "gpu" for handle in self._handles)
+        #: Whether one call can look at all gradients.
+        self._is_real = not (
+            self._on_device or any(handle.dtype.kind == "c" for handle in self._handles)
+        )
         self._clips = clips and optimizer._limits != NO_LIMITS
         self._observes = observes and optimizer.observe
         self._defers = optimizer.sparse == "catch_up" or bool(optimizer._deferred.tables)
@@ -68,11 +71,13 @@ class RulesStep(Step):
     def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
         """Check a step and return it."""
         optimizer, plan = self._optimizer, self._plan
-        ordinary = plan is not None and plan.accepts(grads) and not plan.on_device
-        if self._looks:
-            self._refuse_infinite(grads, ordinary)
+        ordinary = plan is not None and plan.accepts(grads)
         if not ordinary:
             self._request.handles  # noqa: B018  # an array that has become read-only is refused
+            if self._on_device:
+                grads = as_taken(grads, self._handles)
+        if self._looks:
+            self._refuse_infinite(grads, ordinary)
         update = optimizer._next_update(self._count.next())
         if plan is None or not ordinary or update.rule != plan.rule:
             plan = self._plan = self._planned(update.rule, grads, ordinary)
@@ -83,12 +88,16 @@ class RulesStep(Step):
         else:
             calls, clipped = plan.calls(update, grads, scale, self._clips, self._finite)
         observer = self._observer(plan, calls, clipped, scale) if self._observes else None
-        if plan.is_plain and not self._defers and (observer is None or plan.in_pieces):
+        if not plan.constrained and not self._defers and (observer is None or plan.in_pieces):
             if self._adds or observer is not None:
                 calls = plan.in_turns(calls, self._request, observer)
             step = PreparedStep(calls, self._written)
         else:
-            step = self._arranged(plan, calls, update, grads, scale, observer)
+            deferral = optimizer._deferral(update)
+            step = plan.arranged(calls, update, self._request, grads, scale, observer, deferral)
+            step.variables += self._written
+        if plan.on_device:
+            plan.add_launch(step, update, grads, scale, self._clips)
         if observer is not None:
             step.after.append(lambda: vars(optimizer).update(_last_step=observer.report()))
         step.writes += optimizer._left_by(update)
@@ -107,23 +116,6 @@ class RulesStep(Step):
         if plan.on_device:
             raise InvalidTypeError("a step on a GPU cannot be observed")
         return Observer(calls, self._optimizer.clipvalue, scale, clips)
-
-    def _arranged(
-        self,
-        plan: StepPlan,
-        calls: list[Any],
-        update: RuleUpdate,
-        grads: list[Any],
-        scale: float,
-        observer: Observer | None,
-    ) -> PreparedStep:
-        """Return a step in which Python code runs before some calls, or between them."""
-        deferral = self._optimizer._deferral(update)
-        step = plan.arranged(calls, update, self._request, grads, scale, observer, deferral)
-        if plan.on_device:
-            plan.add_launches(step, update, grads, scale, self._clips)
-        step.variables += self._written
-        return step
 
     def _refuse_infinite(self, grads: list[Any], ordinary: bool) -> None:
         """Raise `NotFinite` unless all gradients are finite; check those that are not ordinary."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.core.backends import is_device_array
 from tfopt.core.callers import stacklevel
 from tfopt.core.engine import Tensor, raw
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
@@ -111,7 +112,7 @@ def _without_none(
 def _of_caller(grad: Any, variable: Any) -> Any:
     """Return a gradient of a caller as the package takes it."""
     try:
-        array = of_torch(grad, "grad")
+        array = None if is_device_array(grad) else of_torch(grad, "grad")
     except InvalidTypeError as error:
         raise of_variable(error, variable) from None
     return as_gradient(grad) if array is None else array

@@ -19,7 +19,7 @@ from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import carry_out
 from tfopt.kernels.update.pipeline import Turns
-from tfopt.kernels.update.repetition import Repetitions
+from tfopt.kernels.update.repetition import Launch, Repetitions
 from tfopt.optimizers.state.transaction import Work, Writes
 from tfopt.optimizers.state.variable_set import VariableSet
 from tfopt.optimizers.state.variables import any_overlap
@@ -80,8 +80,8 @@ class StepPlan:
         self.parts = [part for part in parts if part.variables[0].device == "cpu"]
         self.on_device = [part for part in parts if part.variables[0].device == "gpu"]
         self.constrained = any(part.constrained for part in self.parts)
-        #: Whether nothing but the calls of host parts is done.
-        self.is_plain = not (self.constrained or self.on_device)
+        #: The step of variables on a GPU, once it is bound to them.
+        self._launch: Launch | None = None
         self.has_rows = any(isinstance(part, SparseUpdate) for part in self.parts)
         self.by_elements = kernels[rule].rule.reduction is None
         #: Whether updates go through elements in order, so that they can be watched on the way.
@@ -89,9 +89,11 @@ class StepPlan:
         places = [list(part.places) for part in self.parts]
         self._repetitions = Repetitions(places, [part.decays for part in self.parts])
         #: Takes gradients, and returns whether all parts can be repeated with them; then `again`
-        #: returns their calls. Otherwise some need other checks than those of calls.
+        #: returns the calls of those in host memory. Otherwise some need other checks than theirs.
         self.accepts, self.again = self._repetitions.accepts, self._repetitions.calls
         self.release = self._repetitions.release
+        if self.on_device:
+            self.accepts, self.release = self._accepts_both, self._release_both
 
     # ---- checks
 
@@ -151,21 +153,50 @@ class StepPlan:
         remade = partial(part.step, update, self._mode, scale)
         return ClippedDense(remade, part.operands, call, part.places)
 
-    def add_launches(
+    def _accepts_both(self, grads: list[Any]) -> bool:
+        """As `accepts`, for a plan with variables on a GPU."""
+        launch = self._launch
+        return launch is not None and launch.takes(grads) and self._repetitions.accepts(grads)
+
+    def _release_both(self) -> None:
+        self._repetitions.release()
+        if self._launch is not None:
+            self._launch.release()
+
+    def add_launch(
         self, step: PreparedStep, update: RuleUpdate, grads: list[Any], scale: float, clips: bool
     ) -> None:
-        """Check the updates on a GPU, and add them to the host step."""
+        """Check the updates on a GPU, and add them to the host step: as a write if they are bound.
+
+        If the plan has accepted the gradients, little is left to check.
+        """
         if self.parts and self._limits[2] is not None:
             raise InvalidArgumentError("global_clipnorm needs all variables on one device")
         if clips and self._merge == "before":
             raise InvalidArgumentError('on a GPU, merge must be "after"')
         if clips and scale != 1:
             raise InvalidArgumentError("on a GPU, scaled gradients cannot be clipped")
+        launch = self._launch
+        if launch is None or not launch.accepted or not launch.prepare(update, scale):
+            launch = self._launch = self._checked_launch(step, update, grads, scale)
+        if launch is not None:
+            step.writes.append(launch)
+
+    def _checked_launch(
+        self, step: PreparedStep, update: RuleUpdate, grads: list[Any], scale: float
+    ) -> Launch | None:
+        """Check the updates on a GPU; return their write, or add them to the work of a step."""
         steps = [part.step(update, self._mode, scale) for part in self.on_device]
         backend = backend_of(self.on_device[0].variables)
         updates = backend.checked_updates(self.on_device, steps, tuple(grads))
+        launch: Launch | None = None
+        if not any(part.constrained for part in self.on_device):
+            launch = backend.launch_of(self.on_device, updates, grads, self._limits)
+        if launch is not None and launch.takes(grads) and launch.prepare(update, scale):
+            return launch
         step.launches = True
         step.work.append(partial(_launch, self.on_device, updates, self._limits))
+        return None
 
     # ---- order
 

@@ -1,0 +1,61 @@
+/* A whole step in one call: updates of many variables, and the norms that clip their gradients. */
+#include "../../kernels/platform/device_step.h"
+#include "api.h"
+#include "lane_sums.h"
+
+extern "C" {
+int tfopt_cuda_dense(int device, void *stream, int rule, int types, std::int64_t n,
+                     void *const *data, const void *const *grad, const std::int64_t *size,
+                     const double *scalars, int constants, double bound, const void *factors,
+                     int own);
+int tfopt_cuda_take_norms(int device, void *stream, std::int64_t n, std::int64_t spans, void **at);
+int tfopt_cuda_give_norms(int device, void *stream, void *at);
+int tfopt_cuda_norms_of_list(int device, void *stream, void *at, int own, std::int64_t n,
+                             const int *types, const void *const *data, const std::int64_t *size,
+                             const double *bounds, double limit, int policy);
+}
+
+namespace {
+
+enum { OWN, SHARED_BY_ALL }; /* as in norms.h, whose kernels are compiled once */
+using Step = tfopt_device_step;
+using Part = tfopt_device_part;
+
+int step_part(const Step &step, const Part &part, const void *factors, bool own) {
+    return tfopt_cuda_dense(step.device, step.stream, part.rule, part.types, part.n, part.data,
+                            step.grad + part.first, step.size + part.first, part.scalars,
+                            part.constants, step.bounds[step.grad_type[part.first]], factors, own);
+}
+
+/* Step some parts, whose variables follow each other, by the factors of their gradients' norms. */
+int step_clipped(const Step &step, const Part *parts, int n_parts, bool own) {
+    const std::int64_t first = parts->first;
+    std::int64_t n = 0, spans = 0;
+    for (int k = 0; k < n_parts; k++)
+        n += parts[k].n;
+    for (std::int64_t t = first; t < first + n; t++)
+        spans += (step.size[t] + SPAN - 1) / SPAN;
+    void *norms = nullptr;
+    int error = tfopt_cuda_take_norms(step.device, step.stream, own ? n : 1, spans, &norms);
+    if (error)
+        return error;
+    error = tfopt_cuda_norms_of_list(step.device, step.stream, norms, own, n,
+                                     step.grad_type + first, step.grad + first, step.size + first,
+                                     step.bounds, step.limit, own ? OWN : SHARED_BY_ALL);
+    for (int k = 0; k < n_parts && !error; k++)
+        error = step_part(step, parts[k], norms, own);
+    const int failed = tfopt_cuda_give_norms(step.device, step.stream, norms);
+    return error ? error : failed;
+}
+
+} // namespace
+
+API int tfopt_cuda_step(const Step *step) {
+    if (step->clipping == CLIPPED_TOGETHER)
+        return step_clipped(*step, step->parts, step->n_parts, false);
+    int error = 0;
+    for (int k = 0; k < step->n_parts && !error; k++)
+        error = step->clipping == CLIPPED_EACH ? step_clipped(*step, step->parts + k, 1, true)
+                                               : step_part(*step, step->parts[k], nullptr, false);
+    return error;
+}

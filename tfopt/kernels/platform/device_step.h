@@ -1,0 +1,28 @@
+/* A step of dense variables on a device, as compiled code passes it to the device's library. */
+#pragma once
+
+#include <stdint.h>
+
+enum tfopt_clipping { UNCLIPPED, CLIPPED_EACH, CLIPPED_TOGETHER };
+
+/* Variables that one rule steps, with the same numbers. */
+struct tfopt_device_part {
+    int64_t first, n;      /* among all variables of the step */
+    void *const *data;     /* each variable's arrays, one variable after the other */
+    const double *scalars; /* as of tfopt_cuda_dense */
+    int rule, types, constants;
+};
+
+struct tfopt_device_step {
+    int device;
+    void *stream;
+    int64_t n; /* variables of all parts */
+    const void *const *grad;
+    const int64_t *size;
+    const int *grad_type;
+    int n_parts;
+    const struct tfopt_device_part *parts;
+    enum tfopt_clipping clipping;
+    double limit;     /* of norms */
+    double bounds[4]; /* of elements, by the gradient's type; INFINITY if there are none */
+};

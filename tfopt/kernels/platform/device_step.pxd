@@ -1,0 +1,26 @@
+# cython: language_level=3
+# A step of dense variables on a device, as its library takes it.
+from libc.stdint cimport int64_t
+
+cdef extern from "device_step.h" nogil:
+    enum tfopt_clipping:
+        UNCLIPPED, CLIPPED_EACH, CLIPPED_TOGETHER
+
+    struct tfopt_device_part:
+        int64_t first, n
+        void **data
+        const double *scalars
+        int rule, types, constants
+
+    struct tfopt_device_step:
+        int device
+        void *stream
+        int64_t n
+        const void **grad
+        const int64_t *size
+        const int *grad_type
+        int n_parts
+        const tfopt_device_part *parts
+        tfopt_clipping clipping
+        double limit
+        double[4] bounds

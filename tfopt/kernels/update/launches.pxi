@@ -1,0 +1,355 @@
+# Steps of variables on a device: what is asked of their arrays each time, and the call that queues
+# the step; in repetition.pyx.
+
+ctypedef int (*queues)(const tfopt_device_step *step) noexcept nogil
+ctypedef int (*finds_device)(const void *address, int *device) noexcept nogil
+
+_CLIPPING = {"none": UNCLIPPED, "each": CLIPPED_EACH, "all": CLIPPED_TOGETHER}
+
+cdef enum:
+    NO_STREAM = 1       # of arrays that report none: the one that all others wait for
+
+
+cdef bint _is_in_order(const described *it) noexcept:
+    """Whether an array's elements lie in C order, one after the other."""
+    cdef int64_t expected = 1
+    cdef int axis
+    if it.strides == NULL:
+        return True
+    for axis in range(it.ndim - 1, -1, -1):
+        if it.shape[axis] == 0:
+            return True
+    for axis in range(it.ndim - 1, -1, -1):
+        if it.shape[axis] != 1 and it.strides[axis] != expected:
+            return False
+        expected *= it.shape[axis]
+    return True
+
+
+cdef int64_t _size(const described *it) noexcept:
+    cdef int64_t n = 1
+    cdef int axis
+    for axis in range(it.ndim):
+        n *= it.shape[axis]
+    return n
+
+
+cdef exchange *_exchange_of(object array) except? NULL:
+    """The functions by which an array's library describes its arrays, NULL if it has none."""
+    capsule = getattr(type(array), "__dlpack_c_exchange_api__", None)
+    if capsule is None:
+        return NULL
+    cdef exchange *found = <exchange *>PyCapsule_GetPointer(capsule, b"dlpack_exchange_api")
+    return found if found.major == 1 and found.describe != NULL else NULL
+
+
+cdef class Launch(Write):
+    """A checked step of whole variables on a device, which its library queues.
+
+    The step is taken again with other gradients as long as its arrays stay where they are. They
+    are asked where they are each time, in the shortest way that their library has.
+
+    Parameters
+    ----------
+    functions : tuple of PyCapsule
+        Two functions of the device's library: one queues a step, one finds an address's device.
+    check : callable
+        Gets what the first one returns; raises unless that is 0.
+    device : int
+    parts : list of tuple
+        Of each: kernel, the library's numbers of the rule, of its types and of the gradient's,
+        a list of arrays for each operand but the gradient, the positions of the gradients in a
+        step, and whether weights decay.
+    limits : tuple
+        The bounds of elements by a gradient's type; "none", "each" or "all" for the norms that are
+        limited; and their limit.
+    grads : list
+        The gradients of the first step.
+
+    Attributes
+    ----------
+    possible : bool
+        Whether the arrays tell quickly where they are, and lie apart, on one stream.
+    accepted : bool
+        Whether it has gradients.
+    """
+
+    cdef queues queue
+    cdef finds_device find
+    cdef object check
+    cdef tfopt_device_step step
+    cdef tfopt_device_part *parts
+    cdef list kernels, decays, arrays, held
+    cdef void **data
+    cdef void **grad
+    cdef int64_t *size
+    cdef int *types             # of gradients
+    cdef int *n_arrays          # of each variable
+    cdef Py_ssize_t *places
+    cdef double *scalars
+    cdef uint8_t *codes         # of the types of variable and gradient: see _type
+    cdef exchange *api          # NULL: the arrays have __cuda_array_interface__
+    cdef object kind            # the last type whose arrays it describes
+    cdef int32_t[2] api_device  # its type, below 0 before any array was asked, and its number
+    cdef int64_t stream         # the arrays' own, -1 before any was asked
+    cdef Occupied written
+    cdef readonly bint possible, accepted
+
+    def __cinit__(self, tuple functions not None, check, int device, list parts not None,
+                  tuple limits not None, list grads not None):
+        cdef Py_ssize_t t, k = 0, first = 0, n = 0, n_data = 0, n_parts = len(parts)
+        cdef tfopt_device_part *part = NULL
+        queue, find = functions
+        bounds, norms, limit = limits
+        self.queue = <queues>PyCapsule_GetPointer(queue, b"tfopt.queue_step")
+        self.find = <finds_device>PyCapsule_GetPointer(find, b"tfopt.find_device")
+        self.check, self.step.device = check, device
+        self.kernels, self.decays, self.arrays = [], [], []
+        for kernel, _, _, _, columns, places, _ in parts:
+            if len(columns) != (<Kernel?>kernel).n_operands - 1:
+                raise InvalidArgumentError(f"{len(columns)} arrays for {kernel.name}")
+            if {*map(len, columns)} != {len(places)}:
+                raise InvalidArgumentError("lists of arrays differ in length")
+            n += len(places)
+            n_data += len(places) * len(columns)
+        self.parts = <tfopt_device_part *>calloc(n_parts + 1, sizeof(tfopt_device_part))
+        self.scalars = <double *>calloc(
+            (n_parts + 1) * (MAX_SCALARS + N_SCALES), sizeof(double))
+        self.data = <void **>calloc(n_data + 1, sizeof(void *))
+        self.grad = <void **>calloc(n + 1, sizeof(void *))
+        self.size = <int64_t *>calloc(n + 1, sizeof(int64_t))
+        self.types = <int *>calloc(n + 1, sizeof(int))
+        self.n_arrays = <int *>calloc(n + 1, sizeof(int))
+        self.places = <Py_ssize_t *>calloc(n + 1, sizeof(Py_ssize_t))
+        self.codes = <uint8_t *>calloc(2 * n + 2, sizeof(uint8_t))
+        if self.parts == NULL or self.scalars == NULL or self.data == NULL or self.grad == NULL \
+                or self.size == NULL or self.types == NULL or self.n_arrays == NULL \
+                or self.places == NULL or self.codes == NULL:
+            raise MemoryError
+        for kernel, rule, types, grad_type, columns, places, decays in parts:
+            part = self.parts + len(self.kernels)
+            part.scalars = self.scalars + len(self.kernels) * (MAX_SCALARS + N_SCALES)
+            part.rule, part.types, part.first, part.n = rule, types, first, len(places)
+            part.data = self.data + len(self.arrays)
+            self.kernels.append(kernel)
+            self.decays.append(decays)
+            for place, *arrays in zip(places, *columns):
+                if first == n or not 0 <= grad_type < 4 or place < 0:
+                    raise InvalidArgumentError("a place or a type is out of range")
+                self.types[first], self.places[first] = grad_type, place
+                self.n_arrays[first] = <int>len(arrays)
+                self.arrays += arrays
+                first += 1
+        self.step.n, self.step.grad = n, <const void **>self.grad
+        self.step.size, self.step.grad_type = self.size, self.types
+        self.step.parts = self.parts
+        self.step.clipping, self.step.limit = <tfopt_clipping><int>_CLIPPING[norms], limit
+        for bound in bounds:
+            if k < 4:
+                self.step.bounds[k] = bound
+            k += 1
+        self.possible = first == n > 0 and len(self.arrays) == n_data and self._bind(grads)
+
+    def __dealloc__(self):
+        free(self.parts)
+        free(self.scalars)
+        free(self.data)
+        free(self.grad)
+        free(self.size)
+        free(self.types)
+        free(self.n_arrays)
+        free(self.places)
+        free(self.codes)
+
+    cdef bint _bind(self, list grads) except -1:
+        """Note where the arrays are; return whether they can be asked again."""
+        cdef described found
+        cdef int64_t[2 * MAX_DIMS] room
+        cdef Py_ssize_t t, k, i = 0
+        cdef list spans = []
+        self.api = _exchange_of(self.arrays[0])
+        self.stream = self.api_device[0] = -1
+        for t in range(self.step.n):
+            for k in range(self.n_arrays[t]):
+                if not self._describe(self.arrays[i], &found, room):
+                    return False
+                self.data[i], self.size[t] = found.data, _size(&found)
+                self.codes[2 * t] = _type(&found)
+                if self.size[t]:
+                    spans.append((<size_t>found.data, <size_t>found.data
+                                  + <size_t>(self.size[t] * (found.bits // 8))))
+                i += 1
+            if self.places[t] >= len(grads) \
+                    or not self._describe(grads[self.places[t]], &found, room):
+                return False
+            self.codes[2 * t + 1] = _type(&found)
+        self.written = Occupied(spans)
+        return self.written.apart
+
+    cdef bint _describe(self, object array, described *into, int64_t *room) except -1:
+        """Ask an array where it is; return False if it cannot tell, or if it is not in C order.
+
+        There is room for the shape and strides of an array.
+        """
+        if self.api != NULL:
+            if type(array) is not self.kind:
+                if _exchange_of(array) != self.api:
+                    return False
+                self.kind = type(array)
+            if self.api.describe(<void *>array, into) != 0:
+                PyErr_Clear()
+                return False
+            if self.api_device[0] < 0:
+                self.api_device[0], self.api_device[1] = into.device, into.device_number
+            into.data = <char *>into.data + into.byte_offset
+            return (into.device == self.api_device[0]
+                    and into.device_number == self.api_device[1] and _is_in_order(into))
+        return self._of_interface(array, into, room)
+
+    cdef bint _of_interface(self, object array, described *into, int64_t *room) except -1:
+        cdef object interface = getattr(array, "__cuda_array_interface__", None)
+        cdef object strides, stream
+        cdef str typestr
+        cdef int axis
+        if type(interface) is not dict:
+            return False
+        shape, typestr = interface["shape"], interface["typestr"]
+        strides, stream = interface.get("strides"), interface.get("stream")
+        if type(shape) is not tuple or len(shape) > MAX_DIMS or len(typestr) != 3:
+            return False
+        into.ndim = <int>len(shape)
+        into.code, into.bits, into.lanes = FLOAT, 8 * (ord(typestr[2]) - ord("0")), 1
+        if typestr[1] != "f":
+            if str(array.dtype) != "bfloat16":
+                return False
+            into.code = BFLOAT
+        if into.bits not in (16, 32, 64):
+            return False
+        into.shape, into.strides = room, NULL
+        for axis in range(into.ndim):
+            room[axis] = shape[axis]
+        if strides is not None:
+            if len(strides) != into.ndim:
+                return False
+            into.strides = room + MAX_DIMS
+            for axis in range(into.ndim):
+                room[MAX_DIMS + axis] = <int64_t>strides[axis] // (into.bits // 8)
+        into.data = <void *><size_t>interface["data"][0]
+        if not stream:
+            stream = NO_STREAM
+        if self.stream != -1 and self.stream != stream:
+            return False        # work on several streams has to be put in order
+        self.stream = stream
+        return _is_in_order(into)
+
+    def takes(self, list grads not None):
+        """Use other gradients, unless they or the variables need all checks.
+
+        Parameters
+        ----------
+        grads : list of array
+            Kept until `release`.
+
+        Returns
+        -------
+        bool
+        """
+        cdef described var, found
+        cdef int64_t[2 * MAX_DIMS] room
+        cdef int64_t[2 * MAX_DIMS] other
+        cdef Py_ssize_t t, k, i = 0
+        cdef void *stream = NULL
+        cdef size_t low
+        cdef int device = -1
+        self.release()
+        if not self.possible:
+            return False
+        self.stream = -1
+        for t in range(self.step.n):
+            for k in range(self.n_arrays[t]):
+                if not self._describe(self.arrays[i], &found, &room[0] if k == 0 else &other[0]):
+                    return False
+                if found.data != self.data[i] or _size(&found) != self.size[t] \
+                        or _type(&found) != self.codes[2 * t]:
+                    return False
+                if k == 0:
+                    var = found
+                i += 1
+            if self.places[t] >= len(grads) \
+                    or not self._describe(grads[self.places[t]], &found, other):
+                return False
+            if found.ndim != var.ndim or _type(&found) != self.codes[2 * t + 1] or memcmp(
+                    found.shape, var.shape, found.ndim * sizeof(int64_t)) != 0:
+                return False
+            if found.data != self.grad[t] and self.size[t]:
+                low = <size_t>found.data
+                if self.written.meets(low, low + <size_t>(self.size[t] * (found.bits // 8))):
+                    return False
+                if self.find(found.data, &device) != 0 or device != self.step.device:
+                    return False
+            self.grad[t] = found.data
+        if self.api != NULL:
+            if self.api.current_stream == NULL or self.api.current_stream(
+                    self.api_device[0], self.api_device[1], &stream) != 0:
+                PyErr_Clear()
+                return False
+            self.step.stream = stream
+        else:
+            self.step.stream = <void *><size_t>self.stream
+        self.held, self.accepted = grads, True
+        return True
+
+    def prepare(self, update, scale):
+        """Set the numbers of the step of the gradients that `takes` has accepted.
+
+        Parameters
+        ----------
+        update : RuleUpdate
+        scale : float
+
+        Returns
+        -------
+        bool
+            Whether a device supports it.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a number is invalid.
+        """
+        cdef Py_ssize_t p
+        cdef Kernel kernel
+        cdef numbers read
+        cdef int flags
+        if not self.accepted:
+            raise InvalidArgumentError("a launch needs gradients")
+        for p in range(len(self.kernels)):
+            kernel = self.kernels[p]
+            own = update if self.decays[p] else update.without_decay()
+            if own.decay or own.rounding is not None:
+                return False
+            flags = _checked_numbers(kernel, own.hypers, own.flags, scale, own.keep, &read)
+            self.parts[p].constants = scalars_into(
+                kernel, &read, flags, self.parts[p].types == 1, True,
+                self.scalars + p * (MAX_SCALARS + N_SCALES))
+        self.step.n_parts = <int>len(self.kernels)
+        return True
+
+    def release(self):
+        """Let go of the gradients; the launch then does nothing, until it has got others."""
+        self.held, self.accepted = None, False
+        self.step.n_parts = 0
+
+    cdef int begin(self) except -1:
+        cdef int code = 0
+        if self.step.n_parts:
+            with nogil:
+                code = self.queue(&self.step)
+        if code:
+            self.check(code)
+        return 0
+
+
+cdef uint8_t _type(const described *it) noexcept:
+    """A number for the type of an array's elements."""
+    return <uint8_t>(it.bits + (1 if it.code == BFLOAT else 0)) if it.lanes == 1 else 0
