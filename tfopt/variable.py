@@ -107,8 +107,9 @@ class Variable(Readable):
 
     @property
     def dtype(self) -> Any:
-        """The array's dtype."""
-        return self._array.dtype
+        """The array's NumPy dtype, also on a GPU."""
+        array = self._array
+        return array.dtype if isinstance(array, np.ndarray) else backend_of(self).dtype_of(array)
 
     @property
     def constraint(self) -> Callable[[Any], Any] | None:
@@ -195,8 +196,7 @@ class Variable(Readable):
         if is_device_array(value):
             self._check_shape(tuple(value.shape))
         else:
-            dtype = backend.dtype_of(self._array)
-            value = self._fitting(value, dtype).astype(dtype)
+            value = self._fitting(value).astype(self.dtype)
         backend.write(self._array, value)
         return self
 
@@ -222,10 +222,9 @@ class Variable(Readable):
         if self.constraint is not None:
             self.assign(self.constraint(self._array))
 
-    def _fitting(self, value: Any, dtype: Any = None) -> np.ndarray:
-        array = np.asarray(value)
+    def _fitting(self, value: Any) -> np.ndarray:
+        array, dtype = np.asarray(value), self.dtype
         self._check_shape(array.shape)
-        dtype = self.dtype if dtype is None else dtype
         if not np.can_cast(array.dtype, dtype, "same_kind"):
             raise InvalidTypeError(f"cannot assign {array.dtype} to {self.name} of dtype {dtype}")
         return array

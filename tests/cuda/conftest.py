@@ -14,7 +14,7 @@ from tfopt.cuda import library
 @pytest.fixture(scope="package", autouse=True)
 def cuda_library():
     """Put the library in place, and take it away again afterwards."""
-    if DEVICE.name != "host":
+    if not DEVICE.on_host:
         assert library.load()
         yield
         return

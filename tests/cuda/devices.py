@@ -1,15 +1,19 @@
 """Where the tests of the CUDA path put their arrays.
 
-``TFOPT_TEST_DEVICE`` names one: ``host`` (the default; the sources compiled for the host, and
-NumPy's memory passed off as a GPU's), ``cupy`` or ``torch``, which need a GPU.
+``TFOPT_TEST_DEVICE`` names one. ``host`` (the default) and ``host_torch`` need no GPU: the sources
+are compiled for the host, and arrays of NumPy, or tensors of torch, are passed off as a GPU's.
+``cupy`` and ``torch`` are those libraries on a GPU.
 """
 
 from __future__ import annotations
 
 import os
+from itertools import cycle
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 __all__ = ["DEVICE", "HostArray"]
 
@@ -69,12 +73,17 @@ class HostArray:
         }
 
 
+#: Streams of arrays: the legacy one, none, that of each thread, and others.
+_STREAMS = cycle([1, None, 2, 0x7F10, 0x7F20])
+
+
 class Host:
     name = "host"
+    on_host = True
 
     def to(self, array: np.ndarray) -> Any:
-        """Return a copy on the device."""
-        return HostArray(array.copy())
+        """Return a copy on the device, on the next of several streams."""
+        return HostArray(array.copy(), next(_STREAMS))
 
     def back(self, array: Any) -> np.ndarray:
         """Return a copy on the host."""
@@ -82,16 +91,22 @@ class Host:
 
     def part(self, array: Any, key: Any) -> Any:
         """Return a view of a part of an array on the device."""
-        return HostArray(array.array[key])
+        return HostArray(array.array[key], array.stream)
+
+    def move(self, array: Any) -> None:
+        """Move an array to another address."""
+        array.array = array.array.copy()
 
 
 class CuPy:
     name = "cupy"
+    on_host = False
 
     def to(self, array: np.ndarray) -> Any:
         import cupy
 
-        return cupy.asarray(array)
+        # of an array without axes CuPy passes the number on, and loses the sign of a zero
+        return cupy.asarray(np.atleast_1d(array)).reshape(array.shape)
 
     def back(self, array: Any) -> np.ndarray:
         return array.get()
@@ -99,9 +114,13 @@ class CuPy:
     def part(self, array: Any, key: Any) -> Any:
         return array[key]
 
+    def move(self, array: Any) -> None:
+        pytest.skip("CuPy's arrays stay where they are")
+
 
 class Torch:
     name = "torch"
+    on_host = False
 
     def to(self, array: np.ndarray) -> Any:
         import torch
@@ -122,5 +141,51 @@ class Torch:
     def part(self, array: Any, key: Any) -> Any:
         return array[key]
 
+    def move(self, array: Any) -> None:
+        array.data = array.data.clone()
 
-DEVICE = {"host": Host, "cupy": CuPy, "torch": Torch}[os.environ.get("TFOPT_TEST_DEVICE", "host")]()
+
+class HostTorch(Torch):
+    """Torch's tensors in host memory, of a class that says it is on a GPU."""
+
+    name = "host_torch"
+    on_host = True
+
+    def __init__(self) -> None:
+        torch = pytest.importorskip("torch")
+
+        class Tensor(torch.Tensor):
+            is_cuda = True
+            device = torch.device("cuda", 0)
+
+            @property
+            def __cuda_array_interface__(self) -> dict[str, Any]:
+                if self.requires_grad:
+                    raise RuntimeError("Can't get __cuda_array_interface__ on a Variable")
+                return {}  # tfopt must not need it: torch's has no bfloat16
+
+            def cpu(self) -> Any:
+                return self.detach().clone().as_subclass(torch.Tensor)
+
+            def numpy(self, *_: Any, **__: Any) -> Any:
+                raise TypeError("can't convert cuda:0 device type tensor to numpy")
+
+            __array__ = __dlpack__ = numpy
+
+        self.kind = Tensor
+        streams = cycle([0, 2, 0x7F10])
+        torch.cuda.current_stream = lambda _: SimpleNamespace(cuda_stream=next(streams))
+        torch._C._cuda_getCurrentRawStream = lambda _: next(streams)
+
+    def to(self, array: np.ndarray) -> Any:
+        import torch
+
+        if array.dtype.name == "bfloat16":
+            tensor = torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+        else:
+            tensor = torch.from_numpy(array.copy())
+        return tensor.as_subclass(self.kind)
+
+
+DEVICES = {"host": Host, "host_torch": HostTorch, "cupy": CuPy, "torch": Torch}
+DEVICE = DEVICES[os.environ.get("TFOPT_TEST_DEVICE", "host")]()

@@ -74,7 +74,7 @@ def compared(make_one: Any, dtype: str, steps: int = 3) -> None:
 @each_dtype
 @each_optimizer
 def test_steps_are_the_hosts(which: str, dtype: str) -> None:
-    if which in ("Adadelta", "Ftrl-l1-l2-beta") and DEVICE.name != "host":
+    if which in ("Adadelta", "Ftrl-l1-l2-beta") and not DEVICE.on_host:
         pytest.skip("a reciprocal root and a power are not the host's to the bit")
     compared(lambda: make(which), dtype)
 
@@ -165,6 +165,31 @@ def test_a_variable_that_comes_twice() -> None:
         pairs = [(put(np.ones(3)), var), (put(np.full(3, 2.0)), var)]
         tfopt.optimizers.Adamax(0.1).apply_gradients(pairs)
     assert_same_bits(DEVICE.back(moved), here, "twice")
+
+
+@pytest.mark.parametrize("wrap", [Variable, lambda array: array], ids=["Variable", "array"])
+def test_arrays_that_move_between_steps(wrap: Any) -> None:
+    """As a parameter of torch does when its data are replaced: the slots stay its own."""
+    moving, here = there(np.ones(3)), np.ones(3)
+    var, opt, host = wrap(moving), tfopt.optimizers.Adam(0.1), tfopt.optimizers.Adam(0.1)
+    for k in range(4):
+        grad = np.array([1.0, 2, k])
+        opt.apply_gradients([(there(grad), var)])
+        host.apply_gradients([(grad, here)])
+        DEVICE.move(moving)
+    assert_same_bits(DEVICE.back(moving), here, "moved")
+    assert len(opt.get_weights()) == len(host.get_weights())
+
+
+def test_variables_without_elements() -> None:
+    """They all have the address 0, and each has its own slots, as on the host."""
+    opt, host = tfopt.optimizers.Adam(), tfopt.optimizers.Adam()
+    arrays = [np.ones(0), np.ones(0), np.ones((2, 0))]
+    variables = [there(array) for array in arrays]
+    for _ in range(2):
+        opt.apply_gradients([(there(array), v) for array, v in zip(arrays, variables, strict=True)])
+        host.apply_gradients([(np.ones_like(array), array) for array in arrays])
+    assert [w.shape for w in opt.get_weights()] == [w.shape for w in host.get_weights()]
 
 
 # ---- refusals

@@ -12,7 +12,7 @@ from tfopt.errors import InvalidTypeError
 from tfopt.imports import bfloat16
 from tfopt.variable import Variable
 
-__all__ = ["DeviceArray", "as_device_array", "numpy_dtype"]
+__all__ = ["DeviceArray", "as_device_array", "name_of_dtype", "numpy_dtype"]
 
 #: Names of dtypes by the interface's typestr; bfloat16 is identified by the array's own dtype.
 _DTYPES = {"<f2": "float16", "<f4": "float32", "<f8": "float64"}
@@ -60,7 +60,7 @@ def as_device_array(value: Any, name: str, as_what: str = "var") -> DeviceArray:
         return DeviceArray(
             value.data_ptr(),
             tuple(value.shape),
-            str(value.dtype).removeprefix("torch."),
+            name_of_dtype(value),
             value.is_contiguous(),
             False,
             torch.cuda.current_stream(value.device).cuda_stream,
@@ -96,13 +96,22 @@ def _is_contiguous(shape: tuple[int, ...], strides: Any, itemsize: int) -> bool:
     return True
 
 
+def name_of_dtype(value: Any) -> str:
+    """Return the name of the dtype of an array on a GPU, whatever library it is of."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is None:
+        typestr: str = value.__cuda_array_interface__["typestr"]
+        return _DTYPES.get(typestr, typestr)
+    return str(dtype).removeprefix("torch.")
+
+
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """Return the NumPy dtype with a name; bfloat16 is that of ml_dtypes."""
-    if name != "bfloat16":
-        return np.dtype(name)
     try:
-        return bfloat16()
+        return bfloat16() if name == "bfloat16" else np.dtype(name)
     except ImportError:
         raise InvalidTypeError(
-            "bounds of bfloat16 arrays require the package ml_dtypes: install it"
+            "bfloat16 arrays on a GPU require the package ml_dtypes: install it"
         ) from None
+    except TypeError:
+        raise InvalidTypeError(f"arrays of {name} on a GPU are not supported") from None

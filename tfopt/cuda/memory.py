@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.cuda.device_array import as_device_array, numpy_dtype
+from tfopt.cuda.device_array import name_of_dtype, numpy_dtype
 from tfopt.errors import InvalidTypeError
 
 __all__ = ["dtype_of", "filled_like", "new_like", "to_host", "write"]
@@ -15,7 +15,7 @@ __all__ = ["dtype_of", "filled_like", "new_like", "to_host", "write"]
 
 def dtype_of(value: Any) -> np.dtype[Any]:
     """Return the NumPy dtype of an array on a GPU."""
-    return numpy_dtype(as_device_array(value, "var").dtype)
+    return numpy_dtype(name_of_dtype(value))
 
 
 def new_like(value: Any, shape: tuple[int, ...]) -> Any:

@@ -16,7 +16,6 @@ from tfopt.kernels.arrays.aliasing import certainly_apart, in_place
 from tfopt.kernels.update.commit import Assign, Write, carry_out
 from tfopt.optimizers.state.slot_storage import check_blocks
 from tfopt.optimizers.state.transaction import Writes, transact
-from tfopt.optimizers.state.variables import dtype_of
 from tfopt.variable import Variable
 
 __all__ = [
@@ -165,7 +164,7 @@ def host_array(variable: Variable) -> np.ndarray:
 
 def kind_of(variable: Variable) -> dict[str, Any]:
     """Return the description of a variable in a state: its shape and dtype."""
-    return {"shape": list(variable.shape), "dtype": dtype_of(variable).name}
+    return {"shape": list(variable.shape), "dtype": variable.dtype.name}
 
 
 # ---- checks
@@ -204,7 +203,7 @@ def check_variables(saved: dict[str, Any], names: dict[str, Variable]) -> None:
     """Raise if a state was saved with other variables."""
     check_same("variables", names, saved)
     for name, variable in names.items():
-        shape, dtype = list(variable.shape), dtype_of(variable).name
+        shape, dtype = list(variable.shape), variable.dtype.name
         if saved[name]["shape"] != shape:
             raise InvalidArgumentError(
                 f"variable {name!r} has shape {shape}, in the state {saved[name]['shape']}"
@@ -261,12 +260,12 @@ def fitting(name: str, params: Sequence[Variable], weights: Any) -> list[np.ndar
                 f"Optimizer weight shape {param.shape} not compatible with provided weight shape "
                 f"{array.shape}"
             )
-        dtype = dtype_of(param)
+        dtype = param.dtype
         if array.dtype != dtype and "V" in (array.dtype.kind, dtype.kind):
             raise InvalidTypeError(f"{param.name} is stored as {dtype}, not {array.dtype}")
         check_blocks(param.name, array)
     with np.errstate(all="ignore"):
-        return [array.astype(dtype_of(p)) for p, array in zip(params, arrays, strict=True)]
+        return [array.astype(p.dtype) for p, array in zip(params, arrays, strict=True)]
 
 
 def with_iterations(params: Sequence[Variable], weights: Any) -> Any:

@@ -11,7 +11,6 @@ import numpy as np
 from tfopt.core.line_alignment import empty_at_a_line
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.imports import bfloat16
-from tfopt.optimizers.state.variables import dtype_of
 from tfopt.storage import (
     BLOCKS,
     DYNAMIC8,
@@ -75,7 +74,7 @@ def stored_dtype(
         If there is no such slot, or the slot or the variable does not allow the storage.
     """
     kind = storage.get(slot) if isinstance(storage, Mapping) else storage
-    own = dtype_of(variable)
+    own: np.dtype[Any] = variable.dtype
     if kind is None or kind == own.name or (kind in _CODES and math.prod(variable.shape) < FEWEST):
         return own
     if variable.device == "gpu" or own.name not in ("float32", "float16", "bfloat16"):

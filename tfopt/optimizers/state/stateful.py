@@ -20,7 +20,7 @@ from tfopt.optimizers.state.restoration import LoadedState, Restoration, fitting
 from tfopt.optimizers.state.slots import SlotStore, first_array
 from tfopt.optimizers.state.state_dict import check_weights, load_state, other_weights, state_of
 from tfopt.optimizers.state.tree import Places
-from tfopt.optimizers.state.variables import as_variable, dtype_of
+from tfopt.optimizers.state.variables import as_variable
 from tfopt.variable import Variable
 
 __all__ = ["COUNTED", "Stateful"]
@@ -113,7 +113,8 @@ class Stateful(HasSettings, ABC):
 
     def _slot_dtype(self, variable: Variable, slot_name: str) -> np.dtype[Any]:
         """Return the dtype of a slot of a variable."""
-        return dtype_of(variable)
+        dtype: np.dtype[Any] = variable.dtype
+        return dtype
 
     def get_slot(self, var: Any, slot_name: str) -> Variable:
         """Return the slot of a variable.

@@ -14,7 +14,7 @@ from tfopt.kernels.arrays.aliasing import Occupied
 from tfopt.kernels.arrays.coerce import as_array, of_torch, placement
 from tfopt.variable import Variable
 
-__all__ = ["any_overlap", "as_variable", "dtype_of", "memory_of", "sharing", "wide"]
+__all__ = ["any_overlap", "as_variable", "memory_of", "sharing", "wide"]
 
 #: How hard it may be to find out whether two arrays share an element; else they count as apart.
 _MOST_WORK = 10_000
@@ -55,7 +55,8 @@ def memory_of(variable: Variable) -> tuple[Any, ...]:
     """
     if variable.device == "gpu":
         there = backend_of(variable).describe(variable, variable.name)
-        return there.address, there.shape, there.dtype
+        place = there.address if there.size else id(variable.value())
+        return place, there.shape, there.dtype
     return placement(variable.numpy())
 
 
@@ -99,14 +100,6 @@ def _span(variable: Variable) -> tuple[int, int] | None:
         return (there.address, there.end) if there.size else None
     host = variable.numpy()
     return np.lib.array_utils.byte_bounds(host) if host.size else None
-
-
-def dtype_of(variable: Variable) -> np.dtype[Any]:
-    """Return a variable's NumPy dtype, whatever its device."""
-    on_device = variable.device == "gpu"
-    dtype: np.dtype[Any]
-    dtype = backend_of(variable).dtype_of(variable.value()) if on_device else variable.dtype
-    return dtype
 
 
 def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -111,6 +111,8 @@ def _without_none(
 
 def _of_caller(grad: Any, variable: Any) -> Any:
     """Return a gradient of a caller as the package takes it."""
+    if isinstance(grad, np.ndarray) or is_device_array(grad):
+        return grad
     try:
         array = None if is_device_array(grad) else of_torch(grad, "grad")
     except InvalidTypeError as error:
