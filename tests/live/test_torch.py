@@ -333,7 +333,7 @@ def test_refusals() -> None:
         ours.SGD([w], differentiable=True)
     with pytest.raises(ValueError, match="Invalid learning rate"):
         ours.Adagrad([w], lr=-1.0)
-    with pytest.raises(InvalidTypeError, match="parameters must be on the CPU, not on meta"):
+    with pytest.raises(InvalidTypeError, match="on the CPU or on a GPU, not on meta"):
         ours.Adam([torch.nn.Parameter(torch.ones(3, device="meta"))])
     optimizer = ours.Adam([w])
     with pytest.raises(InvalidTypeError, match="on the CPU"):

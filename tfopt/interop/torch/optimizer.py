@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.imports import bfloat16
 from tfopt.indexed_slices import IndexedSlices
+from tfopt.interop.torch.device import DevicePart
 from tfopt.kernels import kernels
 from tfopt.kernels.arrays.coerce import arrays_of
 from tfopt.kernels.update.checks import Call, dense_call
@@ -30,9 +32,12 @@ class _Part(NamedTuple):
     """Parameters with the same step count: dense ones, or a single sparse one."""
 
     positions: list[int]  # in the group
-    operands: tuple[list[np.ndarray], ...]  # the parameters, their first slots, ...
+    operands: tuple[
+        list[Any], ...
+    ]  # arrays, or tensors on a GPU: the parameters, their first slots, ...
     steps: memoryview  # the step count: memory of the "step" tensor in the state of each
     workspace: Workspace | None  # for a sparse gradient
+    device: DevicePart | None  # of parameters on a GPU
 
 
 class _Plan(NamedTuple):
@@ -46,18 +51,18 @@ class _Plan(NamedTuple):
     parts: list[_Part]
 
 
-#: The step count of some parameters, and the calls of their next step.
-_Ready = tuple[memoryview, list[Call]]
+#: The step count of some parameters, and what carries out their next step.
+_Ready = tuple[memoryview, Callable[[], None]]
 
 
 class KernelOptimizer(torch.optim.Optimizer):
     """Base class of torch optimizers that run on tfopt's kernels.
 
-    Parameters and state are CPU tensors, updated in place. The state has the names and meanings of
-    the torch class of the same name, so the ``state_dict()`` of either loads into the other. All
-    dense parameters of a group are updated by one call. A sparse gradient updates only its rows and
-    their state, as in ``torch.optim.SparseAdam``; duplicate rows are summed. A step that raises has
-    changed nothing.
+    Parameters and their state are on the CPU or on a GPU, and updated in place; step counts are on
+    the CPU. The state has the names and meanings of the torch class of the same name, so the
+    ``state_dict()`` of either loads into the other. All dense parameters of a group are updated by
+    one call. A sparse gradient updates only its rows and their state, as in
+    ``torch.optim.SparseAdam``; duplicate rows are summed. A step that raises has changed nothing.
 
     A subclass has torch's class as its second base, which defines its arguments, and declares its
     state (`_slots`) and its rule (`_update`).
@@ -65,7 +70,7 @@ class KernelOptimizer(torch.optim.Optimizer):
     Raises
     ------
     InvalidTypeError
-        If a parameter is not on the CPU.
+        If a parameter is on another device than the CPU or a GPU.
     InvalidArgumentError
         If a setting has no counterpart.
     """
@@ -108,10 +113,12 @@ class KernelOptimizer(torch.optim.Optimizer):
                 if group.get(setting):
                     raise InvalidArgumentError(f"{setting} must be False")
             for parameter in group["params"]:
-                if parameter.device.type != "cpu":
+                if parameter.device.type not in ("cpu", "cuda"):
                     raise InvalidTypeError(
-                        f"parameters must be on the CPU, not on {parameter.device}"
+                        f"parameters must be on the CPU or on a GPU, not on {parameter.device}"
                     )
+                if parameter.device.type == "cuda" and parameter.is_complex():
+                    raise InvalidTypeError("complex parameters must be on the CPU, not on a GPU")
         except InvalidArgumentError:
             self.param_groups.pop()
             raise
@@ -166,11 +173,8 @@ class KernelOptimizer(torch.optim.Optimizer):
         ready: list[_Ready] = []
         for number, group in enumerate(self.param_groups):
             ready += self._ready(number, group)
-        for steps, calls in ready:
-            if len(calls) > 1:
-                run_together(calls)
-            else:
-                run(calls[0])
+        for steps, take in ready:
+            take()
             steps[()] += 1
         # so that autograd detects graphs that need the old values
         increment_version([p for g in self.param_groups for p in g["params"] if p.grad is not None])
@@ -203,7 +207,14 @@ class KernelOptimizer(torch.optim.Optimizer):
             step = update.step(scale, part.workspace is None, lazy=True)
             gradients = [_resolved(grads[k]) for k in part.positions]
             if part.workspace is not None:
-                ready.append((part.steps, [self._of_rows(group, part, step, gradients[0])]))
+                self._refuse_rows(group)
+                slices = _slices(gradients[0], part.device is not None)
+                if part.device is not None:
+                    ready.append((part.steps, part.device.rows(update, scale, slices)))
+                    continue
+                arrays = tuple(column[0] for column in part.operands)
+                call = step.rows(arrays, slices, part.workspace)
+                ready.append((part.steps, partial(run, call)))
                 continue
             decay = self._penalty(group)
             if decay:
@@ -211,8 +222,12 @@ class KernelOptimizer(torch.optim.Optimizer):
                 alpha = -decay if group["maximize"] else decay
                 targets = [parameters[k] for k in part.positions]
                 with torch.no_grad():
-                    gradients = torch._foreach_add(gradients, targets, alpha=alpha)
-            ready.append((part.steps, _of_all(part, step, _arrays(gradients), self._rate(group))))
+                    gradients = list(torch._foreach_add(gradients, targets, alpha=alpha))
+            rate = self._rate(group)
+            if part.device is not None:
+                ready.append((part.steps, part.device.dense(update, scale, gradients, rate)))
+            else:
+                ready.append((part.steps, _of_all(part, step, _arrays(gradients), rate)))
         return ready
 
     def _current_state(self, parameters: list[Any], slots: Iterable[str]) -> list[Any]:
@@ -220,13 +235,12 @@ class KernelOptimizer(torch.optim.Optimizer):
         states = [self.state.get(parameter, {}) for parameter in parameters]
         return [state.get(name) for name in ("step", *slots) for state in states]
 
-    def _of_rows(self, group: dict[str, Any], part: _Part, step: RuleStep, grad: Any) -> Call:
+    def _refuse_rows(self, group: dict[str, Any]) -> None:
+        """Raise if a group's step is not one of rows."""
         if self._penalty(group):
             raise InvalidArgumentError("weight_decay cannot be added to a sparse gradient")
         if self._rate(group) is not None:
             raise InvalidArgumentError("momentum does not support sparse gradients")
-        arrays = tuple(column[0] for column in part.operands)
-        return step.rows(arrays, _slices(grad), part.workspace or Workspace())
 
     def _planned(
         self, group: dict[str, Any], parameters: list[Any], kinds: list[bool | None]
@@ -235,7 +249,8 @@ class KernelOptimizer(torch.optim.Optimizer):
         for k, sparse in enumerate(kinds):
             if sparse is False:
                 count = self._count(group, parameters[k])
-                dense.setdefault((parameters[k].dtype, count), []).append(k)
+                key = parameters[k].dtype, parameters[k].device, count
+                dense.setdefault(key, []).append(k)
         parts = [self._part(group, parameters, positions, None) for positions in dense.values()]
         rows = [k for k, sparse in enumerate(kinds) if sparse]
         return [*parts, *(self._part(group, parameters, [k], Workspace()) for k in rows)]
@@ -256,7 +271,9 @@ class KernelOptimizer(torch.optim.Optimizer):
         """Group parameters, create missing state, and give them a common step count."""
         targets = [parameters[k] for k in positions]
         count = torch.tensor(self._count(group, targets[0]))
-        columns = [[_array(target) for target in targets]]
+        on_device = targets[0].device.type == "cuda"
+        as_operand: Callable[[Any], Any] = torch.Tensor.detach if on_device else _array
+        columns = [[as_operand(target) for target in targets]]
         for name, value in self._slots(group).items():
             columns.append([])
             for target in targets:
@@ -265,18 +282,21 @@ class KernelOptimizer(torch.optim.Optimizer):
                     self.state[target][name] = torch.full_like(
                         target, first, memory_format=torch.preserve_format
                     )
-                columns[-1].append(_array(self.state[target][name]))
+                columns[-1].append(as_operand(self.state[target][name]))
         for target in targets:
             self.state[target]["step"] = count
-        return _Part(positions, tuple(columns), memoryview(count.numpy()), workspace)
+        device = DevicePart(tuple(columns)) if on_device else None
+        return _Part(positions, tuple(columns), memoryview(count.numpy()), workspace, device)
 
 
-def _of_all(part: _Part, step: RuleStep, grads: list[np.ndarray], rate: float | None) -> list[Call]:
+def _of_all(
+    part: _Part, step: RuleStep, grads: list[np.ndarray], rate: float | None
+) -> Callable[[], None]:
     if rate is None:
-        return [_dense(step, part.operands, grads)]
+        return partial(run, _dense(step, part.operands, grads))
     parameters, *slots = part.operands
     down = many_call(kernels["gradient_descent"], (parameters, slots[0]), (rate,), 0, 1.0)
-    return [step.dense(tuple(slots), grads), down]
+    return partial(run_together, [step.dense(tuple(slots), grads), down])
 
 
 def _dense(step: RuleStep, operands: tuple[list[np.ndarray], ...], grads: list[np.ndarray]) -> Call:
@@ -316,9 +336,12 @@ def _resolved(grad: Any) -> Any:
     return grad
 
 
-def _slices(grad: Any) -> IndexedSlices:
+def _slices(grad: Any, on_device: bool) -> IndexedSlices:
     if grad.sparse_dim() != 1:
         raise InvalidArgumentError(
             f"a sparse gradient must have one sparse dimension, not {grad.sparse_dim()}"
         )
-    return IndexedSlices(_array(_resolved(grad._values())), grad._indices()[0].numpy())
+    values, indices = _resolved(grad._values()), grad._indices()[0]
+    if on_device:
+        return IndexedSlices(values.detach(), indices)
+    return IndexedSlices(_array(values), indices.numpy())
