@@ -168,12 +168,16 @@ def rows_update(
     grad_scale: Any,
     check_range: bool,
     var_scale: Any = 1.0,
+    lazy: bool = False,
 ) -> RowsUpdate:
-    """Check a sparse update, except the values of the indices."""
+    """Check a sparse update, except the values of the indices.
+
+    A lazy update leaves all other rows unchanged, whatever the rule.
+    """
     refuse_reduction(kernel)
     library = load()
     check_duplicates(duplicates)
-    steps_all_rows(kernel, duplicates)
+    everywhere = steps_all_rows(kernel, duplicates, lazy)
     arrays = check_arrays(kernel, operands)
     ids = check_indices(indices)
     values = check_in_order(kernel, arrays, ids, hypers, flags)
@@ -196,6 +200,7 @@ def rows_update(
         constants,
         scalars,
         duplicates,
+        everywhere,
         check_range,
         (*operands, indices),
     )

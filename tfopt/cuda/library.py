@@ -13,14 +13,14 @@ from tfopt.rules import ELEMENTWISE
 
 __all__ = ["Axes", "Library", "LibraryError", "load"]
 
-ABI = 4  # as in api.cu
+ABI = 5  # as in api.cu
 
 _ADDRESSES, _COUNTS, _NUMBERS = POINTER(c_void_p), POINTER(c_int64), POINTER(c_double)
 _LAUNCH = (c_int, c_void_p, c_int, c_int)  # device, stream, rule, types
 _ROWS = (c_void_p, c_void_p, c_int)  # gradient, indices, bytes of an index
 _SIZES = (c_int64, c_int64, c_int64)  # indices, rows, elements of a row
 _CLIPPING = (c_double, c_void_p, c_int)  # a bound, factors, and which gradients they are for
-_INDICES = (c_int, c_int, _COUNTS)  # duplicates, whether to check indices, an invalid one
+_INDICES = (c_int, c_int, c_int, _COUNTS)  # duplicates, lazy, whether to check, an invalid one
 _NORMS = (c_int, c_void_p, c_void_p)  # device, stream, address of the norms
 _ARRAY = (c_int, c_void_p, c_int64)  # type, address, elements of a slice
 _LIMITS = (c_int, c_double, c_void_p, c_int)  # whether to take the root, a limit or many, policy

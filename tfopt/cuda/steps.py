@@ -106,13 +106,9 @@ def launch_of(
 
 
 def _rows(part: SparseUpdate, slices: IndexedSlices, step: RuleStep) -> RowsUpdate:
-    if step.lazy and step.kernel.rule.absent is not None:
-        raise InvalidArgumentError(
-            f'on a GPU sparse must be "tensorflow" for {step.kernel.name}, which steps all rows'
-        )
     operands = (*part.arrays, slices.values)
     rows = operands, step.hypers, step.flags, slices.indices, step.duplicates
-    return rows_update(step.kernel, *rows, step.grad_scale, True, step.var_scale)
+    return rows_update(step.kernel, *rows, step.grad_scale, True, step.var_scale, step.lazy)
 
 
 def _without_outside(update: RowsUpdate) -> RowsUpdate:

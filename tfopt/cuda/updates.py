@@ -90,6 +90,7 @@ class RowsUpdate(NamedTuple):
     constants: int
     scalars: tuple[float, ...]
     duplicates: str
+    everywhere: bool  # whether rows without a gradient take a step, too
     check_range: bool
     given: tuple[Any, ...]  # the objects that keep the arrays' memory
 
@@ -120,8 +121,7 @@ class RowsUpdate(NamedTuple):
     def launch(self, stream: int, reading: Reading) -> None:
         """Queue the update; if indices are checked, wait for the result of the check."""
         var, n, inner = self.operands[0], self.indices.shape[0], prod(self.operands[0].shape[1:])
-        everywhere = self.kernel.rule.absent is not None
-        if (var.size == 0 and n == 0) or inner == 0 or (n == 0 and not everywhere):
+        if (var.size == 0 and n == 0) or inner == 0 or (n == 0 and not self.everywhere):
             return
         at = c_int64()
         data = [array.address for array in self.operands[:-1]]
@@ -143,6 +143,7 @@ class RowsUpdate(NamedTuple):
             reading.factors,
             reading.each_row,
             _DUPLICATES[self.duplicates],
+            not self.everywhere,
             self.check_range,
             byref(at),
         )

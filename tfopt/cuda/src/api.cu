@@ -9,7 +9,7 @@
 enum { SEQUENTIAL, SUM, ERROR };
 
 /* Incremented whenever the arguments or the meaning of a function change. */
-API int tfopt_cuda_abi() { return 4; }
+API int tfopt_cuda_abi() { return 5; }
 
 API int tfopt_cuda_rules() { return N_RULES; }
 
@@ -102,14 +102,14 @@ API int tfopt_cuda_outside(int device, void *stream_, const void *indices, int i
 
 /* Step the rows listed in n indices of 4 or 8 bytes. If `refuse` is set, the call waits for the
  * check and *at becomes the offset of the first index out of range; otherwise such indices are
- * skipped. The gradient is clipped as in a dense call; with `clips_each`, rows are clipped before
- * duplicates are summed.
+ * skipped. If `lazy` is set, no other rows take a step. The gradient is clipped as in a dense call;
+ * with `clips_each`, rows are clipped before duplicates are summed.
  */
 API int tfopt_cuda_rows(int device, void *stream_, int rule, int types, void *const *data,
                         const void *grad, const void *indices, int index_size, std::int64_t n,
                         std::int64_t n_rows, std::int64_t inner, const double *scalars,
                         int constants, double bound, const void *factors, int clips_each,
-                        int duplicates, int refuse, std::int64_t *at) {
+                        int duplicates, int lazy, int refuse, std::int64_t *at) {
     const OnDevice on(device);
     const auto stream = static_cast<cudaStream_t>(stream_);
     const bool waits = refuse || duplicates == ERROR;
@@ -131,7 +131,7 @@ API int tfopt_cuda_rows(int device, void *stream_, int rule, int types, void *co
     if (waits && (duplicates == ERROR || !n))
         sorted.send_found();
     rule_at(rule).rows[types]({data, grad, n, n_rows, inner, sorted.row, sorted.order, sorted.found,
-                               duplicates == SUM, bool(clips_each), scalars, constants,
+                               duplicates == SUM, bool(clips_each), bool(lazy), scalars, constants,
                                {bound, static_cast<const Factors *>(factors), false}},
                               stream);
     sorted.free();

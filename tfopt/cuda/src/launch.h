@@ -28,6 +28,7 @@ struct RowsCall {
     const std::uint32_t *row, *order;
     const Found *found;
     bool summed, clips_each;
+    bool lazy; /* whether rows without a gradient stay, whatever the rule */
     const double *scalars;
     int constants;
     Clipping clipping;
@@ -96,7 +97,7 @@ template <class R, class V, class G> void any_rows(const RowsCall &call, cudaStr
     w.row = call.row;
     w.order = call.order;
     w.found = call.found;
-    w.summed = call.summed || R::steps_absent_rows;
+    w.summed = call.summed;
     w.clips_each = call.clips_each;
     w.group = 1;
     while (w.group < GROUP && w.group < call.inner)
@@ -104,7 +105,8 @@ template <class R, class V, class G> void any_rows(const RowsCall &call, cudaStr
     const unsigned parts = unsigned((call.inner + COLUMNS - 1) / COLUMNS);
     const auto blocks = [&](std::int64_t n) { return unsigned((n * w.group + THREADS - 1) / THREADS); };
     if constexpr (R::steps_absent_rows)
-        LAUNCH(stream, dim3(blocks(call.n_rows), parts), THREADS, (absent_rows<R, V, G>), w);
+        if (!call.lazy)
+            LAUNCH(stream, dim3(blocks(call.n_rows), parts), THREADS, (absent_rows<R, V, G>), w);
     if (call.n)
         LAUNCH(stream, dim3(blocks(call.n), parts), THREADS, (rows<R, V, G>), w);
 }
