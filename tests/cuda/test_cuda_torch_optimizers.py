@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -128,3 +129,26 @@ def test_parameters_whose_memory_is_replaced() -> None:
 def test_capturable_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="capturable must be False"):
         ours.Adam([torch.nn.Parameter(TORCH.to(np.ones(3)))], capturable=True)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # said once a process
+@pytest.mark.parametrize("name", ["SGD", "Adam", "Adagrad", "RMSprop", "Adadelta"])
+def test_sparse_gradients(name: str) -> None:
+    if name == "Adadelta" and not TORCH.on_host:
+        pytest.skip("a reciprocal root is not the host's to the bit")
+    random = np.random.default_rng(0)
+    table = random.standard_normal((6, 3))
+    here, far = torch.nn.Parameter(on_host(table)), torch.nn.Parameter(TORCH.to(table))
+    host, device = getattr(ours, name)([here], lr=0.1), getattr(ours, name)([far], lr=0.1)
+    for _ in range(3):
+        ids, values = random.integers(6, size=(1, 4)), random.standard_normal((4, 3))
+        for parameter, to in ((here, on_host), (far, TORCH.to)):
+            parts = to(ids), to(values)
+            parameter.grad = torch.sparse_coo_tensor(*parts, (6, 3))
+            if TORCH.on_host:  # where a sparse tensor's parts have torch's own class
+                parameter.grad._indices, parameter.grad._values = (
+                    partial(lambda part: part, part) for part in parts
+                )
+        host.step()
+        device.step()
+    assert_same_bits(back(far), here.detach().numpy(), "parameter")
