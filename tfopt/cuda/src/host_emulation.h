@@ -9,11 +9,11 @@
 
 #include "indices.h"
 
-inline int last_error() { return 0; }
+inline int last_error() { return fails("launch") ? 719 : 0; } /* the codes are CUDA's */
 inline int wait_for_all() { return 0; }
 inline int follow(cudaStream_t, cudaStream_t) { return 0; }
-inline bool is_captured(cudaStream_t) { return false; }
-inline const char *text_of(int) { return "an error of the host"; }
+inline bool is_captured(cudaStream_t) { return fails("capture"); }
+inline const char *text_of(int code) { return code == 2 ? "out of memory" : "an error of the host"; }
 
 inline int count_devices(int *n) {
     *n = 1;
@@ -35,8 +35,8 @@ struct OnDevice {
 };
 
 inline int take(void **at, std::size_t bytes, cudaStream_t) {
-    *at = std::malloc(bytes);
-    return 0;
+    *at = fails("take") ? nullptr : std::malloc(bytes);
+    return *at ? 0 : 2;
 }
 inline int give(void *at, cudaStream_t) {
     std::free(at);
@@ -58,6 +58,7 @@ struct SortedRows {
     Found *found;
 
     SortedRows(std::int64_t n, std::int64_t, cudaStream_t) : rows(n), orders(n) {
+        error = fails("take") ? 2 : 0;
         row = rows.data();
         order = orders.data();
         found = &check;

@@ -37,6 +37,9 @@ template <class Work> KERNEL in_phases(IN_PARAMETERS Work work) {
 
 #else
 
+#include <cstdlib>
+#include <cstring>
+
 struct dim3 {
     unsigned x, y, z;
     dim3(unsigned x, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
@@ -61,6 +64,12 @@ constexpr int RUNS = 0;
 constexpr int RUNS = 1;
 #endif
 
+/* Whether a test wants memory ("take") or launches to fail, or streams to be captured. */
+inline bool fails(const char *what) {
+    const char *wanted = std::getenv("TFOPT_HOST_FAILS");
+    return wanted && !std::strcmp(wanted, what);
+}
+
 /* The k-th of n items in execution order. */
 inline std::int64_t in_turn(std::int64_t k, std::int64_t n) {
 #ifdef TFOPT_REVERSED
@@ -80,6 +89,8 @@ template <class Kernel> void run_block_on_host(std::int64_t block, unsigned thre
 }
 
 template <class Kernel> void run_on_host(dim3 blocks, unsigned threads, Kernel kernel) {
+    if (fails("launch"))
+        return;
     gridDim = blocks;
     blockDim = dim3(threads);
     const std::int64_t n = std::int64_t(blocks.x) * blocks.y * RUNS;
@@ -88,6 +99,8 @@ template <class Kernel> void run_on_host(dim3 blocks, unsigned threads, Kernel k
 }
 
 template <class Work> void run_phases_on_host(dim3 blocks, unsigned threads, const Work &work) {
+    if (fails("launch"))
+        return;
     gridDim = blocks;
     blockDim = dim3(threads);
     const std::int64_t n = std::int64_t(blocks.x) * blocks.y * RUNS;
