@@ -191,9 +191,10 @@ def _launch_arguments() -> list[Any]:
         capsule_of(_queue, b"tfopt.queue_step"),
         capsule_of(_find_device, b"tfopt.find_device"),
     )
-    part = (KERNEL, 0, 1, 1, [[OnDevice(np.ones(3))], [OnDevice(np.ones(3))]], [0], True)
-    limits = [math.inf] * 4, "none", math.inf
-    return [functions, bool, 0, [part], limits, [OnDevice(np.ones(3))]]
+    arrays = [OnDevice(np.ones(3)), OnDevice(np.ones(3))]
+    limits = (0, *[math.inf] * 5)
+    part = (KERNEL, 0, 1, 1, 1, True)
+    return [functions, bool, 0, [part], arrays, [0], limits, [OnDevice(np.ones(3))]]
 
 
 def _launch() -> repetition.Launch:

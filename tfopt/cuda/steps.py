@@ -16,6 +16,8 @@ from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.repetition import Launch
 from tfopt.updates.rule_steps import DenseBucket, RuleStep, SparseUpdate
 
+_NOT, _EACH, _TOGETHER = 0, 1, 2  # the gradients whose norms are limited, as in device_step.h
+
 __all__ = ["checked_updates", "launch_of", "run_clipped"]
 
 
@@ -78,31 +80,38 @@ def launch_of(
         Of elements, of norms and of the global norm.
     """
     described: list[tuple[Any, ...]] = []
+    arrays: list[Any] = []
+    places: list[int] = []
     for part, update in zip(parts, updates, strict=True):
         if not (isinstance(part, DenseBucket) and isinstance(update, DenseUpdate)):
             return None
-        first = update.variables[0]
-        rule = update.library.rules[update.kernel.name]
+        first, rule = update.variables[0], update.library.rules[update.kernel.name]
         types = PAIRS[first[0].dtype, first[-1].dtype], TYPES[first[-1].dtype]
-        described.append(
-            (update.kernel, rule, *types, list(part.operands), list(part.places), part.decays)
-        )
+        described.append((update.kernel, rule, *types, len(part.places), part.decays))
+        places += part.places
+        arrays += [array for variable in zip(*part.operands, strict=True) for array in variable]
     if len({update.device for update in updates}) > 1:
         return None
     library, device = updates[0].library, updates[0].device
+    gradients = {gradient.dtype for update in updates for gradient in update.gradients}
+    limited = _limited(limits, gradients)
+    functions = library.capsules, library.check
+    launch = Launch(*functions, device, described, arrays, places, limited, grads)
+    return launch if launch.possible else None
+
+
+def _limited(
+    limits: tuple[float | None, float | None, float | None], dtypes: set[str]
+) -> tuple[float, ...]:
+    """Return limits as a launch takes them; `dtypes` are those of gradients."""
     clipvalue, clipnorm, global_clipnorm = limits
-    own = {gradient.dtype for update in updates for gradient in update.gradients}
     bounds = [
-        math.inf if clipvalue is None or dtype not in own else bound_of(clipvalue, dtype)
+        math.inf if clipvalue is None or dtype not in dtypes else bound_of(clipvalue, dtype)
         for dtype in list(TYPES)[:4]
     ]
-    limited: tuple[Any, ...] = bounds, "none", math.inf
     if global_clipnorm is not None:
-        limited = bounds, "all", global_clipnorm
-    elif clipnorm is not None:
-        limited = bounds, "each", clipnorm
-    launch = Launch(library.capsules, library.check, device, described, limited, grads)
-    return launch if launch.possible else None
+        return _TOGETHER, global_clipnorm, *bounds
+    return (_NOT, math.inf, *bounds) if clipnorm is None else (_EACH, clipnorm, *bounds)
 
 
 def _rows(part: SparseUpdate, slices: IndexedSlices, step: RuleStep) -> RowsUpdate:

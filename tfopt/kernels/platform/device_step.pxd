@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 
 cdef extern from "device_step.h" nogil:
     enum tfopt_clipping:
-        UNCLIPPED, CLIPPED_EACH, CLIPPED_TOGETHER
+        pass
 
     struct tfopt_device_part:
         int64_t first, n

@@ -4,9 +4,10 @@
 ctypedef int (*queues)(const tfopt_device_step *step) noexcept nogil
 ctypedef int (*finds_device)(const void *address, int *device) noexcept nogil
 
-_CLIPPING = {"none": UNCLIPPED, "each": CLIPPED_EACH, "all": CLIPPED_TOGETHER}
-
 cdef enum:
+    N_NUMBERS = MAX_SCALARS + N_SCALES
+    PER_PART = 8 * (MAX_SCALARS + N_SCALES)     # bytes
+    PER_VARIABLE = 8 + 8 + 8 + 4 + 4 + 2
     NO_STREAM = 1       # of arrays that report none: the one that all others wait for
 
 
@@ -57,12 +58,15 @@ cdef class Launch(Write):
         Gets what the first one returns; raises unless that is 0.
     device : int
     parts : list of tuple
-        Of each: kernel, the library's numbers of the rule, of its types and of the gradient's,
-        a list of arrays for each operand but the gradient, the positions of the gradients in a
-        step, and whether weights decay.
+        Of each: the kernel, the library's numbers of the rule, of its types and of the gradients'
+        type, the number of variables, and whether their weights decay.
+    arrays : list of array
+        Each variable with its slots, one variable after the other.
+    places : list of int
+        The position of each variable's gradient in a step.
     limits : tuple
-        The bounds of elements by a gradient's type; "none", "each" or "all" for the norms that are
-        limited; and their limit.
+        0 to 2 for no norm, the norm of each gradient or that of all, its limit, and the bounds of
+        elements for each of the gradients' types.
     grads : list
         The gradients of the first step.
 
@@ -78,6 +82,7 @@ cdef class Launch(Write):
     cdef finds_device find
     cdef object check
     cdef tfopt_device_step step
+    cdef char *memory           # of all that follows
     cdef tfopt_device_part *parts
     cdef list kernels, decays, arrays, held
     cdef void **data
@@ -96,70 +101,58 @@ cdef class Launch(Write):
     cdef readonly bint possible, accepted
 
     def __cinit__(self, tuple functions not None, check, int device, list parts not None,
-                  tuple limits not None, list grads not None):
-        cdef Py_ssize_t t, k = 0, first = 0, n = 0, n_data = 0, n_parts = len(parts)
-        cdef tfopt_device_part *part = NULL
-        queue, find = functions
-        bounds, norms, limit = limits
-        self.queue = <queues>PyCapsule_GetPointer(queue, b"tfopt.queue_step")
-        self.find = <finds_device>PyCapsule_GetPointer(find, b"tfopt.find_device")
-        self.check, self.step.device = check, device
-        self.kernels, self.decays, self.arrays = [], [], []
-        for kernel, _, _, _, columns, places, _ in parts:
-            if len(columns) != (<Kernel?>kernel).n_operands - 1:
-                raise InvalidArgumentError(f"{len(columns)} arrays for {kernel.name}")
-            if {*map(len, columns)} != {len(places)}:
-                raise InvalidArgumentError("lists of arrays differ in length")
-            n += len(places)
-            n_data += len(places) * len(columns)
-        self.parts = <tfopt_device_part *>calloc(n_parts + 1, sizeof(tfopt_device_part))
-        self.scalars = <double *>calloc(
-            (n_parts + 1) * (MAX_SCALARS + N_SCALES), sizeof(double))
-        self.data = <void **>calloc(n_data + 1, sizeof(void *))
-        self.grad = <void **>calloc(n + 1, sizeof(void *))
-        self.size = <int64_t *>calloc(n + 1, sizeof(int64_t))
-        self.types = <int *>calloc(n + 1, sizeof(int))
-        self.n_arrays = <int *>calloc(n + 1, sizeof(int))
-        self.places = <Py_ssize_t *>calloc(n + 1, sizeof(Py_ssize_t))
-        self.codes = <uint8_t *>calloc(2 * n + 2, sizeof(uint8_t))
-        if self.parts == NULL or self.scalars == NULL or self.data == NULL or self.grad == NULL \
-                or self.size == NULL or self.types == NULL or self.n_arrays == NULL \
-                or self.places == NULL or self.codes == NULL:
+                  list arrays not None, list places not None, tuple limits not None,
+                  list grads not None):
+        cdef Py_ssize_t t, p, first = 0, i = 0, n = len(places), n_parts = len(parts)
+        cdef int k, grad_type
+        cdef tuple part
+        cdef tfopt_device_part *it = NULL
+        if len(functions) != 2 or len(limits) != 6 or not 0 <= <int>limits[0] <= 2:
+            raise InvalidArgumentError("a launch takes two functions and six limits")
+        self.queue = <queues>PyCapsule_GetPointer(functions[0], b"tfopt.queue_step")
+        self.find = <finds_device>PyCapsule_GetPointer(functions[1], b"tfopt.find_device")
+        self.check, self.arrays, self.kernels, self.decays = check, arrays, [], []
+        self.memory = <char *>calloc(1, n_parts * (sizeof(tfopt_device_part) + PER_PART)
+                                     + n * PER_VARIABLE + len(arrays) * sizeof(void *) + 8)
+        if self.memory == NULL:
             raise MemoryError
-        for kernel, rule, types, grad_type, columns, places, decays in parts:
-            part = self.parts + len(self.kernels)
-            part.scalars = self.scalars + len(self.kernels) * (MAX_SCALARS + N_SCALES)
-            part.rule, part.types, part.first, part.n = rule, types, first, len(places)
-            part.data = self.data + len(self.arrays)
-            self.kernels.append(kernel)
-            self.decays.append(decays)
-            for place, *arrays in zip(places, *columns):
-                if first == n or not 0 <= grad_type < 4 or place < 0:
-                    raise InvalidArgumentError("a place or a type is out of range")
-                self.types[first], self.places[first] = grad_type, place
-                self.n_arrays[first] = <int>len(arrays)
-                self.arrays += arrays
-                first += 1
-        self.step.n, self.step.grad = n, <const void **>self.grad
-        self.step.size, self.step.grad_type = self.size, self.types
-        self.step.parts = self.parts
-        self.step.clipping, self.step.limit = <tfopt_clipping><int>_CLIPPING[norms], limit
-        for bound in bounds:
-            if k < 4:
-                self.step.bounds[k] = bound
-            k += 1
-        self.possible = first == n > 0 and len(self.arrays) == n_data and self._bind(grads)
+        self.parts = <tfopt_device_part *>self.memory       # the widest first, so all are aligned
+        self.scalars = <double *>(self.parts + n_parts)
+        self.data = <void **>(self.scalars + n_parts * N_NUMBERS)
+        self.grad = self.data + len(arrays)
+        self.size = <int64_t *>(self.grad + n)
+        self.places = <Py_ssize_t *>(self.size + n)
+        self.types = <int *>(self.places + n)
+        self.n_arrays = self.types + n
+        self.codes = <uint8_t *>(self.n_arrays + n)
+        for p in range(n_parts):
+            part, it = parts[p], self.parts + p
+            if len(part) != 6:
+                raise InvalidArgumentError("a part of a launch has six things")
+            self.kernels.append(<Kernel?>part[0])
+            self.decays.append(part[5])
+            k, grad_type = (<Kernel>part[0]).n_operands - 1, part[3]
+            it.rule, it.types, it.first, it.n = part[1], part[2], first, part[4]
+            it.scalars, it.data = self.scalars + p * N_NUMBERS, self.data + i
+            if it.n < 0 or it.n > n - first or it.n * k > len(arrays) - i \
+                    or not 0 <= grad_type < 4:
+                raise InvalidArgumentError("the parts of a launch do not fit its arrays")
+            for t in range(first, first + it.n):
+                self.places[t], self.types[t], self.n_arrays[t] = places[t], grad_type, k
+                if self.places[t] < 0:
+                    raise InvalidArgumentError("a gradient's place is negative")
+            first += it.n
+            i += it.n * k
+        self.step.device, self.step.n, self.step.parts = device, n, self.parts
+        self.step.grad, self.step.size = <const void **>self.grad, self.size
+        self.step.grad_type = self.types
+        self.step.clipping, self.step.limit = <tfopt_clipping><int>limits[0], limits[1]
+        for k in range(4):
+            self.step.bounds[k] = limits[2 + k]
+        self.possible = 0 < n == first and i == len(arrays) and self._bind(grads)
 
     def __dealloc__(self):
-        free(self.parts)
-        free(self.scalars)
-        free(self.data)
-        free(self.grad)
-        free(self.size)
-        free(self.types)
-        free(self.n_arrays)
-        free(self.places)
-        free(self.codes)
+        free(self.memory)
 
     cdef bint _bind(self, list grads) except -1:
         """Note where the arrays are; return whether they can be asked again."""
@@ -331,7 +324,7 @@ cdef class Launch(Write):
             flags = _checked_numbers(kernel, own.hypers, own.flags, scale, own.keep, &read)
             self.parts[p].constants = scalars_into(
                 kernel, &read, flags, self.parts[p].types == 1, True,
-                self.scalars + p * (MAX_SCALARS + N_SCALES))
+                self.scalars + p * N_NUMBERS)
         self.step.n_parts = <int>len(self.kernels)
         return True
 

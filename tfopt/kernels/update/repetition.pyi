@@ -48,6 +48,8 @@ class Launch(Write):
         check: Callable[[int], object],
         device: int,
         parts: list[tuple[Any, ...]],
+        arrays: list[Any],
+        places: list[int],
         limits: tuple[Any, ...],
         grads: list[Any],
     ) -> Self: ...

@@ -23,8 +23,7 @@ from tfopt.kernels.update.checks cimport (
 from tfopt.kernels.update.commit cimport Undo, Write
 from tfopt.kernels.update.step_table cimport Kernel
 from tfopt.kernels.platform.device_step cimport (
-    CLIPPED_EACH, CLIPPED_TOGETHER, UNCLIPPED, tfopt_clipping, tfopt_device_part,
-    tfopt_device_step,
+    tfopt_clipping, tfopt_device_part, tfopt_device_step,
 )
 from tfopt.kernels.platform.dlpack cimport BFLOAT, FLOAT, described, exchange
 from tfopt.kernels.platform.step_types cimport MAX_DIMS, MAX_SCALARS, N_SCALES
