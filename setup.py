@@ -45,6 +45,8 @@ SMALLEST = frozenset(
         "arrays/aliasing",
         "arrays/coerce",
         "platform/locking",
+        "platform/runtime",
+        "sdca/fingerprint_table",
         "update/adjustments",
         "update/commit",
         "update/deferred_rows",
