@@ -197,13 +197,13 @@ def _launch_arguments() -> list[Any]:
     return [functions, bool, 0, [part], arrays, [0], limits, [OnDevice(np.ones(3))]]
 
 
-def _launch() -> repetition.Launch:
-    launch = repetition.Launch(*_launch_arguments())
+def _launch() -> commit.Launch:
+    launch = commit.Launch(*_launch_arguments())
     assert launch.possible
     return launch
 
 
-def _accepted() -> repetition.Launch:
+def _accepted() -> commit.Launch:
     launch = _launch()
     assert launch.takes([OnDevice(np.ones(3))])
     return launch
@@ -378,10 +378,10 @@ GOOD: dict[str, Any] = {
         repetition.Repetition(KERNEL, _list()), {"lr": 0.1, "momentum": 0.9},
         {"use_nesterov": False}, 1.0, 1.0,
     ],
-    "update.repetition.Launch.__new__": _launch_arguments,
-    "update.repetition.Launch.takes": lambda: [_launch(), [OnDevice(np.ones(3))]],
-    "update.repetition.Launch.prepare": lambda: [_accepted(), MOMENTUM, 1.0],
-    "update.repetition.Launch.release": lambda: [_launch()],
+    "update.commit.Launch.__new__": _launch_arguments,
+    "update.commit.Launch.takes": lambda: [_launch(), [OnDevice(np.ones(3))]],
+    "update.commit.Launch.prepare": lambda: [_accepted(), MOMENTUM, 1.0],
+    "update.commit.Launch.release": lambda: [_launch()],
     "update.repetition.Bound.__new__": lambda: [Bindable(), Bindable(), (ADAGRAD,), 0],
     "update.repetition.Bound.settle": lambda: [
         _bound(), 1, repetition.Unchanged([], []), repetition.Apart([np.ones(3)]), None, True,

@@ -13,7 +13,7 @@ from tfopt.cuda.streams import in_order
 from tfopt.cuda.updates import PAIRS, DenseUpdate, RowsUpdate, Update
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.kernels.update.repetition import Launch
+from tfopt.kernels.update.commit import Launch
 from tfopt.updates.rule_steps import DenseBucket, RuleStep, SparseUpdate
 
 _NOT, _EACH, _TOGETHER = 0, 1, 2  # the gradients whose norms are limited, as in device_step.h

@@ -9,8 +9,7 @@ from typing import Any
 from tfopt.core.backends import backend_of
 from tfopt.core.workspace import Workspace
 from tfopt.indexed_slices import IndexedSlices
-from tfopt.kernels.update.commit import carry_out
-from tfopt.kernels.update.repetition import Launch
+from tfopt.kernels.update.commit import Launch, carry_out
 from tfopt.updates.rule_steps import DenseBucket, RuleUpdate, SparseUpdate
 
 __all__ = ["DevicePart"]

@@ -30,6 +30,8 @@ cdef object read_scalars(Kernel kernel, tuple hypers, object grad_scale, object 
                          numbers *into)
 cdef int check_hypers(Kernel kernel, int flags, const numbers *read, object faults) except -1
 cdef int check_scales(object faults) except -1
+cdef int checked_numbers(Kernel kernel, dict hypers, dict flags, grad_scale, var_scale,
+                         numbers *read) except -1
 cdef int scalars_into(Kernel kernel, const numbers *read, int flags, bint double_precision,
                       bint dense, double *into) except -1
 cdef list as_arrays(Kernel kernel, tuple arguments)

@@ -305,6 +305,27 @@ def checked_hypers(Kernel kernel not None, tuple arguments not None, cnp.ndarray
     return tuple(checked)
 
 
+cdef tuple _values(tuple names, dict values):
+    cdef list found = []
+    for name in names:
+        found.append(values[name])
+    return tuple(found)
+
+
+cdef int checked_numbers(Kernel kernel, dict hypers, dict flags, grad_scale, var_scale,
+                         numbers *read) except -1:
+    """Read the numbers of a call and check them; return its flags."""
+    cdef int bits = 0, bit = 1
+    cdef object faults = read_scalars(kernel, _values(kernel.hypers, hypers), grad_scale,
+                                      var_scale, read)
+    for flag in kernel.rule.flags:
+        bits += bit * bool(flags[flag])
+        bit *= 2
+    check_hypers(kernel, bits, read, faults)
+    check_scales(faults)
+    return bits
+
+
 cdef int scalars_into(Kernel kernel, const numbers *read, int flags, bint double_precision,
                       bint dense, double *into) except -1:
     """Compute the numbers of a step for another backend, and return its flags and choices.

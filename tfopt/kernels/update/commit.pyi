@@ -1,6 +1,6 @@
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, SupportsFloat
 
 import numpy as np
 from typing_extensions import disjoint_base
@@ -66,6 +66,25 @@ class Prepared:
     def __new__(
         cls, writes: list[Call | Write], variables: Iterable[Any] = (), counts: bool = True
     ) -> Self: ...
+
+@disjoint_base
+class Launch(Write):
+    possible: bool
+    accepted: bool
+    def __new__(
+        cls,
+        functions: tuple[Any, ...],
+        check: Callable[[int], object],
+        device: int,
+        parts: list[tuple[Any, ...]],
+        arrays: list[Any],
+        places: list[int],
+        limits: tuple[Any, ...],
+        grads: list[Any],
+    ) -> Self: ...
+    def takes(self, grads: list[Any]) -> bool: ...
+    def prepare(self, update: Any, scale: SupportsFloat) -> bool: ...
+    def release(self) -> None: ...
 
 def carry_out(
     writes: list[Call | Write], undo: Undo | None = None, outer: Undo | None = None

@@ -6,17 +6,26 @@ writes, with all the memory they need; then one call carries out the list. If Py
 between two writes, an `Undo` restores what it changed.
 """
 
+from cpython.exc cimport PyErr_Clear
+from cpython.pycapsule cimport PyCapsule_GetPointer
 from cpython.ref cimport PyObject
-from libc.stdint cimport int64_t
-from libc.string cimport memcpy
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcmp, memcpy
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
-from tfopt.kernels.update.checks cimport Call
+from tfopt.kernels.update.checks cimport Call, checked_numbers, numbers, scalars_into
+from tfopt.kernels.platform.device_step cimport (
+    tfopt_clipping, tfopt_device_part, tfopt_device_step,
+)
+from tfopt.kernels.platform.dlpack cimport BFLOAT, FLOAT, described, exchange
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state, within
-from tfopt.kernels.arrays.aliasing cimport same_shape
+from tfopt.kernels.platform.step_types cimport MAX_DIMS, MAX_SCALARS, N_SCALES
+from tfopt.kernels.arrays.aliasing cimport Occupied, same_shape
 from tfopt.kernels.update.dense cimport refuse_changed, run_call, run_elements
 from tfopt.kernels.update.row_owners cimport named_row
+from tfopt.kernels.update.step_table cimport Kernel
 from tfopt.kernels.update.work cimport work
 
 import numpy as np
@@ -331,3 +340,6 @@ def carry_out(list writes not None, Undo undo=None, Undo outer=None):
     for write in writes:
         if isinstance(write, Call):
             refuse_changed(<Call>write)
+
+
+include "launches.pxi"

@@ -1,5 +1,5 @@
 # Steps of variables on a device: what is asked of their arrays each time, and the call that queues
-# the step; in repetition.pyx.
+# the step; in commit.pyx.
 
 ctypedef int (*queues)(const tfopt_device_step *step) noexcept nogil
 ctypedef int (*finds_device)(const void *address, int *device) noexcept nogil
@@ -321,7 +321,7 @@ cdef class Launch(Write):
             own = update if self.decays[p] else update.without_decay()
             if own.decay or own.rounding is not None:
                 return False
-            flags = _checked_numbers(kernel, own.hypers, own.flags, scale, own.keep, &read)
+            flags = checked_numbers(kernel, own.hypers, own.flags, scale, own.keep, &read)
             self.parts[p].constants = scalars_into(
                 kernel, &read, flags, self.parts[p].types == 1, True,
                 self.scalars + p * N_NUMBERS)

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 from typing_extensions import disjoint_base
 
 from tfopt.kernels.update.checks import Call
-from tfopt.kernels.update.commit import Undo, Write
+from tfopt.kernels.update.commit import Undo
 from tfopt.kernels.update.step_table import Kernel
 
 def gradients_of(pairs: list[Any], variables: tuple[Any, ...]) -> list[Any] | None: ...
@@ -36,25 +36,6 @@ class Repetition:
         grad_scale: SupportsFloat,
         var_scale: SupportsFloat,
     ) -> Call: ...
-    def release(self) -> None: ...
-
-@disjoint_base
-class Launch(Write):
-    possible: bool
-    accepted: bool
-    def __new__(
-        cls,
-        functions: tuple[Any, ...],
-        check: Callable[[int], object],
-        device: int,
-        parts: list[tuple[Any, ...]],
-        arrays: list[Any],
-        places: list[int],
-        limits: tuple[Any, ...],
-        grads: list[Any],
-    ) -> Self: ...
-    def takes(self, grads: list[Any]) -> bool: ...
-    def prepare(self, update: Any, scale: SupportsFloat) -> bool: ...
     def release(self) -> None: ...
 
 @disjoint_base

@@ -5,51 +5,19 @@ checked before. A repetition looks at what can have changed since: the memory of
 new gradients. Whatever is out of the ordinary is left to the checks of a first call.
 """
 
-from cpython.exc cimport PyErr_Clear
-from cpython.pycapsule cimport PyCapsule_GetPointer
 from cpython.weakref cimport PyWeakref_NewRef
-from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcmp
 
 cimport tfopt.kernels.platform.numpy_api as cnp
 
 from tfopt.errors import InvalidArgumentError
 
 from tfopt.kernels.arrays.aliasing cimport Occupied, address_range, same_rows, same_shape
-from tfopt.kernels.update.checks cimport (
-    Call, check_hypers, check_scales, numbers, read_scalars, scalars_into, set_scalars,
-)
-from tfopt.kernels.update.commit cimport Undo, Write
+from tfopt.kernels.update.checks cimport Call, checked_numbers, numbers, set_scalars
+from tfopt.kernels.update.commit cimport Undo
 from tfopt.kernels.update.step_table cimport Kernel
-from tfopt.kernels.platform.device_step cimport (
-    tfopt_clipping, tfopt_device_part, tfopt_device_step,
-)
-from tfopt.kernels.platform.dlpack cimport BFLOAT, FLOAT, described, exchange
-from tfopt.kernels.platform.step_types cimport MAX_DIMS, MAX_SCALARS, N_SCALES
 
 cnp.import_array()
-
-
-cdef tuple _values(tuple names, dict values):
-    cdef list found = []
-    for name in names:
-        found.append(values[name])
-    return tuple(found)
-
-
-cdef int _checked_numbers(Kernel kernel, dict hypers, dict flags, grad_scale, var_scale,
-                          numbers *read) except -1:
-    """Read the numbers of a call and check them; return its flags."""
-    cdef int bits = 0, bit = 1
-    cdef object faults = read_scalars(kernel, _values(kernel.hypers, hypers), grad_scale,
-                                      var_scale, read)
-    for flag in kernel.rule.flags:
-        bits += bit * bool(flags[flag])
-        bit *= 2
-    check_hypers(kernel, bits, read, faults)
-    check_scales(faults)
-    return bits
 
 
 def gradients_of(list pairs not None, tuple variables not None):
@@ -306,7 +274,7 @@ cdef class Repetition:
         cdef numbers read
         if not self.possible or self.columns[kernel.n_operands - 1] is None:
             raise InvalidArgumentError("a repetition needs gradients")
-        cdef int bits = _checked_numbers(kernel, hypers, flags, grad_scale, var_scale, &read)
+        cdef int bits = checked_numbers(kernel, hypers, flags, grad_scale, var_scale, &read)
         call.w.n_tensors = self.n
         call.w.own_scales = False
         call.w.step = set_scalars(kernel, call, &read, bits,
@@ -321,7 +289,6 @@ cdef class Repetition:
             self.columns[self.kernel.n_operands - 1] = None
 
 
-include "launches.pxi"
 include "bound_steps.pxi"
 
 

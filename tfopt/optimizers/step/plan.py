@@ -17,9 +17,9 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import Call
-from tfopt.kernels.update.commit import carry_out
+from tfopt.kernels.update.commit import Launch, carry_out
 from tfopt.kernels.update.pipeline import Turns
-from tfopt.kernels.update.repetition import Launch, Repetitions
+from tfopt.kernels.update.repetition import Repetitions
 from tfopt.optimizers.state.transaction import Work, Writes
 from tfopt.optimizers.state.variable_set import VariableSet
 from tfopt.optimizers.state.variables import any_overlap
