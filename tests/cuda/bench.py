@@ -76,11 +76,22 @@ def torch_optimizer(kind: str, tensors: list[Any], **options: Any) -> Step:
     return getattr(torch.optim, kind)(tensors, lr=1e-3, **options).step
 
 
+def rival_time(kind: str, sizes: list[int], options: tuple[str, ...]) -> tuple[float, str]:
+    """Return the time of torch's step by the first of the options that it has on a GPU, and it."""
+    for option in options:
+        tensors = [torch.rand(n, device="cuda") for n in sizes]
+        try:  # some versions refuse fused=True at once, others in the first step
+            return milliseconds(torch_optimizer(kind, tensors, **{option: True})), option
+        except (RuntimeError, TypeError) as error:
+            print(f"torch {kind}, {option}: {error}")
+    raise RuntimeError(f"torch has no {kind} here")
+
+
 RIVALS = {
-    "adam": ("Adam", {"fused": True}),
-    "gradient_descent": ("SGD", {"fused": True}),
-    "adagrad": ("Adagrad", {"fused": True}),
-    "adamax": ("Adamax", {"foreach": True}),
+    "adam": ("Adam", ("fused", "foreach")),
+    "gradient_descent": ("SGD", ("fused", "foreach")),
+    "adagrad": ("Adagrad", ("fused", "foreach")),
+    "adamax": ("Adamax", ("foreach",)),
 }
 
 
@@ -94,13 +105,8 @@ def against_torch(sizes: list[int], what: str) -> list[dict[str, Any]]:
         arrays = columns if len(sizes) > 1 else [column[0] for column in columns]
         time = milliseconds(ours(rule, arrays))
         del columns, arrays
-        try:
-            step = torch_optimizer(kind, [torch.rand(n, device="cuda") for n in sizes], **options)
-        except (RuntimeError, TypeError) as error:
-            print(f"torch {kind} {options}: {error}")
-            continue
-        rival = milliseconds(step)
-        label = f"{rule.name}, {what}, torch {next(iter(options))} {kind}"
+        rival, how = rival_time(kind, sizes, options)
+        label = f"{rule.name}, {what}, torch {how} {kind}"
         rows.append({"work": label, "ms": time, "torch ms": rival, "ratio": rival / time})
     return rows
 

@@ -144,6 +144,10 @@ class Torch:
     def move(self, array: Any) -> None:
         array.data = array.data.clone()
 
+    def seen(self, tensor: Any) -> Any:
+        """Return a tensor that torch has made, as one on the device."""
+        return tensor
+
 
 class HostTorch(Torch):
     """Torch's tensors in host memory, of a class that says it is on a GPU."""
@@ -184,6 +188,9 @@ class HostTorch(Torch):
             tensor = torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
         else:
             tensor = torch.from_numpy(array.copy())
+        return tensor.as_subclass(self.kind)
+
+    def seen(self, tensor: Any) -> Any:
         return tensor.as_subclass(self.kind)
 
 

@@ -31,6 +31,10 @@ for rule in ELEMENTWISE:
             ids = cupy.asarray(np.array([8, 0, 8, 3, 0, 8, 1, 2, 8]))
             for duplicates in ("sum",) if rule.absent else ("sequential", "sum"):
                 apply(*variables, grad, **hypers, indices=ids, duplicates=duplicates)
+            if rule.absent:
+                given = tuple(hypers[name] for name in rule.hypers)
+                how = kernels[rule.name], (*variables, grad), given, 0, ids, "sum", 1.0, True
+                run_clipped([rows_update(*how, lazy=True)])
             ids[4] = 9
             apply(*variables, grad, **hypers, indices=ids, check_indices=False)
 for dtype in ("float32", "float64", "float16"):
