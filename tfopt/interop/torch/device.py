@@ -10,11 +10,10 @@ from tfopt.core.backends import backend_of
 from tfopt.core.workspace import Workspace
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.commit import Launch, carry_out
-from tfopt.updates.rule_steps import DenseBucket, RuleUpdate, SparseUpdate
+from tfopt.updates.device_rule import DeviceRule
+from tfopt.updates.rule_steps import RuleUpdate, SparseUpdate
 
 __all__ = ["DevicePart"]
-
-_UNLIMITED = None, None, None
 
 
 class DevicePart:
@@ -28,7 +27,10 @@ class DevicePart:
 
     def __init__(self, operands: tuple[list[Any], ...]) -> None:
         self._operands, self._backend = operands, backend_of(operands[0])
-        self._launches: dict[str, Launch] = {}  # by rule
+        parameters, *slots = operands
+        self._whole = DeviceRule(operands)
+        self._of_slots = DeviceRule(tuple(slots)) if slots else None
+        self._down = DeviceRule((parameters,))
 
     def dense(
         self, update: RuleUpdate, scale: float, grads: list[Any], rate: float | None
@@ -37,15 +39,11 @@ class DevicePart:
 
         With a rate, the parameters then take a gradient descent step along the rule's variables.
         """
-        if rate is None:
-            return self._queued([(update, scale, self._operands, grads)])
-        parameters, *slots = self._operands
+        if rate is None or self._of_slots is None:
+            return partial(self._queue, [self._whole.launch(update, scale, grads)])
         down = RuleUpdate("gradient_descent", {"alpha": rate})
-        steps = [
-            (update, scale, tuple(slots), grads),
-            (down, 1.0, (parameters,), slots[0]),
-        ]
-        return self._queued(steps)
+        first = self._of_slots.launch(update, scale, grads)
+        return partial(self._queue, [first, self._down.launch(down, 1.0, self._operands[1])])
 
     def rows(self, update: RuleUpdate, scale: float, slices: IndexedSlices) -> Callable[[], None]:
         """Check a step of some rows of a parameter; return the function that queues it."""
@@ -53,25 +51,6 @@ class DevicePart:
         part: Any = SparseUpdate(arrays, 0, None, Workspace(), True)  # type: ignore[arg-type]
         updates = self._backend.checked_updates([part], [update.step(scale, lazy=True)], [slices])
         return partial(self._backend.run_clipped, updates)
-
-    def _queued(self, steps: list[tuple[Any, ...]]) -> Callable[[], None]:
-        return partial(self._queue, [self._checked(*step) for step in steps])
-
-    def _checked(
-        self, update: RuleUpdate, scale: float, operands: tuple[list[Any], ...], grads: list[Any]
-    ) -> Launch | list[Any]:
-        """Return the launch of a rule, or the updates of arrays that cannot be bound."""
-        launch: Launch | None = self._launches.get(update.rule)
-        if launch is not None and launch.takes(grads) and launch.prepare(update, scale):
-            return launch
-        part = DenseBucket(operands, list(range(len(grads))), [], None, True, False)
-        updates = self._backend.checked_updates([part], [update.step(scale)], grads)
-        launch = self._backend.launch_of([part], updates, grads, _UNLIMITED)
-        if launch is None or not (launch.takes(grads) and launch.prepare(update, scale)):
-            unbound: list[Any] = updates
-            return unbound
-        self._launches[update.rule] = launch
-        return launch
 
     def _queue(self, steps: list[Launch | list[Any]]) -> None:
         for step in steps:

@@ -97,7 +97,7 @@ class RulesStep(Step):
             step = plan.arranged(calls, update, self._request, grads, scale, observer, deferral)
             step.variables += self._written
         if plan.on_device:
-            plan.add_launch(step, update, grads, scale, self._clips)
+            plan.add_launch(step, update, self._request, grads, scale, self._clips)
         if observer is not None:
             step.after.append(lambda: vars(optimizer).update(_last_step=observer.report()))
         step.writes += optimizer._left_by(update)

@@ -164,11 +164,18 @@ class StepPlan:
             self._launch.release()
 
     def add_launch(
-        self, step: PreparedStep, update: RuleUpdate, grads: list[Any], scale: float, clips: bool
+        self,
+        step: PreparedStep,
+        update: RuleUpdate,
+        request: StepRequest,
+        grads: list[Any],
+        scale: float,
+        clips: bool,
     ) -> None:
         """Check the updates on a GPU, and add them to the host step: as a write if they are bound.
 
-        If the plan has accepted the gradients, little is left to check.
+        If the plan has accepted the gradients, little is left to check. What the request asks for
+        after updates is added after them.
         """
         if self.parts and self._limits[2] is not None:
             raise InvalidArgumentError("global_clipnorm needs all variables on one device")
@@ -181,6 +188,9 @@ class StepPlan:
             launch = self._launch = self._checked_launch(step, update, grads, scale)
         if launch is not None:
             step.writes.append(launch)
+        if request.after is not None:
+            asked = [request.after(part.variables) for part in self.on_device]
+            step.writes += [write for write in asked if write is not None]
 
     def _checked_launch(
         self, step: PreparedStep, update: RuleUpdate, grads: list[Any], scale: float

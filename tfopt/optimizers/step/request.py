@@ -85,7 +85,7 @@ class StepRequest(NamedTuple):
     finite: bool = False
     aggregates: bool = True
     before: Callable[[list[int]], Call] | None = None
-    after: Callable[[list[Any]], Call | None] | None = None  # of variables
+    after: Callable[[list[Any]], Call | Write | None] | None = None  # of variables
     after_rows: Callable[[Any, Call], Call | Write | None] | None = None
 
     @property

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from tfopt.core.backends import backend_of
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import Call
+from tfopt.kernels.update.commit import Launch
 from tfopt.kernels.update.multi_tensor import many_call
 from tfopt.kernels.update.repetition import Repetition
 from tfopt.optimizers.base.averaged import Averaged
@@ -21,6 +24,8 @@ from tfopt.optimizers.step.request import Capabilities, StepRequest
 from tfopt.optimizers.step.step import Step, StepAround
 from tfopt.optimizers.wrappers.mirror import Mirror
 from tfopt.optimizers.wrappers.wrapper import Wrapper
+from tfopt.updates.device_rule import DeviceRule
+from tfopt.updates.rule_steps import RuleUpdate
 from tfopt.variable import Variable
 
 __all__ = ["WeightAverage"]
@@ -57,7 +62,8 @@ class WeightAverage(Averaged, Wrapper):
     float32 for variables of 16 bits; after the first step it equals the weights. It is updated
     while the step's results are in the cache, so the only additional memory traffic is to read and
     write the average; with a constraint, it is updated after it. A sparse step takes a pass over
-    the average of the whole variable. Supports variables in host memory.
+    the average of the whole variable. On a GPU variables must be of float32 or float64, there is no
+    `overwrite_frequency`, and `averaged` is not supported: copy the slot.
 
     References
     ----------
@@ -107,9 +113,20 @@ class WeightAverage(Averaged, Wrapper):
         self._check_settings()  # those of the optimizer inside can be set there
         for handle in request.handles:
             if handle.device != "cpu":
-                raise InvalidTypeError(f"{handle.name} is on a GPU: its average cannot be kept")
-            self._average(handle)
+                self._check_on_device(handle)
+            self._average_slot(handle)
         return _AveragedStep(self, request)
+
+    def _check_on_device(self, handle: Variable) -> None:
+        if handle.dtype.itemsize < 4:
+            raise InvalidTypeError(
+                f"{handle.name} is {handle.dtype} on a GPU: there the average of 16 bits, which is "
+                "float32, cannot be kept"
+            )
+        if self.overwrite_frequency is not None:
+            raise InvalidTypeError(
+                f"{handle.name} is on a GPU, where overwrite_frequency must be None"
+            )
 
     @property
     def _overwrites(self) -> bool:
@@ -122,14 +139,25 @@ class WeightAverage(Averaged, Wrapper):
         """Those of the inner optimizer, except following: that is used for the average."""
         return self.optimizer.capabilities._replace(follows=False)
 
+    def _average_slot(self, variable: Variable) -> Variable:
+        on_host = variable.device == "cpu"
+        first = variable.numpy() if on_host else partial(_copied, variable)
+        return self.add_slot(variable, "average", first)
+
     def _average(self, variable: Variable) -> np.ndarray:
-        return self.add_slot(variable, "average", variable.numpy()).numpy()
+        return self._average_slot(variable).numpy()
 
     def _slot_dtype(self, variable: Variable, slot_name: str) -> np.dtype[Any]:
         return wide(super()._slot_dtype(variable, slot_name))
 
     def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
         return {"average": variable.shape}
+
+
+def _copied(variable: Variable, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """Return the value of a variable on a GPU, which a slot begins with."""
+    array: np.ndarray = backend_of(variable).to_host(variable.value())
+    return array.astype(dtype, copy=False)
 
 
 class _Averaging:
@@ -144,10 +172,13 @@ class _Averaging:
         self._known: dict[
             tuple[int, ...], tuple[list[Variable], list[np.ndarray], Repetition, np.ndarray]
         ] = {}
+        self._on_device: dict[tuple[int, ...], tuple[list[Variable], DeviceRule]] = {}
 
-    def __call__(self, variables: list[Variable]) -> Call:
-        """Return the call that updates the averages of variables of one dtype."""
+    def __call__(self, variables: list[Variable]) -> Call | Launch:
+        """Return what updates the averages of variables of one dtype and device."""
         wrapper = self._wrapper
+        if variables[0].device != "cpu":
+            return self._launch(variables)
         key = tuple(map(id, variables))  # the list may be a new one in each step
         known = self._known.get(key)
         if known is not None:
@@ -163,6 +194,22 @@ class _Averaging:
         call = many_call(kernel, (averages, weights), (momentum,), 0, 1.0)
         self._known[key] = variables, weights, Repetition(kernel, call), count
         return call
+
+    def _launch(self, variables: list[Variable]) -> Launch:
+        wrapper, key = self._wrapper, tuple(map(id, variables))
+        if key not in self._on_device:
+            averages = [wrapper._average_slot(variable)._array for variable in variables]
+            self._on_device[key] = variables, DeviceRule((averages,))
+        momentum = wrapper.momentum if wrapper.iterations._array else 0.0
+        update = RuleUpdate("moving_average", {"momentum": momentum})
+        weights = [variable._array for variable in variables]
+        launch = self._on_device[key][1].launch(update, 1.0, weights)
+        if not isinstance(launch, Launch):
+            raise InvalidTypeError(
+                f"{variables[0].name} is on a GPU, on another stream than its average, which then "
+                "cannot be kept"
+            )
+        return launch
 
 
 class _AveragedStep(StepAround):
