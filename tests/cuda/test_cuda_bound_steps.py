@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
-from ctypes import CFUNCTYPE, c_int, c_void_p
+from ctypes import CFUNCTYPE, POINTER, Structure, c_int, c_void_p
 from typing import Any
 
 import numpy as np
@@ -165,13 +165,35 @@ def test_a_moved_variable_is_bound_anew(checks: Checks) -> None:
     assert checks.n == 2
 
 
+class Passed(Structure):
+    """The beginning of what the library is passed; as in device_step.h."""
+
+    _fields_ = (
+        ("device", c_int),
+        ("stream", c_void_p),
+        ("n_others", c_int),
+        ("others", POINTER(c_void_p)),
+    )
+
+
 @pytest.mark.skipif(DEVICE.name != "host", reason="arrays of this library have one stream")
-def test_streams_that_differ_are_put_in_order(checks: Checks) -> None:
+def test_streams_that_differ_are_named(monkeypatch: pytest.MonkeyPatch, checks: Checks) -> None:
+    loaded, passed = library.load(), []
+
+    def noted(address: int) -> int:
+        step = Passed.from_address(address)
+        passed.append((step.stream, step.others[: step.n_others]))
+        return int(loaded.call["step"](address))
+
+    queue = CFUNCTYPE(c_int, c_void_p)(noted)
+    capsules = library.capsule_of(queue, b"tfopt.queue_step"), loaded.capsules[1]
+    monkeypatch.setattr(loaded, "capsules", capsules)
     opt, var = SGD(0.5), HostArray(np.zeros(3, np.float32), 7)
-    for stream in (7, 7, 9, 7):
+    for stream in (7, 9, None, 7):
         opt.apply_gradients([(HostArray(np.ones(3, np.float32), stream), var)])
     assert_same_bits(DEVICE.back(var), np.full(3, -2, np.float32), "var")
-    assert checks.n == 3  # the first, that of stream 9, and the one after it
+    assert checks.n == 1
+    assert passed == [(7, []), (7, [9]), (7, [1]), (7, [])]
 
 
 def test_variables_on_both(checks: Checks) -> None:

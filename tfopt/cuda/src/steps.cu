@@ -4,6 +4,7 @@
 #include "lane_sums.h"
 
 extern "C" {
+int tfopt_cuda_follow(int device, void *later, void *earlier);
 int tfopt_cuda_dense(int device, void *stream, int rule, int types, std::int64_t n,
                      void *const *data, const void *const *grad, const std::int64_t *size,
                      const double *scalars, int constants, double bound, const void *factors,
@@ -48,14 +49,26 @@ int step_clipped(const Step &step, const Part *parts, int n_parts, bool own) {
     return error ? error : failed;
 }
 
+int step_all(const Step &step) {
+    if (step.clipping == CLIPPED_TOGETHER)
+        return step_clipped(step, step.parts, step.n_parts, false);
+    int error = 0;
+    for (int k = 0; k < step.n_parts && !error; k++)
+        error = step.clipping == CLIPPED_EACH ? step_clipped(step, step.parts + k, 1, true)
+                                              : step_part(step, step.parts[k], nullptr, false);
+    return error;
+}
+
 } // namespace
 
 API int tfopt_cuda_step(const Step *step) {
-    if (step->clipping == CLIPPED_TOGETHER)
-        return step_clipped(*step, step->parts, step->n_parts, false);
-    int error = 0;
-    for (int k = 0; k < step->n_parts && !error; k++)
-        error = step->clipping == CLIPPED_EACH ? step_clipped(*step, step->parts + k, 1, true)
-                                               : step_part(*step, step->parts[k], nullptr, false);
+    for (int k = 0; k < step->n_others; k++)
+        if (const int error = tfopt_cuda_follow(step->device, step->stream, step->others[k]))
+            return error;
+    int error = step_all(*step);
+    for (int k = 0; k < step->n_others; k++) { /* also after an error: some work may be queued */
+        const int failed = tfopt_cuda_follow(step->device, step->others[k], step->stream);
+        error = error ? error : failed;
+    }
     return error;
 }

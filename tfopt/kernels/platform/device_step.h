@@ -16,6 +16,8 @@ struct tfopt_device_part {
 struct tfopt_device_step {
     int device;
     void *stream;
+    int n_others;        /* other streams, whose work precedes the step's, and follows it */
+    void *const *others;
     int64_t n; /* variables of all parts */
     const void *const *grad;
     const int64_t *size;

@@ -15,6 +15,8 @@ cdef extern from "device_step.h" nogil:
     struct tfopt_device_step:
         int device
         void *stream
+        int n_others
+        void **others
         int64_t n
         const void **grad
         const int64_t *size

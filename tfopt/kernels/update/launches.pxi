@@ -8,6 +8,7 @@ cdef enum:
     N_NUMBERS = MAX_SCALARS + N_SCALES
     PER_PART = 8 * (MAX_SCALARS + N_SCALES)     # bytes
     PER_VARIABLE = 8 + 8 + 8 + 4 + 4 + 2
+    MOST_STREAMS = 8    # besides the first
     NO_STREAM = 1       # of arrays that report none: the one that all others wait for
 
 
@@ -73,7 +74,7 @@ cdef class Launch(Write):
     Attributes
     ----------
     possible : bool
-        Whether the arrays tell quickly where they are, and lie apart, on one stream.
+        Whether the arrays tell quickly where they are, lie apart, and are on few streams.
     accepted : bool
         Whether it has gradients.
     """
@@ -96,7 +97,8 @@ cdef class Launch(Write):
     cdef exchange *api          # NULL: the arrays have __cuda_array_interface__
     cdef object kind            # the last type whose arrays it describes
     cdef int32_t[2] api_device  # its type, below 0 before any array was asked, and its number
-    cdef int64_t stream         # the arrays' own, -1 before any was asked
+    cdef int64_t stream         # of the first array, -1 before any was asked
+    cdef void *others[MOST_STREAMS]     # of further ones
     cdef Occupied written
     cdef readonly bint possible, accepted
 
@@ -145,7 +147,7 @@ cdef class Launch(Write):
             i += it.n * k
         self.step.device, self.step.n, self.step.parts = device, n, self.parts
         self.step.grad, self.step.size = <const void **>self.grad, self.size
-        self.step.grad_type = self.types
+        self.step.grad_type, self.step.others = self.types, self.others
         self.step.clipping, self.step.limit = <tfopt_clipping><int>limits[0], limits[1]
         for k in range(4):
             self.step.bounds[k] = limits[2 + k]
@@ -228,12 +230,22 @@ cdef class Launch(Write):
             for axis in range(into.ndim):
                 room[MAX_DIMS + axis] = <int64_t>strides[axis] // (into.bits // 8)
         into.data = <void *><size_t>interface["data"][0]
-        if not stream:
-            stream = NO_STREAM
-        if self.stream != -1 and self.stream != stream:
-            return False        # work on several streams has to be put in order
-        self.stream = stream
-        return _is_in_order(into)
+        return self._has_stream(stream if stream else NO_STREAM) and _is_in_order(into)
+
+    cdef bint _has_stream(self, int64_t stream) noexcept:
+        """Note the stream of an array; return False if there are too many."""
+        cdef int k
+        if self.stream == -1 or self.stream == stream:
+            self.stream = stream
+            return True
+        for k in range(self.step.n_others):
+            if self.others[k] == <void *><size_t>stream:
+                return True
+        if self.step.n_others == MOST_STREAMS:
+            return False
+        self.others[self.step.n_others] = <void *><size_t>stream
+        self.step.n_others += 1
+        return True
 
     def takes(self, list grads not None):
         """Use other gradients, unless they or the variables need all checks.
@@ -257,7 +269,7 @@ cdef class Launch(Write):
         self.release()
         if not self.possible:
             return False
-        self.stream = -1
+        self.stream, self.step.n_others = -1, 0
         for t in range(self.step.n):
             for k in range(self.n_arrays[t]):
                 if not self._describe(self.arrays[i], &found, &room[0] if k == 0 else &other[0]):
