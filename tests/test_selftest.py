@@ -155,6 +155,12 @@ def test_the_payload_of_a_nan_is_not_seen() -> None:
     assert selftest._digest([np.zeros(1)]) != selftest._digest([-np.zeros(1)])
 
 
+def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(tfopt.cuda, "why_not", lambda: "there is no CUDA device")
+    assert cli.main(["selftest", "--gpu"]) == 1
+    assert capsys.readouterr().err == "there is no GPU to test: there is no CUDA device\n"
+
+
 def test_what_cannot_be_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(tfopt.InvalidArgumentError, match="there is no case 'adan'"):
         selftest.digests(["adan"])

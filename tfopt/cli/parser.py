@@ -244,8 +244,12 @@ def _add_selftest(commands: Commands) -> None:
 Run every rule, clipping, SDCA's visits and every storage on numbers that are the same everywhere,
 on 1, 3 and all threads, and compare SHA-256 digests of the results with those that the package
 comes with. That takes about ten seconds. The exit code is 1 if a digest differs: then results are
-not those of other machines. TFOPT_CPU chooses the instruction set.""",
+not those of other machines. TFOPT_CPU chooses the instruction set.
+
+With --gpu, the rules and clipping that a GPU does are run there, on arrays of CuPy or torch, and
+must have the same digests. Without a GPU that is an error, which says why there is none.""",
     )
+    selftest.add_argument("--gpu", action="store_true", help="test the GPU (default: off)")
     selftest.add_argument("--json", action="store_true", help="print a JSON object (default: off)")
 
 

@@ -17,10 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.core.backends import backend_of, is_device_array
 from tfopt.core.locks import ProcessLock
 from tfopt.denormals import get_flush_denormals, set_flush_denormals
 from tfopt.errors import InvalidArgumentError
+from tfopt.selftest import gpu
 from tfopt.selftest.cases import CASES, lacking
+from tfopt.selftest.inputs import Place
 
 __all__ = ["FILE", "digests", "recorded", "skipped"]
 
@@ -30,7 +33,9 @@ FILE = "recorded.json"
 _FLUSHING = ProcessLock()
 
 
-def digests(names: Iterable[str] | None = None, *, offset: int = 0) -> dict[str, str]:
+def digests(
+    names: Iterable[str] | None = None, *, offset: int = 0, device: str = "cpu"
+) -> dict[str, str]:
     """Run cases and return the SHA-256 of the results of each.
 
     Takes about three seconds in all. The number of threads is that of
@@ -44,6 +49,9 @@ def digests(names: Iterable[str] | None = None, *, offset: int = 0) -> dict[str,
         that can be run here.
     offset : int, default 0
         From 0 to 63: how many elements arrays begin behind a line of the cache.
+    device : {"cpu", "gpu"}, default "cpu"
+        Where to compute. On a GPU the default are the cases that it computes with the host's bits:
+        rules without reductions, and clipping.
 
     Returns
     -------
@@ -53,7 +61,8 @@ def digests(names: Iterable[str] | None = None, *, offset: int = 0) -> dict[str,
     Raises
     ------
     InvalidArgumentError
-        If there is no case of a name, it cannot be run here, or the offset is out of range.
+        If there is no case of a name, it cannot be run here or on a GPU, there is no GPU, or the
+        offset or the device is not one of those above.
 
     Examples
     --------
@@ -63,12 +72,18 @@ def digests(names: Iterable[str] | None = None, *, offset: int = 0) -> dict[str,
     """
     if not 0 <= offset < 64:
         raise InvalidArgumentError(f"offset must be from 0 to 63, not {offset}")
-    chosen = [name for name in CASES if lacking(name) is None] if names is None else [*names]
+    if device not in ("cpu", "gpu"):
+        raise InvalidArgumentError(f'device must be "cpu" or "gpu", not {device!r}')
+    place: Place = offset if device == "cpu" else gpu.to_gpu()
+    there = [name for name in CASES if device == "cpu" or name in gpu.CASES]
+    chosen = [name for name in there if lacking(name) is None] if names is None else [*names]
     for name in chosen:
         if name not in CASES:
             raise InvalidArgumentError(f"there is no case {name!r} among {', '.join(CASES)}")
         if (why := lacking(name)) is not None:
             raise InvalidArgumentError(f"{name!r} cannot be run: {why}")
+        if name not in there:
+            raise InvalidArgumentError(f"{name!r} cannot be run on a GPU")
     with _FLUSHING.held():
         before = get_flush_denormals()
         try:
@@ -76,7 +91,7 @@ def digests(names: Iterable[str] | None = None, *, offset: int = 0) -> dict[str,
             for name in chosen:
                 set_flush_denormals(False)  # also if the last case has failed
                 with np.errstate(all="ignore"):
-                    found[name] = _digest(CASES[name](offset))
+                    found[name] = _digest(CASES[name](place))
             return found
         finally:
             set_flush_denormals(before)
@@ -109,9 +124,16 @@ def _digest(arrays: Iterable[Any]) -> str:
     return sha.hexdigest()
 
 
+def _on_host(array: Any) -> np.ndarray:
+    if not is_device_array(array):
+        return np.asarray(array)
+    copy: np.ndarray = backend_of(array).to_host(array)
+    return copy
+
+
 def _plain(arrays: Iterable[Any]) -> Iterator[np.ndarray]:
     """Yield arrays, of blocks of codes their fields."""
-    for array in map(np.asarray, arrays):
+    for array in map(_on_host, arrays):
         yield from (
             [array] if array.dtype.names is None else map(array.__getitem__, array.dtype.names)
         )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-__all__ = ["below", "mixed", "ordinary", "placed", "share"]
+__all__ = ["Place", "below", "mixed", "ordinary", "placed", "share"]
 
+Place = int | Callable[[np.ndarray], Any]
 #: How many numbers there are; each array has some consecutive ones of them.
 SIZE = 1 << 19
 _SPECIAL_BITS = 7  # of 2**7 mixed numbers one is special
@@ -78,11 +80,16 @@ def below(limit: int, name: str, n: int, dtype: Any = np.int64) -> np.ndarray:
     return (_some(_integers(), name, (n,)) % np.uint64(limit)).astype(dtype)
 
 
-def placed(values: np.ndarray, offset: int) -> np.ndarray:
-    """Return a copy that begins so many elements behind a line of 64 bytes."""
+def placed(values: np.ndarray, place: Place) -> Any:
+    """Return a copy in its place.
+
+    A number says how many elements behind a line of 64 bytes it begins; a function makes the copy.
+    """
+    if callable(place):
+        return place(values)
     size = values.itemsize
     memory = np.zeros(values.nbytes + 64 * (1 + size), np.uint8)
-    start = -memory.ctypes.data % 64 + offset * size
+    start = -memory.ctypes.data % 64 + place * size
     copy = memory[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
     copy[...] = values
     return copy
