@@ -34,6 +34,7 @@ from tfopt.optimizers.state.hyperparameters import Hyper, LearningRate, limit, r
 from tfopt.optimizers.state.restoration import LoadedState
 from tfopt.optimizers.state.transaction import Writes
 from tfopt.optimizers.state.variables import as_variable
+from tfopt.optimizers.step.checks import refuse_gpu
 from tfopt.optimizers.step.clipping import clipped_gradients
 from tfopt.optimizers.step.gradients import are_finite, refuse_rows, split_pairs
 from tfopt.optimizers.step.prepared_step import PreparedStep
@@ -294,6 +295,7 @@ class Optimizer(OptimizerBase, abstract=True):
         return locks
 
     def _bind(self, request: StepRequest) -> Step:
+        refuse_gpu(request.handles, type(self).__name__)
         return EachStep(self, request)
 
     @property

@@ -19,7 +19,7 @@ from tfopt.optimizers.base.rules_step import RulesStep, ShapedStep
 from tfopt.optimizers.state.slot_storage import IN_BLOCKS, Storage, stored_dtype
 from tfopt.optimizers.state.transaction import Writes
 from tfopt.optimizers.state.variable_set import VariableSet
-from tfopt.optimizers.step.checks import check_rounding, check_signed
+from tfopt.optimizers.step.checks import check_rounding, check_signed, refuse_gpu
 from tfopt.optimizers.step.clipping import Limits, clipped_gradients
 from tfopt.optimizers.step.deferred_rows import DecayBound, refuse_catching_up
 from tfopt.optimizers.step.deferred_tables import Deferral, DeferredUpdates
@@ -310,6 +310,7 @@ class RuleOptimizer(RuleState, abstract=True):
     def _made_dense(self, request: StepRequest) -> list[Any]:
         """Return clipped gradients, those of variables that are taken as a whole made dense."""
         variables = request.handles
+        refuse_gpu(variables, type(self).__name__)
         for grad, variable in zip(request.grads, variables, strict=True):
             if isinstance(grad, IndexedSlices):
                 refuse_rows(variable)

@@ -22,6 +22,7 @@ from tfopt.optimizers.state.restoration import (
 )
 from tfopt.optimizers.state.stateful import COUNTED
 from tfopt.optimizers.state.variables import wide
+from tfopt.optimizers.step.checks import refuse_gpu
 from tfopt.optimizers.step.gradients import checked_gradient
 from tfopt.optimizers.step.request import Capabilities, StepRequest
 from tfopt.optimizers.step.step import Step
@@ -102,6 +103,7 @@ class GradientAccumulation(Wrapper):
         return self.optimizer.capabilities._replace(fuses=False)
 
     def _bind(self, request: StepRequest) -> Step:
+        refuse_gpu(request.handles, type(self).__name__)
         return BatchStep(self, request)
 
     def _move_state(self, moved: ByVariable[Variable]) -> None:

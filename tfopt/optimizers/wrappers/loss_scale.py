@@ -12,6 +12,7 @@ from tfopt.optimizers.base.minimize import product, times
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.settings import Setting, positive, whole
 from tfopt.optimizers.state.stateful import COUNTED
+from tfopt.optimizers.step.checks import refuse_gpu
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import Capabilities, NotFinite, StepRequest
 from tfopt.optimizers.step.step import Step, StepAround
@@ -115,6 +116,7 @@ class LossScaleOptimizer(Wrapper):
         return self.optimizer.capabilities._replace(fuses=False)
 
     def _bind(self, request: StepRequest) -> Step:
+        refuse_gpu(request.handles, type(self).__name__)
         return _ScaledStep(self, request)
 
     def _change_scale(self, step: PreparedStep, factor: float) -> None:
