@@ -114,7 +114,7 @@ def _of_caller(grad: Any, variable: Any) -> Any:
     if isinstance(grad, np.ndarray) or is_device_array(grad):
         return grad
     try:
-        array = None if is_device_array(grad) else of_torch(grad, "grad")
+        array = of_torch(grad, "grad")
     except InvalidTypeError as error:
         raise of_variable(error, variable) from None
     return as_gradient(grad) if array is None else array
