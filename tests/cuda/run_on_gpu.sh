@@ -3,7 +3,7 @@
 # minutes: run_on_gpu.sh [FOLDER]. Needs nvcc of CUDA 13 and Python with numpy, cython, setuptools,
 # pytest, hypothesis, ml_dtypes, torch and cupy. Logs and figures go to FOLDER, and what fails does
 # not keep the rest from running. What checks results runs at the same time; what takes times runs
-# alone, at the end.
+# alone, at the end. The time limits of the commands add up to six minutes.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 out=$(realpath -m "${1:-build/gpu}")
@@ -45,25 +45,25 @@ finish() {
 } | tee "$out/gpu.log"
 capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
 
-step build 150 env TFOPT_CUDA=1 TFOPT_CUDA_ARCH="${TFOPT_CUDA_ARCH:-${capability:-90}}" \
+step build 110 env TFOPT_CUDA=1 TFOPT_CUDA_ARCH="${TFOPT_CUDA_ARCH:-${capability:-90}}" \
     python3 setup.py -q build_ext --inplace
 export PYTHONPATH=$PWD:$PWD/tests
-step available 60 python3 -c 'import tfopt.cuda as c; print(c.why_not()); assert c.is_available()'
+step available 20 python3 -c 'import tfopt.cuda as c; print(c.why_not()); assert c.is_available()'
 
 cd tests/cuda
-start cupy_twin 150 env TFOPT_TEST_DEVICE=cupy python3 -m pytest test_cuda_twin.py
-start cupy 150 env TFOPT_TEST_DEVICE=cupy python3 -m pytest . \
+start cupy_twin 110 env TFOPT_TEST_DEVICE=cupy python3 -m pytest test_cuda_twin.py
+start cupy 110 env TFOPT_TEST_DEVICE=cupy python3 -m pytest . \
     --ignore=test_cuda_twin.py --ignore=test_cuda_ptx.py
 # the same code as CuPy's but for a few lines: some rules, and all that is not about rules
-start torch 150 env TFOPT_TEST_DEVICE=torch python3 -m pytest . \
+start torch 110 env TFOPT_TEST_DEVICE=torch python3 -m pytest . \
     --ignore=test_cuda_ptx.py --ignore=test_cuda_programs.py --ignore=test_cuda_library.py \
     -k "not (test_bits or test_clipped or test_rows or test_refused) or adamax or ftrl or adam"
 start selftest 60 python3 -m tfopt selftest --gpu
 if command -v compute-sanitizer > /dev/null; then
-    start sanitizer 120 compute-sanitizer --error-exitcode 9 python3 small.py
+    start sanitizer 110 compute-sanitizer --error-exitcode 9 python3 small.py
 fi
 finish
-step programs 60 env TFOPT_TEST_DEVICE=torch python3 programs.py --json "$out/programs.json"
-step bench 90 python3 bench.py --json "$out/bench.json"
+step programs 45 env TFOPT_TEST_DEVICE=torch python3 programs.py --json "$out/programs.json"
+step bench 75 python3 bench.py --json "$out/bench.json"
 printf '\n%s s; failed: %s\n' "$SECONDS" "${failed[*]:-none}"
 [ ${#failed[@]} = 0 ]
