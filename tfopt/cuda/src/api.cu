@@ -130,8 +130,9 @@ API int tfopt_cuda_rows(int device, void *stream_, int rule, int types, void *co
     }
     if (waits && (duplicates == ERROR || !n))
         sorted.send_found();
-    rule_at(rule).rows[types]({data, grad, n, n_rows, inner, sorted.row, sorted.order, sorted.found,
-                               duplicates == SUM, bool(clips_each), bool(lazy), scalars, constants,
+    rule_at(rule).rows[types]({data, grad, n, n_rows, inner, sorted.row, sorted.order, sorted.hot,
+                               sorted.found, duplicates == SUM, bool(clips_each), bool(lazy),
+                               scalars, constants,
                                {bound, static_cast<const Factors *>(factors), false}},
                               stream);
     sorted.free();

@@ -87,7 +87,8 @@ template <class V, class G, int ARRAYS> struct Rows {
     const G *grad;
     std::int64_t n, n_rows, inner;
     const std::uint32_t *row, *order;  /* of each sorted occurrence; n_rows: out of range */
-    const Found *found;                /* if an error was found, nothing may be written */
+    std::uint32_t *hot;                /* the first occurrences of rows with many, and how many */
+    Found *found;                      /* there are; if an error was found, nothing is written */
     bool summed;                       /* whether a row takes one step, by its summed gradient */
     bool clips_each;                   /* and whether each gradient is clipped, or the sum */
     int group;                         /* threads that share a row */
@@ -133,8 +134,54 @@ BOTH void step_row(real *x, real g, const Scalars<real> &with, std::int64_t inne
         Rule::rows(x, g, with.s, with.constants);
 }
 
-template <class Rule, class V, class G> KERNEL rows(IN_PARAMETERS Rows<V, G, Rule::arrays> w) {
+/* An element of a row during its steps. */
+template <class Rule, class V, class G> struct RowElement {
     using real = typename Computed<V>::type;
+    using Call = Rows<V, G, Rule::arrays>;
+    using Read = Reading<real>;
+
+    V stored[Rule::arrays];
+    real sum = 0;
+
+    DEVICE void get(const Call &w, std::int64_t at) {
+        for (int k = 0; k < Rule::arrays; k++)
+            stored[k] = w.data[k][at];
+    }
+    DEVICE void put(const Call &w, std::int64_t at) const {
+        for (int k = 0; k < Rule::arrays; k++)
+            w.data[k][at] = stored[k];
+    }
+    /* Take the gradient of the next occurrence. */
+    DEVICE void take(const Call &w, const Read &read, G gradient) {
+        const real g = load(gradient);
+        if (w.summed)
+            sum = sum + (w.clips_each ? read(g) : g);
+        else
+            step(w, read(g));
+    }
+    /* All gradients were taken. */
+    DEVICE void finish(const Call &w, const Read &read) {
+        if (!w.summed)
+            return;
+        G rounded;
+        store(&rounded, sum);
+        const real g = load(rounded);
+        step(w, w.clips_each ? g : read(g));
+    }
+
+  private:
+    DEVICE void step(const Call &w, real g) {
+        real x[Rule::arrays];
+        for (int k = 0; k < Rule::arrays; k++)
+            x[k] = load(stored[k]);
+        step_row<Rule>(x, g, w.with, w.inner);
+        for (int k = 0; k < Rule::arrays; k++) /* 16-bit values are rounded after every step */
+            store(&stored[k], x[k]);
+    }
+};
+
+/* Step the rows with few occurrences, and list those with many. */
+template <class Rule, class V, class G> KERNEL rows(IN_PARAMETERS Rows<V, G, Rule::arrays> w) {
     const std::int64_t thread = std::int64_t(blockIdx.x) * THREADS + threadIdx.x;
     const std::int64_t first = thread / w.group;
     if (first >= w.n || (w.found->outside & w.found->repeated) != NOTHING)
@@ -142,37 +189,20 @@ template <class Rule, class V, class G> KERNEL rows(IN_PARAMETERS Rows<V, G, Rul
     const std::uint32_t row = w.row[first];
     if (row == w.n_rows || (first > 0 && w.row[first - 1] == row))
         return; /* another group processes the row */
+    if (first + HOT < w.n && w.row[first + HOT] == row) {
+        if (thread % w.group == 0 && blockIdx.y == 0)
+            w.hot[atomicAdd(&w.found->hot, 1u)] = std::uint32_t(first);
+        return;
+    }
     const auto read = reading_of(w.with, 0);
     const std::int64_t begin = std::int64_t(blockIdx.y) * COLUMNS;
     const std::int64_t end = w.inner - begin < COLUMNS ? w.inner : begin + COLUMNS;
     for (std::int64_t c = begin + thread % w.group; c < end; c += w.group) {
-        const std::int64_t at = row * w.inner + c;
-        V stored[Rule::arrays];
-        real x[Rule::arrays], sum = 0;
-        for (int k = 0; k < Rule::arrays; k++)
-            stored[k] = w.data[k][at];
-        for (std::int64_t i = first; i < w.n && w.row[i] == row; i++) {
-            const real g = load(w.grad[w.order[i] * w.inner + c]);
-            sum = sum + (w.clips_each ? read(g) : g);
-            if (w.summed)
-                continue;
-            for (int k = 0; k < Rule::arrays; k++)
-                x[k] = load(stored[k]);
-            step_row<Rule>(x, read(g), w.with, w.inner);
-            for (int k = 0; k < Rule::arrays; k++) /* 16-bit values are rounded after every step */
-                store(&stored[k], x[k]);
-        }
-        if (w.summed) {
-            G rounded;
-            store(&rounded, sum);
-            for (int k = 0; k < Rule::arrays; k++)
-                x[k] = load(stored[k]);
-            const real g = load(rounded);
-            step_row<Rule>(x, w.clips_each ? g : read(g), w.with, w.inner);
-            for (int k = 0; k < Rule::arrays; k++)
-                store(&stored[k], x[k]);
-        }
-        for (int k = 0; k < Rule::arrays; k++)
-            w.data[k][at] = stored[k];
+        RowElement<Rule, V, G> element;
+        element.get(w, row * w.inner + c);
+        for (std::int64_t i = first; i < w.n && w.row[i] == row; i++)
+            element.take(w, read, w.grad[w.order[i] * w.inner + c]);
+        element.finish(w, read);
+        element.put(w, row * w.inner + c);
     }
 }

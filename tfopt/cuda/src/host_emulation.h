@@ -54,13 +54,14 @@ inline int fetch(void *into, const void *from, std::size_t bytes, cudaStream_t) 
 /* The rows listed in the indices, to be sorted. */
 struct SortedRows {
     int error = 0;
-    std::uint32_t *row, *order;
+    std::uint32_t *row, *order, *hot;
     Found *found;
 
-    SortedRows(std::int64_t n, std::int64_t, cudaStream_t) : rows(n), orders(n) {
+    SortedRows(std::int64_t n, std::int64_t, cudaStream_t) : rows(n), orders(n), hots(n / HOT) {
         error = fails("take") ? 2 : 0;
         row = rows.data();
         order = orders.data();
+        hot = hots.data();
         found = &check;
     }
     void sort() {
@@ -82,6 +83,6 @@ struct SortedRows {
     }
 
   private:
-    std::vector<std::uint32_t> rows, orders;
-    Found check = {NOTHING, NOTHING};
+    std::vector<std::uint32_t> rows, orders, hots;
+    Found check = {NOTHING, NOTHING, 0};
 };

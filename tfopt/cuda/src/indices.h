@@ -5,11 +5,14 @@
 
 constexpr unsigned long long NOTHING = ~0ull;
 
-/* Offsets of the first invalid indices, or NOTHING. */
+/* What was found in indices: the offsets of the first invalid ones, or NOTHING. */
 struct Found {
     unsigned long long outside;  /* out of range */
     unsigned long long repeated; /* equal to another index */
+    std::uint32_t hot;           /* number of rows with many occurrences */
 };
+
+constexpr int HOT = 64; /* a row with more occurrences is stepped by a block of its own */
 
 template <class Index>
 KERNEL read_indices(const Index *indices, std::int64_t n, std::int64_t n_rows, bool refuse,
@@ -17,6 +20,8 @@ KERNEL read_indices(const Index *indices, std::int64_t n, std::int64_t n_rows, b
     const std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= n)
         return;
+    if (i == 0)
+        found->hot = 0;
     const std::int64_t index = indices[i];
     const bool inside = index >= 0 && index < n_rows;
     if (!inside && refuse)

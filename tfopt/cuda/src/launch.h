@@ -1,7 +1,7 @@
 /* From untyped arguments to a launch, for every type that a rule is compiled for. */
 #pragma once
 
-#include "drivers.h"
+#include "hot_rows.h"
 
 /* How gradients are read in a call. */
 struct Clipping {
@@ -26,7 +26,8 @@ struct RowsCall {
     const void *grad;
     std::int64_t n, n_rows, inner;
     const std::uint32_t *row, *order;
-    const Found *found;
+    std::uint32_t *hot;
+    Found *found;
     bool summed, clips_each;
     bool lazy; /* whether rows without a gradient stay, whatever the rule */
     const double *scalars;
@@ -96,6 +97,7 @@ template <class R, class V, class G> void any_rows(const RowsCall &call, cudaStr
     w.inner = call.inner;
     w.row = call.row;
     w.order = call.order;
+    w.hot = call.hot;
     w.found = call.found;
     w.summed = call.summed;
     w.clips_each = call.clips_each;
@@ -109,6 +111,8 @@ template <class R, class V, class G> void any_rows(const RowsCall &call, cudaStr
             LAUNCH(stream, dim3(blocks(call.n_rows), parts), THREADS, (absent_rows<R, V, G>), w);
     if (call.n)
         LAUNCH(stream, dim3(blocks(call.n), parts), THREADS, (rows<R, V, G>), w);
+    if (call.n > HOT)
+        launch_hot_rows<R, V, G>(w, stream);
 }
 
 template <class R> Rule rule_of() {

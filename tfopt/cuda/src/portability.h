@@ -4,7 +4,7 @@
  * The latter is for tests on machines without a GPU. It verifies arithmetic, indexing and
  * signatures, also under a sanitizer and with the threads in reverse order (TFOPT_REVERSED), but
  * nothing about streams, devices or speed. So kernels only use what both support: no communication
- * between threads except between phases (see below), and no atomics on floats.
+ * between threads except between phases and through tiles (see below), and no atomics on floats.
  */
 #pragma once
 
@@ -35,10 +35,30 @@ template <class Work> KERNEL in_phases(IN_PARAMETERS Work work) {
 #define LAUNCH_IN_PHASES(stream, blocks, threads, work) \
     in_phases<<<blocks, threads, 0, stream>>>(work)
 
+/* Process items tile by tile: threads see what other threads of their block filled a tile with, and
+ * keep their own values from tile to tile. Two tiles are alternately filled and used. */
+template <class Work> KERNEL by_tiles(IN_PARAMETERS Work work) {
+    __shared__ typename Work::Shared shared;
+    for (std::int64_t item = blockIdx.x; item < work.items(); item += gridDim.x) {
+        typename Work::Own own;
+        const std::int64_t tiles = work.begin(item, own);
+        for (std::int64_t tile = 0; tile < tiles; tile++) {
+            work.fill(tile, shared, own);
+            __syncthreads();
+            work.use(tile, shared, own);
+        }
+        work.end(own);
+        __syncthreads();
+    }
+}
+#define LAUNCH_BY_TILES(stream, blocks, threads, work) \
+    by_tiles<<<blocks, threads, 0, stream>>>(work)
+
 #else
 
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 struct dim3 {
     unsigned x, y, z;
@@ -56,6 +76,8 @@ typedef void *cudaStream_t;
 
 #define LAUNCH_IN_PHASES(stream, blocks, threads, work) \
     ((void)(stream), run_phases_on_host(blocks, threads, work))
+#define LAUNCH_BY_TILES(stream, blocks, threads, work) \
+    ((void)(stream), run_tiles_on_host(blocks, threads, work))
 
 /* Without launches only the host's own part of the work is done, to be timed. */
 #ifdef TFOPT_WITHOUT_LAUNCHES
@@ -109,6 +131,40 @@ template <class Work> void run_phases_on_host(dim3 blocks, unsigned threads, con
         for (int phase = 0; phase < Work::phases; phase++)
             run_block_on_host(in_turn(k, n), threads, [&] { work.run(phase, shared); });
     }
+}
+
+/* Every thread goes from one __syncthreads() to the next, before the next thread does. */
+template <class Work> void run_tiles_on_host(unsigned blocks, unsigned threads, const Work &work) {
+    if (fails("launch"))
+        return;
+    gridDim = dim3(blocks);
+    blockDim = dim3(threads);
+    for (std::int64_t k = 0; k < blocks * RUNS; k++) {
+        const std::int64_t block = in_turn(k, blocks);
+        typename Work::Shared shared;
+        for (std::int64_t item = block; item < work.items(); item += blocks) {
+            std::vector<typename Work::Own> owns(threads);
+            std::int64_t tiles = 0;
+            run_block_on_host(block, threads, [&] {
+                tiles = work.begin(item, owns[threadIdx.x]);
+                work.fill(0, shared, owns[threadIdx.x]);
+            });
+            for (std::int64_t tile = 0; tile < tiles; tile++)
+                run_block_on_host(block, threads, [&] {
+                    work.use(tile, shared, owns[threadIdx.x]);
+                    if (tile + 1 < tiles)
+                        work.fill(tile + 1, shared, owns[threadIdx.x]);
+                    else
+                        work.end(owns[threadIdx.x]);
+                });
+        }
+    }
+}
+
+inline std::uint32_t atomicAdd(std::uint32_t *at, std::uint32_t value) {
+    const std::uint32_t before = *at;
+    *at = before + value;
+    return before;
 }
 
 inline unsigned long long atomicMin(unsigned long long *at, unsigned long long value) {

@@ -17,6 +17,7 @@ struct Mailbox {
 struct SortedRows {
     int error = 0;
     std::uint32_t *row = nullptr, *order = nullptr;
+    std::uint32_t *hot = nullptr; /* room for a list, once they are sorted */
     Found *found = nullptr;
 
     SortedRows(std::int64_t n, std::int64_t n_rows, cudaStream_t stream) : n(n), stream(stream) {
@@ -38,6 +39,7 @@ struct SortedRows {
     void sort() {
         cub::DeviceRadixSort::SortPairs(workspace, temporary, row, sorted_row, order, sorted_order, n,
                                         0, bits, stream);
+        hot = row;
         row = sorted_row;
         order = sorted_order;
     }
