@@ -91,7 +91,7 @@ std::int64_t launch_spans(const List &list, std::int64_t t, bool own, const Norm
     w.bound = typename Computed<G>::type(list.bound[list.type[begin]]);
     w.sums = to.sums + span;
     w.norms = to.norms + (own ? begin : 0);
-    reduce(w, spans, LANES, stream);
+    reduce_spans(w, spans, SPAN, true, stream);
     return t - begin;
 }
 
@@ -205,14 +205,15 @@ API int tfopt_cuda_norms_of_slices(int device, void *stream_, void *at, std::int
     const Norms to(at, n);
     const int wanted = !rooted ? SUM : type == F64 ? ROOT_OF_DOUBLES : ROOT;
     const std::int64_t per = spans_of(size);
+    const bool adjacent = !inner->n || (inner->n == 1 && inner->stride[0] == 1);
     in_passes(wanted, [&](auto pass) {
         constexpr int PASS = decltype(pass)::value;
         with_type(Floats(), type, [&](auto g) {
             using G = decltype(g);
             if constexpr (PASS == SQUARES || std::is_same<G, double>::value)
-                reduce(SliceSpans<G, PASS>{{}, static_cast<const G *>(data), *outer, *inner, size, per,
-                                           to.sums, to.norms},
-                       n * per, width_for(size), stream);
+                reduce_spans(SliceSpans<G, PASS>{{}, static_cast<const G *>(data), *outer, *inner,
+                                                 size, per, to.sums, to.norms},
+                             n * per, size, adjacent, stream);
         });
         totals<PASS>(n, per, to, wanted, stream);
     });

@@ -129,8 +129,9 @@ template <int PASS, class real> DEVICE double part_of(real x, double scale) {
     return PASS == PEAKS ? fabs(y) : y * y;
 }
 
-/* The spans of some tensors, block after block. */
+/* The spans of some tensors, one after another. */
 template <class G, int PASS, int N> struct ListSpans : Joined<PASS> {
+    using Element = G;
     int n;
     bool own; /* whether each tensor has its own norm, or all have one */
     typename Computed<G>::type bound;
@@ -145,15 +146,20 @@ template <class G, int PASS, int N> struct ListSpans : Joined<PASS> {
     DEVICE bool wants(std::int64_t unit) const {
         return PASS == SQUARES || norm_of(last_up_to(first, n, unit)).again;
     }
-    DEVICE double take(std::int64_t unit, int lane) const {
+    DEVICE Adjacent<G> adjacent(std::int64_t unit) const {
         const int t = last_up_to(first, n, unit);
-        const double scale = PASS == SCALED ? norm_of(t).scale : 1;
-        const std::int64_t start = (unit - first[t]) * SPAN;
-        const std::int64_t stop = size[t] - start < SPAN ? size[t] : start + SPAN;
+        const std::int64_t start = (unit - first[t]) * SPAN, left = size[t] - start;
+        return {data[t] + start, left < SPAN ? left : SPAN, PASS == SCALED ? norm_of(t).scale : 1};
+    }
+    DEVICE double part(G x, double scale) const {
+        return part_of<PASS>(clamped(load(x), bound), scale);
+    }
+    DEVICE double take(std::int64_t unit, int lane) const {
+        const Adjacent<G> all = adjacent(unit);
         double share = 0;
 #pragma unroll AHEAD<G>
-        for (std::int64_t i = start + lane; i < stop; i += LANES)
-            share = this->join(share, part_of<PASS>(clamped(load(data[t][i]), bound), scale));
+        for (std::int64_t i = lane; i < all.n; i += LANES)
+            share = this->join(share, part(all.at[i], all.scale));
         return share;
     }
     DEVICE void give(std::int64_t unit, double sum) const { sums[unit] = sum; }
@@ -161,6 +167,7 @@ template <class G, int PASS, int N> struct ListSpans : Joined<PASS> {
 
 /* The spans of slices of one contiguous array, slice after slice. */
 template <class G, int PASS> struct SliceSpans : Joined<PASS> {
+    using Element = G;
     const G *data;
     Axes outer, inner;
     std::int64_t size; /* of a slice */
@@ -171,6 +178,14 @@ template <class G, int PASS> struct SliceSpans : Joined<PASS> {
     DEVICE bool wants(std::int64_t unit) const {
         return PASS == SQUARES || norms[unit / per].again;
     }
+    /* A span of a slice whose elements are adjacent. */
+    DEVICE Adjacent<G> adjacent(std::int64_t unit) const {
+        const std::int64_t slice = unit / per, start = unit % per * SPAN;
+        const std::int64_t left = size - start;
+        return {data + offset_of(outer, slice) + start, left < SPAN ? left : SPAN,
+                PASS == SCALED ? norms[slice].scale : 1};
+    }
+    DEVICE double part(G x, double scale) const { return part_of<PASS>(load(x), scale); }
     DEVICE double take(std::int64_t unit, int lane) const {
         const std::int64_t slice = unit / per, start = unit % per * SPAN;
         const G *at = data + offset_of(outer, slice);
@@ -180,13 +195,13 @@ template <class G, int PASS> struct SliceSpans : Joined<PASS> {
         if (inner.n > 1) { /* finding each position takes divisions */
 #pragma unroll 1
             for (std::int64_t i = start + lane; i < stop; i += LANES)
-                share = this->join(share, part_of<PASS>(load(at[offset_of(inner, i)]), scale));
+                share = this->join(share, part(at[offset_of(inner, i)], scale));
             return share;
         }
         const std::int64_t step = inner.n ? inner.stride[0] : 0;
 #pragma unroll AHEAD<G>
         for (std::int64_t i = start + lane; i < stop; i += LANES)
-            share = this->join(share, part_of<PASS>(load(at[i * step]), scale));
+            share = this->join(share, part(at[i * step], scale));
         return share;
     }
     DEVICE void give(std::int64_t unit, double sum) const { sums[unit] = sum; }

@@ -4,7 +4,7 @@
  * The latter is for tests on machines without a GPU. It verifies arithmetic, indexing and
  * signatures, also under a sanitizer and with the threads in reverse order (TFOPT_REVERSED), but
  * nothing about streams, devices or speed. So kernels only use what both support: no communication
- * between threads except between phases and through tiles (see below), and no atomics on floats.
+ * between threads except in phases, by tiles and in warps (see below), and no atomics on floats.
  */
 #pragma once
 
@@ -54,6 +54,21 @@ template <class Work> KERNEL by_tiles(IN_PARAMETERS Work work) {
 #define LAUNCH_BY_TILES(stream, blocks, threads, work) \
     by_tiles<<<blocks, threads, 0, stream>>>(work)
 
+/* Join the shares of threads of a warp by halves. */
+template <class Work> KERNEL in_warps(IN_PARAMETERS Work work) {
+    auto own = work.begin();
+    for (int distance = work.threads / 2; distance > 0; distance /= 2) {
+        auto other = own;
+#pragma unroll
+        for (auto &share : other.of)
+            share = __shfl_down_sync(~0u, share, distance);
+        work.join(own, other);
+    }
+    work.end(own);
+}
+#define LAUNCH_IN_WARPS(stream, blocks, threads, work) \
+    in_warps<<<blocks, threads, 0, stream>>>(work)
+
 #else
 
 #include <cstdlib>
@@ -78,6 +93,8 @@ typedef void *cudaStream_t;
     ((void)(stream), run_phases_on_host(blocks, threads, work))
 #define LAUNCH_BY_TILES(stream, blocks, threads, work) \
     ((void)(stream), run_tiles_on_host(blocks, threads, work))
+#define LAUNCH_IN_WARPS(stream, blocks, threads, work) \
+    ((void)(stream), run_warps_on_host(blocks, threads, work))
 
 /* Without launches only the host's own part of the work is done, to be timed. */
 #ifdef TFOPT_WITHOUT_LAUNCHES
@@ -158,6 +175,27 @@ template <class Work> void run_tiles_on_host(unsigned blocks, unsigned threads, 
                         work.end(owns[threadIdx.x]);
                 });
         }
+    }
+}
+
+/* A thread without a partner in its warp receives its own shares, as on a GPU. */
+template <class Work> void run_warps_on_host(unsigned blocks, unsigned threads, const Work &work) {
+    if (fails("launch"))
+        return;
+    gridDim = dim3(blocks);
+    blockDim = dim3(threads);
+    for (std::int64_t k = 0; k < blocks * RUNS; k++) {
+        const std::int64_t block = in_turn(k, blocks);
+        std::vector<decltype(work.begin())> owns(threads);
+        run_block_on_host(block, threads, [&] { owns[threadIdx.x] = work.begin(); });
+        for (int distance = work.threads / 2; distance > 0; distance /= 2) {
+            const auto before = owns;
+            run_block_on_host(block, threads, [&] {
+                const bool paired = threadIdx.x % 32 + distance < 32;
+                work.join(owns[threadIdx.x], before[threadIdx.x + (paired ? distance : 0)]);
+            });
+        }
+        run_block_on_host(block, threads, [&] { work.end(owns[threadIdx.x]); });
     }
 }
 
