@@ -67,7 +67,7 @@ def test_a_backend_is_asked_for_what_the_host_cannot_do(tape: Tape) -> None:
     assert tape.host.tolist() == [1, 2]
     tfopt.training_ops.apply_gradient_descent(variable, tape, alpha=0.5)
     assert tfopt.global_norm([None, tape]) == 3
-    asked = ["dtype_of", "write", "apply gradient_descent to 2", "global_norm"]
+    asked = ["dtype_of", "dtype_of", "write", "apply gradient_descent to 2", "global_norm"]
     assert sys.modules["tape_backend"].calls == asked
 
 

@@ -41,7 +41,7 @@ def as_slices(grad: Any) -> Any:
         coords = getattr(coo, "coords", None) or (coo.row, coo.col)
         return _rows(coords, coo.data, coo.shape)
     if getattr(grad, "is_sparse", False) is True and hasattr(grad, "_indices"):
-        if grad.is_cuda:
+        if getattr(grad, "is_cuda", False):
             return _rows_on_device(grad)
         indices, values = grad._indices().numpy(), grad._values().detach()
         shared = of_torch(values, "grad")
