@@ -76,3 +76,22 @@ def test_a_dtype_that_numpy_does_not_have() -> None:
     tensor = TORCH.to(np.ones(3, np.float32)).to(torch.float8_e5m2)
     with pytest.raises(tfopt.InvalidTypeError, match="float8_e5m2"):
         tfopt.optimizers.SGD(0.1).apply_gradients([(tensor, tensor)])
+
+
+@pytest.mark.parametrize("interface", [RuntimeError, KeyError, None], ids=str)
+def test_an_older_torch(interface: type[Exception] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps work where torch has no exchange functions, and the interface cannot be asked for."""
+    kind = type(TORCH.to(np.ones(1)))
+    monkeypatch.setattr(kind, "__dlpack_c_exchange_api__", None, raising=False)
+    if interface is not None:
+
+        def refused(_: object) -> None:
+            raise interface
+
+        monkeypatch.setattr(kind, "__cuda_array_interface__", property(refused))
+    parameter, here = TORCH.to(np.ones(3)).requires_grad_(), np.ones(3)
+    opt, host = tfopt.optimizers.Adam(0.1, clipnorm=1.0), tfopt.optimizers.Adam(0.1, clipnorm=1.0)
+    for k in range(3):
+        opt.apply_gradients([(TORCH.to(np.full(3, float(k))), parameter)])
+        host.apply_gradients([(np.full(3, float(k)), here)])
+    assert_same_bits(TORCH.back(parameter.detach()), here, "parameter")

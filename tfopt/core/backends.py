@@ -64,6 +64,6 @@ def _name_of(value: Any) -> str | None:
         try:
             if hasattr(value, attribute):
                 return name
-        except RuntimeError:  # a torch tensor that requires a gradient, or has another layout
+        except (KeyError, RuntimeError):  # of torch: it requires a gradient, or has another layout
             return name if getattr(value, "is_cuda", True) else None
     return None

@@ -199,7 +199,10 @@ cdef class Launch(Write):
             into.data = <char *>into.data + into.byte_offset
             return (into.device == self.api_device[0]
                     and into.device_number == self.api_device[1] and _is_in_order(into))
-        return self._of_interface(array, into, room)
+        try:
+            return self._of_interface(array, into, room)
+        except (KeyError, RuntimeError, TypeError, ValueError):
+            return False        # such as of a tensor of an older torch that requires a gradient
 
     cdef bint _of_interface(self, object array, described *into, int64_t *room) except -1:
         cdef object interface = getattr(array, "__cuda_array_interface__", None)
