@@ -151,25 +151,18 @@ template <class Rule, class V, class G> struct RowElement {
         for (int k = 0; k < Rule::arrays; k++)
             w.data[k][at] = stored[k];
     }
-    /* Take the gradient of the next occurrence. */
-    DEVICE void take(const Call &w, const Read &read, G gradient) {
+    /* Add the gradient of the next occurrence. */
+    DEVICE void add(const Call &w, const Read &read, G gradient) {
         const real g = load(gradient);
-        if (w.summed)
-            sum = sum + (w.clips_each ? read(g) : g);
-        else
-            step(w, read(g));
+        sum = sum + (w.clips_each ? read(g) : g);
     }
-    /* All gradients were taken. */
-    DEVICE void finish(const Call &w, const Read &read) {
-        if (!w.summed)
-            return;
+    /* The gradient of a row's only step: the sum. */
+    DEVICE real total(const Call &w, const Read &read) const {
         G rounded;
         store(&rounded, sum);
         const real g = load(rounded);
-        step(w, w.clips_each ? g : read(g));
+        return w.clips_each ? g : read(g);
     }
-
-  private:
     DEVICE void step(const Call &w, real g) {
         real x[Rule::arrays];
         for (int k = 0; k < Rule::arrays; k++)
@@ -200,9 +193,18 @@ template <class Rule, class V, class G> KERNEL rows(IN_PARAMETERS Rows<V, G, Rul
     for (std::int64_t c = begin + thread % w.group; c < end; c += w.group) {
         RowElement<Rule, V, G> element;
         element.get(w, row * w.inner + c);
-        for (std::int64_t i = first; i < w.n && w.row[i] == row; i++)
-            element.take(w, read, w.grad[w.order[i] * w.inner + c]);
-        element.finish(w, read);
+        std::int64_t i = first;
+        do { /* one text of a step, which is long, for both ways */
+            typename Computed<V>::type g;
+            if (w.summed) {
+                for (; i < w.n && w.row[i] == row; i++)
+                    element.add(w, read, w.grad[w.order[i] * w.inner + c]);
+                g = element.total(w, read);
+            } else {
+                g = read(load(w.grad[w.order[i++] * w.inner + c]));
+            }
+            element.step(w, g);
+        } while (i < w.n && w.row[i] == row);
         element.put(w, row * w.inner + c);
     }
 }

@@ -13,6 +13,7 @@ constexpr int MOST_BLOCKS = 528; /* four for each multiprocessor of an H100 */
  */
 template <class Rule, class V, class G> struct HotRows {
     static constexpr int EACH = TILE / THREADS; /* of a tile, brought by a thread */
+    static constexpr int ahead = 2;
     using Shared = G[2][TILE];
 
     /* What a thread keeps between tiles. */
@@ -50,9 +51,6 @@ template <class Rule, class V, class G> struct HotRows {
         own.at = row * w.inner + own.column + threadIdx.x;
         if (int(threadIdx.x) < own.width)
             own.element.get(w, own.at);
-        find(own, 0);
-        bring(own, 0);
-        find(own, 1);
         return (own.end - own.first + (TILE >> shift) - 1) / (TILE >> shift);
     }
     DEVICE void fill(std::int64_t tile, Shared &shared, const Own &own) const {
@@ -61,22 +59,30 @@ template <class Rule, class V, class G> struct HotRows {
             shared[tile % 2][threadIdx.x + k * THREADS] = own.gradient[k];
     }
     DEVICE void use(std::int64_t tile, const Shared &shared, Own &own) const {
-        bring(own, tile + 1);
+        if (tile + 1 >= 0)
+            bring(own, tile + 1);
         find(own, tile + 2);
-        if (int(threadIdx.x) >= own.width)
+        if (tile < 0 || int(threadIdx.x) >= own.width)
             return;
         const auto read = reading_of(w.with, 0);
         const std::int64_t left = own.end - start_of(own, tile);
         const int n = int(left < TILE >> shift ? left : TILE >> shift);
+        const G *gradients = shared[tile % 2] + threadIdx.x;
+        int steps = n;
+        if (w.summed) {
+            steps = left <= TILE >> shift; /* after the last tile */
 #pragma unroll 8
-        for (int i = 0; i < n; i++)
-            own.element.take(w, read, shared[tile % 2][(i << shift) + threadIdx.x]);
+            for (int i = 0; i < n; i++)
+                own.element.add(w, read, gradients[i << shift]);
+        }
+#pragma unroll 1
+        for (int i = 0; i < steps; i++)
+            own.element.step(w, w.summed ? own.element.total(w, read)
+                                         : read(load(gradients[i << shift])));
     }
     DEVICE void end(Own &own) const {
-        if (int(threadIdx.x) >= own.width)
-            return;
-        own.element.finish(w, reading_of(w.with, 0));
-        own.element.put(w, own.at);
+        if (int(threadIdx.x) < own.width)
+            own.element.put(w, own.at);
     }
 
   private:

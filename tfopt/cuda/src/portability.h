@@ -36,15 +36,19 @@ template <class Work> KERNEL in_phases(IN_PARAMETERS Work work) {
     in_phases<<<blocks, threads, 0, stream>>>(work)
 
 /* Process items tile by tile: threads see what other threads of their block filled a tile with, and
- * keep their own values from tile to tile. Two tiles are alternately filled and used. */
+ * keep their own values from tile to tile. Two tiles are alternately filled and used; those before the
+ * first one, of which nothing is shared, are used, too, to begin what takes time. */
 template <class Work> KERNEL by_tiles(IN_PARAMETERS Work work) {
     __shared__ typename Work::Shared shared;
     for (std::int64_t item = blockIdx.x; item < work.items(); item += gridDim.x) {
         typename Work::Own own;
         const std::int64_t tiles = work.begin(item, own);
-        for (std::int64_t tile = 0; tile < tiles; tile++) {
-            work.fill(tile, shared, own);
-            __syncthreads();
+#pragma unroll 1
+        for (std::int64_t tile = -Work::ahead; tile < tiles; tile++) {
+            if (tile >= 0) {
+                work.fill(tile, shared, own);
+                __syncthreads();
+            }
             work.use(tile, shared, own);
         }
         work.end(own);
@@ -164,6 +168,8 @@ template <class Work> void run_tiles_on_host(unsigned blocks, unsigned threads, 
             std::int64_t tiles = 0;
             run_block_on_host(block, threads, [&] {
                 tiles = work.begin(item, owns[threadIdx.x]);
+                for (std::int64_t tile = -Work::ahead; tile < 0; tile++)
+                    work.use(tile, shared, owns[threadIdx.x]);
                 work.fill(0, shared, owns[threadIdx.x]);
             });
             for (std::int64_t tile = 0; tile < tiles; tile++)
