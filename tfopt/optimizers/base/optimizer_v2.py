@@ -33,8 +33,7 @@ from tfopt.optimizers.state import config as configs
 from tfopt.optimizers.state.hyperparameters import Hyper, LearningRate, limit, rate_config
 from tfopt.optimizers.state.restoration import LoadedState
 from tfopt.optimizers.state.transaction import Writes
-from tfopt.optimizers.state.variables import as_variable
-from tfopt.optimizers.step.checks import refuse_gpu
+from tfopt.optimizers.state.variables import as_variable, refuse_gpu
 from tfopt.optimizers.step.clipping import clipped_gradients
 from tfopt.optimizers.step.gradients import are_finite, refuse_rows, split_pairs
 from tfopt.optimizers.step.prepared_step import PreparedStep

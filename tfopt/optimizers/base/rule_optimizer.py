@@ -19,7 +19,8 @@ from tfopt.optimizers.base.rules_step import RulesStep, ShapedStep
 from tfopt.optimizers.state.slot_storage import IN_BLOCKS, Storage, stored_dtype
 from tfopt.optimizers.state.transaction import Writes
 from tfopt.optimizers.state.variable_set import VariableSet
-from tfopt.optimizers.step.checks import check_rounding, check_signed, refuse_gpu
+from tfopt.optimizers.state.variables import refuse_gpu
+from tfopt.optimizers.step.checks import check_rounding, check_signed
 from tfopt.optimizers.step.clipping import Limits, clipped_gradients
 from tfopt.optimizers.step.deferred_rows import DecayBound, refuse_catching_up
 from tfopt.optimizers.step.deferred_tables import Deferral, DeferredUpdates

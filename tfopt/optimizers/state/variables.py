@@ -14,7 +14,7 @@ from tfopt.kernels.arrays.aliasing import Occupied
 from tfopt.kernels.arrays.coerce import as_array, of_torch, placement
 from tfopt.variable import Variable
 
-__all__ = ["any_overlap", "as_variable", "memory_of", "sharing", "wide"]
+__all__ = ["any_overlap", "as_variable", "memory_of", "refuse_gpu", "sharing", "wide"]
 
 #: How hard it may be to find out whether two arrays share an element; else they count as apart.
 _MOST_WORK = 10_000
@@ -46,6 +46,16 @@ def _wrapping(array: Any, name: str) -> Variable:
         return Variable(array)
     except InvalidArgumentError as error:
         raise type(error)(f"{name}: {error}") from None
+
+
+def refuse_gpu(variables: Iterable[Variable], name: str) -> None:
+    """Raise if a variable is on a GPU, which what has this name does not support."""
+    for variable in variables:
+        if variable.device == "gpu":
+            raise InvalidTypeError(
+                f"{variable.name} is on a GPU, which {name} does not support: keep the variable "
+                "in host memory"
+            )
 
 
 def memory_of(variable: Variable) -> tuple[Any, ...]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.variable import Variable
 
-__all__ = ["check_rounding", "check_signed", "refuse_gpu", "refuse_together"]
+__all__ = ["check_rounding", "check_signed", "refuse_together"]
 
 
 def check_rounding(variables: Sequence[Variable], operands: Sequence[Sequence[Any]]) -> None:
@@ -47,16 +47,6 @@ def check_signed(variables: Sequence[Variable]) -> None:
             raise InvalidTypeError(
                 f"{variable.name}: cautious_weight_decay is for real variables in host memory, not "
                 f"{variable.dtype} on the {variable.device.upper()}"
-            )
-
-
-def refuse_gpu(variables: Iterable[Variable], name: str) -> None:
-    """Raise if a variable is on a GPU, which what has this name does not support."""
-    for variable in variables:
-        if variable.device == "gpu":
-            raise InvalidTypeError(
-                f"{variable.name} is on a GPU, which {name} does not support: keep the variable "
-                "in host memory"
             )
 
 

@@ -21,8 +21,7 @@ from tfopt.optimizers.state.restoration import (
     check_known,
 )
 from tfopt.optimizers.state.stateful import COUNTED
-from tfopt.optimizers.state.variables import wide
-from tfopt.optimizers.step.checks import refuse_gpu
+from tfopt.optimizers.state.variables import refuse_gpu, wide
 from tfopt.optimizers.step.gradients import checked_gradient
 from tfopt.optimizers.step.request import Capabilities, StepRequest
 from tfopt.optimizers.step.step import Step

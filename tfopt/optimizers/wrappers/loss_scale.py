@@ -12,7 +12,7 @@ from tfopt.optimizers.base.minimize import product, times
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.settings import Setting, positive, whole
 from tfopt.optimizers.state.stateful import COUNTED
-from tfopt.optimizers.step.checks import refuse_gpu
+from tfopt.optimizers.state.variables import refuse_gpu
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import Capabilities, NotFinite, StepRequest
 from tfopt.optimizers.step.step import Step, StepAround
