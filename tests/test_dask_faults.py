@@ -93,6 +93,26 @@ def test_a_stream_ends_with_the_scheduler(tmp_path: Path, monkeypatch: pytest.Mo
     assert checkpoints.load(tmp_path / "manifest.npz")["epoch"] == 2
 
 
+def test_a_request_that_the_scheduler_no_longer_answers(tmp_path: Path) -> None:
+    """An OSError without a number is Dask's word for it; without a loss it is the request's own."""
+    with by_hand(tmp_path) as (client, scheduler):
+        executor = DaskExecutor(client, [], has_classes=False)
+
+        async def refused() -> None:
+            raise OSError("Timed out")
+
+        async def lost() -> None:
+            scheduler.kill()
+            while client.status == "running":
+                await asyncio.sleep(0.01)
+            raise OSError("Timed out")
+
+        with pytest.raises(OSError, match="Timed out"):
+            executor._wait(refused, of_blocks=False)
+        with pytest.raises(ConnectionError, match="the connection to the scheduler is lost"):
+            executor._wait(lost, of_blocks=False)
+
+
 def test_results_that_are_no_longer_wanted_spoil_no_others() -> None:
     """As after Ctrl-C, at any step of Dask's loop; see distributed's `Client._gather`."""
 

@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if not _cwd_exists():
                 return _print_error("the current folder has been removed")
             _discard_output()
-        return _print_error(f"{error.filename or '<stdout>'}: {error.strerror}")
+        return _print_error(f"{error.filename or '<stdout>'}: {error.strerror or error}")
     except MemoryError:
         return _print_error("not enough memory")
     return code

@@ -282,7 +282,8 @@ class DaskExecutor:
     def _wait(self, call: Callable[[], Awaitable[Any]], of_blocks: bool = True) -> Any:
         """Return what a call of Dask returns; raise an error if a worker with blocks is lost.
 
-        Dask would wait for ever for what only a lost worker had.
+        Dask would wait for ever for what only a lost worker had, and for ten seconds to reach a
+        lost scheduler, of which it then says no more than OSError.
         """
 
         # A future would not do: Ctrl-C can leave its lock, which Python itself takes, taken, and
@@ -306,6 +307,8 @@ class DaskExecutor:
                 except Empty:
                     if of_blocks:
                         self._check_workers()
+                    else:
+                        check_scheduler(self.client)
         finally:
             loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
         try:
@@ -314,6 +317,9 @@ class DaskExecutor:
             return value
         except WORKER_LOST_ERRORS as lost:
             raise _as_worker_lost(lost) from None
+        except OSError:
+            check_scheduler(self.client)
+            raise
         finally:
             del error  # it refers to this frame
 
