@@ -18,6 +18,7 @@ __all__ = [
     "SMOOTH",
     "conjugate",
     "estimator",
+    "least",
     "phi",
     "targets",
 ]
@@ -131,6 +132,11 @@ def conjugate(loss: str, a: np.ndarray, y: np.ndarray, parameter: Any) -> np.nda
     """phi*(-a)"""
     assert DEFINITIONS[loss].is_finite(a, y, parameter).all()
     return DEFINITIONS[loss].conjugate(a, y, parameter)
+
+
+def least(loss: str, y: np.ndarray) -> np.ndarray:
+    """Return the least the loss can be, from which `phi` counts."""
+    return y - entropy(y) if loss == "poisson" else np.zeros_like(y)
 
 
 def estimator(loss: str, parameter: float | None = None, **options: Any) -> Any:

@@ -1,7 +1,7 @@
-"""The losses of linear models: values, derivatives, conjugates, feasible dual variables, links.
+"""The losses of linear models: values, derivatives, feasible dual variables, corners, links.
 
 In the symbols of Shalev-Shwartz and Zhang: an example has the label y (-1 or 1 for the losses of
-classification), the prediction z = x . w + b and the dual variable a; `conjugate` is phi*(-a).
+classification), the prediction z = x . w + b and the dual variable a.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.special import expit, xlogy
+from scipy.special import expit
 
 from tfopt.linear_model.validation import check_number
 
@@ -80,20 +80,11 @@ class PointwiseLoss(Protocol):
     def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return phi'(z; y)."""
 
-    def hessian(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return phi''(z; y), 0 at the corners of a loss that is not smooth."""
-
-    def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return phi*(-a), for dual variables that `clip_duals` would not change."""
-
     def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return the nearest dual variables whose conjugate is finite."""
 
     def inverse_link(self, z: np.ndarray) -> np.ndarray:
         """Return the expected label of a prediction (the probability of 1), or the prediction."""
-
-    def minimum(self, y: np.ndarray) -> np.ndarray:
-        """Return the least value of phi, which objectives leave out."""
 
     def corners(self, y: np.ndarray) -> tuple[Corner, ...]:
         """Return the corners of a loss that is linear but for them, from left to right."""
@@ -108,9 +99,6 @@ class _Margin(PointwiseLoss):
     def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(y * np.clip(y * a, 0, 1))
 
-    def minimum(self, y: np.ndarray) -> np.ndarray:
-        return np.zeros_like(y)
-
 
 class Logistic(_Margin):
     """log(1 + exp(-y * z))"""
@@ -123,13 +111,6 @@ class Logistic(_Margin):
 
     def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(-y * expit(-y * z))
-
-    def hessian(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.asarray(expit(z) * expit(-z))
-
-    def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        b = y * a
-        return np.asarray(xlogy(b, b) + xlogy(1 - b, 1 - b))
 
     def inverse_link(self, z: np.ndarray) -> np.ndarray:
         return np.asarray(expit(z))
@@ -145,12 +126,6 @@ class Hinge(_Margin):
 
     def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(-y * (1 - y * z > 0))
-
-    def hessian(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.zeros_like(z)
-
-    def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.asarray(-y * a)
 
     def inverse_link(self, z: np.ndarray) -> np.ndarray:
         return z
@@ -175,14 +150,6 @@ class SmoothHinge(_Margin):
     def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(-y * np.clip((1 - y * z) / self.gamma, 0, 1))
 
-    def hessian(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        u = 1 - y * z
-        return np.where((u > 0) & (u < self.gamma), 1 / self.gamma, 0.0)
-
-    def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        b = y * a
-        return np.asarray(self.gamma * b * b / 2 - b)
-
     def inverse_link(self, z: np.ndarray) -> np.ndarray:
         return z
 
@@ -199,13 +166,6 @@ class SquaredHinge(_Margin):
     def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(-2 * y * np.maximum(0.0, 1 - y * z))
 
-    def hessian(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.where(1 - y * z > 0, 2.0, 0.0)
-
-    def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        b = y * a
-        return np.asarray(b * b / 4 - b)
-
     def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(y * np.maximum(y * a, 0))
 
@@ -221,9 +181,6 @@ class _Distance(PointwiseLoss):
     def inverse_link(self, z: np.ndarray) -> np.ndarray:
         return z
 
-    def minimum(self, y: np.ndarray) -> np.ndarray:
-        return np.zeros_like(y)
-
 
 class Squared(_Distance):
     """(z - y)**2 / 2"""
@@ -235,12 +192,6 @@ class Squared(_Distance):
 
     def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(z - y)
-
-    def hessian(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.ones_like(z)
-
-    def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.asarray(a * (a / 2 - y))
 
     def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         return a
@@ -260,12 +211,6 @@ class SquaredEpsilonInsensitive(_Distance):
 
     def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return 2 * _beyond(z - y, self.epsilon)
-
-    def hessian(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.where(np.abs(z - y) >= self.epsilon, 2.0, 0.0)
-
-    def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.asarray(a * (a / 4 - y) + self.epsilon * np.abs(a))
 
     def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         return a
@@ -288,12 +233,6 @@ class Huber(_Distance):
     def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.clip(z - y, -self.epsilon, self.epsilon))
 
-    def hessian(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.where(np.abs(z - y) <= self.epsilon, 1.0, 0.0)
-
-    def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.asarray(a * (a / 2 - y))
-
     def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.clip(a, -self.epsilon, self.epsilon))
 
@@ -310,12 +249,6 @@ class _Cornered(_Distance):
     def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         r = y - z
         return np.select([r > self.epsilon, r < -self.epsilon], [-self.high, -self.low], 0.0)
-
-    def hessian(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.zeros_like(z)
-
-    def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.asarray(-a * y + self.epsilon * np.abs(a))
 
     def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.clip(a, self.low, self.high))
@@ -362,21 +295,11 @@ class Poisson(PointwiseLoss):
     def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.exp(z) - y)
 
-    def hessian(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.asarray(np.exp(z))
-
-    def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        r = y - a
-        return np.asarray(xlogy(r, r) - r)
-
     def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.minimum(a, y))
 
     def inverse_link(self, z: np.ndarray) -> np.ndarray:
         return np.asarray(np.exp(z))
-
-    def minimum(self, y: np.ndarray) -> np.ndarray:
-        return np.asarray(y - xlogy(y, y))
 
 
 #: By the kernels' names, with default parameters.
