@@ -328,7 +328,6 @@ GOOD: dict[str, Any] = {
         1.0,
         0,
     ],
-    "sdca.second_order.losses": lambda: [_examples(), np.ones(N), 0.0, "squared_loss", 1.0, 0],
     "sdca.second_order.derivatives": lambda: [_examples(), np.ones(N), 0.0, "squared_loss", 1.0, 0],
     "sdca.second_order.newton_system": lambda: [*_rows(), np.ones(N), np.ones(N), M, 0],
     "sdca.second_order.tangents": lambda: [

@@ -247,7 +247,7 @@ def _sparse(lists: Groups, n: int, weights: list[Array], dtype: Any) -> tuple[Ar
     entries = []
     counts = np.zeros(n, np.int64)
     for j in range(len(lists.sparse_example_indices)):
-        entry = _entries(lists, j, n, weights[j].size, dtype)
+        entry = _entries(lists, j, weights[j].size, dtype)
         fault = count(entry[0], counts)
         if fault >= 0:
             raise InvalidArgumentError(
@@ -280,7 +280,7 @@ def _sparse(lists: Groups, n: int, weights: list[Array], dtype: Any) -> tuple[Ar
 
 
 def _entries(
-    lists: Groups, j: int, n: int, n_weights: int, dtype: Any
+    lists: Groups, j: int, n_weights: int, dtype: Any
 ) -> tuple[Array, Array, Array | None, Places]:
     """Return a group's examples, ids and values, and the positions of its weights."""
     example_indices = _integers(lists.sparse_example_indices[j], f"sparse_example_indices[{j}]")

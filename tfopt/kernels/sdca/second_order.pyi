@@ -21,14 +21,6 @@ def tangents(
     last: tuple[NDArray[float64], NDArray[float64], NDArray[float64]] | None = ...,
     threads: int = ...,
 ) -> tuple[float, NDArray[float64], NDArray[float64], NDArray[float64], float]: ...
-def losses(
-    examples: NDArray[void],
-    wx: NDArray[float64],
-    bias: float,
-    loss: str,
-    parameter: float,
-    threads: int = ...,
-) -> float: ...
 def derivatives(
     examples: NDArray[void],
     wx: NDArray[float64],

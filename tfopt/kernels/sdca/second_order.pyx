@@ -170,37 +170,6 @@ def tangents(const example[::1] examples not None, const double[::1] wx not None
             _sum(sums[1]) if last is not None else INFINITY)
 
 
-cdef void _losses_share(const example[::1] examples, const double[::1] wx, double bias,
-                        const loss_t *f, double[::1] sums, int thread,
-                        int threads) noexcept nogil:
-    cdef Py_ssize_t b, i, n = examples.shape[0], blocks = sums.shape[0]
-    cdef double losses
-    cdef fp_state caller = fp_enter(False)
-    for b in range(blocks * thread // threads, blocks * (thread + 1) // threads):
-        losses = 0
-        for i in range(b * BLOCK, min(n, (b + 1) * BLOCK)):
-            if examples[i].weight > 0:
-                losses += examples[i].weight * height(f, wx[i] + bias, examples[i].y)
-        sums[b] = losses
-    fp_leave(caller)
-
-
-def losses(const example[::1] examples not None, const double[::1] wx not None, double bias,
-           str loss, double parameter, int threads=0):
-    """The sum of weight * phi(wx + bias), with phi relative to its minimum."""
-    cdef loss_t f = _named(loss, parameter)
-    cdef Py_ssize_t n = examples.shape[0]
-    cdef double[::1] sums = np.empty((n + BLOCK - 1) // BLOCK)
-    cdef team t = at_most(gather_team(n * COSTLY, 1), threads)
-    check_length("wx", wx.shape[0], n)
-    with nogil, parallel(num_threads=t.size):
-        begin_share(&t)
-        _losses_share(examples, wx, bias, &f, sums, omp_get_thread_num(), omp_get_num_threads())
-        end_share(&t)
-    dismiss_team(&t)
-    return _sum(sums)
-
-
 cdef void _derivatives_share(const example[::1] examples, const double[::1] wx, double bias,
                              const loss_t *f, double[::1] slopes, double[::1] bends, int thread,
                              int threads) noexcept nogil:

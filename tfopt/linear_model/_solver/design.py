@@ -282,10 +282,6 @@ class MemoryDesign(Design):
         state = self.states[problem]
         self.states[problem] = state._replace(best=state.certified.copy())
 
-    def best_duals(self) -> np.ndarray:
-        """Return the dual variables of the best certificates, of shape (n_problems, n_rows)."""
-        return np.array([state.best for state in self.states])
-
     def _predictions(self, weights: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
         return {k: self.objective.predictions(w) for k, w in weights.items()}
 

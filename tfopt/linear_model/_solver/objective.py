@@ -99,10 +99,6 @@ class Objective(NamedTuple):
         """Return x . w for each example."""
         return visits.predictions(*self.rows, w, 0.0, self.threads)
 
-    def losses(self, examples: np.ndarray, wx: np.ndarray, bias: float) -> float:
-        """Return the sum of the losses."""
-        return second_order.losses(examples, wx, bias, self.loss, self.parameter, self.threads)
-
     def gaps(
         self, examples: np.ndarray, a: np.ndarray, wx: np.ndarray, bias: float
     ) -> tuple[float, float]:
