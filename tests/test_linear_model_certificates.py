@@ -53,6 +53,8 @@ def check(model: Any, X: Any, y: np.ndarray, weight: np.ndarray | None = None) -
         assert np.ravel(model.dual_gap_)[k] == pytest.approx(
             float(gap), rel=1e-5, abs=1e-13 * float(primal)
         )
+        # the minimum is at most this objective, and so must be what is said to be below it
+        assert LONG(np.ravel(model.objective_)[k]) - np.ravel(model.dual_gap_)[k] <= primal
         if model.fit_intercept:
             scale = np.abs(a) + (np.abs(target) if model.loss == "poisson" else 0)
             assert abs(c @ a) <= 1e-12 * (c @ scale)

@@ -48,7 +48,7 @@ class SDCAResults:
         if self.keep_duals:
             self.dual_coef_ = fit.duals
         self.objective_ = np.array([point.objective for point in points])
-        self.dual_gap_ = np.array([point.gap for point in points])
+        self.dual_gap_ = np.array([point.stated_gap for point in points])
         self.n_iter_ = np.array([result.n_iter for result in fit.results])
         self.history_ = [result.history for result in fit.results]
         self.solver_ = [history[-1]["solver"] for history in self.history_]

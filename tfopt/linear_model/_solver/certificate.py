@@ -24,6 +24,8 @@ __all__ = [
 
 #: How much an inexact intercept may add to the gap, relative to the estimate of the gap.
 BIAS_SHARE = 0.01
+#: The rounding of an objective, as a share of it: of sums over blocks, and of what they add up.
+ROUNDING = 2.0**-48
 
 
 class Certificate(NamedTuple):
@@ -43,6 +45,11 @@ class Certificate(NamedTuple):
     bias: float
     objective: float
     gap: float
+
+    @property
+    def stated_gap(self) -> float:
+        """The gap, but at least the rounding of the objective."""
+        return max(self.gap, ROUNDING * self.objective)
 
     @property
     def relative_gap(self) -> float:

@@ -354,7 +354,8 @@ class _HistoryRecorder:
         return {"problem": self.number, **dict(zip(_RECORD, values, strict=True))}
 
     def certified(self, point: Certificate, solver: str) -> None:
-        self._add(solver, point.objective, point.relative_gap, True)
+        stated = point._replace(gap=point.stated_gap)
+        self._add(solver, point.objective, stated.relative_gap, True)
 
     def estimated(self, solver: str, relative_gap: float) -> None:
         self._add(solver, math.nan, relative_gap, False)
