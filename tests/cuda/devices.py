@@ -154,8 +154,14 @@ class HostTorch(Torch):
 
     name = "host_torch"
     on_host = True
+    kind: Any = None  #: The class of the tensors, once there is one.
 
     def __init__(self) -> None:
+        if HostTorch.kind is None:
+            HostTorch.kind = self._set_up()
+
+    def _set_up(self) -> Any:
+        """Return the class, and let torch take its tensors for a GPU's."""
         torch = pytest.importorskip("torch")
 
         class Tensor(torch.Tensor):
@@ -176,10 +182,12 @@ class HostTorch(Torch):
 
             __array__ = __dlpack__ = numpy
 
-        self.kind = Tensor
         streams = cycle([0, 2, 0x7F10])
         torch.cuda.current_stream = lambda _: SimpleNamespace(cuda_stream=next(streams))
         torch._C._cuda_getCurrentRawStream = lambda _: next(streams)
+        torch.cuda.is_current_stream_capturing = lambda: False
+        self._let_move(torch.Tensor, Tensor)
+        return Tensor
 
     def to(self, array: np.ndarray) -> Any:
         import torch
@@ -192,6 +200,18 @@ class HostTorch(Torch):
 
     def seen(self, tensor: Any) -> Any:
         return tensor.as_subclass(self.kind)
+
+    def _let_move(self, tensors: Any, kind: Any) -> None:
+        """Let `to(device=...)` of torch's tensors move them onto the device, too."""
+        to = tensors.to
+
+        def move(tensor: Any, *args: Any, device: Any = None, **options: Any) -> Any:
+            if getattr(device, "type", device) != "cuda":
+                where = {} if device is None else {"device": device}
+                return to(tensor, *args, **where, **options)
+            return to(tensor, *args, **options).detach().clone().as_subclass(kind)
+
+        tensors.to = move
 
 
 DEVICES = {"host": Host, "host_torch": HostTorch, "cupy": CuPy, "torch": Torch}

@@ -109,9 +109,7 @@ class KernelOptimizer(torch.optim.Optimizer):
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         try:
-            for setting in ("capturable", "differentiable"):
-                if group.get(setting):
-                    raise InvalidArgumentError(f"{setting} must be False")
+            _check_settings(group)
             for parameter in group["params"]:
                 if parameter.device.type not in ("cpu", "cuda"):
                     raise InvalidTypeError(
@@ -145,6 +143,8 @@ class KernelOptimizer(torch.optim.Optimizer):
         return saved
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        for group in state["param_groups"]:
+            _check_settings(group)
         super().__setstate__(state)
         self._plans = {}
 
@@ -204,6 +204,8 @@ class KernelOptimizer(torch.optim.Optimizer):
         for part in plan.parts:
             t = int(part.steps[()]) + 1
             update, scale = self._update(group, t), self._scale(group, t)
+            if part.device is not None and torch.cuda.is_current_stream_capturing():
+                self._refuse_count(group, t)
             step = update.step(scale, part.workspace is None, lazy=True)
             gradients = [_resolved(grads[k]) for k in part.positions]
             if part.workspace is not None:
@@ -234,6 +236,15 @@ class KernelOptimizer(torch.optim.Optimizer):
         """Return the step counts and slots of parameters, which a user may have replaced."""
         states = [self.state.get(parameter, {}) for parameter in parameters]
         return [state.get(name) for name in ("step", *slots) for state in states]
+
+    def _refuse_count(self, group: dict[str, Any], t: int) -> None:
+        """Raise if a group's step number t cannot be captured, as the next one is another."""
+        numbers = [(self._update(group, k), self._scale(group, k)) for k in (t, t + 1)]
+        if numbers[0] != numbers[1]:
+            raise InvalidArgumentError(
+                f"a CUDA graph cannot capture a step of {type(self).__name__}: each replay would "
+                "repeat the step with the same count; capture the rest, and step outside"
+            )
 
     def _refuse_rows(self, group: dict[str, Any]) -> None:
         """Raise if a group's step is not one of rows."""
@@ -282,11 +293,23 @@ class KernelOptimizer(torch.optim.Optimizer):
                     self.state[target][name] = torch.full_like(
                         target, first, memory_format=torch.preserve_format
                     )
+                elif on_device and self.state[target][name].stride() != target.stride():
+                    laid_out = torch.empty_like(target).copy_(self.state[target][name])
+                    self.state[target][name] = laid_out
                 columns[-1].append(as_operand(self.state[target][name]))
         for target in targets:
             self.state[target]["step"] = count
         device = DevicePart(tuple(columns)) if on_device else None
         return _Part(positions, tuple(columns), memoryview(count.numpy()), workspace, device)
+
+
+def _check_settings(group: dict[str, Any]) -> None:
+    """Raise if a group has a setting that has no counterpart."""
+    for setting in ("capturable", "differentiable"):
+        if group.get(setting):
+            raise InvalidArgumentError(
+                f"{setting} must be False, also in the param_groups of a state that is loaded"
+            )
 
 
 def _of_all(
