@@ -1,10 +1,11 @@
-"""The gradients of a loss, computed by a tape or returned with the loss."""
+"""The gradients of a loss, computed by a tape or by torch, or returned with the loss."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -37,21 +38,25 @@ def pairs_of_loss(
     Raises
     ------
     InvalidArgumentError
-        If the loss is a tensor and there is no tape, or if the loss returns anything else.
+        If the loss is a tensor and there is no tape, or if the loss returns anything else; or if
+        the loss or a variable is a tensor of torch that requires no gradient.
     InvalidTypeError
         If an array is among the variables and the loss does not return gradients.
     """
-    if not callable(loss) and tape is None:
+    if not callable(loss) and tape is None and not _is_torchs(loss):
         raise InvalidArgumentError("`tape` is required when a `Tensor` loss is passed.")
     recorder = GradientTape() if tape is None else tape
     result = loss
+    if isinstance(var_list, Iterator):
+        var_list = list(var_list)
     if callable(loss):
         with recorder:
             if not callable(var_list):
-                recorder.watch([v for v in flatten(var_list) if isinstance(v, Variable)])
+                given = [v for v in flatten(var_list) if isinstance(v, Variable)]
+                recorder.watch([v for v in given if v.device == "cpu"])
             result = loss()
     variables = var_list() if callable(var_list) else var_list
-    if isinstance(variables, (Variable, np.ndarray)):
+    if hasattr(variables, "dtype"):
         variables = [variables]
     variable_scales = [scales_of(variable) for variable in variables]
     totals = {scales: product(scales) for scales in variable_scales}
@@ -61,8 +66,15 @@ def pairs_of_loss(
     else:
         if any(variable_scales):
             common = functools.reduce(np.minimum, totals.values())
-            grad_loss = _upstream(result, grad_loss, common)
-        grads = _from_tape(recorder, result, variables, grad_loss)
+        if _is_torchs(result):
+            if tape is not None or tracing() is not None:
+                who = "a traced function" if tape is None else "a tape"
+                raise InvalidArgumentError(f"{who} does not record the tensors of torch")
+            grads = _from_torch(result, variables, grad_loss, common)
+        else:
+            if any(variable_scales):
+                grad_loss = _upstream(result, grad_loss, common)
+            grads = _from_tape(recorder, result, variables, grad_loss)
     if any(variable_scales) and (isinstance(result, tuple) or len(totals) > 1):
         grads = [
             times(_as_array(grad, variable), totals[scales] / common)
@@ -70,7 +82,7 @@ def pairs_of_loss(
                 each_as_slices(grads), variables, variable_scales, strict=True
             )
         ]
-    return list(zip(grads, variables, strict=True))
+    return list(zip(grads, map(_taken, variables), strict=True))
 
 
 def product(scales: tuple[Variable, ...]) -> Any:
@@ -110,6 +122,38 @@ def _from_tape(recorder: GradientTape, result: Any, variables: Any, grad_loss: A
     if any(not isinstance(variable, Variable) for variable in variables):
         raise InvalidTypeError("minimize needs Variables: wrap the arrays in tfopt.Variable")
     return recorder.gradient(result, list(variables), grad_loss)
+
+
+def _is_torchs(value: Any) -> bool:
+    """Whether a value is a tensor of torch, which is not imported for it."""
+    return isinstance(value, getattr(sys.modules.get("torch"), "Tensor", ()))
+
+
+def _from_torch(loss: Any, variables: Any, grad_loss: Any, scale: Any) -> Any:
+    """Return the gradients that torch computes of its loss times a scale."""
+    torch = sys.modules["torch"]
+    tensors = [each.value() if isinstance(each, Variable) else each for each in variables]
+    for name, tensor in ("the loss", loss), *((f"variable {k}", t) for k, t in enumerate(tensors)):
+        if not _is_torchs(tensor):
+            raise InvalidTypeError(
+                f"the loss is a tensor of torch, so {name} must be one, too, not "
+                f"{type(tensor).__name__}"
+            )
+        if not tensor.requires_grad:
+            raise InvalidArgumentError(
+                f"{name} requires no gradient in torch: call requires_grad_() of the variables "
+                "before the loss is computed"
+            )
+    upstream = torch.ones_like(loss)
+    if grad_loss is not None:
+        upstream = torch.as_tensor(grad_loss, dtype=loss.dtype).to(device=loss.device)
+    return torch.autograd.grad(loss, tensors, upstream * scale, allow_unused=True)
+
+
+def _taken(variable: Any) -> Any:
+    """Return a variable as a step takes it: without torch's record of what is computed of it."""
+    on_host = _is_torchs(variable) and variable.device.type == "cpu"
+    return variable.detach() if on_host else variable
 
 
 def _upstream(loss: Any, grad_loss: Any, scale: Any) -> Any:

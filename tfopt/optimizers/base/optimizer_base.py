@@ -400,10 +400,10 @@ class OptimizerBase(Stateful):
         loss : callable or Tensor
             A function without arguments that returns either the loss as a tensor, which is then
             recorded by a tape, or a pair of the loss and its gradients; or a tensor recorded by
-            `tape`.
+            `tape`. Of a tensor of torch, torch computes the gradients.
         var_list : list of variables, a variable, or callable
             The variables to update; a function is called after the loss. Arrays are allowed if
-            the loss returns their gradients.
+            the loss returns their gradients, torch's parameters if the loss is torch's.
         grad_loss : tensor, optional
             The upstream gradient of the loss; ones by default.
         name : str, optional
@@ -419,7 +419,8 @@ class OptimizerBase(Stateful):
         Raises
         ------
         InvalidArgumentError
-            If the loss is a tensor and there is no tape, or if the loss returns anything else.
+            If the loss is a tensor and there is no tape, or if the loss returns anything else; or
+            if the loss or a variable is a tensor of torch that requires no gradient.
         InvalidTypeError
             If an array is among the variables and the loss does not return gradients.
 
