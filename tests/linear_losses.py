@@ -83,6 +83,12 @@ DEFINITIONS = {
         lambda a, y, _: a <= y,
         "counts",
     ),
+    "gamma": Definition(
+        lambda z, y, _: y * np.exp(-z) + z - 1 - np.log(y),
+        lambda a, y, _: entropy(1 + a) - (1 + a) * (1 + np.log(y)) + 1 + np.log(y),
+        lambda a, y, _: a >= -1,
+        "amounts",
+    ),
 }
 DEFINITIONS |= {
     "huber": Definition(
@@ -149,9 +155,10 @@ def estimator(loss: str, parameter: float | None = None, **options: Any) -> Any:
 
 
 def targets(loss: str, z: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Return labels for the predictions z: -1 and 1, counts, or themselves."""
+    """Return labels for the predictions z: -1 and 1, counts, amounts, or themselves."""
     return {
         "classes": lambda: np.sign(z),
         "counts": lambda: random.poisson(np.exp(np.clip(z / 3, -3, 3))).astype(float),
+        "amounts": lambda: random.gamma(2.0, np.exp(np.clip(z / 3, -3, 3)) / 2) + 1e-3,
         "numbers": lambda: z,
     }[DEFINITIONS[loss].labels]()

@@ -52,6 +52,8 @@ def labels_for(loss: str, random: np.random.Generator, n: int) -> np.ndarray:
         return random.standard_normal(n)
     if loss == "poisson_loss":
         return random.poisson(2.0, n).astype(float)
+    if loss == "gamma_loss":
+        return random.gamma(2.0, 1.0, n) + 0.01
     return random.integers(0, 2, n).astype(float)
 
 
@@ -61,6 +63,8 @@ def duals_for(loss: str, random: np.random.Generator, y: np.ndarray) -> np.ndarr
     b = b + (b == 0) * random.uniform(0, 1, y.size) * random.integers(0, 2, y.size)
     if loss in OF_NUMBERS:
         return 3 * b - 1 if loss == "squared_loss" else b
+    if loss == "gamma_loss":
+        return 3 * b - 1
     return y - 2 * b if loss == "poisson_loss" else y * b
 
 
@@ -91,7 +95,7 @@ def problem_of(
     l2 = float(10.0 ** random.integers(-1, 3))
     examples = np.zeros(n, EXAMPLE)
     y = labels_for(loss, random, n)
-    examples["y"] = y if loss in (*OF_NUMBERS, "poisson_loss") else 2 * y - 1
+    examples["y"] = y if loss in (*OF_NUMBERS, "poisson_loss", "gamma_loss") else 2 * y - 1
     examples["a"] = duals_for(loss, random, examples["y"])
     examples["weight"] = random.choice([0.0, 0.5, 1.0, 1.0, 3.0], n)
     squares = [
@@ -149,7 +153,7 @@ def call_of(loss: str, seed: int, *, n: int = 6, index: str = "int64") -> dict[s
         width = int(random.integers(1, 6))
         given["dense_features"].append(random.standard_normal((n, width)))
         given["dense_weights"].append(random.standard_normal(width))
-    signed = y if loss in (*OF_NUMBERS, "poisson_loss") else 2 * y - 1
+    signed = y if loss in (*OF_NUMBERS, "poisson_loss", "gamma_loss") else 2 * y - 1
     given["example_state_data"] = random.standard_normal((n, 4))
     given["example_state_data"][:, 0] = duals_for(loss, random, signed)
     settings = {

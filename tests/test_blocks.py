@@ -73,7 +73,7 @@ class Intercepts:
 
     def best(self, start: float, slack: float = 0.0) -> tuple[float, int]:
         """Return what a search finds, and in how many rounds."""
-        search, rounds = intercept_search(self.objective.loss, start, slack), 1
+        search, rounds = intercept_search(self.objective.phi, start, slack), 1
         while not search.update(
             rows.intercept_derivatives(self.objective, self.state, search.places)
         ):

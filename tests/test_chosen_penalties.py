@@ -67,7 +67,7 @@ def criterion(model: Any, X: np.ndarray, y: np.ndarray) -> float:
     """Return the accuracy, or minus the mean loss by its definition."""
     if isinstance(model, SDCAClassifier):
         return float(np.mean(model.predict(X) == y))
-    phi = loss_named(model._LOSSES[model.loss], model._parameter())
+    phi = loss_named(model._phi.kernel, model._parameter())
     return -float(np.mean(phi.value(X @ model.coef_ + model.intercept_, y)))
 
 

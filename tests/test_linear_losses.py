@@ -8,16 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from linear_losses import CORNERED, DEFINITIONS, conjugate, least, phi
 
-from tfopt.linear_model.losses import LOSSES, loss_named
+from tfopt.linear_model.losses import LOSSES as TABLE
+from tfopt.linear_model.losses import loss_named
 from tfopt_ref import sdca_losses
 
+LOSSES = {loss.kernel: loss for loss in TABLE.values() if not loss.is_joint}
 each_loss = pytest.mark.parametrize("name", LOSSES)
 PARAMETER = 0.6
 
 
 def labels(name: str, n: int) -> np.ndarray:
     labels = DEFINITIONS[name.removesuffix("_loss")].labels
-    return np.arange(n) % 4 * 1.0 if labels == "counts" else np.where(np.arange(n) % 2, 1.0, -1.0)
+    return {
+        "counts": np.arange(n) % 4 * 1.0,
+        "amounts": np.arange(n) % 4 + 0.5,
+    }.get(labels, np.where(np.arange(n) % 2, 1.0, -1.0))
 
 
 @each_loss

@@ -278,7 +278,7 @@ def test_empty_rows_and_columns(loss: str, stored: Any) -> None:
     model = estimator(loss, max_iter=20_000, l1=0.1).fit(stored(X), y)
     assert np.ravel(model.coef_)[3] == 0
     predicted = model.predict(stored(np.zeros((1, 7))))[0]
-    links = {"numbers": lambda b: b, "counts": np.exp, "classes": np.sign}
+    links = {"numbers": lambda b: b, "counts": np.exp, "amounts": np.exp, "classes": np.sign}
     expected = links[DEFINITIONS[loss].labels](model.intercept_)
     assert predicted == pytest.approx(np.ravel(expected)[0])
 
@@ -304,6 +304,7 @@ def test_features_that_are_all_zero_leave_the_intercept(loss: str) -> None:
     expected = {
         "logistic": lambda: np.log(share / (1 - share)),
         "poisson": lambda: np.log(y.mean()),
+        "gamma": lambda: np.log(y.mean()),
         "hinge": lambda: 1.0,
         "smooth_hinge": lambda: 1 - (1 - share) / share,
         "squared_hinge": lambda: 2 * share - 1,

@@ -25,6 +25,7 @@ DEFAULTS = [
     SDCAClassifier("multinomial"),
     SDCARegressor(),
     SDCARegressor("poisson"),
+    SDCARegressor("gamma"),
     SDCARegressor("huber"),
     SDCARegressor("quantile"),
     SDCARegressor("epsilon_insensitive"),

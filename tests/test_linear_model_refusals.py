@@ -27,6 +27,7 @@ from tfopt.linear_model import (
 random = np.random.default_rng(0)
 X = random.standard_normal((40, 5)) * (random.uniform(size=(40, 5)) < 0.6)
 Y = {"classes": np.arange(40) % 3, "counts": random.poisson(3.0, 40).astype(float)}
+Y["amounts"] = Y["counts"] + 0.5
 
 #: Each estimator with each loss, and what it learns.
 ESTIMATORS: dict[str, tuple[Any, str]] = {
@@ -37,6 +38,7 @@ ESTIMATORS: dict[str, tuple[Any, str]] = {
     "blocks": (SDCAClassifier(num_loss_partitions=[15, 25]), "classes"),
     "squared": (SDCARegressor("squared"), "counts"),
     "poisson": (SDCARegressor("poisson"), "counts"),
+    "gamma": (SDCARegressor("gamma"), "amounts"),
     "huber": (SDCARegressor("huber"), "counts"),
     "quantile": (SDCARegressor("quantile"), "counts"),
     "epsilon_insensitive": (SDCARegressor("epsilon_insensitive"), "counts"),
@@ -257,6 +259,7 @@ SDCA_COUNTS: dict[str, tuple[dict[str, Any], str]] = {
         "needs a smooth loss, not loss='quantile'",
     ),
     "negative counts": ({"y": Y["counts"] - 3, "loss": "poisson"}, "non-negative targets"),
+    "an amount is 0": ({"y": Y["counts"] * (Y["counts"] > 2), "loss": "gamma"}, "positive targets"),
     "all counts are 0": ({"y": Y["counts"] * 0, "loss": "poisson"}, "minus infinity"),
 }
 FTRL: dict[str, tuple[dict[str, Any], str]] = {

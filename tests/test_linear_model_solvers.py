@@ -16,7 +16,7 @@ from tfopt.linear_model import SDCAClassifier
 from tfopt.linear_model._solver import costs, monitor, newton
 from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.intercept import intercept_search
-from tfopt.linear_model.losses import LOSSES
+from tfopt.linear_model.losses import LOSSES, loss_named
 
 random = np.random.default_rng(2)
 X = random.standard_normal((60, 4)) @ random.standard_normal((4, 4)) + 0.3
@@ -25,10 +25,11 @@ Y = {
     "classes": np.digitize(Z, [-0.5, 0.5]),
     "numbers": Z,
     "counts": random.poisson(np.exp(Z.clip(-2, 2))).astype(float),
+    "amounts": random.gamma(2.0, np.exp(Z.clip(-2, 2)) / 2),
 }
 each_loss = pytest.mark.parametrize("loss", SMOOTH)
 #: Those that have curvature from the beginning.
-CURVED = [loss for loss in SMOOTH if not LOSSES[f"{loss}_loss"].is_linear_far]
+CURVED = [loss for loss in SMOOTH if not LOSSES[loss].is_linear_far]
 
 
 def fitted(loss: str, features: Any = X, **options: Any) -> Any:
@@ -170,7 +171,7 @@ def test_the_interior_point_method_is_for_the_hinge_of_few_features() -> None:
 
 def searched(loss: str, derivatives: Any) -> list[float]:
     """Return the places where a search from 0 asks for derivatives."""
-    search, seen = intercept_search(loss, 0.0, 0.0), []
+    search, seen = intercept_search(loss_named(loss), 0.0, 0.0), []
     while True:
         (place,) = search.places
         seen.append(place)

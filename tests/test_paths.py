@@ -118,7 +118,7 @@ def score(model: Any, X: np.ndarray, y: np.ndarray) -> float:
     """Return the accuracy, or minus the mean loss."""
     if isinstance(model, SDCAClassifier):
         return float(model.score(X, y))
-    phi = loss_named(model._LOSSES[model.loss], model._parameter())
+    phi = loss_named(model._phi.kernel, model._parameter())
     return -float(phi.value(X @ model.coef_ + model.intercept_, y).mean())
 
 

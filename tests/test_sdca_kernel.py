@@ -146,7 +146,7 @@ def test_those_not_drawn_fill_a_plan_by_falling_importance() -> None:
 # ---- steps
 
 #: Losses whose dual variables rounding in K moves little.
-CURVED = ("logistic_loss", "squared_loss", "poisson_loss")
+CURVED = ("logistic_loss", "squared_loss", "poisson_loss", "gamma_loss")
 
 EXTREME = (0.0, 1e-300, 1e-12, 1e-3, 0.7, 1.0, 1 - 1e-12, 1.3, 31.9, 1e3, 1e6, 1e12)
 
@@ -171,11 +171,16 @@ def drawn_cases(loss: str, seed: int, n: int) -> list[tuple[float, ...]]:
         K = random.choice(EXTREME) if random.uniform() < 0.3 else 10 ** random.uniform(-6, 6)
         wx = size * random.choice([-1, 1])
         b = random.choice([0, 1, 0.5, 1e-11, 1 - 1e-11, random.uniform()])
-        y = {"poisson_loss": random.choice([0.0, 1.0, 3.0, 0.5, 1e3])}.get(
-            loss, random.choice([-1.0, 1.0])
-        )
+        y = {
+            "poisson_loss": random.choice([0.0, 1.0, 3.0, 0.5, 1e3]),
+            "gamma_loss": random.choice([1e-6, 1.0, 3.0, 0.5, 1e3]),
+        }.get(loss, random.choice([-1.0, 1.0]))
         y = wx + random.choice([1.0, 0.0, 0.3]) if loss in OF_NUMBERS else y
-        a = {"squared_loss": 2 * b - 1, "poisson_loss": y - b * 3}.get(loss, y * b)
+        a = {
+            "squared_loss": 2 * b - 1,
+            "poisson_loss": y - b * 3,
+            "gamma_loss": b * 3 - 1,
+        }.get(loss, y * b)
         a = b if loss in OF_NUMBERS[1:] else a
         made.append((float(a), float(y), float(wx), float(K)))
     return made

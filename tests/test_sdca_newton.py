@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tfopt.linear_model._solver import ascent, certificate, costs, sampling
 from tfopt.linear_model._solver.monitor import ConvergenceMonitor
-from tfopt.linear_model.losses import LOSSES as TABLE
+from tfopt.linear_model.losses import loss_named as record_named
 from tfopt_ref import sdca_block_fit, sdca_fit, sdca_newton
 from tfopt_ref.sdca_certificate import Fit, Problem, primal
 from tfopt_ref.sdca_losses import loss_named
@@ -47,7 +47,7 @@ def data(loss: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def begins_with_steps(loss: str, X: Any) -> bool:
     """Whether a fit of blocks does not begin with visits."""
-    return not sparse.issparse(X) and not TABLE[loss].is_linear_far
+    return not sparse.issparse(X) and not record_named(loss).is_linear_far
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def fitted(kind: Any, loss: str, y: np.ndarray, **options: Any) -> Any:
 
 def labels_of(kind: type, values: np.ndarray, n_classes: int = 3) -> np.ndarray:
     if not is_classifier(kind()):
-        return np.random.default_rng(1).poisson(2.0, 60).astype(float)
+        return np.random.default_rng(1).poisson(2.0, 60) + 0.5
     return values[:n_classes][np.arange(60) % len(values[:n_classes])]
 
 
@@ -108,8 +108,7 @@ def test_labels(tmp_path: Path, kind: type, labels: str, n_classes: int) -> None
 
 def other_values(kind: type, loss: str) -> dict[str, list[Any]]:
     """Return values of the parameters that a model file can have, and that the loss takes."""
-    key = getattr(getattr(kind, "_kind", kind), "_LOSSES", {}).get(loss, f"{loss}_loss")
-    option = LOSSES[key].option
+    option = LOSSES[loss].option
     values = {"l2": [0.25, np.float64(0.25), np.float32(0.5), np.int64(3), 2]}
     if option is not None:
         values[option.name] = [0.75, np.float64(0.75)]

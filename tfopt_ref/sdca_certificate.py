@@ -11,6 +11,7 @@ import numpy as np
 from tfopt_ref.sdca import EXAMPLE, Rows, shrunk, squared_norms
 from tfopt_ref.sdca_losses import (
     HALVINGS,
+    Gamma,
     Hinge,
     Logistic,
     Loss,
@@ -87,7 +88,7 @@ def first_bias(problem: Problem) -> float:
     """Return where b starts: what is best for w = 0, if that is a guess worth taking."""
     if not problem.intercept or isinstance(problem.phi, Hinge | SquaredHinge):
         return 0.0
-    if isinstance(problem.phi, Logistic | Poisson):
+    if isinstance(problem.phi, Logistic | Poisson | Gamma):
         return best_bias(problem, np.zeros(len(problem.y)))
     return math.fsum(problem.c * problem.y) / math.fsum(problem.c)
 
@@ -173,6 +174,9 @@ def balance(problem: Problem, a: np.ndarray) -> np.ndarray:
         return balanced
     if isinstance(problem.phi, Poisson):  # y - a must not be negative, and have the mean of y
         balanced[:] = y - (y - a) * (math.fsum(c * y) / math.fsum(c * (y - a)))
+        return balanced
+    if isinstance(problem.phi, Gamma):  # 1 + a must not be negative, and have the mean 1
+        balanced[:] = (1 + a) * (math.fsum(c) / math.fsum(c * (1 + a))) - 1
         return balanced
     # a range has 0 in it: the sign whose sum is the larger has to give way
     sums = {sign: math.fsum((c * np.abs(a))[np.sign(a) == sign]) for sign in (-1, 1)}

@@ -309,16 +309,54 @@ class Poisson:
         return exp(wx) - r * (1 + t) if t > 1 else r * (math.expm1(t) - t)
 
     def step(self, a: float, y: float, wx: float, K: float) -> float:
-        """With a' = y - exp(x): x is the root of x + K * exp(x) = z, z = wx + K * (y - a)."""
-        z = wx + K * (y - a)
-        low, high = min(z, 0.0) - K * math.exp(min(z, 0.0)), z
-        for _ in range(HALVINGS):
-            x = low + (high - low) / 2
-            if x + K * math.exp(min(x, LARGEST)) > z:
-                high = x
-            else:
-                low = x
-        return y - math.exp(min(high, LARGEST))
+        """With a' = y - exp(x): x + K * exp(x) = z, z = wx + K * (y - a)."""
+        x = logarithm(K, wx + K * (y - a))
+        return y - math.exp(min(x, LARGEST))
+
+
+class Gamma:
+    """phi(wx) = y * exp(-wx) + wx - 1 - log(y), at least 0: half the unit deviance
+
+    At the distance s = log(y) - wx it is exp(s) - 1 - s, a Poisson loss of one count.
+    """
+
+    gamma = 1.0
+    corners: tuple[float, ...] = ()
+
+    def value(self, wx: float, y: float) -> float:
+        return self.gap(0.0, y, wx)
+
+    def slope(self, wx: float, y: float) -> float:
+        return 1 - exp(math.log(y) - wx)
+
+    def bend(self, wx: float, y: float) -> float:
+        return exp(math.log(y) - wx)
+
+    def conjugate(self, a: float, y: float) -> float:
+        b = 1 + a
+        if b < 0:
+            return math.inf
+        return (b * (math.log(b) - math.log(y) - 1) if b > 0 else 0.0) + 1 + math.log(y)
+
+    def gap(self, a: float, y: float, wx: float) -> float:
+        return Poisson().gap(-a, 1.0, math.log(y) - wx)
+
+    def step(self, a: float, y: float, wx: float, K: float) -> float:
+        """With a' = exp(x) - 1: x + K * exp(x) = z, z = log(y) - wx + K * (1 + a)."""
+        x = logarithm(K, math.log(y) - wx + K * (1 + a))
+        return math.exp(min(x, LARGEST)) - 1
+
+
+def logarithm(K: float, z: float) -> float:
+    """Return the root of x + K * exp(x) = z, which increases, by halving a bracket."""
+    low, high = min(z, 0.0) - K * math.exp(min(z, 0.0)), z
+    for _ in range(HALVINGS):
+        x = low + (high - low) / 2
+        if x + K * math.exp(min(x, LARGEST)) > z:
+            high = x
+        else:
+            low = x
+    return high
 
 
 def beyond(t: float, epsilon: float) -> float:
@@ -348,6 +386,7 @@ LOSSES: dict[str, Loss] = {
     "huber_loss": Huber(epsilon=1.0),
     "quantile_loss": Quantile(q=1.0),
     "epsilon_insensitive_loss": Insensitive(epsilon=1.0),
+    "gamma_loss": Gamma(),
 }
 #: The losses with a parameter.
 PARAMETRIC: dict[str, Callable[[float], Loss]] = {

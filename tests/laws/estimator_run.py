@@ -141,7 +141,9 @@ class EstimatorRun:
             self.codes = ranks * n_classes // n
             self.y = self.classes[self.codes]
         else:
-            self.y = ranks.astype(float) % 7 if self.loss == "poisson" else ranks.astype(float)
+            self.y = ranks.astype(float)
+            if self.loss in ("poisson", "gamma"):
+                self.y = self.y % 7 + (self.loss == "gamma")
 
     def _fitted(self, X: Any, y: Any, weight: Any = None, **more: Any) -> Any:
         groups = {key: more.pop(key) for key in ("groups",) if key in more}
@@ -234,7 +236,7 @@ class EstimatorRun:
             ]
         else:
             scores = predicted[:, None]
-            if self.loss == "poisson":
+            if self.loss in ("poisson", "gamma"):
                 expected = np.exp(np.minimum(expected, 700))
         size = 1 + np.abs(expected).max()
         assert np.abs(np.minimum(scores, 1e300) - expected).max() <= 1e-9 * size or size > 1e100

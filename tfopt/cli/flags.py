@@ -146,6 +146,7 @@ Then there are these losses, too:
   smooth_hinge  the same with a rounded corner
   squared_hinge the square of the hinge
   poisson       exp(margin) - label·margin
+  gamma         label·exp(-margin) + margin, for positive labels
   huber         (margin - label)² / 2, and linear beyond a distance of --epsilon
   quantile      Q·(label - margin) if that is positive, else (Q - 1)·(label - margin)
   epsilon_insensitive

@@ -11,8 +11,7 @@ from sklearn import metrics
 
 from tfopt.cli.data import Data
 from tfopt.cli.files import CommandError
-from tfopt.cli.settings import CLASSIFICATION
-from tfopt.linear_model.losses import LOSSES, Logistic, loss_named
+from tfopt.linear_model.losses import LOSSES, loss_named
 from tfopt.linear_model.predictions import probabilities
 from tfopt.linear_model.stored_model import StoredModel
 
@@ -24,12 +23,12 @@ class ModelLoss:
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
-        self._loss = LOSSES[f"{name}_loss"]
+        self._loss = LOSSES[name]
         option = self._loss.option
         value = None if option is None else settings.get(option.name)
         if option is not None and value is not None:
             try:
-                self._loss = loss_named(f"{name}_loss", option.checked(value))
+                self._loss = loss_named(self._loss.kernel, option.checked(value))
             except ValueError as error:
                 raise CommandError(f"the model's settings: {error}") from error
 
@@ -59,7 +58,7 @@ class ModelLoss:
 
         Of more than two classes a column for each; probabilities are normalized.
         """
-        if margins.ndim > 1 and isinstance(self._loss, Logistic):
+        if margins.ndim > 1 and self._loss.link == "logit":
             return probabilities(margins)
         return self._loss.inverse_link(margins)
 
@@ -129,7 +128,8 @@ def score_sums(
     w = 1.0 if weights is None else weights
     rows = len(targets)
     sums: dict[str, float] = {"rows": rows, "weight": rows if weights is None else weights.sum()}
-    if loss not in CLASSIFICATION:
+    has_probabilities = LOSSES[loss].link == "logit"
+    if not LOSSES[loss].is_classification:
         with np.errstate(over="ignore"):  # an RMSE of inf says enough
             residuals = targets - predictions
             sums["squares"] = (w * np.square(residuals)).sum()
@@ -137,15 +137,15 @@ def score_sums(
             sums["spread"] = (w * np.square(targets - mean)).sum()
     else:
         is_multiclass = predictions.ndim == 2
-        threshold = 0.5 if loss == "logistic" else 0
+        threshold = 0.5 if has_probabilities else 0
         chosen = predictions.argmax(axis=1) if is_multiclass else predictions > threshold
         sums["hits"] = float(np.sum(w * (chosen == targets)))
-        if loss == "logistic" and is_multiclass:
+        if has_probabilities and is_multiclass:
             classes = range(predictions.shape[1])
             sums["log_loss"] = metrics.log_loss(
                 targets, predictions, labels=classes, normalize=False, sample_weight=weights
             )
-        elif loss == "logistic":  # the same for two classes, in a third of the time
+        elif has_probabilities:  # the same for two classes, in a third of the time
             p = np.where(targets == 1, predictions, 1 - predictions)
             least = np.finfo(p.dtype).eps
             sums["log_loss"] = (w * -np.log(np.clip(p, least, 1 - least))).sum()

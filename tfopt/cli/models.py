@@ -62,7 +62,7 @@ def predict(arguments: argparse.Namespace) -> int:
     model = _read(arguments.model)
     if arguments.labels and model.classes is None:
         raise CommandError(f"{arguments.model}: a {model.loss} loss has no labels")
-    if arguments.proba and model.loss != "logistic":
+    if arguments.proba and LINKS[model.loss] != "logit":
         raise CommandError(f"{arguments.model}: --proba needs a logistic loss, not {model.loss}")
     keeps = not arguments.quiet and (sys.stderr is not None or arguments.json)
     blocks = _Blocks(arguments, model, keeps)
@@ -173,7 +173,7 @@ def _records(model: StoredModel, piece: np.ndarray) -> Iterator[dict[str, Any]]:
         yield from ({"value": value} for value in piece.tolist())
         return
     values, name = piece, "margins" if piece.ndim > 1 else "margin"
-    if model.loss == "logistic":
+    if LINKS[model.loss] == "logit":
         values, name = _per_class(piece), "probabilities"
     for best, value in zip(_best(model, piece), values.tolist(), strict=True):
         yield {"label": model.labels[best], name: value}
@@ -183,7 +183,7 @@ def _best(model: StoredModel, predictions: np.ndarray) -> Any:
     """Return the index of the most likely class of each row."""
     if predictions.ndim > 1:
         return predictions.argmax(axis=1)
-    return (predictions > (0.5 if model.loss == "logistic" else 0)).astype(int)
+    return (predictions > (0.5 if LINKS[model.loss] == "logit" else 0)).astype(int)
 
 
 def _per_class(predictions: np.ndarray) -> np.ndarray:

@@ -28,7 +28,7 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 LOSSES = ("logistic", "squared")
 CLASSIFICATION = ("logistic", "hinge", "smooth_hinge", "squared_hinge")
 INSENSITIVE = ("epsilon_insensitive", "squared_epsilon_insensitive")
-REGRESSION = ("squared", "poisson", "huber", "quantile", *INSENSITIVE)
+REGRESSION = ("squared", "poisson", "gamma", "huber", "quantile", *INSENSITIVE)
 SDCA_LOSSES = (*CLASSIFICATION, *REGRESSION)
 #: The flags that are parameters of losses, and their losses.
 LOSS_FLAGS = {"epsilon": ("huber", *INSENSITIVE), "quantile": ("quantile",)}

@@ -16,7 +16,7 @@ from tfopt import linear_model
 from tfopt.dask.blocks import as_blocks, is_collection
 from tfopt.imports import imported
 from tfopt.linear_model._solver.reductions import tree_reduce
-from tfopt.linear_model.predictions import _is_logistic
+from tfopt.linear_model.predictions import has_probabilities
 
 __all__ = ["ClusterClassifier", "ClusterRegressor"]
 
@@ -138,12 +138,12 @@ class ClusterClassifier(_ClusterPredictor):
         """Return x . w + b, in blocks if X is."""
         return self._map_blocks("decision_function", X)
 
-    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
+    @available_if(has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Any:
         """Return the classes' probabilities, in blocks if X is."""
         return self._map_blocks("predict_proba", X)
 
-    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
+    @available_if(has_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Any:
         """Return the logarithms of `predict_proba`."""
         return self._map_blocks("predict_log_proba", X)

@@ -128,7 +128,7 @@ def _convert_regressor(scope: Any, operator: Any, container: Any) -> None:
     """Add the nodes of a regressor."""
     graph, model = _Graph(scope, operator, container), operator.raw_operator
     output = operator.outputs[0].full_name
-    if model.loss == "poisson":
+    if imported("tfopt.linear_model.losses").LOSSES[model.loss].link == "log":
         graph.node("Exp", [graph.scores(model)], output)
     else:
         graph.scores(model, output)

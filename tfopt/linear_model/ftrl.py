@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
 from tfopt.linear_model.ftrl_base import FTRLEstimator
+from tfopt.linear_model.losses import LOSSES
 from tfopt.linear_model.predictions import LinearClassifier, LinearRegressor
 from tfopt.linear_model.validation import check_weights
 
@@ -248,15 +249,16 @@ class FTRLRegressor(LinearRegressor, FTRLEstimator):
 
     @property
     def _kernel_loss(self) -> str:
-        return f"{self.loss}_loss"
+        return LOSSES[self.loss].kernel
 
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, np.ndarray]:
         self._check_options()
         if self.loss not in ("squared", "poisson"):
             raise ValueError(f"loss must be 'squared' or 'poisson', not {self.loss!r}")
         X, y = self._validate_features(X, reset=reset, y=y, y_numeric=True)
-        if self.loss == "poisson" and (y < 0).any():
-            raise ValueError("loss='poisson' needs non-negative targets")
+        phi = LOSSES[self.loss]
+        if phi.is_outside(y).any():
+            raise ValueError(f"loss={self.loss!r} needs {phi.domain} targets")
         return X, y.astype(np.float64)[:, None]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FTRLRegressor:

@@ -1,7 +1,8 @@
-"""The losses of linear models: values, derivatives, feasible dual variables, corners, links.
+"""The losses of linear models: all that estimators and solvers must know of each, in one record.
 
 In the symbols of Shalev-Shwartz and Zhang: an example has the label y (-1 or 1 for the losses of
-classification), the prediction z = x . w + b and the dual variable a.
+classification), the prediction z = x . w + b and the dual variable a. The kernels have the formulas
+of each loss by its name with "_loss".
 """
 
 from __future__ import annotations
@@ -13,9 +14,18 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from scipy.special import expit
 
+from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model.validation import check_number
 
-__all__ = ["LOSSES", "Corner", "Logistic", "LossOption", "PointwiseLoss", "loss_named"]
+__all__ = [
+    "LOSSES",
+    "Corner",
+    "LossOption",
+    "PointwiseLoss",
+    "classification_losses",
+    "loss_named",
+    "regression_losses",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +69,15 @@ class Corner(NamedTuple):
 class PointwiseLoss(Protocol):
     """A loss phi(z; y), as functions of arrays."""
 
+    #: The estimators' name.
+    name: str
     #: Whether phi' is continuous.
     is_smooth: bool
+    #: Whether phi'' is the same everywhere, so that a Newton step leads to the minimum.
+    is_quadratic: bool = False
+    #: Whether a dual variable that is moved from -phi' has a gap of at most its move's square,
+    #: divided by phi''.
+    bounds_moves: bool = False
     #: Whether the labels are -1 and 1.
     is_classification: bool
     #: Whether phi is smooth and, where it is large, linear: phi'' is 0 far from the minimum.
@@ -73,6 +90,17 @@ class PointwiseLoss(Protocol):
     option: LossOption | None = None
     #: What turns a mean response or a probability into a prediction z; None: nothing does.
     link: str | None = None
+    #: Whether all classes have one loss together; of two classes it is that of each sample.
+    is_joint: bool = False
+    #: Whether visits of several classes keep the logits of the dual variables.
+    keeps_logits: bool = False
+    #: What targets must be, if not all finite numbers will do.
+    domain: str | None = None
+
+    @property
+    def kernel(self) -> str:
+        """The kernels' name."""
+        return f"{self.name}_loss"
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return phi(z; y)."""
@@ -90,6 +118,32 @@ class PointwiseLoss(Protocol):
         """Return the corners of a loss that is linear but for them, from left to right."""
         return ()
 
+    def is_outside(self, y: np.ndarray) -> np.ndarray:
+        """Return which targets are not in the domain."""
+        return np.zeros(y.shape, bool)
+
+    def initial_intercept(self, mean: float) -> float:
+        """Return the intercept of the constant model, or a guess, for targets with a mean."""
+        return mean
+
+    def intercept_step(self, gradient: float, hessian: float, longest: float) -> float:
+        """Return Newton's step of the intercept, given the sums of phi' and of phi'' > 0."""
+        return min(max(-gradient / hessian, -longest), longest)
+
+    def dual_sums(self, weight: np.ndarray, y: np.ndarray, a: np.ndarray) -> np.ndarray:
+        """Return two sums by which `balanced` makes the weighted sum of dual variables 0."""
+        return np.array([weighted_sum(weight, np.abs(a) * (side == (a > 0))) for side in (0, 1)])
+
+    def balanced(self, a: np.ndarray, y: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        """Return dual variables whose weighted sum is 0, given `dual_sums` of all samples.
+
+        They are from a range around 0: those of the sign with the larger sum are scaled down.
+        """
+        heavy = int(sums[1] > sums[0])
+        if sums[heavy] <= sums[1 - heavy]:
+            return a
+        return np.where((a > 0) == heavy, a * (sums[1 - heavy] / sums[heavy]), a)
+
 
 class _Margin(PointwiseLoss):
     """What losses of the margin y * z have in common."""
@@ -103,7 +157,8 @@ class _Margin(PointwiseLoss):
 class Logistic(_Margin):
     """log(1 + exp(-y * z))"""
 
-    is_smooth, link = True, "logit"
+    name, link = "logistic", "logit"
+    is_smooth, bounds_moves, keeps_logits = True, True, True
     curvature = 0.25
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -116,10 +171,23 @@ class Logistic(_Margin):
         return np.asarray(expit(z))
 
 
+_LOGISTIC = Logistic()
+
+
+class Multinomial(Logistic):
+    """The cross-entropy of the softmax of all classes' predictions."""
+
+    name, link, is_joint = "multinomial", "softmax", True
+
+    @property
+    def kernel(self) -> str:
+        return _LOGISTIC.kernel  # of two classes
+
+
 class Hinge(_Margin):
     """max(0, 1 - y * z)"""
 
-    is_smooth = False
+    name, is_smooth = "hinge", False
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.maximum(0.0, 1 - y * z))
@@ -137,7 +205,7 @@ class Hinge(_Margin):
 class SmoothHinge(_Margin):
     """max(0, 1 - y * z), with a quadratic part of width `gamma` instead of the corner."""
 
-    is_smooth, is_linear_far = True, True
+    name, is_smooth, is_linear_far = "smooth_hinge", True, True
     option = LossOption("gamma", 1.0)
 
     def __init__(self, gamma: float = 1.0) -> None:
@@ -157,7 +225,7 @@ class SmoothHinge(_Margin):
 class SquaredHinge(_Margin):
     """max(0, 1 - y * z)**2"""
 
-    is_smooth = True
+    name, is_smooth = "squared_hinge", True
     curvature = 2.0
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -181,11 +249,14 @@ class _Distance(PointwiseLoss):
     def inverse_link(self, z: np.ndarray) -> np.ndarray:
         return z
 
+    def intercept_step(self, gradient: float, hessian: float, longest: float) -> float:
+        return -gradient / hessian
+
 
 class Squared(_Distance):
     """(z - y)**2 / 2"""
 
-    is_smooth = True
+    name, is_smooth, is_quadratic, bounds_moves = "squared", True, True, True
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.square(z - y) / 2)
@@ -196,11 +267,17 @@ class Squared(_Distance):
     def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         return a
 
+    def dual_sums(self, weight: np.ndarray, y: np.ndarray, a: np.ndarray) -> np.ndarray:
+        return np.array([weighted_sum(weight, a), weight.sum()])
+
+    def balanced(self, a: np.ndarray, y: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        return np.asarray(a - sums[0] / sums[1])
+
 
 class SquaredEpsilonInsensitive(_Distance):
     """max(0, |z - y| - epsilon)**2"""
 
-    is_smooth = True
+    name, is_smooth = "squared_epsilon_insensitive", True
     option = LossOption("epsilon", 0.1, from_low=True)
 
     def __init__(self, epsilon: float = 0.1) -> None:
@@ -219,7 +296,7 @@ class SquaredEpsilonInsensitive(_Distance):
 class Huber(_Distance):
     """(z - y)**2 / 2, and linear from a distance of epsilon on."""
 
-    is_smooth, is_linear_far = True, True
+    name, is_smooth, is_linear_far = "huber", True, True
     option = LossOption("epsilon", 1.35)
 
     def __init__(self, epsilon: float = 1.35) -> None:
@@ -257,7 +334,7 @@ class _Cornered(_Distance):
 class Quantile(_Cornered):
     """q * (y - z) if that is positive, else (q - 1) * (y - z)"""
 
-    option = LossOption("quantile", 0.5, high=1.0)
+    name, option = "quantile", LossOption("quantile", 0.5, high=1.0)
 
     def __init__(self, q: float = 0.5) -> None:
         self.low, self.high = q - 1, q
@@ -269,6 +346,7 @@ class Quantile(_Cornered):
 class EpsilonInsensitive(_Cornered):
     """max(0, |z - y| - epsilon)"""
 
+    name = "epsilon_insensitive"
     option = LossOption("epsilon", 0.1, from_low=True)
 
     def __init__(self, epsilon: float = 0.1) -> None:
@@ -284,10 +362,23 @@ def _beyond(t: np.ndarray, epsilon: float) -> np.ndarray:
     return np.asarray(t - np.clip(t, -epsilon, epsilon))
 
 
-class Poisson(PointwiseLoss):
+class _OfMeans(PointwiseLoss):
+    """What losses of the logarithm of a mean have in common."""
+
+    is_classification, link = False, "log"
+    is_smooth, bounds_moves = True, True
+
+    def inverse_link(self, z: np.ndarray) -> np.ndarray:
+        return np.asarray(np.exp(z))
+
+    def initial_intercept(self, mean: float) -> float:
+        return math.log(mean)
+
+
+class Poisson(_OfMeans):
     """exp(z) - y * z"""
 
-    is_smooth, is_classification, link = True, False, "log"
+    name, domain = "poisson", "non-negative"
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.exp(z) - y * z)
@@ -298,26 +389,80 @@ class Poisson(PointwiseLoss):
     def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.minimum(a, y))
 
-    def inverse_link(self, z: np.ndarray) -> np.ndarray:
-        return np.asarray(np.exp(z))
+    def is_outside(self, y: np.ndarray) -> np.ndarray:
+        return np.asarray(y < 0)
+
+    def intercept_step(self, gradient: float, hessian: float, longest: float) -> float:
+        if gradient < hessian:
+            return math.log1p(-gradient / hessian)  # the derivative is hessian * e**step - a sum
+        return super().intercept_step(gradient, hessian, longest)
+
+    def dual_sums(self, weight: np.ndarray, y: np.ndarray, a: np.ndarray) -> np.ndarray:
+        return np.array([weighted_sum(weight, y), weighted_sum(weight, y - a)])
+
+    def balanced(self, a: np.ndarray, y: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        return np.asarray(y - (y - a) * (sums[0] / sums[1]))  # y - a >= 0 gets the mean of y
 
 
-#: By the kernels' names, with default parameters.
-LOSSES: dict[str, PointwiseLoss] = {
-    "logistic_loss": Logistic(),
-    "squared_loss": Squared(),
-    "hinge_loss": Hinge(),
-    "smooth_hinge_loss": SmoothHinge(),
-    "poisson_loss": Poisson(),
-    "squared_hinge_loss": SquaredHinge(),
-    "squared_epsilon_insensitive_loss": SquaredEpsilonInsensitive(),
-    "huber_loss": Huber(),
-    "quantile_loss": Quantile(),
-    "epsilon_insensitive_loss": EpsilonInsensitive(),
-}
+class Gamma(_OfMeans):
+    """y * exp(-z) + z - 1 - log(y), half the unit deviance"""
+
+    name, domain = "gamma", "positive"
+
+    def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        s = np.log(y) - z
+        return np.asarray(np.expm1(s) - s)
+
+    def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(-np.expm1(np.log(y) - z))
+
+    def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(np.maximum(a, -1.0))
+
+    def is_outside(self, y: np.ndarray) -> np.ndarray:
+        return np.asarray(y <= 0)
+
+    def intercept_step(self, gradient: float, hessian: float, longest: float) -> float:
+        # the derivative is a sum - hessian * e**-step
+        return math.log(hessian / (gradient + hessian)) if gradient > -hessian else longest
+
+    def dual_sums(self, weight: np.ndarray, y: np.ndarray, a: np.ndarray) -> np.ndarray:
+        return np.array([weight.sum(), weighted_sum(weight, 1 + a)])
+
+    def balanced(self, a: np.ndarray, y: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        return np.asarray((1 + a) * (sums[0] / sums[1]) - 1)  # 1 + a >= 0 gets the mean 1
 
 
-def loss_named(name: str, parameter: float = 1.0) -> PointwiseLoss:
+_ALL: tuple[PointwiseLoss, ...] = (
+    _LOGISTIC,
+    Multinomial(),
+    Hinge(),
+    SmoothHinge(),
+    SquaredHinge(),
+    Squared(),
+    Poisson(),
+    Gamma(),
+    Huber(),
+    Quantile(),
+    EpsilonInsensitive(),
+    SquaredEpsilonInsensitive(),
+)
+#: By the estimators' names, with default parameters.
+LOSSES = {loss.name: loss for loss in _ALL}
+_BY_KERNEL = {loss.kernel: loss for loss in _ALL if not loss.is_joint}
+
+
+def classification_losses() -> dict[str, PointwiseLoss]:
+    """Return the losses of classifiers, by name."""
+    return {name: loss for name, loss in LOSSES.items() if loss.is_classification}
+
+
+def regression_losses() -> dict[str, PointwiseLoss]:
+    """Return the losses of regressors, by name."""
+    return {name: loss for name, loss in LOSSES.items() if not loss.is_classification}
+
+
+def loss_named(kernel: str, parameter: float = 1.0) -> PointwiseLoss:
     """Return a loss by the kernels' name; a loss without a parameter ignores it."""
-    loss = LOSSES[name]
+    loss = _BY_KERNEL[kernel]
     return type(loss)(parameter) if loss.option else loss  # type: ignore[call-arg]

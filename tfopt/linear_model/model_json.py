@@ -11,6 +11,7 @@ import numpy as np
 
 from tfopt.checkpoints.framing import MOST_THINGS
 from tfopt.errors import InvalidArgumentError
+from tfopt.linear_model.losses import LOSSES
 from tfopt.linear_model.sdca_classifier import SDCAClassifier
 from tfopt.linear_model.sdca_regressor import SDCARegressor
 from tfopt.linear_model.stored_model import (
@@ -183,7 +184,7 @@ def _classes(
     loss: str, labels: list[Any] | None, label_type: str | None
 ) -> tuple[tuple[float, ...] | None, tuple[str, ...] | None]:
     """Return the classes as numbers, and their names if they are text."""
-    is_classifier = loss in SDCAClassifier._LOSSES
+    is_classifier = LOSSES[loss].is_classification
     if is_classifier != (labels is not None) or is_classifier != (label_type is not None):
         raise InvalidArgumentError(f'"classes" and "label_type" do not fit "loss": "{loss}"')
     if labels is None:

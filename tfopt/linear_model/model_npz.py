@@ -18,8 +18,7 @@ import numpy as np
 
 from tfopt.checkpoints.framing import has_too_many
 from tfopt.errors import InvalidArgumentError
-from tfopt.linear_model.sdca_classifier import SDCAClassifier
-from tfopt.linear_model.sdca_regressor import SDCARegressor
+from tfopt.linear_model.losses import classification_losses, regression_losses
 from tfopt.linear_model.stored_model import Columns, StoredModel, are_labels
 
 __all__ = ["encode_npz", "parse_npz"]
@@ -28,7 +27,7 @@ FORMAT = "tfopt linear model"
 #: Version 2 added models of more than two classes, and version 3 labels that are integers or
 #: booleans; a model is written as the first version that has it.
 FORMAT_VERSION = 3
-CLASSIFICATION = tuple(name for name in SDCAClassifier._LOSSES if name != "multinomial")
+CLASSIFICATION = tuple(name for name, loss in classification_losses().items() if not loss.is_joint)
 _DAMAGED = "its arrays are damaged"
 #: How an array begins: version 1.0 of NumPy's format, then two bytes of the description's length.
 _PREAMBLE = b"\x93NUMPY\x01\x00"
@@ -36,7 +35,7 @@ _DESCRIPTION = re.compile(
     rb"\{(?:(?:'descr': '[<>|=]?[bcfiSuUV]\d+'|'fortran_order': (?:True|False)"
     rb"|'shape': \((?:\d+, ?)*\d*\)),? ?)*\}\s*"
 )
-LOSSES = (*CLASSIFICATION, *SDCARegressor._LOSSES)
+LOSSES = (*CLASSIFICATION, *regression_losses())
 
 
 def encode_npz(model: StoredModel) -> bytes:

@@ -119,7 +119,7 @@ class WarmFits:
         costs = estimate_costs(objective, model.solver, visits_wanted)
         applies = costs.begins_with_newton and costs.forms_hessian and not costs.is_interior
         applies = applies and not self.l1s.any()
-        if not applies or objective.phi.is_linear_far or model.loss == "multinomial":
+        if not applies or objective.phi.is_linear_far or model._phi.is_joint:
             return []
         if data.squares_overflow(self.l2s.min()):
             raise ValueError("the squares of X, divided by l2, overflow: scale the features")

@@ -16,9 +16,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tfopt.kernels.arrays import csr
 from tfopt.linear_model.coefficients import CoefficientsMixin
+from tfopt.linear_model.losses import LOSSES, PointwiseLoss
 from tfopt.linear_model.validation import checked_sparse, is_plain_matrix, is_plain_vector
 
-__all__ = ["LinearClassifier", "LinearModel", "LinearRegressor", "probabilities"]
+__all__ = [
+    "LinearClassifier",
+    "LinearModel",
+    "LinearRegressor",
+    "has_probabilities",
+    "probabilities",
+]
 
 #: How many values of X are converted at a time, to stay in the cache.
 PIECE = 2**18
@@ -127,10 +134,17 @@ class LinearModel(CoefficientsMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _is_logistic(model: Any) -> bool:
-    loss = getattr(model, "loss", "logistic")
-    if loss not in ("logistic", "multinomial"):
-        raise AttributeError(f"probabilities need loss='logistic' or 'multinomial', not {loss!r}")
+def _loss_of(model: Any) -> PointwiseLoss:
+    return LOSSES[getattr(model, "loss", "logistic")]
+
+
+def has_probabilities(model: Any) -> bool:
+    """Return True, or raise AttributeError for a loss without probabilities."""
+    name = getattr(model, "loss", "logistic")
+    names = [each for each, loss in LOSSES.items() if loss.is_classification and loss.link]
+    if name not in names:
+        needed = " or ".join(map(repr, names))
+        raise AttributeError(f"probabilities need loss={needed}, not {name!r}")
     return True
 
 
@@ -167,7 +181,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         predicted: np.ndarray = self.classes_[best]
         return predicted
 
-    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
+    @available_if(has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return class probabilities: of more than two classes, one-versus-rest ones, normalized.
 
@@ -182,12 +196,12 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         ndarray of float64, shape (n_samples, n_classes)
         """
         scores = self._scores(X)
-        if getattr(self, "loss", None) == "multinomial" and scores.shape[1] > 1:
+        if _loss_of(self).is_joint and scores.shape[1] > 1:
             p: np.ndarray = softmax(scores, axis=1)
             return p
         return probabilities(scores)
 
-    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
+    @available_if(has_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Return the logarithms of `predict_proba`."""
         with np.errstate(divide="ignore"):
@@ -196,10 +210,10 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
 
 
 class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
-    """A linear regressor, with an exponential link for ``loss="poisson"``."""
+    """A linear regressor, with an exponential link for "poisson" and "gamma"."""
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return x . w + b, or its exponential for ``loss="poisson"``.
+        """Return x . w + b, or its exponential for the losses "poisson" and "gamma".
 
         Parameters
         ----------
@@ -210,9 +224,10 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         ndarray of float64, shape (n_samples,)
         """
         scores = self._scores(X)[:, 0]
-        return np.exp(scores) if self.loss == "poisson" else scores
+        return _loss_of(self).inverse_link(scores)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = self.loss == "poisson"
+        loss = LOSSES.get(self.loss)  # an unknown one is refused when it is used
+        tags.target_tags.positive_only = loss is not None and loss.domain is not None
         return tags

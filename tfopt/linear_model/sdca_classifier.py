@@ -12,6 +12,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model._solver.block_fit import BlockFit, TargetEncoding
 from tfopt.linear_model._solver.multinomial import Multinomial, solve_multinomial
+from tfopt.linear_model.losses import classification_losses
 from tfopt.linear_model.predictions import LinearClassifier
 from tfopt.linear_model.sdca_base import SDCAEstimator
 from tfopt.linear_model.training_data import TrainingData
@@ -155,13 +156,7 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
     True
     """
 
-    _LOSSES = {
-        "logistic": "logistic_loss",
-        "hinge": "hinge_loss",
-        "smooth_hinge": "smooth_hinge_loss",
-        "squared_hinge": "squared_hinge_loss",
-        "multinomial": "logistic_loss",
-    }
+    _LOSSES = classification_losses()
     _PARAMETERS = {"gamma": 1.0}
 
     def __init__(
@@ -258,7 +253,7 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
     @property
     def _is_multinomial(self) -> bool:
         """Whether the classes are one problem."""
-        return bool(self.loss == "multinomial" and self.classes_.size > 2)
+        return self._phi.is_joint and self.classes_.size > 2
 
     def _check_multinomial(self) -> None:
         """Refuse options that do not apply to the multinomial loss of more than two classes."""
@@ -368,6 +363,6 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
         return self._log_odds(weights[y > 0].sum(), weights[y < 0].sum())
 
     def _log_odds(self, positive: float, negative: float) -> float:
-        if not self.fit_intercept or self._LOSSES[self.loss] != "logistic_loss":
+        if not self.fit_intercept or self._phi.link is None:
             return 0.0
         return float(np.log(positive / negative))

@@ -20,7 +20,7 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model._solver.costs import INTERIOR_SOLVER, SOLVERS
 from tfopt.linear_model._solver.monitor import SolverOptions
 from tfopt.linear_model._solver.objective import NO_ROWS, Objective, Rows
-from tfopt.linear_model.losses import LOSSES, PointwiseLoss
+from tfopt.linear_model.losses import PointwiseLoss
 from tfopt.linear_model.sdca_results import ProgressBar
 from tfopt.linear_model.validation import check_count, check_number
 
@@ -61,8 +61,8 @@ class SDCAOptions:
     verbose: Any
     callback: Any
 
-    #: The kernels' names of the losses, by those of the option.
-    _LOSSES: dict[str, str]
+    #: The losses, by the names of the option.
+    _LOSSES: dict[str, PointwiseLoss]
     #: The options that are parameters of a loss, and their defaults.
     _PARAMETERS: dict[str, float | None] = {}
 
@@ -115,7 +115,7 @@ class SDCAOptions:
     @property
     def _phi(self) -> PointwiseLoss:
         """The loss, with the default of its parameter."""
-        return LOSSES[self._LOSSES[self.loss]]
+        return self._LOSSES[self.loss]
 
     def _parameter(self) -> float:
         """Return the parameter of the loss; refuse those of other losses."""
@@ -124,9 +124,9 @@ class SDCAOptions:
             value = getattr(self, name)
             if value != default and (own is None or own.name != name):
                 losses = [
-                    loss
-                    for loss, key in self._LOSSES.items()
-                    if (option := LOSSES[key].option) is not None and option.name == name
+                    name_of_loss
+                    for name_of_loss, loss in self._LOSSES.items()
+                    if loss.option is not None and loss.option.name == name
                 ]
                 raise InvalidArgumentError(
                     f"{name}={value!r} does not apply to loss={self.loss!r}: it is for loss="
@@ -196,7 +196,7 @@ class SDCAOptions:
         return Objective(
             rows=rows,
             n_weights=n_weights,
-            loss=self._LOSSES[self.loss],
+            loss=self._phi.kernel,
             parameter=self._parameter(),
             l1=float(self.l1),
             l2=self._l2(),

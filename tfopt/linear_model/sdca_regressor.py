@@ -11,6 +11,7 @@ import numpy as np
 from tfopt.errors import NotFiniteError
 from tfopt.linear_model._solver.block_fit import BlockFit, TargetEncoding
 from tfopt.linear_model._solver.reductions import weighted_sum
+from tfopt.linear_model.losses import regression_losses
 from tfopt.linear_model.predictions import LinearRegressor
 from tfopt.linear_model.sdca_base import SDCAEstimator
 from tfopt.linear_model.training_data import TrainingData
@@ -35,6 +36,7 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
 
         - "squared": :math:`r^2 / 2`;
         - "poisson", for counts: half the deviance, :math:`e^z - y z + y \log y - y`;
+        - "gamma", for positive amounts: half the deviance, :math:`y e^{-z} + z - 1 - \log y`;
         - "huber": :math:`r^2 / 2`, and linear from a distance of epsilon on, where it is
           :math:`\epsilon (|r| - \epsilon / 2)` [1]_. There is no scale that would be estimated,
           unlike in `HuberRegressor`: epsilon is in the units of y.
@@ -46,7 +48,8 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
         By default 0 and 1, on the scale of the sum of losses. ``Ridge(alpha)`` is ``l2=alpha``;
         ``ElasticNet(alpha, l1_ratio)`` is ``l1 = alpha * l1_ratio * n_samples`` and ``l2 = alpha *
         (1 - l1_ratio) * n_samples``; ``Lasso(alpha)`` is ``l1 = alpha * n_samples`` and ``l2 = 0``;
-        ``PoissonRegressor(alpha)`` is ``l2 = alpha * sum(sample_weight)``.
+        ``PoissonRegressor(alpha)`` and ``GammaRegressor(alpha)`` are ``l2 = alpha *
+        sum(sample_weight)``.
     C
         See `SDCAClassifier`.
     epsilon : float, optional
@@ -79,7 +82,8 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
     ------
     ValueError
         For an option out of its range, data that are not finite or do not fit, negative weights;
-        for ``loss="poisson"`` also for negative targets and, with an intercept, if all are 0.
+        for ``loss="poisson"`` also for negative targets and, with an intercept, if all are 0; for
+        ``loss="gamma"`` for targets that are not positive.
     NotFiniteError
         If numbers overflow, so that there is no finite result.
 
@@ -100,14 +104,7 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
     9.0
     """
 
-    _LOSSES = {
-        "squared": "squared_loss",
-        "poisson": "poisson_loss",
-        "huber": "huber_loss",
-        "quantile": "quantile_loss",
-        "epsilon_insensitive": "epsilon_insensitive_loss",
-        "squared_epsilon_insensitive": "squared_epsilon_insensitive_loss",
-    }
+    _LOSSES = regression_losses()
     _PARAMETERS = {"epsilon": None, "quantile": 0.5}
 
     def __init__(
@@ -180,8 +177,8 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
         X, y = self._validate(X, y, y_numeric=True)
         y = y.astype(np.float64)
         weights = check_weights(sample_weight, X)
-        if self.loss == "poisson" and (y < 0).any():
-            raise ValueError("loss='poisson' needs non-negative targets")
+        if self._phi.is_outside(y).any():
+            raise ValueError(f"loss={self.loss!r} needs {self._phi.domain} targets")
         return X, y, weights
 
     def _encoded(self, X: Any, y: np.ndarray, weights: np.ndarray) -> TrainingData:
@@ -192,11 +189,12 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
 
     def _check_sums(self, weighted: float, squares: float) -> None:
         """Refuse targets without a minimum, given their weighted sum and that of their squares."""
-        if self.loss == "poisson" and self.fit_intercept and not weighted > 0:
+        is_log = self._phi.link == "log"
+        if is_log and self.fit_intercept and not weighted > 0:
             raise ValueError(
                 "all targets with weight are 0: the best intercept would be minus infinity"
             )
-        if not math.isfinite(weighted if self.loss == "poisson" else squares):
+        if not math.isfinite(weighted if is_log else squares):
             raise NotFiniteError("the losses of the targets overflow: scale y or sample_weight")
 
     def _set_attributes(self, fit: BlockFit) -> None:
@@ -219,5 +217,4 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
     def _initial_intercept(self, weight: float, weighted: float) -> float:
         if not self.fit_intercept:
             return 0.0
-        mean = float(weighted / weight)
-        return float(np.log(mean)) if self.loss == "poisson" else mean
+        return self._phi.initial_intercept(float(weighted / weight))

@@ -30,11 +30,7 @@ __all__ = [
 ]
 
 #: By loss: what turns a mean response or probabilities into margins; None: nothing does.
-LINKS = {
-    name: LOSSES[key].link
-    for kind in (SDCAClassifier, SDCARegressor)
-    for name, key in kind._LOSSES.items()
-} | {"multinomial": "softmax"}
+LINKS = {name: loss.link for name, loss in LOSSES.items()}
 #: The NumPy types of labels, by the names of their Python types.
 LABELS: dict[str, type] = {"bool": bool, "int": np.int64, "float": np.float64, "str": str}
 #: The estimators whose parameters are those of the estimators that are loaded.

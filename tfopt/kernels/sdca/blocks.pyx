@@ -8,12 +8,11 @@ solver.pyx. The parts do not depend on where the others are computed.
 from libc.stdint cimport int64_t
 
 from tfopt.kernels.arrays.csr cimport check_length, extent, extent_of, index, refuse_outside
-from tfopt.kernels.sdca.losses cimport loss_of, loss_t
+from tfopt.kernels.sdca.losses cimport loss_t
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.platform.floats cimport real
-from tfopt.kernels.sdca.visits cimport example
+from tfopt.kernels.sdca.visits cimport example, named_loss
 from tfopt.kernels.sdca.solver cimport bregman, excess, kept_share, partition, visit_examples
-from tfopt.kernels.sdca.visits import LOSSES
 
 
 def visit(const real[::1] data not None, const index[::1] indices not None,
@@ -40,8 +39,7 @@ def visit(const real[::1] data not None, const index[::1] indices not None,
     estimate : float
         The sum of the gaps met at the visits.
     """
-    cdef int kind = LOSSES.index(loss)
-    cdef loss_t f = loss_of(kind, parameter)
+    cdef loss_t f = named_loss(loss, parameter)
     cdef Py_ssize_t n = plan.shape[0], width = dense.shape[1]
     cdef partition own
     cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
@@ -56,7 +54,7 @@ def visit(const real[::1] data not None, const index[::1] indices not None,
         visit_examples(&data[0] if data.shape[0] else NULL,
                        &indices[0] if indices.shape[0] else NULL, &indptr[0],
                        &dense[0, 0] if width and bounds.n_rows else NULL, width, &plan[0], n,
-                       &examples[0], True, NULL, NULL, &u[0] if u.shape[0] else NULL, &own, kind,
+                       &examples[0], True, NULL, NULL, &u[0] if u.shape[0] else NULL, &own, f.kind,
                        &f, l2, shrink, bias_curvature, sigma, &bounds)
         fp_leave(caller)
     refuse_outside(&bounds, data, indices, indptr, plan)

@@ -11,7 +11,7 @@ import numpy as np
 from tfopt.kernels.arrays.csr cimport (
     check_length, extent, extent_of, index, once, refuse_outside, row_length, within,
 )
-from tfopt.kernels.sdca.losses cimport loss_of, loss_t, tangent_at
+from tfopt.kernels.sdca.losses cimport loss_t, tangent_at
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, raise_flag,
 )
@@ -19,8 +19,7 @@ from tfopt.kernels.platform.floats cimport real
 from tfopt.kernels.platform.runtime cimport (
     at_most, begin_share, dismiss_team, end_share, gather_team, team,
 )
-from tfopt.kernels.sdca.visits cimport add_features, example, predict
-from tfopt.kernels.sdca.visits import LOSSES
+from tfopt.kernels.sdca.visits cimport add_features, example, named_loss, predict
 
 cdef enum:
     MOST_SHARES = 8
@@ -212,7 +211,7 @@ def tangent(const real[::1] data not None, const index[::1] indices not None,
     gradient, diagonal : ndarray of float64, shape (n_weights + 1,)
         The sums of slope * x and of bend * x * x.
     """
-    cdef loss_t f = loss_of(LOSSES.index(loss), parameter)
+    cdef loss_t f = named_loss(loss, parameter)
     cdef Py_ssize_t n = examples.shape[0], last = w.shape[0]
     cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
                                    dense.shape[0], dense.shape[1], last)

@@ -372,3 +372,34 @@ cdef inline double poisson_step(double a, double y, double wx, double K,
             break
         x -= d
     return y - e * exp_near_0(-d)
+
+
+# ---- Gamma: y * e^-wx + wx, relative to its minimum; in s = log(y) - wx it is a Poisson loss of 1
+
+cdef inline double gamma_above(double wx, double y, double parameter) noexcept nogil:
+    return poisson_above(log(y) - wx, 1)
+
+
+cdef inline double gamma_slope(double wx, double y, double parameter) noexcept nogil:
+    return -expm1(log(y) - wx)
+
+
+cdef inline double gamma_bend(double wx, double y, double parameter) noexcept nogil:
+    return exp(log(y) - wx)
+
+
+cdef inline double gamma_conjugate(double a, double y, double parameter) noexcept nogil:
+    cdef double b = 1 + a, least = 1 + log(y)
+    if b <= 0:
+        return least if b == 0 else INFINITY
+    return b * (log(b) - log(y) - 1) + least
+
+
+cdef inline double gamma_apart(double wx, double y, double a) noexcept nogil:
+    """phi + phi*(-a) + a * wx, without cancellation."""
+    return poisson_above(log(y) - wx, 1 + a)
+
+
+cdef inline double gamma_step(double a, double y, double wx, double K,
+                              double parameter) noexcept nogil:
+    return -poisson_step(-a, 1, log(y) - wx, K, 0)

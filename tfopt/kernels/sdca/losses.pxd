@@ -4,15 +4,17 @@
 from libc.math cimport exp, fabs, fmax, log1p
 
 from tfopt.kernels.sdca.loss_formulas cimport (
-    hinge_bend, hinge_conjugate, hinge_slope, hinge_step, hinge_value, huber_bend, huber_conjugate,
+    gamma_above, gamma_apart, gamma_bend, gamma_conjugate, gamma_slope, gamma_step, hinge_bend,
+    hinge_conjugate, hinge_slope, hinge_step, hinge_value, huber_bend, huber_conjugate,
     huber_slope, huber_step, huber_value, insensitive_conjugate, insensitive_slope,
     insensitive_step, insensitive_value, logistic_bend, logistic_conjugate, logistic_slope,
     logistic_step, logistic_value, no_bend, poisson_above, poisson_bend, poisson_conjugate,
-    poisson_slope, poisson_step, poisson_value, quantile_conjugate, quantile_slope, quantile_step,
-    quantile_value, squared_bend, squared_conjugate, squared_hinge_bend, squared_hinge_conjugate,
-    squared_hinge_slope, squared_hinge_step, squared_hinge_value, squared_insensitive_bend,
-    squared_insensitive_conjugate, squared_insensitive_slope, squared_insensitive_step,
-    squared_insensitive_value, squared_slope, squared_step, squared_value,
+    poisson_slope, poisson_step, poisson_value, quantile_conjugate, quantile_slope,
+    quantile_step, quantile_value, squared_bend, squared_conjugate, squared_hinge_bend,
+    squared_hinge_conjugate, squared_hinge_slope, squared_hinge_step, squared_hinge_value,
+    squared_insensitive_bend, squared_insensitive_conjugate, squared_insensitive_slope,
+    squared_insensitive_step, squared_insensitive_value, squared_slope, squared_step,
+    squared_value,
 )
 
 ctypedef double (*value_t)(double wx, double y, double gamma) noexcept nogil
@@ -32,7 +34,7 @@ cdef struct loss_t:
 
 cdef enum:
     LOGISTIC, SQUARED, HINGE, SMOOTH_HINGE, POISSON, SQUARED_HINGE
-    SQUARED_INSENSITIVE, HUBER, QUANTILE, INSENSITIVE
+    SQUARED_INSENSITIVE, HUBER, QUANTILE, INSENSITIVE, GAMMA
 
 
 cdef inline loss_t loss_of(int kind, double parameter) noexcept nogil:
@@ -72,6 +74,11 @@ cdef inline loss_t loss_of(int kind, double parameter) noexcept nogil:
         loss.value, loss.slope, loss.bend = insensitive_value, insensitive_slope, no_bend
         loss.conjugate, loss.step = insensitive_conjugate, insensitive_step
         loss.gamma = 0
+    elif kind == GAMMA:
+        loss.value, loss.slope, loss.bend = gamma_above, gamma_slope, gamma_bend
+        loss.conjugate, loss.step = gamma_conjugate, gamma_step
+    elif kind != HINGE and kind != SMOOTH_HINGE:
+        loss.value = NULL       # there is none
     else:
         loss.value, loss.slope, loss.bend = hinge_value, hinge_slope, hinge_bend
         loss.conjugate, loss.step = hinge_conjugate, hinge_step
@@ -116,6 +123,8 @@ cdef inline double apart(const loss_t *f, double height, double a, double y,
     """phi(wx) + phi*(-a) + a * wx, non-negative (Fenchel-Young) except for rounding."""
     if f.kind == POISSON:
         return poisson_above(wx, y - a)
+    if f.kind == GAMMA:
+        return gamma_apart(wx, y, a)
     if f.kind == SQUARED:
         return height + squared_conjugate(a, y, 0) + a * wx
     return height + f.conjugate(a, y, f.parameter) + a * wx

@@ -11,6 +11,8 @@ from libc.stdint cimport int64_t
 
 import numpy as np
 
+from tfopt.errors import InvalidArgumentError
+
 from tfopt.kernels.arrays.csr cimport (
     check_length, extent, extent_of, index, once, refuse_outside, row_length, within,
 )
@@ -18,11 +20,10 @@ from tfopt.kernels.sdca.loss_formulas cimport (
     NEAR, exp_series, hinge_conjugate, hinge_step, hinge_value, logistic_root, logistic_value,
     squared_hinge_conjugate, squared_hinge_step, squared_hinge_value,
 )
-from tfopt.kernels.sdca.losses cimport LOGISTIC, SQUARED_HINGE, loss_of, loss_t
+from tfopt.kernels.sdca.losses cimport HINGE, LOGISTIC, SMOOTH_HINGE, SQUARED_HINGE, loss_t
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state, prefetch_line, raise_flag
 from tfopt.kernels.platform.floats cimport real
-from tfopt.kernels.sdca.visits cimport AHEAD, prefetch_row_of, shrunk
-from tfopt.kernels.sdca.visits import LOSSES
+from tfopt.kernels.sdca.visits cimport AHEAD, named_loss, prefetch_row_of, shrunk
 
 #: The number of classes processed together.
 LANES = 8
@@ -309,13 +310,15 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
     cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
                                    dense.shape[0], width, n_v)
     cdef int c
-    own.kind = LOSSES.index(loss)
+    own.loss = named_loss(loss, parameter)
+    own.kind = own.loss.kind
+    if own.kind not in (LOGISTIC, SQUARED_HINGE, HINGE, SMOOTH_HINGE):
+        raise InvalidArgumentError(f"{loss} is not a loss of classes")
     check_length("samples", samples.shape[0], bounds.n_rows)
     check_length("bias", bias.shape[0], WIDE)
     _check_lanes("b", b.shape[0], b.shape[1], bounds.n_rows)
     _check_lanes("t", t.shape[0], t.shape[1], bounds.n_rows if own.kind == LOGISTIC else t.shape[0])
     _check_lanes("v", n_v, v.shape[1], n_v)
-    own.loss = loss_of(own.kind, parameter)
     own.l2, own.shrink, own.bias_curvature, own.n_lanes = l2, shrink, bias_curvature, n_lanes
     for c in range(WIDE):
         own.bias[c], own.estimate[c] = bias[c], 0

@@ -14,7 +14,7 @@ from tfopt.kernels import cpu
 from tfopt.kernels.arrays.csr cimport (
     check_length, extent, extent_of, index, once, refuse_outside, row_length, within,
 )
-from tfopt.kernels.sdca.losses cimport apart, height, loss_of, loss_t, tangent_at
+from tfopt.kernels.sdca.losses cimport apart, height, loss_t, tangent_at
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, raise_flag,
 )
@@ -23,8 +23,7 @@ from tfopt.kernels.platform.outer_products cimport TILE, outer_products_for, out
 from tfopt.kernels.platform.runtime cimport (
     at_most, begin_share, dismiss_team, end_share, gather_team, team,
 )
-from tfopt.kernels.sdca.visits cimport add, example
-from tfopt.kernels.sdca.visits import LOSSES
+from tfopt.kernels.sdca.visits cimport add, example, named_loss
 
 cdef outer_products_t outer_products = outer_products_for(cpu.encode())
 
@@ -34,10 +33,6 @@ cdef enum:
     HEIGHT = 129    # of a panel's tiles; a power of 2 would put them all in one set of the cache
     SHARES = 8      # parts of the examples with separate Hessians
     COSTLY = 16     # visiting this many features takes as long as an exponential and a logarithm
-
-
-cdef loss_t _named(str loss, double parameter) except *:
-    return loss_of(LOSSES.index(loss), parameter)
 
 
 cdef void _gaps_share(const example[::1] examples, const double[::1] a, const double[::1] wx,
@@ -81,7 +76,7 @@ def gaps(const example[::1] examples not None, const double[::1] a not None,
         Sums of weight * phi(wx + bias), phi above its least value, and of weight *
         (phi(wx + bias) + phi*(-a) + a * (wx + bias)), no term of which is negative.
     """
-    cdef loss_t f = _named(loss, parameter)
+    cdef loss_t f = named_loss(loss, parameter)
     cdef Py_ssize_t n = examples.shape[0]
     cdef double[:, ::1] sums = np.empty((2, (n + BLOCK - 1) // BLOCK))
     cdef team t = at_most(gather_team(n * COSTLY, 1), threads)
@@ -148,7 +143,7 @@ def tangents(const example[::1] examples not None, const double[::1] wx not None
         An estimate of their Fenchel-Young gaps, for small errors of the prediction; infinite
         without a step.
     """
-    cdef loss_t f = _named(loss, parameter)
+    cdef loss_t f = named_loss(loss, parameter)
     cdef Py_ssize_t n = examples.shape[0]
     cdef double[:, ::1] each = np.zeros((3 if last is not None else 2, n))
     cdef double[:, ::1] sums = np.empty((2, (n + BLOCK - 1) // BLOCK))
@@ -190,7 +185,7 @@ def derivatives(const example[::1] examples not None, const double[::1] wx not N
     -------
     slopes, bends : ndarray of float64, shape (n_examples,)
     """
-    cdef loss_t f = _named(loss, parameter)
+    cdef loss_t f = named_loss(loss, parameter)
     cdef Py_ssize_t n = examples.shape[0]
     cdef double[::1] slopes = np.zeros(n), bends = np.zeros(n)
     cdef team t = at_most(gather_team(n * COSTLY, 1), threads)

@@ -32,7 +32,7 @@ from tfopt.kernels.arrays.csr cimport (
 from tfopt.kernels.sdca.loss_formulas cimport NEAR, hinge_conjugate, hinge_step, hinge_value
 from tfopt.kernels.sdca.losses cimport (
     HINGE, HUBER, INSENSITIVE, LOGISTIC, QUANTILE, SMOOTH_HINGE, SQUARED, SQUARED_HINGE,
-    SQUARED_INSENSITIVE, loss_of, loss_t,
+    SQUARED_INSENSITIVE, loss_t,
 )
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_line,
@@ -43,8 +43,9 @@ from tfopt.kernels.platform.floats cimport real
 from tfopt.kernels.platform.runtime cimport (
     at_most, begin_share, dismiss_team, end_share, gather_team, run_team, team,
 )
-from tfopt.kernels.sdca.visits cimport AHEAD, LONGEST, add, dense_dot, dot, example, prefetch_row_of
-from tfopt.kernels.sdca.visits import LOSSES
+from tfopt.kernels.sdca.visits cimport (
+    AHEAD, LONGEST, add, dense_dot, dot, example, named_loss, prefetch_row_of,
+)
 
 cdef enum:
     BLOCKS = 64     # parts of the weights summed together
@@ -228,8 +229,8 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
     estimate : float
         The sum of the gaps met at the visits, of the order of the duality gap.
     """
-    cdef int kind = LOSSES.index(loss), n_partitions = max(1, <int>replicas.shape[0]), p, b
-    cdef loss_t f = loss_of(kind, parameter)
+    cdef loss_t f = named_loss(loss, parameter)
+    cdef int kind = f.kind, n_partitions = max(1, <int>replicas.shape[0]), p, b
     cdef Py_ssize_t n_v = v.shape[0], n = plan.shape[0]
     cdef double[:, ::1] own, block_sums
     cdef int64_t[::1] places

@@ -32,8 +32,7 @@ def epoch_of_sweeps(const real[::1] data not None, const index[::1] indices not 
     estimate : float
         The mean of the sweeps' sums of gaps.
     """
-    cdef int kind = LOSSES.index(loss)
-    cdef loss_t f = loss_of(kind, parameter)
+    cdef loss_t f = named_loss(loss, parameter)
     cdef Py_ssize_t n = examples.shape[0], width = dense.shape[1], n_awake, k, n_visits = 0
     cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
                                    dense.shape[0], width, v.shape[0])
@@ -64,7 +63,7 @@ def epoch_of_sweeps(const real[::1] data not None, const index[::1] indices not 
             visit_alone(&data[0] if data.shape[0] else NULL,
                         &indices[0] if indices.shape[0] else NULL, &indptr[0],
                         &dense[0, 0] if width else NULL, width, &plan[0], n_awake, &examples[0],
-                        &idle[0], &v[0] if v.shape[0] else NULL, &own, kind, &f, l2, shrink,
+                        &idle[0], &v[0] if v.shape[0] else NULL, &own, f.kind, &f, l2, shrink,
                         bias_curvature, &bounds)
         refuse_outside(&bounds, data, indices, indptr, plan)
         bias = own.bias

@@ -24,6 +24,8 @@ cdef enum:
     AHEAD = 4           # how many visits ahead a row is prefetched
     LONGEST = 6         # an example rests for less than 2^LONGEST sweeps
 
+cdef loss_t named_loss(str name, double parameter) except *
+
 
 cdef inline double shrunk(double v, double shrink) noexcept nogil:
     cdef double inside = v if v < shrink else shrink

@@ -32,7 +32,7 @@ from tfopt.kernels.sdca.visits cimport add_features, example, predict, visit
 LOSSES = (
     "logistic_loss", "squared_loss", "hinge_loss", "smooth_hinge_loss", "poisson_loss",
     "squared_hinge_loss", "squared_epsilon_insensitive_loss", "huber_loss", "quantile_loss",
-    "epsilon_insensitive_loss",
+    "epsilon_insensitive_loss", "gamma_loss",
 )
 
 #: The dtype of an example, matching the struct: dual variable, label, weight and |x|^2 / l2.
@@ -42,8 +42,21 @@ cdef enum:
     MOMENTS = 16        # shares of the rows with separate sums, and the rows that each has at least
 
 
-cdef loss_t _named(str loss, double parameter=1) except *:
-    return loss_of(LOSSES.index(loss), parameter)
+cdef loss_t named_loss(str name, double parameter) except *:
+    """A loss by name.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is none.
+    """
+    cdef loss_t loss
+    if name not in LOSSES:
+        raise InvalidArgumentError(f"loss must be one of {', '.join(LOSSES)}, not {name!r}")
+    loss = loss_of(LOSSES.index(name), parameter)
+    if loss.value == NULL:
+        raise NotImplementedError(f"the kernels have no formulas of {name}")
+    return loss
 
 
 # ---- plans
@@ -95,7 +108,7 @@ def importance(const example[::1] examples not None, const double[::1] wx not No
     ndarray of float64, shape (n,)
         weight * sqrt(|x|^2 + l2 * gamma) * |a + phi'(wx)|.
     """
-    cdef loss_t f = _named(loss, parameter)
+    cdef loss_t f = named_loss(loss, parameter)
     cdef Py_ssize_t i, n = examples.shape[0]
     cdef double[::1] p = np.empty(n)
     cdef double residue
@@ -198,7 +211,7 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
     l2, shrink, sigma : float
         shrink is l1 / l2.
     """
-    cdef loss_t f = _named(loss)
+    cdef loss_t f = named_loss(loss, 1)
     cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
                                    dense.shape[0], dense.shape[1], u.shape[0])
     cdef double *first = &u[0] if u.shape[0] else NULL
@@ -348,7 +361,7 @@ def terms(const example[::1] examples not None, const double[::1] before not Non
     primal, dual : ndarray of float64, shape (n_examples,)
         weight * phi(wx) and weight * phi*(-before); 0 for an example without weight.
     """
-    cdef loss_t f = _named(loss)
+    cdef loss_t f = named_loss(loss, 1)
     cdef Py_ssize_t i, n = examples.shape[0]
     cdef double[::1] primal = np.zeros(n), dual = np.zeros(n)
     check_length("before", before.shape[0], n)

@@ -14,14 +14,14 @@ from libc.string cimport memcpy, memset
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels import kernels
-from tfopt.kernels.sdca.visits import LOSSES
 
 from tfopt.kernels.arrays.csr cimport (
     check_length, extent, extent_of, index, once, refuse_outside, within,
 )
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state, raise_flag
 from tfopt.kernels.platform.runtime cimport flush_denormals
-from tfopt.kernels.sdca.losses cimport POISSON, loss_of, loss_t, tangent_at
+from tfopt.kernels.sdca.losses cimport POISSON, loss_t, tangent_at
+from tfopt.kernels.sdca.visits cimport named_loss
 from tfopt.kernels.stream.batches cimport (
     AHEAD, PARTS, advance, ask_for, batch, journal, journal_size, lay_out, number_of, put_back,
     remember, stage, write_parts,
@@ -213,8 +213,6 @@ def learn(const real[::1] data not None, const index[::1] indices not None,
     InvalidArgumentError
         If arrays do not fit each other; nothing has changed.
     """
-    if loss not in LOSSES:
-        raise InvalidArgumentError(f"loss must be one of {', '.join(LOSSES)}, not {loss!r}")
     if batch_size < 1 or table.shape[2] != PARTS or table.shape[0] < 1 or table.shape[1] < 1:
         raise InvalidArgumentError(
             f"batch_size must be at least 1 and table of shape (m + 1, n_scores, 3): {batch_size}, "
@@ -228,7 +226,7 @@ def learn(const real[::1] data not None, const index[::1] indices not None,
     check_length("weights", weights.shape[0], n)
     check_length("a row of losses", losses.shape[1], 2)
     cdef settings s
-    s.loss, s.intercept = loss_of(LOSSES.index(loss), 1), intercept
+    s.loss, s.intercept = named_loss(loss, 1), intercept
     _set_rule(&s, kernels["ftrl"], lr, beta, l1, l2)
     cdef Py_ssize_t first, rows, entries = 0, length, most = 0, before = 0, n_batches = 0, k
     batch_size = min(batch_size, max(1, order.shape[0]))

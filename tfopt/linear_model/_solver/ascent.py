@@ -347,7 +347,7 @@ class _ClassEpochs:
             self.labels[:, c] = initial.y
             self.b[:, c] = initial.y * initial.a
             self.bias[c] = initial.bias
-        self.t = aligned_zeros((n if objective.loss == "logistic_loss" else 0, LANES))
+        self.t = aligned_zeros((n if objective.phi.keeps_logits else 0, LANES))
         self.bias_curvature = intercept_curvature(objective, first)
         self.v = aligned_zeros((objective.n_weights, LANES))
         if self.b.any():

@@ -160,10 +160,12 @@ def init_block(block: BlockInput, request: InitRequest) -> tuple[BlockState, dic
             f"block {block.number}, row {row}: the squares of X, divided by l2, overflow: scale "
             "the features"
         )
-    if objective.loss == "poisson_loss" and (block.y < 0).any():
-        row = int(np.flatnonzero(block.y < 0)[0])
+    outside = objective.phi.is_outside(block.y)
+    if outside.any():
+        row = int(np.flatnonzero(outside)[0])
         raise ValueError(
-            f"block {block.number}, row {row}: loss='poisson' needs non-negative targets"
+            f"block {block.number}, row {row}: loss={objective.phi.name!r} needs "
+            f"{objective.phi.domain} targets"
         )
     states = []
     for k, y in enumerate(targets):

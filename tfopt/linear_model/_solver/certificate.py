@@ -85,8 +85,9 @@ def certify(
         biases = dict.fromkeys(points, 0.0)
         sums = design.gaps(dict.fromkeys(points, (0.0, None)), weights)
     else:
+        phi = objective.phi
         searches = {
-            k: intercept_search(objective.loss, bias, BIAS_SHARE * estimates[k])
+            k: intercept_search(phi, bias, BIAS_SHARE * estimates[k])
             for k, (_, bias) in points.items()
         }
         answers = design.predict({k: (weights[k], searches[k].places) for k in points})

@@ -116,7 +116,7 @@ def run_descent(
             return state
         gradient = model.gradient(state, w) if gradient is None else gradient
         relative_gap = min(point.relative_gap, 1.0)
-        precise = objective.loss == "squared_loss"  # the model is exact
+        precise = objective.phi.is_quadratic  # the model is exact
         gap = min(relative_gap, monitor.options.tol) if precise else relative_gap
         left = gradient.copy()
         left[:-1] += objective.l2 * w
@@ -176,7 +176,7 @@ class _Model:
         return gradient
 
     def _is_known(self, working: np.ndarray) -> bool:
-        exact = self.objective.loss == "squared_loss"
+        exact = self.objective.phi.is_quadratic
         return exact and self.matrix is not None and np.array_equal(working, self.working)
 
     def select(self, w: np.ndarray, gradient: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tfopt.linear_model.losses import LOSSES
+from tfopt.linear_model.losses import PointwiseLoss
 
 __all__ = ["InterceptSearch", "intercept_search"]
 
@@ -45,20 +45,20 @@ class InterceptSearch(Protocol):
         """Take the derivatives, of shape (2, n_places), and return whether the search is done."""
 
 
-def intercept_search(loss: str, bias: float, slack: float) -> InterceptSearch:
+def intercept_search(phi: PointwiseLoss, bias: float, slack: float) -> InterceptSearch:
     """Return the search for a loss.
 
     Parameters
     ----------
-    loss : str
+    phi : PointwiseLoss
     bias : float
         The initial guess.
     slack : float
         How far above its minimum the sum of the losses may be.
     """
-    if not LOSSES[loss].is_smooth:
+    if not phi.is_smooth:
         return MultisectionSearch(bias, slack)
-    return NewtonSearch(loss, bias, slack)
+    return NewtonSearch(phi, bias, slack)
 
 
 class NewtonSearch:
@@ -67,8 +67,8 @@ class NewtonSearch:
     For the squared and the Poisson loss the first step leads there, but for rounding.
     """
 
-    def __init__(self, loss: str, bias: float, slack: float) -> None:
-        self.loss, self.bias, self.slack = loss, bias, slack
+    def __init__(self, phi: PointwiseLoss, bias: float, slack: float) -> None:
+        self.phi, self.bias, self.slack = phi, bias, slack
         self.places, self.low, self.high, self.n_rounds = [bias], -math.inf, math.inf, 0
 
     def update(self, derivatives: np.ndarray) -> bool:
@@ -89,15 +89,11 @@ class NewtonSearch:
         return _is_close(step, bias) or self.n_rounds == MAX_ROUNDS
 
     def _step(self, gradient: float, hessian: float) -> float:
-        in_units_of_y = LOSSES[self.loss].link == "identity"
-        if not 0 < hessian < math.inf:  # where a loss of y is linear, steps find its scale
-            longest = LONGEST_STEP * 2.0 ** (self.n_rounds - 1) if in_units_of_y else LONGEST_STEP
-            return -math.copysign(longest, gradient)
-        if in_units_of_y:
-            return -gradient / hessian
-        if self.loss == "poisson_loss" and gradient < hessian:
-            return math.log1p(-gradient / hessian)  # the derivative is hessian * e**step - a sum
-        return min(max(-gradient / hessian, -LONGEST_STEP), LONGEST_STEP)
+        if 0 < hessian < math.inf:
+            return self.phi.intercept_step(gradient, hessian, LONGEST_STEP)
+        # where a loss of y is linear, steps find its scale
+        growth = 2.0 ** (self.n_rounds - 1) if self.phi.link == "identity" else 1.0
+        return -math.copysign(LONGEST_STEP * growth, gradient)
 
 
 def _is_close(step: float, bias: float) -> bool:

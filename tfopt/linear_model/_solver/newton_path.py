@@ -22,9 +22,6 @@ from tfopt.linear_model._solver.reductions import weighted_sum
 
 __all__ = ["FeasibleDuals", "NewtonPath", "shifted_duals"]
 
-#: The losses for which `shifted_duals` are.
-SHIFTABLE = ("logistic_loss", "poisson_loss", "squared_loss")
-
 
 class FeasibleDuals(NamedTuple):
     """The examples' part of the gap, or a bound of it, and X^T (weight * a)."""
@@ -39,8 +36,7 @@ def shifted_duals(
     """Make the sum of the dual variables 0 without a pass over the rows.
 
     They are minus the losses' derivatives, plus a multiple of second derivatives, perhaps those at
-    another point. The gap of an example, a relative entropy or a square, is at most that of its
-    change divided by the second derivative.
+    another point. The loss bounds the gaps of moved dual variables (`bounds_moves`).
 
     Parameters
     ----------
@@ -112,7 +108,7 @@ class NewtonPath:
         """Return the solution for an l2, sought from the last one; None if no step leads there."""
         objective = self.objective._replace(l2=l2)
         monitor = ConvergenceMonitor(options, self.costs, self.number)
-        if objective.loss == "squared_loss":
+        if objective.phi.is_quadratic:
             modelled = self._modelled_minimum(objective)
             if modelled is not None and modelled.relative_gap <= options.tol:
                 monitor.update_newton(modelled)
@@ -143,7 +139,7 @@ class NewtonPath:
         """Return minus the losses' derivatives, made feasible for an intercept."""
         if not self.objective.intercept:
             return FeasibleDuals(0.0, -self._gradient[:-1])
-        if self._hessian is not None and self.objective.loss in SHIFTABLE:
+        if self._hessian is not None and self.objective.phi.bounds_moves:
             bends = self._design.states[0].hess_pointwise
             duals = shifted_duals(self._gradient, bends, self._bends, self._column)
         else:
@@ -185,7 +181,7 @@ class NewtonPath:
         for move in moved.values():
             last = np.append(self._w, self._bias), self._gradient
             self._move(move.point, move.tangents.losses)
-            if objective.loss != "squared_loss":
+            if not objective.phi.is_quadratic:
                 now = np.append(self._w, self._bias), self._gradient
                 self._hessian = secant_update(self._hessian, now[0] - last[0], now[1] - last[1])
         return bool(moved)

@@ -13,7 +13,6 @@ import numpy as np
 
 from tfopt.kernels.sdca import hessian_products, second_order, visits
 from tfopt.linear_model._solver.objective import Objective, Rows
-from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model.losses import Corner
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
     "certified_step",
     "certified_tangents",
     "dual_residual",
-    "dual_sums",
     "gap_sums",
     "gradient",
     "hessian_product",
@@ -209,19 +207,10 @@ def intercept_derivatives(
 
 def dual_residual(objective: Objective, state: RowState) -> np.ndarray | None:
     """Return the sums over all rows that `projected` has to know, if there is an intercept."""
-    return (
-        dual_sums(state.examples, state.certified, objective.loss) if objective.intercept else None
-    )
-
-
-def dual_sums(examples: np.ndarray, a: np.ndarray, loss: str) -> np.ndarray:
-    """Return two sums that say how far dual variables are from a weighted sum of 0."""
-    y, weight = examples["y"], examples["weight"]
-    if loss == "squared_loss":
-        return np.array([weighted_sum(weight, a), weight.sum()])
-    if loss == "poisson_loss":
-        return np.array([weighted_sum(weight, y), weighted_sum(weight, y - a)])
-    return np.array([weighted_sum(weight, np.abs(a) * (side == (a > 0))) for side in (0, 1)])
+    if not objective.intercept:
+        return None
+    examples = state.examples
+    return objective.phi.dual_sums(examples["weight"], examples["y"], state.certified)
 
 
 def projected(objective: Objective, state: RowState, residual: np.ndarray | None) -> RowState:
@@ -236,15 +225,7 @@ def projected(objective: Objective, state: RowState, residual: np.ndarray | None
     """
     if residual is None:
         return state
-    a, y = state.certified, state.examples["y"]
-    if objective.loss == "squared_loss":
-        a = a - residual[0] / residual[1]
-    elif objective.loss == "poisson_loss":  # y - a >= 0, and must have the mean of y
-        a = y - (y - a) * (residual[0] / residual[1])
-    else:  # a range around 0: scale down those of the sign with the larger sum
-        heavy = int(residual[1] > residual[0])
-        if residual[heavy] > residual[1 - heavy]:
-            a = np.where((a > 0) == heavy, a * (residual[1 - heavy] / residual[heavy]), a)
+    a = objective.phi.balanced(state.certified, state.examples["y"], residual)
     return state._replace(certified=a)
 
 

@@ -103,7 +103,7 @@ def newton_work(objective: Objective, *, from_sample: bool = False) -> float:
     It begins at the weights 0, or at the minimum for a sample if there are enough rows for one.
     """
     steps = SAMPLED_STEPS if from_sample and sample_size(objective) else STEPS
-    if objective.loss == "squared_loss":
+    if objective.phi.is_quadratic:
         steps = 1
     step = hessian_work(objective) + PASSES * product_work(objective) + LOSS * _n_rows(objective)
     return steps * step
@@ -158,7 +158,7 @@ def descent_work(objective: Objective, *, is_warm: bool = False) -> float:
     if working < n:  # columns are taken
         matrix += 3 * SCATTERED * data.size
     a_pass = _pass_work(objective)
-    exact = objective.loss == "squared_loss"
+    exact = objective.phi.is_quadratic
     steps = EXACT_STEPS if exact or is_warm else DESCENT_STEPS
     return steps * (matrix + DESCENT_PASSES * a_pass) + a_pass
 
@@ -170,7 +170,7 @@ def sample_size(objective: Objective) -> int:
     """
     n_rows = _n_rows(objective)
     size = max(SAMPLE_ROWS, SAMPLE_PER_WEIGHT * objective.n_weights, int(SAMPLE_SHARE * n_rows))
-    return size if objective.loss != "squared_loss" and 8 * size <= n_rows else 0
+    return size if not objective.phi.is_quadratic and 8 * size <= n_rows else 0
 
 
 def _pass_work(objective: Objective) -> float:
