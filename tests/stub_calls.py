@@ -186,10 +186,17 @@ def _find_device(address: int, device: Any) -> int:
     return 0
 
 
+@CFUNCTYPE(c_int, c_void_p, POINTER(c_int))
+def _look(step: int, finite: Any) -> int:
+    finite[0] = 1
+    return 0
+
+
 def _launch_arguments() -> list[Any]:
     functions = (
         capsule_of(_queue, b"tfopt.queue_step"),
         capsule_of(_find_device, b"tfopt.find_device"),
+        capsule_of(_look, b"tfopt.look_at_gradients"),
     )
     arrays = [OnDevice(np.ones(3)), OnDevice(np.ones(3))]
     limits = (0, *[math.inf] * 5)
@@ -378,6 +385,8 @@ GOOD: dict[str, Any] = {
         {"use_nesterov": False}, 1.0, 1.0,
     ],
     "update.commit.Launch.__new__": _launch_arguments,
+    "update.commit.Launch.clip": lambda: [_launch(), (1, *[math.inf] * 5)],
+    "update.commit.Launch.finite": lambda: [_accepted()],
     "update.commit.Launch.takes": lambda: [_launch(), [OnDevice(np.ones(3))]],
     "update.commit.Launch.prepare": lambda: [_accepted(), MOMENTUM, 1.0],
     "update.commit.Launch.release": lambda: [_launch()],

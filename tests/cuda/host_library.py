@@ -44,7 +44,9 @@ def build(*flags: str) -> Path:
 
 def _compile(library: Path, flags: tuple[str, ...]) -> None:
     folder = library.parent
-    jobs = [[f"{name}.cu", "-o", str(folder / f"{name}.o")] for name in ("clip", "api", "steps")]
+    jobs = [
+        [f"{name}.cu", "-o", str(folder / f"{name}.o")] for name in ("clip", "api", "steps", "copy")
+    ]
     jobs += [
         ["rule.cu", f"-DTFOPT_RULE={rule.name}", "-o", str(folder / f"{rule.name}.o")]
         for rule in ELEMENTWISE

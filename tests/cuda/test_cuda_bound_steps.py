@@ -185,7 +185,7 @@ def test_streams_that_differ_are_named(monkeypatch: pytest.MonkeyPatch, checks: 
         return int(loaded.call["step"](address))
 
     queue = CFUNCTYPE(c_int, c_void_p)(noted)
-    capsules = library.capsule_of(queue, b"tfopt.queue_step"), loaded.capsules[1]
+    capsules = library.capsule_of(queue, b"tfopt.queue_step"), *loaded.capsules[1:]
     monkeypatch.setattr(loaded, "capsules", capsules)
     opt, var = SGD(0.5), HostArray(np.zeros(3, np.float32), 7)
     for stream in (7, 9, None, 7):
@@ -224,7 +224,7 @@ def test_an_error_of_the_device_leaves_the_host_alone(monkeypatch: pytest.Monkey
     codes = [0, 700, 0]
     queue = CFUNCTYPE(c_int, c_void_p)(lambda step: codes.pop(0))
     loaded = library.load()
-    capsules = library.capsule_of(queue, b"tfopt.queue_step"), loaded.capsules[1]
+    capsules = library.capsule_of(queue, b"tfopt.queue_step"), *loaded.capsules[1:]
     monkeypatch.setattr(loaded, "capsules", capsules)
     opt, here, var = Adam(0.1), np.zeros(3), there(np.zeros(3))
     pairs = [(np.ones(3), here), (there(np.ones(3)), var)]

@@ -12,10 +12,10 @@ from tfopt.cuda.clip_ops import (
     global_norm,
     l2_loss,
 )
-from tfopt.cuda.clipped_updates import run_clipped
+from tfopt.cuda.clipped_updates import finite_gradients, run_clipped
 from tfopt.cuda.device_array import as_device_array as describe
-from tfopt.cuda.memory import dtype_of, filled_like, to_host, write
-from tfopt.cuda.steps import checked_updates, launch_of
+from tfopt.cuda.memory import dtype_of, filled_like, new_like, to_host, write
+from tfopt.cuda.steps import checked_updates, copy_of, launch_of, limits_of
 
 __all__ = [
     "apply",
@@ -23,12 +23,16 @@ __all__ = [
     "clip_by_global_norm",
     "clip_by_norm",
     "clip_by_value",
+    "copy_of",
     "describe",
     "dtype_of",
     "filled_like",
+    "finite_gradients",
     "global_norm",
     "l2_loss",
     "launch_of",
+    "limits_of",
+    "new_like",
     "run_clipped",
     "to_host",
     "write",

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from tfopt.cuda.device_array import numpy_dtype
-from tfopt.cuda.norms import OWN, SHARED_BY_ALL, Norms
+from tfopt.cuda.norms import OWN, SHARED_BY_ALL, Norms, are_finite
 from tfopt.cuda.streams import in_order
 from tfopt.cuda.updates import Reading, Update
 from tfopt.errors import InvalidArgumentError
 
-__all__ = ["bound_of", "run_clipped"]
+__all__ = ["bounds_of", "finite_gradients", "run_clipped"]
 
 
 def run_clipped(
@@ -26,6 +26,7 @@ def run_clipped(
     clipvalue: float | None = None,
     clipnorm: float | None = None,
     global_clipnorm: float | None = None,
+    scale: float = 1.0,
 ) -> None:
     """Run checked updates, clipping their gradients by value and then by norm.
 
@@ -35,13 +36,15 @@ def run_clipped(
     Parameters
     ----------
     updates : sequence of DenseUpdate and RowsUpdate
-        With a `grad_scale` of 1.
+        With a `grad_scale` of `scale`.
     clipvalue : float, optional
         Clip every element of the gradients to ``[-clipvalue, clipvalue]`` first.
     clipnorm : float, optional
         Clip each gradient to this norm.
     global_clipnorm : float, optional
         Clip all gradients to this common norm; not allowed together with `clipnorm`.
+    scale : float
+        Multiplies the gradients before they are clipped.
 
     Raises
     ------
@@ -57,27 +60,30 @@ def run_clipped(
     if any(update.device != device for update in updates):
         raise InvalidArgumentError("the variables are on several GPUs")
     gradients = [gradient for update in updates for gradient in update.gradients]
-    bounds = {} if clipvalue is None else {g.dtype: bound_of(clipvalue, g.dtype) for g in gradients}
+    bounds = bounds_of(clipvalue, scale, {gradient.dtype for gradient in gradients})
     arrays = [array for update in updates for array in update.arrays]
     with in_order(library, device, arrays) as stream:
         if global_clipnorm is None:
             for update in updates:
-                _run_one(update, stream, bounds, clipnorm)
+                _run_one(update, stream, bounds, clipnorm, scale)
             return
         with Norms.for_arrays(library, device, stream, gradients, own=False) as norms:
-            norms.compute(gradients, global_clipnorm, SHARED_BY_ALL, bounds)
+            limit = global_clipnorm / scale
+            norms.compute(gradients, limit, SHARED_BY_ALL, bounds, scale=scale)
             for update in updates:
                 update.launch(stream, _reading(update, bounds, norms, own=False))
 
 
-def _run_one(update: Update, stream: int, bounds: dict[str, float], clipnorm: float | None) -> None:
+def _run_one(
+    update: Update, stream: int, bounds: dict[str, float], clipnorm: float | None, scale: float
+) -> None:
     """Run an update, clipping each of its gradients by its own norm if norms are limited."""
     if clipnorm is None:
         update.launch(stream, _reading(update, bounds, None, own=False))
         return
     gradients = update.gradients
     with Norms.for_arrays(update.library, update.device, stream, gradients, own=True) as norms:
-        norms.compute(gradients, clipnorm, OWN, bounds, own=True)
+        norms.compute(gradients, clipnorm / scale, OWN, bounds, own=True, scale=scale)
         update.launch(stream, _reading(update, bounds, norms, own=True))
 
 
@@ -86,7 +92,20 @@ def _reading(update: Update, bounds: dict[str, float], norms: Norms | None, own:
     return Reading(bound, None if norms is None else norms.address, own, each_row=True)
 
 
-def bound_of(clipvalue: float, dtype: str) -> float:
-    """Return the bound rounded to a gradient's dtype."""
+def bounds_of(clipvalue: float | None, scale: float, dtypes: set[str]) -> dict[str, float]:
+    """Return the bounds of gradients before their scaling, rounded to their dtypes."""
+    if clipvalue is None:
+        return {}
+    bound = np.float64(clipvalue / scale)
     with np.errstate(over="ignore", under="ignore"):
-        return float(np.float64(clipvalue).astype(numpy_dtype(dtype)))
+        return {dtype: float(bound.astype(numpy_dtype(dtype))) for dtype in dtypes}
+
+
+def finite_gradients(updates: Sequence[Update], bound: float | None) -> bool:
+    """Wait for the gradients of updates, and return whether all of them are finite.
+
+    They are clamped to a bound before, if there is one.
+    """
+    gradients = [gradient for update in updates for gradient in update.gradients]
+    bounds = bounds_of(bound, 1.0, {gradient.dtype for gradient in gradients})
+    return are_finite(updates[0].library, updates[0].device, gradients, bounds)

@@ -9,11 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tfopt.errors import InvalidArgumentError
 from tfopt.rules import ELEMENTWISE
 
 __all__ = ["Axes", "Library", "LibraryError", "load"]
 
-ABI = 5  # as in api.cu
+ABI = 6  # as in api.cu
+CAPTURED = -3  # what a function that waits returns while a CUDA graph is captured; as in api.h
 
 _ADDRESSES, _COUNTS, _NUMBERS = POINTER(c_void_p), POINTER(c_int64), POINTER(c_double)
 _LAUNCH = (c_int, c_void_p, c_int, c_int)  # device, stream, rule, types
@@ -24,6 +26,7 @@ _INDICES = (c_int, c_int, c_int, _COUNTS)  # duplicates, lazy, whether to check,
 _NORMS = (c_int, c_void_p, c_void_p)  # device, stream, address of the norms
 _ARRAY = (c_int, c_void_p, c_int64)  # type, address, elements of a slice
 _LIMITS = (c_int, c_double, c_void_p, c_int)  # whether to take the root, a limit or many, policy
+_FACTOR = (c_double, c_int, c_double)  # a limit, policy, what multiplies the factors
 _BOUNDS = (c_void_p, c_void_p, c_void_p, c_void_p)  # lower: host, device; upper: host, device
 
 
@@ -65,7 +68,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "bad_norm": (c_int, [*_NORMS, c_int64, _NUMBERS]),
     "norms_of_list": (
         c_int,
-        [*_NORMS, c_int, c_int64, POINTER(c_int), _ADDRESSES, _COUNTS, _NUMBERS, c_double, c_int],
+        [*_NORMS, c_int, c_int64, POINTER(c_int), _ADDRESSES, _COUNTS, _NUMBERS, *_FACTOR],
     ),
     "norms_of_slices": (c_int, [*_NORMS, c_int64, *_ARRAY, _AXES, _AXES, *_LIMITS]),
     "known_norm": (c_int, [*_NORMS, c_int, c_void_p, c_double, c_double, c_int]),
@@ -74,11 +77,16 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "scale": (c_int, [*_NORMS, c_int, c_int64, _ADDRESSES, _ADDRESSES, _COUNTS]),
     "scale_slices": (c_int, [*_NORMS, c_int, c_void_p, c_void_p, c_int64, _AXES]),
     "step": (c_int, [c_void_p]),  # of device_step.h
+    "finite": (c_int, [c_void_p, POINTER(c_int)]),
     "clamp": (c_int, [c_int, c_void_p, c_int, c_void_p, c_void_p, c_int64, *_BOUNDS]),
 }
 
 #: Those that compiled code calls, and the names of their capsules.
-_COMPILED = (("step", b"tfopt.queue_step"), ("device_of", b"tfopt.find_device"))
+_COMPILED = (
+    ("step", b"tfopt.queue_step"),
+    ("device_of", b"tfopt.find_device"),
+    ("finite", b"tfopt.look_at_gradients"),
+)
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, [c_void_p, c_char_p, c_void_p]
 
@@ -105,9 +113,16 @@ class Library:
         #: The functions that compiled code calls.
         self.capsules = tuple(capsule_of(self.call[name], known) for name, known in _COMPILED)
         self.rules: dict[str, int] = {}
+        #: The number of the row that copies, behind the rules.
+        self.copy = len(ELEMENTWISE)
 
     def check(self, code: int) -> None:
         """Raise an error if a CUDA call returned one."""
+        if code == CAPTURED:
+            raise InvalidArgumentError(
+                "whether all gradients are finite must be known before the step, which waits for "
+                "the GPU: that is impossible while a CUDA graph is captured"
+            )
         if code:
             raise LibraryError(f"CUDA: {self.call['error'](code).decode()} (error {code})")
 

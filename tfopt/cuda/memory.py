@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,24 +20,44 @@ def dtype_of(value: Any) -> np.dtype[Any]:
     return numpy_dtype(name_of_dtype(value))
 
 
-def new_like(value: Any, shape: tuple[int, ...]) -> Any:
-    """Return an uninitialized array of a shape, with the device and dtype of another array."""
+def new_like(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any] | None = None) -> Any:
+    """Return an uninitialized array of a shape, with the device and library of another array.
+
+    It also has its dtype, unless another one is given.
+    """
+    other = None if dtype is None or dtype == dtype_of(value) else dtype
     torch, cupy, numba = (sys.modules.get(name) for name in ("torch", "cupy", "numba.cuda"))
     if torch is not None and isinstance(value, torch.Tensor):
-        return value.new_empty(shape)
+        return value.new_empty(
+            shape, dtype=value.dtype if other is None else getattr(torch, other.name)
+        )
     if cupy is not None and isinstance(value, cupy.ndarray):
         with value.device:
-            return cupy.empty(shape, value.dtype)
+            return _of_dtype(partial(cupy.empty, shape, other or value.dtype), other)
     if numba is not None and type(value).__module__.startswith("numba."):
-        return numba.device_array(shape, value.dtype)
+        return _of_dtype(partial(numba.device_array, shape, other or value.dtype), other)
     if hasattr(value, "__array_namespace__"):  # the Python array API standard
-        return value.__array_namespace__().empty(shape, dtype=value.dtype, device=value.device)
+        space = value.__array_namespace__()
+        named = value.dtype if other is None else getattr(space, other.name, other)
+        return _of_dtype(partial(space.empty, shape, dtype=named, device=value.device), other)
     raise InvalidTypeError(f"cannot allocate a result for {type(value).__name__}: pass out=")
 
 
+def _of_dtype(make: Callable[[], Any], dtype: np.dtype[Any] | None) -> Any:
+    """Return a new array; raise if its library has none of the dtype."""
+    try:
+        return make()
+    except (TypeError, ValueError, NotImplementedError) as error:
+        if dtype is None:
+            raise
+        raise InvalidTypeError(
+            f"the library of the arrays on the GPU has none of {dtype}: {error}"
+        ) from None
+
+
 def filled_like(value: Any, host: np.ndarray) -> Any:
-    """Return a new array on the device of another, with the contents of a host array."""
-    array = new_like(value, host.shape)
+    """Return a new array on the device of another, with the contents and dtype of a host array."""
+    array = new_like(value, host.shape, host.dtype)
     write(array, host)
     return array
 

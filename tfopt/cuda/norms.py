@@ -8,10 +8,11 @@ from ctypes import byref, c_double, c_int, c_int64, c_void_p
 from types import TracebackType
 
 from tfopt.cuda.device_array import DeviceArray
-from tfopt.cuda.library import Axes, Library
+from tfopt.cuda.library import CAPTURED, Axes, Library
+from tfopt.cuda.streams import in_order
 from tfopt.errors import InvalidArgumentError
 
-__all__ = ["TYPES", "Norms", "Slices"]
+__all__ = ["TYPES", "Norms", "Slices", "are_finite"]
 
 #: The numbers of dtypes in the library's C functions.
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
@@ -19,7 +20,6 @@ TYPES |= {"int8": 4, "uint8": 5, "int16": 6, "uint16": 7}
 TYPES |= {"int32": 8, "uint32": 9, "int64": 10, "uint64": 11}
 
 SPAN = 65_536  # elements; as in lane_sums.h
-_CAPTURED = -3
 _MOST_BLOCKS = 2**31 - 1
 
 #: The treatment of non-finite norms, as in norms.h.
@@ -129,8 +129,12 @@ class Norms:
         policy: int,
         bounds: dict[str, float],
         own: bool = False,
+        scale: float = 1.0,
     ) -> None:
-        """Compute the norm of all arrays, or of each, clamping to the bound of their dtype."""
+        """Compute the norm of all arrays, or of each, clamping to the bound of their dtype.
+
+        The factors are multiplied by a scale.
+        """
         n = len(arrays)
         self._call(
             "norms_of_list",
@@ -142,6 +146,7 @@ class Norms:
             (c_double * 4)(*(bounds.get(dtype, math.inf) for dtype in list(TYPES)[:4])),
             limit,
             policy,
+            scale,
         )
 
     def compute_slices(
@@ -192,7 +197,7 @@ class Norms:
         code = self.library.call["bad_norm"](
             self.device, self.stream, self.address, self.n, byref(root)
         )
-        if code == _CAPTURED:
+        if code == CAPTURED:
             raise InvalidArgumentError(
                 'nonfinite must be "propagate" while a CUDA graph is captured: the other policies '
                 "wait for the GPU"
@@ -226,3 +231,15 @@ class Norms:
             array.size,
             byref(slices.numbers),
         )
+
+
+def are_finite(
+    library: Library, device: int, arrays: list[DeviceArray], bounds: dict[str, float]
+) -> bool:
+    """Wait for arrays on a GPU; return whether all elements are finite, once they are clamped."""
+    with (
+        in_order(library, device, arrays) as stream,
+        Norms.for_arrays(library, device, stream, arrays, own=False) as norms,
+    ):
+        norms.compute(arrays, math.inf, SKIPPED, bounds)
+        return norms.first_nonfinite() is None

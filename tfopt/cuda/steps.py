@@ -7,18 +7,29 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfopt.cuda.calls import dense_update, rows_update
-from tfopt.cuda.clipped_updates import bound_of, run_clipped
+from tfopt.cuda.clipped_updates import bounds_of, finite_gradients, run_clipped
+from tfopt.cuda.device_array import as_device_array, name_of_dtype
+from tfopt.cuda.library import load
 from tfopt.cuda.norms import TYPES
 from tfopt.cuda.streams import in_order
-from tfopt.cuda.updates import PAIRS, DenseUpdate, RowsUpdate, Update
+from tfopt.cuda.updates import COPIES, PAIRS, DenseUpdate, RowsUpdate, Update
+from tfopt.cuda.validation import device_of
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
+from tfopt.kernels import kernels
 from tfopt.kernels.update.commit import Launch
 from tfopt.updates.rule_steps import DenseBucket, RuleStep, SparseUpdate
 
 _NOT, _EACH, _TOGETHER = 0, 1, 2  # the gradients whose norms are limited, as in device_step.h
 
-__all__ = ["checked_updates", "launch_of", "run_clipped"]
+__all__ = [
+    "checked_updates",
+    "copy_of",
+    "finite_gradients",
+    "launch_of",
+    "limits_of",
+    "run_clipped",
+]
 
 
 def checked_updates(
@@ -94,24 +105,53 @@ def launch_of(
         return None
     library, device = updates[0].library, updates[0].device
     gradients = {gradient.dtype for update in updates for gradient in update.gradients}
-    limited = _limited(limits, gradients)
+    limited = _limited(limits, 1.0, gradients)
     functions = library.capsules, library.check
     launch = Launch(*functions, device, described, arrays, places, limited, grads)
     return launch if launch.possible else None
 
 
-def _limited(
-    limits: tuple[float | None, float | None, float | None], dtypes: set[str]
+def limits_of(
+    limits: tuple[float | None, float | None, float | None], scale: float, grads: Sequence[Any]
 ) -> tuple[float, ...]:
-    """Return limits as a launch takes them; `dtypes` are those of gradients."""
+    """Return the limits of gradients before their scaling, as a launch takes them."""
+    return _limited(limits, scale, set(map(name_of_dtype, grads)))
+
+
+def _limited(
+    limits: tuple[float | None, float | None, float | None], scale: float, dtypes: set[str]
+) -> tuple[float, ...]:
     clipvalue, clipnorm, global_clipnorm = limits
-    bounds = [
-        math.inf if clipvalue is None or dtype not in dtypes else bound_of(clipvalue, dtype)
-        for dtype in list(TYPES)[:4]
-    ]
+    by_dtype = bounds_of(clipvalue, scale, dtypes)
+    bounds = [by_dtype.get(dtype, math.inf) for dtype in list(TYPES)[:4]]
     if global_clipnorm is not None:
-        return _TOGETHER, global_clipnorm, *bounds
-    return (_NOT, math.inf, *bounds) if clipnorm is None else (_EACH, clipnorm, *bounds)
+        return _TOGETHER, global_clipnorm / scale, *bounds
+    return (_NOT, math.inf, *bounds) if clipnorm is None else (_EACH, clipnorm / scale, *bounds)
+
+
+def copy_of(targets: list[Any], sources: list[Any]) -> Launch | None:
+    """Return the write that copies arrays of the same shapes, rounded to the targets' dtypes.
+
+    It is None for arrays on several GPUs or streams, and for those that do not tell quickly where
+    they are.
+    """
+    library = load()
+    to = [as_device_array(array, "a copy") for array in targets]
+    read = [as_device_array(array, "what is copied") for array in sources]
+    places: dict[tuple[str, str], list[int]] = {}
+    for k, each in enumerate(zip(to, read, strict=True)):
+        places.setdefault((each[0].dtype, each[1].dtype), []).append(k)
+    described = [
+        (kernels["gradient_descent"], library.copy, COPIES[types], TYPES[types[1]], len(own), True)
+        for types, own in places.items()
+    ]
+    order = [k for own in places.values() for k in own]
+    device = device_of([("a copy", array) for array in (*to, *read)], library)
+    functions = library.capsules, library.check
+    arrays = [targets[k] for k in order]
+    limited = _limited((None, None, None), 1.0, set())
+    launch = Launch(*functions, device, described, arrays, order, limited, sources)
+    return launch if launch.possible else None
 
 
 def _rows(part: SparseUpdate, slices: IndexedSlices, step: RuleStep) -> RowsUpdate:

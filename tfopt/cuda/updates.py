@@ -8,11 +8,11 @@ from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 from tfopt.cuda.device_array import DeviceArray
-from tfopt.cuda.library import Library
+from tfopt.cuda.library import CAPTURED, Library
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError
 from tfopt.kernels.update.step_table import Kernel
 
-__all__ = ["PAIRS", "DenseUpdate", "Reading", "RowsUpdate", "Update"]
+__all__ = ["COPIES", "PAIRS", "DenseUpdate", "Reading", "RowsUpdate", "Update"]
 
 #: The number of a pair of dtypes, of variable and gradient, in storage.h.
 PAIRS = {
@@ -23,8 +23,10 @@ PAIRS = {
     ("float32", "float16"): 4,
     ("float32", "bfloat16"): 5,
 }
+#: Those of copies.
+COPIES = PAIRS | {("float16", "float32"): 6, ("bfloat16", "float32"): 7}
 _DUPLICATES = {"sequential": 0, "sum": 1, "error": 2}
-_OUTSIDE, _REPEATED, _CAPTURED = -1, -2, -3
+_OUTSIDE, _REPEATED = -1, -2
 
 
 class Reading(NamedTuple):
@@ -157,7 +159,7 @@ class RowsUpdate(NamedTuple):
             )
         if code == _REPEATED:
             raise InvalidArgumentError(f"indices contains duplicates, one of them at offset {at}")
-        if code == _CAPTURED:
+        if code == CAPTURED:
             raise InvalidArgumentError(
                 "indices cannot be checked while a CUDA graph is captured: pass check_indices=False"
             )

@@ -9,7 +9,7 @@
 enum { SEQUENTIAL, SUM, ERROR };
 
 /* Incremented whenever the arguments or the meaning of a function change. */
-API int tfopt_cuda_abi() { return 5; }
+API int tfopt_cuda_abi() { return 6; }
 
 API int tfopt_cuda_rules() { return N_RULES; }
 

@@ -68,7 +68,8 @@ class CudaLibrary(Extension):
         flags = FLAGS + self.architectures()
         # the slowest first
         jobs = [
-            [f"{name}.cu", "-o", str(folder / f"{name}.o")] for name in ("api", "clip", "steps")
+            [f"{name}.cu", "-o", str(folder / f"{name}.o")]
+            for name in ("api", "clip", "steps", "copy")
         ]
         jobs += [
             ["rule.cu", f"-DTFOPT_RULE={name}", "-o", str(folder / f"{name}.o")]

@@ -46,8 +46,8 @@ std::int64_t spans_of(std::int64_t size) { return (size + SPAN - 1) / SPAN; }
 
 /* Compute factors from norms. */
 void settle_norms(const Norms &to, std::int64_t n, double limit, const void *limits, int type,
-                  int policy, cudaStream_t stream) {
-    const Settling settling = {to.factors, to.norms, to.bad, n, limit, limits, type, policy};
+                  int policy, cudaStream_t stream, double scale = 1) {
+    const Settling settling = {to.factors, to.norms, to.bad, n, limit, limits, type, policy, scale};
     if (n)
         LAUNCH(stream, unsigned((n + THREADS - 1) / THREADS), THREADS, settle, settling);
 }
@@ -167,10 +167,11 @@ API int tfopt_cuda_bad_norm(int device, void *stream_, void *at, std::int64_t n,
 
 /* ---- norms */
 
-/* The norm of n tensors, or of each of them, clamped as they are read. */
+/* The norm of n tensors, or of each of them, clamped as they are read; the factors are multiplied by
+ * a scale. */
 API int tfopt_cuda_norms_of_list(int device, void *stream_, void *at, int own, std::int64_t n,
                                  const int *type, const void *const *data, const std::int64_t *size,
-                                 const double *bound, double limit, int policy) {
+                                 const double *bound, double limit, int policy, double scale) {
     const OnDevice on(device);
     const auto stream = static_cast<cudaStream_t>(stream_);
     const List list = {n, type, data, size, bound};
@@ -189,7 +190,7 @@ API int tfopt_cuda_norms_of_list(int device, void *stream_, void *at, int own, s
         else
             totals<PASS>(1, spans, to, wanted, stream);
     });
-    settle_norms(to, own ? n : 1, limit, nullptr, F64, policy, stream);
+    settle_norms(to, own ? n : 1, limit, nullptr, F64, policy, stream, scale);
     return last_error();
 }
 

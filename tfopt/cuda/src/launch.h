@@ -56,9 +56,9 @@ template <class R, class real, class Call> Scalars<real> scalars_of(const Call &
     return with;
 }
 
-/* Launch repeatedly, each time with as many tensors as fit. */
-template <class R, class V, class G, int N>
-void launch_dense(const DenseCall &call, cudaStream_t stream) {
+/* Launch repeatedly, each time with as many tensors as fit: launch(number of blocks, tensors). */
+template <class R, class V, class G, int N, class Launch>
+void in_launches(const DenseCall &call, const Launch &launch) {
     Tensors<V, G, R::arrays, N> w;
     w.with = scalars_of<R, typename Computed<V>::type>(call);
     std::int64_t t = 0;
@@ -75,8 +75,15 @@ void launch_dense(const DenseCall &call, cudaStream_t stream) {
             w.n++;
         }
         if (blocks)
-            LAUNCH(stream, unsigned(blocks), THREADS, (dense<R, V, G, N>), w);
+            launch(unsigned(blocks), w);
     }
+}
+
+template <class R, class V, class G, int N>
+void launch_dense(const DenseCall &call, cudaStream_t stream) {
+    in_launches<R, V, G, N>(call, [&](unsigned blocks, const auto &w) {
+        LAUNCH(stream, blocks, THREADS, (dense<R, V, G, N>), w);
+    });
 }
 
 template <class R, class V, class G> void any_dense(const DenseCall &call, cudaStream_t stream) {

@@ -61,7 +61,13 @@ struct Settling {
     const void *limits; /* a limit for each norm instead; of some type */
     int type;
     int policy;
+    double scale; /* multiplies the factors */
 };
+
+BOTH Factor times(Factor it, double scale) {
+    (it.second == 1 ? it.first : it.second) *= scale; /* a second one keeps the first normal */
+    return it;
+}
 
 /* Compute the factors of norms. */
 KERNEL settle(IN_PARAMETERS Settling s) {
@@ -78,8 +84,8 @@ KERNEL settle(IN_PARAMETERS Settling s) {
         else if (s.policy == SHARED_BY_ALL && limit != INFINITY)
             limit = NAN;
     }
-    s.factors[k].single = factor_of(norm.root, int(norm.exponent), limit, true);
-    s.factors[k].wide = factor_of(norm.root, int(norm.exponent), limit, false);
+    s.factors[k].single = times(factor_of(norm.root, int(norm.exponent), limit, true), s.scale);
+    s.factors[k].wide = times(factor_of(norm.root, int(norm.exponent), limit, false), s.scale);
 }
 
 /* ---- from sums to norms */

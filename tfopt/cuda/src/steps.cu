@@ -1,4 +1,5 @@
-/* A whole step in one call: updates of many variables, and the norms that clip their gradients. */
+/* A whole step in one call: updates of many variables, and the norms that clip their gradients; and
+ * a look at the gradients of one. */
 #include "../../kernels/platform/device_step.h"
 #include "api.h"
 #include "lane_sums.h"
@@ -13,12 +14,13 @@ int tfopt_cuda_take_norms(int device, void *stream, std::int64_t n, std::int64_t
 int tfopt_cuda_give_norms(int device, void *stream, void *at);
 int tfopt_cuda_norms_of_list(int device, void *stream, void *at, int own, std::int64_t n,
                              const int *types, const void *const *data, const std::int64_t *size,
-                             const double *bounds, double limit, int policy);
+                             const double *bounds, double limit, int policy, double scale);
+int tfopt_cuda_bad_norm(int device, void *stream, void *at, std::int64_t n, double *root);
 }
 
 namespace {
 
-enum { OWN, SHARED_BY_ALL }; /* as in norms.h, whose kernels are compiled once */
+enum { OWN, SHARED_BY_ALL, SKIPPED }; /* as in norms.h, whose kernels are compiled once */
 using Step = tfopt_device_step;
 using Part = tfopt_device_part;
 
@@ -28,21 +30,28 @@ int step_part(const Step &step, const Part &part, const void *factors, bool own)
                             part.constants, step.bounds[step.grad_type[part.first]], factors, own);
 }
 
+std::int64_t spans_of(const Step &step, std::int64_t first, std::int64_t n) {
+    std::int64_t spans = 0;
+    for (std::int64_t t = first; t < first + n; t++)
+        spans += (step.size[t] + SPAN - 1) / SPAN;
+    return spans;
+}
+
 /* Step some parts, whose variables follow each other, by the factors of their gradients' norms. */
 int step_clipped(const Step &step, const Part *parts, int n_parts, bool own) {
     const std::int64_t first = parts->first;
-    std::int64_t n = 0, spans = 0;
+    std::int64_t n = 0;
     for (int k = 0; k < n_parts; k++)
         n += parts[k].n;
-    for (std::int64_t t = first; t < first + n; t++)
-        spans += (step.size[t] + SPAN - 1) / SPAN;
     void *norms = nullptr;
-    int error = tfopt_cuda_take_norms(step.device, step.stream, own ? n : 1, spans, &norms);
+    int error = tfopt_cuda_take_norms(step.device, step.stream, own ? n : 1,
+                                      spans_of(step, first, n), &norms);
     if (error)
         return error;
     error = tfopt_cuda_norms_of_list(step.device, step.stream, norms, own, n,
                                      step.grad_type + first, step.grad + first, step.size + first,
-                                     step.bounds, step.limit, own ? OWN : SHARED_BY_ALL);
+                                     step.bounds, step.limit, own ? OWN : SHARED_BY_ALL,
+                                     step.scale);
     for (int k = 0; k < n_parts && !error; k++)
         error = step_part(step, parts[k], norms, own);
     const int failed = tfopt_cuda_give_norms(step.device, step.stream, norms);
@@ -59,16 +68,45 @@ int step_all(const Step &step) {
     return error;
 }
 
-} // namespace
+/* Look whether all gradients are finite; those that are clipped by norm are clamped before. */
+int look_at_all(const Step &step, int *finite) {
+    const double unbounded[] = {INFINITY, INFINITY, INFINITY, INFINITY};
+    void *norms = nullptr;
+    double root = 0;
+    int error = tfopt_cuda_take_norms(step.device, step.stream, 1, spans_of(step, 0, step.n), &norms);
+    if (error)
+        return error;
+    error = tfopt_cuda_norms_of_list(step.device, step.stream, norms, 0, step.n, step.grad_type,
+                                     step.grad, step.size,
+                                     step.clipping == UNCLIPPED ? unbounded : step.bounds, INFINITY,
+                                     SKIPPED, 1);
+    if (!error)
+        error = tfopt_cuda_bad_norm(step.device, step.stream, norms, 1, &root);
+    *finite = root == 0;
+    const int failed = tfopt_cuda_give_norms(step.device, step.stream, norms);
+    return error ? error : failed;
+}
 
-API int tfopt_cuda_step(const Step *step) {
-    for (int k = 0; k < step->n_others; k++)
-        if (const int error = tfopt_cuda_follow(step->device, step->stream, step->others[k]))
+/* Do some work behind that of the other streams, and before what follows there. */
+template <class Work> int in_order(const Step &step, const Work &work) {
+    for (int k = 0; k < step.n_others; k++)
+        if (const int error = tfopt_cuda_follow(step.device, step.stream, step.others[k]))
             return error;
-    int error = step_all(*step);
-    for (int k = 0; k < step->n_others; k++) { /* also after an error: some work may be queued */
-        const int failed = tfopt_cuda_follow(step->device, step->others[k], step->stream);
+    int error = work();
+    for (int k = 0; k < step.n_others; k++) { /* also after an error: some work may be queued */
+        const int failed = tfopt_cuda_follow(step.device, step.others[k], step.stream);
         error = error ? error : failed;
     }
     return error;
+}
+
+} // namespace
+
+API int tfopt_cuda_step(const Step *step) {
+    return in_order(*step, [&] { return step_all(*step); });
+}
+
+/* Wait until the gradients have been looked at; *finite becomes whether all of them are finite. */
+API int tfopt_cuda_finite(const Step *step, int *finite) {
+    return in_order(*step, [&] { return look_at_all(*step, finite); });
 }

@@ -26,8 +26,9 @@ template <> struct Computed<bfloat16> {
     using type = float;
 };
 
-/* The storage types of a variable and its gradient; a single array has one of the first four. */
-enum Types { F32, F64, F16, BF16, F32_F16, F32_BF16, TYPES };
+/* The storage types of a variable and its gradient; a single array has one of the first four. In
+ * the last two only copies are made. */
+enum Types { F32, F64, F16, BF16, F32_F16, F32_BF16, F16_F32, BF16_F32, TYPES };
 
 BOTH float load(float x) { return x; }
 BOTH double load(double x) { return x; }

@@ -26,5 +26,6 @@ struct tfopt_device_step {
     const struct tfopt_device_part *parts;
     enum tfopt_clipping clipping;
     double limit;     /* of norms */
+    double scale;     /* of gradients that are clipped by them */
     double bounds[4]; /* of elements, by the gradient's type; INFINITY if there are none */
 };

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 
 cdef extern from "device_step.h" nogil:
     enum tfopt_clipping:
-        pass
+        UNCLIPPED, CLIPPED_EACH, CLIPPED_TOGETHER
 
     struct tfopt_device_part:
         int64_t first, n
@@ -24,5 +24,5 @@ cdef extern from "device_step.h" nogil:
         int n_parts
         const tfopt_device_part *parts
         tfopt_clipping clipping
-        double limit
+        double limit, scale
         double[4] bounds

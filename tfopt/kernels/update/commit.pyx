@@ -342,4 +342,5 @@ def carry_out(list writes not None, Undo undo=None, Undo outer=None):
             refuse_changed(<Call>write)
 
 
+include "described_arrays.pxi"
 include "launches.pxi"

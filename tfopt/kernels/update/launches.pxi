@@ -3,6 +3,7 @@
 
 ctypedef int (*queues)(const tfopt_device_step *step) noexcept nogil
 ctypedef int (*finds_device)(const void *address, int *device) noexcept nogil
+ctypedef int (*looks)(const tfopt_device_step *step, int *finite) noexcept nogil
 
 cdef enum:
     N_NUMBERS = MAX_SCALARS + N_SCALES
@@ -10,39 +11,6 @@ cdef enum:
     PER_VARIABLE = 8 + 8 + 8 + 4 + 4 + 2
     MOST_STREAMS = 8    # besides the first
     NO_STREAM = 1       # of arrays that report none: the one that all others wait for
-
-
-cdef bint _is_in_order(const described *it) noexcept:
-    """Whether an array's elements lie in C order, one after the other."""
-    cdef int64_t expected = 1
-    cdef int axis
-    if it.strides == NULL:
-        return True
-    for axis in range(it.ndim - 1, -1, -1):
-        if it.shape[axis] == 0:
-            return True
-    for axis in range(it.ndim - 1, -1, -1):
-        if it.shape[axis] != 1 and it.strides[axis] != expected:
-            return False
-        expected *= it.shape[axis]
-    return True
-
-
-cdef int64_t _size(const described *it) noexcept:
-    cdef int64_t n = 1
-    cdef int axis
-    for axis in range(it.ndim):
-        n *= it.shape[axis]
-    return n
-
-
-cdef exchange *_exchange_of(object array) except? NULL:
-    """The functions by which an array's library describes its arrays, NULL if it has none."""
-    capsule = getattr(type(array), "__dlpack_c_exchange_api__", None)
-    if capsule is None:
-        return NULL
-    cdef exchange *found = <exchange *>PyCapsule_GetPointer(capsule, b"dlpack_exchange_api")
-    return found if found.major == 1 and found.describe != NULL else NULL
 
 
 cdef class Launch(Write):
@@ -54,9 +22,10 @@ cdef class Launch(Write):
     Parameters
     ----------
     functions : tuple of PyCapsule
-        Two functions of the device's library: one queues a step, one finds an address's device.
+        Three functions of the device's library: they queue a step, find an address's device, and
+        look whether gradients are finite.
     check : callable
-        Gets what the first one returns; raises unless that is 0.
+        Gets what the first and the last return; raises unless that is 0.
     device : int
     parts : list of tuple
         Of each: the kernel, the library's numbers of the rule, of its types and of the gradients'
@@ -66,8 +35,7 @@ cdef class Launch(Write):
     places : list of int
         The position of each variable's gradient in a step.
     limits : tuple
-        0 to 2 for no norm, the norm of each gradient or that of all, its limit, and the bounds of
-        elements for each of the gradients' types.
+        As `clip` takes them.
     grads : list
         The gradients of the first step.
 
@@ -77,10 +45,13 @@ cdef class Launch(Write):
         Whether the arrays tell quickly where they are, lie apart, and are on few streams.
     accepted : bool
         Whether it has gradients.
+    follows : bool
+        Whether it asks once more where the arrays are when it begins, for they may have moved.
     """
 
     cdef queues queue
     cdef finds_device find
+    cdef looks look
     cdef object check
     cdef tfopt_device_step step
     cdef char *memory           # of all that follows
@@ -101,6 +72,7 @@ cdef class Launch(Write):
     cdef void *others[MOST_STREAMS]     # of further ones
     cdef Occupied written
     cdef readonly bint possible, accepted
+    cdef public bint follows
 
     def __cinit__(self, tuple functions not None, check, int device, list parts not None,
                   list arrays not None, list places not None, tuple limits not None,
@@ -109,10 +81,11 @@ cdef class Launch(Write):
         cdef int k, grad_type
         cdef tuple part
         cdef tfopt_device_part *it = NULL
-        if len(functions) != 2 or len(limits) != 6 or not 0 <= <int>limits[0] <= 2:
-            raise InvalidArgumentError("a launch takes two functions and six limits")
+        if len(functions) != 3:
+            raise InvalidArgumentError("a launch takes three functions")
         self.queue = <queues>PyCapsule_GetPointer(functions[0], b"tfopt.queue_step")
         self.find = <finds_device>PyCapsule_GetPointer(functions[1], b"tfopt.find_device")
+        self.look = <looks>PyCapsule_GetPointer(functions[2], b"tfopt.look_at_gradients")
         self.check, self.arrays, self.kernels, self.decays = check, arrays, [], []
         self.memory = <char *>calloc(1, n_parts * (sizeof(tfopt_device_part) + PER_PART)
                                      + n * PER_VARIABLE + len(arrays) * sizeof(void *) + 8)
@@ -148,13 +121,27 @@ cdef class Launch(Write):
         self.step.device, self.step.n, self.step.parts = device, n, self.parts
         self.step.grad, self.step.size = <const void **>self.grad, self.size
         self.step.grad_type, self.step.others = self.types, self.others
-        self.step.clipping, self.step.limit = <tfopt_clipping><int>limits[0], limits[1]
-        for k in range(4):
-            self.step.bounds[k] = limits[2 + k]
+        self.clip(limits)
         self.possible = 0 < n == first and i == len(arrays) and self._bind(grads)
 
     def __dealloc__(self):
         free(self.memory)
+
+    def clip(self, tuple limits not None):
+        """Set the limits of gradients before their scaling.
+
+        Parameters
+        ----------
+        limits : tuple
+            0 to 2 for no norm, the norm of each gradient or that of all, its limit, and the bounds
+            of elements for each of the gradients' types.
+        """
+        cdef int k
+        if len(limits) != 6 or not 0 <= <int>limits[0] <= 2:
+            raise InvalidArgumentError("a launch takes six limits")
+        self.step.clipping, self.step.limit = <tfopt_clipping><int>limits[0], limits[1]
+        for k in range(4):
+            self.step.bounds[k] = limits[2 + k]
 
     cdef bint _bind(self, list grads) except -1:
         """Note where the arrays are; return whether they can be asked again."""
@@ -277,9 +264,10 @@ cdef class Launch(Write):
             for k in range(self.n_arrays[t]):
                 if not self._describe(self.arrays[i], &found, &room[0] if k == 0 else &other[0]):
                     return False
-                if found.data != self.data[i] or _size(&found) != self.size[t] \
-                        or _type(&found) != self.codes[2 * t]:
+                if _size(&found) != self.size[t] or _type(&found) != self.codes[2 * t] \
+                        or (found.data != self.data[i] and not self.follows):
                     return False
+                self.data[i] = found.data
                 if k == 0:
                     var = found
                 i += 1
@@ -331,6 +319,7 @@ cdef class Launch(Write):
         cdef int flags
         if not self.accepted:
             raise InvalidArgumentError("a launch needs gradients")
+        self.step.scale = scale
         for p in range(len(self.kernels)):
             kernel = self.kernels[p]
             own = update if self.decays[p] else update.without_decay()
@@ -348,16 +337,29 @@ cdef class Launch(Write):
         self.held, self.accepted = None, False
         self.step.n_parts = 0
 
+    def finite(self):
+        """Wait for the gradients that `takes` has accepted; return whether all of them are finite.
+
+        Those that a norm clips are clamped to the bounds of elements before.
+        """
+        cdef int code, found = 0
+        if not self.accepted:
+            raise InvalidArgumentError("a launch needs gradients")
+        with nogil:
+            code = self.look(&self.step, &found)
+        if code:
+            self.check(code)
+        return bool(found)
+
     cdef int begin(self) except -1:
-        cdef int code = 0
-        if self.step.n_parts:
+        cdef int code = 0, n_parts = self.step.n_parts
+        if n_parts and self.follows:
+            if not self.takes(self.held):
+                raise InvalidArgumentError("an array on a GPU has been replaced by another one")
+            self.step.n_parts = n_parts
+        if n_parts:
             with nogil:
                 code = self.queue(&self.step)
         if code:
             self.check(code)
         return 0
-
-
-cdef uint8_t _type(const described *it) noexcept:
-    """A number for the type of an array's elements."""
-    return <uint8_t>(it.bits + (1 if it.code == BFLOAT else 0)) if it.lanes == 1 else 0

@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.kernels.update.commit import Assign
+from tfopt.kernels.update.commit import Assign, carry_out
 from tfopt.optimizers.base.averaged import Averaged
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.settings import Setting
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.optimizers.state.transaction import Writes
 from tfopt.optimizers.state.variables import wide
+from tfopt.updates.device_copy import copies_of
+from tfopt.updates.device_rule import DeviceRule
 from tfopt.updates.rule_steps import RuleUpdate
 from tfopt.variable import Variable
 
@@ -62,6 +64,15 @@ class _ScheduleFree(RuleOptimizer, Averaged, abstract=True):
         ahead = dtype.type(1 / self._interpolation - 1)
         mean = weights.astype(dtype) - ahead * offset.astype(dtype)
         return np.asarray(mean).astype(weights.dtype)
+
+    def _device_average(self, variable: Variable) -> Any:
+        dtype, name = wide(variable.dtype), variable.name
+        mean = copies_of([variable.value()], name, [dtype])
+        ahead = dtype.type(1 / self._interpolation - 1)
+        update = RuleUpdate("gradient_descent", {"alpha": float(ahead)})
+        offset = [self.get_slot(variable, "offset").value()]
+        carry_out([DeviceRule((mean,)).write(update, 1.0, offset, name)])
+        return mean[0]
 
 
 class ScheduleFreeSGD(_ScheduleFree):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from tfopt.core.engine import prepare_writes
 from tfopt.kernels.update.commit import Assign, Meanwhile, carry_out
 from tfopt.optimizers.state.slots import SlotStore
 from tfopt.optimizers.state.transaction import Writes
+from tfopt.updates.device_copy import DeviceCopy, copies_of
 from tfopt.variable import Variable
 
 __all__ = ["Averaged"]
@@ -45,8 +47,23 @@ class Averaged:
         """Return the assignments of all averages, and of the weights there are."""
         averages: Writes = []
         weights: Writes = []
+        on_device: list[Variable] = []
         for variable in self._store.owners:
+            if variable.device == "gpu":
+                on_device.append(variable)
+                continue
             array = variable.numpy()
             averages.append(Assign(array, self._average(variable).astype(array.dtype, copy=False)))
             weights.append(Assign(array, array.copy()))
+        if on_device:
+            arrays, name = [variable.value() for variable in on_device], on_device[0].name
+            sources = [self._device_average(variable) for variable in on_device]
+            averages.append(DeviceCopy(arrays, name).launch(sources))
+            last = DeviceCopy(arrays, name).launch(copies_of(arrays, name))
+            last.follows = True  # the arrays of a library may be elsewhere at the end of a block
+            weights.append(last)
         return averages, weights
+
+    def _device_average(self, variable: Variable) -> Any:
+        """Return the average of the weights of a variable on a GPU, in its dtype or a wider one."""
+        raise NotImplementedError(f"{type(self).__name__} does not define its average on a GPU")

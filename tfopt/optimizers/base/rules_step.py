@@ -11,7 +11,7 @@ from tfopt.kernels.reduce.norms import all_finite
 from tfopt.kernels.update.commit import Count
 from tfopt.kernels.update.repetition import are_arrays
 from tfopt.optimizers.step.clipping import NO_LIMITS
-from tfopt.optimizers.step.gradients import are_finite, as_taken
+from tfopt.optimizers.step.gradients import are_finite, as_taken, checked_gradient
 from tfopt.optimizers.step.plan import StepPlan
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.report import Observer
@@ -45,8 +45,10 @@ class RulesStep(Step):
     ) -> None:
         self._optimizer, self._request = optimizer, request.without_gradients()
         self._handles, self._finite = request.handles, request.finite
-        self._looks = request.finite and not optimizer._measures
-        self._on_device = any(handle.device == "gpu" for handle in self._handles)
+        hosted = [k for k, handle in enumerate(self._handles) if handle.device == "cpu"]
+        self._on_device = len(hosted) < len(self._handles)
+        #: The gradients that are looked at before the step is checked; others are when it has been.
+        self._looked_at = hosted if request.finite and not optimizer._measures else []
         #: Whether one call can look at all gradients.
         self._is_real = not (
             self._on_device or any(handle.dtype.kind == "c" for handle in self._handles)
@@ -76,7 +78,7 @@ class RulesStep(Step):
             self._request.handles  # noqa: B018  # an array that has become read-only is refused
             if self._on_device:
                 grads = as_taken(grads, self._handles)
-        if self._looks:
+        if self._looked_at:
             self._refuse_infinite(grads, ordinary)
         update = optimizer._next_update(self._count.next())
         if plan is None or not ordinary or update.rule != plan.rule:
@@ -122,8 +124,8 @@ class RulesStep(Step):
         if ordinary and self._is_real:
             finite = all_finite(grads)
         else:
-            request = self._request._replace(grads=tuple(grads))
-            finite = are_finite(request.checked().grads)
+            each = [(grads[k], self._handles[k]) for k in self._looked_at]
+            finite = are_finite([checked_gradient(*pair) for pair in each])
         if not finite:
             raise NotFinite
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from tfopt.core.backends import backend_of
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
@@ -33,7 +32,8 @@ from tfopt.optimizers.step.deferred_tables import Deferral
 from tfopt.optimizers.step.gradients import of_variable
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.report import Observer
-from tfopt.optimizers.step.request import StepRequest
+from tfopt.optimizers.step.request import NotFinite, StepRequest
+from tfopt.updates.device_rule import DeviceStep
 from tfopt.updates.rule_steps import DenseBucket, RuleUpdate, SparseUpdate
 from tfopt.variable import Variable
 
@@ -80,8 +80,7 @@ class StepPlan:
         self.parts = [part for part in parts if part.variables[0].device == "cpu"]
         self.on_device = [part for part in parts if part.variables[0].device == "gpu"]
         self.constrained = any(part.constrained for part in self.parts)
-        #: The step of variables on a GPU, once it is bound to them.
-        self._launch: Launch | None = None
+        self._device = DeviceStep(self.on_device, mode, limits) if self.on_device else None
         self.has_rows = any(isinstance(part, SparseUpdate) for part in self.parts)
         self.by_elements = kernels[rule].rule.reduction is None
         #: Whether updates go through elements in order, so that they can be watched on the way.
@@ -155,13 +154,13 @@ class StepPlan:
 
     def _accepts_both(self, grads: list[Any]) -> bool:
         """As `accepts`, for a plan with variables on a GPU."""
-        launch = self._launch
-        return launch is not None and launch.takes(grads) and self._repetitions.accepts(grads)
+        device = self._device
+        return device is not None and device.takes(grads) and self._repetitions.accepts(grads)
 
     def _release_both(self) -> None:
         self._repetitions.release()
-        if self._launch is not None:
-            self._launch.release()
+        if self._device is not None:
+            self._device.release()
 
     def add_launch(
         self,
@@ -175,38 +174,33 @@ class StepPlan:
         """Check the updates on a GPU, and add them to the host step: as a write if they are bound.
 
         If the plan has accepted the gradients, little is left to check. What the request asks for
-        after updates is added after them.
+        before and after updates is added before and after them.
+
+        Raises
+        ------
+        NotFinite
+            If the gradients must be finite and they are not; this waits for them.
         """
+        device = self._device
+        assert device is not None
         if self.parts and self._limits[2] is not None:
             raise InvalidArgumentError("global_clipnorm needs all variables on one device")
         if clips and self._merge == "before":
             raise InvalidArgumentError('on a GPU, merge must be "after"')
-        if clips and scale != 1:
-            raise InvalidArgumentError("on a GPU, scaled gradients cannot be clipped")
-        launch = self._launch
-        if launch is None or not launch.accepted or not launch.prepare(update, scale):
-            launch = self._launch = self._checked_launch(step, update, grads, scale)
-        if launch is not None:
-            step.writes.append(launch)
+        updates = device.launch(update, scale, grads)
+        if request.finite and not device.finite(updates, scale):
+            raise NotFinite
+        first: Writes = []
+        if request.before is not None:
+            first += [request.before(list(part.places)) for part in self.on_device]
+        if isinstance(updates, Launch):
+            step.writes += [*first, updates]
+        else:
+            step.launches = True
+            step.work.append(partial(_launch, first, device, updates, scale, self.on_device))
         if request.after is not None:
             asked = [request.after(part.variables) for part in self.on_device]
             step.writes += [write for write in asked if write is not None]
-
-    def _checked_launch(
-        self, step: PreparedStep, update: RuleUpdate, grads: list[Any], scale: float
-    ) -> Launch | None:
-        """Check the updates on a GPU; return their write, or add them to the work of a step."""
-        steps = [part.step(update, self._mode, scale) for part in self.on_device]
-        backend = backend_of(self.on_device[0].variables)
-        updates = backend.checked_updates(self.on_device, steps, tuple(grads))
-        launch: Launch | None = None
-        if not any(part.constrained for part in self.on_device):
-            launch = backend.launch_of(self.on_device, updates, grads, self._limits)
-        if launch is not None and launch.takes(grads) and launch.prepare(update, scale):
-            return launch
-        step.launches = True
-        step.work.append(partial(_launch, self.on_device, updates, self._limits))
-        return None
 
     # ---- order
 
@@ -327,8 +321,16 @@ def _carry_out_part(part: Part, first: list[Work], part_writes: Writes, writes: 
             variable.constrain()
 
 
-def _launch(parts: list[Part], updates: list[Any], limits: Limits, writes: Writes) -> None:
-    backend_of(parts[0].variables).run_clipped(updates, *limits)
+def _launch(
+    first: Writes,
+    device: DeviceStep,
+    updates: list[Any],
+    scale: float,
+    parts: list[Part],
+    writes: Writes,
+) -> None:
+    carry_out(first)
+    device.run(updates, scale)
     for part in parts:
         for variable in part.variables:
             variable.constrain()

@@ -21,6 +21,8 @@ from tfopt.kernels.update.clip import scale_call
 from tfopt.kernels.update.commit import Assign, Count, Prepared, Undo, carry_out
 from tfopt.optimizers.state.transaction import Work, Writes, transact
 from tfopt.optimizers.state.variables import as_variable
+from tfopt.updates.device_copy import DeviceCopy
+from tfopt.updates.device_rule import DeviceRule
 from tfopt.updates.rule_steps import RuleUpdate
 
 __all__ = ["PreparedStep"]
@@ -103,8 +105,14 @@ class PreparedStep(Prepared):
                 f"{rule} takes {', '.join((*row.hypers, *row.flags))}, not {', '.join(hypers)}"
             )
         flags = {flag: bool(hypers[flag]) for flag in row.flags}
-        *operands, grads = [_hosted(column) for column in (variables, *others)]
-        self.writes.append(RuleUpdate(rule, hypers, flags).step().dense(tuple(operands), grads))
+        first, update = as_variable(_listed(variables)[0]), RuleUpdate(rule, hypers, flags)
+        if first.device == "gpu":
+            *there, read = [_arrays(column) for column in (variables, *others)]
+            step = DeviceRule(tuple(there))
+            self.writes.append(step.write(update, 1.0, read, first.name))
+        else:
+            *operands, grads = [_hosted(column) for column in (variables, *others)]
+            self.writes.append(update.step().dense(tuple(operands), grads))
         for column in (variables, *others[:-1]):
             self.variables += _listed(column)
 
@@ -116,8 +124,13 @@ class PreparedStep(Prepared):
         variable : Variable or ndarray
         value : Variable, ndarray or number
             Of the same shape and dtype, or of float32 for a variable of 16 bits. It is read after
-            the preceding writes.
+            the preceding writes. For a variable on a GPU it must be there, too.
         """
+        if (there := as_variable(variable)).device == "gpu":
+            copy = DeviceCopy([there.value()], there.name)
+            self.writes.append(copy.launch(_arrays(value)))
+            self.variables.append(variable)
+            return
         [into] = _hosted(variable)
         array = np.asarray(value, into.dtype) if np.isscalar(value) else _hosted(value)[0]
         narrows = array.dtype == np.float32 and into.dtype.itemsize == 2
@@ -160,6 +173,11 @@ class PreparedStep(Prepared):
 
 def _listed(variables: Any) -> list[Any]:
     return list(variables) if isinstance(variables, (list, tuple)) else [variables]
+
+
+def _arrays(operands: Any) -> list[Any]:
+    """Return the arrays of variables."""
+    return [as_variable(each).value() for each in _listed(operands)]
 
 
 def _hosted(operands: Any) -> list[np.ndarray]:

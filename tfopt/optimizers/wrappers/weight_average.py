@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfopt.core.backends import backend_of
-from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.errors import InvalidArgumentError
 from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import Launch
@@ -62,8 +62,8 @@ class WeightAverage(Averaged, Wrapper):
     float32 for variables of 16 bits; after the first step it equals the weights. It is updated
     while the step's results are in the cache, so the only additional memory traffic is to read and
     write the average; with a constraint, it is updated after it. A sparse step takes a pass over
-    the average of the whole variable. On a GPU variables must be of float32 or float64, there is no
-    `overwrite_frequency`, and `averaged` is not supported: copy the slot.
+    the average of the whole variable. On a GPU the average is updated by a launch of its own, which
+    follows the step's.
 
     References
     ----------
@@ -112,21 +112,8 @@ class WeightAverage(Averaged, Wrapper):
     def _bind(self, request: StepRequest) -> Step:
         self._check_settings()  # those of the optimizer inside can be set there
         for handle in request.handles:
-            if handle.device != "cpu":
-                self._check_on_device(handle)
             self._average_slot(handle)
         return _AveragedStep(self, request)
-
-    def _check_on_device(self, handle: Variable) -> None:
-        if handle.dtype.itemsize < 4:
-            raise InvalidTypeError(
-                f"{handle.name} is {handle.dtype} on a GPU: there the average of 16 bits, which is "
-                "float32, cannot be kept"
-            )
-        if self.overwrite_frequency is not None:
-            raise InvalidTypeError(
-                f"{handle.name} is on a GPU, where overwrite_frequency must be None"
-            )
 
     @property
     def _overwrites(self) -> bool:
@@ -146,6 +133,9 @@ class WeightAverage(Averaged, Wrapper):
 
     def _average(self, variable: Variable) -> np.ndarray:
         return self._average_slot(variable).numpy()
+
+    def _device_average(self, variable: Variable) -> Any:
+        return self._average_slot(variable).value()
 
     def _slot_dtype(self, variable: Variable, slot_name: str) -> np.dtype[Any]:
         return wide(super()._slot_dtype(variable, slot_name))
@@ -203,13 +193,8 @@ class _Averaging:
         momentum = wrapper.momentum if wrapper.iterations._array else 0.0
         update = RuleUpdate("moving_average", {"momentum": momentum})
         weights = [variable._array for variable in variables]
-        launch = self._on_device[key][1].launch(update, 1.0, weights)
-        if not isinstance(launch, Launch):
-            raise InvalidTypeError(
-                f"{variables[0].name} is on a GPU, on another stream than its average, which then "
-                "cannot be kept"
-            )
-        return launch
+        step = self._on_device[key][1]
+        return step.write(update, 1.0, weights, variables[0].name)
 
 
 class _AveragedStep(StepAround):
@@ -232,5 +217,5 @@ class _AveragedStep(StepAround):
             step.writes += [self._after([handle]) for handle in self._handles]
         if wrapper._overwrites:
             for variable in wrapper._store.owners:
-                step.assign(variable, wrapper._average(variable))
+                step.assign(variable, wrapper._average_slot(variable))
         return step
