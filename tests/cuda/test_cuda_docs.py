@@ -72,8 +72,6 @@ SAID = {
     "AdamMini": "rowwise_adam sums over each row",
     "RowwiseAdagrad": "rowwise_adagrad sums over each row",
     "RowwiseAdam": "rowwise_adam sums over each row",
-    "Mirror": "mirrored",
-    "WeightAverage": "average",
 }
 NAMES = [(kind, name) for kind, makers in KINDS.items() for name in makers]
 

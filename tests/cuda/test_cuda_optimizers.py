@@ -244,7 +244,6 @@ def test_what_is_for_the_host_alone() -> None:
             lambda o: o.AdamW(cautious_weight_decay=True),
             "v: cautious_weight_decay is for real variables in host memory, not float32 on the GPU",
         ),
-        (lambda o: o.Mirror(o.Adam()), "v is on a GPU: it cannot be mirrored"),
     ],
 )
 def test_what_only_the_host_does_is_refused(make_one: Any, message: str) -> None:

@@ -52,7 +52,7 @@ def test_parameters_that_require_gradients() -> None:
 def test_dtypes_are_named_as_numpys() -> None:
     variable = tfopt.Variable(TORCH.to(np.ones(3, np.float32)), name="v")
     assert variable.dtype == np.float32 and "dtype=float32" in repr(variable)
-    wrapped = tfopt.optimizers.Mirror(tfopt.optimizers.Adam())
+    mirror = tfopt.optimizers.Mirror(tfopt.optimizers.Adam()).mirror
     grad = TORCH.to(np.ones(3, np.float32))
     for refuse in (
         lambda: variable.assign(np.ones(3, complex)),
@@ -60,7 +60,7 @@ def test_dtypes_are_named_as_numpys() -> None:
         lambda: tfopt.optimizers.Adam(storage="8bit").apply_gradients(
             [(TORCH.to(np.ones(5000, np.float32)), TORCH.to(np.ones(5000, np.float32)))]
         ),
-        lambda: wrapped.apply_gradients([(grad, variable)]),
+        lambda: mirror(TORCH.to(np.ones(3))),
         lambda: tfopt.optimizers.AdamW(cautious_weight_decay=True).apply_gradients(
             [(grad, variable)]
         ),

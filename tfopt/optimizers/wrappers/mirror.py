@@ -15,11 +15,13 @@ from tfopt.kernels.update.commit import RowsOf, Write, carry_out
 from tfopt.kernels.update.dense import run
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.settings import Setting, choice
+from tfopt.optimizers.state.restoration import host_array
 from tfopt.optimizers.state.variables import as_variable, memory_of
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import Capabilities, StepRequest
 from tfopt.optimizers.step.step import Step, StepAround
 from tfopt.optimizers.wrappers.wrapper import Wrapper
+from tfopt.updates.device_copy import DeviceCopy
 from tfopt.variable import Variable
 
 __all__ = ["Mirror"]
@@ -47,7 +49,8 @@ class Mirror(Wrapper):
     Slot: ``mirror``, the variable rounded to the nearest. It is written while the step's results
     are in the cache, so the only additional memory traffic is to write it; with a constraint, after
     it. A sparse step writes only its rows, if the variable is contiguous. Variables of other dtypes
-    have no mirror. Supports variables in host memory.
+    have no mirror. On a GPU the mirror is an array of the variable's library, which must have its
+    dtype; a launch of its own, which follows the step's, writes all of it.
 
     Examples
     --------
@@ -79,8 +82,6 @@ class Mirror(Wrapper):
     def _bind(self, request: StepRequest) -> Step:
         self._check_settings()  # those of the optimizer inside can be set there
         for handle in request.handles:
-            if handle.device != "cpu":
-                raise InvalidTypeError(f"{handle.name} is on a GPU: it cannot be mirrored")
             if _has_mirror(handle):
                 self._mirror(handle)
         return _MirroredStep(self, request)
@@ -90,57 +91,44 @@ class Mirror(Wrapper):
         """Those of the inner optimizer, except following: that is used for the mirror."""
         return self.optimizer.capabilities._replace(follows=False)
 
-    def mirror(self, var: Any) -> np.ndarray:
+    def mirror(self, var: Any) -> Any:
         """Return the mirror of a variable; it is made if there is none yet.
 
         Parameters
         ----------
-        var : Variable or ndarray
-            Of float32, in host memory.
+        var : Variable or array
+            Of float32.
 
         Returns
         -------
-        ndarray
-            Always the same array, which steps update.
+        array
+            On the variable's device; always the same array, which steps update.
 
         Raises
         ------
         InvalidTypeError
-            If it is of another dtype or on a GPU.
+            If it is of another dtype, or on a GPU in an array whose library lacks the mirror's.
         """
         variable = as_variable(var)
-        if variable.device != "cpu" or not _has_mirror(variable):
+        if not _has_mirror(variable):
             raise InvalidTypeError(
-                f"{variable.name} has no mirror: that is for float32 in host memory, not "
-                f"{variable.dtype} on the {variable.device.upper()}"
+                f"{variable.name} has no mirror: that is for float32, not {variable.dtype}"
             )
-        return self._mirror(variable)
+        return self._mirror(variable).value()
 
     @writes()
     def refresh(self) -> None:
         """Refresh all mirrors, after code other than a step has changed the variables."""
-        carry_out([self._copying([variable]) for variable in self._store.owners])
+        copying = _Copying(self)
+        carry_out([copying([variable]) for variable in self._store.owners])
 
-    def _mirror(self, variable: Variable) -> np.ndarray:
+    def _mirror(self, variable: Variable) -> Variable:
         def first(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
             copy = np.empty(shape, dtype)
-            run(round_call([copy], [variable.numpy()]))
+            run(round_call([copy], [host_array(variable)]))
             return copy
 
-        return self.add_slot(variable, "mirror", first).numpy()
-
-    def _copying(self, variables: list[Variable]) -> Any:
-        """Return the call that copies variables of one dtype to their mirrors, if they have any."""
-        if not _has_mirror(variables[0]):
-            return None
-        weights = [variable.numpy() for variable in variables]
-        return round_call([self._mirror(var) for var in variables], weights)
-
-    def _copying_rows(self, variable: Variable, update: Call) -> Write | Call | None:
-        """Return what copies the rows that a call updates."""
-        call = self._copying([variable])
-        in_order = variable.numpy().flags.c_contiguous
-        return RowsOf(call, update) if call is not None and in_order else call
+        return self.add_slot(variable, "mirror", first)
 
     def _slot_dtype(self, variable: Variable, slot_name: str) -> np.dtype[Any]:
         if self.dtype == "float16":
@@ -151,15 +139,42 @@ class Mirror(Wrapper):
         return {"mirror": variable.shape}
 
 
+class _Copying:
+    """Makes what copies variables to their mirrors, as `StepRequest.after`."""
+
+    def __init__(self, wrapper: Mirror) -> None:
+        self._wrapper = wrapper
+        self._on_device: dict[tuple[int, ...], tuple[list[Variable], DeviceCopy]] = {}
+
+    def __call__(self, variables: list[Variable]) -> Any:
+        """Return what copies variables of one dtype and device, None if they have no mirrors."""
+        if not _has_mirror(variables[0]):
+            return None
+        mirrors = [self._wrapper._mirror(variable)._array for variable in variables]
+        weights = [variable._array for variable in variables]
+        if variables[0].device == "cpu":
+            return round_call(mirrors, weights)
+        key = tuple(map(id, variables))  # the list may be a new one in each step
+        if key not in self._on_device:
+            self._on_device[key] = variables, DeviceCopy(mirrors, variables[0].name)
+        return self._on_device[key][1].launch(weights)
+
+    def rows(self, variable: Variable, update: Call) -> Write | Call | None:
+        """Return what copies the rows that a call updates."""
+        call = self([variable])
+        in_order = variable.numpy().flags.c_contiguous
+        return RowsOf(call, update) if call is not None and in_order else call
+
+
 class _MirroredStep(StepAround):
     """A step and the writes of the mirrors."""
 
     def __init__(self, wrapper: Mirror, request: StepRequest) -> None:
-        self._wrapper, handles = wrapper, request.handles
+        self._copying, handles = _Copying(wrapper), request.handles
         # constraints are applied after the calls that follow updates
         follows = wrapper.optimizer.capabilities.follows
         fused = follows and all(handle.constraint is None for handle in handles)
-        asked = request.replace(after=wrapper._copying, after_rows=wrapper._copying_rows)
+        asked = request.replace(after=self._copying, after_rows=self._copying.rows)
         super().__init__(wrapper.optimizer.bind(asked if fused else request))
         stepped = {memory_of(handle) for handle in handles} if fused else set()
         owners = wrapper._store.owners
@@ -168,9 +183,9 @@ class _MirroredStep(StepAround):
 
     def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
         """Check a step and return it."""
-        wrapper, step = self._wrapper, self._inner.prepare(grads, scale)
+        step = self._inner.prepare(grads, scale)
         if step.counts:
-            step.writes += [wrapper._copying([variable]) for variable in self._others]
+            step.writes += [self._copying([variable]) for variable in self._others]
         return step
 
 
