@@ -12,13 +12,22 @@ from tfopt.cuda.clip_ops import (
     global_norm,
     l2_loss,
 )
-from tfopt.cuda.clipped_updates import finite_gradients, run_clipped
+from tfopt.cuda.clipped_updates import run_clipped
 from tfopt.cuda.device_array import as_device_array as describe
 from tfopt.cuda.memory import dtype_of, filled_like, new_like, to_host, write
-from tfopt.cuda.steps import checked_updates, copy_of, launch_of, limits_of
+from tfopt.cuda.steps import (
+    are_finite,
+    check_gradient,
+    checked_updates,
+    copy_of,
+    launch_of,
+    limits_of,
+)
 
 __all__ = [
     "apply",
+    "are_finite",
+    "check_gradient",
     "checked_updates",
     "clip_by_global_norm",
     "clip_by_norm",
@@ -27,7 +36,6 @@ __all__ = [
     "describe",
     "dtype_of",
     "filled_like",
-    "finite_gradients",
     "global_norm",
     "l2_loss",
     "launch_of",

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from tfopt.cuda.device_array import numpy_dtype
-from tfopt.cuda.norms import OWN, SHARED_BY_ALL, Norms, are_finite
+from tfopt.cuda.norms import OWN, SHARED_BY_ALL, Norms
 from tfopt.cuda.streams import in_order
 from tfopt.cuda.updates import Reading, Update
 from tfopt.errors import InvalidArgumentError
 
-__all__ = ["bounds_of", "finite_gradients", "run_clipped"]
+__all__ = ["bounds_of", "run_clipped"]
 
 
 def run_clipped(
@@ -99,13 +99,3 @@ def bounds_of(clipvalue: float | None, scale: float, dtypes: set[str]) -> dict[s
     bound = np.float64(clipvalue / scale)
     with np.errstate(over="ignore", under="ignore"):
         return {dtype: float(bound.astype(numpy_dtype(dtype))) for dtype in dtypes}
-
-
-def finite_gradients(updates: Sequence[Update], bound: float | None) -> bool:
-    """Wait for the gradients of updates, and return whether all of them are finite.
-
-    They are clamped to a bound before, if there is one.
-    """
-    gradients = [gradient for update in updates for gradient in update.gradients]
-    bounds = bounds_of(bound, 1.0, {gradient.dtype for gradient in gradients})
-    return are_finite(updates[0].library, updates[0].device, gradients, bounds)

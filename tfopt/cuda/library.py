@@ -120,8 +120,9 @@ class Library:
         """Raise an error if a CUDA call returned one."""
         if code == CAPTURED:
             raise InvalidArgumentError(
-                "whether all gradients are finite must be known before the step, which waits for "
-                "the GPU: that is impossible while a CUDA graph is captured"
+                "the host cannot wait for the GPU while a CUDA graph is captured, so nothing can "
+                'depend on whether numbers are finite: nonfinite must be "propagate", and there '
+                "must be no loss scale"
             )
         if code:
             raise LibraryError(f"CUDA: {self.call['error'](code).decode()} (error {code})")

@@ -8,11 +8,10 @@ from ctypes import byref, c_double, c_int, c_int64, c_void_p
 from types import TracebackType
 
 from tfopt.cuda.device_array import DeviceArray
-from tfopt.cuda.library import CAPTURED, Axes, Library
-from tfopt.cuda.streams import in_order
+from tfopt.cuda.library import Axes, Library
 from tfopt.errors import InvalidArgumentError
 
-__all__ = ["TYPES", "Norms", "Slices", "are_finite"]
+__all__ = ["TYPES", "Norms", "Slices"]
 
 #: The numbers of dtypes in the library's C functions.
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
@@ -197,11 +196,6 @@ class Norms:
         code = self.library.call["bad_norm"](
             self.device, self.stream, self.address, self.n, byref(root)
         )
-        if code == CAPTURED:
-            raise InvalidArgumentError(
-                'nonfinite must be "propagate" while a CUDA graph is captured: the other policies '
-                "wait for the GPU"
-            )
         self.library.check(code)
         return None if math.isfinite(root.value) else root.value
 
@@ -231,15 +225,3 @@ class Norms:
             array.size,
             byref(slices.numbers),
         )
-
-
-def are_finite(
-    library: Library, device: int, arrays: list[DeviceArray], bounds: dict[str, float]
-) -> bool:
-    """Wait for arrays on a GPU; return whether all elements are finite, once they are clamped."""
-    with (
-        in_order(library, device, arrays) as stream,
-        Norms.for_arrays(library, device, stream, arrays, own=False) as norms,
-    ):
-        norms.compute(arrays, math.inf, SKIPPED, bounds)
-        return norms.first_nonfinite() is None

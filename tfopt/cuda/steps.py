@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfopt.cuda.calls import dense_update, rows_update
-from tfopt.cuda.clipped_updates import bounds_of, finite_gradients, run_clipped
+from tfopt.cuda.clipped_updates import bounds_of, run_clipped
 from tfopt.cuda.device_array import as_device_array, name_of_dtype
 from tfopt.cuda.library import load
-from tfopt.cuda.norms import TYPES
+from tfopt.cuda.norms import SKIPPED, TYPES, Norms
 from tfopt.cuda.streams import in_order
 from tfopt.cuda.updates import COPIES, PAIRS, DenseUpdate, RowsUpdate, Update
 from tfopt.cuda.validation import device_of
@@ -23,9 +23,10 @@ from tfopt.updates.rule_steps import DenseBucket, RuleStep, SparseUpdate
 _NOT, _EACH, _TOGETHER = 0, 1, 2  # the gradients whose norms are limited, as in device_step.h
 
 __all__ = [
+    "are_finite",
+    "check_gradient",
     "checked_updates",
     "copy_of",
-    "finite_gradients",
     "launch_of",
     "limits_of",
     "run_clipped",
@@ -152,6 +153,33 @@ def copy_of(targets: list[Any], sources: list[Any]) -> Launch | None:
     limited = _limited((None, None, None), 1.0, set())
     launch = Launch(*functions, device, described, arrays, order, limited, sources)
     return launch if launch.possible else None
+
+
+def check_gradient(var: Any, grad: Any) -> None:
+    """Raise if a gradient, an array or IndexedSlices, does not fit a variable on a GPU.
+
+    This waits until the GPU has checked indices.
+    """
+    simplest, checked = kernels["gradient_descent"], ((0.0,), 0)
+    if isinstance(grad, IndexedSlices):
+        rows = (var, grad.values), *checked, grad.indices, "sequential", 1.0, True
+        _without_outside(rows_update(simplest, *rows))
+    else:
+        dense_update(simplest, (var, grad), *checked, 1.0)
+
+
+def are_finite(grads: Sequence[Any]) -> bool:
+    """Wait for gradients; return whether all elements are finite."""
+    values = [grad.values if isinstance(grad, IndexedSlices) else grad for grad in grads]
+    arrays = [as_device_array(value, "grad") for value in values]
+    library = load()
+    device = device_of([("grad", array) for array in arrays], library)
+    with (
+        in_order(library, device, arrays) as stream,
+        Norms.for_arrays(library, device, stream, arrays, own=False) as norms,
+    ):
+        norms.compute(arrays, math.inf, SKIPPED, {})
+        return norms.first_nonfinite() is None
 
 
 def _rows(part: SparseUpdate, slices: IndexedSlices, step: RuleStep) -> RowsUpdate:

@@ -57,11 +57,19 @@ class DeviceCopy:
             self._launch.release()
 
 
-def copies_of(arrays: list[Any], name: str, dtypes: Sequence[np.dtype[Any]] | None = None) -> Any:
-    """Return new arrays with the contents of arrays on a GPU, in dtypes of their own or others."""
+def copies_of(
+    arrays: list[Any],
+    name: str,
+    dtypes: Sequence[np.dtype[Any]] | None = None,
+    scale: float = 1.0,
+) -> list[Any]:
+    """Return new arrays with the contents of arrays on a GPU, times a scale.
+
+    Their dtypes are the same, or others that are given.
+    """
     backend = backend_of(arrays)
     wanted = repeat(None) if dtypes is None else dtypes
     each = zip(arrays, wanted, strict=False)
     copies = [backend.new_like(array, tuple(array.shape), dtype) for array, dtype in each]
-    carry_out([DeviceCopy(copies, name).launch(arrays)])
+    carry_out([DeviceCopy(copies, name).launch(arrays, scale)])
     return copies

@@ -70,8 +70,7 @@ class DeviceStep:
 
     def _prepared(self, launch: Launch, update: RuleUpdate, scale: float, grads: list[Any]) -> bool:
         if scale != self._scale and self._limits != _UNLIMITED:
-            own = [grads[place] for part in self._parts for place in part.places]
-            launch.clip(self._backend.limits_of(self._limits, scale, own))
+            launch.clip(self._backend.limits_of(self._limits, scale, self._own(grads)))
             self._scale = scale
         return launch.prepare(update, scale)
 
@@ -79,14 +78,15 @@ class DeviceStep:
         """Queue the updates of arrays that cannot be bound."""
         self._backend.run_clipped(updates, *self._limits, scale)
 
-    def finite(self, updates: Launch | list[Any], scale: float) -> bool:
+    def finite(self, updates: Launch | list[Any], grads: list[Any]) -> bool:
         """Wait for the gradients of what `launch` has returned; whether all of them are finite."""
         if isinstance(updates, Launch):
             return updates.finite()
-        clipvalue, *norms = self._limits
-        bound = None if clipvalue is None or norms == [None, None] else clipvalue / scale
-        finite: bool = self._backend.finite_gradients(updates, bound)
+        finite: bool = self._backend.are_finite(self._own(grads))
         return finite
+
+    def _own(self, grads: list[Any]) -> list[Any]:
+        return [grads[place] for part in self._parts for place in part.places]
 
     def release(self) -> None:
         """Release the gradients."""

@@ -68,7 +68,7 @@ int step_all(const Step &step) {
     return error;
 }
 
-/* Look whether all gradients are finite; those that are clipped by norm are clamped before. */
+/* Look whether all gradients are finite, before any clipping. */
 int look_at_all(const Step &step, int *finite) {
     const double unbounded[] = {INFINITY, INFINITY, INFINITY, INFINITY};
     void *norms = nullptr;
@@ -77,9 +77,7 @@ int look_at_all(const Step &step, int *finite) {
     if (error)
         return error;
     error = tfopt_cuda_norms_of_list(step.device, step.stream, norms, 0, step.n, step.grad_type,
-                                     step.grad, step.size,
-                                     step.clipping == UNCLIPPED ? unbounded : step.bounds, INFINITY,
-                                     SKIPPED, 1);
+                                     step.grad, step.size, unbounded, INFINITY, SKIPPED, 1);
     if (!error)
         error = tfopt_cuda_bad_norm(step.device, step.stream, norms, 1, &root);
     *finite = root == 0;

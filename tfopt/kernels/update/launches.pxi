@@ -338,10 +338,7 @@ cdef class Launch(Write):
         self.step.n_parts = 0
 
     def finite(self):
-        """Wait for the gradients that `takes` has accepted; return whether all of them are finite.
-
-        Those that a norm clips are clamped to the bounds of elements before.
-        """
+        """Wait for the gradients that `takes` has accepted; return whether all of them are finite."""
         cdef int code, found = 0
         if not self.accepted:
             raise InvalidArgumentError("a launch needs gradients")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.core.backends import is_device_array
+from tfopt.core.backends import backend_of, is_device_array
 from tfopt.core.callers import stacklevel
 from tfopt.core.engine import Tensor, raw
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
@@ -146,6 +146,9 @@ def checked_gradient(grad: Any, variable: Variable) -> Any:
 
 
 def _checked_gradient(grad: Any, variable: Variable) -> Any:
+    if variable.device == "gpu":
+        backend_of(variable).check_gradient(variable.value(), grad)
+        return grad
     array = variable.numpy()
     simplest, lr = kernels["gradient_descent"], (0.0,)  # only used for its checks
     if isinstance(grad, IndexedSlices):
@@ -157,8 +160,12 @@ def _checked_gradient(grad: Any, variable: Variable) -> Any:
 
 
 def are_finite(grads: Iterable[Any]) -> bool:
-    """Whether all elements of checked gradients are finite."""
+    """Whether all elements of checked gradients are finite; waits for those on a GPU."""
     arrays = [grad.values if isinstance(grad, IndexedSlices) else grad for grad in grads]
+    on_device = [array for array in arrays if not isinstance(array, np.ndarray)]
+    if on_device and not backend_of(on_device).are_finite(on_device):
+        return False
+    arrays = [array for array in arrays if isinstance(array, np.ndarray)]
     complex_ones = [array for array in arrays if array.dtype.kind == "c"]
     real = [array for array in arrays if array.dtype.kind != "c"]
     return all_finite(real) and all(np.isfinite(array).all() for array in complex_ones)

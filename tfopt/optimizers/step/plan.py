@@ -188,7 +188,7 @@ class StepPlan:
         if clips and self._merge == "before":
             raise InvalidArgumentError('on a GPU, merge must be "after"')
         updates = device.launch(update, scale, grads)
-        if request.finite and not device.finite(updates, scale):
+        if request.finite and not device.finite(updates, grads):
             raise NotFinite
         first: Writes = []
         if request.before is not None:

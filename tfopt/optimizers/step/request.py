@@ -12,6 +12,7 @@ from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import Write
 from tfopt.optimizers.state.variables import as_variable
 from tfopt.optimizers.step.gradients import checked_gradient
+from tfopt.updates.device_copy import copies_of
 from tfopt.variable import Variable
 
 __all__ = ["Capabilities", "NotFinite", "StepRequest", "scaled"]
@@ -159,7 +160,9 @@ def scaled(grads: tuple[Any, ...], scale: float) -> tuple[Any, ...]:
     )
 
 
-def _times(array: np.ndarray, scale: float) -> np.ndarray:
+def _times(array: Any, scale: float) -> Any:
+    if not isinstance(array, np.ndarray):
+        return copies_of([array], "a gradient", scale=scale)[0]
     if array.dtype.itemsize != 2:
         return np.asarray(array * array.dtype.type(scale))
     with np.errstate(over="ignore"):  # the scale itself may be beyond 16 bits

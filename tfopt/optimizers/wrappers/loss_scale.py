@@ -12,7 +12,6 @@ from tfopt.optimizers.base.minimize import product, times
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.settings import Setting, positive, whole
 from tfopt.optimizers.state.stateful import COUNTED
-from tfopt.optimizers.state.variables import refuse_gpu
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import Capabilities, NotFinite, StepRequest
 from tfopt.optimizers.step.step import Step, StepAround
@@ -57,8 +56,9 @@ class LossScaleOptimizer(Wrapper):
     -----
     Follows Keras 3. The gradients are divided by the scale while the inner optimizer's step reads
     them. Checking that all are finite before anything is written takes one additional pass over
-    them, unless the inner optimizer clips by norm, which shows it. Supports variables in host
-    memory. The scale may fall below 1, as long as gradients can be divided by it.
+    them, unless the inner optimizer clips by norm, which shows it. On a GPU it always takes that
+    pass, and the step waits for its result, since the host counts steps: all work queued before has
+    then been done. The scale may fall below 1, as long as gradients can be divided by it.
 
     References
     ----------
@@ -116,7 +116,6 @@ class LossScaleOptimizer(Wrapper):
         return self.optimizer.capabilities._replace(fuses=False)
 
     def _bind(self, request: StepRequest) -> Step:
-        refuse_gpu(request.handles, type(self).__name__)
         return _ScaledStep(self, request)
 
     def _change_scale(self, step: PreparedStep, factor: float) -> None:
