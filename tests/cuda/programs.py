@@ -22,7 +22,18 @@ import torch
 from devices import DEVICE, HostTorch, Torch
 
 import tfopt
-from tfopt.optimizers import SGD, Adagrad, Adam, Adamax, AdamW, schedules
+from tfopt.optimizers import (
+    SGD,
+    Adagrad,
+    Adam,
+    Adamax,
+    AdamW,
+    GradientAccumulation,
+    LossScaleOptimizer,
+    Mirror,
+    WeightAverage,
+    schedules,
+)
 
 TORCH: Torch = DEVICE if isinstance(DEVICE, Torch) else HostTorch()
 
@@ -126,6 +137,40 @@ def a_network_with_clipping_decay_and_a_schedule() -> Any:
     )
     assert losses[-1] < 0.5 * losses[0], losses
     return {"first": losses[0], "last": losses[-1]}
+
+
+@program()
+def batches_with_a_loss_scale_and_an_average() -> Any:
+    inner = GradientAccumulation(Adam(2e-2, clipnorm=1.0), 2)
+    opt = WeightAverage(LossScaleOptimizer(inner, 2.0**24), 0.9)
+    seen: list[Any] = []
+
+    def update(grads: list[Any], variables: list[Any]) -> None:
+        scale = float(opt.optimizer.dynamic_scale)
+        scaled = [(grad * scale).half() for grad in grads]  # of a loss in 16 bits
+        seen[:] = variables
+        opt.apply_gradients(zip(scaled, variables, strict=True))
+
+    losses = list(training(update, 80))
+    assert losses[-1] < 0.5 * losses[0], losses
+    left_out = int(80 - 2 * int(opt.iterations)) - int(inner.pending)
+    assert float(opt.optimizer.dynamic_scale) < 2.0**24 and 0 < left_out < 30
+    before = [variable.clone() for variable in seen]
+    with opt.averaged():
+        assert not torch.equal(before[0], seen[0])
+    assert all(map(torch.equal, before, seen))
+    return {"first": losses[0], "last": losses[-1], "left out": left_out}
+
+
+@program()
+def a_model_in_bfloat16() -> Any:
+    opt = Mirror(SGD(2.0**-12))
+    master, ones = TORCH.to(np.ones(1000, np.float32)), TORCH.to(np.ones(1000, np.float32))
+    weights = opt.mirror(master)
+    for _ in range(64):
+        opt.apply_gradients([(ones, master)])
+    assert weights.dtype == torch.bfloat16 and float(weights[0]) == 0.984375
+    return float(weights[0])
 
 
 @program()

@@ -18,7 +18,7 @@ from test_optimizers import make
 
 import tfopt
 from tfopt.cuda import backend, library
-from tfopt.optimizers import SGD, Adam, AdamW, GradientAccumulation, Optimizer
+from tfopt.optimizers import SGD, Adam, AdamW, Optimizer
 from tfopt.optimizers.schedules import CosineDecay
 
 SHAPES: list[tuple[int, ...]] = [(), (5,), (0,), (70, 3), (4_097,)]
@@ -249,10 +249,3 @@ def test_gradients_are_let_go() -> None:
     del grad
     gc.collect()
     assert watched() is None
-
-
-def test_a_wrapper_says_what_it_needs() -> None:
-    opt, var = GradientAccumulation(SGD(0.5), 2), there(np.zeros(3, np.float32))
-    with pytest.raises((TypeError, ValueError)):
-        opt.apply_gradients([(there(np.ones(3, np.float32)), var)])
-    assert_same_bits(DEVICE.back(var), np.zeros(3, np.float32), "var")

@@ -15,6 +15,7 @@ from tfopt.cuda.clip_ops import (
 from tfopt.cuda.clipped_updates import run_clipped
 from tfopt.cuda.device_array import as_device_array as describe
 from tfopt.cuda.memory import dtype_of, filled_like, new_like, to_host, write
+from tfopt.cuda.rows import adding_rows, joined_rows
 from tfopt.cuda.steps import (
     are_finite,
     check_gradient,
@@ -25,6 +26,7 @@ from tfopt.cuda.steps import (
 )
 
 __all__ = [
+    "adding_rows",
     "apply",
     "are_finite",
     "check_gradient",
@@ -38,6 +40,7 @@ __all__ = [
     "filled_like",
     "global_norm",
     "l2_loss",
+    "joined_rows",
     "launch_of",
     "limits_of",
     "new_like",

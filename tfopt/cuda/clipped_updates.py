@@ -89,7 +89,8 @@ def _run_one(
 
 def _reading(update: Update, bounds: dict[str, float], norms: Norms | None, own: bool) -> Reading:
     bound = bounds.get(update.gradients[0].dtype, math.inf)
-    return Reading(bound, None if norms is None else norms.address, own, each_row=True)
+    clips = norms is not None or bool(bounds)
+    return Reading(bound, None if norms is None else norms.address, own, each_row=clips)
 
 
 def bounds_of(clipvalue: float | None, scale: float, dtypes: set[str]) -> dict[str, float]:

@@ -68,6 +68,20 @@ class DeviceStep:
         self._launch, self._rule, self._scale = launch, update.rule, 1.0
         return launch if self._prepared(launch, update, scale, grads) else updates
 
+    def write(self, update: RuleUpdate, scale: float, grads: list[Any], name: str) -> Launch:
+        """Check a step and return its launch; `name` is that of a variable, in an error.
+
+        Raises
+        ------
+        InvalidTypeError
+            If the arrays cannot be bound.
+        """
+        self.takes(grads)
+        launch = DeviceStep.launch(self, update, scale, grads)
+        if not isinstance(launch, Launch):
+            raise unbound(name)
+        return launch
+
     def _prepared(self, launch: Launch, update: RuleUpdate, scale: float, grads: list[Any]) -> bool:
         if scale != self._scale and self._limits != _UNLIMITED:
             launch.clip(self._backend.limits_of(self._limits, scale, self._own(grads)))
@@ -111,19 +125,6 @@ class DeviceRule(DeviceStep):
         """Check a step; return its launch, or its updates if the arrays cannot be bound."""
         self.takes(grads)
         return super().launch(update, scale, grads)
-
-    def write(self, update: RuleUpdate, scale: float, grads: list[Any], name: str) -> Launch:
-        """Check a step and return its launch; `name` is that of a variable, in an error.
-
-        Raises
-        ------
-        InvalidTypeError
-            If the arrays cannot be bound.
-        """
-        launch = self.launch(update, scale, grads)
-        if not isinstance(launch, Launch):
-            raise unbound(name)
-        return launch
 
 
 def unbound(name: str) -> InvalidTypeError:

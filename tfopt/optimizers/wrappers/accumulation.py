@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
+from tfopt.core.backends import backend_of
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.commit import Attributes, Write
@@ -21,7 +23,7 @@ from tfopt.optimizers.state.restoration import (
     check_known,
 )
 from tfopt.optimizers.state.stateful import COUNTED
-from tfopt.optimizers.state.variables import refuse_gpu, wide
+from tfopt.optimizers.state.variables import wide
 from tfopt.optimizers.step.gradients import checked_gradient
 from tfopt.optimizers.step.request import Capabilities, StepRequest
 from tfopt.optimizers.step.step import Step
@@ -56,13 +58,13 @@ class GradientAccumulation(Wrapper):
 
     Notes
     -----
-    Supports real variables in host memory. Slot: ``gradient``, the sum, in float32 for variables of
-    16 bits. The last batch is added while the step reads the sum; if the step clips by norm, or
-    needs complete gradients for another reason, it is added in separate memory. The mean is free,
-    since a step multiplies its gradients by a number while it reads them. Sums outside the range of
-    float16 are rescaled before they are rounded to it. Sparse gradients (`IndexedSlices`) are kept
-    as they are, those of 16 bits in float32, and summed by the step; a variable with dense and
-    sparse gradients has a dense sum. Clipping applies to the mean.
+    Supports real variables. Slot: ``gradient``, the sum, in float32 for variables of 16 bits. The
+    last batch is added while the step reads the sum, or on a GPU before it; if the step clips by
+    norm, or needs complete gradients for another reason, it is added in separate memory. The mean
+    is free, since a step multiplies its gradients by a number while it reads them. Sums outside the
+    range of float16 are rescaled before they are rounded to it. Sparse gradients (`IndexedSlices`)
+    are kept as they are, those of 16 bits in float32, and summed by the step; a variable with dense
+    and sparse gradients has a dense sum. Clipping applies to the mean.
 
     All batches of a step must have the same variables in the same order.
 
@@ -102,7 +104,6 @@ class GradientAccumulation(Wrapper):
         return self.optimizer.capabilities._replace(fuses=False)
 
     def _bind(self, request: StepRequest) -> Step:
-        refuse_gpu(request.handles, type(self).__name__)
         return BatchStep(self, request)
 
     def _move_state(self, moved: ByVariable[Variable]) -> None:
@@ -130,7 +131,7 @@ class GradientAccumulation(Wrapper):
                 "gradients are accumulated for a variable that is not in variables"
             )
         rows = {
-            keys[variable]: {"values": rows.values, "indices": rows.indices}
+            keys[variable]: {"values": _hosted(rows.values), "indices": _hosted(rows.indices)}
             for variable, rows in waiting.rows.items()
         }
         batch = [keys[variable] for variable in waiting.batch]
@@ -183,9 +184,23 @@ def _checked_rows(name: str, state: Any, variable: Variable, dtype: np.dtype[Any
     check_keys(state, ("values", "indices"))
     rows = IndexedSlices(np.array(state["values"]), np.array(state["indices"]))
     check_array(f"{name}'s rows", rows.values, rows.values.shape, dtype)
+    narrow = IndexedSlices(rows.values.astype(variable.dtype), rows.indices)
+    if variable.device == "gpu":
+        rows, narrow = _moved(rows, variable), _moved(narrow, variable)
     try:
-        gradient = IndexedSlices(rows.values.astype(variable.dtype), rows.indices)
-        checked_gradient(gradient, variable)
+        checked_gradient(narrow, variable)
     except InvalidArgumentError as error:
         raise type(error)(f"the accumulated rows of {name} are invalid: {error}") from error
     return rows
+
+
+def _hosted(array: Any) -> np.ndarray:
+    """Return an array; of one on a GPU, a copy in host memory."""
+    host: np.ndarray = array if isinstance(array, np.ndarray) else backend_of(array).to_host(array)
+    return host
+
+
+def _moved(rows: IndexedSlices, variable: Variable) -> IndexedSlices:
+    """Return rows on the GPU of a variable."""
+    there = partial(backend_of(variable).filled_like, variable.value())
+    return IndexedSlices(there(rows.values), there(rows.indices))

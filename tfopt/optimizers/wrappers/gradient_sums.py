@@ -1,31 +1,25 @@
-"""Sums of gradients, in wider dtypes than the gradients of steps."""
+"""Sums of gradients, in wider dtypes than the gradients of steps, on the host or on a GPU."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tfopt.errors import InvalidTypeError
+from tfopt.core.backends import backend_of
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.optimizers.step.request import scaled
+from tfopt.updates.device_copy import copies_of
 from tfopt.variable import Variable
 
-__all__ = ["adding_rows", "as_gradients", "joined", "refuse_complex"]
+__all__ = ["adding_rows", "as_gradients", "joined", "new_sums"]
 
 _HALF, _SINGLE = 15, 127  # 2**k and less is finite in 16 and 32 bits
-
-
-def refuse_complex(variables: Iterable[Variable]) -> None:
-    """Raise if a variable is complex; such gradients are not accumulated."""
-    for variable in variables:
-        if variable.dtype.kind == "c":
-            raise InvalidTypeError(f"gradients of {variable.dtype} cannot be accumulated")
 
 
 def as_gradients(
@@ -48,7 +42,10 @@ def as_gradients(
 
 def _exponent(total: Any) -> int:
     """Return the exponent of a power of two above all finite elements; 15 if all are zero."""
-    array = np.abs(total.values if isinstance(total, IndexedSlices) else total)
+    array = total.values if isinstance(total, IndexedSlices) else total
+    if not isinstance(array, np.ndarray):
+        array = backend_of(array).to_host(array)
+    array = np.abs(array)
     top = float(array.max(where=np.isfinite(array), initial=0))
     return math.frexp(top)[1] if top else _HALF
 
@@ -56,11 +53,27 @@ def _exponent(total: Any) -> int:
 def _narrow(total: Any, dtype: np.dtype[Any]) -> Any:
     if isinstance(total, IndexedSlices):
         return IndexedSlices(_narrow(total.values, dtype), total.indices)
-    return total.astype(dtype, copy=False)
+    if isinstance(total, np.ndarray):
+        return total.astype(dtype, copy=False)
+    same = backend_of(total).dtype_of(total) == dtype
+    return total if same else copies_of([total], "a sum of gradients", [dtype])[0]
 
 
-def adding_rows(total: np.ndarray, rows: IndexedSlices, scale: float) -> Call:
-    """Return the call that adds rows to a sum."""
+def new_sums(sums: Sequence[Any], begins: bool) -> list[Any]:
+    """Return separate memory for sums, with their contents unless these begin anew."""
+    if isinstance(sums[0], np.ndarray):
+        return [np.empty_like(total) if begins else total.copy() for total in sums]
+    if not begins:
+        return copies_of(list(sums), "a sum of gradients")
+    new = backend_of(sums[0]).new_like
+    return [new(total, tuple(total.shape)) for total in sums]
+
+
+def adding_rows(total: Any, rows: IndexedSlices, scale: float) -> Call | Callable[[], None]:
+    """Return the call that adds rows to a sum; on a GPU a function."""
+    if not isinstance(total, np.ndarray):
+        add: Callable[[], None] = backend_of(total).adding_rows(total, rows, scale)
+        return add
     values, rule = rows.values.astype(total.dtype, copy=False), kernels["gradient_descent"]
     return sparse_call(rule, (total, values), rows.indices, (-1.0,), 0, scale)
 
@@ -69,6 +82,10 @@ def joined(
     rows: IndexedSlices | None, grad: IndexedSlices, dtype: np.dtype[Any], scale: float
 ) -> IndexedSlices:
     """Return rows followed by those of a scaled gradient in a dtype, as copies."""
+    if not isinstance(grad.values, np.ndarray):
+        parts = [(grad, scale)] if rows is None else [(rows, 1.0), (grad, scale)]
+        there: IndexedSlices = backend_of(grad.values).joined_rows(parts, dtype)
+        return there
     values = grad.values.astype(dtype, copy=False)
     (new,) = scaled((IndexedSlices(values, grad.indices),), scale)
     each = [new] if rows is None else [rows, new]
