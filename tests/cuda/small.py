@@ -14,6 +14,7 @@ import tfopt
 from tfopt.cuda.calls import dense_update, rows_update
 from tfopt.cuda.clipped_updates import run_clipped
 from tfopt.kernels import kernels
+from tfopt.updates.device_copy import copies_of
 
 cupy.cuda.set_allocator(None)
 
@@ -56,5 +57,21 @@ for limits in ({"clipvalue": 0.5}, {"clipnorm": 1.0}, {"clipvalue": 0.5, "global
     table, rows = cupy.ones((9, 3), "float32"), cupy.ones((4, 3), "float32")
     some = rows_update(kernel, (table, rows), hypers, 0, cupy.arange(4), "sum", 1.0, True)
     run_clipped([whole, some], **limits)
+for target in ("float32", "float64", "float16"):
+    for n in (1, 5, 4097):
+        sources = [cupy.ones(k, "float64" if target == "float64" else "float32") for k in (n, 0, 3)]
+        made = copies_of(sources, "copies", [np.dtype(target)] * 3, 0.5)
+        copies_of(made, "copies", [np.dtype(target)] * 3)
+for clip in ({}, {"clipnorm": 1.0}):
+    summed = tfopt.optimizers.GradientAccumulation(tfopt.optimizers.Adam(0.1, **clip), 2)
+    average = tfopt.optimizers.WeightAverage(tfopt.optimizers.LossScaleOptimizer(summed), 0.9, 2)
+    opt = tfopt.optimizers.Mirror(average, "float16")
+    variables = [cupy.ones(n, "float32") for n in (1, 5, 4097, 0)]
+    table = cupy.ones((9, 3), "float32")
+    for _ in range(5):
+        rows = tfopt.IndexedSlices(cupy.ones((4, 3), "float32"), cupy.arange(4))
+        opt.apply_gradients([(rows, table), *((var.copy(), var) for var in variables)])
+    with average.averaged():
+        pass
 tfopt.cuda.synchronize()
 print("done")

@@ -133,6 +133,17 @@ def test_large_sums_of_float16() -> None:
         same([here], [far], str(scale))
 
 
+def test_only_sums_of_float16_come_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    brought: list[Any] = []
+    bring = backend.to_host
+    monkeypatch.setattr(backend, "to_host", lambda array: brought.append(array) or bring(array))
+    for dtype in ("float32", "float64", "bfloat16", "float16"):
+        opt, var = summed(SGD(0.5), 2), there(array_of(np.ones(3), dtype))
+        for _ in range(2):
+            opt.apply_gradients([(there(array_of(np.ones(3), dtype)), var)])
+        assert len(brought) == (dtype == "float16")
+
+
 # ---- rows
 
 

@@ -109,6 +109,14 @@ def test_clipping_is_exact(tmp_path: Path) -> None:
 
 
 @needs_nvcc
+@pytest.mark.parametrize("name", ["copy", "steps"])
+def test_copies_are_exact(name: str, tmp_path: Path) -> None:
+    built = Path(BUILT, name, f"{name}.ptx") if BUILT else None
+    ptx = built.read_text() if built else ptx_of(tmp_path, f"{name}.cu", BUILD.DEVICE_FLAGS)
+    assert not faults(ptx)
+
+
+@needs_nvcc
 def test_other_flags_are_found_out(tmp_path: Path) -> None:
     for one in BUILD.DEVICE_FLAGS:
         if one in ("-fmad=false", "-ftz=false", "-prec-sqrt=true", "-prec-div=true"):

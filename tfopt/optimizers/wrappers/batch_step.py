@@ -184,15 +184,29 @@ class BatchStep(Step):
             if self._fused is None:
                 self._fused = self._inside(before=self._adding)
             return self._fused.prepare(sums, mean)
-        totals = []
-        for grad, handle in zip(grads, self._handles, strict=True):
-            total, additions = self._added(grad, handle, first, scale, copies=True)
-            _make(additions, [])
-            totals.append(total)
+        totals = self._totals(grads, scale, first)
         gradients, unit = as_gradients(totals, self._handles)
         if self._inner is None:
             self._inner = self._inside()
         return self._inner.prepare(list(gradients), mean * unit)
+
+    def _totals(self, grads: list[Any], scale: float, first: bool) -> list[Any]:
+        """Return sums that include the last batch, in separate memory."""
+        totals: list[Any] = [None] * len(grads)
+        together = []  # what one launch adds
+        for k, (grad, handle) in enumerate(zip(grads, self._handles, strict=True)):
+            rows = isinstance(grad, IndexedSlices) or handle in self._wrapper._waiting.rows
+            if handle.device == "gpu" and not rows:
+                together.append(k)
+                continue
+            totals[k], additions = self._added(grad, handle, first, scale, copies=True)
+            _make(additions, [])
+        if together:
+            made = new_sums([self._sum_of(self._handles[k]) for k in together], first)
+            carry_out([added(made, [grads[k] for k in together], first, scale)])
+            for k, total in zip(together, made, strict=True):
+                totals[k] = total
+        return totals
 
     def _inside(self, **asked: Any) -> Step:
         """Return a step of the inner optimizer."""

@@ -33,16 +33,25 @@ def as_gradients(
     dtypes = [variable.dtype for variable in variables]
     if all(dtype.itemsize != 2 for dtype in dtypes):
         return tuple(sums), 1.0
-    tops = list(map(_exponent, sums))
-    halves = [top for top, dtype in zip(tops, dtypes, strict=True) if dtype == np.float16]
-    shift = min(_HALF - max(halves), _SINGLE - max(tops)) if halves else 0
-    scaled_up = scaled(tuple(sums), 2.0**shift)
-    return tuple(map(_narrow, scaled_up, dtypes)), 2.0**-shift
+    arrays, shift = [_values(total) for total in sums], 0
+    if np.float16 in dtypes:
+        tops = list(map(_exponent, arrays))
+        halves = [top for top, dtype in zip(tops, dtypes, strict=True) if dtype == np.float16]
+        shift = min(_HALF - max(halves), _SINGLE - max(tops))
+    narrow = _narrow(arrays, dtypes, 2.0**shift)
+    each = zip(sums, narrow, strict=True)
+    return tuple(
+        IndexedSlices(array, total.indices) if isinstance(total, IndexedSlices) else array
+        for total, array in each
+    ), 2.0**-shift
 
 
-def _exponent(total: Any) -> int:
+def _values(total: Any) -> Any:
+    return total.values if isinstance(total, IndexedSlices) else total
+
+
+def _exponent(array: Any) -> int:
     """Return the exponent of a power of two above all finite elements; 15 if all are zero."""
-    array = total.values if isinstance(total, IndexedSlices) else total
     if not isinstance(array, np.ndarray):
         array = backend_of(array).to_host(array)
     array = np.abs(array)
@@ -50,13 +59,21 @@ def _exponent(total: Any) -> int:
     return math.frexp(top)[1] if top else _HALF
 
 
-def _narrow(total: Any, dtype: np.dtype[Any]) -> Any:
-    if isinstance(total, IndexedSlices):
-        return IndexedSlices(_narrow(total.values, dtype), total.indices)
-    if isinstance(total, np.ndarray):
-        return total.astype(dtype, copy=False)
-    same = backend_of(total).dtype_of(total) == dtype
-    return total if same else copies_of([total], "a sum of gradients", [dtype])[0]
+def _narrow(arrays: list[Any], dtypes: list[np.dtype[Any]], scale: float) -> list[Any]:
+    """Return arrays, times a scale, in other dtypes; those on a GPU are copied together."""
+    made = list(arrays)
+    on_device = []
+    for k, (array, dtype) in enumerate(zip(arrays, dtypes, strict=True)):
+        if isinstance(array, np.ndarray):
+            made[k] = scaled((array,), scale)[0].astype(dtype, copy=False)
+        elif dtype.itemsize == 2 or scale != 1:
+            on_device.append(k)
+    if on_device:
+        wanted = [arrays[k] for k in on_device], "a sum of gradients"
+        copies = copies_of(*wanted, [dtypes[k] for k in on_device], scale)
+        for k, array in zip(on_device, copies, strict=True):
+            made[k] = array
+    return made
 
 
 def new_sums(sums: Sequence[Any], begins: bool) -> list[Any]:
