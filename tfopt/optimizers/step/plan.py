@@ -23,6 +23,7 @@ from tfopt.optimizers.state.transaction import Work, Writes
 from tfopt.optimizers.state.variable_set import VariableSet
 from tfopt.optimizers.state.variables import any_overlap
 from tfopt.optimizers.step.clipping import (
+    NO_LIMITS,
     ClippedDense,
     ClippedRows,
     Limits,
@@ -80,7 +81,7 @@ class StepPlan:
         self.parts = [part for part in parts if part.variables[0].device == "cpu"]
         self.on_device = [part for part in parts if part.variables[0].device == "gpu"]
         self.constrained = any(part.constrained for part in self.parts)
-        self._device = DeviceStep(self.on_device, mode, limits) if self.on_device else None
+        self._device: DeviceStep | None = None  # of variables on a GPU
         self.has_rows = any(isinstance(part, SparseUpdate) for part in self.parts)
         self.by_elements = kernels[rule].rule.reduction is None
         #: Whether updates go through elements in order, so that they can be watched on the way.
@@ -182,7 +183,9 @@ class StepPlan:
             If the gradients must be finite and they are not; this waits for them.
         """
         device = self._device
-        assert device is not None
+        if device is None:
+            limits = self._limits if clips else NO_LIMITS
+            device = self._device = DeviceStep(self.on_device, self._mode, limits)
         if self.parts and self._limits[2] is not None:
             raise InvalidArgumentError("global_clipnorm needs all variables on one device")
         if clips and self._merge == "before":
