@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -198,3 +200,43 @@ def test_refusals(call: Any, message: str) -> None:
 def test_losses_of_a_model_that_is_not_fitted(model: Any, name: str) -> None:
     with pytest.raises(NotFittedError):
         getattr(model, name)
+
+
+# ---- one row at a time
+
+
+def calls(function: Callable[[], Any]) -> int:
+    """Return how many calls of Python's functions a call makes."""
+    made: list[str] = []
+    sys.setprofile(lambda frame, event, _: made.append(event))
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return made.count("call")
+
+
+@pytest.mark.parametrize("kind", [FTRLClassifier, FTRLRegressor])
+def test_no_row_is_converted_at_length(kind: Any) -> None:
+    """Neither SciPy nor checks of scikit-learn stand between a row and the kernel."""
+    X, y = np.ones((1, 30)), np.ones(1)
+    classes = {"classes": [0, 1]} if kind is FTRLClassifier else {}
+    model = kind().partial_fit(X, y, **classes)
+    for row in (X, sparse.csr_matrix(X), sparse.csr_array(X)):
+        model.partial_fit(row, y).predict(row)
+        assert calls(lambda row=row: model.partial_fit(row, y)) <= 90
+        assert calls(lambda row=row: model.predict(row)) <= 90
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("rows", [1, 7, 40])
+def test_dense_rows_are_learned_as_sparse_ones(dtype: type, order: Any, rows: int) -> None:
+    X, y = data()
+    X[3], X[4, 2] = 0, -0.0
+    X = np.array(X[:rows], dtype, order=order)
+    found = [
+        FTRLClassifier(batch_size=3).partial_fit(given, y[:rows], classes=[0, 1])
+        for given in (X, sparse.csr_matrix(X), sparse.csr_array(X))
+    ]
+    assert len({model._state.tobytes() for model in found}) == 1

@@ -28,6 +28,18 @@ from tfopt.linear_model.validation import (
 __all__ = ["FTRLEstimator"]
 
 
+def _entries(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the values that are not 0, their columns, and where each row's begin and end."""
+    if sparse.issparse(X):
+        return X.data, X.indices, X.indptr.astype(X.indices.dtype, copy=False)
+    # not by SciPy, which takes longer than to learn a row
+    there = X != 0
+    index = np.int32 if X.size < 2**31 else np.int64
+    indptr = np.zeros(len(X) + 1, index)
+    np.cumsum(np.count_nonzero(there, axis=1), out=indptr[1:])
+    return X[there], there.nonzero()[1].astype(index), indptr
+
+
 class FTRLEstimator(LinearModel):
     """The base class: weights and the two slots of FTRL-Proximal, one row for each score.
 
@@ -118,15 +130,14 @@ class FTRLEstimator(LinearModel):
         ends : callable
             Called after each order: whether it was the last one.
         """
-        X = sparse.csr_matrix(X)
-        indptr = X.indptr.astype(X.indices.dtype, copy=False)
+        data, indices, indptr = _entries(X)
         coef, intercept = self._weights()
         for order in orders:
             losses = self._losses.copy()
             losses[0] = 0
             learned = learn(
-                X.data,
-                X.indices,
+                data,
+                indices,
                 indptr,
                 order,
                 targets,

@@ -10,7 +10,6 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -55,7 +54,9 @@ def _pieces(X: Any) -> Iterator[slice]:
     """Yield slices of rows for conversion with little memory: X may be memory-mapped."""
     n_rows = X.shape[0]
     in_a_row = (X.nnz if sparse.issparse(X) else X.size) // n_rows + 1
-    yield from gen_batches(n_rows, max(1, PIECE // in_a_row))
+    size = max(1, PIECE // in_a_row)
+    for start in range(0, n_rows, size):  # gen_batches checks its arguments for longer than a row
+        yield slice(start, min(start + size, n_rows))
 
 
 def _sparse_products(X: Any, coef: np.ndarray) -> np.ndarray:
