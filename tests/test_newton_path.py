@@ -93,29 +93,6 @@ def test_the_minimum_is_between(loss: str, form: Any, intercept: bool) -> None:
             assert objective == pytest.approx(at, rel=1e-11)
 
 
-def test_least_squares_take_one_hessian_and_no_more_passes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    problem = problem_of("squared_loss", 2, n=300, far=1.0)
-    passes: list[str] = []
-    design, rows = newton_path.MemoryDesign, newton_path.rows
-    for where, name in ((design, "tangents"), (rows, "newton_system"), (design, "tangent_gaps")):
-        method = getattr(where, name)
-
-        def counted(*args: Any, name: str = name, method: Any = method, **more: Any) -> Any:
-            passes.append(name)
-            return method(*args, **more)
-
-        monkeypatch.setattr(where, name, counted)
-    l2s = np.logspace(3, -3, 9)
-    path = sdca_path(problem.X, problem.y, "squared", l2s=l2s)
-    assert passes == ["tangents", "newton_system"] and (path.n_iters == 1).all()
-    # where rounding is too much for the model, rows are read again
-    exact = problem.X @ [1.0, -1.0, 2.0, 0.5] + 1e-9 * problem.y
-    path = sdca_path(problem.X, exact, "squared", l2s=[1e-12], tol=1e-3)
-    assert len(passes) > 4 and (path.dual_gaps <= 1e-3 * path.objectives).all()
-
-
 def test_where_no_step_leads_on_fits_do(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y, *_ = problem_of("poisson_loss", 3, n=100)
     expected = sdca_path(X, y, "poisson", l2s=[10.0, 1.0], tol=1e-9)

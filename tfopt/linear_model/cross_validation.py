@@ -15,7 +15,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model.held_out_scores import accuracies, mean_losses
 from tfopt.linear_model.losses import PointwiseLoss
-from tfopt.linear_model.paths import WarmFits, path_penalties
+from tfopt.linear_model.paths import FoldFits, path_penalties
 from tfopt.linear_model.predictions import LinearClassifier, LinearModel, LinearRegressor
 from tfopt.linear_model.sdca_base import SDCAEstimator
 from tfopt.linear_model.sdca_classifier import SDCAClassifier
@@ -75,9 +75,11 @@ class _CrossValidation(LinearModel):
         phi = whole._objective(0, 1).phi
         weighted = sample_weight is not None and not callable(self.scoring)
 
+        fold_fits = FoldFits(lambda: self._estimator(n_jobs=1), X, y, weights, l1s, l2s)
+
         def scores_of(train: np.ndarray, test: np.ndarray) -> Any:
-            model = self._estimator(n_jobs=1)
-            fits = WarmFits(model, X[train], y[train], weights[train], l1s, l2s)
+            fits = fold_fits.of(train, test)
+            model = fits.model
             held_out = X[test], y[test], weights[test] if weighted else np.ones(len(test))
             more = {"sample_weight": held_out[2]} if weighted else {}
             scores, coefs, intercepts = np.empty(l1s.size), [], []

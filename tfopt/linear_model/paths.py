@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,16 +12,20 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model._solver.block_fit import BlockFit
-from tfopt.linear_model._solver.costs import estimate_costs
+from tfopt.linear_model._solver.coordinate_descent import MOST_IN_MATRIX
+from tfopt.linear_model._solver.costs import DESCENT_SOLVER, estimate_costs
+from tfopt.linear_model._solver.least_squares import LeastSquares
 from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
 from tfopt.linear_model._solver.newton_path import NewtonPath
+from tfopt.linear_model._solver.objective import as_rows
+from tfopt.linear_model._solver.work import descent_work, hessian_work
 from tfopt.linear_model.sdca_base import SDCAEstimator
 from tfopt.linear_model.sdca_classifier import SDCAClassifier
 from tfopt.linear_model.sdca_options import DEFAULT_TOL
 from tfopt.linear_model.sdca_regressor import SDCARegressor
 from tfopt.linear_model.validation import check_number
 
-__all__ = ["SDCAPath", "WarmFits", "path_penalties", "sdca_path"]
+__all__ = ["FoldFits", "SDCAPath", "WarmFits", "path_penalties", "sdca_path"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,59 +113,119 @@ class WarmFits:
         self.model, self.l1s, self.l2s = model, l1s, l2s
         self.order: list[int] = np.lexsort((-l1s, -l2s)).tolist()
         self._set_penalties(self.order[0])
-        self.data = model._encoded(*model._checked(X, y, sample_weight))
-        self._paths = self._newton_paths()
+        self._samples = model._checked(X, y, sample_weight)
+        self.data = model._encoded(*self._samples)
+        self._paths = self._made_paths()
+        self._fold: np.ndarray | None = None
 
-    def _newton_paths(self) -> list[NewtonPath]:
-        """Return a path for each problem if their Newton steps are cheap, else none."""
+    def _made_paths(self) -> list[LeastSquares] | list[NewtonPath]:
+        """Return a path for each problem if that is cheap, else none."""
         model, data = self.model, self.data
         _, n_threads = data.workers_and_threads()
         objective = model._objective(data.X_shape[1], n_threads, data.rows)
         visits_wanted = model.adaptive or model._n_partitions(objective, data.n_problems) > 1
-        costs = estimate_costs(objective, model.solver, visits_wanted)
-        applies = costs.begins_with_newton and costs.forms_hessian and not costs.is_interior
-        applies = applies and not self.l1s.any()
-        if not applies or objective.phi.is_linear_far or model._phi.is_joint:
+        squared = objective.phi.is_quadratic
+        if squared and self.l1s.any():
+            costs = estimate_costs(objective, DESCENT_SOLVER)
+            applies = not (model.adaptive or model.num_loss_partitions is not None)
+            applies = applies and model.solver in ("auto", DESCENT_SOLVER)
+            applies = applies and objective.n_weights <= MOST_IN_MATRIX
+            work = self.l1s.size * descent_work(objective, is_warm=True)
+            applies = applies and hessian_work(objective) <= work
+        else:
+            costs = estimate_costs(objective, model.solver, visits_wanted)
+            applies = costs.begins_with_newton and costs.forms_hessian and not costs.is_interior
+            applies = applies and not self.l1s.any() and not model._phi.is_joint
+        if not applies or objective.phi.is_linear_far:
             return []
-        if data.squares_overflow(self.l2s.min()):
+        if data.squares_overflow(self.l2s.min() or 1.0):
             raise ValueError("the squares of X, divided by l2, overflow: scale the features")
         model.keep_duals = False  # those of the solutions are never needed
         points = (model._initial_point(data, objective, None, k) for k in range(data.n_problems))
+        if squared:
+            return [LeastSquares(objective, point, costs) for point in points]
         return [NewtonPath(objective, point, costs, k) for k, point in enumerate(points)]
 
+    def without(self, test: np.ndarray, train: np.ndarray) -> WarmFits:
+        """Return fits to the samples of `train`, which are all but those of `test`."""
+        fits, (X, y, weights), (path,) = copy.copy(self), self._samples, self._paths
+        held = X[test] if self.data.shift is None else X[test] - self.data.shift
+        assert isinstance(path, LeastSquares)
+        fits.model, fits._fold = copy.copy(self.model), train
+        fits._paths = [path.without(as_rows(held), y[test], weights[test])]
+        return fits
+
     def fit(self, k: int) -> None:
-        """Fit with the penalties of this number."""
+        """Fit the model with the penalties of this number."""
         self._set_penalties(k)
-        self.model._check_options()
-        if not self._fit_newton():
-            self.model._solve(self.data)
+        self.model._l2()
+        fit = self._path_fit()
+        if fit is None:
+            if self._fold is not None:
+                X, y, weights = (part[self._fold] for part in self._samples)
+                self.data, self._fold = self.model._encoded(X, y, weights), None
+            fit = self.model._solved(self.data)
+        self.model._set_attributes(fit)
+        self.model._warn_unconverged(fit.results)
 
     def _set_penalties(self, k: int) -> None:
         self.model.l1, self.model.l2 = float(self.l1s[k]), float(self.l2s[k])
 
-    def _fit_newton(self) -> bool:
-        """Go on along the paths, if there are any; return whether all of them do."""
+    def _path_fit(self) -> BlockFit | None:
+        """Go on along the paths, if there are any; return a fit if all of them do."""
         if not self._paths:
-            return False
-        model = self.model
-        with model._solver_options(1, seed=0) as options:  # nothing is drawn
+            return None
+        with self.model._solver_options(1, seed=0) as options:  # nothing is drawn
             results = self._solve_paths(options)
         solved = [result for result in results if result is not None]
         if len(solved) < len(results):
             self._paths = []
-            return False
-        fit = BlockFit(solved, np.empty((0, 0)), self.data.shift, self.data.X_shape[:1])
-        model._set_attributes(fit)
-        model._warn_unconverged(fit.results)
-        return True
+            return None
+        return BlockFit(solved, np.empty((0, 0)), self.data.shift, self.data.X_shape[:1])
 
     def _solve_paths(self, options: SolverOptions) -> list[SolverResult | None]:
         """Return the next solution of each path, or None where no step leads there."""
-        l2, (workers, _) = self.model.l2, self.data.workers_and_threads()
+        penalties, (workers, _) = (self.model.l1, self.model.l2), self.data.workers_and_threads()
         if workers == 1:
-            return [path.solve(l2, options) for path in self._paths]
+            return [path.solve(*penalties, options) for path in self._paths]
         parallel = Parallel(n_jobs=workers, require="sharedmem")
-        return list(parallel(delayed(path.solve)(l2, options) for path in self._paths))
+        return list(parallel(delayed(path.solve)(*penalties, options) for path in self._paths))
+
+
+class FoldFits:
+    """Fits to all samples but those of a fold, for which sums over the latter do if they can.
+
+    Parameters
+    ----------
+    new_model : callable
+        Returns an SDCAEstimator.
+    X, y, weights
+        Checked.
+    l1s, l2s : ndarray, shape (n_values,)
+    """
+
+    def __init__(
+        self,
+        new_model: Callable[[], SDCAEstimator],
+        X: Any,
+        y: np.ndarray,
+        weights: np.ndarray,
+        l1s: np.ndarray,
+        l2s: np.ndarray,
+    ) -> None:
+        self._new_model, self._samples, self._penalties = new_model, (X, y, weights), (l1s, l2s)
+        self._all: WarmFits | None = None
+        if (model := new_model()).loss == "squared":
+            fits = WarmFits(model, X, y, weights, l1s, l2s)
+            self._all = fits if fits._paths else None
+
+    def of(self, train: np.ndarray, test: np.ndarray) -> WarmFits:
+        """Return fits to the samples of `train`."""
+        X, y, weights = self._samples
+        times = np.bincount(np.concatenate([train, test]), minlength=len(y))
+        if self._all is None or (times != 1).any() or not weights[train].any():
+            return WarmFits(self._new_model(), X[train], y[train], weights[train], *self._penalties)
+        return self._all.without(test, train)
 
 
 def sdca_path(

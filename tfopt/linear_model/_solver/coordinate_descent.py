@@ -25,7 +25,7 @@ from tfopt.linear_model._solver.objective import InitialPoint, Objective
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model._solver.rows import RowState
 
-__all__ = ["run_descent", "solve_by_descent"]
+__all__ = ["minimize_model", "run_descent", "solve_by_descent", "without_intercept"]
 
 #: The size of the first working set; that of later ones is at least twice the number of weights
 #: that are not 0.
@@ -236,22 +236,9 @@ class _Model:
         return new, left, -share * (slope + weighted_sum(sums, new - w))
 
     def _without_intercept(self, H: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """Eliminate the intercept; return the matrix, the intercept's column and 1 / its diagonal.
-
-        Without one the latter is 0.
-        """
-        A, sums = np.ascontiguousarray(H[:-1, :-1]), H[-1, :-1].copy()
-        diagonal = np.diagonal(A).copy()
-        share = 1 / H[-1, -1] if self.objective.intercept and H[-1, -1] > 0 else 0.0
-        if share:
-            A -= np.outer(sums, sums) * share
-        left = np.diagonal(A)
-        A[np.diag_indices(len(A))] = self._curvatures(left, diagonal)
+        A, sums, share = without_intercept(H, self.objective.intercept)
+        np.einsum("ii->i", A)[:] += self.objective.l2
         return A, sums, share
-
-    def _curvatures(self, left: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
-        curvatures = np.where(left > CURVATURE_ROUNDING * diagonal, left, 0.0)
-        return np.asarray(curvatures + self.objective.l2)
 
     def _by_columns(
         self,
@@ -271,7 +258,7 @@ class _Model:
             squares = np.einsum("ij,ij,i->j", taken, taken, bends)
         total = bends.sum()
         share = float(1 / total) if objective.intercept and total > 0 else 0.0
-        curvatures = self._curvatures(squares - share * sums**2, squares)
+        curvatures = _curvatures(squares - share * sums**2, squares) + objective.l2
         first = -share * slope  # of the intercept, which is then the best for the weights
         new, slopes = w.copy(), state.grad_pointwise + first * bends
         _, bias_step = coordinate_descent.descend_columns(
@@ -288,6 +275,24 @@ class _Model:
             SWEEPS,
         )
         return new, None, first + bias_step
+
+
+def without_intercept(H: np.ndarray, intercept: bool) -> tuple[np.ndarray, np.ndarray, float]:
+    """Eliminate the intercept; return the matrix, the intercept's column and 1 / its diagonal.
+
+    Without one the latter is 0.
+    """
+    A, sums = H[:-1, :-1].copy(), H[-1, :-1].copy()
+    diagonal = np.diagonal(A).copy()
+    share = 1 / H[-1, -1] if intercept and H[-1, -1] > 0 else 0.0
+    if share:
+        A -= np.outer(sums, sums) * share
+    np.einsum("ii->i", A)[:] = _curvatures(np.diagonal(A), diagonal)
+    return A, sums, share
+
+
+def _curvatures(left: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    return np.where(left > CURVATURE_ROUNDING * whole, left, 0.0)
 
 
 def minimize_model(

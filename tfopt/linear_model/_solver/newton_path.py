@@ -2,7 +2,7 @@
 
 The losses at a point, their gradient and the dual variables do not depend on l2: the solution for
 one l2 has a certificate for the next without a pass over the rows, and the first step from there
-takes the last Hessian. With the squared loss one gradient and one Hessian serve the whole path.
+takes the last Hessian. (`least_squares` is for the squared loss.)
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class NewtonPath:
     Parameters
     ----------
     objective : Objective
-        Of a smooth loss, without l1; its l2 is not used.
+        Of a smooth loss but the squared one, without l1; its l2 is not used.
     initial : InitialPoint
     costs : Costs
     number : int, optional
@@ -104,15 +104,13 @@ class NewtonPath:
         self._duals: FeasibleDuals | None = None
 
     @np.errstate(over="ignore", invalid="ignore")  # what overflows is far from the minimum
-    def solve(self, l2: float, options: SolverOptions) -> SolverResult | None:
-        """Return the solution for an l2, sought from the last one; None if no step leads there."""
+    def solve(self, l1: float, l2: float, options: SolverOptions) -> SolverResult | None:
+        """Return the solution for an l2, sought from the last one; None if no step leads there.
+
+        l1 is 0.
+        """
         objective = self.objective._replace(l2=l2)
         monitor = ConvergenceMonitor(options, self.costs, self.number)
-        if objective.phi.is_quadratic:
-            modelled = self._modelled_minimum(objective)
-            if modelled is not None and modelled.relative_gap <= options.tol:
-                monitor.update_newton(modelled)
-                return monitor.result()
         is_first = True
         while True:
             point = self._certificate(objective)
@@ -160,11 +158,10 @@ class NewtonPath:
         self._form_hessian()
         return self._descend(objective, point, gradient)
 
-    def _form_hessian(self) -> np.ndarray:
+    def _form_hessian(self) -> None:
         state = self._design.states[0]
         _, self._hessian = rows.newton_system(self.objective, state)
         self._bends, self._column = state.hess_pointwise, self._hessian[-1]
-        return self._hessian
 
     def _penalized_gradient(self, objective: Objective) -> np.ndarray:
         gradient = self._gradient.copy()
@@ -181,32 +178,6 @@ class NewtonPath:
         for move in moved.values():
             last = np.append(self._w, self._bias), self._gradient
             self._move(move.point, move.tangents.losses)
-            if not objective.phi.is_quadratic:
-                now = np.append(self._w, self._bias), self._gradient
-                self._hessian = secant_update(self._hessian, now[0] - last[0], now[1] - last[1])
+            now = np.append(self._w, self._bias), self._gradient
+            self._hessian = secant_update(self._hessian, now[0] - last[0], now[1] - last[1])
         return bool(moved)
-
-    def _modelled_minimum(self, objective: Objective) -> Certificate | None:
-        """Return the minimum with the squared loss, and its gap, without a pass over the rows.
-
-        The losses are their quadratic model. Bounds of its rounding errors, which grow with the
-        number of rows as those of all sums do, are added to the gap.
-        """
-        H = self._form_hessian() if self._hessian is None else self._hessian
-        step = solve_newton_system(objective, H, self._penalized_gradient(objective))
-        if step is None:
-            return None
-        curvature = np.sum(H * step, axis=1)
-        gradient = self._gradient + curvature
-        losses = self._losses + weighted_sum(step, self._gradient + curvature / 2)
-        # the duals are minus the residuals less their mean
-        mean = gradient[-1] / H[-1, -1] if objective.intercept else 0.0
-        duals = FeasibleDuals(gradient[-1] * mean / 2, mean * H[-1, :-1] - gradient[:-1])
-        w, bias = self._w + step[:-1], self._bias + float(step[-1])
-        point = assemble(objective, w, bias, duals.x_duals / objective.l2, losses, duals.gap)
-        norms = np.sqrt(np.diagonal(H))  # of the columns
-        size = np.sqrt(2 * self._losses) + weighted_sum(np.abs(step), norms)
-        error = np.finfo(float).eps * len(objective.rows[2]) * size
-        apart, errors = np.abs(objective.l2 * w - duals.x_duals), error * norms[:-1]
-        gap_error = weighted_sum(errors, apart + errors / 2) / objective.l2 + 2 * error * size
-        return point._replace(gap=point.gap + gap_error)

@@ -114,7 +114,8 @@ class Objective(NamedTuple):
     def penalty(self, w: np.ndarray) -> float:
         """Return l1 * |w|_1 + l2 / 2 * |w|**2."""
         l1 = self.l1 * np.add.reduce(np.abs(w)) if self.l1 > 0 else 0.0
-        return float(l1 + self.l2 / 2 * np.add.reduce(np.square(w)))
+        l2 = self.l2 / 2 * np.add.reduce(np.square(w)) if self.l2 > 0 else 0.0
+        return float(l1 + l2)
 
 
 class InitialPoint(NamedTuple):
