@@ -14,6 +14,16 @@ import numpy as np
 import tfopt.autodiff  # noqa: F401
 from laws.called import TRIED
 from laws.law import Draw, Law
+from laws.numpy_arguments import (
+    ANY,
+    FITTING,
+    LEFT_OUT,
+    LISTS,
+    METHODS,
+    OPERANDS,
+    REQUIRED,
+    WORDS,
+)  # fmt: skip
 from tfopt.autodiff import ops
 from tfopt.autodiff.vjps.special import SLOPES
 from tfopt.autodiff.vjps.without_gradients import PLAIN_FUNCTIONS, TYPE_FUNCTIONS, WRITERS
@@ -58,7 +68,12 @@ _PER_PROGRAM = 8
 _GROUPS = -(-len(FUNCTIONS) // _PER_PROGRAM)
 
 #: What TensorFlow says is 0 there, and is none.
-_NO_SLOPE_AT_0 = ("scipy.special.xlogy", "scipy.special.xlog1py", "np.copysign")
+_NO_SLOPE_AT_0 = (
+    "scipy.special.xlogy", "scipy.special.xlog1py", "scipy.special.kl_div", "scipy.special.betaln",
+    "np.copysign", "np.remainder", "np.fmod",
+)  # fmt: skip
+#: Functions of complex numbers have cuts, and float32 has no differences.
+_NOT_SMOOTH = ("complex", "1j", "float32")
 #: Of complex matrices their vectors have a phase that is nobody's.
 _WITH_VECTORS = ("np.linalg.svd", "np.linalg.eigh", "np.linalg.qr")
 #: Gradients that there are not, and words of what is said then.
@@ -67,90 +82,21 @@ REFUSED: dict[str, tuple[str, ...]] = {
        if isinstance(f, np.ufunc)},
     **dict.fromkeys(("np.linalg.det", "np.linalg.slogdet", "np.linalg.solve", "np.linalg.cond"),
                     ("Singular",)),
-    "np.linalg.svd": ("no gradient of result",),
+    "np.linalg.svd": ("no gradient of result",), "np.linalg.lstsq": ("an rcond of several",),
     **dict.fromkeys(("np.cross", "np.linalg.cross"), ("of two dimensions",)),
     "np.linalg.qr": ("with mode", "Singular"),
     "np.quantile": ("with method",), "np.percentile": ("with method",),
     "np.pad": ("with mode",),
 }  # fmt: skip
 
-# ---- what they are given
-
-#: The names of parameters that are operands, and of lists of operands.
-_OPERANDS = {
-    "a", "x", "b", "arr", "x1", "x2", "m", "v", "ary", "values", "val", "p", "array", "A", "f",
-    "y", "z", "q", "fp", "start", "stop", "fill_value", "element", "test_elements", "prototype",
-    "a_min", "a_max", "min", "max", "weights", "prepend", "append", "to_end", "to_begin",
-}  # fmt: skip
-_LISTS = {"arrays", "tup", "choicelist", "choices", "keys", "arys", "args", "xi"}
-#: Results are not written into operands: `test_numpy_calls` says what is made of these.
-_LEFT_OUT = {"out", "like", "overwrite_input", "copy"}
-#: What required parameters are given besides operands.
-_REQUIRED = {
-    "indices_or_sections": ["2", "[1]", "3", "1", "np.array([1, 2])"],
-    "axis": ["0", "-1"], "axis1": ["0"], "axis2": ["-1", "1"],
-    "indices": ["[0, 1, 0]", "np.array([[1, -1]])", "0", "[True, False, True]"],
-    "condition": ["[True, False]", "[True, False, True]"],
-    "condlist": ["[[True, False, True], [True, True, False]]"],
-    "obj": ["0", "[0, 1]", "slice(0, 2)"], "shape": ["(2, 3)", "(6,)", "-1", "(3, 3)"],
-    "new_shape": ["(2, 3)", "5"], "kth": ["0", "1", "[0, 1]"], "n": ["2", "-1", "0"],
-    "xp": ["[0.0, 0.5, 2.0]", "[0.1]", "[-9.0]"], "dtype": ["np.float32", "np.complex128", "int"],
-    "source": ["0", "(0, 1)"], "destination": ["-1", "(1, 0)"],
-    "shift": ["1", "(1, 2)"], "reps": ["2", "(2, 1)"], "repeats": ["2", "[1, 2]", "[0, 1, 2]"],
-    "pad_width": ["1", "(1, 2)", "{0: (1, 0)}", "[[1, 0]]"], "bins": ["[0.0, 0.5, 1.0]"],
-    "a": ["[0, 1, 0]"],
-}  # fmt: skip
-_WORDS = {
-    "mode": ["clip", "wrap", "raise", "same", "valid", "full", "edge", "reflect", "symmetric",
-             "constant", "r", "complete"],
-    "order": ["C", "F", "A", "K"], "kind": ["stable", "quicksort", "introselect"],
-    "method": ["lower", "higher", "midpoint", "nearest"], "norm": ["ortho", "forward", "backward"],
-    "UPLO": ["L", "U", "u"], "casting": ["no", "safe", "unsafe", "same_kind"],
-    "indexing": ["ij", "xy"], "ord": ["fro", "nuc"], "side": ["left", "right"],
-}  # fmt: skip
-#: What any parameter may be given.
-_ANY: dict[str, list[str]] = {
-    "a number": ["0", "1", "2"],
-    "a number of NumPy's": ["np.int64(0)", "np.int64(1)", "np.int32(2)", "np.uint8(1)"],
-    "a negative number": ["-1", "-2"],
-    "a number out of range": ["3", "-4", "7"],
-    "a list": ["[0]", "[0, 1]", "[1, 0]", "[]", "[0, 0]"],
-    "a tuple": ["(0,)", "(0, 1)", "(-1, 0)", "(1, 1)", "()", "(2, -1)", "(0, 7)"],
-    "an array": ["np.array([1, 0])", "np.array(1)", "np.array([0.5, 1.5])"],
-    "a boolean": ["True", "False", "np.True_"],
-    "booleans": ["[True, False]", "[True, False, True]", "np.array([[True], [False]])"],
-    "None": ["None"],
-    "a word": ["'bogus'"],
-    "a real number": ["0.5", "np.inf", "1e-3", "1j"],
-    "a dtype": ["np.float32", "np.complex128", "'int64'", "np.float64"],
-}
-#: What fits optional parameters.
-_FITTING = {
-    "axis": ["0", "-1", "(0,)", "(0, 1)", "(-1, 0)", "np.int64(0)", "1", "[0, 1]"],
-    "axes": ["(0, 1)", "(-1,)", "(1, 0)", "[0]", "1", "np.int64(0)", "([0], [0])", "None"],
-    "keepdims": ["True", "np.True_", "1"], "dtype": ["np.float64", "np.complex128", "'float32'"],
-    "where": ["[True, False, True]", "np.array([[True], [False]])", "True", "np.False_"],
-    "initial": ["1", "0.0", "1.0", "np.float64(-1)", "None"], "ddof": ["1", "0.5", "np.int64(1)"],
-    "k": ["1", "-1", "np.int64(1)", "True"], "offset": ["1", "-1", "np.int64(1)"],
-    "n": ["2", "3", "4", "np.int64(2)", "0"], "s": ["(2,)", "(2, -1)", "[3, 2]", "(-1,)"],
-    "mode": ["'clip'", "'wrap'", "'same'", "'full'", "'valid'", "'edge'", "'reflect'",
-             "'symmetric'", "'r'", "'complete'"],
-    "norm": ["'ortho'", "'forward'"], "ord": ["1", "2", "np.inf", "-np.inf", "'nuc'", "'fro'", "0",
-                                            "3", "-1", "-2", "0.5", "np.int64(1)"],
-    "order": ["'F'", "'A'", "'K'", "'C'"], "kind": ["'stable'"], "method": ["'lower'", "'higher'"],
-    "UPLO": ["'U'", "'u'"], "upper": ["True", "np.True_", "1"], "indexing": ["'ij'"],
-    "bias": ["True"], "rowvar": ["False"], "edge_order": ["2", "np.int64(2)"], "p": ["1", "'fro'"],
-    "shape": ["(2, 3)", "3", "np.array([2, 3])"], "start": ["1", "-1"], "num": ["3", "np.int64(4)"],
-    "axis1": ["1", "-1"], "axis2": ["0", "2"], "axisa": ["0"], "axisb": ["0"], "axisc": ["0"],
-    "stable": ["True"], "minlength": ["4"], "period": ["2.0"], "decimals": ["1"], "out": ["None"],
-}  # fmt: skip
 _SHAPES = ["(3,)", "(2, 3)", "(3, 3)", "(2, 3, 4)", "()", "(0,)", "(3, 0)", "(0, 4)", "(1,)",
            "(1, 3)", "(2, 3, 3)"]  # fmt: skip
 _FACTORS = {
     "functions": [str(k) for k in range(_GROUPS)],
-    "argument": ["left out", "one that fits", "two that fit", "all that fit", *_ANY, "all",
+    "argument": ["left out", "one that fits", "two that fit", "all that fit", *ANY, "all",
                  "one of no such name", "one given twice"],
     "how": ["gradient", "twice", "traced"],
+    "spelling": ["as usual", "all by position", "all by name", "as a method"],
     "dtype": ["float64", "float32", "float16", "bfloat16", "complex128", "complex64", "int64",
               "int32", "uint8", "bool"],
     "shape": _SHAPES,
@@ -209,49 +155,58 @@ class Writer:
         self.operands.append(
             f"made({dtype!r}, {shape}, {levels['layout']!r}, {levels['values']!r}, {seed})"
         )
-        return "xyzuvw"[len(self.operands) - 1]
+        return "xyzuvwrst"[len(self.operands) - 1]
+
+    def any_of(self, level: str) -> str:
+        """Return what any parameter may be given."""
+        made = str(self.one_of(ANY[level]))
+        if level != "a tensor":
+            return made
+        seed = int(self.random.integers(1000))
+        self.operands.append(f"made('int64', {made}, 'C', 'ties', {seed})")
+        return "xyzuvwrst"[len(self.operands) - 1]
 
     def needed(self, p: inspect.Parameter) -> str:
         """Return what a parameter without a default is given."""
-        if p.name in _LISTS:
+        if p.name in LISTS:
             listed = ", ".join(self.operand() for _ in range(self.one_of([1, 2, 2, 3])))
             return listed if p.kind is p.VAR_POSITIONAL else f"[{listed}]"
-        if p.name in _OPERANDS:
+        if p.name in OPERANDS:
             return self.operand()
-        return str(self.one_of(_REQUIRED[p.name]))
+        return str(self.one_of(REQUIRED[p.name]))
 
     def further(self, p: inspect.Parameter, level: str) -> str:
         """Return what a parameter with a default is given."""
         if level.endswith(("fits", "fit")):
-            if p.name in _FITTING and self.random.random() < 0.9:
-                return str(self.one_of(_FITTING[p.name]))
+            if p.name in FITTING and self.random.random() < 0.9:
+                return str(self.one_of(FITTING[p.name]))
             level = self.one_of(["a number", "a boolean", "a real number", "None"])
         if level == "all":
             level = self.one_of(["a number", "a boolean", "a number of NumPy's", "None"])
-        if level == "a word" and p.name in _WORDS and self.random.random() < 0.8:
-            return repr(self.one_of(_WORDS[p.name]))
-        if p.name in _OPERANDS - {"start"} and (level == "a dtype" or self.random.random() < 0.5):
+        if level == "a word" and p.name in WORDS and self.random.random() < 0.8:
+            return repr(self.one_of(WORDS[p.name]))
+        if p.name in OPERANDS - {"start"} and (level == "a dtype" or self.random.random() < 0.5):
             return self.operand()
-        return "True" if (p.name, level) == ("where", "a dtype") else self.one_of(_ANY[level])
+        return "True" if (p.name, level) == ("where", "a dtype") else self.any_of(level)
 
     def call(self, name: str) -> str:
         """Return a call of a function."""
         level, function = self.levels["argument"], FUNCTIONS[name]
         if name == "np.einsum":
             return self.einsum()
-        left_out = _LEFT_OUT | ({"where"} if isinstance(function, np.ufunc) else set())
+        left_out = LEFT_OUT | ({"where"} if isinstance(function, np.ufunc) else set())
         parameters = [p for p in _parameters(function) if p.name not in left_out]
         given: list[str] = []
         optional, required = [], []
         for p in parameters:
-            if p.kind is p.VAR_KEYWORD or (p.kind is p.VAR_POSITIONAL and p.name not in _LISTS):
+            if p.kind is p.VAR_KEYWORD or (p.kind is p.VAR_POSITIONAL and p.name not in LISTS):
                 continue
             if p.default is p.empty:
                 required.append(p)
             else:
                 optional.append(p)
         changed = None
-        others = [p for p in required if p.name not in _OPERANDS | _LISTS]
+        others = [p for p in required if p.name not in OPERANDS | LISTS]
         chosen: list[inspect.Parameter] = []
         if level.startswith("all"):
             chosen = optional
@@ -262,7 +217,7 @@ class Writer:
             along = [p for p in optional if p.name in ("axis", "s", "n") and p not in chosen]
             if along and self.random.random() < 0.5:
                 chosen[0] = along[0]  # as most calls have one
-        elif level in _ANY:
+        elif level in ANY:
             k = int(self.random.integers(len(others) + len(optional) or 1))
             if k < len(others):
                 changed = others[k]
@@ -273,7 +228,7 @@ class Writer:
             if name == "np.linalg.cholesky":
                 value = _DEFINITE.replace("x", value)
             if p is changed:
-                value = str(self.one_of(_ANY[level]))
+                value = self.any_of(level)
             given.append(value)
         if (
             self.levels["second"] == "a number"
@@ -282,14 +237,42 @@ class Writer:
             and self.random.random() < 0.5
         ):
             given.reverse()
-        for p in chosen:
-            value = self.further(p, level)
-            given.append(value if p.kind is p.POSITIONAL_ONLY else f"{p.name}={value}")
+        values = dict(zip(required, given, strict=True))
+        values.update((p, self.further(p, level)) for p in chosen)
+        given = self.spelled(_parameters(function), values)
         if level == "one of no such name":
             given.append("bogus=1")
         named = [p for p in required if p.kind is not p.POSITIONAL_ONLY]
         if level == "one given twice" and named and named[0].kind is not named[0].VAR_POSITIONAL:
-            given.append(f"{named[0].name}=1")
+            given.append(f"**{{{named[0].name!r}: 1}}")
+        return self.owned(function, name, given)
+
+    def spelled(self, parameters: list[inspect.Parameter], values: dict[Any, str]) -> list[str]:
+        """Return arguments as they are written: by position or by name."""
+        spelling, made = self.levels["spelling"], []
+        last = max((k for k, p in enumerate(parameters) if p in values), default=-1)
+        for k, p in enumerate(parameters):
+            positional = p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+            if spelling == "all by position" and positional and k <= last:
+                unset = "np._NoValue" if p.default is np._NoValue else repr(p.default)
+                unset = "None" if p.name == "out" else unset
+                made.append(values.get(p, unset))
+            elif p in values and (p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL) or (
+                p.default is p.empty and positional and spelling != "all by name"
+            )):  # fmt: skip
+                made.append(values[p])
+            elif p in values:
+                made.append(f"{p.name}={values[p]}")
+        return made
+
+    def owned(self, function: Any, name: str, given: list[str]) -> str:
+        """Return a call: of a method, if this is how it is spelled."""
+        methods = [m for m in METHODS.get(function, [function.__name__]) if m in ops.METHODS]
+        if self.levels["spelling"] == "as a method" and methods:
+            place = given.index("x") if "x" in given else 0
+            if given[place : place + 1] == ["x"]:
+                rest = ", ".join([*given[:place], *given[place + 1 :]])
+                return f"x.{self.one_of(methods)}({rest})"
         return f"{name}({', '.join(given)})"
 
     def einsum(self) -> str:
@@ -322,16 +305,17 @@ def _statements(draw: Draw) -> Iterator[str]:
             continue  # NumPy returns memory that nobody has written
         writer = Writer(draw, np.random.default_rng([draw.seed, place]))
         call = writer.call(name)
-        if not writer.operands or "x, [])" in call or "dtype=[]" in call:
+        if not writer.operands or call.endswith("[])") or "dtype=[]" in call:
             continue  # an empty list is a dtype: that of records without fields
-        names = ", ".join("xyzuvw"[: len(writer.operands)])
+        names = ", ".join("xyzuvwrst"[: len(writer.operands)])
         distinct = draw.levels["values"] in ("apart", "positive")
         distinct &= draw.levels["layout"] != "broadcast"
         vectors = name in _WITH_VECTORS and "complex" in draw.levels["dtype"]
         smooth = (distinct and not vectors) or isinstance(FUNCTIONS[name], np.ufunc)
-        smooth = (
-            smooth and (distinct or name not in _NO_SLOPE_AT_0) and "complex" not in call
-        )  # whose functions have cuts
+        smooth &= distinct or name not in _NO_SLOPE_AT_0
+        smooth &= not any(word in call for word in _NOT_SMOOTH)
+        if name in ("np.ravel", "np.reshape"):  # which may ask for the order in memory
+            smooth &= draw.levels["layout"] == "C"
         yield (
             f"call = lambda {names}: {call}\n"
             f"call.text = {call!r}\n"

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 
 import tfopt
 from laws import numpy_calls
+from laws.called import agrees, made
 from tfopt.autodiff.ops import METHODS
 
 LAW = numpy_calls.LAW
@@ -17,6 +19,54 @@ LAW = numpy_calls.LAW
 def test_every_function_of_the_tables_is_called() -> None:
     names = [name for group in LAW.factors["functions"] for name in numpy_calls._names(group)]
     assert sorted(names) == sorted(numpy_calls.FUNCTIONS) and len(names) > 280
+
+
+#: Calls that once differed from NumPy's, and the dtypes and shapes of their operands.
+DIFFERED: dict[str, Any] = {
+    "x.astype(bool)": ["complex128(2, 3)"],
+    "x.conj()": ["bool(3,)"],
+    "x.var(correction=1)": ["float64(3,)"],
+    "x.copy(subok=True)": ["float64(3,)"],
+    "np.append(x, y, axis=z)": ["float64(3,)", "float64(3,)", "int64()"],
+    "np.astype(x, y)": ["float64(3,)", "int64()"],
+    "np.bincount(x, weights=y)": ["bool(3,)", "float64(3,)"],
+    "np.concatenate([x, 1j], axis=None)": ["float32(3,)"],
+    "np.corrcoef(x, y=[1, 0])": ["bfloat16(0, 4)"],
+    "np.fft.ifft(x, None, y)": ["complex64(1, 3)", "int64()"],
+    "np.fft.ifft(x, None, -1, y)": ["float64(3,)", "int64(2,)"],
+    "np.flip(x, axis=y)": ["float64(2, 3)", "int64()"],
+    "np.full_like(x, y, shape=())": ["float64(3,)", "float64(1,)"],
+    "np.full_like(x, y, shape=3)": ["float32(1, 3)", "float32(1, 3)"],
+    "np.gradient(x, edge_order=1e-3)": ["float64(5,)"],
+    "np.linalg.vector_norm(x, ord=[0])": ["complex128(0,)"],
+    "np.partition(x, 1, axis=True)": ["float64(2, 3)"],
+    "np.quantile(x, y, keepdims=1)": ["bfloat16(0,)", "bfloat16(0,)"],
+    "np.rot90(x, y)": ["float64(2, 3)", "int64(1,)"],
+    "np.select([x > 0, x > 1], [x, 2], default=2)": ["bfloat16(3,)"],
+    "np.size(x, axis=y)": ["float64(2, 3)", "int64()"],
+    "np.take(x, 0, axis=np.int64(1))": ["float64(2, 3)"],
+    "np.trapezoid(x, axis=y)": ["float64(3,)", "int64()"],
+    "np.var(x, mean=1j)": ["float64(3,)"],
+    "np.var(x, where=None)": ["float64(0,)"],
+    "scipy.special.huber(x, y)": ["uint8(3,)", "float64(3,)"],
+    "scipy.special.jv(x, y)": ["uint8(3,)", "float64(3,)"],
+    "scipy.special.iv(x, y)": ["uint8(3,)", "float64(3,)"],
+    "scipy.special.xlog1py(x, 2)": ["float64(3,)"],
+    "scipy.special.xlogy(x, 0.5)": ["float64(3,)"],
+}
+
+
+@pytest.mark.parametrize("how", ["gradient", "twice", "traced"])
+@pytest.mark.parametrize("text", DIFFERED)
+def test_calls_that_differed(text: str, how: str) -> None:
+    names, operands = "xyz"[: len(DIFFERED[text])], []
+    for seed, operand in enumerate(DIFFERED[text]):
+        dtype, _, shape = operand.partition("(")
+        values = "ties" if dtype[0] in "uic" else "positive"
+        operands.append(made(dtype, eval(f"({shape}"), "C", values, seed))
+    call = eval(f"lambda {', '.join(names)}: {text}", {"np": np, "scipy": scipy})
+    call.text = text
+    agrees(call, operands, how)
 
 
 # ---- what is not drawn

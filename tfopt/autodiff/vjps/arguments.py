@@ -11,8 +11,14 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from tfopt.autodiff.ops import FUNCTIONS
+from tfopt.core.engine import Operand
 
-__all__ = ["axes_of", "axis_of", "frozen", "into_zeros", "only_read", "order_of", "shell"]
+__all__ = ["axes_of", "axis_of", "frozen", "into_zeros", "known", "only_read", "order_of", "shell"]
+
+
+def known(value: Any) -> Any:
+    """Return the array of a tensor that decides shapes: in a trace it has to be a constant."""
+    return np.asarray(value) if isinstance(value, Operand) else value
 
 
 def axis_of(a: Any, axis: Any) -> int:
@@ -41,7 +47,7 @@ def _axes(ndim: int) -> Any:
 
 def order_of(function: Callable[..., Any], ndim: int, *args: Any) -> tuple[int, ...]:
     """Return the order into which a function of NumPy's brings axes."""
-    order: tuple[int, ...] = function(_axes(ndim), *args).shape
+    order: tuple[int, ...] = function(_axes(ndim), *map(known, args)).shape
     return order
 
 

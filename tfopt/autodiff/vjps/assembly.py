@@ -9,9 +9,8 @@ import numpy as np
 
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.operands import as_tensor
-from tfopt.autodiff.vjps.arguments import into_zeros
+from tfopt.autodiff.vjps.arguments import into_zeros, known, shell
 from tfopt.autodiff.vjps.composed import composed
-from tfopt.core.engine import Operand
 
 # ---- filled
 
@@ -20,8 +19,11 @@ from tfopt.core.engine import Operand
 def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True,
               shape: Any = None, *, device: Any = None) -> Any:  # fmt: skip
     """Return a value in each place."""
-    made = np.broadcast_to(operand(fill_value), operand(a).shape if shape is None else shape)
-    return made.astype(operand(a).dtype if dtype is None else dtype)
+    a, value = operand(a), operand(fill_value)
+    shape = a.shape if shape is None else np.broadcast_shapes(shape)
+    further = max(value.ndim - len(shape), 0)  # axes of length 1
+    made = np.broadcast_to(np.reshape(value, value.shape[further:]), shape)
+    return made.astype(a.dtype if dtype is None else dtype)
 
 
 @composed(np.linspace)
@@ -84,12 +86,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     numbers = np.arange(arr.size).reshape(arr.shape)
     further = arr.size + np.arange(values.size).reshape(values.shape)
     pool = np.concatenate([np.ravel(arr), np.ravel(values).astype(arr.dtype)])
-    return pool[np.insert(numbers, _known(obj), further, axis)]
-
-
-def _known(value: Any) -> Any:
-    """Return a value that places depend on, which cannot be that of another call."""
-    return value.numpy() if isinstance(value, Operand) else value
+    return pool[np.insert(numbers, known(obj), further, axis)]
 
 
 @composed(np.resize)
@@ -104,9 +101,11 @@ def resize(a: Any, new_shape: Any) -> Any:
 @composed(np.select)
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     """Choose the first value whose condition holds."""
-    default = operand(default)
-    dtype = np.result_type(*map(operand, choicelist), default)
-    made = default.astype(dtype)
+    python = int, float, complex  # which decide less
+    dtype = np.result_type(
+        *(x if type(x) in python else shell(operand(x)) for x in (*choicelist, default))
+    )
+    made = operand(default).astype(dtype)
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
         made = np.where(condition, operand(choice).astype(dtype), made)
     return made

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfopt.autodiff.backward import cast, conj
-from tfopt.autodiff.operands import operand
+from tfopt.autodiff.operands import as_tensor, operand
 from tfopt.autodiff.ops import elementwise, implements, method
 from tfopt.core.engine import Op, apply
 
@@ -58,4 +58,4 @@ def real_if_close(a: Any, tol: float = 100) -> Any:
     return apply(REAL_IF_CLOSE, (operand(a),), {"tol": tol})
 
 
-method("conj", "conjugate")(lambda x: np.conjugate(x))
+method("conj", "conjugate")(lambda x: conj(as_tensor(x)))

@@ -173,6 +173,8 @@ def _pinv(a: Any, rcond: Any, hermitian: Any, rtol: Any) -> Any:
 def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     """Return the least-squares solution, its squared residuals, the rank, singular values."""
     a, b = operand(a), operand(b)
+    if np.ndim(rcond):
+        raise LookupError("no gradient of lstsq with an rcond of several numbers")
     residuals, rank = constant_of(np.linalg.lstsq, a, b, rcond)[1:3]
     u, s, vh = apply(SVD, (a,))
     kept = np.arange(s.shape[-1]) < rank

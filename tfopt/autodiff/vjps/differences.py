@@ -74,7 +74,7 @@ def _slopes(f: Any, h: Any, axis: int, edge_order: int) -> Any:
     left, right = h[:-1], h[1:]
     inside = (right * slope[..., :-1] + left * slope[..., 1:]) / (left + right)
     first, last = slope[..., :1], slope[..., -1:]
-    if edge_order == 2:
+    if edge_order != 1:  # as NumPy asks
         first = first + (first - slope[..., 1:2]) * h[0] / (h[0] + h[1])
         last = last + (last - slope[..., -2:-1]) * h[-1] / (h[-1] + h[-2])
     return np.moveaxis(np.concatenate([first, inside, last], -1), -1, axis)
@@ -84,11 +84,12 @@ def _slopes(f: Any, h: Any, axis: int, edge_order: int) -> Any:
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """Integrate by straight lines between samples."""
     y = operand(y)
+    place = axis_of(y, int(axis))
     if x is not None:
         dx = np.diff(x, axis=-1 if np.ndim(x) == 1 else axis)
         if np.ndim(x) == 1:
-            dx = dx.reshape([-1 if k == axis % y.ndim else 1 for k in range(y.ndim)])
-    lead = (slice(None),) * (axis % y.ndim)
+            dx = dx.reshape([-1 if k == place else 1 for k in range(y.ndim)])
+    lead = (slice(None),) * place
     return np.sum(dx * (y[(*lead, slice(1, None))] + y[(*lead, slice(-1))]) / 2, axis=axis)
 
 

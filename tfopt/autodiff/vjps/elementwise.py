@@ -11,7 +11,7 @@ from tfopt.autodiff.backward import cast, conj, kept, unbroadcast
 from tfopt.autodiff.expressions import Call
 from tfopt.autodiff.operands import operand
 from tfopt.autodiff.ops import elementwise, implements, method
-from tfopt.autodiff.vjps.arguments import only_read
+from tfopt.autodiff.vjps.arguments import known, only_read
 from tfopt.autodiff.vjps.composed import composed, constant_of, with_gradients_of
 from tfopt.core.engine import CUT, Op, Tensor, apply
 
@@ -245,7 +245,7 @@ implements(np.sinc)(lambda x: apply(SINC, (operand(x),)))
 
 def _as_type(a: Any, dtype: Any) -> Any:
     with np.errstate(all="ignore"):
-        if a.dtype.kind == "c" and np.dtype(dtype).kind != "c":
+        if a.dtype.kind == "c" and np.dtype(dtype).kind not in "bc":
             a = a.real
         return a.astype(dtype)
 
@@ -258,7 +258,7 @@ CAST.define(lambda g, y, a, dtype: cast(g, a.dtype) if a.dtype.kind in "fcV" els
 def astype(x: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
            copy: bool = True) -> Any:  # fmt: skip
     """Convert to a dtype; the gradient is converted back."""
-    x, dtype = operand(x), np.dtype(dtype)
+    x, dtype = operand(x), np.dtype(known(dtype))
     if not np.can_cast(x.dtype, dtype, casting):  # type: ignore[arg-type]
         raise TypeError(f"Cannot cast array from {x.dtype!r} to {dtype!r} according to {casting!r}")
     return apply(CAST, (x,), {"dtype": dtype})
@@ -266,7 +266,7 @@ def astype(x: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok:
 
 @implements(np.astype)
 def _np_astype(x: Any, dtype: Any, /, **others: Any) -> Any:
-    np.astype(np.empty(0), dtype, **others)  # which raises what NumPy raises
+    np.astype(np.empty(0), known(dtype), **others)  # which raises what NumPy raises
     return astype(x, dtype)
 
 

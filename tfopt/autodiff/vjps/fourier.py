@@ -9,6 +9,7 @@ import numpy as np
 from tfopt.autodiff.backward import call, cast
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.ops import implements
+from tfopt.autodiff.vjps.arguments import axis_of, known
 from tfopt.autodiff.vjps.composed import composed
 from tfopt.core.engine import Op, apply
 
@@ -21,7 +22,7 @@ IFFT = Op("ifft", lambda a, n, axis, norm: np.fft.ifft(a, n, axis, norm))
 
 def _to_length(a: Any, n: int, axis: int) -> Any:
     """Cut, or add zeros, at the end of an axis."""
-    axis = axis % a.ndim
+    axis = axis_of(a, int(axis))
     lead = (slice(None),) * axis
     if n <= a.shape[axis]:
         return a[(*lead, slice(n))]
@@ -44,13 +45,13 @@ IFFT.define(_adjoint(FFT))
 @implements(np.fft.fft)
 def fft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: None = None) -> Any:
     """Transform along an axis."""
-    return apply(FFT, (operand(a),), {"n": n, "axis": axis, "norm": norm})
+    return apply(FFT, (operand(a),), {"n": known(n), "axis": known(axis), "norm": known(norm)})
 
 
 @implements(np.fft.ifft)
 def ifft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: None = None) -> Any:
     """Transform back along an axis."""
-    return apply(IFFT, (operand(a),), {"n": n, "axis": axis, "norm": norm})
+    return apply(IFFT, (operand(a),), {"n": known(n), "axis": known(axis), "norm": known(norm)})
 
 
 # ---- of real numbers, and to them

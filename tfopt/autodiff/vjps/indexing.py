@@ -81,7 +81,8 @@ def _filled(key: tuple[Any, ...], arrays: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _choose(a: Any, *arrays: Any, key: tuple[Any, ...]) -> Any:
-    return a[_filled(key, arrays)]
+    made = a[_filled(key, arrays)]
+    return made if any(x.ndim for x in arrays) else made.copy()  # places alone give a view
 
 
 def _add_at(g: Any, *arrays: Any, key: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
@@ -236,7 +237,8 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
     if weights is None:
         return None
     length = constant_of(np.bincount, x, minlength=minlength).shape[0]
-    return apply(ADD_AT, (operand(weights), operand(x)), {"key": (SLOT,), "shape": (length,)})
+    places = operand(x).astype(np.intp)
+    return apply(ADD_AT, (operand(weights), places), {"key": (SLOT,), "shape": (length,)})
 
 
 # ---- diagonals and triangles

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,10 @@ from numpy.lib.array_utils import normalize_axis_index
 from tfopt.autodiff.backward import unbroadcast
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.ops import implements
-from tfopt.autodiff.vjps.arguments import axis_of, shell
+from tfopt.autodiff.vjps.arguments import axis_of, known, shell
 from tfopt.autodiff.vjps.composed import with_gradients_of
 from tfopt.autodiff.vjps.shapes import atleast_1d, atleast_2d, atleast_3d, expand_dims, moveaxis
-from tfopt.core.engine import Op, Operand, apply
+from tfopt.core.engine import Op, apply
 
 
 def _concatenate(*arrays: Any, axis: int) -> Any:
@@ -37,12 +38,13 @@ CONCATENATE.define_jointly(_split_rule)
 @implements(np.concatenate, np.concat)
 def concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, **others: Any) -> Any:
     """Join along an axis."""
-    if others:
-        return with_gradients_of(_converted, np.concatenate, (arrays, axis), others)
     parts = list(arrays) if isinstance(arrays, (list, tuple)) else list(operand(arrays))
+    if others or (axis is None and any(type(a) in (int, float, complex) for a in parts)):
+        return with_gradients_of(_converted, np.concatenate, (parts, axis), others)
     parts = [operand(a) for a in parts]
     if axis is None:
         parts, axis = [np.ravel(a) for a in parts], 0
+    axis = axis if type(axis) in (int, bool) else operator.index(axis)
     return apply(CONCATENATE, tuple(parts), {"axis": axis})
 
 
@@ -90,14 +92,12 @@ def column_stack(tup: Any) -> Any:
 @implements(np.append)
 def append(arr: Any, values: Any, axis: Any = None) -> Any:
     """Join two."""
+    if axis is None:
+        arr, values, axis = np.ravel(arr), np.ravel(values), 0
     return concatenate([arr, values], axis)
 
 
 # ---- cut
-
-
-def _known(places: Any) -> Any:
-    return np.asarray(places) if isinstance(places, Operand) else places
 
 
 def _cut(function: Any, ary: Any, places: Any, axis: Any) -> list[Any]:
@@ -114,7 +114,7 @@ def _cut(function: Any, ary: Any, places: Any, axis: Any) -> list[Any]:
 @implements(np.array_split)
 def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Any]:
     """Cut into parts along an axis."""
-    ary, places = operand(ary), _known(indices_or_sections)
+    ary, places = operand(ary), known(indices_or_sections)
     np.array_split(shell(ary), places, axis)  # which raises what NumPy raises
     return _cut(np.array_split, ary, places, axis)
 
@@ -122,7 +122,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Any]:
 @implements(np.split)
 def split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Any]:
     """Cut into equal parts, or at places, along an axis."""
-    ary, places = operand(ary), _known(indices_or_sections)
+    ary, places = operand(ary), known(indices_or_sections)
     np.split(shell(ary), places, axis)
     return _cut(np.split, ary, places, axis)
 
@@ -130,7 +130,7 @@ def split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Any]:
 @implements(np.hsplit)
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Cut along the second axis, or the first of one."""
-    ary, places = operand(ary), _known(indices_or_sections)
+    ary, places = operand(ary), known(indices_or_sections)
     np.hsplit(shell(ary), places)
     return _cut(np.split, ary, places, 1 if ary.ndim > 1 else 0)
 
@@ -138,7 +138,7 @@ def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
 @implements(np.vsplit)
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Cut along the first axis."""
-    ary, places = operand(ary), _known(indices_or_sections)
+    ary, places = operand(ary), known(indices_or_sections)
     np.vsplit(shell(ary), places)
     return _cut(np.split, ary, places, 0)
 
@@ -146,7 +146,7 @@ def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
 @implements(np.dsplit)
 def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Cut along the third axis."""
-    ary, places = operand(ary), _known(indices_or_sections)
+    ary, places = operand(ary), known(indices_or_sections)
     np.dsplit(shell(ary), places)
     return _cut(np.split, ary, places, 2)
 
@@ -154,6 +154,6 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
 @implements(np.unstack)
 def unstack(x: Any, /, *, axis: Any = 0) -> tuple[Any, ...]:
     """Return the parts along an axis, without it."""
-    x = operand(x)
+    x, axis = operand(x), known(axis)
     np.unstack(shell(x), axis=axis)
     return tuple(moveaxis(x, axis, 0))

@@ -54,7 +54,7 @@ def _norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
 
 
 def _of_vectors(sizes: Any, ord: Any, axis: int, keepdims: bool) -> Any:
-    if not sizes.size:
+    if not sizes.size and not np.ndim(ord):
         return np.sum(sizes, axis=axis, keepdims=keepdims)
     if ord in (np.inf, -np.inf):
         return (np.max if ord > 0 else np.min)(sizes, axis=axis, keepdims=keepdims)

@@ -74,7 +74,7 @@ def how_many(a: Any, axis: Any, keepdims: bool, where: Any) -> Any:
     """Return how many elements a reduction under a mask puts together."""
     if where is True:
         return count(a, axis)
-    return np.sum(np.broadcast_to(where, a.shape), axis=axis, keepdims=keepdims)
+    return np.sum(np.broadcast_to(where, a.shape), axis, np.intp, keepdims=keepdims)
 
 
 def count(a: Any, axis: Any) -> int:
@@ -384,7 +384,7 @@ def partition(
     a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None
 ) -> Any:
     """Choose the elements in the order of a partition."""
-    a, axis = (np.ravel(a), -1) if axis is None else (a, axis)
+    a, axis = (np.ravel(a), -1) if axis is None else (a, int(axis))
     return np.take_along_axis(a, np.argpartition(a, kth, axis, kind, order), axis)
 
 

@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from tfopt.autodiff.backward import unbroadcast
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.ops import implements, method
-from tfopt.autodiff.vjps.arguments import axis_of, frozen, into_zeros, order_of, shell
+from tfopt.autodiff.vjps.arguments import axis_of, frozen, into_zeros, known, order_of, shell
 from tfopt.autodiff.vjps.composed import composed, constant_of, moved, with_gradients_of
 from tfopt.core.engine import Op, Operand, apply
 from tfopt.core.nest import flatten
@@ -116,7 +116,7 @@ TRANSPOSE.define(
 @implements(np.transpose, np.permute_dims)
 def transpose(a: Any, axes: Any = None) -> Any:
     """Reorder the axes."""
-    if isinstance(axes, np.ndarray):
+    if isinstance(axes, (np.ndarray, Operand)):
         axes = axes.tolist()
     kw = None if axes is None else {"axes": frozen(axes)}
     return apply(TRANSPOSE, (operand(a),), kw)
@@ -163,7 +163,7 @@ def flip(m: Any, axis: Any = None) -> Any:
     """Reverse the order along axes."""
     m = operand(m)
     key = [slice(None)] * m.ndim
-    for k in range(m.ndim) if axis is None else normalize_axis_tuple(axis, m.ndim):
+    for k in range(m.ndim) if axis is None else normalize_axis_tuple(known(axis), m.ndim):
         key[k] = slice(None, None, -1)
     return m[tuple(key)]
 
@@ -180,9 +180,14 @@ def fliplr(m: Any) -> Any:
     return flip(m, 1)
 
 
-@composed(np.rot90)
-def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+@implements(np.rot90)
+def rot90(m: Any, k: Any = 1, axes: Any = (0, 1)) -> Any:
     """Turn by 90 degrees in a plane."""
+    k = np.array(k) if isinstance(k, Operand) else k  # which NumPy writes into
+    return with_gradients_of(_turned, np.rot90, (m, k, axes), {})
+
+
+def _turned(m: Any, k: Any, axes: Any) -> Any:
     return moved(np.rot90, operand(m), k, axes)
 
 
@@ -255,13 +260,14 @@ COPY.define(lambda g, y, a: g)
 
 
 @implements(np.copy)
-@method("copy")
 def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
     """Return the same values as another tensor."""
     if subok is not False or type(order) is not str or order != "K":
         _COPY(_NOTHING, order, subok)  # which says what orders there are
     return apply(COPY, (operand(a),))
 
+
+method("copy")(lambda a, order="C": copy(a, order))
 
 # ---- borders
 

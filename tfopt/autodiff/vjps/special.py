@@ -76,8 +76,12 @@ def _density(a: Any, x: Any) -> Any:
     return np.exp(_of("xlogy")(a - 1, x) - x - _of("gammaln")(a))
 
 
-def _between(order: Any, y: Any, x: Any, function: Any) -> Any:
-    return (function(order - 1, x) - function(order + 1, x)) / 2
+def _between(order: Any, x: Any, function: Any) -> Any:
+    return (function(order - 1.0, x) - function(order + 1, x)) / 2
+
+
+def _sum_beside(order: Any, x: Any, function: Any) -> Any:
+    return (function(order - 1.0, x) + function(order + 1, x)) / 2
 
 
 #: The derivative by each argument, of the result and the arguments; CUT: there is none here.
@@ -110,11 +114,11 @@ SLOPES: dict[str, tuple[Any, ...]] = {
         lambda y, a, b: _of("psi")(b) - _of("psi")(a + b),
     ),
     "xlogy": (
-        lambda y, x, z: _of("xlogy")(x != 0, z.astype(y.dtype)),
+        lambda y, x, z: _of("xlogy")(x != 0, y.dtype.type(1) * z),
         lambda y, x, z: np.where(x == 0, 0, x / np.where(x == 0, 1, z)),
     ),
     "xlog1py": (
-        lambda y, x, z: _of("xlog1py")(x != 0, z.astype(y.dtype)),
+        lambda y, x, z: _of("xlog1py")(x != 0, y.dtype.type(1) * z),
         lambda y, x, z: np.where(x == 0, 0, x / np.where(x == 0, 1, 1 + z)),
     ),
     "entr": (lambda y, x: -np.log(x) - 1,),
@@ -137,13 +141,13 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     "y1": (lambda y, x: (_of("y0")(x) - _of("yv")(2, x)) / 2,),
     "k0": (lambda y, x: -_of("k1")(x),),
     "k1": (lambda y, x: -(_of("k0")(x) + _of("kv")(2, x)) / 2,),
-    "jv": (CUT, lambda y, v, x: _between(v, y, x, _of("jv"))),
-    "yv": (CUT, lambda y, v, x: _between(v, y, x, _of("yv"))),
-    "iv": (CUT, lambda y, v, x: (_of("iv")(v - 1, x) + _of("iv")(v + 1, x)) / 2),
-    "kv": (CUT, lambda y, v, x: -(_of("kv")(v - 1, x) + _of("kv")(v + 1, x)) / 2),
+    "jv": (CUT, lambda y, v, x: _between(v, x, _of("jv"))),
+    "yv": (CUT, lambda y, v, x: _between(v, x, _of("yv"))),
+    "iv": (CUT, lambda y, v, x: _sum_beside(v, x, _of("iv"))),
+    "kv": (CUT, lambda y, v, x: -_sum_beside(v, x, _of("kv"))),
     "gammainc": (CUT, lambda y, a, x: _density(a, x)),
     "gammaincc": (CUT, lambda y, a, x: -_density(a, x)),
-    "huber": (CUT, lambda y, delta, r: np.clip(r, -delta, delta)),
+    "huber": (CUT, lambda y, delta, r: np.clip(r, -1.0 * delta, delta)),
 }
 
 

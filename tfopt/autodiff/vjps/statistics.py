@@ -8,6 +8,7 @@ import numpy as np
 
 from tfopt.autodiff.backward import conj
 from tfopt.autodiff.operands import array_operand as operand
+from tfopt.autodiff.ops import method
 from tfopt.autodiff.vjps.arguments import axes_of, only_read
 from tfopt.autodiff.vjps.composed import composed
 from tfopt.autodiff.vjps.reductions import count, how_many, masked
@@ -34,7 +35,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     return (made, total) if returned else made
 
 
-@composed(np.var, methods=["var"])
+@composed(np.var)
 def var(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
         keepdims: Any = False, *, where: Any = True, mean: Any = _UNSET,
         correction: Any = _UNSET) -> Any:  # fmt: skip
@@ -44,19 +45,33 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: flo
     if mean is _UNSET or mean is None:
         mean = np.sum(a, axis=axis, keepdims=True) / how_many(a, axis, True, where)
     away = a - mean
-    squares = np.real(away * conj(away)) if np.iscomplexobj(away) else away * away
+    squares = away * away if a.dtype.kind in "fiu" else np.real(away * conj(away))
     total = np.sum(masked(squares, where, 0), axis=axis, keepdims=keepdims)
     ddof = operand(ddof if correction is _UNSET else correction)
     return total / np.maximum(how_many(a, axis, keepdims, where) - ddof, 0)
 
 
-@composed(np.std, methods=["std"])
+@composed(np.std)
 def std(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
         keepdims: Any = False, *, where: Any = True, mean: Any = _UNSET,
         correction: Any = _UNSET) -> Any:  # fmt: skip
     """Return the root of the variance, with no slope where that is 0, as a norm."""
     made = var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
     return np.where(made == 0, 0, np.sqrt(np.where(made == 0, 1, made)))
+
+
+def _method_of(function: Any) -> Any:
+    """Return a method, which takes less than the function."""
+
+    def moment(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
+               keepdims: Any = False, *, where: Any = True, mean: Any = _UNSET) -> Any:  # fmt: skip
+        return function(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean)
+
+    return moment
+
+
+for _moment in (np.var, np.std):
+    method(_moment.__name__)(_method_of(_moment))
 
 
 @composed(np.ptp, methods=["ptp"])
@@ -79,7 +94,7 @@ def _lanes(a: Any, axis: Any) -> tuple[Any, list[int]]:
 
 
 def _nan_if_any(made: Any, lanes: Any) -> Any:
-    return np.where(np.isnan(lanes[..., -1]), lanes[..., -1], made)
+    return np.where(np.isnan(lanes[..., -1]), lanes[..., -1], made) if lanes.shape[-1] else made
 
 
 @composed(np.median)
@@ -147,7 +162,7 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
     """Return the covariances of rows."""
     if dtype is None:
         given = [operand(x).dtype for x in (m, y) if x is not None]
-        dtype = np.result_type(*given, np.float64)
+        dtype = np.result_type(np.float64, *given)
     rows = np.atleast_2d(operand(m)).astype(dtype)
     if not rowvar and np.ndim(m) != 1:
         rows = rows.T

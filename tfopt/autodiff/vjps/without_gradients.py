@@ -10,7 +10,7 @@ import numpy as np
 from tfopt.autodiff.dispatch import without_rule
 from tfopt.autodiff.operands import as_tensor, operand
 from tfopt.autodiff.ops import FUNCTIONS
-from tfopt.autodiff.vjps.arguments import shell
+from tfopt.autodiff.vjps.arguments import known, shell
 from tfopt.core import engine
 from tfopt.core.engine import CUT, Operand
 from tfopt.core.nest import flatten, pack
@@ -70,7 +70,7 @@ FUNCTIONS.update({f: _plain(f, engine.peek) for f in TYPE_FUNCTIONS})
 
 
 def _size(a: Any, axis: Any = None) -> Any:
-    return operand(a).size if axis is None else np.size(shell(operand(a)), axis)
+    return operand(a).size if axis is None else np.size(shell(operand(a)), known(axis))
 
 
 FUNCTIONS.update(

@@ -145,10 +145,10 @@ _OF_TWO: dict[str, tuple[Callable[..., Any] | None, Callable[..., Any]]] = {
     "huber": (None, lambda limit, r: np.where(abs(r) <= limit, r, limit * np.sign(r))),
     "gammainc": (None, _gamma_density), "gammaincc": (None, lambda a, x: -_gamma_density(a, x)),
     "_zeta": (None, lambda s, q: -s * sp.zeta(1 + s, q)),
-    "jv": (None, lambda v, x: sp.jv(v - 1, x) / 2 - sp.jv(v + 1, x) / 2),
-    "yv": (None, lambda v, x: sp.yv(v - 1, x) / 2 - sp.yv(v + 1, x) / 2),
-    "iv": (None, lambda v, x: sp.iv(v - 1, x) / 2 + sp.iv(v + 1, x) / 2),
-    "kv": (None, lambda v, x: -sp.kv(v - 1, x) / 2 - sp.kv(v + 1, x) / 2),
+    "jv": (None, lambda v, x: sp.jv(v - 1.0, x) / 2 - sp.jv(v + 1, x) / 2),
+    "yv": (None, lambda v, x: sp.yv(v - 1.0, x) / 2 - sp.yv(v + 1, x) / 2),
+    "iv": (None, lambda v, x: sp.iv(v - 1.0, x) / 2 + sp.iv(v + 1, x) / 2),
+    "kv": (None, lambda v, x: -sp.kv(v - 1.0, x) / 2 - sp.kv(v + 1, x) / 2),
 }  # fmt: skip
 
 
