@@ -314,6 +314,7 @@ def _statements(draw: Draw) -> Iterator[str]:
         smooth = (distinct and not vectors) or isinstance(FUNCTIONS[name], np.ufunc)
         smooth &= distinct or name not in _NO_SLOPE_AT_0
         smooth &= not any(word in call for word in _NOT_SMOOTH)
+        smooth &= not ("complex" in draw.levels["dtype"] and "float" in call)
         if name in ("np.ravel", "np.reshape"):  # which may ask for the order in memory
             smooth &= draw.levels["layout"] == "C"
         yield (

@@ -12,7 +12,7 @@ from tfopt.autodiff.backward import unbroadcast
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.ops import implements
 from tfopt.autodiff.vjps.arguments import axis_of, known, shell
-from tfopt.autodiff.vjps.composed import with_gradients_of
+from tfopt.autodiff.vjps.composed import constant_of, with_gradients_of
 from tfopt.autodiff.vjps.shapes import atleast_1d, atleast_2d, atleast_3d, expand_dims, moveaxis
 from tfopt.core.engine import Op, apply
 
@@ -49,8 +49,8 @@ def concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, **others: Any) -
 
 
 def _converted(arrays: Any, axis: Any, dtype: Any = None, casting: str = "same_kind") -> Any:
-    parts = [operand(a) for a in arrays]
-    return concatenate(parts if dtype is None else [a.astype(dtype) for a in parts], axis)
+    made = constant_of(np.concatenate, arrays, axis, dtype=dtype, casting=casting).dtype
+    return concatenate([operand(a).astype(made) for a in arrays], axis)
 
 
 @implements(np.stack)

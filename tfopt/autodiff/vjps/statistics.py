@@ -47,7 +47,7 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: flo
     away = a - mean
     squares = away * away if a.dtype.kind in "fiu" else np.real(away * conj(away))
     total = np.sum(masked(squares, where, 0), axis=axis, keepdims=keepdims)
-    ddof = operand(ddof if correction is _UNSET else correction)
+    ddof = operand(ddof if correction in (_UNSET, None) else correction)
     return total / np.maximum(how_many(a, axis, keepdims, where) - ddof, 0)
 
 
