@@ -34,23 +34,20 @@ def call(Op op not None, tuple ins not None, dict kw=None):
 
 cpdef object unbroadcast(object g, object a):
     """Sum a gradient over what was broadcast, and give it the dtype of the input it is for."""
+    cdef object x = array_of(<Tensor>g) if type(g) is Tensor else g
+    cdef object y = array_of(<Tensor>a) if type(a) is Tensor else a
     cdef cnp.ndarray left, right
-    cdef int k
-    if cnp.PyArray_Check(g) and cnp.PyArray_Check(a):
-        left, right = g, a
-        if cnp.PyArray_TYPE(left) == cnp.PyArray_TYPE(right) and left.ndim == right.ndim:
-            for k in range(left.ndim):
-                if left.shape[k] != right.shape[k]:
-                    break
-            else:
-                return g
-        if left.ndim == right.ndim + 1 and cnp.PyArray_TYPE(left) == cnp.PyArray_TYPE(right):
+    cdef int k, lead
+    if cnp.PyArray_Check(x) and cnp.PyArray_Check(y):
+        left, right = x, y
+        lead = left.ndim - right.ndim
+        if cnp.PyArray_TYPE(left) == cnp.PyArray_TYPE(right) and 0 <= lead <= 1:
             for k in range(right.ndim):
-                if left.shape[k + 1] != right.shape[k]:
+                if left.shape[k + lead] != right.shape[k]:
                     break
             else:
-                return _sum(left, 0)
-    elif type(g) is type(a) and type(g) is not Tensor:
+                return g if lead == 0 else _sum(left, 0) if x is g else g.sum(axis=0)
+    elif type(x) is type(y):
         return g    # NumPy's scalars
     return cast(_summed(g, a), a.dtype)
 
@@ -229,18 +226,17 @@ cdef int _through(Op op, Node node, object g, set active, dict grads, set owned,
             args = _arrays(ins) if raw else ins
             made = rule(g, y, *args, **node.kw) if node.kw else rule(g, y, *args)
         if made is not None:
-            accumulate(grads, owned, known_key(t), _fitted(made, t))
+            accumulate(grads, owned, known_key(t), _fitted(made, t, raw))
     return 0
 
 
-cdef object _fitted(object g, Tensor t):
-    """A rule's gradient in the dtype of the tensor that it is for, whatever it computed in."""
-    cdef object dtype = array_of(t).dtype
+cdef object _fitted(object g, Tensor t, bint raw):
+    """A rule's gradient in the shape and dtype of the tensor that it is for."""
     if type(g) is not IndexedSlices:
-        return g if g.dtype is dtype else cast(g, dtype)
-    if g.values.dtype == dtype:
+        return unbroadcast(g, array_of(t) if raw else t)
+    if g.values.dtype == t.dtype:
         return g
-    return IndexedSlices(cast(g.values, dtype), g.indices, g.dense_shape)
+    return IndexedSlices(cast(g.values, t.dtype), g.indices, g.dense_shape)
 
 
 cdef tuple _arrays(tuple values):
@@ -279,7 +275,7 @@ cdef int _through_any(Node node, list upstreams, set active, dict grads, set own
         if raw:
             g = _as_raw(g)
         if type(node.op) is Op:
-            g = _fitted(g, t)
+            g = _fitted(g, t, raw)
         accumulate(grads, owned, known_key(t), g)
     return 0
 

@@ -68,8 +68,9 @@ cdef class Op:
         """Set the rules: of each input, ``vjp(g, y, *inputs, **keywords)`` and what it reads.
 
         It reads the values of the inputs whose letters it is given with, and of the output if "y"
-        is among them; of all others it knows shape and dtype alone. CUT in the place of a pair:
-        there is no gradient, None: there is no rule.
+        is among them; of all others it knows shape and dtype alone. What it returns may have the
+        shape that inputs were broadcast to, and another dtype: the engine sums and casts it. CUT in
+        the place of a pair: there is no gradient.
         """
         RULED.add(self.name)
         cdef list vjps = [], saves = []

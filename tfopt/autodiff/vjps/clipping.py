@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.backward import kept, unbroadcast
+from tfopt.autodiff.backward import kept
 from tfopt.clip_grads import clip_by_norm_grad
 from tfopt.clip_ops.by_global_norm import BY_GLOBAL_NORM, GLOBAL_NORM
 from tfopt.clip_ops.by_norm import BY_NORM
@@ -33,11 +33,11 @@ def _value_t(g: Any, y: Any, t: Any, low: Any, high: Any) -> Any:
 
 
 def _value_low(g: Any, y: Any, t: Any, low: Any, high: Any) -> Any:
-    return unbroadcast(kept(g, _chosen(t, low, high)[1]), low)
+    return kept(g, _chosen(t, low, high)[1])
 
 
 def _value_high(g: Any, y: Any, t: Any, low: Any, high: Any) -> Any:
-    return unbroadcast(kept(g, _chosen(t, low, high)[0]), high)
+    return kept(g, _chosen(t, low, high)[0])
 
 
 #: To the tensor and to the two bounds: to the one that was chosen.
@@ -61,12 +61,12 @@ def _norm_t(g: Any, y: Any, t: Any, limit: Any, axes: Any = None, nonfinite: str
     norms, unit, clipped = _parts(t, limit, axes)
     along = np.sum(unit * g, axis=axes, keepdims=True)
     factor = np.where(norms == 0, 0, np.maximum(limit, 0) / np.where(norms == 0, 1, norms))
-    return unbroadcast(np.where(clipped, factor * (g - unit * along), g), t)
+    return np.where(clipped, factor * (g - unit * along), g)
 
 
 def _norm_limit(g: Any, y: Any, t: Any, limit: Any, axes: Any = None, nonfinite: str = "") -> Any:
     _, unit, clipped = _parts(t, limit, axes)
-    return unbroadcast(np.where(clipped & (np.asarray(limit >= 0)), unit * g, 0), limit)
+    return np.where(clipped & (np.asarray(limit >= 0)), unit * g, 0)
 
 
 by_norm = ((_norm_t, "ab"), (_norm_limit, "ab"))
@@ -104,10 +104,8 @@ def by_global_norm(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
         if given is None and wanted:
             by_norm = t * (to_norm / safe)
             grad = by_norm if grad is None else grad + by_norm
-        made.append(None if grad is None else unbroadcast(grad, t))
-    for x, grad, wanted in ((ins[-2], to_limit, need[-2]), (given, to_norm, need[-1])):
-        made.append(unbroadcast(grad, x) if wanted else None)
-    return made
+        made.append(grad)
+    return [*made, to_limit, to_norm]
 
 
 BY_VALUE.define(*by_value)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.backward import cast, conj
+from tfopt.autodiff.backward import conj
 from tfopt.autodiff.operands import as_tensor, operand
 from tfopt.autodiff.ops import elementwise, implements, method
 from tfopt.core.engine import Op, apply
@@ -49,7 +49,7 @@ def angle(z: Any, deg: bool = False) -> Any:
 
 #: Whether the result is real, values say.
 REAL_IF_CLOSE = Op("real_if_close", np.real_if_close, views=True, sized=False)
-REAL_IF_CLOSE.define(lambda g, y, a, tol: cast(g, a.dtype))
+REAL_IF_CLOSE.define(lambda g, y, a, tol: g)
 
 
 @implements(np.real_if_close)

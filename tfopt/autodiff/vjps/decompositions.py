@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.backward import cast, conj
+from tfopt.autodiff.backward import conj
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.ops import implements
 from tfopt.autodiff.vjps.composed import composed, constant_of, with_gradients_of
@@ -48,7 +48,7 @@ def _eigh_rule(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
     twice = full + adjoint(full)
     triangle = np.tril(twice, -1) if kw["uplo"] == "L" else np.triu(twice, 1)
     half_diagonal = np.where(np.eye(w.shape[-1], dtype=bool), 0.5 * twice, 0)
-    return [cast(triangle + half_diagonal, ins[0].dtype)]
+    return [triangle + half_diagonal]
 
 
 EIGH.define_jointly(_eigh_rule, "ay")
@@ -90,7 +90,7 @@ def _svd_rule(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
         turned = adjoint(v) @ adjoint(gvh)
         inner = inner + s[..., :, None] * (gaps * (turned - adjoint(turned)))
         outer = outer + (u * over[..., None, :]) @ (gvh - adjoint(turned) @ vh)
-    return [cast(u @ inner @ vh + outer, ins[0].dtype)]
+    return [u @ inner @ vh + outer]
 
 
 def _half(over: Any) -> Any:
@@ -138,7 +138,7 @@ def _pinv_rule(g: Any, y: Any, a: Any, **kw: Any) -> Any:
     """Golub and Pereyra (1973): where the rank stays as it is."""
     yh, gh = adjoint(y), adjoint(g)
     left, right = np.eye(a.shape[-2]) - a @ y, np.eye(a.shape[-1]) - y @ a
-    return cast(left @ gh @ y @ yh + yh @ y @ gh @ right - yh @ g @ yh, a.dtype)
+    return left @ gh @ y @ yh + yh @ y @ gh @ right - yh @ g @ yh
 
 
 PINV.define((_pinv_rule, "ay"))
@@ -200,10 +200,10 @@ def _qr_rule(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
     gr = 0 * r if gr is None else gr
     n = q.shape[-1]
     if r.shape[-1] == n:
-        return [cast(_tall_qr(q, r, gq, gr), a.dtype)]
+        return [_tall_qr(q, r, gq, gr)]
     gq = gq + a[..., n:] @ adjoint(gr[..., n:])  # the further columns of r are q's times those of a
     first = _tall_qr(q, r[..., :n], gq, gr[..., :n])
-    return [cast(np.concatenate([first, q @ gr[..., n:]], axis=-1), a.dtype)]
+    return [np.concatenate([first, q @ gr[..., n:]], axis=-1)]
 
 
 def _tall_qr(q: Any, r: Any, gq: Any, gr: Any) -> Any:

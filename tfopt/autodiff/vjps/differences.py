@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.backward import call, cast, conj
+from tfopt.autodiff.backward import call, conj
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.operands import as_tensor
 from tfopt.autodiff.vjps.arguments import axes_of, axis_of
@@ -122,7 +122,7 @@ def _correlated(g: Any, other: Any, like: Any) -> Any:
     """Return the sums of g times another sequence, at each of its places."""
     made = call(CONVOLVE, (g, conj(other)[::-1]))
     start = other.shape[0] - 1
-    return cast(made[start : start + like.shape[0]], like.dtype)
+    return made[start : start + like.shape[0]]
 
 
 CONVOLVE.define(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.backward import call, conj, unbroadcast
+from tfopt.autodiff.backward import call, conj
 from tfopt.autodiff.dispatch import without_rule
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.ops import implements
@@ -51,7 +51,7 @@ def _einsum_one(g: Any, ins: Any, kw: Any, place: int) -> Any:
         grids = np.nonzero(on)
         key = tuple(grids[distinct.index(c)] for c in own)
         made = _put(made.reshape(-1), key, target.shape)
-    return unbroadcast(made, target)
+    return made
 
 
 def _put(values: Any, key: tuple[Any, ...], shape: tuple[int, ...]) -> Any:

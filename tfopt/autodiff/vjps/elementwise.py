@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.backward import cast, conj, kept, unbroadcast
+from tfopt.autodiff.backward import conj, kept
 from tfopt.autodiff.expressions import Call
 from tfopt.autodiff.operands import operand
 from tfopt.autodiff.ops import elementwise, implements, method
@@ -19,33 +18,26 @@ LN2, LN10 = float(np.log(2.0)), float(np.log(10.0))
 
 # ---- arithmetic
 
-elementwise(np.add, lambda g, y, a, b: unbroadcast(g, a), lambda g, y, a, b: unbroadcast(g, b))
+elementwise(np.add, lambda g, y, a, b: g, lambda g, y, a, b: g)
+elementwise(np.subtract, lambda g, y, a, b: g, lambda g, y, a, b: -g)
 elementwise(
-    np.subtract, lambda g, y, a, b: unbroadcast(g, a), lambda g, y, a, b: unbroadcast(-g, b)
-)
-elementwise(
-    np.multiply,
-    (lambda g, y, a, b: unbroadcast(g * conj(b), a), "b"),
-    (lambda g, y, a, b: unbroadcast(g * conj(a), b), "a"),
+    np.multiply, (lambda g, y, a, b: g * conj(b), "b"), (lambda g, y, a, b: g * conj(a), "a")
 )
 elementwise(
     np.divide,
-    (lambda g, y, a, b: unbroadcast(g / conj(b), a), "b"),
-    (lambda g, y, a, b: unbroadcast(-g * conj(a) / conj(b) / conj(b), b), "ab"),
+    (lambda g, y, a, b: g / conj(b), "b"),
+    (lambda g, y, a, b: -g * conj(a) / conj(b) / conj(b), "ab"),
 )
 elementwise(np.negative, lambda g, y, a: -g)
 elementwise(np.positive, lambda g, y, a: g)
 elementwise(np.floor_divide, CUT, CUT)
-elementwise(
-    np.remainder,
-    lambda g, y, a, b: unbroadcast(g, a),
-    (lambda g, y, a, b: unbroadcast(-g * np.floor(a / b), b), "ab"),
-)
-elementwise(
-    np.fmod,
-    lambda g, y, a, b: unbroadcast(g, a),
-    (lambda g, y, a, b: unbroadcast(-g * np.trunc(a / b), b), "ab"),
-)
+_ufunc: Any
+for _ufunc, _whole in ((np.remainder, np.floor), (np.fmod, np.trunc)):
+    elementwise(
+        _ufunc,
+        lambda g, y, a, b: g,
+        (lambda g, y, a, b, whole=_whole: -g * whole(a / b), "ab"),
+    )
 
 
 def power_base(g: Any, y: Any, a: Any, b: Any) -> Any:
@@ -55,7 +47,7 @@ def power_base(g: Any, y: Any, a: Any, b: Any) -> Any:
             return g * (2 * conj(a))
         return g * (b * conj(a) ** (b - 1)) if b else g * 0
     slope = conj(b * a ** np.where(b == 0, 1, b - 1))
-    return unbroadcast(g * np.where(b == 0, 0, slope), a)
+    return g * np.where(b == 0, 0, slope)
 
 
 def power_exponent(g: Any, y: Any, a: Any, b: Any) -> Any:
@@ -65,7 +57,7 @@ def power_exponent(g: Any, y: Any, a: Any, b: Any) -> Any:
     """
     usable = a != 0 if np.iscomplexobj(y) else a > 0
     logarithm = np.where(usable, np.log(np.where(usable, a, 1).astype(y.dtype)), 0)
-    return unbroadcast(g * conj(y * logarithm), b)
+    return g * conj(y * logarithm)
 
 
 elementwise(np.power, (power_base, "ab"), (power_exponent, "aby"))
@@ -93,16 +85,12 @@ elementwise(np.log, (lambda g, y, x: g / conj(x), "a"))
 elementwise(np.log2, (lambda g, y, x: g / conj(x * LN2), "a"))
 elementwise(np.log10, (lambda g, y, x: g / conj(x * LN10), "a"))
 elementwise(np.log1p, (lambda g, y, x: g / conj(1 + x), "a"))
-elementwise(
-    np.logaddexp,
-    (lambda g, y, a, b: unbroadcast(g * np.exp(a - y), a), "ay"),
-    (lambda g, y, a, b: unbroadcast(g * np.exp(b - y), b), "by"),
-)
-elementwise(
-    np.logaddexp2,
-    (lambda g, y, a, b: unbroadcast(g * np.exp2(a - y), a), "ay"),
-    (lambda g, y, a, b: unbroadcast(g * np.exp2(b - y), b), "by"),
-)
+for _ufunc, _power in ((np.logaddexp, np.exp), (np.logaddexp2, np.exp2)):
+    elementwise(
+        _ufunc,
+        (lambda g, y, a, b, power=_power: g * power(a - y), "ay"),
+        (lambda g, y, a, b, power=_power: g * power(b - y), "by"),
+    )
 
 # ---- trigonometry
 
@@ -120,24 +108,23 @@ elementwise(np.arccosh, (lambda g, y, x: g / conj(np.sqrt(x - 1) * np.sqrt(x + 1
 elementwise(np.arctanh, (lambda g, y, x: g / conj(1 - x * x), "a"))
 elementwise(
     np.arctan2,
-    (lambda g, y, a, b: unbroadcast(g * b / (a * a + b * b), a), "ab"),
-    (lambda g, y, a, b: unbroadcast(-g * a / (a * a + b * b), b), "ab"),
+    (lambda g, y, a, b: g * b / (a * a + b * b), "ab"),
+    (lambda g, y, a, b: -g * a / (a * a + b * b), "ab"),
 )
 
 
-def _hypot(which: int) -> Callable[..., Any]:
-    def rule(g: Any, y: Any, a: Any, b: Any) -> Any:
-        leg = (a, b)[which]
-        return unbroadcast(g * np.where(y == 0, 0, leg / np.where(y == 0, 1, y)), leg)
-
-    return rule
+def _hypot(g: Any, y: Any, leg: Any) -> Any:
+    return g * np.where(y == 0, 0, leg / np.where(y == 0, 1, y))
 
 
-elementwise(np.hypot, (_hypot(0), "aby"), (_hypot(1), "aby"))
-elementwise(np.deg2rad, lambda g, y, x: g * (np.pi / 180))
-elementwise(np.radians, lambda g, y, x: g * (np.pi / 180))
-elementwise(np.rad2deg, lambda g, y, x: g * (180 / np.pi))
-elementwise(np.degrees, lambda g, y, x: g * (180 / np.pi))
+elementwise(
+    np.hypot,
+    (lambda g, y, a, b: _hypot(g, y, a), "ay"),
+    (lambda g, y, a, b: _hypot(g, y, b), "by"),
+)
+for _ufunc, _factor in ((np.deg2rad, np.pi / 180), (np.radians, np.pi / 180),
+                        (np.rad2deg, 180 / np.pi), (np.degrees, 180 / np.pi)):  # fmt: skip
+    elementwise(_ufunc, lambda g, y, x, factor=_factor: g * factor)
 
 # ---- kinks and steps
 
@@ -163,34 +150,23 @@ def sign(g: Any, y: Any, x: Any) -> Any:
 
 
 elementwise(np.sign, (sign, "ay"))
+for _ufunc, _wins in ((np.maximum, np.greater_equal), (np.minimum, np.less_equal)):
+    elementwise(
+        _ufunc,
+        (lambda g, y, a, b, wins=_wins: kept(g, wins(a, b)), "ab"),
+        (lambda g, y, a, b, wins=_wins: kept(g, ~wins(a, b)), "ab"),
+        out_by_name=True,
+    )
+for _ufunc, _wins in ((np.fmax, np.greater_equal), (np.fmin, np.less_equal)):
+    elementwise(
+        _ufunc,
+        (lambda g, y, a, b, wins=_wins: kept(g, wins(a, b) | np.isnan(b)), "ab"),
+        (lambda g, y, a, b, wins=_wins: kept(g, ~(wins(a, b) | np.isnan(b))), "ab"),
+    )
 elementwise(
-    np.maximum,
-    (lambda g, y, a, b: unbroadcast(kept(g, a >= b), a), "ab"),
-    (lambda g, y, a, b: unbroadcast(kept(g, ~(a >= b)), b), "ab"),
-    out_by_name=True,
+    np.copysign, (lambda g, y, a, b: np.where(np.signbit(a) == np.signbit(b), g, -g), "ab"), CUT
 )
-elementwise(
-    np.minimum,
-    (lambda g, y, a, b: unbroadcast(kept(g, a <= b), a), "ab"),
-    (lambda g, y, a, b: unbroadcast(kept(g, ~(a <= b)), b), "ab"),
-    out_by_name=True,
-)
-elementwise(
-    np.fmax,
-    (lambda g, y, a, b: unbroadcast(kept(g, (a >= b) | np.isnan(b)), a), "ab"),
-    (lambda g, y, a, b: unbroadcast(kept(g, ~((a >= b) | np.isnan(b))), b), "ab"),
-)
-elementwise(
-    np.fmin,
-    (lambda g, y, a, b: unbroadcast(kept(g, (a <= b) | np.isnan(b)), a), "ab"),
-    (lambda g, y, a, b: unbroadcast(kept(g, ~((a <= b) | np.isnan(b))), b), "ab"),
-)
-elementwise(
-    np.copysign,
-    (lambda g, y, a, b: unbroadcast(np.where(np.signbit(a) == np.signbit(b), g, -g), a), "ab"),
-    CUT,
-)
-elementwise(np.heaviside, CUT, (lambda g, y, a, b: unbroadcast(np.where(a == 0, g, 0), b), "a"))
+elementwise(np.heaviside, CUT, (lambda g, y, a, b: np.where(a == 0, g, 0), "a"))
 for _ufunc in (
     np.spacing, np.floor, np.ceil, np.rint, np.trunc, np.isnan, np.isinf, np.isfinite, np.signbit,
     np.logical_not, np.invert,
@@ -203,11 +179,11 @@ for _of_two in (
 ):  # fmt: skip
     elementwise(_of_two, CUT, CUT)
 
-elementwise(np.nextafter, lambda g, y, a, b: unbroadcast(g, a), CUT)
+elementwise(np.nextafter, lambda g, y, a, b: g, CUT)
 
 # ---- parts and multiples of numbers
 
-elementwise(np.ldexp, (lambda g, y, a, b: unbroadcast(cast(np.ldexp(g, b), a.dtype), a), "b"), CUT)
+elementwise(np.ldexp, (lambda g, y, a, b: np.ldexp(g, b), "b"), CUT)
 
 
 @composed(np.modf)
@@ -251,7 +227,7 @@ def _as_type(a: Any, dtype: Any) -> Any:
 
 
 CAST = Op("Cast", _as_type)
-CAST.define(lambda g, y, a, dtype: cast(g, a.dtype) if a.dtype.kind in "fcV" else None)
+CAST.define(lambda g, y, a, dtype: g if a.dtype.kind in "fcV" else None)
 
 
 @method("astype")
@@ -281,8 +257,8 @@ def _where_expression(call: Call) -> str | None:
 WHERE = Op("Select", np.where, expression=_where_expression)
 WHERE.define(
     CUT,
-    (lambda g, y, c, a, b: unbroadcast(np.where(c, g, 0), a), "a"),
-    (lambda g, y, c, a, b: unbroadcast(np.where(c, 0, g), b), "a"),
+    (lambda g, y, c, a, b: np.where(c, g, 0), "a"),
+    (lambda g, y, c, a, b: np.where(c, 0, g), "a"),
 )
 
 
@@ -303,14 +279,10 @@ def _inside(x: Any, low: Any, high: Any) -> Any:
 
 CLIP = Op("clip", np.clip)
 CLIP.define(
-    (lambda g, y, x, low, high: unbroadcast(kept(g, _inside(x, low, high)), x), "abc"),
-    (lambda g, y, x, low, high: unbroadcast(kept(g, _below(x, low, high)), low), "abc"),
-    (lambda g, y, x, low, high: unbroadcast(kept(g, x > high), high), "ac"),
+    (lambda g, y, x, low, high: kept(g, _inside(x, low, high)), "abc"),
+    (lambda g, y, x, low, high: kept(g, x < low), "ab"),
+    (lambda g, y, x, low, high: kept(g, x > high), "ac"),
 )
-
-
-def _below(x: Any, low: Any, high: Any) -> Any:
-    return x < low
 
 
 _LIMITS_OF: Any = np.clip.__wrapped__  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.backward import call, cast
+from tfopt.autodiff.backward import call
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.ops import implements
 from tfopt.autodiff.vjps.arguments import axis_of, known
@@ -33,7 +33,7 @@ def _to_length(a: Any, n: int, axis: int) -> Any:
 def _adjoint(other: Op) -> Any:
     def rule(g: Any, y: Any, a: Any, n: Any, axis: int, norm: Any) -> Any:
         made = call(other, (g,), {"n": None, "axis": axis, "norm": _TURNED[norm]})
-        return cast(_to_length(made, a.shape[axis], axis), a.dtype)
+        return _to_length(made, a.shape[axis], axis)
 
     return rule
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from tfopt.autodiff.backward import unbroadcast
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.ops import implements
 from tfopt.autodiff.vjps.arguments import axis_of, known, shell
@@ -25,8 +24,7 @@ def _split_rule(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
     axis, start, made = kw["axis"] % g.ndim, 0, []
     for array, wanted in zip(ins, need, strict=True):
         stop = start + array.shape[axis]
-        part = g[(slice(None),) * axis + (slice(start, stop),)] if wanted else None
-        made.append(part if part is None else unbroadcast(part, array))
+        made.append(g[(slice(None),) * axis + (slice(start, stop),)] if wanted else None)
         start = stop
     return made
 

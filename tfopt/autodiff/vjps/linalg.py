@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.backward import cast, conj, unbroadcast
+from tfopt.autodiff.backward import conj
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.ops import elementwise, implements, method
 from tfopt.autodiff.vjps.arguments import frozen
@@ -26,24 +26,24 @@ def adjoint(a: Any) -> Any:
 def matmul_left(g: Any, y: Any, a: Any, b: Any) -> Any:
     """Gradient of a in a @ b."""
     if a.ndim == 2 == b.ndim:
-        return cast(g @ conj(b.T), a.dtype)
+        return g @ conj(b.T)
     if b.ndim == 1:
-        return unbroadcast(np.expand_dims(g, -1) * conj(b) if a.ndim > 1 else g * conj(b), a)
+        return np.expand_dims(g, -1) * conj(b) if a.ndim > 1 else g * conj(b)
     if a.ndim == 1:
-        return unbroadcast((np.expand_dims(g, -2) @ adjoint(b))[..., 0, :], a)
-    return unbroadcast(g @ adjoint(b), a)
+        return (np.expand_dims(g, -2) @ adjoint(b))[..., 0, :]
+    return g @ adjoint(b)
 
 
 def matmul_right(g: Any, y: Any, a: Any, b: Any) -> Any:
     """Gradient of b in a @ b."""
     if a.ndim == 2 == b.ndim:
-        return cast(conj(a.T) @ g, b.dtype)
+        return conj(a.T) @ g
     if a.ndim == 1:
         outer = np.expand_dims(conj(a), -1) * np.expand_dims(g, -2) if b.ndim > 1 else conj(a) * g
-        return unbroadcast(outer, b)
+        return outer
     if b.ndim == 1:
-        return unbroadcast((adjoint(a) @ np.expand_dims(g, -1))[..., 0], b)
-    return unbroadcast(adjoint(a) @ g, b)
+        return (adjoint(a) @ np.expand_dims(g, -1))[..., 0]
+    return adjoint(a) @ g
 
 
 elementwise(np.matmul, (matmul_left, "b"), (matmul_right, "a"))
@@ -70,7 +70,7 @@ def tensordot_left(g: Any, y: Any, a: Any, b: Any, axes: Any) -> Any:
     left, right, rows, columns = _split(a, b, axes)
     made = np.tensordot(g, conj(b), (range(len(rows), g.ndim), columns))
     order = rows + [left[k] for k in np.argsort(right)]
-    return cast(np.transpose(made, np.argsort(order)), a.dtype)
+    return np.transpose(made, np.argsort(order))
 
 
 def tensordot_right(g: Any, y: Any, a: Any, b: Any, axes: Any) -> Any:
@@ -78,7 +78,7 @@ def tensordot_right(g: Any, y: Any, a: Any, b: Any, axes: Any) -> Any:
     left, right, rows, columns = _split(a, b, axes)
     made = np.tensordot(conj(a), g, (rows, range(len(rows))))
     order = [right[k] for k in np.argsort(left)] + columns
-    return cast(np.transpose(made, np.argsort(order)), b.dtype)
+    return np.transpose(made, np.argsort(order))
 
 
 TENSORDOT.define((tensordot_left, "b"), (tensordot_right, "a"))
@@ -90,8 +90,7 @@ def _with_scalar(rule: Any, axes: Any) -> Any:
     def scaled(g: Any, y: Any, a: Any, b: Any) -> Any:
         if a.ndim and b.ndim:
             return rule(g, y, a, b, axes)
-        own, other = (a, b) if rule is tensordot_left else (b, a)
-        return unbroadcast(g * conj(other), own)
+        return g * conj(b if rule is tensordot_left else a)
 
     return scaled
 
@@ -242,7 +241,7 @@ def _slogdet_rule(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
     slope: Any = 0 if glog is None else glog
     if gsign is not None and np.iscomplexobj(sign):
         slope = slope - 1j * np.imag(conj(gsign) * sign)
-    return [cast(_over_matrix(slope + 0 * sign) * adjoint(np.linalg.inv(a)), a.dtype)]
+    return [_over_matrix(slope + 0 * sign) * adjoint(np.linalg.inv(a))]
 
 
 SLOGDET.define_jointly(_slogdet_rule, "ay")
@@ -271,14 +270,14 @@ def slogdet(a: Any) -> Any:
 
 
 def _solve_right(g: Any, y: Any, a: Any, b: Any) -> Any:
-    return unbroadcast(_solved(adjoint(a), g, b.ndim == 1), b)
+    return _solved(adjoint(a), g, b.ndim == 1)
 
 
 def _solve_left(g: Any, y: Any, a: Any, b: Any) -> Any:
     s = _solved(adjoint(a), g, b.ndim == 1)
     if b.ndim == 1:
-        return unbroadcast(-np.expand_dims(s, -1) * np.expand_dims(conj(y), -2), a)
-    return unbroadcast(-(s @ adjoint(y)), a)
+        return -np.expand_dims(s, -1) * np.expand_dims(conj(y), -2)
+    return -(s @ adjoint(y))
 
 
 def _solved(a: Any, g: Any, vector: bool) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from tfopt.autodiff.backward import unbroadcast
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.ops import implements, method
 from tfopt.autodiff.vjps.arguments import axis_of, frozen, into_zeros, known, order_of, shell
@@ -209,7 +208,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 BROADCAST = Op(
     "broadcast_to", lambda a, shape: np.broadcast_to(a, shape), views=True, broadcasts=True
 )
-BROADCAST.define(lambda g, y, a, shape: unbroadcast(g, a))
+BROADCAST.define(lambda g, y, a, shape: g)
 
 
 @implements(np.broadcast_to)

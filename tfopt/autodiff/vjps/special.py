@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.autodiff.backward import conj, unbroadcast
+from tfopt.autodiff.backward import conj
 from tfopt.autodiff.ops import LATER, elementwise
 from tfopt.core.engine import CUT, REGISTERED, Op
 
@@ -156,7 +156,7 @@ def _rule(slope: Slope, name: str, place: int) -> Slope:
         return _refusal(name, place)
 
     def rule(g: Any, y: Any, *inputs: Any) -> Any:
-        return unbroadcast(g * conj(slope(y, *inputs)), inputs[place])
+        return g * conj(slope(y, *inputs))
 
     return rule
 
