@@ -418,13 +418,19 @@ class BuildKernels(build_ext):
 
 render_functions()
 # the tests need no nvcc
-render(CUDA / "table.h.tp", CUDA / "table.h", TABLE=TABLE.ELEMENTWISE, passed=passed)
+render(
+    CUDA / "table.h.tp",
+    CUDA / "table.h",
+    TABLE=TABLE.RULES,
+    passed=passed,
+    reduced=TRANSLATOR.reduced,
+)
 write(CUDA / "rules.h", TRANSLATOR.cuda_rules(FORMULAS))
 # Asked for only: whoever happens to have a toolkit, perhaps an old one, builds as fast as others.
 libraries = []
 if os.environ.get("TFOPT_CUDA") == "1":
-    elementwise = [rule.name for rule in TABLE.ELEMENTWISE]
-    libraries.append(CudaLibrary(elementwise, [str(path) for path in RULES.glob("*.py")]))
+    rules = [rule.name for rule in TABLE.RULES]
+    libraries.append(CudaLibrary(rules, [str(path) for path in RULES.glob("*.py")]))
 modules = [
     *(
         extension(f"kernels/update/steps_{name}", render_steps(name), flags)

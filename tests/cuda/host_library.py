@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import tfopt
-from tfopt.rules import ELEMENTWISE
+from tfopt.rules import RULES
 
 __all__ = ["SOURCES", "build", "compiler"]
 
@@ -49,7 +49,7 @@ def _compile(library: Path, flags: tuple[str, ...]) -> None:
     ]
     jobs += [
         ["rule.cu", f"-DTFOPT_RULE={rule.name}", "-o", str(folder / f"{rule.name}.o")]
-        for rule in ELEMENTWISE
+        for rule in RULES
     ]
     command = [str(compiler()), *FLAGS, *flags]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import cupy
 import numpy as np
-from cases import ELEMENTWISE, arrays_for, ordinary_hypers
+from cases import RULES, WITH_ROWS, arrays_for, ordinary_hypers
 
 import tfopt
 from tfopt.cuda.calls import dense_update, rows_update
@@ -18,16 +18,19 @@ from tfopt.updates.device_copy import copies_of
 
 cupy.cuda.set_allocator(None)
 
-for rule in ELEMENTWISE:
+for rule in RULES:
     apply = getattr(tfopt.training_ops, f"apply_{rule.name}")
     hypers = ordinary_hypers(rule)
     for dtype in ("float32", "float64", "float16"):
         for n in (1, 5, 4097):
             apply(*map(cupy.asarray, arrays_for(rule, (n,), dtype)), **hypers)
+            apply(*map(cupy.asarray, arrays_for(rule, (3, n), dtype)), **hypers)
         rows = [arrays_for(rule, (k % 7,), dtype, k) for k in range(30)]
         columns = [[cupy.asarray(a) for a in column] for column in zip(*rows, strict=True)]
         apply(*columns, **hypers)
-        for inner in ((), (3,), (70,)):
+        if rule.reduction:
+            apply(*map(cupy.asarray, arrays_for(rule, (2, 70_001), dtype)), **hypers)
+        for inner in ((), (3,), (70,)) if rule in WITH_ROWS else ():
             *variables, grad = map(cupy.asarray, arrays_for(rule, (9, *inner), dtype))
             ids = cupy.asarray(np.array([8, 0, 8, 3, 0, 8, 1, 2, 8]))
             for duplicates in ("sum",) if rule.absent else ("sequential", "sum"):
@@ -49,7 +52,7 @@ for dtype in ("float32", "float64", "float16"):
     for axes in (None, [0], [1], [2], [0, 2], []):
         tfopt.clip_by_norm(table, 1.0, axes, nonfinite="skip")
 
-rule = ELEMENTWISE[0]
+rule = RULES[0]
 kernel, hypers = kernels[rule.name], tuple(ordinary_hypers(rule)[h] for h in rule.hypers)
 for limits in ({"clipvalue": 0.5}, {"clipnorm": 1.0}, {"clipvalue": 0.5, "global_clipnorm": 1.0}):
     columns = [[cupy.ones(n, "float32") for n in (5, 4097, 0)] for _ in rule.operands]
@@ -73,5 +76,12 @@ for clip in ({}, {"clipnorm": 1.0}):
         opt.apply_gradients([(rows, table), *((var.copy(), var) for var in variables)])
     with average.averaged():
         pass
+for name in ("LAMB", "AdamMini"):
+    variables = [cupy.ones((7, 5), "float32"), cupy.ones(9, "float32")]
+    slices = [
+        tfopt.IndexedSlices(cupy.ones((3, *var.shape[1:]), "float32"), cupy.array([4, 0, 4]))
+        for var in variables
+    ]
+    getattr(tfopt.optimizers, name)().apply_gradients(zip(slices, variables, strict=True))
 tfopt.cuda.synchronize()
 print("done")

@@ -13,10 +13,11 @@ import pytest
 from cases import assert_same_bits
 from clip_cases import array_of
 from devices import DEVICE, HostArray
-from test_cuda_optimizers import BY_ELEMENTS, each_dtype
+from test_cuda_optimizers import each_dtype, each_optimizer
 from test_optimizers import make
 
 import tfopt
+from tfopt import optimizers
 from tfopt.cuda import backend, library
 from tfopt.optimizers import SGD, Adam, AdamW, Optimizer
 from tfopt.optimizers.schedules import CosineDecay
@@ -78,7 +79,7 @@ def compared(make_one: Callable[[], Optimizer], dtype: str, steps: int = 4) -> N
 
 
 @each_dtype
-@pytest.mark.parametrize("which", BY_ELEMENTS)
+@each_optimizer
 def test_one_check_for_all_steps(checks: Checks, which: str, dtype: str) -> None:
     if which in ("Adadelta", "Ftrl-l1-l2-beta") and not DEVICE.on_host:
         pytest.skip("a reciprocal root and a power are not the host's to the bit")
@@ -88,8 +89,9 @@ def test_one_check_for_all_steps(checks: Checks, which: str, dtype: str) -> None
 
 @pytest.mark.parametrize("limits", LIMITS, ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_clipped_steps(checks: Checks, limits: dict[str, float], dtype: str) -> None:
-    compared(lambda: Adam(0.1, **limits), dtype)
+@pytest.mark.parametrize("name", ["Adam", "AdamMini", "LAMB", "LARS", "RowwiseAdagrad"])
+def test_clipped_steps(checks: Checks, name: str, limits: dict[str, float], dtype: str) -> None:
+    compared(lambda: getattr(optimizers, name)(0.1, **limits), dtype)
     assert checks.n == 1
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import ELEMENTWISE, arrays_for, assert_same_bits, ordinary_hypers
+from cases import ELEMENTWISE, WITH_ROWS, arrays_for, assert_same_bits, ordinary_hypers
 from clip_cases import FLOATS, array_of, tensor
 from devices import DEVICE, HostArray
 from hypothesis import given
@@ -28,7 +28,7 @@ from tfopt.updates.rule_steps import RuleUpdate
 
 INF, NAN = float("inf"), float("nan")
 
-each_rule = pytest.mark.parametrize("rule", ELEMENTWISE, ids=lambda rule: rule.name)
+each_rule = pytest.mark.parametrize("rule", WITH_ROWS, ids=lambda rule: rule.name)
 each_dtype = pytest.mark.parametrize("dtype", FLOATS)
 
 

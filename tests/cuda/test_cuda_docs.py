@@ -67,12 +67,6 @@ KINDS: dict[str, dict[str, Maker]] = {
     "settings": SETTINGS,
 }
 
-#: What the error calls what it refuses, where that is not its name: its rule, or what it does.
-SAID = {
-    "AdamMini": "rowwise_adam sums over each row",
-    "RowwiseAdagrad": "rowwise_adagrad sums over each row",
-    "RowwiseAdam": "rowwise_adam sums over each row",
-}
 NAMES = [(kind, name) for kind, makers in KINDS.items() for name in makers]
 
 
@@ -131,7 +125,7 @@ def test_it_does_what_the_table_says(kind: str, name: str, rows: bool) -> None:
 
     with pytest.raises(tfopt.InvalidArgumentError, match=r"on (a|the) GPU") as caught:
         steps(opt, put, rows, dtype)
-    assert SAID.get(name, name).lower() in str(caught.value).lower()
+    assert name.lower() in str(caught.value).lower()
     assert int(opt.iterations) == 0
     for there, before in arrays:
         assert_same_bits(DEVICE.back(there), before, name)

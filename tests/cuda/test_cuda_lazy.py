@@ -10,8 +10,8 @@ import pytest
 from cases import RULES, arrays_for, assert_same_bits, ordinary_hypers
 from clip_cases import array_of
 from devices import DEVICE
-from test_cuda_optimizers import BY_ELEMENTS, there
-from test_optimizers import make
+from test_cuda_optimizers import there
+from test_optimizers import MAKERS, make
 
 import tfopt
 from tfopt import IndexedSlices
@@ -25,7 +25,7 @@ from tfopt.updates.rule_steps import RuleUpdate
 from tfopt.updates.sparse_update import rows_call
 
 ROWS, N = 7, 12
-LAZY = [which for which in BY_ELEMENTS if "lazy" in make(which)._modes()]
+LAZY = [which for which in MAKERS if "lazy" in make(which)._modes()]
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from host_library import compiler
 
 import tfopt
 from tfopt.cuda import library
-from tfopt.rules import ELEMENTWISE
+from tfopt.rules import RULES
 
 #: A library without a device, in C; RULE_COUNT and so on make it fit or not.
 STUB = """
@@ -35,11 +35,11 @@ int tfopt_cuda_rows(void) { return 0; }
 """
 #: What is loaded, and not called by a test.
 REST = [f for f in library._FUNCTIONS if f != "rows" and f"tfopt_cuda_{f}(" not in STUB]
-FITTING = {"ABI": library.ABI, "N_RULES": len(ELEMENTWISE), "DEVICES": 1, "DRIVER": 13000, "TRY": 0}
+FITTING = {"ABI": library.ABI, "N_RULES": len(RULES), "DEVICES": 1, "DRIVER": 13000, "TRY": 0}
 
 WHY_NOT = {
     "another version": ({"ABI": 99}, "has version 99, but tfopt needs"),
-    "another table": ({"N_RULES": len(ELEMENTWISE) - 1}, "another table"),
+    "another table": ({"N_RULES": len(RULES) - 1}, "another table"),
     "no driver": ({"DRIVER": 0}, "no NVIDIA driver"),
     "an old driver": ({"DRIVER": 12020}, "driver supports CUDA 12.2, but the library needs 13.0"),
     "no device": ({"DEVICES": 0}, "no CUDA device"),
@@ -62,9 +62,9 @@ def use(monkeypatch: pytest.MonkeyPatch):
 
 def stub(folder: Path, name: str = "stub", **differing: int) -> Path:
     columns = (
-        ", ".join(f'"{rule.name}"' for rule in ELEMENTWISE),
-        ", ".join(str(len(rule.slots) + 1) for rule in ELEMENTWISE),
-        ", ".join(str(len(rule.scalars)) for rule in ELEMENTWISE),
+        ", ".join(f'"{rule.name}"' for rule in RULES),
+        ", ".join(str(len(rule.slots) + 1) for rule in RULES),
+        ", ".join(str(len(rule.scalars)) for rule in RULES),
     )
     source, made = folder / "stub.c", folder / f"{name}.so"  # a loaded file's name stays its own
     rest = "".join(f"int tfopt_cuda_{name}(void) {{ return 0; }}\n" for name in REST)
@@ -109,7 +109,7 @@ def test_a_file_that_is_no_library(use, tmp_path: Path) -> None:
 
 def test_a_table_in_another_order(use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(stub(tmp_path))
-    monkeypatch.setattr(library, "ELEMENTWISE", ELEMENTWISE[::-1])
+    monkeypatch.setattr(library, "RULES", RULES[::-1])
     assert "another table" in (tfopt.cuda.why_not() or "")
 
 

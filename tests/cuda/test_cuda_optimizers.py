@@ -18,10 +18,7 @@ from tfopt.optimizers.schedules import CosineDecay
 from tfopt.updates.rule_steps import DenseBucket, RuleUpdate
 
 ROWS = 6
-#: Optimizers of rules that the CUDA library has, and of others.
-BY_ELEMENTS = [which for which in MAKERS if getattr(make(which), "_by_elements", True)]
-REDUCED = [which for which in MAKERS if which not in BY_ELEMENTS]
-each_optimizer = pytest.mark.parametrize("which", BY_ELEMENTS)
+each_optimizer = pytest.mark.parametrize("which", MAKERS)
 each_dtype = pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 
 
@@ -77,22 +74,6 @@ def test_steps_are_the_hosts(which: str, dtype: str) -> None:
     if which in ("Adadelta", "Ftrl-l1-l2-beta") and not DEVICE.on_host:
         pytest.skip("a reciprocal root and a power are not the host's to the bit")
     compared(lambda: make(which), dtype)
-
-
-@each_dtype
-@pytest.mark.parametrize("which", REDUCED)
-def test_rules_with_a_reduction_are_refused(which: str, dtype: str) -> None:
-    """By name, and nothing has changed."""
-    here = model(dtype)[1:4]
-    variables = [Variable(there(var), name=f"v{k}") for k, var in enumerate(here)]
-    opt = make(which)
-    with pytest.raises(tfopt.InvalidArgumentError, match="not supported on a GPU"):
-        opt.apply_gradients(
-            [(there(np.ones_like(var)), v) for var, v in zip(here, variables, strict=True)]
-        )
-    for var, own in zip(variables, here, strict=True):
-        assert_same_bits(DEVICE.back(var.value()), own, var.name)
-    assert int(opt.iterations) == 0 and len(opt.get_weights()) == 1
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ import pytest
 from build_files import imported
 from host_library import SOURCES
 
-from tfopt.rules import ELEMENTWISE, Rule
+from tfopt.rules import RULES, Rule
 
 BUILD = imported("build_library")
 FORBIDDEN = re.compile(
@@ -61,10 +61,16 @@ STEPS = """
 template <class R, class real>
 __global__ void steps_of(real *x, real g, const real *s, int constants) {
     R::dense(x, g, s, constants);
-    R::rows(x, g, s, constants);
-    R::width1(x, g, s, constants);
-    if constexpr (R::steps_absent_rows)
-        R::absent(x, s, constants);
+    if constexpr (R::reduction != Reduction::NONE) {
+        double sums[R::sums] = {};
+        R::first(x, g, s, sums);
+        R::reduce(x, s, constants, sums, sums[0], x + R::arrays);
+    } else {
+        R::rows(x, g, s, constants);
+        R::width1(x, g, s, constants);
+        if constexpr (R::steps_absent_rows)
+            R::absent(x, s, constants);
+    }
 }
 """
 
@@ -73,7 +79,7 @@ __global__ void steps_of(real *x, real g, const real *s, int constants) {
 def test_every_step_is_exact(tmp_path: Path) -> None:
     kernels = [
         f"template __global__ void steps_of<{rule.name}>({real} *, {real}, const {real} *, int);\n"
-        for rule in ELEMENTWISE
+        for rule in RULES
         for real in ("float", "double")
     ]
     source = tmp_path / "steps.cu"
@@ -86,8 +92,9 @@ def test_every_step_is_exact(tmp_path: Path) -> None:
 
 
 def whole() -> list[Rule]:
-    """Return the rules whose kernels are compiled: one without a step of absent rows, one with."""
-    return [rule for rule in ELEMENTWISE if BUILT or rule.name in ("adam", "keras_adam")]
+    """Return the rules whose kernels are compiled: one of each kind."""
+    kinds = "adam", "keras_adam", "lamb", "rowwise_adagrad"
+    return [rule for rule in RULES if BUILT or rule.name in kinds]
 
 
 @needs_nvcc

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import ELEMENTWISE, RULES, WITH_ROWS, arrays_for, ordinary_hypers
+from cases import RULES, WITH_ROWS, arrays_for, ordinary_hypers
 from devices import DEVICE, HostArray
 from golden.refusals import OPS, Arguments, order
 
@@ -21,7 +21,8 @@ GOLDEN = Path(__file__).parents[1] / "golden/data/refusals.json"
 TENSORFLOW = {op: names.split(", ") for op, names in json.loads(GOLDEN.read_text()).items()}
 ROWS, WIDTH, N = 6, 3, 4
 
-each_rule = pytest.mark.parametrize("rule", ELEMENTWISE, ids=lambda rule: rule.name)
+each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+each_with_rows = pytest.mark.parametrize("rule", WITH_ROWS, ids=lambda rule: rule.name)
 
 
 def refusal(op: str, arguments: Arguments) -> str:
@@ -111,7 +112,8 @@ def test_refused_calls_change_nothing(rule: Rule, name: str) -> None:
 def test_variables_that_overlap(rule: Rule) -> None:
     if not rule.slots:
         return
-    values = arrays_for(rule, (ROWS, WIDTH), "float32")
+    shape = (ROWS,) if rule.row_slots else (ROWS, WIDTH)
+    values = arrays_for(rule, shape, "float32")
     there = [DEVICE.to(value) for value in values]
     spoiled = list(there)
     _slot_is_var(spoiled)
@@ -144,7 +146,7 @@ INDICES: dict[str, tuple[Any, type[Exception]]] = {
 }
 
 
-@each_rule
+@each_with_rows
 @pytest.mark.parametrize("name", INDICES)
 @pytest.mark.parametrize("duplicates", ["sequential", "sum", "error"])
 def test_refused_indices(rule: Rule, name: str, duplicates: str) -> None:
@@ -177,7 +179,7 @@ def test_other_arguments() -> None:
 
 
 def test_lists() -> None:
-    rule = next(rule for rule in ELEMENTWISE if rule.name == "momentum")
+    rule = next(rule for rule in RULES if rule.name == "momentum")
     rows = [arrays_for(rule, (4,), "float32", k) for k in range(3)]
     there = [[DEVICE.to(a) for a in column] for column in zip(*rows, strict=True)]
 
@@ -214,15 +216,3 @@ def test_read_only_arrays() -> None:
     var = DEVICE.to(np.ones(3, np.float32))
     tfopt.training_ops.apply_gradient_descent(var, HostArray(values), alpha=0.5)
     np.testing.assert_array_equal(DEVICE.back(var), 0.5)
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("rule", [r for r in RULES if r.reduction], ids=lambda rule: rule.name)
-def test_rules_with_a_reduction_are_refused_by_name(rule: Rule, sparse: bool) -> None:
-    values = [DEVICE.to(value) for value in arrays_for(rule, (6, 3), np.float32)]
-    rows = {"indices": DEVICE.to(np.arange(6))} if sparse and rule in WITH_ROWS else {}
-    before = [DEVICE.back(value) for value in values]
-    with pytest.raises(InvalidArgumentError, match=f"^{rule.name} sums over each {rule.reduction}"):
-        getattr(tfopt.training_ops, f"apply_{rule.name}")(*values, **ordinary_hypers(rule), **rows)
-    for a, b in zip(values, before, strict=True):
-        np.testing.assert_array_equal(DEVICE.back(a), b)

@@ -43,8 +43,8 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
 
 
 def test_what_a_gpu_does_not_run() -> None:
-    with pytest.raises(tfopt.InvalidArgumentError, match="'lamb' cannot be run on a GPU"):
-        selftest.digests(["lamb"], device="gpu")
+    with pytest.raises(tfopt.InvalidArgumentError, match="'bfloat16' cannot be run on a GPU"):
+        selftest.digests(["bfloat16"], device="gpu")
     with pytest.raises(tfopt.InvalidArgumentError, match='device must be "cpu" or "gpu"'):
         selftest.digests([], device="tpu")
 

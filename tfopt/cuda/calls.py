@@ -10,22 +10,22 @@ from tfopt.cuda.device_array import DeviceArray
 from tfopt.cuda.library import Library, load
 from tfopt.cuda.norms import Norms
 from tfopt.cuda.streams import in_order
-from tfopt.cuda.updates import DenseUpdate, Reading, RowsUpdate, Update
+from tfopt.cuda.updates import DenseUpdate, Reading, RowsUpdate, Update, WholeUpdate
 from tfopt.cuda.validation import (
     check_arrays,
     check_in_order,
     check_indices,
     check_memory,
     check_scalar,
-    refuse_reduction,
 )
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.kernels import kernels
 from tfopt.kernels.arrays.overlaps import overlapping
 from tfopt.kernels.update.checks import step_arguments
 from tfopt.kernels.update.step_table import Kernel
 from tfopt.updates.sparse_update import check_duplicates, steps_all_rows
 
-__all__ = ["apply", "dense_update", "rows_update"]
+__all__ = ["apply", "dense_update", "rows_update", "whole_update"]
 
 #: The limits of the sort's 32-bit keys and of the launch grid.
 _MOST_ROWS = 2**32 - 2
@@ -83,12 +83,17 @@ def dense_update(
     flags: int,
     grad_scale: Any,
     var_scale: Any = 1.0,
+    vectors_are_rows: bool = False,
 ) -> DenseUpdate | None:
-    """Check an update of a variable or of lists of variables; return None for empty lists."""
-    refuse_reduction(kernel)
+    """Check an update of a variable or of lists of variables; return None for empty lists.
+
+    A vector or a scalar whose slots of rows have one number can be taken for a row.
+    """
     library = load()
     if isinstance(operands[0], (list, tuple)):
-        variables, values, device = _check_many(library, kernel, operands, hypers, flags)
+        variables, values, device = _check_many(
+            library, kernel, operands, hypers, flags, vectors_are_rows
+        )
     else:
         arrays = check_arrays(kernel, operands)
         values = check_in_order(kernel, arrays, None, hypers, flags)
@@ -108,6 +113,7 @@ def _check_many(
     operands: tuple[Any, ...],
     hypers: tuple[Any, ...],
     flags: int,
+    vectors_are_rows: bool,
 ) -> tuple[list[list[DeviceArray]], tuple[float, ...], int]:
     """Return the arrays of each variable, the hyperparameters and the device."""
     for name, arrays in zip(kernel.rule.operands, operands, strict=True):
@@ -123,6 +129,8 @@ def _check_many(
     for t, arguments in enumerate(zip(*operands, strict=True)):
         try:
             arrays = check_arrays(kernel, arguments)
+            if vectors_are_rows:
+                arrays = _as_rows(kernel, arrays)
             values = check_in_order(kernel, arrays, None, hypers, flags)
             devices.append(check_memory(kernel, arrays, None, library))
             _check_same_types(kernel, arrays, (checked or [arrays])[0])
@@ -133,6 +141,18 @@ def _check_many(
         raise InvalidArgumentError("the variables are on several GPUs")
     _check_disjoint(checked)
     return checked, values, max(devices, default=0)
+
+
+def _as_rows(kernel: Kernel, arrays: list[DeviceArray]) -> list[DeviceArray]:
+    """Return a vector or a scalar, its slots and its gradient as rows, if it has one number."""
+    names, shape = kernel.rule.operands, arrays[0].shape
+    numbers = {arrays[names.index(slot)].shape for slot in kernel.rule.row_slots}
+    if len(shape) > 1 or numbers != {(1,)}:
+        return arrays
+    return [
+        array if name in kernel.rule.row_slots else array._replace(shape=(1, *array.shape))
+        for name, array in zip(names, arrays, strict=True)
+    ]
 
 
 def _check_same_types(kernel: Kernel, arrays: list[DeviceArray], first: list[DeviceArray]) -> None:
@@ -174,7 +194,6 @@ def rows_update(
 
     A lazy update leaves all other rows unchanged, whatever the rule.
     """
-    refuse_reduction(kernel)
     library = load()
     check_duplicates(duplicates)
     everywhere = steps_all_rows(kernel, duplicates, lazy)
@@ -203,4 +222,33 @@ def rows_update(
         everywhere,
         check_range,
         (*operands, indices),
+    )
+
+
+# ---- whole variables, by gradients of rows
+
+
+def whole_update(
+    kernel: Kernel,
+    operands: tuple[Any, ...],
+    hypers: tuple[Any, ...],
+    flags: int,
+    indices: Any,
+    values: Any,
+    var_scale: Any,
+) -> WholeUpdate:
+    """Check an update by the dense gradient that rows stand for, except the values of the indices.
+
+    A vector or a scalar whose slots of rows have one number is taken for a row.
+    """
+    simplest = kernels["gradient_descent"]  # only used for its checks
+    rows = rows_update(simplest, (operands[0], values), (0.0,), 0, indices, "sum", 1.0, True)
+    arrays = check_arrays(kernel, (*operands, values))
+    device = check_memory(kernel, arrays, rows.indices, rows.library)
+    dense = _as_rows(kernel, [*arrays[:-1], arrays[-1]._replace(shape=arrays[0].shape)])
+    checked = check_in_order(kernel, dense, None, hypers, flags)
+    wide = arrays[0].dtype == "float64"
+    constants, scalars = step_arguments(kernel, checked, flags, 1.0, var_scale, wide, True)
+    return WholeUpdate(
+        rows, DenseUpdate(rows.library, device, kernel, [dense], constants, scalars, operands)
     )

@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.rules import ELEMENTWISE
+from tfopt.rules import RULES
 
 __all__ = ["Axes", "Library", "LibraryError", "load"]
 
-ABI = 6  # as in api.cu
+ABI = 7  # as in api.cu
 CAPTURED = -3  # what a function that waits returns while a CUDA graph is captured; as in api.h
 
 _ADDRESSES, _COUNTS, _NUMBERS = POINTER(c_void_p), POINTER(c_int64), POINTER(c_double)
 _LAUNCH = (c_int, c_void_p, c_int, c_int)  # device, stream, rule, types
 _ROWS = (c_void_p, c_void_p, c_int)  # gradient, indices, bytes of an index
+_COUNTED = (_COUNTS, _COUNTS)  # elements of tensors, and of their rows
 _SIZES = (c_int64, c_int64, c_int64)  # indices, rows, elements of a row
 _CLIPPING = (c_double, c_void_p, c_int)  # a bound, factors, and which gradients they are for
 _INDICES = (c_int, c_int, c_int, _COUNTS)  # duplicates, lazy, whether to check, an invalid one
@@ -53,11 +54,15 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "follow": (c_int, [c_int, c_void_p, c_void_p]),
     "dense": (
         c_int,
-        [*_LAUNCH, c_int64, _ADDRESSES, _ADDRESSES, _COUNTS, _NUMBERS, c_int, *_CLIPPING],
+        [*_LAUNCH, c_int64, _ADDRESSES, _ADDRESSES, *_COUNTED, _NUMBERS, c_int, *_CLIPPING],
     ),
     "rows": (
         c_int,
         [*_LAUNCH, _ADDRESSES, *_ROWS, *_SIZES, _NUMBERS, c_int, *_CLIPPING, *_INDICES],
+    ),
+    "whole": (
+        c_int,
+        [*_LAUNCH, _ADDRESSES, *_ROWS, *_SIZES, c_int64, _NUMBERS, c_int],
     ),
     "outside": (
         c_int,
@@ -114,7 +119,7 @@ class Library:
         self.capsules = tuple(capsule_of(self.call[name], known) for name, known in _COMPILED)
         self.rules: dict[str, int] = {}
         #: The number of the row that copies, behind the rules.
-        self.copy = len(ELEMENTWISE)
+        self.copy = len(RULES)
 
     def check(self, code: int) -> None:
         """Raise an error if a CUDA call returned one."""
@@ -194,7 +199,7 @@ def _compare(library: Library) -> None:
         name = library.call["rule"](i, arrays, scalars).decode()
         compiled.append((name, arrays.value, scalars.value))
         library.rules[name] = i
-    if compiled != [(rule.name, len(rule.slots) + 1, len(rule.scalars)) for rule in ELEMENTWISE]:
+    if compiled != [(rule.name, len(rule.slots) + 1, len(rule.scalars)) for rule in RULES]:
         raise LibraryError("the CUDA library was built from another table of rules: rebuild")
 
 

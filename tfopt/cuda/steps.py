@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tfopt.cuda.calls import dense_update, rows_update
+from tfopt.cuda.calls import dense_update, rows_update, whole_update
 from tfopt.cuda.clipped_updates import bounds_of, run_clipped
 from tfopt.cuda.device_array import as_device_array, name_of_dtype
 from tfopt.cuda.library import load
 from tfopt.cuda.norms import SKIPPED, TYPES, Norms
 from tfopt.cuda.streams import in_order
-from tfopt.cuda.updates import COPIES, PAIRS, DenseUpdate, RowsUpdate, Update
+from tfopt.cuda.updates import COPIES, PAIRS, DenseUpdate, RowsUpdate, Update, WholeUpdate
 from tfopt.cuda.validation import device_of
 from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
@@ -58,16 +58,10 @@ def checked_updates(
                 "variables in host memory"
             )
         if isinstance(part, DenseBucket):
-            operands = (*part.operands, [grads[place] for place in part.places])
-            scales = step.grad_scale, step.var_scale
-            update = dense_update(step.kernel, operands, step.hypers, step.flags, *scales)
-            assert update is not None  # there are variables
-            updates.append(update)
+            updates += _dense(part, [grads[place] for place in part.places], step)
         else:
             updates.append(_rows(part, grads[part.place], step))
-    return [
-        _without_outside(update) if isinstance(update, RowsUpdate) else update for update in updates
-    ]
+    return list(map(_without_outside, updates))
 
 
 def launch_of(
@@ -91,6 +85,8 @@ def launch_of(
     limits : tuple
         Of elements, of norms and of the global norm.
     """
+    if not all(isinstance(update, DenseUpdate) for update in updates):
+        return None
     described: list[tuple[Any, ...]] = []
     arrays: list[Any] = []
     places: list[int] = []
@@ -182,14 +178,36 @@ def are_finite(grads: Sequence[Any]) -> bool:
         return norms.first_nonfinite() is None
 
 
+def _dense(part: DenseBucket, grads: list[Any], step: RuleStep) -> list[Update]:
+    """Return the update of some variables, and those of others, whose gradients are of rows."""
+    arguments = step.hypers, step.flags
+    updates: list[Update] = []
+    given: list[tuple[Any, ...]] = []
+    for operands, grad in zip(zip(*part.operands, strict=True), grads, strict=True):
+        if isinstance(grad, IndexedSlices):
+            rows = grad.indices, grad.values
+            updates.append(whole_update(step.kernel, operands, *arguments, *rows, step.var_scale))
+        else:
+            given.append((*operands, grad))
+    columns = tuple(map(list, zip(*given, strict=True)))
+    scales = step.grad_scale, step.var_scale
+    together = dense_update(step.kernel, columns, *arguments, *scales, True) if columns else None
+    return updates if together is None else [together, *updates]
+
+
 def _rows(part: SparseUpdate, slices: IndexedSlices, step: RuleStep) -> RowsUpdate:
     operands = (*part.arrays, slices.values)
     rows = operands, step.hypers, step.flags, slices.indices, step.duplicates
     return rows_update(step.kernel, *rows, step.grad_scale, True, step.var_scale, step.lazy)
 
 
-def _without_outside(update: RowsUpdate) -> RowsUpdate:
-    """Wait until the indices have been checked; return the update without that check."""
+def _without_outside(update: Update) -> Update:
+    """Wait until indices, if there are any, have been checked; return the update without that."""
+    if isinstance(update, DenseUpdate):
+        return update
     with in_order(update.library, update.device, update.arrays) as stream:
+        if isinstance(update, WholeUpdate):
+            update.rows.check_indices(stream)
+            return update
         update.check_indices(stream)
     return update._replace(check_range=False)

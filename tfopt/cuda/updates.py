@@ -12,7 +12,7 @@ from tfopt.cuda.library import CAPTURED, Library
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError
 from tfopt.kernels.update.step_table import Kernel
 
-__all__ = ["COPIES", "PAIRS", "DenseUpdate", "Reading", "RowsUpdate", "Update"]
+__all__ = ["COPIES", "PAIRS", "DenseUpdate", "Reading", "RowsUpdate", "Update", "WholeUpdate"]
 
 #: The number of a pair of dtypes, of variable and gradient, in storage.h.
 PAIRS = {
@@ -72,6 +72,7 @@ class DenseUpdate(NamedTuple):
             (c_void_p * len(data))(*data),
             (c_void_p * n)(*(gradient.address for gradient in self.gradients)),
             (c_int64 * n)(*(arrays[0].size for arrays in self.variables)),
+            (c_int64 * n)(*map(self.elements_of_a_row, self.variables)),
             (c_double * len(self.scalars))(*self.scalars),
             self.constants,
             reading.bound,
@@ -79,6 +80,11 @@ class DenseUpdate(NamedTuple):
             reading.own,
         )
         self.library.check(code)
+
+    def elements_of_a_row(self, arrays: list[DeviceArray]) -> int:
+        """Return the number of elements that a slot of rows has one number for, otherwise 0."""
+        rows = arrays[-2].size if self.kernel.rule.row_slots else 0
+        return arrays[0].size // rows if rows else 0
 
 
 class RowsUpdate(NamedTuple):
@@ -166,4 +172,55 @@ class RowsUpdate(NamedTuple):
         self.library.check(code)
 
 
-Update: TypeAlias = DenseUpdate | RowsUpdate
+class WholeUpdate(NamedTuple):
+    """An update of a whole variable by the dense gradient that rows stand for."""
+
+    rows: RowsUpdate  # of the gradient's rows, which are checked by it, and not stepped
+    dense: DenseUpdate  # of the variable; its gradient has no address yet
+
+    @property
+    def library(self) -> Library:
+        """The library that both are for."""
+        return self.dense.library
+
+    @property
+    def device(self) -> int:
+        """The device of all arrays."""
+        return self.dense.device
+
+    @property
+    def arrays(self) -> list[DeviceArray]:
+        """All arrays, the variable first."""
+        return [*self.dense.arrays[:-1], *self.rows.arrays[1:]]
+
+    @property
+    def gradients(self) -> list[DeviceArray]:
+        """The gradient's rows."""
+        return self.rows.gradients
+
+    def launch(self, stream: int, reading: Reading) -> None:
+        """Queue the update; the gradient has been clipped."""
+        dense, (var, values), indices = self.dense, self.rows.operands, self.rows.indices
+        if not var.size:
+            return
+        data = [array.address for array in dense.variables[0][:-1]]
+        code = self.library.call["whole"](
+            self.device,
+            stream,
+            self.library.rules[dense.kernel.name],
+            PAIRS[var.dtype, values.dtype],
+            (c_void_p * len(data))(*data),
+            values.address,
+            indices.address,
+            4 if indices.dtype == "int32" else 8,
+            indices.shape[0],
+            var.shape[0],
+            var.size // var.shape[0],
+            dense.elements_of_a_row(dense.variables[0]),
+            (c_double * len(dense.scalars))(*dense.scalars),
+            dense.constants,
+        )
+        self.library.check(code)
+
+
+Update: TypeAlias = DenseUpdate | RowsUpdate | WholeUpdate

@@ -21,7 +21,6 @@ __all__ = [
     "check_memory",
     "check_scalar",
     "device_of",
-    "refuse_reduction",
 ]
 
 _DTYPES = ("float16", "bfloat16", "float32", "float64")
@@ -29,15 +28,6 @@ _DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 def _listed(shape: tuple[int, ...]) -> str:
     return "[" + ",".join(map(str, shape)) + "]"
-
-
-def refuse_reduction(kernel: Kernel) -> None:
-    """Raise if the CUDA library does not have a rule, whose steps depend on sums of elements."""
-    if kernel.rule.reduction is not None:
-        raise InvalidArgumentError(
-            f"{kernel.name} sums over each {kernel.rule.reduction} of a variable, which is not "
-            "supported on a GPU: keep the variable and its slots in host memory"
-        )
 
 
 def check_arrays(kernel: Kernel, arguments: tuple[Any, ...]) -> list[DeviceArray]:

@@ -51,7 +51,7 @@ def digests(
         From 0 to 63: how many elements arrays begin behind a line of the cache.
     device : {"cpu", "gpu"}, default "cpu"
         Where to compute. On a GPU the default are the cases that it computes with the host's bits:
-        rules without reductions, and clipping.
+        rules and clipping.
 
     Returns
     -------

@@ -12,13 +12,13 @@ import numpy as np
 
 import tfopt.cuda
 from tfopt.errors import InvalidArgumentError
-from tfopt.rules import ELEMENTWISE
+from tfopt.rules import RULES
 
 __all__ = ["CASES", "to_gpu"]
 
 #: The cases that a GPU computes with the bits of the host.
 CASES = (
-    *(rule.name for rule in ELEMENTWISE),
+    *(rule.name for rule in RULES),
     "clip_by_value",
     "clip_by_norm",
     "clip_by_global_norm",

@@ -1,6 +1,7 @@
 /* The C functions that tfopt/cuda/library.py calls. A positive return value is a CUDA error. */
 #include "api.h"
 #include "table.h"
+#include "whole_gradient.h"
 
 #ifdef __CUDACC__
 #include "sorting.h"
@@ -9,7 +10,7 @@
 enum { SEQUENTIAL, SUM, ERROR };
 
 /* Incremented whenever the arguments or the meaning of a function change. */
-API int tfopt_cuda_abi() { return 6; }
+API int tfopt_cuda_abi() { return 7; }
 
 API int tfopt_cuda_rules() { return N_RULES; }
 
@@ -48,17 +49,23 @@ API int tfopt_cuda_follow(int device, void *later, void *earlier) {
     return follow(static_cast<cudaStream_t>(later), static_cast<cudaStream_t>(earlier));
 }
 
-/* Step n tensors. Gradients are clamped to a bound and multiplied by the scale, or by factors on
- * the device: all by the first, or each by its own. */
-API int tfopt_cuda_dense(int device, void *stream, int rule, int types, std::int64_t n,
+/* Step n tensors, of which `inner` has the elements of a row. Gradients are clamped to a bound and
+ * multiplied by the scale, or by factors on the device: all by the first, or each by its own. */
+API int tfopt_cuda_dense(int device, void *stream_, int rule, int types, std::int64_t n,
                          void *const *data, const void *const *grad, const std::int64_t *size,
-                         const double *scalars, int constants, double bound,
-                         const void *factors, int own) {
+                         const std::int64_t *inner, const double *scalars, int constants,
+                         double bound, const void *factors, int own) {
     const OnDevice on(device);
+    const auto stream = static_cast<cudaStream_t>(stream_);
     const Clipping clipping = {bound, static_cast<const Factors *>(factors), bool(own)};
-    rule_at(rule).dense[types]({data, grad, size, n, scalars, constants, clipping},
-                               static_cast<cudaStream_t>(stream));
-    return last_error();
+    DenseCall call = {data, grad, size, inner, nullptr, n, scalars, constants, clipping};
+    if (rule_at(rule).room)
+        if (const int error = take(&call.room, rule_at(rule).room(call), stream))
+            return error;
+    rule_at(rule).dense[types](call, stream);
+    const int failed = call.room ? give(call.room, stream) : 0;
+    const int error = last_error();
+    return error ? error : failed;
 }
 
 static void launch_read_indices(const void *indices, int index_size, std::int64_t n,
@@ -145,4 +152,35 @@ API int tfopt_cuda_rows(int device, void *stream_, int rule, int types, void *co
     const bool outside = found.outside != NOTHING;
     *at = std::int64_t(outside ? found.outside : found.repeated);
     return outside ? OUTSIDE : found.repeated != NOTHING ? REPEATED : 0;
+}
+
+/* Step a whole tensor of rows by the dense gradient that n of them stand for. Indices out of range
+ * are skipped. */
+API int tfopt_cuda_whole(int device, void *stream_, int rule, int types, void *const *data,
+                         const void *grad, const void *indices, int index_size, std::int64_t n,
+                         std::int64_t n_rows, std::int64_t inner, std::int64_t inner_of_rule,
+                         const double *scalars, int constants) {
+    const OnDevice on(device);
+    const auto stream = static_cast<cudaStream_t>(stream_);
+    const std::int64_t size = n_rows * inner;
+    SortedRows sorted(n, n_rows, stream);
+    if (sorted.error)
+        return sorted.error;
+    void *whole = nullptr;
+    int error = take(&whole, std::size_t(size) * gradient_size(types), stream);
+    if (!error) {
+        if (n) {
+            launch_read_indices(indices, index_size, n, n_rows, false, sorted, stream);
+            sorted.sort();
+        }
+        FILLING[types](whole, grad, n, n_rows, inner, sorted.row, sorted.order, stream);
+        const void *const filled = whole;
+        error = tfopt_cuda_dense(device, stream, rule, types, 1, data, &filled, &size,
+                                 &inner_of_rule, scalars, constants, INFINITY, nullptr, false);
+        const int failed = give(whole, stream);
+        error = error ? error : failed;
+    }
+    sorted.free();
+    const int failed = last_error();
+    return error ? error : failed;
 }

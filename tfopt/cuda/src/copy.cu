@@ -50,6 +50,7 @@ Rule rule_copy() {
     return {"copy",
             Copy::arrays,
             Copy::scalars,
+            nullptr,
             {any_copy<float, float>, any_copy<double, double>, any_copy<float16, float16>,
              any_copy<bfloat16, bfloat16>, any_copy<float, float16>, any_copy<float, bfloat16>,
              any_copy<float16, float>, any_copy<bfloat16, float>},

@@ -42,7 +42,7 @@ template <class Source> struct InLanes {
 };
 
 /* The smallest number of threads that can reduce that many elements. */
-inline int width_for(std::int64_t elements) {
+BOTH int width_for(std::int64_t elements) {
     int width = 1;
     while (width < LANES && width < elements)
         width *= 2;

@@ -14,7 +14,8 @@ struct Clipping {
 struct DenseCall {
     void *const *data;
     const void *const *grad;
-    const std::int64_t *size;
+    const std::int64_t *size, *inner; /* the elements of a tensor, and of its rows */
+    void *room;                       /* as much as the rule wants */
     std::int64_t n;
     const double *scalars; /* the gradient's scale, the variable's, then the rule's; rounded */
     int constants;
@@ -35,10 +36,14 @@ struct RowsCall {
     Clipping clipping;
 };
 
+/* What a rule sums over. */
+enum class Reduction { NONE, ROW, TENSOR };
+
 /* A rule as seen by the C functions. */
 struct Rule {
     const char *name;
     int arrays, scalars;
+    std::size_t (*room)(const DenseCall &); /* the bytes that a dense call needs, or NULL */
     void (*dense[TYPES])(const DenseCall &, cudaStream_t);
     void (*rows[TYPES])(const RowsCall &, cudaStream_t);
 };
@@ -122,10 +127,11 @@ template <class R, class V, class G> void any_rows(const RowsCall &call, cudaStr
         launch_hot_rows<R, V, G>(w, stream);
 }
 
-template <class R> Rule rule_of() {
+template <class R> Rule elementwise_rule_of() {
     return {R::name(),
             R::arrays,
             R::scalars,
+            nullptr,
             {any_dense<R, float, float>, any_dense<R, double, double>,
              any_dense<R, float16, float16>, any_dense<R, bfloat16, bfloat16>,
              any_dense<R, float, float16>, any_dense<R, float, bfloat16>},

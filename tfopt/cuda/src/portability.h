@@ -35,6 +35,17 @@ template <class Work> KERNEL in_phases(IN_PARAMETERS Work work) {
 #define LAUNCH_IN_PHASES(stream, blocks, threads, work) \
     in_phases<<<blocks, threads, 0, stream>>>(work)
 
+/* The same for as long as a thread of the block asks for more; threads keep their own values. */
+template <class Work> KERNEL in_rounds(IN_PARAMETERS Work work) {
+    __shared__ typename Work::Shared shared;
+    typename Work::Own own;
+    work.begin(own);
+    while (__syncthreads_or(work.run(shared, own))) {
+    }
+}
+#define LAUNCH_IN_ROUNDS(stream, blocks, threads, work) \
+    in_rounds<<<blocks, threads, 0, stream>>>(work)
+
 /* Process items tile by tile: threads see what other threads of their block filled a tile with, and
  * keep their own values from tile to tile. Two tiles are alternately filled and used; those before the
  * first one, of which nothing is shared, are used, too, to begin what takes time. */
@@ -95,6 +106,8 @@ typedef void *cudaStream_t;
 
 #define LAUNCH_IN_PHASES(stream, blocks, threads, work) \
     ((void)(stream), run_phases_on_host(blocks, threads, work))
+#define LAUNCH_IN_ROUNDS(stream, blocks, threads, work) \
+    ((void)(stream), run_rounds_on_host(blocks, threads, work))
 #define LAUNCH_BY_TILES(stream, blocks, threads, work) \
     ((void)(stream), run_tiles_on_host(blocks, threads, work))
 #define LAUNCH_IN_WARPS(stream, blocks, threads, work) \
@@ -151,6 +164,24 @@ template <class Work> void run_phases_on_host(dim3 blocks, unsigned threads, con
         typename Work::Shared shared;
         for (int phase = 0; phase < Work::phases; phase++)
             run_block_on_host(in_turn(k, n), threads, [&] { work.run(phase, shared); });
+    }
+}
+
+template <class Work> void run_rounds_on_host(unsigned blocks, unsigned threads, const Work &work) {
+    if (fails("launch"))
+        return;
+    gridDim = dim3(blocks);
+    blockDim = dim3(threads);
+    for (std::int64_t k = 0; k < blocks * RUNS; k++) {
+        const std::int64_t block = in_turn(k, blocks);
+        typename Work::Shared shared;
+        std::vector<typename Work::Own> owns(threads);
+        run_block_on_host(block, threads, [&] { work.begin(owns[threadIdx.x]); });
+        for (bool more = true; more;) {
+            more = false;
+            run_block_on_host(block, threads,
+                              [&] { more = work.run(shared, owns[threadIdx.x]) || more; });
+        }
     }
 }
 

@@ -8,8 +8,8 @@ extern "C" {
 int tfopt_cuda_follow(int device, void *later, void *earlier);
 int tfopt_cuda_dense(int device, void *stream, int rule, int types, std::int64_t n,
                      void *const *data, const void *const *grad, const std::int64_t *size,
-                     const double *scalars, int constants, double bound, const void *factors,
-                     int own);
+                     const std::int64_t *inner, const double *scalars, int constants, double bound,
+                     const void *factors, int own);
 int tfopt_cuda_take_norms(int device, void *stream, std::int64_t n, std::int64_t spans, void **at);
 int tfopt_cuda_give_norms(int device, void *stream, void *at);
 int tfopt_cuda_norms_of_list(int device, void *stream, void *at, int own, std::int64_t n,
@@ -26,8 +26,9 @@ using Part = tfopt_device_part;
 
 int step_part(const Step &step, const Part &part, const void *factors, bool own) {
     return tfopt_cuda_dense(step.device, step.stream, part.rule, part.types, part.n, part.data,
-                            step.grad + part.first, step.size + part.first, part.scalars,
-                            part.constants, step.bounds[step.grad_type[part.first]], factors, own);
+                            step.grad + part.first, step.size + part.first,
+                            step.inner + part.first, part.scalars, part.constants,
+                            step.bounds[step.grad_type[part.first]], factors, own);
 }
 
 std::int64_t spans_of(const Step &step, std::int64_t first, std::int64_t n) {

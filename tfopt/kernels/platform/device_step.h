@@ -20,7 +20,7 @@ struct tfopt_device_step {
     void *const *others;
     int64_t n; /* variables of all parts */
     const void *const *grad;
-    const int64_t *size;
+    const int64_t *size, *inner; /* elements, and those of a row that has a number of its own */
     const int *grad_type;
     int n_parts;
     const struct tfopt_device_part *parts;

@@ -20,6 +20,7 @@ cdef extern from "device_step.h" nogil:
         int64_t n
         const void **grad
         const int64_t *size
+        const int64_t *inner
         const int *grad_type
         int n_parts
         const tfopt_device_part *parts

@@ -8,7 +8,7 @@ ctypedef int (*looks)(const tfopt_device_step *step, int *finite) noexcept nogil
 cdef enum:
     N_NUMBERS = MAX_SCALARS + N_SCALES
     PER_PART = 8 * (MAX_SCALARS + N_SCALES)     # bytes
-    PER_VARIABLE = 8 + 8 + 8 + 4 + 4 + 2
+    PER_VARIABLE = 8 + 8 + 8 + 8 + 4 + 4 + 2
     MOST_STREAMS = 8    # besides the first
     NO_STREAM = 1       # of arrays that report none: the one that all others wait for
 
@@ -60,6 +60,8 @@ cdef class Launch(Write):
     cdef void **data
     cdef void **grad
     cdef int64_t *size
+    cdef int64_t *inner         # elements of a row that has a number of its own
+    cdef int64_t *sizes         # of all arrays
     cdef int *types             # of gradients
     cdef int *n_arrays          # of each variable
     cdef Py_ssize_t *places
@@ -88,7 +90,7 @@ cdef class Launch(Write):
         self.look = <looks>PyCapsule_GetPointer(functions[2], b"tfopt.look_at_gradients")
         self.check, self.arrays, self.kernels, self.decays = check, arrays, [], []
         self.memory = <char *>calloc(1, n_parts * (sizeof(tfopt_device_part) + PER_PART)
-                                     + n * PER_VARIABLE + len(arrays) * sizeof(void *) + 8)
+                                     + n * PER_VARIABLE + len(arrays) * 16 + 8)
         if self.memory == NULL:
             raise MemoryError
         self.parts = <tfopt_device_part *>self.memory       # the widest first, so all are aligned
@@ -96,7 +98,9 @@ cdef class Launch(Write):
         self.data = <void **>(self.scalars + n_parts * N_NUMBERS)
         self.grad = self.data + len(arrays)
         self.size = <int64_t *>(self.grad + n)
-        self.places = <Py_ssize_t *>(self.size + n)
+        self.inner = self.size + n
+        self.sizes = self.inner + n
+        self.places = <Py_ssize_t *>(self.sizes + len(arrays))
         self.types = <int *>(self.places + n)
         self.n_arrays = self.types + n
         self.codes = <uint8_t *>(self.n_arrays + n)
@@ -119,7 +123,8 @@ cdef class Launch(Write):
             first += it.n
             i += it.n * k
         self.step.device, self.step.n, self.step.parts = device, n, self.parts
-        self.step.grad, self.step.size = <const void **>self.grad, self.size
+        self.step.grad = <const void **>self.grad
+        self.step.size, self.step.inner = self.size, self.inner
         self.step.grad_type, self.step.others = self.types, self.others
         self.clip(limits)
         self.possible = 0 < n == first and i == len(arrays) and self._bind(grads)
@@ -155,12 +160,15 @@ cdef class Launch(Write):
             for k in range(self.n_arrays[t]):
                 if not self._describe(self.arrays[i], &found, room):
                     return False
-                self.data[i], self.size[t] = found.data, _size(&found)
+                self.data[i], self.sizes[i] = found.data, _size(&found)
                 self.codes[2 * t] = _type(&found)
-                if self.size[t]:
+                if self.sizes[i]:
                     spans.append((<size_t>found.data, <size_t>found.data
-                                  + <size_t>(self.size[t] * (found.bits // 8))))
+                                  + <size_t>(self.sizes[i] * (found.bits // 8))))
                 i += 1
+            self.size[t] = self.sizes[i - self.n_arrays[t]]
+            if self.sizes[i - 1]:       # of a slot that has a number for each row, if one has
+                self.inner[t] = self.size[t] // self.sizes[i - 1]
             if self.places[t] >= len(grads) \
                     or not self._describe(grads[self.places[t]], &found, room):
                 return False
@@ -264,7 +272,7 @@ cdef class Launch(Write):
             for k in range(self.n_arrays[t]):
                 if not self._describe(self.arrays[i], &found, &room[0] if k == 0 else &other[0]):
                     return False
-                if _size(&found) != self.size[t] or _type(&found) != self.codes[2 * t] \
+                if _size(&found) != self.sizes[i] or _type(&found) != self.codes[2 * t] \
                         or (found.data != self.data[i] and not self.follows):
                     return False
                 self.data[i] = found.data

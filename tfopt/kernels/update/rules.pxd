@@ -10,8 +10,8 @@ the function of its name takes, in this order; its other functions take what the
 Two conventions keep a step fast and its bits correct. Literals are cast to `real`, because with a
 bare `1` C would compute in double precision (to `number` via double, the only way to complex in
 Cython). Choices are conditional expressions without `or` and `and`, whose branches would prevent
-vectorization. tfopt/cuda/src/translate_rules.py translates these functions to CUDA, except rules
-with a reduction, and rejects constructs that it does not support.
+vectorization. tfopt/cuda/src/translate_rules.py translates these functions to CUDA, and rejects
+constructs that it does not support.
 """
 
 from libc.math cimport copysign, copysignf, exp, expf, fabs, fabsf, pow, powf, sqrt, sqrtf

@@ -37,7 +37,7 @@ class LAMB(RuleOptimizer):
     updates are Adam's, as in the paper's experiments and their code: biases and the parameters of
     normalization are usually excluded. A variable whose weights or update are all zeros takes
     Adam's update, too. Norms are summed in float64, in the order of
-    `tfopt.clip_ops.global_norm`. A sparse gradient is made a dense one. Only in host memory.
+    `tfopt.clip_ops.global_norm`. A sparse gradient is made a dense one.
 
     References
     ----------

@@ -39,7 +39,7 @@ class LARS(RuleOptimizer):
     weight_decay * w`` instead. Variables given to `exclude_from_weight_decay` neither decay nor
     have a rate of their own; neither has one whose weights or gradient are all zeros. Norms are
     summed in float64, in the order of `tfopt.clip_ops.global_norm`. A sparse gradient is made a
-    dense one. Only in host memory.
+    dense one.
 
     References
     ----------

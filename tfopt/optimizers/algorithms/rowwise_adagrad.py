@@ -36,7 +36,7 @@ class RowwiseAdagrad(RuleOptimizer):
     Notes
     -----
     Slot: ``accumulator``, of shape ``var.shape[:1]``: the sum of the mean squares of a row's
-    gradients. The elements of a vector are rows. Only in host memory.
+    gradients. The elements of a vector are rows.
 
     With the same numbers as FBGEMM's ``EXACT_ROWWISE_ADAGRAD``, whose weight decay is `l2` in mode
     L2 and `weight_decay` in mode DECOUPLE.

@@ -42,7 +42,7 @@ class RowwiseAdam(RuleOptimizer):
     -----
     Slots: ``m``, and ``v`` of shape ``var.shape[:1]``, the mean of the mean squares of a row's
     gradients: of Adam's two, the second takes no memory to speak of. The elements of a vector are
-    rows. Only in host memory.
+    rows.
 
     With the same numbers as FBGEMM's ``PARTIAL_ROWWISE_ADAM``.
 
@@ -127,7 +127,6 @@ class AdamMini(RowwiseAdam):
     Notes
     -----
     Slots: ``m``, and ``v`` with one number for each row; for a vector or a scalar, with one number.
-    Only in host memory.
 
     References
     ----------

@@ -111,8 +111,14 @@ class RulesStep(Step):
         plan = self._plan
         if plan is not None and rule == plan.rule and (ordinary or plan.suits(grads)):
             return plan
-        sparse = [isinstance(grad, IndexedSlices) for grad in grads]
-        return self._optimizer._planned(rule, sparse, self._handles)
+        optimizer, handles = self._optimizer, self._handles
+        sparse = [
+            isinstance(grad, IndexedSlices)
+            # a device makes rows whole as it steps
+            and not (handle.device == "gpu" and optimizer._needs_whole(handle))
+            for grad, handle in zip(grads, handles, strict=True)
+        ]
+        return optimizer._planned(rule, sparse, handles)
 
     def _observer(self, plan: StepPlan, calls: list[Any], clips: bool, scale: float) -> Observer:
         if plan.on_device:
