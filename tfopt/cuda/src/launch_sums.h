@@ -64,10 +64,9 @@ inline std::int64_t blocks_of_rows(std::int64_t rows, std::int64_t inner) {
 
 template <class R, class V, class G>
 void step_all_rows(const DenseCall &call, cudaStream_t stream) {
-    RowSums<R, V, G> work;
+    RowSums<R, V, G> work = {};
     auto &w = work.w;
     w.with = scalars_of<R, typename Computed<V>::type>(call);
-    w.row = nullptr;
     for (std::int64_t t = 0; t < call.n;) {
         std::int64_t blocks = 0;
         w.before = t;
@@ -87,17 +86,15 @@ void step_all_rows(const DenseCall &call, cudaStream_t stream) {
 }
 
 template <class R, class V, class G> void step_rows(const RowsCall &call, cudaStream_t stream) {
-    RowSums<R, V, G> work;
+    RowSums<R, V, G> work = {};
     auto &w = work.w;
     w.with = scalars_of<R, typename Computed<V>::type>(call);
-    w.before = 0;
     w.n = 1;
     for (int k = 0; k < R::arrays; k++)
         w.data[0][k] = static_cast<V *>(call.data[k]);
     w.grad[0] = static_cast<const G *>(call.grad);
     w.n_rows[0] = call.n_rows;
     w.inner[0] = call.inner;
-    w.first[0] = 0;
     w.n_sorted = call.n;
     w.row = call.row;
     w.order = call.order;

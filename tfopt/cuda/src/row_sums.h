@@ -98,8 +98,15 @@ template <class R, class V, class G> struct RowSums {
         if (row == w.n_rows[0] || (unit > 0 && w.row[unit - 1] == row))
             return; /* other threads step the row */
         own.row = row;
-        while (own.end < w.n_sorted && w.row[own.end] == row)
-            own.end++;
+        std::int64_t by = 1; /* few rows have many occurrences */
+        while (own.end + by < w.n_sorted && w.row[own.end + by] == row) {
+            own.end += by;
+            by *= 2;
+        }
+        while (by /= 2)
+            if (own.end + by < w.n_sorted && w.row[own.end + by] == row)
+                own.end += by;
+        own.end++;
     }
 
     /* Begin a step of the row. */
@@ -118,6 +125,7 @@ template <class R, class V, class G> struct RowSums {
         if (!w.summed)
             return own.read(load(grad[w.order[own.at] * inner(own) + c]));
         real sum = 0;
+#pragma unroll 2
         for (std::int64_t i = own.at; i < own.end; i++) {
             const real g = load(grad[w.order[i] * inner(own) + c]);
             sum = sum + (w.clips_each ? own.read(g) : g);
@@ -142,6 +150,7 @@ template <class R, class V, class G> struct RowSums {
                 sums[k] = own.of_spans[k];
         const std::int64_t begin = own.span * SPAN, left = inner(own) - begin;
         const std::int64_t stop = begin + (own.joins ? 0 : left < SPAN ? left : SPAN);
+#pragma unroll 1
         for (std::int64_t c = begin + lane(own); c < stop; c += LANES) {
             real x[R::whole];
             get(own, c, x);
@@ -186,6 +195,7 @@ template <class R, class V, class G> struct RowSums {
                                  s + R::scalars);
         for (int k = 0; k < R::arrays - R::whole; k++)
             store(&own.numbers[k], numbers[k]);
+#pragma unroll 1
         for (std::int64_t c = lane(own); c < inner(own); c += LANES) {
             real x[R::whole];
             get(own, c, x);

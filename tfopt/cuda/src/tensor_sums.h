@@ -48,7 +48,7 @@ template <class R, class V, class G> struct SpanSums {
         std::int64_t i = std::int64_t(blockIdx.x - w.first[t]) * SPAN;
         const std::int64_t stop = w.size[t] - i < SPAN ? w.size[t] : i + SPAN;
         double own[R::sums] = {};
-#pragma unroll 4
+#pragma unroll 2
         for (i += lane; i < stop; i += LANES) {
             real x[R::arrays];
             for (int k = 0; k < R::arrays; k++)
