@@ -45,7 +45,8 @@ def build(*flags: str) -> Path:
 def _compile(library: Path, flags: tuple[str, ...]) -> None:
     folder = library.parent
     jobs = [
-        [f"{name}.cu", "-o", str(folder / f"{name}.o")] for name in ("clip", "api", "steps", "copy")
+        [f"{name}.cu", "-o", str(folder / f"{name}.o")]
+        for name in ("clip", "api", "steps", "copy", "adafactor")
     ]
     jobs += [
         ["rule.cu", f"-DTFOPT_RULE={rule.name}", "-o", str(folder / f"{rule.name}.o")]

@@ -76,10 +76,10 @@ for clip in ({}, {"clipnorm": 1.0}):
         opt.apply_gradients([(rows, table), *((var.copy(), var) for var in variables)])
     with average.averaged():
         pass
-for name in ("LAMB", "AdamMini"):
-    variables = [cupy.ones((7, 5), "float32"), cupy.ones(9, "float32")]
+for name in ("LAMB", "AdamMini", "Adafactor"):
+    variables = [cupy.ones((7, 500), "float32"), cupy.ones(900, "float16")]
     slices = [
-        tfopt.IndexedSlices(cupy.ones((3, *var.shape[1:]), "float32"), cupy.array([4, 0, 4]))
+        tfopt.IndexedSlices(cupy.ones((3, *var.shape[1:]), var.dtype), cupy.array([4, 0, 4]))
         for var in variables
     ]
     getattr(tfopt.optimizers, name)().apply_gradients(zip(slices, variables, strict=True))

@@ -108,9 +108,10 @@ def test_every_operation_is_exact(rule, tmp_path: Path) -> None:
 
 
 @needs_nvcc
-def test_clipping_is_exact(tmp_path: Path) -> None:
-    built = Path(BUILT, "clip", "clip.ptx") if BUILT else None
-    ptx = built.read_text() if built else ptx_of(tmp_path, "clip.cu", BUILD.DEVICE_FLAGS)
+@pytest.mark.parametrize("name", ["clip", "adafactor"])
+def test_what_is_no_rule_is_exact(name: str, tmp_path: Path) -> None:
+    built = Path(BUILT, name, f"{name}.ptx") if BUILT else None
+    ptx = built.read_text() if built else ptx_of(tmp_path, f"{name}.cu", BUILD.DEVICE_FLAGS)
     assert {match[0] for match in ARITHMETIC.finditer(ptx)} > {"add.rn.f64", "sqrt.rn.f64"}
     assert not faults(ptx)
 

@@ -4,6 +4,7 @@ Arrays are described, filled, copied and written; variables are updated by a rul
 step of an optimizer is checked, and run with or without clipping; tensors are clipped.
 """
 
+from tfopt.cuda.adafactor import adafactor_updates
 from tfopt.cuda.calls import apply
 from tfopt.cuda.clip_ops import (
     clip_by_global_norm,
@@ -26,6 +27,7 @@ from tfopt.cuda.steps import (
 )
 
 __all__ = [
+    "adafactor_updates",
     "adding_rows",
     "apply",
     "are_finite",

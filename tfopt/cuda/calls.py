@@ -97,7 +97,7 @@ def dense_update(
     else:
         arrays = check_arrays(kernel, operands)
         values = check_in_order(kernel, arrays, None, hypers, flags)
-        device = check_memory(kernel, arrays, None, library)
+        device = check_memory(kernel.rule.operands, arrays, None, library)
         variables = [arrays]
     if not variables:
         return None
@@ -132,7 +132,7 @@ def _check_many(
             if vectors_are_rows:
                 arrays = _as_rows(kernel, arrays)
             values = check_in_order(kernel, arrays, None, hypers, flags)
-            devices.append(check_memory(kernel, arrays, None, library))
+            devices.append(check_memory(kernel.rule.operands, arrays, None, library))
             _check_same_types(kernel, arrays, (checked or [arrays])[0])
         except InvalidArgumentError as error:
             raise type(error)(f"variable {t}: {error}") from None
@@ -200,7 +200,7 @@ def rows_update(
     arrays = check_arrays(kernel, operands)
     ids = check_indices(indices)
     values = check_in_order(kernel, arrays, ids, hypers, flags)
-    device = check_memory(kernel, arrays, ids, library)
+    device = check_memory(kernel.rule.operands, arrays, ids, library)
     var = arrays[0]
     if max(ids.shape[0], var.shape[0]) > _MOST_ROWS or prod(var.shape[1:]) > _MOST_COLUMNS:
         raise InvalidArgumentError(
@@ -244,7 +244,7 @@ def whole_update(
     simplest = kernels["gradient_descent"]  # only used for its checks
     rows = rows_update(simplest, (operands[0], values), (0.0,), 0, indices, "sum", 1.0, True)
     arrays = check_arrays(kernel, (*operands, values))
-    device = check_memory(kernel, arrays, rows.indices, rows.library)
+    device = check_memory(kernel.rule.operands, arrays, rows.indices, rows.library)
     dense = _as_rows(kernel, [*arrays[:-1], arrays[-1]._replace(shape=arrays[0].shape)])
     checked = check_in_order(kernel, dense, None, hypers, flags)
     wide = arrays[0].dtype == "float64"

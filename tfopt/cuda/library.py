@@ -60,16 +60,17 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         c_int,
         [*_LAUNCH, _ADDRESSES, *_ROWS, *_SIZES, _NUMBERS, c_int, *_CLIPPING, *_INDICES],
     ),
-    "whole": (
+    "take_whole": (c_int, [c_int, c_void_p, c_int, *_ROWS, *_SIZES, _ADDRESSES]),
+    "give": (c_int, [c_int, c_void_p, c_void_p]),
+    "adafactor": (
         c_int,
-        [*_LAUNCH, _ADDRESSES, *_ROWS, *_SIZES, c_int64, _NUMBERS, c_int],
+        [c_int, c_void_p, c_int, *[c_void_p] * 4, *_SIZES, c_int, _NUMBERS],
     ),
     "outside": (
         c_int,
         [c_int, c_void_p, c_void_p, c_int, c_int64, c_int64, POINTER(c_int64)],
     ),
     "take_norms": (c_int, [c_int, c_void_p, c_int64, c_int64, _ADDRESSES]),
-    "give_norms": (c_int, [*_NORMS]),
     "bad_norm": (c_int, [*_NORMS, c_int64, _NUMBERS]),
     "norms_of_list": (
         c_int,

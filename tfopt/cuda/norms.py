@@ -112,7 +112,7 @@ class Norms:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._call("give_norms")
+        self._call("give")
 
     def _call(self, name: str, *arguments: object) -> None:
         self.library.check(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ctypes import byref, c_double, c_int64, c_void_p
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
@@ -72,7 +74,7 @@ class DenseUpdate(NamedTuple):
             (c_void_p * len(data))(*data),
             (c_void_p * n)(*(gradient.address for gradient in self.gradients)),
             (c_int64 * n)(*(arrays[0].size for arrays in self.variables)),
-            (c_int64 * n)(*map(self.elements_of_a_row, self.variables)),
+            (c_int64 * n)(*map(self._elements_of_a_row, self.variables)),
             (c_double * len(self.scalars))(*self.scalars),
             self.constants,
             reading.bound,
@@ -81,7 +83,7 @@ class DenseUpdate(NamedTuple):
         )
         self.library.check(code)
 
-    def elements_of_a_row(self, arrays: list[DeviceArray]) -> int:
+    def _elements_of_a_row(self, arrays: list[DeviceArray]) -> int:
         """Return the number of elements that a slot of rows has one number for, otherwise 0."""
         rows = arrays[-2].size if self.kernel.rule.row_slots else 0
         return arrays[0].size // rows if rows else 0
@@ -125,6 +127,29 @@ class RowsUpdate(NamedTuple):
             byref(at),
         )
         self._raise_for(code, at.value)
+
+    @contextmanager
+    def made_dense(self, stream: int) -> Iterator[int]:
+        """Yield the address of the dense gradient that the rows stand for."""
+        var, values, at = self.operands[0], self.operands[-1], c_void_p()
+        place = self.device, stream
+        code = self.library.call["take_whole"](
+            *place,
+            PAIRS[var.dtype, values.dtype],
+            values.address,
+            self.indices.address,
+            4 if self.indices.dtype == "int32" else 8,
+            self.indices.shape[0],
+            var.shape[0],
+            var.size // var.shape[0],
+            byref(at),
+        )
+        self.library.check(code)
+        assert at.value is not None
+        try:
+            yield at.value
+        finally:
+            self.library.check(self.library.call["give"](*place, at))
 
     def launch(self, stream: int, reading: Reading) -> None:
         """Queue the update; if indices are checked, wait for the result of the check."""
@@ -200,27 +225,12 @@ class WholeUpdate(NamedTuple):
 
     def launch(self, stream: int, reading: Reading) -> None:
         """Queue the update; the gradient has been clipped."""
-        dense, (var, values), indices = self.dense, self.rows.operands, self.rows.indices
-        if not var.size:
+        if not self.rows.operands[0].size:
             return
-        data = [array.address for array in dense.variables[0][:-1]]
-        code = self.library.call["whole"](
-            self.device,
-            stream,
-            self.library.rules[dense.kernel.name],
-            PAIRS[var.dtype, values.dtype],
-            (c_void_p * len(data))(*data),
-            values.address,
-            indices.address,
-            4 if indices.dtype == "int32" else 8,
-            indices.shape[0],
-            var.shape[0],
-            var.size // var.shape[0],
-            dense.elements_of_a_row(dense.variables[0]),
-            (c_double * len(dense.scalars))(*dense.scalars),
-            dense.constants,
-        )
-        self.library.check(code)
+        ((*arrays, gradient),) = self.dense.variables
+        with self.rows.made_dense(stream) as address:
+            there = [*arrays, gradient._replace(address=address)]
+            self.dense._replace(variables=[there]).launch(stream, Reading())
 
 
 Update: TypeAlias = DenseUpdate | RowsUpdate | WholeUpdate

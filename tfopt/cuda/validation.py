@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -105,10 +106,13 @@ def _of_shape(shape: tuple[int, ...]) -> np.ndarray:
 
 
 def check_memory(
-    kernel: Kernel, arrays: list[DeviceArray], indices: DeviceArray | None, library: Library
+    names: Sequence[str],
+    arrays: list[DeviceArray],
+    indices: DeviceArray | None,
+    library: Library,
 ) -> int:
-    """Check that arrays do not overlap and are on one device, and return the device."""
-    every = [*zip(kernel.rule.operands, arrays, strict=True)]
+    """Check that arrays, the gradient last, do not overlap and are on one device, and return it."""
+    every = [*zip(names, arrays, strict=True)]
     if indices is not None:
         every.append(("indices", indices))
     grad = len(arrays) - 1

@@ -154,33 +154,33 @@ API int tfopt_cuda_rows(int device, void *stream_, int rule, int types, void *co
     return outside ? OUTSIDE : found.repeated != NOTHING ? REPEATED : 0;
 }
 
-/* Step a whole tensor of rows by the dense gradient that n of them stand for. Indices out of range
- * are skipped. */
-API int tfopt_cuda_whole(int device, void *stream_, int rule, int types, void *const *data,
-                         const void *grad, const void *indices, int index_size, std::int64_t n,
-                         std::int64_t n_rows, std::int64_t inner, std::int64_t inner_of_rule,
-                         const double *scalars, int constants) {
+/* Make the dense gradient that n rows stand for, in memory that tfopt_cuda_give frees. Indices out
+ * of range are skipped. */
+API int tfopt_cuda_take_whole(int device, void *stream_, int types, const void *grad,
+                              const void *indices, int index_size, std::int64_t n,
+                              std::int64_t n_rows, std::int64_t inner, void **at) {
     const OnDevice on(device);
     const auto stream = static_cast<cudaStream_t>(stream_);
-    const std::int64_t size = n_rows * inner;
     SortedRows sorted(n, n_rows, stream);
     if (sorted.error)
         return sorted.error;
-    void *whole = nullptr;
-    int error = take(&whole, std::size_t(size) * gradient_size(types), stream);
-    if (!error) {
-        if (n) {
-            launch_read_indices(indices, index_size, n, n_rows, false, sorted, stream);
-            sorted.sort();
-        }
-        FILLING[types](whole, grad, n, n_rows, inner, sorted.row, sorted.order, stream);
-        const void *const filled = whole;
-        error = tfopt_cuda_dense(device, stream, rule, types, 1, data, &filled, &size,
-                                 &inner_of_rule, scalars, constants, INFINITY, nullptr, false);
-        const int failed = give(whole, stream);
-        error = error ? error : failed;
+    if (n) {
+        launch_read_indices(indices, index_size, n, n_rows, false, sorted, stream);
+        sorted.sort();
     }
+    int error = take(at, std::size_t(n_rows * inner) * gradient_size(types), stream);
+    if (!error)
+        FILLING[types](*at, grad, n, n_rows, inner, sorted.row, sorted.order, stream);
     sorted.free();
     const int failed = last_error();
-    return error ? error : failed;
+    if (error || !failed)
+        return error;
+    give(*at, stream);
+    return failed;
+}
+
+/* Free what a function has taken, once the work that is queued on the stream is done. */
+API int tfopt_cuda_give(int device, void *stream, void *at) {
+    const OnDevice on(device);
+    return give(at, static_cast<cudaStream_t>(stream));
 }

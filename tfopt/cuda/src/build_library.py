@@ -69,7 +69,7 @@ class CudaLibrary(Extension):
         # the slowest first
         jobs = [
             [f"{name}.cu", "-o", str(folder / f"{name}.o")]
-            for name in ("api", "clip", "steps", "copy")
+            for name in ("api", "clip", "steps", "copy", "adafactor")
         ]
         jobs += [
             ["rule.cu", f"-DTFOPT_RULE={name}", "-o", str(folder / f"{name}.o")]

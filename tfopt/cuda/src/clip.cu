@@ -144,11 +144,6 @@ API int tfopt_cuda_take_norms(int device, void *stream, std::int64_t n, std::int
     return fill(Norms(*at, n).bad, sizeof(NONE_BAD), static_cast<cudaStream_t>(stream));
 }
 
-API int tfopt_cuda_give_norms(int device, void *stream, void *at) {
-    const OnDevice on(device);
-    return give(at, static_cast<cudaStream_t>(stream));
-}
-
 /* Wait until n norms are computed; *root becomes the first one that is not finite, or 0. */
 API int tfopt_cuda_bad_norm(int device, void *stream_, void *at, std::int64_t n, double *root) {
     const OnDevice on(device);

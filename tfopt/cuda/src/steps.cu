@@ -11,7 +11,7 @@ int tfopt_cuda_dense(int device, void *stream, int rule, int types, std::int64_t
                      const std::int64_t *inner, const double *scalars, int constants, double bound,
                      const void *factors, int own);
 int tfopt_cuda_take_norms(int device, void *stream, std::int64_t n, std::int64_t spans, void **at);
-int tfopt_cuda_give_norms(int device, void *stream, void *at);
+int tfopt_cuda_give(int device, void *stream, void *at);
 int tfopt_cuda_norms_of_list(int device, void *stream, void *at, int own, std::int64_t n,
                              const int *types, const void *const *data, const std::int64_t *size,
                              const double *bounds, double limit, int policy, double scale);
@@ -55,7 +55,7 @@ int step_clipped(const Step &step, const Part *parts, int n_parts, bool own) {
                                      step.scale);
     for (int k = 0; k < n_parts && !error; k++)
         error = step_part(step, parts[k], norms, own);
-    const int failed = tfopt_cuda_give_norms(step.device, step.stream, norms);
+    const int failed = tfopt_cuda_give(step.device, step.stream, norms);
     return error ? error : failed;
 }
 

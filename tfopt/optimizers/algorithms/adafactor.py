@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tfopt.errors import InvalidTypeError
+from tfopt.core.backends import backend_of
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.reduce.norms import sum_of_squares
+from tfopt.kernels.update.commit import Count
 from tfopt.optimizers.base.optimizer_v2 import ApplyState, Optimizer
 from tfopt.optimizers.settings import Setting, flag
 from tfopt.optimizers.state.hyperparameters import Hyper
+from tfopt.optimizers.state.transaction import Writes
+from tfopt.optimizers.step.clipping import clipped_gradients
+from tfopt.optimizers.step.gradients import as_taken, refuse_rows
+from tfopt.optimizers.step.prepared_step import PreparedStep
+from tfopt.optimizers.step.request import StepRequest
+from tfopt.optimizers.step.step import Step
 from tfopt.variable import Variable
 
 __all__ = ["Adafactor"]
@@ -112,6 +122,12 @@ class Adafactor(Optimizer):
             return {"v": variable.shape}
         return {"r": tuple(outer), "c": (*outer[:-1], last)}
 
+    def _bind(self, request: StepRequest) -> Step:
+        takes_all = type(self)._resource_apply_dense is Adafactor._resource_apply_dense
+        if takes_all and any(handle.device == "gpu" for handle in request.handles):
+            return _StepOnDevice(self, request)
+        return super()._bind(request)
+
     def _resource_apply_dense(
         self, grad: np.ndarray, handle: Variable, apply_state: ApplyState
     ) -> None:
@@ -120,15 +136,12 @@ class Adafactor(Optimizer):
             return
         real = np.result_type(var.dtype, np.float32).type if var.dtype.itemsize != 2 else np.float32
         w, g = var.astype(real, copy=False), grad.astype(real, copy=False)
-        t = int(self.iterations) + 1
-        rate = self._next_rate(t - 1)
-        if self.weight_decay:
+        keep, share, _, shortest, rate, _ = self._numbers()
+        if keep != 1:
             with np.errstate(all="ignore"):
-                w = np.asarray(w * real(1 - rate * self.weight_decay))
-        if self.relative_step:
-            rate = min(rate, t**-0.5)
-        length = max(self.epsilon_2, _rms(w)) * rate
-        taken = real(t**self.beta_2_decay)
+                w = np.asarray(w * real(keep))
+        length = max(shortest, _rms(w)) * rate
+        taken = real(share)
         with np.errstate(all="ignore"):
             # in a single array: allocating memory takes longer than the arithmetic; in C order,
             # since the order of sums is that of memory
@@ -140,6 +153,20 @@ class Adafactor(Optimizer):
             step /= real(max(1.0, _rms(step) / self.clip_threshold))
             step *= real(length)
             var[...] = np.subtract(w, step, out=step)
+
+    def _numbers(self) -> tuple[float, ...]:
+        """Return the numbers of the next step.
+
+        They are what weights are multiplied by, the share of a new mean square, what is added to
+        squares, the lower bound of a variable's length, the rate and the bound of a step's length.
+        """
+        t = int(self.iterations) + 1
+        rate = self._next_rate(t - 1)
+        keep = 1 - rate * self.weight_decay
+        if self.relative_step:
+            rate = min(rate, t**-0.5)
+        taken = t**self.beta_2_decay
+        return keep, taken, self.epsilon_1, self.epsilon_2, rate, self.clip_threshold
 
     def _take_mean(self, square: np.ndarray, handle: Variable, taken: Any) -> None:
         """Update means with squares, and replace the squares by the means."""
@@ -168,3 +195,49 @@ class Adafactor(Optimizer):
 
 def _rms(x: np.ndarray) -> float:
     return math.sqrt(sum_of_squares(x) / x.size)
+
+
+class _StepOnDevice(Step):
+    """A step of variables on a GPU, which is checked anew each time."""
+
+    def __init__(self, optimizer: Adafactor, request: StepRequest) -> None:
+        self._optimizer, self._request = optimizer, request.without_gradients()
+
+    def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
+        """Check a step and return it."""
+        optimizer, handles = self._optimizer, self._request.handles
+        for handle in handles:
+            if handle.device == "cpu":
+                raise InvalidTypeError(
+                    f"{handle.name} is in host memory: Adafactor needs all variables on one device"
+                )
+        if scale != 1 or self._request.finite:
+            raise InvalidArgumentError(
+                "on a GPU, Adafactor takes gradients as they are, not scaled or checked for "
+                "infinities"
+            )
+        grads = as_taken(grads, handles)
+        for grad, handle in zip(grads, handles, strict=True):
+            if isinstance(grad, IndexedSlices):
+                refuse_rows(handle)
+        limits = optimizer.clipvalue, optimizer.clipnorm, optimizer.global_clipnorm
+        clipped = clipped_gradients(tuple(grads), optimizer.merge, *limits)
+        optimizer._create_slots(handles)
+        operands = [
+            (handle.value(), *(optimizer.get_slot(handle, name).value() for name in names))
+            for handle in handles
+            for names in [optimizer._slot_shapes(handle)]
+        ]
+        backend = backend_of(handles)
+        updates = backend.adafactor_updates(operands, clipped, optimizer._numbers())
+        count = optimizer._store.weights[0]
+        step = PreparedStep([Count(count._array)], [*self._request.variables, count])
+        step.launches = True
+        step.work.append(partial(_launch, backend, updates, handles))
+        return step
+
+
+def _launch(backend: Any, updates: list[Any], handles: list[Variable], writes: Writes) -> None:
+    backend.run_clipped(updates)
+    for handle in handles:
+        handle.constrain()
