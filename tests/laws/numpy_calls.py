@@ -187,7 +187,7 @@ class Writer:
             return repr(self.one_of(WORDS[p.name]))
         if p.name in OPERANDS - {"start"} and (level == "a dtype" or self.random.random() < 0.5):
             return self.operand()
-        return "True" if (p.name, level) == ("where", "a dtype") else self.any_of(level)
+        return "True" if p.name in ("where", "mean") and level == "a dtype" else self.any_of(level)
 
     def call(self, name: str) -> str:
         """Return a call of a function."""

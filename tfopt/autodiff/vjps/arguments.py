@@ -21,6 +21,10 @@ def known(value: Any) -> Any:
     return np.asarray(value) if isinstance(value, Operand) else value
 
 
+def _all_known(kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {name: known(value) for name, value in kwargs.items()}
+
+
 def axis_of(a: Any, axis: Any) -> int:
     """Return the number of an axis, counted from the first."""
     return normalize_axis_index(axis, a.ndim)
@@ -45,9 +49,9 @@ def _axes(ndim: int) -> Any:
     return np.empty(range(ndim))
 
 
-def order_of(function: Callable[..., Any], ndim: int, *args: Any) -> tuple[int, ...]:
+def order_of(function: Callable[..., Any], ndim: int, *args: Any, **kwargs: Any) -> tuple[int, ...]:
     """Return the order into which a function of NumPy's brings axes."""
-    order: tuple[int, ...] = function(_axes(ndim), *map(known, args)).shape
+    order: tuple[int, ...] = function(_axes(ndim), *map(known, args), **_all_known(kwargs)).shape
     return order
 
 

@@ -98,55 +98,31 @@ def append(arr: Any, values: Any, axis: Any = None) -> Any:
 # ---- cut
 
 
-def _cut(function: Any, ary: Any, places: Any, axis: Any) -> list[Any]:
-    """Cut along an axis, where a function of NumPy's does: asked for how it cuts numbers."""
-    pieces = function(np.arange(ary.shape[axis]), places)
-    starts = [int(piece[0]) if piece.size else 0 for piece in pieces]
-    lead = (slice(None),) * axis_of(ary, axis)
-    return [
-        ary[(*lead, slice(start, start + piece.size))]
-        for start, piece in zip(starts, pieces, strict=True)
-    ]
+def _cutter(function: Any, cut: Any, axis_in: Any) -> None:
+    """Make the handler of a function that cuts along an axis.
+
+    It is asked for what is wrong, and `cut` for where numbers are cut.
+    """
+
+    def handler(ary: Any, indices_or_sections: Any, *args: Any, **kwargs: Any) -> list[Any]:
+        ary, places = operand(ary), known(indices_or_sections)
+        function(shell(ary), places, *args, **kwargs)
+        axis = axis_of(ary, axis_in(ary, *args, **kwargs))
+        pieces = cut(np.arange(ary.shape[axis]), places)
+        starts = [int(piece[0]) if piece.size else 0 for piece in pieces]
+        return [
+            ary[(*(slice(None),) * axis, slice(start, start + piece.size))]
+            for start, piece in zip(starts, pieces, strict=True)
+        ]
+
+    implements(function)(handler)
 
 
-@implements(np.array_split)
-def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Any]:
-    """Cut into parts along an axis."""
-    ary, places = operand(ary), known(indices_or_sections)
-    np.array_split(shell(ary), places, axis)  # which raises what NumPy raises
-    return _cut(np.array_split, ary, places, axis)
-
-
-@implements(np.split)
-def split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Any]:
-    """Cut into equal parts, or at places, along an axis."""
-    ary, places = operand(ary), known(indices_or_sections)
-    np.split(shell(ary), places, axis)
-    return _cut(np.split, ary, places, axis)
-
-
-@implements(np.hsplit)
-def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """Cut along the second axis, or the first of one."""
-    ary, places = operand(ary), known(indices_or_sections)
-    np.hsplit(shell(ary), places)
-    return _cut(np.split, ary, places, 1 if ary.ndim > 1 else 0)
-
-
-@implements(np.vsplit)
-def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """Cut along the first axis."""
-    ary, places = operand(ary), known(indices_or_sections)
-    np.vsplit(shell(ary), places)
-    return _cut(np.split, ary, places, 0)
-
-
-@implements(np.dsplit)
-def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """Cut along the third axis."""
-    ary, places = operand(ary), known(indices_or_sections)
-    np.dsplit(shell(ary), places)
-    return _cut(np.split, ary, places, 2)
+_cutter(np.array_split, np.array_split, lambda ary, axis=0: axis)
+_cutter(np.split, np.split, lambda ary, axis=0: axis)
+_cutter(np.hsplit, np.split, lambda ary: 1 if ary.ndim > 1 else 0)
+_cutter(np.vsplit, np.split, lambda ary: 0)
+_cutter(np.dsplit, np.split, lambda ary: 2)
 
 
 @implements(np.unstack)

@@ -1,4 +1,4 @@
-"""Reductions that leave NaN out: it gets the gradient 0."""
+"""Functions that leave NaN out, which gets the gradient 0."""
 
 from __future__ import annotations
 
@@ -8,79 +8,29 @@ import numpy as np
 
 from tfopt.autodiff.vjps.composed import composed
 from tfopt.autodiff.vjps.reductions import mask_of
-from tfopt.autodiff.vjps.statistics import std, var
-
-_UNSET: Any = np._NoValue
 
 
-def _without(a: Any, fill: float) -> Any:
-    return np.where(np.isnan(a), fill, a)
+def _filled(function: Any, fill: float) -> Any:
+    """Return what a function makes of an array with a number in the place of NaN."""
+    return lambda a, *args, **kwargs: function(np.where(np.isnan(a), fill, a), *args, **kwargs)
 
 
-def _known(a: Any, where: Any) -> Any:
-    return np.logical_and(~np.isnan(a), mask_of(where))
+def _without(function: Any) -> Any:
+    """Return what a function makes of the other elements alone."""
+
+    def composition(a: Any, *args: Any, where: Any = True, **kwargs: Any) -> Any:
+        known = np.logical_and(~np.isnan(a), mask_of(where))
+        return function(np.where(np.isnan(a), 0, a), *args, where=known, **kwargs)
+
+    return composition
 
 
-@composed(np.nansum)
-def nansum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = False,
-           initial: Any = 0, where: Any = True) -> Any:  # fmt: skip
-    """Sum what is no NaN."""
-    return np.sum(_without(a, 0), axis, dtype, None, keepdims, initial, where)
-
-
-@composed(np.nanprod)
-def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = False,
-            initial: Any = 1, where: Any = True) -> Any:  # fmt: skip
-    """Multiply what is no NaN."""
-    return np.prod(_without(a, 1), axis, dtype, None, keepdims, initial, where)
-
-
-@composed(np.nancumsum)
-def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
-    """Sum what is no NaN up to each element."""
-    return np.cumsum(_without(a, 0), axis, dtype)
-
-
-@composed(np.nancumprod)
-def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
-    """Multiply what is no NaN up to each element."""
-    return np.cumprod(_without(a, 1), axis, dtype)
-
-
-@composed(np.nanmax)
-def nanmax(a: Any, axis: Any = None, out: None = None, keepdims: Any = False,
-           initial: Any = -np.inf, where: Any = True) -> Any:  # fmt: skip
-    """Return the largest that is no NaN."""
-    return np.max(_without(a, -np.inf), axis, None, keepdims, initial, where)
-
-
-@composed(np.nanmin)
-def nanmin(a: Any, axis: Any = None, out: None = None, keepdims: Any = False,
-           initial: Any = np.inf, where: Any = True) -> Any:  # fmt: skip
-    """Return the smallest that is no NaN."""
-    return np.min(_without(a, np.inf), axis, None, keepdims, initial, where)
-
-
-@composed(np.nanmean)
-def nanmean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = False,
-            *, where: Any = True) -> Any:  # fmt: skip
-    """Average what is no NaN."""
-    return np.mean(_without(a, 0), axis, dtype, None, keepdims, where=_known(a, where))
-
-
-@composed(np.nanvar)
-def nanvar(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
-           keepdims: Any = False, *, where: Any = True, mean: Any = _UNSET,
-           correction: Any = _UNSET) -> Any:  # fmt: skip
-    """Return the variance of what is no NaN."""
-    return var(_without(a, 0), axis, dtype, None, ddof, keepdims, where=_known(a, where),
-               mean=mean, correction=correction)  # fmt: skip
-
-
-@composed(np.nanstd)
-def nanstd(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
-           keepdims: Any = False, *, where: Any = True, mean: Any = _UNSET,
-           correction: Any = _UNSET) -> Any:  # fmt: skip
-    """Return the standard deviation of what is no NaN."""
-    return std(_without(a, 0), axis, dtype, None, ddof, keepdims, where=_known(a, where),
-               mean=mean, correction=correction)  # fmt: skip
+_function: Any
+_plain: Any
+for _function, _plain, _fill in (
+    (np.nansum, np.sum, 0), (np.nanprod, np.prod, 1), (np.nancumsum, np.cumsum, 0),
+    (np.nancumprod, np.cumprod, 1), (np.nanmax, np.max, -np.inf), (np.nanmin, np.min, np.inf),
+):  # fmt: skip
+    composed(_function)(_filled(_plain, _fill))
+for _function, _plain in ((np.nanmean, np.mean), (np.nanvar, np.var), (np.nanstd, np.std)):
+    composed(_function)(_without(_plain))

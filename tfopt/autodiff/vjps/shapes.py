@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -59,39 +59,29 @@ def _raveled(a: Any, order: str) -> Any:
 @method("squeeze")
 def squeeze(a: Any, axis: Any = None) -> Any:
     """Drop axes of length 1."""
-    a = operand(a)
-    return apply(RESHAPE, (a,), {"shape": np.squeeze(shell(a), axis).shape})
+    return _reshaped(np.squeeze, operand(a), axis)
 
 
 @implements(np.expand_dims)
 def expand_dims(a: Any, axis: Any) -> Any:
     """Add axes of length 1."""
-    a = operand(a)
-    return apply(RESHAPE, (a,), {"shape": np.expand_dims(shell(a), axis).shape})
+    return _reshaped(np.expand_dims, operand(a), axis)
 
 
-@implements(np.atleast_1d)
-def atleast_1d(*arys: Any) -> Any:
-    """Give at least one axis."""
-    return _each(np.atleast_1d, arys)
+def _reshaped(function: Any, a: Any, *args: Any) -> Any:
+    """Return an array in the shape that a function gives it."""
+    return apply(RESHAPE, (a,), {"shape": function(shell(a), *args).shape})
 
 
-@implements(np.atleast_2d)
-def atleast_2d(*arys: Any) -> Any:
-    """Give at least two axes."""
-    return _each(np.atleast_2d, arys)
+def _at_least(function: Any) -> Any:
+    def handler(*arys: Any) -> Any:
+        made = tuple(_reshaped(function, operand(a)) for a in arys)
+        return made[0] if len(made) == 1 else made
+
+    return implements(function)(handler)
 
 
-@implements(np.atleast_3d)
-def atleast_3d(*arys: Any) -> Any:
-    """Give at least three axes."""
-    return _each(np.atleast_3d, arys)
-
-
-def _each(function: Any, arrays: Sequence[Any]) -> Any:
-    made = [apply(RESHAPE, (a,), {"shape": function(shell(a)).shape}) for a in map(operand, arrays)]
-    return made[0] if len(made) == 1 else tuple(made)
-
+atleast_1d, atleast_2d, atleast_3d = map(_at_least, (np.atleast_1d, np.atleast_2d, np.atleast_3d))
 
 # ---- axes
 
@@ -128,33 +118,22 @@ def _transpose(a: Any, *axes: Any) -> Any:
     return transpose(a, axes or None)
 
 
-@implements(np.swapaxes)
-@method("swapaxes")
-def swapaxes(a: Any, axis1: Any, axis2: Any) -> Any:
-    """Swap two axes."""
-    a = operand(a)
-    return transpose(a, order_of(np.swapaxes, a.ndim, axis1, axis2))
+def _mover(function: Any) -> Any:
+    """Return the handler of a function that reorders axes: asked for the order of numbered ones."""
+    name = next(iter(signature(function).parameters))
+
+    def handler(*args: Any, **kwargs: Any) -> Any:
+        a, *others = args or (kwargs.pop(name, None),)
+        a = operand(a)
+        return transpose(a, order_of(function, a.ndim, *others, **kwargs))
+
+    return implements(function)(handler)
 
 
-@implements(np.matrix_transpose, np.linalg.matrix_transpose)
-def matrix_transpose(x: Any, /) -> Any:
-    """Swap the last two axes."""
-    x = operand(x)
-    return transpose(x, order_of(np.matrix_transpose, x.ndim))
-
-
-@implements(np.moveaxis)
-def moveaxis(a: Any, source: Any, destination: Any) -> Any:
-    """Move axes to other places."""
-    a = operand(a)
-    return transpose(a, order_of(np.moveaxis, a.ndim, source, destination))
-
-
-@implements(np.rollaxis)
-def rollaxis(a: Any, axis: Any, start: Any = 0) -> Any:
-    """Move one axis in front of another."""
-    a = operand(a)
-    return transpose(a, order_of(np.rollaxis, a.ndim, axis, start))
+swapaxes, moveaxis = _mover(np.swapaxes), _mover(np.moveaxis)
+method("swapaxes")(swapaxes)
+for _function in (np.rollaxis, np.matrix_transpose, np.linalg.matrix_transpose):
+    _mover(_function)
 
 
 @implements(np.flip)
@@ -167,16 +146,8 @@ def flip(m: Any, axis: Any = None) -> Any:
     return m[tuple(key)]
 
 
-@composed(np.flipud)
-def flipud(m: Any) -> Any:
-    """Reverse the first axis."""
-    return flip(m, 0)
-
-
-@composed(np.fliplr)
-def fliplr(m: Any) -> Any:
-    """Reverse the second axis."""
-    return flip(m, 1)
+composed(np.flipud)(lambda m: flip(m, 0))
+composed(np.fliplr)(lambda m: flip(m, 1))
 
 
 @implements(np.rot90)
