@@ -16,9 +16,6 @@ from tfopt.core.engine import Op, apply
 #: What the inverse, or the adjoint, takes in the place of a norm.
 _TURNED = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
 
-FFT = Op("fft", lambda a, n, axis, norm: np.fft.fft(a, n, axis, norm))
-IFFT = Op("ifft", lambda a, n, axis, norm: np.fft.ifft(a, n, axis, norm))
-
 
 def _to_length(a: Any, n: int, axis: int) -> Any:
     """Cut, or add zeros, at the end of an axis."""
@@ -30,6 +27,16 @@ def _to_length(a: Any, n: int, axis: int) -> Any:
     return np.pad(a, widths)
 
 
+def _transform(function: Any) -> tuple[Op, Any]:
+    """Return the operation of a transform along an axis, and its handler."""
+    op = Op(function.__name__, lambda a, n, axis, norm: function(a, n, axis, norm))
+
+    def handler(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: None = None) -> Any:
+        return apply(op, (operand(a),), {"n": known(n), "axis": known(axis), "norm": known(norm)})
+
+    return op, implements(function)(handler)
+
+
 def _adjoint(other: Op) -> Any:
     def rule(g: Any, y: Any, a: Any, n: Any, axis: int, norm: Any) -> Any:
         made = call(other, (g,), {"n": None, "axis": axis, "norm": _TURNED[norm]})
@@ -38,21 +45,9 @@ def _adjoint(other: Op) -> Any:
     return rule
 
 
+(FFT, fft), (IFFT, ifft) = _transform(np.fft.fft), _transform(np.fft.ifft)
 FFT.define(_adjoint(IFFT))
 IFFT.define(_adjoint(FFT))
-
-
-@implements(np.fft.fft)
-def fft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: None = None) -> Any:
-    """Transform along an axis."""
-    return apply(FFT, (operand(a),), {"n": known(n), "axis": known(axis), "norm": known(norm)})
-
-
-@implements(np.fft.ifft)
-def ifft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: None = None) -> Any:
-    """Transform back along an axis."""
-    return apply(IFFT, (operand(a),), {"n": known(n), "axis": known(axis), "norm": known(norm)})
-
 
 # ---- of real numbers, and to them
 
@@ -107,20 +102,17 @@ def _pairs(a: Any, s: Any, axes: Any) -> list[tuple[int | None, int]]:
     ]
 
 
-@composed(np.fft.fftn)
-def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: None = None) -> Any:
-    """Transform along axes."""
-    for n, axis in reversed(_pairs(a, s, axes)):
-        a = fft(a, n, axis, norm)
-    return a
+def _along_axes(function: Any, transform: Any) -> Any:
+    def composition(a: Any, s: Any = None, axes: Any = None, norm: Any = None,
+                    out: None = None) -> Any:  # fmt: skip
+        for n, axis in reversed(_pairs(a, s, axes)):
+            a = transform(a, n, axis, norm)
+        return a
+
+    return composed(function)(composition)
 
 
-@composed(np.fft.ifftn)
-def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: None = None) -> Any:
-    """Transform back along axes."""
-    for n, axis in reversed(_pairs(a, s, axes)):
-        a = ifft(a, n, axis, norm)
-    return a
+fftn, ifftn = _along_axes(np.fft.fftn, fft), _along_axes(np.fft.ifftn, ifft)
 
 
 @composed(np.fft.rfftn)
@@ -149,20 +141,16 @@ for _two, _many in ((np.fft.fft2, fftn), (np.fft.ifft2, ifftn), (np.fft.rfft2, r
     )
 
 
-@composed(np.fft.fftshift)
-def fftshift(x: Any, axes: Any = None) -> Any:
-    """Put the lowest frequency into the middle."""
-    return _shifted(x, axes, 0)
+def _shifter(odd: int) -> Any:
+    """Return what moves by half the lengths of axes, rounded up if `odd`."""
+
+    def shifted(x: Any, axes: Any = None) -> Any:
+        x = operand(x)
+        axes = range(x.ndim) if axes is None else [int(k) for k in np.atleast_1d(axes)]
+        return np.roll(x, tuple((x.shape[k] + odd) // 2 for k in axes), tuple(axes))
+
+    return shifted
 
 
-@composed(np.fft.ifftshift)
-def ifftshift(x: Any, axes: Any = None) -> Any:
-    """Put the middle to the beginning."""
-    return _shifted(x, axes, 1)
-
-
-def _shifted(x: Any, axes: Any, odd: int) -> Any:
-    x = operand(x)
-    axes = range(x.ndim) if axes is None else [int(k) for k in np.atleast_1d(axes)]
-    halves = [x.shape[k] // 2 + (x.shape[k] % 2 if odd else 0) for k in axes]
-    return np.roll(x, tuple(halves), tuple(axes))
+composed(np.fft.fftshift)(_shifter(0))
+composed(np.fft.ifftshift)(_shifter(1))

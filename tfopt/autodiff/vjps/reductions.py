@@ -97,7 +97,8 @@ def _sum(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 def _mean(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     if a.dtype.char not in "fdFD" or not a.ndim:
         return np.mean(a, axis=axis, keepdims=keepdims)
-    return _ADD(a, axis=axis, keepdims=keepdims) / a.dtype.type(count(a, axis))
+    n = a.dtype.type(count(a, axis))  # before the sum, as NumPy: their errors differ
+    return _ADD(a, axis=axis, keepdims=keepdims) / n
 
 
 def _mean_expression(call: Call) -> str | None:
@@ -232,30 +233,22 @@ def min_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _UNSET, init
     return _reduced(MIN, np.min, a, axis, keepdims, out=out, initial=initial, where=where)
 
 
-def _sum_of(a: Any, axis: Any = None, dtype: Any = None, out: None = None,
-            keepdims: bool = False, initial: Any = 0, where: Any = True) -> Any:  # fmt: skip
-    made = np.sum(masked(a, where, 0, dtype), axis=axis, keepdims=bool(keepdims))
-    return made if initial is None else made + initial
+def _joined_with(function: Any, nothing: float, join: np.ufunc) -> Any:
+    """Return a reduction of what a mask leaves, joined with what there is initially."""
+
+    def composition(a: Any, axis: Any = None, dtype: Any = None, out: None = None,
+                    keepdims: bool = False, initial: Any = None,
+                    where: Any = True) -> Any:  # fmt: skip
+        made = function(masked(a, where, nothing, dtype), axis=axis, keepdims=bool(keepdims))
+        return made if initial is None else join(made, initial)
+
+    return composition
 
 
 def _mean_of(a: Any, axis: Any = None, dtype: Any = None, out: None = None,
              keepdims: bool = False, where: Any = True) -> Any:  # fmt: skip
     total = np.sum(masked(a, where, 0, dtype), axis=axis, keepdims=bool(keepdims))
     return total / how_many(a, axis, bool(keepdims), where)
-
-
-def _product_of(a: Any, axis: Any = None, dtype: Any = None, out: None = None,
-                keepdims: bool = False, initial: Any = 1, where: Any = True) -> Any:  # fmt: skip
-    made = np.prod(masked(a, where, 1, dtype), axis=axis, keepdims=bool(keepdims))
-    return made if initial is None else made * initial
-
-
-def _logsumexp_of(a: Any, axis: Any = None, dtype: Any = None, out: None = None,
-                  keepdims: bool = False, initial: Any = -np.inf,
-                  where: Any = True) -> Any:  # fmt: skip
-    kept = masked(a, where, -np.inf, dtype)
-    made = apply(LOGSUMEXP, (kept,), {"axis": axis, "keepdims": bool(keepdims)})
-    return np.logaddexp(made, -np.inf if initial is None else initial)
 
 
 def _extreme_of(function: Any) -> Any:
@@ -279,7 +272,8 @@ def _extreme_of(function: Any) -> Any:
 
 #: What reductions are with `dtype`, `initial` and `where`.
 _UNUSUAL: dict[Op, Any] = {
-    SUM: _sum_of, MEAN: _mean_of, PROD: _product_of, LOGSUMEXP: _logsumexp_of,
+    SUM: _joined_with(np.sum, 0, np.add), PROD: _joined_with(np.prod, 1, np.multiply),
+    LOGSUMEXP: _joined_with(_LOGADDEXP, -np.inf, np.logaddexp), MEAN: _mean_of,
     MAX: _extreme_of(np.max), MIN: _extreme_of(np.min),
 }  # fmt: skip
 
@@ -293,29 +287,6 @@ REDUCTIONS.update({_ask: _question(_ask) for _ask in (np.logical_and, np.logical
 
 def _reverse_cumsum(g: Any, axis: int) -> Any:
     return np.flip(np.cumsum(np.flip(g, axis), axis=axis), axis)
-
-
-CUMSUM = Op("cumsum", lambda a, axis: np.cumsum(a, axis=axis, dtype=a.dtype))
-CUMSUM.define(lambda g, y, a, axis: _reverse_cumsum(g, axis))
-
-
-@implements(np.cumsum)
-@method("cumsum")
-def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    """Return the sums of all elements up to each."""
-    a = operand(a)
-    if dtype is not None or out is not None or a.dtype.kind in "biu":
-        return with_gradients_of(_cumsum_of, np.cumsum, (a, axis, dtype, out), {})
-    return apply(CUMSUM, _scanned(a, axis), {"axis": 0 if axis is None else axis})
-
-
-def _scanned(a: Any, axis: Any) -> tuple[Any]:
-    """Return what is scanned: a scalar as a vector, as NumPy has it."""
-    return (np.ravel(a) if axis is None or not a.ndim else a,)
-
-
-def _cumsum_of(a: Any, axis: Any, dtype: Any, out: None) -> Any:
-    return np.cumsum(a.astype(dtype), axis)
 
 
 def _cumprod_rule(g: Any, y: Any, a: Any, axis: int) -> Any:
@@ -333,23 +304,27 @@ def _cumprod_rule(g: Any, y: Any, a: Any, axis: int) -> Any:
     return np.moveaxis(_before(x) * np.stack(reach[::-1], axis=-1), -1, axis)
 
 
-CUMPROD = Op("cumprod", lambda a, axis: np.cumprod(a, axis=axis, dtype=a.dtype))
-CUMPROD.define((_cumprod_rule, "a"))
+def _scan(function: Any, *rule: Any) -> Any:
+    """Return the handler of a scan, which is an operation unless something unusual is asked for."""
+    name = function.__name__
+    op = Op(name, lambda a, axis: function(a, axis=axis, dtype=a.dtype))
+    op.define(*rule)
+
+    def converted(a: Any, axis: Any, dtype: Any, out: None) -> Any:
+        return function(a.astype(dtype), axis)
+
+    def handler(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        a = operand(a)
+        if dtype is not None or out is not None or a.dtype.kind in "biu":
+            return with_gradients_of(converted, function, (a, axis, dtype, out), {})
+        a = np.ravel(a) if axis is None or not a.ndim else a  # a scalar as a vector, as NumPy
+        return apply(op, (a,), {"axis": 0 if axis is None else axis})
+
+    return method(name)(implements(function)(handler))
 
 
-@implements(np.cumprod)
-@method("cumprod")
-def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    """Return the products of all elements up to each."""
-    a = operand(a)
-    if dtype is not None or out is not None or a.dtype.kind in "biu":
-        return with_gradients_of(_cumprod_of, np.cumprod, (a, axis, dtype, out), {})
-    return apply(CUMPROD, _scanned(a, axis), {"axis": 0 if axis is None else axis})
-
-
-def _cumprod_of(a: Any, axis: Any, dtype: Any, out: None) -> Any:
-    return np.cumprod(a.astype(dtype), axis)
-
+cumsum = _scan(np.cumsum, lambda g, y, a, axis: _reverse_cumsum(g, axis))
+cumprod = _scan(np.cumprod, (_cumprod_rule, "a"))
 
 # ---- orders
 
@@ -388,9 +363,6 @@ def partition(
     return np.take_along_axis(a, np.argpartition(a, kth, axis, kind, order), axis)
 
 
-method("all")(lambda x, *args, **kwargs: np.all(x, *args, **kwargs))
-method("any")(lambda x, *args, **kwargs: np.any(x, *args, **kwargs))
-method("argmax")(lambda x, *args, **kwargs: np.argmax(x, *args, **kwargs))
-method("argmin")(lambda x, *args, **kwargs: np.argmin(x, *args, **kwargs))
-method("argsort")(lambda x, *args, **kwargs: np.argsort(x, *args, **kwargs))
+for _asked in (np.all, np.any, np.argmax, np.argmin, np.argsort):
+    method(_asked.__name__)(lambda x, *args, f=_asked, **kwargs: f(x, *args, **kwargs))
 method("nonzero")(lambda x: np.nonzero(x))
