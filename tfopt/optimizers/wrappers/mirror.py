@@ -150,14 +150,17 @@ class _Copying:
         """Return what copies variables of one dtype and device, None if they have no mirrors."""
         if not _has_mirror(variables[0]):
             return None
-        mirrors = [self._wrapper._mirror(variable)._array for variable in variables]
         weights = [variable._array for variable in variables]
         if variables[0].device == "cpu":
-            return round_call(mirrors, weights)
+            return round_call(self._mirrors(variables), weights)
         key = tuple(map(id, variables))  # the list may be a new one in each step
         if key not in self._on_device:
-            self._on_device[key] = variables, DeviceCopy(mirrors, variables[0].name)
+            copy = DeviceCopy(self._mirrors(variables), variables[0].name)
+            self._on_device[key] = variables, copy
         return self._on_device[key][1].launch(weights)
+
+    def _mirrors(self, variables: list[Variable]) -> list[Any]:
+        return [self._wrapper._mirror(variable)._array for variable in variables]
 
     def rows(self, variable: Variable, update: Call) -> Write | Call | None:
         """Return what copies the rows that a call updates."""
