@@ -82,7 +82,7 @@ int look_at_all(const Step &step, int *finite) {
     if (!error)
         error = tfopt_cuda_bad_norm(step.device, step.stream, norms, 1, &root);
     *finite = root == 0;
-    const int failed = tfopt_cuda_give_norms(step.device, step.stream, norms);
+    const int failed = tfopt_cuda_give(step.device, step.stream, norms);
     return error ? error : failed;
 }
 
