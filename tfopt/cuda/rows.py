@@ -70,6 +70,7 @@ def _fill(
                 (c_void_p * 1)(at),
                 (c_void_p * 1)(array.address),
                 (c_int64 * 1)(array.size),
+                (c_int64 * 1)(1),
                 (c_double * 2)(scale, 1.0),
                 0,
                 math.inf,
