@@ -16,7 +16,6 @@ from test_reductions import OPTIMIZERS
 import tfopt
 from tfopt import IndexedSlices, Variable, optimizers
 from tfopt.cuda.library import LibraryError
-from tfopt.optimizers.step.request import StepRequest
 
 #: Those that need the dense gradient of some variables.
 WHOLE = ("AdamMini", "LAMB", "LARS")
@@ -162,13 +161,21 @@ def test_rows_that_cannot_be_made_dense(name: str) -> None:
             refused(optimizer, pairs, error, match)
 
 
-@each_whole
-def test_scaled_gradients_of_rows_are_refused(name: str) -> None:
-    optimizer, var = made(name), Variable(there(np.ones(7, "f4")))
-    request = StepRequest((there(rows([1.0], [3])),), (var,), scale=0.5)
-    with pytest.raises(tfopt.InvalidArgumentError, match="scaled gradients of rows"):
-        optimizer.prepare(request)
-    assert (DEVICE.back(var.value()) == 1).all() and int(optimizer.iterations) == 0
+@each_dtype
+@pytest.mark.parametrize("name", [*OPTIMIZERS, "Adafactor"])
+@pytest.mark.parametrize("limits", [{}, {"clipvalue": 0.5}, {"global_clipnorm": 1.0}], ids=str)
+def test_scaled_steps_are_the_hosts(name: str, dtype: str, limits: dict[str, float]) -> None:
+    """And with infinite gradients, dense ones or rows, there is none."""
+
+    def make_one() -> Any:
+        return optimizers.LossScaleOptimizer(made(name, **limits), 8.0, 2)
+
+    compared(make_one, dtype, steps=4)
+    optimizer, var = make_one(), there(array_of(np.ones(7), dtype))
+    for bad in (np.inf, np.nan):
+        for grad in (array_of(np.full(7, bad), dtype), rows([1.0, bad], [0, 3], dtype)):
+            optimizer.apply_gradients([(there(grad), var)])
+    assert (DEVICE.back(var) == 1).all() and int(optimizer.iterations) == 0
 
 
 @each_whole

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfopt.core.backends import backend_of
-from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.reduce.norms import sum_of_squares
 from tfopt.kernels.update.commit import Count
@@ -18,9 +18,9 @@ from tfopt.optimizers.settings import Setting, flag
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.optimizers.state.transaction import Writes
 from tfopt.optimizers.step.clipping import clipped_gradients
-from tfopt.optimizers.step.gradients import as_taken, refuse_rows
+from tfopt.optimizers.step.gradients import are_finite, as_taken, refuse_rows
 from tfopt.optimizers.step.prepared_step import PreparedStep
-from tfopt.optimizers.step.request import StepRequest
+from tfopt.optimizers.step.request import NotFinite, StepRequest
 from tfopt.optimizers.step.step import Step
 from tfopt.variable import Variable
 
@@ -211,17 +211,15 @@ class _StepOnDevice(Step):
                 raise InvalidTypeError(
                     f"{handle.name} is in host memory: Adafactor needs all variables on one device"
                 )
-        if scale != 1 or self._request.finite:
-            raise InvalidArgumentError(
-                "on a GPU, Adafactor takes gradients as they are, not scaled or checked for "
-                "infinities"
-            )
         grads = as_taken(grads, handles)
+        request = self._request._replace(grads=tuple(grads), scale=scale).checked()
+        if request.finite and not are_finite(request.grads):
+            raise NotFinite
         for grad, handle in zip(grads, handles, strict=True):
             if isinstance(grad, IndexedSlices):
                 refuse_rows(handle)
         limits = optimizer.clipvalue, optimizer.clipnorm, optimizer.global_clipnorm
-        clipped = clipped_gradients(tuple(grads), optimizer.merge, *limits)
+        clipped = clipped_gradients(request.scaled().grads, optimizer.merge, *limits)
         optimizer._create_slots(handles)
         operands = [
             (handle.value(), *(optimizer.get_slot(handle, name).value() for name in names))

@@ -23,11 +23,11 @@ from tfopt.optimizers.step.checks import check_rounding, check_signed
 from tfopt.optimizers.step.clipping import Limits, clipped_gradients
 from tfopt.optimizers.step.deferred_rows import DecayBound, refuse_catching_up
 from tfopt.optimizers.step.deferred_tables import Deferral, DeferredUpdates
-from tfopt.optimizers.step.gradients import checked_gradient, refuse_rows
+from tfopt.optimizers.step.gradients import refuse_rows
 from tfopt.optimizers.step.plan import StepPlan
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.report import StepReport
-from tfopt.optimizers.step.request import Capabilities, StepRequest, scaled
+from tfopt.optimizers.step.request import Capabilities, StepRequest
 from tfopt.optimizers.step.step import Step
 from tfopt.storage import shape_in
 from tfopt.updates.rule_steps import RuleUpdate, SparseUpdate
@@ -313,21 +313,18 @@ class RuleOptimizer(RuleState, abstract=True):
         Those of variables on a GPU stay rows, which their step makes dense.
         """
         variables = request.handles
-        on_device = [variable.device == "gpu" for variable in variables]
-        if any(on_device) and request.scale != 1:
-            raise InvalidArgumentError("on a GPU, scaled gradients of rows cannot be made dense")
         for grad, variable in zip(request.grads, variables, strict=True):
             if isinstance(grad, IndexedSlices):
                 refuse_rows(variable)
-        given = zip(request.grads, variables, on_device, strict=True)
-        checked = (grad if there else checked_gradient(grad, var) for grad, var, there in given)
-        grads = scaled(tuple(checked), request.scale)
+        grads = request.checked().scaled().grads
         grads = clipped_gradients(grads, self.merge, *self._limits)
         return [
             _whole(grad, variable)
-            if isinstance(grad, IndexedSlices) and not there and self._needs_whole(variable)
+            if isinstance(grad, IndexedSlices)
+            and variable.device == "cpu"
+            and self._needs_whole(variable)
             else grad
-            for grad, variable, there in zip(grads, variables, on_device, strict=True)
+            for grad, variable in zip(grads, variables, strict=True)
         ]
 
     # ---- one variable after another
