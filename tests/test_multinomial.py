@@ -16,6 +16,7 @@ from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_de
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model import SDCAClassifier, SDCAClassifierCV, from_json, sdca_path, to_json
 from tfopt.linear_model._solver import multinomial as solver
+from tfopt.linear_model._solver import multinomial_system
 from tfopt_ref import multinomial
 
 random = np.random.default_rng(0)
@@ -57,6 +58,38 @@ def test_the_certificate_is_that_of_the_definitions(
 
 
 @pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("n_features", [3, 40, 700])
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_each_way_to_solve_a_system_leads_to_the_minimum(
+    intercept: bool, n_features: int, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(n_features)
+    rows = random.standard_normal((150, n_features)) * (random.uniform(size=(150, 1)) < 0.9)
+    labels = (rows[:, :3] @ random.standard_normal((3, 9))).argmax(axis=1)
+    labels[:9] = range(9)
+    weights, ways = random.choice([0.5, 1.0, 2.0], 150), []
+    for name in ("whole_hessian", "block_solver"):
+        method = getattr(multinomial_system, name)
+
+        def noted(*args: Any, name: str = name, method: Any = method) -> Any:
+            result = method(*args)
+            ways.append(name if result is not None else "diagonal")
+            return result
+
+        monkeypatch.setattr(multinomial_system, name, noted)
+    fit = model(l2=0.3, tol=1e-11, fit_intercept=intercept).fit(kind(rows), labels, weights)
+    way = {3: "whole_hessian", 40: "block_solver", 700: "diagonal"}[n_features]
+    assert set(ways) == {way} and fit.dual_gap_ <= 1e-11 * fit.objective_
+    W, b = fit.coef_, fit.intercept_
+    slopes = multinomial.gradient(rows, labels, weights, W, b, 0.3)
+    assert np.abs(slopes[0]).max() < 1e-4 and (not intercept or np.abs(slopes[1]).max() < 1e-4)
+    primal = multinomial.primal(rows, labels, weights, W, b, 0.3)
+    dual = multinomial.dual(rows, labels, weights, fit.dual_coef_.T, 0.3)
+    assert fit.objective_[0] == pytest.approx(primal, rel=1e-12)
+    assert primal - dual <= 1e-11 * primal * (1 + 1e-3) + 1e-13 * primal
+
+
+@pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, np.float32])
 def test_the_optimum_is_scikit_learns(intercept: bool, kind: Any) -> None:
     rows, labels = load_iris(return_X_y=True)
@@ -85,7 +118,7 @@ def test_feasible_probabilities(seed: int, size: float, n_classes: int) -> None:
     p *= np.exp(size * random.standard_normal(n_classes))
     p /= p.sum(axis=1, keepdims=True)
     problem = solver.Multinomial((), codes, n_classes, weight, 1, 1.0, True, 1)
-    q = solver.feasible(problem, p)
+    q = solver.feasible(problem, p.T).T
     assert (q >= 0).all()
     np.testing.assert_allclose(q.sum(axis=1), 1, rtol=1e-12)
     np.testing.assert_allclose(weight @ q, problem.class_sums, rtol=1e-9)

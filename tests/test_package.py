@@ -264,10 +264,17 @@ def test_norms_are_vector_code() -> None:
 
 @needs_objdump
 @pytest.mark.skipif("v3" not in tfopt.kernels.available, reason="this machine has no v3 to look at")
-@pytest.mark.parametrize("module", ["second_order", "interior_point"])
-def test_each_instruction_set_adds_up_hessians_in_its_registers(module: str) -> None:
+@pytest.mark.parametrize(
+    ("module", "function"),
+    [
+        ("second_order", "outer_products"),
+        ("interior_point", "outer_products"),
+        ("multiclass", "tile_product"),
+    ],
+)
+def test_each_instruction_set_adds_up_products_in_its_registers(module: str, function: str) -> None:
     code = _machine_code(module, "sdca")
-    functions = dict(re.findall(r"<outer_products_(\w+)>:\n((?:.+\n)*)", code))
+    functions = dict(re.findall(rf"<{function}_(\w+)>:\n((?:.+\n)*)", code))
     for cpu, register in (("baseline", "xmm"), ("v3", "ymm"), ("v4", "zmm")):
         products = [line for line in functions[cpu].splitlines() if "mulpd" in line]
         assert products and all(register in line for line in products), cpu

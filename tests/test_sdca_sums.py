@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tfopt
-from tfopt.kernels.sdca import second_order, visits
+from tfopt.kernels.sdca import multiclass, second_order, visits
 from tfopt_ref import sdca_sums
 
 
@@ -20,9 +20,12 @@ def rows_of(n: int, d: int, dtype: str) -> tuple[np.ndarray, np.ndarray, np.ndar
     return X.astype(dtype), random.choice([-0.7, 0.0, 0.3], n), random.choice([0.0, 0.1, 1.3], n)
 
 
+def as_rows(X: np.ndarray) -> Any:
+    return np.zeros(0, X.dtype), np.zeros(0, np.int32), np.zeros(len(X) + 1, np.int32), X
+
+
 def newton_system(X: np.ndarray, slopes: np.ndarray, bends: np.ndarray) -> Any:
-    no_entries = np.zeros(0, X.dtype), np.zeros(0, np.int32), np.zeros(len(X) + 1, np.int32)
-    return second_order.newton_system(*no_entries, X, slopes, bends, X.shape[1])
+    return second_order.newton_system(*as_rows(X), slopes, bends, X.shape[1])
 
 
 sizes = given(
@@ -45,6 +48,19 @@ def test_a_newton_system_is_the_specified_sums(n: int, d: int, dtype: str) -> No
 def test_moments_are_the_specified_sums(n: int, d: int, dtype: str) -> None:
     X, *_ = rows_of(n, d, dtype)
     assert visits.moments(X).tobytes() == sdca_sums.moments(X).tobytes()
+
+
+@sizes
+@example(n=8, d=8, dtype="float64")
+@example(n=135, d=17, dtype="float64")
+def test_products_of_lanes_are_the_specified_sums(n: int, d: int, dtype: str) -> None:
+    X, *_ = rows_of(n, d, dtype)
+    random = np.random.default_rng(n)
+    w, factors = (random.standard_normal((length, multiclass.LANES)) for length in (d, n))
+    found = multiclass.predictions(*as_rows(X), w)
+    assert found.tobytes() == sdca_sums.lane_predictions(X, w).tobytes()
+    found = multiclass.weights_of(*as_rows(X), factors, d)
+    assert found.tobytes() == sdca_sums.lane_sums(X, factors).tobytes()
 
 
 def test_threads_change_no_bits_of_the_sums() -> None:

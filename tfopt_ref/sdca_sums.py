@@ -9,7 +9,7 @@ import itertools
 
 import numpy as np
 
-__all__ = ["moments", "newton_system"]
+__all__ = ["lane_predictions", "lane_sums", "moments", "newton_system"]
 
 #: The most shares of a Hessian and of moments; a share of moments has so many rows, at least.
 HESSIANS, MOMENTS = 8, 16
@@ -49,6 +49,25 @@ def moments(X: np.ndarray) -> np.ndarray:
             x = X[i].astype(np.float64)
             share += [x, x * x]
         sums += share
+    return sums
+
+
+def lane_predictions(X: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Return X w, summed over the features in their order."""
+    sums = np.zeros((len(X), w.shape[1]))
+    for x, each in zip(X.T.astype(np.float64), w, strict=True):
+        sums += np.outer(x, each)
+    return sums
+
+
+def lane_sums(X: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """Return the sums of x times a row of factors, panel by panel."""
+    sums = np.zeros((X.shape[1], factors.shape[1]))
+    for first in range(0, len(X), PANEL):
+        panel = np.zeros_like(sums)
+        for x, each in zip(X[first : first + PANEL], factors[first : first + PANEL], strict=True):
+            panel += np.outer(x.astype(np.float64), each)
+        sums += panel
     return sums
 
 

@@ -9,3 +9,7 @@ cdef extern from "outer_products.h" nogil:
                                       Py_ssize_t height, const char *next,
                                       const char *end) noexcept
     outer_products_t outer_products_for(const char *instruction_set)
+    ctypedef void (*tile_product_t)(double *A, const double *left, Py_ssize_t across,
+                                    Py_ssize_t along, const double *right,
+                                    Py_ssize_t rows) noexcept
+    tile_product_t tile_product_for(const char *instruction_set)

@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError
-
+from tfopt.kernels import cpu
 from tfopt.kernels.arrays.csr cimport (
     check_length, extent, extent_of, index, once, refuse_outside, row_length, within,
 )
@@ -23,6 +23,7 @@ from tfopt.kernels.sdca.loss_formulas cimport (
 from tfopt.kernels.sdca.losses cimport HINGE, LOGISTIC, SMOOTH_HINGE, SQUARED_HINGE, loss_t
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state, prefetch_line, raise_flag
 from tfopt.kernels.platform.floats cimport real
+from tfopt.kernels.platform.outer_products cimport tile_product_for, tile_product_t
 from tfopt.kernels.sdca.visits cimport AHEAD, named_loss, prefetch_row_of, shrunk
 
 #: The number of classes processed together.
@@ -31,8 +32,11 @@ LANES = 8
 #: The dtype of a sample, matching the struct below.
 SAMPLE = np.dtype([("weight", "f8"), ("curvature", "f8"), ("lane", "i8")])
 
+cdef tile_product_t tile_product = tile_product_for(cpu.encode())
+
 cdef enum:
-    WIDE = 8            # LANES
+    WIDE = 8            # LANES, and a tile's rows and columns
+    PANEL = 128         # rows of a dense block whose products are summed in registers
     FEATURES_AHEAD = 16  # how many features ahead weights are prefetched
 
 cdef struct sample:
@@ -335,7 +339,24 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
     return np.array(<double[:WIDE]>own.estimate)
 
 
-# ---- passes for certificates
+# ---- products of all rows, for certificates and the multinomial loss
+
+cdef inline void _dense_product(const real *x, Py_ssize_t across, Py_ssize_t along,
+                                Py_ssize_t n, Py_ssize_t length, const double *right,
+                                double *tile, double *result) noexcept nogil:
+    """result += X right, where n rows of X are at most WIDE: so are those of the result, anyway.
+
+    Float64 is taken where it is.
+    """
+    cdef Py_ssize_t i, k
+    if real is double and n == WIDE:
+        tile_product(result, x, across, along, right, length)
+        return
+    for k in range(length):
+        for i in range(n):
+            tile[WIDE * k + i] = x[along * k + across * i]
+    tile_product(result, tile, 1, WIDE, right, length)
+
 
 def predictions(const real[::1] data not None, const index[::1] indices not None,
                 const index[::1] indptr not None, const real[:, ::1] dense not None,
@@ -349,7 +370,8 @@ def predictions(const real[::1] data not None, const index[::1] indices not None
     cdef Py_ssize_t i, width = dense.shape[1], n_w = w.shape[0], start = 0, length
     cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
                                    dense.shape[0], width, n_w)
-    cdef double[:, ::1] wx = np.zeros((bounds.n_rows, WIDE))
+    cdef double[:, ::1] wx = np.zeros((bounds.n_rows + WIDE, WIDE))
+    cdef double[::1] tile = np.zeros(WIDE * width + 1)
     cdef const double *first = &w[0, 0] if n_w else NULL
     cdef fp_state caller
     _check_lanes("w", n_w, w.shape[1], n_w)
@@ -359,11 +381,14 @@ def predictions(const real[::1] data not None, const index[::1] indices not None
             length = row_length(&indptr[0], i, &start, &bounds)
             if length > 0:
                 _dot(&data[start], &indices[start], length, first, 0.0, &wx[i, 0], &bounds)
-            if width > 0:
-                _dense_dot(&dense[i, 0], width, first + WIDE * bounds.n_columns, 0.0, &wx[i, 0])
+        i = 0
+        while width > 0 and i < bounds.n_rows:
+            _dense_product(&dense[i, 0], width, 1, min(WIDE, bounds.n_rows - i), width,
+                           first + WIDE * bounds.n_columns, &tile[0], &wx[i, 0])
+            i += WIDE
         fp_leave(caller)
     refuse_outside(&bounds, data, indices, indptr, None)
-    return np.asarray(wx)
+    return np.asarray(wx)[:bounds.n_rows]
 
 
 def weights_of(const real[::1] data not None, const index[::1] indices not None,
@@ -375,11 +400,12 @@ def weights_of(const real[::1] data not None, const index[::1] indices not None,
     -------
     ndarray of float64, shape (n_weights, LANES)
     """
-    cdef Py_ssize_t i, width = dense.shape[1], start = 0, length
+    cdef Py_ssize_t i, k, width = dense.shape[1], start = 0, length
     cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
                                    dense.shape[0], width, n_weights)
-    cdef double[:, ::1] v = np.zeros((n_weights, WIDE))
-    cdef double *first = &v[0, 0] if n_weights else NULL
+    cdef double[:, ::1] v = np.zeros((n_weights + WIDE, WIDE))
+    cdef double[::1] tile = np.zeros(WIDE * PANEL)
+    cdef double *first = &v[0, 0]
     cdef fp_state caller
     _check_lanes("factors", factors.shape[0], factors.shape[1], bounds.n_rows)
     with nogil:
@@ -388,8 +414,15 @@ def weights_of(const real[::1] data not None, const index[::1] indices not None,
             length = row_length(&indptr[0], i, &start, &bounds)
             if length > 0:
                 _add(&data[start], &indices[start], length, first, &factors[i, 0], &bounds)
-            if width > 0:
-                _dense_add(&dense[i, 0], width, first + WIDE * bounds.n_columns, &factors[i, 0])
+        i = 0
+        while i < bounds.n_rows:
+            length = min(PANEL, bounds.n_rows - i)
+            k = 0
+            while k < width:
+                _dense_product(&dense[i, k], 1, width, min(WIDE, width - k), length,
+                               &factors[i, 0], &tile[0], first + WIDE * (bounds.n_columns + k))
+                k += WIDE
+            i += PANEL
         fp_leave(caller)
     refuse_outside(&bounds, data, indices, indptr, None)
-    return np.asarray(v)
+    return np.asarray(v)[:n_weights]

@@ -331,10 +331,11 @@ def newton_system(const real[::1] data not None, const index[::1] indices not No
     return np.array(total[n_weights + 1]), np.asarray(hessian)
 
 
-def solve(double[:, ::1] A not None, double[::1] b not None):
-    """Solve A x = b for positive definite A by Cholesky factorization; overwrites b by x, and A.
+def solve(double[:, ::1] A not None, double[::1] b not None, bint is_factor=False):
+    """Solve A x = b for positive definite A by Cholesky factorization; overwrites b by x.
 
-    LAPACK's bits would depend on its number of threads.
+    Overwrites A, too: with `is_factor` it is what an earlier call has left. LAPACK's bits would
+    depend on its number of threads.
 
     Returns
     -------
@@ -348,7 +349,7 @@ def solve(double[:, ::1] A not None, double[::1] b not None):
     cdef double[:, ::1] U = A       # of its upper triangle becomes U, by rows: U^T U = A
     cdef double[::1] diagonal = np.array(np.diagonal(A))
     with nogil:
-        for k in range(n):
+        for k in range(0 if is_factor else n):
             if not U[k, k] > 1e-14 * diagonal[k]:
                 with gil:
                     return False

@@ -26,6 +26,7 @@ __all__ = [
     "conjugate_gradients",
     "line_search",
     "newton_steps",
+    "penalized",
     "promised_decrease",
     "proximal_step",
     "solve_newton_system",
@@ -169,10 +170,10 @@ def solve_newton_system(
     H is the Hessian of the sum of the losses.
     """
     step = -gradient
-    return step if second_order.solve(_penalized(objective, hessian), step) else None
+    return step if second_order.solve(penalized(objective, hessian), step) else None
 
 
-def _penalized(objective: Objective, hessian: np.ndarray) -> np.ndarray:
+def penalized(objective: Objective, hessian: np.ndarray) -> np.ndarray:
     """Return the Hessian of losses and l2 penalty; the intercept is separate if there is none."""
     H = hessian.copy()
     np.einsum("ii->i", H)[: objective.n_weights] += objective.l2
@@ -189,7 +190,7 @@ def proximal_step(
 
     (A proximal Newton step: Lee, Sun, Saunders, 2014.)
     """
-    H = _penalized(objective, hessian)
+    H = penalized(objective, hessian)
     column, curvature = H[-1, :-1], H[-1, -1] or 1.0
     A = H[:-1, :-1] - np.outer(column, column) / curvature  # the intercept is eliminated
     left = gradient[:-1] - column * (gradient[-1] / curvature)
@@ -316,6 +317,8 @@ def conjugate_gradients(
     products: Callable[[np.ndarray, np.ndarray], np.ndarray],
     diagonal: np.ndarray,
     gradient: np.ndarray,
+    precondition: Callable[[np.ndarray], np.ndarray] | None = None,
+    tolerance: float | None = None,
 ) -> np.ndarray:
     """Solve H s = -gradient approximately for each of several systems.
 
@@ -329,6 +332,10 @@ def conjugate_gradients(
     diagonal : ndarray, shape (n_systems, n)
         Of H.
     gradient : ndarray, shape (n_systems, n)
+    precondition : callable, optional
+        Multiplies a residual by about the inverse of H, of one system.
+    tolerance : float, optional
+        The residual's norm to stop at, relative to the gradient's.
 
     Returns
     -------
@@ -336,14 +343,14 @@ def conjugate_gradients(
 
     Notes
     -----
-    Hestenes and Stiefel's method from 0, with the diagonal of H as preconditioner; truncated, it
-    gives a descent direction (Dembo and Steihaug, 1983).
+    Hestenes and Stiefel's method from 0, by default with the diagonal of H as preconditioner;
+    truncated, it gives a descent direction (Dembo and Steihaug, 1983).
     """
     scale = np.where(diagonal == 0, 1.0, diagonal)
     s, r = np.zeros_like(gradient), -gradient
-    p = r / scale
+    p = r / scale if precondition is None else precondition(r)
     rz = _dots(r, p)
-    enough = CG_TOLERANCE**2 * rz
+    enough = (CG_TOLERANCE if tolerance is None else tolerance) ** 2 * rz
     active = np.flatnonzero(rz > enough)
     for _ in range(MAX_PRODUCTS):
         if not active.size:
@@ -356,7 +363,7 @@ def conjugate_gradients(
         alpha = (rz[active] / curvature)[:, None]
         s[active] += alpha * p[active]
         r[active] -= alpha * Hp
-        z = r[active] / scale[active]
+        z = r[active] / scale[active] if precondition is None else precondition(r[active])
         last, rz[active] = rz[active], _dots(r[active], z)
         p[active] = z + (rz[active] / last)[:, None] * p[active]
         active = active[rz[active] > enough[active]]

@@ -19,6 +19,7 @@ __all__ = [
     "CHEAP",
     "EPOCHS",
     "EPOCHS_OF_CORNERS",
+    "FACTOR",
     "INTERIOR_STEPS",
     "MOST_WEIGHTS",
     "PRODUCTS",
