@@ -81,5 +81,12 @@ FITTING = {
     "bias": ["True"], "rowvar": ["False"], "edge_order": ["2", "np.int64(2)"], "p": ["1", "'fro'"],
     "shape": ["(2, 3)", "3", "np.array([2, 3])"], "start": ["1", "-1"], "num": ["3", "np.int64(4)"],
     "axis1": ["1", "-1"], "axis2": ["0", "2"], "axisa": ["0"], "axisb": ["0"], "axisc": ["0"],
-    "stable": ["True"], "minlength": ["4"], "period": ["2.0"], "decimals": ["1"], "out": ["None"],
+    "stable": ["True"], "minlength": ["4"], "decimals": ["1"], "out": ["None"],
+    "period": ["2.0", "-2.0"], "discont": ["1.0", "-1.0"], "left": ["1.5"], "right": ["-1.5"],
+    "fweights": ["[1, 2, 3]", "[2, 1]"], "aweights": ["[0.5, 1.0, 2.0]", "[1, 2]"], "deg": ["True"],
+    "rcond": ["0.5", "-1", "1e-3"], "rtol": ["0.5", "-1.0"], "hermitian": ["True"],
+    "correction": ["1", "2"], "mean": ["0.5", "np.array(0.5)"], "dx": ["0.5", "-2", "[0.5, 2.0]"],
+    "returned": ["True"], "include_initial": ["True"], "full_matrices": ["False"],
+    "compute_uv": ["False"], "endpoint": ["False"], "retstep": ["True"], "sparse": ["True"],
+    "nan": ["1.5"], "posinf": ["1.5"], "neginf": ["-1.5"], "default": ["1.5"],
 }  # fmt: skip

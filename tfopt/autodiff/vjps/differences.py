@@ -100,6 +100,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
     x, xp, fp = map(as_tensor, (x, xp, fp))  # arrays have no places that are tensors
     x, xp = np.real(x), np.real(xp)  # as NumPy has them
     if period is not None:
+        period = np.abs(period)  # as NumPy has it
         x, xp = x % period, xp % period
         order = np.argsort(xp)
         xp, fp = xp[order], fp[order]

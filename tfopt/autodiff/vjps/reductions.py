@@ -95,7 +95,8 @@ def _sum(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 
 def _mean(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    if a.dtype.char not in "fdFD" or not a.ndim:
+    usual = type(axis) in (int, tuple, type(None))
+    if not usual or a.dtype.char not in "fdFD" or not a.ndim:
         return np.mean(a, axis=axis, keepdims=keepdims)
     n = a.dtype.type(count(a, axis))  # before the sum, as NumPy: their errors differ
     return _ADD(a, axis=axis, keepdims=keepdims) / n

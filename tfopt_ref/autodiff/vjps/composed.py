@@ -134,6 +134,7 @@ def _interp(
     """Mix the values of the two neighbours."""
     x, xp, fp = map(as_tensor, (x, xp, fp))
     if period is not None:
+        period = np.abs(period)
         order = np.argsort(xp % period)
         x, xp, fp = x % period, (xp % period)[order], fp[order]
         xp = np.concatenate([xp[-1:] - period, xp, xp[:1] + period])
