@@ -200,8 +200,8 @@ def _launch_arguments() -> list[Any]:
     )
     arrays = [OnDevice(np.ones(3)), OnDevice(np.ones(3))]
     limits = (0, *[math.inf] * 5)
-    part = (KERNEL, 0, 1, 1, 1, True)
-    return [functions, bool, 0, [part], arrays, [0], limits, [OnDevice(np.ones(3))]]
+    part = (KERNEL, 0, 1, 1, 1, True, None)
+    return [functions, print, 0, [part], arrays, [0], limits, [OnDevice(np.ones(3))]]
 
 
 def _launch() -> commit.Launch:

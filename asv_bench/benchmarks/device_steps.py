@@ -91,6 +91,35 @@ def _step(arrays: str, limits: str, n: int) -> Step:
     return lambda: opt.apply_gradients(pairs)
 
 
+def _interface(array: np.ndarray) -> Any:
+    return Interface(array)
+
+
+def _tensor(array: np.ndarray) -> Any:
+    return _torch().from_numpy(array)
+
+
+EACH: dict[str, Callable[[np.ndarray], Any]] = {"interface": _interface, "torch": _tensor}
+SPARSE: dict[str, tuple[str, dict[str, Any]]] = {
+    "Adam, lazy": ("Adam", {"sparse": "lazy"}),
+    "Adam, tensorflow": ("Adam", {"sparse": "tensorflow"}),
+    "Adagrad": ("Adagrad", {}),
+    "Adam, lazy, global_clipnorm": ("Adam", {"sparse": "lazy", "global_clipnorm": 1.0}),
+}
+
+
+def _rows_step(arrays: str, which: str, n: int) -> Step:
+    to, slices = EACH[arrays], public("indexed_slices.IndexedSlices")
+    pairs = [
+        (slices(to(np.ones((8, 16), np.float32)), to(np.arange(8))), to(np.ones((99, 16), "f4")))
+        for _ in range(n)
+    ]
+    name, options = SPARSE[which]
+    opt = public(f"optimizers.{name}")(**options)
+    opt.apply_gradients(pairs)
+    return lambda: opt.apply_gradients(pairs)
+
+
 class HostPart:
     """Microseconds of the host for a step of Adam, and for each further variable of 64 elements."""
 
@@ -110,3 +139,24 @@ class HostPart:
     def track_each_further_variable(self, arrays: str, limits: str) -> float:
         one, many = best_times(*self.calls, seconds=1.0)
         return (many - one / 100) / 999 * 1e6
+
+
+class HostPartOfRows:
+    """Microseconds of the host for a step of 8 rows of a table, and for each further table."""
+
+    params = (list(EACH), list(SPARSE))
+    param_names = ("arrays", "step")
+    unit = "us"
+    timeout = 300
+
+    def setup(self, arrays: str, which: str) -> None:
+        _use_library()
+        self.calls = [times(100, _rows_step(arrays, which, 1)), _rows_step(arrays, which, 100)]
+
+    def track_one_table(self, arrays: str, which: str) -> float:
+        one, _ = best_times(*self.calls, seconds=1.0)
+        return one / 100 * 1e6
+
+    def track_each_further_table(self, arrays: str, which: str) -> float:
+        one, many = best_times(*self.calls, seconds=1.0)
+        return (many - one / 100) / 99 * 1e6

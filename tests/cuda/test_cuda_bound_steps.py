@@ -120,6 +120,7 @@ REFUSED = {
     "a wider dtype": lambda var: there(np.ones(3)),
     "an array on the host": lambda var: np.ones(3, np.float32),
     "a list": lambda var: [1.0, 1.0, 1.0],
+    "integers of as many bits": lambda var: there(np.ones(3, np.int32)),
     "not contiguous": lambda var: DEVICE.part(there(np.ones(6, np.float32)), np.s_[::2]),
 }
 

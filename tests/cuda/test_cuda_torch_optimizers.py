@@ -15,7 +15,7 @@ if DEVICE.name == "cupy":
 torch = pytest.importorskip("torch")
 
 from tfopt.cuda import backend  # noqa: E402
-from tfopt.errors import InvalidArgumentError  # noqa: E402
+from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError  # noqa: E402
 from tfopt.interop import torch as ours  # noqa: E402
 
 TORCH: Torch = DEVICE if isinstance(DEVICE, Torch) else HostTorch()
@@ -149,3 +149,41 @@ def test_sparse_gradients(name: str) -> None:
         host.step()
         device.step()
     assert_same_bits(back(far), here.detach().numpy(), "parameter")
+
+
+def table_gradient(table: Any, ids: list[int]) -> None:
+    parts = TORCH.to(np.array([ids])), TORCH.to(np.ones((len(ids), 3)))
+    table.grad = torch.sparse_coo_tensor(*parts, (6, 3), check_invariants=False)
+    if TORCH.on_host:
+        table.grad._indices, table.grad._values = (
+            partial(lambda part: part, part) for part in parts
+        )
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+@pytest.mark.parametrize("steps", [0, 3])
+def test_an_index_out_of_range_changes_nothing(steps: int) -> None:
+    """Neither in its own table, nor in others, nor in a whole parameter."""
+    tables = [torch.nn.Parameter(TORCH.to(np.ones((6, 3)))) for _ in range(2)]
+    whole = torch.nn.Parameter(TORCH.to(np.ones(4)))
+    opt = ours.Adam([{"params": [whole, tables[0]]}, {"params": tables[1:]}], lr=0.1)
+    held = [whole, *tables]
+
+    def give(last: list[int]) -> None:
+        whole.grad = TORCH.to(np.ones(4))
+        table_gradient(tables[0], [1, 2])
+        table_gradient(tables[1], last)
+
+    for _ in range(steps):
+        give([0, 5])
+        opt.step()
+    before = [back(each).copy() for each in held]
+    give([0, 6])
+    with pytest.raises(IndexOutOfRangeError, match=r"offset 1 .* \[0, 6\)"):
+        opt.step()
+    for each, old in zip(held, before, strict=True):
+        assert_same_bits(back(each), old, "parameter")
+        assert float(opt.state[each]["step"]) == steps
+    give([0, 5])
+    opt.step()
+    assert all((back(each) != old).any() for each, old in zip(held, before, strict=True))

@@ -9,12 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tfopt.errors import InvalidArgumentError
+from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError
 from tfopt.rules import RULES
 
 __all__ = ["Axes", "Library", "LibraryError", "load"]
 
-ABI = 7  # as in api.cu
+ABI = 8  # as in api.cu
+_OUTSIDE, _REPEATED = -1, -2
 CAPTURED = -3  # what a function that waits returns while a CUDA graph is captured; as in api.h
 
 _ADDRESSES, _COUNTS, _NUMBERS = POINTER(c_void_p), POINTER(c_int64), POINTER(c_double)
@@ -132,6 +133,20 @@ class Library:
             )
         if code:
             raise LibraryError(f"CUDA: {self.call['error'](code).decode()} (error {code})")
+
+    def check_rows(self, code: int, at: int, n_rows: int) -> None:
+        """Raise an error if a call returned one, or the position of an index that it refuses."""
+        if code == _OUTSIDE:
+            raise IndexOutOfRangeError(
+                f"The index at offset {at} in indices is out of range [0, {n_rows})"
+            )
+        if code == _REPEATED:
+            raise InvalidArgumentError(f"indices contains duplicates, one of them at offset {at}")
+        if code == CAPTURED:
+            raise InvalidArgumentError(
+                "indices cannot be checked while a CUDA graph is captured: pass check_indices=False"
+            )
+        self.check(code)
 
     def device_of(self, address: int) -> int:
         """Return the device whose memory contains an address, -1 for host memory."""

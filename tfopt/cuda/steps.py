@@ -72,8 +72,8 @@ def launch_of(
 ) -> Launch | None:
     """Return the write that queues checked updates, and that other gradients can be given to.
 
-    It is None for updates of rows or on several GPUs, and for arrays that are on several streams,
-    or do not tell quickly where they are.
+    It is None for updates of whole variables by gradients of rows, for those on several GPUs, and
+    for arrays that are on several streams, or do not tell quickly where they are.
 
     Parameters
     ----------
@@ -85,25 +85,26 @@ def launch_of(
     limits : tuple
         Of elements, of norms and of the global norm.
     """
-    if not all(isinstance(update, DenseUpdate) for update in updates):
+    if any(isinstance(update, WholeUpdate) for update in updates):
         return None
     described: list[tuple[Any, ...]] = []
     arrays: list[Any] = []
     places: list[int] = []
     for part, update in zip(parts, updates, strict=True):
-        if not (isinstance(part, DenseBucket) and isinstance(update, DenseUpdate)):
-            return None
-        first, rule = update.variables[0], update.library.rules[update.kernel.name]
-        types = PAIRS[first[0].dtype, first[-1].dtype], TYPES[first[-1].dtype]
-        described.append((update.kernel, rule, *types, len(part.places), part.decays))
+        assert not isinstance(update, WholeUpdate)
+        columns = part.operands if isinstance(part, DenseBucket) else [[a] for a in part.arrays]
+        rule, gradient = update.library.rules[update.kernel.name], update.gradients[0].dtype
+        types = PAIRS[update.arrays[0].dtype, gradient], TYPES[gradient]
+        others = not update.everywhere if isinstance(update, RowsUpdate) else None
+        described.append((update.kernel, rule, *types, len(part.places), part.decays, others))
         places += part.places
-        arrays += [array for variable in zip(*part.operands, strict=True) for array in variable]
+        arrays += [array for variable in zip(*columns, strict=True) for array in variable]
     if len({update.device for update in updates}) > 1:
         return None
     library, device = updates[0].library, updates[0].device
     gradients = {gradient.dtype for update in updates for gradient in update.gradients}
     limited = _limited(limits, 1.0, gradients)
-    functions = library.capsules, library.check
+    functions = library.capsules, library.check_rows
     launch = Launch(*functions, device, described, arrays, places, limited, grads)
     return launch if launch.possible else None
 
@@ -138,13 +139,14 @@ def copy_of(targets: list[Any], sources: list[Any]) -> Launch | None:
     places: dict[tuple[str, str], list[int]] = {}
     for k, each in enumerate(zip(to, read, strict=True)):
         places.setdefault((each[0].dtype, each[1].dtype), []).append(k)
+    rule = kernels["gradient_descent"]
     described = [
-        (kernels["gradient_descent"], library.copy, COPIES[types], TYPES[types[1]], len(own), True)
+        (rule, library.copy, COPIES[types], TYPES[types[1]], len(own), True, None)
         for types, own in places.items()
     ]
     order = [k for own in places.values() for k in own]
     device = device_of([("a copy", array) for array in (*to, *read)], library)
-    functions = library.capsules, library.check
+    functions = library.capsules, library.check_rows
     arrays = [targets[k] for k in order]
     limited = _limited((None, None, None), 1.0, set())
     launch = Launch(*functions, device, described, arrays, order, limited, sources)

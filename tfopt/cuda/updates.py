@@ -10,8 +10,7 @@ from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 from tfopt.cuda.device_array import DeviceArray
-from tfopt.cuda.library import CAPTURED, Library
-from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError
+from tfopt.cuda.library import Library
 from tfopt.kernels.update.step_table import Kernel
 
 __all__ = ["COPIES", "PAIRS", "DenseUpdate", "Reading", "RowsUpdate", "Update", "WholeUpdate"]
@@ -28,7 +27,6 @@ PAIRS = {
 #: Those of copies.
 COPIES = PAIRS | {("float16", "float32"): 6, ("bfloat16", "float32"): 7}
 _DUPLICATES = {"sequential": 0, "sum": 1, "error": 2}
-_OUTSIDE, _REPEATED = -1, -2
 
 
 class Reading(NamedTuple):
@@ -126,7 +124,7 @@ class RowsUpdate(NamedTuple):
             self.operands[0].shape[0],
             byref(at),
         )
-        self._raise_for(code, at.value)
+        self.library.check_rows(code, at.value, self.operands[0].shape[0])
 
     @contextmanager
     def made_dense(self, stream: int) -> Iterator[int]:
@@ -180,21 +178,7 @@ class RowsUpdate(NamedTuple):
             self.check_range,
             byref(at),
         )
-        self._raise_for(code, at.value)
-
-    def _raise_for(self, code: int, at: int) -> None:
-        if code == _OUTSIDE:
-            raise IndexOutOfRangeError(
-                f"The index at offset {at} in indices is out of range "
-                f"[0, {self.operands[0].shape[0]})"
-            )
-        if code == _REPEATED:
-            raise InvalidArgumentError(f"indices contains duplicates, one of them at offset {at}")
-        if code == CAPTURED:
-            raise InvalidArgumentError(
-                "indices cannot be checked while a CUDA graph is captured: pass check_indices=False"
-            )
-        self.library.check(code)
+        self.library.check_rows(code, at.value, self.operands[0].shape[0])
 
 
 class WholeUpdate(NamedTuple):

@@ -53,7 +53,7 @@ class DeviceStep:
         launch = self._launch
         if (
             launch is not None
-            and launch.accepted
+            and (launch.accepted or launch.takes(grads))
             and update.rule == self._rule
             and self._prepared(launch, update, scale, grads)
         ):

@@ -10,7 +10,7 @@
 enum { SEQUENTIAL, SUM, ERROR };
 
 /* Incremented whenever the arguments or the meaning of a function change. */
-API int tfopt_cuda_abi() { return 7; }
+API int tfopt_cuda_abi() { return 8; }
 
 API int tfopt_cuda_rules() { return N_RULES; }
 

@@ -1,4 +1,4 @@
-/* A whole step in one call: updates of many variables, and the norms that clip their gradients; and
+/* A whole step in one call: updates of variables and of rows, and the norms that clip gradients; and
  * a look at the gradients of one. */
 #include "../../kernels/platform/device_step.h"
 #include "api.h"
@@ -10,6 +10,13 @@ int tfopt_cuda_dense(int device, void *stream, int rule, int types, std::int64_t
                      void *const *data, const void *const *grad, const std::int64_t *size,
                      const std::int64_t *inner, const double *scalars, int constants, double bound,
                      const void *factors, int own);
+int tfopt_cuda_outside(int device, void *stream, const void *indices, int index_size,
+                       std::int64_t n, std::int64_t n_rows, std::int64_t *at);
+int tfopt_cuda_rows(int device, void *stream, int rule, int types, void *const *data,
+                    const void *grad, const void *indices, int index_size, std::int64_t n,
+                    std::int64_t n_rows, std::int64_t inner, const double *scalars, int constants,
+                    double bound, const void *factors, int clips_each, int duplicates, int lazy,
+                    int refuse, std::int64_t *at);
 int tfopt_cuda_take_norms(int device, void *stream, std::int64_t n, std::int64_t spans, void **at);
 int tfopt_cuda_give(int device, void *stream, void *at);
 int tfopt_cuda_norms_of_list(int device, void *stream, void *at, int own, std::int64_t n,
@@ -24,7 +31,20 @@ enum { OWN, SHARED_BY_ALL, SKIPPED }; /* as in norms.h, whose kernels are compil
 using Step = tfopt_device_step;
 using Part = tfopt_device_part;
 
+/* Step some rows, whose indices have been checked. */
+int step_rows(const Step &step, const Part &part, const void *factors) {
+    if (part.inner == 0 || (part.n_indices == 0 && (part.lazy || part.n_rows == 0)))
+        return 0;
+    return tfopt_cuda_rows(step.device, step.stream, part.rule, part.types, part.data,
+                           step.grad[part.first], part.indices, part.index_size, part.n_indices,
+                           part.n_rows, part.inner, part.scalars, part.constants,
+                           step.bounds[step.grad_type[part.first]], factors, true, part.summed,
+                           part.lazy, false, nullptr);
+}
+
 int step_part(const Step &step, const Part &part, const void *factors, bool own) {
+    if (part.index_size)
+        return step_rows(step, part, factors);
     return tfopt_cuda_dense(step.device, step.stream, part.rule, part.types, part.n, part.data,
                             step.grad + part.first, step.size + part.first,
                             step.inner + part.first, part.scalars, part.constants,
@@ -69,6 +89,19 @@ int step_all(const Step &step) {
     return error;
 }
 
+/* Wait until the indices of all rows have been checked. */
+int check_rows(Step &step) {
+    int error = 0;
+    for (int k = 0; k < step.n_parts && !error; k++) {
+        const Part &part = step.parts[k];
+        step.outside_part = k;
+        if (part.index_size)
+            error = tfopt_cuda_outside(step.device, step.stream, part.indices, part.index_size,
+                                       part.n_indices, part.n_rows, &step.outside);
+    }
+    return error;
+}
+
 /* Look whether all gradients are finite, before any clipping. */
 int look_at_all(const Step &step, int *finite) {
     const double unbounded[] = {INFINITY, INFINITY, INFINITY, INFINITY};
@@ -101,8 +134,8 @@ template <class Work> int in_order(const Step &step, const Work &work) {
 
 } // namespace
 
-API int tfopt_cuda_step(const Step *step) {
-    return in_order(*step, [&] { return step_all(*step); });
+API int tfopt_cuda_step(Step *step) {
+    return in_order(*step, [&] { return step->only_checks ? check_rows(*step) : step_all(*step); });
 }
 
 /* Wait until the gradients have been looked at; *finite becomes whether all of them are finite. */

@@ -20,6 +20,7 @@ from tfopt.interop.torch.device import DevicePart
 from tfopt.kernels import kernels
 from tfopt.kernels.arrays.coerce import arrays_of
 from tfopt.kernels.update.checks import Call, dense_call
+from tfopt.kernels.update.commit import Launch, carry_out
 from tfopt.kernels.update.dense import run
 from tfopt.kernels.update.multi_tensor import many_call
 from tfopt.kernels.update.pipeline import run_together
@@ -51,8 +52,8 @@ class _Plan(NamedTuple):
     parts: list[_Part]
 
 
-#: The step count of some parameters, and what carries out their next step.
-_Ready = tuple[memoryview, Callable[[], None]]
+#: The step count of some parameters, launches on a GPU, and what completes their next step.
+_Ready = tuple[memoryview, list[Launch], Callable[[], object]]
 
 
 class KernelOptimizer(torch.optim.Optimizer):
@@ -173,7 +174,10 @@ class KernelOptimizer(torch.optim.Optimizer):
         ready: list[_Ready] = []
         for number, group in enumerate(self.param_groups):
             ready += self._ready(number, group)
-        for steps, take in ready:
+        launches: list[Any] = [launch for _, part, _ in ready for launch in part]
+        if launches:
+            carry_out(launches)
+        for steps, _, take in ready:
             take()
             steps[()] += 1
         # so that autograd detects graphs that need the old values
@@ -212,11 +216,11 @@ class KernelOptimizer(torch.optim.Optimizer):
                 self._refuse_rows(group)
                 slices = _slices(gradients[0], part.device is not None)
                 if part.device is not None:
-                    ready.append((part.steps, part.device.rows(update, scale, slices)))
+                    ready.append((part.steps, *part.device.rows(update, scale, slices)))
                     continue
                 arrays = tuple(column[0] for column in part.operands)
                 call = step.rows(arrays, slices, part.workspace)
-                ready.append((part.steps, partial(run, call)))
+                ready.append((part.steps, [], partial(run, call)))
                 continue
             decay = self._penalty(group)
             if decay:
@@ -227,9 +231,9 @@ class KernelOptimizer(torch.optim.Optimizer):
                     gradients = list(torch._foreach_add(gradients, targets, alpha=alpha))
             rate = self._rate(group)
             if part.device is not None:
-                ready.append((part.steps, part.device.dense(update, scale, gradients, rate)))
+                ready.append((part.steps, *part.device.dense(update, scale, gradients, rate)))
             else:
-                ready.append((part.steps, _of_all(part, step, _arrays(gradients), rate)))
+                ready.append((part.steps, [], _of_all(part, step, _arrays(gradients), rate)))
         return ready
 
     def _current_state(self, parameters: list[Any], slots: Iterable[str]) -> list[Any]:

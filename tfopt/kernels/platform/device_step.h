@@ -1,16 +1,20 @@
-/* A step of dense variables on a device, as compiled code passes it to the device's library. */
+/* A step of variables on a device, as compiled code passes it to the device's library. */
 #pragma once
 
 #include <stdint.h>
 
 enum tfopt_clipping { UNCLIPPED, CLIPPED_EACH, CLIPPED_TOGETHER };
 
-/* Variables that one rule steps, with the same numbers. */
+/* Whole variables that one rule steps with the same numbers, or some rows of a variable. */
 struct tfopt_device_part {
     int64_t first, n;      /* among all variables of the step */
     void *const *data;     /* each variable's arrays, one variable after the other */
     const double *scalars; /* as of tfopt_cuda_dense */
     int rule, types, constants;
+    int index_size;   /* in bytes; 0 of whole variables, which need none of what follows */
+    int summed, lazy; /* as of tfopt_cuda_rows: the gradients of a row, and other rows */
+    const void *indices;
+    int64_t n_indices, n_rows, inner;
 };
 
 struct tfopt_device_step {
@@ -20,7 +24,8 @@ struct tfopt_device_step {
     void *const *others;
     int64_t n; /* variables of all parts */
     const void *const *grad;
-    const int64_t *size, *inner; /* elements, and those of a row that has a number of its own */
+    const int64_t *size;  /* of gradients */
+    const int64_t *inner; /* elements of a row that has a number of its own */
     const int *grad_type;
     int n_parts;
     const struct tfopt_device_part *parts;
@@ -28,4 +33,7 @@ struct tfopt_device_step {
     double limit;     /* of norms */
     double scale;     /* of gradients that are clipped by them */
     double bounds[4]; /* of elements, by the gradient's type; INFINITY if there are none */
+    int only_checks;  /* whether to check indices and to queue nothing; else they are not checked */
+    int outside_part; /* set if the step returns that an index is out of range: where */
+    int64_t outside;
 };

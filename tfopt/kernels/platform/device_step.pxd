@@ -1,5 +1,5 @@
 # cython: language_level=3
-# A step of dense variables on a device, as its library takes it.
+# A step of variables on a device, as its library takes it.
 from libc.stdint cimport int64_t
 
 cdef extern from "device_step.h" nogil:
@@ -10,7 +10,9 @@ cdef extern from "device_step.h" nogil:
         int64_t first, n
         void **data
         const double *scalars
-        int rule, types, constants
+        int rule, types, constants, index_size, summed, lazy
+        const void *indices
+        int64_t n_indices, n_rows, inner
 
     struct tfopt_device_step:
         int device
@@ -27,3 +29,5 @@ cdef extern from "device_step.h" nogil:
         tfopt_clipping clipping
         double limit, scale
         double[4] bounds
+        int only_checks, outside_part
+        int64_t outside

@@ -5,6 +5,7 @@ cimport tfopt.kernels.platform.numpy_api as cnp
 from tfopt.kernels.update.checks cimport Call
 
 cdef class Write:
+    cdef int check(self) except -1
     cdef int begin(self) except -1
     cdef void carry_out(self) noexcept
 

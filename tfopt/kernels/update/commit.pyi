@@ -75,7 +75,7 @@ class Launch(Write):
     def __new__(
         cls,
         functions: tuple[Any, ...],
-        check: Callable[[int], object],
+        check: Callable[[int, int, int], object],
         device: int,
         parts: list[tuple[Any, ...]],
         arrays: list[Any],

@@ -19,7 +19,7 @@ from tfopt.kernels.update.checks cimport Call, checked_numbers, numbers, scalars
 from tfopt.kernels.platform.device_step cimport (
     tfopt_clipping, tfopt_device_part, tfopt_device_step,
 )
-from tfopt.kernels.platform.dlpack cimport BFLOAT, FLOAT, described, exchange
+from tfopt.kernels.platform.dlpack cimport BFLOAT, FLOAT, INTEGER, described, exchange
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state, within
 from tfopt.kernels.platform.step_types cimport MAX_DIMS, MAX_SCALARS, N_SCALES
 from tfopt.kernels.arrays.aliasing cimport Occupied, same_shape
@@ -40,6 +40,10 @@ cdef extern from "Python.h":
 
 cdef class Write:
     """A write that cannot fail once the object has been created, or once it has begun."""
+
+    cdef int check(self) except -1:
+        """Check what can only be checked now, before anything begins."""
+        return 0
 
     cdef int begin(self) except -1:
         """Do what can fail, before anything in host memory is written."""
@@ -325,6 +329,9 @@ def carry_out(list writes not None, Undo undo=None, Undo outer=None):
             raise InvalidTypeError(
                 f"{type(write).__name__} is not an assignment, a count or a call"
             )
+    for write in writes:
+        if isinstance(write, Write):
+            (<Write>write).check()
     for write in writes:
         if isinstance(write, Write):
             (<Write>write).begin()

@@ -1,5 +1,8 @@
 # What libraries of arrays on a device tell about one in compiled code; in commit.pyx.
 
+cdef enum:
+    NO_STREAM = 1       # of arrays that report none: the one that all others wait for
+
 
 cdef bint _is_in_order(const described *it) noexcept:
     """Whether an array's elements lie in C order, one after the other."""
@@ -17,10 +20,11 @@ cdef bint _is_in_order(const described *it) noexcept:
     return True
 
 
-cdef int64_t _size(const described *it) noexcept:
+cdef int64_t _size(const described *it, int first=0) noexcept:
+    """The number of elements along an axis and those after it."""
     cdef int64_t n = 1
     cdef int axis
-    for axis in range(it.ndim):
+    for axis in range(first, it.ndim):
         n *= it.shape[axis]
     return n
 
@@ -35,5 +39,45 @@ cdef exchange *_exchange_of(object array) except? NULL:
 
 
 cdef uint8_t _type(const described *it) noexcept:
-    """A number for the type of an array's elements."""
-    return <uint8_t>(it.bits + (1 if it.code == BFLOAT else 0)) if it.lanes == 1 else 0
+    """A number for the type of an array's elements: bits are a multiple of 8, codes are below."""
+    return it.bits | it.code if it.lanes == 1 else 0
+
+
+cdef bint _of_interface(object array, described *into, int64_t *room, int64_t *stream) except -1:
+    """Ask an array with `__cuda_array_interface__` where it is, and for its stream if it has one.
+
+    Return False if compiled code cannot tell. There is room for the shape and strides.
+    """
+    cdef object interface = getattr(array, "__cuda_array_interface__", None)
+    cdef object strides, own
+    cdef str typestr
+    cdef int axis
+    if type(interface) is not dict:
+        return False
+    shape, typestr = interface["shape"], interface["typestr"]
+    strides, own = interface.get("strides"), interface.get("stream")
+    if type(shape) is not tuple or len(shape) > MAX_DIMS or len(typestr) != 3:
+        return False
+    into.ndim = <int>len(shape)
+    into.code, into.bits, into.lanes = FLOAT, 8 * (ord(typestr[2]) - ord("0")), 1
+    if typestr[1] == "i":
+        into.code = INTEGER
+    elif typestr[1] != "f":
+        if str(array.dtype) != "bfloat16":
+            return False
+        into.code = BFLOAT
+    if into.bits not in (16, 32, 64):
+        return False
+    into.shape, into.strides = room, NULL
+    for axis in range(into.ndim):
+        room[axis] = shape[axis]
+    if strides is not None:
+        if len(strides) != into.ndim:
+            return False
+        into.strides = room + MAX_DIMS
+        for axis in range(into.ndim):
+            room[MAX_DIMS + axis] = <int64_t>strides[axis] // (into.bits // 8)
+    into.data = <void *><size_t>interface["data"][0]
+    if own:
+        stream[0] = own
+    return True

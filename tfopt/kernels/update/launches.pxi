@@ -1,7 +1,7 @@
 # Steps of variables on a device: what is asked of their arrays each time, and the call that queues
 # the step; in commit.pyx.
 
-ctypedef int (*queues)(const tfopt_device_step *step) noexcept nogil
+ctypedef int (*queues)(tfopt_device_step *step) noexcept nogil
 ctypedef int (*finds_device)(const void *address, int *device) noexcept nogil
 ctypedef int (*looks)(const tfopt_device_step *step, int *finite) noexcept nogil
 
@@ -10,11 +10,11 @@ cdef enum:
     PER_PART = 8 * (MAX_SCALARS + N_SCALES)     # bytes
     PER_VARIABLE = 8 + 8 + 8 + 8 + 4 + 4 + 2
     MOST_STREAMS = 8    # besides the first
-    NO_STREAM = 1       # of arrays that report none: the one that all others wait for
+    NO_ROW = 0xFFFFFFFF     # what the sort's 32 bits need, besides the rows
 
 
 cdef class Launch(Write):
-    """A checked step of whole variables on a device, which its library queues.
+    """A checked step of variables on a device, or of their rows, which its library queues.
 
     The step is taken again with other gradients as long as its arrays stay where they are. They
     are asked where they are each time, in the shortest way that their library has.
@@ -25,11 +25,13 @@ cdef class Launch(Write):
         Three functions of the device's library: they queue a step, find an address's device, and
         look whether gradients are finite.
     check : callable
-        Gets what the first and the last return; raises unless that is 0.
+        Gets what the first and the last return if that is not 0, and of an index that is out of
+        range its position and the number of rows; raises.
     device : int
     parts : list of tuple
         Of each: the kernel, the library's numbers of the rule, of its types and of the gradients'
-        type, the number of variables, and whether their weights decay.
+        type, the number of variables, whether their weights decay, and, of rows of a variable,
+        whether other rows stay as they are, else None.
     arrays : list of array
         Each variable with its slots, one variable after the other.
     places : list of int
@@ -52,14 +54,14 @@ cdef class Launch(Write):
     cdef queues queue
     cdef finds_device find
     cdef looks look
-    cdef object check
+    cdef object refuse          # the argument `check`
     cdef tfopt_device_step step
     cdef char *memory           # of all that follows
     cdef tfopt_device_part *parts
     cdef list kernels, decays, arrays, held
     cdef void **data
     cdef void **grad
-    cdef int64_t *size
+    cdef int64_t *size          # of gradients
     cdef int64_t *inner         # elements of a row that has a number of its own
     cdef int64_t *sizes         # of all arrays
     cdef int *types             # of gradients
@@ -75,6 +77,7 @@ cdef class Launch(Write):
     cdef Occupied written
     cdef readonly bint possible, accepted
     cdef public bint follows
+    cdef bint by_rows           # whether any part is
 
     def __cinit__(self, tuple functions not None, check, int device, list parts not None,
                   list arrays not None, list places not None, tuple limits not None,
@@ -88,7 +91,7 @@ cdef class Launch(Write):
         self.queue = <queues>PyCapsule_GetPointer(functions[0], b"tfopt.queue_step")
         self.find = <finds_device>PyCapsule_GetPointer(functions[1], b"tfopt.find_device")
         self.look = <looks>PyCapsule_GetPointer(functions[2], b"tfopt.look_at_gradients")
-        self.check, self.arrays, self.kernels, self.decays = check, arrays, [], []
+        self.refuse, self.arrays, self.kernels, self.decays = check, arrays, [], []
         self.memory = <char *>calloc(1, n_parts * (sizeof(tfopt_device_part) + PER_PART)
                                      + n * PER_VARIABLE + len(arrays) * 16 + 8)
         if self.memory == NULL:
@@ -106,15 +109,17 @@ cdef class Launch(Write):
         self.codes = <uint8_t *>(self.n_arrays + n)
         for p in range(n_parts):
             part, it = parts[p], self.parts + p
-            if len(part) != 6:
-                raise InvalidArgumentError("a part of a launch has six things")
+            if len(part) != 7:
+                raise InvalidArgumentError("a part of a launch has seven things")
             self.kernels.append(<Kernel?>part[0])
             self.decays.append(part[5])
             k, grad_type = (<Kernel>part[0]).n_operands - 1, part[3]
             it.rule, it.types, it.first, it.n = part[1], part[2], first, part[4]
             it.scalars, it.data = self.scalars + p * N_NUMBERS, self.data + i
-            if it.n < 0 or it.n > n - first or it.n * k > len(arrays) - i \
-                    or not 0 <= grad_type < 4:
+            if part[6] is not None:
+                it.index_size, it.lazy, self.by_rows = 8, part[6], True
+            if it.index_size and it.n != 1 or it.n < 0 or it.n > n - first \
+                    or it.n * k > len(arrays) - i or not 0 <= grad_type < 4:
                 raise InvalidArgumentError("the parts of a launch do not fit its arrays")
             for t in range(first, first + it.n):
                 self.places[t], self.types[t], self.n_arrays[t] = places[t], grad_type, k
@@ -150,31 +155,81 @@ cdef class Launch(Write):
 
     cdef bint _bind(self, list grads) except -1:
         """Note where the arrays are; return whether they can be asked again."""
-        cdef described found
-        cdef int64_t[2 * MAX_DIMS] room
-        cdef Py_ssize_t t, k, i = 0
         cdef list spans = []
         self.api = _exchange_of(self.arrays[0])
-        self.stream = self.api_device[0] = -1
-        for t in range(self.step.n):
-            for k in range(self.n_arrays[t]):
-                if not self._describe(self.arrays[i], &found, room):
-                    return False
-                self.data[i], self.sizes[i] = found.data, _size(&found)
-                self.codes[2 * t] = _type(&found)
-                if self.sizes[i]:
-                    spans.append((<size_t>found.data, <size_t>found.data
-                                  + <size_t>(self.sizes[i] * (found.bits // 8))))
-                i += 1
-            self.size[t] = self.sizes[i - self.n_arrays[t]]
-            if self.sizes[i - 1]:       # of a slot that has a number for each row, if one has
-                self.inner[t] = self.size[t] // self.sizes[i - 1]
-            if self.places[t] >= len(grads) \
-                    or not self._describe(grads[self.places[t]], &found, room):
-                return False
-            self.codes[2 * t + 1] = _type(&found)
+        self.api_device[0] = -1
+        if not self._ask(grads, spans):
+            return False
         self.written = Occupied(spans)
         return self.written.apart
+
+    cdef bint _ask(self, list grads, list spans) except -1:
+        """Ask all arrays where they are; return False if they need other checks than these.
+
+        The first time, `spans` gets the memory that is written; later it is None, variables and
+        slots must be where they were, and gradients must fit them and be apart from them.
+        """
+        cdef described var, found
+        cdef int64_t[2 * MAX_DIMS] room
+        cdef int64_t[2 * MAX_DIMS] other
+        cdef Py_ssize_t p, t, k, i = 0
+        cdef int64_t n = 0
+        cdef tfopt_device_part *it
+        cdef object indices = None
+        cdef bint by_rows
+        self.stream, self.step.n_others = -1, 0
+        for p in range(len(self.kernels)):
+            it = self.parts + p
+            by_rows = it.index_size != 0
+            for t in range(it.first, it.first + it.n):
+                for k in range(self.n_arrays[t]):
+                    if not self._describe(self.arrays[i], &found,
+                                          &room[0] if k == 0 else &other[0]):
+                        return False
+                    if k == 0:
+                        var = found
+                    n = _size(&found)
+                    if spans is not None:
+                        self.sizes[i], self.codes[2 * t] = n, _type(&found)
+                        if n:
+                            spans.append((<size_t>found.data,
+                                          <size_t>found.data + <size_t>(n * (found.bits // 8))))
+                    elif n != self.sizes[i] or _type(&found) != self.codes[2 * t] \
+                            or (found.data != self.data[i] and not self.follows):
+                        return False
+                    self.data[i] = found.data
+                    i += 1
+                if self.places[t] >= len(grads) or by_rows and var.ndim == 0:
+                    return False
+                grad = grads[self.places[t]]
+                if by_rows:
+                    indices, grad = getattr(grad, "indices", None), getattr(grad, "values", None)
+                if not self._describe(grad, &found, other):
+                    return False
+                if spans is not None:
+                    self.codes[2 * t + 1] = _type(&found)
+                    if by_rows:
+                        it.n_rows, it.inner = var.shape[0], _size(&var, 1)
+                    elif n:     # of a slot that has a number for each row, if one has
+                        self.inner[t] = _size(&var) // n
+                    continue
+                if found.ndim != var.ndim or _type(&found) != self.codes[2 * t + 1] or memcmp(
+                        found.shape + by_rows, var.shape + by_rows,
+                        (found.ndim - by_rows) * sizeof(int64_t)) != 0:
+                    return False
+                n = _size(&found)
+                if not self._is_apart(&found, n, self.grad[t], self.size[t]):
+                    return False
+                self.grad[t], self.size[t] = found.data, n
+                if by_rows:
+                    n = found.shape[0]
+                    if var.shape[0] != it.n_rows or not self._describe(indices, &found, other) \
+                            or found.code != INTEGER or found.bits < 32 or found.ndim != 1 \
+                            or found.shape[0] != n or n >= NO_ROW \
+                            or not self._is_apart(&found, n, it.indices, it.n_indices):
+                        return False
+                    it.indices, it.n_indices, it.index_size = found.data, n, found.bits // 8
+        return True
 
     cdef bint _describe(self, object array, described *into, int64_t *room) except -1:
         """Ask an array where it is; return False if it cannot tell, or if it is not in C order.
@@ -194,41 +249,12 @@ cdef class Launch(Write):
             into.data = <char *>into.data + into.byte_offset
             return (into.device == self.api_device[0]
                     and into.device_number == self.api_device[1] and _is_in_order(into))
+        cdef int64_t stream = NO_STREAM
         try:
-            return self._of_interface(array, into, room)
+            return (_of_interface(array, into, room, &stream) and self._has_stream(stream)
+                    and _is_in_order(into))
         except (KeyError, RuntimeError, TypeError, ValueError):
             return False        # such as of a tensor of an older torch that requires a gradient
-
-    cdef bint _of_interface(self, object array, described *into, int64_t *room) except -1:
-        cdef object interface = getattr(array, "__cuda_array_interface__", None)
-        cdef object strides, stream
-        cdef str typestr
-        cdef int axis
-        if type(interface) is not dict:
-            return False
-        shape, typestr = interface["shape"], interface["typestr"]
-        strides, stream = interface.get("strides"), interface.get("stream")
-        if type(shape) is not tuple or len(shape) > MAX_DIMS or len(typestr) != 3:
-            return False
-        into.ndim = <int>len(shape)
-        into.code, into.bits, into.lanes = FLOAT, 8 * (ord(typestr[2]) - ord("0")), 1
-        if typestr[1] != "f":
-            if str(array.dtype) != "bfloat16":
-                return False
-            into.code = BFLOAT
-        if into.bits not in (16, 32, 64):
-            return False
-        into.shape, into.strides = room, NULL
-        for axis in range(into.ndim):
-            room[axis] = shape[axis]
-        if strides is not None:
-            if len(strides) != into.ndim:
-                return False
-            into.strides = room + MAX_DIMS
-            for axis in range(into.ndim):
-                room[MAX_DIMS + axis] = <int64_t>strides[axis] // (into.bits // 8)
-        into.data = <void *><size_t>interface["data"][0]
-        return self._has_stream(stream if stream else NO_STREAM) and _is_in_order(into)
 
     cdef bint _has_stream(self, int64_t stream) noexcept:
         """Note the stream of an array; return False if there are too many."""
@@ -257,41 +283,10 @@ cdef class Launch(Write):
         -------
         bool
         """
-        cdef described var, found
-        cdef int64_t[2 * MAX_DIMS] room
-        cdef int64_t[2 * MAX_DIMS] other
-        cdef Py_ssize_t t, k, i = 0
         cdef void *stream = NULL
-        cdef size_t low
-        cdef int device = -1
         self.release()
-        if not self.possible:
+        if not self.possible or not self._ask(grads, None):
             return False
-        self.stream, self.step.n_others = -1, 0
-        for t in range(self.step.n):
-            for k in range(self.n_arrays[t]):
-                if not self._describe(self.arrays[i], &found, &room[0] if k == 0 else &other[0]):
-                    return False
-                if _size(&found) != self.sizes[i] or _type(&found) != self.codes[2 * t] \
-                        or (found.data != self.data[i] and not self.follows):
-                    return False
-                self.data[i] = found.data
-                if k == 0:
-                    var = found
-                i += 1
-            if self.places[t] >= len(grads) \
-                    or not self._describe(grads[self.places[t]], &found, other):
-                return False
-            if found.ndim != var.ndim or _type(&found) != self.codes[2 * t + 1] or memcmp(
-                    found.shape, var.shape, found.ndim * sizeof(int64_t)) != 0:
-                return False
-            if found.data != self.grad[t] and self.size[t]:
-                low = <size_t>found.data
-                if self.written.meets(low, low + <size_t>(self.size[t] * (found.bits // 8))):
-                    return False
-                if self.find(found.data, &device) != 0 or device != self.step.device:
-                    return False
-            self.grad[t] = found.data
         if self.api != NULL:
             if self.api.current_stream == NULL or self.api.current_stream(
                     self.api_device[0], self.api_device[1], &stream) != 0:
@@ -302,6 +297,16 @@ cdef class Launch(Write):
             self.step.stream = <void *><size_t>self.stream
         self.held, self.accepted = grads, True
         return True
+
+    cdef bint _is_apart(self, const described *it, int64_t n, const void *before,
+                        int64_t n_before) noexcept:
+        """Whether what is read is apart from what is written; it was if it is where it was."""
+        cdef size_t low = <size_t>it.data
+        cdef int device = -1
+        if n == 0 or it.data == before and n == n_before:
+            return True
+        return (not self.written.meets(low, low + <size_t>(n * (it.bits // 8)))
+                and self.find(it.data, &device) == 0 and device == self.step.device)
 
     def prepare(self, update, scale):
         """Set the numbers of the step of the gradients that `takes` has accepted.
@@ -324,19 +329,23 @@ cdef class Launch(Write):
         cdef Py_ssize_t p
         cdef Kernel kernel
         cdef numbers read
+        cdef tfopt_device_part *it
         cdef int flags
         if not self.accepted:
             raise InvalidArgumentError("a launch needs gradients")
         self.step.scale = scale
         for p in range(len(self.kernels)):
-            kernel = self.kernels[p]
+            kernel, it = self.kernels[p], self.parts + p
             own = update if self.decays[p] else update.without_decay()
             if own.decay or own.rounding is not None:
                 return False
+            if it.index_size:
+                if (own.rows or own.rule) != kernel.name:
+                    return False
+                it.summed = own.duplicates == "sum" or own.keep != 1
             flags = checked_numbers(kernel, own.hypers, own.flags, scale, own.keep, &read)
-            self.parts[p].constants = scalars_into(
-                kernel, &read, flags, self.parts[p].types == 1, True,
-                self.scalars + p * N_NUMBERS)
+            it.constants = scalars_into(kernel, &read, flags, it.types == 1, it.index_size == 0,
+                                        self.scalars + p * N_NUMBERS)
         self.step.n_parts = <int>len(self.kernels)
         return True
 
@@ -346,25 +355,35 @@ cdef class Launch(Write):
         self.step.n_parts = 0
 
     def finite(self):
-        """Wait for the gradients that `takes` has accepted; return whether all of them are finite."""
+        """Wait for the gradients that `takes` has accepted; return whether all are finite."""
         cdef int code, found = 0
         if not self.accepted:
             raise InvalidArgumentError("a launch needs gradients")
         with nogil:
             code = self.look(&self.step, &found)
         if code:
-            self.check(code)
+            self.refuse(code, 0, 0)
         return bool(found)
 
+    cdef int check(self) except -1:
+        if self.by_rows:
+            self._call(True)
+        return 0
+
     cdef int begin(self) except -1:
-        cdef int code = 0, n_parts = self.step.n_parts
+        cdef int n_parts = self.step.n_parts
         if n_parts and self.follows:
             if not self.takes(self.held):
                 raise InvalidArgumentError("an array on a GPU has been replaced by another one")
             self.step.n_parts = n_parts
-        if n_parts:
+        return self._call(False)
+
+    cdef int _call(self, bint checks) except -1:
+        cdef int code = 0
+        if self.step.n_parts:
+            self.step.only_checks = checks
             with nogil:
                 code = self.queue(&self.step)
         if code:
-            self.check(code)
+            self.refuse(code, self.step.outside, self.parts[self.step.outside_part].n_rows)
         return 0
